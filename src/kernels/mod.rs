@@ -4,6 +4,7 @@
 //! kernel has a naive twin in its tests.
 #![allow(unsafe_code)]
 
+pub mod arena;
 pub mod view;
 
 pub use view::{Extent2, View, ViewMut};
