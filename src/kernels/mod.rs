@@ -4,6 +4,14 @@
 //! kernel has a naive twin in its tests.
 #![allow(unsafe_code)]
 
+pub mod float;
+pub mod math;
+pub mod path;
+pub mod product;
+mod tile;
 pub mod view;
 
+pub use float::{Float, Store};
+pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
+pub use product::{Packed, Transpose, product, product_panels};
 pub use view::{Extent2, View, ViewMut};
