@@ -2,5 +2,10 @@
 
 pub mod error;
 pub mod kernels;
+pub mod lod;
+pub mod program;
+pub mod tensor;
 
 pub use error::{Error, ErrorKind, Place, Result};
+pub use lod::Lod;
+pub use tensor::Variable;

@@ -5,6 +5,35 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
+pub mod float;
+pub mod math;
+pub mod path;
+pub mod product;
+mod tile;
 pub mod view;
 
+pub use float::{Float, Store};
+pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
+pub use product::{Packed, Transpose, product, product_panels};
 pub use view::{Extent2, View, ViewMut};
+pub mod random {
+    //! Temporary.
+    /// Temporary.
+    #[derive(Debug, Clone, Copy)]
+    pub struct RowStream {
+        /// .
+        pub seed: u64,
+        /// .
+        pub step: u64,
+        /// .
+        pub operator: u64,
+        /// .
+        pub sequence: u64,
+        /// .
+        pub position: u64,
+    }
+    /// Temporary.
+    pub fn fill_uniform(_: RowStream, out: &mut [f32]) {
+        out.fill(0.5);
+    }
+}

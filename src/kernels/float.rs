@@ -1,0 +1,168 @@
+//! The two element types of all numerics, and what generic operators may do with them.
+
+use std::fmt::{Debug, Display};
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssign};
+
+use super::math;
+use super::path::Arithmetic;
+use super::tile::Tiles;
+
+/// What a kernel does with its output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// Replaces what is there; it may be uninitialised rubbish, even NaN.
+    Write,
+    /// Adds the finished result to what is there.
+    Add,
+}
+
+/// `f32` and `f64`: f32 for work, f64 to check it against.
+///
+/// The methods named as in `std` are `std`'s, exact and scalar. `exp_with`, `sigmoid_with` and `tanh_with` are for
+/// loops: in f32 they are polynomials that the compiler turns into vector code inside a [`super::path::Sweep`]; in
+/// f64 they call `std`.
+pub trait Float:
+    Tiles
+    + Copy
+    + Send
+    + Sync
+    + Default
+    + Debug
+    + Display
+    + PartialOrd
+    + Neg<Output = Self>
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + AddAssign
+    + SubAssign
+    + MulAssign
+    + DivAssign
+    + Sum
+    + 'static
+{
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// Negative infinity, the identity of `max`.
+    const NEG_INFINITY: Self;
+    /// The magnitude below which [`super::flush`](fn@super::flush) writes zero; 0 where nothing is flushed.
+    const FLUSH_BELOW: Self;
+
+    /// The nearest value.
+    fn from_f64(value: f64) -> Self;
+    /// The same value.
+    fn to_f64(self) -> f64;
+    /// e to this power.
+    fn exp(self) -> Self;
+    /// Natural logarithm.
+    fn ln(self) -> Self;
+    /// Square root.
+    fn sqrt(self) -> Self;
+    /// Hyperbolic tangent.
+    fn tanh(self) -> Self;
+    /// Magnitude.
+    fn abs(self) -> Self;
+    /// The larger; the other one if one is NaN.
+    fn max(self, other: Self) -> Self;
+    /// The smaller; the other one if one is NaN.
+    fn min(self, other: Self) -> Self;
+    /// `self·a + b` with one rounding. Slow where the CPU has no such instruction: loops take
+    /// [`Arithmetic::mul_add`].
+    fn mul_add(self, a: Self, b: Self) -> Self;
+    /// This to a real power.
+    fn powf(self, exponent: Self) -> Self;
+    /// This to an integer power.
+    fn powi(self, exponent: i32) -> Self;
+    /// Neither infinite nor NaN.
+    fn is_finite(self) -> bool;
+
+    /// `exp`, vectorisable.
+    fn exp_with<A: Arithmetic>(self) -> Self;
+    /// `1 / (1 + exp(-x))`, vectorisable.
+    fn sigmoid_with<A: Arithmetic>(self) -> Self;
+    /// `tanh`, vectorisable.
+    fn tanh_with<A: Arithmetic>(self) -> Self;
+}
+
+macro_rules! float {
+    ($type:ident, $flush:expr, $exp:expr, $sigmoid:expr, $tanh:expr) => {
+        impl Float for $type {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const NEG_INFINITY: Self = $type::NEG_INFINITY;
+            const FLUSH_BELOW: Self = $flush;
+
+            #[inline(always)]
+            fn from_f64(value: f64) -> Self {
+                value as $type
+            }
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self.into()
+            }
+            #[inline(always)]
+            fn exp(self) -> Self {
+                self.exp()
+            }
+            #[inline(always)]
+            fn ln(self) -> Self {
+                self.ln()
+            }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                self.sqrt()
+            }
+            #[inline(always)]
+            fn tanh(self) -> Self {
+                self.tanh()
+            }
+            #[inline(always)]
+            fn abs(self) -> Self {
+                self.abs()
+            }
+            #[inline(always)]
+            fn max(self, other: Self) -> Self {
+                self.max(other)
+            }
+            #[inline(always)]
+            fn min(self, other: Self) -> Self {
+                self.min(other)
+            }
+            #[inline(always)]
+            fn mul_add(self, a: Self, b: Self) -> Self {
+                self.mul_add(a, b)
+            }
+            #[inline(always)]
+            fn powf(self, exponent: Self) -> Self {
+                self.powf(exponent)
+            }
+            #[inline(always)]
+            fn powi(self, exponent: i32) -> Self {
+                self.powi(exponent)
+            }
+            #[inline(always)]
+            fn is_finite(self) -> bool {
+                self.is_finite()
+            }
+            #[inline(always)]
+            fn exp_with<A: Arithmetic>(self) -> Self {
+                $exp(self)
+            }
+            #[inline(always)]
+            fn sigmoid_with<A: Arithmetic>(self) -> Self {
+                $sigmoid(self)
+            }
+            #[inline(always)]
+            fn tanh_with<A: Arithmetic>(self) -> Self {
+                $tanh(self)
+            }
+        }
+    };
+}
+
+float!(f32, 1e-30, math::exp::<A>, math::sigmoid::<A>, math::tanh::<A>);
+float!(f64, 0.0, f64::exp, |x: f64| 1.0 / (1.0 + (-x).exp()), f64::tanh);

@@ -1,0 +1,133 @@
+//! Which instructions the kernels run with, chosen once at run time.
+//!
+//! A kernel is plain generic code marked `#[inline(always)]`: a [`Sweep`]. [`sweep`] runs it inside a function that
+//! is compiled for the CPU's vector instructions, so that the same source becomes AVX-512, AVX2 and portable code.
+//! Nothing here is unsafe to use: an operator that needs its own fused loop writes a [`Sweep`] and gets the same.
+//!
+//! Results are the same bits in every run on one path; two paths differ in rounding, since only some have a fused
+//! multiply-add.
+
+use std::sync::OnceLock;
+
+use super::float::Float;
+
+/// A set of vector instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Path {
+    /// 16 lanes of f32, 32 registers, fused multiply-add.
+    Avx512,
+    /// 8 lanes of f32, 16 registers, fused multiply-add.
+    Avx2,
+    /// Whatever the build's target promises.
+    Portable,
+}
+
+impl Path {
+    /// The best that this CPU can run.
+    #[inline]
+    pub fn best() -> Self {
+        static BEST: OnceLock<Path> = OnceLock::new();
+        *BEST.get_or_init(|| Self::available()[0])
+    }
+
+    /// All that this CPU can run, best first; tests go through them.
+    pub fn available() -> Vec<Self> {
+        let mut paths = vec![];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let fused = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let wide = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512bw");
+            if fused && wide {
+                paths.push(Path::Avx512);
+            }
+            if fused {
+                paths.push(Path::Avx2);
+            }
+        }
+        paths.push(Path::Portable);
+        paths
+    }
+}
+
+/// How `a·b + c` is computed on a path: a fused instruction where there is one, never a call into libm.
+pub trait Arithmetic: Copy {
+    /// `a·b + c`.
+    fn mul_add<T: Float>(a: T, b: T, c: T) -> T;
+}
+
+/// One rounding.
+#[derive(Debug, Clone, Copy)]
+pub struct Fused;
+
+/// Two roundings.
+#[derive(Debug, Clone, Copy)]
+pub struct Plain;
+
+impl Arithmetic for Fused {
+    #[inline(always)]
+    fn mul_add<T: Float>(a: T, b: T, c: T) -> T {
+        a.mul_add(b, c)
+    }
+}
+
+impl Arithmetic for Plain {
+    #[inline(always)]
+    fn mul_add<T: Float>(a: T, b: T, c: T) -> T {
+        a * b + c
+    }
+}
+
+/// A loop to be compiled for every path. Mark `run` and all it calls `#[inline(always)]`, or it stays correct but
+/// is not vectorised.
+pub trait Sweep {
+    /// What the loop returns.
+    type Output;
+    /// The loop.
+    fn run<A: Arithmetic>(self) -> Self::Output;
+}
+
+/// Runs a loop with the best instructions of this CPU.
+#[inline]
+pub fn sweep<S: Sweep>(kernel: S) -> S::Output {
+    sweep_on(Path::best(), kernel)
+}
+
+/// Runs a loop on one path.
+///
+/// # Panics
+/// If this CPU cannot run it.
+#[inline]
+pub fn sweep_on<S: Sweep>(path: Path, kernel: S) -> S::Output {
+    match path {
+        #[cfg(target_arch = "x86_64")]
+        Path::Avx512 | Path::Avx2 => {
+            if path != Path::best() {
+                assert!(Path::available().contains(&path), "{path:?} on a CPU without it");
+            }
+            // SAFETY: the path is among those that this CPU was found to run.
+            unsafe { if path == Path::Avx512 { x86::avx512(kernel) } else { x86::avx2(kernel) } }
+        }
+        #[cfg(not(any(target_arch = "aarch64", target_feature = "fma")))]
+        _ => kernel.run::<Plain>(),
+        #[cfg(any(target_arch = "aarch64", target_feature = "fma"))]
+        _ => kernel.run::<Fused>(),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Fused, Sweep};
+
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+    pub(super) fn avx512<S: Sweep>(kernel: S) -> S::Output {
+        kernel.run::<Fused>()
+    }
+
+    #[target_feature(enable = "avx2,fma")]
+    pub(super) fn avx2<S: Sweep>(kernel: S) -> S::Output {
+        kernel.run::<Fused>()
+    }
+}

@@ -1,0 +1,325 @@
+//! `c = a·b` for a `b` that stays the same over many products: the weights of a step, packed once a batch.
+//!
+//! `b` is copied into panels of columns as wide as two vector registers; `a` is read as it lies. The bits of an
+//! element of `c` depend on its row of `a`, its column of `b` and the [`Path`], on nothing else: not on the other
+//! rows, nor on how many there are, nor on which columns a thread was given. That is what makes a sequence's
+//! results independent of the batch it travels in.
+
+use std::ops::Range;
+
+use super::float::{Float, Store};
+use super::path::Path;
+use super::tile::{self, Tile};
+use super::view::{View, ViewMut};
+
+/// Bytes of `a` that one pass over the panels reads: what stays in a second-level cache beside a panel.
+const BLOCK_BYTES: usize = 256 * 1024;
+/// Panels start on a cache line.
+const ALIGNMENT: usize = 64;
+
+/// Whether a matrix is taken as it lies or transposed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transpose {
+    /// As it lies.
+    No,
+    /// Rows as columns.
+    Yes,
+}
+
+/// A right-hand matrix, K × N, in panels of columns.
+#[derive(Debug)]
+pub struct Packed<T> {
+    data: Vec<T>,
+    start: usize,
+    k: usize,
+    n: usize,
+    path: Path,
+}
+
+impl<T: Float> Default for Packed<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Float> Packed<T> {
+    /// An empty matrix, 0 × 0.
+    pub fn new() -> Self {
+        Self::on(Path::best())
+    }
+
+    /// The same for a given path, for tests.
+    pub(super) fn on(path: Path) -> Self {
+        assert!(Path::available().contains(&path), "{path:?} on a CPU without it");
+        Self { data: vec![], start: 0, k: 0, n: 0, path }
+    }
+
+    /// Takes `b`, or its transpose, in place of what was there; the allocation is reused.
+    pub fn pack(&mut self, b: View<'_, T>, transpose: Transpose) {
+        (self.k, self.n) = match transpose {
+            Transpose::No => (b.rows(), b.width()),
+            Transpose::Yes => (b.width(), b.rows()),
+        };
+        let (k, n, width) = (self.k, self.n, self.panel_width());
+        let len = self.panels() * width * k;
+        let spare = ALIGNMENT / size_of::<T>();
+        if self.data.len() < len + spare {
+            self.data.resize(len + spare, T::ZERO);
+        }
+        // Where the allocator's address is not known (an interpreter), alignment is only speed.
+        self.start = Some(self.data.as_ptr().align_offset(ALIGNMENT)).filter(|&s| s <= spare).unwrap_or(0);
+        let data = &mut self.data[self.start..self.start + len];
+        for (p, panel) in data.chunks_exact_mut((width * k).max(1)).enumerate() {
+            let from = p * width;
+            let live = width.min(n - from);
+            if live < width {
+                panel.fill(T::ZERO);
+            }
+            match transpose {
+                Transpose::No => {
+                    for (to, row) in panel.chunks_exact_mut(width).zip(b.iter()) {
+                        to[..live].copy_from_slice(&row[from..from + live]);
+                    }
+                }
+                Transpose::Yes => pack_transposed(b.rows_range(from, from + live), panel, width),
+            }
+        }
+    }
+
+    /// Rows of the matrix: the length of every sum.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Columns of the matrix.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Columns of a panel; the last one may be partly empty.
+    pub fn panel_width(&self) -> usize {
+        T::panel_width(self.path)
+    }
+
+    /// Number of panels.
+    pub fn panels(&self) -> usize {
+        self.n.div_ceil(self.panel_width())
+    }
+
+    /// The columns that a range of panels holds.
+    pub fn columns(&self, panels: Range<usize>) -> Range<usize> {
+        let width = self.panel_width();
+        (panels.start * width).min(self.n)..(panels.end * width).min(self.n)
+    }
+}
+
+/// Rows of `b` become columns of a panel; in blocks, so that both sides stay in cache.
+fn pack_transposed<T: Copy>(b: View<'_, T>, panel: &mut [T], width: usize) {
+    const BLOCK: usize = 16;
+    for (block, to) in panel.chunks_mut(width * BLOCK).enumerate() {
+        let from = block * BLOCK;
+        for (j, row) in b.iter().enumerate() {
+            let rest = &row[from..row.len().min(from + BLOCK)];
+            for (to, &value) in to.chunks_exact_mut(width).zip(rest) {
+                to[j] = value;
+            }
+        }
+    }
+}
+
+/// `c = a·b`, or `c += a·b` with the finished sums.
+///
+/// # Panics
+/// Unless `a` is M × K, `b` K × N and `c` M × N.
+pub fn product<T: Float>(a: View<'_, T>, b: &Packed<T>, c: ViewMut<'_, T>, store: Store) {
+    product_panels(a, b, 0..b.panels(), c, store);
+}
+
+/// The columns of the product that a range of panels holds, so that threads may share the columns; `c` has just
+/// these columns ([`Packed::columns`]).
+///
+/// # Panics
+/// Unless `a` is M × K, `b` K × N and `c` M × the number of columns.
+pub fn product_panels<T: Float>(
+    a: View<'_, T>,
+    b: &Packed<T>,
+    panels: Range<usize>,
+    mut c: ViewMut<'_, T>,
+    store: Store,
+) {
+    assert!(panels.start <= panels.end && panels.end <= b.panels(), "{panels:?} of {} panels", b.panels());
+    let (rows, k, columns) = (a.rows(), b.k, b.columns(panels.clone()).len());
+    assert_eq!(a.width(), k, "the inner sizes of a product");
+    assert_eq!((c.rows(), c.width()), (rows, columns), "the shape of a product");
+    if rows == 0 || columns == 0 {
+        return;
+    }
+    let (path, width) = (b.path, b.panel_width());
+    let panel_len = width * k;
+    let block = (BLOCK_BYTES / size_of::<T>() / k.max(1)).max(8 * tile::max_rows(path));
+    let (a_ptr, c_ptr) = (a.as_ptr(), c.as_mut_ptr());
+    for rows in even_blocks(rows, block) {
+        let most = even_blocks(rows.len(), tile::max_rows(path)).map(|r| r.len()).max().unwrap_or(1);
+        let at_once = tile::max_panels(path, most);
+        let mut panel = panels.start;
+        while panel < panels.end {
+            let count = at_once.min(panels.end - panel);
+            let first = (panel - panels.start) * width;
+            for part in even_blocks(rows.len(), tile::max_rows(path)) {
+                let row = rows.start + part.start;
+                // SAFETY: `part` are rows of `a` and `c`; the panels lie in `data` after `start`, as `pack` left
+                // them; columns from `first` on exist in `c`. `Packed::on` checked that the CPU has the path.
+                unsafe {
+                    T::tile(path, part.len(), count)(&Tile {
+                        k,
+                        a: a_ptr.add(row * a.stride()),
+                        a_stride: a.stride(),
+                        b: b.data.as_ptr().add(b.start + panel * panel_len),
+                        b_stride: panel_len,
+                        c: c_ptr.add(row * c.stride() + first),
+                        c_stride: c.stride(),
+                        columns: columns - first,
+                        add: store == Store::Add,
+                    });
+                }
+            }
+            panel += count;
+        }
+    }
+}
+
+/// `0..len` in as few blocks of at most `most` as possible, of sizes that differ by one at most: 13 rows are
+/// 7 + 6, which is faster than 12 + 1.
+fn even_blocks(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let blocks = len.div_ceil(most);
+    (0..blocks).map(move |i| len * i / blocks..len * (i + 1) / blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::view::Extent2;
+
+    /// Numbers without a pattern, in -1..1.
+    fn numbers<T: Float>(len: usize, seed: u64) -> Vec<T> {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        (0..len)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                T::from_f64((state >> 33) as f64 / (1u64 << 30) as f64 - 1.0)
+            })
+            .collect()
+    }
+
+    fn naive<T: Float>(a: View<'_, T>, b: View<'_, T>, transpose: Transpose) -> Vec<f64> {
+        let n = if transpose == Transpose::No { b.width() } else { b.rows() };
+        let at = |k: usize, j: usize| if transpose == Transpose::No { b.row(k)[j] } else { b.row(j)[k] };
+        let mut out = vec![];
+        for row in a.iter() {
+            for j in 0..n {
+                out.push(row.iter().enumerate().map(|(k, &x)| x.to_f64() * at(k, j).to_f64()).sum());
+            }
+        }
+        out
+    }
+
+    fn check<T: Float>(path: Path, (m, k, n): (usize, usize, usize), transpose: Transpose, tolerance: f64) {
+        let (b_rows, b_width) = if transpose == Transpose::No { (k, n) } else { (n, k) };
+        let a = numbers::<T>((m + 1) * (k + 3), 1);
+        let b = numbers::<T>((b_rows + 1) * (b_width + 2), 2);
+        let a = View::strided(&a, Extent2 { rows: m, width: k, stride: k + 3 });
+        let b = View::strided(&b, Extent2 { rows: b_rows, width: b_width, stride: b_width + 2 });
+        let mut packed = Packed::on(path);
+        packed.pack(View::new(&numbers::<T>(15, 3), 3, 5), Transpose::No);
+        packed.pack(b, transpose);
+        assert_eq!((packed.k(), packed.n()), (k, n));
+        let stride = n + 5;
+        let mut c = vec![T::from_f64(f64::NAN); m * stride];
+        let extent = Extent2 { rows: m, width: n, stride };
+        product(a, &packed, ViewMut::strided(&mut c, extent), Store::Write);
+        let once = c.clone();
+        product(a, &packed, ViewMut::strided(&mut c, extent), Store::Add);
+        let expected = naive(a, b, transpose);
+        for i in 0..m {
+            for j in 0..n {
+                let (x, twice, y) = (once[i * stride + j], c[i * stride + j], expected[i * n + j]);
+                assert!(
+                    (x.to_f64() - y).abs() <= tolerance * (k as f64).sqrt(),
+                    "{path:?} {m}x{k}x{n}: {x} {y}"
+                );
+                assert!(twice == x + x, "{path:?} {m}x{k}x{n}: {twice} is not {x} twice");
+            }
+            assert!(
+                once[i * stride + n..(i + 1) * stride].iter().all(|x| !x.is_finite()),
+                "wrote past a row"
+            );
+        }
+    }
+
+    #[test]
+    fn products_match_the_naive_sum() {
+        for path in Path::available() {
+            for m in [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 29] {
+                for (k, n) in [(0, 5), (1, 1), (7, 33), (64, 64), (30, 131), (17, 0), (5, 200)] {
+                    for transpose in [Transpose::No, Transpose::Yes] {
+                        check::<f32>(path, (m, k, n), transpose, 1e-6);
+                        check::<f64>(path, (m, k, n), transpose, 1e-14);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bits_depend_on_neither_rows_nor_columns() {
+        let (m, k, n) = (57, 1100, 150);
+        let (a, b) = (numbers::<f32>(m * k, 4), numbers::<f32>(k * n, 5));
+        for path in Path::available() {
+            let mut packed = Packed::on(path);
+            packed.pack(View::new(&b, k, n), Transpose::No);
+            let mut whole = vec![0.0; m * n];
+            product(View::new(&a, m, k), &packed, ViewMut::new(&mut whole, m, n), Store::Write);
+            for rows in [1, 2, 3, 5, 8, 13, 40] {
+                for from in [0, 1, m - rows] {
+                    let mut part = vec![0.0; rows * n];
+                    let view = View::new(&a, m, k).rows_range(from, from + rows);
+                    product(view, &packed, ViewMut::new(&mut part, rows, n), Store::Write);
+                    assert!(part == whole[from * n..(from + rows) * n], "{path:?}: {rows} rows from {from}");
+                }
+            }
+            let mut split = vec![0.0; m * n];
+            let at = packed.panels() / 2 + 1;
+            let (left, right) = ViewMut::new(&mut split, m, n).split_columns(packed.columns(0..at).end);
+            product_panels(View::new(&a, m, k), &packed, 0..at, left, Store::Write);
+            product_panels(View::new(&a, m, k), &packed, at..packed.panels(), right, Store::Write);
+            assert!(split == whole, "{path:?}: split columns");
+            let mut alone = Packed::on(path);
+            alone.pack(View::new(&b, k, n).columns(70, 117), Transpose::No);
+            let mut few = vec![0.0; m * 47];
+            product(View::new(&a, m, k), &alone, ViewMut::new(&mut few, m, 47), Store::Write);
+            for i in 0..m {
+                assert!(
+                    few[i * 47..(i + 1) * 47] == whole[i * n + 70..i * n + 117],
+                    "{path:?}: fewer columns"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_even() {
+        let sizes = |len, most| even_blocks(len, most).map(|r| r.len()).collect::<Vec<_>>();
+        assert_eq!(sizes(13, 12), [6, 7]);
+        assert_eq!(sizes(12, 12), [12]);
+        assert_eq!(sizes(32, 12), [10, 11, 11]);
+        assert!(sizes(0, 12).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "inner sizes")]
+    fn an_inner_mismatch_panics() {
+        let mut packed = Packed::new();
+        packed.pack(View::new(&[1.0f32; 6], 2, 3), Transpose::No);
+        product(View::new(&[1.0; 3], 1, 3), &packed, ViewMut::new(&mut [0.0; 3], 1, 3), Store::Write);
+    }
+}

@@ -1,0 +1,350 @@
+//! The innermost loop of the packed product: a few rows times one or more column panels, sums held in registers.
+//!
+//! One generic source, [`tile`], over a [`Vector`] type; a macro wraps each size in a function compiled for its
+//! instructions. Every output element has one sum, started at 0 and extended by `a[i][k]·b[k][j]` for k ascending:
+//! no size of tile changes an element's bits.
+
+use super::path::Path;
+
+/// Vectors side by side in a panel of columns.
+pub(super) const PANEL_VECTORS: usize = 2;
+/// Vectors in the scratch of a tile's last columns.
+const MAX_PANEL_WIDTH: usize = 32;
+
+/// Rows × panels of one product.
+pub struct Tile<T> {
+    /// Length of the sums.
+    pub(super) k: usize,
+    /// First row of `a`.
+    pub(super) a: *const T,
+    /// Elements between rows of `a`.
+    pub(super) a_stride: usize,
+    /// First panel of `b`.
+    pub(super) b: *const T,
+    /// Elements between panels of `b`.
+    pub(super) b_stride: usize,
+    /// First element of `c`.
+    pub(super) c: *mut T,
+    /// Elements between rows of `c`.
+    pub(super) c_stride: usize,
+    /// Columns of `c` that exist; the panels may be wider.
+    pub(super) columns: usize,
+    /// Adds the sums to `c` instead of replacing it.
+    pub(super) add: bool,
+}
+
+/// A tile of one size on one path. The pointers of its argument must be valid for that size, and the CPU must
+/// have the path's instructions.
+pub(super) type TileFn<T> = unsafe fn(&Tile<T>);
+
+/// The tiles of an element type. Sealed: only `f32` and `f64` have them.
+pub trait Tiles: Sized {
+    /// Columns of a panel.
+    fn panel_width(path: Path) -> usize;
+    /// The function for `rows` × `panels`, both at least 1, within [`max_rows`] and [`max_panels`].
+    fn tile(path: Path, rows: usize, panels: usize) -> TileFn<Self>;
+}
+
+/// The most rows of one tile.
+pub(super) fn max_rows(path: Path) -> usize {
+    match path {
+        Path::Avx512 => 12,
+        Path::Avx2 | Path::Portable => 6,
+    }
+}
+
+/// The most panels of one tile of so many rows, such that its sums stay in registers.
+pub(super) fn max_panels(path: Path, rows: usize) -> usize {
+    match (path, rows) {
+        (Path::Avx512, 1 | 2) => 4,
+        (Path::Avx512, 3 | 4) => 3,
+        (Path::Avx512, 5 | 6) => 2,
+        (Path::Avx2 | Path::Portable, 1) => 4,
+        (Path::Avx2 | Path::Portable, 2) => 2,
+        _ => 1,
+    }
+}
+
+/// A register of elements. Its methods must run inside a function that has its instructions.
+trait Vector: Copy {
+    type Elem: Copy + Default + std::ops::Add<Output = Self::Elem>;
+    const LANES: usize;
+    unsafe fn splat(value: Self::Elem) -> Self;
+    unsafe fn load(from: *const Self::Elem) -> Self;
+    unsafe fn store(self, to: *mut Self::Elem);
+    unsafe fn add(self, other: Self) -> Self;
+    unsafe fn mul_add(self, b: Self, c: Self) -> Self;
+}
+
+/// # Safety
+/// See [`TileFn`].
+#[inline(always)]
+unsafe fn tile<V: Vector, const ROWS: usize, const PANELS: usize>(t: &Tile<V::Elem>) {
+    // SAFETY: all pointers stay within `ROWS` rows of `k` elements, `PANELS` panels and `columns` columns, which
+    // the caller vouches for.
+    unsafe {
+        let zero = V::splat(V::Elem::default());
+        let mut sums = [[[zero; PANEL_VECTORS]; PANELS]; ROWS];
+        let mut rows = [t.a; ROWS];
+        for (i, row) in rows.iter_mut().enumerate() {
+            *row = t.a.add(i * t.a_stride);
+        }
+        for k in 0..t.k {
+            let mut b = [[zero; PANEL_VECTORS]; PANELS];
+            for (p, panel) in b.iter_mut().enumerate() {
+                for (v, vector) in panel.iter_mut().enumerate() {
+                    *vector = V::load(t.b.add(p * t.b_stride + (k * PANEL_VECTORS + v) * V::LANES));
+                }
+            }
+            for i in 0..ROWS {
+                let a = V::splat(*rows[i].add(k));
+                for p in 0..PANELS {
+                    for v in 0..PANEL_VECTORS {
+                        sums[i][p][v] = a.mul_add(b[p][v], sums[i][p][v]);
+                    }
+                }
+            }
+        }
+        let width = PANEL_VECTORS * V::LANES;
+        for (i, row) in sums.iter().enumerate() {
+            for (p, panel) in row.iter().enumerate() {
+                let c = t.c.add(i * t.c_stride + p * width);
+                let live = t.columns - p * width;
+                if live >= width {
+                    for (v, &sum) in panel.iter().enumerate() {
+                        let c = c.add(v * V::LANES);
+                        (if t.add { V::load(c).add(sum) } else { sum }).store(c);
+                    }
+                } else {
+                    let mut scratch = [V::Elem::default(); MAX_PANEL_WIDTH];
+                    for (v, &sum) in panel.iter().enumerate() {
+                        sum.store(scratch.as_mut_ptr().add(v * V::LANES));
+                    }
+                    for (j, &sum) in scratch[..live].iter().enumerate() {
+                        *c.add(j) = if t.add { *c.add(j) + sum } else { sum };
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A register for builds without intrinsics; the compiler makes vectors of it.
+#[derive(Clone, Copy)]
+struct Array<T, const LANES: usize>([T; LANES]);
+
+macro_rules! array_vector {
+    ($type:ident, $lanes:literal) => {
+        impl Vector for Array<$type, $lanes> {
+            type Elem = $type;
+            const LANES: usize = $lanes;
+            #[inline(always)]
+            unsafe fn splat(value: $type) -> Self {
+                Array([value; $lanes])
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const $type) -> Self {
+                // SAFETY: the caller vouches for `LANES` elements.
+                unsafe { Array(from.cast::<[$type; $lanes]>().read_unaligned()) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: *mut $type) {
+                // SAFETY: the caller vouches for `LANES` elements.
+                unsafe { to.cast::<[$type; $lanes]>().write_unaligned(self.0) }
+            }
+            #[inline(always)]
+            unsafe fn add(self, other: Self) -> Self {
+                Array(std::array::from_fn(|i| self.0[i] + other.0[i]))
+            }
+            #[inline(always)]
+            unsafe fn mul_add(self, b: Self, c: Self) -> Self {
+                #[cfg(any(target_arch = "aarch64", target_feature = "fma"))]
+                return Array(std::array::from_fn(|i| self.0[i].mul_add(b.0[i], c.0[i])));
+                #[cfg(not(any(target_arch = "aarch64", target_feature = "fma")))]
+                Array(std::array::from_fn(|i| self.0[i] * b.0[i] + c.0[i]))
+            }
+        }
+    };
+}
+array_vector!(f32, 4);
+array_vector!(f64, 2);
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! x86_vector {
+    ($type:ident, $vector:ident, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $fma:ident) => {
+        // SAFETY (every block): the methods' contract is that the CPU has the instructions and pointers hold
+        // `LANES` elements.
+        impl Vector for std::arch::x86_64::$vector {
+            type Elem = $type;
+            const LANES: usize = $lanes;
+            #[inline(always)]
+            unsafe fn splat(value: $type) -> Self {
+                // SAFETY: as above.
+                unsafe { std::arch::x86_64::$splat(value) }
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const $type) -> Self {
+                // SAFETY: as above.
+                unsafe { std::arch::x86_64::$load(from) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: *mut $type) {
+                // SAFETY: as above.
+                unsafe { std::arch::x86_64::$store(to, self) }
+            }
+            #[inline(always)]
+            unsafe fn add(self, other: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { std::arch::x86_64::$add(self, other) }
+            }
+            #[inline(always)]
+            unsafe fn mul_add(self, b: Self, c: Self) -> Self {
+                // SAFETY: as above.
+                unsafe { std::arch::x86_64::$fma(self, b, c) }
+            }
+        }
+    };
+}
+
+/// A function that picks the tile of a size; every size is compiled with the given target features.
+macro_rules! tile_table {
+    ($name:ident, $type:ident, $vector:ty, [$($feature:meta)?], [$(($rows:literal, $panels:literal)),+ $(,)?]) => {
+        pub(super) fn $name(rows: usize, panels: usize) -> TileFn<$type> {
+            /// # Safety
+            /// See [`TileFn`].
+            $(#[$feature])?
+            unsafe fn sized<const ROWS: usize, const PANELS: usize>(t: &Tile<$type>) {
+                // SAFETY: the caller's promise, passed on.
+                unsafe { tile::<$vector, ROWS, PANELS>(t) }
+            }
+            match (rows, panels) {
+                $(($rows, $panels) => sized::<$rows, $panels>,)+
+                _ => unreachable!("a tile of {rows} rows and {panels} panels"),
+            }
+        }
+    };
+}
+
+macro_rules! wide_table {
+    ($name:ident, $type:ident, $vector:ty, $feature:meta) => {
+        tile_table!(
+            $name,
+            $type,
+            $vector,
+            [$feature],
+            [
+                (1, 1),
+                (1, 2),
+                (1, 3),
+                (1, 4),
+                (2, 1),
+                (2, 2),
+                (2, 3),
+                (2, 4),
+                (3, 1),
+                (3, 2),
+                (3, 3),
+                (4, 1),
+                (4, 2),
+                (4, 3),
+                (5, 1),
+                (5, 2),
+                (6, 1),
+                (6, 2),
+                (7, 1),
+                (8, 1),
+                (9, 1),
+                (10, 1),
+                (11, 1),
+                (12, 1),
+            ]
+        );
+    };
+}
+
+macro_rules! narrow_table {
+    ($name:ident, $type:ident, $vector:ty, [$($feature:meta)?]) => {
+        tile_table!($name, $type, $vector, [$($feature)?], [
+            (1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1), (6, 1),
+        ]);
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Tile, TileFn, Vector, tile};
+    use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
+    x86_vector!(
+        f32,
+        __m512,
+        16,
+        _mm512_set1_ps,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_add_ps,
+        _mm512_fmadd_ps
+    );
+    x86_vector!(
+        f64,
+        __m512d,
+        8,
+        _mm512_set1_pd,
+        _mm512_loadu_pd,
+        _mm512_storeu_pd,
+        _mm512_add_pd,
+        _mm512_fmadd_pd
+    );
+    x86_vector!(
+        f32,
+        __m256,
+        8,
+        _mm256_set1_ps,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        _mm256_add_ps,
+        _mm256_fmadd_ps
+    );
+    x86_vector!(
+        f64,
+        __m256d,
+        4,
+        _mm256_set1_pd,
+        _mm256_loadu_pd,
+        _mm256_storeu_pd,
+        _mm256_add_pd,
+        _mm256_fmadd_pd
+    );
+    wide_table!(f32_avx512, f32, __m512, target_feature(enable = "avx512f,avx2,fma"));
+    wide_table!(f64_avx512, f64, __m512d, target_feature(enable = "avx512f,avx2,fma"));
+    narrow_table!(f32_avx2, f32, __m256, [target_feature(enable = "avx2,fma")]);
+    narrow_table!(f64_avx2, f64, __m256d, [target_feature(enable = "avx2,fma")]);
+}
+
+narrow_table!(f32_portable, f32, Array<f32, 4>, []);
+narrow_table!(f64_portable, f64, Array<f64, 2>, []);
+
+macro_rules! tiles {
+    ($type:ident, $avx512:ident, $avx2:ident, $portable:ident) => {
+        impl Tiles for $type {
+            fn panel_width(path: Path) -> usize {
+                let bytes = match path {
+                    Path::Avx512 => 64,
+                    Path::Avx2 => 32,
+                    Path::Portable => 16,
+                };
+                PANEL_VECTORS * bytes / size_of::<$type>()
+            }
+            fn tile(path: Path, rows: usize, panels: usize) -> TileFn<Self> {
+                match path {
+                    #[cfg(target_arch = "x86_64")]
+                    Path::Avx512 => x86::$avx512(rows, panels),
+                    #[cfg(target_arch = "x86_64")]
+                    Path::Avx2 => x86::$avx2(rows, panels),
+                    _ => $portable(rows, panels),
+                }
+            }
+        }
+    };
+}
+tiles!(f32, f32_avx512, f32_avx2, f32_portable);
+tiles!(f64, f64_avx512, f64_avx2, f64_portable);
