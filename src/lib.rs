@@ -2,6 +2,8 @@
 
 pub mod error;
 pub mod lod;
+pub mod tensor;
 
 pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
+pub use tensor::{DType, Dense, Element};
