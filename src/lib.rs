@@ -6,4 +6,4 @@ pub mod tensor;
 
 pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
-pub use tensor::{DType, Dense, Element};
+pub use tensor::{Coo, Csr, DType, Dense, Element, SelectedRows, Storage, StorageKind, Variable};

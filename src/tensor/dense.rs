@@ -279,26 +279,34 @@ impl Dense {
         each!(&self.0, array => bits(array, other))
     }
 
-    /// The sums of groups of rows: row *g* of the result adds rows `order[starts[g]..starts[g + 1]]`, in that order.
-    /// 16-bit floats are added in `f32`, integers wrap around, bools are or-ed. No group is empty.
-    pub(super) fn sum_groups(&self, order: &[usize], starts: &[usize]) -> Result<Self> {
-        let (shape, w) = (self.with_rows(starts.len().saturating_sub(1))?, self.width());
-        for_dtype!(self.dtype(), T => {
+    /// Adds up the rows that are the same by `same` and next to each other in `order`, in that order: one row a run,
+    /// and the number of the first row of each run. 16-bit floats are added in `f32`, integers wrap around, bools
+    /// are or-ed.
+    pub(super) fn sum_runs(
+        &self,
+        order: &[usize],
+        same: impl Fn(usize, usize) -> bool,
+    ) -> Result<(Self, Vec<usize>)> {
+        let runs: Vec<&[usize]> = order.chunk_by(|&a, &b| same(a, b)).collect();
+        let heads = runs.iter().map(|run| run[0]).collect();
+        let (shape, w) = (self.with_rows(runs.len())?, self.width());
+        let sums = for_dtype!(self.dtype(), T => {
             let from = self.as_slice::<T>()?;
             let mut numbers: Vec<T> = reserved(size(&shape, T::DTYPE)?)?;
             let mut sums = Vec::with_capacity(w);
-            for group in starts.windows(2) {
-                let (first, rest) = (order[group[0]], &order[group[0] + 1..group[1]]);
+            for run in runs {
+                let first = &from[run[0] * w..(run[0] + 1) * w];
                 sums.clear();
-                sums.extend(from[first * w..(first + 1) * w].iter().map(|x| x.widen()));
-                for row in rest {
+                sums.extend(first.iter().map(|x| x.widen()));
+                for row in &run[1..] {
                     let row = &from[row * w..(row + 1) * w];
                     sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = T::add(*sum, x));
                 }
                 numbers.extend(sums.iter().map(|&sum| T::narrow(sum)));
             }
-            Self::from_vec(&shape, numbers)
-        })
+            Self::from_vec(&shape, numbers)?
+        });
+        Ok((sums, heads))
     }
 
     /// Zeros of `shape` with this tensor's rows written over the places `at`, counted in rows of this width.
