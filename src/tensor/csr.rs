@@ -67,7 +67,7 @@ impl Csr {
     /// The entries of a dense matrix that are not 0, by rows.
     ///
     /// # Errors
-    /// If the tensor has not two dimensions.
+    /// If the tensor has not two dimensions, or more rows than memory has room to count: rows may have no width.
     pub fn from_dense(dense: &Dense) -> Result<Self> {
         let &[rows, columns] = dense.shape() else {
             let got = format!("shape {:?}", dense.shape());
@@ -77,7 +77,7 @@ impl Csr {
         let kept = flat.nonzero_rows()?;
         let place = |&at: &usize| (at / columns, (at % columns) as i64);
         let (row_of, indices): (Vec<_>, Vec<_>) = kept.iter().map(place).unzip();
-        Self::new([rows, columns], pointers(&row_of, rows), indices, flat.gather_rows(&kept)?)
+        Self::new([rows, columns], pointers(&row_of, rows)?, indices, flat.gather_rows(&kept)?)
     }
 
     /// The dtype of the values.
@@ -134,7 +134,7 @@ impl Csr {
         let (values, heads) = self.values.sum_runs(&order, |a, b| key(a) == key(b))?;
         let rows: Vec<usize> = heads.iter().map(|&at| row_of[at]).collect();
         let indices = heads.iter().map(|&at| self.indices[at]).collect();
-        Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0]), indices, values })
+        Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0])?, indices, values })
     }
 
     /// The dense matrix.
@@ -160,14 +160,18 @@ impl Csr {
     }
 }
 
-/// `indptr` from the ascending rows of the entries.
-fn pointers(row_of: &[usize], rows: usize) -> Vec<i64> {
-    let mut indptr = vec![0; rows + 1];
+/// `indptr` from the ascending rows of the entries. A dense tensor without width may claim any number of rows.
+fn pointers(row_of: &[usize], rows: usize) -> Result<Vec<i64>> {
+    let mut indptr = Vec::new();
+    indptr.try_reserve_exact(rows.saturating_add(1)).map_err(|_| {
+        Error::new("indptr of csr", "a number of rows that fits into memory", rows.to_string())
+    })?;
+    indptr.resize(rows + 1, 0);
     row_of.iter().for_each(|row| indptr[row + 1] += 1);
     for row in 0..rows {
         indptr[row + 1] += indptr[row];
     }
-    indptr
+    Ok(indptr)
 }
 
 #[cfg(test)]
@@ -178,8 +182,7 @@ mod tests {
 
     fn refused(indptr: &[i64], indices: &[i64], expected: &str) {
         let values = Array1::from_elem(indices.len(), 1.0f32);
-        let message =
-            Csr::new([2, 3], indptr.to_vec(), indices.to_vec(), values).unwrap_err().to_string();
+        let message = Csr::new([2, 3], indptr.to_vec(), indices.to_vec(), values).unwrap_err().to_string();
         assert_eq!(message, expected);
     }
 
@@ -219,6 +222,7 @@ mod tests {
         }
         let wide = Csr::new([1, usize::MAX], vec![0, 1], vec![i64::MAX], array![1.0f32]).unwrap();
         assert!(wide.to_dense().is_err());
+        assert!(Csr::from_dense(&Dense::zeros(DType::Bool, &[1 << 55, 0]).unwrap()).is_err());
         assert!(Csr::from_dense(&Dense::from(array![1.0f32])).is_err());
     }
 }

@@ -1,10 +1,11 @@
 //! Dense tensors: an ndarray array of one of the dtypes, always in standard (row-major) layout.
 
+mod serial;
+
 use std::ops::Range;
 
 use half::{bf16, f16};
 use ndarray::{Array, ArrayD, ArrayViewD, ArrayViewMutD, Dimension, IxDyn};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::dtype::sealed::Sealed;
 use super::dtype::{DType, Element};
@@ -404,65 +405,6 @@ impl<T: Element, D: Dimension> TryFrom<Dense> for Array<T, D> {
         let got = format!("shape {:?}", array.shape());
         let expected = || format!("{} dimensions", D::NDIM.unwrap_or(0));
         array.into_dimensionality().map_err(|_| Error::new("array", expected(), got))
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename = "Dense")]
-struct Borrowed<'a> {
-    shape: &'a [usize],
-    numbers:
-        Numbers<&'a [f32], &'a [f64], &'a [i16], &'a [i32], &'a [i64], &'a [bool], &'a [f16], &'a [bf16]>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename = "Dense")]
-struct Owned {
-    shape: Vec<usize>,
-    numbers: Numbers<Vec<f32>, Vec<f64>, Vec<i16>, Vec<i32>, Vec<i64>, Vec<bool>, Vec<f16>, Vec<bf16>>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Numbers<A, B, C, D, E, F, G, H> {
-    F32(A),
-    F64(B),
-    I16(C),
-    I32(D),
-    I64(E),
-    Bool(F),
-    F16(G),
-    BF16(H),
-}
-
-/// As the shape and the numbers in row-major order, under the dtype's name.
-impl Serialize for Dense {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        macro_rules! numbers {
-            ($($variant:ident)*) => {
-                match &self.0 {
-                    $(Data::$variant(array) => array.as_slice().map(Numbers::$variant),)*
-                }
-            };
-        }
-        let numbers = numbers!(F32 F64 I16 I32 I64 Bool F16 BF16);
-        let numbers = numbers.ok_or_else(|| serde::ser::Error::custom(layout()))?;
-        Borrowed { shape: self.shape(), numbers }.serialize(serializer)
-    }
-}
-
-/// Checked as [`Dense::from_vec`] checks.
-impl<'de> Deserialize<'de> for Dense {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        let Owned { shape, numbers } = Owned::deserialize(deserializer)?;
-        macro_rules! dense {
-            ($($variant:ident)*) => {
-                match numbers {
-                    $(Numbers::$variant(numbers) => Dense::from_vec(&shape, numbers),)*
-                }
-            };
-        }
-        dense!(F32 F64 I16 I32 I64 Bool F16 BF16).map_err(serde::de::Error::custom)
     }
 }
 

@@ -145,7 +145,19 @@ impl Storage {
     pub fn as_dense(&self) -> Result<&Dense> {
         match self {
             Self::Dense(x) => Ok(x),
-            Self::SelectedRows(_) | Self::Csr(_) | Self::Coo(_) => Err(self.not(StorageKind::Dense)),
+            Self::SelectedRows(_) | Self::Csr(_) | Self::Coo(_) => Err(not(self.kind(), StorageKind::Dense)),
+        }
+    }
+
+    /// The dense tensor, to write.
+    ///
+    /// # Errors
+    /// If it is not dense: this never converts.
+    pub fn as_dense_mut(&mut self) -> Result<&mut Dense> {
+        let kind = self.kind();
+        match self {
+            Self::Dense(x) => Ok(x),
+            Self::SelectedRows(_) | Self::Csr(_) | Self::Coo(_) => Err(not(kind, StorageKind::Dense)),
         }
     }
 
@@ -156,13 +168,13 @@ impl Storage {
     pub fn as_selected_rows(&self) -> Result<&SelectedRows> {
         match self {
             Self::SelectedRows(x) => Ok(x),
-            Self::Dense(_) | Self::Csr(_) | Self::Coo(_) => Err(self.not(StorageKind::SelectedRows)),
+            Self::Dense(_) | Self::Csr(_) | Self::Coo(_) => Err(not(self.kind(), StorageKind::SelectedRows)),
         }
     }
+}
 
-    fn not(&self, wanted: StorageKind) -> Error {
-        Error::new("storage", wanted.name(), self.kind().name())
-    }
+fn not(kind: StorageKind, wanted: StorageKind) -> Error {
+    Error::new("storage", wanted.name(), kind.name())
 }
 
 impl From<Dense> for Storage {

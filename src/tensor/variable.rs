@@ -16,7 +16,7 @@ use crate::lod::Lod;
 /// ```
 /// use unpadded::tensor::Variable;
 /// let words = Variable::from_sequences(&[vec![7i64, 8, 9], vec![], vec![7]])?;
-/// assert_eq!((words.rows(), words.sequences()), (4, 3));
+/// assert_eq!((words.rows(), words.batch_size()), (4, 3));
 /// let last = words.slice_sequences(1..3)?;
 /// assert_eq!(last.lod().map(|lod| lod.to_string()), Some("[[0, 1]]".into()));
 /// assert_eq!(last.into_array::<i64>()?.into_raw_vec_and_offset().0, [7]);
@@ -35,9 +35,8 @@ impl Variable {
     /// If the last offset is not the number of rows.
     pub fn new(storage: impl Into<Storage>, lod: Option<Arc<Lod>>) -> Result<Self> {
         let storage = storage.into();
-        match &lod {
-            Some(lod) => lod.check_rows(storage.rows())?,
-            None => {}
+        if let Some(lod) = &lod {
+            lod.check_rows(storage.rows())?;
         }
         Ok(Self { storage, lod })
     }
@@ -51,7 +50,7 @@ impl Variable {
     ///
     /// # Errors
     /// If the last offset is not the number of rows.
-    pub fn sequences_of(array: impl Into<Dense>, lod: Arc<Lod>) -> Result<Self> {
+    pub fn sequences(array: impl Into<Dense>, lod: Arc<Lod>) -> Result<Self> {
         Self::new(array.into(), Some(lod))
     }
 
@@ -116,7 +115,7 @@ impl Variable {
     }
 
     /// The batch size: the sequences of the top level; without LoD, each row counts as one.
-    pub fn sequences(&self) -> usize {
+    pub fn batch_size(&self) -> usize {
         self.lod.as_ref().map_or_else(|| self.rows(), |lod| lod.sequences())
     }
 
@@ -133,10 +132,7 @@ impl Variable {
     /// # Errors
     /// If it is not dense, or `T` is not its dtype.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
-        match &mut self.storage {
-            Storage::Dense(dense) => dense.as_mut_slice(),
-            other => other.as_dense().map(|_| Default::default()),
-        }
+        self.storage.as_dense_mut()?.as_mut_slice()
     }
 
     /// The array of a dense tensor, without a copy.
@@ -201,8 +197,8 @@ mod tests {
     #[test]
     fn rows_must_fit_the_offsets() {
         let lod = Lod::from_lengths1(&[2, 1]).unwrap();
-        assert!(Variable::sequences_of(array![[1.0f32], [2.0], [3.0]], lod.clone()).is_ok());
-        let message = Variable::sequences_of(array![1.0f32, 2.0], lod).unwrap_err().to_string();
+        assert!(Variable::sequences(array![[1.0f32], [2.0], [3.0]], lod.clone()).is_ok());
+        let message = Variable::sequences(array![1.0f32, 2.0], lod).unwrap_err().to_string();
         assert_eq!(message, "number of rows: expected 3, the last offset of its LoD, got 2");
     }
 
@@ -225,7 +221,7 @@ mod tests {
     fn sparse_storage_is_never_converted_in_silence() {
         let rows = SelectedRows::new(3, vec![1], array![[1.0f32]]).unwrap();
         let mut sparse = Variable::new(rows, None).unwrap();
-        assert_eq!((sparse.rows(), sparse.sequences(), sparse.dtype()), (3, 3, DType::F32));
+        assert_eq!((sparse.rows(), sparse.batch_size(), sparse.dtype()), (3, 3, DType::F32));
         assert!(sparse.as_mut_slice::<f32>().is_err());
         assert!(sparse.slice_sequences(0..1).is_err());
         let message = sparse.into_array::<f32>().unwrap_err().to_string();
@@ -238,6 +234,6 @@ mod tests {
         x.as_mut_slice::<f32>().unwrap()[0] = 9.0;
         assert_eq!(x.as_slice::<f32>().unwrap(), [9.0, 2.0, 3.0]);
         assert_eq!(x.into_array::<f32>().unwrap().shape(), [3]);
-        assert_eq!(Variable::from_sequences::<i64>(&[]).unwrap().sequences(), 0);
+        assert_eq!(Variable::from_sequences::<i64>(&[]).unwrap().batch_size(), 0);
     }
 }
