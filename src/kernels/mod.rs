@@ -37,3 +37,27 @@ pub mod random {
         out.fill(0.5);
     }
 }
+/// Temporary.
+pub fn weight_gradient<T: Float>(x: View<'_, T>, dy: View<'_, T>, mut dw: ViewMut<'_, T>, store: Store, _threads: usize) {
+    if store == Store::Write {
+        dw.fill(T::ZERO);
+    }
+    for i in 0..x.rows() {
+        for (k, &xv) in x.row(i).iter().enumerate() {
+            for (d, &g) in dw.row(k).iter_mut().zip(dy.row(i)) {
+                *d += xv * g;
+            }
+        }
+    }
+}
+/// Temporary.
+pub fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Store) {
+    if store == Store::Write {
+        db.fill(T::ZERO);
+    }
+    for i in 0..dy.rows() {
+        for (d, &g) in db.iter_mut().zip(dy.row(i)) {
+            *d += g;
+        }
+    }
+}

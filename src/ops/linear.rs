@@ -7,7 +7,7 @@
 //! use ndarray::array;
 //! use unpadded::program::{Attributes, Operand};
 //! use unpadded::{Lod, Variable, ops};
-//! let x = Variable::sequences_of(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+//! let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
 //! let op = ops::catalogue().parse("linear", &Attributes::new())?;
 //! let out = op.call(&[
 //!     Operand::batch("x", x),
@@ -37,11 +37,11 @@ const BIAS: usize = 2;
 const OUT: usize = 0;
 
 /// out = x · W + b.
-pub struct Linear;
+pub(super) struct Linear;
 
 impl Builder {
     /// x · W + b with given variables: x `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`; the layer
-    /// [`crate::layers::Linear`] makes them.
+    /// `layers::Linear` makes them.
     ///
     /// # Errors
     /// If the widths differ.
@@ -70,9 +70,11 @@ impl Op for Linear {
     }
 
     fn signature(&self) -> Signature {
-        Signature {
-            inputs: &[Slot::one("x"), Slot::one("weight"), Slot::optional("bias")],
-            outputs: &[Slot::one("out")],
+        const {
+            Signature {
+                inputs: &[Slot::one("x"), Slot::one("weight"), Slot::optional("bias")],
+                outputs: &[Slot::one("out")],
+            }
         }
     }
 
@@ -129,7 +131,7 @@ impl Op for Linear {
         let x = |lengths: &[usize]| -> Result<Variable> {
             let rows = lengths.iter().sum::<usize>();
             let numbers = ndarray::Array2::from_shape_fn((rows, 3), |(i, j)| ((i * 3 + j) as f64 * 0.7).sin());
-            Variable::sequences_of(numbers, Lod::from_lengths1(lengths)?)
+            Variable::sequences(numbers, Lod::from_lengths1(lengths)?)
         };
         let weight = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9]];
         let cases = [("sequences with an empty one", vec![2, 0, 1]), ("all empty", vec![0, 0]), ("none", vec![])];

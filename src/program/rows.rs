@@ -1,6 +1,7 @@
 //! Selected rows while a program runs: buffers that keep their memory from step to step.
 
 use crate::error::{Error, Result};
+use crate::kernels::arena::Plain;
 use crate::kernels::{Float, View, ViewMut};
 use crate::tensor::DType;
 
@@ -17,7 +18,7 @@ pub struct RowBuffer {
 }
 
 /// The floats a [`RowBuffer`] holds.
-pub trait RowValue: Float {
+pub trait RowValue: Float + Plain {
     /// The dtype's name.
     const ROW_DTYPE: DType;
     #[doc(hidden)]
