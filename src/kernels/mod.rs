@@ -38,7 +38,13 @@ pub mod random {
     }
 }
 /// Temporary.
-pub fn weight_gradient<T: Float>(x: View<'_, T>, dy: View<'_, T>, mut dw: ViewMut<'_, T>, store: Store, _threads: usize) {
+pub fn weight_gradient<T: Float>(
+    x: View<'_, T>,
+    dy: View<'_, T>,
+    mut dw: ViewMut<'_, T>,
+    store: Store,
+    _threads: usize,
+) {
     if store == Store::Write {
         dw.fill(T::ZERO);
     }
