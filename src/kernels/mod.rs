@@ -4,14 +4,40 @@
 //! kernel has a naive twin in its tests.
 #![allow(unsafe_code)]
 
+pub mod elementwise;
 pub mod float;
+pub mod flush;
+pub mod gradient;
+pub mod gru;
+pub mod lstm;
 pub mod math;
 pub mod path;
 pub mod product;
+pub mod random;
+pub mod rows;
 mod tile;
 pub mod view;
 
+pub use elementwise::{map, update, zip};
 pub use float::{Float, Store};
+pub use flush::flush;
+pub use gradient::{bias_gradient, weight_gradient};
+pub use gru::{Blend, GruInputs, gru_backward, gru_forward};
+pub use lstm::{LstmBackward, Output, lstm_backward, lstm_forward};
 pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
 pub use product::{Packed, Transpose, product, product_panels};
+pub use random::{Stream, philox, uniform01};
+pub use rows::{RowMerge, gather_rows, scatter_add_rows, scatter_rows};
 pub use view::{Extent2, View, ViewMut};
+
+/// Numbers without a pattern, in -1..1, for tests.
+#[cfg(test)]
+fn numbers<T: Float>(len: usize, seed: u64) -> Vec<T> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            T::from_f64((state >> 33) as f64 / (1u64 << 30) as f64 - 1.0)
+        })
+        .collect()
+}

@@ -89,6 +89,16 @@ unsafe fn tile<V: Vector, const ROWS: usize, const PANELS: usize>(t: &Tile<V::El
         for (i, row) in rows.iter_mut().enumerate() {
             *row = t.a.add(i * t.a_stride);
         }
+        // A large result is not in cache: its lines are asked for while the sums are made.
+        #[cfg(target_arch = "x86_64")]
+        for i in 0..ROWS {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            for v in 0..PANELS * PANEL_VECTORS {
+                // Never faults, so the last columns may reach past the end.
+                let c = t.c.wrapping_add(i * t.c_stride + v * V::LANES);
+                _mm_prefetch::<_MM_HINT_ET0>(c.cast::<i8>());
+            }
+        }
         for k in 0..t.k {
             let mut b = [[zero; PANEL_VECTORS]; PANELS];
             for (p, panel) in b.iter_mut().enumerate() {
@@ -227,11 +237,38 @@ macro_rules! tile_table {
 
 macro_rules! wide_table {
     ($name:ident, $type:ident, $vector:ty, $feature:meta) => {
-        tile_table!($name, $type, $vector, [$feature], [
-            (1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (2, 3), (2, 4), (3, 1), (3, 2), (3, 3),
-            (4, 1), (4, 2), (4, 3), (5, 1), (5, 2), (6, 1), (6, 2),
-            (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1),
-        ]);
+        tile_table!(
+            $name,
+            $type,
+            $vector,
+            [$feature],
+            [
+                (1, 1),
+                (1, 2),
+                (1, 3),
+                (1, 4),
+                (2, 1),
+                (2, 2),
+                (2, 3),
+                (2, 4),
+                (3, 1),
+                (3, 2),
+                (3, 3),
+                (4, 1),
+                (4, 2),
+                (4, 3),
+                (5, 1),
+                (5, 2),
+                (6, 1),
+                (6, 2),
+                (7, 1),
+                (8, 1),
+                (9, 1),
+                (10, 1),
+                (11, 1),
+                (12, 1),
+            ]
+        );
     };
 }
 
@@ -247,10 +284,46 @@ macro_rules! narrow_table {
 mod x86 {
     use super::{Tile, TileFn, Vector, tile};
     use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
-    x86_vector!(f32, __m512, 16, _mm512_set1_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_add_ps, _mm512_fmadd_ps);
-    x86_vector!(f64, __m512d, 8, _mm512_set1_pd, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_add_pd, _mm512_fmadd_pd);
-    x86_vector!(f32, __m256, 8, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_add_ps, _mm256_fmadd_ps);
-    x86_vector!(f64, __m256d, 4, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_add_pd, _mm256_fmadd_pd);
+    x86_vector!(
+        f32,
+        __m512,
+        16,
+        _mm512_set1_ps,
+        _mm512_loadu_ps,
+        _mm512_storeu_ps,
+        _mm512_add_ps,
+        _mm512_fmadd_ps
+    );
+    x86_vector!(
+        f64,
+        __m512d,
+        8,
+        _mm512_set1_pd,
+        _mm512_loadu_pd,
+        _mm512_storeu_pd,
+        _mm512_add_pd,
+        _mm512_fmadd_pd
+    );
+    x86_vector!(
+        f32,
+        __m256,
+        8,
+        _mm256_set1_ps,
+        _mm256_loadu_ps,
+        _mm256_storeu_ps,
+        _mm256_add_ps,
+        _mm256_fmadd_ps
+    );
+    x86_vector!(
+        f64,
+        __m256d,
+        4,
+        _mm256_set1_pd,
+        _mm256_loadu_pd,
+        _mm256_storeu_pd,
+        _mm256_add_pd,
+        _mm256_fmadd_pd
+    );
     wide_table!(f32_avx512, f32, __m512, target_feature(enable = "avx512f,avx2,fma"));
     wide_table!(f64_avx512, f64, __m512d, target_feature(enable = "avx512f,avx2,fma"));
     narrow_table!(f32_avx2, f32, __m256, [target_feature(enable = "avx2,fma")]);
