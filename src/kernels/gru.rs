@@ -5,7 +5,7 @@
 //! Backward computes the gates again from the same inputs.
 
 use super::float::Float;
-use super::lstm::{CHUNK, Output, put, take};
+use super::lstm::{CHUNK, Output, put, take, write};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
@@ -79,7 +79,7 @@ impl<T: Float> Sweep for Forward<'_, T> {
                     let (new, old) = shares(z, blend);
                     out[j] = A::mul_add(new, n, old * h_prev[j]);
                 }
-                h[from..][..len].copy_from_slice(&out[..len]);
+                write(&mut h[from..][..len], &out);
             }
         }
     }
@@ -158,12 +158,13 @@ impl<T: Float> Sweep for Backward<'_, T> {
                     dz[j] = dh[j] * toward * (z * (T::ONE - z));
                     dold[j] = dh[j] * old;
                 }
-                for (output, last) in [(&mut self.dxw, &dn), (&mut self.dhw, &dsn)] {
-                    put(output, row, from, &dr[..len]);
-                    put(output, row, width + from, &dz[..len]);
-                    put(output, row, 2 * width + from, &last[..len]);
+                for (output, dn) in [(&mut self.dxw, &dn), (&mut self.dhw, &dsn)] {
+                    for (gate, chunk) in [&dr, &dz, dn].into_iter().enumerate() {
+                        let start = gate * width + from;
+                        put(output, row, start..start + len, chunk);
+                    }
                 }
-                put(&mut self.dh_prev, row, from, &dold[..len]);
+                put(&mut self.dh_prev, row, from..from + len, &dold);
             }
         }
     }
