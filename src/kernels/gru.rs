@@ -282,4 +282,21 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn all_paths_agree_up_to_rounding() {
+        let case = Case::<f32>::new(2, 70, Blend::Keep);
+        let run = |path| {
+            let (mut h, mut d) = (vec![0.0; 140], vec![0.0; 420]);
+            sweep_on(path, Forward { inputs: case.inputs(), h: ViewMut::new(&mut h, 2, 70) });
+            let dxw = Some((ViewMut::new(&mut d, 2, 210), Store::Write));
+            let (inputs, dh) = (case.inputs(), View::new(&h, 2, 70));
+            sweep_on(path, Backward { inputs, dh, dxw, dhw: None, dh_prev: None });
+            [h, d].concat()
+        };
+        let best = run(Path::best());
+        for path in Path::available() {
+            assert!(run(path).iter().zip(&best).all(|(x, y)| (x - y).abs() < 1e-6), "{path:?}");
+        }
+    }
 }

@@ -308,4 +308,26 @@ mod tests {
         }
         lstm_backward(LstmBackward { pre, c_prev: state, c: state, dh: None, dc: None }, None, None);
     }
+
+    #[test]
+    fn all_paths_agree_up_to_rounding() {
+        let (n, width) = (2, 70);
+        let (pre, state) = (scaled::<f32>(n * 4 * width, 1), scaled::<f32>(n * width, 2));
+        let (pre, c_prev) = (View::new(&pre, n, 4 * width), View::new(&state, n, width));
+        let run = |path| {
+            let (mut h, mut c, mut d) =
+                (vec![0.0; n * width], vec![0.0; n * width], vec![0.0; n * 4 * width]);
+            let view = |x| ViewMut::new(x, n, width);
+            sweep_on(path, Forward { pre, c_prev, h: view(&mut h), c: view(&mut c) });
+            let dh = Some(View::new(&h[..], n, width));
+            let inputs = LstmBackward { pre, c_prev, c: View::new(&c, n, width), dh, dc: None };
+            let dpre = Some((ViewMut::new(&mut d, n, 4 * width), Store::Write));
+            sweep_on(path, Backward { inputs, dpre, dc_prev: None });
+            [h, c, d].concat()
+        };
+        let best = run(Path::best());
+        for path in Path::available() {
+            assert!(run(path).iter().zip(&best).all(|(x, y)| (x - y).abs() < 1e-6), "{path:?}");
+        }
+    }
 }

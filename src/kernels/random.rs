@@ -81,14 +81,20 @@ impl<T: Float> Sweep for Fill<'_, T> {
     fn run<A: Arithmetic>(self) {
         const BLOCKS: usize = 32;
         for (chunk, out) in self.out.chunks_mut(4 * BLOCKS).enumerate() {
-            let mut words = [[0; 4]; BLOCKS];
-            for (i, words) in words[..out.len().div_ceil(4)].iter_mut().enumerate() {
-                let block = (chunk * BLOCKS + i) as u32;
-                *words = philox([block, self.position, self.sequence, self.stream.word], self.stream.key);
+            // Word by word, so that the blocks become the lanes of a vector; all of them, for a fixed length.
+            let mut words = [[0; BLOCKS]; 4];
+            let [w0, w1, w2, w3] = &mut words;
+            for i in 0..BLOCKS {
+                let counter = [(chunk * BLOCKS + i) as u32, self.position, self.sequence, self.stream.word];
+                [w0[i], w1[i], w2[i], w3[i]] = philox(counter, self.stream.key);
             }
-            for (out, &word) in out.iter_mut().zip(words.as_flattened()) {
-                *out = from_word(word);
+            let mut numbers = [T::ZERO; 4 * BLOCKS];
+            for (i, numbers) in numbers.chunks_exact_mut(4).enumerate() {
+                for (number, words) in numbers.iter_mut().zip(&words) {
+                    *number = from_word(words[i]);
+                }
             }
+            out.copy_from_slice(&numbers[..out.len()]);
         }
     }
 }
