@@ -2,5 +2,12 @@
 
 pub mod error;
 pub mod kernels;
+pub mod lod;
+pub mod ops;
+pub mod program;
+pub mod tensor;
 
 pub use error::{Error, ErrorKind, Place, Result};
+pub use lod::{Lod, SeqPos};
+pub use program::{Builder, Mode, Program, Registry, Var};
+pub use tensor::{DType, Variable};

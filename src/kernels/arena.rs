@@ -1,0 +1,545 @@
+//! The buffers of a running program, lent out several at a time with the overlaps checked.
+//!
+//! An operator reads some regions and writes others, often of the same buffer (step *t* of a memory is written
+//! while step *t − 1* is read), and the threads of a step loop write disjoint rows of the same buffers. Rust's
+//! slices cannot say that, so this file does: an [`Arena`] owns typed buffers, a [`Lane`] is the right to use all of
+//! them or only the rows of some sequences, and [`Lane::operands`] lends regions after checking that they lie inside
+//! the lane and that nothing written overlaps anything else. No caller outside this folder needs `unsafe`.
+
+use std::any::TypeId;
+use std::marker::PhantomData;
+
+use super::view::{Extent2, View, ViewMut};
+
+/// 64 bytes, so that a buffer starts on a cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Types a buffer can hold: any bit pattern that was written as `T`, and all zeros, is a `T`.
+pub trait Plain: Copy + Send + Sync + 'static {}
+impl Plain for f32 {}
+impl Plain for f64 {}
+impl Plain for i16 {}
+impl Plain for i32 {}
+impl Plain for i64 {}
+impl Plain for bool {}
+impl Plain for half::f16 {}
+impl Plain for half::bf16 {}
+
+struct Buffer {
+    lines: Vec<Line>,
+    element: TypeId,
+    size: usize,
+}
+
+/// Typed buffers that grow and never shrink.
+#[derive(Default)]
+pub struct Arena {
+    buffers: Vec<Buffer>,
+}
+
+/// Rows of a buffer: `rows` rows from `row` on, columns `column..column + width` of rows that are `stride` wide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Region {
+    /// The buffer's number.
+    pub buffer: usize,
+    /// The first row.
+    pub row: usize,
+    /// The first column.
+    pub column: usize,
+    /// Rows, columns, and the width of the buffer's rows.
+    pub extent: Extent2,
+    /// The step whose rows these are, in a step loop that is split over lanes.
+    pub step: usize,
+}
+
+impl Region {
+    fn first(&self) -> usize {
+        self.row * self.extent.stride + self.column
+    }
+
+    fn end(&self) -> usize {
+        if self.extent.span() == 0 { self.first() } else { self.first() + self.extent.span() }
+    }
+
+    fn overlaps(&self, other: &Region) -> bool {
+        if self.buffer != other.buffer || self.extent.span() == 0 || other.extent.span() == 0 {
+            return false;
+        }
+        if self.extent.stride == other.extent.stride {
+            let rows = self.row < other.row + other.extent.rows && other.row < self.row + self.extent.rows;
+            let columns = self.column < other.column + other.extent.width
+                && other.column < self.column + self.extent.width;
+            return rows && columns;
+        }
+        self.first() < other.end() && other.first() < self.end()
+    }
+}
+
+/// What the lanes of a split loop may do with a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// All lanes read it, none writes it.
+    Frozen,
+    /// Row `base + starts[t] + i` belongs to sequence `i` at step `t`; rows are `stride` wide.
+    Stepped {
+        /// The first row of step 0.
+        base: usize,
+        /// Width of the buffer's rows.
+        stride: usize,
+    },
+    /// Row `i` belongs to sequence `i`; rows are `stride` wide.
+    Sequence {
+        /// Width of the buffer's rows.
+        stride: usize,
+    },
+}
+
+/// A lane's part of a split loop: sequences `from..to` of the rank order.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// First sequence.
+    pub from: usize,
+    /// One past the last sequence.
+    pub to: usize,
+    /// First row of each step, and one more for the end.
+    pub starts: &'a [usize],
+    /// How each buffer is shared.
+    pub shares: &'a [Share],
+}
+
+/// The right to use the buffers of an arena: all of them, or a [`Part`].
+pub struct Lane<'a> {
+    buffers: *const Buffer,
+    count: usize,
+    part: Option<Part<'a>>,
+    life: PhantomData<&'a mut Arena>,
+}
+
+// SAFETY: a lane is an exclusive borrow of the arena, or of a part that no other lane reaches; the buffers hold
+// `Plain` types, which are Send and Sync.
+unsafe impl Send for Lane<'_> {}
+
+/// A lent region, its type erased.
+#[derive(Clone, Copy)]
+struct Raw {
+    start: *mut u8,
+    extent: Extent2,
+    element: TypeId,
+    taken: bool,
+}
+
+/// Room for the operands of one call, kept by the caller so that lending allocates nothing.
+#[derive(Default)]
+pub struct OperandRoom {
+    reads: Vec<Raw>,
+    writes: Vec<Raw>,
+}
+
+// SAFETY: between calls the room holds stale addresses that nothing reads: every lending clears it first.
+unsafe impl Send for OperandRoom {}
+
+/// What an operator's call may read and write. Each written region is handed out once.
+pub struct Operands<'a> {
+    reads: &'a [Raw],
+    writes: &'a mut [Raw],
+}
+
+// SAFETY: the regions are plain data, read-shared or exclusively written, as `Lane::operands` checked.
+unsafe impl Send for Operands<'_> {}
+
+impl Arena {
+    /// An arena without buffers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an empty buffer of `T` and returns its number.
+    pub fn add<T: Plain>(&mut self) -> usize {
+        self.buffers.push(Buffer { lines: Vec::new(), element: TypeId::of::<T>(), size: size_of::<T>() });
+        self.buffers.len() - 1
+    }
+
+    /// Makes room for `elements` in a buffer; what it held stays, new room is zero.
+    pub fn reserve(&mut self, buffer: usize, elements: usize) {
+        let buffer = &mut self.buffers[buffer];
+        let lines = (elements * buffer.size).div_ceil(size_of::<Line>());
+        if buffer.lines.len() < lines {
+            buffer.lines.resize(lines, Line([0; 64]));
+        }
+    }
+
+    /// Bytes held by all buffers.
+    pub fn bytes(&self) -> usize {
+        self.buffers.iter().map(|b| b.lines.len() * size_of::<Line>()).sum()
+    }
+
+    /// The right to use every buffer.
+    pub fn lane(&mut self) -> Lane<'_> {
+        Lane { buffers: self.buffers.as_ptr(), count: self.buffers.len(), part: None, life: PhantomData }
+    }
+}
+
+impl<'a> Lane<'a> {
+    /// Sequences that this lane runs, if it is a part.
+    pub fn part(&self) -> Option<Part<'a>> {
+        self.part
+    }
+
+    /// Splits the lane at the cuts of the rank order: `cuts[i]..cuts[i + 1]` goes to lane `i`. Each lane is handed
+    /// to `run` on a thread of the current rayon pool.
+    ///
+    /// # Panics
+    /// If this lane is a part itself, the cuts decrease, or the shares do not cover every buffer.
+    pub fn split<S: Send, E: Send>(
+        &mut self,
+        cuts: &[usize],
+        starts: &[usize],
+        shares: &[Share],
+        states: &mut [S],
+        run: &(impl Fn(Lane<'_>, &mut S) -> Result<(), E> + Sync),
+    ) -> Result<(), E> {
+        assert!(self.part.is_none(), "a part of a split loop is not split again");
+        assert!(
+            cuts.is_sorted() && cuts.len() == states.len() + 1,
+            "{} cuts for {} lanes",
+            cuts.len(),
+            states.len()
+        );
+        assert!(shares.len() == self.count, "{} shares for {} buffers", shares.len(), self.count);
+        let buffers = Address(self.buffers);
+        fork(buffers, self.count, cuts, starts, shares, states, run)
+    }
+
+    /// Lends `reads` and `writes`.
+    ///
+    /// # Panics
+    /// If a region lies outside its buffer or this lane's part, or a written one overlaps any other: a mistake in
+    /// the plan that would otherwise be a data race.
+    pub fn operands<'b>(
+        &'b mut self,
+        room: &'b mut OperandRoom,
+        reads: &[Region],
+        writes: &[Region],
+    ) -> Operands<'b> {
+        for (i, write) in writes.iter().enumerate() {
+            let clash = reads.iter().chain(&writes[..i]).find(|other| write.overlaps(other));
+            assert!(clash.is_none(), "the written {write:?} overlaps {clash:?}");
+        }
+        room.reads.clear();
+        room.writes.clear();
+        for region in reads {
+            let raw = self.resolve(region, false);
+            room.reads.push(raw);
+        }
+        for region in writes {
+            let raw = self.resolve(region, true);
+            room.writes.push(raw);
+        }
+        Operands { reads: &room.reads, writes: &mut room.writes }
+    }
+
+    fn resolve(&self, region: &Region, write: bool) -> Raw {
+        assert!(region.buffer < self.count, "buffer {} of {}", region.buffer, self.count);
+        // SAFETY: the arena is borrowed for the lane's life and its list of buffers does not change meanwhile.
+        let buffer = unsafe { &*self.buffers.add(region.buffer) };
+        let Extent2 { rows, width, stride } = region.extent;
+        assert!(region.column + width <= stride || rows == 0, "columns beyond the row: {region:?}");
+        let capacity = buffer.lines.len() * size_of::<Line>() / buffer.size;
+        assert!(region.end() <= capacity, "{region:?} beyond {capacity} elements");
+        if let (Some(part), true) = (self.part, rows > 0) {
+            let inside = match part.shares[region.buffer] {
+                Share::Frozen => !write,
+                Share::Stepped { base, stride: s } => {
+                    s == stride
+                        && region.row >= base + part.starts[region.step] + part.from
+                        && region.row + rows <= base + part.starts[region.step] + part.to
+                        && region.row + rows <= base + part.starts[region.step + 1]
+                }
+                Share::Sequence { stride: s } => {
+                    s == stride && region.row >= part.from && region.row + rows <= part.to
+                }
+            };
+            assert!(inside, "{region:?} outside sequences {}..{}", part.from, part.to);
+        }
+        let offset = if rows == 0 || width == 0 { 0 } else { region.first() * buffer.size };
+        // SAFETY: `end` was just checked against the buffer's size.
+        let start = unsafe { buffer.lines.as_ptr().cast::<u8>().cast_mut().add(offset) };
+        Raw { start, extent: region.extent, element: buffer.element, taken: false }
+    }
+}
+
+/// The address of the buffers, sent to the lanes' threads.
+#[derive(Clone, Copy)]
+struct Address(*const Buffer);
+// SAFETY: as for `Lane`: the lanes made from it reach disjoint parts.
+unsafe impl Send for Address {}
+// SAFETY: as above; it is only copied.
+unsafe impl Sync for Address {}
+
+/// Halves the lanes until one is left, which runs: `rayon::join` needs no allocation.
+fn fork<S: Send, E: Send>(
+    buffers: Address,
+    count: usize,
+    cuts: &[usize],
+    starts: &[usize],
+    shares: &[Share],
+    states: &mut [S],
+    run: &(impl Fn(Lane<'_>, &mut S) -> Result<(), E> + Sync),
+) -> Result<(), E> {
+    match states {
+        [] => Ok(()),
+        [state] => {
+            let part = Part { from: cuts[0], to: cuts[1], starts, shares };
+            run(Lane { buffers: buffers.0, count, part: Some(part), life: PhantomData }, state)
+        }
+        _ => {
+            let middle = states.len() / 2;
+            let (left, right) = states.split_at_mut(middle);
+            let (a, b) = rayon::join(
+                || fork(buffers, count, &cuts[..=middle], starts, shares, left, run),
+                || fork(buffers, count, &cuts[middle..], starts, shares, right, run),
+            );
+            a.and(b)
+        }
+    }
+}
+
+impl<'a> Operands<'a> {
+    /// Operands over slices of the caller's, without an arena.
+    pub fn lent(room: &'a mut OperandRoom) -> Lender<'a> {
+        room.reads.clear();
+        room.writes.clear();
+        Lender { room, life: PhantomData }
+    }
+
+    /// How many regions may be read.
+    pub fn reads(&self) -> usize {
+        self.reads.len()
+    }
+
+    /// How many regions may be written.
+    pub fn writes(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Rows and width of what is read as number `i`.
+    pub fn read_extent(&self, i: usize) -> Extent2 {
+        self.reads[i].extent
+    }
+
+    /// Rows and width of what is written as number `i`.
+    pub fn write_extent(&self, i: usize) -> Extent2 {
+        self.writes[i].extent
+    }
+
+    /// Whether number `i` of the reads holds `T`.
+    pub fn read_is<T: Plain>(&self, i: usize) -> bool {
+        self.reads[i].element == TypeId::of::<T>()
+    }
+
+    /// Whether number `i` of the writes holds `T`.
+    pub fn write_is<T: Plain>(&self, i: usize) -> bool {
+        self.writes[i].element == TypeId::of::<T>()
+    }
+
+    /// What is read as number `i`; `None` if it does not hold `T`.
+    pub fn read<T: Plain>(&self, i: usize) -> Option<View<'a, T>> {
+        let raw = &self.reads[i];
+        // SAFETY: checked when lent: the region lies in its buffer of `T`, and nothing written overlaps it.
+        self.read_is::<T>(i).then(|| unsafe { View::from_raw(raw.start.cast::<T>(), raw.extent) })
+    }
+
+    /// What is written as number `i`, handed out once; `None` if it does not hold `T`.
+    ///
+    /// # Panics
+    /// If it was handed out before.
+    pub fn write<T: Plain>(&mut self, i: usize) -> Option<ViewMut<'a, T>> {
+        if !self.write_is::<T>(i) {
+            return None;
+        }
+        let raw = &mut self.writes[i];
+        assert!(!raw.taken, "written region {i} was handed out before");
+        raw.taken = true;
+        // SAFETY: checked when lent: the region lies in its buffer of `T`, nothing overlaps it, and it is handed out
+        // once.
+        Some(unsafe { ViewMut::from_raw(raw.start.cast::<T>(), raw.extent) })
+    }
+
+    /// Splits the operands by rows: number `i` is cut at `cut(i)` of the reads and then the writes, or, where that is
+    /// `None`, goes to both sides whole, which only a read may do.
+    ///
+    /// # Panics
+    /// If a write has no cut, was handed out, or a cut lies beyond the rows.
+    pub fn split<'b>(
+        &'b mut self,
+        cut: impl Fn(usize) -> Option<usize>,
+        rooms: (&'b mut OperandRoom, &'b mut OperandRoom),
+    ) -> (Operands<'b>, Operands<'b>) {
+        let (left, right) = rooms;
+        for room in [&mut *left, &mut *right] {
+            room.reads.clear();
+            room.writes.clear();
+        }
+        for (i, raw) in self.reads.iter().enumerate() {
+            let (a, b) = cut(i).map_or((*raw, *raw), |at| raw.halves(at));
+            left.reads.push(a);
+            right.reads.push(b);
+        }
+        for (i, raw) in self.writes.iter_mut().enumerate() {
+            assert!(!raw.taken, "written region {i} was handed out before");
+            raw.taken = true;
+            let Some(at) = cut(self.reads.len() + i) else {
+                panic!("a write that is shared by two ranges of rows");
+            };
+            let (a, b) = Raw { taken: false, ..*raw }.halves(at);
+            left.writes.push(a);
+            right.writes.push(b);
+        }
+        (
+            Operands { reads: &left.reads, writes: &mut left.writes },
+            Operands { reads: &right.reads, writes: &mut right.writes },
+        )
+    }
+}
+
+impl Raw {
+    fn halves(self, at: usize) -> (Raw, Raw) {
+        let Extent2 { rows, stride, .. } = self.extent;
+        assert!(at <= rows, "cut at row {at} of {rows}");
+        let size = element_size(self.element);
+        let offset = if at == rows { 0 } else { at * stride * size };
+        // SAFETY: a row of the region itself, which was checked when lent.
+        let second = unsafe { self.start.add(offset) };
+        (
+            Raw { extent: Extent2 { rows: at, ..self.extent }, ..self },
+            Raw { start: second, extent: Extent2 { rows: rows - at, ..self.extent }, ..self },
+        )
+    }
+}
+
+fn element_size(element: TypeId) -> usize {
+    if element == TypeId::of::<f32>() || element == TypeId::of::<i32>() {
+        4
+    } else if element == TypeId::of::<f64>() || element == TypeId::of::<i64>() {
+        8
+    } else if element == TypeId::of::<bool>() {
+        1
+    } else {
+        2
+    }
+}
+
+/// Collects slices into [`Operands`].
+pub struct Lender<'a> {
+    room: &'a mut OperandRoom,
+    life: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Lender<'a> {
+    /// Adds rows to read.
+    pub fn read<T: Plain>(&mut self, view: View<'a, T>) {
+        let extent = Extent2 { rows: view.rows(), width: view.width(), stride: view.stride() };
+        let start = view.as_ptr().cast::<u8>().cast_mut();
+        self.room.reads.push(Raw { start, extent, element: TypeId::of::<T>(), taken: false });
+    }
+
+    /// Adds rows to write.
+    pub fn write<T: Plain>(&mut self, mut view: ViewMut<'a, T>) {
+        let extent = Extent2 { rows: view.rows(), width: view.width(), stride: view.stride() };
+        let start = view.as_mut_ptr().cast::<u8>();
+        self.room.writes.push(Raw { start, extent, element: TypeId::of::<T>(), taken: false });
+    }
+
+    /// All that was added.
+    pub fn finish(self) -> Operands<'a> {
+        Operands { reads: &self.room.reads, writes: &mut self.room.writes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(buffer: usize, row: usize, rows: usize, column: usize, width: usize, stride: usize) -> Region {
+        Region { buffer, row, column, extent: Extent2 { rows, width, stride }, step: 0 }
+    }
+
+    fn arena() -> Arena {
+        let mut arena = Arena::new();
+        arena.add::<f32>();
+        arena.reserve(0, 40);
+        arena
+    }
+
+    #[test]
+    fn a_step_is_written_while_the_one_before_is_read() {
+        let (mut arena, mut room) = (arena(), OperandRoom::default());
+        let mut lane = arena.lane();
+        let mut operands = lane.operands(&mut room, &[region(0, 0, 2, 0, 4, 4)], &[region(0, 2, 2, 0, 4, 4)]);
+        let (before, mut now) = (operands.read::<f32>(0).unwrap(), operands.write::<f32>(0).unwrap());
+        now.fill(2.0);
+        assert_eq!(before.row(1), [0.0; 4]);
+        assert!(operands.read::<f64>(0).is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "overlaps")]
+    fn overlapping_regions_are_refused() {
+        let (mut arena, mut room) = (arena(), OperandRoom::default());
+        arena.lane().operands(&mut room, &[region(0, 0, 3, 1, 2, 4)], &[region(0, 2, 2, 2, 2, 4)]);
+    }
+
+    #[test]
+    fn columns_beside_each_other_do_not_overlap() {
+        let (mut arena, mut room) = (arena(), OperandRoom::default());
+        arena.lane().operands(&mut room, &[region(0, 0, 3, 0, 2, 4)], &[region(0, 0, 3, 2, 2, 4)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond 48 elements")]
+    fn a_region_outside_its_buffer_is_refused() {
+        let (mut arena, mut room) = (arena(), OperandRoom::default());
+        arena.lane().operands(&mut room, &[region(0, 12, 1, 0, 4, 4)], &[]);
+    }
+
+    #[test]
+    fn lanes_write_their_own_rows() {
+        let mut arena = arena();
+        let starts = [0, 3, 5];
+        let shares = [Share::Stepped { base: 1, stride: 2 }];
+        let run = |mut lane: Lane<'_>, mark: &mut f32| {
+            let mut room = OperandRoom::default();
+            let part = lane.part().unwrap();
+            for step in 0..2 {
+                let alive = starts[step + 1] - starts[step];
+                let (from, to) = (part.from, part.to.min(alive));
+                let mut r = region(0, 1 + starts[step] + from, to.saturating_sub(from), 0, 2, 2);
+                r.step = step;
+                lane.operands(&mut room, &[], &[r]).write::<f32>(0).unwrap().fill(*mark);
+            }
+            Ok::<(), ()>(())
+        };
+        arena.lane().split(&[0, 1, 3], &starts, &shares, &mut [1.0, 2.0], &run).unwrap();
+        let mut room = OperandRoom::default();
+        let mut lane = arena.lane();
+        let operands = lane.operands(&mut room, &[region(0, 0, 7, 0, 2, 2)], &[]);
+        let firsts: Vec<f32> = operands.read::<f32>(0).unwrap().iter().map(|r| r[0]).collect();
+        assert_eq!(firsts, [0.0, 1.0, 2.0, 2.0, 1.0, 2.0, 0.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "outside sequences 1..3")]
+    fn a_lane_does_not_reach_another_lanes_rows() {
+        let mut arena = arena();
+        let run = |mut lane: Lane<'_>, (): &mut ()| {
+            if lane.part().unwrap().from == 1 {
+                lane.operands(&mut OperandRoom::default(), &[], &[region(0, 0, 2, 0, 2, 2)]);
+            }
+            Ok::<(), ()>(())
+        };
+        let shares = [Share::Sequence { stride: 2 }];
+        arena.lane().split(&[0, 1, 3], &[0, 3], &shares, &mut [(), ()], &run).unwrap();
+    }
+}

@@ -1,0 +1,363 @@
+//! Nested offsets: which rows belong to which sequence, which sequences to which group, to any depth.
+//!
+//! A batch of texts is its rows one after another, with no padding, and a [`Lod`] (level of detail) beside it.
+//! Levels run from the top down: level *k* indexes the entries of level *k+1*, only the last indexes rows.
+//!
+//! ```
+//! use unpadded::Lod;
+//! // Three articles of 3, 1 and 2 sentences; the six sentences have 3, 2, 4, 1, 2 and 3 words.
+//! let lod = Lod::from_lengths(&[vec![3, 1, 2], vec![3, 2, 4, 1, 2, 3]])?;
+//! assert_eq!(lod.level(0), [0, 3, 4, 6]);
+//! assert_eq!(lod.level(1), [0, 3, 5, 9, 10, 12, 15]);
+//! assert_eq!((lod.sequences(), lod.rows()), (3, 15));
+//! assert_eq!(lod.range(0, 2), 10..15); // the last article's words
+//! assert_eq!(lod.to_string(), "[[3, 1, 2], [3, 2, 4, 1, 2, 3]]");
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+mod batch;
+mod traits;
+mod tree;
+
+pub use tree::SeqPos;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// Nested offsets, checked when built and never changed while shared.
+///
+/// It is a list from the last level upwards, so that dropping the last level ([`Lod::upper`]) costs nothing and
+/// gives the same `Arc` each time. There is at least one level: "no LoD" is an `Option` that is `None`.
+///
+/// # Validity
+/// Every level starts with 0 and never decreases, and the last offset of a level is the number of sequences of the
+/// level below it. This is checked always. A batch of no sequence is the level `[0]`; the level `[]` is refused.
+/// There are at most [`Lod::MAX_LEVELS`] levels.
+#[doc(alias = "ragged")]
+#[doc(alias = "jagged")]
+#[doc(alias = "row_splits")]
+#[derive(Clone)]
+pub struct Lod {
+    upper: Option<Arc<Lod>>,
+    offsets: Vec<usize>,
+}
+
+impl Lod {
+    /// The deepest nesting that is accepted: enough for any text, small enough for any stack.
+    pub const MAX_LEVELS: usize = 32;
+
+    /// From the offsets of every level, top first.
+    ///
+    /// # Errors
+    /// No level, too many of them, or a level that breaks a rule of validity.
+    pub fn new(levels: Vec<Vec<usize>>) -> Result<Arc<Lod>> {
+        build(levels).map(Arc::new)
+    }
+
+    /// A new last level below `upper`, or the only level.
+    ///
+    /// # Errors
+    /// Offsets that break a rule of validity, or that are not one more than the last offset of `upper`.
+    pub fn extend(upper: Option<Arc<Lod>>, offsets: Vec<usize>) -> Result<Arc<Lod>> {
+        check(upper.as_deref(), &offsets)?;
+        Ok(Arc::new(Lod { upper, offsets }))
+    }
+
+    /// A new last level: what used to be rows are now sequences.
+    ///
+    /// # Errors
+    /// As [`Lod::extend`].
+    pub fn append(self: &Arc<Self>, offsets: Vec<usize>) -> Result<Arc<Lod>> {
+        Self::extend(Some(Arc::clone(self)), offsets)
+    }
+
+    /// From the lengths of every level, top first.
+    ///
+    /// # Errors
+    /// A sum that overflows, or levels that don't fit each other.
+    pub fn from_lengths(lengths: &[Vec<usize>]) -> Result<Arc<Lod>> {
+        let levels = lengths.iter().enumerate().map(|(level, lengths)| sums(level, lengths));
+        Self::new(levels.collect::<Result<_>>()?)
+    }
+
+    /// One level, from its lengths.
+    ///
+    /// # Errors
+    /// A sum that overflows.
+    pub fn from_lengths1(lengths: &[usize]) -> Result<Arc<Lod>> {
+        Self::extend(None, sums(0, lengths)?)
+    }
+
+    /// One level, from the number of the sequence that each row belongs to.
+    ///
+    /// ```
+    /// use unpadded::Lod;
+    /// let lod = Lod::from_row_ids(&[0, 0, 2], 4)?;
+    /// assert_eq!(lod.offsets(), [0, 2, 2, 3, 3]);
+    /// assert_eq!(lod.row_ids()?, [0, 0, 2]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Numbers that decrease, or that are not below `sequences`.
+    #[doc(alias = "value_rowids")]
+    pub fn from_row_ids(row_ids: &[usize], sequences: usize) -> Result<Arc<Lod>> {
+        let mut offsets = reserved(sequences.saturating_add(1), "LoD from row ids")?;
+        for (row, &id) in row_ids.iter().enumerate() {
+            if id >= sequences {
+                let expected = format!("a sequence below {sequences}");
+                return Err(Error::new(format!("row id of row {row}"), expected, id.to_string()));
+            }
+            if row > 0 && id < row_ids[row - 1] {
+                let expected = format!("at least {}, the row id before it", row_ids[row - 1]);
+                return Err(Error::new(format!("row id of row {row}"), expected, id.to_string()));
+            }
+            while offsets.len() <= id {
+                offsets.push(row);
+            }
+        }
+        offsets.resize(sequences + 1, row_ids.len());
+        Self::extend(None, offsets)
+    }
+
+    /// Builds into `slot`, with no allocation when `slot` is the only owner of its LoD and the offsets fit its
+    /// capacity. `fill` gets an empty vector and leaves the offsets of the last level in it.
+    ///
+    /// # Errors
+    /// As [`Lod::extend`]; `slot` is then `None`.
+    pub fn rebuild(
+        slot: &mut Option<Arc<Lod>>,
+        upper: Option<Arc<Lod>>,
+        fill: impl FnOnce(&mut Vec<usize>),
+    ) -> Result<()> {
+        let mut shared = slot.take();
+        if let Some(lod) = shared.as_mut().and_then(Arc::get_mut) {
+            lod.offsets.clear();
+            fill(&mut lod.offsets);
+            check(upper.as_deref(), &lod.offsets)?;
+            lod.upper = upper;
+            *slot = shared;
+        } else {
+            let mut offsets = Vec::new();
+            fill(&mut offsets);
+            *slot = Some(Self::extend(upper, offsets)?);
+        }
+        Ok(())
+    }
+
+    /// The levels above the last: the same `Arc` each time. `None` if this is the only level.
+    pub fn upper(&self) -> Option<&Arc<Lod>> {
+        self.upper.as_ref()
+    }
+
+    /// The offsets of the last level: one more than it has sequences, the last one being the number of rows.
+    pub fn offsets(&self) -> &[usize] {
+        &self.offsets
+    }
+
+    /// How many levels there are, at least 1.
+    pub fn levels(&self) -> usize {
+        1 + self.above().count()
+    }
+
+    /// How many rows there are: the last offset of the last level.
+    pub fn rows(&self) -> usize {
+        last(&self.offsets)
+    }
+
+    /// How many sequences the top level has: the batch size.
+    pub fn sequences(&self) -> usize {
+        self.above().last().unwrap_or(self).last_len()
+    }
+
+    /// How many sequences the last level has.
+    pub fn last_len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// The offsets of level `k`, the top being 0.
+    ///
+    /// # Panics
+    /// If there is no level `k`. For a level that comes from outside, use [`Lod::try_level`].
+    pub fn level(&self, k: usize) -> &[usize] {
+        let levels = self.levels();
+        assert!(k < levels, "LoD level {k} of {levels}");
+        let up = levels - 1 - k;
+        up.checked_sub(1).and_then(|up| self.above().nth(up)).unwrap_or(self).offsets()
+    }
+
+    /// The offsets of level `k`, the top being 0.
+    ///
+    /// # Errors
+    /// If there is no level `k`.
+    pub fn try_level(&self, k: usize) -> Result<&[usize]> {
+        if k < self.levels() {
+            return Ok(self.level(k));
+        }
+        Err(Error::new("LoD level", format!("a level below {}", self.levels()), k.to_string()))
+    }
+
+    /// The lengths of the sequences of level `k`.
+    ///
+    /// # Panics
+    /// If there is no level `k`.
+    pub fn lengths(&self, k: usize) -> impl ExactSizeIterator<Item = usize> + '_ {
+        self.level(k).windows(2).map(|pair| pair[1] - pair[0])
+    }
+
+    /// How many sequences level `k` has; for `k` equal to [`Lod::levels`], the rows.
+    ///
+    /// # Panics
+    /// If `k` is greater.
+    pub fn count(&self, k: usize) -> usize {
+        if k == self.levels() { self.rows() } else { self.level(k).len() - 1 }
+    }
+
+    /// The rows of sequence `i` of level `k`.
+    ///
+    /// # Panics
+    /// If there is no such level or sequence.
+    pub fn range(&self, k: usize, i: usize) -> Range<usize> {
+        assert!(i < self.count(k), "sequence {i} of {} in LoD level {k}", self.count(k));
+        (k..self.levels()).fold(i..i + 1, |part, k| {
+            let offsets = self.level(k);
+            offsets[part.start]..offsets[part.end]
+        })
+    }
+
+    /// The offsets of level `k` counted in rows: one more than it has sequences.
+    ///
+    /// # Panics
+    /// If there is no level `k`.
+    pub fn row_offsets(&self, k: usize) -> Vec<usize> {
+        let mut offsets = self.level(k).to_vec();
+        for finer in k + 1..self.levels() {
+            let finer = self.level(finer);
+            offsets.iter_mut().for_each(|offset| *offset = finer[*offset]);
+        }
+        offsets
+    }
+
+    /// The number of the last level's sequence that each row belongs to.
+    ///
+    /// # Errors
+    /// If there is no memory for the number of rows that the offsets claim.
+    #[doc(alias = "value_rowids")]
+    pub fn row_ids(&self) -> Result<Vec<usize>> {
+        let mut ids = reserved(self.rows(), "row ids")?;
+        for (sequence, pair) in self.offsets.windows(2).enumerate() {
+            ids.resize(pair[1], sequence);
+        }
+        Ok(ids)
+    }
+
+    /// The offsets of every level, top first.
+    pub fn to_levels(&self) -> Vec<Vec<usize>> {
+        self.all().into_iter().map(<[usize]>::to_vec).collect()
+    }
+
+    /// Whether both are absent, the same `Arc`, or equal by value.
+    pub fn same(a: Option<&Arc<Lod>>, b: Option<&Arc<Lod>>) -> bool {
+        match (a, b) {
+            (None, None) => true,
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || **a == **b,
+            _ => false,
+        }
+    }
+
+    /// Checks that a tensor of `rows` rows fits.
+    ///
+    /// # Errors
+    /// If the last offset is another number.
+    pub fn check_rows(&self, rows: usize) -> Result<()> {
+        if rows == self.rows() {
+            return Ok(());
+        }
+        let expected = format!("{}, the last offset of its LoD", self.rows());
+        Err(Error::new("number of rows", expected, rows.to_string()))
+    }
+
+    /// The levels above this one, upwards.
+    fn above(&self) -> impl Iterator<Item = &Lod> {
+        std::iter::successors(self.upper.as_deref(), |lod| lod.upper.as_deref())
+    }
+
+    /// The offsets of every level, top first.
+    fn all(&self) -> Vec<&[usize]> {
+        let mut all: Vec<&[usize]> = std::iter::once(self).chain(self.above()).map(Lod::offsets).collect();
+        all.reverse();
+        all
+    }
+}
+
+/// The rules of validity, for one new last level.
+fn check(upper: Option<&Lod>, offsets: &[usize]) -> Result<()> {
+    let level = upper.map_or(0, Lod::levels);
+    let refuse = |expected: String, got: String| {
+        Err(Error::new(format!("offsets of LoD level {level}"), expected, got))
+    };
+    if level >= Lod::MAX_LEVELS {
+        return refuse(format!("at most {} levels", Lod::MAX_LEVELS), format!("level {level}"));
+    }
+    match offsets.first() {
+        None => return refuse("at least the 0 they start with".into(), "none".into()),
+        Some(0) => {}
+        Some(first) => return refuse("to start with 0".into(), first.to_string()),
+    }
+    if let Some(i) = offsets.windows(2).position(|pair| pair[1] < pair[0]) {
+        let got = format!("{} after {} at place {}", offsets[i + 1], offsets[i], i + 1);
+        return refuse("never to decrease".into(), got);
+    }
+    match upper {
+        Some(upper) if upper.rows() != offsets.len() - 1 => refuse(
+            format!("{} sequences, the last offset of the level above", upper.rows()),
+            format!("{}", offsets.len() - 1),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn build(levels: Vec<Vec<usize>>) -> Result<Lod> {
+    let mut levels = levels.into_iter();
+    let Some(offsets) = levels.next() else {
+        return Err(Error::new("LoD", "at least one level", "none"));
+    };
+    check(None, &offsets)?;
+    levels.try_fold(Lod { upper: None, offsets }, |upper, offsets| {
+        check(Some(&upper), &offsets)?;
+        Ok(Lod { upper: Some(Arc::new(upper)), offsets })
+    })
+}
+
+/// Offsets from lengths.
+fn sums(level: usize, lengths: &[usize]) -> Result<Vec<usize>> {
+    let mut offsets = Vec::with_capacity(lengths.len() + 1);
+    offsets.push(0);
+    for (i, &length) in lengths.iter().enumerate() {
+        let Some(end) = last(&offsets).checked_add(length) else {
+            let what = format!("lengths of LoD level {level}");
+            let got = format!("{} + {length} at place {i}", last(&offsets));
+            return Err(Error::new(what, format!("a sum of at most {}", usize::MAX), got));
+        };
+        offsets.push(end);
+    }
+    Ok(offsets)
+}
+
+fn last(offsets: &[usize]) -> usize {
+    offsets.last().copied().unwrap_or(0)
+}
+
+/// A vector with room for `n`, or an error where the usual one would abort: `n` may come from hostile offsets.
+fn reserved(n: usize, what: &str) -> Result<Vec<usize>> {
+    let mut vector = Vec::new();
+    vector
+        .try_reserve_exact(n)
+        .map_err(|_| Error::new(what, "a size that fits into memory", n.to_string()))?;
+    Ok(vector)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,326 @@
+//! Operations on whole batches: slice, split, merge, repeat, reorder, flatten.
+//!
+//! Each has a form that says what happens to the rows, so that a tensor can follow.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Lod, last, reserved};
+use crate::error::{Error, Result};
+
+impl Lod {
+    /// The rows of the top sequences in `part`.
+    ///
+    /// # Errors
+    /// A range that ends before it starts or beyond the last sequence.
+    pub fn row_range(&self, part: Range<usize>) -> Result<Range<usize>> {
+        self.check_part(&part)?;
+        Ok(self.all().iter().fold(part, |part, offsets| offsets[part.start]..offsets[part.end]))
+    }
+
+    /// The top sequences in `part`, with everything below them. Their rows are [`Lod::row_range`].
+    ///
+    /// # Errors
+    /// A range that ends before it starts or beyond the last sequence.
+    pub fn slice(&self, part: Range<usize>) -> Result<Arc<Lod>> {
+        self.check_part(&part)?;
+        self.pick(vec![part])
+    }
+
+    /// Consecutive slices of `counts` top sequences each.
+    ///
+    /// ```
+    /// use unpadded::Lod;
+    /// let lod = Lod::from_lengths1(&[4, 5, 3])?;
+    /// let parts = lod.split(&[2, 1])?;
+    /// assert_eq!((parts[0].to_string(), parts[1].to_string()), ("[[4, 5]]".into(), "[[3]]".into()));
+    /// assert_eq!(Lod::merge(&parts)?, lod);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the counts don't add up to [`Lod::sequences`].
+    pub fn split(&self, counts: &[usize]) -> Result<Vec<Arc<Lod>>> {
+        let sum = counts.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
+        if sum != Some(self.sequences()) {
+            let got = sum.map_or("a sum that overflows".into(), |sum| sum.to_string());
+            return Err(Error::new("sum of the parts", format!("{} sequences", self.sequences()), got));
+        }
+        let mut start = 0;
+        let slice = |&n: &usize| {
+            start += n;
+            self.slice(start - n..start)
+        };
+        counts.iter().map(slice).collect()
+    }
+
+    /// One batch after another. A single part is handed on as it is.
+    ///
+    /// # Errors
+    /// No part, parts of different numbers of levels, or a sum that overflows.
+    #[doc(alias = "concat")]
+    pub fn merge(parts: &[Arc<Lod>]) -> Result<Arc<Lod>> {
+        let first = match parts {
+            [] => return Err(Error::new("LoDs to merge", "at least one", "none")),
+            [only] => return Ok(Arc::clone(only)),
+            [first, ..] => first,
+        };
+        let levels = first.levels();
+        if let Some(i) = parts.iter().position(|part| part.levels() != levels) {
+            let what = format!("levels of part {i} to merge");
+            return Err(Error::new(what, format!("{levels}, as part 0"), parts[i].levels().to_string()));
+        }
+        let mut merged = vec![vec![0]; levels];
+        for part in parts {
+            for (whole, offsets) in merged.iter_mut().zip(part.all()) {
+                let base = last(whole);
+                base.checked_add(last(offsets)).ok_or_else(overflow)?;
+                whole.extend(offsets[1..].iter().map(|offset| base + offset));
+            }
+        }
+        Self::new(merged)
+    }
+
+    /// The listed top sequences, in that order; a sequence may be listed often or not at all.
+    /// Their rows are [`Lod::take_rows`].
+    ///
+    /// # Errors
+    /// A number that is not below [`Lod::sequences`], or a result too large for memory.
+    #[doc(alias = "gather")]
+    pub fn take(&self, sequences: &[usize]) -> Result<Arc<Lod>> {
+        self.check_sequences(sequences)?;
+        self.pick(sequences.iter().map(|&i| i..i + 1).collect())
+    }
+
+    /// The row in this batch that each row of [`Lod::take`] comes from.
+    ///
+    /// # Errors
+    /// As [`Lod::take`].
+    pub fn take_rows(&self, sequences: &[usize]) -> Result<Vec<usize>> {
+        self.check_sequences(sequences)?;
+        let offsets = self.row_offsets(0);
+        let parts = sequences.iter().map(|&i| offsets[i]..offsets[i + 1]);
+        let mut rows = reserved(total(parts.clone())?, "rows of the taken sequences")?;
+        parts.for_each(|part| rows.extend(part));
+        Ok(rows)
+    }
+
+    /// The top sequences in another order: the result's sequence *i* is this batch's `order[i]`.
+    ///
+    /// ```
+    /// use unpadded::Lod;
+    /// let lod = Lod::from_lengths1(&[2, 1])?;
+    /// assert_eq!(lod.reorder(&[1, 0])?.to_string(), "[[1, 2]]");
+    /// assert_eq!(lod.reorder_rows(&[1, 0])?, [2, 0, 1]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `order` does not list every sequence once.
+    pub fn reorder(&self, order: &[usize]) -> Result<Arc<Lod>> {
+        self.check_order(order)?;
+        self.take(order)
+    }
+
+    /// The row in this batch that each row of [`Lod::reorder`] comes from.
+    ///
+    /// # Errors
+    /// If `order` does not list every sequence once.
+    pub fn reorder_rows(&self, order: &[usize]) -> Result<Vec<usize>> {
+        self.check_order(order)?;
+        self.take_rows(order)
+    }
+
+    /// Each top sequence `times[i]` times in a row; 0 leaves it out.
+    ///
+    /// ```
+    /// use unpadded::Lod;
+    /// let lod = Lod::from_lengths1(&[2, 1, 3])?;
+    /// assert_eq!(lod.repeat(&[2, 1, 0])?.to_string(), "[[2, 2, 1]]");
+    /// assert_eq!(lod.repeat_rows(&[2, 1, 0])?, [0, 1, 0, 1, 2]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is not one number for each sequence, or the result is too large for memory.
+    pub fn repeat(&self, times: &[usize]) -> Result<Arc<Lod>> {
+        self.take(&self.repeated(times)?)
+    }
+
+    /// The row in this batch that each row of [`Lod::repeat`] comes from.
+    ///
+    /// # Errors
+    /// As [`Lod::repeat`].
+    pub fn repeat_rows(&self, times: &[usize]) -> Result<Vec<usize>> {
+        self.take_rows(&self.repeated(times)?)
+    }
+
+    /// Joins level `k` with the level below it: the sequences of level `k` stay, the boundaries of level `k + 1` go,
+    /// and the entries of a sequence of level `k` are now those of level `k + 2`, or rows. The rows stay as they are.
+    ///
+    /// ```
+    /// use unpadded::Lod;
+    /// let articles = Lod::from_lengths(&[vec![2, 1], vec![3, 2, 4]])?;
+    /// assert_eq!(articles.flatten(0)?.to_string(), "[[5, 4]]"); // words an article
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// To keep the finer level and lose the coarser one, see [`Lod::without_top`]; to lose the rows' own level as
+    /// pooling does, [`Lod::upper`].
+    ///
+    /// # Errors
+    /// If there is no level below `k`.
+    pub fn flatten(&self, k: usize) -> Result<Arc<Lod>> {
+        let mut levels = self.to_levels();
+        if k >= levels.len() - 1 {
+            let expected = match levels.len() {
+                1 => "a LoD of two levels or more".into(),
+                n => format!("a level below {}, which has one under it", n - 1),
+            };
+            return Err(Error::new(
+                "LoD level to flatten",
+                expected,
+                format!("level {k} of {}", levels.len()),
+            ));
+        }
+        let finer = levels.remove(k + 1);
+        levels[k].iter_mut().for_each(|offset| *offset = finer[*offset]);
+        Self::new(levels)
+    }
+
+    /// Drops the top level: the batch is now one of the finer sequences. `None` if this is the only level.
+    pub fn without_top(&self) -> Option<Arc<Lod>> {
+        let mut levels = self.to_levels();
+        levels.remove(0);
+        Self::new(levels).ok()
+    }
+
+    /// The LoD of runs of top sequences, one after another. The runs are in range.
+    fn pick(&self, mut runs: Vec<Range<usize>>) -> Result<Arc<Lod>> {
+        let mut upper = None;
+        for offsets in self.all() {
+            let room = total(runs.iter().cloned())?.checked_add(1).ok_or_else(overflow)?;
+            let mut picked = reserved(room, "offsets of the result")?;
+            picked.push(0);
+            for run in &mut runs {
+                let (base, start) = (last(&picked), offsets[run.start]);
+                base.checked_add(offsets[run.end] - start).ok_or_else(overflow)?;
+                picked.extend(offsets[run.start + 1..=run.end].iter().map(|offset| base + (offset - start)));
+                *run = start..offsets[run.end];
+            }
+            upper = Some(Self::extend(upper, picked)?);
+        }
+        upper.ok_or_else(overflow)
+    }
+
+    fn repeated(&self, times: &[usize]) -> Result<Vec<usize>> {
+        if times.len() != self.sequences() {
+            let expected = format!("{}, one a sequence", self.sequences());
+            return Err(Error::new("repetitions", expected, times.len().to_string()));
+        }
+        let mut taken = reserved(total(times.iter().map(|&n| 0..n))?, "repeated sequences")?;
+        for (i, &n) in times.iter().enumerate() {
+            taken.resize(taken.len() + n, i);
+        }
+        Ok(taken)
+    }
+
+    fn check_part(&self, part: &Range<usize>) -> Result<()> {
+        if part.start <= part.end && part.end <= self.sequences() {
+            return Ok(());
+        }
+        let expected = format!("a range within 0..{}", self.sequences());
+        Err(Error::new("sequences to slice", expected, format!("{part:?}")))
+    }
+
+    fn check_sequences(&self, sequences: &[usize]) -> Result<()> {
+        let n = self.sequences();
+        match sequences.iter().position(|&i| i >= n) {
+            None => Ok(()),
+            Some(place) => {
+                let what = format!("sequence at place {place}");
+                Err(Error::new(what, format!("a number below {n}"), sequences[place].to_string()))
+            }
+        }
+    }
+
+    fn check_order(&self, order: &[usize]) -> Result<()> {
+        let n = self.sequences();
+        if order.len() != n {
+            return Err(Error::new("order", format!("{n} numbers, one a sequence"), order.len().to_string()));
+        }
+        self.check_sequences(order)?;
+        let mut seen = vec![false; n];
+        match order.iter().position(|&i| std::mem::replace(&mut seen[i], true)) {
+            None => Ok(()),
+            Some(place) => {
+                let got = format!("{} again at place {place}", order[place]);
+                Err(Error::new("order", format!("every sequence of 0..{n} once"), got))
+            }
+        }
+    }
+}
+
+fn total(parts: impl Iterator<Item = Range<usize>>) -> Result<usize> {
+    parts.map(|part| part.len()).try_fold(0usize, usize::checked_add).ok_or_else(overflow)
+}
+
+fn overflow() -> Error {
+    Error::new("rows of the result", format!("at most {}", usize::MAX), "more")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nested() -> Arc<Lod> {
+        Lod::from_lengths(&[vec![3, 1, 2], vec![3, 2, 4, 1, 2, 3]]).unwrap()
+    }
+
+    #[test]
+    fn slices_of_nested_sequences() {
+        assert_eq!(nested().slice(1..3).unwrap().to_string(), "[[1, 2], [1, 2, 3]]");
+        assert_eq!(nested().row_range(1..3).unwrap(), 9..15);
+        assert_eq!(nested().slice(2..2).unwrap().to_string(), "[[], []]");
+        let message = nested().slice(2..4).unwrap_err().to_string();
+        assert_eq!(message, "sequences to slice: expected a range within 0..3, got 2..4");
+        #[allow(clippy::reversed_empty_ranges)]
+        let backwards = 2..1;
+        assert!(nested().row_range(backwards).is_err());
+    }
+
+    #[test]
+    fn nested_sequences_move_as_a_whole() {
+        assert_eq!(nested().reorder(&[2, 1, 0]).unwrap().to_string(), "[[2, 1, 3], [2, 3, 1, 3, 2, 4]]");
+        assert_eq!(nested().reorder_rows(&[2, 1, 0]).unwrap()[..6], [10, 11, 12, 13, 14, 9]);
+        assert_eq!(nested().repeat(&[0, 3, 0]).unwrap().to_string(), "[[1, 1, 1], [1, 1, 1]]");
+        assert!(nested().reorder(&[0, 0, 1]).unwrap_err().to_string().contains("0 again at place 1"));
+        assert!(nested().reorder(&[0, 1]).is_err());
+        assert!(nested().take(&[0, 3]).is_err());
+        assert!(nested().repeat(&[1]).is_err());
+    }
+
+    #[test]
+    fn flattening_and_dropping() {
+        assert_eq!(nested().flatten(0).unwrap().to_string(), "[[9, 1, 5]]");
+        assert!(nested().flatten(1).is_err());
+        assert_eq!(nested().without_top().unwrap().to_string(), "[[3, 2, 4, 1, 2, 3]]");
+        assert!(nested().without_top().unwrap().without_top().is_none());
+        let deep = nested().append(vec![0; 16]).unwrap();
+        assert_eq!(deep.flatten(1).unwrap().to_string(), "[[3, 1, 2], [0, 0, 0, 0, 0, 0]]");
+    }
+
+    #[test]
+    fn parts_must_fit_each_other() {
+        assert!(Lod::merge(&[]).is_err());
+        assert!(Lod::merge(&[nested(), Lod::from_lengths1(&[1]).unwrap()]).is_err());
+        let huge = Lod::from_lengths1(&[usize::MAX]).unwrap();
+        assert!(Lod::merge(&[huge.clone(), huge.clone()]).is_err());
+        assert!(huge.repeat(&[2]).is_err());
+        assert!(huge.repeat(&[usize::MAX]).is_err());
+        assert!(huge.repeat_rows(&[1]).is_err());
+        assert!(nested().split(&[usize::MAX, 1, 3]).is_err());
+        let one = nested();
+        assert!(Arc::ptr_eq(&Lod::merge(std::slice::from_ref(&one)).unwrap(), &one));
+    }
+}

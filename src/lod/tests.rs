@@ -1,0 +1,82 @@
+use serde::Deserialize;
+
+use super::*;
+
+fn refused(levels: &[&[usize]], expected: &str) {
+    let error = Lod::new(levels.iter().map(|level| level.to_vec()).collect()).unwrap_err();
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn each_rule_has_its_message() {
+    refused(&[], "LoD: expected at least one level, got none");
+    refused(&[&[]], "offsets of LoD level 0: expected at least the 0 they start with, got none");
+    refused(&[&[1, 2]], "offsets of LoD level 0: expected to start with 0, got 1");
+    refused(
+        &[&[0, 3], &[0, 2, 1, 4]],
+        "offsets of LoD level 1: expected never to decrease, got 1 after 2 at place 2",
+    );
+    refused(
+        &[&[0, 3], &[0, 2]],
+        "offsets of LoD level 1: expected 3 sequences, the last offset of the level above, got 1",
+    );
+    assert!(Lod::new(vec![vec![0]; Lod::MAX_LEVELS]).is_ok());
+    assert!(Lod::new(vec![vec![0]; Lod::MAX_LEVELS + 1]).is_err());
+}
+
+#[test]
+fn sizes_from_outside_are_errors() {
+    assert!(Lod::from_lengths1(&[usize::MAX, 1]).is_err());
+    assert!(Lod::from_row_ids(&[], usize::MAX).is_err());
+    let claims = Lod::new(vec![vec![0, usize::MAX]]).unwrap();
+    assert!(claims.row_ids().is_err());
+    assert!(claims.check_rows(3).is_err());
+    assert!(claims.try_level(1).is_err());
+}
+
+#[test]
+fn counts_and_ranges() {
+    let lod = Lod::from_lengths(&[vec![2, 0], vec![1, 3]]).unwrap();
+    assert_eq!((0..3).map(|k| lod.count(k)).collect::<Vec<_>>(), [2, 2, 4]);
+    assert_eq!(lod.range(0, 0), 0..4);
+    assert_eq!(lod.range(0, 1), 4..4);
+    assert_eq!(lod.range(1, 1), 1..4);
+    assert_eq!(lod.row_offsets(0), [0, 4, 4]);
+    assert_eq!(lod.lengths(1).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!(format!("{lod:?}"), "Lod([[0, 2, 2], [0, 1, 4]])");
+    assert_eq!(format!("{lod:.1}"), "[[2, … 1 more], [1, … 1 more]]");
+    assert_eq!(Lod::new(vec![vec![0]]).unwrap().to_string(), "[[]]");
+}
+
+#[test]
+fn dropping_a_level_gives_the_same_arc() {
+    let top = Lod::from_lengths1(&[2, 1]).unwrap();
+    let lod = top.append(vec![0, 1, 2, 5]).unwrap();
+    assert!(Arc::ptr_eq(lod.upper().unwrap(), &top));
+    assert!(top.upper().is_none());
+}
+
+#[test]
+fn rebuilding_reuses_what_is_not_shared() {
+    let mut slot = Some(Lod::from_lengths1(&[1, 2, 3]).unwrap());
+    let before = (Arc::as_ptr(slot.as_ref().unwrap()), slot.as_ref().unwrap().offsets().as_ptr());
+    Lod::rebuild(&mut slot, None, |offsets| offsets.extend([0, 4, 4])).unwrap();
+    let after = slot.clone().unwrap();
+    assert_eq!((Arc::as_ptr(&after), after.offsets().as_ptr()), before);
+    assert_eq!(after.to_string(), "[[4, 0]]");
+    Lod::rebuild(&mut slot, None, |offsets| offsets.extend([0, 5])).unwrap();
+    assert_eq!(after.to_string(), "[[4, 0]]", "a shared LoD never changes");
+    assert!(Lod::rebuild(&mut slot, None, |offsets| offsets.push(1)).is_err());
+    assert!(slot.is_none());
+}
+
+#[test]
+fn what_is_read_is_checked() {
+    use serde::de::{IntoDeserializer, value::Error};
+    let read = |levels: Vec<Vec<usize>>| {
+        let source: serde::de::value::SeqDeserializer<_, Error> = levels.into_deserializer();
+        Lod::deserialize(source)
+    };
+    assert_eq!(read(vec![vec![0, 1], vec![0, 7]]).unwrap().rows(), 7);
+    assert!(read(vec![vec![0, 2], vec![0, 7]]).is_err());
+}

@@ -1,0 +1,63 @@
+//! What a LoD has in common with other values: equality, printing, reading and writing.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{Lod, build};
+use crate::error::{Error, Result};
+
+impl PartialEq for Lod {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+            || (self.offsets == other.offsets && Lod::same(self.upper.as_ref(), other.upper.as_ref()))
+    }
+}
+
+impl Eq for Lod {}
+
+impl fmt::Debug for Lod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Lod").field(&self.all()).finish()
+    }
+}
+
+/// The lengths, top first. A precision limits how many of a level are shown: `{lod:.8}` in a message.
+impl fmt::Display for Lod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = f.precision().unwrap_or(usize::MAX);
+        for k in 0..self.levels() {
+            write!(f, "{}", if k == 0 { "[[" } else { ", [" })?;
+            for (i, length) in self.lengths(k).enumerate().take(shown) {
+                write!(f, "{}{length}", if i == 0 { "" } else { ", " })?;
+            }
+            if self.count(k) > shown {
+                write!(f, ", … {} more", self.count(k) - shown)?;
+            }
+            write!(f, "]")?;
+        }
+        write!(f, "]")
+    }
+}
+
+impl TryFrom<Vec<Vec<usize>>> for Lod {
+    type Error = Error;
+
+    fn try_from(levels: Vec<Vec<usize>>) -> Result<Self> {
+        build(levels)
+    }
+}
+
+/// As the offsets of every level, top first.
+impl Serialize for Lod {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.all())
+    }
+}
+
+/// Checked as [`Lod::new`] checks.
+impl<'de> Deserialize<'de> for Lod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        build(Vec::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}

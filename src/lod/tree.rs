@@ -1,0 +1,124 @@
+//! The tree form of a [`Lod`]: easier to write by hand and to print, slower to use.
+
+use std::sync::Arc;
+
+use super::{Lod, sums};
+use crate::error::{Error, Result};
+
+/// A batch as a tree: its children are the top sequences, a leaf is the number of rows of a sequence.
+///
+/// Level *k* of a [`Lod`] is the child counts of the tree's depth *k + 1*, breadth first.
+///
+/// ```
+/// use unpadded::{Lod, SeqPos};
+/// use SeqPos::{Rows, Sequences};
+/// let tree = Sequences(vec![Sequences(vec![Rows(3), Rows(2)]), Sequences(vec![Rows(4)])]);
+/// let lod = Lod::from_tree(&tree)?;
+/// assert_eq!(lod.to_string(), "[[2, 1], [3, 2, 4]]");
+/// assert_eq!(lod.to_tree(), tree);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SeqPos {
+    /// A sequence of that many rows.
+    Rows(usize),
+    /// A sequence of sequences; at the root, the batch.
+    Sequences(Vec<SeqPos>),
+}
+
+/// Not by recursion: a tree may be deeper than the stack.
+impl Drop for SeqPos {
+    fn drop(&mut self) {
+        let mut waiting = match self {
+            SeqPos::Sequences(children) if !children.is_empty() => std::mem::take(children),
+            _ => return,
+        };
+        while let Some(mut node) = waiting.pop() {
+            if let SeqPos::Sequences(children) = &mut node {
+                waiting.append(children);
+            }
+        }
+    }
+}
+
+impl Lod {
+    /// From a tree whose leaves are all equally deep. A tree in which no leaf shows the depth gets the fewest levels
+    /// that can hold it.
+    ///
+    /// # Errors
+    /// A root that is a leaf, leaves of different depths, or more than [`Lod::MAX_LEVELS`] levels.
+    pub fn from_tree(tree: &SeqPos) -> Result<Arc<Lod>> {
+        let SeqPos::Sequences(children) = tree else {
+            return Err(Error::new("tree", "a batch of sequences at the root", "a leaf of rows"));
+        };
+        let mut front: Vec<&SeqPos> = children.iter().collect();
+        let mut upper = None;
+        for level in 0.. {
+            let deeper = front.iter().any(|node| matches!(node, SeqPos::Sequences(_)));
+            let mut lengths = Vec::with_capacity(front.len());
+            let mut next = Vec::new();
+            for (place, &node) in front.iter().enumerate() {
+                match node {
+                    SeqPos::Rows(_) if deeper => {
+                        let what = format!("tree, depth {}, place {place}", level + 1);
+                        let expected = "a sequence of sequences, as others at this depth";
+                        return Err(Error::new(what, expected, "a leaf: the depth is ragged"));
+                    }
+                    SeqPos::Rows(rows) => lengths.push(*rows),
+                    SeqPos::Sequences(children) => {
+                        lengths.push(children.len());
+                        next.extend(children);
+                    }
+                }
+            }
+            upper = Some(Self::extend(upper, sums(level, &lengths)?)?);
+            if !deeper {
+                break;
+            }
+            front = next;
+        }
+        upper.ok_or_else(|| Error::new("tree", "a level", "none"))
+    }
+
+    /// As a tree. [`Lod::from_tree`] gives this LoD back, unless its last two levels or more have no sequence: then
+    /// the tree does not show how many they were.
+    pub fn to_tree(&self) -> SeqPos {
+        let mut nodes: Vec<SeqPos> = self.lengths(self.levels() - 1).map(SeqPos::Rows).collect();
+        for k in (0..self.levels() - 1).rev() {
+            let mut children = nodes.into_iter();
+            nodes = self.lengths(k).map(|n| SeqPos::Sequences(children.by_ref().take(n).collect())).collect();
+        }
+        SeqPos::Sequences(nodes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SeqPos::{Rows, Sequences};
+    use super::*;
+
+    #[test]
+    fn ragged_depth_is_refused() {
+        let tree = Sequences(vec![Sequences(vec![Rows(1)]), Rows(2)]);
+        let message = Lod::from_tree(&tree).unwrap_err().to_string();
+        assert!(message.starts_with("tree, depth 1, place 1: expected a sequence of sequences"), "{message}");
+        assert!(Lod::from_tree(&Rows(2)).is_err());
+    }
+
+    #[test]
+    fn a_hostile_depth_is_an_error() {
+        let mut tree = Rows(1);
+        for _ in 0..1_000_000 {
+            tree = Sequences(vec![tree]);
+        }
+        assert!(Lod::from_tree(&tree).unwrap_err().to_string().contains("at most 32 levels"));
+    }
+
+    #[test]
+    fn empty_sequences_keep_their_place() {
+        for lengths in [vec![vec![]], vec![vec![0]], vec![vec![0, 0], vec![]], vec![vec![0, 1], vec![0]]] {
+            let lod = Lod::from_lengths(&lengths).unwrap();
+            assert_eq!(Lod::from_tree(&lod.to_tree()).unwrap(), lod);
+        }
+    }
+}

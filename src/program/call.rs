@@ -1,0 +1,571 @@
+//! An operator called at once on values, without a program: for tests, notebooks and data preparation, and for the
+//! reference interpreter.
+
+use std::sync::Arc;
+
+use super::attributes::Attributes;
+use super::context::{Backward, Call, Forward, Keys, Place, RowKey, RunFacts, Scratch, Wiring};
+use super::extent::{Extent, LevelId, Levels, Spec};
+use super::infer::{InferShape, LevelTable, Phase};
+use super::op::{Op, Signature, Slot};
+use super::registry::Registry;
+use super::rows::RowBuffer;
+use super::sample::Operand;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::arena::{Lender, OperandRoom, Operands};
+use crate::kernels::{Store, View, ViewMut};
+use crate::lod::Lod;
+use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
+
+/// Runs `$body` with `$T` standing for the Rust type of any dtype.
+macro_rules! with_element {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            DType::I16 => {
+                type $T = i16;
+                $body
+            }
+            DType::I32 => {
+                type $T = i32;
+                $body
+            }
+            DType::I64 => {
+                type $T = i64;
+                $body
+            }
+            DType::Bool => {
+                type $T = bool;
+                $body
+            }
+            DType::F16 => {
+                type $T = half::f16;
+                $body
+            }
+            DType::BF16 => {
+                type $T = half::bf16;
+                $body
+            }
+        }
+    };
+}
+
+/// An operator with its inputs, ready to be called.
+pub struct Direct {
+    op: Arc<dyn Op>,
+    inputs: Vec<Vec<Variable>>,
+    input_specs: Vec<Vec<Spec>>,
+    output_specs: Vec<Vec<Spec>>,
+    updated: Vec<Vec<Variable>>,
+    levels: LevelTable,
+    batch: usize,
+    numbers: Vec<u64>,
+    keys: Option<Vec<RowKey>>,
+    stream: u64,
+    run: RunFacts,
+}
+
+/// The gradients of each input slot's variables, where asked for.
+pub type InputGradients = Vec<Vec<Option<Storage>>>;
+
+impl Direct {
+    /// Binds operands to the slots and runs the shape rule. Operands of one LoD (by value) share their levels.
+    ///
+    /// # Errors
+    /// If anything does not fit.
+    pub fn new(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
+        let signature = op.signature();
+        let mut direct = Direct {
+            op,
+            inputs: vec![Vec::new(); signature.inputs.len()],
+            input_specs: vec![Vec::new(); signature.inputs.len()],
+            output_specs: Vec::new(),
+            updated: vec![Vec::new(); signature.outputs.len()],
+            levels: LevelTable::default(),
+            batch: usize::MAX,
+            numbers: Vec::new(),
+            keys: None,
+            stream: 0,
+            run: RunFacts { threads: 1, ..RunFacts::default() },
+        };
+        let mut bound: Vec<Arc<Lod>> = Vec::new();
+        for operand in operands {
+            direct.bind(signature, operand, &mut bound)?;
+        }
+        for (slot, given) in signature.inputs.iter().zip(&direct.inputs) {
+            if slot.arity == super::op::Arity::One && given.len() != 1 {
+                return Err(Error::of(
+                    ErrorKind::Program,
+                    format!("input `{}`", slot.name),
+                    "one operand",
+                    given.len().to_string(),
+                ));
+            }
+        }
+        let mut next = bound.len() as u32;
+        let infer = |phase: Phase<'_>, specs: &[Vec<Spec>], op: &dyn Op| {
+            let mut shapes = InferShape::new(signature, specs, Extent::Batch, phase);
+            op.infer_shape(&mut shapes)?;
+            shapes.finish()
+        };
+        let first = next;
+        infer(Phase::Build { next: &mut next }, &direct.input_specs, &*direct.op)?;
+        let made: Vec<LevelId> = (first..next).map(LevelId).collect();
+        let phase = Phase::Run { made: &made, table: &mut direct.levels };
+        direct.output_specs = infer(phase, &direct.input_specs, &*direct.op)?;
+        Ok(direct)
+    }
+
+    /// By the kind's name in a registry.
+    ///
+    /// # Errors
+    /// If anything does not fit.
+    pub fn of(
+        registry: &Registry,
+        kind: &str,
+        attributes: &Attributes,
+        operands: &[Operand],
+    ) -> Result<Self> {
+        Self::new(registry.parse(kind, attributes)?, operands)
+    }
+
+    /// Sets the facts of the run, and the numbers of the sequences in the data.
+    #[must_use]
+    pub fn run_as(mut self, run: RunFacts, numbers: &[u64]) -> Self {
+        self.run = run;
+        self.numbers = numbers.to_vec();
+        self
+    }
+
+    /// Sets what random numbers depend on: the operator's own number, and a key for each row.
+    #[must_use]
+    pub fn keyed(mut self, stream: u64, keys: Option<Vec<RowKey>>) -> Self {
+        self.stream = stream;
+        self.keys = keys;
+        self
+    }
+
+    fn bind(&mut self, signature: Signature, operand: &Operand, bound: &mut Vec<Arc<Lod>>) -> Result<()> {
+        let value = &operand.value;
+        if let Some(i) = signature.outputs.iter().position(|s| s.updated && s.name == operand.slot) {
+            self.updated[i].push(value.clone());
+            return Ok(());
+        }
+        let Some(slot) = signature.inputs.iter().position(|s| s.name == operand.slot) else {
+            let names: Vec<&str> = signature.inputs.iter().map(|s| s.name).collect();
+            return Err(Error::of(
+                ErrorKind::Program,
+                "input slot",
+                format!("one of {}", names.join(", ")),
+                &operand.slot,
+            ));
+        };
+        let mut levels = Levels::new();
+        if let Some(lod) = value.lod() {
+            for k in 0..lod.levels() {
+                let mut part = lod;
+                for _ in k + 1..lod.levels() {
+                    part = part.upper().ok_or_else(|| Error::new("LoD", "an upper level", "none"))?;
+                }
+                let id = bound.iter().position(|known| known == part).unwrap_or_else(|| {
+                    bound.push(part.clone());
+                    bound.len() - 1
+                });
+                let id = LevelId(id as u32);
+                self.levels.set(id, Some(bound[id.0 as usize].clone()));
+                levels
+                    .try_push(id)
+                    .map_err(|_| Error::new("LoD", "fewer levels", lod.levels().to_string()))?;
+            }
+        }
+        let shape = value.shape();
+        let mut spec = Spec::fixed(value.dtype(), shape)?;
+        spec.storage = value.storage().kind();
+        if operand.batched {
+            let rows = *shape.first().ok_or_else(|| Error::new("a batched operand", "rows", "a scalar"))?;
+            let sequences = value.lod().map_or(rows, |lod| lod.sequences());
+            if self.batch != usize::MAX && self.batch != sequences {
+                return Err(Error::new(
+                    format!("sequences of `{}`", operand.slot),
+                    self.batch.to_string(),
+                    sequences.to_string(),
+                ));
+            }
+            self.batch = sequences;
+            spec.shape[0] = levels.last().map_or(Extent::Batch, |&l| Extent::Rows(l));
+            spec.lod = levels;
+        }
+        // A LoD shared by value is shared by `Arc` from here on, so that operators see one object.
+        let lod = self.levels.lod(&spec.lod).cloned();
+        self.inputs[slot].push(value.clone().with_lod(lod)?);
+        self.input_specs[slot].push(spec);
+        Ok(())
+    }
+
+    /// The specs of the outputs, by slot.
+    pub fn output_specs(&self) -> &[Vec<Spec>] {
+        &self.output_specs
+    }
+
+    /// The specs of the inputs, by slot.
+    pub fn input_specs(&self) -> &[Vec<Spec>] {
+        &self.input_specs
+    }
+
+    /// The bound inputs, by slot.
+    pub fn inputs(&self) -> &[Vec<Variable>] {
+        &self.inputs
+    }
+
+    fn extent(&self, extent: Extent) -> usize {
+        match extent {
+            Extent::Known(n) => n,
+            Extent::Rows(level) => self.levels.get(level).map_or(0, |lod| lod.rows()),
+            _ => {
+                if self.batch == usize::MAX {
+                    0
+                } else {
+                    self.batch
+                }
+            }
+        }
+    }
+
+    fn zeros(&self, spec: &Spec) -> Result<Dense> {
+        let shape: Vec<usize> = spec.shape.iter().map(|&e| self.extent(e)).collect();
+        Dense::zeros(spec.dtype, &shape)
+    }
+
+    fn keys(&self) -> Keys<'_> {
+        match &self.keys {
+            Some(keys) => Keys::Listed(keys),
+            None => {
+                let lod = self.output_specs.first().and_then(|s| self.levels.lod(&s.first()?.lod));
+                Keys::Natural { numbers: &self.numbers, lod, first: 0 }
+            }
+        }
+    }
+
+    fn call<'a>(&'a self, wiring: &'a Wiring) -> Call<'a> {
+        Call {
+            signature: self.op.signature(),
+            wiring,
+            inputs: &self.input_specs,
+            outputs: &self.output_specs,
+            levels: &self.levels,
+            run: self.run,
+            stream: self.stream,
+            keys: self.keys(),
+            sequences: None,
+            prepared: None,
+        }
+    }
+
+    /// Runs `forward`: the outputs by slot.
+    ///
+    /// # Errors
+    /// As the operator's.
+    pub fn forward(&self) -> Result<Vec<Vec<Variable>>> {
+        let signature = self.op.signature();
+        let mut pool = Vec::new();
+        let mut wiring = Wiring::default();
+        let mut room = OperandRoom::default();
+        let mut lender = Operands::lent(&mut room);
+        let mut reads = 0;
+        for (vars, specs) in self.inputs.iter().zip(&self.input_specs) {
+            let values = vars.iter().map(|v| Some(v.storage()));
+            wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool)?);
+        }
+        let mut values = Vec::new();
+        for (slot, (specs, given)) in
+            signature.outputs.iter().zip(self.output_specs.iter().zip(&self.updated))
+        {
+            for (k, spec) in specs.iter().enumerate() {
+                values.push(self.start(slot, spec, given.get(k))?);
+            }
+        }
+        let mut writes = 0;
+        let mut rest = values.as_mut_slice();
+        for specs in &self.output_specs {
+            let mut places = Vec::new();
+            for spec in specs {
+                let Some((value, others)) = std::mem::take(&mut rest).split_first_mut() else { break };
+                rest = others;
+                if spec.storage == StorageKind::SelectedRows {
+                    pool.push(RowBuffer::default());
+                    places.push(Place::Rows(pool.len() - 1));
+                } else {
+                    lend_write(value, spec, &mut lender)?;
+                    places.push(Place::Dense(writes));
+                    writes += 1;
+                }
+            }
+            wiring.outputs.push(places);
+        }
+        let mut scratch = Scratch::default();
+        let operands = lender.finish();
+        self.op.forward(&mut Forward {
+            call: self.call(&wiring),
+            operands,
+            pool: &mut pool,
+            scratch: &mut scratch,
+        })?;
+        let mut values = values.into_iter();
+        let mut out = Vec::new();
+        for (specs, places) in self.output_specs.iter().zip(&wiring.outputs) {
+            let mut vars = Vec::new();
+            for (spec, place) in specs.iter().zip(places) {
+                let value = values.next().ok_or_else(|| Error::new("outputs", "one a spec", "fewer"))?;
+                let storage = match place {
+                    Place::Rows(i) => Storage::from(selected_rows(&pool[*i], spec)?),
+                    _ => Storage::from(value),
+                };
+                vars.push(Variable::new(storage, self.levels.lod(&spec.lod).cloned())?);
+            }
+            out.push(vars);
+        }
+        Ok(out)
+    }
+
+    fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Dense> {
+        if !slot.updated {
+            return self.zeros(spec);
+        }
+        let given = given
+            .ok_or_else(|| Error::new(format!("output `{}`", slot.name), "a value to update", "none"))?;
+        match given.storage() {
+            Storage::Dense(dense) if dense.dtype() == spec.dtype => Ok(dense.clone()),
+            other => Err(Error::new(
+                format!("output `{}`", slot.name),
+                spec.to_string(),
+                format!("{} {}", other.dtype(), other.kind()),
+            )),
+        }
+    }
+
+    /// Runs `backward` with the forward `outputs` and the gradients of the outputs (`None` where none reaches), for
+    /// the input slots that `wanted` names. `before`, if given, is what the gradients are added to.
+    ///
+    /// # Errors
+    /// As the operator's.
+    pub fn backward(
+        &self,
+        outputs: &[Vec<Variable>],
+        gradients: &[Vec<Option<Storage>>],
+        wanted: &dyn Fn(usize) -> bool,
+        before: Option<&InputGradients>,
+    ) -> Result<InputGradients> {
+        let signature = self.op.signature();
+        let needs = (0..signature.inputs.len())
+            .filter(|&slot| wanted(slot))
+            .fold(super::op::Needs::nothing(), |n, slot| n.union(self.op.needs(slot)));
+        let mut pool = Vec::new();
+        let mut wiring = Wiring::default();
+        let mut room = OperandRoom::default();
+        let mut lender = Operands::lent(&mut room);
+        let mut reads = 0;
+        // What the operator did not declare to need is withheld, so that a wrong declaration shows here.
+        for (slot, vars) in self.inputs.iter().enumerate() {
+            let values = vars.iter().map(|v| needs.has_input(slot).then(|| v.storage()));
+            wiring.inputs.push(lend_reads(
+                values,
+                &self.input_specs[slot],
+                &mut lender,
+                &mut reads,
+                &mut pool,
+            )?);
+        }
+        for (slot, vars) in outputs.iter().enumerate() {
+            let values = vars.iter().map(|v| needs.has_output(slot).then(|| v.storage()));
+            wiring.outputs.push(lend_reads(
+                values,
+                &self.output_specs[slot],
+                &mut lender,
+                &mut reads,
+                &mut pool,
+            )?);
+        }
+        for (slot, values) in gradients.iter().enumerate() {
+            let values = values.iter().map(Option::as_ref);
+            wiring.output_gradients.push(lend_reads(
+                values,
+                &self.output_specs[slot],
+                &mut lender,
+                &mut reads,
+                &mut pool,
+            )?);
+        }
+        let store = if before.is_some() { Store::Add } else { Store::Write };
+        let mut values: Vec<Vec<Option<Dense>>> = Vec::new();
+        for (slot, specs) in self.input_specs.iter().enumerate() {
+            let mut row = Vec::new();
+            for (k, spec) in specs.iter().enumerate() {
+                let wants = wanted(slot) && signature.inputs[slot].gradient && spec.dtype.is_float();
+                let value = if !wants {
+                    None
+                } else {
+                    match before.and_then(|b| b[slot].get(k)?.as_ref()) {
+                        Some(Storage::Dense(dense)) => Some(dense.clone()),
+                        _ => Some(self.zeros(spec)?),
+                    }
+                };
+                row.push(value);
+            }
+            values.push(row);
+        }
+        let mut writes = 0;
+        for (slot, row) in values.iter_mut().enumerate() {
+            let mut places = Vec::new();
+            for (k, value) in row.iter_mut().enumerate() {
+                places.push(match value {
+                    None => (Place::Absent, store),
+                    Some(_) if self.op.gradient_storage(slot) == StorageKind::SelectedRows => {
+                        pool.push(RowBuffer::default());
+                        (Place::Rows(pool.len() - 1), store)
+                    }
+                    Some(dense) => {
+                        lend_write(dense, &self.input_specs[slot][k], &mut lender)?;
+                        writes += 1;
+                        (Place::Dense(writes - 1), store)
+                    }
+                });
+            }
+            wiring.input_gradients.push(places);
+        }
+        let mut scratch = Scratch::default();
+        let operands = lender.finish();
+        self.op.backward(&mut Backward {
+            call: self.call(&wiring),
+            operands,
+            pool: &mut pool,
+            scratch: &mut scratch,
+        })?;
+        let mut out = Vec::new();
+        for (slot, row) in values.into_iter().enumerate() {
+            let mut gradients = Vec::new();
+            for (k, value) in row.into_iter().enumerate() {
+                gradients.push(match (wiring.input_gradients[slot][k].0, value) {
+                    (Place::Absent, _) | (_, None) => None,
+                    (Place::Rows(i), _) => Some(selected_rows(&pool[i], &self.input_specs[slot][k])?.into()),
+                    (Place::Dense(_), Some(dense)) => Some(dense.into()),
+                });
+            }
+            out.push(gradients);
+        }
+        Ok(out)
+    }
+}
+
+impl dyn Op {
+    /// Calls the operator at once on values: the first variable of each output slot.
+    ///
+    /// # Errors
+    /// If the operands do not fit or the operator refuses them.
+    pub fn call(self: Arc<Self>, operands: &[Operand]) -> Result<Vec<Variable>> {
+        Ok(Direct::new(self, operands)?.forward()?.into_iter().flatten().collect())
+    }
+}
+
+impl Operand {
+    /// An operand whose rows are those of a batch.
+    pub fn batch(slot: &str, value: impl Into<Variable>) -> Self {
+        Operand { slot: slot.to_owned(), value: value.into(), batched: true }
+    }
+
+    /// A constant operand, like a parameter.
+    pub fn constant(slot: &str, value: impl Into<Variable>) -> Self {
+        Operand { slot: slot.to_owned(), value: value.into(), batched: false }
+    }
+}
+
+fn lend_reads<'a>(
+    values: impl Iterator<Item = Option<&'a Storage>>,
+    specs: &[Spec],
+    lender: &mut Lender<'a>,
+    reads: &mut usize,
+    pool: &mut Vec<RowBuffer>,
+) -> Result<Vec<Place>> {
+    let mut places = Vec::new();
+    for (value, spec) in values.zip(specs) {
+        places.push(match value {
+            None => Place::Absent,
+            Some(Storage::Dense(dense)) => {
+                let (rows, width) = two_dimensional(dense.shape(), spec);
+                with_element!(dense.dtype(), T => lender.read(View::new(dense.as_slice::<T>()?, rows, width)));
+                *reads += 1;
+                Place::Dense(*reads - 1)
+            }
+            Some(Storage::SelectedRows(rows)) => {
+                pool.push(row_buffer(rows)?);
+                Place::Rows(pool.len() - 1)
+            }
+            Some(other) => return Err(Error::new("storage", "dense or selected rows", other.kind().to_string())),
+        });
+    }
+    Ok(places)
+}
+
+fn lend_write<'a>(dense: &'a mut Dense, spec: &Spec, lender: &mut Lender<'a>) -> Result<()> {
+    let (rows, width) = two_dimensional(dense.shape(), spec);
+    with_element!(dense.dtype(), T => lender.write(ViewMut::new(dense.as_mut_slice::<T>()?, rows, width)));
+    Ok(())
+}
+
+/// Rows and width of a value's two-dimensional view.
+pub(crate) fn two_dimensional(shape: &[usize], spec: &Spec) -> (usize, usize) {
+    match shape {
+        [] => (1, 1),
+        [n] if spec.batched() => (*n, 1),
+        [n] => (1, *n),
+        [rows, rest @ ..] => (*rows, rest.iter().product()),
+    }
+}
+
+/// Selected rows as operators see them.
+///
+/// # Errors
+/// If the values are not f32 or f64.
+pub(crate) fn row_buffer(rows: &SelectedRows) -> Result<RowBuffer> {
+    let mut buffer = RowBuffer::default();
+    let width = rows.value().width();
+    crate::with_float!(rows.dtype(), T => {
+        buffer.reset::<T>(rows.height(), width);
+        let values = rows.value().as_slice::<T>()?;
+        let mut out = buffer.extend::<T>(rows.row_ids().iter().copied());
+        for (i, row) in out.iter_mut().enumerate() {
+            row.copy_from_slice(&values[i * width..(i + 1) * width]);
+        }
+        Ok(())
+    })?;
+    if rows.is_merged() {
+        buffer.set_merged();
+    }
+    Ok(buffer)
+}
+
+/// Selected rows as values, in the shape of the table `spec`.
+///
+/// # Errors
+/// If a row number is out of range.
+pub(crate) fn selected_rows(buffer: &RowBuffer, spec: &Spec) -> Result<SelectedRows> {
+    let mut shape = vec![buffer.ids().len()];
+    shape.extend(spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(1)));
+    let Some(dtype) = buffer.dtype() else {
+        return SelectedRows::new(
+            spec.shape[0].known().unwrap_or(0),
+            Vec::new(),
+            Dense::zeros(spec.dtype, &shape)?,
+        );
+    };
+    crate::with_float!(dtype, T => {
+        let values: Vec<T> = buffer.values::<T>()?.iter().flatten().copied().collect();
+        SelectedRows::new(buffer.height(), buffer.ids().to_vec(), Dense::from_vec(&shape, values)?)
+    })
+}

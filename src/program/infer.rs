@@ -1,0 +1,239 @@
+//! The context of [`Op::infer_shape`](super::op::Op::infer_shape): specs in, specs out, in both phases.
+
+use std::sync::Arc;
+
+use super::extent::{Extent, LevelId, Levels, MAX_LEVELS, Spec};
+use super::op::{Arity, Signature};
+use crate::error::{Error, Result};
+use crate::lod::Lod;
+use crate::tensor::DType;
+
+/// The levels of a run: for each level of the program, the LoD that ends with it.
+#[derive(Debug, Default, Clone)]
+pub struct LevelTable(Vec<Option<Arc<Lod>>>);
+
+impl LevelTable {
+    /// The LoD that ends with `level`, if it is bound.
+    pub fn get(&self, level: LevelId) -> Option<&Arc<Lod>> {
+        self.0.get(level.0 as usize)?.as_ref()
+    }
+
+    /// Binds or replaces one.
+    pub fn set(&mut self, level: LevelId, lod: Option<Arc<Lod>>) {
+        *self.slot(level) = lod;
+    }
+
+    /// The LoD of a variable with these levels.
+    pub fn lod(&self, levels: &[LevelId]) -> Option<&Arc<Lod>> {
+        self.get(*levels.last()?)
+    }
+
+    /// The place of one, made if need be.
+    pub fn slot(&mut self, level: LevelId) -> &mut Option<Arc<Lod>> {
+        let index = level.0 as usize;
+        if self.0.len() <= index {
+            self.0.resize(index + 1, None);
+        }
+        &mut self.0[index]
+    }
+}
+
+/// Where new levels come from.
+pub(crate) enum Phase<'a> {
+    /// The program is being built: a new level is a new name.
+    Build {
+        /// The next free name.
+        next: &'a mut u32,
+    },
+    /// The program runs: the names are known, the offsets are computed.
+    Run {
+        /// The level names that this operator made when it was appended, in order.
+        made: &'a [LevelId],
+        /// All levels of the run.
+        table: &'a mut LevelTable,
+    },
+}
+
+/// What an operator's shape rule reads and sets.
+pub struct InferShape<'a> {
+    signature: Signature,
+    inputs: &'a [Vec<Spec>],
+    outputs: Vec<Vec<Spec>>,
+    top: Extent,
+    phase: Phase<'a>,
+    made: usize,
+}
+
+impl<'a> InferShape<'a> {
+    pub(crate) fn new(signature: Signature, inputs: &'a [Vec<Spec>], top: Extent, phase: Phase<'a>) -> Self {
+        let outputs = vec![Vec::new(); signature.outputs.len()];
+        Self { signature, inputs, outputs, top, phase, made: 0 }
+    }
+
+    /// The spec of input slot `slot`, which takes one variable.
+    ///
+    /// # Panics
+    /// If the slot is optional and empty: use [`Self::optional`].
+    pub fn input(&self, slot: usize) -> &'a Spec {
+        &self.inputs[slot][0]
+    }
+
+    /// The spec of an optional input slot.
+    pub fn optional(&self, slot: usize) -> Option<&'a Spec> {
+        self.inputs[slot].first()
+    }
+
+    /// The specs of an input slot that takes many.
+    pub fn many(&self, slot: usize) -> &'a [Spec] {
+        &self.inputs[slot]
+    }
+
+    /// What counts the sequences of the top level here: the batch, or the sequences alive in a step.
+    pub fn top(&self) -> Extent {
+        self.top
+    }
+
+    /// Sets output slot `slot`.
+    pub fn set(&mut self, slot: usize, spec: Spec) {
+        self.outputs[slot] = vec![spec];
+    }
+
+    /// Sets an output slot that takes many.
+    pub fn set_many(&mut self, slot: usize, specs: Vec<Spec>) {
+        self.outputs[slot] = specs;
+    }
+
+    /// Makes a new level of offsets below `upper`. While the program is built that is only a name; when it runs,
+    /// `fill` gets the levels of the run and writes the offsets, from 0 to the number of rows.
+    ///
+    /// # Errors
+    /// What `fill` returns, or that its offsets break a rule.
+    pub fn new_level(
+        &mut self,
+        upper: &[LevelId],
+        fill: impl FnOnce(&LevelTable, &mut Vec<usize>) -> Result<()>,
+    ) -> Result<LevelId> {
+        if upper.len() >= MAX_LEVELS {
+            return Err(Error::new("LoD", format!("at most {MAX_LEVELS} levels"), "one more"));
+        }
+        match &mut self.phase {
+            Phase::Build { next } => {
+                let id = LevelId(**next);
+                **next += 1;
+                Ok(id)
+            }
+            Phase::Run { made, table } => {
+                let id = *made.get(self.made).ok_or_else(|| {
+                    Error::new("new level", "as many as when the program was built", "more")
+                })?;
+                self.made += 1;
+                let above = table.lod(upper).cloned();
+                let mut slot = table.slot(id).take();
+                let mut outcome = Ok(());
+                Lod::rebuild(&mut slot, above, |offsets| outcome = fill(table, offsets))?;
+                outcome?;
+                table.set(id, slot);
+                Ok(id)
+            }
+        }
+    }
+
+    /// Checks that input slots `a` and `b` have the same rows: the same LoD, or none and the same count.
+    ///
+    /// # Errors
+    /// If they differ; both are printed.
+    pub fn same_rows(&self, a: usize, b: usize) -> Result<()> {
+        let (x, y) = (self.input(a), self.input(b));
+        if x.lod == y.lod && x.rows() == y.rows() {
+            return Ok(());
+        }
+        let name = self.signature.inputs[b].name;
+        Err(Error::new(
+            format!("rows and LoD of `{name}`"),
+            format!("those of `{}`, {x}", self.signature.inputs[a].name),
+            y.to_string(),
+        ))
+    }
+
+    /// Checks that the variable of input slot `slot` has a LoD.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub fn has_lod(&self, slot: usize) -> Result<()> {
+        if self.input(slot).lod.is_empty() {
+            return Err(self.mismatch(slot, "sequences (a LoD of at least one level)"));
+        }
+        Ok(())
+    }
+
+    /// Checks that input slot `slot` has one of `dtypes`.
+    ///
+    /// # Errors
+    /// If it has another.
+    pub fn dtype_in(&self, slot: usize, dtypes: &[DType]) -> Result<()> {
+        for spec in &self.inputs[slot] {
+            if !dtypes.contains(&spec.dtype) {
+                let names: Vec<String> = dtypes.iter().map(DType::to_string).collect();
+                return Err(self.mismatch(slot, &format!("dtype {}", names.join(" or "))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that input slot `slot` holds f32 or f64.
+    ///
+    /// # Errors
+    /// If it holds something else.
+    pub fn is_float(&self, slot: usize) -> Result<()> {
+        self.dtype_in(slot, &[DType::F32, DType::F64])
+    }
+
+    /// Checks that input slots `a` and `b` have one dtype.
+    ///
+    /// # Errors
+    /// If they differ.
+    pub fn same_dtype(&self, a: usize, b: usize) -> Result<()> {
+        let expected = self.input(a).dtype;
+        if self.inputs[b].iter().any(|spec| spec.dtype != expected) {
+            let name = self.signature.inputs[a].name;
+            return Err(self.mismatch(b, &format!("{expected}, the dtype of `{name}`")));
+        }
+        Ok(())
+    }
+
+    /// Checks that input slot `slot` is a constant (not batched) of the dimensions `dims`.
+    ///
+    /// # Errors
+    /// If it has others.
+    pub fn constant(&self, slot: usize, dims: &[usize]) -> Result<()> {
+        let spec = self.input(slot);
+        if spec.lod.is_empty() && spec.shape.iter().map(|e| e.known()).eq(dims.iter().map(|&d| Some(d))) {
+            return Ok(());
+        }
+        Err(self.mismatch(slot, &format!("a constant of shape {dims:?}")))
+    }
+
+    /// An error about the spec of input slot `slot`.
+    pub fn mismatch(&self, slot: usize, expected: &str) -> Error {
+        let got = self.inputs[slot].first().map_or_else(|| "nothing".to_owned(), Spec::to_string);
+        Error::new(format!("input `{}`", self.signature.inputs[slot].name), expected, got)
+    }
+
+    /// The levels of input slot `slot`.
+    pub fn levels(&self, slot: usize) -> &'a Levels {
+        &self.input(slot).lod
+    }
+
+    pub(crate) fn finish(self) -> Result<Vec<Vec<Spec>>> {
+        for (slot, specs) in self.signature.outputs.iter().zip(&self.outputs) {
+            if slot.arity == Arity::One && specs.len() != 1 {
+                return Err(Error::new(
+                    format!("output `{}`", slot.name),
+                    "a shape from infer_shape",
+                    "none",
+                ));
+            }
+        }
+        Ok(self.outputs)
+    }
+}

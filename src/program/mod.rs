@@ -1,0 +1,34 @@
+//! Programs as plain data: variables, operators and blocks, and the contract that operators keep.
+//!
+//! A program can be read, printed, saved and compared with no operator known; only building, differentiating and
+//! running it ask a [`Registry`] for the operators behind the names.
+
+pub mod attributes;
+pub mod builder;
+pub mod call;
+pub mod context;
+pub mod extent;
+pub mod infer;
+pub mod op;
+pub mod op_desc;
+#[allow(clippy::module_inception)]
+mod program;
+pub mod registry;
+pub mod rows;
+pub mod sample;
+pub mod step;
+pub mod var_desc;
+
+pub use attributes::{Attributes, Literal};
+pub use builder::{Builder, Var};
+pub use context::{Backward, Forward, Mode, Pass, Prepare, RowKey, RunFacts, Sequences};
+pub use extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
+pub use infer::InferShape;
+pub use op::{Facts, LodEffect, Needs, Op, Reach, Signature, Slot};
+pub use op_desc::{Bound, Memory, MemoryGradient, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient};
+pub use program::{Append, Block, Program};
+pub use registry::Registry;
+pub use rows::{RowBuffer, RowValue};
+pub use sample::{Operand, Sample};
+pub use step::{Recurrence, Step, Vars};
+pub use var_desc::{Initializer, VarDesc, VarKind, VarRole, grad_name};

@@ -1,0 +1,268 @@
+//! The contract of an operator.
+//!
+//! One operator family is one file; the file carries, in this order, the formula with a worked example, the builder,
+//! [`Op::infer_shape`], [`Op::forward`], [`Op::backward`] and [`Op::samples`]. A user's crate implements the same
+//! trait and registers the type in a [`Registry`](super::registry::Registry).
+
+use super::attributes::Attributes;
+use super::context::{Backward, Forward, Prepare};
+use super::infer::InferShape;
+use super::sample::Sample;
+use crate::error::{Error, ErrorKind, Result};
+use crate::tensor::StorageKind;
+
+/// An operator with its attributes.
+///
+/// - `infer_shape` runs when the operator is appended, so that its errors point at the user's line, and again, for
+///   operators that make new sequences, at every run, with the offsets known. ONE rule serves both.
+/// - `forward` WRITES its outputs whole: what they hold on entry is undefined (may be NaN), unless the slot is
+///   declared [`Slot::updated`].
+/// - `backward` computes only the gradients that are asked for, and for each WRITES or ADDS as the request says.
+///   Each may be asked for alone.
+/// - Both take `&self`, may be called at the same time on disjoint ranges of rows (for a sequence-wise operator: of
+///   whole sequences), and must give a row (a sequence) THE SAME BITS whatever else is in the batch, unless the
+///   facts say [`Facts::batch_dependent`].
+/// - Both are TOTAL: no sequence, an empty sequence, an empty batch are defined, never a panic or a NaN.
+pub trait Op: Send + Sync + 'static {
+    /// The name stored in programs. Two operators of one registry cannot share it.
+    fn kind() -> &'static str
+    where
+        Self: Sized;
+
+    /// Reads the operator's attributes.
+    ///
+    /// # Errors
+    /// If one is missing, of the wrong type or out of range.
+    fn parse(attributes: &Attributes) -> Result<Self>
+    where
+        Self: Sized;
+
+    /// Small cases that the catalogue-wide test runs: shapes, gradients, empty sequences, several LoD levels.
+    fn samples() -> Vec<Sample>
+    where
+        Self: Sized;
+
+    /// The slots it reads and writes.
+    fn signature(&self) -> Signature;
+
+    /// What the compiler may assume.
+    fn facts(&self) -> Facts;
+
+    /// Sets the spec of every output: shape, dtype, LoD and storage.
+    ///
+    /// # Errors
+    /// If the inputs do not fit; the error names the slot, what was expected and what came.
+    fn infer_shape(&self, shapes: &mut InferShape<'_>) -> Result<()>;
+
+    /// Computes the outputs.
+    ///
+    /// # Errors
+    /// Only for what the data decides: an id out of range, a length that does not divide.
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()>;
+
+    /// Computes the gradients that are asked for.
+    ///
+    /// # Errors
+    /// As `forward`; and if the operator has no gradient.
+    fn backward(&self, _run: &mut Backward<'_>) -> Result<()> {
+        Err(Error::of(ErrorKind::Program, "gradient", "an operator that has one", "an operator without"))
+    }
+
+    /// Which forward values `backward` reads for the gradient of input slot `wrt`. The others may be freed or
+    /// overwritten before it runs.
+    fn needs(&self, _wrt: usize) -> Needs {
+        Needs::everything()
+    }
+
+    /// How the gradient of input slot `wrt` is stored.
+    fn gradient_storage(&self, _wrt: usize) -> StorageKind {
+        StorageKind::Dense
+    }
+
+    /// Called once before many calls (all steps of a loop) whose constant inputs do not change: packs weights.
+    ///
+    /// # Errors
+    /// As `forward`.
+    fn prepare(&self, _prepare: &mut Prepare<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The slots of an operator. Forward calls number them from 0 in this order.
+#[derive(Debug, Clone, Copy)]
+pub struct Signature {
+    /// What it reads.
+    pub inputs: &'static [Slot],
+    /// What it writes.
+    pub outputs: &'static [Slot],
+}
+
+/// How many variables a slot takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arity {
+    /// Exactly one.
+    One,
+    /// One or none.
+    Optional,
+    /// One or more, in order.
+    Many,
+}
+
+/// A named place for variables.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot {
+    /// Its name, as `"x"`.
+    pub name: &'static str,
+    /// How many variables it takes.
+    pub arity: Arity,
+    /// Whether a gradient can pass: not for ids, labels and the like.
+    pub gradient: bool,
+    /// An output whose value on entry is read and changed in place: parameters under an update rule.
+    pub updated: bool,
+    /// Which storages the operator has kernels for at this slot.
+    pub storages: &'static [StorageKind],
+}
+
+impl Slot {
+    /// One variable.
+    pub const fn one(name: &'static str) -> Self {
+        Slot { name, arity: Arity::One, gradient: true, updated: false, storages: &[StorageKind::Dense] }
+    }
+
+    /// One variable or none.
+    pub const fn optional(name: &'static str) -> Self {
+        Slot { arity: Arity::Optional, ..Self::one(name) }
+    }
+
+    /// One or more variables.
+    pub const fn many(name: &'static str) -> Self {
+        Slot { arity: Arity::Many, ..Self::one(name) }
+    }
+
+    /// The same, and no gradient passes it.
+    #[must_use]
+    pub const fn without_gradient(self) -> Self {
+        Slot { gradient: false, ..self }
+    }
+
+    /// The same output, changed in place.
+    #[must_use]
+    pub const fn updated(self) -> Self {
+        Slot { updated: true, ..self }
+    }
+
+    /// The same for these storages.
+    #[must_use]
+    pub const fn storages(self, storages: &'static [StorageKind]) -> Self {
+        Slot { storages, ..self }
+    }
+}
+
+/// What a row of the result depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// On the same row of the batched inputs, and on constants. May be called on any range of rows.
+    Row,
+    /// On the rows of the same sequence (last level). May be called on any range of whole sequences.
+    Sequence,
+    /// On the whole batch.
+    Batch,
+}
+
+/// What an operator does to the LoD.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LodEffect {
+    /// Every batched output has the LoD of this input slot, the same `Arc`.
+    Keeps(usize),
+    /// Every output has the LoD of this input slot without its last level.
+    DropsLevel(usize),
+    /// Makes new offsets, from the inputs' offsets or from the data.
+    Replaces,
+    /// No output has a LoD.
+    Drops,
+}
+
+/// What the compiler may assume of an operator.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts {
+    /// What a row of the result depends on: row- and sequence-wise operators may leave a step loop.
+    pub reach: Reach,
+    /// What it does to the LoD.
+    pub lod: LodEffect,
+    /// Draws random numbers, from [`Forward::uniform`] and nowhere else.
+    pub random: bool,
+    /// A row's bits depend on the batch (batch norm and the like): exempt from that test.
+    pub batch_dependent: bool,
+    /// [`Op::prepare`] does something.
+    pub prepares: bool,
+}
+
+impl Facts {
+    /// Row-wise, keeping the LoD of the first input slot.
+    pub const fn row_wise() -> Self {
+        Facts {
+            reach: Reach::Row,
+            lod: LodEffect::Keeps(0),
+            random: false,
+            batch_dependent: false,
+            prepares: false,
+        }
+    }
+
+    /// Sequence-wise with the given effect on the LoD.
+    pub const fn sequence_wise(lod: LodEffect) -> Self {
+        Facts { reach: Reach::Sequence, lod, ..Self::row_wise() }
+    }
+
+    /// Batch-wide with the given effect on the LoD.
+    pub const fn batch_wide(lod: LodEffect) -> Self {
+        Facts { reach: Reach::Batch, lod, ..Self::row_wise() }
+    }
+}
+
+/// A set of slots whose forward values `backward` reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Needs {
+    inputs: u32,
+    outputs: u32,
+}
+
+impl Needs {
+    /// Nothing but the outputs' gradients.
+    pub const fn nothing() -> Self {
+        Needs { inputs: 0, outputs: 0 }
+    }
+
+    /// All inputs and outputs.
+    pub const fn everything() -> Self {
+        Needs { inputs: u32::MAX, outputs: u32::MAX }
+    }
+
+    /// Adds an input slot.
+    #[must_use]
+    pub const fn input(self, slot: usize) -> Self {
+        Needs { inputs: self.inputs | 1 << slot, ..self }
+    }
+
+    /// Adds an output slot.
+    #[must_use]
+    pub const fn output(self, slot: usize) -> Self {
+        Needs { outputs: self.outputs | 1 << slot, ..self }
+    }
+
+    /// Both sets together.
+    #[must_use]
+    pub const fn union(self, other: Needs) -> Self {
+        Needs { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
+    }
+
+    /// Whether an input slot is among them.
+    pub const fn has_input(self, slot: usize) -> bool {
+        self.inputs & (1 << slot) != 0
+    }
+
+    /// Whether an output slot is among them.
+    pub const fn has_output(self, slot: usize) -> bool {
+        self.outputs & (1 << slot) != 0
+    }
+}

@@ -1,0 +1,476 @@
+//! Programs and blocks: what is computed, as data.
+
+use serde::{Deserialize, Serialize};
+
+use super::attributes::Attributes;
+use super::extent::{BlockId, Extent, LevelId, Spec, VarId};
+use super::infer::{InferShape, Phase};
+use super::op::{Arity, Op, Signature, Slot};
+use super::op_desc::{Bound, OpDesc, RECURRENT, Role};
+use super::registry::Registry;
+use super::var_desc::{VarDesc, VarKind, VarRole};
+use crate::error::{Error, ErrorKind, Place, Result};
+
+/// A sequence of operators; step blocks nest in the block that runs them.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Block {
+    /// The block around it; the root has none.
+    pub parent: Option<BlockId>,
+    /// Its operators, in order.
+    pub ops: Vec<OpDesc>,
+}
+
+/// A whole computation as plain data: it can be printed, compared, saved and shipped with no operator known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    pub(crate) vars: Vec<VarDesc>,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) levels: u32,
+    /// Seed of the initialisers and of the random operators.
+    pub seed: u64,
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self { vars: Vec::new(), blocks: vec![Block::default()], levels: 0, seed: 0 }
+    }
+}
+
+fn malformed(what: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> Error {
+    Error::of(ErrorKind::Program, what, expected, got)
+}
+
+impl Program {
+    /// An empty program.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All variables, by number.
+    pub fn vars(&self) -> impl ExactSizeIterator<Item = (VarId, &VarDesc)> {
+        self.vars.iter().enumerate().map(|(i, v)| (VarId(i as u32), v))
+    }
+
+    /// A variable.
+    ///
+    /// # Panics
+    /// If `id` is of another program.
+    pub fn var(&self, id: VarId) -> &VarDesc {
+        &self.vars[id.0 as usize]
+    }
+
+    /// Changes a variable's description.
+    ///
+    /// # Panics
+    /// If `id` is of another program.
+    pub fn var_mut(&mut self, id: VarId) -> &mut VarDesc {
+        &mut self.vars[id.0 as usize]
+    }
+
+    /// A variable by name.
+    pub fn find(&self, name: &str) -> Option<VarId> {
+        self.vars.iter().position(|v| v.name == name).map(|i| VarId(i as u32))
+    }
+
+    /// The spec of a tensor variable.
+    ///
+    /// # Errors
+    /// If it is a literal.
+    pub fn spec(&self, id: VarId) -> Result<&Spec> {
+        let var = self.var(id);
+        var.spec().ok_or_else(|| malformed(format!("variable `{}`", var.name), "a tensor", "a literal"))
+    }
+
+    /// All blocks; the first is the root.
+    pub fn blocks(&self) -> impl ExactSizeIterator<Item = (BlockId, &Block)> {
+        self.blocks.iter().enumerate().map(|(i, b)| (BlockId(i as u32), b))
+    }
+
+    /// A block.
+    ///
+    /// # Panics
+    /// If `id` is of another program.
+    pub fn block(&self, id: BlockId) -> &Block {
+        &self.blocks[id.0 as usize]
+    }
+
+    /// The root block.
+    pub fn root(&self) -> &Block {
+        &self.blocks[0]
+    }
+
+    /// Trainable variables.
+    pub fn parameters(&self) -> impl Iterator<Item = VarId> {
+        self.vars().filter(|(_, v)| v.trainable).map(|(id, _)| id)
+    }
+
+    /// Whether `inner` is `outer` or lies inside it.
+    pub fn encloses(&self, outer: BlockId, mut inner: BlockId) -> bool {
+        loop {
+            if inner == outer {
+                return true;
+            }
+            match self.block(inner).parent {
+                Some(parent) => inner = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// What counts the sequences of the top level in a block.
+    pub fn top(&self, block: BlockId) -> Extent {
+        if block.0 == 0 { Extent::Batch } else { Extent::Alive(block) }
+    }
+
+    /// A name that no variable has: `wish`, or `wish_2` and so on.
+    pub fn fresh_name(&self, wish: &str) -> String {
+        if self.find(wish).is_none() {
+            return wish.to_owned();
+        }
+        let mut number = 2;
+        loop {
+            let name = format!("{wish}_{number}");
+            if self.find(&name).is_none() {
+                return name;
+            }
+            number += 1;
+        }
+    }
+
+    /// Adds a block.
+    pub fn add_block(&mut self, parent: BlockId) -> BlockId {
+        self.blocks.push(Block { parent: Some(parent), ops: Vec::new() });
+        BlockId(self.blocks.len() as u32 - 1)
+    }
+
+    /// A new level of offsets.
+    pub fn add_level(&mut self) -> LevelId {
+        self.levels += 1;
+        LevelId(self.levels - 1)
+    }
+
+    /// Adds a variable.
+    ///
+    /// # Errors
+    /// If the name is taken.
+    pub fn add_var(&mut self, var: VarDesc) -> Result<VarId> {
+        if self.find(&var.name).is_some() {
+            return Err(malformed("variable name", "one that is free", format!("`{}` again", var.name)));
+        }
+        self.vars.push(var);
+        Ok(VarId(self.vars.len() as u32 - 1))
+    }
+
+    /// Adds a variable that an operator or a step block computes.
+    pub fn add_computed(
+        &mut self,
+        wish: &str,
+        block: BlockId,
+        spec: Spec,
+        role: VarRole,
+        stop: bool,
+    ) -> VarId {
+        let name = self.fresh_name(wish);
+        let stop_gradient = stop || !spec.dtype.is_float();
+        self.vars.push(VarDesc {
+            name,
+            block,
+            kind: VarKind::Tensor(spec),
+            role,
+            persistable: false,
+            trainable: false,
+            stop_gradient,
+            initializer: None,
+        });
+        VarId(self.vars.len() as u32 - 1)
+    }
+
+    /// Appends an operator to a block: checks its slots, runs its shape rule and adds its outputs.
+    ///
+    /// # Errors
+    /// If anything does not fit; the error names the operator and `caller`. The program is then as it was.
+    pub fn append(
+        &mut self,
+        registry: &Registry,
+        block: BlockId,
+        request: Append<'_>,
+    ) -> Result<Vec<Vec<VarId>>> {
+        let number = self.block(block).ops.len();
+        let place = Place {
+            operator: Some(format!("{} #{number}", request.kind)),
+            block: (block.0 > 0).then_some(block.0 as usize),
+            caller: Some(request.caller.clone()),
+            variable: None,
+        };
+        self.try_append(registry, block, request).map_err(|e| e.at(place))
+    }
+
+    fn try_append(
+        &mut self,
+        registry: &Registry,
+        block: BlockId,
+        request: Append<'_>,
+    ) -> Result<Vec<Vec<VarId>>> {
+        let Append { kind, inputs, updated, attributes, role, name, caller } = request;
+        let op = registry.parse(kind, &attributes)?;
+        let signature = op.signature();
+        let groups = self.arrange(signature.inputs, &inputs, block)?;
+        let specs = self.specs(&groups)?;
+        let mut levels = self.levels;
+        let outputs = {
+            let phase = Phase::Build { next: &mut levels };
+            let mut shapes = InferShape::new(signature, &specs, self.top(block), phase);
+            op.infer_shape(&mut shapes)?;
+            shapes.finish()?
+        };
+        let stop = !groups.iter().flatten().any(|&v| !self.var(v).stop_gradient);
+        for spec in outputs.iter().flatten() {
+            check_inner_extents(spec)?;
+        }
+        self.levels = levels;
+        let mut written = Vec::new();
+        for (slot, specs) in signature.outputs.iter().zip(outputs) {
+            let mut vars = Vec::new();
+            for (k, spec) in specs.into_iter().enumerate() {
+                if slot.updated {
+                    vars.push(self.updated_var(slot, &updated, &spec)?);
+                    continue;
+                }
+                let wish = match (name, slot.name, k) {
+                    (Some(name), "out", 0) => name.to_owned(),
+                    (Some(name), slot, _) => format!("{name}.{slot}"),
+                    (None, "out", _) => kind.to_owned(),
+                    (None, slot, _) => format!("{kind}.{slot}"),
+                };
+                vars.push(self.add_computed(&wish, block, spec, VarRole::Computed, stop));
+            }
+            written.push(vars);
+        }
+        let bind = |slots: &[Slot], vars: &[Vec<VarId>]| -> Vec<Bound> {
+            let pairs = slots.iter().zip(vars).filter(|(_, vars)| !vars.is_empty());
+            pairs.map(|(slot, vars)| Bound { slot: slot.name.to_owned(), vars: vars.clone() }).collect()
+        };
+        let desc = OpDesc {
+            kind: kind.to_owned(),
+            role,
+            inputs: bind(signature.inputs, &groups),
+            outputs: bind(signature.outputs, &written),
+            attributes,
+            step: None,
+            caller,
+        };
+        self.blocks[block.0 as usize].ops.push(desc);
+        Ok(written)
+    }
+
+    fn updated_var(&self, slot: &Slot, updated: &[(&str, VarId)], spec: &Spec) -> Result<VarId> {
+        let found = updated.iter().find(|(name, _)| *name == slot.name);
+        let &(_, var) = found
+            .ok_or_else(|| malformed(format!("output `{}`", slot.name), "a variable to update", "none"))?;
+        if self.spec(var)? != spec {
+            return Err(Error::new(
+                format!("output `{}`", slot.name),
+                spec.to_string(),
+                self.spec(var)?.to_string(),
+            ));
+        }
+        Ok(var)
+    }
+
+    /// Puts the given variables in the order of the slots.
+    fn arrange(
+        &self,
+        slots: &[Slot],
+        given: &[(&str, Vec<VarId>)],
+        block: BlockId,
+    ) -> Result<Vec<Vec<VarId>>> {
+        if let Some((name, _)) = given.iter().find(|(name, _)| !slots.iter().any(|s| s.name == *name)) {
+            let names: Vec<&str> = slots.iter().map(|s| s.name).collect();
+            return Err(malformed("input slot", format!("one of {}", names.join(", ")), format!("`{name}`")));
+        }
+        let mut groups = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let vars: Vec<VarId> =
+                given.iter().filter(|(n, _)| *n == slot.name).flat_map(|(_, v)| v.clone()).collect();
+            let expected = match (slot.arity, vars.len()) {
+                (Arity::One, 1) | (Arity::Optional, 0 | 1) | (Arity::Many, 1..) => None,
+                (Arity::One, _) => Some("one variable"),
+                (Arity::Optional, _) => Some("at most one variable"),
+                (Arity::Many, _) => Some("at least one variable"),
+            };
+            if let Some(expected) = expected {
+                return Err(malformed(format!("input `{}`", slot.name), expected, format!("{}", vars.len())));
+            }
+            for &var in &vars {
+                self.check_usable(var, slot, block)?;
+            }
+            groups.push(vars);
+        }
+        Ok(groups)
+    }
+
+    fn check_usable(&self, var: VarId, slot: &Slot, block: BlockId) -> Result<()> {
+        let desc = self
+            .vars
+            .get(var.0 as usize)
+            .ok_or_else(|| malformed("variable", "one of this program", "another"))?;
+        let spec = self.spec(var).map_err(|e| e.variable(&desc.name))?;
+        let visible = desc.block == block
+            || (self.encloses(desc.block, block) && !spec.batched())
+            || self.is_gradient_of(desc.block, block);
+        if !visible {
+            let expected = format!("a variable of block {} or a constant of a block around it", block.0);
+            return Err(
+                malformed("scope", expected, format!("one of block {}", desc.block.0)).variable(&desc.name)
+            );
+        }
+        if !slot.storages.contains(&spec.storage) {
+            let kinds: Vec<String> = slot.storages.iter().map(|s| s.to_string()).collect();
+            return Err(Error::new(
+                format!("storage of input `{}`", slot.name),
+                kinds.join(" or "),
+                spec.storage.to_string(),
+            )
+            .variable(&desc.name));
+        }
+        Ok(())
+    }
+
+    /// Gradient blocks stand beside the step block they belong to and read its variables.
+    fn is_gradient_of(&self, step: BlockId, gradient: BlockId) -> bool {
+        self.blocks
+            .iter()
+            .flat_map(|b| &b.ops)
+            .filter_map(|op| op.step.as_deref())
+            .any(|s| s.block == step && s.gradient.as_ref().is_some_and(|g| g.block == gradient))
+    }
+
+    pub(crate) fn specs(&self, groups: &[Vec<VarId>]) -> Result<Vec<Vec<Spec>>> {
+        groups.iter().map(|vars| vars.iter().map(|&v| self.spec(v).cloned()).collect()).collect()
+    }
+
+    /// The variables of each slot of an operator, in the order of the slots.
+    pub(crate) fn slots_of(slots: &[Slot], bound: &[Bound], suffix: &str) -> Vec<Vec<VarId>> {
+        let group = |slot: &Slot| {
+            bound
+                .iter()
+                .find(|b| b.slot.strip_suffix(suffix) == Some(slot.name))
+                .map_or_else(Vec::new, |b| b.vars.clone())
+        };
+        slots.iter().map(group).collect()
+    }
+
+    /// Checks a program that came from outside: every number it uses exists, names are unique, blocks nest.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn validate(&self) -> Result<()> {
+        let (vars, blocks) = (self.vars.len() as u32, self.blocks.len() as u32);
+        let var = |id: VarId| match id.0 < vars {
+            true => Ok(()),
+            false => Err(malformed("variable number", format!("below {vars}"), id.0.to_string())),
+        };
+        let block = |id: BlockId| match id.0 < blocks {
+            true => Ok(()),
+            false => Err(malformed("block number", format!("below {blocks}"), id.0.to_string())),
+        };
+        let level = |id: LevelId| match id.0 < self.levels {
+            true => Ok(()),
+            false => Err(malformed("level number", format!("below {}", self.levels), id.0.to_string())),
+        };
+        if self.blocks.first().is_none_or(|root| root.parent.is_some()) {
+            return Err(malformed("first block", "a root without a parent", "none, or one with a parent"));
+        }
+        let mut names = std::collections::HashSet::new();
+        for desc in &self.vars {
+            if !names.insert(desc.name.as_str()) {
+                return Err(malformed("variable name", "each once", format!("`{}` twice", desc.name)));
+            }
+            block(desc.block)?;
+            if let Some(spec) = desc.spec() {
+                spec.lod.iter().try_for_each(|&l| level(l))?;
+                check_inner_extents(spec).map_err(|e| e.variable(&desc.name))?;
+                match spec.shape.first() {
+                    Some(&Extent::Rows(l)) => level(l)?,
+                    Some(&Extent::Alive(b)) => block(b)?,
+                    _ => {}
+                }
+                if spec.lod.last().is_some_and(|&l| spec.shape.first() != Some(&Extent::Rows(l))) {
+                    return Err(malformed("shape", "the rows of its last LoD level first", spec.to_string())
+                        .variable(&desc.name));
+                }
+            }
+        }
+        for (i, b) in self.blocks.iter().enumerate() {
+            if i > 0 && b.parent.is_none_or(|p| p.0 as usize >= i) {
+                return Err(malformed(format!("block {i}"), "a parent before it", format!("{:?}", b.parent)));
+            }
+            for op in &b.ops {
+                op.reads().chain(op.writes()).try_for_each(var)?;
+                if (op.kind == RECURRENT) != op.step.is_some() {
+                    return Err(malformed(
+                        format!("operator `{}`", op.kind),
+                        "a step block where it is recurrent",
+                        "not so",
+                    ));
+                }
+                let Some(step) = &op.step else { continue };
+                step.validate(&var, &block, &level)?;
+                if step.block.0 as usize <= i || self.block(step.block).parent != Some(BlockId(i as u32)) {
+                    return Err(malformed(
+                        "step block",
+                        "a block nested in its user's",
+                        format!("block {}", step.block.0),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Only the rows of a variable may be unknown before a run.
+fn check_inner_extents(spec: &Spec) -> Result<()> {
+    match spec.shape.iter().skip(1).find(|e| e.known().is_none()) {
+        Some(extent) => Err(Error::new("shape", "known dimensions after the first", extent.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// What to append to a block.
+pub struct Append<'a> {
+    /// The operator's kind.
+    pub kind: &'a str,
+    /// Variables by input slot.
+    pub inputs: Vec<(&'a str, Vec<VarId>)>,
+    /// Variables of the outputs that are updated in place.
+    pub updated: Vec<(&'a str, VarId)>,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// What it does at its place.
+    pub role: Role,
+    /// A wish for the outputs' names.
+    pub name: Option<&'a str>,
+    /// The line of the user's code.
+    pub caller: String,
+}
+
+impl<'a> Append<'a> {
+    /// A forward operator without inputs yet.
+    pub fn forward(kind: &'a str) -> Self {
+        Append {
+            kind,
+            inputs: Vec::new(),
+            updated: Vec::new(),
+            attributes: Attributes::new(),
+            role: Role::Forward,
+            name: None,
+            caller: String::new(),
+        }
+    }
+}
+
+/// The signature of an operator and its slots' variables, as a compiler wants them.
+pub(crate) fn signature_of(op: &dyn Op) -> Signature {
+    op.signature()
+}

@@ -1,0 +1,72 @@
+//! Which operators there are: an explicit list by name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::attributes::Attributes;
+use super::op::Op;
+use super::sample::Sample;
+use crate::error::{Error, ErrorKind, Result};
+
+/// An operator type: how to read it from a program, and its samples.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    parse: fn(&Attributes) -> Result<Arc<dyn Op>>,
+    samples: fn() -> Vec<Sample>,
+}
+
+/// The operators that a program may use, by kind. A user's crate adds its own with [`Registry::add`] and gives the
+/// registry to the builder, the executor and to loading.
+#[derive(Clone, Default)]
+pub struct Registry(BTreeMap<&'static str, Entry>);
+
+impl Registry {
+    /// A registry without operators; `ops::catalogue()` has the crate's own.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// Adds an operator type.
+    ///
+    /// # Errors
+    /// If its kind is taken.
+    pub fn add<O: Op>(&mut self) -> Result<&mut Self> {
+        let entry = Entry { parse: |a| Ok(Arc::new(O::parse(a)?)), samples: O::samples };
+        if self.0.insert(O::kind(), entry).is_some() {
+            return Err(Error::of(
+                ErrorKind::Program,
+                "registry",
+                "each kind once",
+                format!("`{}` twice", O::kind()),
+            ));
+        }
+        Ok(self)
+    }
+
+    /// Reads an operator.
+    ///
+    /// # Errors
+    /// If the kind is not registered or the attributes are wrong.
+    pub fn parse(&self, kind: &str, attributes: &Attributes) -> Result<Arc<dyn Op>> {
+        let entry = self.0.get(kind).ok_or_else(|| {
+            let known: Vec<&str> = self.0.keys().copied().collect();
+            Error::of(
+                ErrorKind::Program,
+                "operator kind",
+                format!("one of {}", known.join(", ")),
+                format!("`{kind}`"),
+            )
+        })?;
+        (entry.parse)(attributes)
+    }
+
+    /// The kinds, sorted.
+    pub fn kinds(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+
+    /// The samples of a kind.
+    pub fn samples(&self, kind: &str) -> Vec<Sample> {
+        self.0.get(kind).map_or_else(Vec::new, |entry| (entry.samples)())
+    }
+}

@@ -1,0 +1,56 @@
+//! Small cases of an operator, for the catalogue-wide test.
+
+use super::attributes::Attributes;
+use crate::tensor::Variable;
+
+/// An operand of a sample or of a direct call.
+#[derive(Debug, Clone)]
+pub struct Operand {
+    /// The slot it goes to.
+    pub slot: String,
+    /// Its value; floats are f64 and cast where a test wants f32.
+    pub value: Variable,
+    /// Whether its rows are those of a batch; else it is a constant, like a parameter.
+    pub batched: bool,
+}
+
+/// One call of an operator: attributes and operands.
+#[derive(Debug, Clone, Default)]
+pub struct Sample {
+    /// What the case shows.
+    pub name: String,
+    /// The operator's attributes.
+    pub attributes: Attributes,
+    /// What it reads.
+    pub operands: Vec<Operand>,
+    /// No gradient is checked: the case stands on a kink or at a tie.
+    pub forward_only: bool,
+}
+
+impl Sample {
+    /// A case without operands.
+    pub fn new(name: &str, attributes: Attributes) -> Self {
+        Self { name: name.to_owned(), attributes, ..Self::default() }
+    }
+
+    /// Adds a batched operand: its rows are sequences, or the rows of sequences.
+    #[must_use]
+    pub fn batch(mut self, slot: &str, value: impl Into<Variable>) -> Self {
+        self.operands.push(Operand { slot: slot.to_owned(), value: value.into(), batched: true });
+        self
+    }
+
+    /// Adds a constant operand.
+    #[must_use]
+    pub fn constant(mut self, slot: &str, value: impl Into<Variable>) -> Self {
+        self.operands.push(Operand { slot: slot.to_owned(), value: value.into(), batched: false });
+        self
+    }
+
+    /// Leaves the gradients unchecked.
+    #[must_use]
+    pub fn without_gradient(mut self) -> Self {
+        self.forward_only = true;
+        self
+    }
+}

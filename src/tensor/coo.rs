@@ -1,0 +1,194 @@
+//! Sparse tensors of any rank by coordinates.
+
+use ndarray::{Array2, ArrayView2, Axis};
+
+use super::{DType, Dense};
+use crate::error::{Error, Result};
+
+/// A sparse tensor: row *i* of the coordinates says where value *i* stands. In any order; repeated ones add up.
+///
+/// ```
+/// use ndarray::array;
+/// use unpadded::tensor::Coo;
+/// let coo = Coo::new(&[2, 2], array![[1, 0], [0, 1], [1, 0]], array![1, 2, 3])?;
+/// assert_eq!(coo.to_dense()?, array![[0, 2], [4, 0]].into());
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Coo {
+    shape: Vec<usize>,
+    coordinates: Array2<i64>,
+    values: Dense,
+}
+
+impl Coo {
+    /// From the coordinates, of shape `[entries, rank]`, and the values, of shape `[entries]`.
+    ///
+    /// # Errors
+    /// A shape without dimensions, coordinates of another rank, values that are not one for each entry, or a
+    /// coordinate that is negative or not below its extent.
+    pub fn new(shape: &[usize], coordinates: Array2<i64>, values: impl Into<Dense>) -> Result<Self> {
+        let values = values.into();
+        let (entries, rank) = coordinates.dim();
+        if shape.is_empty() {
+            return Err(Error::new("shape of coo", "at least one dimension", "[]"));
+        }
+        if rank != shape.len() {
+            let expected = format!("{}, one for each dimension of {shape:?}", shape.len());
+            return Err(Error::new("coordinates of each coo entry", expected, rank.to_string()));
+        }
+        if values.shape() != [entries] {
+            let expected = format!("shape [{entries}], one for each entry");
+            return Err(Error::new("values of coo", expected, format!("shape {:?}", values.shape())));
+        }
+        for ((entry, axis), &at) in coordinates.indexed_iter() {
+            if usize::try_from(at).map_or(true, |at| at >= shape[axis]) {
+                let what = format!("coordinate {axis} of coo entry {entry}");
+                let expected = format!("0 or more and below the extent of {}", shape[axis]);
+                return Err(Error::new(what, expected, at.to_string()));
+            }
+        }
+        let coordinates = coordinates.as_standard_layout().into_owned();
+        Ok(Self { shape: shape.to_vec(), coordinates, values })
+    }
+
+    /// The entries of a dense tensor that are not 0, in row-major order.
+    ///
+    /// # Errors
+    /// If the tensor has no dimension.
+    pub fn from_dense(dense: &Dense) -> Result<Self> {
+        let shape = dense.shape();
+        let flat = dense.clone().reshape(&[dense.len()])?;
+        let kept = flat.nonzero_rows()?;
+        let mut coordinates = Array2::zeros((kept.len(), shape.len()));
+        for (mut row, &place) in coordinates.outer_iter_mut().zip(&kept) {
+            let mut rest = place;
+            for (at, &extent) in row.iter_mut().zip(shape).rev() {
+                *at = (rest % extent) as i64;
+                rest /= extent;
+            }
+        }
+        Self::new(shape, coordinates, flat.gather_rows(&kept)?)
+    }
+
+    /// The dtype of the values.
+    pub fn dtype(&self) -> DType {
+        self.values.dtype()
+    }
+
+    /// The shape of the dense meaning.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The coordinates, of shape `[entries, rank]`.
+    pub fn coordinates(&self) -> ArrayView2<'_, i64> {
+        self.coordinates.view()
+    }
+
+    /// The value of each entry, of shape `[entries]`.
+    pub fn values(&self) -> &Dense {
+        &self.values
+    }
+
+    /// The coordinates and the values.
+    pub fn into_parts(self) -> (Array2<i64>, Dense) {
+        (self.coordinates, self.values)
+    }
+
+    /// Whether the coordinates ascend in row-major order and none repeats.
+    pub fn is_canonical(&self) -> bool {
+        (1..self.values.len()).all(|entry| self.entry(entry - 1).lt(self.entry(entry)))
+    }
+
+    /// The same meaning with ascending coordinates, each once; repeated entries are added in their order, and zeros
+    /// that are stored stay. A canonical tensor is handed on as it is.
+    ///
+    /// # Errors
+    /// If there is no memory for the result.
+    #[doc(alias = "coalesce")]
+    pub fn canonicalize(self) -> Result<Self> {
+        if self.is_canonical() {
+            return Ok(self);
+        }
+        let mut order: Vec<usize> = (0..self.values.len()).collect();
+        order.sort_by(|&a, &b| self.entry(a).cmp(self.entry(b)));
+        let (values, heads) = self.values.sum_runs(&order, |a, b| self.entry(a).eq(self.entry(b)))?;
+        let coordinates = self.coordinates.select(Axis(0), &heads);
+        Ok(Self { shape: self.shape, coordinates, values })
+    }
+
+    /// The dense tensor.
+    ///
+    /// # Errors
+    /// If it does not fit into memory.
+    pub fn to_dense(&self) -> Result<Dense> {
+        if !self.is_canonical() {
+            return self.clone().canonicalize()?.to_dense();
+        }
+        let place = |entry| {
+            self.entry(entry).zip(&self.shape).fold(0, |place, (&at, extent)| place * extent + at as usize)
+        };
+        self.values.place((0..self.values.len()).map(place), &self.shape)
+    }
+
+    fn entry(&self, entry: usize) -> impl Iterator<Item = &i64> {
+        self.coordinates.index_axis(Axis(0), entry).into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Array1, array};
+
+    use super::*;
+
+    #[test]
+    fn each_rule_has_its_message() {
+        let refused = |shape: &[usize], coordinates: Array2<i64>, values: Array1<i32>, expected: &str| {
+            assert_eq!(Coo::new(shape, coordinates, values).unwrap_err().to_string(), expected);
+        };
+        let one = || array![1];
+        refused(&[], array![[0]], one(), "shape of coo: expected at least one dimension, got []");
+        refused(
+            &[2, 2],
+            array![[0]],
+            one(),
+            "coordinates of each coo entry: expected 2, one for each dimension of [2, 2], got 1",
+        );
+        refused(
+            &[2],
+            array![[0]],
+            array![1, 2],
+            "values of coo: expected shape [1], one for each entry, got shape [2]",
+        );
+        let extent = "expected 0 or more and below the extent of 2";
+        refused(&[3, 2], array![[2, 2]], one(), &format!("coordinate 1 of coo entry 0: {extent}, got 2"));
+        refused(&[2, 3], array![[-1, 2]], one(), &format!("coordinate 0 of coo entry 0: {extent}, got -1"));
+    }
+
+    #[test]
+    fn any_rank_goes_to_dense_and_back() {
+        let coordinates = array![[1, 0, 1], [0, 1, 0], [1, 0, 1], [0, 0, 0]];
+        let coo = Coo::new(&[2, 2, 2], coordinates, array![1, 2, 3, 0]).unwrap();
+        let dense = Dense::from(array![[[0, 0], [2, 0]], [[0, 4], [0, 0]]]);
+        assert_eq!(coo.to_dense().unwrap(), dense);
+        let canonical = coo.canonicalize().unwrap();
+        assert_eq!(canonical.coordinates(), array![[0, 0, 0], [0, 1, 0], [1, 0, 1]]);
+        let kept = Coo::from_dense(&dense).unwrap();
+        assert_eq!(kept.coordinates(), array![[0, 1, 0], [1, 0, 1]]);
+        assert_eq!(kept.to_dense().unwrap(), dense);
+    }
+
+    #[test]
+    fn edges_of_size() {
+        for shape in [&[0][..], &[3, 0], &[0, 2, 2]] {
+            let dense = Dense::zeros(DType::BF16, shape).unwrap();
+            let coo = Coo::from_dense(&dense).unwrap();
+            assert_eq!(coo.canonicalize().unwrap().to_dense().unwrap(), dense);
+        }
+        let big = Coo::new(&[usize::MAX, 2], array![[i64::MAX, 1]], array![1.0f32]).unwrap();
+        assert!(big.to_dense().is_err());
+        assert!(Coo::from_dense(&Dense::from(ndarray::arr0(1.0f32))).is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! Sparse matrices by rows: bags of words, features of a document.
+
+use super::{DType, Dense};
+use crate::error::{Error, Result};
+
+/// A sparse matrix: row *r* has the entries `indptr[r]..indptr[r + 1]` of `indices` (the columns) and `values`.
+///
+/// The columns of a row may be in any order and repeat; repeated entries add up.
+///
+/// ```
+/// use ndarray::array;
+/// use unpadded::tensor::Csr;
+/// let bags = Csr::new([2, 4], vec![0, 2, 3], vec![3, 0, 1], array![1.0f32, 2.0, 5.0])?;
+/// assert_eq!(bags.to_dense()?, array![[2.0f32, 0.0, 0.0, 1.0], [0.0, 5.0, 0.0, 0.0]].into());
+/// assert_eq!(bags.canonicalize()?.indices(), [0, 3, 1]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Csr {
+    shape: [usize; 2],
+    indptr: Vec<i64>,
+    indices: Vec<i64>,
+    values: Dense,
+}
+
+impl Csr {
+    /// From its parts: `indptr` of `[rows + 1]`, `indices` and `values` of `[entries]`.
+    ///
+    /// # Errors
+    /// An `indptr` of another length, that does not start with 0, decreases, or does not end with the number of
+    /// entries; values that are not one for each index; a column that is negative or beyond the last.
+    pub fn new(
+        shape: [usize; 2],
+        indptr: Vec<i64>,
+        indices: Vec<i64>,
+        values: impl Into<Dense>,
+    ) -> Result<Self> {
+        let values = values.into();
+        let [rows, columns] = shape;
+        let entries = indices.len();
+        if values.shape() != [entries] {
+            let expected = format!("shape [{entries}], one for each index");
+            return Err(Error::new("values of csr", expected, format!("shape {:?}", values.shape())));
+        }
+        let refuse = |expected: String, got: String| Err(Error::new("indptr of csr", expected, got));
+        if indptr.len().checked_sub(1) != Some(rows) {
+            return refuse(format!("one more than the {rows} rows"), indptr.len().to_string());
+        }
+        if indptr[0] != 0 {
+            return refuse("to start with 0".into(), indptr[0].to_string());
+        }
+        if let Some(row) = indptr.windows(2).position(|pair| pair[1] < pair[0]) {
+            let got = format!("{} after {} at row {row}", indptr[row + 1], indptr[row]);
+            return refuse("never to decrease".into(), got);
+        }
+        if usize::try_from(indptr[rows]) != Ok(entries) {
+            return refuse(format!("to end with the {entries} entries"), indptr[rows].to_string());
+        }
+        if let Some(place) = indices.iter().position(|&i| usize::try_from(i).map_or(true, |i| i >= columns)) {
+            let what = format!("index of csr at place {place}");
+            let expected = format!("0 or more and below the {columns} columns");
+            return Err(Error::new(what, expected, indices[place].to_string()));
+        }
+        Ok(Self { shape, indptr, indices, values })
+    }
+
+    /// The entries of a dense matrix that are not 0, by rows.
+    ///
+    /// # Errors
+    /// If the tensor has not two dimensions, or more rows than memory has room to count: rows may have no width.
+    pub fn from_dense(dense: &Dense) -> Result<Self> {
+        let &[rows, columns] = dense.shape() else {
+            let got = format!("shape {:?}", dense.shape());
+            return Err(Error::new("dense tensor for csr", "two dimensions", got));
+        };
+        let flat = dense.clone().reshape(&[dense.len()])?;
+        let kept = flat.nonzero_rows()?;
+        let place = |&at: &usize| (at / columns, (at % columns) as i64);
+        let (row_of, indices): (Vec<_>, Vec<_>) = kept.iter().map(place).unzip();
+        Self::new([rows, columns], pointers(&row_of, rows)?, indices, flat.gather_rows(&kept)?)
+    }
+
+    /// The dtype of the values.
+    pub fn dtype(&self) -> DType {
+        self.values.dtype()
+    }
+
+    /// Rows and columns.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Where each row's entries begin, and at last how many entries there are.
+    pub fn indptr(&self) -> &[i64] {
+        &self.indptr
+    }
+
+    /// The column of each entry.
+    pub fn indices(&self) -> &[i64] {
+        &self.indices
+    }
+
+    /// The value of each entry, of shape `[entries]`.
+    pub fn values(&self) -> &Dense {
+        &self.values
+    }
+
+    /// `indptr`, `indices` and `values`.
+    pub fn into_parts(self) -> (Vec<i64>, Vec<i64>, Dense) {
+        (self.indptr, self.indices, self.values)
+    }
+
+    /// Whether the columns of each row ascend and none repeats.
+    pub fn is_canonical(&self) -> bool {
+        self.indptr.windows(2).all(|pair| {
+            let row = &self.indices[pair[0] as usize..pair[1] as usize];
+            row.windows(2).all(|pair| pair[0] < pair[1])
+        })
+    }
+
+    /// The same meaning with ascending columns, each once; repeated entries are added in their order, and zeros that
+    /// are stored stay. A canonical matrix is handed on as it is.
+    ///
+    /// # Errors
+    /// If there is no memory for the result.
+    pub fn canonicalize(self) -> Result<Self> {
+        if self.is_canonical() {
+            return Ok(self);
+        }
+        let row_of = self.row_of();
+        let key = |at: usize| (row_of[at], self.indices[at]);
+        let mut order: Vec<usize> = (0..self.indices.len()).collect();
+        order.sort_by_key(|&at| key(at));
+        let (values, heads) = self.values.sum_runs(&order, |a, b| key(a) == key(b))?;
+        let rows: Vec<usize> = heads.iter().map(|&at| row_of[at]).collect();
+        let indices = heads.iter().map(|&at| self.indices[at]).collect();
+        Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0])?, indices, values })
+    }
+
+    /// The dense matrix.
+    ///
+    /// # Errors
+    /// If it does not fit into memory.
+    pub fn to_dense(&self) -> Result<Dense> {
+        if !self.is_canonical() {
+            return self.clone().canonicalize()?.to_dense();
+        }
+        let row_of = self.row_of();
+        let at = row_of.iter().zip(&self.indices).map(|(row, &column)| row * self.shape[1] + column as usize);
+        self.values.place(at, &self.shape)
+    }
+
+    /// The row of each entry.
+    fn row_of(&self) -> Vec<usize> {
+        let mut row_of = Vec::with_capacity(self.indices.len());
+        for (row, &end) in self.indptr[1..].iter().enumerate() {
+            row_of.resize(end as usize, row);
+        }
+        row_of
+    }
+}
+
+/// `indptr` from the ascending rows of the entries. A dense tensor without width may claim any number of rows.
+fn pointers(row_of: &[usize], rows: usize) -> Result<Vec<i64>> {
+    let mut indptr = Vec::new();
+    indptr.try_reserve_exact(rows.saturating_add(1)).map_err(|_| {
+        Error::new("indptr of csr", "a number of rows that fits into memory", rows.to_string())
+    })?;
+    indptr.resize(rows + 1, 0);
+    row_of.iter().for_each(|row| indptr[row + 1] += 1);
+    for row in 0..rows {
+        indptr[row + 1] += indptr[row];
+    }
+    Ok(indptr)
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::{Array1, array};
+
+    use super::*;
+
+    fn refused(indptr: &[i64], indices: &[i64], expected: &str) {
+        let values = Array1::from_elem(indices.len(), 1.0f32);
+        let message = Csr::new([2, 3], indptr.to_vec(), indices.to_vec(), values).unwrap_err().to_string();
+        assert_eq!(message, expected);
+    }
+
+    #[test]
+    fn each_rule_has_its_message() {
+        refused(&[0, 1], &[0], "indptr of csr: expected one more than the 2 rows, got 2");
+        refused(&[], &[], "indptr of csr: expected one more than the 2 rows, got 0");
+        refused(&[1, 1, 1], &[0], "indptr of csr: expected to start with 0, got 1");
+        refused(&[0, 1, 0], &[0], "indptr of csr: expected never to decrease, got 0 after 1 at row 1");
+        refused(&[0, 1, 2], &[0], "indptr of csr: expected to end with the 1 entries, got 2");
+        let columns = "expected 0 or more and below the 3 columns";
+        refused(&[0, 1, 2], &[0, 3], &format!("index of csr at place 1: {columns}, got 3"));
+        refused(&[0, 1, 2], &[-1, 0], &format!("index of csr at place 0: {columns}, got -1"));
+        assert!(Csr::new([1, 3], vec![0, 1], vec![0], array![1.0f32, 2.0]).is_err());
+        assert!(Csr::new([1, 3], vec![0, 1], vec![0], array![[1.0f32]]).is_err());
+        assert!(Csr::new([usize::MAX, 3], vec![], vec![], Array1::<f32>::zeros(0)).is_err());
+    }
+
+    #[test]
+    fn duplicates_add_up_within_their_row() {
+        let values = array![1, 2, 4, 8];
+        let csr = Csr::new([3, 3], vec![0, 3, 3, 4], vec![2, 0, 2, 2], values).unwrap();
+        assert!(!csr.is_canonical());
+        let dense = Dense::from(array![[2, 0, 5], [0, 0, 0], [0, 0, 8]]);
+        assert_eq!(csr.to_dense().unwrap(), dense);
+        let canonical = csr.canonicalize().unwrap();
+        assert_eq!((canonical.indptr(), canonical.indices()), (&[0, 2, 2, 3][..], &[0, 2, 2][..]));
+        assert_eq!(Csr::from_dense(&dense).unwrap(), canonical);
+    }
+
+    #[test]
+    fn edges_of_size() {
+        for shape in [[0, 0], [0, 3], [3, 0]] {
+            let dense = Dense::zeros(DType::F32, &shape).unwrap();
+            let csr = Csr::from_dense(&dense).unwrap();
+            assert_eq!(csr.canonicalize().unwrap().to_dense().unwrap(), dense);
+        }
+        let wide = Csr::new([1, usize::MAX], vec![0, 1], vec![i64::MAX], array![1.0f32]).unwrap();
+        assert!(wide.to_dense().is_err());
+        assert!(Csr::from_dense(&Dense::zeros(DType::Bool, &[1 << 55, 0]).unwrap()).is_err());
+        assert!(Csr::from_dense(&Dense::from(array![1.0f32])).is_err());
+    }
+}

@@ -1,0 +1,412 @@
+//! Dense tensors: an ndarray array of one of the dtypes, always in standard (row-major) layout.
+
+mod serial;
+
+use std::ops::Range;
+
+use half::{bf16, f16};
+use ndarray::{Array, ArrayD, ArrayViewD, ArrayViewMutD, Dimension, IxDyn};
+
+use super::dtype::sealed::Sealed;
+use super::dtype::{DType, Element};
+use crate::error::{Error, Result};
+
+/// A dense tensor of any dtype and rank. The first dimension counts the rows.
+///
+/// The numbers are in standard layout, so that they can be read as one slice; arrays that are not are copied when
+/// they come in.
+///
+/// ```
+/// use ndarray::array;
+/// use unpadded::tensor::{DType, Dense};
+/// let x = Dense::from(array![[1.0f32, 2.0], [3.0, 4.0], [5.0, 6.0]]);
+/// assert_eq!((x.dtype(), x.rows(), x.width()), (DType::F32, 3, 2));
+/// assert_eq!(x.gather_rows(&[2, 0])?.as_slice::<f32>()?, [5.0, 6.0, 1.0, 2.0]);
+/// assert!(x.view::<f64>().is_err()); // no conversion unless `cast` is said
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dense(Data);
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Data {
+    F32(ArrayD<f32>),
+    F64(ArrayD<f64>),
+    I16(ArrayD<i16>),
+    I32(ArrayD<i32>),
+    I64(ArrayD<i64>),
+    Bool(ArrayD<bool>),
+    F16(ArrayD<f16>),
+    BF16(ArrayD<bf16>),
+}
+
+/// The same expression for every dtype: `$array` is the typed array.
+macro_rules! each {
+    ($data:expr, $array:ident => $body:expr) => {
+        match $data {
+            Data::F32($array) => $body,
+            Data::F64($array) => $body,
+            Data::I16($array) => $body,
+            Data::I32($array) => $body,
+            Data::I64($array) => $body,
+            Data::Bool($array) => $body,
+            Data::F16($array) => $body,
+            Data::BF16($array) => $body,
+        }
+    };
+}
+
+/// The same expression for every dtype: `$t` is the Rust type.
+macro_rules! for_dtype {
+    ($dtype:expr, $t:ident => $body:expr) => {{
+        macro_rules! arm {
+            ($rust:ty) => {{
+                type $t = $rust;
+                $body
+            }};
+        }
+        match $dtype {
+            DType::F32 => arm!(f32),
+            DType::F64 => arm!(f64),
+            DType::I16 => arm!(i16),
+            DType::I32 => arm!(i32),
+            DType::I64 => arm!(i64),
+            DType::Bool => arm!(bool),
+            DType::F16 => arm!(f16),
+            DType::BF16 => arm!(bf16),
+        }
+    }};
+}
+
+impl Dense {
+    /// From numbers in row-major order.
+    ///
+    /// # Errors
+    /// If there are not as many numbers as the shape has places.
+    pub fn from_vec<T: Element>(shape: &[usize], numbers: Vec<T>) -> Result<Self> {
+        let (given, places) = (numbers.len(), size(shape, T::DTYPE)?);
+        let array = ArrayD::from_shape_vec(IxDyn(shape), numbers).map_err(|_| {
+            Error::new(format!("numbers of shape {shape:?}"), places.to_string(), given.to_string())
+        })?;
+        Ok(Self(T::wrap(array)))
+    }
+
+    /// Zeros (`false` for bool).
+    ///
+    /// # Errors
+    /// A shape too large for memory: never an abort.
+    pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Self> {
+        let n = size(shape, dtype)?;
+        for_dtype!(dtype, T => Self::from_vec(shape, blank::<T>(n)?))
+    }
+
+    /// The dtype.
+    pub fn dtype(&self) -> DType {
+        match self.0 {
+            Data::F32(_) => DType::F32,
+            Data::F64(_) => DType::F64,
+            Data::I16(_) => DType::I16,
+            Data::I32(_) => DType::I32,
+            Data::I64(_) => DType::I64,
+            Data::Bool(_) => DType::Bool,
+            Data::F16(_) => DType::F16,
+            Data::BF16(_) => DType::BF16,
+        }
+    }
+
+    /// The extents, the rows first. Empty for a single number.
+    pub fn shape(&self) -> &[usize] {
+        each!(&self.0, array => array.shape())
+    }
+
+    /// The first extent; 1 for a single number without dimensions.
+    pub fn rows(&self) -> usize {
+        self.shape().first().copied().unwrap_or(1)
+    }
+
+    /// How many numbers a row has: the product of the other extents.
+    pub fn width(&self) -> usize {
+        self.shape().iter().skip(1).product()
+    }
+
+    /// How many numbers there are.
+    pub fn len(&self) -> usize {
+        each!(&self.0, array => array.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The array, to read.
+    ///
+    /// # Errors
+    /// If `T` is not its dtype.
+    pub fn view<T: Element>(&self) -> Result<ArrayViewD<'_, T>> {
+        self.typed().map(|array| array.view())
+    }
+
+    /// The array, to write.
+    ///
+    /// # Errors
+    /// If `T` is not its dtype.
+    pub fn view_mut<T: Element>(&mut self) -> Result<ArrayViewMutD<'_, T>> {
+        self.typed_mut().map(|array| array.view_mut())
+    }
+
+    /// The numbers in row-major order, to read.
+    ///
+    /// # Errors
+    /// If `T` is not its dtype.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        self.typed()?.as_slice().ok_or_else(layout)
+    }
+
+    /// The numbers in row-major order, to write.
+    ///
+    /// # Errors
+    /// If `T` is not its dtype.
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
+        self.typed_mut()?.as_slice_mut().ok_or_else(layout)
+    }
+
+    /// The array, without a copy.
+    ///
+    /// # Errors
+    /// If `T` is not its dtype.
+    pub fn into_array<T: Element>(self) -> Result<ArrayD<T>> {
+        T::unwrap(self.0).map_err(|data| Self(data).wrong_dtype::<T>())
+    }
+
+    /// The same numbers in another shape, without a copy.
+    ///
+    /// # Errors
+    /// If the number of places differs.
+    pub fn reshape(self, shape: &[usize]) -> Result<Self> {
+        let places = size(shape, self.dtype())?;
+        if places != self.len() {
+            let what = format!("reshape from {:?} to {shape:?}", self.shape());
+            return Err(Error::new(what, format!("{} places", self.len()), places.to_string()));
+        }
+        each!(self.0, array => Ok(Self(Sealed::wrap(array.into_shape_with_order(shape).map_err(|_| layout())?))))
+    }
+
+    /// The numbers in another dtype: floats are rounded to the nearest, and what an integer can't hold becomes its
+    /// nearest bound (not-a-number becomes 0). A bool is 0 or 1, and true for anything but 0.
+    #[must_use]
+    pub fn cast(&self, dtype: DType) -> Self {
+        if dtype == self.dtype() {
+            return self.clone();
+        }
+        each!(&self.0, array => {
+            for_dtype!(dtype, T => Self(T::wrap(array.mapv(|x| T::from_number(x.number())))))
+        })
+    }
+
+    /// The rows with the given numbers, in that order, repeated if listed so.
+    ///
+    /// # Errors
+    /// A number that is not below [`Dense::rows`], a tensor without dimensions, or a result too large for memory.
+    #[doc(alias = "take")]
+    #[doc(alias = "index_select")]
+    pub fn gather_rows(&self, rows: &[usize]) -> Result<Self> {
+        let shape = self.with_rows(rows.len())?;
+        if let Some(place) = rows.iter().position(|&row| row >= self.rows()) {
+            let what = format!("row number at place {place}");
+            return Err(Error::new(what, format!("below {}", self.rows()), rows[place].to_string()));
+        }
+        let w = self.width();
+        each!(&self.0, array => {
+            let from = array.as_slice().ok_or_else(layout)?;
+            let mut numbers = reserved(size(&shape, self.dtype())?)?;
+            rows.iter().for_each(|&row| numbers.extend_from_slice(&from[row * w..(row + 1) * w]));
+            Self::from_vec(&shape, numbers)
+        })
+    }
+
+    /// The rows in a range, copied.
+    ///
+    /// # Errors
+    /// A range that ends before it starts or beyond the last row, or a tensor without dimensions.
+    pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
+        if part.start > part.end || part.end > self.rows() {
+            let expected = format!("a range within 0..{}", self.rows());
+            return Err(Error::new("rows to slice", expected, format!("{part:?}")));
+        }
+        let (shape, w) = (self.with_rows(part.len())?, self.width());
+        each!(&self.0, array => {
+            let from = array.as_slice().ok_or_else(layout)?;
+            Self::from_vec(&shape, from[part.start * w..part.end * w].to_vec())
+        })
+    }
+
+    /// The rows of all parts, one part after another.
+    ///
+    /// # Errors
+    /// No part, or parts that differ in dtype or in any extent but the first.
+    #[doc(alias = "concatenate")]
+    pub fn concat_rows(parts: &[&Dense]) -> Result<Self> {
+        let Some((first, rest)) = parts.split_first() else {
+            return Err(Error::new("tensors to concatenate", "at least one", "none"));
+        };
+        let mut rows = first.rows();
+        for (i, part) in rest.iter().enumerate() {
+            let fits = part.dtype() == first.dtype() && part.shape().get(1..) == first.shape().get(1..);
+            if !fits {
+                let expected = format!("{} {:?} but for the rows", first.dtype(), first.shape());
+                let got = format!("{} {:?}", part.dtype(), part.shape());
+                return Err(Error::new(format!("tensor {} to concatenate", i + 1), expected, got));
+            }
+            rows = rows.saturating_add(part.rows());
+        }
+        let shape = first.with_rows(rows)?;
+        for_dtype!(first.dtype(), T => {
+            let mut numbers = reserved(size(&shape, T::DTYPE)?)?;
+            for part in parts {
+                numbers.extend_from_slice(part.as_slice::<T>()?);
+            }
+            Self::from_vec(&shape, numbers)
+        })
+    }
+
+    /// Whether dtype, shape and every bit are the same. Unlike `==`, a not-a-number equals itself and 0 differs
+    /// from -0.
+    pub fn bits_eq(&self, other: &Dense) -> bool {
+        fn bits<T: Element>(a: &ArrayD<T>, b: &Dense) -> bool {
+            T::get(&b.0)
+                .is_some_and(|b| a.shape() == b.shape() && a.iter().zip(b).all(|(a, b)| a.bits() == b.bits()))
+        }
+        each!(&self.0, array => bits(array, other))
+    }
+
+    /// Adds up the rows that are the same by `same` and next to each other in `order`, in that order: one row a run,
+    /// and the number of the first row of each run. 16-bit floats are added in `f32`, integers wrap around, bools
+    /// are or-ed.
+    pub(super) fn sum_runs(
+        &self,
+        order: &[usize],
+        same: impl Fn(usize, usize) -> bool,
+    ) -> Result<(Self, Vec<usize>)> {
+        let runs: Vec<&[usize]> = order.chunk_by(|&a, &b| same(a, b)).collect();
+        let heads = runs.iter().map(|run| run[0]).collect();
+        let (shape, w) = (self.with_rows(runs.len())?, self.width());
+        let sums = for_dtype!(self.dtype(), T => {
+            let from = self.as_slice::<T>()?;
+            let mut numbers: Vec<T> = reserved(size(&shape, T::DTYPE)?)?;
+            let mut sums = Vec::with_capacity(w);
+            for run in runs {
+                let first = &from[run[0] * w..(run[0] + 1) * w];
+                sums.clear();
+                sums.extend(first.iter().map(|x| x.widen()));
+                for row in &run[1..] {
+                    let row = &from[row * w..(row + 1) * w];
+                    sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = T::add(*sum, x));
+                }
+                numbers.extend(sums.iter().map(|&sum| T::narrow(sum)));
+            }
+            Self::from_vec(&shape, numbers)?
+        });
+        Ok((sums, heads))
+    }
+
+    /// Zeros of `shape` with this tensor's rows written over the places `at`, counted in rows of this width.
+    pub(super) fn place(&self, at: impl Iterator<Item = usize>, shape: &[usize]) -> Result<Self> {
+        let (mut out, w) = (Self::zeros(self.dtype(), shape)?, self.width());
+        for_dtype!(self.dtype(), T => {
+            let (from, to) = (self.as_slice::<T>()?, out.as_mut_slice::<T>()?);
+            at.enumerate().for_each(|(row, place)| {
+                to[place * w..(place + 1) * w].copy_from_slice(&from[row * w..(row + 1) * w]);
+            });
+        });
+        Ok(out)
+    }
+
+    /// The rows that hold anything but zeros.
+    pub(super) fn nonzero_rows(&self) -> Result<Vec<usize>> {
+        let w = self.width();
+        for_dtype!(self.dtype(), T => {
+            let from = self.as_slice::<T>()?;
+            let nonzero = |row: &usize| from[row * w..(row + 1) * w].iter().any(|&x| x != T::default());
+            Ok(if w == 0 { Vec::new() } else { (0..self.rows()).filter(nonzero).collect() })
+        })
+    }
+
+    /// The shape with another number of rows.
+    fn with_rows(&self, rows: usize) -> Result<Vec<usize>> {
+        let mut shape = self.shape().to_vec();
+        match shape.first_mut() {
+            Some(first) => *first = rows,
+            None => return Err(Error::new("rows of a tensor", "at least one dimension", "shape []")),
+        }
+        Ok(shape)
+    }
+
+    fn typed<T: Element>(&self) -> Result<&ArrayD<T>> {
+        T::get(&self.0).ok_or_else(|| self.wrong_dtype::<T>())
+    }
+
+    fn typed_mut<T: Element>(&mut self) -> Result<&mut ArrayD<T>> {
+        let got = self.dtype();
+        T::get_mut(&mut self.0).ok_or_else(|| Error::new("dtype", T::DTYPE.name(), got.name()))
+    }
+
+    fn wrong_dtype<T: Element>(&self) -> Error {
+        Error::new("dtype", T::DTYPE.name(), self.dtype().name())
+    }
+}
+
+/// How many places a shape has, if that many numbers can be addressed. As in ndarray, an extent of 0 does not
+/// excuse the others.
+fn size(shape: &[usize], dtype: DType) -> Result<usize> {
+    let nonzero = shape.iter().filter(|&&extent| extent != 0);
+    let bytes = nonzero.copied().try_fold(dtype.size_of(), usize::checked_mul);
+    match bytes {
+        Some(bytes) if isize::try_from(bytes).is_ok() => Ok(shape.iter().product()),
+        _ => {
+            Err(Error::new("shape", format!("at most {} bytes", isize::MAX), format!("{shape:?} of {dtype}")))
+        }
+    }
+}
+
+/// An empty vector with room for `n`, or an error where the usual one would abort.
+fn reserved<T>(n: usize) -> Result<Vec<T>> {
+    let mut vector = Vec::new();
+    vector
+        .try_reserve_exact(n)
+        .map_err(|_| Error::new("tensor", "a size that fits into memory", format!("{n} numbers")))?;
+    Ok(vector)
+}
+
+/// Zeros. Large ones come from the system already zeroed, after asking whether there is room at all.
+fn blank<T: Element>(n: usize) -> Result<Vec<T>> {
+    if n >= 1 << 20 {
+        drop(reserved::<T>(n)?);
+    }
+    Ok(vec![T::default(); n])
+}
+
+fn layout() -> Error {
+    Error::new("tensor", "standard layout", "strides")
+}
+
+impl<T: Element, D: Dimension> From<Array<T, D>> for Dense {
+    fn from(array: Array<T, D>) -> Self {
+        let array = if array.is_standard_layout() { array } else { array.as_standard_layout().into_owned() };
+        Self(T::wrap(array.into_dyn()))
+    }
+}
+
+impl<T: Element, D: Dimension> TryFrom<Dense> for Array<T, D> {
+    type Error = Error;
+
+    fn try_from(dense: Dense) -> Result<Self> {
+        let array = dense.into_array::<T>()?;
+        let got = format!("shape {:?}", array.shape());
+        let expected = || format!("{} dimensions", D::NDIM.unwrap_or(0));
+        array.into_dimensionality().map_err(|_| Error::new("array", expected(), got))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! The types of numbers, and the trait that ties each to its Rust type.
+
+use std::fmt;
+use std::str::FromStr;
+
+use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// The type of a tensor's numbers.
+///
+/// ```
+/// use unpadded::tensor::DType;
+/// assert_eq!("bf16".parse::<DType>()?, DType::BF16);
+/// assert_eq!(DType::I64.to_string(), "i64");
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DType {
+    /// 32-bit float.
+    F32,
+    /// 64-bit float.
+    F64,
+    /// 16-bit signed integer.
+    I16,
+    /// 32-bit signed integer.
+    I32,
+    /// 64-bit signed integer: ids and row numbers.
+    I64,
+    /// True or false.
+    Bool,
+    /// 16-bit float of IEEE 754: 5 bits of exponent.
+    F16,
+    /// 16-bit float with the exponent of an `f32`.
+    BF16,
+}
+
+impl DType {
+    /// Every one of them.
+    pub const ALL: [DType; 8] =
+        [Self::F32, Self::F64, Self::I16, Self::I32, Self::I64, Self::Bool, Self::F16, Self::BF16];
+
+    /// The bytes of one number.
+    pub const fn size_of(self) -> usize {
+        match self {
+            Self::F64 | Self::I64 => 8,
+            Self::F32 | Self::I32 => 4,
+            Self::F16 | Self::BF16 | Self::I16 => 2,
+            Self::Bool => 1,
+        }
+    }
+
+    /// Whether it holds fractions, and so can have a gradient.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::BF16)
+    }
+
+    /// Its name in listings and files: that of the Rust type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::I16 => "i16",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::Bool => "bool",
+            Self::F16 => "f16",
+            Self::BF16 => "bf16",
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for DType {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let expected = || Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|dtype| dtype.name() == name);
+        found.ok_or_else(|| Error::new("dtype", format!("one of {}", expected()), format!("`{name}`")))
+    }
+}
+
+/// A Rust type that a tensor can hold. The list is closed.
+pub trait Element: sealed::Sealed + Copy + Send + Sync + Default + fmt::Debug + PartialEq + 'static {
+    /// Its dtype.
+    const DTYPE: DType;
+}
+
+/// A number on its way from one dtype to another. Each dtype fits into one of the two without loss.
+#[derive(Clone, Copy)]
+pub(crate) enum Number {
+    Integer(i64),
+    Float(f64),
+}
+
+pub(crate) mod sealed {
+    use ndarray::ArrayD;
+
+    use super::Number;
+    use crate::tensor::dense::Data;
+
+    /// What the storages need of an element and nobody else should see.
+    #[allow(unreachable_pub, private_interfaces)]
+    pub trait Sealed: Sized {
+        /// What a sum is kept in while it grows: `f32` for the 16-bit floats.
+        #[doc(hidden)]
+        type Sum: Copy;
+        #[doc(hidden)]
+        fn widen(self) -> Self::Sum;
+        #[doc(hidden)]
+        fn add(sum: Self::Sum, x: Self) -> Self::Sum;
+        #[doc(hidden)]
+        fn narrow(sum: Self::Sum) -> Self;
+        #[doc(hidden)]
+        fn bits(self) -> u64;
+        #[doc(hidden)]
+        fn number(self) -> Number;
+        #[doc(hidden)]
+        fn from_number(number: Number) -> Self;
+        #[doc(hidden)]
+        fn wrap(array: ArrayD<Self>) -> Data;
+        #[doc(hidden)]
+        fn unwrap(data: Data) -> Result<ArrayD<Self>, Data>;
+        #[doc(hidden)]
+        fn get(data: &Data) -> Option<&ArrayD<Self>>;
+        #[doc(hidden)]
+        fn get_mut(data: &mut Data) -> Option<&mut ArrayD<Self>>;
+    }
+}
+
+macro_rules! element {
+    ($t:ty, $variant:ident, $sum:ty, $widen:expr, $add:expr, $narrow:expr, $bits:expr, $number:expr, $integer:expr,
+     $float:expr) => {
+        impl Element for $t {
+            const DTYPE: DType = DType::$variant;
+        }
+
+        #[allow(private_interfaces)]
+        impl sealed::Sealed for $t {
+            type Sum = $sum;
+            fn widen(self) -> $sum {
+                $widen(self)
+            }
+            fn add(sum: $sum, x: Self) -> $sum {
+                $add(sum, $widen(x))
+            }
+            fn narrow(sum: $sum) -> Self {
+                $narrow(sum)
+            }
+            fn bits(self) -> u64 {
+                $bits(self) as u64
+            }
+            fn number(self) -> Number {
+                $number(self)
+            }
+            fn from_number(number: Number) -> Self {
+                match number {
+                    Number::Integer(x) => $integer(x),
+                    Number::Float(x) => $float(x),
+                }
+            }
+            fn wrap(array: ndarray::ArrayD<Self>) -> super::dense::Data {
+                super::dense::Data::$variant(array)
+            }
+            fn unwrap(data: super::dense::Data) -> Result<ndarray::ArrayD<Self>, super::dense::Data> {
+                match data {
+                    super::dense::Data::$variant(array) => Ok(array),
+                    other => Err(other),
+                }
+            }
+            fn get(data: &super::dense::Data) -> Option<&ndarray::ArrayD<Self>> {
+                match data {
+                    super::dense::Data::$variant(array) => Some(array),
+                    _ => None,
+                }
+            }
+            fn get_mut(data: &mut super::dense::Data) -> Option<&mut ndarray::ArrayD<Self>> {
+                match data {
+                    super::dense::Data::$variant(array) => Some(array),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+macro_rules! float {
+    ($t:ty, $variant:ident) => {
+        element!(
+            $t,
+            $variant,
+            $t,
+            (|x: $t| x),
+            (|a: $t, b: $t| a + b),
+            (|x: $t| x),
+            (|x: $t| x.to_bits()),
+            (|x: $t| Number::Float(f64::from(x))),
+            (|x: i64| x as $t),
+            (|x: f64| x as $t)
+        );
+    };
+}
+
+macro_rules! short_float {
+    ($t:ty, $variant:ident) => {
+        element!(
+            $t,
+            $variant,
+            f32,
+            (|x: $t| x.to_f32()),
+            (|a: f32, b: f32| a + b),
+            (<$t>::from_f32),
+            (|x: $t| x.to_bits()),
+            (|x: $t| Number::Float(x.to_f64())),
+            (|x: i64| <$t>::from_f64(x as f64)),
+            (<$t>::from_f64)
+        );
+    };
+}
+
+macro_rules! integer {
+    ($t:ty, $variant:ident) => {
+        element!(
+            $t,
+            $variant,
+            $t,
+            (|x: $t| x),
+            (<$t>::wrapping_add),
+            (|x: $t| x),
+            (|x: $t| x),
+            (|x: $t| Number::Integer(i64::from(x))),
+            (|x: i64| x.clamp(i64::from(<$t>::MIN), i64::from(<$t>::MAX)) as $t),
+            (|x: f64| x as $t)
+        );
+    };
+}
+
+float!(f32, F32);
+float!(f64, F64);
+short_float!(f16, F16);
+short_float!(bf16, BF16);
+integer!(i16, I16);
+integer!(i32, I32);
+integer!(i64, I64);
+element!(
+    bool,
+    Bool,
+    bool,
+    (|x: bool| x),
+    (|a: bool, b: bool| a | b),
+    (|x: bool| x),
+    (|x: bool| x),
+    (|x: bool| Number::Integer(i64::from(x))),
+    (|x: i64| x != 0),
+    (|x: f64| x != 0.0)
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_sizes() {
+        for dtype in DType::ALL {
+            assert_eq!(dtype.name().parse::<DType>().unwrap(), dtype);
+        }
+        let message = "float".parse::<DType>().unwrap_err().to_string();
+        assert_eq!(message, "dtype: expected one of f32, f64, i16, i32, i64, bool, f16, bf16, got `float`");
+        assert_eq!(bf16::DTYPE.size_of(), size_of::<bf16>());
+        assert!(f16::DTYPE.is_float() && !bool::DTYPE.is_float());
+    }
+}

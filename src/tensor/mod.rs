@@ -1,0 +1,20 @@
+//! What a variable holds: numbers in one of four storages, and the offsets beside them.
+//!
+//! [`Dense`] is an ndarray array of one of the [`DType`]s; [`SelectedRows`], [`Csr`] and [`Coo`] are sparse around
+//! one. [`Storage`] is any of the four, and a [`Variable`] is a storage with the [`Lod`](crate::Lod) of its rows.
+
+mod coo;
+mod csr;
+mod dense;
+mod dtype;
+mod selected_rows;
+mod storage;
+mod variable;
+
+pub use coo::Coo;
+pub use csr::Csr;
+pub use dense::Dense;
+pub use dtype::{DType, Element};
+pub use selected_rows::SelectedRows;
+pub use storage::{Storage, StorageKind};
+pub use variable::Variable;

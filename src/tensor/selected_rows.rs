@@ -1,0 +1,185 @@
+//! Row-sparse tensors: some rows of a tall table, as the gradient of an embedding has them.
+
+use super::{DType, Dense};
+use crate::error::{Error, Result};
+
+/// Rows of a table of `height` rows. A row may be listed more than once and in any order: the dense meaning is the
+/// SUM over the repeated ones.
+///
+/// So [`merge`](SelectedRows::merge) before any norm and any non-linear update: over unmerged rows both are wrong.
+///
+/// ```
+/// use ndarray::array;
+/// use unpadded::tensor::SelectedRows;
+/// let grad = SelectedRows::new(4, vec![2, 0, 2], array![[1.0f32], [2.0], [3.0]])?.merge()?;
+/// assert_eq!(grad.row_ids(), [0, 2]);
+/// assert_eq!(grad.value().as_slice::<f32>()?, [2.0, 4.0]);
+/// assert_eq!(grad.densify()?.as_slice::<f32>()?, [2.0, 0.0, 4.0, 0.0]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[doc(alias = "row_sparse")]
+#[doc(alias = "IndexedSlices")]
+#[derive(Debug, Clone, PartialEq)]
+pub struct SelectedRows {
+    shape: Vec<usize>,
+    rows: Vec<i64>,
+    value: Dense,
+}
+
+impl SelectedRows {
+    /// From the row numbers and their values, of shape `[rows.len(), …]`.
+    ///
+    /// # Errors
+    /// If there is not one row of `value` for each number, or a number is negative or not below `height`.
+    pub fn new(height: usize, rows: Vec<i64>, value: impl Into<Dense>) -> Result<Self> {
+        let value = value.into();
+        let mut shape = value.shape().to_vec();
+        match shape.first_mut() {
+            Some(first) if *first == rows.len() => *first = height,
+            _ => {
+                let expected = format!("[{}, …], one row for each number", rows.len());
+                return Err(Error::new("shape of selected rows", expected, format!("{shape:?}")));
+            }
+        }
+        match rows.iter().position(|&row| usize::try_from(row).map_or(true, |row| row >= height)) {
+            None => Ok(Self { shape, rows, value }),
+            Some(place) => {
+                let what = format!("selected row at place {place}");
+                let expected = format!("0 or more and below the table's height of {height}");
+                Err(Error::new(what, expected, rows[place].to_string()))
+            }
+        }
+    }
+
+    /// The rows of a dense tensor that hold anything but zeros.
+    ///
+    /// # Errors
+    /// If the tensor has no dimension.
+    pub fn from_dense(dense: &Dense) -> Result<Self> {
+        if dense.shape().is_empty() {
+            return Err(Error::new("rows of a tensor", "at least one dimension", "shape []"));
+        }
+        let kept = dense.nonzero_rows()?;
+        let rows = kept.iter().map(|&row| row as i64).collect();
+        Self::new(dense.rows(), rows, dense.gather_rows(&kept)?)
+    }
+
+    /// The dtype of the values.
+    pub fn dtype(&self) -> DType {
+        self.value.dtype()
+    }
+
+    /// The shape of the dense meaning: the height, then the extents of a row.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// How many rows the table has.
+    pub fn height(&self) -> usize {
+        self.shape[0]
+    }
+
+    /// The row numbers, in the order of the values.
+    pub fn row_ids(&self) -> &[i64] {
+        &self.rows
+    }
+
+    /// The values: one row for each row number.
+    pub fn value(&self) -> &Dense {
+        &self.value
+    }
+
+    /// The row numbers and the values.
+    pub fn into_parts(self) -> (Vec<i64>, Dense) {
+        (self.rows, self.value)
+    }
+
+    /// Whether the row numbers ascend and none repeats.
+    pub fn is_merged(&self) -> bool {
+        self.rows.windows(2).all(|pair| pair[0] < pair[1])
+    }
+
+    /// The same meaning with ascending row numbers, each once. Repeated rows are added in the order in which they
+    /// are listed: 16-bit floats in `f32`, integers wrapping around, bools or-ed. Merged rows are handed on as they are.
+    ///
+    /// # Errors
+    /// If there is no memory for the result.
+    #[doc(alias = "coalesce")]
+    pub fn merge(self) -> Result<Self> {
+        if self.is_merged() {
+            return Ok(self);
+        }
+        let mut order: Vec<usize> = (0..self.rows.len()).collect();
+        order.sort_by_key(|&place| self.rows[place]);
+        let (value, heads) = self.value.sum_runs(&order, |a, b| self.rows[a] == self.rows[b])?;
+        Ok(Self { rows: heads.into_iter().map(|place| self.rows[place]).collect(), value, shape: self.shape })
+    }
+
+    /// The dense meaning, of shape `[height, …]`.
+    ///
+    /// # Errors
+    /// If the table does not fit into memory.
+    pub fn densify(&self) -> Result<Dense> {
+        if !self.is_merged() {
+            return self.clone().merge()?.densify();
+        }
+        self.value.place(self.rows.iter().map(|&row| row as usize), &self.shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+    use ndarray::{Array1, Array3, array};
+
+    use super::*;
+
+    #[test]
+    fn rows_outside_the_table_are_named() {
+        let refused = |id, expected: &str| {
+            let message = SelectedRows::new(3, vec![0, id], array![1, 2]).unwrap_err().to_string();
+            assert_eq!(message, expected);
+        };
+        refused(3, "selected row at place 1: expected 0 or more and below the table's height of 3, got 3");
+        refused(-1, "selected row at place 1: expected 0 or more and below the table's height of 3, got -1");
+        assert!(SelectedRows::new(3, vec![0], array![1, 2]).is_err());
+        assert!(SelectedRows::new(3, vec![0], ndarray::arr0(1)).is_err());
+    }
+
+    #[test]
+    fn rows_of_any_rank_are_merged() {
+        let value = Array3::from_shape_fn((4, 2, 2), |(i, j, k)| (100 * i + 10 * j + k) as i64);
+        let merged = SelectedRows::new(9, vec![7, 1, 7, 0], value).unwrap().merge().unwrap();
+        assert_eq!(merged.row_ids(), [0, 1, 7]);
+        assert_eq!(merged.shape(), [9, 2, 2]);
+        let rows = array![[[300, 301], [310, 311]], [[100, 101], [110, 111]], [[200, 202], [220, 222]]];
+        assert_eq!(merged.value(), &Dense::from(rows.mapv(i64::from)));
+        let again = SelectedRows::from_dense(&merged.densify().unwrap()).unwrap();
+        assert_eq!(again, merged);
+    }
+
+    #[test]
+    fn duplicates_are_added_in_their_order() {
+        // In any other order the small one is lost.
+        let value = Array1::from(vec![1e20f64, -1e20, 1.0]);
+        let merged = SelectedRows::new(1, vec![0; 3], value).unwrap().merge().unwrap();
+        assert_eq!(merged.value().as_slice::<f64>().unwrap(), [1.0]);
+        let halves = Array1::from_elem(4096, f16::ONE);
+        let merged = SelectedRows::new(1, vec![0; 4096], halves).unwrap().merge().unwrap();
+        assert_eq!(merged.value().as_slice::<f16>().unwrap(), [f16::from_f32(4096.0)]);
+    }
+
+    #[test]
+    fn nothing_selected_and_nothing_wide() {
+        for shape in [vec![0, 2], vec![0, 2, 3], vec![0]] {
+            let empty = SelectedRows::new(5, vec![], Dense::zeros(DType::F32, &shape).unwrap()).unwrap();
+            let empty = empty.merge().unwrap();
+            assert_eq!(empty.densify().unwrap().rows(), 5);
+            assert_eq!(SelectedRows::from_dense(&empty.densify().unwrap()).unwrap(), empty);
+        }
+        let narrow = SelectedRows::new(5, vec![4, 4], Dense::zeros(DType::F32, &[2, 0]).unwrap()).unwrap();
+        assert_eq!(narrow.merge().unwrap().densify().unwrap().shape(), [5, 0]);
+        let tall = SelectedRows::new(usize::MAX, vec![i64::MAX], array![[1.0f32, 2.0]]).unwrap();
+        assert!(tall.densify().is_err());
+    }
+}

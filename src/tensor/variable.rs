@@ -1,0 +1,239 @@
+//! A tensor with the offsets of its rows: what flows between operators.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ndarray::{Array, ArrayD, Dimension};
+
+use super::{DType, Dense, Element, Storage};
+use crate::error::{Error, Result};
+use crate::lod::Lod;
+
+/// A tensor and, if its rows are grouped into sequences, their [`Lod`].
+///
+/// The rows always fit the LoD: it is checked when the two are put together.
+///
+/// ```
+/// use unpadded::tensor::Variable;
+/// let words = Variable::from_sequences(&[vec![7i64, 8, 9], vec![], vec![7]])?;
+/// assert_eq!((words.rows(), words.batch_size()), (4, 3));
+/// let last = words.slice_sequences(1..3)?;
+/// assert_eq!(last.lod().map(|lod| lod.to_string()), Some("[[0, 1]]".into()));
+/// assert_eq!(last.into_array::<i64>()?.into_raw_vec_and_offset().0, [7]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variable {
+    storage: Storage,
+    lod: Option<Arc<Lod>>,
+}
+
+impl Variable {
+    /// From a tensor and the offsets of its rows.
+    ///
+    /// # Errors
+    /// If the last offset is not the number of rows.
+    pub fn new(storage: impl Into<Storage>, lod: Option<Arc<Lod>>) -> Result<Self> {
+        let storage = storage.into();
+        if let Some(lod) = &lod {
+            lod.check_rows(storage.rows())?;
+        }
+        Ok(Self { storage, lod })
+    }
+
+    /// A dense tensor without LoD: an ndarray array, or a [`Dense`].
+    pub fn dense(array: impl Into<Dense>) -> Self {
+        Self { storage: Storage::Dense(array.into()), lod: None }
+    }
+
+    /// A dense tensor whose rows are grouped into sequences.
+    ///
+    /// # Errors
+    /// If the last offset is not the number of rows.
+    pub fn sequences(array: impl Into<Dense>, lod: Arc<Lod>) -> Result<Self> {
+        Self::new(array.into(), Some(lod))
+    }
+
+    /// A ragged batch, such as the ids of sentences: a tensor of shape `[rows]` with one level.
+    ///
+    /// # Errors
+    /// If the lengths overflow, which no batch in memory does.
+    #[doc(alias = "ragged")]
+    pub fn from_sequences<T: Element>(sequences: &[Vec<T>]) -> Result<Self> {
+        let lengths: Vec<usize> = sequences.iter().map(Vec::len).collect();
+        Self::flat(sequences.concat(), Lod::from_lengths1(&lengths)?)
+    }
+
+    /// A ragged batch of groups of sequences, such as documents of sentences: shape `[rows]` with two levels.
+    ///
+    /// # Errors
+    /// If the lengths overflow, which no batch in memory does.
+    pub fn from_nested<T: Element>(groups: &[Vec<Vec<T>>]) -> Result<Self> {
+        let outer = groups.iter().map(Vec::len).collect();
+        let inner = groups.iter().flatten().map(Vec::len).collect();
+        let numbers = groups.iter().flatten().flatten().copied().collect();
+        Self::flat(numbers, Lod::from_lengths(&[outer, inner])?)
+    }
+
+    /// The tensor.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// The offsets of the rows, if they are grouped into sequences.
+    pub fn lod(&self) -> Option<&Arc<Lod>> {
+        self.lod.as_ref()
+    }
+
+    /// The tensor and the offsets.
+    pub fn into_parts(self) -> (Storage, Option<Arc<Lod>>) {
+        (self.storage, self.lod)
+    }
+
+    /// The same tensor with other offsets.
+    ///
+    /// # Errors
+    /// If the last offset is not the number of rows.
+    #[doc(alias = "lod_reset")]
+    pub fn with_lod(self, lod: Option<Arc<Lod>>) -> Result<Self> {
+        Self::new(self.storage, lod)
+    }
+
+    /// The dtype of the values.
+    pub fn dtype(&self) -> DType {
+        self.storage.dtype()
+    }
+
+    /// The shape of the dense meaning.
+    pub fn shape(&self) -> &[usize] {
+        self.storage.shape()
+    }
+
+    /// The first extent of the shape; 1 for a single number without dimensions.
+    pub fn rows(&self) -> usize {
+        self.storage.rows()
+    }
+
+    /// The batch size: the sequences of the top level; without LoD, each row counts as one.
+    pub fn batch_size(&self) -> usize {
+        self.lod.as_ref().map_or_else(|| self.rows(), |lod| lod.sequences())
+    }
+
+    /// The numbers in row-major order, to read.
+    ///
+    /// # Errors
+    /// If it is not dense, or `T` is not its dtype.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        self.storage.as_dense()?.as_slice()
+    }
+
+    /// The numbers in row-major order, to write.
+    ///
+    /// # Errors
+    /// If it is not dense, or `T` is not its dtype.
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
+        self.storage.as_dense_mut()?.as_mut_slice()
+    }
+
+    /// The array of a dense tensor, without a copy.
+    ///
+    /// # Errors
+    /// If it is not dense, or `T` is not its dtype.
+    pub fn into_array<T: Element>(self) -> Result<ArrayD<T>> {
+        self.storage.as_dense()?;
+        self.storage.into_dense()?.into_array()
+    }
+
+    /// The top sequences in a range, with their rows; without LoD, the rows in the range.
+    ///
+    /// # Errors
+    /// A range that ends before it starts or beyond the last sequence, or a tensor that is not dense.
+    pub fn slice_sequences(&self, part: Range<usize>) -> Result<Self> {
+        let dense = self.storage.as_dense()?;
+        match &self.lod {
+            None => Ok(Self::dense(dense.slice_rows(part)?)),
+            Some(lod) => {
+                let rows = lod.row_range(part.clone())?;
+                Self::new(dense.slice_rows(rows)?, Some(lod.slice(part)?))
+            }
+        }
+    }
+
+    /// One batch after another.
+    ///
+    /// # Errors
+    /// No part; parts that are not dense or that differ in dtype or in the shape of a row; parts of different
+    /// numbers of levels, or some without LoD.
+    #[doc(alias = "concat")]
+    pub fn merge(parts: &[Variable]) -> Result<Self> {
+        let dense: Vec<&Dense> = parts.iter().map(|part| part.storage.as_dense()).collect::<Result<_>>()?;
+        let lods: Vec<Arc<Lod>> = parts.iter().filter_map(|part| part.lod.clone()).collect();
+        if !lods.is_empty() && lods.len() != parts.len() {
+            let got = format!("{} of {} with LoD", lods.len(), parts.len());
+            return Err(Error::new("variables to merge", "all with LoD or none", got));
+        }
+        let lod = if lods.is_empty() { None } else { Some(Lod::merge(&lods)?) };
+        Self::new(Dense::concat_rows(&dense)?, lod)
+    }
+
+    fn flat<T: Element>(numbers: Vec<T>, lod: Arc<Lod>) -> Result<Self> {
+        Self::new(Dense::from_vec(&[numbers.len()], numbers)?, Some(lod))
+    }
+}
+
+impl<T: Element, D: Dimension> From<Array<T, D>> for Variable {
+    fn from(array: Array<T, D>) -> Self {
+        Self::dense(array)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+    use crate::tensor::SelectedRows;
+
+    #[test]
+    fn rows_must_fit_the_offsets() {
+        let lod = Lod::from_lengths1(&[2, 1]).unwrap();
+        assert!(Variable::sequences(array![[1.0f32], [2.0], [3.0]], lod.clone()).is_ok());
+        let message = Variable::sequences(array![1.0f32, 2.0], lod).unwrap_err().to_string();
+        assert_eq!(message, "number of rows: expected 3, the last offset of its LoD, got 2");
+    }
+
+    #[test]
+    fn nested_batches_are_cut_and_put_together() {
+        let batch = Variable::from_nested(&[vec![vec![1, 2], vec![]], vec![], vec![vec![3]]]).unwrap();
+        assert_eq!(batch.lod().unwrap().to_string(), "[[2, 0, 1], [2, 0, 1]]");
+        let parts: Vec<_> =
+            [0..1, 1..1, 1..3].map(|part| batch.slice_sequences(part).unwrap()).into_iter().collect();
+        assert_eq!(parts[0].as_slice::<i32>().unwrap(), [1, 2]);
+        assert_eq!(Variable::merge(&parts).unwrap(), batch);
+        assert!(batch.slice_sequences(2..4).is_err());
+        let flat = batch.clone().with_lod(None).unwrap();
+        assert!(Variable::merge(&[batch, flat.clone()]).is_err());
+        assert_eq!(flat.slice_sequences(1..3).unwrap(), array![2, 3].into());
+        assert!(Variable::merge(&[]).is_err());
+    }
+
+    #[test]
+    fn sparse_storage_is_never_converted_in_silence() {
+        let rows = SelectedRows::new(3, vec![1], array![[1.0f32]]).unwrap();
+        let mut sparse = Variable::new(rows, None).unwrap();
+        assert_eq!((sparse.rows(), sparse.batch_size(), sparse.dtype()), (3, 3, DType::F32));
+        assert!(sparse.as_mut_slice::<f32>().is_err());
+        assert!(sparse.slice_sequences(0..1).is_err());
+        let message = sparse.into_array::<f32>().unwrap_err().to_string();
+        assert_eq!(message, "storage: expected dense, got selected_rows");
+    }
+
+    #[test]
+    fn writing_does_not_move_the_offsets() {
+        let mut x = Variable::from_sequences(&[vec![1.0f32], vec![2.0, 3.0]]).unwrap();
+        x.as_mut_slice::<f32>().unwrap()[0] = 9.0;
+        assert_eq!(x.as_slice::<f32>().unwrap(), [9.0, 2.0, 3.0]);
+        assert_eq!(x.into_array::<f32>().unwrap().shape(), [3]);
+        assert_eq!(Variable::from_sequences::<i64>(&[]).unwrap().batch_size(), 0);
+    }
+}

@@ -1,0 +1,6 @@
+//! The integration tests: one binary, so that it links once.
+
+// A test says what it expects by panicking; clippy knows only `#[test]` functions, not their helpers.
+#![allow(clippy::unwrap_used)]
+
+mod lod_laws;
