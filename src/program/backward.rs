@@ -85,6 +85,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     if let Some(op) = program.blocks[0].ops.last_mut() {
         op.role = Role::Forward;
     }
+    program.var_mut(seed).gradient_of = Some(loss);
     pass.grads.insert(loss, seed);
     pass.block(program, BlockId(0), &forward)?;
     for (&grad, kinds) in &pass.storages {
@@ -176,6 +177,7 @@ impl Pass<'_> {
                 let block = self.blocks.get(&desc.block).copied().unwrap_or(BlockId(0));
                 let name = grad_name(&desc.name);
                 let grad = program.add_computed(&name, block, spec, VarRole::Computed, true);
+                program.var_mut(grad).gradient_of = Some(var);
                 self.grads.insert(var, grad);
                 grad
             }

@@ -162,6 +162,7 @@ impl Builder {
             trainable: false,
             stop_gradient: true,
             initializer: None,
+            gradient_of: None,
         };
         program.add_var(var).map(|id| self.var(id))
     }
@@ -191,6 +192,7 @@ impl Builder {
         dtype: DType,
         dims: &[usize],
         initializer: Initializer,
+        gradient_of: None,
     ) -> Result<Var> {
         let caller = here();
         let program = &mut self.state.borrow_mut().program;
@@ -204,6 +206,7 @@ impl Builder {
             trainable: true,
             stop_gradient: false,
             initializer: Some(initializer),
+            gradient_of: None,
         };
         program.add_var(var).map(|id| self.var(id)).map_err(|e| at(e, caller))
     }
@@ -224,6 +227,7 @@ impl Builder {
             trainable: false,
             stop_gradient: true,
             initializer: None,
+            gradient_of: None,
         };
         let program = &mut self.state.borrow_mut().program;
         program.add_var(var).map(|id| self.var(id)).map_err(|e| at(e, caller))

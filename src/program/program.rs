@@ -181,6 +181,7 @@ impl Program {
             trainable: false,
             stop_gradient,
             initializer: None,
+            gradient_of: None,
         });
         VarId(self.vars.len() as u32 - 1)
     }
