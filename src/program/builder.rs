@@ -192,7 +192,6 @@ impl Builder {
         dtype: DType,
         dims: &[usize],
         initializer: Initializer,
-        gradient_of: None,
     ) -> Result<Var> {
         let caller = here();
         let program = &mut self.state.borrow_mut().program;
