@@ -1,5 +1,6 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
 
+mod fill_like;
 mod linear;
 
 use crate::program::{Builder, Registry};
@@ -20,9 +21,7 @@ macro_rules! catalogue {
     };
 }
 
-catalogue![
-    linear::Linear,
-];
+catalogue![fill_like::FillLike, linear::Linear,];
 
 impl Builder {
     /// A builder that knows the crate's operators.
