@@ -140,8 +140,7 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// If it is no file of this crate or one of a future version.
     pub fn new(source: &str, input: R, size: u64) -> Result<Self> {
-        let mut reader =
-            Self { source: source.to_owned(), input, left: size, open: None, done: false };
+        let mut reader = Self { source: source.to_owned(), input, left: size, open: None, done: false };
         if size < MAGIC.len() as u64 || reader.take::<8>("its first bytes")? != MAGIC {
             return Err(reader.error("first bytes", "a file of `unpadded`", "a foreign file"));
         }
@@ -165,7 +164,14 @@ impl<R: Read> Reader<R> {
         match self.input.read_exact(bytes) {
             Ok(()) => self.left -= bytes.len() as u64,
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Err(short(self)),
-            Err(e) => return Err(Error::of(ErrorKind::Io, format!("reading {}", self.source), "to succeed", e.to_string())),
+            Err(e) => {
+                return Err(Error::of(
+                    ErrorKind::Io,
+                    format!("reading {}", self.source),
+                    "to succeed",
+                    e.to_string(),
+                ));
+            }
         }
         Ok(())
     }

@@ -128,7 +128,13 @@ impl Builder {
         self.gru_all(x, weights, &options, Location::caller())
     }
 
-    fn gru_all(&self, x: Var, weights: GruWeights, options: &Gru, caller: &Location<'_>) -> Result<(Var, Var)> {
+    fn gru_all(
+        &self,
+        x: Var,
+        weights: GruWeights,
+        options: &Gru,
+        caller: &Location<'_>,
+    ) -> Result<(Var, Var)> {
         match self.run_gru(x, weights, options, true, caller)? {
             (h, Some(last)) => Ok((h, last)),
             (_, None) => Err(Error::of(ErrorKind::Program, "gru", "a final state", "none")),
@@ -179,7 +185,8 @@ impl Builder {
             };
             let from_input = step.product(x_t, w_ih, b_ih)?;
             let from_state = step.product(h_prev, w_hh, b_hh)?;
-            let slots: [(&str, &[Var]); 3] = [("x", &[from_input]), ("h", &[from_state]), ("h_prev", &[h_prev])];
+            let slots: [(&str, &[Var]); 3] =
+                [("x", &[from_input]), ("h", &[from_state]), ("h_prev", &[h_prev])];
             let h = step.append1("gru_cell", &slots, Attributes::new())?;
             step.update(h_prev, h)?;
             Ok(if states { vec![h, step.last(h_prev)?] } else { vec![h] })

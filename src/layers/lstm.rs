@@ -159,7 +159,11 @@ impl Builder {
         Ok(LstmWeights {
             w_ih: make("weight_ih", &[inputs, 4 * hidden], input.clone())?,
             w_hh: make("weight_hh", &[hidden, 4 * hidden], recurrent.clone())?,
-            b_ih: if *bias { Some(make("bias", &[4 * hidden], init::lstm_bias(*forget_bias))?) } else { None },
+            b_ih: if *bias {
+                Some(make("bias", &[4 * hidden], init::lstm_bias(*forget_bias))?)
+            } else {
+                None
+            },
             b_hh: None,
         })
     }
@@ -191,10 +195,17 @@ impl Builder {
             };
             let from_input = step.product(x_t, w_ih, b_ih)?;
             let from_state = step.product(h_prev, w_hh, b_hh)?;
-            let pre = step.append1("add", &[("x", &[from_input]), ("y", &[from_state])], Attributes::new())?;
-            let cell = step.append("lstm_cell", &[("pre", &[pre]), ("c_prev", &[c_prev])], Attributes::new())?;
+            let pre =
+                step.append1("add", &[("x", &[from_input]), ("y", &[from_state])], Attributes::new())?;
+            let cell =
+                step.append("lstm_cell", &[("pre", &[pre]), ("c_prev", &[c_prev])], Attributes::new())?;
             let &[h, c] = cell.as_slice() else {
-                return Err(Error::of(ErrorKind::Program, "lstm_cell", "outputs h and c", cell.len().to_string()));
+                return Err(Error::of(
+                    ErrorKind::Program,
+                    "lstm_cell",
+                    "outputs h and c",
+                    cell.len().to_string(),
+                ));
             };
             step.update(h_prev, h)?;
             step.update(c_prev, c)?;

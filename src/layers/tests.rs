@@ -76,7 +76,10 @@ fn recurrent_layers_keep_rows_and_give_final_states() {
     // No operator but the step, the products, the sum and the cell.
     let kinds: std::collections::BTreeSet<&str> =
         program.blocks().flat_map(|(_, b)| &b.ops).map(|op| op.kind.as_str()).collect();
-    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), ["add", "gru_cell", "linear", "lstm_cell", "recurrent"]);
+    assert_eq!(
+        kinds.into_iter().collect::<Vec<_>>(),
+        ["add", "gru_cell", "linear", "lstm_cell", "recurrent"]
+    );
 }
 
 #[test]
@@ -94,7 +97,8 @@ fn shared_weights() {
     assert_eq!(net.program().parameters().count(), 4);
     let error = net.lstm_with(x, weights, Lstm::new(3)).unwrap_err().to_string();
     assert!(error.contains("variable `w_ih`: `w_ih`: expected f32 [3, 12], got f32[3, 8]"), "{error}");
-    let weights = GruWeights { w_ih: weight("a", &[3, 6]), w_hh: weight("b", &[2, 6]), b_ih: None, b_hh: None };
+    let weights =
+        GruWeights { w_ih: weight("a", &[3, 6]), w_hh: weight("b", &[2, 6]), b_ih: None, b_hh: None };
     net.gru_with(x, weights, Gru::new(2)).unwrap();
     let error = net.gru_with(x, GruWeights { w_hh: weights.w_ih, ..weights }, Gru::new(2)).unwrap_err();
     assert!(error.to_string().contains("`w_hh`: expected f32 [2, 6], got f32[3, 6]"), "{error}");

@@ -35,14 +35,21 @@ impl Program {
     pub fn parameter_count(&self) -> u128 {
         let trainable = self.vars.iter().filter(|var| var.trainable).filter_map(VarDesc::spec);
         let count = |spec: &Spec| {
-            spec.shape.iter().filter_map(|e| e.known()).fold(1u128, |n, extent| n.saturating_mul(extent as u128))
+            spec.shape
+                .iter()
+                .filter_map(|e| e.known())
+                .fold(1u128, |n, extent| n.saturating_mul(extent as u128))
         };
         trainable.map(count).fold(0, u128::saturating_add)
     }
 
     /// A variable's name, quoted where it could be taken for something else.
     pub(super) fn shown(&self, id: VarId) -> String {
-        self.vars.get(id.0 as usize).map_or_else(|| format!("?{}", id.0), |var| plain(&var.name))
+        match self.vars.get(id.0 as usize) {
+            Some(var) => plain(&var.name),
+            None if id == VarId::NONE => "_".to_owned(),
+            None => format!("?{}", id.0),
+        }
     }
 
     /// The same with its spec or value.
@@ -67,7 +74,8 @@ pub(super) fn braces(attributes: &Attributes) -> String {
     if attributes.is_empty() {
         return String::new();
     }
-    let parts: Vec<String> = attributes.iter().map(|(name, value)| format!("{}={value}", plain(name))).collect();
+    let parts: Vec<String> =
+        attributes.iter().map(|(name, value)| format!("{}={value}", plain(name))).collect();
     format!(" {{{}}}", parts.join(", "))
 }
 
@@ -163,7 +171,8 @@ impl Listing<'_, '_> {
 
     fn operator(&mut self, op: &OpDesc, depth: usize) -> fmt::Result {
         let mut text = self.results(op);
-        let _ = write!(text, " = {}({}){}", plain(&op.kind), self.arguments(&op.inputs), braces(&op.attributes));
+        let _ =
+            write!(text, " = {}({}){}", plain(&op.kind), self.arguments(&op.inputs), braces(&op.attributes));
         text.push_str(match op.role {
             Role::Forward => "",
             Role::Backward => "  # gradient",
@@ -184,7 +193,8 @@ impl Listing<'_, '_> {
     fn arguments(&self, inputs: &[Bound]) -> String {
         let slot = |bound: &Bound| {
             let vars: Vec<String> = bound.vars.iter().map(|&id| self.program.shown(id)).collect();
-            let vars = if let [one] = vars.as_slice() { one.clone() } else { format!("[{}]", vars.join(", ")) };
+            let vars =
+                if let [one] = vars.as_slice() { one.clone() } else { format!("[{}]", vars.join(", ")) };
             if bound.slot == "x" { vars } else { format!("{}={vars}", plain(&bound.slot)) }
         };
         inputs.iter().map(slot).collect::<Vec<_>>().join(", ")
@@ -194,7 +204,9 @@ impl Listing<'_, '_> {
         for Pair { outer, inner } in pairs {
             let text = match outwards {
                 true => format!("{title} {} -> {}", self.program.shown(*inner), self.program.shown(*outer)),
-                false => format!("{title} {} <- {}", self.program.declared(*inner), self.program.shown(*outer)),
+                false => {
+                    format!("{title} {} <- {}", self.program.declared(*inner), self.program.shown(*outer))
+                }
             };
             self.line(depth, &text)?;
         }
@@ -229,11 +241,10 @@ impl Listing<'_, '_> {
         }
         for memory in &gradient.memories {
             let mut text = format!("gradient of memory {}: {}", memory.memory, shown(memory.next));
-            let _ = write!(text, " <- {}", shown(memory.previous));
-            for (title, var) in [("last", memory.last), ("initial", memory.initial)] {
-                if let Some(var) = var {
-                    let _ = write!(text, ", {title} {}", shown(var));
-                }
+            let others =
+                [(" <- ", memory.previous), (", last ", memory.last), (", initial ", memory.initial)];
+            for (title, var) in others {
+                let _ = var.map_or(Ok(()), |var| write!(text, "{title}{}", shown(var)));
             }
             self.line(depth, &text)?;
         }

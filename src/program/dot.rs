@@ -68,7 +68,9 @@ impl Program {
         let what = var.spec().map_or_else(|| "literal".to_owned(), ToString::to_string);
         let style = match var {
             VarDesc { role: VarRole::Feed, .. } => ", style=filled, fillcolor=lightblue",
-            VarDesc { role: VarRole::Parameter | VarRole::State, .. } => ", style=filled, fillcolor=lightyellow",
+            VarDesc { role: VarRole::Parameter | VarRole::State, .. } => {
+                ", style=filled, fillcolor=lightyellow"
+            }
             VarDesc { role: VarRole::Computed | VarRole::Step | VarRole::Literal, .. } => "",
         };
         let _ = writeln!(out, "  v{} [label=\"{}\\n{}\"{style}];", id.0, escape(&var.name), escape(&what));
@@ -119,9 +121,9 @@ fn crossings(step: &StepDesc) -> Vec<(VarId, VarId, &'static str)> {
     all.extend(gradient.outputs.iter().map(|p| (p.outer, p.inner, "gradient")));
     all.extend(gradient.inputs.iter().chain(&gradient.statics).map(|p| (p.inner, p.outer, "gradient")));
     for memory in &gradient.memories {
-        all.push((memory.previous, memory.next, "step before"));
+        all.extend(memory.previous.map(|previous| (previous, memory.next, "step before")));
         all.extend(memory.last.map(|last| (last, memory.next, "gradient")));
-        all.extend(memory.initial.map(|initial| (memory.previous, initial, "gradient")));
+        all.extend(memory.previous.zip(memory.initial).map(|(from, to)| (from, to, "gradient")));
     }
     all
 }

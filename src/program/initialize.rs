@@ -19,13 +19,20 @@
 use super::attributes::Attributes;
 use super::var_desc::Initializer;
 use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::random::philox;
 use crate::tensor::{DType, Dense};
 
 /// The first value of variable `name`.
 ///
 /// # Errors
 /// If the initialiser is unknown, its attributes are wrong, the shape does not fit it, or memory is short.
-pub fn evaluate(initializer: &Initializer, dims: &[usize], dtype: DType, seed: u64, name: &str) -> Result<Dense> {
+pub fn evaluate(
+    initializer: &Initializer,
+    dims: &[usize],
+    dtype: DType,
+    seed: u64,
+    name: &str,
+) -> Result<Dense> {
     let mut random = Random::new(seed, name);
     let with = |fill: &mut dyn FnMut(&mut [f64]) -> Result<()>| -> Result<Dense> {
         let mut dense = Dense::zeros(DType::F64, dims)?;
@@ -41,13 +48,17 @@ pub fn evaluate(initializer: &Initializer, dims: &[usize], dtype: DType, seed: u
                 Ok(())
             })
         }),
-        "uniform" => range(given).and_then(|(low, high)| with(&mut |out| random.fill_uniform(low, high, out))),
+        "uniform" => {
+            range(given).and_then(|(low, high)| with(&mut |out| random.fill_uniform(low, high, out)))
+        }
         "normal" => given.float("std").and_then(|std| with(&mut |out| random.fill_normal(std, out))),
         "xavier_uniform" => gates(given, dims).and_then(|gates| {
             let bound = gates.gain * (6.0 / (gates.rows as f64 + gates.columns as f64)).sqrt();
             with(&mut |out| random.fill_uniform(-bound, bound, out))
         }),
-        "orthogonal" => gates(given, dims).and_then(|gates| with(&mut |out| gates.orthogonal(&mut random, out))),
+        "orthogonal" => {
+            gates(given, dims).and_then(|gates| with(&mut |out| gates.orthogonal(&mut random, out)))
+        }
         "lstm_bias" => given.float("forget").and_then(|forget| {
             with(&mut |out| {
                 if dims.len() != 1 || out.len() % 4 != 0 {
@@ -72,7 +83,8 @@ pub fn evaluate(initializer: &Initializer, dims: &[usize], dtype: DType, seed: u
             })
         }),
         other => {
-            let known = "zeros, constant, uniform, normal, xavier_uniform, orthogonal, lstm_bias or embedding";
+            let known =
+                "zeros, constant, uniform, normal, xavier_uniform, orthogonal, lstm_bias or embedding";
             Err(Error::of(ErrorKind::Program, "initialiser", known, format!("`{other}`")))
         }
     };
@@ -84,7 +96,12 @@ fn range(given: &Attributes) -> Result<(f64, f64)> {
     if low <= high && (high - low).is_finite() {
         return Ok((low, high));
     }
-    Err(Error::of(ErrorKind::Program, "attributes `low` and `high`", "low <= high, both finite", format!("{low}, {high}")))
+    Err(Error::of(
+        ErrorKind::Program,
+        "attributes `low` and `high`",
+        "low <= high, both finite",
+        format!("{low}, {high}"),
+    ))
 }
 
 /// A weight as matrices of `rows` × `columns` side by side.
@@ -170,26 +187,37 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
-/// The numbers of one variable: SplitMix64, started from the seed and the variable's name.
-struct Random(u64);
+/// The numbers of one variable: Philox under the program's seed, counted from the hash of the variable's name.
+struct Random {
+    seed: u64,
+    name: u64,
+    block: u64,
+    second: Option<u64>,
+}
+
+/// The two words of a number, low one first.
+fn halves(x: u64) -> [u32; 2] {
+    [x as u32, (x >> 32) as u32]
+}
 
 impl Random {
     fn new(seed: u64, name: &str) -> Self {
         // FNV-1a, 64 bits.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        let name = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        let mut random = Random(seed);
-        let scrambled = random.next();
-        Random(scrambled ^ hash)
+        Self { seed, name, block: 0, second: None }
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        if let Some(second) = self.second.take() {
+            return second;
+        }
+        let ([b0, b1], [n0, n1]) = (halves(self.block), halves(self.name));
+        let [w0, w1, w2, w3] = philox([b0, b1, n0, n1], halves(self.seed));
+        self.block += 1;
+        self.second = Some(u64::from(w3) << 32 | u64::from(w2));
+        u64::from(w1) << 32 | u64::from(w0)
     }
 
     /// In 0..1, 1 not included.

@@ -85,7 +85,8 @@ impl Program {
     /// If it is not one, or not well formed.
     pub fn from_section(body: &[u8]) -> Result<Self> {
         let program: Self = wire::decode(body)?;
-        let malformed = |e: Error| Error::of(ErrorKind::Format, "program", "a well-formed one", e.to_string());
+        let malformed =
+            |e: Error| Error::of(ErrorKind::Format, "program", "a well-formed one", e.to_string());
         program.validate().map_err(malformed)?;
         Ok(program)
     }
@@ -183,6 +184,7 @@ mod tests {
                 trainable: false,
                 stop_gradient: true,
                 initializer: None,
+                gradient_of: None,
             };
             program.add_var(var).unwrap();
             program

@@ -13,7 +13,9 @@ use crate::tensor::named::named;
 
 named!(Role, "role", Forward = "forward", Backward = "backward", Update = "update");
 
-named!(VarRole, "role",
+named!(
+    VarRole,
+    "role",
     Feed = "feed",
     Parameter = "parameter",
     State = "state",
@@ -23,7 +25,7 @@ named!(VarRole, "role",
 );
 
 /// How deep lists of lists may be in a program that is read.
-pub const MAX_LITERAL_DEPTH: usize = 16;
+pub(super) const MAX_LITERAL_DEPTH: usize = 16;
 
 const VARIANTS: [&str; 5] = ["Bool", "Int", "Float", "Text", "List"];
 

@@ -34,7 +34,9 @@ pub enum DType {
     BF16,
 }
 
-named!(DType, "dtype",
+named!(
+    DType,
+    "dtype",
     F32 = "f32",
     F64 = "f64",
     I16 = "i16",

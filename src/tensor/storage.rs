@@ -44,12 +44,7 @@ pub enum StorageKind {
     Coo,
 }
 
-named!(StorageKind, "storage",
-    Dense = "dense",
-    SelectedRows = "selected_rows",
-    Csr = "csr",
-    Coo = "coo",
-);
+named!(StorageKind, "storage", Dense = "dense", SelectedRows = "selected_rows", Csr = "csr", Coo = "coo",);
 
 impl Storage {
     /// Which of the four it is.

@@ -35,7 +35,7 @@ pub(in crate::program) fn small_program() -> Program {
             constants: vec![w.id()],
             memories: vec![MemoryGradient {
                 memory: 0,
-                previous: b.id(),
+                previous: Some(b.id()),
                 next: u.id(),
                 last: Some(x.id()),
                 initial: Some(x.id()),
@@ -84,7 +84,10 @@ operators
     let rest = &listing[expected.len()..];
     assert!(rest.contains(") = recurrent(x, constant=[fc.weight, fc.bias, u])  # gradient\n"), "{rest}");
     assert!(rest.contains("    step block 1: as above\n"), "{rest}");
-    assert!(rest.contains("    gradient of memory 0: u <- fc.bias, last x, initial x\n    gradient block 2\n"), "{rest}");
+    assert!(
+        rest.contains("    gradient of memory 0: u <- fc.bias, last x, initial x\n    gradient block 2\n"),
+        "{rest}"
+    );
     let update = "fc.weight: f32[3, 2] = sgd(parameter=fc.weight, gradient=fc.bias) {mode=\"lazy\", rate=0.5}  # update\n";
     assert!(rest.ends_with(update), "{rest}");
 }

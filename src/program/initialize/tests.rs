@@ -30,7 +30,10 @@ fn distributions() {
     let largest = xavier.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     let bound = (6.0f64 / 30.0).sqrt();
     assert!(largest <= bound && largest > 0.95 * bound, "{largest}");
-    assert_eq!(start("lstm_bias", none().with("forget", 1.0), &[8]).unwrap(), [0., 0., 1., 1., 0., 0., 0., 0.]);
+    assert_eq!(
+        start("lstm_bias", none().with("forget", 1.0), &[8]).unwrap(),
+        [0., 0., 1., 1., 0., 0., 0., 0.]
+    );
     let table = start("embedding", none().with("std", 1.0).with("padding", 1), &[3, 2]).unwrap();
     assert_eq!(table[2..4], [0.0, 0.0]);
     assert!(table[..2].iter().chain(&table[4..]).all(|&x| x != 0.0));
@@ -38,7 +41,9 @@ fn distributions() {
 
 #[test]
 fn orthogonal_in_any_shape() {
-    for (rows, columns, blocks) in [(6, 6, 1), (9, 4, 1), (4, 9, 1), (16, 16, 4), (3, 5, 2), (1, 1, 3), (0, 4, 1), (33, 33, 1)] {
+    for (rows, columns, blocks) in
+        [(6, 6, 1), (9, 4, 1), (4, 9, 1), (16, 16, 4), (3, 5, 2), (1, 1, 3), (0, 4, 1), (33, 33, 1)]
+    {
         let attributes = Attributes::new().with("blocks", blocks).with("gain", 2.0);
         let width = columns * blocks;
         let w = start("orthogonal", attributes, &[rows, width]).unwrap();
@@ -72,8 +77,8 @@ fn numbers_depend_on_seed_and_name_alone() {
 fn the_numbers_of_this_version() {
     let uniform = Initializer::new("uniform", Attributes::new().with("low", 0).with("high", 1));
     let got = evaluate(&uniform, &[3], DType::F64, 0, "fc.weight").unwrap();
-    // Resuming and reports rely on them: a change is a break, to be said in the changelog.
-    let expected = [0.0, 0.0, 0.0];
+    // Computed apart, by a Philox in another language. A change is a break, to be said in the changelog.
+    let expected = [0.6448725164112267, 0.1893222632013437, 0.707722959916667];
     assert_eq!(got.as_slice::<f64>().unwrap(), expected);
 }
 
@@ -81,7 +86,9 @@ fn the_numbers_of_this_version() {
 fn what_does_not_fit_is_refused() {
     let none = Attributes::new;
     let message = |kind, attributes, dims: &[usize]| start(kind, attributes, dims).unwrap_err().to_string();
-    assert!(message("wishes", none(), &[2]).starts_with("variable `w`: initialiser: expected zeros, constant"));
+    assert!(
+        message("wishes", none(), &[2]).starts_with("variable `w`: initialiser: expected zeros, constant")
+    );
     assert!(message("uniform", none(), &[2]).contains("attribute `low`"));
     assert!(message("uniform", none().with("low", 1).with("high", 0), &[2]).contains("low <= high"));
     assert!(message("normal", none().with("std", f64::NAN), &[2]).contains("`std`"));

@@ -47,7 +47,10 @@ impl<'de> Visitor<'de> for Parts {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Dense, A::Error> {
-        fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(place: usize, parts: &mut A) -> Result<T, A::Error> {
+        fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
+            place: usize,
+            parts: &mut A,
+        ) -> Result<T, A::Error> {
             parts.next_element()?.ok_or_else(|| A::Error::invalid_length(place, &Parts))
         }
         let dtype: DType = next(0, &mut parts)?;
@@ -59,7 +62,16 @@ impl<'de> Visitor<'de> for Parts {
                 }
             };
         }
-        dense!(F32 as f32, F64 as f64, I16 as i16, I32 as i32, I64 as i64, Bool as bool, F16 as f16, BF16 as bf16)
-            .map_err(A::Error::custom)
+        dense!(
+            F32 as f32,
+            F64 as f64,
+            I16 as i16,
+            I32 as i32,
+            I64 as i64,
+            Bool as bool,
+            F16 as f16,
+            BF16 as bf16
+        )
+        .map_err(A::Error::custom)
     }
 }
