@@ -1,15 +1,15 @@
 //! Initialisers by name: what a parameter starts as. They are data in the program;
-//! [`program::initialize`](crate::program::initialize) says what each means and evaluates it.
+//! [`program::initialize`](crate::program::initialize) says what each means, and [`evaluate`] makes the numbers.
 //!
 //! ```
 //! use unpadded::DType;
 //! use unpadded::layers::init;
-//! use unpadded::program::initialize::evaluate;
-//! let weight = evaluate(&init::xavier(), &[4, 2], DType::F32, 0, "fc.weight")?;
+//! let weight = init::evaluate(&init::xavier(), &[4, 2], DType::F32, 0, "fc.weight")?;
 //! assert!(weight.as_slice::<f32>()?.iter().all(|x| x.abs() <= 1.0));
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+pub use crate::program::initialize::evaluate;
 use crate::program::{Attributes, Initializer};
 
 /// Zeros.

@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::layers::{called, init, sequence_input, weight_shape};
+use crate::layers::{called, init, sequence_input, state_width, weight_shape};
 use crate::program::{Attributes, Builder, Initializer, Recurrence, Spec, Var};
 
 /// Options of [`Builder::lstm`].
@@ -186,6 +186,8 @@ impl Builder {
         fits("w_hh", w_hh, &[hidden, gates])?;
         b_ih.map_or(Ok(()), |b| fits("b_ih", b, &[gates]))?;
         b_hh.map_or(Ok(()), |b| fits("b_hh", b, &[gates]))?;
+        let initial = |slot, var| state_width(self, slot, var, &spec, hidden).map_err(|e| called(e, caller));
+        options.initial.map_or(Ok(()), |(h, c)| initial("h", h).and_then(|()| initial("c", c)))?;
 
         let recurrence = Recurrence { reverse: options.reverse, ..Recurrence::default() };
         let outputs = self.recurrent_with(recurrence, x, |step, x_t| {

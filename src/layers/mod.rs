@@ -66,5 +66,15 @@ fn weight_shape(net: &Builder, slot: &str, weight: Var, like: &Spec, dims: &[usi
         .variable(net.name_of(weight)))
 }
 
+/// Checks the width of an initial state; that it has one row a sequence is checked by the memory that starts with it.
+fn state_width(net: &Builder, slot: &str, state: Var, like: &Spec, hidden: usize) -> Result<()> {
+    let spec = net.spec(state)?;
+    if spec.dtype == like.dtype && spec.batched() && spec.width() == hidden {
+        return Ok(());
+    }
+    let expected = format!("{} rows of {hidden} numbers, one a sequence", like.dtype);
+    Err(Error::new(format!("initial `{slot}`"), expected, spec.to_string()).variable(net.name_of(state)))
+}
+
 #[cfg(test)]
 mod tests;
