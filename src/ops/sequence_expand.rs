@@ -40,8 +40,8 @@ use crate::kernels::Store;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::program::{
-    Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, LodEffect, Needs, Op,
-    RowValue, Sample, Signature, Slot, Spec, Var,
+    Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue,
+    Sample, Signature, Slot, Spec, Var,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
