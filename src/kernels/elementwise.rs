@@ -205,11 +205,10 @@ mod tests {
             let bias = numbers::<f32>(width, 3);
             broadcast_row(&bias, ViewMut::strided(&mut out, extent), Store::Add);
             for i in 0..rows {
-                for j in 0..width {
+                for (j, &bias) in bias.iter().enumerate() {
                     let at = i * extent.stride + j;
                     let (x, y) = (x[at], y[at]);
-                    expected[at] =
-                        x * y - x + x / y + if x < 0.0 { 0.0 } else { x } + 3.0 * y + 1.0 + bias[j];
+                    expected[at] = x * y - x + x / y + if x < 0.0 { 0.0 } else { x } + 3.0 * y + 1.0 + bias;
                 }
             }
             assert_eq!(out, expected);

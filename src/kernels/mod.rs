@@ -27,7 +27,7 @@ pub use gru::{Blend, GruInputs, gru_backward, gru_forward};
 pub use lstm::{LstmBackward, Output, lstm_backward, lstm_forward};
 pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
 pub use product::{Packed, Transpose, product, product_panels};
-pub use random::{Stream, philox, uniform01};
+pub use random::{RowStream, fill_uniform, philox, uniform01};
 pub use rows::{RowMerge, gather_rows, scatter_add_rows, scatter_rows};
 pub use view::{Extent2, View, ViewMut};
 

@@ -171,7 +171,7 @@ pub fn product_panels<T: Float>(
                 unsafe {
                     T::tile(path, part.len(), count)(&Tile {
                         k,
-                        a: a_ptr.add(row * a.stride()),
+                        a: a_ptr.wrapping_add(row * a.stride()),
                         a_stride: a.stride(),
                         b: b.data.as_ptr().add(b.start + panel * panel_len),
                         b_stride: panel_len,

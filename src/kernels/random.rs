@@ -1,8 +1,8 @@
 //! Random numbers that are a function of where they are used, not of what was drawn before.
 //!
 //! Philox 4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a
-//! counter and a key into four words. The key comes from seed, step and operator; the counter from sequence,
-//! position and column: so a token's dropout mask is the same in any batch and on any number of threads.
+//! counter and a key into four words. Seed, step, operator, sequence and position are chained through it into a row's
+//! key, and the column counts: so a token's dropout mask is the same in any batch and on any number of threads.
 
 use super::float::Float;
 use super::path::{Arithmetic, Sweep, sweep};
@@ -40,37 +40,52 @@ fn from_word<T: Float>(word: u32) -> T {
     T::from_f64(f64::from((word >> 8) as i32) * (1.0 / f64::from(1 << 24)))
 }
 
-/// The random numbers of one operator in one step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stream {
-    key: [u32; 2],
-    word: u32,
+/// Which row of random numbers: where it is used, and nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RowStream {
+    /// The run's seed.
+    pub seed: u64,
+    /// The training step.
+    pub step: u64,
+    /// The operator, by a number that no other has.
+    pub operator: u64,
+    /// The sequence, by a number that doesn't depend on its batch.
+    pub sequence: u64,
+    /// The place in the sequence.
+    pub position: u64,
 }
 
-impl Stream {
-    /// The stream of a seed, a training step and an operator's number.
-    pub fn new(seed: u64, step: u64, operator: u32) -> Self {
-        let counter = [step as u32, (step >> 32) as u32, operator, u32::MAX];
-        let [first, second, word, _] = philox(counter, [seed as u32, (seed >> 32) as u32]);
-        Self { key: [first, second], word }
+impl RowStream {
+    /// The key and three words of the counter; the fourth counts columns.
+    fn key(&self) -> ([u32; 2], [u32; 3]) {
+        let chain =
+            |a: u64, b: u64, key| philox([a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32], key);
+        let [k0, k1, spare, _] =
+            chain(self.step, self.operator, [self.seed as u32, (self.seed >> 32) as u32]);
+        let [r0, r1, r2, r3] = chain(self.sequence, self.position, [k0, k1]);
+        ([r0, r1], [r2, r3, spare])
     }
+}
 
-    /// Fills columns `0..out.len()` of the row of a sequence and position with numbers in 0..1, the same in f32
-    /// and f64. A shorter row has the start of a longer one.
-    pub fn fill_row<T: Float>(&self, sequence: u32, position: u32, out: &mut [T]) {
-        sweep(Fill { stream: *self, sequence, position, out });
-    }
-
-    /// The same for one column.
-    pub fn uniform<T: Float>(&self, sequence: u32, position: u32, column: u32) -> T {
-        from_word(philox([column / 4, position, sequence, self.word], self.key)[column as usize % 4])
-    }
+/// Fills a row with numbers in 0..1 of 24 random bits, the same in f32 and f64. A shorter row is the start of a
+/// longer one.
+///
+/// ```
+/// use unpadded::kernels::random::{RowStream, fill_uniform};
+/// let stream = RowStream { seed: 1, sequence: 7, ..RowStream::default() };
+/// let (mut short, mut long) = ([0.0f64; 3], [0.0f32; 5]);
+/// fill_uniform(stream, &mut short);
+/// fill_uniform(stream, &mut long);
+/// assert_eq!(short, [long[0], long[1], long[2]].map(f64::from));
+/// ```
+pub fn fill_uniform<T: Float>(stream: RowStream, out: &mut [T]) {
+    let (key, row) = stream.key();
+    sweep(Fill { key, row, out });
 }
 
 struct Fill<'a, T> {
-    stream: Stream,
-    sequence: u32,
-    position: u32,
+    key: [u32; 2],
+    row: [u32; 3],
     out: &'a mut [T],
 }
 
@@ -81,14 +96,20 @@ impl<T: Float> Sweep for Fill<'_, T> {
     fn run<A: Arithmetic>(self) {
         const BLOCKS: usize = 32;
         for (chunk, out) in self.out.chunks_mut(4 * BLOCKS).enumerate() {
-            let mut words = [[0; 4]; BLOCKS];
-            for (i, words) in words[..out.len().div_ceil(4)].iter_mut().enumerate() {
-                let block = (chunk * BLOCKS + i) as u32;
-                *words = philox([block, self.position, self.sequence, self.stream.word], self.stream.key);
+            // Word by word, so that the blocks become the lanes of a vector; all of them, for a fixed length.
+            let mut words = [[0; BLOCKS]; 4];
+            let [w0, w1, w2, w3] = &mut words;
+            for i in 0..BLOCKS {
+                let counter = [(chunk * BLOCKS + i) as u32, self.row[0], self.row[1], self.row[2]];
+                [w0[i], w1[i], w2[i], w3[i]] = philox(counter, self.key);
             }
-            for (out, &word) in out.iter_mut().zip(words.as_flattened()) {
-                *out = from_word(word);
+            let mut numbers = [T::ZERO; 4 * BLOCKS];
+            for (i, numbers) in numbers.chunks_exact_mut(4).enumerate() {
+                for (number, words) in numbers.iter_mut().zip(&words) {
+                    *number = from_word(words[i]);
+                }
             }
+            out.copy_from_slice(&numbers[..out.len()]);
         }
     }
 }
@@ -107,31 +128,48 @@ mod tests {
         assert_eq!(philox(counter, [0xa409_3822, 0x299f_31d0]), expected);
     }
 
+    const STREAM: RowStream = RowStream { seed: 7, step: 1 << 40, operator: 3, sequence: 5, position: 9 };
+
     #[test]
     fn rows_are_the_same_however_they_are_asked_for() {
-        let stream = Stream::new(7, 1 << 40, 3);
         let mut long = vec![0f32; 700];
-        stream.fill_row(5, 9, &mut long);
+        fill_uniform(STREAM, &mut long);
         for len in [0, 1, 3, 4, 127, 128, 129, 699] {
             let mut row = vec![0f64; len];
-            stream.fill_row(5, 9, &mut row);
+            fill_uniform(STREAM, &mut row);
             assert!(row.iter().zip(&long).all(|(&x, &y)| x == f64::from(y)));
         }
+        let (key, [a, b, c]) = STREAM.key();
         for (j, &x) in long.iter().enumerate() {
-            assert_eq!(x, stream.uniform::<f32>(5, 9, j as u32));
+            assert_eq!(x, from_word::<f32>(philox([j as u32 / 4, a, b, c], key)[j % 4]));
         }
-        for other in [Stream::new(8, 1 << 40, 3), Stream::new(7, 0, 3), Stream::new(7, 1 << 40, 4)] {
-            assert_ne!(stream, other);
+    }
+
+    #[test]
+    fn every_part_of_a_stream_matters() {
+        let others = [
+            STREAM,
+            RowStream { seed: 7 | 1 << 32, ..STREAM },
+            RowStream { step: 0, ..STREAM },
+            RowStream { operator: 1 << 33, ..STREAM },
+            RowStream { sequence: 9, position: 5, ..STREAM },
+            RowStream { position: 1 << 60, ..STREAM },
+        ];
+        let first = others.map(|stream| {
+            let mut x = [0f32; 2];
+            fill_uniform(stream, &mut x);
+            x.map(f32::to_bits)
+        });
+        for (i, x) in first.iter().enumerate() {
+            assert!(!first[..i].contains(x), "stream {i}");
         }
-        let first = |sequence, position| stream.uniform::<f64>(sequence, position, 0);
-        assert!(first(5, 9) != first(9, 5) && first(5, 9) != first(5, 8));
     }
 
     #[test]
     fn numbers_lie_in_0_1_and_are_spread_evenly() {
         assert_eq!((from_word::<f32>(0), from_word::<f32>(!0)), (0.0, 1.0 - 0.5f32.powi(24)));
         let mut row = vec![0f32; 100_000];
-        Stream::new(1, 2, 3).fill_row(0, 0, &mut row);
+        fill_uniform(STREAM, &mut row);
         let mean = row.iter().map(|&x| f64::from(x)).sum::<f64>() / row.len() as f64;
         let square = row.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / row.len() as f64;
         assert!((mean - 0.5).abs() < 5e-3 && (square - 1.0 / 3.0).abs() < 5e-3, "{mean} {square}");

@@ -87,7 +87,8 @@ unsafe fn tile<V: Vector, const ROWS: usize, const PANELS: usize>(t: &Tile<V::El
         let mut sums = [[[zero; PANEL_VECTORS]; PANELS]; ROWS];
         let mut rows = [t.a; ROWS];
         for (i, row) in rows.iter_mut().enumerate() {
-            *row = t.a.add(i * t.a_stride);
+            // Without elements (k = 0) there may be nothing to point into.
+            *row = t.a.wrapping_add(i * t.a_stride);
         }
         // A large result is not in cache: its lines are asked for while the sums are made.
         #[cfg(target_arch = "x86_64")]

@@ -26,6 +26,7 @@ mod ids;
 mod accuracy;
 mod cross_entropy;
 mod embedding;
+mod fill_like;
 mod gru_cell;
 mod linear;
 mod lod_of;
@@ -62,6 +63,7 @@ catalogue![
     accuracy::Accuracy,
     cross_entropy::SoftmaxCrossEntropy,
     embedding::Embedding,
+    fill_like::FillLike,
     gru_cell::GruCell,
     linear::Linear,
     lod_of::LodOf,
