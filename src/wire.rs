@@ -55,9 +55,11 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     // bincode takes its limit as a constant, so the next of four steps serves.
     let decoded = match bytes.len() {
         0..=0x1_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x1_0000>()),
-        ..=0x10_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x10_0000>()),
-        ..=0x100_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x100_0000>()),
-        ..=0x1000_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x1000_0000>()),
+        0x1_0001..=0x10_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x10_0000>()),
+        0x10_0001..=0x100_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x100_0000>()),
+        0x100_0001..=0x1000_0000 => {
+            bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x1000_0000>())
+        }
         n => return Err(damaged("structured section", "at most 256 MiB", format!("{n} bytes"))),
     };
     let (value, used): (T, usize) =

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::layers::{called, init};
-use crate::program::{Attributes, Builder, Initializer, Var};
+use crate::program::{Builder, Initializer, Var};
 use crate::tensor::DType;
 
 /// Options of [`Builder::embedding`].
@@ -72,10 +72,6 @@ impl Builder {
         let start = weight.unwrap_or_else(|| init::embedding(1.0 / (width.max(1) as f64).sqrt(), padding));
         let weight = self.parameter(&format!("{name}.weight"), dtype, &[vocabulary, width], start)?;
         let padding = padding.map(|id| i64::try_from(id).map_err(|_| outside())).transpose()?;
-        let mut attributes = Attributes::new().with("sparse", sparse);
-        if let Some(id) = padding {
-            attributes.set("padding_id", id);
-        }
-        self.append1("embedding", &[("ids", &[ids]), ("weight", &[weight])], attributes)
+        self.lookup(ids, weight, padding, sparse)
     }
 }

@@ -5,7 +5,8 @@ use std::panic::Location;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layers::{called, init, sequence_input, state_width, weight_shape};
-use crate::program::{Attributes, Builder, Initializer, Recurrence, Spec, Var};
+use crate::ops::Update;
+use crate::program::{Builder, Initializer, Recurrence, Spec, Var};
 
 /// Options of [`Builder::gru`].
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +15,7 @@ pub struct Gru {
     bias: bool,
     reverse: bool,
     initial: Option<Var>,
+    update: Update,
     input: Initializer,
     recurrent: Initializer,
     name: Option<String>,
@@ -28,6 +30,7 @@ impl Gru {
             bias: true,
             reverse: false,
             initial: None,
+            update: Update::Keeps,
             input: init::xavier_gates(3),
             recurrent: init::orthogonal_gates(3),
             name: None,
@@ -50,6 +53,12 @@ impl Gru {
     #[must_use]
     pub fn initial(self, h: Var) -> Self {
         Self { initial: Some(h), ..self }
+    }
+
+    /// What an open update gate does; [`Update::Keeps`] without it.
+    #[must_use]
+    pub fn update(self, update: Update) -> Self {
+        Self { update, ..self }
     }
 
     /// How the weight `[in, 3H]` of the input starts.
@@ -187,9 +196,7 @@ impl Builder {
             };
             let from_input = step.product(x_t, w_ih, b_ih)?;
             let from_state = step.product(h_prev, w_hh, b_hh)?;
-            let slots: [(&str, &[Var]); 3] =
-                [("x", &[from_input]), ("h", &[from_state]), ("h_prev", &[h_prev])];
-            let h = step.append1("gru_cell", &slots, Attributes::new())?;
+            let h = step.gru_cell(from_input, from_state, h_prev, options.update)?;
             step.update(h_prev, h)?;
             Ok(if states { vec![h, step.last(h_prev)?] } else { vec![h] })
         });

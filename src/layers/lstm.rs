@@ -199,16 +199,7 @@ impl Builder {
             let from_state = step.product(h_prev, w_hh, b_hh)?;
             let pre =
                 step.append1("add", &[("x", &[from_input]), ("y", &[from_state])], Attributes::new())?;
-            let cell =
-                step.append("lstm_cell", &[("pre", &[pre]), ("c_prev", &[c_prev])], Attributes::new())?;
-            let &[h, c] = cell.as_slice() else {
-                return Err(Error::of(
-                    ErrorKind::Program,
-                    "lstm_cell",
-                    "outputs h and c",
-                    cell.len().to_string(),
-                ));
-            };
+            let (h, c) = step.lstm_cell(pre, c_prev)?;
             step.update(h_prev, h)?;
             step.update(c_prev, c)?;
             Ok(if states { vec![h, step.last(h_prev)?, step.last(c_prev)?] } else { vec![h] })

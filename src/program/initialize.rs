@@ -74,10 +74,10 @@ pub fn evaluate(
             with(&mut |out| {
                 random.fill_normal(std, out)?;
                 let width = out.len().checked_div(dims.first().copied().unwrap_or(0)).unwrap_or(0);
-                if let (Some(row), 1..) = (padding, width) {
-                    if let Some(row) = out.chunks_exact_mut(width).nth(row) {
-                        row.fill(0.0);
-                    }
+                if let (Some(row), 1..) = (padding, width)
+                    && let Some(row) = out.chunks_exact_mut(width).nth(row)
+                {
+                    row.fill(0.0);
                 }
                 Ok(())
             })
