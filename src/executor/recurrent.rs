@@ -361,7 +361,8 @@ impl<'p> Shared<'p> {
         frame.inverse(inner.rows, sequences, &mut tools.memory.index);
         let inverse = &tools.memory.index;
         let (from, to) = (self.region(inner, at), self.region(outer, None));
-        let (room, threads) = (&mut tools.workers[0].room, tools.workers.len());
+        let threads = tools.workers.len();
+        let room = &mut tools.workers[0].room;
         match (store, self.dtype(inner)) {
             (Store::Add, DType::F32) => {
                 two::<f32, _>(lane, room, from, to, |from, to| add(from, inverse, to))
