@@ -1,8 +1,13 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
 
+mod activation;
 mod linear;
+mod rowwise;
+mod unary;
 
 use crate::program::{Builder, Registry};
+
+use unary::Unary;
 
 /// Every operator of the crate.
 macro_rules! catalogue {
@@ -21,6 +26,21 @@ macro_rules! catalogue {
 }
 
 catalogue![
+    Unary<activation::Abs>,
+    Unary<activation::Elu>,
+    Unary<activation::Exp>,
+    Unary<activation::Gelu>,
+    Unary<activation::LeakyRelu>,
+    Unary<activation::Log>,
+    Unary<activation::Relu>,
+    Unary<activation::Scale>,
+    Unary<activation::Sigmoid>,
+    Unary<activation::Silu>,
+    Unary<activation::Softplus>,
+    Unary<activation::Softsign>,
+    Unary<activation::Sqrt>,
+    Unary<activation::Square>,
+    Unary<activation::Tanh>,
     linear::Linear,
 ];
 
