@@ -1,6 +1,7 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
 
 mod activation;
+mod fill_like;
 mod linear;
 mod rowwise;
 mod unary;
@@ -41,6 +42,7 @@ catalogue![
     Unary<activation::Sqrt>,
     Unary<activation::Square>,
     Unary<activation::Tanh>,
+    fill_like::FillLike,
     linear::Linear,
 ];
 
