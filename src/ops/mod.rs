@@ -1,13 +1,23 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
 
 mod activation;
+mod arithmetic;
+mod assign;
+mod dropout;
+mod feature;
 mod fill_like;
 mod linear;
+mod matmul;
+mod reduce;
 mod rowwise;
+mod softmax;
 mod unary;
 
 use crate::program::{Builder, Registry};
 
+use arithmetic::Binary;
+use reduce::{PerRow, Whole};
+use softmax::Softmax;
 use unary::Unary;
 
 /// Every operator of the crate.
@@ -42,8 +52,25 @@ catalogue![
     Unary<activation::Sqrt>,
     Unary<activation::Square>,
     Unary<activation::Tanh>,
+    Binary<arithmetic::Add>,
+    Binary<arithmetic::Div>,
+    Binary<arithmetic::Mul>,
+    Binary<arithmetic::Sub>,
+    assign::Assign,
+    dropout::Dropout,
+    feature::Concat,
+    feature::Slice,
+    feature::Split,
     fill_like::FillLike,
     linear::Linear,
+    matmul::Matmul,
+    PerRow<reduce::Max>,
+    PerRow<reduce::Mean>,
+    PerRow<reduce::Sum>,
+    Whole<reduce::Mean>,
+    Whole<reduce::Sum>,
+    Softmax<softmax::Log>,
+    Softmax<softmax::Plain>,
 ];
 
 impl Builder {

@@ -52,7 +52,9 @@ pub(super) fn ragged(lengths: &[usize], width: usize, salt: usize) -> Result<Var
 
 /// A matrix of such numbers, between -1.5 and 1.5.
 pub(super) fn numbers(rows: usize, width: usize, salt: usize) -> Array2<f64> {
-    Array2::from_shape_fn((rows, width), |(i, j)| 1.5 * ((i * width + j + 1) as f64 * 2.4 + salt as f64 * 0.9).sin())
+    Array2::from_shape_fn((rows, width), |(i, j)| {
+        1.5 * ((i * width + j + 1) as f64 * 2.4 + salt as f64 * 0.9).sin()
+    })
 }
 
 /// Two levels over five rows, with an empty sequence in each level.

@@ -149,8 +149,12 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
         for (i, dx) in self.dx.iter_mut().enumerate() {
             let values = dx.iter_mut().zip(self.from.row(i)).zip(self.dout.row(i));
             match self.store {
-                Store::Write => values.for_each(|((dx, &from), &g)| *dx = g * self.function.slope::<T, A>(from)),
-                Store::Add => values.for_each(|((dx, &from), &g)| *dx += g * self.function.slope::<T, A>(from)),
+                Store::Write => {
+                    values.for_each(|((dx, &from), &g)| *dx = g * self.function.slope::<T, A>(from))
+                }
+                Store::Add => {
+                    values.for_each(|((dx, &from), &g)| *dx += g * self.function.slope::<T, A>(from))
+                }
             }
         }
     }
