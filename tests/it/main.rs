@@ -5,3 +5,4 @@
 
 mod catalogue;
 mod lod_laws;
+mod shape_errors;
