@@ -1,40 +1,28 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
 
-/// Runs `$body` with `$T` standing for the Rust type of any dtype.
-macro_rules! with_element {
-    ($dtype:expr, $T:ident => $body:expr) => {{
-        use $crate::tensor::DType;
-        match $dtype {
-            DType::F32 => with_element!(as f32, $T => $body),
-            DType::F64 => with_element!(as f64, $T => $body),
-            DType::I16 => with_element!(as i16, $T => $body),
-            DType::I32 => with_element!(as i32, $T => $body),
-            DType::I64 => with_element!(as i64, $T => $body),
-            DType::Bool => with_element!(as bool, $T => $body),
-            DType::F16 => with_element!(as half::f16, $T => $body),
-            DType::BF16 => with_element!(as half::bf16, $T => $body),
-        }
-    }};
-    (as $type:ty, $T:ident => $body:expr) => {{
-        type $T = $type;
-        $body
-    }};
-}
-
-mod ids;
-
 mod accuracy;
+mod activation;
+mod arithmetic;
+mod assign;
 mod cross_entropy;
+mod dropout;
 mod embedding;
+mod feature;
 mod fill_like;
 mod gru_cell;
+mod ids;
 mod linear;
 mod lod_of;
 mod lstm_cell;
+mod matmul;
+mod reduce;
+mod rowwise;
 mod sequence_expand;
 mod sequence_pool;
 mod sequence_reverse;
 mod sequence_softmax;
+mod softmax;
+mod unary;
 
 pub use cross_entropy::CrossEntropy;
 pub use gru_cell::Update;
@@ -42,6 +30,11 @@ pub use sequence_pool::Pool;
 
 use crate::error::Result;
 use crate::program::{Attributes, Builder, Registry};
+
+use arithmetic::Binary;
+use reduce::{PerRow, Whole};
+use softmax::Softmax;
+use unary::Unary;
 
 /// Every operator of the crate.
 macro_rules! catalogue {
@@ -72,6 +65,40 @@ catalogue![
     sequence_pool::SequencePool,
     sequence_reverse::SequenceReverse,
     sequence_softmax::SequenceSoftmax,
+    Unary<activation::Abs>,
+    Unary<activation::Elu>,
+    Unary<activation::Exp>,
+    Unary<activation::Gelu>,
+    Unary<activation::LeakyRelu>,
+    Unary<activation::Log>,
+    Unary<activation::Relu>,
+    Unary<activation::Scale>,
+    Unary<activation::Sigmoid>,
+    Unary<activation::Silu>,
+    Unary<activation::Softplus>,
+    Unary<activation::Softsign>,
+    Unary<activation::Sqrt>,
+    Unary<activation::Square>,
+    Unary<activation::Tanh>,
+    Binary<arithmetic::Add>,
+    Binary<arithmetic::Div>,
+    Binary<arithmetic::Mul>,
+    Binary<arithmetic::Sub>,
+    assign::Assign,
+    dropout::Dropout,
+    feature::Concat,
+    feature::Slice,
+    feature::Split,
+    fill_like::FillLike,
+    linear::Linear,
+    matmul::Matmul,
+    PerRow<reduce::Max>,
+    PerRow<reduce::Mean>,
+    PerRow<reduce::Sum>,
+    Whole<reduce::Mean>,
+    Whole<reduce::Sum>,
+    Softmax<softmax::Log>,
+    Softmax<softmax::Plain>,
 ];
 
 impl Builder {
