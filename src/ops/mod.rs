@@ -1,6 +1,16 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
 
+mod adagrad;
+mod adam;
+mod global_norm;
+mod learning_rate;
 mod linear;
+mod row_merge;
+mod sgd;
+mod update;
+
+pub use learning_rate::Schedule;
+pub use update::SparseMode;
 
 use crate::program::{Builder, Registry};
 
@@ -21,7 +31,14 @@ macro_rules! catalogue {
 }
 
 catalogue![
+    adagrad::Adagrad,
+    adam::Adam,
+    global_norm::GlobalNorm,
+    global_norm::ScaleGradient,
+    learning_rate::LearningRate,
     linear::Linear,
+    sgd::Momentum,
+    sgd::Sgd,
 ];
 
 impl Builder {

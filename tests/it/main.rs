@@ -3,4 +3,6 @@
 // A test says what it expects by panicking; clippy knows only `#[test]` functions, not their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod fixture;
 mod lod_laws;
+mod parity_optim;
