@@ -4,6 +4,7 @@ pub mod error;
 pub mod kernels;
 pub mod lod;
 pub mod ops;
+pub mod optimizer;
 pub mod program;
 pub mod tensor;
 

@@ -5,59 +5,40 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
+pub mod elementwise;
 pub mod float;
+pub mod flush;
+pub mod gradient;
+pub mod gru;
+pub mod lstm;
 pub mod math;
 pub mod path;
 pub mod product;
+pub mod random;
+pub mod rows;
 mod tile;
 pub mod view;
 
+pub use elementwise::{map, update, zip};
 pub use float::{Float, Store};
+pub use flush::flush;
+pub use gradient::{bias_gradient, weight_gradient};
+pub use gru::{Blend, GruInputs, gru_backward, gru_forward};
+pub use lstm::{LstmBackward, Output, lstm_backward, lstm_forward};
 pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
 pub use product::{Packed, Transpose, product, product_panels};
+pub use random::{RowStream, fill_uniform, philox, uniform01};
+pub use rows::{RowMerge, gather_rows, scatter_add_rows, scatter_rows};
 pub use view::{Extent2, View, ViewMut};
-pub mod random {
-    //! Temporary.
-    /// Temporary.
-    #[derive(Debug, Clone, Copy)]
-    pub struct RowStream {
-        /// .
-        pub seed: u64,
-        /// .
-        pub step: u64,
-        /// .
-        pub operator: u64,
-        /// .
-        pub sequence: u64,
-        /// .
-        pub position: u64,
-    }
-    /// Temporary.
-    pub fn fill_uniform(_: RowStream, out: &mut [f32]) {
-        out.fill(0.5);
-    }
-}
-/// Temporary.
-pub fn weight_gradient<T: Float>(x: View<'_, T>, dy: View<'_, T>, mut dw: ViewMut<'_, T>, store: Store, _threads: usize) {
-    if store == Store::Write {
-        dw.fill(T::ZERO);
-    }
-    for i in 0..x.rows() {
-        for (k, &xv) in x.row(i).iter().enumerate() {
-            for (d, &g) in dw.row(k).iter_mut().zip(dy.row(i)) {
-                *d += xv * g;
-            }
-        }
-    }
-}
-/// Temporary.
-pub fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Store) {
-    if store == Store::Write {
-        db.fill(T::ZERO);
-    }
-    for i in 0..dy.rows() {
-        for (d, &g) in db.iter_mut().zip(dy.row(i)) {
-            *d += g;
-        }
-    }
+
+/// Numbers without a pattern, in -1..1, for tests.
+#[cfg(test)]
+fn numbers<T: Float>(len: usize, seed: u64) -> Vec<T> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            T::from_f64((state >> 33) as f64 / (1u64 << 30) as f64 - 1.0)
+        })
+        .collect()
 }

@@ -12,8 +12,8 @@ use super::path::Path;
 use super::tile::{self, Tile};
 use super::view::{View, ViewMut};
 
-/// Bytes of `a` that one pass over the panels reads: what stays in a second-level cache beside a panel.
-const BLOCK_BYTES: usize = 256 * 1024;
+/// Rows that go over all panels together: enough to pay for reading the panels, few enough for a cache.
+const BLOCK_ROWS: usize = 96;
 /// Panels start on a cache line.
 const ALIGNMENT: usize = 64;
 
@@ -156,11 +156,10 @@ pub fn product_panels<T: Float>(
     }
     let (path, width) = (b.path, b.panel_width());
     let panel_len = width * k;
-    let block = (BLOCK_BYTES / size_of::<T>() / k.max(1)).max(8 * tile::max_rows(path));
     let (a_ptr, c_ptr) = (a.as_ptr(), c.as_mut_ptr());
-    for rows in even_blocks(rows, block) {
-        let most = even_blocks(rows.len(), tile::max_rows(path)).map(|r| r.len()).max().unwrap_or(1);
-        let at_once = tile::max_panels(path, most);
+    for rows in even_blocks(rows, BLOCK_ROWS) {
+        let largest = rows.len().div_ceil(rows.len().div_ceil(tile::max_rows(path)));
+        let at_once = tile::max_panels(path, largest);
         let mut panel = panels.start;
         while panel < panels.end {
             let count = at_once.min(panels.end - panel);
@@ -172,7 +171,7 @@ pub fn product_panels<T: Float>(
                 unsafe {
                     T::tile(path, part.len(), count)(&Tile {
                         k,
-                        a: a_ptr.add(row * a.stride()),
+                        a: a_ptr.wrapping_add(row * a.stride()),
                         a_stride: a.stride(),
                         b: b.data.as_ptr().add(b.start + panel * panel_len),
                         b_stride: panel_len,
@@ -198,18 +197,8 @@ fn even_blocks(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::numbers;
     use crate::kernels::view::Extent2;
-
-    /// Numbers without a pattern, in -1..1.
-    fn numbers<T: Float>(len: usize, seed: u64) -> Vec<T> {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        (0..len)
-            .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                T::from_f64((state >> 33) as f64 / (1u64 << 30) as f64 - 1.0)
-            })
-            .collect()
-    }
 
     fn naive<T: Float>(a: View<'_, T>, b: View<'_, T>, transpose: Transpose) -> Vec<f64> {
         let n = if transpose == Transpose::No { b.width() } else { b.rows() };

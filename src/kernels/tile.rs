@@ -87,7 +87,18 @@ unsafe fn tile<V: Vector, const ROWS: usize, const PANELS: usize>(t: &Tile<V::El
         let mut sums = [[[zero; PANEL_VECTORS]; PANELS]; ROWS];
         let mut rows = [t.a; ROWS];
         for (i, row) in rows.iter_mut().enumerate() {
-            *row = t.a.add(i * t.a_stride);
+            // Without elements (k = 0) there may be nothing to point into.
+            *row = t.a.wrapping_add(i * t.a_stride);
+        }
+        // A large result is not in cache: its lines are asked for while the sums are made.
+        #[cfg(target_arch = "x86_64")]
+        for i in 0..ROWS {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            for v in 0..PANELS * PANEL_VECTORS {
+                // Never faults, so the last columns may reach past the end.
+                let c = t.c.wrapping_add(i * t.c_stride + v * V::LANES);
+                _mm_prefetch::<_MM_HINT_ET0>(c.cast::<i8>());
+            }
         }
         for k in 0..t.k {
             let mut b = [[zero; PANEL_VECTORS]; PANELS];

@@ -133,8 +133,8 @@ impl<'a, T> View<'a, T> {
     pub fn rows_range(&self, from: usize, to: usize) -> Self {
         assert!(from <= to && to <= self.extent.rows, "rows {from}..{to} of {}", self.extent.rows);
         let offset = if from == to { 0 } else { from * self.extent.stride };
-        // SAFETY: a part of what the constructor vouched for; an empty range stays at the start.
         Self {
+            // SAFETY: a part of what the constructor vouched for; an empty range stays at the start.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { rows: to - from, ..self.extent },
             ..*self
@@ -148,8 +148,8 @@ impl<'a, T> View<'a, T> {
     pub fn columns(&self, from: usize, to: usize) -> Self {
         assert!(from <= to && to <= self.extent.width, "columns {from}..{to} of {}", self.extent.width);
         let offset = if self.extent.rows == 0 { 0 } else { from };
-        // SAFETY: a part of what the constructor vouched for.
         Self {
+            // SAFETY: a part of what the constructor vouched for.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { width: to - from, ..self.extent },
             ..*self
@@ -273,8 +273,8 @@ impl<'a, T> ViewMut<'a, T> {
     pub fn columns(self, from: usize, to: usize) -> Self {
         assert!(from <= to && to <= self.extent.width, "columns {from}..{to} of {}", self.extent.width);
         let offset = if self.extent.rows == 0 { 0 } else { from };
-        // SAFETY: a part of what this view owns.
         Self {
+            // SAFETY: a part of what this view owns.
             start: unsafe { self.start.add(offset) },
             extent: Extent2 { width: to - from, ..self.extent },
             ..self

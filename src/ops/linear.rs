@@ -22,11 +22,13 @@
 use ndarray::array;
 
 use crate::error::{Error, Result};
-use crate::kernels::{Float, Packed, Store, Transpose, View, ViewMut, bias_gradient, product, weight_gradient};
+use crate::kernels::{
+    Float, Packed, Store, Transpose, View, ViewMut, bias_gradient, product, weight_gradient,
+};
 use crate::lod::Lod;
 use crate::program::{
-    Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, Needs, Op, Pass, Prepare, RowValue, Sample,
-    Signature, Slot, Var,
+    Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, Needs, Op, Pass, Prepare, RowValue,
+    Sample, Signature, Slot, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -47,7 +49,11 @@ impl Builder {
     /// If the widths differ.
     #[track_caller]
     pub fn product(&self, x: Var, weight: Var, bias: Option<Var>) -> Result<Var> {
-        self.append1("linear", &[("x", &[x]), ("weight", &[weight]), ("bias", bias.as_slice())], Attributes::new())
+        self.append1(
+            "linear",
+            &[("x", &[x]), ("weight", &[weight]), ("bias", bias.as_slice())],
+            Attributes::new(),
+        )
     }
 }
 
@@ -130,15 +136,18 @@ impl Op for Linear {
     fn samples() -> Vec<Sample> {
         let x = |lengths: &[usize]| -> Result<Variable> {
             let rows = lengths.iter().sum::<usize>();
-            let numbers = ndarray::Array2::from_shape_fn((rows, 3), |(i, j)| ((i * 3 + j) as f64 * 0.7).sin());
+            let numbers =
+                ndarray::Array2::from_shape_fn((rows, 3), |(i, j)| ((i * 3 + j) as f64 * 0.7).sin());
             Variable::sequences(numbers, Lod::from_lengths1(lengths)?)
         };
         let weight = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9]];
-        let cases = [("sequences with an empty one", vec![2, 0, 1]), ("all empty", vec![0, 0]), ("none", vec![])];
+        let cases =
+            [("sequences with an empty one", vec![2, 0, 1]), ("all empty", vec![0, 0]), ("none", vec![])];
         let mut samples = Vec::new();
         for (name, lengths) in cases {
             let Ok(x) = x(&lengths) else { continue };
-            let sample = Sample::new(name, Attributes::new()).batch("x", x).constant("weight", weight.clone());
+            let sample =
+                Sample::new(name, Attributes::new()).batch("x", x).constant("weight", weight.clone());
             samples.push(sample.clone());
             samples.push(sample.constant("bias", array![0.5, -0.25]));
         }

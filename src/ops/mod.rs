@@ -2,10 +2,10 @@
 
 mod adagrad;
 mod adam;
+mod fill_like;
 mod global_norm;
 mod learning_rate;
 mod linear;
-mod row_merge;
 mod sgd;
 mod update;
 
@@ -33,6 +33,7 @@ macro_rules! catalogue {
 catalogue![
     adagrad::Adagrad,
     adam::Adam,
+    fill_like::FillLike,
     global_norm::GlobalNorm,
     global_norm::ScaleGradient,
     learning_rate::LearningRate,

@@ -9,9 +9,8 @@ use std::array;
 
 use arrayvec::ArrayVec;
 
-use super::row_merge::RowMerge;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, sweep};
 use crate::program::{Attributes, Forward, InferShape, RowBuffer, RowValue, Sample, Slot, Spec};
 use crate::tensor::{Dense, SelectedRows, StorageKind, Variable};
 

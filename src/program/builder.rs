@@ -96,7 +96,9 @@ impl Builder {
     #[track_caller]
     pub fn spec(&self, var: Var) -> Result<Spec> {
         let caller = here();
-        self.own(var).and_then(|()| self.state.borrow().program.spec(var.id).cloned()).map_err(|e| at(e, caller))
+        self.own(var)
+            .and_then(|()| self.state.borrow().program.spec(var.id).cloned())
+            .map_err(|e| at(e, caller))
     }
 
     /// The name of a variable.
@@ -145,7 +147,9 @@ impl Builder {
 
     fn add_feed(&self, name: &str, spec: impl FnOnce(&mut Program) -> Result<Spec>) -> Result<Var> {
         if self.block != BlockId(0) {
-            return Err(Error::of(ErrorKind::Program, "feed", "the root block", "a step block").variable(name));
+            return Err(
+                Error::of(ErrorKind::Program, "feed", "the root block", "a step block").variable(name)
+            );
         }
         let program = &mut self.state.borrow_mut().program;
         let spec = spec(program).map_err(|e| e.variable(name))?;
@@ -158,6 +162,7 @@ impl Builder {
             trainable: false,
             stop_gradient: true,
             initializer: None,
+            gradient_of: None,
         };
         program.add_var(var).map(|id| self.var(id))
     }
@@ -181,7 +186,13 @@ impl Builder {
     /// # Errors
     /// If there are too many dimensions.
     #[track_caller]
-    pub fn parameter(&self, name: &str, dtype: DType, dims: &[usize], initializer: Initializer) -> Result<Var> {
+    pub fn parameter(
+        &self,
+        name: &str,
+        dtype: DType,
+        dims: &[usize],
+        initializer: Initializer,
+    ) -> Result<Var> {
         let caller = here();
         let program = &mut self.state.borrow_mut().program;
         let spec = Spec::fixed(dtype, dims).map_err(|e| at(e.variable(name), caller))?;
@@ -194,6 +205,7 @@ impl Builder {
             trainable: true,
             stop_gradient: false,
             initializer: Some(initializer),
+            gradient_of: None,
         };
         program.add_var(var).map(|id| self.var(id)).map_err(|e| at(e, caller))
     }
@@ -214,6 +226,7 @@ impl Builder {
             trainable: false,
             stop_gradient: true,
             initializer: None,
+            gradient_of: None,
         };
         let program = &mut self.state.borrow_mut().program;
         program.add_var(var).map(|id| self.var(id)).map_err(|e| at(e, caller))
@@ -268,9 +281,10 @@ impl Builder {
     /// As [`Self::append`].
     #[track_caller]
     pub fn append1(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> Result<Var> {
-        self.append(kind, inputs, attributes)?.first().copied().ok_or_else(|| {
-            Error::of(ErrorKind::Program, format!("operator `{kind}`"), "an output", "none")
-        })
+        self.append(kind, inputs, attributes)?
+            .first()
+            .copied()
+            .ok_or_else(|| Error::of(ErrorKind::Program, format!("operator `{kind}`"), "an output", "none"))
     }
 
     pub(super) fn var(&self, id: VarId) -> Var {

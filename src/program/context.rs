@@ -11,7 +11,8 @@ use super::op::Signature;
 use super::rows::RowBuffer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::{Operands, Plain};
-use crate::kernels::{Store, View, ViewMut, random};
+use crate::kernels::random::{RowStream, fill_uniform};
+use crate::kernels::{Store, View, ViewMut};
 use crate::lod::Lod;
 use crate::tensor::DType;
 
@@ -294,10 +295,7 @@ macro_rules! shared_methods {
             pub fn uniform(&self, row: usize, out: &mut [f32]) {
                 let RowKey { sequence, position } = self.call.keys.get(row);
                 let RunFacts { seed, step, .. } = self.call.run;
-                random::fill_uniform(
-                    random::RowStream { seed, step, operator: self.call.stream, sequence, position },
-                    out,
-                );
+                fill_uniform(RowStream { seed, step, operator: self.call.stream, sequence, position }, out);
             }
 
             fn read<T: Plain>(&self, place: Place, name: &str) -> Result<View<'a, T>> {

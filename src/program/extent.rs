@@ -24,6 +24,11 @@ pub struct BlockId(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct VarId(pub u32);
 
+impl VarId {
+    /// Holds the place of a gradient that is not there, in a slot that takes many variables.
+    pub const NONE: VarId = VarId(u32::MAX);
+}
+
 /// One level of offsets: made by a feed or by an operator that makes new sequences. Dropping the last level of a
 /// LoD keeps the names of the levels above it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,6 +4,7 @@
 //! running it ask a [`Registry`] for the operators behind the names.
 
 pub mod attributes;
+pub mod backward;
 pub mod builder;
 pub mod call;
 pub mod context;

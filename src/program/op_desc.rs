@@ -117,8 +117,8 @@ pub struct StepGradient {
 pub struct MemoryGradient {
     /// Which of the memories.
     pub memory: u32,
-    /// Gradient of the memory's previous value, which the gradient block computes.
-    pub previous: VarId,
+    /// Gradient of the memory's previous value, which the gradient block computes, if a step passes one on.
+    pub previous: Option<VarId>,
     /// Gradient of the memory's next value, which it reads.
     pub next: VarId,
     /// Gradient of the last value (outer), where it is used.
@@ -140,12 +140,12 @@ impl OpDesc {
 
     /// Every variable it reads, in order.
     pub fn reads(&self) -> impl Iterator<Item = VarId> {
-        self.inputs.iter().flat_map(|b| b.vars.iter().copied())
+        self.inputs.iter().flat_map(|b| b.vars.iter().copied()).filter(|&v| v != VarId::NONE)
     }
 
     /// Every variable it writes, in order.
     pub fn writes(&self) -> impl Iterator<Item = VarId> {
-        self.outputs.iter().flat_map(|b| b.vars.iter().copied())
+        self.outputs.iter().flat_map(|b| b.vars.iter().copied()).filter(|&v| v != VarId::NONE)
     }
 }
 
@@ -192,7 +192,7 @@ impl StepDesc {
                     m.memory.to_string(),
                 ));
             }
-            [Some(m.previous), Some(m.next), m.last, m.initial].into_iter().flatten().try_for_each(var)?;
+            [m.previous, Some(m.next), m.last, m.initial].into_iter().flatten().try_for_each(var)?;
         }
         Ok(())
     }

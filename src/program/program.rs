@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::attributes::Attributes;
 use super::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use super::infer::{InferShape, Phase};
-use super::op::{Arity, Op, Signature, Slot};
+use super::op::{Arity, Slot};
 use super::op_desc::{Bound, OpDesc, RECURRENT, Role};
 use super::registry::Registry;
 use super::var_desc::{VarDesc, VarKind, VarRole};
@@ -181,6 +181,7 @@ impl Program {
             trainable: false,
             stop_gradient,
             initializer: None,
+            gradient_of: None,
         });
         VarId(self.vars.len() as u32 - 1)
     }
@@ -349,13 +350,11 @@ impl Program {
         groups.iter().map(|vars| vars.iter().map(|&v| self.spec(v).cloned()).collect()).collect()
     }
 
-    /// The variables of each slot of an operator, in the order of the slots.
+    /// The variables of each slot of an operator, in the order of the slots; `suffix` is `"@grad"` for gradients.
     pub(crate) fn slots_of(slots: &[Slot], bound: &[Bound], suffix: &str) -> Vec<Vec<VarId>> {
         let group = |slot: &Slot| {
-            bound
-                .iter()
-                .find(|b| b.slot.strip_suffix(suffix) == Some(slot.name))
-                .map_or_else(Vec::new, |b| b.vars.clone())
+            let found = bound.iter().find(|b| b.slot.strip_suffix(suffix) == Some(slot.name));
+            found.map_or_else(Vec::new, |b| b.vars.clone())
         };
         slots.iter().map(group).collect()
     }
@@ -416,12 +415,10 @@ impl Program {
                 }
                 let Some(step) = &op.step else { continue };
                 step.validate(&var, &block, &level)?;
-                if step.block.0 as usize <= i || self.block(step.block).parent != Some(BlockId(i as u32)) {
-                    return Err(malformed(
-                        "step block",
-                        "a block nested in its user's",
-                        format!("block {}", step.block.0),
-                    ));
+                let run = step.gradient.as_ref().map_or(step.block, |g| g.block);
+                if self.block(run).parent != Some(BlockId(i as u32)) {
+                    let got = format!("block {}", run.0);
+                    return Err(malformed("step block", "a block nested in its user's", got));
                 }
             }
         }
@@ -468,9 +465,4 @@ impl<'a> Append<'a> {
             caller: String::new(),
         }
     }
-}
-
-/// The signature of an operator and its slots' variables, as a compiler wants them.
-pub(crate) fn signature_of(op: &dyn Op) -> Signature {
-    op.signature()
 }

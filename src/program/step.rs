@@ -149,8 +149,12 @@ impl Builder {
             caller: Some(caller.to_string()),
             variable: None,
         };
-        let outer: Vec<VarId> =
-            inputs.list().iter().map(|&v| self.resolve(v)).collect::<Result<_>>().map_err(|e| e.at(place()))?;
+        let outer: Vec<VarId> = inputs
+            .list()
+            .iter()
+            .map(|&v| self.resolve(v))
+            .collect::<Result<_>>()
+            .map_err(|e| e.at(place()))?;
         let saved = self.state.borrow().program.clone();
         let inner = self.open(options, &outer).map_err(|e| e.at(place()));
         let depth = self.state.borrow().open.len();
@@ -217,10 +221,15 @@ impl Builder {
         for &var in outer {
             let spec = program.spec(var)?.clone();
             let depth = step.above.len();
-            if spec.lod.len() <= depth || spec.lod[..depth] != step.above[..] || spec.lod[depth] != step.level {
+            if spec.lod.len() <= depth || spec.lod[..depth] != step.above[..] || spec.lod[depth] != step.level
+            {
                 let first = program.spec(outer[0])?.to_string();
-                return Err(Error::new("step input", format!("the sequences of the first one, {first}"), spec.to_string())
-                    .variable(&program.var(var).name));
+                return Err(Error::new(
+                    "step input",
+                    format!("the sequences of the first one, {first}"),
+                    spec.to_string(),
+                )
+                .variable(&program.var(var).name));
             }
             let deeper: Vec<LevelId> = spec.lod[depth + 1..].to_vec();
             let id = step.view(program, var, &spec, &deeper)?;
@@ -246,14 +255,24 @@ impl Builder {
         }
         if !program.encloses(from, self.block) {
             let expected = format!("a variable of block {} or of a block around it", self.block.0);
-            return Err(Error::of(ErrorKind::Program, "scope", expected, format!("one that is inside block {}", from.0))
-                .variable(name));
+            return Err(Error::of(
+                ErrorKind::Program,
+                "scope",
+                expected,
+                format!("one that is inside block {}", from.0),
+            )
+            .variable(name));
         }
         let mut id = var.id;
         let first = state.open.iter().position(|s| s.parent == from);
         let Some(first) = first else {
-            return Err(Error::of(ErrorKind::Program, "scope", "a step that is still being built", "a finished one")
-                .variable(name));
+            return Err(Error::of(
+                ErrorKind::Program,
+                "scope",
+                "a step that is still being built",
+                "a finished one",
+            )
+            .variable(name));
         };
         for step in &mut state.open[first..] {
             id = step.capture(program, id).map_err(|e| e.variable(&name))?;
@@ -307,7 +326,8 @@ impl Builder {
             let spec = step.outer_spec(program, inner)?;
             let name = program.var(inner).name.clone();
             let stop = program.var(inner).stop_gradient;
-            let outer = program.add_computed(&format!("{name}.steps"), step.parent, spec, VarRole::Computed, stop);
+            let outer =
+                program.add_computed(&format!("{name}.steps"), step.parent, spec, VarRole::Computed, stop);
             step.desc.outputs.push(Pair { outer, inner });
             outer_outputs.push(outer);
         }
@@ -327,8 +347,13 @@ impl Builder {
     #[track_caller]
     fn computed_here(&self, var: Var) -> Result<VarId> {
         let id = self.resolve(var)?;
-        let written = self.state.borrow().program.block(self.block).ops.iter().any(|op| op.writes().any(|v| v == id));
-        if written { Ok(id) } else { self.append1("assign", &[("x", &[self.var(id)])], Attributes::new()).map(Var::id) }
+        let written =
+            self.state.borrow().program.block(self.block).ops.iter().any(|op| op.writes().any(|v| v == id));
+        if written {
+            Ok(id)
+        } else {
+            self.append1("assign", &[("x", &[self.var(id)])], Attributes::new()).map(Var::id)
+        }
     }
 }
 
@@ -363,7 +388,12 @@ impl OpenStep {
         }
         if self.is_last(var) {
             let got = "the final value of a memory of this very step";
-            return Err(Error::of(ErrorKind::Program, "static input of a step", "a value known before the step", got));
+            return Err(Error::of(
+                ErrorKind::Program,
+                "static input of a step",
+                "a value known before the step",
+                got,
+            ));
         }
         let spec = program.spec(var)?.clone();
         let depth = self.above.len();
@@ -371,7 +401,8 @@ impl OpenStep {
             && spec.lod[..depth] == self.above[..]
             && (spec.lod.len() > depth || spec.rows() == self.sequences);
         if !fits {
-            let expected = format!("one row or one sub-sequence for each of the step's sequences ({})", self.sequences);
+            let expected =
+                format!("one row or one sub-sequence for each of the step's sequences ({})", self.sequences);
             return Err(Error::new("static input of a step", expected, spec.to_string()));
         }
         // A static sub-sequence has its own levels even where a step input has the same ones: there they are cut to
@@ -400,7 +431,9 @@ impl OpenStep {
         let spec = program.spec(inner)?.clone();
         if !spec.batched() {
             let expected = "a value with a row (or a sub-sequence) for each sequence";
-            return Err(Error::new("output of a step", expected, spec.to_string()).variable(&program.var(inner).name));
+            return Err(
+                Error::new("output of a step", expected, spec.to_string()).variable(&program.var(inner).name)
+            );
         }
         let mut lod = self.above.clone();
         lod.push(self.level);
@@ -490,7 +523,8 @@ impl Step {
     #[track_caller]
     pub fn memory_of(&self, dtype: DType, dims: &[usize]) -> Result<Var> {
         let caller = here();
-        let spec = Spec::rows_of(dtype, Extent::Alive(self.block), dims, Levels::new()).map_err(|e| at(e, caller))?;
+        let spec = Spec::rows_of(dtype, Extent::Alive(self.block), dims, Levels::new())
+            .map_err(|e| at(e, caller))?;
         self.add_memory(spec, None).map_err(|e| at(e, caller))
     }
 
@@ -511,7 +545,12 @@ impl Step {
             let state = self.state.borrow();
             let step = state.open.iter().find(|s| s.block == self.block);
             let Some(step) = step else {
-                return Err(Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one"));
+                return Err(Error::of(
+                    ErrorKind::Program,
+                    "step",
+                    "one that is being built",
+                    "a finished one",
+                ));
             };
             (step.parent, step.above.clone(), step.sequences)
         };
@@ -519,8 +558,12 @@ impl Step {
         let id = outside.resolve(initial)?;
         let spec = self.state.borrow().program.spec(id)?.clone();
         if spec.lod != above || spec.rows() != sequences {
-            return Err(Error::new("initial memory", format!("one row for each of {sequences}"), spec.to_string())
-                .variable(self.name_of(initial)));
+            return Err(Error::new(
+                "initial memory",
+                format!("one row for each of {sequences}"),
+                spec.to_string(),
+            )
+            .variable(self.name_of(initial)));
         }
         let mut shape = spec.shape.clone();
         shape[0] = Extent::Alive(self.block);
@@ -550,7 +593,12 @@ impl Step {
             let mut id = self.computed_here(next)?;
             let taken = self.with_memory(memory, |m, others| {
                 if m.next.is_some() {
-                    return Err(Error::of(ErrorKind::Program, "memory", "one `update` in the step", "a second one"));
+                    return Err(Error::of(
+                        ErrorKind::Program,
+                        "memory",
+                        "one `update` in the step",
+                        "a second one",
+                    ));
                 }
                 Ok(others.contains(&Some(id)))
             })?;
@@ -602,7 +650,8 @@ impl Step {
             m.last = id;
             Ok(())
         })?;
-        id.map(|id| self.var(id)).ok_or_else(|| at(Error::new("step", "one that is being built", "a finished one"), caller))
+        id.map(|id| self.var(id))
+            .ok_or_else(|| at(Error::new("step", "one that is being built", "a finished one"), caller))
     }
 
     fn with_memory<T>(
@@ -617,8 +666,8 @@ impl Step {
         let taken: Vec<Option<VarId>> = memories.iter().map(|m| m.next).collect();
         match memories.iter_mut().find(|m| m.previous == memory.id) {
             Some(m) => change(m, &taken),
-            None => Err(Error::of(ErrorKind::Program, "memory", "one made by this step", "another variable").variable(name)),
+            None => Err(Error::of(ErrorKind::Program, "memory", "one made by this step", "another variable")
+                .variable(name)),
         }
     }
 }
-

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::attributes::{Attributes, Literal};
-use super::extent::{BlockId, Spec};
+use super::extent::{BlockId, Spec, VarId};
 
 /// What a variable is, before anything runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -24,6 +24,8 @@ pub struct VarDesc {
     pub stop_gradient: bool,
     /// How it starts, if it persists.
     pub initializer: Option<Initializer>,
+    /// The variable whose gradient it is.
+    pub gradient_of: Option<VarId>,
 }
 
 /// A tensor, or a value that the program carries.

@@ -1,0 +1,194 @@
+//! A compiled program: names have become slot numbers, and every slot has a buffer.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Place};
+use crate::kernels::Store;
+use crate::program::context::Wiring;
+use crate::program::{BlockId, Extent, LevelId, Op, Pass, Reach, Role, Spec, StepDesc, VarId};
+use crate::tensor::DType;
+
+/// How the rows of a slot lie in its buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Home {
+    /// In the order of the batch (or, for a constant, its own).
+    Whole,
+    /// The rows of all steps of a block, in step-major order.
+    Stepped(BlockId),
+    /// One row (or sub-sequence) for each sequence of a block, in rank order.
+    Sequence(BlockId),
+}
+
+/// A variable's memory.
+#[derive(Debug, Clone)]
+pub(super) struct Slot {
+    pub(super) var: VarId,
+    pub(super) dtype: DType,
+    pub(super) width: usize,
+    pub(super) rows: Extent,
+    pub(super) home: Home,
+    pub(super) buffer: usize,
+    /// The first and the last top-level instruction that touch it.
+    pub(super) life: (usize, usize),
+    /// Kept in the scope from run to run.
+    pub(super) persistent: bool,
+    /// Selected rows: its number in the pool, instead of a buffer.
+    pub(super) pool: Option<usize>,
+}
+
+/// What a view of a call refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// A slot.
+    Slot(usize),
+    /// A memory's value of the step before: the initial rows, or a part of the next value's slot.
+    Previous { block: BlockId, memory: usize },
+    /// The gradient that a step passes to the step before it.
+    Passed { block: BlockId, memory: usize },
+}
+
+/// An access with its rows and width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ref {
+    pub(super) access: Access,
+    pub(super) rows: Extent,
+    pub(super) width: usize,
+}
+
+/// Over which rows of a step block an instruction runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Span {
+    /// All steps at once.
+    All,
+    /// Once for each sequence.
+    Sequences,
+}
+
+/// One call of an operator.
+pub(super) struct OpInstr {
+    pub(super) op: Arc<dyn Op>,
+    pub(super) place: Place,
+    pub(super) pass: Pass,
+    pub(super) role: Role,
+    pub(super) reach: Reach,
+    pub(super) wiring: Wiring,
+    pub(super) reads: Vec<Ref>,
+    pub(super) writes: Vec<Ref>,
+    pub(super) inputs: Vec<Vec<Spec>>,
+    pub(super) outputs: Vec<Vec<Spec>>,
+    /// Levels that the operator makes, and the block's count of top-level sequences.
+    pub(super) made: Vec<LevelId>,
+    pub(super) top: Extent,
+    pub(super) stream: u64,
+    pub(super) random: bool,
+    /// Its place among the prepared states, if it prepares; the reads that are constant, by input slot.
+    pub(super) prepared: Option<usize>,
+    pub(super) constants: Vec<Option<usize>>,
+    pub(super) wanted: Vec<bool>,
+    /// Flushed after the call: what passes from step to step.
+    pub(super) flush: Vec<Ref>,
+    /// Gradients that are computed by this call, for the finite check: variable and where it is.
+    pub(super) span: Span,
+}
+
+impl OpInstr {
+    /// An error of this call with its place.
+    pub(super) fn err(&self, error: Error) -> Error {
+        error.at(self.place.clone())
+    }
+}
+
+/// An instruction.
+pub(super) enum Instr {
+    /// A call.
+    Op(Box<OpInstr>),
+    /// A step loop.
+    Loop(Box<Loop>),
+    /// Sets a gradient that a loop adds to: zero, or no rows.
+    Zero(Ref),
+}
+
+/// Rows that are moved between the order of the batch and a step block's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Move {
+    pub(super) outer: Ref,
+    pub(super) inner: Ref,
+    pub(super) store: Store,
+}
+
+/// A memory of a forward loop.
+#[derive(Debug, Clone)]
+pub(super) struct MemoryPlan {
+    pub(super) next: Ref,
+    /// Slot of the first step's previous value.
+    pub(super) start: Ref,
+    pub(super) initial: Option<Ref>,
+    pub(super) last: Option<Ref>,
+    /// The previous values of all steps as one array, where an instruction outside the loop reads them.
+    pub(super) all: Option<Ref>,
+}
+
+/// A memory of a backward loop.
+#[derive(Debug, Clone)]
+pub(super) struct MemoryGradientPlan {
+    pub(super) memory: usize,
+    pub(super) next: Ref,
+    /// Slot of the gradient that the first step passes back.
+    pub(super) start: Ref,
+    /// Whether a step writes what it passes back, or adds to what is there.
+    pub(super) passes: Option<Store>,
+    /// Whether the next value's gradient holds anything before the loop.
+    pub(super) filled: bool,
+    pub(super) last: Option<Ref>,
+    pub(super) initial: Option<(Ref, Store)>,
+}
+
+/// A step loop, forward or backward.
+pub(super) struct Loop {
+    pub(super) desc: StepDesc,
+    pub(super) place: Place,
+    pub(super) backward: bool,
+    /// Into the block's order, before anything runs.
+    pub(super) gather: Vec<Move>,
+    /// Static inputs: one row or sub-sequence a sequence.
+    pub(super) statics: Vec<Move>,
+    pub(super) memories: Vec<MemoryPlan>,
+    pub(super) gradients: Vec<MemoryGradientPlan>,
+    /// Set to zero before the loop: gradients of static inputs.
+    pub(super) zero: Vec<Ref>,
+    pub(super) before: Vec<Instr>,
+    pub(super) body: Vec<Instr>,
+    pub(super) after: Vec<Instr>,
+    /// Memories whose previous values the instructions after the loop (in `before`: never) read as one array.
+    pub(super) spread: Vec<usize>,
+    /// Back to the order of the batch.
+    pub(super) scatter: Vec<Move>,
+    pub(super) scatter_statics: Vec<Move>,
+    /// Slots that live in this block's orders.
+    pub(super) slots: Vec<usize>,
+    /// Every row belongs to one sequence and no gradient is added across them, so that lanes may split the loop.
+    pub(super) splits: bool,
+    /// Forward operators whose levels a step must know again.
+    pub(super) levels: Vec<usize>,
+}
+
+/// A compiled program.
+pub(super) struct Plan {
+    pub(super) slots: Vec<Slot>,
+    pub(super) code: Vec<Instr>,
+    /// Which slot holds a variable in the order of the batch.
+    pub(super) of_var: Vec<Option<usize>>,
+    pub(super) buffers: Vec<DType>,
+    pub(super) pools: usize,
+    pub(super) prepared: usize,
+    /// All instructions that make levels, in the order of `Loop::levels`.
+    pub(super) makers: Vec<Maker>,
+}
+
+/// What is needed to compute the levels of an operator again.
+pub(super) struct Maker {
+    pub(super) op: Arc<dyn Op>,
+    pub(super) inputs: Vec<Vec<Spec>>,
+    pub(super) made: Vec<LevelId>,
+    pub(super) top: Extent,
+}

@@ -1,0 +1,120 @@
+//! The rank table: sequences by length, longest first, and the step-major order of their entries.
+//!
+//! In step-major order the entries of step *t* are contiguous and the sequences that still run are a prefix of those
+//! of the step before, so nothing is padded and nothing moves from step to step.
+
+/// The order in which the sequences of one level run.
+///
+/// For lengths 4, 5, 3 the order is 1, 0, 2; the steps start at 0, 3, 6, 9, 11, 12; and entry *i* of the step-major
+/// order is entry 4, 0, 9, 5, 1, 10, 6, 2, 11, 7, 3, 8 of the batch.
+#[doc(alias = "PackedSequence")]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RankTable {
+    order: Vec<usize>,
+    starts: Vec<usize>,
+    rows: Vec<usize>,
+}
+
+impl RankTable {
+    /// The table of the sequences that `offsets` delimit; from their own ends if `reverse`.
+    pub fn new(offsets: &[usize], reverse: bool) -> Self {
+        let mut table = Self::default();
+        table.rebuild(offsets, reverse);
+        table
+    }
+
+    /// The same in the memory of this table.
+    pub fn rebuild(&mut self, offsets: &[usize], reverse: bool) {
+        let count = offsets.len().saturating_sub(1);
+        let length = |i: usize| offsets[i + 1] - offsets[i];
+        self.order.clear();
+        self.order.extend(0..count);
+        // The number breaks ties, so this is the stable order without the memory that a stable sort takes.
+        self.order.sort_unstable_by_key(|&i| (usize::MAX - length(i), i));
+        let steps = self.order.first().map_or(0, |&i| length(i));
+        self.starts.clear();
+        self.starts.push(0);
+        self.rows.clear();
+        let mut alive = count;
+        for t in 0..steps {
+            while alive > 0 && length(self.order[alive - 1]) <= t {
+                alive -= 1;
+            }
+            for &i in &self.order[..alive] {
+                self.rows.push(if reverse { offsets[i + 1] - 1 - t } else { offsets[i] + t });
+            }
+            self.starts.push(self.rows.len());
+        }
+    }
+
+    /// Sequences in rank order.
+    pub fn order(&self) -> &[usize] {
+        &self.order
+    }
+
+    /// Where each step starts in step-major order, and the number of entries at the end.
+    pub fn starts(&self) -> &[usize] {
+        &self.starts
+    }
+
+    /// For each entry in step-major order, its number in the batch.
+    pub fn rows(&self) -> &[usize] {
+        &self.rows
+    }
+
+    /// How many steps the longest sequence has.
+    pub fn steps(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// How many sequences run at step `t`.
+    pub fn alive(&self, t: usize) -> usize {
+        self.starts[t + 1] - self.starts[t]
+    }
+
+    /// How many sequences there are, those without a step included.
+    pub fn sequences(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The steps of the sequence at place `rank` of the order.
+    pub fn length(&self, rank: usize) -> usize {
+        // Alive counts never grow with the step.
+        let (mut low, mut high) = (0, self.steps());
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.alive(middle) > rank { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longest_first_and_step_major() {
+        let table = RankTable::new(&[0, 4, 9, 12], false);
+        assert_eq!(table.order(), [1, 0, 2]);
+        assert_eq!(table.starts(), [0, 3, 6, 9, 11, 12]);
+        assert_eq!(table.rows(), [4, 0, 9, 5, 1, 10, 6, 2, 11, 7, 3, 8]);
+        assert_eq!((0..3).map(|r| table.length(r)).collect::<Vec<_>>(), [5, 4, 3]);
+    }
+
+    #[test]
+    fn a_reversed_sequence_runs_from_its_own_end() {
+        let table = RankTable::new(&[0, 2, 2, 5], true);
+        assert_eq!(table.order(), [2, 0, 1]);
+        assert_eq!(table.rows(), [4, 1, 3, 0, 2]);
+        assert_eq!(table.length(2), 0);
+    }
+
+    #[test]
+    fn no_sequence_and_only_empty_ones() {
+        for offsets in [&[0][..], &[0, 0, 0]] {
+            let table = RankTable::new(offsets, false);
+            assert_eq!((table.steps(), table.sequences(), table.rows().len()), (0, offsets.len() - 1, 0));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Any function of one or two elements over whole views, compiled for the CPU's vectors.
+//!
+//! A closure of plain arithmetic passed here vectorises; one that wants `exp` or `tanh` is written as a
+//! [`super::path::Sweep`] instead, whose `A` the vector forms need.
+
+use super::float::{Float, Store};
+use super::path::{Arithmetic, Sweep, sweep};
+use super::view::{View, ViewMut};
+
+struct Map<'a, T, F> {
+    x: View<'a, T>,
+    out: ViewMut<'a, T>,
+    store: Store,
+    f: F,
+}
+
+impl<T: Float, F: Fn(T) -> T> Sweep for Map<'_, T, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        if let (Some(x), Some(out)) = (self.x.contiguous(), self.out.contiguous()) {
+            map_run(x, out, self.store, &self.f);
+            return;
+        }
+        for (x, out) in self.x.iter().zip(self.out.iter_mut()) {
+            map_run(x, out, self.store, &self.f);
+        }
+    }
+}
+
+#[inline(always)]
+fn map_run<T: Float>(x: &[T], out: &mut [T], store: Store, f: &impl Fn(T) -> T) {
+    match store {
+        Store::Write => {
+            for (out, &x) in out.iter_mut().zip(x) {
+                *out = f(x);
+            }
+        }
+        Store::Add => {
+            for (out, &x) in out.iter_mut().zip(x) {
+                *out += f(x);
+            }
+        }
+    }
+}
+
+struct Zip<'a, T, F> {
+    x: View<'a, T>,
+    y: View<'a, T>,
+    out: ViewMut<'a, T>,
+    store: Store,
+    f: F,
+}
+
+impl<T: Float, F: Fn(T, T) -> T> Sweep for Zip<'_, T, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        if let (Some(x), Some(y), Some(out)) =
+            (self.x.contiguous(), self.y.contiguous(), self.out.contiguous())
+        {
+            zip_run(x, y, out, self.store, &self.f);
+            return;
+        }
+        for ((x, y), out) in self.x.iter().zip(self.y.iter()).zip(self.out.iter_mut()) {
+            zip_run(x, y, out, self.store, &self.f);
+        }
+    }
+}
+
+#[inline(always)]
+fn zip_run<T: Float>(x: &[T], y: &[T], out: &mut [T], store: Store, f: &impl Fn(T, T) -> T) {
+    let pairs = x.iter().zip(y);
+    match store {
+        Store::Write => {
+            for (out, (&x, &y)) in out.iter_mut().zip(pairs) {
+                *out = f(x, y);
+            }
+        }
+        Store::Add => {
+            for (out, (&x, &y)) in out.iter_mut().zip(pairs) {
+                *out += f(x, y);
+            }
+        }
+    }
+}
+
+struct Update<'a, T, F> {
+    x: ViewMut<'a, T>,
+    f: F,
+}
+
+impl<T: Float, F: Fn(T) -> T> Sweep for Update<'_, T, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        if let Some(x) = self.x.contiguous() {
+            for x in x {
+                *x = (self.f)(*x);
+            }
+            return;
+        }
+        for row in self.x.iter_mut() {
+            for x in row {
+                *x = (self.f)(*x);
+            }
+        }
+    }
+}
+
+/// `out = f(x)` or `out += f(x)`, element by element.
+///
+/// # Panics
+/// If the shapes differ.
+pub fn map<T: Float>(x: View<'_, T>, out: ViewMut<'_, T>, store: Store, f: impl Fn(T) -> T) {
+    assert_eq!((x.rows(), x.width()), (out.rows(), out.width()), "shapes");
+    sweep(Map { x, out, store, f });
+}
+
+/// `out = f(x, y)` or `out += f(x, y)`, element by element.
+///
+/// # Panics
+/// If the shapes differ.
+pub fn zip<T: Float>(
+    x: View<'_, T>,
+    y: View<'_, T>,
+    out: ViewMut<'_, T>,
+    store: Store,
+    f: impl Fn(T, T) -> T,
+) {
+    assert_eq!((x.rows(), x.width()), (out.rows(), out.width()), "shapes");
+    assert_eq!((y.rows(), y.width()), (out.rows(), out.width()), "shapes");
+    sweep(Zip { x, y, out, store, f });
+}
+
+/// `x = f(x)` in place.
+pub fn update<T: Float>(x: ViewMut<'_, T>, f: impl Fn(T) -> T) {
+    sweep(Update { x, f });
+}
+
+/// The sum.
+pub fn add<T: Float>(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>, store: Store) {
+    zip(x, y, out, store, |x, y| x + y);
+}
+
+/// The difference.
+pub fn sub<T: Float>(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>, store: Store) {
+    zip(x, y, out, store, |x, y| x - y);
+}
+
+/// The product of elements.
+pub fn mul<T: Float>(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>, store: Store) {
+    zip(x, y, out, store, |x, y| x * y);
+}
+
+/// The quotient of elements.
+pub fn div<T: Float>(x: View<'_, T>, y: View<'_, T>, out: ViewMut<'_, T>, store: Store) {
+    zip(x, y, out, store, |x, y| x / y);
+}
+
+/// `max(x, 0)`; NaN stays NaN.
+pub fn relu<T: Float>(x: View<'_, T>, out: ViewMut<'_, T>, store: Store) {
+    map(x, out, store, |x| if x < T::ZERO { T::ZERO } else { x });
+}
+
+/// `alpha·x`, written or added (the classical axpy), with two roundings in the sum.
+#[doc(alias = "axpy")]
+pub fn scaled<T: Float>(alpha: T, x: View<'_, T>, out: ViewMut<'_, T>, store: Store) {
+    map(x, out, store, |x| alpha * x);
+}
+
+/// The same row, such as a bias, for every row of `out`.
+///
+/// # Panics
+/// If the row is not as wide as `out`.
+pub fn broadcast_row<T: Float>(row: &[T], mut out: ViewMut<'_, T>, store: Store) {
+    assert_eq!(row.len(), out.width(), "the length of a broadcast row");
+    for out in out.iter_mut() {
+        map(View::new(row, 1, row.len()), ViewMut::new(out, 1, row.len()), store, |x| x);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::numbers;
+    use crate::kernels::view::Extent2;
+
+    #[test]
+    fn strided_views_and_runs_agree_with_plain_loops() {
+        for (rows, width, gap) in [(0, 3, 0), (1, 1, 0), (3, 0, 2), (5, 37, 0), (5, 37, 4), (2, 64, 1)] {
+            let extent = Extent2 { rows, width, stride: width + gap };
+            let (x, y) = (numbers::<f32>(rows * (width + gap), 1), numbers::<f32>(rows * (width + gap), 2));
+            let (vx, vy) = (View::strided(&x, extent), View::strided(&y, extent));
+            let mut out = vec![9.0; rows * (width + gap)];
+            let mut expected = out.clone();
+            zip(vx, vy, ViewMut::strided(&mut out, extent), Store::Write, |x, y| x * y - x);
+            div(vx, vy, ViewMut::strided(&mut out, extent), Store::Add);
+            relu(vx, ViewMut::strided(&mut out, extent), Store::Add);
+            scaled(3.0, vy, ViewMut::strided(&mut out, extent), Store::Add);
+            update(ViewMut::strided(&mut out, extent), |x| x + 1.0);
+            let bias = numbers::<f32>(width, 3);
+            broadcast_row(&bias, ViewMut::strided(&mut out, extent), Store::Add);
+            for i in 0..rows {
+                for (j, &bias) in bias.iter().enumerate() {
+                    let at = i * extent.stride + j;
+                    let (x, y) = (x[at], y[at]);
+                    expected[at] = x * y - x + x / y + if x < 0.0 { 0.0 } else { x } + 3.0 * y + 1.0 + bias;
+                }
+            }
+            assert_eq!(out, expected);
+        }
+    }
+
+    #[test]
+    fn relu_keeps_nan() {
+        let mut out = [0.0f32; 3];
+        relu(View::new(&[f32::NAN, -1.0, 2.0], 1, 3), ViewMut::new(&mut out, 1, 3), Store::Write);
+        assert!(out[0].is_nan() && out[1..] == [0.0, 2.0]);
+    }
+}

@@ -1,0 +1,42 @@
+//! Tiny numbers become zero where a memory or its gradient passes from step to step.
+//!
+//! A gradient that fades along a long sequence turns subnormal, and subnormal arithmetic is ten to thirty times
+//! slower. The threshold stands well above the smallest normal number, since a tiny normal gradient times a weight
+//! is subnormal again inside the next product.
+
+use super::elementwise::update;
+use super::float::Float;
+use super::view::ViewMut;
+
+/// Sets to +0 what is smaller than [`Float::FLUSH_BELOW`] in magnitude (1e-30 in f32; nothing in f64). NaN stays.
+pub fn flush<T: Float>(x: ViewMut<'_, T>) {
+    if T::FLUSH_BELOW > T::ZERO {
+        update(x, |x| if x.abs() < T::FLUSH_BELOW { T::ZERO } else { x });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::view::Extent2;
+
+    #[test]
+    fn tiny_values_become_zero_and_others_stay() {
+        let mut x =
+            [1e-31f32, -1e-31, 1e-30, -2e-30, 0.0, -0.0, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE, 1e-40];
+        let kept = x;
+        flush(ViewMut::strided(&mut x, Extent2 { rows: 2, width: 4, stride: 5 }));
+        let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&x[..4]), bits(&[0.0, 0.0, 1e-30, -2e-30]));
+        assert_eq!(x[4].to_bits(), 0, "outside the view, but 0 anyway");
+        assert_eq!(bits(&x[5..9]), bits(&[0.0, f32::NAN, f32::INFINITY, 0.0]));
+        assert_eq!(x[9], kept[9], "outside the view");
+    }
+
+    #[test]
+    fn f64_is_left_alone() {
+        let mut x = [1e-300f64; 3];
+        flush(ViewMut::new(&mut x, 3, 1));
+        assert_eq!(x, [1e-300; 3]);
+    }
+}

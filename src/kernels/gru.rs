@@ -1,0 +1,302 @@
+//! The pointwise part of a GRU step that applies its reset gate after the recurrent product.
+//!
+//! With the input part `xw` and the recurrent part `hw`, each (r, z, n) and as wide as three states:
+//! `r = σ(x_r + h_r)`, `z = σ(x_z + h_z)`, `n = tanh(x_n + r·h_n)`, and `h` blends `n` with the old state by `z`.
+//! Backward computes the gates again from the same inputs.
+
+use super::float::Float;
+use super::lstm::{CHUNK, Output, put, take, write};
+use super::path::{Arithmetic, Path, Sweep, sweep_on};
+use super::view::{View, ViewMut};
+
+/// What the update gate weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blend {
+    /// `h = (1 - z)·n + z·h_prev`: an open gate keeps the old state.
+    Keep,
+    /// `h = z·n + (1 - z)·h_prev`: an open gate takes the new one.
+    Take,
+}
+
+/// What a step reads.
+#[derive(Clone, Copy)]
+pub struct GruInputs<'a, T> {
+    /// The input's part of the gates with its bias, n × 3H.
+    pub xw: View<'a, T>,
+    /// The old state's part with its own bias, n × 3H.
+    pub hw: View<'a, T>,
+    /// The old state, n × H.
+    pub h_prev: View<'a, T>,
+    /// What the update gate weighs.
+    pub blend: Blend,
+}
+
+impl<T> GruInputs<'_, T> {
+    fn check(&self) -> (usize, usize) {
+        let state = (self.h_prev.rows(), self.h_prev.width());
+        let gates = (state.0, 3 * state.1);
+        assert_eq!((self.xw.rows(), self.xw.width()), gates, "the shape of the input's part");
+        assert_eq!((self.hw.rows(), self.hw.width()), gates, "the shape of the state's part");
+        state
+    }
+}
+
+/// The new state, n × H.
+///
+/// # Panics
+/// If a shape does not fit.
+pub fn gru_forward<T: Float>(inputs: GruInputs<'_, T>, h: ViewMut<'_, T>) {
+    let state = inputs.check();
+    assert_eq!((h.rows(), h.width()), state, "the shape of h");
+    sweep_on(Path::best(), Forward { inputs, h });
+}
+
+struct Forward<'a, T> {
+    inputs: GruInputs<'a, T>,
+    h: ViewMut<'a, T>,
+}
+
+impl<T: Float> Sweep for Forward<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let GruInputs { xw, hw, h_prev, blend } = self.inputs;
+        let width = h_prev.width();
+        for (row, h) in self.h.iter_mut().enumerate() {
+            let (xw, hw, h_prev) = (xw.row(row), hw.row(row), h_prev.row(row));
+            for from in (0..width).step_by(CHUNK) {
+                let len = CHUNK.min(width - from);
+                let x = |gate: usize| &xw[gate * width + from..][..len];
+                let s = |gate: usize| &hw[gate * width + from..][..len];
+                let ((xr, xz, xn), (sr, sz, sn)) = ((x(0), x(1), x(2)), (s(0), s(1), s(2)));
+                let h_prev = &h_prev[from..][..len];
+                let mut out = [T::ZERO; CHUNK];
+                for j in 0..len {
+                    let r = (xr[j] + sr[j]).sigmoid_with::<A>();
+                    let z = (xz[j] + sz[j]).sigmoid_with::<A>();
+                    let n = A::mul_add(r, sn[j], xn[j]).tanh_with::<A>();
+                    let (new, old) = shares(z, blend);
+                    out[j] = A::mul_add(new, n, old * h_prev[j]);
+                }
+                write(&mut h[from..][..len], &out);
+            }
+        }
+    }
+}
+
+/// The weights of the new and of the old state.
+#[inline(always)]
+fn shares<T: Float>(z: T, blend: Blend) -> (T, T) {
+    match blend {
+        Blend::Keep => (T::ONE - z, z),
+        Blend::Take => (z, T::ONE - z),
+    }
+}
+
+/// The gradients of `xw` and `hw` (n × 3H) and of `h_prev` (n × H, without what flows through `hw`) from the
+/// gradient `dh` of the new state.
+///
+/// # Panics
+/// If a shape does not fit.
+pub fn gru_backward<T: Float>(
+    inputs: GruInputs<'_, T>,
+    dh: View<'_, T>,
+    dxw: Output<'_, T>,
+    dhw: Output<'_, T>,
+    dh_prev: Output<'_, T>,
+) {
+    let (rows, width) = inputs.check();
+    assert_eq!((dh.rows(), dh.width()), (rows, width), "the shape of the state's gradient");
+    for (output, width) in [(&dxw, 3 * width), (&dhw, 3 * width), (&dh_prev, width)] {
+        if let Some((out, _)) = output {
+            assert_eq!((out.rows(), out.width()), (rows, width), "the shape of a gradient");
+        }
+    }
+    sweep_on(Path::best(), Backward { inputs, dh, dxw, dhw, dh_prev });
+}
+
+struct Backward<'a, T> {
+    inputs: GruInputs<'a, T>,
+    dh: View<'a, T>,
+    dxw: Output<'a, T>,
+    dhw: Output<'a, T>,
+    dh_prev: Output<'a, T>,
+}
+
+impl<T: Float> Sweep for Backward<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let GruInputs { xw, hw, h_prev, blend } = self.inputs;
+        let width = h_prev.width();
+        for row in 0..h_prev.rows() {
+            let (xw, hw, h_prev) = (xw.row(row), hw.row(row), h_prev.row(row));
+            for from in (0..width).step_by(CHUNK) {
+                let len = CHUNK.min(width - from);
+                let x = |gate: usize| &xw[gate * width + from..][..len];
+                let s = |gate: usize| &hw[gate * width + from..][..len];
+                let ((xr, xz, xn), (sr, sz, sn)) = ((x(0), x(1), x(2)), (s(0), s(1), s(2)));
+                let h_prev = &h_prev[from..][..len];
+                let dh = take(Some(self.dh), row, from, len);
+                let (mut dr, mut dz, mut dn) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+                let (mut dsn, mut dold) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+                for j in 0..len {
+                    let r = (xr[j] + sr[j]).sigmoid_with::<A>();
+                    let z = (xz[j] + sz[j]).sigmoid_with::<A>();
+                    let n = A::mul_add(r, sn[j], xn[j]).tanh_with::<A>();
+                    let (new, old) = shares(z, blend);
+                    let toward = match blend {
+                        Blend::Keep => h_prev[j] - n,
+                        Blend::Take => n - h_prev[j],
+                    };
+                    let d = dh[j] * new * A::mul_add(-n, n, T::ONE);
+                    dn[j] = d;
+                    dsn[j] = d * r;
+                    dr[j] = d * sn[j] * (r * (T::ONE - r));
+                    dz[j] = dh[j] * toward * (z * (T::ONE - z));
+                    dold[j] = dh[j] * old;
+                }
+                for (output, dn) in [(&mut self.dxw, &dn), (&mut self.dhw, &dsn)] {
+                    for (gate, chunk) in [&dr, &dz, dn].into_iter().enumerate() {
+                        let start = gate * width + from;
+                        put(output, row, start..start + len, chunk);
+                    }
+                }
+                put(&mut self.dh_prev, row, from..from + len, &dold);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::float::Store;
+    use crate::kernels::numbers;
+
+    struct Case<T> {
+        n: usize,
+        width: usize,
+        data: [Vec<T>; 3],
+        blend: Blend,
+    }
+
+    impl<T: Float> Case<T> {
+        fn new(n: usize, width: usize, blend: Blend) -> Self {
+            let make =
+                |len, seed| numbers::<f64>(len, seed).into_iter().map(|x| T::from_f64(2.0 * x)).collect();
+            Case {
+                n,
+                width,
+                data: [make(n * 3 * width, 1), make(n * 3 * width, 2), make(n * width, 3)],
+                blend,
+            }
+        }
+
+        fn inputs(&self) -> GruInputs<'_, T> {
+            let [xw, hw, h_prev] = &self.data;
+            GruInputs {
+                xw: View::new(xw, self.n, 3 * self.width),
+                hw: View::new(hw, self.n, 3 * self.width),
+                h_prev: View::new(h_prev, self.n, self.width),
+                blend: self.blend,
+            }
+        }
+
+        fn forward(&self) -> Vec<T> {
+            let mut h = vec![T::ZERO; self.n * self.width];
+            gru_forward(self.inputs(), ViewMut::new(&mut h, self.n, self.width));
+            h
+        }
+
+        fn backward(&self, dh: &[T], store: Store) -> [Vec<T>; 3] {
+            let mut out = self.data.each_ref().map(|x| vec![T::ONE; x.len()]);
+            let [dxw, dhw, dh_prev] = &mut out;
+            gru_backward(
+                self.inputs(),
+                View::new(dh, self.n, self.width),
+                Some((ViewMut::new(dxw, self.n, 3 * self.width), store)),
+                Some((ViewMut::new(dhw, self.n, 3 * self.width), store)),
+                Some((ViewMut::new(dh_prev, self.n, self.width), store)),
+            );
+            out
+        }
+    }
+
+    #[test]
+    fn forward_matches_the_formula_in_f64() {
+        for (n, width) in [(0, 2), (1, 1), (3, 0), (2, 16), (3, 77)] {
+            for blend in [Blend::Keep, Blend::Take] {
+                let case = Case::<f32>::new(n, width, blend);
+                let h = case.forward();
+                let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+                for row in 0..n {
+                    for j in 0..width {
+                        let at =
+                            |d: usize, gate: usize| f64::from(case.data[d][(row * 3 + gate) * width + j]);
+                        let (r, z) = (sigmoid(at(0, 0) + at(1, 0)), sigmoid(at(0, 1) + at(1, 1)));
+                        let new = (at(0, 2) + r * at(1, 2)).tanh();
+                        let old = f64::from(case.data[2][row * width + j]);
+                        let y = if blend == Blend::Keep {
+                            (1.0 - z) * new + z * old
+                        } else {
+                            z * new + (1.0 - z) * old
+                        };
+                        assert!((f64::from(h[row * width + j]) - y).abs() < 1e-6);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn backward_matches_central_differences() {
+        let (n, width, eps) = (2, 65, 1e-5);
+        for blend in [Blend::Keep, Blend::Take] {
+            let case = Case::<f64>::new(n, width, blend);
+            let dh = numbers::<f64>(n * width, 9);
+            let loss = |case: &Case<f64>| case.forward().iter().zip(&dh).map(|(h, dh)| h * dh).sum::<f64>();
+            let gradients = case.backward(&dh, Store::Write);
+            let added = case.backward(&dh, Store::Add);
+            let mut moved = Case::<f64>::new(n, width, blend);
+            for d in 0..3 {
+                for i in 0..case.data[d].len() {
+                    moved.data[d][i] += eps;
+                    let up = loss(&moved);
+                    moved.data[d][i] -= 2.0 * eps;
+                    let down = loss(&moved);
+                    moved.data[d][i] = case.data[d][i];
+                    let difference = (up - down) / (2.0 * eps);
+                    assert!((difference - gradients[d][i]).abs() < 1e-7, "{d} {i}: {difference}");
+                    assert_eq!(added[d][i], 1.0 + gradients[d][i]);
+                }
+            }
+            let single = Case::<f32>::new(n, width, blend);
+            let dh32: Vec<f32> = dh.iter().map(|&x| x as f32).collect();
+            for (x, y) in
+                single.backward(&dh32, Store::Write).iter().flatten().zip(gradients.iter().flatten())
+            {
+                assert!((f64::from(*x) - y).abs() < 1e-5, "{x} {y}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_paths_agree_up_to_rounding() {
+        let case = Case::<f32>::new(2, 70, Blend::Keep);
+        let run = |path| {
+            let (mut h, mut d) = (vec![0.0; 140], vec![0.0; 420]);
+            sweep_on(path, Forward { inputs: case.inputs(), h: ViewMut::new(&mut h, 2, 70) });
+            let dxw = Some((ViewMut::new(&mut d, 2, 210), Store::Write));
+            let (inputs, dh) = (case.inputs(), View::new(&h, 2, 70));
+            sweep_on(path, Backward { inputs, dh, dxw, dhw: None, dh_prev: None });
+            [h, d].concat()
+        };
+        let best = run(Path::best());
+        for path in Path::available() {
+            assert!(run(path).iter().zip(&best).all(|(x, y)| (x - y).abs() < 1e-6), "{path:?}");
+        }
+    }
+}

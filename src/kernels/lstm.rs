@@ -1,0 +1,333 @@
+//! The pointwise part of an LSTM step, forward and backward, in one pass each.
+//!
+//! With gate inputs `pre` = (i, f, g, o), each as wide as the state:
+//! `c = σ(f)·c_prev + σ(i)·tanh(g)` and `h = σ(o)·tanh(c)`. Nothing but `pre` and `c` is kept for backward, which
+//! computes the gates again: that costs less than writing and reading them.
+
+use std::ops::Range;
+
+use super::float::{Float, Store};
+use super::path::{Arithmetic, Path, Sweep, sweep_on};
+use super::view::{View, ViewMut};
+
+/// Elements computed between two copies to the outputs. The loops write to local arrays, so that the compiler
+/// sees that nothing overlaps.
+pub(super) const CHUNK: usize = 64;
+
+/// An optional output and what to do with it.
+pub type Output<'a, T> = Option<(ViewMut<'a, T>, Store)>;
+
+/// `h` and `c` from the gates' inputs and the previous memory.
+///
+/// # Panics
+/// Unless `pre` is n × 4H and all others n × H.
+pub fn lstm_forward<T: Float>(pre: View<'_, T>, c_prev: View<'_, T>, h: ViewMut<'_, T>, c: ViewMut<'_, T>) {
+    check(pre, c_prev);
+    assert_eq!((h.rows(), h.width()), (c_prev.rows(), c_prev.width()), "the shape of h");
+    assert_eq!((c.rows(), c.width()), (c_prev.rows(), c_prev.width()), "the shape of c");
+    sweep_on(Path::best(), Forward { pre, c_prev, h, c });
+}
+
+fn check<T>(pre: View<'_, T>, c_prev: View<'_, T>) {
+    assert_eq!((pre.rows(), pre.width()), (c_prev.rows(), 4 * c_prev.width()), "the shape of the gates");
+}
+
+struct Forward<'a, T> {
+    pre: View<'a, T>,
+    c_prev: View<'a, T>,
+    h: ViewMut<'a, T>,
+    c: ViewMut<'a, T>,
+}
+
+impl<T: Float> Sweep for Forward<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let width = self.c_prev.width();
+        for (row, (h, c)) in self.h.iter_mut().zip(self.c.iter_mut()).enumerate() {
+            let (pre, c_prev) = (self.pre.row(row), self.c_prev.row(row));
+            for from in (0..width).step_by(CHUNK) {
+                let len = CHUNK.min(width - from);
+                let part = |gate: usize| &pre[gate * width + from..][..len];
+                let (i, f, g, o) = (part(0), part(1), part(2), part(3));
+                let c_prev = &c_prev[from..][..len];
+                let (mut h_out, mut c_out) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+                for j in 0..len {
+                    let fresh = i[j].sigmoid_with::<A>() * g[j].tanh_with::<A>();
+                    let memory = A::mul_add(f[j].sigmoid_with::<A>(), c_prev[j], fresh);
+                    c_out[j] = memory;
+                    h_out[j] = o[j].sigmoid_with::<A>() * memory.tanh_with::<A>();
+                }
+                write(&mut c[from..][..len], &c_out);
+                write(&mut h[from..][..len], &h_out);
+            }
+        }
+    }
+}
+
+/// What backward reads.
+#[derive(Clone, Copy)]
+pub struct LstmBackward<'a, T> {
+    /// The gates' inputs, n × 4H, as forward had them.
+    pub pre: View<'a, T>,
+    /// The previous memory, n × H.
+    pub c_prev: View<'a, T>,
+    /// The memory that forward wrote, n × H.
+    pub c: View<'a, T>,
+    /// Gradient of `h`, n × H; none is zero.
+    pub dh: Option<View<'a, T>>,
+    /// Gradient of `c` from the later step, n × H; none is zero.
+    pub dc: Option<View<'a, T>>,
+}
+
+/// The gradients of `pre` (n × 4H) and of `c_prev` (n × H).
+///
+/// # Panics
+/// If a shape does not fit.
+pub fn lstm_backward<T: Float>(inputs: LstmBackward<'_, T>, dpre: Output<'_, T>, dc_prev: Output<'_, T>) {
+    check(inputs.pre, inputs.c_prev);
+    let state = (inputs.c_prev.rows(), inputs.c_prev.width());
+    for view in [Some(inputs.c), inputs.dh, inputs.dc].into_iter().flatten() {
+        assert_eq!((view.rows(), view.width()), state, "the shape of a state or its gradient");
+    }
+    if let Some((out, _)) = &dpre {
+        assert_eq!((out.rows(), out.width()), (state.0, 4 * state.1), "the shape of the gates' gradient");
+    }
+    if let Some((out, _)) = &dc_prev {
+        assert_eq!((out.rows(), out.width()), state, "the shape of the memory's gradient");
+    }
+    sweep_on(Path::best(), Backward { inputs, dpre, dc_prev });
+}
+
+struct Backward<'a, T> {
+    inputs: LstmBackward<'a, T>,
+    dpre: Output<'a, T>,
+    dc_prev: Output<'a, T>,
+}
+
+impl<T: Float> Sweep for Backward<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let LstmBackward { pre, c_prev, c, dh, dc } = self.inputs;
+        let width = c_prev.width();
+        for row in 0..c_prev.rows() {
+            let (pre, c_prev, c) = (pre.row(row), c_prev.row(row), c.row(row));
+            for from in (0..width).step_by(CHUNK) {
+                let len = CHUNK.min(width - from);
+                let part = |gate: usize| &pre[gate * width + from..][..len];
+                let (i, f, g, o) = (part(0), part(1), part(2), part(3));
+                let (c_prev, c) = (&c_prev[from..][..len], &c[from..][..len]);
+                let (dh, dc) = (take(dh, row, from, len), take(dc, row, from, len));
+                let (mut di, mut df, mut dg) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+                let (mut d_o, mut dc_out) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+                for j in 0..len {
+                    let (i, f) = (i[j].sigmoid_with::<A>(), f[j].sigmoid_with::<A>());
+                    let (g, o) = (g[j].tanh_with::<A>(), o[j].sigmoid_with::<A>());
+                    let shown = c[j].tanh_with::<A>();
+                    let dc = A::mul_add(dh[j] * o, A::mul_add(-shown, shown, T::ONE), dc[j]);
+                    di[j] = dc * g * (i * (T::ONE - i));
+                    df[j] = dc * c_prev[j] * (f * (T::ONE - f));
+                    dg[j] = dc * i * A::mul_add(-g, g, T::ONE);
+                    d_o[j] = dh[j] * shown * (o * (T::ONE - o));
+                    dc_out[j] = dc * f;
+                }
+                for (gate, chunk) in [di, df, dg, d_o].iter().enumerate() {
+                    let start = gate * width + from;
+                    put(&mut self.dpre, row, start..start + len, chunk);
+                }
+                put(&mut self.dc_prev, row, from..from + len, &dc_out);
+            }
+        }
+    }
+}
+
+/// A chunk of a gradient that may be missing.
+#[inline(always)]
+pub(super) fn take<T: Float>(view: Option<View<'_, T>>, row: usize, from: usize, len: usize) -> [T; CHUNK] {
+    let mut chunk = [T::ZERO; CHUNK];
+    if let Some(view) = view {
+        let x = &view.row(row)[from..][..len];
+        match <&[T; CHUNK]>::try_from(x) {
+            Ok(whole) => chunk = *whole,
+            Err(_) => chunk[..len].copy_from_slice(x),
+        }
+    }
+    chunk
+}
+
+/// Writes the start of a chunk: a whole one, which is most, in a few instructions instead of a call.
+#[inline(always)]
+pub(super) fn write<T: Float>(out: &mut [T], chunk: &[T; CHUNK]) {
+    match <&mut [T; CHUNK]>::try_from(&mut *out) {
+        Ok(whole) => *whole = *chunk,
+        Err(_) => out.copy_from_slice(&chunk[..out.len()]),
+    }
+}
+
+/// Stores the start of a chunk in an output that may be missing.
+#[inline(always)]
+pub(super) fn put<T: Float>(
+    output: &mut Output<'_, T>,
+    row: usize,
+    columns: Range<usize>,
+    chunk: &[T; CHUNK],
+) {
+    if let Some((out, store)) = output {
+        let out = &mut out.row(row)[columns];
+        match store {
+            Store::Write => write(out, chunk),
+            Store::Add => {
+                for (out, &x) in out.iter_mut().zip(chunk) {
+                    *out += x;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::numbers;
+    use crate::kernels::view::Extent2;
+
+    fn scaled<T: Float>(len: usize, seed: u64) -> Vec<T> {
+        numbers::<f64>(len, seed).into_iter().map(|x| T::from_f64(3.0 * x)).collect()
+    }
+
+    fn forward<T: Float>(n: usize, width: usize, pre: &[T], c_prev: &[T]) -> (Vec<T>, Vec<T>) {
+        let (mut h, mut c) = (vec![T::ZERO; n * width], vec![T::ZERO; n * width]);
+        lstm_forward(
+            View::new(pre, n, 4 * width),
+            View::new(c_prev, n, width),
+            ViewMut::new(&mut h, n, width),
+            ViewMut::new(&mut c, n, width),
+        );
+        (h, c)
+    }
+
+    #[test]
+    fn forward_matches_the_formula_in_f64() {
+        for (n, width) in [(0, 3), (1, 1), (2, 0), (3, 17), (2, 64), (2, 131)] {
+            let (pre, c_prev) = (scaled::<f32>(n * 4 * width, 1), scaled::<f32>(n * width, 2));
+            let (h, c) = forward(n, width, &pre, &c_prev);
+            for row in 0..n {
+                for j in 0..width {
+                    let at = |gate: usize| f64::from(pre[row * 4 * width + gate * width + j]);
+                    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+                    let memory =
+                        sigmoid(at(1)) * f64::from(c_prev[row * width + j]) + sigmoid(at(0)) * at(2).tanh();
+                    let shown = sigmoid(at(3)) * memory.tanh();
+                    assert!((f64::from(c[row * width + j]) - memory).abs() < 1e-6);
+                    assert!((f64::from(h[row * width + j]) - shown).abs() < 1e-6);
+                }
+            }
+        }
+    }
+
+    fn backward<T: Float>(n: usize, width: usize, data: [&[T]; 5]) -> (Vec<T>, Vec<T>) {
+        let [pre, c_prev, c, dh, dc] = data;
+        let state = |x| View::new(x, n, width);
+        let inputs = LstmBackward {
+            pre: View::new(pre, n, 4 * width),
+            c_prev: state(c_prev),
+            c: state(c),
+            dh: Some(state(dh)),
+            dc: Some(state(dc)),
+        };
+        let (mut dpre, mut dc_prev) = (vec![T::ZERO; n * 4 * width], vec![T::ZERO; n * width]);
+        lstm_backward(
+            inputs,
+            Some((ViewMut::new(&mut dpre, n, 4 * width), Store::Write)),
+            Some((ViewMut::new(&mut dc_prev, n, width), Store::Add)),
+        );
+        (dpre, dc_prev)
+    }
+
+    #[test]
+    fn backward_matches_central_differences() {
+        let (n, width) = (2, 67);
+        let (pre, c_prev) = (scaled::<f64>(n * 4 * width, 1), scaled::<f64>(n * width, 2));
+        let (dh, dc) = (scaled::<f64>(n * width, 3), scaled::<f64>(n * width, 4));
+        let loss = |pre: &[f64], c_prev: &[f64]| -> f64 {
+            let (h, c) = forward(n, width, pre, c_prev);
+            (0..n * width).map(|i| h[i] * dh[i] + c[i] * dc[i]).sum()
+        };
+        let (_, c) = forward(n, width, &pre, &c_prev);
+        let (dpre, dc_prev) = backward(n, width, [&pre, &c_prev, &c, &dh, &dc]);
+        let eps = 1e-5;
+        for i in 0..pre.len() {
+            let (mut up, mut down) = (pre.clone(), pre.clone());
+            up[i] += eps;
+            down[i] -= eps;
+            let difference = (loss(&up, &c_prev) - loss(&down, &c_prev)) / (2.0 * eps);
+            assert!((difference - dpre[i]).abs() < 1e-7, "{i}: {difference} {}", dpre[i]);
+        }
+        for i in 0..c_prev.len() {
+            let (mut up, mut down) = (c_prev.clone(), c_prev.clone());
+            up[i] += eps;
+            down[i] -= eps;
+            let difference = (loss(&pre, &up) - loss(&pre, &down)) / (2.0 * eps);
+            assert!((difference - dc_prev[i]).abs() < 1e-7, "{i}: {difference} {}", dc_prev[i]);
+        }
+        let single = |x: &[f64]| x.iter().map(|&x| x as f32).collect::<Vec<_>>();
+        let data = [single(&pre), single(&c_prev), single(&c), single(&dh), single(&dc)];
+        let (dpre32, dc_prev32) = backward(n, width, std::array::from_fn(|i| &data[i][..]));
+        for (x, y) in dpre32.iter().zip(&dpre).chain(dc_prev32.iter().zip(&dc_prev)) {
+            assert!((f64::from(*x) - y).abs() < 1e-5, "{x} {y}");
+        }
+    }
+
+    #[test]
+    fn strided_rows_missing_gradients_and_stores() {
+        let (n, width, gap) = (3, 5, 2);
+        let extent = |width: usize| Extent2 { rows: n, width, stride: width + gap };
+        let pre = scaled::<f32>(n * (4 * width + gap), 1);
+        let state = scaled::<f32>(n * (width + gap), 2);
+        let (pre, state) = (View::strided(&pre, extent(4 * width)), View::strided(&state, extent(width)));
+        let run = |dh, dc, store| {
+            let mut out = vec![1.0f32; n * (4 * width + gap)];
+            lstm_backward(
+                LstmBackward { pre, c_prev: state, c: state, dh, dc },
+                Some((ViewMut::strided(&mut out, extent(4 * width)), store)),
+                None,
+            );
+            out
+        };
+        let zero = vec![0.0f32; n * width];
+        let zero = View::new(&zero, n, width);
+        assert_eq!(run(Some(state), None, Store::Write), run(Some(state), Some(zero), Store::Write));
+        assert_eq!(run(None, Some(state), Store::Add), run(Some(zero), Some(state), Store::Add));
+        let (written, added) = (run(Some(state), None, Store::Write), run(Some(state), None, Store::Add));
+        for (i, (w, a)) in written.iter().zip(&added).enumerate() {
+            let inside = i % (4 * width + gap) < 4 * width;
+            assert_eq!(*a, if inside { 1.0 + w } else { 1.0 });
+        }
+        lstm_backward(LstmBackward { pre, c_prev: state, c: state, dh: None, dc: None }, None, None);
+    }
+
+    #[test]
+    fn all_paths_agree_up_to_rounding() {
+        let (n, width) = (2, 70);
+        let (pre, state) = (scaled::<f32>(n * 4 * width, 1), scaled::<f32>(n * width, 2));
+        let (pre, c_prev) = (View::new(&pre, n, 4 * width), View::new(&state, n, width));
+        let run = |path| {
+            let (mut h, mut c, mut d) =
+                (vec![0.0; n * width], vec![0.0; n * width], vec![0.0; n * 4 * width]);
+            let view = |x| ViewMut::new(x, n, width);
+            sweep_on(path, Forward { pre, c_prev, h: view(&mut h), c: view(&mut c) });
+            let dh = Some(View::new(&h[..], n, width));
+            let inputs = LstmBackward { pre, c_prev, c: View::new(&c, n, width), dh, dc: None };
+            let dpre = Some((ViewMut::new(&mut d, n, 4 * width), Store::Write));
+            sweep_on(path, Backward { inputs, dpre, dc_prev: None });
+            [h, c, d].concat()
+        };
+        let best = run(Path::best());
+        for path in Path::available() {
+            assert!(run(path).iter().zip(&best).all(|(x, y)| (x - y).abs() < 1e-6), "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Rows by number: read, written, added, and duplicates merged in a fixed order.
+
+use std::ops::Range;
+
+use super::float::Float;
+use super::path::{Arithmetic, Sweep, sweep};
+use super::view::{View, ViewMut};
+
+/// `out[i] = src[index[i]]`.
+///
+/// # Panics
+/// If an index is out of range, or `out` has not one row an index, as wide as those of `src`.
+pub fn gather_rows<T: Copy>(src: View<'_, T>, index: &[usize], mut out: ViewMut<'_, T>) {
+    assert_eq!((out.rows(), out.width()), (index.len(), src.width()), "the shape of gathered rows");
+    for (out, &i) in out.iter_mut().zip(index) {
+        out.copy_from_slice(src.row(i));
+    }
+}
+
+/// `out[index[i]] = src[i]`, for distinct indices; of equal ones the last stands.
+///
+/// # Panics
+/// If an index is out of range, or `src` has not one row an index, as wide as those of `out`.
+pub fn scatter_rows<T: Copy>(src: View<'_, T>, index: &[usize], mut out: ViewMut<'_, T>) {
+    assert_eq!((src.rows(), src.width()), (index.len(), out.width()), "the shape of scattered rows");
+    for (src, &i) in src.iter().zip(index) {
+        out.row(i).copy_from_slice(src);
+    }
+}
+
+/// `out[index[i]] += src[i]`, one after the other: equal indices add up in their order.
+///
+/// # Panics
+/// As [`scatter_rows`].
+pub fn scatter_add_rows<T: Float>(src: View<'_, T>, index: &[usize], out: ViewMut<'_, T>) {
+    assert_eq!((src.rows(), src.width()), (index.len(), out.width()), "the shape of scattered rows");
+    sweep(ScatterAdd { src, index, out });
+}
+
+struct ScatterAdd<'a, T> {
+    src: View<'a, T>,
+    index: &'a [usize],
+    out: ViewMut<'a, T>,
+}
+
+impl<T: Float> Sweep for ScatterAdd<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        for (src, &i) in self.src.iter().zip(self.index) {
+            for (out, &src) in self.out.row(i).iter_mut().zip(src) {
+                *out += src;
+            }
+        }
+    }
+}
+
+/// Which rows occur in a batch, and where: the plan by which a row-sparse gradient is merged.
+///
+/// It is scratch that is used again for every batch; once grown it allocates nothing.
+#[derive(Debug, Clone, Default)]
+pub struct RowMerge {
+    ids: Vec<i64>,
+    starts: Vec<usize>,
+    order: Vec<u32>,
+    keys: Vec<u64>,
+    spare_keys: Vec<u64>,
+    spare_order: Vec<u32>,
+}
+
+/// Turns signed order into unsigned order.
+const SIGN: u64 = 1 << 63;
+const DIGIT_BITS: u32 = 11;
+const DIGITS: usize = 1 << DIGIT_BITS;
+
+impl RowMerge {
+    /// Nothing planned.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Plans the merge of rows with these ids.
+    ///
+    /// # Panics
+    /// If there are 2^32 of them or more.
+    pub fn prepare(&mut self, ids: &[i64]) {
+        let len = u32::try_from(ids.len()).unwrap_or_else(|_| panic!("{} rows to merge", ids.len()));
+        self.keys.clear();
+        self.keys.extend(ids.iter().map(|&id| id as u64 ^ SIGN));
+        self.order.clear();
+        self.order.extend(0..len);
+        self.sort();
+        self.ids.clear();
+        self.starts.clear();
+        let mut last = None;
+        for (at, &key) in self.keys.iter().enumerate() {
+            if last != Some(key) {
+                last = Some(key);
+                self.ids.push((key ^ SIGN) as i64);
+                self.starts.push(at);
+            }
+        }
+        self.starts.push(ids.len());
+    }
+
+    /// Sorts the keys and with them the order, stably: digit by digit, as far as any two keys differ.
+    fn sort(&mut self) {
+        let first = self.keys.first().copied().unwrap_or(0);
+        let differing = self.keys.iter().fold(0, |bits, &key| bits | (key ^ first));
+        self.spare_keys.resize(self.keys.len(), 0);
+        self.spare_order.resize(self.keys.len(), 0);
+        for shift in (0..u64::BITS - differing.leading_zeros()).step_by(DIGIT_BITS as usize) {
+            let digit = |key: u64| (key >> shift) as usize % DIGITS;
+            if digit(differing) == 0 {
+                continue;
+            }
+            let mut next = [0u32; DIGITS];
+            for &key in &self.keys {
+                next[digit(key)] += 1;
+            }
+            let mut sum = 0;
+            for slot in &mut next {
+                sum += std::mem::replace(slot, sum);
+            }
+            for (&key, &row) in self.keys.iter().zip(&self.order) {
+                let slot = &mut next[digit(key)];
+                self.spare_keys[*slot as usize] = key;
+                self.spare_order[*slot as usize] = row;
+                *slot += 1;
+            }
+            std::mem::swap(&mut self.keys, &mut self.spare_keys);
+            std::mem::swap(&mut self.order, &mut self.spare_order);
+        }
+    }
+
+    /// The distinct ids, ascending.
+    pub fn ids(&self) -> &[i64] {
+        &self.ids
+    }
+
+    /// Number of distinct ids.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are no ids at all.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Where the `i`-th distinct id occurs, ascending.
+    ///
+    /// # Panics
+    /// If there is no such id.
+    pub fn occurrences(&self, i: usize) -> &[u32] {
+        &self.order[self.starts[i]..self.starts[i + 1]]
+    }
+
+    /// `out[i]` = the sum of the rows of `values` at [`Self::occurrences`] of `i`, added in their order.
+    ///
+    /// # Panics
+    /// Unless `values` has the planned number of rows and `out` one for every distinct id, equally wide.
+    pub fn merge<T: Float>(&self, values: View<'_, T>, out: ViewMut<'_, T>) {
+        self.merge_range(values, 0..self.len(), out);
+    }
+
+    /// The same for a range of the distinct ids, so that threads may share the work; `out` has a row for each.
+    ///
+    /// # Panics
+    /// As [`Self::merge`].
+    pub fn merge_range<T: Float>(&self, values: View<'_, T>, range: Range<usize>, out: ViewMut<'_, T>) {
+        assert_eq!(values.rows(), self.order.len(), "the rows to merge");
+        assert_eq!((out.rows(), out.width()), (range.len(), values.width()), "the shape of merged rows");
+        sweep(Merge { plan: self, values, range, out });
+    }
+}
+
+struct Merge<'a, T> {
+    plan: &'a RowMerge,
+    values: View<'a, T>,
+    range: Range<usize>,
+    out: ViewMut<'a, T>,
+}
+
+impl<T: Float> Sweep for Merge<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        for (out, i) in self.out.iter_mut().zip(self.range) {
+            let [first, rest @ ..] = self.plan.occurrences(i) else { continue };
+            out.copy_from_slice(self.values.row(*first as usize));
+            for &row in rest {
+                for (out, &value) in out.iter_mut().zip(self.values.row(row as usize)) {
+                    *out += value;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::kernels::numbers;
+    use crate::kernels::view::Extent2;
+
+    #[test]
+    fn gathered_rows_scatter_back() {
+        let table = numbers::<f32>(5 * 4, 1);
+        let view = View::strided(&table, Extent2 { rows: 5, width: 3, stride: 4 });
+        let index = [4, 0, 2];
+        let mut out = [0.0; 9];
+        gather_rows(view, &index, ViewMut::new(&mut out, 3, 3));
+        assert_eq!(out[..3], table[16..19]);
+        let mut back = [7.0; 15];
+        scatter_rows(View::new(&out, 3, 3), &index, ViewMut::new(&mut back, 5, 3));
+        assert_eq!((&back[..3], &back[6..9], &back[3..6]), (&table[..3], &table[8..11], &[7.0; 3][..]));
+        scatter_add_rows(View::new(&[1.0; 9], 3, 3), &[1, 1, 3], ViewMut::new(&mut back, 5, 3));
+        assert_eq!((&back[3..6], &back[9..12]), (&[9.0; 3][..], &[8.0; 3][..]));
+        gather_rows(view, &[], ViewMut::new(&mut out, 0, 3));
+        gather_rows(view.columns(1, 1), &[1, 2], ViewMut::new(&mut out, 2, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "row 5 of 5")]
+    fn an_index_out_of_range_panics() {
+        gather_rows(View::new(&[0u8; 5], 5, 1), &[5], ViewMut::new(&mut [0], 1, 1));
+    }
+
+    #[test]
+    fn duplicates_merge_in_order_of_occurrence() {
+        let mut plan = RowMerge::new();
+        for (len, bound) in [(0, 1i64), (1, 1), (7, 3), (1000, 50), (3000, i64::MAX), (500, 1 << 20), (20, 1)]
+        {
+            let ids: Vec<i64> = numbers::<f64>(len, 3).iter().map(|x| (x * bound as f64) as i64).collect();
+            let width = 5;
+            let values = numbers::<f32>(len * width, 4);
+            let mut expected: BTreeMap<i64, Vec<f32>> = BTreeMap::new();
+            for (id, value) in ids.iter().zip(values.chunks(width)) {
+                expected
+                    .entry(*id)
+                    .and_modify(|sum| sum.iter_mut().zip(value).for_each(|(sum, x)| *sum += x))
+                    .or_insert_with(|| value.to_vec());
+            }
+            plan.prepare(&ids);
+            assert_eq!(plan.ids(), expected.keys().copied().collect::<Vec<_>>());
+            let mut out = vec![f32::NAN; plan.len() * width];
+            plan.merge(View::new(&values, len, width), ViewMut::new(&mut out, plan.len(), width));
+            assert_eq!(out, expected.values().flatten().copied().collect::<Vec<_>>());
+            assert!((0..plan.len()).all(|i| plan.occurrences(i).is_sorted()));
+            assert_eq!(plan.is_empty(), len == 0);
+        }
+    }
+}
