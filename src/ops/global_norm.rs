@@ -270,3 +270,53 @@ impl<T: Float> Sweep for Multiply<'_, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::arena::{OperandRoom, Operands};
+    use crate::program::RunFacts;
+    use crate::program::context::{Call, Keys, Scratch, Wiring};
+    use crate::program::infer::LevelTable;
+    use crate::tensor::DType;
+
+    #[test]
+    fn selected_rows_are_scaled_where_they_are() {
+        let op = ScaleGradient { storage: StorageKind::SelectedRows };
+        let table = Spec::fixed(DType::F32, &[5, 2]).unwrap();
+        let inputs = [vec![table.clone()], vec![Spec::fixed(DType::F32, &[]).unwrap()]];
+        let outputs = [vec![Spec { storage: StorageKind::SelectedRows, ..table }]];
+        let wiring = Wiring {
+            inputs: vec![vec![Place::Absent], vec![Place::Dense(0)]],
+            outputs: vec![vec![Place::Rows(0)]],
+            ..Wiring::default()
+        };
+        for ids in [&[4, 1, 4][..], &[]] {
+            let mut rows = RowBuffer::default();
+            rows.reset::<f32>(5, 2);
+            ids.iter().for_each(|&id| rows.push(id, &[id as f32, 2.0]));
+            let mut room = OperandRoom::default();
+            let mut lender = Operands::lent(&mut room);
+            lender.read(View::new(&[0.5f32], 1, 1));
+            let call = Call {
+                signature: op.signature(),
+                wiring: &wiring,
+                inputs: &inputs,
+                outputs: &outputs,
+                levels: &LevelTable::default(),
+                run: RunFacts::default(),
+                stream: 0,
+                keys: Keys::Listed(&[]),
+                sequences: None,
+                prepared: None,
+            };
+            let (operands, mut pool) = (lender.finish(), [rows]);
+            op.forward(&mut Forward { call, operands, pool: &mut pool, scratch: &mut Scratch::default() })
+                .unwrap();
+            assert_eq!(pool[0].ids(), ids);
+            for (row, &id) in pool[0].values::<f32>().unwrap().iter().zip(ids) {
+                assert_eq!(row, [id as f32 / 2.0, 1.0]);
+            }
+        }
+    }
+}
