@@ -56,16 +56,12 @@ impl Schedule {
 
     /// Down half a cosine wave to zero over `steps` steps (those of the warm-up not counted).
     pub fn cosine(steps: usize) -> Self {
-        Self { form: Form::Cosine { steps, least: 0.0 }, warm_up: 0 }
+        Self::cosine_to(steps, 0.0)
     }
 
-    /// The rate at which a cosine ends; other schedules have no such thing.
-    #[must_use]
-    pub fn least(mut self, rate: f64) -> Self {
-        if let Form::Cosine { least, .. } = &mut self.form {
-            *least = rate;
-        }
-        self
+    /// The same down to the rate `least`.
+    pub fn cosine_to(steps: usize, least: f64) -> Self {
+        Self { form: Form::Cosine { steps, least }, warm_up: 0 }
     }
 
     /// Rises to the base rate over so many steps first.
@@ -166,7 +162,7 @@ impl Op for LearningRate {
         let schedules = [
             ("constant", Schedule::constant()),
             ("steps", Schedule::step(10, 0.5).warm_up(3)),
-            ("cosine", Schedule::cosine(100).least(0.001)),
+            ("cosine", Schedule::cosine_to(100, 0.001)),
         ];
         schedules.map(|(name, s)| Sample::new(name, s.attributes(0.1)).without_gradient()).to_vec()
     }
@@ -178,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_cosine_falls_to_its_least_after_the_warm_up() {
-        let schedule = Schedule::cosine(4).least(0.1).warm_up(1);
+        let schedule = Schedule::cosine_to(4, 0.1).warm_up(1);
         let rates: Vec<f64> = (0..7).map(|step| schedule.rate(1.1, step)).collect();
         let half = 0.5f64.sqrt() / 2.0;
         for (rate, expected) in rates.iter().zip([1.1, 1.1, 0.6 + half, 0.6, 0.6 - half, 0.1, 0.1]) {
@@ -188,7 +184,7 @@ mod tests {
 
     #[test]
     fn schedules_are_read_back_from_their_attributes() {
-        let cases = [Schedule::constant(), Schedule::step(3, 0.1), Schedule::cosine(9).least(0.5).warm_up(2)];
+        let cases = [Schedule::constant(), Schedule::step(3, 0.1), Schedule::cosine_to(9, 0.5).warm_up(2)];
         for schedule in cases {
             assert_eq!(Schedule::parse(&schedule.attributes(1.0)), Ok(schedule));
         }
