@@ -57,6 +57,7 @@ catalogue![
     Binary<arithmetic::Mul>,
     Binary<arithmetic::Sub>,
     assign::Assign,
+    assign::Cast,
     dropout::Dropout,
     feature::Concat,
     feature::Slice,
