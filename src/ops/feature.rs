@@ -278,11 +278,11 @@ impl Op for Slice {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => forward::<T>(run, [self.from..self.to].into_iter()))
+        with_float!(run.dtype(X), T => forward::<T>(run, std::iter::once(self.from..self.to)))
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => backward::<T>(run, [self.from..self.to].into_iter()))
+        with_float!(run.dtype(X), T => backward::<T>(run, std::iter::once(self.from..self.to)))
     }
 
     fn needs(&self, _: usize) -> Needs {

@@ -85,6 +85,7 @@ catalogue![
     Binary<arithmetic::Sub>,
     assign::Assign,
     cross_entropy::SoftmaxCrossEntropy,
+    assign::Cast,
     dropout::Dropout,
     embedding::Embedding,
     feature::Concat,

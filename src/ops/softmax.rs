@@ -148,11 +148,11 @@ impl<T: Float> Sweep for Values<'_, T> {
             let sum: T = out.iter().copied().sum();
             if self.log {
                 let shift = max + sum.ln();
-                let masked = !(sum > T::ZERO);
+                let masked = sum == T::ZERO;
                 out.iter_mut().zip(x).for_each(|(out, &x)| *out = if masked { x } else { x - shift });
             } else {
-                let scale = if sum > T::ZERO { T::ONE / sum } else { sum };
-                out.iter_mut().for_each(|out| *out = *out * scale);
+                let scale = if sum == T::ZERO { sum } else { T::ONE / sum };
+                out.iter_mut().for_each(|out| *out *= scale);
             }
         }
     }

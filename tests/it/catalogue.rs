@@ -21,6 +21,16 @@ fn every_operator_keeps_its_contract() {
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
+type Rule = (&'static str, fn(&Case) -> Outcome);
+
+const RULES: [Rule; 5] = [
+    ("shape and LoD", Case::shapes),
+    ("gradient", Case::differences),
+    ("requests", Case::requests),
+    ("f32", Case::single_precision),
+    ("batch independence", Case::batch_independence),
+];
+
 /// What breaks the contract, a line each: kind, sample, then the slot and the rule.
 pub(crate) fn check(registry: &Registry) -> Vec<String> {
     let mut failures = Vec::new();
@@ -39,14 +49,7 @@ pub(crate) fn check(registry: &Registry) -> Vec<String> {
             let modes: &[Mode] = if op.facts().random { &[Mode::Infer, Mode::Train] } else { &[Mode::Infer] };
             for &mode in modes {
                 let case = Case { op: op.clone(), sample: sample.clone(), mode };
-                let rules: [(&str, fn(&Case) -> Outcome); 5] = [
-                    ("shape and LoD", Case::shapes),
-                    ("gradient", Case::differences),
-                    ("requests", Case::requests),
-                    ("f32", Case::single_precision),
-                    ("batch independence", Case::batch_independence),
-                ];
-                for (rule, run) in rules {
+                for (rule, run) in RULES {
                     if let Err(failure) = run(&case) {
                         failures.push(format!("{name}, {mode:?}: {rule}: {}", failure.0));
                     }

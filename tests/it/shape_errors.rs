@@ -76,3 +76,19 @@ fn attributes_must_be_in_range() {
     says(net.dropout(x, 1.0), "attribute `rate`: expected a number from 0 to below 1, got 1");
     says(net.dropout(x, f64::NAN), "attribute `rate`");
 }
+
+#[test]
+fn a_cell_of_plain_operators_is_built() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
+    let outside = net.feed("outside", DType::F32, &[3], 0).unwrap();
+    let bias = constant(&net, &[3]);
+    let out = net.recurrent(x, |step, x_t| {
+        let before = step.memory(3)?;
+        let h = step.add(bias, step.add(x_t, step.mul(before, outside)?)?)?;
+        let h = step.tanh(h)?;
+        step.update(before, h)?;
+        Ok(h)
+    });
+    assert_eq!(net.spec(out.unwrap()).unwrap().to_string(), "f32[rows0, 3] lod(0)");
+}
