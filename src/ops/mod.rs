@@ -1,18 +1,55 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
 
+/// Runs `$body` with `$T` standing for the Rust type of any dtype.
+macro_rules! with_element {
+    ($dtype:expr, $T:ident => $body:expr) => {{
+        use $crate::tensor::DType;
+        match $dtype {
+            DType::F32 => with_element!(as f32, $T => $body),
+            DType::F64 => with_element!(as f64, $T => $body),
+            DType::I16 => with_element!(as i16, $T => $body),
+            DType::I32 => with_element!(as i32, $T => $body),
+            DType::I64 => with_element!(as i64, $T => $body),
+            DType::Bool => with_element!(as bool, $T => $body),
+            DType::F16 => with_element!(as half::f16, $T => $body),
+            DType::BF16 => with_element!(as half::bf16, $T => $body),
+        }
+    }};
+    (as $type:ty, $T:ident => $body:expr) => {{
+        type $T = $type;
+        $body
+    }};
+}
+
+mod ids;
+
+mod accuracy;
 mod adagrad;
 mod adam;
+mod cross_entropy;
+mod embedding;
 mod fill_like;
 mod global_norm;
+mod gru_cell;
 mod learning_rate;
 mod linear;
+mod lod_of;
+mod lstm_cell;
+mod sequence_expand;
+mod sequence_pool;
+mod sequence_reverse;
+mod sequence_softmax;
 mod sgd;
 mod update;
 
+pub use cross_entropy::CrossEntropy;
+pub use gru_cell::Update;
 pub use learning_rate::Schedule;
+pub use sequence_pool::Pool;
 pub use update::SparseMode;
 
-use crate::program::{Builder, Registry};
+use crate::error::Result;
+use crate::program::{Attributes, Builder, Registry};
 
 /// Every operator of the crate.
 macro_rules! catalogue {
@@ -31,13 +68,23 @@ macro_rules! catalogue {
 }
 
 catalogue![
+    accuracy::Accuracy,
     adagrad::Adagrad,
     adam::Adam,
+    cross_entropy::SoftmaxCrossEntropy,
+    embedding::Embedding,
     fill_like::FillLike,
     global_norm::GlobalNorm,
     global_norm::ScaleGradient,
+    gru_cell::GruCell,
     learning_rate::LearningRate,
     linear::Linear,
+    lod_of::LodOf,
+    lstm_cell::LstmCell,
+    sequence_expand::SequenceExpand,
+    sequence_pool::SequencePool,
+    sequence_reverse::SequenceReverse,
+    sequence_softmax::SequenceSoftmax,
     sgd::Momentum,
     sgd::Sgd,
 ];
@@ -48,4 +95,13 @@ impl Builder {
     pub fn new() -> Self {
         Builder::with_registry(catalogue())
     }
+}
+
+/// An attribute that may be missing.
+fn optional<T>(
+    attributes: &Attributes,
+    name: &str,
+    read: impl FnOnce(&Attributes, &str) -> Result<T>,
+) -> Result<Option<T>> {
+    attributes.get(name).map(|_| read(attributes, name)).transpose()
 }

@@ -7,6 +7,7 @@ mod coo;
 mod csr;
 mod dense;
 mod dtype;
+pub(crate) mod named;
 mod selected_rows;
 mod storage;
 mod variable;
