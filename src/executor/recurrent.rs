@@ -13,7 +13,7 @@ use crate::kernels::arena::{Lane, OperandRoom, Operands, Plain, Region, Share};
 use crate::kernels::{Store, View, ViewMut, gather_rows};
 use crate::program::rows::RowBuffer;
 use crate::program::{BlockId, Extent};
-use crate::tensor::DType;
+use crate::tensor::{DType, with_element};
 
 /// A loop with fewer numbers to compute a step than this is not split over threads.
 const WORTH_SPLITTING: usize = 1 << 12;
@@ -27,47 +27,6 @@ pub(super) struct LoopMemory {
     cuts: Vec<usize>,
     shares: Vec<Share>,
 }
-
-/// Runs `$body` with `$T` standing for the Rust type of a dtype.
-macro_rules! with_plain {
-    ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
-            DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            DType::I16 => {
-                type $T = i16;
-                $body
-            }
-            DType::I32 => {
-                type $T = i32;
-                $body
-            }
-            DType::I64 => {
-                type $T = i64;
-                $body
-            }
-            DType::Bool => {
-                type $T = bool;
-                $body
-            }
-            DType::F16 => {
-                type $T = half::f16;
-                $body
-            }
-            DType::BF16 => {
-                type $T = half::bf16;
-                $body
-            }
-        }
-    };
-}
-pub(super) use with_plain;
 
 /// What a loop needs beside the shared state.
 pub(super) struct Tools<'a> {
@@ -314,7 +273,7 @@ impl<'p> Shared<'p> {
             for t in 0..self.frames[block.0 as usize].rank.steps() {
                 let at = Some(LaneAt { block, at: At::Step { t, from: 0, to: usize::MAX } });
                 let (from, to) = (self.region(&previous, at), self.region(&all, at));
-                with_plain!(dtype, T => two::<T, _>(lane, &mut tools.workers[0].room, from, to, |from, mut to| {
+                with_element!(dtype, T => two::<T, _>(lane, &mut tools.workers[0].room, from, to, |from, mut to| {
                     if let (Some(from), Some(to)) = (from.contiguous(), to.contiguous()) {
                         to.copy_from_slice(from);
                     }
@@ -339,7 +298,7 @@ impl<'p> Shared<'p> {
         let map = frame.map(inner.rows, sequences);
         let (from, to) = (self.region(outer, None), self.region(inner, at));
         let threads = tools.workers.len();
-        with_plain!(self.dtype(inner), T => two::<T, _>(lane, &mut tools.workers[0].room, from, to, |from, to| {
+        with_element!(self.dtype(inner), T => two::<T, _>(lane, &mut tools.workers[0].room, from, to, |from, to| {
             gather_on(from, map, to, threads);
         }));
     }
@@ -370,7 +329,7 @@ impl<'p> Shared<'p> {
             (Store::Add, DType::F64) => {
                 two::<f64, _>(lane, room, from, to, |from, to| add(from, inverse, to))
             }
-            (_, dtype) => with_plain!(dtype, T => two::<T, _>(lane, room, from, to, |from, to| {
+            (_, dtype) => with_element!(dtype, T => two::<T, _>(lane, room, from, to, |from, to| {
                 gather_on(from, inverse, to, threads);
             })),
         }
@@ -391,7 +350,7 @@ impl<'p> Shared<'p> {
         let each = Some(LaneAt { block, at: At::Sequences });
         let reads = [self.region(next, all), self.region(start, each)];
         let mut operands = lane.operands(&mut tools.workers[0].room, &reads, &[self.region(last, None)]);
-        with_plain!(self.dtype(next), T => {
+        with_element!(self.dtype(next), T => {
             if let (Some(next), Some(start), Some(mut last)) =
                 (operands.read::<T>(0), operands.read::<T>(1), operands.write::<T>(0))
             {

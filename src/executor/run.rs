@@ -6,7 +6,7 @@ use super::compile::compile;
 use super::frame::Frame;
 use super::machine::{Shared, Worker};
 use super::plan::{Access, Instr, Plan, Ref};
-use super::recurrent::{LoopMemory, Tools, with_plain};
+use super::recurrent::{LoopMemory, Tools};
 use super::scope::Scope;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::{Arena, Lane, OperandRoom};
@@ -16,7 +16,7 @@ use crate::program::context::{Mode, Prepared, RunFacts};
 use crate::program::infer::LevelTable;
 use crate::program::rows::RowBuffer;
 use crate::program::{Extent, Program, Registry, Role, Spec, VarId, VarRole};
-use crate::tensor::{DType, Dense, Storage, Variable};
+use crate::tensor::{DType, Dense, Storage, Variable, with_element};
 
 /// How far a run goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,7 +104,7 @@ impl Executor {
         let plan = compile(program, registry, fetch)?;
         let mut arena = Arena::new();
         for &dtype in &plan.buffers {
-            with_plain!(dtype, T => arena.add::<T>());
+            with_element!(dtype, T => arena.add::<T>());
         }
         let threads = match threads {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -268,7 +268,7 @@ impl Executor {
             let room = &mut self.workers[0].room;
             let mut lane = self.arena.lane();
             let mut operands = lane.operands(room, &[], &[region]);
-            with_plain!(dense.dtype(), T => {
+            with_element!(dense.dtype(), T => {
                 if let Some(to) = operands.write::<T>(0).as_mut().and_then(|v| v.contiguous()) {
                     to.copy_from_slice(dense.as_slice::<T>()?);
                 }
@@ -298,7 +298,7 @@ impl Executor {
         let region = crate::kernels::arena::Region { buffer: slot.buffer, extent, ..Default::default() };
         let mut lane = self.arena.lane();
         let operands = lane.operands(&mut self.workers[0].room, &[region], &[]);
-        let dense = with_plain!(slot.dtype, T => {
+        let dense = with_element!(slot.dtype, T => {
             let numbers = operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[]);
             Dense::from_vec(&shape, numbers.to_vec())
         })?;

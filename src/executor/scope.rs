@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::recurrent::with_plain;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, OperandRoom, Region};
 use crate::program::{Program, Spec, VarKind, initialize};
-use crate::tensor::{DType, Dense};
+use crate::tensor::{DType, Dense, with_element};
 
 /// The persistent variables of programs, by name. Several programs (one that trains, one that infers) may share it.
 #[derive(Default)]
@@ -75,7 +74,7 @@ impl Scope {
         let mut room = OperandRoom::default();
         let mut lane = self.arena.lane();
         let operands = lane.operands(&mut room, &[region], &[]);
-        with_plain!(entry.dtype, T => {
+        with_element!(entry.dtype, T => {
             let numbers = operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[]);
             debug_assert_eq!(numbers.len(), elements);
             Dense::from_vec(&entry.dims, numbers.to_vec())
@@ -97,7 +96,7 @@ impl Scope {
                 );
             }
             None => {
-                let buffer = with_plain!(value.dtype(), T => self.arena.add::<T>());
+                let buffer = with_element!(value.dtype(), T => self.arena.add::<T>());
                 self.arena.reserve(buffer, value.len());
                 let entry = Entry { buffer, dtype: value.dtype(), dims: value.shape().to_vec() };
                 self.entries.insert(name.to_owned(), entry.clone());
@@ -108,7 +107,7 @@ impl Scope {
         let mut room = OperandRoom::default();
         let mut lane = self.arena.lane();
         let mut operands = lane.operands(&mut room, &[], &[region]);
-        with_plain!(entry.dtype, T => {
+        with_element!(entry.dtype, T => {
             if let Some(to) = operands.write::<T>(0).as_mut().and_then(|v| v.contiguous()) {
                 to.copy_from_slice(value.as_slice::<T>()?);
             }

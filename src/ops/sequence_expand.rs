@@ -43,7 +43,7 @@ use crate::program::{
     Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue,
     Sample, Signature, Slot, Spec, Var,
 };
-use crate::tensor::{StorageKind, Variable};
+use crate::tensor::{StorageKind, Variable, with_element};
 use crate::with_float;
 
 const X: usize = 0;

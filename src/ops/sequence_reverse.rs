@@ -22,7 +22,7 @@ use crate::program::{
     Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue, Sample,
     Signature, Slot, Var,
 };
-use crate::tensor::Variable;
+use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 const X: usize = 0;

@@ -7,4 +7,5 @@ mod catalogue;
 mod fixture;
 mod lod_laws;
 mod parity_optim;
+mod shape_errors;
 mod tidy;
