@@ -94,7 +94,7 @@ impl Op for GlobalNorm {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         let mut sum = 0.0;
         for k in 0..run.count(GRADS) {
-            sum += with_float!(run.call.inputs[GRADS][k].dtype, T => gradient_squares::<T>(run, k))?;
+            sum += with_float!(run.input_spec_at(GRADS, k).dtype, T => gradient_squares::<T>(run, k))?;
         }
         let norm = sum.sqrt();
         // A norm that is not a number makes the scale one too: neither may hide it.

@@ -1,3 +1,5 @@
+//! What each optimizer appends, and what it refuses.
+
 use super::*;
 use crate::ops::catalogue;
 use crate::program::Spec;
