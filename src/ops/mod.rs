@@ -32,6 +32,7 @@ mod linear;
 mod lod_of;
 mod lstm_cell;
 mod sequence_expand;
+mod sequence_expand_as;
 mod sequence_pool;
 mod sequence_reverse;
 mod sequence_softmax;
@@ -69,6 +70,7 @@ catalogue![
     lod_of::LodOf,
     lstm_cell::LstmCell,
     sequence_expand::SequenceExpand,
+    sequence_expand_as::SequenceExpandAs,
     sequence_pool::SequencePool,
     sequence_reverse::SequenceReverse,
     sequence_softmax::SequenceSoftmax,
