@@ -13,7 +13,7 @@
 //! use unpadded::{Variable, ops};
 //! let op = ops::catalogue().parse("embedding", &Attributes::new())?;
 //! let table = array![[0.0, 0.5], [1.0, 1.5], [2.0, 2.5]];
-//! let out = op.call(&[
+//! let out = op.clone().call(&[
 //!     Operand::batch("ids", Variable::from_sequences(&[vec![2i64, 0], vec![], vec![2]])?),
 //!     Operand::constant("weight", table.clone()),
 //! ])?;

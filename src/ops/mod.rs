@@ -22,6 +22,7 @@ mod matmul;
 mod reduce;
 mod rowwise;
 mod sequence_expand;
+mod sequence_expand_as;
 mod sequence_pool;
 mod sequence_reverse;
 mod sequence_softmax;
@@ -106,6 +107,7 @@ catalogue![
     Whole<reduce::Sum>,
     PerRow<reduce::Sum>,
     sequence_expand::SequenceExpand,
+    sequence_expand_as::SequenceExpandAs,
     sequence_pool::SequencePool,
     sequence_reverse::SequenceReverse,
     sequence_softmax::SequenceSoftmax,

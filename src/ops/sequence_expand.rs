@@ -10,7 +10,8 @@
 //! n_i = 0 drops row or sequence i. Only the LoD of y is read. The gradient is the sum over the copies.
 //!
 //! Any dtype. What a row of the output depends on is a row or a sequence of x that may lie in another sequence of the
-//! last level, or at another level: the operator reaches over the batch.
+//! last level, or at another level: the operator reaches over the batch, and cannot stand in a step block. For rows
+//! over y's last level, [`Builder::sequence_expand_as`] can.
 //!
 //! ```
 //! use ndarray::array;
@@ -19,7 +20,7 @@
 //! let op = ops::catalogue().parse("sequence_expand", &Attributes::new())?;
 //! let y = Variable::sequences(array![0.0, 0.0, 0.0], Lod::from_lengths1(&[2, 0, 1])?)?;
 //! let rows = Variable::dense(array![[1.0], [2.0], [3.0]]);
-//! let out = op.call(&[Operand::batch("x", rows), Operand::batch("y", y.clone())])?;
+//! let out = op.clone().call(&[Operand::batch("x", rows), Operand::batch("y", y.clone())])?;
 //! assert_eq!(out[0].as_slice::<f64>()?, [1.0, 1.0, 3.0]);
 //! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
 //!
@@ -49,8 +50,6 @@ use crate::with_float;
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
-/// y lends its LoD alone, so however it is stored.
-const ANY: &[StorageKind] = &StorageKind::ALL;
 
 /// Rows or sequences repeated after the lengths of others.
 pub(super) struct SequenceExpand {
@@ -85,7 +84,7 @@ impl Op for SequenceExpand {
     fn signature(&self) -> Signature {
         const {
             Signature {
-                inputs: &[Slot::one("x"), Slot::one("y").without_gradient().storages(ANY)],
+                inputs: &[Slot::one("x"), Slot::one("y").without_gradient().storages(&StorageKind::ALL)],
                 outputs: &[Slot::one("out")],
             }
         }

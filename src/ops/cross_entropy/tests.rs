@@ -5,7 +5,10 @@ use std::sync::Arc;
 use ndarray::array;
 
 use super::*;
-use crate::program::Operand;
+use crate::ops::Pool;
+use crate::program::call::Direct;
+use crate::program::{Initializer, Operand};
+use crate::tensor::{DType, Dense};
 
 fn call(op: SoftmaxCrossEntropy, operands: &[Operand]) -> Result<Vec<Variable>> {
     let op: Arc<dyn Op> = Arc::new(op);
@@ -64,5 +67,51 @@ fn an_impossible_class_does_no_harm_and_a_nan_is_not_hidden() -> Result<()> {
     let out = call(SoftmaxCrossEntropy { ignore_index: None, smoothing: 0.0 }, &operands)?;
     let losses = out[LOSS].as_slice::<f32>()?;
     assert!(losses[0] == 0.0 && losses[1].is_nan(), "{losses:?}");
+    Ok(())
+}
+
+/// More classes than the sum has lanes, against the formula.
+#[test]
+fn many_classes_are_those_of_the_formula() -> Result<()> {
+    let logits = ndarray::Array2::from_shape_fn((3, 37), |(i, j)| 4.0 * ((i * 37 + j) as f64 * 0.9).sin());
+    let labels = array![36i64, 0, 17];
+    let operands = [Operand::batch("logits", logits.clone()), Operand::batch("labels", labels.clone())];
+    let op = SoftmaxCrossEntropy { ignore_index: None, smoothing: 0.0 };
+    let direct = Direct::new(Arc::new(op), &operands)?;
+    let out = direct.forward()?;
+    let ones = Dense::from(array![1.0, 1.0, 1.0]).into();
+    let gradients = direct.backward(&out, &[vec![Some(ones)], vec![None]], &|slot| slot == LOGITS, None)?;
+    let gradient = gradients[LOGITS][0].as_ref().expect("asked for").as_dense()?.as_slice::<f64>()?;
+    for (row, (logits, &label)) in logits.rows().into_iter().zip(&labels).enumerate() {
+        let sum: f64 = logits.iter().map(|x| x.exp()).sum();
+        let loss = -(logits[label as usize].exp() / sum).ln();
+        assert!((out[LOSS][0].as_slice::<f64>()?[row] - loss).abs() < 1e-12);
+        for (class, x) in logits.iter().enumerate() {
+            let expected = x.exp() / sum - f64::from(u8::from(class == label as usize));
+            assert!((gradient[row * 37 + class] - expected).abs() < 1e-12);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_classifier_is_built_from_the_operators() -> Result<()> {
+    let net = Builder::new();
+    let ids = net.feed("ids", DType::I64, &[], 1)?;
+    let labels = net.feed("labels", DType::I32, &[1], 0)?;
+    let table = net.parameter("table", DType::F32, &[10, 4], Initializer::new("zeros", Attributes::new()))?;
+    let head = net.parameter("head", DType::F32, &[4, 3], Initializer::new("zeros", Attributes::new()))?;
+    let pooled = net.sequence_pool(net.lookup(ids, table, Some(0), true)?, Pool::Last)?;
+    let logits = net.product(pooled, head, None)?;
+    let (loss, share) = net.cross_entropy_with(logits, labels, CrossEntropy::default())?;
+    let accuracy = net.accuracy(logits, labels, None)?;
+    let lengths = net.lod_of(ids)?;
+    let specs =
+        [pooled, loss, share, accuracy, lengths].map(|var| net.spec(var).map(|spec| spec.to_string()));
+    let expected = ["f32[batch, 4]", "f32[batch]", "f32[batch]", "f32[]", "i64[batch]"];
+    assert_eq!(specs, expected.map(|spec| Ok(spec.to_owned())));
+    let smoothed = CrossEntropy { label_smoothing: 1.5, ..CrossEntropy::default() };
+    let error = net.cross_entropy_with(logits, labels, smoothed).unwrap_err().to_string();
+    assert!(error.contains("attribute `label_smoothing`: expected a number from 0 to 1, got 1.5"), "{error}");
     Ok(())
 }
