@@ -1,3 +1,5 @@
+//! Every way to build a LoD and every way it can be wrong, by example; the laws are in `tests/it/lod_laws.rs`.
+
 use serde::Deserialize;
 
 use super::*;
