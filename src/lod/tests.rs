@@ -1,4 +1,4 @@
-//! Every way to build a LoD and every way it can be wrong, by example; the laws are in `tests/it/lod_laws.rs`.
+//! A LoD by example: the message of each rule, ranges, shared levels. Its laws are in `tests/it/lod_laws.rs`.
 
 use serde::Deserialize;
 

@@ -1,40 +1,29 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
 
-/// Runs `$body` with `$T` standing for the Rust type of any dtype.
-macro_rules! with_element {
-    ($dtype:expr, $T:ident => $body:expr) => {{
-        use $crate::tensor::DType;
-        match $dtype {
-            DType::F32 => with_element!(as f32, $T => $body),
-            DType::F64 => with_element!(as f64, $T => $body),
-            DType::I16 => with_element!(as i16, $T => $body),
-            DType::I32 => with_element!(as i32, $T => $body),
-            DType::I64 => with_element!(as i64, $T => $body),
-            DType::Bool => with_element!(as bool, $T => $body),
-            DType::F16 => with_element!(as half::f16, $T => $body),
-            DType::BF16 => with_element!(as half::bf16, $T => $body),
-        }
-    }};
-    (as $type:ty, $T:ident => $body:expr) => {{
-        type $T = $type;
-        $body
-    }};
-}
-
 mod ids;
+mod rowwise;
 
 mod accuracy;
+mod activation;
+mod arithmetic;
+mod assign;
 mod cross_entropy;
+mod dropout;
 mod embedding;
+mod feature;
 mod fill_like;
 mod gru_cell;
 mod linear;
 mod lod_of;
 mod lstm_cell;
+mod matmul;
+mod reduce;
 mod sequence_expand;
 mod sequence_pool;
 mod sequence_reverse;
 mod sequence_softmax;
+mod softmax;
+mod unary;
 
 pub use cross_entropy::CrossEntropy;
 pub use gru_cell::Update;
@@ -42,6 +31,11 @@ pub use sequence_pool::Pool;
 
 use crate::error::Result;
 use crate::program::{Attributes, Builder, Registry};
+
+use arithmetic::Binary;
+use reduce::{PerRow, Whole};
+use softmax::Softmax;
+use unary::Unary;
 
 /// Every operator of the crate.
 macro_rules! catalogue {
@@ -61,17 +55,49 @@ macro_rules! catalogue {
 
 catalogue![
     accuracy::Accuracy,
+    Unary<activation::Abs>,
+    Unary<activation::Elu>,
+    Unary<activation::Exp>,
+    Unary<activation::Gelu>,
+    Unary<activation::LeakyRelu>,
+    Unary<activation::Log>,
+    Unary<activation::Relu>,
+    Unary<activation::Scale>,
+    Unary<activation::Sigmoid>,
+    Unary<activation::Silu>,
+    Unary<activation::Softplus>,
+    Unary<activation::Softsign>,
+    Unary<activation::Sqrt>,
+    Unary<activation::Square>,
+    Unary<activation::Tanh>,
+    Binary<arithmetic::Add>,
+    Binary<arithmetic::Div>,
+    Binary<arithmetic::Mul>,
+    Binary<arithmetic::Sub>,
+    assign::Assign,
     cross_entropy::SoftmaxCrossEntropy,
+    dropout::Dropout,
     embedding::Embedding,
+    feature::Concat,
+    feature::Slice,
+    feature::Split,
     fill_like::FillLike,
     gru_cell::GruCell,
     linear::Linear,
     lod_of::LodOf,
     lstm_cell::LstmCell,
+    matmul::Matmul,
+    PerRow<reduce::Max>,
+    Whole<reduce::Mean>,
+    PerRow<reduce::Mean>,
+    PerRow<reduce::Sum>,
+    Whole<reduce::Sum>,
     sequence_expand::SequenceExpand,
     sequence_pool::SequencePool,
     sequence_reverse::SequenceReverse,
     sequence_softmax::SequenceSoftmax,
+    Softmax<softmax::Log>,
+    Softmax<softmax::Plain>,
 ];
 
 impl Builder {

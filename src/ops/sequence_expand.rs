@@ -39,6 +39,7 @@ use crate::error::{Error, Result};
 use crate::kernels::Store;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
+use crate::program::call::with_element;
 use crate::program::{
     Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue,
     Sample, Signature, Slot, Spec, Var,

@@ -56,6 +56,7 @@ macro_rules! with_element {
         }
     };
 }
+pub(crate) use with_element;
 
 /// An operator with its inputs, ready to be called.
 pub struct Direct {

@@ -244,6 +244,11 @@ macro_rules! shared_methods {
                 &self.call.inputs[slot][0]
             }
 
+            /// The spec of variable `k` of input slot `slot`.
+            pub fn input_spec_at(&self, slot: usize, k: usize) -> &'a Spec {
+                &self.call.inputs[slot][k]
+            }
+
             /// The spec of output slot `slot`.
             pub fn output_spec(&self, slot: usize) -> &'a Spec {
                 &self.call.outputs[slot][0]

@@ -1,6 +1,7 @@
 //! One test for every operator: whatever a registry lists is run over its own samples and held to the contract of
 //! `program::op`. An operator of a user's crate is checked by handing [`check`] a registry that has it.
 
+mod faults;
 mod parts;
 mod values;
 

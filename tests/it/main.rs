@@ -5,4 +5,5 @@
 
 mod catalogue;
 mod lod_laws;
+mod shape_errors;
 mod tidy;

@@ -1,0 +1,136 @@
+//! Functions of every element: `tanh`, `sigmoid`, `relu` and the like, `exp`, `log`, `sqrt`, `square`, `abs`, `scale`.
+//!
+//! out = f(x), element by element, whatever the shape; the output keeps x's LoD. The gradient is dout · f′(x), where
+//! f′ is computed from out if that is enough, so that x can be freed. At a kink (0 for `relu`, `leaky_relu` and `abs`)
+//! it is that of the left side for the rectifiers and 0 for `abs`. Outside its domain a function gives what IEEE 754
+//! says: log(0) = -inf, sqrt(-1) = NaN.
+//!
+//! ```
+//! use ndarray::array;
+//! use unpadded::program::{Attributes, Operand};
+//! use unpadded::{Lod, Variable, ops};
+//! let x = Variable::sequences(array![[-1.0, 2.0], [3.0, -4.0], [0.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+//! let relu = ops::catalogue().parse("relu", &Attributes::new())?;
+//! let out = relu.call(&[Operand::batch("x", x.clone())])?;
+//! assert_eq!(out[0].as_slice::<f64>()?, [0.0, 2.0, 3.0, 0.0, 0.0, 5.0]);
+//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+//!
+//! let scale = ops::catalogue().parse("scale", &Attributes::new().with("factor", 2.0).with("offset", 1.0))?;
+//! assert_eq!(scale.call(&[Operand::batch("x", x)])?[0].as_slice::<f64>()?, [-1.0, 5.0, 7.0, -7.0, 1.0, 11.0]);
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+use crate::error::Result;
+use crate::kernels::{Arithmetic, Float};
+use crate::program::{Attributes, Builder, Var};
+
+use super::unary::functions;
+
+functions! {
+    /// The hyperbolic tangent of every element.
+    Tanh = fn tanh()
+        value |_, x| x.tanh_with::<A>();
+        slope |_, y: Output| T::ONE - y * y;
+
+    /// 1 / (1 + e^-x).
+    #[doc(alias = "logistic")]
+    Sigmoid = fn sigmoid()
+        value |_, x| x.sigmoid_with::<A>();
+        slope |_, y: Output| y * (T::ONE - y);
+
+    /// max(x, 0).
+    Relu = fn relu()
+        value |_, x| if x > T::ZERO { x } else { T::ZERO };
+        slope |_, y: Output| if y > T::ZERO { T::ONE } else { T::ZERO };
+
+    /// x where it is positive, else alpha · x.
+    LeakyRelu = fn leaky_relu(alpha = 0.1)
+        value |f, x| if x > T::ZERO { x } else { x * T::from_f64(f.alpha) };
+        slope |f, x: Input| if x > T::ZERO { T::ONE } else { T::from_f64(f.alpha) };
+
+    /// x where it is positive, else alpha · (e^x − 1).
+    Elu = fn elu(alpha = 0.7)
+        value |f, x| if x > T::ZERO { x } else { T::from_f64(f.alpha) * (x.exp_with::<A>() - T::ONE) };
+        slope |f, x: Input| if x > T::ZERO { T::ONE } else { T::from_f64(f.alpha) * x.exp_with::<A>() };
+
+    /// log(1 + e^x), without overflow.
+    Softplus = fn softplus()
+        value |_, x| x.max(T::ZERO) + log_of_one_more((-x.abs()).exp_with::<A>());
+        slope |_, x: Input| x.sigmoid_with::<A>();
+
+    /// x / (1 + |x|).
+    Softsign = fn softsign()
+        value |_, x| x / (T::ONE + x.abs());
+        slope |_, x: Input| {
+            let d = T::ONE + x.abs();
+            T::ONE / (d * d)
+        };
+
+    /// x · sigmoid(x).
+    #[doc(alias = "swish")]
+    Silu = fn silu()
+        value |_, x| x * x.sigmoid_with::<A>();
+        slope |_, x: Input| {
+            let s = x.sigmoid_with::<A>();
+            s * (T::ONE + x * (T::ONE - s))
+        };
+
+    /// x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, the usual approximation of x times the normal distribution.
+    Gelu = fn gelu()
+        value |_, x| {
+            let half = T::from_f64(0.5);
+            half * x * (T::ONE + gelu_inner(x).tanh_with::<A>())
+        };
+        slope |_, x: Input| {
+            let half = T::from_f64(0.5);
+            let t = gelu_inner(x).tanh_with::<A>();
+            let inner = T::from_f64(ROOT_2_OVER_PI) * (T::ONE + T::from_f64(3.0 * GELU_CUBIC) * x * x);
+            half * (T::ONE + t) + half * x * (T::ONE - t * t) * inner
+        };
+
+    /// e to the power of every element.
+    Exp = fn exp()
+        value |_, x| x.exp_with::<A>();
+        slope |_, y: Output| y;
+
+    /// The natural logarithm of every element.
+    #[doc(alias = "ln")]
+    Log = fn log() where positive
+        value |_, x| x.ln();
+        slope |_, x: Input| T::ONE / x;
+
+    /// The square root of every element.
+    Sqrt = fn sqrt() where positive
+        value |_, x| x.sqrt();
+        slope |_, y: Output| T::from_f64(0.5) / y;
+
+    /// x².
+    Square = fn square()
+        value |_, x| x * x;
+        slope |_, x: Input| x + x;
+
+    /// |x|.
+    Abs = fn abs()
+        value |_, x| x.abs();
+        slope |_, x: Input| if x > T::ZERO { T::ONE } else if x < T::ZERO { -T::ONE } else { T::ZERO };
+
+    /// factor · x + offset.
+    Scale = fn scale(factor = -1.5, offset = 0.25)
+        value |f, x| x * T::from_f64(f.factor) + T::from_f64(f.offset);
+        slope |f, _g: Nothing| T::from_f64(f.factor);
+}
+
+const ROOT_2_OVER_PI: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
+const GELU_CUBIC: f64 = 0.044_715;
+
+#[inline(always)]
+fn gelu_inner<T: Float>(x: T) -> T {
+    T::from_f64(ROOT_2_OVER_PI) * (x + T::from_f64(GELU_CUBIC) * x * x * x)
+}
+
+/// log(1 + x) for x from 0 to 1: the rounding of 1 + x is divided out again.
+#[inline(always)]
+fn log_of_one_more<T: Float>(x: T) -> T {
+    let u = T::ONE + x;
+    if u == T::ONE { x } else { u.ln() * x / (u - T::ONE) }
+}
