@@ -1,6 +1,7 @@
 //! Sequence models over variable-length text, without padding.
 
 pub mod error;
+pub mod executor;
 pub mod kernels;
 pub mod layers;
 pub mod lod;

@@ -14,11 +14,10 @@
 //! ```
 
 use crate::error::Result;
-use crate::program::call::with_element;
 use crate::program::{
     Attributes, Backward, Builder, Facts, Forward, InferShape, Needs, Op, Sample, Signature, Slot, Var,
 };
-use crate::tensor::{DType, Variable};
+use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 use super::rowwise::{put_rows, row_samples};

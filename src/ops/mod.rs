@@ -1,8 +1,5 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
 
-mod ids;
-mod rowwise;
-
 mod accuracy;
 mod activation;
 mod arithmetic;
@@ -13,11 +10,13 @@ mod embedding;
 mod feature;
 mod fill_like;
 mod gru_cell;
+mod ids;
 mod linear;
 mod lod_of;
 mod lstm_cell;
 mod matmul;
 mod reduce;
+mod rowwise;
 mod sequence_expand;
 mod sequence_pool;
 mod sequence_reverse;
@@ -55,6 +54,17 @@ macro_rules! catalogue {
 
 catalogue![
     accuracy::Accuracy,
+    cross_entropy::SoftmaxCrossEntropy,
+    embedding::Embedding,
+    fill_like::FillLike,
+    gru_cell::GruCell,
+    linear::Linear,
+    lod_of::LodOf,
+    lstm_cell::LstmCell,
+    sequence_expand::SequenceExpand,
+    sequence_pool::SequencePool,
+    sequence_reverse::SequenceReverse,
+    sequence_softmax::SequenceSoftmax,
     Unary<activation::Abs>,
     Unary<activation::Elu>,
     Unary<activation::Exp>,
@@ -75,27 +85,18 @@ catalogue![
     Binary<arithmetic::Mul>,
     Binary<arithmetic::Sub>,
     assign::Assign,
-    cross_entropy::SoftmaxCrossEntropy,
     dropout::Dropout,
-    embedding::Embedding,
     feature::Concat,
     feature::Slice,
     feature::Split,
     fill_like::FillLike,
-    gru_cell::GruCell,
     linear::Linear,
-    lod_of::LodOf,
-    lstm_cell::LstmCell,
     matmul::Matmul,
     PerRow<reduce::Max>,
-    Whole<reduce::Mean>,
     PerRow<reduce::Mean>,
     PerRow<reduce::Sum>,
+    Whole<reduce::Mean>,
     Whole<reduce::Sum>,
-    sequence_expand::SequenceExpand,
-    sequence_pool::SequencePool,
-    sequence_reverse::SequenceReverse,
-    sequence_softmax::SequenceSoftmax,
     Softmax<softmax::Log>,
     Softmax<softmax::Plain>,
 ];

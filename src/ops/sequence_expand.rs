@@ -39,12 +39,11 @@ use crate::error::{Error, Result};
 use crate::kernels::Store;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
-use crate::program::call::with_element;
 use crate::program::{
     Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue,
     Sample, Signature, Slot, Spec, Var,
 };
-use crate::tensor::{StorageKind, Variable};
+use crate::tensor::{StorageKind, Variable, with_element};
 use crate::with_float;
 
 const X: usize = 0;

@@ -18,12 +18,11 @@ use crate::error::{Error, Result};
 use crate::kernels::Store;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
-use crate::program::call::with_element;
 use crate::program::{
     Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue, Sample,
     Signature, Slot, Var,
 };
-use crate::tensor::Variable;
+use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
 const X: usize = 0;

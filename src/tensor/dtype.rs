@@ -254,3 +254,25 @@ mod tests {
         assert!(f16::DTYPE.is_float() && !bool::DTYPE.is_float());
     }
 }
+
+/// Runs `$body` with `$T` standing for the Rust type of any dtype.
+macro_rules! with_element {
+    ($dtype:expr, $T:ident => $body:expr) => {{
+        use $crate::tensor::DType;
+        match $dtype {
+            DType::F32 => with_element!(as f32, $T => $body),
+            DType::F64 => with_element!(as f64, $T => $body),
+            DType::I16 => with_element!(as i16, $T => $body),
+            DType::I32 => with_element!(as i32, $T => $body),
+            DType::I64 => with_element!(as i64, $T => $body),
+            DType::Bool => with_element!(as bool, $T => $body),
+            DType::F16 => with_element!(as half::f16, $T => $body),
+            DType::BF16 => with_element!(as half::bf16, $T => $body),
+        }
+    }};
+    (as $type:ty, $T:ident => $body:expr) => {{
+        type $T = $type;
+        $body
+    }};
+}
+pub(crate) use with_element;

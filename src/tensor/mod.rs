@@ -15,6 +15,7 @@ mod variable;
 pub use coo::Coo;
 pub use csr::Csr;
 pub use dense::Dense;
+pub(crate) use dtype::with_element;
 pub use dtype::{DType, Element};
 pub use selected_rows::SelectedRows;
 pub use storage::{Storage, StorageKind};
