@@ -1,3 +1,5 @@
+//! A LoD by example: the message of each rule, ranges, shared levels. Its laws are in `tests/it/lod_laws.rs`.
+
 use serde::Deserialize;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Dense tensors by example: building, reading, conversion, and what is refused.
+
 use ndarray::{Array1, Array2, array};
 
 use super::*;
