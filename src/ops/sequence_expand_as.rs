@@ -31,7 +31,7 @@ use crate::program::{
     Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue, Sample,
     Signature, Slot, Var,
 };
-use crate::tensor::{Dense, StorageKind, Variable};
+use crate::tensor::{Dense, StorageKind, Variable, with_element};
 use crate::with_float;
 
 const X: usize = 0;
