@@ -122,6 +122,8 @@ pub(super) struct MemoryPlan {
     pub(super) next: Ref,
     /// Slot of the first step's previous value.
     pub(super) start: Ref,
+    /// Whether this loop reads previous values at all.
+    pub(super) read: bool,
     pub(super) initial: Option<Ref>,
     pub(super) last: Option<Ref>,
     /// The previous values of all steps as one array, where an instruction outside the loop reads them.
@@ -143,11 +145,22 @@ pub(super) struct MemoryGradientPlan {
     pub(super) initial: Option<(Ref, Store)>,
 }
 
+/// A level inside a step block, made from one around it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InnerLevel {
+    pub(super) outer: LevelId,
+    pub(super) inner: LevelId,
+    /// Which inner level is above it; none if it delimits the entries (or, of a static input, the sequences).
+    pub(super) above: Option<usize>,
+    pub(super) statics: bool,
+}
+
 /// A step loop, forward or backward.
 pub(super) struct Loop {
     pub(super) desc: StepDesc,
     pub(super) place: Place,
     pub(super) backward: bool,
+    pub(super) span: Span,
     /// Into the block's order, before anything runs.
     pub(super) gather: Vec<Move>,
     /// Static inputs: one row or sub-sequence a sequence.
@@ -168,8 +181,16 @@ pub(super) struct Loop {
     pub(super) slots: Vec<usize>,
     /// Every row belongs to one sequence and no gradient is added across them, so that lanes may split the loop.
     pub(super) splits: bool,
-    /// Forward operators whose levels a step must know again.
+    /// Operators of the forward block that make levels, which each step must know.
     pub(super) levels: Vec<usize>,
+    /// Levels of step inputs and static inputs.
+    pub(super) inner: Vec<InnerLevel>,
+    /// The block that holds the forward loop.
+    pub(super) parent: BlockId,
+    /// What counts the sequences, outside.
+    pub(super) sequences: Extent,
+    /// Some operator in it draws random numbers.
+    pub(super) random: bool,
 }
 
 /// A compiled program.

@@ -33,6 +33,15 @@ struct Buffer {
     size: usize,
 }
 
+impl Buffer {
+    fn reserve(&mut self, elements: usize) {
+        let lines = (elements * self.size).div_ceil(size_of::<Line>());
+        if self.lines.len() < lines {
+            self.lines.resize(lines, Line([0; 64]));
+        }
+    }
+}
+
 /// Typed buffers that grow and never shrink.
 #[derive(Default)]
 pub struct Arena {
@@ -163,11 +172,16 @@ impl Arena {
 
     /// Makes room for `elements` in a buffer; what it held stays, new room is zero.
     pub fn reserve(&mut self, buffer: usize, elements: usize) {
-        let buffer = &mut self.buffers[buffer];
-        let lines = (elements * buffer.size).div_ceil(size_of::<Line>());
-        if buffer.lines.len() < lines {
-            buffer.lines.resize(lines, Line([0; 64]));
-        }
+        self.buffers[buffer].reserve(elements);
+    }
+
+    /// Exchanges a buffer with one of another arena, without copying.
+    ///
+    /// # Panics
+    /// If they hold different types.
+    pub fn exchange(&mut self, buffer: usize, other: &mut Arena, theirs: usize) {
+        assert!(self.buffers[buffer].element == other.buffers[theirs].element, "buffers of different types");
+        std::mem::swap(&mut self.buffers[buffer], &mut other.buffers[theirs]);
     }
 
     /// Bytes held by all buffers.
@@ -177,7 +191,7 @@ impl Arena {
 
     /// The right to use every buffer.
     pub fn lane(&mut self) -> Lane<'_> {
-        Lane { buffers: self.buffers.as_ptr(), count: self.buffers.len(), part: None, life: PhantomData }
+        Lane { buffers: self.buffers.as_mut_ptr(), count: self.buffers.len(), part: None, life: PhantomData }
     }
 }
 
@@ -210,6 +224,17 @@ impl<'a> Lane<'a> {
         assert!(shares.len() == self.count, "{} shares for {} buffers", shares.len(), self.count);
         let buffers = Address(self.buffers);
         fork(buffers, self.count, cuts, starts, shares, states, run)
+    }
+
+    /// [`Arena::reserve`] while a lane is out.
+    ///
+    /// # Panics
+    /// If this lane is a part of a split loop.
+    pub fn reserve(&mut self, buffer: usize, elements: usize) {
+        assert!(self.part.is_none() && buffer < self.count, "only a whole lane makes room");
+        // SAFETY: a lane that is no part is the only borrow of the arena, and `&mut self` says that nothing is lent.
+        let buffer = unsafe { &mut *self.buffers.cast_mut().add(buffer) };
+        buffer.reserve(elements);
     }
 
     /// Lends `reads` and `writes`.

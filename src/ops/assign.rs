@@ -20,11 +20,10 @@
 
 use crate::error::Result;
 use crate::kernels::Float;
-use crate::program::call::with_element;
 use crate::program::{
     Attributes, Backward, Builder, Facts, Forward, InferShape, Needs, Op, Sample, Signature, Slot, Var,
 };
-use crate::tensor::{DType, Element, Variable};
+use crate::tensor::{DType, Element, Variable, with_element};
 use crate::with_float;
 
 use super::rowwise::{put, put_rows, row_samples};

@@ -1,19 +1,35 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
 
+mod accuracy;
 mod activation;
 mod arithmetic;
 mod assign;
+mod cross_entropy;
 mod dropout;
+mod embedding;
 mod feature;
 mod fill_like;
+mod gru_cell;
+mod ids;
 mod linear;
+mod lod_of;
+mod lstm_cell;
 mod matmul;
 mod reduce;
 mod rowwise;
+mod sequence_expand;
+mod sequence_pool;
+mod sequence_reverse;
+mod sequence_softmax;
 mod softmax;
 mod unary;
 
-use crate::program::{Builder, Registry};
+pub use cross_entropy::CrossEntropy;
+pub use gru_cell::Update;
+pub use sequence_pool::Pool;
+
+use crate::error::Result;
+use crate::program::{Attributes, Builder, Registry};
 
 use arithmetic::Binary;
 use reduce::{PerRow, Whole};
@@ -37,6 +53,18 @@ macro_rules! catalogue {
 }
 
 catalogue![
+    accuracy::Accuracy,
+    cross_entropy::SoftmaxCrossEntropy,
+    embedding::Embedding,
+    fill_like::FillLike,
+    gru_cell::GruCell,
+    linear::Linear,
+    lod_of::LodOf,
+    lstm_cell::LstmCell,
+    sequence_expand::SequenceExpand,
+    sequence_pool::SequencePool,
+    sequence_reverse::SequenceReverse,
+    sequence_softmax::SequenceSoftmax,
     Unary<activation::Abs>,
     Unary<activation::Elu>,
     Unary<activation::Exp>,
@@ -62,8 +90,6 @@ catalogue![
     feature::Concat,
     feature::Slice,
     feature::Split,
-    fill_like::FillLike,
-    linear::Linear,
     matmul::Matmul,
     PerRow<reduce::Max>,
     PerRow<reduce::Mean>,
@@ -80,4 +106,13 @@ impl Builder {
     pub fn new() -> Self {
         Builder::with_registry(catalogue())
     }
+}
+
+/// An attribute that may be missing.
+fn optional<T>(
+    attributes: &Attributes,
+    name: &str,
+    read: impl FnOnce(&Attributes, &str) -> Result<T>,
+) -> Result<Option<T>> {
+    attributes.get(name).map(|_| read(attributes, name)).transpose()
 }

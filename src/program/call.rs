@@ -15,48 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::{Lender, OperandRoom, Operands};
 use crate::kernels::{Store, View, ViewMut};
 use crate::lod::Lod;
-use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
-
-/// Runs `$body` with `$T` standing for the Rust type of any dtype.
-macro_rules! with_element {
-    ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
-            DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            DType::I16 => {
-                type $T = i16;
-                $body
-            }
-            DType::I32 => {
-                type $T = i32;
-                $body
-            }
-            DType::I64 => {
-                type $T = i64;
-                $body
-            }
-            DType::Bool => {
-                type $T = bool;
-                $body
-            }
-            DType::F16 => {
-                type $T = half::f16;
-                $body
-            }
-            DType::BF16 => {
-                type $T = half::bf16;
-                $body
-            }
-        }
-    };
-}
-pub(crate) use with_element;
+use crate::tensor::{Dense, SelectedRows, Storage, StorageKind, Variable, with_element};
 
 /// An operator with its inputs, ready to be called.
 pub struct Direct {

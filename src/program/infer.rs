@@ -28,6 +28,11 @@ impl LevelTable {
         self.get(*levels.last()?)
     }
 
+    /// Unbinds all.
+    pub fn clear(&mut self) {
+        self.0.fill(None);
+    }
+
     /// The place of one, made if need be.
     pub fn slot(&mut self, level: LevelId) -> &mut Option<Arc<Lod>> {
         let index = level.0 as usize;

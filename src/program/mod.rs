@@ -8,8 +8,12 @@ pub mod backward;
 pub mod builder;
 pub mod call;
 pub mod context;
+pub mod display;
+pub mod dot;
 pub mod extent;
 pub mod infer;
+pub mod initialize;
+pub mod naming;
 pub mod op;
 pub mod op_desc;
 #[allow(clippy::module_inception)]
@@ -17,7 +21,9 @@ mod program;
 pub mod registry;
 pub mod rows;
 pub mod sample;
+pub mod save;
 pub mod step;
+mod stored;
 pub mod var_desc;
 
 pub use attributes::{Attributes, Literal};

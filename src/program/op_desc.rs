@@ -38,7 +38,7 @@ pub struct OpDesc {
 pub const RECURRENT: &str = "recurrent";
 
 /// What an operator does at its place in the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Computes its outputs from its inputs.
     Forward,

@@ -38,7 +38,7 @@ pub enum VarKind {
 }
 
 /// Where a variable's value comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VarRole {
     /// The caller gives it at every run.
     Feed,

@@ -1,12 +1,10 @@
 //! The types of numbers, and the trait that ties each to its Rust type.
 
 use std::fmt;
-use std::str::FromStr;
 
 use half::{bf16, f16};
-use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::tensor::named::named;
 
 /// The type of a tensor's numbers.
 ///
@@ -16,8 +14,7 @@ use crate::error::{Error, Result};
 /// assert_eq!(DType::I64.to_string(), "i64");
 /// # Ok::<(), unpadded::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DType {
     /// 32-bit float.
     F32,
@@ -37,11 +34,20 @@ pub enum DType {
     BF16,
 }
 
-impl DType {
-    /// Every one of them.
-    pub const ALL: [DType; 8] =
-        [Self::F32, Self::F64, Self::I16, Self::I32, Self::I64, Self::Bool, Self::F16, Self::BF16];
+named!(
+    DType,
+    "dtype",
+    F32 = "f32",
+    F64 = "f64",
+    I16 = "i16",
+    I32 = "i32",
+    I64 = "i64",
+    Bool = "bool",
+    F16 = "f16",
+    BF16 = "bf16",
+);
 
+impl DType {
     /// The bytes of one number.
     pub const fn size_of(self) -> usize {
         match self {
@@ -55,36 +61,6 @@ impl DType {
     /// Whether it holds fractions, and so can have a gradient.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::BF16)
-    }
-
-    /// Its name in listings and files: that of the Rust type.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::F64 => "f64",
-            Self::I16 => "i16",
-            Self::I32 => "i32",
-            Self::I64 => "i64",
-            Self::Bool => "bool",
-            Self::F16 => "f16",
-            Self::BF16 => "bf16",
-        }
-    }
-}
-
-impl fmt::Display for DType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for DType {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        let expected = || Self::ALL.map(Self::name).join(", ");
-        let found = Self::ALL.into_iter().find(|dtype| dtype.name() == name);
-        found.ok_or_else(|| Error::new("dtype", format!("one of {}", expected()), format!("`{name}`")))
     }
 }
 
@@ -278,3 +254,25 @@ mod tests {
         assert!(f16::DTYPE.is_float() && !bool::DTYPE.is_float());
     }
 }
+
+/// Runs `$body` with `$T` standing for the Rust type of any dtype.
+macro_rules! with_element {
+    ($dtype:expr, $T:ident => $body:expr) => {{
+        use $crate::tensor::DType;
+        match $dtype {
+            DType::F32 => with_element!(as f32, $T => $body),
+            DType::F64 => with_element!(as f64, $T => $body),
+            DType::I16 => with_element!(as i16, $T => $body),
+            DType::I32 => with_element!(as i32, $T => $body),
+            DType::I64 => with_element!(as i64, $T => $body),
+            DType::Bool => with_element!(as bool, $T => $body),
+            DType::F16 => with_element!(as half::f16, $T => $body),
+            DType::BF16 => with_element!(as half::bf16, $T => $body),
+        }
+    }};
+    (as $type:ty, $T:ident => $body:expr) => {{
+        type $T = $type;
+        $body
+    }};
+}
+pub(crate) use with_element;

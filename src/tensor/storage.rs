@@ -1,12 +1,10 @@
 //! The four ways to store a tensor, as a closed list: forgetting one in a `match` does not compile.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::str::FromStr;
 
 use ndarray::{Array, Dimension};
-use serde::{Deserialize, Serialize};
 
+use super::named::named;
 use super::{Coo, Csr, DType, Dense, Element, SelectedRows};
 use crate::error::{Error, Result};
 
@@ -33,8 +31,7 @@ pub enum Storage {
 }
 
 /// Which of the four storages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum StorageKind {
     /// Every number.
     #[default]
@@ -47,36 +44,7 @@ pub enum StorageKind {
     Coo,
 }
 
-impl StorageKind {
-    /// Every one of them.
-    pub const ALL: [StorageKind; 4] = [Self::Dense, Self::SelectedRows, Self::Csr, Self::Coo];
-
-    /// Its name in listings and files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Dense => "dense",
-            Self::SelectedRows => "selected_rows",
-            Self::Csr => "csr",
-            Self::Coo => "coo",
-        }
-    }
-}
-
-impl fmt::Display for StorageKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for StorageKind {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self> {
-        let expected = || format!("one of {}", Self::ALL.map(Self::name).join(", "));
-        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| Error::new("storage", expected(), format!("`{name}`")))
-    }
-}
+named!(StorageKind, "storage", Dense = "dense", SelectedRows = "selected_rows", Csr = "csr", Coo = "coo",);
 
 impl Storage {
     /// Which of the four it is.

@@ -6,3 +6,4 @@
 mod catalogue;
 mod lod_laws;
 mod shape_errors;
+mod tidy;

@@ -1,59 +1,77 @@
-//! Reading and writing of dense tensors: the shape, then the numbers in row-major order under the dtype's name.
+//! Reading and writing of dense tensors: the dtype by name, the shape, then the numbers in row-major order.
 
-use std::borrow::Cow;
+use std::fmt;
 
 use half::{bf16, f16};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::ser::{Error as _, SerializeTuple};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Data, Dense, layout};
+use crate::tensor::DType;
 
-#[derive(Serialize, Deserialize)]
-#[serde(rename = "Dense")]
-struct Parts<'a> {
-    shape: Cow<'a, [usize]>,
-    numbers: Numbers<'a>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Numbers<'a> {
-    F32(Cow<'a, [f32]>),
-    F64(Cow<'a, [f64]>),
-    I16(Cow<'a, [i16]>),
-    I32(Cow<'a, [i32]>),
-    I64(Cow<'a, [i64]>),
-    Bool(Cow<'a, [bool]>),
-    F16(Cow<'a, [f16]>),
-    BF16(Cow<'a, [bf16]>),
-}
-
-/// As the shape and the numbers in row-major order, under the dtype's name.
+/// As a tuple of the dtype's name, the shape and the numbers in row-major order.
 impl Serialize for Dense {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut parts = serializer.serialize_tuple(3)?;
+        parts.serialize_element(&self.dtype())?;
+        parts.serialize_element(self.shape())?;
         macro_rules! numbers {
             ($($variant:ident)*) => {
                 match &self.0 {
-                    $(Data::$variant(array) => array.as_slice().map(|x| Numbers::$variant(x.into())),)*
+                    $(Data::$variant(array) => {
+                        parts.serialize_element(array.as_slice().ok_or_else(|| S::Error::custom(layout()))?)
+                    })*
                 }
             };
         }
-        let numbers = numbers!(F32 F64 I16 I32 I64 Bool F16 BF16);
-        let numbers = numbers.ok_or_else(|| serde::ser::Error::custom(layout()))?;
-        Parts { shape: self.shape().into(), numbers }.serialize(serializer)
+        numbers!(F32 F64 I16 I32 I64 Bool F16 BF16)?;
+        parts.end()
     }
 }
 
 /// Checked as [`Dense::from_vec`] checks.
 impl<'de> Deserialize<'de> for Dense {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Parts { shape, numbers } = Parts::deserialize(deserializer)?;
+        deserializer.deserialize_tuple(3, Parts)
+    }
+}
+
+struct Parts;
+
+impl<'de> Visitor<'de> for Parts {
+    type Value = Dense;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a dtype, a shape and the numbers of a tensor")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Dense, A::Error> {
+        fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
+            place: usize,
+            parts: &mut A,
+        ) -> Result<T, A::Error> {
+            parts.next_element()?.ok_or_else(|| A::Error::invalid_length(place, &Parts))
+        }
+        let dtype: DType = next(0, &mut parts)?;
+        let shape: Vec<usize> = next(1, &mut parts)?;
         macro_rules! dense {
-            ($($variant:ident)*) => {
-                match numbers {
-                    $(Numbers::$variant(numbers) => Dense::from_vec(&shape, numbers.into_owned()),)*
+            ($($variant:ident as $type:ty),*) => {
+                match dtype {
+                    $(DType::$variant => Dense::from_vec::<$type>(&shape, next(2, &mut parts)?),)*
                 }
             };
         }
-        dense!(F32 F64 I16 I32 I64 Bool F16 BF16).map_err(serde::de::Error::custom)
+        dense!(
+            F32 as f32,
+            F64 as f64,
+            I16 as i16,
+            I32 as i32,
+            I64 as i64,
+            Bool as bool,
+            F16 as f16,
+            BF16 as bf16
+        )
+        .map_err(A::Error::custom)
     }
 }

@@ -1,0 +1,480 @@
+//! From a program to a plan: names become slots, what is not wanted goes, gradients learn whether to write or to add.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::plan::{Access, Home, Instr, Maker, OpInstr, Plan, Ref, Slot, Span};
+use super::split::Classes;
+use crate::error::{Error, ErrorKind, Place as Where, Result};
+use crate::kernels::Store;
+use crate::program::context::{Place, Wiring};
+use crate::program::{
+    BlockId, Extent, LevelId, LodEffect, Needs, Op, OpDesc, Pass, Program, RECURRENT, Reach, Registry, Role,
+    Spec, VarId, VarRole, grad_name,
+};
+use crate::tensor::StorageKind;
+
+/// Lives until the run ends: fetched values.
+pub(super) const FOREVER: usize = usize::MAX;
+
+pub(super) struct Compiler<'a> {
+    pub(super) program: &'a Program,
+    registry: &'a Registry,
+    pub(super) slots: Vec<Slot>,
+    pub(super) access: Vec<Option<Access>>,
+    of_var: Vec<Option<usize>>,
+    /// The number of the top-level instruction that is being compiled.
+    now: usize,
+    /// Gradients that an instruction before has written.
+    pub(super) written: HashSet<VarId>,
+    /// Forward values that backward operators read.
+    pub(super) saved: HashSet<VarId>,
+    /// To be zeroed before the top-level instruction, since a loop inside a loop adds to them.
+    pub(super) zero_first: Vec<Ref>,
+    pools: usize,
+    prepared: usize,
+    pub(super) makers: Vec<Maker>,
+    /// Memories of each forward block, for its backward loop.
+    pub(super) memories: Vec<Vec<super::plan::MemoryPlan>>,
+    /// Operators that make levels, by forward block.
+    pub(super) made: Vec<Vec<usize>>,
+    /// What the variables of each forward block have rows for, once it is compiled.
+    pub(super) classes: Vec<Option<Classes>>,
+}
+
+/// Where a call is compiled.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Site {
+    /// The block that holds the operator.
+    pub(super) block: BlockId,
+    /// Its number there.
+    pub(super) number: usize,
+    pub(super) span: Span,
+    /// It runs many times for one top-level instruction, so it adds to gradients of constants.
+    pub(super) repeated: bool,
+}
+
+/// Compiles a program for the wanted variables.
+pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) -> Result<Plan> {
+    program.validate()?;
+    let vars = program.vars().len();
+    let mut compiler = Compiler {
+        program,
+        registry,
+        slots: Vec::new(),
+        access: vec![None; vars],
+        of_var: vec![None; vars],
+        now: 0,
+        written: HashSet::new(),
+        saved: HashSet::new(),
+        zero_first: Vec::new(),
+        pools: 0,
+        prepared: 0,
+        makers: Vec::new(),
+        memories: vec![Vec::new(); program.blocks().len()],
+        made: vec![Vec::new(); program.blocks().len()],
+        classes: program.blocks().map(|_| None).collect(),
+    };
+    let live = live(program, wanted)?;
+    compiler.saved = compiler.find_saved(&live)?;
+    // Feeds that nothing reads are still checked when they come; the others are slots from the start.
+    for (id, var) in program.vars() {
+        if var.role == VarRole::Feed && (wanted.contains(&id) || live.iter().any(|&i| reads(program, i, id)))
+        {
+            let slot = compiler.whole(id)?;
+            compiler.slots[slot].life.0 = 0;
+        }
+    }
+    let mut code = Vec::new();
+    for &number in &live {
+        compiler.now = code.len() + 1;
+        let mut instrs = Vec::new();
+        let op = &program.root().ops[number];
+        let site = Site { block: BlockId(0), number, span: Span::All, repeated: false };
+        compiler.instruction(op, site, None, &mut instrs)?;
+        code.extend(std::mem::take(&mut compiler.zero_first).into_iter().map(Instr::Zero));
+        code.extend(instrs);
+    }
+    for &id in wanted {
+        compiler.fetch(id)?;
+    }
+    let mut plan = Plan {
+        slots: compiler.slots,
+        code,
+        of_var: compiler.of_var,
+        buffers: Vec::new(),
+        pools: compiler.pools,
+        prepared: compiler.prepared,
+        makers: compiler.makers,
+    };
+    super::memory::assign(&mut plan);
+    Ok(plan)
+}
+
+fn reads(program: &Program, op: usize, var: VarId) -> bool {
+    program.root().ops[op].reads().any(|v| v == var)
+}
+
+/// The operators of the root block that the wanted variables and the updates need.
+fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
+    let mut needed: HashSet<VarId> = HashSet::new();
+    for &id in wanted {
+        let var = program
+            .vars()
+            .nth(id.0 as usize)
+            .ok_or_else(|| {
+                Error::of(ErrorKind::Program, "wanted variable", "one of the program", format!("{id:?}"))
+            })?
+            .1;
+        if var.block != BlockId(0) || var.spec().is_none() {
+            let expected = "a tensor of the root block";
+            return Err(
+                Error::of(ErrorKind::Program, "wanted variable", expected, "another").variable(&var.name)
+            );
+        }
+        needed.insert(id);
+    }
+    let mut live = Vec::new();
+    for (number, op) in program.root().ops.iter().enumerate().rev() {
+        if op.role == Role::Update || op.writes().any(|v| needed.contains(&v)) {
+            needed.extend(op.reads());
+            live.push(number);
+        }
+    }
+    live.reverse();
+    Ok(live)
+}
+
+impl<'a> Compiler<'a> {
+    /// Forward values that the live backward operators read.
+    fn find_saved(&self, live: &[usize]) -> Result<HashSet<VarId>> {
+        let mut saved = HashSet::new();
+        let mut blocks: Vec<(&[OpDesc], Option<&[usize]>)> = vec![(&self.program.root().ops, Some(live))];
+        while let Some((ops, only)) = blocks.pop() {
+            for (number, op) in ops.iter().enumerate() {
+                if op.role != Role::Backward || only.is_some_and(|live| !live.contains(&number)) {
+                    continue;
+                }
+                if let Some(gradient) = op.step.as_ref().and_then(|s| s.gradient.as_ref()) {
+                    saved.extend(op.input("static"));
+                    saved.extend(op.input("initial"));
+                    blocks.push((&self.program.block(gradient.block).ops, None));
+                    continue;
+                }
+                let instance = self.parse(op)?;
+                let wanted = wanted_slots(&*instance, op);
+                let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
+                saved.extend(needed_values(&*instance, op, needs));
+            }
+        }
+        Ok(saved)
+    }
+
+    pub(super) fn parse(&self, op: &OpDesc) -> Result<Arc<dyn Op>> {
+        self.registry.parse(&op.kind, &op.attributes).map_err(|e| {
+            e.at(Where {
+                operator: Some(op.kind.clone()),
+                caller: Some(op.caller.clone()),
+                ..Where::default()
+            })
+        })
+    }
+
+    /// Compiles one operator of a block; `only` restricts a backward operator to some of its gradients.
+    pub(super) fn instruction(
+        &mut self,
+        op: &OpDesc,
+        site: Site,
+        only: Option<&[usize]>,
+        out: &mut Vec<Instr>,
+    ) -> Result<()> {
+        let place = Where {
+            operator: Some(match op.role {
+                Role::Backward => format!("{} #{}, backward", op.kind, site.number),
+                _ => format!("{} #{}", op.kind, site.number),
+            }),
+            block: (site.block.0 > 0).then_some(site.block.0 as usize),
+            caller: Some(op.caller.clone()),
+            variable: None,
+        };
+        if op.kind == RECURRENT {
+            let instr = self.step_loop(op, site, place.clone()).map_err(|e| e.at(place))?;
+            out.push(Instr::Loop(Box::new(instr)));
+        } else {
+            let instr = self.call(op, site, only, place.clone()).map_err(|e| e.at(place))?;
+            out.push(Instr::Op(Box::new(instr)));
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, op: &OpDesc, site: Site, only: Option<&[usize]>, place: Where) -> Result<OpInstr> {
+        let instance = self.parse(op)?;
+        let signature = instance.signature();
+        let facts = instance.facts();
+        let input_vars = Program::slots_of(signature.inputs, &op.inputs, "");
+        let backward = op.role == Role::Backward;
+        let forward_outputs = if backward { &op.inputs } else { &op.outputs };
+        let output_vars = Program::slots_of(signature.outputs, forward_outputs, "");
+        let all = wanted_slots(&*instance, op);
+        let wanted: Vec<usize> = only.map_or(all, <[usize]>::to_vec);
+        let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        let mut wiring = Wiring::default();
+        let mut constants = Vec::new();
+        for (slot, vars) in input_vars.iter().enumerate() {
+            let bound = !backward || needs.has_input(slot);
+            let constant = bound && vars.len() == 1 && self.known_before(vars[0]);
+            constants.push(constant.then_some(reads.len()));
+            wiring.inputs.push(self.places(vars, bound, &mut reads)?);
+        }
+        let mut flush = Vec::new();
+        if backward {
+            for (slot, vars) in output_vars.iter().enumerate() {
+                wiring.outputs.push(self.places(vars, needs.has_output(slot), &mut reads)?);
+            }
+            for vars in Program::slots_of(signature.outputs, &op.inputs, &grad_name("")) {
+                wiring.output_gradients.push(self.places(&vars, true, &mut reads)?);
+            }
+            for (slot, vars) in
+                Program::slots_of(signature.inputs, &op.outputs, &grad_name("")).iter().enumerate()
+            {
+                let mut places = Vec::new();
+                for &var in vars {
+                    if var == VarId::NONE || !wanted.contains(&slot) {
+                        places.push((Place::Absent, Store::Write));
+                        continue;
+                    }
+                    let store = self.store(var, site)?;
+                    let place = self.places(&[var], true, &mut writes)?[0];
+                    places.push((place, store));
+                    if let Some(Access::Passed { .. }) = self.access[var.0 as usize] {
+                        flush.push(self.reference(var)?);
+                    }
+                }
+                wiring.input_gradients.push(places);
+            }
+        } else {
+            for (slot, vars) in signature.outputs.iter().zip(&output_vars) {
+                wiring.outputs.push(self.places(vars, true, &mut writes)?);
+                if !slot.updated && site.block != BlockId(0) {
+                    for &var in vars {
+                        if self.is_next(var) {
+                            flush.push(self.reference(var)?);
+                        }
+                    }
+                }
+            }
+        }
+        let (inputs, outputs) = (self.program.specs(&input_vars)?, self.program.specs(&output_vars)?);
+        let made = if !backward && facts.lod == LodEffect::Replaces {
+            made_levels(&inputs, &outputs)
+        } else {
+            Vec::new()
+        };
+        let stream = output_vars.iter().flatten().next().map_or(0, |v| u64::from(v.0));
+        let prepared = facts.prepares.then(|| {
+            self.prepared += 1;
+            self.prepared - 1
+        });
+        Ok(OpInstr {
+            op: instance,
+            place,
+            pass: if backward { Pass::Backward } else { Pass::Forward },
+            role: op.role,
+            reach: facts.reach,
+            wiring,
+            reads,
+            writes,
+            inputs,
+            outputs,
+            made,
+            top: self.program.top(self.forward_block(site.block)),
+            stream,
+            random: facts.random,
+            prepared,
+            constants,
+            wanted: (0..signature.inputs.len()).map(|s| wanted.contains(&s)).collect(),
+            flush,
+            span: site.span,
+        })
+    }
+
+    /// The step block whose sequences a (gradient) block runs over.
+    fn forward_block(&self, block: BlockId) -> BlockId {
+        let steps = self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref());
+        let of = |s: &crate::program::StepDesc| {
+            s.gradient.as_ref().is_some_and(|g| g.block == block).then_some(s.block)
+        };
+        steps.filter_map(of).next().unwrap_or(block)
+    }
+
+    /// Whether a contribution to a gradient writes or adds; from now on others add.
+    pub(super) fn store(&mut self, grad: VarId, site: Site) -> Result<Store> {
+        let constant = matches!(self.access_of(grad)?, Access::Slot(s) if self.slots[s].home == Home::Whole);
+        if constant && site.repeated && self.written.insert(grad) {
+            let reference = self.reference(grad)?;
+            self.zero_first.push(reference);
+            return Ok(Store::Add);
+        }
+        Ok(if self.written.insert(grad) { Store::Write } else { Store::Add })
+    }
+
+    /// The number of the top-level instruction that is being compiled.
+    pub(super) fn now(&self) -> usize {
+        self.now
+    }
+
+    fn is_next(&self, var: VarId) -> bool {
+        self.memories.iter().flatten().any(|m| Some(m.next.access) == self.access[var.0 as usize])
+    }
+
+    /// A parameter, or anything else with a value before this top-level instruction begins.
+    fn known_before(&self, var: VarId) -> bool {
+        match self.access.get(var.0 as usize) {
+            Some(&Some(Access::Slot(s))) => {
+                let slot = &self.slots[s];
+                let constant = slot.home == Home::Whole && slot.rows.known().is_some();
+                constant && slot.pool.is_none() && (slot.persistent || slot.life.0 < self.now)
+            }
+            _ => self.program.var(var).persistable,
+        }
+    }
+
+    fn places(&mut self, vars: &[VarId], bound: bool, refs: &mut Vec<Ref>) -> Result<Vec<Place>> {
+        let mut places = Vec::new();
+        for &var in vars {
+            if !bound || var == VarId::NONE {
+                places.push(Place::Absent);
+                continue;
+            }
+            let reference = self.reference(var)?;
+            if let Access::Slot(s) = reference.access
+                && let Some(pool) = self.slots[s].pool
+            {
+                places.push(Place::Rows(pool));
+                continue;
+            }
+            refs.push(reference);
+            places.push(Place::Dense(refs.len() - 1));
+        }
+        Ok(places)
+    }
+
+    /// Where a variable is, with its rows and width.
+    pub(super) fn reference(&mut self, var: VarId) -> Result<Ref> {
+        let access = self.access_of(var)?;
+        self.touch(access);
+        let spec = self.program.spec(var)?;
+        Ok(Ref { access, rows: spec.rows(), width: spec.width() })
+    }
+
+    pub(super) fn access_of(&mut self, var: VarId) -> Result<Access> {
+        match self.access[var.0 as usize] {
+            Some(access) => Ok(access),
+            None => self.whole(var).map(Access::Slot),
+        }
+    }
+
+    /// The slot of a variable in the order of the batch, made if need be.
+    fn whole(&mut self, var: VarId) -> Result<usize> {
+        if let Some(Access::Slot(slot)) = self.access[var.0 as usize] {
+            return Ok(slot);
+        }
+        self.place(var, Home::Whole)
+    }
+
+    /// Gives a variable a slot.
+    pub(super) fn place(&mut self, var: VarId, home: Home) -> Result<usize> {
+        let desc = self.program.var(var);
+        let spec = self.program.spec(var)?;
+        let slot = self.add_slot(var, spec, home);
+        self.slots[slot].persistent = desc.persistable;
+        self.access[var.0 as usize] = Some(Access::Slot(slot));
+        self.of_var[var.0 as usize] = Some(slot);
+        Ok(slot)
+    }
+
+    /// A slot for the value of `var`, or for another value of the same kind.
+    pub(super) fn add_slot(&mut self, var: VarId, spec: &Spec, home: Home) -> usize {
+        let pool = (spec.storage == StorageKind::SelectedRows).then(|| {
+            self.pools += 1;
+            self.pools - 1
+        });
+        self.slots.push(Slot {
+            var,
+            dtype: spec.dtype,
+            width: spec.width(),
+            rows: spec.rows(),
+            home,
+            buffer: 0,
+            life: (self.now, self.now),
+            persistent: false,
+            pool,
+        });
+        self.slots.len() - 1
+    }
+
+    pub(super) fn touch(&mut self, access: Access) {
+        let slot = |reference: &Ref| if let Access::Slot(s) = reference.access { Some(s) } else { None };
+        let touched: Vec<usize> = match access {
+            Access::Slot(s) => vec![s],
+            Access::Previous { block, memory } => {
+                let m = &self.memories[block.0 as usize][memory];
+                [slot(&m.next), slot(&m.start), m.all.as_ref().and_then(slot)].into_iter().flatten().collect()
+            }
+            Access::Passed { .. } => Vec::new(),
+        };
+        for s in touched {
+            let life = &mut self.slots[s].life;
+            life.1 = life.1.max(self.now);
+        }
+    }
+
+    fn fetch(&mut self, id: VarId) -> Result<()> {
+        let slot = self.whole(id)?;
+        self.slots[slot].life.1 = FOREVER;
+        Ok(())
+    }
+}
+
+/// The input slots whose gradients a backward operator computes.
+pub(super) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
+    let inputs = op.signature().inputs;
+    (0..inputs.len())
+        .filter(|&s| desc.output(&grad_name(inputs[s].name)).iter().any(|&v| v != VarId::NONE))
+        .collect()
+}
+
+/// The forward values that a backward operator reads for `needs`.
+pub(super) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Needs) -> Vec<VarId> {
+    let signature = op.signature();
+    let inputs =
+        signature.inputs.iter().enumerate().filter(|(i, _)| needs.has_input(*i)).map(|(_, s)| s.name);
+    let outputs =
+        signature.outputs.iter().enumerate().filter(|(i, _)| needs.has_output(*i)).map(|(_, s)| s.name);
+    inputs.chain(outputs).flat_map(|name| desc.input(name).to_vec()).collect()
+}
+
+/// Levels of the outputs that no input has, in the order they were made.
+pub(super) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<LevelId> {
+    let mut made: Vec<LevelId> = Vec::new();
+    for level in outputs.iter().flatten().flat_map(|s| s.lod.iter().copied()) {
+        if !inputs.iter().flatten().any(|s| s.lod.contains(&level)) && !made.contains(&level) {
+            made.push(level);
+        }
+    }
+    made.sort();
+    made
+}
+
+/// Whether an operator can be called on a part of its rows.
+pub(super) fn divisible(instr: &OpInstr) -> bool {
+    // What a constant gets from every row is one sum.
+    let constant = |r: &Ref| r.rows.known().is_some();
+    instr.reach != Reach::Batch
+        && instr.role != Role::Update
+        && !instr.writes.is_empty()
+        && !instr.writes.iter().any(constant)
+        && instr.wiring.input_gradients.iter().flatten().all(|(p, _)| !matches!(p, Place::Rows(_)))
+        && instr.writes.iter().all(|r| !matches!(r.rows, Extent::Data(_)))
+}

@@ -1,0 +1,294 @@
+//! A step block while it runs: its rank table, the levels inside it, and which rows it is at.
+
+use std::sync::Arc;
+
+use super::plan::Loop;
+use super::rank_table::RankTable;
+use crate::error::Result;
+use crate::lod::Lod;
+use crate::program::context::{RowKey, locate};
+use crate::program::infer::LevelTable;
+use crate::program::{BlockId, Extent, LevelId};
+
+/// Which rows of a step block are being computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum At {
+    /// Those of all steps.
+    #[default]
+    All,
+    /// One for each sequence.
+    Sequences,
+    /// Those of sequences `from..to` of the rank order that are alive at step `t`.
+    Step { t: usize, from: usize, to: usize },
+}
+
+/// A level inside a step block.
+#[derive(Debug, Default)]
+pub(super) struct FrameLevel {
+    pub(super) level: Option<LevelId>,
+    pub(super) statics: bool,
+    /// The first row of step 0 in step-major buffers.
+    pub(super) base: usize,
+    /// The first row of each step after that.
+    pub(super) starts: Vec<usize>,
+    /// The offsets of all steps (of a static level: of all sequences, in rank order).
+    whole: Option<Arc<Lod>>,
+    step: Option<Arc<Lod>>,
+    /// For each row in this order, its row outside.
+    pub(super) map: Vec<usize>,
+    keys: Vec<RowKey>,
+}
+
+/// A step block's state; it keeps its memory from run to run.
+#[derive(Debug, Default)]
+pub(super) struct Frame {
+    pub(super) rank: RankTable,
+    pub(super) base: usize,
+    pub(super) at: At,
+    pub(super) levels: Vec<FrameLevel>,
+    /// The place of each outer row in step-major order: the inverse of the rank table's rows.
+    pub(super) inverse: Vec<usize>,
+    pub(super) inverse_order: Vec<usize>,
+    keys: Vec<RowKey>,
+    sequence_keys: Vec<RowKey>,
+    /// The level table's own entries below the block, for nested frames of the same level.
+    used: usize,
+}
+
+fn invert(map: &[usize], inverse: &mut Vec<usize>) {
+    inverse.clear();
+    inverse.resize(map.len(), 0);
+    for (place, &row) in map.iter().enumerate() {
+        inverse[row] = place;
+    }
+}
+
+impl Frame {
+    /// Sets the frame up for a loop over the sequences of `lod`.
+    pub(super) fn build(&mut self, instr: &Loop, lod: &Lod, levels: &mut LevelTable) -> Result<()> {
+        // The table lets go of last time's offsets, so that their memory can be used again.
+        instr.inner.iter().for_each(|inner| levels.set(inner.inner, None));
+        self.rank.rebuild(lod.offsets(), instr.desc.reverse);
+        invert(self.rank.rows(), &mut self.inverse);
+        invert(self.rank.order(), &mut self.inverse_order);
+        self.at = At::All;
+        self.used = instr.inner.len();
+        if self.levels.len() < instr.inner.len() + instr.levels.len() {
+            self.levels.resize_with(instr.inner.len() + instr.levels.len(), FrameLevel::default);
+        }
+        let steps = self.rank.steps();
+        for (i, inner) in instr.inner.iter().enumerate() {
+            let (before, rest) = self.levels.split_at_mut(i);
+            let this = &mut rest[0];
+            this.level = Some(inner.inner);
+            this.statics = inner.statics;
+            let outer = levels.get(inner.outer);
+            let offsets = outer.map_or(&[0][..], |lod| lod.offsets());
+            let above = inner.above.map(|a| &before[a]);
+            let order = match above {
+                Some(level) => &level.map,
+                None if inner.statics => self.rank.order(),
+                None => self.rank.rows(),
+            };
+            this.map.clear();
+            let upper = above.and_then(|a| a.whole.clone());
+            this.step = None;
+            Lod::rebuild(&mut this.whole, upper, |out| {
+                out.push(0);
+                for &row in order {
+                    out.push(out[out.len() - 1] + offsets[row + 1] - offsets[row]);
+                }
+            })?;
+            for &row in order {
+                this.map.extend(offsets[row]..offsets[row + 1]);
+            }
+            this.starts.clear();
+            this.starts.push(0);
+            let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
+            for t in 0..steps {
+                // A row of the level above, where there is one, or an entry.
+                let end = |t: usize| above.map_or(self.rank.starts()[t], |a| a.starts[t]);
+                let rows = if inner.statics {
+                    let alive = above.map_or(self.rank.alive(t), |a| a.starts[t + 1] - a.starts[t]);
+                    whole[alive]
+                } else {
+                    whole[end(t + 1)] - whole[end(t)]
+                };
+                this.starts.push(this.starts[t] + rows);
+            }
+        }
+        Ok(())
+    }
+
+    /// The inner level of the frame by its name.
+    fn level(&self, level: LevelId) -> Option<&FrameLevel> {
+        self.levels.iter().find(|l| l.level == Some(level))
+    }
+
+    /// Where a level's rows of step 0 start, and where each step's do.
+    fn rows(&self, rows: Extent) -> (usize, &[usize]) {
+        match rows {
+            Extent::Rows(level) => self.level(level).map_or((0, &[0][..]), |l| (l.base, &l.starts)),
+            _ => (self.base, self.rank.starts()),
+        }
+    }
+
+    /// First row and number of rows in a step-major buffer.
+    pub(super) fn stepped(&self, at: At, rows: Extent) -> (usize, usize) {
+        let (base, starts) = self.rows(rows);
+        match (at, rows) {
+            (At::Step { t, from, to }, Extent::Alive(_)) => {
+                (base + starts[t] + from, (starts[t + 1] - starts[t]).min(to).saturating_sub(from))
+            }
+            (At::Step { t, .. }, _) => (base + starts[t], starts[t + 1] - starts[t]),
+            _ => (base, starts.last().copied().unwrap_or(0)),
+        }
+    }
+
+    /// First row and number of rows in a buffer with the rows of each sequence, or of one step.
+    pub(super) fn sequence(&self, at: At, rows: Extent) -> (usize, usize) {
+        match (at, rows) {
+            (At::Step { from, .. }, Extent::Alive(_)) => (from, self.stepped(at, rows).1),
+            (At::Step { .. }, _) => (0, self.stepped(at, rows).1),
+            (_, Extent::Rows(level)) => (0, self.level(level).map_or(0, |l| l.map.len())),
+            _ => (0, self.rank.sequences()),
+        }
+    }
+
+    /// Rows that a buffer needs: for all steps, or for the largest one and for all sequences.
+    pub(super) fn room(&self, rows: Extent, stepped: bool) -> usize {
+        let (base, starts) = self.rows(rows);
+        if stepped {
+            return base + starts.last().copied().unwrap_or(0);
+        }
+        let largest = starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+        match rows {
+            Extent::Rows(level) => {
+                largest.max(self.level(level).filter(|l| l.statics).map_or(0, |l| l.map.len()))
+            }
+            _ => self.rank.sequences(),
+        }
+    }
+
+    /// The rows outside of the rows inside: of all steps, or of all sequences.
+    pub(super) fn map(&self, rows: Extent, sequences: bool) -> &[usize] {
+        match rows {
+            Extent::Rows(level) => self.level(level).map_or(&[], |l| &l.map),
+            _ if sequences => self.rank.order(),
+            _ => self.rank.rows(),
+        }
+    }
+
+    /// Moves the frame, and binds its levels to the rows it is at.
+    pub(super) fn go(&mut self, at: At, table: &mut LevelTable) -> Result<()> {
+        self.at = at;
+        for i in 0..self.used {
+            let (before, rest) = self.levels.split_at_mut(i);
+            let this = &mut rest[0];
+            let Some(level) = this.level else { continue };
+            let At::Step { t, .. } = at else {
+                table.set(level, this.whole.clone());
+                continue;
+            };
+            let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
+            // The LoD above is the one that was just bound, if this one hangs below an inner level.
+            let above = this.whole.as_ref().and_then(|lod| lod.upper()).and_then(|upper| {
+                before.iter().find(|l| l.whole.as_ref().is_some_and(|w| Arc::ptr_eq(w, upper)))
+            });
+            let (first, last) = if this.statics {
+                (0, above.map_or(self.rank.alive(t), |a| a.starts[t + 1] - a.starts[t]))
+            } else {
+                match above {
+                    Some(a) => (a.starts[t], a.starts[t + 1]),
+                    None => (self.rank.starts()[t], self.rank.starts()[t + 1]),
+                }
+            };
+            let upper = above.and_then(|a| a.step.clone());
+            table.set(level, None);
+            Lod::rebuild(&mut this.step, upper, |out| {
+                out.extend(whole[first..=last].iter().map(|o| o - whole[first]));
+            })?;
+            table.set(level, this.step.clone());
+        }
+        Ok(())
+    }
+
+    /// Adds a level that an operator in the step makes, step by step.
+    pub(super) fn start_made(&mut self, index: usize, level: LevelId) {
+        let place = &mut self.levels[self.used + index];
+        place.level = Some(level);
+        place.base = 0;
+        place.statics = false;
+        place.starts.clear();
+        place.starts.push(0);
+        place.map.clear();
+        place.whole = None;
+    }
+
+    /// Adds a step's rows to a made level.
+    pub(super) fn add_made(&mut self, index: usize, rows: usize) {
+        let starts = &mut self.levels[self.used + index].starts;
+        starts.push(starts.last().copied().unwrap_or(0) + rows);
+    }
+
+    /// Makes the keys of all rows, from those of the rows outside.
+    pub(super) fn build_keys(&mut self, instr: &Loop, outside: &dyn Fn(Extent, usize) -> RowKey) {
+        self.keys.clear();
+        self.keys.extend(self.rank.rows().iter().map(|&row| outside(Extent::Rows(instr.desc.level), row)));
+        self.sequence_keys.clear();
+        self.sequence_keys.extend(self.rank.order().iter().map(|&row| outside(instr.sequences, row)));
+        for (level, inner) in self.levels.iter_mut().zip(&instr.inner) {
+            level.keys.clear();
+            let rows = Extent::Rows(inner.outer);
+            if !inner.statics {
+                level.keys.extend(level.map.iter().map(|&row| outside(rows, row)));
+                continue;
+            }
+            // The rows of a static sub-sequence come again at every step: the step tells them apart.
+            for t in 0..self.rank.steps() {
+                let count = level.starts[t + 1] - level.starts[t];
+                level.keys.extend(level.map[..count].iter().map(|&row| {
+                    let key = outside(rows, row);
+                    RowKey { position: key.position + ((t as u64 + 1) << 32), ..key }
+                }));
+            }
+        }
+    }
+
+    /// The keys of the rows that a call at `at` has.
+    pub(super) fn keys(&self, at: At, rows: Extent) -> &[RowKey] {
+        if at == At::Sequences && !matches!(rows, Extent::Rows(_)) {
+            return &self.sequence_keys;
+        }
+        let (base, _) = self.rows(rows);
+        let (first, count) = self.stepped(at, rows);
+        let keys = match rows {
+            Extent::Rows(level) => self.level(level).map_or(&[][..], |l| &l.keys),
+            _ => &self.keys,
+        };
+        keys.get(first - base..first - base + count).unwrap_or(&[])
+    }
+
+    /// The place of each outer row in this order.
+    pub(super) fn inverse(&self, rows: Extent, sequences: bool, out: &mut Vec<usize>) {
+        match rows {
+            Extent::Rows(level) => invert(self.level(level).map_or(&[], |l| &l.map), out),
+            _ => {
+                out.clear();
+                out.extend_from_slice(if sequences { &self.inverse_order } else { &self.inverse });
+            }
+        }
+    }
+}
+
+/// The key of a row of the root block.
+pub(super) fn root_key(levels: &LevelTable, numbers: &[u64], rows: Extent, row: usize) -> RowKey {
+    let lod = if let Extent::Rows(level) = rows { levels.get(level) } else { None };
+    let (sequence, position) = lod.map_or((row, 0), |lod| locate(lod, row));
+    RowKey { sequence: numbers.get(sequence).copied().unwrap_or(sequence as u64), position: position as u64 }
+}
+
+/// The block around a loop, if it is a step block.
+pub(super) fn step_parent(instr: &Loop) -> Option<BlockId> {
+    (instr.parent.0 > 0).then_some(instr.parent)
+}

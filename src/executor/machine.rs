@@ -1,0 +1,474 @@
+//! A run: where each view is, calls of operators, and their division over threads.
+
+use std::ops::Range;
+
+use super::frame::{At, Frame, root_key};
+use super::plan::{Access, Home, Instr, Loop, OpInstr, Plan, Ref, Span};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::arena::{Lane, OperandRoom, Operands, Region};
+use crate::kernels::{Extent2, Store, flush};
+use crate::program::context::{
+    Backward, Call, Forward, Keys, Pass, Prepare, Prepared, RowKey, RunFacts, Scratch,
+};
+use crate::program::infer::{InferShape, LevelTable, Phase};
+use crate::program::rows::RowBuffer;
+use crate::program::{BlockId, Extent, LevelId, Reach, Spec};
+use crate::tensor::DType;
+
+/// A call with fewer numbers to write than this is not divided.
+const WORTH_DIVIDING: usize = 1 << 14;
+
+/// What all threads of a run see.
+pub(super) struct Shared<'p> {
+    pub(super) plan: &'p Plan,
+    pub(super) loops: Vec<Option<&'p Loop>>,
+    pub(super) frames: Vec<Frame>,
+    pub(super) levels: LevelTable,
+    pub(super) prepared: Vec<Prepared>,
+    pub(super) numbers: Vec<u64>,
+    pub(super) batch: usize,
+    pub(super) facts: RunFacts,
+}
+
+/// A thread's own memory.
+#[derive(Default)]
+pub(super) struct Worker {
+    pub(super) scratch: Scratch,
+    pub(super) room: OperandRoom,
+    pub(super) halves: (OperandRoom, OperandRoom),
+    pub(super) reads: Vec<Region>,
+    pub(super) writes: Vec<Region>,
+}
+
+/// Which sequences of which block a lane runs, and at which step it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaneAt {
+    pub(super) block: BlockId,
+    pub(super) at: At,
+}
+
+impl Shared<'_> {
+    fn at(&self, block: BlockId, lane: Option<LaneAt>) -> At {
+        match lane {
+            Some(lane) if lane.block == block => lane.at,
+            _ => self.frames[block.0 as usize].at,
+        }
+    }
+
+    /// How many rows an extent has where the run is now.
+    pub(super) fn count(&self, extent: Extent, lane: Option<LaneAt>) -> usize {
+        match extent {
+            Extent::Known(n) => n,
+            Extent::Batch => self.batch,
+            Extent::Rows(level) => self.levels.get(level).map_or(0, |lod| lod.rows()),
+            Extent::Alive(block) => {
+                let (frame, at) = (&self.frames[block.0 as usize], self.at(block, lane));
+                if at == At::Sequences { frame.rank.sequences() } else { frame.stepped(at, extent).1 }
+            }
+            Extent::Data(_) => 0,
+        }
+    }
+
+    /// Where a view's rows are now.
+    pub(super) fn region(&self, view: &Ref, lane: Option<LaneAt>) -> Region {
+        match view.access {
+            Access::Slot(slot) => self.slot_region(slot, view, lane),
+            Access::Previous { block, memory } => {
+                let at = self.at(block, lane);
+                let Some(instr) = self.loops[block.0 as usize] else { return Region::default() };
+                let plan = &instr.memories[memory];
+                let all = plan.all.unwrap_or(plan.next);
+                self.neighbour(block, at, (&plan.start, &plan.next, &all), lane)
+            }
+            Access::Passed { block, memory } => {
+                let at = self.at(block, lane);
+                let gradients = self.loops[block.0 as usize].map_or(&[][..], |l| &l.gradients);
+                let Some(plan) = gradients.iter().find(|g| g.memory == memory) else {
+                    return Region::default();
+                };
+                self.neighbour(block, at, (&plan.start, &plan.next, &plan.next), lane)
+            }
+        }
+    }
+
+    /// What the step before left, or, at the first step, the start.
+    fn neighbour(&self, block: BlockId, at: At, of: (&Ref, &Ref, &Ref), lane: Option<LaneAt>) -> Region {
+        let (start, next, all) = of;
+        match at {
+            At::Step { t: 0, .. } => self.region(start, lane),
+            At::Step { t, from, to } => {
+                let alive = self.frames[block.0 as usize].rank.alive(t);
+                let before = At::Step { t: t - 1, from, to: to.min(alive) };
+                self.region(next, Some(LaneAt { block, at: before }))
+            }
+            _ => self.region(all, lane),
+        }
+    }
+
+    fn slot_region(&self, slot: usize, view: &Ref, lane: Option<LaneAt>) -> Region {
+        let slot = &self.plan.slots[slot];
+        let step = |at: At| if let At::Step { t, .. } = at { t } else { 0 };
+        let (row, rows, step) = match slot.home {
+            Home::Whole => (0, self.count(view.rows, lane), 0),
+            Home::Stepped(block) => {
+                let at = self.at(block, lane);
+                let (row, rows) = self.frames[block.0 as usize].stepped(at, view.rows);
+                (row, rows, step(at))
+            }
+            Home::Sequence(block) => {
+                let at = self.at(block, lane);
+                let (row, rows) = self.frames[block.0 as usize].sequence(at, view.rows);
+                (row, rows, step(at))
+            }
+        };
+        let extent = Extent2 { rows, width: view.width, stride: slot.width };
+        Region { buffer: slot.buffer, row, column: 0, extent, step }
+    }
+
+    /// The dtype of a view.
+    pub(super) fn dtype(&self, view: &Ref) -> DType {
+        let slot = match view.access {
+            Access::Slot(slot) => Some(slot),
+            Access::Previous { block, memory } => {
+                let next = self.loops[block.0 as usize].map(|l| l.memories[memory].next.access);
+                if let Some(Access::Slot(s)) = next { Some(s) } else { None }
+            }
+            Access::Passed { block, memory } => {
+                let plan = self.loops[block.0 as usize]
+                    .and_then(|l| l.gradients.iter().find(|g| g.memory == memory));
+                if let Some(Access::Slot(s)) = plan.map(|g| g.next.access) { Some(s) } else { None }
+            }
+        };
+        slot.map_or(DType::F32, |s| self.plan.slots[s].dtype)
+    }
+
+    /// What names a row of the rows that `extent` counts now.
+    pub(super) fn key(&self, block: Option<BlockId>, extent: Extent, row: usize) -> RowKey {
+        match block {
+            None => root_key(&self.levels, &self.numbers, extent, row),
+            Some(block) => {
+                let frame = &self.frames[block.0 as usize];
+                frame.keys(frame.at, extent).get(row).copied().unwrap_or_default()
+            }
+        }
+    }
+
+    fn keys(&self, instr: &OpInstr, lane: Option<LaneAt>) -> Keys<'_> {
+        let spec = instr.outputs.first().and_then(|s| s.first());
+        let block = instr.place.block.map(|_| instr.top);
+        match (block, spec) {
+            (Some(Extent::Alive(block)), Some(spec)) if instr.random => {
+                let frame = &self.frames[block.0 as usize];
+                Keys::Listed(frame.keys(self.at(block, lane), spec.rows()))
+            }
+            (_, spec) => {
+                let lod = spec.and_then(|s| self.levels.lod(&s.lod));
+                Keys::Natural { numbers: &self.numbers, lod, first: 0 }
+            }
+        }
+    }
+
+    fn call<'a>(&'a self, instr: &'a OpInstr, lane: Option<LaneAt>) -> Call<'a> {
+        Call {
+            signature: instr.op.signature(),
+            wiring: &instr.wiring,
+            inputs: &instr.inputs,
+            outputs: &instr.outputs,
+            levels: &self.levels,
+            run: RunFacts { threads: if lane.is_some() { 1 } else { self.facts.threads }, ..self.facts },
+            stream: instr.stream,
+            keys: self.keys(instr, lane),
+            sequences: None,
+            prepared: instr.prepared.map(|i| &self.prepared[i]),
+        }
+    }
+
+    /// Calls an operator on the rows where the run is now.
+    pub(super) fn exec(
+        &self,
+        instr: &OpInstr,
+        lane: &mut Lane<'_>,
+        at: Option<LaneAt>,
+        workers: &mut [Worker],
+        pool: &mut [RowBuffer],
+    ) -> Result<()> {
+        let Some((worker, others)) = workers.split_first_mut() else { return Ok(()) };
+        let Worker { scratch, room, halves, reads, writes } = worker;
+        reads.clear();
+        reads.extend(instr.reads.iter().map(|r| self.region(r, at)));
+        writes.clear();
+        writes.extend(instr.writes.iter().map(|r| self.region(r, at)));
+        let elements: usize = writes.iter().map(|r| r.extent.rows * r.extent.width).sum();
+        let units = if !others.is_empty() && elements >= WORTH_DIVIDING && super::compile::divisible(instr) {
+            self.units(instr)
+        } else {
+            None
+        };
+        let mut operands = lane.operands(room, reads, writes);
+        let call = self.call(instr, at);
+        match units {
+            None => run(instr, call, operands, pool, scratch)?,
+            Some(units) => {
+                let range = 0..units.count();
+                divide(instr, call, &mut operands, &units, range, (halves, scratch), others)?;
+            }
+        }
+        for view in &instr.flush {
+            self.flush(view, lane, at, &mut workers[0].room);
+        }
+        Ok(())
+    }
+
+    fn flush(&self, view: &Ref, lane: &mut Lane<'_>, at: Option<LaneAt>, room: &mut OperandRoom) {
+        let region = self.region(view, at);
+        let mut operands = lane.operands(room, &[], &[region]);
+        if let Some(rows) = operands.write::<f32>(0) {
+            flush(rows);
+        }
+    }
+
+    /// How the rows of a call can be divided; `None` if they cannot.
+    fn units(&self, instr: &OpInstr) -> Option<Units<'_>> {
+        let views = instr.reads.iter().chain(&instr.writes);
+        if instr.reach == Reach::Row {
+            let rows = instr.writes.first()?.rows;
+            let alike = views.clone().all(|v| v.rows == rows || v.rows.known().is_some());
+            return alike.then(|| Units::Rows(self.count(rows, None)));
+        }
+        let levels = instr.inputs.iter().flatten().map(|s| &s.lod).find(|l| !l.is_empty())?;
+        let offsets = self.levels.lod(levels)?.offsets();
+        let above = match levels.len() {
+            1 => instr.top,
+            n => Extent::Rows(levels[n - 2]),
+        };
+        let below = Extent::Rows(*levels.last()?);
+        let known = |v: &Ref| v.rows == above || v.rows == below || v.rows.known().is_some();
+        views.clone().all(known).then_some(Units::Sequences { offsets, above })
+    }
+
+    /// Binds the levels that an operator makes, for the rows where the run is now.
+    pub(super) fn make_levels(
+        &mut self,
+        op: &dyn crate::program::Op,
+        inputs: &[Vec<Spec>],
+        made: &[LevelId],
+        top: Extent,
+    ) -> Result<()> {
+        let phase = Phase::Run { made, table: &mut self.levels };
+        let mut shapes = InferShape::new(op.signature(), inputs, top, phase);
+        op.infer_shape(&mut shapes)
+    }
+
+    /// Lets operators pack their constant inputs, before they are called many times.
+    pub(super) fn prepare(&mut self, instr: &Instr, lane: &mut Lane<'_>, worker: &mut Worker) -> Result<()> {
+        match instr {
+            Instr::Zero(_) => Ok(()),
+            Instr::Loop(inner) => {
+                let parts = [&inner.before, &inner.body, &inner.after];
+                parts.into_iter().flatten().try_for_each(|i| self.prepare(i, lane, worker))
+            }
+            Instr::Op(op) => {
+                let Some(index) = op.prepared else { return Ok(()) };
+                let Worker { room, reads, .. } = worker;
+                reads.clear();
+                let constant = |i: usize| op.constants.contains(&Some(i));
+                // Only the constants are looked at; the others may not have a place yet.
+                let region = |(i, r): (usize, &Ref)| {
+                    if constant(i) {
+                        self.region(r, None)
+                    } else {
+                        Region { buffer: self.region(r, None).buffer, ..Region::default() }
+                    }
+                };
+                reads.extend(op.reads.iter().enumerate().map(region));
+                let operands = lane.operands(room, reads, &[]);
+                let mut prepare = Prepare {
+                    pass: op.pass,
+                    operands,
+                    constants: &op.constants,
+                    inputs: &op.inputs,
+                    wanted: if op.pass == Pass::Backward { &op.wanted } else { &[] },
+                    prepared: &mut self.prepared[index],
+                };
+                op.op.prepare(&mut prepare).map_err(|e| op.err(e))
+            }
+        }
+    }
+
+    /// Fills a view with zeros.
+    pub(super) fn zero(
+        &self,
+        view: &Ref,
+        lane: &mut Lane<'_>,
+        room: &mut OperandRoom,
+        pool: &mut [RowBuffer],
+    ) {
+        if let Access::Slot(s) = view.access
+            && let Some(p) = self.plan.slots[s].pool
+        {
+            // The first contribution of the run appends to what is here.
+            let height = self.plan.slots[s].rows.known().unwrap_or(0);
+            match self.plan.slots[s].dtype {
+                DType::F64 => pool[p].reset::<f64>(height, view.width),
+                _ => pool[p].reset::<f32>(height, view.width),
+            }
+            return;
+        }
+        let region = self.region(view, None);
+        let mut operands = lane.operands(room, &[], &[region]);
+        match self.dtype(view) {
+            DType::F64 => operands.write::<f64>(0).into_iter().for_each(|mut v| v.fill(0.0)),
+            DType::F32 => operands.write::<f32>(0).into_iter().for_each(|mut v| v.fill(0.0)),
+            DType::I64 => operands.write::<i64>(0).into_iter().for_each(|mut v| v.fill(0)),
+            DType::I32 => operands.write::<i32>(0).into_iter().for_each(|mut v| v.fill(0)),
+            DType::I16 => operands.write::<i16>(0).into_iter().for_each(|mut v| v.fill(0)),
+            DType::Bool => operands.write::<bool>(0).into_iter().for_each(|mut v| v.fill(false)),
+            DType::F16 => {
+                operands.write::<half::f16>(0).into_iter().for_each(|mut v| v.fill(half::f16::ZERO))
+            }
+            DType::BF16 => {
+                operands.write::<half::bf16>(0).into_iter().for_each(|mut v| v.fill(half::bf16::ZERO))
+            }
+        }
+    }
+
+    /// The rows over which an instruction of a step block runs outside the loop.
+    pub(super) fn span_at(span: Span) -> At {
+        match span {
+            Span::All => At::All,
+            Span::Sequences => At::Sequences,
+        }
+    }
+}
+
+/// The parts of a call that can run apart.
+enum Units<'a> {
+    Rows(usize),
+    Sequences { offsets: &'a [usize], above: Extent },
+}
+
+impl Units<'_> {
+    fn count(&self) -> usize {
+        match self {
+            Units::Rows(rows) => *rows,
+            Units::Sequences { offsets, .. } => offsets.len() - 1,
+        }
+    }
+
+    /// Where to cut a range so that `left` of `parts` threads have their share of the rows.
+    fn middle(&self, range: &Range<usize>, left: usize, parts: usize) -> usize {
+        match self {
+            Units::Rows(_) => range.start + range.len() * left / parts,
+            Units::Sequences { offsets, .. } => {
+                let (first, last) = (offsets[range.start], offsets[range.end]);
+                let goal = first + (last - first) * left / parts;
+                range.start + offsets[range.start..range.end].partition_point(|&o| o < goal)
+            }
+        }
+    }
+
+    /// Where a view is cut when the units are cut at `middle`.
+    fn cut(&self, view: &Ref, range: &Range<usize>, middle: usize) -> Option<usize> {
+        if view.rows.known().is_some() {
+            return None;
+        }
+        Some(match self {
+            Units::Rows(_) => middle - range.start,
+            Units::Sequences { above, .. } if view.rows == *above => middle - range.start,
+            Units::Sequences { offsets, .. } => offsets[middle] - offsets[range.start],
+        })
+    }
+}
+
+fn run(
+    instr: &OpInstr,
+    call: Call<'_>,
+    operands: Operands<'_>,
+    pool: &mut [RowBuffer],
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let outcome = match instr.pass {
+        Pass::Forward => instr.op.forward(&mut Forward { call, operands, pool, scratch }),
+        Pass::Backward => instr.op.backward(&mut Backward { call, operands, pool, scratch }),
+    };
+    outcome.map_err(|e| instr.err(e))
+}
+
+/// Halves a call until each thread has a part. The bits do not depend on where it is cut: that is what row- and
+/// sequence-wise mean.
+fn divide(
+    instr: &OpInstr,
+    call: Call<'_>,
+    operands: &mut Operands<'_>,
+    units: &Units<'_>,
+    range: Range<usize>,
+    (halves, scratch): (&mut (OperandRoom, OperandRoom), &mut Scratch),
+    others: &mut [Worker],
+) -> Result<()> {
+    let parts = others.len() + 1;
+    let left_parts = parts / 2;
+    let middle = units.middle(&range, left_parts, parts);
+    let view = |i: usize| instr.reads.get(i).unwrap_or_else(|| &instr.writes[i - instr.reads.len()]);
+    let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (&mut halves.0, &mut halves.1));
+    let (mine, theirs) = others.split_at_mut(left_parts - 1);
+    let part = |range: &Range<usize>| match units {
+        Units::Rows(_) => None,
+        Units::Sequences { .. } => Some(range.clone()),
+    };
+    let keys = match call.keys {
+        Keys::Listed(keys) => Keys::Listed(keys.get(middle - range.start..).unwrap_or(&[])),
+        Keys::Natural { numbers, lod, first } => {
+            let moved = match units {
+                Units::Rows(_) => middle - range.start,
+                Units::Sequences { offsets, .. } => offsets[middle] - offsets[range.start],
+            };
+            Keys::Natural { numbers, lod, first: first + moved }
+        }
+    };
+    let run_facts = RunFacts { threads: 1, ..call.run };
+    let left = Call { sequences: part(&(range.start..middle)), run: run_facts, ..copy(&call) };
+    let right = Call { sequences: part(&(middle..range.end)), run: run_facts, keys, ..copy(&call) };
+    let half = |call: Call<'_>,
+                mut operands: Operands<'_>,
+                range: Range<usize>,
+                first: Option<(&mut Scratch, &mut (OperandRoom, OperandRoom))>,
+                others: &mut [Worker]| {
+        match (first, others) {
+            (Some((scratch, _)), []) => run(instr, call, operands, &mut [], scratch),
+            (Some((scratch, halves)), others) => {
+                divide(instr, call, &mut operands, units, range, (halves, scratch), others)
+            }
+            (None, [worker, others @ ..]) if others.is_empty() => {
+                run(instr, call, operands, &mut [], &mut worker.scratch)
+            }
+            (None, [worker, others @ ..]) => divide(
+                instr,
+                call,
+                &mut operands,
+                units,
+                range,
+                (&mut worker.halves, &mut worker.scratch),
+                others,
+            ),
+            (None, []) => Err(Error::of(ErrorKind::Program, "threads", "one for each part", "none")),
+        }
+    };
+    let mut more = (OperandRoom::default(), OperandRoom::default());
+    let (x, y) = rayon::join(
+        || half(left, a, range.start..middle, Some((scratch, &mut more)), mine),
+        || half(right, b, middle..range.end, None, theirs),
+    );
+    x.and(y)
+}
+
+fn copy<'a>(call: &Call<'a>) -> Call<'a> {
+    Call { sequences: call.sequences.clone(), ..*call }
+}
+
+/// Adds or writes, as `store` says, number by number.
+pub(super) fn put<T: Copy + std::ops::AddAssign>(from: &[T], to: &mut [T], store: Store) {
+    match store {
+        Store::Write => to.copy_from_slice(from),
+        Store::Add => to.iter_mut().zip(from).for_each(|(t, f)| *t += *f),
+    }
+}

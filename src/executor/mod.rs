@@ -1,0 +1,21 @@
+//! Runs programs: compiles them to slots and buffers, feeds, runs, fetches.
+//!
+//! [`Executor::new`] compiles a program for the variables that are wanted; [`Executor::run`] runs it on a batch and a
+//! [`Scope`]. What a run is about (train or infer, the number of the step, the numbers of the sequences in the data,
+//! how far to go) is an argument of the run, a [`Run`], not of the program.
+
+mod compile;
+mod frame;
+mod lower;
+mod machine;
+mod memory;
+mod plan;
+pub mod rank_table;
+mod recurrent;
+mod run;
+pub mod scope;
+mod split;
+
+pub use rank_table::RankTable;
+pub use run::{Executor, Run, Stage};
+pub use scope::Scope;

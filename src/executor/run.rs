@@ -1,0 +1,537 @@
+//! The executor: feed, run, fetch.
+
+use std::sync::Arc;
+
+use super::compile::compile;
+use super::frame::Frame;
+use super::machine::{Shared, Worker};
+use super::plan::{Access, Instr, Plan, Ref};
+use super::recurrent::{LoopMemory, Tools};
+use super::scope::Scope;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::arena::{Arena, Lane, OperandRoom};
+use crate::lod::Lod;
+use crate::program::call::selected_rows;
+use crate::program::context::{Mode, Prepared, RunFacts};
+use crate::program::infer::LevelTable;
+use crate::program::rows::RowBuffer;
+use crate::program::{Extent, Program, Registry, Role, Spec, VarId, VarRole};
+use crate::tensor::{DType, Dense, Storage, Variable, with_element};
+
+/// How far a run goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Forward only.
+    Forward,
+    /// Forward and backward; nothing is updated.
+    Gradients,
+    /// All of it.
+    Updates,
+}
+
+/// The arguments of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// The batch: each feed's variable.
+    pub feeds: &'a [(VarId, &'a Variable)],
+    /// Train or infer.
+    pub mode: Mode,
+    /// The number of the training step, from 0.
+    pub step: u64,
+    /// The numbers of the batch's sequences in the data; 0, 1, … without it. Random operators depend on them, and so
+    /// not on how the data is cut into batches.
+    pub numbers: &'a [u64],
+    /// How far to go.
+    pub stage: Stage,
+}
+
+impl<'a> Run<'a> {
+    /// A training step: forward, backward, updates.
+    pub fn train(feeds: &'a [(VarId, &'a Variable)], step: u64) -> Self {
+        Run { feeds, mode: Mode::Train, step, numbers: &[], stage: Stage::Updates }
+    }
+
+    /// A forward pass that infers.
+    pub fn infer(feeds: &'a [(VarId, &'a Variable)]) -> Self {
+        Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], stage: Stage::Forward }
+    }
+
+    /// The same with the numbers of the sequences in the data.
+    #[must_use]
+    pub fn numbers(self, numbers: &'a [u64]) -> Self {
+        Run { numbers, ..self }
+    }
+
+    /// The same up to a stage.
+    #[must_use]
+    pub fn until(self, stage: Stage) -> Self {
+        Run { stage, ..self }
+    }
+}
+
+/// A compiled program with its buffers.
+pub struct Executor {
+    program: Program,
+    plan: Plan,
+    arena: Arena,
+    pool: Vec<RowBuffer>,
+    workers: Vec<Worker>,
+    threads: Option<rayon::ThreadPool>,
+    kept: Kept,
+    wanted: Vec<VarId>,
+    fed: Vec<bool>,
+    done: Option<Stage>,
+}
+
+/// Memory of [`Shared`] between runs.
+#[derive(Default)]
+struct Kept {
+    frames: Vec<Frame>,
+    levels: LevelTable,
+    prepared: Vec<Prepared>,
+    numbers: Vec<u64>,
+    memory: LoopMemory,
+    batch: usize,
+}
+
+impl Executor {
+    /// Compiles `program` for the variables that will be fetched, to run on `threads` threads (0: as many as the
+    /// machine has cores). Operators that neither the fetched variables nor an update needs are left out.
+    ///
+    /// # Errors
+    /// If the program is not well formed, an operator is not registered, or threads cannot be started.
+    pub fn new(program: &Program, registry: &Registry, fetch: &[VarId], threads: usize) -> Result<Self> {
+        let plan = compile(program, registry, fetch)?;
+        let mut arena = Arena::new();
+        for &dtype in &plan.buffers {
+            with_element!(dtype, T => arena.add::<T>());
+        }
+        let threads = match threads {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            n => n,
+        };
+        let pool = (threads > 1)
+            .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
+            .transpose()
+            .map_err(|e| {
+                Error::of(ErrorKind::Io, "thread pool", format!("{threads} threads"), e.to_string())
+            })?;
+        let mut kept = Kept::default();
+        kept.frames.resize_with(program.blocks().len(), Frame::default);
+        kept.prepared.resize_with(plan.prepared, Prepared::default);
+        Ok(Self {
+            pool: vec![RowBuffer::default(); plan.pools],
+            arena,
+            workers: (0..threads).map(|_| Worker::default()).collect(),
+            threads: pool,
+            kept,
+            wanted: fetch.to_vec(),
+            fed: vec![false; program.vars().len()],
+            program: program.clone(),
+            plan,
+            done: None,
+        })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Bytes of all buffers now: they grow to what the largest batch so far took, and stay.
+    pub fn bytes(&self) -> usize {
+        self.arena.bytes()
+    }
+
+    /// Runs the program once. Persistent variables are read from and updated in `scope`; an error before the updates
+    /// leaves it as it was.
+    ///
+    /// # Errors
+    /// If a feed is missing, of another dtype or shape, or its LoD does not fit; if an operator refuses the data; if a
+    /// gradient is not finite, before any update.
+    pub fn run(&mut self, scope: &mut Scope, run: &Run<'_>) -> Result<()> {
+        self.done = None;
+        let batch = self.bind_feeds(run)?;
+        self.lend(scope)?;
+        // From here to the second exchange nothing returns early: the parameters are here and not in the scope.
+        let outcome = self.run_lent(run, batch);
+        let back = self.lend(scope);
+        outcome.and(back)?;
+        self.done = Some(run.stage);
+        Ok(())
+    }
+
+    /// Exchanges the buffers of persistent variables with the scope's: in before a run, back after it.
+    fn lend(&mut self, scope: &mut Scope) -> Result<()> {
+        for slot in self.plan.slots.iter().filter(|s| s.persistent) {
+            let var = self.program.var(slot.var);
+            let Some(spec) = var.spec() else { continue };
+            scope.lend(&var.name, spec, &mut self.arena, slot.buffer)?;
+        }
+        Ok(())
+    }
+
+    fn run_lent(&mut self, run: &Run<'_>, batch: usize) -> Result<()> {
+        let Self { plan, arena, pool, workers, threads, kept, program, .. } = self;
+        let facts = RunFacts { mode: run.mode, step: run.step, seed: program.seed, threads: workers.len() };
+        kept.numbers.clear();
+        kept.numbers.extend_from_slice(run.numbers);
+        let mut shared = Shared {
+            plan,
+            loops: Vec::new(),
+            frames: std::mem::take(&mut kept.frames),
+            levels: std::mem::take(&mut kept.levels),
+            prepared: std::mem::take(&mut kept.prepared),
+            numbers: std::mem::take(&mut kept.numbers),
+            batch,
+            facts,
+        };
+        shared.loops.resize(shared.frames.len(), None);
+        let mut work = || {
+            let mut tools = Tools { workers, pool, memory: &mut kept.memory };
+            execute(&mut shared, plan, arena, &mut tools, run.stage)
+        };
+        let outcome = match threads {
+            Some(threads) => threads.install(&mut work),
+            None => work(),
+        };
+        kept.frames = std::mem::take(&mut shared.frames);
+        kept.levels = std::mem::take(&mut shared.levels);
+        kept.prepared = std::mem::take(&mut shared.prepared);
+        kept.numbers = std::mem::take(&mut shared.numbers);
+        outcome
+    }
+
+    /// Checks the feeds against their descriptions, binds their levels and copies their values.
+    fn bind_feeds(&mut self, run: &Run<'_>) -> Result<usize> {
+        self.fed.fill(false);
+        self.kept.levels.clear();
+        let mut batch = None;
+        for &(id, value) in run.feeds {
+            let known = (id.0 as usize) < self.fed.len() && self.program.var(id).role == VarRole::Feed;
+            if !known {
+                return Err(Error::of(
+                    ErrorKind::Program,
+                    "feed",
+                    "a feed of the program",
+                    format!("{id:?}"),
+                ));
+            }
+            let var = self.program.var(id);
+            let wrong = |e: Error| e.variable(&var.name);
+            if std::mem::replace(&mut self.fed[id.0 as usize], true) {
+                return Err(wrong(Error::of(ErrorKind::Program, "feed", "each once", "the same twice")));
+            }
+            let spec = self.program.spec(id)?;
+            let sequences = check_feed(spec, value).map_err(wrong)?;
+            match batch {
+                None => batch = Some((sequences, id)),
+                Some((n, first)) if n != sequences => {
+                    let first = &self.program.var(first).name;
+                    return Err(wrong(Error::new(
+                        "sequences of a feed",
+                        format!("{n}, as `{first}` has"),
+                        sequences.to_string(),
+                    )));
+                }
+                _ => {}
+            }
+            bind_levels(&mut self.kept.levels, spec, value.lod()).map_err(wrong)?;
+        }
+        let missing = self
+            .plan
+            .slots
+            .iter()
+            .map(|s| s.var)
+            .find(|&v| self.program.var(v).role == VarRole::Feed && !self.fed[v.0 as usize]);
+        if let Some(var) = missing {
+            let name = &self.program.var(var).name;
+            return Err(Error::of(ErrorKind::Program, "feeds", "a value for each", "none for this one")
+                .variable(name));
+        }
+        let batch = batch.map_or(0, |(n, _)| n);
+        self.kept.batch = batch;
+        if !run.numbers.is_empty() && run.numbers.len() != batch {
+            return Err(Error::new(
+                "numbers of the sequences",
+                batch.to_string(),
+                run.numbers.len().to_string(),
+            ));
+        }
+        for &(id, value) in run.feeds {
+            let Some(slot) = self.plan.of_var[id.0 as usize] else { continue };
+            let slot = &self.plan.slots[slot];
+            let Storage::Dense(dense) = value.storage() else { continue };
+            self.arena.reserve(slot.buffer, dense.len());
+            let extent = crate::kernels::Extent2 { rows: 1, width: dense.len(), stride: dense.len() };
+            let region = crate::kernels::arena::Region { buffer: slot.buffer, extent, ..Default::default() };
+            let room = &mut self.workers[0].room;
+            let mut lane = self.arena.lane();
+            let mut operands = lane.operands(room, &[], &[region]);
+            with_element!(dense.dtype(), T => {
+                if let Some(to) = operands.write::<T>(0).as_mut().and_then(|v| v.contiguous()) {
+                    to.copy_from_slice(dense.as_slice::<T>()?);
+                }
+            });
+        }
+        Ok(batch)
+    }
+
+    /// The value of a fetched variable after a run.
+    ///
+    /// # Errors
+    /// If it was not among the variables to fetch, or the run did not go so far.
+    pub fn fetch(&mut self, var: impl Into<VarId>) -> Result<Variable> {
+        let (slot, rows) = self.fetched(var.into())?;
+        let slot = &self.plan.slots[slot];
+        let spec = self.program.spec(slot.var)?;
+        let lod = self.kept.levels.lod(&spec.lod).cloned();
+        if let Some(pool) = slot.pool {
+            return Variable::new(selected_rows(&self.pool[pool], spec)?, lod);
+        }
+        let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(0)).collect();
+        if spec.batched() {
+            shape[0] = rows;
+        }
+        let elements = shape.iter().product::<usize>();
+        let extent = crate::kernels::Extent2 { rows: 1, width: elements, stride: elements };
+        let region = crate::kernels::arena::Region { buffer: slot.buffer, extent, ..Default::default() };
+        let mut lane = self.arena.lane();
+        let operands = lane.operands(&mut self.workers[0].room, &[region], &[]);
+        let dense = with_element!(slot.dtype, T => {
+            let numbers = operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[]);
+            Dense::from_vec(&shape, numbers.to_vec())
+        })?;
+        Variable::new(dense, lod)
+    }
+
+    /// The first number of a fetched float variable after a run: a loss or a metric, without an allocation.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`], or if it holds no float.
+    pub fn scalar(&mut self, var: impl Into<VarId>) -> Result<f64> {
+        let id = var.into();
+        let (slot, _) = self.fetched(id)?;
+        let slot = &self.plan.slots[slot];
+        let extent = crate::kernels::Extent2 { rows: 1, width: 1, stride: 1 };
+        let region = crate::kernels::arena::Region { buffer: slot.buffer, extent, ..Default::default() };
+        let mut lane = self.arena.lane();
+        let operands = lane.operands(&mut self.workers[0].room, &[region], &[]);
+        let number = match slot.dtype {
+            DType::F32 => operands.read::<f32>(0).map(|v| f64::from(v.row(0)[0])),
+            DType::F64 => operands.read::<f64>(0).map(|v| v.row(0)[0]),
+            _ => None,
+        };
+        number.ok_or_else(|| {
+            Error::new("scalar", "a float", slot.dtype.to_string()).variable(&self.program.var(id).name)
+        })
+    }
+
+    fn fetched(&self, id: VarId) -> Result<(usize, usize)> {
+        let name = |e: Error| match self.wanted.contains(&id) {
+            true => e.variable(&self.program.var(id).name),
+            false => e,
+        };
+        if !self.wanted.contains(&id) {
+            return Err(Error::of(
+                ErrorKind::Program,
+                "fetch",
+                "a variable given to `Executor::new`",
+                format!("{id:?}"),
+            ));
+        }
+        let stage = self
+            .done
+            .ok_or_else(|| name(Error::of(ErrorKind::Program, "fetch", "a run that succeeded", "none")))?;
+        let made = self
+            .program
+            .root()
+            .ops
+            .iter()
+            .filter(|op| op.writes().any(|v| v == id))
+            .map(|op| stage_of(op.role));
+        if made.clone().min().is_some_and(|needed| needed > stage) {
+            return Err(name(Error::of(
+                ErrorKind::Program,
+                "fetch",
+                "a run that went so far",
+                format!("one until {stage:?}"),
+            )));
+        }
+        let var = self.program.var(id);
+        if var.persistable {
+            return Err(name(Error::of(
+                ErrorKind::Program,
+                "fetch",
+                "a computed variable",
+                "a persistent one; ask the scope",
+            )));
+        }
+        let slot = self.plan.of_var[id.0 as usize]
+            .ok_or_else(|| name(Error::of(ErrorKind::Program, "fetch", "a variable with a value", "none")))?;
+        let rows = match self.program.spec(id)?.rows() {
+            Extent::Known(n) => n,
+            Extent::Rows(level) => self.kept.levels.get(level).map_or(0, |lod| lod.rows()),
+            _ => self.kept.batch,
+        };
+        Ok((slot, rows))
+    }
+}
+
+fn stage_of(role: Role) -> Stage {
+    match role {
+        Role::Forward => Stage::Forward,
+        Role::Backward => Stage::Gradients,
+        Role::Update => Stage::Updates,
+    }
+}
+
+fn execute<'p>(
+    shared: &mut Shared<'p>,
+    plan: &'p Plan,
+    arena: &mut Arena,
+    tools: &mut Tools<'_>,
+    stage: Stage,
+) -> Result<()> {
+    reserve(shared, plan, arena);
+    let mut lane = arena.lane();
+    let mut checked = false;
+    for instr in &plan.code {
+        let role = match instr {
+            Instr::Op(op) => op.role,
+            Instr::Loop(inner) if inner.backward => Role::Backward,
+            Instr::Loop(_) => Role::Forward,
+            Instr::Zero(_) => Role::Backward,
+        };
+        if stage_of(role) > stage {
+            continue;
+        }
+        if role == Role::Update && !checked {
+            finite(shared, plan, &mut lane, tools)?;
+            checked = true;
+        }
+        shared.prepare(instr, &mut lane, &mut tools.workers[0])?;
+        shared.instruction(instr, &mut lane, tools)?;
+        // A level that an operator just made tells how many rows come with it.
+        if let Instr::Op(op) = instr
+            && !op.made.is_empty()
+        {
+            reserve_lane(shared, plan, &mut lane);
+        }
+    }
+    Ok(())
+}
+
+/// Room for every slot of the root block whose rows are known.
+fn reserve(shared: &Shared<'_>, plan: &Plan, arena: &mut Arena) {
+    reserve_lane(shared, plan, &mut arena.lane());
+}
+
+fn reserve_lane(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>) {
+    for slot in plan.slots.iter().filter(|s| s.home == super::plan::Home::Whole && s.pool.is_none()) {
+        if !matches!(slot.rows, Extent::Alive(_)) {
+            lane.reserve(slot.buffer, shared.count(slot.rows, None) * slot.width);
+        }
+    }
+}
+
+/// Checks that every gradient that an update reads is finite, before the first update.
+fn finite(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
+    for instr in &plan.code {
+        let Instr::Op(op) = instr else { continue };
+        if op.role != Role::Update {
+            continue;
+        }
+        for view in &op.reads {
+            if let Access::Slot(s) = view.access
+                && !plan.slots[s].persistent
+                && !view_is_finite(shared, view, lane, &mut tools.workers[0].room)
+                && !plan.code.iter().any(|i| writes_in_update(i, s))
+            {
+                return Err(not_finite(op));
+            }
+        }
+        for place in op.wiring.inputs.iter().flatten() {
+            if let crate::program::context::Place::Rows(p) = place {
+                let rows = &tools.pool[*p];
+                let fine = match rows.dtype() {
+                    Some(DType::F64) => rows.values::<f64>()?.iter().flatten().all(|v| v.is_finite()),
+                    Some(_) => rows.values::<f32>()?.iter().flatten().all(|v| v.is_finite()),
+                    None => true,
+                };
+                if !fine {
+                    return Err(not_finite(op));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Values that updates compute for updates (a learning rate, a norm) have none yet when the gradients are checked.
+fn writes_in_update(instr: &Instr, slot: usize) -> bool {
+    let Instr::Op(op) = instr else { return false };
+    let fresh = |(i, r): (usize, &Ref)| {
+        r.access == Access::Slot(slot) && !op.op.signature().outputs.get(i).is_some_and(|s| s.updated)
+    };
+    op.role == Role::Update && op.writes.iter().enumerate().any(fresh)
+}
+
+fn view_is_finite(shared: &Shared<'_>, view: &Ref, lane: &mut Lane<'_>, room: &mut OperandRoom) -> bool {
+    let region = shared.region(view, None);
+    let operands = lane.operands(room, &[region], &[]);
+    match shared.dtype(view) {
+        DType::F32 => {
+            operands.read::<f32>(0).is_none_or(|v| v.iter().all(|row| row.iter().all(|x| x.is_finite())))
+        }
+        DType::F64 => {
+            operands.read::<f64>(0).is_none_or(|v| v.iter().all(|row| row.iter().all(|x| x.is_finite())))
+        }
+        _ => true,
+    }
+}
+
+fn not_finite(op: &super::plan::OpInstr) -> Error {
+    op.err(Error::of(
+        ErrorKind::NotFinite,
+        "gradient",
+        "finite numbers",
+        "NaN or infinity; nothing was updated",
+    ))
+}
+
+/// Checks one feed; returns its number of top-level sequences.
+fn check_feed(spec: &Spec, value: &Variable) -> Result<usize> {
+    if value.storage().kind() != spec.storage || value.dtype() != spec.dtype {
+        let got = format!("{} {}", value.dtype(), value.storage().kind());
+        return Err(Error::new("feed", format!("{} {}", spec.dtype, spec.storage), got));
+    }
+    let shape = value.shape();
+    let alike = shape.len() == spec.shape.len()
+        && shape.iter().zip(&spec.shape).skip(1).all(|(&n, e)| e.known() == Some(n));
+    if !alike {
+        return Err(Error::new("shape of a feed", spec.to_string(), format!("{shape:?}")));
+    }
+    let levels = value.lod().map_or(0, |lod| lod.levels());
+    if levels != spec.lod.len() {
+        return Err(Error::new("LoD of a feed", format!("{} levels", spec.lod.len()), format!("{levels}")));
+    }
+    Ok(value.lod().map_or(shape[0], |lod| lod.sequences()))
+}
+
+/// Binds the levels of a feed, and checks those that an earlier feed has bound.
+fn bind_levels(table: &mut LevelTable, spec: &Spec, lod: Option<&Arc<Lod>>) -> Result<()> {
+    let mut part = lod;
+    for &level in spec.lod.iter().rev() {
+        let Some(lod) = part else { break };
+        match table.get(level) {
+            Some(known) if Lod::same(Some(known), Some(lod)) => {}
+            Some(known) => {
+                return Err(Error::new("LoD of a feed", format!("{known:.8}"), format!("{lod:.8}")));
+            }
+            None => table.set(level, Some(lod.clone())),
+        }
+        part = lod.upper();
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Initialisers by name: what a parameter starts as. They are data in the program;
+//! [`program::initialize`](crate::program::initialize) says what each means, and [`evaluate`] makes the numbers.
+//!
+//! ```
+//! use unpadded::DType;
+//! use unpadded::layers::init;
+//! let weight = init::evaluate(&init::xavier(), &[4, 2], DType::F32, 0, "fc.weight")?;
+//! assert!(weight.as_slice::<f32>()?.iter().all(|x| x.abs() <= 1.0));
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+pub use crate::program::initialize::evaluate;
+use crate::program::{Attributes, Initializer};
+
+/// Zeros.
+pub fn zeros() -> Initializer {
+    Initializer::new("zeros", Attributes::new())
+}
+
+/// The same number everywhere.
+pub fn constant(value: f64) -> Initializer {
+    Initializer::new("constant", Attributes::new().with("value", value))
+}
+
+/// Uniform in `low..high`.
+pub fn uniform(low: f64, high: f64) -> Initializer {
+    Initializer::new("uniform", Attributes::new().with("low", low).with("high", high))
+}
+
+/// Normal around 0.
+pub fn normal(std: f64) -> Initializer {
+    Initializer::new("normal", Attributes::new().with("std", std))
+}
+
+/// Uniform in ±√(6 / (in + out)), which keeps the variance from layer to layer.
+#[doc(alias = "glorot")]
+pub fn xavier() -> Initializer {
+    xavier_gates(1)
+}
+
+/// [`xavier`] for the weights of `gates` gates side by side, each with its own fans.
+pub fn xavier_gates(gates: usize) -> Initializer {
+    Initializer::new("xavier_uniform", Attributes::new().with("blocks", gates))
+}
+
+/// An orthogonal matrix: what it multiplies keeps its length.
+pub fn orthogonal() -> Initializer {
+    orthogonal_gates(1)
+}
+
+/// [`orthogonal`] for `gates` matrices side by side.
+pub fn orthogonal_gates(gates: usize) -> Initializer {
+    Initializer::new("orthogonal", Attributes::new().with("blocks", gates))
+}
+
+/// The bias `[4H]` of an LSTM: `forget` for the forget gate, 0 for the others.
+pub fn lstm_bias(forget: f64) -> Initializer {
+    Initializer::new("lstm_bias", Attributes::new().with("forget", forget))
+}
+
+/// A table of embeddings: normal around 0, and zeros in the row of the padding id.
+pub fn embedding(std: f64, padding: Option<usize>) -> Initializer {
+    let attributes = Attributes::new().with("std", std);
+    Initializer::new("embedding", padding.into_iter().fold(attributes, |a, id| a.with("padding", id)))
+}

@@ -1,0 +1,82 @@
+//! A product with a weight matrix, and a bias.
+
+use crate::error::Result;
+use crate::layers::init;
+use crate::program::{Builder, Initializer, Var};
+
+/// Options of [`Builder::linear`]. A width alone is one too.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Linear {
+    width: usize,
+    bias: Option<Initializer>,
+    weight: Initializer,
+    name: Option<String>,
+}
+
+impl Linear {
+    /// Rows of `width` numbers, with a bias that starts at zero; the weight starts by [`init::xavier`].
+    pub fn new(width: usize) -> Self {
+        Self { width, bias: Some(init::zeros()), weight: init::xavier(), name: None }
+    }
+
+    /// No bias.
+    #[must_use]
+    pub fn without_bias(self) -> Self {
+        Self { bias: None, ..self }
+    }
+
+    /// How the weight `[in, out]` starts.
+    #[must_use]
+    pub fn weight_init(self, weight: Initializer) -> Self {
+        Self { weight, ..self }
+    }
+
+    /// With a bias that starts so.
+    #[must_use]
+    pub fn bias_init(self, bias: Initializer) -> Self {
+        Self { bias: Some(bias), ..self }
+    }
+
+    /// The first part of the parameters' names, instead of `linear_0` and so on.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+}
+
+impl From<usize> for Linear {
+    fn from(width: usize) -> Self {
+        Self::new(width)
+    }
+}
+
+impl Builder {
+    /// x · W + b, row by row: the LoD stays. Parameters: `weight` `[in, out]`, `bias` `[out]`.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// use unpadded::layers::Linear;
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1)?;
+    /// let h = net.linear(x, 16)?;
+    /// let y = net.linear(h, Linear::new(2).without_bias().named("out"))?;
+    /// assert_eq!(net.spec(y)?.to_string(), "f32[rows0, 2] lod(0)");
+    /// assert!(net.finish().find("out.weight").is_some());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` does not hold rows of floats.
+    #[track_caller]
+    pub fn linear(&self, x: Var, options: impl Into<Linear>) -> Result<Var> {
+        let Linear { width, bias, weight, name } = options.into();
+        let spec = self.spec(x)?;
+        let name = self.layer_name("linear", name.as_deref());
+        let weight = self.parameter(&format!("{name}.weight"), spec.dtype, &[spec.width(), width], weight)?;
+        let bias = match bias {
+            Some(start) => Some(self.parameter(&format!("{name}.bias"), spec.dtype, &[width], start)?),
+            None => None,
+        };
+        self.product(x, weight, bias)
+    }
+}

@@ -1,0 +1,126 @@
+//! What layers append: shapes, names, starts, and errors at the user's line.
+
+use super::*;
+use crate::program::{Program, VarRole};
+use crate::tensor::DType;
+
+fn net() -> (Builder, Var) {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
+    (net, x)
+}
+
+#[test]
+fn names_count_layers_and_take_wishes() {
+    let (net, x) = net();
+    let h = net.linear(x, 4).unwrap();
+    let h = net.linear(h, Linear::new(4).named("out")).unwrap();
+    let h = net.linear(h, Linear::new(4).named("out")).unwrap();
+    net.linear(h, Linear::new(2).without_bias()).unwrap();
+    let program = net.finish();
+    let names: Vec<&str> = program.parameters().map(|id| program.var(id).name.as_str()).collect();
+    let expected = [
+        "linear_0.weight",
+        "linear_0.bias",
+        "out.weight",
+        "out.bias",
+        "out_2.weight",
+        "out_2.bias",
+        "linear_1.weight",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(program.parameter_count(), 3 * 4 + 4 + 2 * (4 * 4 + 4) + 4 * 2);
+}
+
+#[test]
+fn every_start_can_be_evaluated() {
+    let (net, x) = net();
+    let ids = net.feed("ids", DType::I64, &[], 1).unwrap();
+    net.linear(x, 4).unwrap();
+    net.embedding(ids, Embedding::new(10, 4).sparse().padding(0)).unwrap();
+    net.lstm(x, Lstm::new(5)).unwrap();
+    net.gru(x, Gru::new(5)).unwrap();
+    let program = net.finish();
+    for id in program.parameters() {
+        let var = program.var(id);
+        let dims: Vec<usize> = var.spec().unwrap().shape.iter().filter_map(|e| e.known()).collect();
+        let start = var.initializer.as_ref().unwrap();
+        let value = crate::program::initialize::evaluate(start, &dims, DType::F32, 0, &var.name).unwrap();
+        assert_eq!(value.shape(), dims);
+        assert_eq!(var.role, VarRole::Parameter);
+    }
+}
+
+#[test]
+fn recurrent_layers_keep_rows_and_give_final_states() {
+    let (net, x) = net();
+    let (h, h_last, c_last) = net.lstm_states(x, Lstm::new(5).named("encoder")).unwrap();
+    assert_eq!(net.spec(h).unwrap().to_string(), "f32[rows0, 5] lod(0)");
+    assert_eq!(net.spec(h_last).unwrap().to_string(), "f32[batch, 5]");
+    assert_eq!(net.spec(c_last).unwrap().to_string(), "f32[batch, 5]");
+    let y = net.lstm(h, Lstm::new(5).backwards().initial(h_last, c_last)).unwrap();
+    let (g, last) = net.gru_states(y, Gru::new(2)).unwrap();
+    net.gru(y, Gru::new(5).initial(h_last)).unwrap();
+    assert_eq!(net.spec(g).unwrap().to_string(), "f32[rows0, 2] lod(0)");
+    assert_eq!(net.spec(last).unwrap().to_string(), "f32[batch, 2]");
+    let program = net.finish();
+    program.validate().unwrap();
+    assert_eq!(Program::from_bytes(&program.to_bytes().unwrap()).unwrap(), program);
+    for name in ["encoder.weight_ih", "encoder.weight_hh", "encoder.bias"] {
+        assert!(program.find(name).is_some(), "{name}");
+    }
+    // No operator but the step, the products, the sum and the cell.
+    let kinds: std::collections::BTreeSet<&str> =
+        program.blocks().flat_map(|(_, b)| &b.ops).map(|op| op.kind.as_str()).collect();
+    assert_eq!(
+        kinds.into_iter().collect::<Vec<_>>(),
+        ["add", "gru_cell", "linear", "lstm_cell", "recurrent"]
+    );
+}
+
+#[test]
+fn shared_weights() {
+    let (net, x) = net();
+    let weight = |name: &str, dims: &[usize]| net.parameter(name, DType::F32, dims, init::xavier()).unwrap();
+    let weights = LstmWeights {
+        w_ih: weight("w_ih", &[3, 8]),
+        w_hh: weight("w_hh", &[2, 8]),
+        b_ih: Some(weight("b_ih", &[8])),
+        b_hh: Some(weight("b_hh", &[8])),
+    };
+    let (_, h, c) = net.lstm_states_with(x, weights, Lstm::new(2)).unwrap();
+    net.lstm_with(x, weights, Lstm::new(2).backwards().initial(h, c)).unwrap();
+    assert_eq!(net.program().parameters().count(), 4);
+    let error = net.lstm_with(x, weights, Lstm::new(3)).unwrap_err().to_string();
+    assert!(error.contains("variable `w_ih`: `w_ih`: expected f32 [3, 12], got f32[3, 8]"), "{error}");
+    let weights =
+        GruWeights { w_ih: weight("a", &[3, 6]), w_hh: weight("b", &[2, 6]), b_ih: None, b_hh: None };
+    net.gru_with(x, weights, Gru::new(2)).unwrap();
+    let error = net.gru_with(x, GruWeights { w_hh: weights.w_ih, ..weights }, Gru::new(2)).unwrap_err();
+    assert!(error.to_string().contains("`w_hh`: expected f32 [2, 6], got f32[3, 6]"), "{error}");
+}
+
+#[test]
+fn errors_name_this_file() {
+    let (net, x) = net();
+    let label = net.feed("label", DType::I64, &[], 0).unwrap();
+    let errors = [
+        net.lstm(label, Lstm::new(2)).unwrap_err(),
+        net.gru(label, Gru::new(2)).unwrap_err(),
+        net.embedding(label, Embedding::new(3, 2).padding(3)).unwrap_err(),
+        net.linear(label, 2).unwrap_err(),
+    ];
+    let (h, c) = (net.feed("h", DType::F32, &[2], 0).unwrap(), net.feed("c", DType::F32, &[3], 0).unwrap());
+    let initial = [
+        net.lstm(x, Lstm::new(2).initial(h, c)).unwrap_err(),
+        net.gru(x, Gru::new(2).initial(c)).unwrap_err(),
+    ];
+    for (error, slot) in initial.iter().zip(["c", "h"]) {
+        let expected =
+            format!("variable `c`: initial `{slot}`: expected f32 rows of 2 numbers, one a sequence, got");
+        assert!(error.to_string().contains(&expected), "{error}");
+    }
+    for error in errors.into_iter().chain(initial) {
+        assert!(error.to_string().contains("src/layers/tests.rs:"), "{error}");
+    }
+}

@@ -1,0 +1,345 @@
+//! `cross_entropy`: the loss of a softmax over classes, from logits.
+//!
+//! With p = softmax(logits_i), the label y, class weights w (1 without them) and label smoothing ε over C classes:
+//!
+//! loss_i = −(1 − ε) · w_y · ln p_y − ε/C · Σ_c w_c · ln p_c, share_i = w_y;
+//!
+//! both are 0 where the label is `ignore_index`. The loss is PyTorch's with `reduction='none'`; PyTorch's mean is
+//! Σ loss / Σ share. The gradient is (1 − ε) · w_y · (p − onehot(y)) + ε/C · (p · Σ_c w_c − w), in one pass over the
+//! logits, without a softmax being kept.
+//!
+//! Row-wise: the rows may belong to sequences of any LoD, which both outputs keep; they have the shape `[rows]`.
+//!
+//! ```
+//! use ndarray::array;
+//! use unpadded::program::{Attributes, Operand};
+//! use unpadded::{Lod, Variable, ops};
+//! let lod = Lod::from_lengths1(&[2, 0, 1])?;
+//! let logits = Variable::sequences(array![[0.0, 0.0], [1000.0, 0.0], [1.0, 2.0]], lod.clone())?;
+//! let labels = Variable::sequences(array![1i64, 0, -1], lod)?;
+//! let op = ops::catalogue().parse("cross_entropy", &Attributes::new().with("ignore_index", -1i64))?;
+//! let out = op.call(&[Operand::batch("logits", logits), Operand::batch("labels", labels)])?;
+//! assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 0.0, 0.0]);
+//! assert_eq!(out[1].as_slice::<f64>()?, [1.0, 1.0, 0.0]); // two rows count
+//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+use ndarray::array;
+
+use super::ids::{self, Ids, ids};
+use super::optional;
+use crate::error::{Error, Result};
+use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::lod::Lod;
+use crate::program::{
+    Attributes, Backward, Builder, Facts, Forward, InferShape, Needs, Op, RowValue, Sample, Signature, Slot,
+    Var,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+const LOGITS: usize = 0;
+const LABELS: usize = 1;
+const WEIGHT: usize = 2;
+const LOSS: usize = 0;
+const SHARE: usize = 1;
+
+/// What [`Builder::cross_entropy_with`] may be told; nothing of it by default.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct CrossEntropy {
+    /// Rows with this label have no loss.
+    pub ignore_index: Option<i64>,
+    /// How much each class counts, `[classes]`; no gradient passes it.
+    pub class_weights: Option<Var>,
+    /// The part of the target, of 0 to 1, that is spread evenly over all classes.
+    pub label_smoothing: f64,
+}
+
+/// The loss of a softmax over classes.
+#[derive(Clone, Copy)]
+pub(super) struct SoftmaxCrossEntropy {
+    ignore_index: Option<i64>,
+    smoothing: f64,
+}
+
+impl Builder {
+    /// The softmax cross-entropy of each row of `logits` `[rows, classes]` against its label.
+    ///
+    /// # Errors
+    /// If the rows differ, or the labels are not whole numbers, one a row.
+    #[track_caller]
+    pub fn cross_entropy(&self, logits: Var, labels: Var) -> Result<Var> {
+        self.cross_entropy_with(logits, labels, CrossEntropy::default()).map(|(loss, _)| loss)
+    }
+
+    /// The same with ignored rows, class weights and label smoothing: the loss of each row, and its share, the weight
+    /// that it counts with. Σ loss / Σ share is the weighted mean.
+    ///
+    /// # Errors
+    /// As [`Self::cross_entropy`]; if there is not one weight a class, or the smoothing is not in 0 to 1.
+    #[track_caller]
+    pub fn cross_entropy_with(&self, logits: Var, labels: Var, options: CrossEntropy) -> Result<(Var, Var)> {
+        let mut attributes = Attributes::new().with("label_smoothing", options.label_smoothing);
+        if let Some(index) = options.ignore_index {
+            attributes.set("ignore_index", index);
+        }
+        let weight = options.class_weights.as_slice();
+        let inputs: [(&str, &[Var]); 3] = [("logits", &[logits]), ("labels", &[labels]), ("weight", weight)];
+        let out = self.append("cross_entropy", &inputs, attributes)?;
+        Ok((out[LOSS], out[SHARE]))
+    }
+}
+
+impl Op for SoftmaxCrossEntropy {
+    fn kind() -> &'static str {
+        "cross_entropy"
+    }
+
+    fn parse(attributes: &Attributes) -> Result<Self> {
+        let smoothing = optional(attributes, "label_smoothing", Attributes::float)?.unwrap_or(0.0);
+        if !(0.0..=1.0).contains(&smoothing) {
+            return Err(Error::new(
+                "attribute `label_smoothing`",
+                "a number from 0 to 1",
+                smoothing.to_string(),
+            ));
+        }
+        Ok(Self { ignore_index: optional(attributes, "ignore_index", Attributes::int)?, smoothing })
+    }
+
+    fn signature(&self) -> Signature {
+        const {
+            Signature {
+                inputs: &[
+                    Slot::one("logits"),
+                    Slot::one("labels").without_gradient(),
+                    Slot::optional("weight").without_gradient(),
+                ],
+                outputs: &[Slot::one("loss"), Slot::one("share").without_gradient()],
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::row_wise()
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(LOGITS)?;
+        ids::check(s, LABELS)?;
+        s.same_rows(LOGITS, LABELS)?;
+        let logits = s.input(LOGITS);
+        if logits.shape.len() != 2 {
+            return Err(s.mismatch(LOGITS, "shape [rows, classes]"));
+        }
+        if s.optional(WEIGHT).is_some() {
+            s.same_dtype(LOGITS, WEIGHT)?;
+            s.constant(WEIGHT, &[logits.width()])?;
+        }
+        let mut out = logits.clone();
+        out.shape.truncate(1);
+        s.set(LOSS, out.clone());
+        s.set(SHARE, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(LOGITS), T => self.losses::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(LOGITS), T => self.gradient::<T>(run))
+    }
+
+    fn needs(&self, _: usize) -> Needs {
+        Needs::nothing().input(LOGITS).input(LABELS).input(WEIGHT)
+    }
+
+    fn samples() -> Vec<Sample> {
+        let plain = Attributes::new();
+        let smooth = Attributes::new().with("label_smoothing", 0.2).with("ignore_index", -1i64);
+        let sample =
+            |name: &str, lengths: &[Vec<usize>], labels: &[i64], attributes: &Attributes| -> Result<Sample> {
+                let number = |(i, j): (usize, usize)| 2.0 * ((i * 3 + j) as f64 * 1.3).sin();
+                let logits = ndarray::Array2::from_shape_fn((labels.len(), 3), number);
+                let labels = ndarray::Array1::from(labels.to_vec());
+                let lod = Lod::from_lengths(lengths)?;
+                Ok(Sample::new(name, attributes.clone())
+                    .batch("logits", Variable::sequences(logits, lod.clone())?)
+                    .batch("labels", Variable::sequences(labels, lod)?))
+            };
+        let weight = array![0.5, 1.0, 2.0];
+        let samples = [
+            sample("sequences with an empty one", &[vec![2, 0, 1]], &[2, 0, 1], &plain),
+            sample("smoothed, one ignored", &[vec![2, 0, 2]], &[2, -1, 1, 0], &smooth),
+            sample("weighted", &[vec![3]], &[0, 1, 2], &plain).map(|s| s.constant("weight", weight.clone())),
+            sample(
+                "two levels, weighted, smoothed",
+                &[vec![2, 0, 1], vec![1, 0, 3]],
+                &[2, -1, 1, 0],
+                &smooth,
+            )
+            .map(|s| s.constant("weight", weight)),
+            sample("all empty", &[vec![0, 0]], &[], &plain),
+            sample("none", &[vec![]], &[], &smooth),
+        ];
+        samples.into_iter().flatten().collect()
+    }
+}
+
+impl SoftmaxCrossEntropy {
+    fn losses<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let rows = Rows::new(*self, run.input::<T>(LOGITS)?, ids!(run, LABELS), run.optional::<T>(WEIGHT)?);
+        sweep(Losses { rows, loss: run.output::<T>(LOSS)?, share: run.output::<T>(SHARE)? })
+    }
+
+    fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some((mut dlogits, store)) = run.gradient::<T>(LOGITS)? else { return Ok(()) };
+        let Some(dloss) = run.output_gradient::<T>(LOSS)? else {
+            // Only the shares were used, and they do not depend on the logits.
+            if store == Store::Write {
+                dlogits.fill(T::ZERO);
+            }
+            return Ok(());
+        };
+        let rows = Rows::new(*self, run.input::<T>(LOGITS)?, ids!(run, LABELS), run.optional::<T>(WEIGHT)?);
+        sweep(Gradient { rows, dloss, dlogits, store })
+    }
+}
+
+/// What both passes read.
+struct Rows<'a, T> {
+    logits: View<'a, T>,
+    labels: Ids<'a>,
+    ignore_index: Option<i64>,
+    weight: Option<&'a [T]>,
+    /// The part of the target at the label.
+    sharp: T,
+    /// The part of the target at every class.
+    even: T,
+    /// The sum of the class weights.
+    weights: T,
+}
+
+impl<'a, T: Float> Rows<'a, T> {
+    fn new(
+        op: SoftmaxCrossEntropy,
+        logits: View<'a, T>,
+        labels: Ids<'a>,
+        weight: Option<View<'a, T>>,
+    ) -> Self {
+        let classes = logits.width() as f64;
+        let weight = weight.map(|weight| weight.row(0));
+        Self {
+            logits,
+            labels,
+            ignore_index: op.ignore_index,
+            weight,
+            sharp: T::from_f64(1.0 - op.smoothing),
+            even: T::from_f64(op.smoothing / classes.max(1.0)),
+            weights: weight.map_or(T::from_f64(classes), |weight| weight.iter().copied().sum()),
+        }
+    }
+
+    fn class(&self, row: usize) -> Result<Option<usize>> {
+        self.labels.class(row, self.logits.width(), self.ignore_index)
+    }
+
+    #[inline(always)]
+    fn weight(&self, class: usize) -> T {
+        self.weight.map_or(T::ONE, |weight| weight[class])
+    }
+}
+
+/// ln Σ exp(x). The sum runs in a fixed number of lanes: its order depends on the number of classes alone.
+#[inline(always)]
+fn log_sum_exp<T: Float, A: Arithmetic>(x: &[T]) -> T {
+    const LANES: usize = 16;
+    let mut max = [T::NEG_INFINITY; LANES];
+    for chunk in x.chunks(LANES) {
+        for (max, &x) in max.iter_mut().zip(chunk) {
+            *max = if x > *max { x } else { *max };
+        }
+    }
+    let max = max.into_iter().fold(T::NEG_INFINITY, T::max);
+    let mut sum = [T::ZERO; LANES];
+    for chunk in x.chunks(LANES) {
+        for (sum, &x) in sum.iter_mut().zip(chunk) {
+            *sum += (x - max).exp_with::<A>();
+        }
+    }
+    max + sum.into_iter().sum::<T>().ln()
+}
+
+struct Losses<'a, T> {
+    rows: Rows<'a, T>,
+    loss: ViewMut<'a, T>,
+    share: ViewMut<'a, T>,
+}
+
+impl<T: Float> Sweep for Losses<'_, T> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) -> Result<()> {
+        let rows = &self.rows;
+        for (row, logits) in rows.logits.iter().enumerate() {
+            let (mut loss, mut share) = (T::ZERO, T::ZERO);
+            if let Some(class) = rows.class(row)? {
+                let total = log_sum_exp::<T, A>(logits);
+                share = rows.weight(class);
+                loss = rows.sharp * share * (total - logits[class]);
+                // Without smoothing an impossible class (a logit of −∞) does no harm.
+                if rows.even > T::ZERO {
+                    let all: T = logits.iter().enumerate().map(|(c, &x)| rows.weight(c) * (total - x)).sum();
+                    loss += rows.even * all;
+                }
+            }
+            self.loss.row(row)[0] = loss;
+            self.share.row(row)[0] = share;
+        }
+        Ok(())
+    }
+}
+
+struct Gradient<'a, T> {
+    rows: Rows<'a, T>,
+    dloss: View<'a, T>,
+    dlogits: ViewMut<'a, T>,
+    store: Store,
+}
+
+impl<T: Float> Sweep for Gradient<'_, T> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) -> Result<()> {
+        let rows = &self.rows;
+        for (row, (logits, dlogits)) in rows.logits.iter().zip(self.dlogits.iter_mut()).enumerate() {
+            let Some(class) = rows.class(row)? else {
+                if self.store == Store::Write {
+                    dlogits.fill(T::ZERO);
+                }
+                continue;
+            };
+            let d = self.dloss.row(row)[0];
+            let total = log_sum_exp::<T, A>(logits);
+            let target = d * rows.sharp * rows.weight(class);
+            let even = d * rows.even;
+            let scale = target + even * rows.weights;
+            for (c, (dlogit, &x)) in dlogits.iter_mut().zip(logits).enumerate() {
+                let at_label = if c == class { target } else { T::ZERO };
+                let value = scale * (x - total).exp_with::<A>() - even * rows.weight(c) - at_label;
+                match self.store {
+                    Store::Write => *dlogit = value,
+                    Store::Add => *dlogit += value,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! Against PyTorch's numbers, and at the edges.
+
+use std::sync::Arc;
+
+use ndarray::array;
+
+use super::*;
+use crate::program::Operand;
+
+fn call(op: SoftmaxCrossEntropy, operands: &[Operand]) -> Result<Vec<Variable>> {
+    let op: Arc<dyn Op> = Arc::new(op);
+    op.call(operands)
+}
+
+/// Numbers computed by PyTorch 2.15, `reduction="mean"`.
+#[test]
+fn the_mean_is_pytorchs() -> Result<()> {
+    let logits = array![
+        [0.2941622, -0.3205199, 0.02126356, -0.4896022, -0.9001454, -0.5486473],
+        [0.7265365, -1.851911, -2.049539, 0.7254498, 0.5227273, 0.6228451],
+        [-1.225549, 0.3940807, -2.027051, -0.3577613, 0.07801643, 0.05847946],
+        [-0.2320095, -1.461197, -0.05992517, 0.5235571, -0.7182935, 0.3797318],
+        [-0.7339855, -0.5546188, 0.4146466, -1.199243, -0.9557641, 0.2384572],
+        [-1.532174, 0.06639942, 1.11278, 2.307673, -0.1595149, -0.5847425],
+        [-0.6000807, 1.792625, -0.7259599, 0.1867508, -1.218402, 0.3773976],
+        [1.47052, -0.3519036, 1.550312, 0.401514, -1.972369, 1.838365],
+        [1.172927, 0.6565672, 1.656467, 0.3770694, -1.49383, 0.3595695],
+        [0.9465159, -0.1634137, 0.4310734, 1.766756, 1.540174, -1.414699],
+        [-0.2540285, 0.3522683, -1.271973, -0.8298268, 0.2100102, -0.1010231],
+    ];
+    let labels = array![4i64, 1, -100, 1, 4, 0, 0, 2, 1, 4, 4];
+    let weight = array![0.91317576, 1.190976, 0.9722873, 0.74064451, 0.90791923, 0.60978854];
+    for (smoothing, weighted, mean) in
+        [(0.0, false, 2.51106596), (0.1, false, 2.47713423), (0.0, true, 2.54775143)]
+    {
+        let mut operands =
+            vec![Operand::batch("logits", logits.clone()), Operand::batch("labels", labels.clone())];
+        if weighted {
+            operands.push(Operand::constant("weight", weight.clone()));
+        }
+        let out = call(SoftmaxCrossEntropy { ignore_index: Some(-100), smoothing }, &operands)?;
+        let sum = |slot: usize| out[slot].as_slice::<f64>().map(|rows| rows.iter().sum::<f64>());
+        let got = sum(LOSS)? / sum(SHARE)?;
+        assert!((got - mean).abs() < 1e-6, "{got} for {mean}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_label_out_of_range_names_row_and_classes() {
+    let operands = [
+        Operand::batch("logits", array![[0.5f32, 1.0], [0.0, 0.0]]),
+        Operand::batch("labels", array![1i32, 2]),
+    ];
+    let error = call(SoftmaxCrossEntropy { ignore_index: None, smoothing: 0.0 }, &operands).unwrap_err();
+    let expected = "label of row 1: expected at least 0 and below 2, the number of classes, got 2";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn an_impossible_class_does_no_harm_and_a_nan_is_not_hidden() -> Result<()> {
+    let logits = array![[0.0f32, f32::NEG_INFINITY], [0.0, f32::NAN]];
+    let operands = [Operand::batch("logits", logits), Operand::batch("labels", array![0i64, 0])];
+    let out = call(SoftmaxCrossEntropy { ignore_index: None, smoothing: 0.0 }, &operands)?;
+    let losses = out[LOSS].as_slice::<f32>()?;
+    assert!(losses[0] == 0.0 && losses[1].is_nan(), "{losses:?}");
+    Ok(())
+}

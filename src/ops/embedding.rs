@@ -1,0 +1,252 @@
+//! `embedding`: rows of a table, by number.
+//!
+//! out_i = W\[ids_i\], with ids `[rows]` or `[rows, 1]` of i64 or i32 and W `[height, width]`. Row-wise: the ids may
+//! belong to sequences of any LoD, which the output keeps.
+//!
+//! The gradient of W adds up over equal ids. With `sparse` it is stored as selected rows, one for each looked-up id in
+//! their order, and the table's size costs nothing. The `padding_id`, if there is one, is looked up like any other,
+//! but its row gets no gradient, dense or sparse.
+//!
+//! ```
+//! use ndarray::array;
+//! use unpadded::program::{Attributes, Operand};
+//! use unpadded::{Variable, ops};
+//! let op = ops::catalogue().parse("embedding", &Attributes::new())?;
+//! let table = array![[0.0, 0.5], [1.0, 1.5], [2.0, 2.5]];
+//! let out = op.call(&[
+//!     Operand::batch("ids", Variable::from_sequences(&[vec![2i64, 0], vec![], vec![2]])?),
+//!     Operand::constant("weight", table.clone()),
+//! ])?;
+//! assert_eq!(out[0].as_slice::<f64>()?, [2.0, 2.5, 0.0, 0.5, 2.0, 2.5]);
+//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+//!
+//! let ids = Variable::from_sequences(&[vec![0i64, 3]])?;
+//! let error = op.call(&[Operand::batch("ids", ids), Operand::constant("weight", table)]).unwrap_err();
+//! assert_eq!(error.to_string(), "id of row 1: expected at least 0 and below 3, the height of `weight`, got 3");
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+use ndarray::array;
+
+use super::ids::{self, Ids, ids};
+use super::optional;
+use crate::error::{Error, Result};
+use crate::kernels::Store;
+use crate::lod::Lod;
+use crate::program::{
+    Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, Needs, Op, RowValue, Sample,
+    Signature, Slot, Var,
+};
+use crate::tensor::{StorageKind, Variable};
+use crate::with_float;
+
+const IDS: usize = 0;
+const WEIGHT: usize = 1;
+const OUT: usize = 0;
+
+/// out_i = W[ids_i].
+pub(super) struct Embedding {
+    padding_id: Option<i64>,
+    sparse: bool,
+}
+
+impl Builder {
+    /// The rows of `weight` `[height, width]` that `ids` name; the layer `embedding` makes the weight.
+    ///
+    /// The row `padding_id` gets no gradient. With `sparse` the weight's gradient is stored as selected rows, which
+    /// pays when a batch touches a small part of the table.
+    ///
+    /// # Errors
+    /// If `ids` are not whole numbers, one a row, or `weight` is not a matrix of floats.
+    #[track_caller]
+    #[doc(alias = "embedding")]
+    pub fn lookup(&self, ids: Var, weight: Var, padding_id: Option<i64>, sparse: bool) -> Result<Var> {
+        let mut attributes = Attributes::new().with("sparse", sparse);
+        if let Some(id) = padding_id {
+            attributes.set("padding_id", id);
+        }
+        self.append1("embedding", &[("ids", &[ids]), ("weight", &[weight])], attributes)
+    }
+}
+
+impl Op for Embedding {
+    fn kind() -> &'static str {
+        "embedding"
+    }
+
+    fn parse(attributes: &Attributes) -> Result<Self> {
+        Ok(Self {
+            padding_id: optional(attributes, "padding_id", Attributes::int)?,
+            sparse: optional(attributes, "sparse", Attributes::bool)?.unwrap_or(false),
+        })
+    }
+
+    fn signature(&self) -> Signature {
+        const {
+            Signature {
+                inputs: &[Slot::one("ids").without_gradient(), Slot::one("weight")],
+                outputs: &[Slot::one("out")],
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::row_wise()
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        ids::check(s, IDS)?;
+        s.is_float(WEIGHT)?;
+        let (ids, weight) = (s.input(IDS), s.input(WEIGHT));
+        let &[Extent::Known(height), Extent::Known(width)] = weight.shape.as_slice() else {
+            return Err(s.mismatch(WEIGHT, "a constant of shape [height, width]"));
+        };
+        if let Some(id) = self.padding_id.filter(|&id| ids::index(id, height).is_none()) {
+            return Err(Error::new("attribute `padding_id`", below(height), id.to_string()));
+        }
+        s.set(OUT, ids.with_dtype(weight.dtype).with_width(width));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(WEIGHT), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(WEIGHT), T => self.gradient::<T>(run))
+    }
+
+    fn needs(&self, _: usize) -> Needs {
+        Needs::nothing().input(IDS)
+    }
+
+    fn gradient_storage(&self, wrt: usize) -> StorageKind {
+        if wrt == WEIGHT && self.sparse { StorageKind::SelectedRows } else { StorageKind::Dense }
+    }
+
+    fn samples() -> Vec<Sample> {
+        let weight = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9], [0.8, -0.1]];
+        let dense = Attributes::new();
+        let sparse = Attributes::new().with("sparse", true);
+        let ids = |rows: &[i64], lengths: &[Vec<usize>]| -> Result<Variable> {
+            Variable::sequences(ndarray::Array1::from(rows.to_vec()), Lod::from_lengths(lengths)?)
+        };
+        let mut samples = Vec::new();
+        for (name, rows, lengths, attributes) in [
+            ("repeated ids", vec![3, 0, 3], vec![vec![2, 0, 1]], &dense),
+            ("repeated ids, sparse", vec![3, 0, 3], vec![vec![2, 0, 1]], &sparse),
+            ("two levels", vec![1, 2, 1, 1], vec![vec![2, 0, 1], vec![1, 0, 3]], &sparse),
+            ("all empty", vec![], vec![vec![0, 0]], &dense),
+            ("none, sparse", vec![], vec![vec![]], &sparse),
+        ] {
+            let Ok(ids) = ids(&rows, &lengths) else { continue };
+            samples.push(
+                Sample::new(name, attributes.clone()).batch("ids", ids).constant("weight", weight.clone()),
+            );
+        }
+        // The padding row's gradient is zero by decree, not by calculus.
+        samples.push(
+            Sample::new("padding, i32, a column", Attributes::new().with("padding_id", 0i64))
+                .batch("ids", Variable::dense(array![[2i32], [0]]))
+                .constant("weight", weight)
+                .without_gradient(),
+        );
+        samples
+    }
+}
+
+fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+    let (ids, weight) = (ids!(run, IDS), run.input::<T>(WEIGHT)?);
+    for (row, out) in run.output::<T>(OUT)?.iter_mut().enumerate() {
+        out.copy_from_slice(weight.row(place(&ids, row, weight.rows())?));
+    }
+    Ok(())
+}
+
+impl Embedding {
+    fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(OUT)? else {
+            return Err(Error::new("embedding", "a gradient of its output", "none"));
+        };
+        let ids = ids!(run, IDS);
+        let spec = run.input_spec(WEIGHT);
+        let (height, width) = (spec.shape[0].known().unwrap_or(0), spec.width());
+        let learning = |row: &usize| self.padding_id != Some(ids.get(*row));
+        if let Some((rows, store)) = run.gradient_rows(WEIGHT) {
+            if store == Store::Write || rows.dtype().is_none() {
+                rows.reset::<T>(height, width);
+            }
+            for row in (0..dout.rows()).filter(learning) {
+                rows.push(place(&ids, row, height)? as i64, dout.row(row));
+            }
+        } else if let Some((mut dw, store)) = run.gradient::<T>(WEIGHT)? {
+            if store == Store::Write {
+                dw.fill(T::ZERO);
+            }
+            for row in (0..dout.rows()).filter(learning) {
+                let place = place(&ids, row, height)?;
+                for (dw, &d) in dw.row(place).iter_mut().zip(dout.row(row)) {
+                    *dw += d;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The row of the table that the id of `row` names.
+fn place(ids: &Ids<'_>, row: usize, height: usize) -> Result<usize> {
+    let id = ids.get(row);
+    ids::index(id, height)
+        .ok_or_else(|| Error::new(format!("id of row {row}"), below(height), id.to_string()))
+}
+
+fn below(height: usize) -> String {
+    format!("at least 0 and below {height}, the height of `weight`")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::program::Operand;
+    use crate::program::call::Direct;
+    use crate::tensor::{Dense, Storage};
+
+    fn gradient(op: Embedding, before: Option<Dense>) -> Result<Storage> {
+        let operands = [
+            Operand::batch("ids", Variable::from_sequences(&[vec![2i64, 0], vec![], vec![2]])?),
+            Operand::constant("weight", array![[0.0f32], [1.0], [2.0]]),
+        ];
+        let direct = Direct::new(Arc::new(op), &operands)?;
+        let dout: Storage = Dense::from(array![[1.0f32], [10.0], [100.0]]).into();
+        let before = before.map(|dense| vec![vec![None], vec![Some(dense.into())]]);
+        let gradients = direct.backward(
+            &direct.forward()?,
+            &[vec![Some(dout)]],
+            &|slot| slot == WEIGHT,
+            before.as_ref(),
+        )?;
+        Ok(gradients[WEIGHT][0].clone().expect("asked for"))
+    }
+
+    #[test]
+    fn dense_and_sparse_gradients_leave_the_padding_out() -> Result<()> {
+        let dense = gradient(Embedding { padding_id: Some(0), sparse: false }, None)?;
+        assert_eq!(dense.as_dense()?.as_slice::<f32>()?, [0.0, 0.0, 101.0]);
+        let sparse = gradient(Embedding { padding_id: Some(0), sparse: true }, None)?;
+        let rows = sparse.as_selected_rows()?;
+        assert_eq!((rows.row_ids(), rows.height()), ([2, 2].as_slice(), 3));
+        assert_eq!(sparse.to_dense()?.as_slice::<f32>()?, [0.0, 0.0, 101.0]);
+        Ok(())
+    }
+
+    #[test]
+    fn gradients_are_added_on_request() -> Result<()> {
+        let before = Dense::from(array![[5.0f32], [6.0], [7.0]]);
+        let sum = gradient(Embedding { padding_id: None, sparse: false }, Some(before))?;
+        assert_eq!(sum.as_dense()?.as_slice::<f32>()?, [15.0, 6.0, 108.0]);
+        Ok(())
+    }
+}

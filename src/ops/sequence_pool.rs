@@ -1,0 +1,325 @@
+//! `sequence_pool`: one row a sequence.
+//!
+//! | pool | out_s, over the rows x_t of sequence s | gradient of x_t |
+//! |---|---|---|
+//! | sum | Σ x_t | d |
+//! | mean | Σ x_t / n | d / n |
+//! | sqrt | Σ x_t / √n | d / √n |
+//! | max | the largest of each column; NaN counts as the largest | d at the first maximum, else 0 |
+//! | first | the first row | d at the first row, else 0 |
+//! | last | the last row | d at the last row, else 0 |
+//!
+//! An empty sequence gives a row of `pad_value`, 0 by default, and passes no gradient. The output has the LoD of x
+//! without its last level.
+//!
+//! ```
+//! use ndarray::array;
+//! use unpadded::program::{Attributes, Operand};
+//! use unpadded::{Lod, Variable, ops};
+//! // Two documents, of two sentences and of one.
+//! let lod = Lod::from_lengths(&[vec![2, 1], vec![2, 0, 1]])?;
+//! let x = Variable::sequences(array![[1.0, 5.0], [3.0, 4.0], [5.0, 6.0]], lod)?;
+//! let op = ops::catalogue().parse("sequence_pool", &Attributes::new().with("pool", "max"))?;
+//! let out = op.call(&[Operand::batch("x", x)])?;
+//! assert_eq!(out[0].as_slice::<f64>()?, [3.0, 5.0, 0.0, 0.0, 5.0, 6.0]);
+//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 1]]".into()));
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+use super::optional;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::{Float, Store, View};
+use crate::lod::Lod;
+use crate::program::{
+    Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue, Sample,
+    Signature, Slot, Var,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+const X: usize = 0;
+const OUT: usize = 0;
+
+/// What a row that stands for a sequence is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pool {
+    /// The sum of the rows.
+    Sum,
+    /// The sum over the length.
+    Mean,
+    /// The sum over the square root of the length.
+    Sqrt,
+    /// The largest of each column.
+    Max,
+    /// The first row.
+    First,
+    /// The last row.
+    Last,
+}
+
+impl Pool {
+    /// All of them.
+    pub const ALL: [Pool; 6] = [Pool::Sum, Pool::Mean, Pool::Sqrt, Pool::Max, Pool::First, Pool::Last];
+
+    /// Its name in programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Pool::Sum => "sum",
+            Pool::Mean => "mean",
+            Pool::Sqrt => "sqrt",
+            Pool::Max => "max",
+            Pool::First => "first",
+            Pool::Last => "last",
+        }
+    }
+
+    fn parse(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|pool| pool.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            Error::of(ErrorKind::Program, "attribute `pool`", format!("one of {names}"), format!("{name:?}"))
+        })
+    }
+
+    /// What a sum over `len` rows is divided by.
+    fn divisor<T: Float>(self, len: usize) -> T {
+        let len = T::from_f64(len as f64);
+        match self {
+            Pool::Mean => len,
+            Pool::Sqrt => len.sqrt(),
+            _ => T::ONE,
+        }
+    }
+}
+
+/// One row a sequence.
+pub(super) struct SequencePool {
+    pool: Pool,
+    pad_value: f64,
+}
+
+impl Builder {
+    /// One row for each sequence of the last level; zeros for an empty one.
+    ///
+    /// # Errors
+    /// If `x` has no LoD or does not hold floats.
+    #[track_caller]
+    pub fn sequence_pool(&self, x: Var, pool: Pool) -> Result<Var> {
+        self.sequence_pool_with(x, pool, 0.0)
+    }
+
+    /// The same, with `pad_value` in the row of an empty sequence.
+    ///
+    /// # Errors
+    /// As [`Self::sequence_pool`].
+    #[track_caller]
+    pub fn sequence_pool_with(&self, x: Var, pool: Pool, pad_value: f64) -> Result<Var> {
+        let attributes = Attributes::new().with("pool", pool.name()).with("pad_value", pad_value);
+        self.append1("sequence_pool", &[("x", &[x])], attributes)
+    }
+}
+
+impl Op for SequencePool {
+    fn kind() -> &'static str {
+        "sequence_pool"
+    }
+
+    fn parse(attributes: &Attributes) -> Result<Self> {
+        Ok(Self {
+            pool: Pool::parse(attributes.text("pool")?)?,
+            pad_value: optional(attributes, "pad_value", Attributes::float)?.unwrap_or(0.0),
+        })
+    }
+
+    fn signature(&self) -> Signature {
+        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::DropsLevel(X))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        s.has_lod(X)?;
+        let out = s.input(X).drop_level(s.top())?;
+        s.set(OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => self.pool::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => self.gradient::<T>(run))
+    }
+
+    fn needs(&self, _: usize) -> Needs {
+        if self.pool == Pool::Max { Needs::nothing().input(X) } else { Needs::nothing() }
+    }
+
+    fn samples() -> Vec<Sample> {
+        let mut samples = Vec::new();
+        for pool in Pool::ALL {
+            for (name, lengths) in [
+                ("sequences with an empty one", vec![vec![3, 0, 1]]),
+                ("two levels", vec![vec![2, 0, 1], vec![2, 0, 4]]),
+                ("all empty", vec![vec![0, 0]]),
+                ("none", vec![vec![]]),
+            ] {
+                let rows = lengths.last().map_or(0, |last| last.iter().sum());
+                let numbers =
+                    ndarray::Array2::from_shape_fn((rows, 3), |(i, j)| ((i * 3 + j) as f64 * 1.7).sin());
+                let Ok(x) = Lod::from_lengths(&lengths).and_then(|lod| Variable::sequences(numbers, lod))
+                else {
+                    continue;
+                };
+                let attributes = Attributes::new().with("pool", pool.name()).with("pad_value", -0.5);
+                samples.push(Sample::new(&format!("{}, {name}", pool.name()), attributes).batch("x", x));
+            }
+        }
+        samples
+    }
+}
+
+impl SequencePool {
+    fn pool<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, mut out, sequences) = (run.input::<T>(X)?, run.output::<T>(OUT)?, run.sequences(X)?);
+        for (rows, out) in sequences.iter().zip(out.iter_mut()) {
+            if rows.is_empty() {
+                out.fill(T::from_f64(self.pad_value));
+                continue;
+            }
+            let rest = rows.start + 1..rows.end;
+            match self.pool {
+                Pool::First => out.copy_from_slice(x.row(rows.start)),
+                Pool::Last => out.copy_from_slice(x.row(rows.end - 1)),
+                Pool::Max => {
+                    out.copy_from_slice(x.row(rows.start));
+                    for row in rest {
+                        for (out, &x) in out.iter_mut().zip(x.row(row)) {
+                            *out = if exceeds(x, *out) { x } else { *out };
+                        }
+                    }
+                }
+                Pool::Sum | Pool::Mean | Pool::Sqrt => {
+                    out.copy_from_slice(x.row(rows.start));
+                    for row in rest {
+                        for (out, &x) in out.iter_mut().zip(x.row(row)) {
+                            *out += x;
+                        }
+                    }
+                    let divisor = self.pool.divisor::<T>(rows.len());
+                    out.iter_mut().for_each(|out| *out /= divisor);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(OUT)? else {
+            return Err(Error::new("sequence_pool", "a gradient of its output", "none"));
+        };
+        let Some((mut dx, store)) = run.gradient::<T>(X)? else { return Ok(()) };
+        let sequences = run.sequences(X)?;
+        if store == Store::Write && matches!(self.pool, Pool::First | Pool::Last | Pool::Max) {
+            dx.fill(T::ZERO);
+        }
+        for (rows, dout) in sequences.iter().zip(dout.iter()).filter(|(rows, _)| !rows.is_empty()) {
+            match self.pool {
+                Pool::First => add(dx.row(rows.start), dout),
+                Pool::Last => add(dx.row(rows.end - 1), dout),
+                Pool::Max => {
+                    let x = run.input::<T>(X)?;
+                    let best = &mut run.scratch().get::<FirstMaximum>().0;
+                    first_maximum(x, rows, best);
+                    for (column, (&row, &d)) in best.iter().zip(dout).enumerate() {
+                        dx.row(row)[column] += d;
+                    }
+                }
+                Pool::Sum | Pool::Mean | Pool::Sqrt => {
+                    let divisor = self.pool.divisor::<T>(rows.len());
+                    for row in rows {
+                        let pairs = dx.row(row).iter_mut().zip(dout);
+                        match store {
+                            Store::Write => pairs.for_each(|(dx, &d)| *dx = d / divisor),
+                            Store::Add => pairs.for_each(|(dx, &d)| *dx += d / divisor),
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Scratch: the row of each column's first maximum.
+#[derive(Default)]
+struct FirstMaximum(Vec<usize>);
+
+fn first_maximum<T: Float>(x: View<'_, T>, rows: std::ops::Range<usize>, best: &mut Vec<usize>) {
+    best.clear();
+    best.resize(x.width(), rows.start);
+    for row in rows.start + 1..rows.end {
+        for (column, (best, &value)) in best.iter_mut().zip(x.row(row)).enumerate() {
+            if exceeds(value, x.row(*best)[column]) {
+                *best = row;
+            }
+        }
+    }
+}
+
+/// Whether `x` is larger; NaN is larger than any number, so that it does not get lost.
+#[inline(always)]
+fn exceeds<T: Float>(x: T, best: T) -> bool {
+    let is_nan = |x: T| x.partial_cmp(&x).is_none();
+    x > best || (is_nan(x) && !is_nan(best))
+}
+
+fn add<T: Float>(to: &mut [T], from: &[T]) {
+    for (to, &from) in to.iter_mut().zip(from) {
+        *to += from;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ndarray::array;
+
+    use super::*;
+    use crate::program::Operand;
+    use crate::program::call::Direct;
+    use crate::tensor::{Dense, Storage};
+
+    fn gradient(pool: Pool, before: Option<f64>) -> Result<Vec<f64>> {
+        let x = array![[1.0, 2.0], [1.0, 3.0], [9.0, 9.0]];
+        let x = Variable::sequences(x, Lod::from_lengths1(&[2, 0, 1])?)?;
+        let direct = Direct::new(Arc::new(SequencePool { pool, pad_value: 0.0 }), &[Operand::batch("x", x)])?;
+        let dout: Storage = Dense::from(array![[2.0, 4.0], [100.0, 100.0], [6.0, 8.0]]).into();
+        let before =
+            before.map(|v| vec![vec![Some(Dense::from(ndarray::Array2::from_elem((3, 2), v)).into())]]);
+        let out = direct.backward(&direct.forward()?, &[vec![Some(dout)]], &|_| true, before.as_ref())?;
+        Ok(out[X][0].as_ref().expect("asked for").as_dense()?.as_slice::<f64>()?.to_vec())
+    }
+
+    #[test]
+    fn the_gradient_of_a_maximum_goes_to_the_first_of_equal_ones() -> Result<()> {
+        assert_eq!(gradient(Pool::Max, None)?, [2.0, 0.0, 0.0, 4.0, 6.0, 8.0]);
+        assert_eq!(gradient(Pool::Max, Some(1.0))?, [3.0, 1.0, 1.0, 5.0, 7.0, 9.0]);
+        assert_eq!(gradient(Pool::Mean, Some(1.0))?, [2.0, 3.0, 2.0, 3.0, 7.0, 9.0]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_nan_is_the_maximum() -> Result<()> {
+        for column in [array![[f32::NAN], [1.0]], array![[1.0], [f32::NAN]]] {
+            let x = Variable::sequences(column, Lod::from_lengths1(&[2])?)?;
+            let op: Arc<dyn Op> = Arc::new(SequencePool { pool: Pool::Max, pad_value: 0.0 });
+            assert!(op.call(&[Operand::batch("x", x)])?[0].as_slice::<f32>()?[0].is_nan());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! `sequence_softmax`: the softmax over each sequence.
+//!
+//! out_t = exp(x_t − m) / Σ_u exp(x_u − m), over the rows u of the same sequence of the last level, m being their
+//! maximum. x is one number a row; the output keeps its LoD. An empty sequence has no rows, and so nothing to compute.
+//!
+//! ```
+//! use ndarray::array;
+//! use unpadded::program::{Attributes, Operand};
+//! use unpadded::{Lod, Variable, ops};
+//! let x = Variable::sequences(array![[1000.0], [1000.0], [3.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+//! let op = ops::catalogue().parse("sequence_softmax", &Attributes::new())?;
+//! let out = op.call(&[Operand::batch("x", x)])?;
+//! assert_eq!(out[0].as_slice::<f64>()?, [0.5, 0.5, 1.0]);
+//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+use crate::error::{Error, Result};
+use crate::kernels::{Store, math};
+use crate::lod::Lod;
+use crate::program::{
+    Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue, Sample,
+    Signature, Slot, Var,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+const X: usize = 0;
+const OUT: usize = 0;
+
+/// The softmax over each sequence.
+pub(super) struct SequenceSoftmax;
+
+impl Builder {
+    /// The softmax over each sequence of the last level; `x` is one number a row.
+    ///
+    /// # Errors
+    /// If `x` has no LoD, is wider than one number, or does not hold floats.
+    #[track_caller]
+    pub fn sequence_softmax(&self, x: Var) -> Result<Var> {
+        self.append1("sequence_softmax", &[("x", &[x])], Attributes::new())
+    }
+}
+
+impl Op for SequenceSoftmax {
+    fn kind() -> &'static str {
+        "sequence_softmax"
+    }
+
+    fn parse(_: &Attributes) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn signature(&self) -> Signature {
+        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(X))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        s.has_lod(X)?;
+        if s.input(X).width() != 1 {
+            return Err(s.mismatch(X, "one number a row"));
+        }
+        s.set(OUT, s.input(X).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => backward::<T>(run))
+    }
+
+    fn needs(&self, _: usize) -> Needs {
+        Needs::nothing().output(OUT)
+    }
+
+    fn samples() -> Vec<Sample> {
+        let mut samples = Vec::new();
+        for (name, lengths) in [
+            ("sequences with an empty one", vec![vec![3, 0, 1]]),
+            ("two levels", vec![vec![2, 0, 1], vec![2, 0, 4]]),
+            ("all empty", vec![vec![0, 0]]),
+            ("none", vec![vec![]]),
+        ] {
+            let rows = lengths.last().map_or(0, |last| last.iter().sum());
+            let column = ndarray::Array2::from_shape_fn((rows, 1), |(i, _)| 2.0 * (i as f64 * 1.7).sin());
+            let row_numbers = column.column(0).to_owned();
+            let Ok(lod) = Lod::from_lengths(&lengths) else { continue };
+            let values = [Variable::sequences(column, lod.clone()), Variable::sequences(row_numbers, lod)];
+            for x in values.into_iter().flatten() {
+                samples.push(Sample::new(name, Attributes::new()).batch("x", x));
+            }
+        }
+        samples
+    }
+}
+
+fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+    let (x, mut out, sequences) = (run.input::<T>(X)?, run.output::<T>(OUT)?, run.sequences(X)?);
+    for rows in sequences.iter() {
+        let max = rows.clone().fold(T::NEG_INFINITY, |max, row| max.max(x.row(row)[0]));
+        for row in rows {
+            out.row(row)[0] = x.row(row)[0] - max;
+        }
+    }
+    match out.contiguous() {
+        Some(out) => math::exp_in_place(out),
+        None => out.iter_mut().for_each(math::exp_in_place),
+    }
+    for rows in sequences.iter() {
+        let sum = rows.clone().fold(T::ZERO, |sum, row| sum + out.row(row)[0]);
+        for row in rows {
+            out.row(row)[0] /= sum;
+        }
+    }
+    Ok(())
+}
+
+fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(OUT)? else {
+        return Err(Error::new("sequence_softmax", "a gradient of its output", "none"));
+    };
+    let Some((mut dx, store)) = run.gradient::<T>(X)? else { return Ok(()) };
+    let out = run.output::<T>(OUT)?;
+    for rows in run.sequences(X)?.iter() {
+        let mean = rows.clone().fold(T::ZERO, |sum, row| sum + dout.row(row)[0] * out.row(row)[0]);
+        for row in rows {
+            let d = (dout.row(row)[0] - mean) * out.row(row)[0];
+            let dx = &mut dx.row(row)[0];
+            match store {
+                Store::Write => *dx = d,
+                Store::Add => *dx += d,
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Distributions, orthogonality, independence of names, and what is refused.
+
+use super::*;
+
+fn start(kind: &str, attributes: Attributes, dims: &[usize]) -> Result<Vec<f64>> {
+    let dense = evaluate(&Initializer::new(kind, attributes), dims, DType::F64, 3, "w")?;
+    assert_eq!(dense.shape(), dims);
+    Ok(dense.as_slice::<f64>()?.to_vec())
+}
+
+fn moments(numbers: &[f64]) -> (f64, f64) {
+    let n = numbers.len() as f64;
+    let mean = numbers.iter().sum::<f64>() / n;
+    (mean, (numbers.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt())
+}
+
+#[test]
+fn distributions() {
+    let none = Attributes::new;
+    assert_eq!(start("zeros", none(), &[2, 2]).unwrap(), [0.0; 4]);
+    assert_eq!(start("constant", none().with("value", 1.5), &[2]).unwrap(), [1.5; 2]);
+    let (mean, std) = moments(&start("normal", none().with("std", 0.5), &[100, 101]).unwrap());
+    assert!(mean.abs() < 0.02 && (std - 0.5).abs() < 0.02, "{mean} {std}");
+    let uniform = start("uniform", none().with("low", -1.0).with("high", 3.0), &[5000]).unwrap();
+    let (mean, std) = moments(&uniform);
+    assert!((mean - 1.0).abs() < 0.05 && (std - 4.0 / 12f64.sqrt()).abs() < 0.05, "{mean} {std}");
+    assert!(uniform.iter().all(|x| (-1.0..3.0).contains(x)));
+    // Fans are counted for one gate: 6 / (20 + 10).
+    let xavier = start("xavier_uniform", none().with("blocks", 4), &[20, 40]).unwrap();
+    let largest = xavier.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+    let bound = (6.0f64 / 30.0).sqrt();
+    assert!(largest <= bound && largest > 0.95 * bound, "{largest}");
+    assert_eq!(
+        start("lstm_bias", none().with("forget", 1.0), &[8]).unwrap(),
+        [0., 0., 1., 1., 0., 0., 0., 0.]
+    );
+    let table = start("embedding", none().with("std", 1.0).with("padding", 1), &[3, 2]).unwrap();
+    assert_eq!(table[2..4], [0.0, 0.0]);
+    assert!(table[..2].iter().chain(&table[4..]).all(|&x| x != 0.0));
+}
+
+#[test]
+fn orthogonal_in_any_shape() {
+    for (rows, columns, blocks) in
+        [(6, 6, 1), (9, 4, 1), (4, 9, 1), (16, 16, 4), (3, 5, 2), (1, 1, 3), (0, 4, 1), (33, 33, 1)]
+    {
+        let attributes = Attributes::new().with("blocks", blocks).with("gain", 2.0);
+        let width = columns * blocks;
+        let w = start("orthogonal", attributes, &[rows, width]).unwrap();
+        for block in 0..blocks {
+            let at = |i: usize, j: usize| w[i * width + block * columns + j];
+            let by_columns = columns <= rows;
+            let (count, length) = if by_columns { (columns, rows) } else { (rows, columns) };
+            let value = |vector, place| if by_columns { at(place, vector) } else { at(vector, place) };
+            for a in 0..count {
+                for b in 0..count {
+                    let product: f64 = (0..length).map(|k| value(a, k) * value(b, k)).sum();
+                    let expected = if a == b { 4.0 } else { 0.0 };
+                    assert!((product - expected).abs() < 1e-12, "{rows}x{columns}: {product}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn numbers_depend_on_seed_and_name_alone() {
+    let normal = Initializer::new("normal", Attributes::new().with("std", 1.0));
+    let draw = |seed, name| evaluate(&normal, &[4], DType::F32, seed, name).unwrap();
+    assert_eq!(draw(1, "a"), draw(1, "a"));
+    assert_ne!(draw(1, "a"), draw(1, "b"));
+    assert_ne!(draw(1, "a"), draw(2, "a"));
+    assert_eq!(draw(1, "a").dtype(), DType::F32);
+}
+
+#[test]
+fn the_numbers_of_this_version() {
+    let uniform = Initializer::new("uniform", Attributes::new().with("low", 0).with("high", 1));
+    let got = evaluate(&uniform, &[3], DType::F64, 0, "fc.weight").unwrap();
+    // Computed apart, by a Philox in another language. A change is a break, to be said in the changelog.
+    let expected = [0.6448725164112267, 0.1893222632013437, 0.707722959916667];
+    assert_eq!(got.as_slice::<f64>().unwrap(), expected);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let none = Attributes::new;
+    let message = |kind, attributes, dims: &[usize]| start(kind, attributes, dims).unwrap_err().to_string();
+    assert!(
+        message("wishes", none(), &[2]).starts_with("variable `w`: initialiser: expected zeros, constant")
+    );
+    assert!(message("uniform", none(), &[2]).contains("attribute `low`"));
+    assert!(message("uniform", none().with("low", 1).with("high", 0), &[2]).contains("low <= high"));
+    assert!(message("normal", none().with("std", f64::NAN), &[2]).contains("`std`"));
+    assert!(message("xavier_uniform", none(), &[2]).contains("a matrix"));
+    assert!(message("orthogonal", none().with("blocks", 3), &[2, 4]).contains("multiple of `blocks` = 3"));
+    assert!(message("orthogonal", none().with("blocks", 0), &[2, 4]).contains("`blocks` = 0"));
+    assert!(message("lstm_bias", none().with("forget", 1), &[6]).contains("[4H]"));
+    start("orthogonal", none(), &[usize::MAX, usize::MAX]).unwrap_err();
+    start("zeros", none(), &[1 << 40, 1 << 20]).unwrap_err();
+}

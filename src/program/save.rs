@@ -1,0 +1,219 @@
+//! Programs in files: one section of the framing that checkpoints use too.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::attributes::{Attributes, Literal};
+use super::program::Program;
+use super::stored::MAX_LITERAL_DEPTH;
+use super::var_desc::VarKind;
+use crate::error::{Error, ErrorKind, Result};
+use crate::wire::{self, Reader, Writer};
+
+/// The name of the section that holds a program.
+pub const SECTION: &str = "program";
+
+impl Program {
+    /// Writes the program to a file: whole, or not at all.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType, Program};
+    /// let net = Builder::new();
+    /// net.feed("words", DType::I64, &[], 1)?;
+    /// let program = net.finish();
+    /// let path = std::env::temp_dir().join(format!("unpadded-doc-{}.program", std::process::id()));
+    /// program.save(&path)?;
+    /// assert_eq!(Program::load(&path)?, program);
+    /// # std::fs::remove_file(path)?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the operating system refuses, or as [`Self::to_bytes`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let body = self.to_section()?;
+        wire::write_atomically(path.as_ref(), |writer| writer.write_section(SECTION, &body))
+    }
+
+    /// Reads a program from a file; of a file with more sections, the program. No operator needs to be known.
+    ///
+    /// # Errors
+    /// If the file is damaged, foreign or of a future version, or holds no well-formed program.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::read(wire::open(path.as_ref())?)
+    }
+
+    /// What [`Self::save`] writes.
+    ///
+    /// # Errors
+    /// If the program is not well formed, or a literal is nested deeper than can be read back.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut writer = Writer::new(Vec::new())?;
+        writer.write_section(SECTION, &self.to_section()?)?;
+        writer.finish()
+    }
+
+    /// What [`Self::load`] reads.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::read(Reader::new("bytes of a program", bytes, bytes.len() as u64)?)
+    }
+
+    /// The body of a file's section for it.
+    ///
+    /// # Errors
+    /// As [`Self::to_bytes`].
+    pub fn to_section(&self) -> Result<Vec<u8>> {
+        self.validate()?;
+        let attributes = |a: &Attributes| a.iter().any(|(_, l)| too_deep(l, MAX_LITERAL_DEPTH));
+        let deep_var = self.vars.iter().any(|var| {
+            let initializer = var.initializer.as_ref().is_some_and(|i| attributes(&i.attributes));
+            initializer || matches!(&var.kind, VarKind::Literal(l) if too_deep(l, MAX_LITERAL_DEPTH))
+        });
+        if deep_var || self.blocks.iter().flat_map(|b| &b.ops).any(|op| attributes(&op.attributes)) {
+            let expected = format!("at most {MAX_LITERAL_DEPTH} lists in each other");
+            return Err(Error::of(ErrorKind::Program, "literal", expected, "more"));
+        }
+        wire::encode(self)
+    }
+
+    /// A program from the body of its section.
+    ///
+    /// # Errors
+    /// If it is not one, or not well formed.
+    pub fn from_section(body: &[u8]) -> Result<Self> {
+        let program: Self = wire::decode(body)?;
+        let malformed =
+            |e: Error| Error::of(ErrorKind::Format, "program", "a well-formed one", e.to_string());
+        program.validate().map_err(malformed)?;
+        Ok(program)
+    }
+
+    fn read(mut reader: Reader<impl Read>) -> Result<Self> {
+        let mut program = None;
+        while let Some(name) = reader.next_section()? {
+            if name == SECTION {
+                program = Some(Self::from_section(&reader.read_section()?)?);
+            }
+        }
+        program.ok_or_else(|| Error::of(ErrorKind::Format, "file", "a section `program`", "none"))
+    }
+}
+
+/// Whether a literal has more than `depth` lists in each other.
+fn too_deep(literal: &Literal, depth: usize) -> bool {
+    match literal {
+        Literal::List(_) if depth == 0 => true,
+        Literal::List(items) => items.iter().any(|item| too_deep(item, depth - 1)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{BlockId, Spec, VarDesc, VarRole};
+    use crate::tensor::{DType, StorageKind};
+
+    /// A program with a step block and gradients, made without knowing any operator.
+    fn program() -> Program {
+        crate::program::display::tests::small_program()
+    }
+
+    #[test]
+    fn a_program_comes_back_and_prints_the_same() {
+        let before = program();
+        let after = Program::from_bytes(&before.to_bytes().unwrap()).unwrap();
+        assert_eq!(after, before);
+        assert_eq!((after.to_string(), after.dot()), (before.to_string(), before.dot()));
+    }
+
+    #[test]
+    fn closed_lists_are_stored_by_name() {
+        for name in ["selected_rows", "i64"] {
+            let spec = Spec { storage: StorageKind::SelectedRows, ..Spec::fixed(DType::I64, &[]).unwrap() };
+            let bytes = wire::encode(&spec).unwrap();
+            assert!(bytes.windows(name.len()).any(|w| w == name.as_bytes()), "{name}");
+        }
+        let bytes = program().to_bytes().unwrap();
+        for name in ["forward", "parameter", "feed", "dense", "f32"] {
+            assert!(bytes.windows(name.len()).any(|w| w == name.as_bytes()), "{name}");
+        }
+        let mut other = wire::encode(&DType::F32).unwrap();
+        if let Some(last) = other.last_mut() {
+            *last = b'3';
+        }
+        assert!(wire::decode::<DType>(&other).unwrap_err().to_string().contains("one of f32, f64"));
+    }
+
+    /// The checksum is made right again, so that every changed byte reaches the decoder; what still loads must print.
+    #[test]
+    fn no_changed_byte_panics() {
+        let body = program().to_section().unwrap();
+        let mut loaded = 0;
+        for place in 0..body.len() {
+            for change in [1, 0x80, 0xff] {
+                let mut body = body.clone();
+                body[place] ^= change;
+                match Program::from_section(&body) {
+                    Ok(program) => {
+                        loaded += 1;
+                        let _ = (program.to_string(), program.dot());
+                    }
+                    Err(e) => assert_eq!(e.kind(), ErrorKind::Format, "{e}"),
+                }
+            }
+            assert!(Program::from_section(&body[..place]).is_err());
+        }
+        assert!(loaded > 0);
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error_and_not_an_overflow() {
+        let nest = |depth| (0..depth).fold(Literal::Int(1), |l, _| Literal::List(vec![l]));
+        let with = |literal| {
+            let mut program = Program::new();
+            let var = VarDesc {
+                name: "x".into(),
+                block: BlockId(0),
+                kind: VarKind::Literal(literal),
+                role: VarRole::Literal,
+                persistable: false,
+                trainable: false,
+                stop_gradient: true,
+                initializer: None,
+                gradient_of: None,
+            };
+            program.add_var(var).unwrap();
+            program
+        };
+        let fits = with(nest(MAX_LITERAL_DEPTH));
+        assert_eq!(Program::from_bytes(&fits.to_bytes().unwrap()).unwrap(), fits);
+        assert_eq!(with(nest(MAX_LITERAL_DEPTH + 1)).to_bytes().unwrap_err().kind(), ErrorKind::Program);
+        // Half a million lists in each other, written by hand: variant 4, one item.
+        let list: Vec<u8> = [4u32.to_le_bytes().as_slice(), &1u64.to_le_bytes()].concat();
+        let error = wire::decode::<Literal>(&list.repeat(500_000)).unwrap_err();
+        assert!(error.to_string().contains("nested deeper than 16"), "{error}");
+    }
+
+    #[test]
+    fn errors_of_files_name_them() {
+        let missing = Program::load("no such folder/x.program").unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::Io);
+        assert!(missing.to_string().contains("`no such folder/x.program`"));
+        let empty = Writer::new(Vec::new()).unwrap().finish().unwrap();
+        let error = Program::from_bytes(&empty).unwrap_err();
+        assert_eq!(error.to_string(), "file: expected a section `program`, got none");
+    }
+
+    #[test]
+    fn what_is_not_well_formed_is_refused_on_both_ways() {
+        let mut broken = program();
+        broken.blocks[0].parent = Some(BlockId(0));
+        assert_eq!(broken.to_bytes().unwrap_err().kind(), ErrorKind::Program);
+        let error = Program::from_section(&wire::encode(&broken).unwrap()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Format);
+    }
+}

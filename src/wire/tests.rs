@@ -1,0 +1,127 @@
+//! Damaged, foreign and absurd files.
+
+use super::*;
+
+fn file(sections: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    for (name, body) in sections {
+        writer.write_section(name, body).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut reader = Reader::new("bytes", bytes, bytes.len() as u64)?;
+    let mut sections = Vec::new();
+    while let Some(name) = reader.next_section()?.map(str::to_owned) {
+        sections.push((name, reader.read_section()?));
+    }
+    Ok(sections)
+}
+
+fn refused(bytes: &[u8]) -> String {
+    let error = read(bytes).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Format);
+    error.to_string()
+}
+
+#[test]
+fn sections_come_back() {
+    let long = vec![7; 3 * PIECE + 1];
+    let bytes = file(&[("a", b"one"), ("b", &[]), ("c", &long)]);
+    let sections = read(&bytes).unwrap();
+    let expected = [("a", b"one".to_vec()), ("b", Vec::new()), ("c", long)].map(|(n, b)| (n.to_owned(), b));
+    assert_eq!(sections, expected);
+
+    let mut reader = Reader::new("bytes", &bytes[..], bytes.len() as u64).unwrap();
+    for name in ["a", "b", "c"] {
+        assert_eq!(reader.next_section().unwrap(), Some(name));
+    }
+    assert_eq!(reader.next_section().unwrap(), None);
+    assert_eq!(reader.next_section().unwrap(), None);
+    assert!(reader.read_section().is_err());
+}
+
+#[test]
+fn every_cut_and_every_flipped_bit_is_noticed() {
+    let bytes = file(&[("program", b"some bytes"), ("x", b"y")]);
+    for end in 0..bytes.len() {
+        refused(&bytes[..end]);
+    }
+    for place in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut bytes = bytes.clone();
+            bytes[place] ^= 1 << bit;
+            refused(&bytes);
+        }
+    }
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert!(refused(&longer).contains("expected nothing after it, got 1 bytes"));
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let bytes = file(&[("program", b"body")]);
+    assert_eq!(
+        refused(b"PK\x03\x04 something else"),
+        "bytes: first bytes: expected a file of `unpadded`, got a foreign file"
+    );
+    let mut future = bytes.clone();
+    future[8] = 9;
+    assert_eq!(
+        refused(&future),
+        "bytes: format version: expected 1 to 1: a newer release may read it, got 9"
+    );
+    let mut flipped = bytes.clone();
+    flipped[33] ^= 1;
+    assert!(refused(&flipped).starts_with("bytes: section `program`: expected checksum"));
+    assert!(refused(&bytes[..34]).contains("length of section `program`: expected at most the 2 bytes"));
+}
+
+#[test]
+fn absurd_lengths_allocate_nothing() {
+    // A section that says it is 2^62 bytes long, with a right checksum of its head.
+    let mut bytes = file(&[]);
+    bytes.truncate(12);
+    let mut head = vec![1, b'x'];
+    head.extend_from_slice(&(1u64 << 62).to_le_bytes());
+    bytes.extend_from_slice(&head);
+    bytes.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
+    assert!(refused(&bytes).contains("length of section `x`"));
+
+    // A string and a list that say so inside a body.
+    let body = u64::MAX.to_le_bytes();
+    assert_eq!(decode::<String>(&body).unwrap_err().kind(), ErrorKind::Format);
+    assert_eq!(decode::<Vec<u64>>(&body).unwrap_err().kind(), ErrorKind::Format);
+    assert_eq!(decode::<u64>(&[0; 9]).unwrap_err().kind(), ErrorKind::Format);
+    assert_eq!(decode::<u64>(&body).unwrap(), u64::MAX);
+}
+
+#[test]
+fn values_larger_than_a_step_of_the_limit() {
+    for n in [10, 0x1_0000, 0x10_0000, 0x20_0001] {
+        let value = "x".repeat(n);
+        let bytes = encode(&value).unwrap();
+        assert_eq!(decode::<String>(&bytes).unwrap(), value);
+    }
+}
+
+#[test]
+fn a_failed_write_leaves_the_old_file() {
+    let folder = std::env::temp_dir().join(format!("unpadded-wire-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("file");
+    write_atomically(&path, |w| w.write_section("a", b"old")).unwrap();
+    let failed = write_atomically(&path, |w| {
+        w.write_section("a", b"new")?;
+        Err(Error::new("x", "y", "z"))
+    });
+    assert!(failed.is_err());
+    let mut reader = open(&path).unwrap();
+    assert_eq!(reader.next_section().unwrap(), Some("a"));
+    assert_eq!(reader.read_section().unwrap(), b"old");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+    fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(open(&path).map(|_| ()).unwrap_err().kind(), ErrorKind::Io);
+}

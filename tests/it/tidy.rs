@@ -1,0 +1,191 @@
+//! The invariants of the architecture, read off the sources: imports point downwards, modules say what they are,
+//! `unsafe` stays in `kernels/`, bincode in `wire.rs`, and files stay readable in one sitting.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The layers, bottom first. A module may use those before it.
+const LAYERS: [&str; 13] = [
+    "error",
+    "lod",
+    "kernels",
+    "tensor",
+    "wire",
+    "program",
+    "ops",
+    "executor",
+    "optimizer",
+    "layers",
+    "data",
+    "train",
+    "main",
+];
+const MAX_LINES: usize = 600;
+
+/// What is wrong with a source file, by its path below `src/`.
+fn complaints(path: &str, source: &str) -> Vec<String> {
+    let layer = path.split(['/', '.']).next().unwrap_or_default();
+    let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
+    let rank = LAYERS.iter().position(|&l| l == layer);
+    let mut found = Vec::new();
+    if !source.starts_with("//!") {
+        found.push(format!("{path}: no `//!` at its start that says what it is"));
+    }
+    let lines = source.lines().count();
+    if lines > MAX_LINES {
+        found.push(format!("{path}: {lines} lines, at most {MAX_LINES}: it is asking to be two files"));
+    }
+    if rank.is_none() && layer != "lib" {
+        found.push(format!("{path}: `{layer}` is not in the list of layers: give it its place"));
+    }
+    for (i, line) in code(source) {
+        let place = format!("{path}:{}", i + 1);
+        if layer != "kernels" && words(&line).any(|word| word == "unsafe") {
+            found.push(format!("{place}: `unsafe` outside `kernels/`"));
+        }
+        if layer != "wire" && words(&line).any(|word| word == "bincode") {
+            found.push(format!("{place}: bincode outside `wire`"));
+        }
+    }
+    let Some(rank) = rank.filter(|_| !is_test) else { return found };
+    for (i, used) in imports(source) {
+        let place = format!("{path}:{}", i + 1);
+        match LAYERS.iter().position(|&l| l == used) {
+            Some(other) if other > rank => {
+                found.push(format!("{place}: `{layer}` uses `{used}`, a layer above it"))
+            }
+            // The crate's own name for something would hide which layer it comes from; macros have no other.
+            None if used.starts_with(char::is_uppercase) => {
+                found.push(format!("{place}: `crate::{used}`: import it from its module"));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_')
+}
+
+/// The lines with comments and the insides of strings taken away.
+fn code(source: &str) -> Vec<(usize, String)> {
+    let strip = |line: &str| {
+        let (mut out, mut quoted, mut chars) = (String::new(), false, line.chars().peekable());
+        while let Some(c) = chars.next() {
+            match c {
+                '\\' if quoted => drop(chars.next()),
+                '"' => quoted = !quoted,
+                '/' if !quoted && chars.peek() == Some(&'/') => break,
+                c if !quoted => out.push(c),
+                _ => {}
+            }
+        }
+        out
+    };
+    source.lines().map(strip).enumerate().collect()
+}
+
+/// The names right after `crate::` (in a list `crate::{a, b::c}`, all of them) and their lines, before the unit tests.
+fn imports(source: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    let lines = code(source);
+    for (i, line) in &lines {
+        if line.trim_start().starts_with("#[cfg(test)]") {
+            break;
+        }
+        for (at, _) in line.match_indices("crate::") {
+            let rest: String = std::iter::once(&line[at + "crate::".len()..])
+                .chain(lines[i + 1..].iter().take(40).map(|(_, line)| line.as_str()))
+                .collect::<Vec<_>>()
+                .join(" ");
+            let names = match rest.strip_prefix('{') {
+                Some(list) => heads(list),
+                None => vec![words(&rest).next().unwrap_or_default().to_owned()],
+            };
+            found.extend(names.into_iter().map(|name| (*i, name)));
+        }
+    }
+    found
+}
+
+/// The first name of each entry of a list that ends with its closing brace.
+fn heads(list: &str) -> Vec<String> {
+    let (mut depth, mut entries) = (0, vec![String::new()]);
+    for c in list.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => entries.push(String::new()),
+            c if depth == 0 => entries.last_mut().unwrap().push(c),
+            _ => {}
+        }
+    }
+    let head = |entry: &String| words(entry.trim()).next().unwrap_or_default().to_owned();
+    entries.iter().map(head).filter(|head| !head.is_empty()).collect()
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn sources_are_tidy() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    sources(&root, &mut paths);
+    assert!(paths.len() > 10);
+    let mut found = Vec::new();
+    for path in paths {
+        let name = path.strip_prefix(&root).unwrap().to_string_lossy().replace('\\', "/");
+        found.extend(complaints(&name, &fs::read_to_string(&path).unwrap()));
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+/// Every rule can fail, and none fails on what is right.
+#[test]
+fn each_rule_bites() {
+    let check = |path: &str, source: &str, expected: &[&str]| {
+        let found = complaints(path, source);
+        let fits = found.len() == expected.len() && found.iter().zip(expected).all(|(f, e)| f.contains(e));
+        assert!(fits, "{path}: {found:?}, expected {expected:?}");
+    };
+    check("program/x.rs", "//! Fine.\nuse crate::error::Result;\nuse crate::with_float;\n", &[]);
+    check(
+        "program/x.rs",
+        "//! Up.\nuse crate::ops::catalogue;\n",
+        &["program/x.rs:2: `program` uses `ops`, a layer above"],
+    );
+    check("lod.rs", "//! Up.\nfn f(x: crate::tensor::Dense) {}\n", &["`lod` uses `tensor`"]);
+    let list = "//! Up.\nuse crate::{\n    error::{Error, Result},\n    train::Trainer,\n};\n";
+    check("tensor/x.rs", list, &["x.rs:2: `tensor` uses `train`"]);
+    check(
+        "ops/x.rs",
+        "//! Root.\nuse crate::{Error, program};\n",
+        &["`crate::Error`: import it from its module"],
+    );
+    check(
+        "ops/x.rs",
+        "//! Said.\n/// See [`crate::train`].\nconst X: &str = \"crate::train unsafe bincode\"; // unsafe\n",
+        &[],
+    );
+    check("program/x.rs", "//! Tests.\n#[cfg(test)]\nmod tests {\n    use crate::ops::catalogue;\n}\n", &[]);
+    check("program/x/tests.rs", "//! Tests.\nuse crate::ops::catalogue;\n", &[]);
+    check("ops/x.rs", "use std::fmt;\n", &["no `//!`"]);
+    check("ops/x.rs", "//! Unsafe.\nunsafe fn f() {}\n", &["x.rs:2: `unsafe` outside"]);
+    check("ops/x.rs", "//! Allowed.\n#![deny(unsafe_code)]\n", &[]);
+    check("kernels/x.rs", "//! Unsafe.\nunsafe fn f() {}\n", &[]);
+    check("train/x.rs", "//! Bincode.\nuse bincode::config;\n", &["x.rs:2: bincode outside"]);
+    check("wire.rs", "//! Bincode.\nuse bincode::config;\n", &[]);
+    check("ops/x.rs", &"//! Long.\n".repeat(601), &["601 lines, at most 600"]);
+    check("utils/x.rs", "//! Where?\n", &["`utils` is not in the list of layers"]);
+}
