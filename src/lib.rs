@@ -6,6 +6,7 @@ pub mod kernels;
 pub mod layers;
 pub mod lod;
 pub mod ops;
+pub mod optimizer;
 pub mod program;
 pub mod tensor;
 pub mod wire;

@@ -2,6 +2,8 @@
 
 mod accuracy;
 mod activation;
+mod adagrad;
+mod adam;
 mod arithmetic;
 mod assign;
 mod cross_entropy;
@@ -9,8 +11,10 @@ mod dropout;
 mod embedding;
 mod feature;
 mod fill_like;
+mod global_norm;
 mod gru_cell;
 mod ids;
+mod learning_rate;
 mod linear;
 mod lod_of;
 mod lstm_cell;
@@ -21,12 +25,16 @@ mod sequence_expand;
 mod sequence_pool;
 mod sequence_reverse;
 mod sequence_softmax;
+mod sgd;
 mod softmax;
 mod unary;
+mod update;
 
 pub use cross_entropy::CrossEntropy;
 pub use gru_cell::Update;
+pub use learning_rate::Schedule;
 pub use sequence_pool::Pool;
+pub use update::SparseMode;
 
 use crate::error::Result;
 use crate::program::{Attributes, Builder, Registry};
@@ -54,17 +62,6 @@ macro_rules! catalogue {
 
 catalogue![
     accuracy::Accuracy,
-    cross_entropy::SoftmaxCrossEntropy,
-    embedding::Embedding,
-    fill_like::FillLike,
-    gru_cell::GruCell,
-    linear::Linear,
-    lod_of::LodOf,
-    lstm_cell::LstmCell,
-    sequence_expand::SequenceExpand,
-    sequence_pool::SequencePool,
-    sequence_reverse::SequenceReverse,
-    sequence_softmax::SequenceSoftmax,
     Unary<activation::Abs>,
     Unary<activation::Elu>,
     Unary<activation::Exp>,
@@ -80,22 +77,40 @@ catalogue![
     Unary<activation::Sqrt>,
     Unary<activation::Square>,
     Unary<activation::Tanh>,
+    adagrad::Adagrad,
+    adam::Adam,
     Binary<arithmetic::Add>,
     Binary<arithmetic::Div>,
     Binary<arithmetic::Mul>,
     Binary<arithmetic::Sub>,
     assign::Assign,
     assign::Cast,
+    cross_entropy::SoftmaxCrossEntropy,
     dropout::Dropout,
+    embedding::Embedding,
     feature::Concat,
     feature::Slice,
     feature::Split,
+    fill_like::FillLike,
+    global_norm::GlobalNorm,
+    global_norm::ScaleGradient,
+    gru_cell::GruCell,
+    learning_rate::LearningRate,
+    linear::Linear,
+    lod_of::LodOf,
+    lstm_cell::LstmCell,
     matmul::Matmul,
     PerRow<reduce::Max>,
     PerRow<reduce::Mean>,
-    PerRow<reduce::Sum>,
     Whole<reduce::Mean>,
     Whole<reduce::Sum>,
+    PerRow<reduce::Sum>,
+    sequence_expand::SequenceExpand,
+    sequence_pool::SequencePool,
+    sequence_reverse::SequenceReverse,
+    sequence_softmax::SequenceSoftmax,
+    sgd::Momentum,
+    sgd::Sgd,
     Softmax<softmax::Log>,
     Softmax<softmax::Plain>,
 ];

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
+mod fixture;
 mod lod_laws;
+mod parity_optim;
 mod shape_errors;
 mod tidy;

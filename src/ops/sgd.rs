@@ -1,0 +1,180 @@
+//! `sgd` and `momentum`: stochastic gradient descent.
+//!
+//! With d = grad + weight_decay · param,
+//!
+//! - `sgd`: param −= rate · d;
+//! - `momentum`: velocity = momentum · velocity + d, then param −= rate · velocity, or, with `nesterov`,
+//!   param −= rate · (d + momentum · velocity).
+//!
+//! The velocity starts at zero, so that it is d after the first step. These are the formulas of PyTorch's
+//! `torch.optim.SGD` without dampening; the Nesterov form is that of Sutskever et al., "On the importance of
+//! initialization and momentum in deep learning", 2013, with the parameter read where the gradient is taken.
+//!
+//! Under a gradient of selected rows, `sgd` without decay is exact; momentum and decay would move every row, so these
+//! ask for the mode `lazy`.
+//!
+//! ```
+//! use ndarray::{arr0, array};
+//! use unpadded::program::{Attributes, Operand};
+//! use unpadded::tensor::SelectedRows;
+//! use unpadded::{Variable, ops};
+//! let plain = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
+//! let grad = SelectedRows::new(3, vec![2, 0, 2], array![[1.0], [4.0], [1.0]])?;
+//! let out = ops::catalogue().parse("sgd", &plain)?.call(&[
+//!     Operand::constant("grad", Variable::new(grad, None)?),
+//!     Operand::constant("rate", arr0(0.5f32)),
+//!     Operand::constant("param", array![[10.0], [20.0], [30.0]]),
+//! ])?;
+//! assert_eq!(out[0].as_slice::<f64>()?, [8.0, 20.0, 29.0]);
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+use super::update::{self, RATE, Rule, SparseMode, fraction, not_negative};
+use crate::error::Result;
+use crate::kernels::Float;
+use crate::program::{
+    Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Signature, Slot,
+};
+use crate::with_float;
+
+/// Plain descent.
+pub(super) struct Sgd {
+    mode: SparseMode,
+    weight_decay: f64,
+}
+
+/// Descent along a velocity.
+pub(super) struct Momentum {
+    mode: SparseMode,
+    momentum: f64,
+    nesterov: bool,
+    weight_decay: f64,
+}
+
+#[derive(Clone, Copy)]
+struct Descend<T> {
+    rate: T,
+    decay: T,
+}
+
+impl<T: Float> Rule<T, 1> for Descend<T> {
+    #[inline(always)]
+    fn step(&self, [param]: [T; 1], grad: T) -> [T; 1] {
+        [param - self.rate * (grad + self.decay * param)]
+    }
+}
+
+/// The move is rate · (ahead · d + along · velocity): along the velocity alone, or looking ahead of it.
+#[derive(Clone, Copy)]
+struct Roll<T> {
+    rate: T,
+    decay: T,
+    momentum: T,
+    ahead: T,
+    along: T,
+}
+
+impl<T: Float> Rule<T, 2> for Roll<T> {
+    #[inline(always)]
+    fn step(&self, [param, velocity]: [T; 2], grad: T) -> [T; 2] {
+        let grad = grad + self.decay * param;
+        let velocity = self.momentum * velocity + grad;
+        [param - self.rate * (self.ahead * grad + self.along * velocity), velocity]
+    }
+}
+
+impl Op for Sgd {
+    fn kind() -> &'static str {
+        "sgd"
+    }
+
+    fn parse(attributes: &Attributes) -> Result<Self> {
+        Ok(Self {
+            mode: SparseMode::parse(attributes)?,
+            weight_decay: not_negative(attributes, "weight_decay")?,
+        })
+    }
+
+    fn signature(&self) -> Signature {
+        const { Signature { inputs: update::INPUTS, outputs: &[Slot::one("param").updated()] } }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        self.mode.infer_shape(s, 1, (self.weight_decay > 0.0).then_some("weight decay"))
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        fn forward<T: RowValue>(op: &Sgd, run: &mut Forward<'_>) -> Result<()> {
+            let rate = T::from_f64(update::scalar(run, RATE)?);
+            update::apply(run, Descend { rate, decay: T::from_f64(op.weight_decay) })
+        }
+        with_float!(run.dtype(update::GRAD), T => forward::<T>(self, run))
+    }
+
+    fn samples() -> Vec<Sample> {
+        let attributes = |mode: &str| Attributes::new().with("mode", mode).with("weight_decay", 0.5);
+        update::samples(attributes, &["param"])
+    }
+}
+
+impl Op for Momentum {
+    fn kind() -> &'static str {
+        "momentum"
+    }
+
+    fn parse(attributes: &Attributes) -> Result<Self> {
+        Ok(Self {
+            mode: SparseMode::parse(attributes)?,
+            momentum: fraction(attributes, "momentum")?,
+            nesterov: attributes.bool("nesterov")?,
+            weight_decay: not_negative(attributes, "weight_decay")?,
+        })
+    }
+
+    fn signature(&self) -> Signature {
+        const {
+            Signature {
+                inputs: update::INPUTS,
+                outputs: &[Slot::one("param").updated(), Slot::one("velocity").updated()],
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        self.mode.infer_shape(s, 2, Some("momentum"))
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        fn forward<T: RowValue>(op: &Momentum, run: &mut Forward<'_>) -> Result<()> {
+            let rate = T::from_f64(update::scalar(run, RATE)?);
+            let (ahead, along) = if op.nesterov { (1.0, op.momentum) } else { (0.0, 1.0) };
+            update::apply(
+                run,
+                Roll {
+                    rate,
+                    decay: T::from_f64(op.weight_decay),
+                    momentum: T::from_f64(op.momentum),
+                    ahead: T::from_f64(ahead),
+                    along: T::from_f64(along),
+                },
+            )
+        }
+        with_float!(run.dtype(update::GRAD), T => forward::<T>(self, run))
+    }
+
+    fn samples() -> Vec<Sample> {
+        let attributes = |mode: &str| {
+            let attributes = Attributes::new().with("mode", mode).with("momentum", 0.75);
+            attributes.with("nesterov", true).with("weight_decay", 0.5)
+        };
+        update::samples(attributes, &["param", "velocity"])
+    }
+}

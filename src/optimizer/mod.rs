@@ -1,0 +1,214 @@
+//! Optimizers: settings that append update operators to a program.
+//!
+//! An [`Optimizer`] is a front end. The rules themselves are operators (`sgd`, `momentum`, `adagrad`, `adam`), one for
+//! each parameter, that [`Optimizer::minimize`] appends behind the backward operators and the clipping. So a program
+//! carries its own training, and can be printed, saved and resumed with it.
+//!
+//! ```
+//! use unpadded::optimizer::{Adam, Optimizer, Schedule};
+//! use unpadded::program::{Attributes, Initializer};
+//! use unpadded::{Builder, DType, ops};
+//! let net = Builder::new();
+//! let zeros = || Initializer::new("zeros", Attributes::new());
+//! let a = net.parameter("a", DType::F32, &[1, 3], zeros())?;
+//! let b = net.parameter("b", DType::F32, &[3, 1], zeros())?;
+//! let loss = net.product(a, b, None)?;
+//! let mut program = net.finish();
+//! let adam = Adam::new(1e-3).clip_global_norm(5.0).schedule(Schedule::cosine(1000).warm_up(50));
+//! adam.minimize(&mut program, &ops::catalogue(), loss.id())?;
+//! let updates: Vec<&str> = program.root().ops[3..].iter().map(|op| op.kind.as_str()).collect();
+//! assert_eq!(updates, ["learning_rate", "global_norm", "scale_gradient", "scale_gradient", "adam", "adam"]);
+//! assert!(program.find("a.moment2").is_some());
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::panic::Location;
+
+pub use crate::ops::{Schedule, SparseMode};
+pub use rules::{Adagrad, Adam, AdamW, Sgd};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::program::{
+    Append, Attributes, BlockId, Initializer, Program, Registry, Role, VarDesc, VarId, VarKind, VarRole,
+    backward,
+};
+
+/// What all optimizers have.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// The base learning rate.
+    pub rate: f64,
+    /// How the rate moves over the steps; constant unless said otherwise.
+    pub schedule: Schedule,
+    /// The largest norm of all gradients together, if they are clipped.
+    pub max_norm: Option<f64>,
+    /// What happens under a gradient of selected rows; exact unless said otherwise.
+    pub mode: SparseMode,
+}
+
+impl Options {
+    /// A constant rate, nothing clipped, exact.
+    pub fn new(rate: f64) -> Self {
+        Self { rate, schedule: Schedule::constant(), max_norm: None, mode: SparseMode::Exact }
+    }
+}
+
+/// An update operator by kind, with its own settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UpdateRule {
+    /// The operator's kind. It has the inputs `grad` and `rate`, and updates `param` and any state.
+    pub kind: &'static str,
+    /// Its attributes but for `mode`, which comes from the [`Options`].
+    pub attributes: Attributes,
+}
+
+/// What [`Optimizer::minimize`] appended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Minimized {
+    /// Each parameter that is trained, with its gradient (after clipping, once the updates have run).
+    pub gradients: Vec<(VarId, VarId)>,
+    /// The learning rate of the step.
+    pub rate: VarId,
+    /// The norm of all gradients together before clipping, if they are clipped.
+    pub norm: Option<VarId>,
+}
+
+/// A way to train the parameters of a program.
+///
+/// A user's own optimizer gives its [`Options`] and the kind of an update operator from its registry; the state that
+/// the operator updates beside `param` is made here, starting at zero.
+pub trait Optimizer {
+    /// What it has in common with all others.
+    fn options(&self) -> &Options;
+
+    /// The operator that updates a parameter.
+    ///
+    /// # Errors
+    /// If its settings contradict one another.
+    fn rule(&self) -> Result<UpdateRule>;
+
+    /// Appends the backward operators of `loss`, then the learning rate, clipping, and an update of every trainable
+    /// variable that the loss depends on. On an error the program is as it was.
+    ///
+    /// # Errors
+    /// If the loss is not a scalar or depends on no trainable variable; if a setting is out of range; if a gradient
+    /// is stored as selected rows and the rule, being exact, would have to move the other rows too.
+    #[track_caller]
+    fn minimize(&self, program: &mut Program, registry: &Registry, loss: VarId) -> Result<Minimized> {
+        let caller = Location::caller();
+        let mut next = program.clone();
+        let gradients = backward::append(&mut next, registry, loss)?;
+        let settings = (self.options(), self.rule()?);
+        let minimized = append(&mut next, registry, settings, gradients, caller)?;
+        *program = next;
+        Ok(minimized)
+    }
+
+    /// The second half of [`Self::minimize`], for gradients that come from elsewhere: pairs of a variable and its
+    /// gradient, both of the root block. On an error the program is as it was.
+    ///
+    /// # Errors
+    /// As [`Self::minimize`]; and if there is no pair.
+    #[track_caller]
+    fn update(
+        &self,
+        program: &mut Program,
+        registry: &Registry,
+        gradients: Vec<(VarId, VarId)>,
+    ) -> Result<Minimized> {
+        let caller = Location::caller();
+        let mut next = program.clone();
+        let settings = (self.options(), self.rule()?);
+        let minimized = append(&mut next, registry, settings, gradients, caller)?;
+        *program = next;
+        Ok(minimized)
+    }
+}
+
+fn append(
+    program: &mut Program,
+    registry: &Registry,
+    (options, rule): (&Options, UpdateRule),
+    gradients: Vec<(VarId, VarId)>,
+    caller: &Location<'_>,
+) -> Result<Minimized> {
+    if gradients.is_empty() {
+        return Err(Error::of(ErrorKind::Program, "parameters to update", "at least one", "none"));
+    }
+    let request = |kind| Append { role: Role::Update, caller: caller.to_string(), ..Append::forward(kind) };
+    let root = BlockId(0);
+
+    let attributes = options.schedule.attributes(options.rate);
+    let made = program.append(registry, root, Append { attributes, ..request("learning_rate") })?;
+    let rate = first(&made, 0)?;
+
+    let mut norm = None;
+    if let Some(max_norm) = options.max_norm {
+        let clip = Append {
+            inputs: vec![("grads", gradients.iter().map(|&(_, grad)| grad).collect())],
+            attributes: Attributes::new().with("max_norm", max_norm),
+            ..request("global_norm")
+        };
+        let made = program.append(registry, root, clip)?;
+        norm = Some(first(&made, 0)?);
+        let scale = first(&made, 1)?;
+        for &(param, grad) in &gradients {
+            let storage = program.spec(grad)?.storage.to_string();
+            let scaled = Append {
+                inputs: vec![("param", vec![param]), ("scale", vec![scale])],
+                updated: vec![("grad", grad)],
+                attributes: Attributes::new().with("storage", storage),
+                ..request("scale_gradient")
+            };
+            program.append(registry, root, scaled)?;
+        }
+    }
+
+    let attributes = rule.attributes.with("mode", options.mode.name());
+    let outputs = registry.parse(rule.kind, &attributes)?.signature().outputs;
+    for &(param, grad) in &gradients {
+        let mut updated = Vec::with_capacity(outputs.len());
+        for slot in outputs.iter().filter(|slot| slot.updated) {
+            updated.push((
+                slot.name,
+                if slot.name == "param" { param } else { state(program, param, slot.name)? },
+            ));
+        }
+        let update = Append {
+            inputs: vec![("grad", vec![grad]), ("rate", vec![rate])],
+            updated,
+            attributes: attributes.clone(),
+            ..request(rule.kind)
+        };
+        let name = program.var(param).name.clone();
+        program.append(registry, root, update).map_err(|e| e.variable(name))?;
+    }
+    Ok(Minimized { gradients, rate, norm })
+}
+
+/// A variable of the optimizer's own beside a parameter, in its shape, starting at zero.
+fn state(program: &mut Program, param: VarId, slot: &str) -> Result<VarId> {
+    let spec = program.spec(param)?.clone();
+    program.add_var(VarDesc {
+        name: format!("{}.{slot}", program.var(param).name),
+        block: BlockId(0),
+        kind: VarKind::Tensor(spec),
+        role: VarRole::State,
+        persistable: true,
+        trainable: false,
+        stop_gradient: true,
+        initializer: Some(Initializer::new("zeros", Attributes::new())),
+        gradient_of: None,
+    })
+}
+
+fn first(made: &[Vec<VarId>], slot: usize) -> Result<VarId> {
+    let found = made.get(slot).and_then(|vars| vars.first());
+    found
+        .copied()
+        .ok_or_else(|| Error::of(ErrorKind::Program, format!("output {slot}"), "a variable", "none"))
+}
