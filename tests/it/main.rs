@@ -6,6 +6,7 @@
 mod catalogue;
 mod fixture;
 mod lod_laws;
+mod parity_layers;
 mod parity_optim;
 mod shape_errors;
 mod tidy;
