@@ -438,9 +438,7 @@ fn divide(
             (Some((scratch, halves)), others) => {
                 divide(instr, call, &mut operands, units, range, (halves, scratch), others)
             }
-            (None, [worker, others @ ..]) if others.is_empty() => {
-                run(instr, call, operands, &mut [], &mut worker.scratch)
-            }
+            (None, [worker]) => run(instr, call, operands, &mut [], &mut worker.scratch),
             (None, [worker, others @ ..]) => divide(
                 instr,
                 call,

@@ -8,7 +8,7 @@
 use super::frame::{At, step_parent};
 use super::machine::{LaneAt, Shared, Worker, put};
 use super::plan::{Access, Home, Instr, Loop, MemoryGradientPlan, Ref};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Plain, Region, Share};
 use crate::kernels::{Store, View, ViewMut, gather_rows};
 use crate::program::rows::RowBuffer;
@@ -128,12 +128,10 @@ impl<'p> Shared<'p> {
         self.loops[index] = Some(instr);
         let mut frame = std::mem::take(&mut self.frames[index]);
         let lod = self.levels.get(instr.desc.level).cloned();
-        let built =
-            match &lod {
-                Some(lod) => frame.build(instr, lod, &mut self.levels),
-                None => Err(crate::Error::new("level of a recurrent", "to be bound", "nothing")
-                    .at(instr.place.clone())),
-            };
+        let built = match &lod {
+            Some(lod) => frame.build(instr, lod, &mut self.levels),
+            None => Err(Error::new("level of a recurrent", "to be bound", "nothing").at(instr.place.clone())),
+        };
         let parent = step_parent(instr);
         let base = |this: &Self, rows: Extent| {
             parent.map_or(0, |p| {
