@@ -49,6 +49,16 @@ impl<'p> Shared<'p> {
                 Ok(())
             }
             Instr::Loop(inner) => self.run_loop(inner, lane, tools),
+            Instr::Reorder { from, to, block, rows, .. } => {
+                self.frames[block.0 as usize].inverse(*rows, false, &mut tools.memory.index);
+                let (threads, regions) =
+                    (tools.workers.len(), (self.region(from, None), self.region(to, None)));
+                let (room, inverse) = (&mut tools.workers[0].room, &tools.memory.index);
+                with_element!(self.dtype(from), T => two::<T, _>(lane, room, regions.0, regions.1, |from, to| {
+                    gather_on(from, inverse, to, threads);
+                }));
+                Ok(())
+            }
             Instr::Op(op) => {
                 if !op.made.is_empty() {
                     self.make_levels(&*op.op, &op.inputs, &op.made, op.top).map_err(|e| op.err(e))?;
@@ -143,7 +153,7 @@ impl<'p> Shared<'p> {
         for (level, inner) in frame.levels.iter_mut().zip(&instr.inner) {
             level.base = if inner.statics { 0 } else { base(self, Extent::Rows(inner.outer)) };
         }
-        if instr.random && built.is_ok() {
+        if (instr.random || self.plan.keyed.contains(&block)) && built.is_ok() {
             frame.build_keys(instr, &|extent, row| self.key(parent, extent, row));
         }
         self.frames[index] = frame;
@@ -196,7 +206,7 @@ impl<'p> Shared<'p> {
             let span = match instr {
                 Instr::Op(op) => op.span,
                 Instr::Loop(inner) => inner.span,
-                Instr::Zero(_) => super::plan::Span::All,
+                Instr::Zero(_) | Instr::Reorder { .. } => super::plan::Span::All,
             };
             self.go(block, Shared::span_at(span))?;
             self.instruction(instr, lane, tools)?;
