@@ -5,7 +5,10 @@
 
 mod catalogue;
 mod fixture;
+mod invariance;
 mod lod_laws;
+mod models;
+mod parity;
 mod parity_optim;
 mod shape_errors;
 mod tidy;
