@@ -152,23 +152,24 @@ impl Executor {
     pub fn run(&mut self, scope: &mut Scope, run: &Run<'_>) -> Result<()> {
         self.done = None;
         let batch = self.bind_feeds(run)?;
-        self.lend(scope)?;
+        // All variables are checked before the first leaves the scope, so that a run that fails leaves it whole.
+        for slot in self.plan.slots.iter().filter(|s| s.persistent) {
+            scope.check(&self.program.var(slot.var).name, self.program.spec(slot.var)?)?;
+        }
+        self.lend(scope);
         // From here to the second exchange nothing returns early: the parameters are here and not in the scope.
         let outcome = self.run_lent(run, batch);
-        let back = self.lend(scope);
-        outcome.and(back)?;
+        self.lend(scope);
+        outcome?;
         self.done = Some(run.stage);
         Ok(())
     }
 
     /// Exchanges the buffers of persistent variables with the scope's: in before a run, back after it.
-    fn lend(&mut self, scope: &mut Scope) -> Result<()> {
+    fn lend(&mut self, scope: &mut Scope) {
         for slot in self.plan.slots.iter().filter(|s| s.persistent) {
-            let var = self.program.var(slot.var);
-            let Some(spec) = var.spec() else { continue };
-            scope.lend(&var.name, spec, &mut self.arena, slot.buffer)?;
+            scope.lend(&self.program.var(slot.var).name, &mut self.arena, slot.buffer);
         }
-        Ok(())
     }
 
     fn run_lent(&mut self, run: &Run<'_>, batch: usize) -> Result<()> {

@@ -5,8 +5,11 @@
 
 mod catalogue;
 mod fixture;
+mod invariance;
 mod lod_laws;
 mod parity_layers;
+mod models;
+mod parity;
 mod parity_optim;
 mod shape_errors;
 mod tidy;
