@@ -143,6 +143,11 @@ fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
                 Error::of(ErrorKind::Program, "wanted variable", expected, "another").variable(&var.name)
             );
         }
+        let storage = var.spec().map_or(StorageKind::Dense, |s| s.storage);
+        if !matches!(storage, StorageKind::Dense | StorageKind::SelectedRows) {
+            return Err(Error::new("wanted variable", "dense or selected rows", storage.to_string())
+                .variable(&var.name));
+        }
         needed.insert(id);
     }
     let mut live = Vec::new();
