@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::compile::compile;
 use super::frame::Frame;
 use super::machine::{Shared, Worker};
-use super::plan::{Access, Instr, Plan, Ref};
+use super::plan::{Access, Instr, Loop, Plan, Ref};
 use super::recurrent::{LoopMemory, Tools};
 use super::scope::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -86,12 +86,20 @@ pub struct Executor {
 /// Memory of [`Shared`] between runs.
 #[derive(Default)]
 struct Kept {
+    loops: Vec<Option<&'static Loop>>,
     frames: Vec<Frame>,
     levels: LevelTable,
     prepared: Vec<Prepared>,
     numbers: Vec<u64>,
     memory: LoopMemory,
     batch: usize,
+}
+
+/// An empty list in the memory of one whose references were of another run.
+fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
+    loops.clear();
+    // Between types of one layout `collect` keeps the memory.
+    loops.into_iter().map(|_| None).collect()
 }
 
 impl Executor {
@@ -179,7 +187,7 @@ impl Executor {
         kept.numbers.extend_from_slice(run.numbers);
         let mut shared = Shared {
             plan,
-            loops: Vec::new(),
+            loops: emptied(std::mem::take(&mut kept.loops)),
             frames: std::mem::take(&mut kept.frames),
             levels: std::mem::take(&mut kept.levels),
             prepared: std::mem::take(&mut kept.prepared),
@@ -196,6 +204,7 @@ impl Executor {
             Some(threads) => threads.install(&mut work),
             None => work(),
         };
+        kept.loops = emptied(std::mem::take(&mut shared.loops));
         kept.frames = std::mem::take(&mut shared.frames);
         kept.levels = std::mem::take(&mut shared.levels);
         kept.prepared = std::mem::take(&mut shared.prepared);
