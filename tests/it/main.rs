@@ -4,11 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
+mod executor;
 mod fixture;
 mod invariance;
 mod lod_laws;
 mod models;
 mod parity;
 mod parity_optim;
+mod saved_program;
 mod shape_errors;
 mod tidy;
+mod user_operator;
