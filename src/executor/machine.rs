@@ -196,7 +196,7 @@ impl Shared<'_> {
         pool: &mut [RowBuffer],
     ) -> Result<()> {
         let Some((worker, others)) = workers.split_first_mut() else { return Ok(()) };
-        let Worker { scratch, room, halves, reads, writes } = worker;
+        let Worker { scratch, room, reads, writes, .. } = worker;
         reads.clear();
         reads.extend(instr.reads.iter().map(|r| self.region(r, at)));
         writes.clear();
@@ -213,7 +213,7 @@ impl Shared<'_> {
             None => run(instr, call, operands, pool, scratch)?,
             Some(units) => {
                 let range = 0..units.count();
-                divide(instr, call, &mut operands, &units, range, (halves, scratch), others)?;
+                divide(instr, call, &mut operands, &units, range, scratch, others)?;
             }
         }
         for view in &instr.flush {
@@ -405,15 +405,20 @@ fn divide(
     operands: &mut Operands<'_>,
     units: &Units<'_>,
     range: Range<usize>,
-    (halves, scratch): (&mut (OperandRoom, OperandRoom), &mut Scratch),
+    scratch: &mut Scratch,
     others: &mut [Worker],
 ) -> Result<()> {
     let parts = others.len() + 1;
     let left_parts = parts / 2;
     let middle = units.middle(&range, left_parts, parts);
     let view = |i: usize| instr.reads.get(i).unwrap_or_else(|| &instr.writes[i - instr.reads.len()]);
-    let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (&mut halves.0, &mut halves.1));
     let (mine, theirs) = others.split_at_mut(left_parts - 1);
+    let Some((worker, theirs)) = theirs.split_first_mut() else {
+        return Err(Error::of(ErrorKind::Program, "threads", "one for each part", "none"));
+    };
+    // Every cut is at another worker, so each has the room for its own.
+    let Worker { halves: (left_room, right_room), scratch: their_scratch, .. } = worker;
+    let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (left_room, right_room));
     let part = |range: &Range<usize>| match units {
         Units::Rows(_) => None,
         Units::Sequences { .. } => Some(range.clone()),
@@ -434,30 +439,17 @@ fn divide(
     let half = |call: Call<'_>,
                 mut operands: Operands<'_>,
                 range: Range<usize>,
-                first: Option<(&mut Scratch, &mut (OperandRoom, OperandRoom))>,
+                scratch: &mut Scratch,
                 others: &mut [Worker]| {
-        match (first, others) {
-            (Some((scratch, _)), []) => run(instr, call, operands, &mut [], scratch),
-            (Some((scratch, halves)), others) => {
-                divide(instr, call, &mut operands, units, range, (halves, scratch), others)
-            }
-            (None, [worker]) => run(instr, call, operands, &mut [], &mut worker.scratch),
-            (None, [worker, others @ ..]) => divide(
-                instr,
-                call,
-                &mut operands,
-                units,
-                range,
-                (&mut worker.halves, &mut worker.scratch),
-                others,
-            ),
-            (None, []) => Err(Error::of(ErrorKind::Program, "threads", "one for each part", "none")),
+        if others.is_empty() {
+            run(instr, call, operands, &mut [], scratch)
+        } else {
+            divide(instr, call, &mut operands, units, range, scratch, others)
         }
     };
-    let mut more = (OperandRoom::default(), OperandRoom::default());
     let (x, y) = rayon::join(
-        || half(left, a, range.start..middle, Some((scratch, &mut more)), mine),
-        || half(right, b, middle..range.end, None, theirs),
+        || half(left, a, range.start..middle, scratch, mine),
+        || half(right, b, middle..range.end, their_scratch, theirs),
     );
     x.and(y)
 }

@@ -3,7 +3,7 @@
 use super::compile::compile;
 use super::frame::Frame;
 use super::machine::{Shared, Worker};
-use super::plan::{Access, Instr, Plan, Ref};
+use super::plan::{Access, Instr, Loop, Plan, Ref};
 use super::recurrent::{LoopMemory, Tools};
 use super::scope::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -84,12 +84,20 @@ pub struct Executor {
 /// Memory of [`Shared`] between runs.
 #[derive(Default)]
 pub(super) struct Kept {
+    loops: Vec<Option<&'static Loop>>,
     frames: Vec<Frame>,
     pub(super) levels: LevelTable,
     prepared: Vec<Prepared>,
     numbers: Vec<u64>,
     memory: LoopMemory,
     pub(super) batch: usize,
+}
+
+/// An empty list in the memory of one whose references were of another run.
+fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
+    loops.clear();
+    // Between types of one layout `collect` keeps the memory.
+    loops.into_iter().map(|_| None).collect()
 }
 
 impl Executor {
@@ -177,7 +185,7 @@ impl Executor {
         kept.numbers.extend_from_slice(run.numbers);
         let mut shared = Shared {
             plan,
-            loops: Vec::new(),
+            loops: emptied(std::mem::take(&mut kept.loops)),
             frames: std::mem::take(&mut kept.frames),
             levels: std::mem::take(&mut kept.levels),
             prepared: std::mem::take(&mut kept.prepared),
@@ -194,6 +202,7 @@ impl Executor {
             Some(threads) => threads.install(&mut work),
             None => work(),
         };
+        kept.loops = emptied(std::mem::take(&mut shared.loops));
         kept.frames = std::mem::take(&mut shared.frames);
         kept.levels = std::mem::take(&mut shared.levels);
         kept.prepared = std::mem::take(&mut shared.prepared);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
+mod executor;
 mod fixture;
 mod invariance;
 mod lod_laws;
@@ -11,5 +12,7 @@ mod models;
 mod parity;
 mod parity_layers;
 mod parity_optim;
+mod saved_program;
 mod shape_errors;
 mod tidy;
+mod user_operator;
