@@ -157,6 +157,8 @@ impl Shared<'_> {
         let spec = instr.outputs.first().and_then(|s| s.first());
         let block = instr.place.block.map(|_| instr.top);
         match (block, spec) {
+            // The rows of a constant are no sequences.
+            (_, Some(spec)) if !spec.batched() => Keys::Natural { numbers: &[], lod: None, first: 0 },
             (Some(Extent::Alive(block)), Some(spec)) if instr.random => {
                 let frame = &self.frames[block.0 as usize];
                 Keys::Listed(frame.keys(self.at(block, lane), spec.rows()))

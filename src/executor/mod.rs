@@ -6,6 +6,7 @@
 
 mod compile;
 mod frame;
+pub mod interpret;
 mod lower;
 mod machine;
 mod memory;
@@ -16,6 +17,7 @@ mod run;
 pub mod scope;
 mod split;
 
+pub use interpret::interpret;
 pub use rank_table::RankTable;
 pub use run::{Executor, Run, Stage};
 pub use scope::Scope;
