@@ -202,14 +202,24 @@ impl Interpreter<'_> {
                 let spec = self.program.spec(var)?;
                 let missing = || {
                     let expected = "rows of a step input or of a static input";
-                    Error::of(ErrorKind::Program, "random operator in a step block", expected, spec.to_string())
+                    Error::of(
+                        ErrorKind::Program,
+                        "random operator in a step block",
+                        expected,
+                        spec.to_string(),
+                    )
                 };
-                if spec.batched() { Some(known.get(&spec.rows()).cloned().ok_or_else(missing)?) } else { None }
+                if spec.batched() {
+                    Some(known.get(&spec.rows()).cloned().ok_or_else(missing)?)
+                } else {
+                    None
+                }
             }
             _ => None,
         };
         let numbers = if frame.keys.is_none() { self.numbers } else { &[] };
-        let direct = Direct::new(instance.clone(), &operands)?.run_as(self.facts, numbers).keyed(stream, keys);
+        let direct =
+            Direct::new(instance.clone(), &operands)?.run_as(self.facts, numbers).keyed(stream, keys);
         Ok((instance, direct, outputs))
     }
 

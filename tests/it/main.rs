@@ -8,4 +8,5 @@ mod fixture;
 mod lod_laws;
 mod parity_optim;
 mod shape_errors;
+mod step_blocks;
 mod tidy;
