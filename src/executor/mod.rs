@@ -7,6 +7,7 @@
 mod compile;
 mod feed;
 mod frame;
+pub mod interpret;
 mod layout;
 mod lower;
 mod machine;
@@ -18,6 +19,7 @@ mod run;
 pub mod scope;
 mod split;
 
+pub use interpret::interpret;
 pub use rank_table::RankTable;
 pub use run::{Executor, Run, Stage};
 pub use scope::Scope;
