@@ -20,7 +20,7 @@ DEGREES = ["", "", "very ", "quite "]
 def clause(rng, positive):
     """A clause that says `positive`: plainly, or the opposite negated."""
     pick = rng.choice
-    negated = rng.random() < 0.4
+    negated = rng.random() < 0.3
     said = int(positive != negated)
     subject = "the " + pick(SUBJECTS)
     form = rng.random()
@@ -51,7 +51,7 @@ def review(rng):
 def main():
     rng = random.Random(20)
     seen, rows = set(), []
-    while len(rows) < 1500:
+    while len(rows) < 1400:
         text, positive = review(rng)
         if text not in seen:
             seen.add(text)
@@ -59,7 +59,7 @@ def main():
     rng.shuffle(rows)
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "reviews")
     os.makedirs(folder, exist_ok=True)
-    for name, part in [("train", rows[:1300]), ("dev", rows[1300:])]:
+    for name, part in [("train", rows[:1200]), ("dev", rows[1200:])]:
         with open(os.path.join(folder, name + ".tsv"), "w", encoding="utf-8", newline="\n") as file:
             file.writelines(part)
 
