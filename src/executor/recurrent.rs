@@ -90,8 +90,11 @@ impl<'p> Shared<'p> {
         if instr.backward {
             self.spread(instr, lane, tools)?;
         }
+        for plan in instr.gradients.iter().filter(|plan| plan.passes.is_none()) {
+            self.begin_gradient(instr, plan, lane, tools)?;
+        }
         self.outside(block, &instr.before, lane, tools)?;
-        for plan in &instr.gradients {
+        for plan in instr.gradients.iter().filter(|plan| plan.passes.is_some()) {
             self.begin_gradient(instr, plan, lane, tools)?;
         }
         self.body(instr, lane, tools)?;
