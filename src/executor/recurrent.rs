@@ -103,6 +103,10 @@ impl<'p> Shared<'p> {
         }
         self.outside(block, &instr.after, lane, tools)?;
         self.go(block, At::All)?;
+        // In the order in which the compiler counted who writes a gradient first.
+        for plan in &instr.gradients {
+            self.end_gradient(block, plan, lane, tools);
+        }
         for scatter in &instr.scatter {
             self.scatter(block, &scatter.inner, &scatter.outer, scatter.store, false, lane, tools);
         }
@@ -116,9 +120,6 @@ impl<'p> Shared<'p> {
                     self.last(block, &memory.next, &memory.start, last, lane, tools);
                 }
             }
-        }
-        for plan in &instr.gradients {
-            self.end_gradient(block, plan, lane, tools);
         }
         self.frames[block.0 as usize].at = At::All;
         Ok(())
