@@ -10,7 +10,6 @@ mod invariance;
 mod lod_laws;
 mod models;
 mod parity;
-mod parity_layers;
 mod parity_optim;
 mod saved_program;
 mod shape_errors;
