@@ -5,7 +5,9 @@
 //! how far to go) is an argument of the run, a [`Run`], not of the program.
 
 mod compile;
+mod feed;
 mod frame;
+mod layout;
 mod lower;
 mod machine;
 mod memory;

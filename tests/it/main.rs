@@ -4,8 +4,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
+mod executor;
 mod fixture;
+mod invariance;
 mod lod_laws;
+mod models;
+mod parity;
+mod parity_layers;
 mod parity_optim;
+mod saved_program;
 mod shape_errors;
 mod tidy;
+mod user_operator;
