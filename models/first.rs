@@ -1,26 +1,21 @@
 //! The small program: an LSTM reads lines of `text<TAB>label` and learns the label, without padding.
-//!
 //! `cargo run --release --example first` trains on `datasets/reviews`. On data of your own:
 //! `… first -- --train FILE --dev FILE [--test FILE] [--epochs 15] [--seed 1] [--threads 0] [--json]`
 use std::collections::{BTreeSet, HashMap};
-use std::process::ExitCode;
-use std::time::Instant;
-
-use ndarray::Array1;
+use std::{process::ExitCode, time::Instant};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Optimizer};
-use unpadded::program::VarId;
-use unpadded::{Builder, DType, Variable, kernels};
+use unpadded::{Builder, DType, Var, Variable, kernels};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-const FLAGS: [&str; 6] = ["--train", "--dev", "--test", "--epochs", "--seed", "--threads"];
+type Lines = (String, Vec<(Vec<String>, i64)>); // a file's name, and the words and the label of each line
+type Data = Vec<(Vec<i64>, i64)>; // the word ids and the class of each line
+struct Net(Executor, Scope, [Var; 2], [Var; 2]); // words and label go in, loss and accuracy come out
+const FLAGS: [&str; 7] = ["--train", "--dev", "--test", "--epochs", "--seed", "--threads", "--json"];
 const TRAIN: (&str, &str) = ("datasets/reviews/train.tsv", include_str!("../datasets/reviews/train.tsv"));
 const DEV: (&str, &str) = ("datasets/reviews/dev.tsv", include_str!("../datasets/reviews/dev.tsv"));
-
-/// A compiled program with its parameters; the feeds are words and label, the fetched are loss and accuracy.
-struct Net(Executor, Scope, [VarId; 2], [VarId; 2]);
 
 fn network(vocabulary: usize, classes: usize, seed: u64, threads: usize) -> unpadded::Result<Net> {
     let net = Builder::new().seed(seed);
@@ -35,13 +30,9 @@ fn network(vocabulary: usize, classes: usize, seed: u64, threads: usize) -> unpa
     let registry = net.registry();
     let mut program = net.finish();
     Adam::new(1e-3).lazy().minimize(&mut program, &registry, loss.id())?;
-    let (feeds, fetch) = ([words.id(), label.id()], [loss.id(), accuracy.id()]);
-    let executor = Executor::new(&program, &registry, &fetch, threads)?;
-    Ok(Net(executor, Scope::of(&program)?, feeds, fetch))
+    let executor = Executor::new(&program, &registry, &[loss.id(), accuracy.id()], threads)?;
+    Ok(Net(executor, Scope::of(&program)?, [words, label], [loss, accuracy]))
 }
-
-/// Word ids and the class of each line.
-type Data = Vec<(Vec<i64>, i64)>;
 
 /// The mean loss and the accuracy over `data`; in an epoch of training the order is a shuffled one.
 fn pass(net: &mut Net, data: &Data, epoch: Option<u64>) -> unpadded::Result<[f64; 2]> {
@@ -54,11 +45,11 @@ fn pass(net: &mut Net, data: &Data, epoch: Option<u64>) -> unpadded::Result<[f64
     for (batch, k) in order.chunks(32).zip(0..) {
         let ids: Vec<Vec<i64>> = batch.iter().map(|&i| data[i].0.clone()).collect();
         let words = Variable::from_sequences(&ids)?;
-        let label = Variable::dense(batch.iter().map(|&i| data[i].1).collect::<Array1<i64>>());
+        let label = Variable::dense(batch.iter().map(|&i| data[i].1).collect::<ndarray::Array1<i64>>());
         let numbers: Vec<u64> = batch.iter().map(|&i| i as u64).collect();
-        let feeds = [(feeds[0], &words), (feeds[1], &label)];
-        let step = epoch.map(|epoch| epoch * data.len().div_ceil(32) as u64 + k);
-        let run = step.map_or(Run::infer(&feeds), |step| Run::train(&feeds, step));
+        let feeds = [(feeds[0].id(), &words), (feeds[1].id(), &label)];
+        let before = |epoch| epoch * data.len().div_ceil(32) as u64; // steps
+        let run = epoch.map_or(Run::infer(&feeds), |e| Run::train(&feeds, before(e) + k));
         executor.run(scope, &run.numbers(&numbers))?;
         for (mean, &var) in means.iter_mut().zip(&*fetch) {
             *mean += executor.scalar(var)? * batch.len() as f64 / data.len() as f64;
@@ -66,9 +57,6 @@ fn pass(net: &mut Net, data: &Data, epoch: Option<u64>) -> unpadded::Result<[f64
     }
     Ok(means)
 }
-
-/// A file's name, and the words and the label of each of its lines.
-type Lines = (String, Vec<(Vec<String>, i64)>);
 
 fn read(path: Option<&String>, embedded: (&str, &str)) -> Outcome<Lines> {
     let name = path.map_or(embedded.0.to_owned(), String::clone);
@@ -86,9 +74,8 @@ fn read(path: Option<&String>, embedded: (&str, &str)) -> Outcome<Lines> {
 
 /// Words to ids (0 for one that training did not see twice) and labels to classes.
 fn code((name, lines): Lines, ids: &HashMap<String, i64>, labels: &[i64]) -> Outcome<Data> {
-    let expected = format!("expected a label that training has, one of {labels:?}");
     let line = |(i, (words, label)): (usize, &(Vec<String>, i64))| {
-        let unseen = |_| format!("{name}:{}: {expected}, got {label}", i + 1);
+        let unseen = |_| format!("{name}:{}: expected a training label of {labels:?}, got {label}", i + 1);
         let ids = words.iter().map(|w| ids.get(w).copied().unwrap_or(0)).collect();
         Ok((ids, labels.binary_search(label).map_err(unseen)? as i64))
     };
@@ -98,18 +85,18 @@ fn code((name, lines): Lines, ids: &HashMap<String, i64>, labels: &[i64]) -> Out
 fn run(mut words: impl Iterator<Item = String>) -> Outcome<()> {
     let mut options = HashMap::new();
     while let Some(flag) = words.next() {
-        let value = match flag.as_str() {
-            "--json" => Some(String::new()),
-            known if FLAGS.contains(&known) => words.next(),
-            _ => return Err(format!("unknown flag `{flag}`: expected one of {FLAGS:?} or --json").into()),
-        };
+        if !FLAGS.contains(&flag.as_str()) {
+            return Err(format!("unknown flag `{flag}`: expected one of {}", FLAGS.join(", ")).into());
+        }
+        let value = if flag == "--json" { Some(String::new()) } else { words.next() };
         options.insert(flag.clone(), value.ok_or(format!("{flag}: expected a value after it"))?);
     }
-    let number = |flag: &str, default: u64| match options.get(flag).map(|text| text.parse()) {
-        Some(Err(_)) => Err(format!("{flag}: expected a whole number, got `{}`", options[flag])),
-        number => Ok(number.and_then(Result::ok).unwrap_or(default)),
+    let number = |flag: &str, default: &str| {
+        let text = options.get(flag).map_or(default, String::as_str);
+        text.parse::<u64>().map_err(|_| format!("{flag}: expected a whole number, got `{text}`"))
     };
-    let (epochs, seed, threads) = (number("--epochs", 15)?, number("--seed", 1)?, number("--threads", 0)?);
+    let (epochs, seed, threads) =
+        (number("--epochs", "15")?, number("--seed", "1")?, number("--threads", "0")?);
     if options.contains_key("--train") != options.contains_key("--dev") {
         return Err("--train and --dev: expected both or neither".into());
     }
@@ -134,8 +121,7 @@ fn run(mut words: impl Iterator<Item = String>) -> Outcome<()> {
         let accuracy = pass(&mut net, &dev, None)?[1] * 100.0;
         println!("epoch {}: loss {loss:.4}, dev accuracy {accuracy:.2} %, {seconds:.1} s", epoch + 1);
         if accuracy > best {
-            best = accuracy;
-            tested = test.as_ref().map(|test| pass(&mut net, test, None)).transpose()?;
+            (best, tested) = (accuracy, test.as_ref().map(|t| pass(&mut net, t, None)).transpose()?);
         }
     }
     println!("best dev accuracy {best:.2} %");
@@ -157,8 +143,7 @@ fn main() -> ExitCode {
 fn the_loss_falls() -> unpadded::Result<()> {
     let data = (0..32).map(|i| ((0..i % 5).chain([i % 2]).collect(), i % 2)).collect();
     let mut net = network(5, 2, 1, 2)?;
-    let mut losses = (0..30).map(|epoch| pass(&mut net, &data, Some(epoch)));
-    let (first, last) = (losses.next().transpose()?, losses.last().transpose()?);
-    assert!(first.zip(last).is_some_and(|(first, last)| last[0] < first[0] / 2.0), "{first:?} {last:?}");
+    let losses = (0..30).map(|epoch| pass(&mut net, &data, Some(epoch)));
+    assert!(losses.collect::<unpadded::Result<Vec<_>>>().is_ok_and(|l| l[29][0] < l[0][0] / 2.0));
     Ok(())
 }

@@ -1,4 +1,29 @@
 //! Sequence models over variable-length text, without padding.
+//!
+//! A batch is the rows of all its sequences one after another, with nested offsets beside it: a [`Variable`] with a
+//! [`Lod`]. A model is a [`Program`], plain data built by a [`Builder`] and run by an
+//! [`Executor`](executor::Executor) on the parameters of a [`Scope`](executor::Scope). The README shows a model whole.
+//!
+//! # The map, bottom up
+//!
+//! A module uses only those above it in this list; a test reads the sources and holds them to it.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`error`] | the one error: what, where, expected, got |
+//! | [`lod`] | nested offsets of variable-length sequences, checked when built |
+//! | [`kernels`] | products, vector maths, gather and scatter, random numbers: the only `unsafe` |
+//! | [`tensor`] | what a variable holds: dense, selected rows, csr, coo |
+//! | [`wire`] | framing and checksums of files |
+//! | [`program`] | programs as data: shapes, step blocks, differentiation, the contract [`Op`](program::Op) |
+//! | [`ops`] | the operators, one file a family, and their catalogue |
+//! | [`executor`] | from a program to slots and buffers; the step executor |
+//! | [`optimizer`] | front ends that append update operators |
+//! | [`layers`] | operators with their parameters and how these start |
+//!
+//! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::step`],
+//! [`program::backward`], [`optimizer`], [`executor`], then any file of [`ops`]. `ARCHITECTURE.md` in the repository
+//! goes through it stop by stop.
 
 pub mod error;
 pub mod executor;
@@ -15,3 +40,8 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
 pub use program::{Builder, Mode, Program, Registry, Var};
 pub use tensor::{DType, Variable};
+
+/// The README's examples are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
