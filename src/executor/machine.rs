@@ -156,6 +156,9 @@ impl Shared<'_> {
     fn keys(&self, instr: &OpInstr, lane: Option<LaneAt>) -> Keys<'_> {
         let spec = instr.outputs.first().and_then(|s| s.first());
         let block = instr.place.block.map(|_| instr.top);
+        if let (Some((block, rows)), true) = (instr.order, instr.random) {
+            return Keys::Listed(self.frames[block.0 as usize].keys(At::All, rows));
+        }
         match (block, spec) {
             (Some(Extent::Alive(block)), Some(spec)) if instr.random => {
                 let frame = &self.frames[block.0 as usize];
@@ -262,7 +265,7 @@ impl Shared<'_> {
     /// Lets operators pack their constant inputs, before they are called many times.
     pub(super) fn prepare(&mut self, instr: &Instr, lane: &mut Lane<'_>, worker: &mut Worker) -> Result<()> {
         match instr {
-            Instr::Zero(_) => Ok(()),
+            Instr::Zero(_) | Instr::Reorder { .. } => Ok(()),
             Instr::Loop(inner) => {
                 let parts = [&inner.before, &inner.body, &inner.after];
                 parts.into_iter().flatten().try_for_each(|i| self.prepare(i, lane, worker))

@@ -6,6 +6,7 @@
 
 mod compile;
 mod frame;
+mod layout;
 mod lower;
 mod machine;
 mod memory;

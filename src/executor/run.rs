@@ -412,6 +412,7 @@ fn execute<'p>(
             Instr::Loop(inner) if inner.backward => Role::Backward,
             Instr::Loop(_) => Role::Forward,
             Instr::Zero(_) => Role::Backward,
+            Instr::Reorder { role, .. } => *role,
         };
         if stage_of(role) > stage {
             continue;

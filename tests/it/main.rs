@@ -8,6 +8,7 @@ mod executor;
 mod fixture;
 mod invariance;
 mod lod_laws;
+mod parity_layers;
 mod models;
 mod parity;
 mod parity_optim;
