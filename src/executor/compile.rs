@@ -143,6 +143,11 @@ fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
                 Error::of(ErrorKind::Program, "wanted variable", expected, "another").variable(&var.name)
             );
         }
+        let storage = var.spec().map_or(StorageKind::Dense, |s| s.storage);
+        if !matches!(storage, StorageKind::Dense | StorageKind::SelectedRows) {
+            return Err(Error::new("wanted variable", "dense or selected rows", storage.to_string())
+                .variable(&var.name));
+        }
         needed.insert(id);
     }
     let mut live = Vec::new();
@@ -212,13 +217,31 @@ impl<'a> Compiler<'a> {
             let instr = self.step_loop(op, site, place.clone()).map_err(|e| e.at(place))?;
             out.push(Instr::Loop(Box::new(instr)));
         } else {
-            let instr = self.call(op, site, only, place.clone()).map_err(|e| e.at(place))?;
-            out.push(Instr::Op(Box::new(instr)));
+            for use_ in 0..self.uses(op)? {
+                let call = self.call(op, site, (only, use_), place.clone());
+                out.push(Instr::Op(Box::new(call.map_err(|e| e.at(place.clone()))?)));
+            }
         }
         Ok(())
     }
 
-    fn call(&mut self, op: &OpDesc, site: Site, only: Option<&[usize]>, place: Where) -> Result<OpInstr> {
+    /// How often a backward operator has the same variable's gradient to compute: `mul(x, x)` has it twice. No call
+    /// may write one place twice, so each use of a variable is a call of its own.
+    fn uses(&self, op: &OpDesc) -> Result<usize> {
+        if op.role != Role::Backward {
+            return Ok(1);
+        }
+        let grads: Vec<VarId> = op.writes().collect();
+        Ok(grads.iter().map(|g| grads.iter().filter(|other| *other == g).count()).max().unwrap_or(1))
+    }
+
+    fn call(
+        &mut self,
+        op: &OpDesc,
+        site: Site,
+        (only, use_): (Option<&[usize]>, usize),
+        place: Where,
+    ) -> Result<OpInstr> {
         let instance = self.parse(op)?;
         let signature = instance.signature();
         let facts = instance.facts();
@@ -247,12 +270,15 @@ impl<'a> Compiler<'a> {
             for vars in Program::slots_of(signature.outputs, &op.inputs, &grad_name("")) {
                 wiring.output_gradients.push(self.places(&vars, true, order.as_ref(), &mut reads)?);
             }
+            let mut seen: Vec<VarId> = Vec::new();
             for (slot, vars) in
                 Program::slots_of(signature.inputs, &op.outputs, &grad_name("")).iter().enumerate()
             {
                 let mut places = Vec::new();
                 for &var in vars {
-                    if var == VarId::NONE || !wanted.contains(&slot) {
+                    let before = seen.iter().filter(|&&v| v == var).count();
+                    seen.push(var);
+                    if var == VarId::NONE || !wanted.contains(&slot) || before != use_ {
                         places.push((Place::Absent, Store::Write));
                         continue;
                     }

@@ -160,6 +160,8 @@ impl Shared<'_> {
             return Keys::Listed(self.frames[block.0 as usize].keys(At::All, rows));
         }
         match (block, spec) {
+            // The rows of a constant are no sequences.
+            (_, Some(spec)) if !spec.batched() => Keys::Natural { numbers: &[], lod: None, first: 0 },
             (Some(Extent::Alive(block)), Some(spec)) if instr.random => {
                 let frame = &self.frames[block.0 as usize];
                 Keys::Listed(frame.keys(self.at(block, lane), spec.rows()))

@@ -5,7 +5,9 @@
 //! how far to go) is an argument of the run, a [`Run`], not of the program.
 
 mod compile;
+mod feed;
 mod frame;
+pub mod interpret;
 mod layout;
 mod lower;
 mod machine;
@@ -17,6 +19,7 @@ mod run;
 pub mod scope;
 mod split;
 
+pub use interpret::interpret;
 pub use rank_table::RankTable;
 pub use run::{Executor, Run, Stage};
 pub use scope::Scope;

@@ -207,8 +207,11 @@ impl Direct {
         match &self.keys {
             Some(keys) => Keys::Listed(keys),
             None => {
-                let lod = self.output_specs.first().and_then(|s| self.levels.lod(&s.first()?.lod));
-                Keys::Natural { numbers: &self.numbers, lod, first: 0 }
+                let spec = self.output_specs.first().and_then(|s| s.first());
+                let lod = spec.and_then(|s| self.levels.lod(&s.lod));
+                // The rows of a constant are no sequences.
+                let numbers = if spec.is_some_and(Spec::batched) { &self.numbers[..] } else { &[] };
+                Keys::Natural { numbers, lod, first: 0 }
             }
         }
     }
@@ -311,7 +314,8 @@ impl Direct {
     }
 
     /// Runs `backward` with the forward `outputs` and the gradients of the outputs (`None` where none reaches), for
-    /// the input slots that `wanted` names. `before`, if given, is what the gradients are added to.
+    /// the input slots that `wanted` names. `before`, where it has a value, is what a gradient is added to; a dense one
+    /// stays dense even if the operator's own contribution could be selected rows.
     ///
     /// # Errors
     /// As the operator's.
@@ -362,7 +366,7 @@ impl Direct {
                 &mut pool,
             )?);
         }
-        let store = if before.is_some() { Store::Add } else { Store::Write };
+        let given = |slot: usize, k: usize| before.and_then(|b| b.get(slot)?.get(k)?.as_ref());
         let mut values: Vec<Vec<Option<Dense>>> = Vec::new();
         for (slot, specs) in self.input_specs.iter().enumerate() {
             let mut row = Vec::new();
@@ -371,9 +375,9 @@ impl Direct {
                 let value = if !wants {
                     None
                 } else {
-                    match before.and_then(|b| b[slot].get(k)?.as_ref()) {
-                        Some(Storage::Dense(dense)) => Some(dense.clone()),
-                        _ => Some(self.zeros(spec)?),
+                    match given(slot, k) {
+                        Some(Storage::SelectedRows(_)) | None => Some(self.zeros(spec)?),
+                        Some(other) => Some(other.to_dense()?.into_owned()),
                     }
                 };
                 row.push(value);
@@ -384,13 +388,22 @@ impl Direct {
         for (slot, row) in values.iter_mut().enumerate() {
             let mut places = Vec::new();
             for (k, value) in row.iter_mut().enumerate() {
-                places.push(match value {
-                    None => (Place::Absent, store),
-                    Some(_) if self.op.gradient_storage(slot) == StorageKind::SelectedRows => {
+                let store = if given(slot, k).is_some() { Store::Add } else { Store::Write };
+                let sparse = self.op.gradient_storage(slot) == StorageKind::SelectedRows;
+                places.push(match (value, given(slot, k)) {
+                    (None, _) => (Place::Absent, store),
+                    (Some(_), None) if sparse => {
                         pool.push(RowBuffer::default());
                         (Place::Rows(pool.len() - 1), store)
                     }
-                    Some(dense) => {
+                    (Some(_), Some(Storage::SelectedRows(rows))) if sparse => {
+                        pool.push(row_buffer(rows)?);
+                        (Place::Rows(pool.len() - 1), store)
+                    }
+                    (Some(dense), given) => {
+                        if let Some(Storage::SelectedRows(rows)) = given {
+                            *dense = rows.densify()?;
+                        }
                         lend_write(dense, &self.input_specs[slot][k], &mut lender)?;
                         writes += 1;
                         (Place::Dense(writes - 1), store)

@@ -14,5 +14,6 @@ mod parity_layers;
 mod parity_optim;
 mod saved_program;
 mod shape_errors;
+mod step_blocks;
 mod tidy;
 mod user_operator;

@@ -1,0 +1,1 @@
+//! Hard cases by name.
