@@ -132,24 +132,26 @@ impl Compiler<'_> {
             self.access[m.previous.0 as usize] = Some(Access::Previous { block, memory });
         }
 
+        let nexts: Vec<VarId> = step.memories.iter().map(|m| m.next).collect();
+        let kept: HashSet<VarId> =
+            nexts.iter().copied().chain(step.outputs.iter().map(|p| p.inner)).collect();
         let mut units = Vec::new();
         for (number, op) in ops.iter().enumerate() {
             let reads: Vec<VarId> = op.reads().collect();
             let (class, mixed) = class_of(program, &classes, &reads);
             // A loop inside a loop runs many times: what it computes once a sequence would be lost for the backward
-            // pass, so it is computed at every step.
-            let again = class == Class::Sequence && site.repeated;
+            // pass, so it is computed at every step. So is what leaves the step, which has a row for each entry, and
+            // what is random, which differs from step to step.
+            let leaves = op.writes().any(|v| kept.contains(&v));
+            let again = class == Class::Sequence && (site.repeated || leaves || self.draws(op)?);
             let pinned = mixed || again || self.stays(program, op, step, class)?;
             let class = if pinned && class != Class::Constant { Class::Step } else { class };
             op.writes().for_each(|v| classes.set(v, class));
             units.push(Unit { op: number, wrt: None, reads, writes: op.writes().collect(), pinned });
         }
         let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
-        let nexts: Vec<VarId> = step.memories.iter().map(|m| m.next).collect();
         let when = split(&units, &carried, &nexts);
 
-        let kept: HashSet<VarId> =
-            nexts.iter().copied().chain(step.outputs.iter().map(|p| p.inner)).collect();
         for (unit, &time) in units.iter().zip(&when) {
             for &var in &unit.writes {
                 let in_loop = time == When::Body && !kept.contains(&var) && !self.saved.contains(&var);
@@ -249,6 +251,17 @@ impl Compiler<'_> {
             span: if class == Class::Sequence { Span::Sequences } else { Span::All },
             repeated: around.repeated || time == When::Body,
         }
+    }
+
+    /// Whether an operator, or one of a `recurrent`'s step block, draws random numbers.
+    fn draws(&self, op: &OpDesc) -> Result<bool> {
+        let Some(step) = &op.step else { return Ok(self.parse(op)?.facts().random) };
+        for op in &self.program.block(step.block).ops {
+            if self.draws(op)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether an operator must stay in the loop for reasons of its own.
@@ -365,26 +378,11 @@ impl Compiler<'_> {
         }
         self.memories_again(step, &units, &when)?;
 
+        // A memory that passes nothing on has its gradient whole before the loop: what reads it may run there.
+        self.memory_gradients(step, gradient, false, instr)?;
         self.gradient_calls(step, gradient, site, (&units, &when), When::Before, instr)?;
-        for m in &gradient.memories {
-            let spec = program.spec(step.memories[m.memory as usize].previous)?;
-            let start = self.add_slot(m.next, spec, Home::Sequence(block));
-            let filled = self.written.contains(&m.next);
-            let passes = m.previous.map(|_| if filled { Store::Add } else { Store::Write });
-            self.written.insert(m.next);
-            if let (Some(previous), Some(Store::Add)) = (m.previous, passes) {
-                self.written.insert(previous);
-            }
-            instr.gradients.push(MemoryGradientPlan {
-                memory: m.memory as usize,
-                next: self.reference(m.next)?,
-                start: Ref { access: Access::Slot(start), rows: spec.rows(), width: spec.width() },
-                passes,
-                filled,
-                last: m.last.map(|v| self.reference(v)).transpose()?,
-                initial: None,
-            });
-        }
+        self.memory_gradients(step, gradient, true, instr)?;
+        instr.gradients.sort_by_key(|plan| plan.memory);
         self.gradient_calls(step, gradient, site, (&units, &when), When::Body, instr)?;
         self.gradient_calls(step, gradient, site, (&units, &when), When::After, instr)?;
 
@@ -406,6 +404,37 @@ impl Compiler<'_> {
         for pair in &gradient.statics {
             let (outer, inner) = (self.reference(pair.outer)?, self.reference(pair.inner)?);
             instr.scatter_statics.push(Move { outer, inner, store: self.store(pair.outer, site)? });
+        }
+        Ok(())
+    }
+
+    /// The plans of the memories that pass a gradient to the step before, or of those that do not.
+    fn memory_gradients(
+        &mut self,
+        step: &StepDesc,
+        gradient: &StepGradient,
+        passing: bool,
+        instr: &mut Loop,
+    ) -> Result<()> {
+        let (program, block) = (self.program, step.block);
+        for m in gradient.memories.iter().filter(|m| m.previous.is_some() == passing) {
+            let spec = program.spec(step.memories[m.memory as usize].previous)?;
+            let start = self.add_slot(m.next, spec, Home::Sequence(block));
+            let filled = self.written.contains(&m.next);
+            let passes = m.previous.map(|_| if filled { Store::Add } else { Store::Write });
+            self.written.insert(m.next);
+            if let (Some(previous), Some(Store::Add)) = (m.previous, passes) {
+                self.written.insert(previous);
+            }
+            instr.gradients.push(MemoryGradientPlan {
+                memory: m.memory as usize,
+                next: self.reference(m.next)?,
+                start: Ref { access: Access::Slot(start), rows: spec.rows(), width: spec.width() },
+                passes,
+                filled,
+                last: m.last.map(|v| self.reference(v)).transpose()?,
+                initial: None,
+            });
         }
         Ok(())
     }

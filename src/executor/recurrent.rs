@@ -100,8 +100,11 @@ impl<'p> Shared<'p> {
         if instr.backward {
             self.spread(instr, lane, tools)?;
         }
+        for plan in instr.gradients.iter().filter(|plan| plan.passes.is_none()) {
+            self.begin_gradient(instr, plan, lane, tools)?;
+        }
         self.outside(block, &instr.before, lane, tools)?;
-        for plan in &instr.gradients {
+        for plan in instr.gradients.iter().filter(|plan| plan.passes.is_some()) {
             self.begin_gradient(instr, plan, lane, tools)?;
         }
         self.body(instr, lane, tools)?;
@@ -110,6 +113,10 @@ impl<'p> Shared<'p> {
         }
         self.outside(block, &instr.after, lane, tools)?;
         self.go(block, At::All)?;
+        // In the order in which the compiler counted who writes a gradient first.
+        for plan in &instr.gradients {
+            self.end_gradient(block, plan, lane, tools);
+        }
         for scatter in &instr.scatter {
             self.scatter(block, &scatter.inner, &scatter.outer, scatter.store, false, lane, tools);
         }
@@ -123,9 +130,6 @@ impl<'p> Shared<'p> {
                     self.last(block, &memory.next, &memory.start, last, lane, tools);
                 }
             }
-        }
-        for plan in &instr.gradients {
-            self.end_gradient(block, plan, lane, tools);
         }
         self.frames[block.0 as usize].at = At::All;
         Ok(())
