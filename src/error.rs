@@ -101,6 +101,16 @@ impl Error {
         self
     }
 
+    /// Puts a variable's name in the place of a slot's: an operator knows its slots, a program what is in them.
+    #[must_use]
+    pub fn renamed<'a>(mut self, name: impl FnOnce(&str) -> Option<&'a str>) -> Self {
+        let known = &mut self.0.place.variable;
+        if let Some(name) = known.as_deref().and_then(name) {
+            *known = Some(name.to_owned());
+        }
+        self
+    }
+
     /// Adds the variable's name, if none is known yet.
     #[must_use]
     pub fn variable(self, name: impl Into<String>) -> Self {

@@ -147,6 +147,14 @@ impl Lod {
         Ok(())
     }
 
+    /// Lets go of the levels above, so that they can be rebuilt in their memory. What is left is only fit to be
+    /// rebuilt.
+    pub(crate) fn release(slot: &mut Option<Arc<Lod>>) {
+        if let Some(lod) = slot.as_mut().and_then(Arc::get_mut) {
+            lod.upper = None;
+        }
+    }
+
     /// The levels above the last: the same `Arc` each time. `None` if this is the only level.
     pub fn upper(&self) -> Option<&Arc<Lod>> {
         self.upper.as_ref()

@@ -310,6 +310,11 @@ impl<'a> Compiler<'a> {
         } else {
             Vec::new()
         };
+        let names = signature.inputs.iter().zip(&input_vars).filter_map(|(slot, vars)| match vars[..] {
+            [var] if var != VarId::NONE => Some((slot.name, self.program.var(var).name.clone())),
+            _ => None,
+        });
+        let names = names.collect();
         let stream = output_vars.iter().flatten().next().map_or(0, |v| u64::from(v.0));
         let prepared = facts.prepares.then(|| {
             self.prepared += 1;
@@ -318,6 +323,7 @@ impl<'a> Compiler<'a> {
         Ok(OpInstr {
             op: instance,
             place,
+            names,
             pass: if backward { Pass::Backward } else { Pass::Forward },
             role: op.role,
             reach: facts.reach,

@@ -76,6 +76,11 @@ impl Frame {
         if self.levels.len() < instr.inner.len() + instr.levels.len() {
             self.levels.resize_with(instr.inner.len() + instr.levels.len(), FrameLevel::default);
         }
+        // The levels below hold those above.
+        for level in self.levels.iter_mut().rev() {
+            Lod::release(&mut level.whole);
+            Lod::release(&mut level.step);
+        }
         let steps = self.rank.steps();
         for (i, inner) in instr.inner.iter().enumerate() {
             let (before, rest) = self.levels.split_at_mut(i);
@@ -92,7 +97,6 @@ impl Frame {
             };
             this.map.clear();
             let upper = above.and_then(|a| a.whole.clone());
-            this.step = None;
             Lod::rebuild(&mut this.whole, upper, |out| {
                 out.push(0);
                 for &row in order {
@@ -182,6 +186,12 @@ impl Frame {
     /// Moves the frame, and binds its levels to the rows it is at.
     pub(super) fn go(&mut self, at: At, table: &mut LevelTable) -> Result<()> {
         self.at = at;
+        if let At::Step { .. } = at {
+            for this in self.levels[..self.used].iter_mut().rev() {
+                this.level.into_iter().for_each(|level| table.set(level, None));
+                Lod::release(&mut this.step);
+            }
+        }
         for i in 0..self.used {
             let (before, rest) = self.levels.split_at_mut(i);
             let this = &mut rest[0];
@@ -204,7 +214,6 @@ impl Frame {
                 }
             };
             let upper = above.and_then(|a| a.step.clone());
-            table.set(level, None);
             Lod::rebuild(&mut this.step, upper, |out| {
                 out.extend(whole[first..=last].iter().map(|o| o - whole[first]));
             })?;

@@ -215,7 +215,10 @@ impl Shared<'_> {
             None => run(instr, call, operands, pool, scratch)?,
             Some(units) => {
                 let range = 0..units.count();
-                divide(instr, call, &mut operands, &units, range, scratch, others)?;
+                if divide(instr, call, &mut operands, &units, range, scratch, others).is_err() {
+                    // The whole call names the same row on any number of threads.
+                    run(instr, self.call(instr, at), lane.operands(room, reads, writes), pool, scratch)?;
+                }
             }
         }
         for view in &instr.flush {

@@ -70,6 +70,8 @@ pub(super) enum Span {
 pub(super) struct OpInstr {
     pub(super) op: Arc<dyn Op>,
     pub(super) place: Place,
+    /// The name of the variable in each input slot that has one variable.
+    pub(super) names: Vec<(&'static str, String)>,
     pub(super) pass: Pass,
     pub(super) role: Role,
     pub(super) reach: Reach,
@@ -97,7 +99,11 @@ pub(super) struct OpInstr {
 impl OpInstr {
     /// An error of this call with its place.
     pub(super) fn err(&self, error: Error) -> Error {
-        error.at(self.place.clone())
+        let name = |slot: &str| {
+            let named = |(known, _): &&(&str, String)| *known == slot;
+            self.names.iter().find(named).map(|(_, name)| name.as_str())
+        };
+        error.renamed(name).at(self.place.clone())
     }
 }
 

@@ -273,6 +273,15 @@ impl Executor {
                 format!("{id:?}"),
             ));
         }
+        let var = self.program.var(id);
+        if var.persistable {
+            return Err(name(Error::of(
+                ErrorKind::Program,
+                "fetch",
+                "a computed variable",
+                "a persistent one; ask the scope",
+            )));
+        }
         let stage = self
             .done
             .ok_or_else(|| name(Error::of(ErrorKind::Program, "fetch", "a run that succeeded", "none")))?;
@@ -289,15 +298,6 @@ impl Executor {
                 "fetch",
                 "a run that went so far",
                 format!("one until {stage:?}"),
-            )));
-        }
-        let var = self.program.var(id);
-        if var.persistable {
-            return Err(name(Error::of(
-                ErrorKind::Program,
-                "fetch",
-                "a computed variable",
-                "a persistent one; ask the scope",
             )));
         }
         let slot = self.plan.of_var[id.0 as usize]

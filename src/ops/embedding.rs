@@ -22,7 +22,7 @@
 //!
 //! let ids = Variable::from_sequences(&[vec![0i64, 3]])?;
 //! let error = op.call(&[Operand::batch("ids", ids), Operand::constant("weight", table)]).unwrap_err();
-//! assert_eq!(error.to_string(), "id of row 1: expected at least 0 and below 3, the height of `weight`, got 3");
+//! assert_eq!(error.to_string(), "variable `weight`: id of row 1: expected at least 0 and below 3, the height, got 3");
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
@@ -197,12 +197,13 @@ impl Embedding {
 /// The row of the table that the id of `row` names.
 fn place(ids: &Ids<'_>, row: usize, height: usize) -> Result<usize> {
     let id = ids.get(row);
-    ids::index(id, height)
-        .ok_or_else(|| Error::new(format!("id of row {row}"), below(height), id.to_string()))
+    ids::index(id, height).ok_or_else(|| {
+        Error::new(format!("id of row {row}"), below(height), id.to_string()).variable("weight")
+    })
 }
 
 fn below(height: usize) -> String {
-    format!("at least 0 and below {height}, the height of `weight`")
+    format!("at least 0 and below {height}, the height")
 }
 
 #[cfg(test)]

@@ -191,6 +191,27 @@ fn what_only_the_data_shows() {
     assert_eq!(this.fails(&this.feeds(&values)).kind(), ErrorKind::NotFinite);
 }
 
+/// A call that is divided over threads counts the rows of the batch.
+#[test]
+fn errors_are_the_same_on_any_number_of_threads() {
+    let net = Builder::new();
+    let words = net.feed("words", DType::I64, &[], 1).unwrap();
+    let x = net.embedding(words, Embedding::new(10, 64)).unwrap();
+    let loss = net.sum(x).unwrap();
+    let program = net.finish();
+    let mut scope = Scope::of(&program).unwrap();
+    let mut ids = vec![vec![1i64; 100]; 10];
+    (ids[7][5], ids[9][0]) = (12, 11);
+    let value = Variable::from_sequences(&ids).unwrap();
+    for threads in [1, 2, 3] {
+        let mut exe = Executor::new(&program, &ops::catalogue(), &[loss.id()], threads).unwrap();
+        let error = exe.run(&mut scope, &Run::infer(&[(words.id(), &value)])).unwrap_err().to_string();
+        let expected = "embedding #0: variable `embedding_0.weight`: id of row 705: \
+                        expected at least 0 and below 10, the height, got 12 (at ";
+        assert!(error.starts_with(expected), "{threads} threads: {error}");
+    }
+}
+
 #[test]
 fn what_cannot_be_fetched() {
     let this = tagger();
