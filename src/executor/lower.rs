@@ -262,8 +262,13 @@ impl Compiler<'_> {
 
     /// Whether an operator must stay in the loop for reasons of its own.
     fn stays(&mut self, program: &Program, op: &OpDesc, step: &StepDesc, class: Class) -> Result<bool> {
+        let foreign = |op: &OpDesc| {
+            op.reads()
+                .chain(op.writes())
+                .any(|v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)))
+        };
         if op.kind == RECURRENT {
-            return Ok(false);
+            return Ok(class == Class::Step && foreign(op));
         }
         let instance = self.parse(op)?;
         let facts = instance.facts();
@@ -289,12 +294,7 @@ impl Compiler<'_> {
             }
         }
         // Whole sub-sequences of static inputs, and sequences made in the step, have no LoD over all steps at once.
-        let foreign = facts.reach == Reach::Sequence
-            && class == Class::Step
-            && op
-                .reads()
-                .chain(op.writes())
-                .any(|v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)));
+        let foreign = facts.reach == Reach::Sequence && class == Class::Step && foreign(op);
         Ok(made || foreign)
     }
 
@@ -467,7 +467,11 @@ impl Compiler<'_> {
         if op.kind == RECURRENT {
             let (reads, writes): (Vec<VarId>, Vec<VarId>) = (op.reads().collect(), op.writes().collect());
             let around: Vec<VarId> = reads.iter().chain(&writes).copied().collect();
-            let pinned = mixed(self, &around) || passes(&writes);
+            let foreign = around.iter().any(|&v| self.class(step, v) == Class::Step)
+                && around
+                    .iter()
+                    .any(|&v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)));
+            let pinned = mixed(self, &around) || passes(&writes) || foreign;
             units.push(Unit { op: number, wrt: None, reads, writes, pinned });
             return Ok(());
         }
