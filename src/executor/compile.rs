@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::layout::{Layouts, Ranked};
 use super::plan::{Access, Home, Instr, Maker, OpInstr, Plan, Ref, Slot, Span};
 use super::split::Classes;
 use crate::error::{Error, ErrorKind, Place as Where, Result};
@@ -40,6 +41,9 @@ pub(super) struct Compiler<'a> {
     pub(super) stepwise: HashSet<BlockId>,
     /// Operators that make levels, by forward block.
     pub(super) made: Vec<Vec<usize>>,
+    /// Which variables lie in step-major order.
+    pub(super) layouts: Layouts,
+    wanted: &'a [VarId],
     /// What the variables of each forward block have rows for, once it is compiled.
     pub(super) classes: Vec<Option<Classes>>,
 }
@@ -76,9 +80,12 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         memories: vec![Vec::new(); program.blocks().len()],
         stepwise: HashSet::new(),
         made: vec![Vec::new(); program.blocks().len()],
+        layouts: Layouts::default(),
+        wanted,
         classes: program.blocks().map(|_| None).collect(),
     };
     let live = live(program, wanted)?;
+    compiler.layouts = Layouts::new(live.iter().map(|&i| &program.root().ops[i]));
     compiler.saved = compiler.find_saved(&live)?;
     // Feeds that nothing reads are still checked when they come; the others are slots from the start.
     for (id, var) in program.vars() {
@@ -96,11 +103,14 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         let site = Site { block: BlockId(0), number, span: Span::All, repeated: false };
         compiler.instruction(op, site, None, &mut instrs)?;
         code.extend(std::mem::take(&mut compiler.zero_first).into_iter().map(Instr::Zero));
+        code.append(&mut compiler.layouts.pending);
         code.extend(instrs);
     }
+    compiler.now = code.len() + 1;
     for &id in wanted {
         compiler.fetch(id)?;
     }
+    code.append(&mut compiler.layouts.pending);
     let mut plan = Plan {
         slots: compiler.slots,
         code,
@@ -108,6 +118,7 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         buffers: Vec::new(),
         pools: compiler.pools,
         prepared: compiler.prepared,
+        keyed: compiler.layouts.keyed,
         makers: compiler.makers,
     };
     super::memory::assign(&mut plan);
@@ -134,6 +145,11 @@ fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
             return Err(
                 Error::of(ErrorKind::Program, "wanted variable", expected, "another").variable(&var.name)
             );
+        }
+        let storage = var.spec().map_or(StorageKind::Dense, |s| s.storage);
+        if !matches!(storage, StorageKind::Dense | StorageKind::SelectedRows) {
+            return Err(Error::new("wanted variable", "dense or selected rows", storage.to_string())
+                .variable(&var.name));
         }
         needed.insert(id);
     }
@@ -239,6 +255,7 @@ impl<'a> Compiler<'a> {
         let all = wanted_slots(&*instance, op);
         let wanted: Vec<usize> = only.map_or(all, <[usize]>::to_vec);
         let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
+        let order = self.order(op, &*instance, (&wanted, needs), site)?;
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         let mut wiring = Wiring::default();
         let mut constants = Vec::new();
@@ -246,15 +263,15 @@ impl<'a> Compiler<'a> {
             let bound = !backward || needs.has_input(slot);
             let constant = bound && vars.len() == 1 && self.known_before(vars[0]);
             constants.push(constant.then_some(reads.len()));
-            wiring.inputs.push(self.places(vars, bound, &mut reads)?);
+            wiring.inputs.push(self.places(vars, bound, order.as_ref(), &mut reads)?);
         }
         let mut flush = Vec::new();
         if backward {
             for (slot, vars) in output_vars.iter().enumerate() {
-                wiring.outputs.push(self.places(vars, needs.has_output(slot), &mut reads)?);
+                wiring.outputs.push(self.places(vars, needs.has_output(slot), order.as_ref(), &mut reads)?);
             }
             for vars in Program::slots_of(signature.outputs, &op.inputs, &grad_name("")) {
-                wiring.output_gradients.push(self.places(&vars, true, &mut reads)?);
+                wiring.output_gradients.push(self.places(&vars, true, order.as_ref(), &mut reads)?);
             }
             let mut seen: Vec<VarId> = Vec::new();
             for (slot, vars) in
@@ -268,8 +285,9 @@ impl<'a> Compiler<'a> {
                         places.push((Place::Absent, Store::Write));
                         continue;
                     }
-                    let store = self.store(var, site)?;
-                    let place = self.places(&[var], true, &mut writes)?[0];
+                    let batched = order.is_some() && self.program.spec(var)?.batched();
+                    let store = if batched { Store::Write } else { self.store(var, site)? };
+                    let place = self.writes(&[var], order.as_ref(), &mut writes)?[0];
                     places.push((place, store));
                     if let Some(Access::Passed { .. }) = self.access[var.0 as usize] {
                         flush.push(self.reference(var)?);
@@ -279,7 +297,7 @@ impl<'a> Compiler<'a> {
             }
         } else {
             for (slot, vars) in signature.outputs.iter().zip(&output_vars) {
-                wiring.outputs.push(self.places(vars, true, &mut writes)?);
+                wiring.outputs.push(self.writes(vars, order.as_ref(), &mut writes)?);
                 if !slot.updated && site.block != BlockId(0) {
                     for &var in vars {
                         if self.is_next(var) {
@@ -320,6 +338,7 @@ impl<'a> Compiler<'a> {
             wanted: (0..signature.inputs.len()).map(|s| wanted.contains(&s)).collect(),
             flush,
             span: site.span,
+            order: order.map(|r| (r.block, r.rows)),
         })
     }
 
@@ -364,14 +383,61 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn places(&mut self, vars: &[VarId], bound: bool, refs: &mut Vec<Ref>) -> Result<Vec<Place>> {
+    /// The order in which an operator can run on rows as they lie.
+    fn order(
+        &mut self,
+        op: &OpDesc,
+        instance: &dyn Op,
+        (wanted, needs): (&[usize], Needs),
+        site: Site,
+    ) -> Result<Option<Ranked>> {
+        let present = |v: &VarId| *v != VarId::NONE;
+        let facts = instance.facts();
+        let (reads, writes) = if op.role == Role::Backward {
+            let signature = instance.signature();
+            let mut reads = needed_values(instance, op, needs);
+            reads.extend(
+                signature.outputs.iter().flat_map(|s| op.input(&grad_name(s.name))).filter(|v| present(v)),
+            );
+            let writes = wanted.iter().flat_map(|&s| op.output(&grad_name(signature.inputs[s].name)));
+            (reads, writes.copied().filter(present).collect::<Vec<_>>())
+        } else {
+            (op.reads().collect(), op.writes().collect())
+        };
+        let order = self.order_for(facts.reach, op, site, (&reads, &writes))?;
+        if let (Some(order), true) = (&order, facts.random) {
+            self.layouts.keyed.push(order.block);
+        }
+        Ok(order)
+    }
+
+    fn writes(&mut self, vars: &[VarId], order: Option<&Ranked>, refs: &mut Vec<Ref>) -> Result<Vec<Place>> {
+        if let Some(order) = order {
+            for &var in vars {
+                // Makes its slot in that order.
+                self.ranked_reference(var, order, true)?;
+            }
+        }
+        self.places(vars, true, order, refs)
+    }
+
+    fn places(
+        &mut self,
+        vars: &[VarId],
+        bound: bool,
+        order: Option<&Ranked>,
+        refs: &mut Vec<Ref>,
+    ) -> Result<Vec<Place>> {
         let mut places = Vec::new();
         for &var in vars {
             if !bound || var == VarId::NONE {
                 places.push(Place::Absent);
                 continue;
             }
-            let reference = self.reference(var)?;
+            let reference = match order {
+                Some(order) => self.ranked_reference(var, order, false)?,
+                None => self.reference(var)?,
+            };
             if let Access::Slot(s) = reference.access
                 && let Some(pool) = self.slots[s].pool
             {
@@ -393,6 +459,7 @@ impl<'a> Compiler<'a> {
     }
 
     pub(super) fn access_of(&mut self, var: VarId) -> Result<Access> {
+        self.need_natural(var)?;
         match self.access[var.0 as usize] {
             Some(access) => Ok(access),
             None => self.whole(var).map(Access::Slot),
@@ -433,6 +500,7 @@ impl<'a> Compiler<'a> {
             buffer: 0,
             life: (self.now, self.now),
             persistent: false,
+            alias: None,
             pool,
         });
         self.slots.len() - 1
@@ -448,13 +516,29 @@ impl<'a> Compiler<'a> {
             }
             Access::Passed { .. } => Vec::new(),
         };
-        for s in touched {
-            let life = &mut self.slots[s].life;
-            life.1 = life.1.max(self.now);
+        for mut s in touched {
+            loop {
+                let life = &mut self.slots[s].life;
+                life.1 = life.1.max(self.now);
+                match self.slots[s].alias {
+                    Some(of) => s = of,
+                    None => break,
+                }
+            }
         }
     }
 
+    pub(super) fn is_wanted(&self, var: VarId) -> bool {
+        self.wanted.contains(&var)
+    }
+
+    /// Lets a variable live in a slot that exists.
+    pub(super) fn set_slot(&mut self, var: VarId, slot: usize) {
+        self.access[var.0 as usize] = Some(Access::Slot(slot));
+    }
+
     fn fetch(&mut self, id: VarId) -> Result<()> {
+        self.need_natural(id)?;
         let slot = self.whole(id)?;
         self.slots[slot].life.1 = FOREVER;
         Ok(())

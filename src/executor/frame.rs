@@ -135,10 +135,16 @@ impl Frame {
     pub(super) fn place_statics(&mut self) {
         self.taken.resize(self.taken.len().max(self.used), 0);
         for (i, level) in self.levels[..self.used].iter_mut().enumerate().filter(|(_, level)| level.statics) {
+            let rows = level.starts.last().copied().unwrap_or(0);
+            // A visit without rows may have the base of the next one.
+            if rows == 0 {
+                level.base = 0;
+                continue;
+            }
             let taken = &mut self.taken[i];
             level.base = *self.visits.entry((i, self.base)).or_insert_with(|| {
                 let base = *taken;
-                *taken += level.starts.last().copied().unwrap_or(0);
+                *taken += rows;
                 base
             });
         }

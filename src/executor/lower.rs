@@ -118,8 +118,12 @@ impl Compiler<'_> {
         let block = step.block;
         let ops = &program.block(block).ops;
         let mut classes = Classes::new(step.statics.iter().map(|p| p.inner));
+        let mut gathered = Vec::new();
         for pair in &step.inputs {
-            self.place(pair.inner, Home::Stepped(block))?;
+            if !self.take_ranked(pair.outer, pair.inner, step)? {
+                self.place(pair.inner, Home::Stepped(block))?;
+                gathered.push(*pair);
+            }
         }
         for pair in &step.statics {
             self.place(pair.inner, Home::Sequence(block))?;
@@ -193,7 +197,7 @@ impl Compiler<'_> {
             };
             self.memories[block.0 as usize].push(plan);
         }
-        for pair in &step.inputs {
+        for pair in &gathered {
             let store = Store::Write;
             instr.gather.push(Move {
                 outer: self.reference(pair.outer)?,
@@ -363,6 +367,13 @@ impl Compiler<'_> {
             if program.var(var).block != gradient.block || passed.contains(&var) {
                 continue;
             }
+            let incoming = gradient.outputs.iter().find(|p| p.inner == var);
+            if let Some(pair) = incoming
+                && self.take_ranked(pair.outer, var, step)?
+            {
+                self.written.insert(var);
+                continue;
+            }
             let writers = units.iter().zip(&when).filter(|(u, _)| u.writes.contains(&var)).map(|(_, w)| *w);
             let mut around = writers.chain(readers(&units, &when, var));
             let home = match self.class(step, var) {
@@ -379,7 +390,10 @@ impl Compiler<'_> {
                 self.written.insert(var);
             }
         }
-        for pair in &gradient.outputs {
+        for pair in gradient.outputs.iter() {
+            if self.written.contains(&pair.inner) {
+                continue;
+            }
             let (outer, inner) = (self.reference(pair.outer)?, self.reference(pair.inner)?);
             instr.gather.push(Move { outer, inner, store: Store::Write });
             self.written.insert(pair.inner);
@@ -408,7 +422,11 @@ impl Compiler<'_> {
             }
         }
         for pair in &gradient.inputs {
-            let (outer, inner) = (self.reference(pair.outer)?, self.reference(pair.inner)?);
+            let inner = self.reference(pair.inner)?;
+            if self.leave_ranked(pair.outer, &inner, step, site)? {
+                continue;
+            }
+            let outer = self.reference(pair.outer)?;
             instr.scatter.push(Move { outer, inner, store: self.store(pair.outer, site)? });
         }
         for pair in &gradient.statics {
@@ -586,7 +604,7 @@ fn is_random(instr: &Instr) -> bool {
     match instr {
         Instr::Op(op) => op.random,
         Instr::Loop(inner) => inner.random,
-        Instr::Zero(_) => false,
+        Instr::Zero(_) | Instr::Reorder { .. } => false,
     }
 }
 

@@ -156,6 +156,9 @@ impl Shared<'_> {
     fn keys(&self, instr: &OpInstr, lane: Option<LaneAt>) -> Keys<'_> {
         let spec = instr.outputs.first().and_then(|s| s.first());
         let block = instr.place.block.map(|_| instr.top);
+        if let (Some((block, rows)), true) = (instr.order, instr.random) {
+            return Keys::Listed(self.frames[block.0 as usize].keys(At::All, rows));
+        }
         match (block, spec) {
             // The rows of a constant are no sequences.
             (_, Some(spec)) if !spec.batched() => Keys::Natural { numbers: &[], lod: None, first: 0 },
@@ -195,7 +198,7 @@ impl Shared<'_> {
         pool: &mut [RowBuffer],
     ) -> Result<()> {
         let Some((worker, others)) = workers.split_first_mut() else { return Ok(()) };
-        let Worker { scratch, room, halves, reads, writes } = worker;
+        let Worker { scratch, room, reads, writes, .. } = worker;
         reads.clear();
         reads.extend(instr.reads.iter().map(|r| self.region(r, at)));
         writes.clear();
@@ -212,7 +215,7 @@ impl Shared<'_> {
             None => run(instr, call, operands, pool, scratch)?,
             Some(units) => {
                 let range = 0..units.count();
-                divide(instr, call, &mut operands, &units, range, (halves, scratch), others)?;
+                divide(instr, call, &mut operands, &units, range, scratch, others)?;
             }
         }
         for view in &instr.flush {
@@ -264,7 +267,7 @@ impl Shared<'_> {
     /// Lets operators pack their constant inputs, before they are called many times.
     pub(super) fn prepare(&mut self, instr: &Instr, lane: &mut Lane<'_>, worker: &mut Worker) -> Result<()> {
         match instr {
-            Instr::Zero(_) => Ok(()),
+            Instr::Zero(_) | Instr::Reorder { .. } => Ok(()),
             Instr::Loop(inner) => {
                 let parts = [&inner.before, &inner.body, &inner.after];
                 parts.into_iter().flatten().try_for_each(|i| self.prepare(i, lane, worker))
@@ -404,15 +407,20 @@ fn divide(
     operands: &mut Operands<'_>,
     units: &Units<'_>,
     range: Range<usize>,
-    (halves, scratch): (&mut (OperandRoom, OperandRoom), &mut Scratch),
+    scratch: &mut Scratch,
     others: &mut [Worker],
 ) -> Result<()> {
     let parts = others.len() + 1;
     let left_parts = parts / 2;
     let middle = units.middle(&range, left_parts, parts);
     let view = |i: usize| instr.reads.get(i).unwrap_or_else(|| &instr.writes[i - instr.reads.len()]);
-    let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (&mut halves.0, &mut halves.1));
     let (mine, theirs) = others.split_at_mut(left_parts - 1);
+    let Some((worker, theirs)) = theirs.split_first_mut() else {
+        return Err(Error::of(ErrorKind::Program, "threads", "one for each part", "none"));
+    };
+    // Every cut is at another worker, so each has the room for its own.
+    let Worker { halves: (left_room, right_room), scratch: their_scratch, .. } = worker;
+    let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (left_room, right_room));
     let part = |range: &Range<usize>| match units {
         Units::Rows(_) => None,
         Units::Sequences { .. } => Some(range.clone()),
@@ -433,32 +441,17 @@ fn divide(
     let half = |call: Call<'_>,
                 mut operands: Operands<'_>,
                 range: Range<usize>,
-                first: Option<(&mut Scratch, &mut (OperandRoom, OperandRoom))>,
+                scratch: &mut Scratch,
                 others: &mut [Worker]| {
-        match (first, others) {
-            (Some((scratch, _)), []) => run(instr, call, operands, &mut [], scratch),
-            (Some((scratch, halves)), others) => {
-                divide(instr, call, &mut operands, units, range, (halves, scratch), others)
-            }
-            (None, [worker, others @ ..]) if others.is_empty() => {
-                run(instr, call, operands, &mut [], &mut worker.scratch)
-            }
-            (None, [worker, others @ ..]) => divide(
-                instr,
-                call,
-                &mut operands,
-                units,
-                range,
-                (&mut worker.halves, &mut worker.scratch),
-                others,
-            ),
-            (None, []) => Err(Error::of(ErrorKind::Program, "threads", "one for each part", "none")),
+        if others.is_empty() {
+            run(instr, call, operands, &mut [], scratch)
+        } else {
+            divide(instr, call, &mut operands, units, range, scratch, others)
         }
     };
-    let mut more = (OperandRoom::default(), OperandRoom::default());
     let (x, y) = rayon::join(
-        || half(left, a, range.start..middle, Some((scratch, &mut more)), mine),
-        || half(right, b, middle..range.end, None, theirs),
+        || half(left, a, range.start..middle, scratch, mine),
+        || half(right, b, middle..range.end, their_scratch, theirs),
     );
     x.and(y)
 }

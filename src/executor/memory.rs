@@ -6,7 +6,9 @@ use crate::tensor::DType;
 /// Gives every slot a buffer. A slot that starts takes the free buffer that held rows of the same kind, else any free
 /// one of its dtype, else a new one.
 pub(super) fn assign(plan: &mut Plan) {
-    let mut order: Vec<usize> = (0..plan.slots.len()).filter(|&s| plan.slots[s].pool.is_none()).collect();
+    let mut order: Vec<usize> = (0..plan.slots.len())
+        .filter(|&s| plan.slots[s].pool.is_none() && plan.slots[s].alias.is_none())
+        .collect();
     order.sort_by_key(|&s| (plan.slots[s].life.0, s));
     // (buffer, busy until, the slot it last held)
     let mut buffers: Vec<(DType, usize, usize)> = Vec::new();
@@ -31,6 +33,12 @@ pub(super) fn assign(plan: &mut Plan) {
         });
         buffers[buffer] = (slot.dtype, until, s);
         plan.slots[s].buffer = buffer;
+    }
+    // An alias comes after the slot it is of.
+    for s in 0..plan.slots.len() {
+        if let Some(of) = plan.slots[s].alias {
+            plan.slots[s].buffer = plan.slots[of].buffer;
+        }
     }
     plan.buffers = buffers.into_iter().map(|(dtype, _, _)| dtype).collect();
 }

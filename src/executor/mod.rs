@@ -5,8 +5,10 @@
 //! how far to go) is an argument of the run, a [`Run`], not of the program.
 
 mod compile;
+mod feed;
 mod frame;
 pub mod interpret;
+mod layout;
 mod lower;
 mod machine;
 mod memory;

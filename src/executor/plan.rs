@@ -32,6 +32,8 @@ pub(super) struct Slot {
     pub(super) life: (usize, usize),
     /// Kept in the scope from run to run.
     pub(super) persistent: bool,
+    /// Another slot, whose buffer it shares.
+    pub(super) alias: Option<usize>,
     /// Selected rows: its number in the pool, instead of a buffer.
     pub(super) pool: Option<usize>,
 }
@@ -87,8 +89,9 @@ pub(super) struct OpInstr {
     pub(super) wanted: Vec<bool>,
     /// Flushed after the call: what passes from step to step.
     pub(super) flush: Vec<Ref>,
-    /// Gradients that are computed by this call, for the finite check: variable and where it is.
     pub(super) span: Span,
+    /// The block whose order its rows lie in, and what counts them there.
+    pub(super) order: Option<(BlockId, Extent)>,
 }
 
 impl OpInstr {
@@ -106,6 +109,15 @@ pub(super) enum Instr {
     Loop(Box<Loop>),
     /// Sets a gradient that a loop adds to: zero, or no rows.
     Zero(Ref),
+    /// From the order of a block's rank table to that of the batch.
+    Reorder {
+        from: Ref,
+        to: Ref,
+        block: BlockId,
+        /// What counts the rows inside the block.
+        rows: Extent,
+        role: Role,
+    },
 }
 
 /// Rows that are moved between the order of the batch and a step block's.
@@ -202,6 +214,8 @@ pub(super) struct Plan {
     pub(super) buffers: Vec<DType>,
     pub(super) pools: usize,
     pub(super) prepared: usize,
+    /// Blocks whose frames know the keys of their rows for instructions outside.
+    pub(super) keyed: Vec<BlockId>,
     /// All instructions that make levels, in the order of `Loop::levels`.
     pub(super) makers: Vec<Maker>,
 }

@@ -8,7 +8,7 @@
 use super::frame::{At, step_parent};
 use super::machine::{LaneAt, Shared, Worker, put};
 use super::plan::{Access, Home, Instr, Loop, MemoryGradientPlan, Ref};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Plain, Region, Share};
 use crate::kernels::{Store, View, ViewMut, gather_rows};
 use crate::program::rows::RowBuffer;
@@ -49,6 +49,16 @@ impl<'p> Shared<'p> {
                 Ok(())
             }
             Instr::Loop(inner) => self.run_loop(inner, lane, tools),
+            Instr::Reorder { from, to, block, rows, .. } => {
+                self.frames[block.0 as usize].inverse(*rows, false, &mut tools.memory.index);
+                let (threads, regions) =
+                    (tools.workers.len(), (self.region(from, None), self.region(to, None)));
+                let (room, inverse) = (&mut tools.workers[0].room, &tools.memory.index);
+                with_element!(self.dtype(from), T => two::<T, _>(lane, room, regions.0, regions.1, |from, to| {
+                    gather_on(from, inverse, to, threads);
+                }));
+                Ok(())
+            }
             Instr::Op(op) => {
                 if !op.made.is_empty() {
                     self.make_levels(&*op.op, &op.inputs, &op.made, op.top).map_err(|e| op.err(e))?;
@@ -132,12 +142,10 @@ impl<'p> Shared<'p> {
         self.loops[index] = Some(instr);
         let mut frame = std::mem::take(&mut self.frames[index]);
         let lod = self.levels.get(instr.desc.level).cloned();
-        let built =
-            match &lod {
-                Some(lod) => frame.build(instr, lod, &mut self.levels),
-                None => Err(crate::Error::new("level of a recurrent", "to be bound", "nothing")
-                    .at(instr.place.clone())),
-            };
+        let built = match &lod {
+            Some(lod) => frame.build(instr, lod, &mut self.levels),
+            None => Err(Error::new("level of a recurrent", "to be bound", "nothing").at(instr.place.clone())),
+        };
         let parent = step_parent(instr);
         let base = |this: &Self, rows: Extent| {
             parent.map_or(0, |p| {
@@ -152,7 +160,7 @@ impl<'p> Shared<'p> {
         if parent.is_some() && built.is_ok() {
             frame.place_statics();
         }
-        if instr.random && built.is_ok() {
+        if (instr.random || self.plan.keyed.contains(&block)) && built.is_ok() {
             frame.build_keys(instr, &|extent, row| self.key(parent, extent, row));
         }
         self.frames[index] = frame;
@@ -205,7 +213,7 @@ impl<'p> Shared<'p> {
             let span = match instr {
                 Instr::Op(op) => op.span,
                 Instr::Loop(inner) => inner.span,
-                Instr::Zero(_) => super::plan::Span::All,
+                Instr::Zero(_) | Instr::Reorder { .. } => super::plan::Span::All,
             };
             self.go(block, Shared::span_at(span))?;
             self.instruction(instr, lane, tools)?;

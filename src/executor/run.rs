@@ -1,22 +1,20 @@
 //! The executor: feed, run, fetch.
 
-use std::sync::Arc;
-
 use super::compile::compile;
 use super::frame::Frame;
 use super::machine::{Shared, Worker};
-use super::plan::{Access, Instr, Plan, Ref};
+use super::plan::{Access, Instr, Loop, Plan, Ref};
 use super::recurrent::{LoopMemory, Tools};
 use super::scope::Scope;
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::arena::{Arena, Lane, OperandRoom};
-use crate::lod::Lod;
+use crate::kernels::Extent2;
+use crate::kernels::arena::{Arena, Lane, OperandRoom, Region};
 use crate::program::call::selected_rows;
 use crate::program::context::{Mode, Prepared, RunFacts};
 use crate::program::infer::LevelTable;
 use crate::program::rows::RowBuffer;
-use crate::program::{Extent, Program, Registry, Role, Spec, VarId, VarRole};
-use crate::tensor::{DType, Dense, Storage, Variable, with_element};
+use crate::program::{Extent, Program, Registry, Role, VarId};
+use crate::tensor::{DType, Dense, Variable, with_element};
 
 /// How far a run goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,27 +69,35 @@ impl<'a> Run<'a> {
 
 /// A compiled program with its buffers.
 pub struct Executor {
-    program: Program,
-    plan: Plan,
-    arena: Arena,
-    pool: Vec<RowBuffer>,
-    workers: Vec<Worker>,
+    pub(super) program: Program,
+    pub(super) plan: Plan,
+    pub(super) arena: Arena,
+    pub(super) pool: Vec<RowBuffer>,
+    pub(super) workers: Vec<Worker>,
     threads: Option<rayon::ThreadPool>,
-    kept: Kept,
+    pub(super) kept: Kept,
     wanted: Vec<VarId>,
-    fed: Vec<bool>,
+    pub(super) fed: Vec<bool>,
     done: Option<Stage>,
 }
 
 /// Memory of [`Shared`] between runs.
 #[derive(Default)]
-struct Kept {
+pub(super) struct Kept {
+    loops: Vec<Option<&'static Loop>>,
     frames: Vec<Frame>,
-    levels: LevelTable,
+    pub(super) levels: LevelTable,
     prepared: Vec<Prepared>,
     numbers: Vec<u64>,
     memory: LoopMemory,
-    batch: usize,
+    pub(super) batch: usize,
+}
+
+/// An empty list in the memory of one whose references were of another run.
+fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
+    loops.clear();
+    // Between types of one layout `collect` keeps the memory.
+    loops.into_iter().map(|_| None).collect()
 }
 
 impl Executor {
@@ -152,23 +158,24 @@ impl Executor {
     pub fn run(&mut self, scope: &mut Scope, run: &Run<'_>) -> Result<()> {
         self.done = None;
         let batch = self.bind_feeds(run)?;
-        self.lend(scope)?;
+        // All variables are checked before the first leaves the scope, so that a run that fails leaves it whole.
+        for slot in self.plan.slots.iter().filter(|s| s.persistent) {
+            scope.check(&self.program.var(slot.var).name, self.program.spec(slot.var)?)?;
+        }
+        self.lend(scope);
         // From here to the second exchange nothing returns early: the parameters are here and not in the scope.
         let outcome = self.run_lent(run, batch);
-        let back = self.lend(scope);
-        outcome.and(back)?;
+        self.lend(scope);
+        outcome?;
         self.done = Some(run.stage);
         Ok(())
     }
 
     /// Exchanges the buffers of persistent variables with the scope's: in before a run, back after it.
-    fn lend(&mut self, scope: &mut Scope) -> Result<()> {
+    fn lend(&mut self, scope: &mut Scope) {
         for slot in self.plan.slots.iter().filter(|s| s.persistent) {
-            let var = self.program.var(slot.var);
-            let Some(spec) = var.spec() else { continue };
-            scope.lend(&var.name, spec, &mut self.arena, slot.buffer)?;
+            scope.lend(&self.program.var(slot.var).name, &mut self.arena, slot.buffer);
         }
-        Ok(())
     }
 
     fn run_lent(&mut self, run: &Run<'_>, batch: usize) -> Result<()> {
@@ -178,7 +185,7 @@ impl Executor {
         kept.numbers.extend_from_slice(run.numbers);
         let mut shared = Shared {
             plan,
-            loops: Vec::new(),
+            loops: emptied(std::mem::take(&mut kept.loops)),
             frames: std::mem::take(&mut kept.frames),
             levels: std::mem::take(&mut kept.levels),
             prepared: std::mem::take(&mut kept.prepared),
@@ -196,86 +203,12 @@ impl Executor {
             Some(threads) => threads.install(&mut work),
             None => work(),
         };
+        kept.loops = emptied(std::mem::take(&mut shared.loops));
         kept.frames = std::mem::take(&mut shared.frames);
         kept.levels = std::mem::take(&mut shared.levels);
         kept.prepared = std::mem::take(&mut shared.prepared);
         kept.numbers = std::mem::take(&mut shared.numbers);
         outcome
-    }
-
-    /// Checks the feeds against their descriptions, binds their levels and copies their values.
-    fn bind_feeds(&mut self, run: &Run<'_>) -> Result<usize> {
-        self.fed.fill(false);
-        self.kept.levels.clear();
-        let mut batch = None;
-        for &(id, value) in run.feeds {
-            let known = (id.0 as usize) < self.fed.len() && self.program.var(id).role == VarRole::Feed;
-            if !known {
-                return Err(Error::of(
-                    ErrorKind::Program,
-                    "feed",
-                    "a feed of the program",
-                    format!("{id:?}"),
-                ));
-            }
-            let var = self.program.var(id);
-            let wrong = |e: Error| e.variable(&var.name);
-            if std::mem::replace(&mut self.fed[id.0 as usize], true) {
-                return Err(wrong(Error::of(ErrorKind::Program, "feed", "each once", "the same twice")));
-            }
-            let spec = self.program.spec(id)?;
-            let sequences = check_feed(spec, value).map_err(wrong)?;
-            match batch {
-                None => batch = Some((sequences, id)),
-                Some((n, first)) if n != sequences => {
-                    let first = &self.program.var(first).name;
-                    return Err(wrong(Error::new(
-                        "sequences of a feed",
-                        format!("{n}, as `{first}` has"),
-                        sequences.to_string(),
-                    )));
-                }
-                _ => {}
-            }
-            bind_levels(&mut self.kept.levels, spec, value.lod()).map_err(wrong)?;
-        }
-        let missing = self
-            .plan
-            .slots
-            .iter()
-            .map(|s| s.var)
-            .find(|&v| self.program.var(v).role == VarRole::Feed && !self.fed[v.0 as usize]);
-        if let Some(var) = missing {
-            let name = &self.program.var(var).name;
-            return Err(Error::of(ErrorKind::Program, "feeds", "a value for each", "none for this one")
-                .variable(name));
-        }
-        let batch = batch.map_or(0, |(n, _)| n);
-        self.kept.batch = batch;
-        if !run.numbers.is_empty() && run.numbers.len() != batch {
-            return Err(Error::new(
-                "numbers of the sequences",
-                batch.to_string(),
-                run.numbers.len().to_string(),
-            ));
-        }
-        for &(id, value) in run.feeds {
-            let Some(slot) = self.plan.of_var[id.0 as usize] else { continue };
-            let slot = &self.plan.slots[slot];
-            let Storage::Dense(dense) = value.storage() else { continue };
-            self.arena.reserve(slot.buffer, dense.len());
-            let extent = crate::kernels::Extent2 { rows: 1, width: dense.len(), stride: dense.len() };
-            let region = crate::kernels::arena::Region { buffer: slot.buffer, extent, ..Default::default() };
-            let room = &mut self.workers[0].room;
-            let mut lane = self.arena.lane();
-            let mut operands = lane.operands(room, &[], &[region]);
-            with_element!(dense.dtype(), T => {
-                if let Some(to) = operands.write::<T>(0).as_mut().and_then(|v| v.contiguous()) {
-                    to.copy_from_slice(dense.as_slice::<T>()?);
-                }
-            });
-        }
-        Ok(batch)
     }
 
     /// The value of a fetched variable after a run.
@@ -295,8 +228,8 @@ impl Executor {
             shape[0] = rows;
         }
         let elements = shape.iter().product::<usize>();
-        let extent = crate::kernels::Extent2 { rows: 1, width: elements, stride: elements };
-        let region = crate::kernels::arena::Region { buffer: slot.buffer, extent, ..Default::default() };
+        let extent = Extent2 { rows: 1, width: elements, stride: elements };
+        let region = Region { buffer: slot.buffer, extent, ..Default::default() };
         let mut lane = self.arena.lane();
         let operands = lane.operands(&mut self.workers[0].room, &[region], &[]);
         let dense = with_element!(slot.dtype, T => {
@@ -314,8 +247,8 @@ impl Executor {
         let id = var.into();
         let (slot, _) = self.fetched(id)?;
         let slot = &self.plan.slots[slot];
-        let extent = crate::kernels::Extent2 { rows: 1, width: 1, stride: 1 };
-        let region = crate::kernels::arena::Region { buffer: slot.buffer, extent, ..Default::default() };
+        let extent = Extent2 { rows: 1, width: 1, stride: 1 };
+        let region = Region { buffer: slot.buffer, extent, ..Default::default() };
         let mut lane = self.arena.lane();
         let operands = lane.operands(&mut self.workers[0].room, &[region], &[]);
         let number = match slot.dtype {
@@ -403,6 +336,7 @@ fn execute<'p>(
             Instr::Loop(inner) if inner.backward => Role::Backward,
             Instr::Loop(_) => Role::Forward,
             Instr::Zero(_) => Role::Backward,
+            Instr::Reorder { role, .. } => *role,
         };
         if stage_of(role) > stage {
             continue;
@@ -499,40 +433,4 @@ fn not_finite(op: &super::plan::OpInstr) -> Error {
         "finite numbers",
         "NaN or infinity; nothing was updated",
     ))
-}
-
-/// Checks one feed; returns its number of top-level sequences.
-fn check_feed(spec: &Spec, value: &Variable) -> Result<usize> {
-    if value.storage().kind() != spec.storage || value.dtype() != spec.dtype {
-        let got = format!("{} {}", value.dtype(), value.storage().kind());
-        return Err(Error::new("feed", format!("{} {}", spec.dtype, spec.storage), got));
-    }
-    let shape = value.shape();
-    let alike = shape.len() == spec.shape.len()
-        && shape.iter().zip(&spec.shape).skip(1).all(|(&n, e)| e.known() == Some(n));
-    if !alike {
-        return Err(Error::new("shape of a feed", spec.to_string(), format!("{shape:?}")));
-    }
-    let levels = value.lod().map_or(0, |lod| lod.levels());
-    if levels != spec.lod.len() {
-        return Err(Error::new("LoD of a feed", format!("{} levels", spec.lod.len()), format!("{levels}")));
-    }
-    Ok(value.lod().map_or(shape[0], |lod| lod.sequences()))
-}
-
-/// Binds the levels of a feed, and checks those that an earlier feed has bound.
-fn bind_levels(table: &mut LevelTable, spec: &Spec, lod: Option<&Arc<Lod>>) -> Result<()> {
-    let mut part = lod;
-    for &level in spec.lod.iter().rev() {
-        let Some(lod) = part else { break };
-        match table.get(level) {
-            Some(known) if Lod::same(Some(known), Some(lod)) => {}
-            Some(known) => {
-                return Err(Error::new("LoD of a feed", format!("{known:.8}"), format!("{lod:.8}")));
-            }
-            None => table.set(level, Some(lod.clone())),
-        }
-        part = lod.upper();
-    }
-    Ok(())
 }

@@ -122,21 +122,25 @@ impl Scope {
         })
     }
 
-    fn check(&self, name: &str, spec: &Spec) -> Result<&Entry> {
+    /// Checks that a variable is here and fits.
+    ///
+    /// # Errors
+    /// If it is not here, or of another shape or dtype.
+    pub(super) fn check(&self, name: &str, spec: &Spec) -> Result<()> {
         let entry = self.entry(name)?;
-        let dims = dims_of(spec)?;
-        if entry.dtype != spec.dtype || entry.dims != dims {
+        let known = spec.shape.iter().map(|e| e.known());
+        if entry.dtype != spec.dtype || !known.eq(entry.dims.iter().map(|&n| Some(n))) {
             let got = format!("{}{:?}", entry.dtype, entry.dims);
             return Err(Error::new("value in the scope", spec.to_string(), got).variable(name));
         }
-        Ok(entry)
+        Ok(())
     }
 
-    /// Exchanges a variable's buffer with one of an executor's.
-    pub(super) fn lend(&mut self, name: &str, spec: &Spec, arena: &mut Arena, buffer: usize) -> Result<()> {
-        let theirs = self.check(name, spec)?.buffer;
-        arena.exchange(buffer, &mut self.arena, theirs);
-        Ok(())
+    /// Exchanges a variable's buffer with one of an executor's. That it is here was checked.
+    pub(super) fn lend(&mut self, name: &str, arena: &mut Arena, buffer: usize) {
+        if let Some(theirs) = self.entries.get(name) {
+            arena.exchange(buffer, &mut self.arena, theirs.buffer);
+        }
     }
 }
 

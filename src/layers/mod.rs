@@ -1,7 +1,7 @@
 //! What a model author calls: operators with their parameters and how these start.
 //!
-//! A layer is a plain struct of options and a method of [`Builder`](crate::program::Builder) that appends ordinary
-//! operators. The recurrent layers are ordinary [`Builder::recurrent`](crate::program::Builder::recurrent) blocks: a
+//! A layer is a plain struct of options and a method of [`Builder`] that appends ordinary
+//! operators. The recurrent layers are ordinary [`Builder::recurrent`] blocks: a
 //! cell of one's own, written the same way, is compiled the same way.
 //!
 //! Parameters are named by layer and count (`lstm_0.weight_ih`, `lstm_1.weight_ih`) or by the layer's own name

@@ -12,7 +12,7 @@ use super::registry::Registry;
 use super::step::OpenStep;
 use super::var_desc::{Initializer, VarDesc, VarKind, VarRole};
 use crate::error::{Error, ErrorKind, Place, Result};
-use crate::tensor::DType;
+use crate::tensor::{DType, StorageKind};
 
 /// A variable of the program that is being built: a small copyable number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -121,6 +121,34 @@ impl Builder {
             let levels: Levels = (0..lod_level).map(|_| program.add_level()).collect();
             let rows = levels.last().map_or(Extent::Batch, |&level| Extent::Rows(level));
             Spec::rows_of(dtype, rows, dims, levels)
+        })
+        .map_err(|e| at(e, caller))
+    }
+
+    /// A feed in any storage: csr and coo are two-dimensional, selected rows have the rows of a table of known height.
+    /// `shape` is the whole shape, `None` for the rows of the batch.
+    ///
+    /// # Errors
+    /// As [`Self::feed`], or if only the first dimension is not the one that is unknown.
+    #[track_caller]
+    pub fn feed_stored(
+        &self,
+        name: &str,
+        dtype: DType,
+        shape: &[Option<usize>],
+        storage: StorageKind,
+    ) -> Result<Var> {
+        let caller = here();
+        self.add_feed(name, |_| {
+            let rows = match shape.first() {
+                Some(Some(n)) => Extent::Known(*n),
+                Some(None) => Extent::Batch,
+                None => return Err(Error::new("shape of a feed", "at least one dimension", "none")),
+            };
+            let dims: Option<Vec<usize>> = shape[1..].iter().copied().collect();
+            let dims = dims
+                .ok_or_else(|| Error::new("shape of a feed", "known dimensions after the first", "others"))?;
+            Ok(Spec { storage, ..Spec::rows_of(dtype, rows, &dims, Levels::new())? })
         })
         .map_err(|e| at(e, caller))
     }

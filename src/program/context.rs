@@ -535,7 +535,7 @@ macro_rules! with_float {
                 type $T = f64;
                 $body
             }
-            other => Err($crate::Error::new("dtype", "f32 or f64", other.to_string())),
+            other => Err($crate::error::Error::new("dtype", "f32 or f64", other.to_string())),
         }
     };
 }

@@ -3,83 +3,34 @@
 use std::ops::Deref;
 
 use super::attributes::Attributes;
-use super::builder::{Builder, State, Var, at, here};
+use super::builder::{Builder, Var, here};
 use super::extent::{BlockId, Extent, LevelId, Levels, Spec, VarId};
 use super::op_desc::{Bound, Memory, OpDesc, Pair, RECURRENT, Role, StepDesc};
 use super::program::Program;
 use super::var_desc::VarRole;
+use super::vars::Vars;
 use crate::error::{Error, ErrorKind, Place, Result};
-use crate::tensor::DType;
 
 /// A step block that is being built.
 pub(super) struct OpenStep {
-    block: BlockId,
-    parent: BlockId,
+    pub(super) block: BlockId,
+    pub(super) parent: BlockId,
     /// Levels above the one whose sequences are run.
-    above: Levels,
+    pub(super) above: Levels,
     level: LevelId,
     /// What counts the sequences that are run.
-    sequences: Extent,
+    pub(super) sequences: Extent,
     desc: StepDesc,
-    memories: Vec<OpenMemory>,
+    pub(super) memories: Vec<OpenMemory>,
 }
 
-struct OpenMemory {
-    previous: VarId,
-    initial: Option<VarId>,
-    next: Option<VarId>,
+pub(super) struct OpenMemory {
+    pub(super) previous: VarId,
+    pub(super) initial: Option<VarId>,
+    pub(super) next: Option<VarId>,
     /// The outer variable of its final value, once it was asked for.
-    last: Option<VarId>,
+    pub(super) last: Option<VarId>,
 }
-
-/// One or several variables: what goes into a step and what comes out.
-pub trait Vars: Sized {
-    /// As a list.
-    fn list(&self) -> Vec<Var>;
-    /// From a list of the same length.
-    ///
-    /// # Errors
-    /// If the length differs.
-    fn from_list(vars: &[Var]) -> Result<Self>;
-}
-
-fn wrong_count<T>(expected: usize, got: usize) -> Result<T> {
-    Err(Error::of(ErrorKind::Program, "variables of a step", expected.to_string(), got.to_string()))
-}
-
-impl Vars for Var {
-    fn list(&self) -> Vec<Var> {
-        vec![*self]
-    }
-    fn from_list(vars: &[Var]) -> Result<Self> {
-        if let [var] = vars { Ok(*var) } else { wrong_count(1, vars.len()) }
-    }
-}
-
-impl Vars for Vec<Var> {
-    fn list(&self) -> Vec<Var> {
-        self.clone()
-    }
-    fn from_list(vars: &[Var]) -> Result<Self> {
-        Ok(vars.to_vec())
-    }
-}
-
-macro_rules! vars_for_tuples {
-    ($($count:literal => $($name:ident)+),+) => {$(
-        impl Vars for ($(vars_for_tuples!(@ $name Var),)+) {
-            fn list(&self) -> Vec<Var> {
-                let ($($name,)+) = *self;
-                vec![$($name),+]
-            }
-            fn from_list(vars: &[Var]) -> Result<Self> {
-                if let [$($name),+] = *vars { Ok(($($name,)+)) } else { wrong_count($count, vars.len()) }
-            }
-        }
-    )+};
-    (@ $name:ident $type:ty) => { $type };
-}
-vars_for_tuples!(2 => a b, 3 => a b c, 4 => a b c d, 5 => a b c d e, 6 => a b c d e f);
 
 /// Options of a recurrent: which level's sequences run, and from which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,7 +43,7 @@ pub struct Recurrence {
 
 /// A builder inside a step block. It is a [`Builder`]; on top it has memories.
 pub struct Step {
-    builder: Builder,
+    pub(super) builder: Builder,
 }
 
 impl Deref for Step {
@@ -345,7 +296,7 @@ impl Builder {
 
     /// `var`, or a copy of it, so that an operator of this very block has written it and no memory has it yet.
     #[track_caller]
-    fn computed_here(&self, var: Var) -> Result<VarId> {
+    pub(super) fn computed_here(&self, var: Var) -> Result<VarId> {
         let id = self.resolve(var)?;
         let written =
             self.state.borrow().program.block(self.block).ops.iter().any(|op| op.writes().any(|v| v == id));
@@ -503,171 +454,5 @@ impl StepDesc {
             let at = o.lod.iter().position(|l| *l == outer)?;
             i.lod.get(at.checked_sub(depth)?).copied()
         })
-    }
-}
-
-impl Step {
-    /// A memory of `width` f32 numbers a row that starts at zero.
-    ///
-    /// # Errors
-    /// If `width` is refused by the program.
-    #[track_caller]
-    pub fn memory(&self, width: usize) -> Result<Var> {
-        self.memory_of(DType::F32, &[width])
-    }
-
-    /// A memory of any dtype and row shape that starts at zero.
-    ///
-    /// # Errors
-    /// If there are too many dimensions.
-    #[track_caller]
-    pub fn memory_of(&self, dtype: DType, dims: &[usize]) -> Result<Var> {
-        let caller = here();
-        let spec = Spec::rows_of(dtype, Extent::Alive(self.block), dims, Levels::new())
-            .map_err(|e| at(e, caller))?;
-        self.add_memory(spec, None).map_err(|e| at(e, caller))
-    }
-
-    /// A memory that starts with the rows of an outer variable, one a sequence.
-    ///
-    /// # Errors
-    /// If it has not one row a sequence.
-    #[track_caller]
-    pub fn memory_from(&self, initial: Var) -> Result<Var> {
-        let caller = here();
-        self.initial(initial)
-            .and_then(|(id, spec)| self.add_memory(spec, Some(id)))
-            .map_err(|e| at(e, caller))
-    }
-
-    fn initial(&self, initial: Var) -> Result<(VarId, Spec)> {
-        let (parent, above, sequences) = {
-            let state = self.state.borrow();
-            let step = state.open.iter().find(|s| s.block == self.block);
-            let Some(step) = step else {
-                return Err(Error::of(
-                    ErrorKind::Program,
-                    "step",
-                    "one that is being built",
-                    "a finished one",
-                ));
-            };
-            (step.parent, step.above.clone(), step.sequences)
-        };
-        let outside = Builder { block: parent, ..self.builder.clone() };
-        let id = outside.resolve(initial)?;
-        let spec = self.state.borrow().program.spec(id)?.clone();
-        if spec.lod != above || spec.rows() != sequences {
-            return Err(Error::new(
-                "initial memory",
-                format!("one row for each of {sequences}"),
-                spec.to_string(),
-            )
-            .variable(self.name_of(initial)));
-        }
-        let mut shape = spec.shape.clone();
-        shape[0] = Extent::Alive(self.block);
-        Ok((id, Spec { shape, lod: Levels::new(), ..spec }))
-    }
-
-    fn add_memory(&self, spec: Spec, initial: Option<VarId>) -> Result<Var> {
-        let state = &mut *self.state.borrow_mut();
-        let previous = state.program.add_computed("memory", self.block, spec, VarRole::Step, false);
-        let Some(step) = state.open.iter_mut().find(|s| s.block == self.block) else {
-            return Err(Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one"));
-        };
-        step.memories.push(OpenMemory { previous, initial, next: None, last: None });
-        Ok(self.var(previous))
-    }
-
-    /// Says what `memory` holds at the next step.
-    ///
-    /// # Errors
-    /// If `memory` is none, was updated before, or the shapes differ.
-    #[track_caller]
-    pub fn update(&self, memory: Var, next: Var) -> Result<()> {
-        let caller = here();
-        let outcome = (|| {
-            self.own(memory)?;
-            self.own(next)?;
-            let mut id = self.computed_here(next)?;
-            let taken = self.with_memory(memory, |m, others| {
-                if m.next.is_some() {
-                    return Err(Error::of(
-                        ErrorKind::Program,
-                        "memory",
-                        "one `update` in the step",
-                        "a second one",
-                    ));
-                }
-                Ok(others.contains(&Some(id)))
-            })?;
-            if taken {
-                // Two memories with one next value: the second gets a copy, so that each has a gradient of its own.
-                id = self.append1("assign", &[("x", &[self.var(id)])], Attributes::new())?.id;
-            }
-            let program = &self.state.borrow().program;
-            let (want, got) = (program.spec(memory.id)?, program.spec(id)?);
-            if want != got {
-                return Err(Error::new("update of a memory", want.to_string(), got.to_string())
-                    .variable(&program.var(next.id).name));
-            }
-            Ok(id)
-        })()
-        .and_then(|id| {
-            self.with_memory(memory, |m, _| {
-                m.next = Some(id);
-                Ok(())
-            })
-        });
-        outcome.map_err(|e| at(e, caller))
-    }
-
-    /// What `memory` holds after each sequence's last step, one row a sequence, to be returned from the step block. A
-    /// sequence without steps keeps what the memory started with.
-    ///
-    /// # Errors
-    /// If `memory` is none.
-    #[track_caller]
-    pub fn last(&self, memory: Var) -> Result<Var> {
-        let caller = here();
-        let known = self.with_memory(memory, |m, _| Ok(m.last)).map_err(|e| at(e, caller))?;
-        if let Some(id) = known {
-            return Ok(self.var(id));
-        }
-        let id = {
-            let State { program, open, .. } = &mut *self.state.borrow_mut();
-            let spec = program.spec(memory.id)?.clone();
-            let name = format!("{}.last", program.var(memory.id).name);
-            open.iter().find(|s| s.block == self.block).map(|step| {
-                let mut shape = spec.shape.clone();
-                shape[0] = step.sequences;
-                let spec = Spec { shape, lod: step.above.clone(), ..spec };
-                program.add_computed(&name, step.parent, spec, VarRole::Computed, false)
-            })
-        };
-        self.with_memory(memory, |m, _| {
-            m.last = id;
-            Ok(())
-        })?;
-        id.map(|id| self.var(id))
-            .ok_or_else(|| at(Error::new("step", "one that is being built", "a finished one"), caller))
-    }
-
-    fn with_memory<T>(
-        &self,
-        memory: Var,
-        change: impl FnOnce(&mut OpenMemory, &[Option<VarId>]) -> Result<T>,
-    ) -> Result<T> {
-        let state = &mut *self.state.borrow_mut();
-        let name = state.program.var(memory.id).name.clone();
-        let step = state.open.iter_mut().find(|s| s.block == self.block);
-        let memories = step.map_or(&mut [][..], |s| &mut s.memories);
-        let taken: Vec<Option<VarId>> = memories.iter().map(|m| m.next).collect();
-        match memories.iter_mut().find(|m| m.previous == memory.id) {
-            Some(m) => change(m, &taken),
-            None => Err(Error::of(ErrorKind::Program, "memory", "one made by this step", "another variable")
-                .variable(name)),
-        }
     }
 }

@@ -29,7 +29,7 @@ pub(super) const MAX_LITERAL_DEPTH: usize = 16;
 
 const VARIANTS: [&str; 5] = ["Bool", "Int", "Float", "Text", "List"];
 
-/// To [`MAX_LITERAL_DEPTH`] lists in each other: what is deeper is an error, not an overflow of the stack.
+/// To 16 lists in each other: what is deeper is an error, not an overflow of the stack.
 impl<'de> Deserialize<'de> for Literal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Nested(MAX_LITERAL_DEPTH).deserialize(deserializer)

@@ -239,22 +239,6 @@ element!(
     (|x: f64| x != 0.0)
 );
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_and_sizes() {
-        for dtype in DType::ALL {
-            assert_eq!(dtype.name().parse::<DType>().unwrap(), dtype);
-        }
-        let message = "float".parse::<DType>().unwrap_err().to_string();
-        assert_eq!(message, "dtype: expected one of f32, f64, i16, i32, i64, bool, f16, bf16, got `float`");
-        assert_eq!(bf16::DTYPE.size_of(), size_of::<bf16>());
-        assert!(f16::DTYPE.is_float() && !bool::DTYPE.is_float());
-    }
-}
-
 /// Runs `$body` with `$T` standing for the Rust type of any dtype.
 macro_rules! with_element {
     ($dtype:expr, $T:ident => $body:expr) => {{
@@ -276,3 +260,19 @@ macro_rules! with_element {
     }};
 }
 pub(crate) use with_element;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_sizes() {
+        for dtype in DType::ALL {
+            assert_eq!(dtype.name().parse::<DType>().unwrap(), dtype);
+        }
+        let message = "float".parse::<DType>().unwrap_err().to_string();
+        assert_eq!(message, "dtype: expected one of f32, f64, i16, i32, i64, bool, f16, bf16, got `float`");
+        assert_eq!(bf16::DTYPE.size_of(), size_of::<bf16>());
+        assert!(f16::DTYPE.is_float() && !bool::DTYPE.is_float());
+    }
+}

@@ -4,9 +4,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
+mod executor;
 mod fixture;
+mod invariance;
 mod lod_laws;
+mod models;
+mod parity;
 mod parity_optim;
+mod saved_program;
 mod shape_errors;
 mod step_blocks;
 mod tidy;
+mod user_operator;

@@ -1,0 +1,196 @@
+//! Feeds: checked against their descriptions, their levels bound, their values copied; and what a batch will take.
+
+use std::sync::Arc;
+
+use super::plan::Home;
+use super::run::{Executor, Run};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::Extent2;
+use crate::kernels::arena::Region;
+use crate::lod::Lod;
+use crate::program::call::row_buffer;
+use crate::program::infer::LevelTable;
+use crate::program::{BlockId, Extent, Spec, VarId, VarRole};
+use crate::tensor::{Storage, Variable, with_element};
+
+impl Executor {
+    /// Bytes that the buffers will take for a batch, before it runs: a function of its numbers of sequences and rows.
+    /// Buffers never shrink, so [`Self::bytes`] is the largest of these so far. Rows of sequences that operators make
+    /// while they run are not known before and left out, as are packed weights and selected rows.
+    ///
+    /// # Errors
+    /// As for the feeds of a run.
+    pub fn bytes_for(&mut self, feeds: &[(VarId, &Variable)]) -> Result<usize> {
+        let batch = self.check_feeds(feeds)?;
+        let mut most = vec![0; self.plan.buffers.len()];
+        for slot in self.plan.slots.iter().filter(|s| s.pool.is_none()) {
+            let rows = match slot.home {
+                Home::Sequence(block) => self.sequences(block, batch).max(self.rows_of(slot.rows, batch)),
+                Home::Whole | Home::Stepped(_) => self.rows_of(slot.rows, batch),
+            };
+            let bytes = (rows * slot.width * slot.dtype.size_of()).next_multiple_of(64);
+            most[slot.buffer] = most[slot.buffer].max(bytes);
+        }
+        self.kept.levels.clear();
+        Ok(most.iter().sum())
+    }
+
+    /// How many rows an extent counts over a whole batch.
+    fn rows_of(&self, extent: Extent, batch: usize) -> usize {
+        match extent {
+            Extent::Known(n) => n,
+            Extent::Batch => batch,
+            Extent::Data(_) => 0,
+            Extent::Rows(level) => match self.kept.levels.get(level) {
+                Some(lod) => lod.rows(),
+                // A level of a step block has the rows of the outer one it is made from.
+                None => self.steps().flat_map(|s| &s.levels).find(|(_, inner)| *inner == level).map_or(
+                    0,
+                    |(outer, _)| {
+                        if *outer == level { 0 } else { self.rows_of(Extent::Rows(*outer), batch) }
+                    },
+                ),
+            },
+            Extent::Alive(block) => self
+                .steps()
+                .find(|s| s.block == block)
+                .map_or(0, |s| self.rows_of(Extent::Rows(s.level), batch)),
+        }
+    }
+
+    fn sequences(&self, block: BlockId, batch: usize) -> usize {
+        let step = self.steps().find(|s| s.block == block);
+        let above = step.and_then(|s| self.kept.levels.get(s.level)).map(|lod| lod.last_len());
+        above.unwrap_or_else(|| step.map_or(batch, |s| self.rows_of(Extent::Rows(s.level), batch)))
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &crate::program::StepDesc> {
+        self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref())
+    }
+
+    /// Checks the feeds against their descriptions, binds their levels and copies their values.
+    fn check_feeds(&mut self, feeds: &[(VarId, &Variable)]) -> Result<usize> {
+        self.fed.fill(false);
+        self.kept.levels.clear();
+        let mut batch = None;
+        for &(id, value) in feeds {
+            let known = (id.0 as usize) < self.fed.len() && self.program.var(id).role == VarRole::Feed;
+            if !known {
+                return Err(Error::of(
+                    ErrorKind::Program,
+                    "feed",
+                    "a feed of the program",
+                    format!("{id:?}"),
+                ));
+            }
+            let var = self.program.var(id);
+            let wrong = |e: Error| e.variable(&var.name);
+            if std::mem::replace(&mut self.fed[id.0 as usize], true) {
+                return Err(wrong(Error::of(ErrorKind::Program, "feed", "each once", "the same twice")));
+            }
+            let spec = self.program.spec(id)?;
+            let Some(sequences) = check_feed(spec, value).map_err(wrong)? else { continue };
+            match batch {
+                None => batch = Some((sequences, id)),
+                Some((n, first)) if n != sequences => {
+                    let first = &self.program.var(first).name;
+                    return Err(wrong(Error::new(
+                        "sequences of a feed",
+                        format!("{n}, as `{first}` has"),
+                        sequences.to_string(),
+                    )));
+                }
+                _ => {}
+            }
+            bind_levels(&mut self.kept.levels, spec, value.lod()).map_err(wrong)?;
+        }
+        let missing = self
+            .plan
+            .slots
+            .iter()
+            .map(|s| s.var)
+            .find(|&v| self.program.var(v).role == VarRole::Feed && !self.fed[v.0 as usize]);
+        if let Some(var) = missing {
+            let name = &self.program.var(var).name;
+            return Err(Error::of(ErrorKind::Program, "feeds", "a value for each", "none for this one")
+                .variable(name));
+        }
+        Ok(batch.map_or(0, |(n, _)| n))
+    }
+
+    /// Checks and binds the feeds of a run and copies their values; returns the number of sequences.
+    pub(super) fn bind_feeds(&mut self, run: &Run<'_>) -> Result<usize> {
+        let batch = self.check_feeds(run.feeds)?;
+        self.kept.batch = batch;
+        if !run.numbers.is_empty() && run.numbers.len() != batch {
+            return Err(Error::new(
+                "numbers of the sequences",
+                batch.to_string(),
+                run.numbers.len().to_string(),
+            ));
+        }
+        for &(id, value) in run.feeds {
+            let Some(slot) = self.plan.of_var[id.0 as usize] else { continue };
+            let slot = &self.plan.slots[slot];
+            let dense = match value.storage() {
+                Storage::Dense(dense) => dense,
+                Storage::SelectedRows(rows) => {
+                    if let Some(pool) = slot.pool {
+                        self.pool[pool] = row_buffer(rows)?;
+                    }
+                    continue;
+                }
+                // Described and checked; no operator has a kernel for them yet, so nothing reads them.
+                Storage::Csr(_) | Storage::Coo(_) => continue,
+            };
+            self.arena.reserve(slot.buffer, dense.len());
+            let extent = Extent2 { rows: 1, width: dense.len(), stride: dense.len() };
+            let region = Region { buffer: slot.buffer, extent, ..Default::default() };
+            let room = &mut self.workers[0].room;
+            let mut lane = self.arena.lane();
+            let mut operands = lane.operands(room, &[], &[region]);
+            with_element!(dense.dtype(), T => {
+                if let Some(to) = operands.write::<T>(0).as_mut().and_then(|v| v.contiguous()) {
+                    to.copy_from_slice(dense.as_slice::<T>()?);
+                }
+            });
+        }
+        Ok(batch)
+    }
+}
+
+/// Checks one feed; returns its number of top-level sequences, if its rows are those of the batch.
+fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
+    if value.storage().kind() != spec.storage || value.dtype() != spec.dtype {
+        let got = format!("{} {}", value.dtype(), value.storage().kind());
+        return Err(Error::new("feed", format!("{} {}", spec.dtype, spec.storage), got));
+    }
+    let shape = value.shape();
+    let alike = shape.len() == spec.shape.len()
+        && shape.iter().zip(&spec.shape).all(|(&n, e)| e.known().is_none_or(|known| known == n));
+    if !alike {
+        return Err(Error::new("shape of a feed", spec.to_string(), format!("{shape:?}")));
+    }
+    let levels = value.lod().map_or(0, |lod| lod.levels());
+    if levels != spec.lod.len() {
+        return Err(Error::new("LoD of a feed", format!("{} levels", spec.lod.len()), format!("{levels}")));
+    }
+    Ok(spec.batched().then(|| value.lod().map_or(shape[0], |lod| lod.sequences())))
+}
+
+/// Binds the levels of a feed, and checks those that an earlier feed has bound.
+fn bind_levels(table: &mut LevelTable, spec: &Spec, lod: Option<&Arc<Lod>>) -> Result<()> {
+    let mut part = lod;
+    for &level in spec.lod.iter().rev() {
+        let Some(lod) = part else { break };
+        match table.get(level) {
+            Some(known) if Lod::same(Some(known), Some(lod)) => {}
+            Some(known) => {
+                return Err(Error::new("LoD of a feed", format!("{known:.8}"), format!("{lod:.8}")));
+            }
+            None => table.set(level, Some(lod.clone())),
+        }
+        part = lod.upper();
+    }
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! Once the largest batch has been seen, a training step allocates nothing.
+//!
+//! A binary of its own, because its allocator counts. What `gemm` and `rayon` allocate by themselves is told apart by
+//! the innermost crate of each allocation's backtrace, and has a bound of its own: see [`GEMM`].
+
+#![allow(clippy::unwrap_used)]
+// A global allocator is `unsafe` by its trait.
+#![allow(unsafe_code)]
+
+#[path = "it/models.rs"]
+mod models;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use models::{Model, Random};
+use unpadded::executor::{Executor, Run, Scope};
+use unpadded::optimizer::{Adam, Optimizer, Sgd};
+use unpadded::program::VarId;
+use unpadded::{Builder, Variable, ops};
+
+struct Counting;
+
+static COUNTS: AtomicBool = AtomicBool::new(false);
+static OURS: AtomicUsize = AtomicUsize::new(0);
+static OTHERS: AtomicUsize = AtomicUsize::new(0);
+/// Where the allocations of this crate came from.
+static TRACES: Mutex<String> = Mutex::new(String::new());
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+fn count() {
+    if !COUNTS.load(Ordering::Relaxed) || INSIDE.replace(true) {
+        return;
+    }
+    let trace = Backtrace::force_capture().to_string();
+    // The first frames are this file's.
+    let crates = trace.lines().filter(|line| !line.contains("allocations::"));
+    let innermost = crates.into_iter().find_map(|line| {
+        let theirs = ["gemm", "rayon", "crossbeam"].iter().any(|name| line.contains(&format!("{name}_")));
+        let theirs = theirs || line.contains("gemm::gemm") || line.contains("rayon::");
+        (theirs || line.contains("unpadded::")).then_some(theirs)
+    });
+    if innermost.is_none() {
+        // The test harness, on its own thread.
+    } else if innermost == Some(true) {
+        OTHERS.fetch_add(1, Ordering::Relaxed);
+    } else {
+        OURS.fetch_add(1, Ordering::Relaxed);
+        if let Ok(mut traces) = TRACES.lock() {
+            traces.push_str(&trace);
+        }
+    }
+    INSIDE.set(false);
+}
+
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(at, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations while `body` runs, on all threads: this crate's, and those of others.
+fn allocations(body: impl FnOnce()) -> (usize, usize) {
+    OURS.store(0, Ordering::SeqCst);
+    OTHERS.store(0, Ordering::SeqCst);
+    COUNTS.store(true, Ordering::SeqCst);
+    body();
+    COUNTS.store(false, Ordering::SeqCst);
+    (OURS.load(Ordering::SeqCst), OTHERS.load(Ordering::SeqCst))
+}
+
+/// One test at a time: the count is the whole process's.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Steps until every batch was seen: the largest, then four smaller ones.
+const WARM: usize = 5;
+const STEPS: usize = 15;
+
+/// What `gemm` allocates in each call by its design: room for packed operands, and a list of the parts that are
+/// packed. On several threads each part of the product has such a list too. Every weight gradient is one call; there
+/// is no way to hand it memory.
+const GEMM: usize = 2;
+
+/// Trains on the largest batch and on some smaller ones; then each step's allocations, ours and others'.
+fn steps(model: &Model, optimizer: &dyn Optimizer, threads: usize) -> Vec<(usize, usize)> {
+    let net = Builder::new();
+    let made = (model.build)(&net).unwrap();
+    let mut program = net.finish();
+    optimizer.minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
+    let ids: Vec<VarId> = model.feeds.iter().map(|f| program.find(f.name()).unwrap()).collect();
+    let mut exe = Executor::new(&program, &ops::catalogue(), &[made.loss.id()], threads).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+
+    // The first is the largest in every way: all documents have all sentences, and all of these all words.
+    let largest = vec![vec![16; 6]; 48];
+    let smaller = (1..WARM).map(|i| models::documents(40 - i, 6, 96, &mut Random(i as u64)));
+    let batches: Vec<Vec<Variable>> = std::iter::once(largest)
+        .chain(smaller)
+        .enumerate()
+        .map(|(i, documents)| models::batch(model, &documents, i as u64))
+        .collect();
+    let numbers: Vec<u64> = (0..48).collect();
+    let feeds: Vec<Vec<(VarId, &Variable)>> =
+        batches.iter().map(|values| ids.iter().copied().zip(values).collect()).collect();
+    let mut counts = Vec::with_capacity(STEPS);
+    for step in 0..STEPS {
+        let feeds = &feeds[step % WARM];
+        let numbers = &numbers[..feeds[0].1.batch_size()];
+        let mut run = || {
+            exe.run(&mut scope, &Run::train(feeds, step as u64).numbers(numbers)).unwrap();
+            assert!(exe.scalar(made.loss).unwrap().is_finite());
+        };
+        // The largest batch is the only one that is seen before counting.
+        if step == 0 { run() } else { counts.push(allocations(run)) }
+    }
+    println!("{}, {threads} threads (ours, others'): {counts:?}", model.name);
+    counts
+}
+
+/// This crate allocates nothing; other crates at most `others` times a step.
+#[track_caller]
+fn nothing(model: &Model, optimizer: &dyn Optimizer, threads: usize, others: usize) {
+    let _alone = ALONE.lock().unwrap_or_else(|broken| broken.into_inner());
+    TRACES.lock().unwrap().clear();
+    let counts = steps(model, optimizer, threads);
+    let traces = TRACES.lock().unwrap();
+    let shown = traces.get(..12_000).unwrap_or(&traces);
+    assert!(
+        counts.iter().all(|&(ours, _)| ours == 0),
+        "{}, {threads} threads: {counts:?}\n{shown}",
+        model.name
+    );
+    let most = counts.iter().map(|&(_, others)| others).max();
+    assert!(most <= Some(others), "{}, {threads} threads: {most:?} of others, not {others}", model.name);
+}
+
+/// Several threads: the parts of a product that have a list each, for all weight gradients of these models.
+const PARTS: usize = 40;
+
+fn adam() -> Adam {
+    Adam::new(1e-3).lazy().clip_global_norm(1.0)
+}
+
+fn sgd() -> Sgd {
+    Sgd::new(1e-5).momentum(0.9).clip_global_norm(1.0)
+}
+
+#[test]
+fn classifier() {
+    // Weights: the linear's and the LSTM's two.
+    nothing(&models::TRAINED, &adam(), 1, 3 * GEMM);
+    nothing(&models::TRAINED, &adam(), 2, 3 * GEMM + PARTS);
+    nothing(&models::TRAINED, &adam(), 3, 3 * GEMM + PARTS);
+}
+
+#[test]
+fn nested() {
+    // Weights: the linear's and two for each LSTM.
+    nothing(&models::TRAINED_NESTED, &adam(), 1, 5 * GEMM);
+    nothing(&models::TRAINED_NESTED, &adam(), 2, 5 * GEMM + PARTS);
+    nothing(&models::TRAINED_NESTED, &adam(), 3, 5 * GEMM + PARTS);
+}
+
+#[test]
+fn static_rows() {
+    // Weights: the start's and the step's three.
+    nothing(&models::STATIC_ROWS, &sgd(), 1, 4 * GEMM);
+    nothing(&models::STATIC_ROWS, &sgd(), 2, 4 * GEMM + PARTS);
+    nothing(&models::STATIC_ROWS, &sgd(), 3, 4 * GEMM + PARTS);
+}
+
+#[test]
+fn a_loop_in_a_loop() {
+    // Weights: the start's, the LSTM's two and the state's.
+    nothing(&models::LOOP_IN_LOOP, &sgd(), 1, 1000);
+    nothing(&models::LOOP_IN_LOOP, &sgd(), 2, 1000);
+}

@@ -1,0 +1,326 @@
+//! What a run refuses, how it says so, and that a run that fails leaves everything as it was.
+
+use unpadded::executor::{Executor, Run, Scope, Stage};
+use unpadded::layers::{Embedding, Lstm};
+use unpadded::ops::Pool;
+use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
+use unpadded::program::{Program, VarId, backward};
+use unpadded::tensor::Dense;
+use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Variable, ops};
+
+/// Words, a mark beside each word, a label and a row of numbers for each sequence.
+struct Tagger {
+    program: Program,
+    words: VarId,
+    marks: VarId,
+    label: VarId,
+    topic: VarId,
+    logits: VarId,
+    loss: VarId,
+    made: Minimized,
+}
+
+const WORDS: [&[i64]; 3] = [&[3, 1, 4], &[], &[1, 5]];
+
+fn tagger() -> Tagger {
+    let net = Builder::new();
+    let words = net.feed("words", DType::I64, &[], 1).unwrap();
+    let marks = net.feed_like("marks", DType::F32, &[2], words).unwrap();
+    let label = net.feed("label", DType::I64, &[], 0).unwrap();
+    let topic = net.feed("topic", DType::F32, &[3], 0).unwrap();
+    let x = net.embedding(words, Embedding::new(10, 4).sparse().named("table")).unwrap();
+    let x = net.concat(&[x, marks]).unwrap();
+    let h = net.lstm(x, Lstm::new(3)).unwrap();
+    let last = net.concat(&[net.sequence_pool(h, Pool::Last).unwrap(), topic]).unwrap();
+    let logits = net.linear(last, 2).unwrap();
+    let loss = net.mean(net.cross_entropy(logits, label).unwrap()).unwrap();
+    let mut program = net.finish();
+    let adam = Adam::new(0.1).lazy().clip_global_norm(5.0);
+    let made = adam.minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
+    let [words, marks, label, topic] = [words, marks, label, topic].map(|v| v.id());
+    Tagger { program, words, marks, label, topic, logits: logits.id(), loss: loss.id(), made }
+}
+
+/// The feeds of a batch: words, marks, labels, topics.
+fn batch(words: &[&[i64]]) -> [Variable; 4] {
+    let words: Vec<Vec<i64>> = words.iter().map(|w| w.to_vec()).collect();
+    let (rows, count) = (words.iter().map(Vec::len).sum::<usize>(), words.len());
+    let ids = Variable::from_sequences(&words).unwrap();
+    let floats = |rows: usize, width: usize| {
+        Dense::from_vec(&[rows, width], (0..rows * width).map(|i| (i as f32).sin()).collect()).unwrap()
+    };
+    let marks = Variable::new(floats(rows, 2), ids.lod().cloned()).unwrap();
+    let labels = Dense::from_vec(&[count], (0..count as i64).map(|i| i % 2).collect()).unwrap();
+    [ids, marks, Variable::dense(labels), Variable::dense(floats(count, 3))]
+}
+
+impl Tagger {
+    fn executor(&self) -> Executor {
+        Executor::new(&self.program, &ops::catalogue(), &[self.loss, self.logits], 1).unwrap()
+    }
+
+    fn feeds<'a>(&self, values: &'a [Variable; 4]) -> [(VarId, &'a Variable); 4] {
+        let [words, marks, label, topic] = values;
+        [(self.words, words), (self.marks, marks), (self.label, label), (self.topic, topic)]
+    }
+
+    /// A run that fails: its error. The scope is as it was, and the next run is what it would have been.
+    #[track_caller]
+    fn fails(&self, feeds: &[(VarId, &Variable)]) -> Error {
+        let (mut scope, mut other) = (trained(self), trained(self));
+        let before = contents(&mut scope);
+        let mut exe = self.executor();
+        let error = exe.run(&mut scope, &Run::train(feeds, 1)).unwrap_err();
+        assert!(contents(&mut scope) == before, "something was updated: {error}");
+        let unread = exe.fetch(self.loss).unwrap_err().to_string();
+        assert!(unread.contains("a run that succeeded"), "{unread}");
+        let values = batch(&WORDS);
+        exe.run(&mut scope, &Run::train(&self.feeds(&values), 1)).unwrap();
+        let mut fresh = self.executor();
+        fresh.run(&mut other, &Run::train(&self.feeds(&values), 1)).unwrap();
+        assert_eq!(exe.fetch(self.logits), fresh.fetch(self.logits));
+        assert!(contents(&mut scope) == contents(&mut other), "the next run differs");
+        error
+    }
+
+    /// The error of a run whose feed `which` is `value`.
+    #[track_caller]
+    fn fails_with(&self, which: usize, value: Variable) -> Error {
+        let mut values = batch(&WORDS);
+        values[which] = value;
+        self.fails(&self.feeds(&values))
+    }
+}
+
+/// A scope after one step, so that no state is zero.
+fn trained(this: &Tagger) -> Scope {
+    let mut scope = Scope::of(&this.program).unwrap();
+    let values = batch(&WORDS);
+    this.executor().run(&mut scope, &Run::train(&this.feeds(&values), 0)).unwrap();
+    scope
+}
+
+fn contents(scope: &mut Scope) -> Vec<(String, Vec<u32>)> {
+    let names: Vec<String> = scope.names().map(str::to_owned).collect();
+    let bits = |scope: &mut Scope, name: &str| {
+        scope.get(name).unwrap().as_slice::<f32>().unwrap().iter().map(|x| x.to_bits()).collect()
+    };
+    names.into_iter().map(|name| (name.clone(), bits(scope, &name))).collect()
+}
+
+#[track_caller]
+fn says(error: &Error, expected: &str) {
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_missing_feed() {
+    let this = tagger();
+    let values = batch(&WORDS);
+    let feeds = this.feeds(&values);
+    let error = this.fails(&feeds[..3]);
+    says(&error, "variable `topic`: feeds: expected a value for each, got none for this one");
+    let twice = [feeds[0], feeds[1], feeds[2], feeds[3], feeds[2]];
+    says(&this.fails(&twice), "variable `label`: feed: expected each once, got the same twice");
+    let stranger = [feeds[0], feeds[1], feeds[2], (this.loss, &values[3])];
+    assert_eq!(this.fails(&stranger).kind(), ErrorKind::Program);
+    let nobody = [feeds[0], feeds[1], feeds[2], (VarId(10_000), &values[3])];
+    assert_eq!(this.fails(&nobody).kind(), ErrorKind::Program);
+}
+
+#[test]
+fn a_feed_that_does_not_fit() {
+    let this = tagger();
+    let topics = |shape: &[usize]| Dense::zeros(DType::F32, shape).unwrap();
+    let error = this.fails_with(3, Variable::dense(topics(&[3, 3]).cast(DType::F64)));
+    says(&error, "variable `topic`: feed: expected f32 dense, got f64 dense");
+    let error = this.fails_with(3, Variable::dense(topics(&[3, 4])));
+    says(&error, "variable `topic`: shape of a feed: expected f32[batch, 3], got [3, 4]");
+    let error = this.fails_with(3, Variable::dense(topics(&[9])));
+    says(&error, "variable `topic`: shape of a feed: expected f32[batch, 3], got [9]");
+    let flat = Variable::dense(Dense::from_vec(&[5], vec![1i64; 5]).unwrap());
+    says(&this.fails_with(0, flat), "variable `words`: LoD of a feed: expected 1 levels, got 0");
+    let deep = Variable::from_nested(&[vec![vec![1i64]], vec![vec![1]], vec![]]).unwrap();
+    says(&this.fails_with(0, deep), "variable `words`: LoD of a feed: expected 1 levels, got 2");
+}
+
+#[test]
+fn sequences_that_disagree() {
+    let this = tagger();
+    let marks = Variable::sequences(
+        Dense::zeros(DType::F32, &[5, 2]).unwrap(),
+        Lod::from_lengths1(&[2, 1, 2]).unwrap(),
+    );
+    let error = this.fails_with(1, marks.unwrap());
+    says(&error, "variable `marks`: LoD of a feed: expected [[3, 0, 2]], got [[2, 1, 2]]");
+    let error = this.fails_with(2, Variable::dense(Dense::from_vec(&[2], vec![0i64, 1]).unwrap()));
+    says(&error, "variable `label`: sequences of a feed: expected 3, as `words` has, got 2");
+    let values = batch(&WORDS);
+    let (mut scope, feeds) = (trained(&this), this.feeds(&values));
+    let before = contents(&mut scope);
+    let error = this.executor().run(&mut scope, &Run::train(&feeds, 1).numbers(&[1, 2])).unwrap_err();
+    says(&error, "numbers of the sequences: expected 3, got 2");
+    assert!(contents(&mut scope) == before);
+}
+
+#[test]
+fn what_only_the_data_shows() {
+    let this = tagger();
+    for id in [10, -1, i64::MAX] {
+        let error =
+            this.fails_with(0, Variable::from_sequences(&[vec![3, 1, id], vec![], vec![1, 5]]).unwrap());
+        assert_eq!(error.kind(), ErrorKind::Mismatch);
+        let message = error.to_string();
+        for word in [&id.to_string(), "table.weight", "10", "embedding", file!()] {
+            assert!(message.contains(word), "`{word}` in: {message}");
+        }
+    }
+    let error = this.fails_with(2, Variable::dense(Dense::from_vec(&[3], vec![0i64, 7, 1]).unwrap()));
+    assert!(error.to_string().contains("label of row 1: expected at least 0 and below 2"), "{error}");
+    for bad in [f32::NAN, f32::INFINITY] {
+        let mut values = batch(&WORDS);
+        values[3].as_mut_slice::<f32>().unwrap()[4] = bad;
+        let error = this.fails(&this.feeds(&values));
+        assert_eq!(error.kind(), ErrorKind::NotFinite, "{error}");
+        let message = error.to_string();
+        assert!(message.contains("NaN or infinity; nothing was updated"), "{message}");
+    }
+    // A NaN that reaches selected rows only.
+    let mut values = batch(&WORDS);
+    values[1].as_mut_slice::<f32>().unwrap()[0] = f32::NAN;
+    assert_eq!(this.fails(&this.feeds(&values)).kind(), ErrorKind::NotFinite);
+}
+
+#[test]
+fn what_cannot_be_fetched() {
+    let this = tagger();
+    let values = batch(&WORDS);
+    let feeds = this.feeds(&values);
+    let (_, grad) = this.made.gradients[0];
+    let weight = this.program.find("linear_0.weight").unwrap();
+    let mut exe = Executor::new(&this.program, &ops::catalogue(), &[this.loss, grad, weight], 1).unwrap();
+    let mut scope = Scope::of(&this.program).unwrap();
+    let error = exe.fetch(this.loss).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        format!("variable `{}`: fetch: expected a run that succeeded, got none", name(&this, this.loss))
+    );
+    exe.run(&mut scope, &Run::infer(&feeds)).unwrap();
+    assert!(exe.fetch(this.loss).is_ok());
+    let error = exe.fetch(grad).unwrap_err().to_string();
+    let expected = "fetch: expected a run that went so far, got one until Forward";
+    assert_eq!(error, format!("variable `{}`: {expected}", name(&this, grad)));
+    let error = exe.fetch(this.logits).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Program);
+    assert!(error.to_string().contains("fetch: expected a variable given to `Executor::new`"), "{error}");
+    let error = exe.fetch(weight).unwrap_err().to_string();
+    assert!(error.contains("ask the scope"), "{error}");
+    assert!(exe.fetch(VarId(10_000)).is_err());
+    assert!(exe.scalar(grad).is_err());
+    assert!(Executor::new(&this.program, &ops::catalogue(), &[VarId(10_000)], 1).is_err());
+}
+
+fn name(this: &Tagger, id: VarId) -> String {
+    this.program.var(id).name.clone()
+}
+
+#[test]
+fn an_operator_that_is_not_registered() {
+    let this = tagger();
+    let error = Executor::new(&this.program, &Registry::empty(), &[this.loss], 1).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Program);
+    let message = error.to_string();
+    assert!(message.contains("operator kind: expected one of ") && message.contains(file!()), "{message}");
+}
+
+/// The first variables fit, a later one does not: all of them must be back after the run.
+#[test]
+fn a_scope_that_lacks_a_parameter_or_has_another_shape() {
+    let this = tagger();
+    let values = batch(&WORDS);
+    let feeds = this.feeds(&values);
+    let whole = contents(&mut trained(&this));
+    for (missing, _) in &whole {
+        let mut source = trained(&this);
+        let mut scope = Scope::new();
+        for (name, _) in whole.iter().filter(|(name, _)| name != missing) {
+            scope.set(name, source.get(name).unwrap()).unwrap();
+        }
+        let before = contents(&mut scope);
+        let mut exe = this.executor();
+        for _ in 0..2 {
+            let error = exe.run(&mut scope, &Run::train(&feeds, 1)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Program);
+            let expected = "scope: expected the variable, initialised or loaded, got none";
+            says(&error, &format!("variable `{missing}`: {expected}"));
+            assert!(contents(&mut scope) == before, "without `{missing}`");
+        }
+        scope.set(missing, source.get(missing).unwrap()).unwrap();
+        exe.run(&mut scope, &Run::train(&feeds, 1)).unwrap();
+        exe.run(&mut source, &Run::train(&feeds, 1)).unwrap();
+        assert!(contents(&mut scope) == contents(&mut source));
+    }
+    let mut scope = Scope::new();
+    scope.set("table.weight", Dense::zeros(DType::F32, &[10, 5]).unwrap()).unwrap();
+    let error = scope.initialize(&this.program).unwrap_err();
+    says(&error, "variable `table.weight`: value in the scope: expected f32[10, 4], got f32[10, 5]");
+}
+
+#[test]
+fn no_sequence_and_empty_sequences_train_without_nan() {
+    let this = tagger();
+    for threads in [1, 2] {
+        let mut exe =
+            Executor::new(&this.program, &ops::catalogue(), &[this.loss, this.logits], threads).unwrap();
+        let mut scope = trained(&this);
+        let batches: [&[&[i64]]; 5] = [&[], &[&[], &[]], &WORDS, &[], &[&[2]]];
+        for (step, words) in batches.into_iter().enumerate() {
+            let values = batch(words);
+            exe.run(&mut scope, &Run::train(&this.feeds(&values), step as u64 + 1)).unwrap();
+            let loss = exe.scalar(this.loss).unwrap();
+            assert!(loss.is_finite() && (loss == 0.0) == words.is_empty(), "{loss}");
+            assert_eq!(exe.fetch(this.logits).unwrap().shape(), [words.len(), 2]);
+        }
+        let finite = |(_, bits): &(String, Vec<u32>)| bits.iter().all(|&b| f32::from_bits(b).is_finite());
+        assert!(contents(&mut scope).iter().all(finite));
+    }
+}
+
+#[test]
+fn a_run_goes_as_far_as_it_is_told() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[2], 0).unwrap();
+    let loss = net.sum(net.linear(x, 1).unwrap()).unwrap();
+    let mut program = net.finish();
+    let mut forward_only = program.clone();
+    let weight = program.find("linear_0.weight").unwrap();
+    let made = Sgd::new(1.0).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
+    let grad = made.gradients.iter().find(|(p, _)| *p == weight).unwrap().1;
+    let mut exe = Executor::new(&program, &ops::catalogue(), &[loss.id(), grad], 1).unwrap();
+    let value = Variable::dense(ndarray::array![[1.0f32, 2.0], [3.0, 5.0]]);
+    let feeds = [(x.id(), &value)];
+    let mut scope = Scope::of(&program).unwrap();
+    let before = contents(&mut scope);
+    for stage in [Stage::Forward, Stage::Gradients] {
+        exe.run(&mut scope, &Run::train(&feeds, 0).until(stage)).unwrap();
+        assert!(contents(&mut scope) == before);
+        assert_eq!(exe.fetch(grad).is_ok(), stage == Stage::Gradients);
+    }
+    assert_eq!(exe.fetch(grad).unwrap().as_slice::<f32>().unwrap(), [4.0, 7.0]);
+    let start = scope.get("linear_0.weight").unwrap();
+    exe.run(&mut scope, &Run::train(&feeds, 0)).unwrap();
+    let end = scope.get("linear_0.weight").unwrap();
+    let moved = |i: usize| start.as_slice::<f32>().unwrap()[i] - end.as_slice::<f32>().unwrap()[i];
+    assert!((moved(0) - 4.0).abs() < 1e-5 && (moved(1) - 7.0).abs() < 1e-5);
+
+    // A program without gradients, and one with gradients and no updates, share the scope.
+    let mut infer = Executor::new(&forward_only, &ops::catalogue(), &[loss.id()], 1).unwrap();
+    infer.run(&mut scope, &Run::infer(&feeds)).unwrap();
+    exe.run(&mut scope, &Run::infer(&feeds)).unwrap();
+    assert_eq!(infer.scalar(loss).unwrap(), exe.scalar(loss).unwrap());
+    backward::append(&mut forward_only, &ops::catalogue(), loss.id()).unwrap();
+    let mut whole = Executor::new(&forward_only, &ops::catalogue(), &[loss.id()], 1).unwrap();
+    let before = contents(&mut scope);
+    whole.run(&mut scope, &Run::train(&feeds, 0)).unwrap();
+    assert!(contents(&mut scope) == before);
+}

@@ -1,0 +1,390 @@
+//! Operators as a user's crate defines them: registered beside the catalogue, called by an extension trait, held to
+//! the same contract, run in step blocks, trained and saved.
+
+use ndarray::{Array2, array};
+use unpadded::executor::{Executor, Run, Scope};
+use unpadded::kernels::{Float, Store};
+use unpadded::layers::{Lstm, init};
+use unpadded::ops::Pool;
+use unpadded::optimizer::{Optimizer, Sgd};
+use unpadded::program::call::Direct;
+use unpadded::program::{
+    Attributes, Backward, Facts, Forward, InferShape, LodEffect, Needs, Op, Operand, Program, RowValue,
+    Sample, Signature, Slot, VarId, backward,
+};
+use unpadded::tensor::Dense;
+use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Var, Variable, ops, with_float};
+
+use crate::catalogue;
+
+/// out = x · sigmoid(slope · x), column by column, with a slope to be learnt for each column.
+struct Swish;
+
+/// out_t = x_t − the mean of x over its sequence, times an attribute.
+struct Centre {
+    factor: f64,
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+impl Op for Swish {
+    fn kind() -> &'static str {
+        "acme.swish"
+    }
+
+    fn parse(_: &Attributes) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn signature(&self) -> Signature {
+        const { Signature { inputs: &[Slot::one("x"), Slot::one("slope")], outputs: &[Slot::one("out")] } }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::row_wise()
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(0)?;
+        s.same_dtype(0, 1)?;
+        s.constant(1, &[s.input(0).width()])?;
+        s.set(0, s.input(0).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(0), T => swish::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(0), T => swish_gradients::<T>(run))
+    }
+
+    fn needs(&self, _: usize) -> Needs {
+        Needs::nothing().input(0).input(1)
+    }
+
+    fn samples() -> Vec<Sample> {
+        samples(Attributes::new(), |sample| sample.constant("slope", array![1.0, -0.5, 2.0]))
+    }
+}
+
+fn swish<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+    let (x, slope, mut out) = (run.input::<T>(0)?, run.input::<T>(1)?, run.output::<T>(0)?);
+    for (out, x) in out.iter_mut().zip(x.iter()) {
+        for ((out, &x), &slope) in out.iter_mut().zip(x).zip(slope.row(0)) {
+            *out = x * T::from_f64(sigmoid((slope * x).to_f64()));
+        }
+    }
+    Ok(())
+}
+
+fn swish_gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(0)? else { return Ok(()) };
+    let (x, slope) = (run.input::<T>(0)?, run.input::<T>(1)?);
+    let gate = |x: T, slope: T| T::from_f64(sigmoid((slope * x).to_f64()));
+    if let Some((mut dx, store)) = run.gradient::<T>(0)? {
+        for (i, dx) in dx.iter_mut().enumerate() {
+            for (j, dx) in dx.iter_mut().enumerate() {
+                let (x, slope) = (x.row(i)[j], slope.row(0)[j]);
+                let s = gate(x, slope);
+                let d = dout.row(i)[j] * (s + x * slope * s * (T::ONE - s));
+                *dx = if store == Store::Add { *dx + d } else { d };
+            }
+        }
+    }
+    if let Some((mut dslope, store)) = run.gradient::<T>(1)? {
+        for (j, dslope) in dslope.row(0).iter_mut().enumerate() {
+            let mut sum = T::ZERO;
+            for i in 0..x.rows() {
+                let (x, slope) = (x.row(i)[j], slope.row(0)[j]);
+                let s = gate(x, slope);
+                sum += dout.row(i)[j] * x * x * s * (T::ONE - s);
+            }
+            *dslope = if store == Store::Add { *dslope + sum } else { sum };
+        }
+    }
+    Ok(())
+}
+
+impl Op for Centre {
+    fn kind() -> &'static str {
+        "acme.centre"
+    }
+
+    fn parse(attributes: &Attributes) -> Result<Self> {
+        Ok(Self { factor: attributes.float("factor")? })
+    }
+
+    fn signature(&self) -> Signature {
+        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(0))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(0)?;
+        s.has_lod(0)?;
+        s.set(0, s.input(0).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(0), T => {
+            let (x, mut out) = (run.input::<T>(0)?, run.output::<T>(0)?);
+            for rows in run.sequences(0)?.iter() {
+                for j in 0..x.width() {
+                    let mean = self.mean(rows.clone().map(|i| x.row(i)[j]));
+                    rows.clone().for_each(|i| out.row(i)[j] = T::from_f64(self.factor) * (x.row(i)[j] - mean));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(0), T => {
+            let Some(dout) = run.output_gradient::<T>(0)? else { return Ok(()) };
+            let Some((mut dx, store)) = run.gradient::<T>(0)? else { return Ok(()) };
+            for rows in run.sequences(0)?.iter() {
+                for j in 0..dout.width() {
+                    let mean = self.mean(rows.clone().map(|i| dout.row(i)[j]));
+                    for i in rows.clone() {
+                        let d = T::from_f64(self.factor) * (dout.row(i)[j] - mean);
+                        let dx = &mut dx.row(i)[j];
+                        *dx = if store == Store::Add { *dx + d } else { d };
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn needs(&self, _: usize) -> Needs {
+        Needs::nothing()
+    }
+
+    fn samples() -> Vec<Sample> {
+        samples(Attributes::new().with("factor", 1.5), |sample| sample)
+    }
+}
+
+impl Centre {
+    fn mean<T: RowValue>(&self, numbers: impl ExactSizeIterator<Item = T>) -> T {
+        let count = numbers.len();
+        numbers.fold(T::ZERO, |sum, x| sum + x) / T::from_f64(count.max(1) as f64)
+    }
+}
+
+fn samples(attributes: Attributes, more: impl Fn(Sample) -> Sample) -> Vec<Sample> {
+    let cases: [(&str, &[Vec<usize>]); 4] = [
+        ("sequences, one empty", &[vec![2, 0, 3]]),
+        ("two levels", &[vec![2, 0, 1], vec![1, 0, 3]]),
+        ("all empty", &[vec![0, 0]]),
+        ("none", &[vec![]]),
+    ];
+    let sample = |(name, lengths): (&str, &[Vec<usize>])| {
+        let lod = Lod::from_lengths(lengths).ok()?;
+        let x = Array2::from_shape_fn((lod.rows(), 3), |(i, j)| 1.5 * ((3 * i + j) as f64 * 2.4).sin());
+        let x = Variable::sequences(x, lod).ok()?;
+        Some(more(Sample::new(name, attributes.clone()).batch("x", x)))
+    };
+    cases.into_iter().filter_map(sample).collect()
+}
+
+/// What the user's crate adds to the builder.
+trait Acme {
+    fn swish(&self, x: Var) -> Result<Var>;
+    fn centre(&self, x: Var, factor: f64) -> Result<Var>;
+}
+
+impl Acme for Builder {
+    #[track_caller]
+    fn swish(&self, x: Var) -> Result<Var> {
+        let spec = self.spec(x)?;
+        let slope = self.parameter("swish.slope", spec.dtype, &[spec.width()], init::constant(1.0))?;
+        self.append1("acme.swish", &[("x", &[x]), ("slope", &[slope])], Attributes::new())
+    }
+
+    #[track_caller]
+    fn centre(&self, x: Var, factor: f64) -> Result<Var> {
+        self.append1("acme.centre", &[("x", &[x])], Attributes::new().with("factor", factor))
+    }
+}
+
+fn registry() -> Registry {
+    let mut registry = ops::catalogue();
+    registry.add::<Swish>().unwrap().add::<Centre>().unwrap();
+    registry
+}
+
+#[test]
+fn it_keeps_the_contract_of_the_catalogue() {
+    let mut own = Registry::empty();
+    own.add::<Swish>().unwrap().add::<Centre>().unwrap();
+    let failures = catalogue::check(&own);
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let twice = own.add::<Swish>().err().unwrap().to_string();
+    assert_eq!(twice, "registry: expected each kind once, got `acme.swish` twice");
+}
+
+#[test]
+fn it_can_be_called_at_once() {
+    let x =
+        Variable::sequences(array![[1.0f64], [3.0], [5.0]], Lod::from_lengths1(&[2, 0, 1]).unwrap()).unwrap();
+    let attributes = Attributes::new().with("factor", 2.0);
+    let call = Direct::of(&registry(), "acme.centre", &attributes, &[Operand::batch("x", x)]).unwrap();
+    assert_eq!(call.forward().unwrap()[0][0].as_slice::<f64>().unwrap(), [-2.0, 2.0, 0.0]);
+}
+
+#[test]
+fn its_shape_errors_point_at_the_users_line() {
+    let net = Builder::with_registry(registry());
+    let label = net.feed("label", DType::F32, &[2], 0).unwrap();
+    let error = net.centre(label, 1.0).unwrap_err().to_string();
+    let expected =
+        "acme.centre #0: input `x`: expected sequences (a LoD of at least one level), got f32[batch, 2]";
+    assert!(error.starts_with(expected) && error.contains(file!()), "{error}");
+    let plain = Builder::new();
+    let x = plain.feed("x", DType::F32, &[2], 1).unwrap();
+    let error = plain.swish(x).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Program);
+    assert!(error.to_string().contains("got `acme.swish`"), "{error}");
+}
+
+/// The user's operators before, in and behind a loop, on words of sentences.
+fn model(dtype: DType) -> (Builder, Var, Var) {
+    let net = Builder::with_registry(registry());
+    let x = net.feed("x", dtype, &[4], 1).unwrap();
+    net.watch(x).unwrap();
+    let centred = net.centre(x, 0.7).unwrap();
+    let (h, last) = net
+        .recurrent(centred, |step, x_t| {
+            let h_prev = step.memory_of(dtype, &[5])?;
+            // Leaves the loop: no memory reaches it.
+            let seen = step.swish(step.linear(x_t, 5)?)?;
+            // Stays in it.
+            let h = step.swish(step.add(seen, step.linear(h_prev, 5)?)?)?;
+            step.update(h_prev, h)?;
+            // Behind it: no memory needs it.
+            Ok((step.swish(h)?, step.last(h_prev)?))
+        })
+        .unwrap();
+    let pooled = net.sequence_pool(net.centre(net.square(h).unwrap(), 2.0).unwrap(), Pool::Max).unwrap();
+    let loss = net.add(net.sum(pooled).unwrap(), net.sum(net.square(last).unwrap()).unwrap()).unwrap();
+    (net, x, loss)
+}
+
+fn words(lengths: &[usize]) -> Variable {
+    let lod = Lod::from_lengths1(lengths).unwrap();
+    let numbers = Array2::from_shape_fn((lod.rows(), 4), |(i, j)| ((4 * i + j) as f64 * 1.3).sin());
+    Variable::sequences(numbers, lod).unwrap()
+}
+
+#[test]
+fn its_gradients_in_a_step_block_are_central_differences() {
+    let (net, x, loss) = model(DType::F64);
+    let mut program = net.finish();
+    let grads = backward::differentiate(&mut program, &registry(), loss.id()).unwrap();
+    let parameters: Vec<VarId> = program.parameters().collect();
+    assert_eq!(parameters.len(), 3 + 4);
+    let wanted: Vec<VarId> =
+        parameters.iter().chain([&x.id()]).map(|v| grads[v]).chain([loss.id()]).collect();
+    let mut exe = Executor::new(&program, &registry(), &wanted, 2).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    let mut value = words(&[3, 0, 4, 1]);
+    let mut run = |scope: &mut Scope, value: &Variable| {
+        exe.run(scope, &Run::train(&[(x.id(), value)], 0)).unwrap();
+        let all: Vec<Variable> = wanted.iter().map(|&v| exe.fetch(v).unwrap()).collect();
+        all
+    };
+    let at_once = run(&mut scope, &value);
+    let close = |g: f64, up: f64, down: f64, what: &str| {
+        let expected = (up - down) / 2e-5;
+        assert!(
+            (g - expected).abs() <= 1e-6 * expected.abs().max(1.0),
+            "{what}: {g}, by differences {expected}"
+        );
+    };
+    let last = wanted.len() - 1;
+    let number = |all: &[Variable]| all[last].as_slice::<f64>().unwrap()[0];
+    for (k, &parameter) in parameters.iter().enumerate() {
+        let name = program.var(parameter).name.clone();
+        let start = scope.get(&name).unwrap();
+        for i in 0..start.len() {
+            let mut moved = |by: f64| {
+                let mut to: Dense = start.clone();
+                to.as_mut_slice::<f64>().unwrap()[i] += by;
+                scope.set(&name, to).unwrap();
+                number(&run(&mut scope, &value))
+            };
+            let (up, down) = (moved(1e-5), moved(-1e-5));
+            close(at_once[k].as_slice::<f64>().unwrap()[i], up, down, &name);
+        }
+        scope.set(&name, start).unwrap();
+    }
+    let input = at_once[parameters.len()].as_slice::<f64>().unwrap();
+    for (i, &g) in input.iter().enumerate() {
+        let mut moved = |by: f64| {
+            value.as_mut_slice::<f64>().unwrap()[i] += by;
+            let loss = number(&run(&mut scope, &value));
+            value.as_mut_slice::<f64>().unwrap()[i] -= by;
+            loss
+        };
+        let (up, down) = (moved(1e-5), moved(-1e-5));
+        close(g, up, down, "x");
+    }
+}
+
+#[test]
+fn it_is_trained_saved_and_loaded() {
+    let (net, x, loss) = model(DType::F32);
+    let mut program = net.finish();
+    Sgd::new(0.05).clip_global_norm(1.0).minimize(&mut program, &registry(), loss.id()).unwrap();
+    let value = words(&[3, 0, 4, 1]);
+    let value =
+        Variable::new(value.storage().to_dense().unwrap().cast(DType::F32), value.lod().cloned()).unwrap();
+    let train = |program: &Program| {
+        let mut exe = Executor::new(program, &registry(), &[loss.id()], 1).unwrap();
+        let mut scope = Scope::of(program).unwrap();
+        let mut losses = Vec::new();
+        for step in 0..20 {
+            exe.run(&mut scope, &Run::train(&[(x.id(), &value)], step)).unwrap();
+            losses.push(exe.scalar(loss).unwrap());
+        }
+        (losses, scope.get("swish.slope").unwrap())
+    };
+    let (losses, slope) = train(&program);
+    assert!(losses[19] < losses[0], "{losses:?}");
+    assert!(slope.as_slice::<f32>().unwrap().iter().any(|&s| s != 1.0));
+
+    // Read back, with and without the user's operators.
+    let loaded = Program::from_bytes(&program.to_bytes().unwrap()).unwrap();
+    assert_eq!(loaded, program);
+    assert_eq!((loaded.to_string(), loaded.dot()), (program.to_string(), program.dot()));
+    assert_eq!(train(&loaded), (losses, slope));
+    let unknown =
+        |registry: &Registry| -> Error { Executor::new(&loaded, registry, &[loss.id()], 1).err().unwrap() };
+    let error = unknown(&ops::catalogue());
+    assert_eq!(error.kind(), ErrorKind::Program);
+    let message = error.to_string();
+    assert!(
+        message.starts_with("acme.") && message.contains("operator kind: expected one of abs, "),
+        "{message}"
+    );
+    assert!(message.contains(", got `acme.") && message.contains(file!()), "{message}");
+}
+
+/// A step of a recurrent layer of the crate's own beside the user's operators.
+#[test]
+fn it_stands_among_layers() {
+    let net = Builder::with_registry(registry());
+    let x = net.feed("x", DType::F32, &[4], 2).unwrap();
+    let h = net.swish(net.lstm(net.centre(x, 1.0).unwrap(), Lstm::new(3)).unwrap()).unwrap();
+    let last = net.centre(net.sequence_pool(h, Pool::Last).unwrap(), 1.0).unwrap();
+    assert_eq!(net.spec(last).unwrap().to_string(), "f32[rows0, 3] lod(0)");
+}
