@@ -37,6 +37,8 @@ pub(super) struct Compiler<'a> {
     pub(super) makers: Vec<Maker>,
     /// Memories of each forward block, for its backward loop.
     pub(super) memories: Vec<Vec<super::plan::MemoryPlan>>,
+    /// Step blocks whose loops run inside the loop around them, step by step.
+    pub(super) stepwise: HashSet<BlockId>,
     /// Operators that make levels, by forward block.
     pub(super) made: Vec<Vec<usize>>,
     /// Which variables lie in step-major order.
@@ -76,6 +78,7 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         prepared: 0,
         makers: Vec::new(),
         memories: vec![Vec::new(); program.blocks().len()],
+        stepwise: HashSet::new(),
         made: vec![Vec::new(); program.blocks().len()],
         layouts: Layouts::default(),
         wanted,

@@ -1,5 +1,6 @@
 //! A step block while it runs: its rank table, the levels inside it, and which rows it is at.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::plan::Loop;
@@ -53,6 +54,10 @@ pub(super) struct Frame {
     sequence_keys: Vec<RowKey>,
     /// The level table's own entries below the block, for nested frames of the same level.
     used: usize,
+    /// Of a loop inside a loop: where the rows of a static level begin, by level and by the base of this visit. Each
+    /// visit has rows of its own, which the backward pass finds again.
+    visits: HashMap<(usize, usize), usize>,
+    taken: Vec<usize>,
 }
 
 fn invert(map: &[usize], inverse: &mut Vec<usize>) {
@@ -122,6 +127,31 @@ impl Frame {
             }
         }
         Ok(())
+    }
+
+    /// Forgets the visits of the last run.
+    pub(super) fn restart(&mut self) {
+        self.visits.clear();
+        self.taken.clear();
+    }
+
+    /// Sets where the rows of static levels begin in this visit, once the frame's own base is known.
+    pub(super) fn place_statics(&mut self) {
+        self.taken.resize(self.taken.len().max(self.used), 0);
+        for (i, level) in self.levels[..self.used].iter_mut().enumerate().filter(|(_, level)| level.statics) {
+            let rows = level.starts.last().copied().unwrap_or(0);
+            // A visit without rows may have the base of the next one.
+            if rows == 0 {
+                level.base = 0;
+                continue;
+            }
+            let taken = &mut self.taken[i];
+            level.base = *self.visits.entry((i, self.base)).or_insert_with(|| {
+                let base = *taken;
+                *taken += rows;
+                base
+            });
+        }
     }
 
     /// The inner level of the frame by its name.

@@ -101,6 +101,11 @@ struct Around<'a> {
     around: Option<&'a Around<'a>>,
 }
 
+/// An operator, its call, and its output variables by slot.
+type Bound = (Arc<dyn Op>, Direct, Vec<Vec<VarId>>);
+/// What a loop computes for the block around it, and its steps.
+type Unrolled = (Vec<(VarId, Variable)>, Vec<Frame>);
+
 /// The sequences that a `recurrent` runs over.
 struct Sequences {
     /// How many levels are above the one that is run.
@@ -178,12 +183,7 @@ impl Interpreter<'_> {
     }
 
     /// An operator bound to its operands; and its output variables, by slot.
-    fn direct(
-        &self,
-        op: &OpDesc,
-        frame: &Frame,
-        around: Option<&Around<'_>>,
-    ) -> Result<(Arc<dyn Op>, Direct, Vec<Vec<VarId>>)> {
+    fn direct(&self, op: &OpDesc, frame: &Frame, around: Option<&Around<'_>>) -> Result<Bound> {
         let instance = self.registry.parse(&op.kind, &op.attributes)?;
         let signature = instance.signature();
         let mut operands = Vec::new();
@@ -287,12 +287,7 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    fn loop_forward(
-        &self,
-        step: &StepDesc,
-        frame: &Frame,
-        around: Option<&Around<'_>>,
-    ) -> Result<(Vec<(VarId, Variable)>, Vec<Frame>)> {
+    fn loop_forward(&self, step: &StepDesc, frame: &Frame, around: Option<&Around<'_>>) -> Result<Unrolled> {
         let sequences = self.sequences(step, frame, around)?;
         let mut memories = Vec::new();
         for m in &step.memories {

@@ -150,8 +150,18 @@ impl Compiler<'_> {
             units.push(Unit { op: number, wrt: None, reads, writes: op.writes().collect(), pinned });
         }
         let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
-        let when = split(&units, &carried, &nexts);
-
+        let mut when = split(&units, &carried, &nexts);
+        // A loop inside the loop runs for all steps at once or for each by itself, forward and backward alike: else
+        // the backward pass would not find its values. The gradient of a memory that it reads needs each by itself.
+        for (unit, time) in units.iter_mut().zip(&when) {
+            unit.pinned |= ops[unit.op].step.is_some() && *time == When::After;
+        }
+        when = split(&units, &carried, &nexts);
+        for (unit, time) in units.iter().zip(&when) {
+            if let (Some(inner), When::Body) = (&ops[unit.op].step, time) {
+                self.stepwise.insert(inner.block);
+            }
+        }
         for (unit, &time) in units.iter().zip(&when) {
             for &var in &unit.writes {
                 let in_loop = time == When::Body && !kept.contains(&var) && !self.saved.contains(&var);
@@ -264,10 +274,30 @@ impl Compiler<'_> {
         Ok(false)
     }
 
+    /// Checks that what a random operator writes has rows that the data names.
+    fn known_rows(&self, op: &OpDesc, step: &StepDesc) -> Result<()> {
+        let inner = step.inputs.iter().chain(&step.statics).filter_map(|p| self.program.var(p.inner).spec());
+        let known: HashSet<LevelId> = inner.flat_map(|spec| spec.lod.iter().copied()).collect();
+        for var in op.writes() {
+            let spec = self.program.spec(var)?;
+            if !spec.lod.iter().all(|level| known.contains(level)) {
+                let expected = "rows of a step input or of a static input, not of sequences made in the step";
+                let what = "random operator in a step block";
+                return Err(Error::of(ErrorKind::Program, what, expected, spec.to_string()));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether an operator must stay in the loop for reasons of its own.
     fn stays(&mut self, program: &Program, op: &OpDesc, step: &StepDesc, class: Class) -> Result<bool> {
+        let foreign = |op: &OpDesc| {
+            op.reads()
+                .chain(op.writes())
+                .any(|v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)))
+        };
         if op.kind == RECURRENT {
-            return Ok(false);
+            return Ok(class == Class::Step && foreign(op));
         }
         let instance = self.parse(op)?;
         let facts = instance.facts();
@@ -279,6 +309,9 @@ impl Compiler<'_> {
                 "a row- or sequence-wise one",
                 got,
             ));
+        }
+        if facts.random && class != Class::Constant {
+            self.known_rows(op, step)?;
         }
         let made = facts.lod == LodEffect::Replaces && class != Class::Constant;
         if made && op.role == Role::Forward {
@@ -293,12 +326,7 @@ impl Compiler<'_> {
             }
         }
         // Whole sub-sequences of static inputs, and sequences made in the step, have no LoD over all steps at once.
-        let foreign = facts.reach == Reach::Sequence
-            && class == Class::Step
-            && op
-                .reads()
-                .chain(op.writes())
-                .any(|v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)));
+        let foreign = facts.reach == Reach::Sequence && class == Class::Step && foreign(op);
         Ok(made || foreign)
     }
 
@@ -485,7 +513,12 @@ impl Compiler<'_> {
         if op.kind == RECURRENT {
             let (reads, writes): (Vec<VarId>, Vec<VarId>) = (op.reads().collect(), op.writes().collect());
             let around: Vec<VarId> = reads.iter().chain(&writes).copied().collect();
-            let pinned = mixed(self, &around) || passes(&writes);
+            let foreign = around.iter().any(|&v| self.class(step, v) == Class::Step)
+                && around
+                    .iter()
+                    .any(|&v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)));
+            let stepwise = op.step.as_ref().is_some_and(|inner| self.stepwise.contains(&inner.block));
+            let pinned = mixed(self, &around) || passes(&writes) || foreign || stepwise;
             units.push(Unit { op: number, wrt: None, reads, writes, pinned });
             return Ok(());
         }

@@ -157,6 +157,9 @@ impl<'p> Shared<'p> {
         for (level, inner) in frame.levels.iter_mut().zip(&instr.inner) {
             level.base = if inner.statics { 0 } else { base(self, Extent::Rows(inner.outer)) };
         }
+        if parent.is_some() && built.is_ok() {
+            frame.place_statics();
+        }
         if (instr.random || self.plan.keyed.contains(&block)) && built.is_ok() {
             frame.build_keys(instr, &|extent, row| self.key(parent, extent, row));
         }

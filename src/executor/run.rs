@@ -194,6 +194,7 @@ impl Executor {
             facts,
         };
         shared.loops.resize(shared.frames.len(), None);
+        shared.frames.iter_mut().for_each(Frame::restart);
         let mut work = || {
             let mut tools = Tools { workers, pool, memory: &mut kept.memory };
             execute(&mut shared, plan, arena, &mut tools, run.stage)
