@@ -260,6 +260,24 @@ mod tests {
     }
 
     #[test]
+    fn products_match_matrixmultiply() {
+        let (m, k, n) = (37, 300, 120);
+        let (a, b) = (numbers::<f64>(m * k, 6), numbers::<f64>(k * n, 7));
+        let mut packed = Packed::new();
+        packed.pack(View::new(&b, k, n), Transpose::No);
+        let mut ours = vec![0.0; m * n];
+        product(View::new(&a, m, k), &packed, ViewMut::new(&mut ours, m, n), Store::Write);
+        let mut theirs = vec![0.0; m * n];
+        let (ka, na) = (k as isize, n as isize);
+        // SAFETY: the three matrices have the sizes and strides that are given.
+        unsafe {
+            let (a, b, c) = (a.as_ptr(), b.as_ptr(), theirs.as_mut_ptr());
+            matrixmultiply::dgemm(m, k, n, 1.0, a, ka, 1, b, na, 1, 0.0, c, na, 1);
+        }
+        approx::assert_abs_diff_eq!(ours[..], theirs[..], epsilon = 1e-12);
+    }
+
+    #[test]
     fn bits_depend_on_neither_rows_nor_columns() {
         let (m, k, n) = (57, 1100, 150);
         let (a, b) = (numbers::<f32>(m * k, 4), numbers::<f32>(k * n, 5));
