@@ -3,16 +3,14 @@
 use std::collections::HashSet;
 
 use super::compile::{Compiler, Site, needed_values, wanted_slots};
-use super::plan::{
-    Access, Home, InnerLevel, Instr, Loop, Maker, MemoryGradientPlan, MemoryPlan, Move, Ref, Span,
-};
+use super::pin::foreign_levels;
+use super::plan::{Access, Home, InnerLevel, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, Ref, Span};
 use super::split::{Class, Classes, Unit, When, split};
 use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::Store;
 use crate::program::context::Place;
 use crate::program::{
-    Extent, LevelId, LodEffect, Needs, OpDesc, Program, RECURRENT, Reach, Role, Spec, StepDesc, StepGradient,
-    VarId, grad_name,
+    Extent, Needs, OpDesc, Program, RECURRENT, Reach, Role, StepDesc, StepGradient, VarId, grad_name,
 };
 
 impl Compiler<'_> {
@@ -261,73 +259,6 @@ impl Compiler<'_> {
             span: if class == Class::Sequence { Span::Sequences } else { Span::All },
             repeated: around.repeated || time == When::Body,
         }
-    }
-
-    /// Whether an operator, or one of a `recurrent`'s step block, draws random numbers.
-    fn draws(&self, op: &OpDesc) -> Result<bool> {
-        let Some(step) = &op.step else { return Ok(self.parse(op)?.facts().random) };
-        for op in &self.program.block(step.block).ops {
-            if self.draws(op)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Checks that what a random operator writes has rows that the data names.
-    fn known_rows(&self, op: &OpDesc, step: &StepDesc) -> Result<()> {
-        let inner = step.inputs.iter().chain(&step.statics).filter_map(|p| self.program.var(p.inner).spec());
-        let known: HashSet<LevelId> = inner.flat_map(|spec| spec.lod.iter().copied()).collect();
-        for var in op.writes() {
-            let spec = self.program.spec(var)?;
-            if !spec.lod.iter().all(|level| known.contains(level)) {
-                let expected = "rows of a step input or of a static input, not of sequences made in the step";
-                let what = "random operator in a step block";
-                return Err(Error::of(ErrorKind::Program, what, expected, spec.to_string()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether an operator must stay in the loop for reasons of its own.
-    fn stays(&mut self, program: &Program, op: &OpDesc, step: &StepDesc, class: Class) -> Result<bool> {
-        let foreign = |op: &OpDesc| {
-            op.reads()
-                .chain(op.writes())
-                .any(|v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)))
-        };
-        if op.kind == RECURRENT {
-            return Ok(class == Class::Step && foreign(op));
-        }
-        let instance = self.parse(op)?;
-        let facts = instance.facts();
-        if facts.reach == Reach::Batch && class != Class::Constant {
-            let got = format!("`{}`, whose result depends on the whole batch", op.kind);
-            return Err(Error::of(
-                ErrorKind::Program,
-                "operator in a step block",
-                "a row- or sequence-wise one",
-                got,
-            ));
-        }
-        if facts.random && class != Class::Constant {
-            self.known_rows(op, step)?;
-        }
-        let made = facts.lod == LodEffect::Replaces && class != Class::Constant;
-        if made && op.role == Role::Forward {
-            let signature = instance.signature();
-            let inputs = program.specs(&Program::slots_of(signature.inputs, &op.inputs, ""))?;
-            let outputs = program.specs(&Program::slots_of(signature.outputs, &op.outputs, ""))?;
-            let made = super::compile::made_levels(&inputs, &outputs);
-            if !made.is_empty() {
-                let top = program.top(step.block);
-                self.makers.push(Maker { op: instance.clone(), inputs, made, top });
-                self.made[step.block.0 as usize].push(self.makers.len() - 1);
-            }
-        }
-        // Whole sub-sequences of static inputs, and sequences made in the step, have no LoD over all steps at once.
-        let foreign = facts.reach == Reach::Sequence && class == Class::Step && foreign(op);
-        Ok(made || foreign)
     }
 
     fn backward_loop(
@@ -606,12 +537,6 @@ fn is_random(instr: &Instr) -> bool {
         Instr::Loop(inner) => inner.random,
         Instr::Zero(_) | Instr::Reorder { .. } => false,
     }
-}
-
-/// Whether a variable has levels that are not those of a step input.
-fn foreign_levels(spec: &Spec, step: &StepDesc) -> bool {
-    let known = |level: &LevelId| step.levels.iter().any(|(_, inner)| inner == level);
-    !spec.lod.iter().all(known)
 }
 
 fn readers<'a>(units: &'a [Unit], when: &'a [When], var: VarId) -> impl Iterator<Item = When> + 'a {
