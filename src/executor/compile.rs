@@ -373,6 +373,12 @@ impl<'a> Compiler<'a> {
         self.now
     }
 
+    /// Whether a variable of a step block goes to another step: what a memory holds next, or its gradient.
+    pub(super) fn passes_on(&self, var: VarId, site: Site) -> bool {
+        let passed = matches!(self.access[var.0 as usize], Some(Access::Passed { .. }));
+        site.block != BlockId(0) && (passed || self.is_next(var))
+    }
+
     fn is_next(&self, var: VarId) -> bool {
         self.memories.iter().flatten().any(|m| Some(m.next.access) == self.access[var.0 as usize])
     }

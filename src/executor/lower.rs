@@ -35,6 +35,7 @@ impl Compiler<'_> {
             spread: Vec::new(),
             scatter: Vec::new(),
             scatter_statics: Vec::new(),
+            flush: Vec::new(),
             slots: Vec::new(),
             splits: false,
             levels: Vec::new(),
@@ -46,6 +47,11 @@ impl Compiler<'_> {
         match step.gradient.as_deref() {
             None => self.forward_loop(step, site, &mut instr)?,
             Some(gradient) => self.backward_loop(step, gradient, site, &mut instr)?,
+        }
+        for var in op.writes() {
+            if self.passes_on(var, site) {
+                instr.flush.push(self.reference(var)?);
+            }
         }
         instr.levels = self.made[step.block.0 as usize].clone();
         let here = |home: Home| matches!(home, Home::Stepped(b) | Home::Sequence(b) if b == step.block);

@@ -227,7 +227,7 @@ impl Shared<'_> {
         Ok(())
     }
 
-    fn flush(&self, view: &Ref, lane: &mut Lane<'_>, at: Option<LaneAt>, room: &mut OperandRoom) {
+    pub(super) fn flush(&self, view: &Ref, lane: &mut Lane<'_>, at: Option<LaneAt>, room: &mut OperandRoom) {
         let region = self.region(view, at);
         let mut operands = lane.operands(room, &[], &[region]);
         if let Some(rows) = operands.write::<f32>(0) {

@@ -195,6 +195,8 @@ pub(super) struct Loop {
     /// Back to the order of the batch.
     pub(super) scatter: Vec<Move>,
     pub(super) scatter_statics: Vec<Move>,
+    /// Flushed after the loop: what it hands to a step of the loop around it.
+    pub(super) flush: Vec<Ref>,
     /// Slots that live in this block's orders.
     pub(super) slots: Vec<usize>,
     /// Every row belongs to one sequence and no gradient is added across them, so that lanes may split the loop.

@@ -117,6 +117,9 @@ impl<'p> Shared<'p> {
         for plan in &instr.gradients {
             self.end_gradient(block, plan, lane, tools);
         }
+        for view in &instr.flush {
+            self.flush(view, lane, None, &mut tools.workers[0].room);
+        }
         for scatter in &instr.scatter {
             self.scatter(block, &scatter.inner, &scatter.outer, scatter.store, false, lane, tools);
         }

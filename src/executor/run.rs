@@ -1,5 +1,7 @@
 //! The executor: feed, run, fetch.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
 use super::compile::compile;
 use super::frame::Frame;
 use super::machine::{Shared, Worker};
@@ -163,10 +165,11 @@ impl Executor {
             scope.check(&self.program.var(slot.var).name, self.program.spec(slot.var)?)?;
         }
         self.lend(scope);
-        // From here to the second exchange nothing returns early: the parameters are here and not in the scope.
+        // From here to the second exchange nothing leaves early, not even a panic in an operator: the parameters are
+        // here and not in the scope.
         let outcome = self.run_lent(run, batch);
         self.lend(scope);
-        outcome?;
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
         self.done = Some(run.stage);
         Ok(())
     }
@@ -178,7 +181,8 @@ impl Executor {
         }
     }
 
-    fn run_lent(&mut self, run: &Run<'_>, batch: usize) -> Result<()> {
+    /// Runs the instructions; a panic in one is handed back.
+    fn run_lent(&mut self, run: &Run<'_>, batch: usize) -> std::thread::Result<Result<()>> {
         let Self { plan, arena, pool, workers, threads, kept, program, .. } = self;
         let facts = RunFacts { mode: run.mode, step: run.step, seed: program.seed, threads: workers.len() };
         kept.numbers.clear();
@@ -199,10 +203,10 @@ impl Executor {
             let mut tools = Tools { workers, pool, memory: &mut kept.memory };
             execute(&mut shared, plan, arena, &mut tools, run.stage)
         };
-        let outcome = match threads {
+        let outcome = catch_unwind(AssertUnwindSafe(|| match threads {
             Some(threads) => threads.install(&mut work),
             None => work(),
-        };
+        }));
         kept.loops = emptied(std::mem::take(&mut shared.loops));
         kept.frames = std::mem::take(&mut shared.frames);
         kept.levels = std::mem::take(&mut shared.levels);

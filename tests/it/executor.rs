@@ -4,9 +4,11 @@ use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
-use unpadded::program::{Program, VarId, backward};
+use unpadded::program::{
+    Attributes, Facts, Forward, InferShape, Op, Program, Sample, Signature, Slot, VarId, backward,
+};
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Variable, ops};
+use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Variable, ops};
 
 /// Words, a mark beside each word, a label and a row of numbers for each sequence.
 struct Tagger {
@@ -304,6 +306,65 @@ fn no_sequence_and_empty_sequences_train_without_nan() {
         }
         let finite = |(_, bits): &(String, Vec<u32>)| bits.iter().all(|&b| f32::from_bits(b).is_finite());
         assert!(contents(&mut scope).iter().all(finite));
+    }
+}
+
+/// Hands its input on, and panics when that holds a 13.
+struct Unlucky;
+
+impl Op for Unlucky {
+    fn kind() -> &'static str {
+        "unlucky"
+    }
+    fn parse(_: &Attributes) -> Result<Self> {
+        Ok(Self)
+    }
+    fn signature(&self) -> Signature {
+        const { Signature { inputs: &[Slot::one("x").without_gradient()], outputs: &[Slot::one("out")] } }
+    }
+    fn facts(&self) -> Facts {
+        Facts::row_wise()
+    }
+    fn infer_shape(&self, shapes: &mut InferShape<'_>) -> Result<()> {
+        shapes.set(0, shapes.input(0).clone());
+        Ok(())
+    }
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, mut out) = (run.input::<f32>(0)?, run.output::<f32>(0)?);
+        for (from, to) in x.iter().zip(out.iter_mut()) {
+            assert!(!from.contains(&13.0), "unlucky");
+            to.copy_from_slice(from);
+        }
+        Ok(())
+    }
+    fn samples() -> Vec<Sample> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_panic_in_a_users_operator_leaves_the_scope_whole() {
+    let mut registry = ops::catalogue();
+    registry.add::<Unlucky>().unwrap();
+    let net = Builder::with_registry(registry.clone());
+    let x = net.feed("x", DType::F32, &[1], 0).unwrap();
+    let x = (x, net.append1("unlucky", &[("x", &[x])], Attributes::new()).unwrap());
+    let loss = net.sum(net.linear(x.1, 1).unwrap()).unwrap();
+    let mut program = net.finish();
+    Sgd::new(0.5).minimize(&mut program, &registry, loss.id()).unwrap();
+    let (good, bad) = (ndarray::array![[2.0f32], [3.0]].into(), ndarray::array![[2.0f32], [13.0]].into());
+    for threads in [1, 2] {
+        let mut exe = Executor::new(&program, &registry, &[loss.id()], threads).unwrap();
+        let (mut scope, mut other) = (Scope::of(&program).unwrap(), Scope::of(&program).unwrap());
+        let before = contents(&mut scope);
+        let unlucky =
+            std::panic::AssertUnwindSafe(|| exe.run(&mut scope, &Run::train(&[(x.0.id(), &bad)], 0)));
+        assert!(std::panic::catch_unwind(unlucky).is_err());
+        assert!(contents(&mut scope) == before);
+        exe.run(&mut scope, &Run::train(&[(x.0.id(), &good)], 0)).unwrap();
+        let mut fresh = Executor::new(&program, &registry, &[loss.id()], threads).unwrap();
+        fresh.run(&mut other, &Run::train(&[(x.0.id(), &good)], 0)).unwrap();
+        assert!(contents(&mut scope) == contents(&mut other) && contents(&mut scope) != before);
     }
 }
 
