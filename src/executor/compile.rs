@@ -4,14 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::layout::{Layouts, Ranked};
+use super::needs::{made_levels, needed_values, wanted_slots};
 use super::plan::{Access, Home, Instr, Maker, OpInstr, Plan, Ref, Slot, Span};
 use super::split::Classes;
 use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::Store;
 use crate::program::context::{Place, Wiring};
 use crate::program::{
-    BlockId, Extent, LevelId, LodEffect, Needs, Op, OpDesc, Pass, Program, RECURRENT, Reach, Registry, Role,
-    Spec, VarId, VarRole, grad_name,
+    BlockId, LodEffect, Needs, Op, OpDesc, Pass, Program, RECURRENT, Registry, Role, Spec, VarId, VarRole,
+    grad_name,
 };
 use crate::tensor::StorageKind;
 
@@ -555,46 +556,4 @@ impl<'a> Compiler<'a> {
         self.slots[slot].life.1 = FOREVER;
         Ok(())
     }
-}
-
-/// The input slots whose gradients a backward operator computes.
-pub(super) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
-    let inputs = op.signature().inputs;
-    (0..inputs.len())
-        .filter(|&s| desc.output(&grad_name(inputs[s].name)).iter().any(|&v| v != VarId::NONE))
-        .collect()
-}
-
-/// The forward values that a backward operator reads for `needs`.
-pub(super) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Needs) -> Vec<VarId> {
-    let signature = op.signature();
-    let inputs =
-        signature.inputs.iter().enumerate().filter(|(i, _)| needs.has_input(*i)).map(|(_, s)| s.name);
-    let outputs =
-        signature.outputs.iter().enumerate().filter(|(i, _)| needs.has_output(*i)).map(|(_, s)| s.name);
-    inputs.chain(outputs).flat_map(|name| desc.input(name).to_vec()).collect()
-}
-
-/// Levels of the outputs that no input has, in the order they were made.
-pub(super) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<LevelId> {
-    let mut made: Vec<LevelId> = Vec::new();
-    for level in outputs.iter().flatten().flat_map(|s| s.lod.iter().copied()) {
-        if !inputs.iter().flatten().any(|s| s.lod.contains(&level)) && !made.contains(&level) {
-            made.push(level);
-        }
-    }
-    made.sort();
-    made
-}
-
-/// Whether an operator can be called on a part of its rows.
-pub(super) fn divisible(instr: &OpInstr) -> bool {
-    // What a constant gets from every row is one sum.
-    let constant = |r: &Ref| r.rows.known().is_some();
-    instr.reach != Reach::Batch
-        && instr.role != Role::Update
-        && !instr.writes.is_empty()
-        && !instr.writes.iter().any(constant)
-        && instr.wiring.input_gradients.iter().flatten().all(|(p, _)| !matches!(p, Place::Rows(_)))
-        && instr.writes.iter().all(|r| !matches!(r.rows, Extent::Data(_)))
 }

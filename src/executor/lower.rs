@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::compile::{Compiler, Site, needed_values, wanted_slots};
+use super::compile::{Compiler, Site};
+use super::needs::{needed_values, wanted_slots};
 use super::pin::foreign_levels;
 use super::plan::{Access, Home, InnerLevel, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, Ref, Span};
 use super::split::{Class, Classes, Unit, When, split};

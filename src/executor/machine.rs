@@ -8,11 +8,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Region};
 use crate::kernels::{Extent2, Store, flush};
 use crate::program::context::{
-    Backward, Call, Forward, Keys, Pass, Prepare, Prepared, RowKey, RunFacts, Scratch,
+    Backward, Call, Forward, Keys, Pass, Place, Prepare, Prepared, RowKey, RunFacts, Scratch,
 };
 use crate::program::infer::{InferShape, LevelTable, Phase};
 use crate::program::rows::RowBuffer;
-use crate::program::{BlockId, Extent, LevelId, Reach, Spec};
+use crate::program::{BlockId, Extent, LevelId, Reach, Role, Spec};
 use crate::tensor::DType;
 
 /// A call with fewer numbers to write than this is not divided.
@@ -204,7 +204,7 @@ impl Shared<'_> {
         writes.clear();
         writes.extend(instr.writes.iter().map(|r| self.region(r, at)));
         let elements: usize = writes.iter().map(|r| r.extent.rows * r.extent.width).sum();
-        let units = if !others.is_empty() && elements >= WORTH_DIVIDING && super::compile::divisible(instr) {
+        let units = if !others.is_empty() && elements >= WORTH_DIVIDING && divisible(instr) {
             self.units(instr)
         } else {
             None
@@ -347,6 +347,18 @@ impl Shared<'_> {
             Span::Sequences => At::Sequences,
         }
     }
+}
+
+/// Whether an operator can be called on a part of its rows.
+fn divisible(instr: &OpInstr) -> bool {
+    // What a constant gets from every row is one sum.
+    let constant = |r: &Ref| r.rows.known().is_some();
+    instr.reach != Reach::Batch
+        && instr.role != Role::Update
+        && !instr.writes.is_empty()
+        && !instr.writes.iter().any(constant)
+        && instr.wiring.input_gradients.iter().flatten().all(|(p, _)| !matches!(p, Place::Rows(_)))
+        && instr.writes.iter().all(|r| !matches!(r.rows, Extent::Data(_)))
 }
 
 /// The parts of a call that can run apart.

@@ -12,6 +12,7 @@ mod layout;
 mod lower;
 mod machine;
 mod memory;
+mod needs;
 mod pin;
 mod plan;
 pub mod rank_table;

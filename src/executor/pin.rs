@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::compile::{Compiler, made_levels};
+use super::compile::Compiler;
+use super::needs::made_levels;
 use super::plan::Maker;
 use super::split::Class;
 use crate::error::{Error, ErrorKind, Result};
