@@ -4,7 +4,7 @@
 use std::panic::Location;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::layers::{called, init, sequence_input, state_width, weight_shape};
+use crate::layers::{init, sequence_input, state_width, weight_shape};
 use crate::ops::Update;
 use crate::program::{Builder, Initializer, Recurrence, Spec, Var};
 
@@ -142,7 +142,7 @@ impl Builder {
         x: Var,
         weights: GruWeights,
         options: &Gru,
-        caller: &Location<'_>,
+        caller: &'static Location<'static>,
     ) -> Result<(Var, Var)> {
         match self.run_gru(x, weights, options, true, caller)? {
             (h, Some(last)) => Ok((h, last)),
@@ -150,14 +150,14 @@ impl Builder {
         }
     }
 
-    fn gru_weights(&self, x: Var, options: &Gru, caller: &Location<'_>) -> Result<GruWeights> {
-        let Spec { dtype, shape, .. } = sequence_input(self, "gru", x, caller)?;
+    fn gru_weights(&self, x: Var, options: &Gru, caller: &'static Location<'static>) -> Result<GruWeights> {
+        let net = self.called_from(caller);
+        let Spec { dtype, shape, .. } = sequence_input(&net, "gru", x)?;
         let inputs = shape[1].known().unwrap_or(0);
         let Gru { hidden, bias, input, recurrent, name, .. } = options;
-        let (hidden, name) = (*hidden, self.layer_name("gru", name.as_deref()));
-        let make = |part: &str, dims: &[usize], start| {
-            self.parameter(&format!("{name}.{part}"), dtype, dims, start).map_err(|e| called(e, caller))
-        };
+        let (hidden, name) = (*hidden, net.layer_name("gru", name.as_deref()));
+        let make =
+            |part: &str, dims: &[usize], start| net.parameter(&format!("{name}.{part}"), dtype, dims, start);
         let offset = |part| if *bias { make(part, &[3 * hidden], init::zeros()).map(Some) } else { Ok(None) };
         Ok(GruWeights {
             w_ih: make("weight_ih", &[inputs, 3 * hidden], input.clone())?,
@@ -173,23 +173,22 @@ impl Builder {
         weights: GruWeights,
         options: &Gru,
         states: bool,
-        caller: &Location<'_>,
+        caller: &'static Location<'static>,
     ) -> Result<(Var, Option<Var>)> {
-        let spec = sequence_input(self, "gru", x, caller)?;
+        let net = self.called_from(caller);
+        let spec = sequence_input(&net, "gru", x)?;
         let (hidden, gates) = (options.hidden, 3 * options.hidden);
         let GruWeights { w_ih, w_hh, b_ih, b_hh } = weights;
-        let fits = |slot, var, dims: &[usize]| {
-            weight_shape(self, slot, var, &spec, dims).map_err(|e| called(e, caller))
-        };
+        let fits = |slot, var, dims: &[usize]| weight_shape(&net, slot, var, &spec, dims);
         fits("w_ih", w_ih, &[spec.shape[1].known().unwrap_or(0), gates])?;
         fits("w_hh", w_hh, &[hidden, gates])?;
         b_ih.map_or(Ok(()), |b| fits("b_ih", b, &[gates]))?;
         b_hh.map_or(Ok(()), |b| fits("b_hh", b, &[gates]))?;
-        let initial = |slot, var| state_width(self, slot, var, &spec, hidden).map_err(|e| called(e, caller));
+        let initial = |slot, var| state_width(&net, slot, var, &spec, hidden);
         options.initial.map_or(Ok(()), |h| initial("h", h))?;
 
         let recurrence = Recurrence { reverse: options.reverse, ..Recurrence::default() };
-        let outputs = self.recurrent_with(recurrence, x, |step, x_t| {
+        let outputs = net.recurrent_with(recurrence, x, |step, x_t| {
             let h_prev = match options.initial {
                 Some(h) => step.memory_from(h)?,
                 None => step.memory_of(spec.dtype, &[hidden])?,
@@ -200,7 +199,7 @@ impl Builder {
             step.update(h_prev, h)?;
             Ok(if states { vec![h, step.last(h_prev)?] } else { vec![h] })
         });
-        match outputs.map_err(|e| called(e, caller))?.as_slice() {
+        match outputs?.as_slice() {
             &[h] => Ok((h, None)),
             &[h, last] => Ok((h, Some(last))),
             other => Err(Error::of(ErrorKind::Program, "gru", "1 or 2 outputs", other.len().to_string())),

@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::layers::{called, init, sequence_input, state_width, weight_shape};
+use crate::layers::{init, sequence_input, state_width, weight_shape};
 use crate::program::{Attributes, Builder, Initializer, Recurrence, Spec, Var};
 
 /// Options of [`Builder::lstm`].
@@ -140,7 +140,7 @@ impl Builder {
         x: Var,
         weights: LstmWeights,
         options: &Lstm,
-        caller: &Location<'_>,
+        caller: &'static Location<'static>,
     ) -> Result<(Var, Var, Var)> {
         match self.run_lstm(x, weights, options, true, caller)? {
             (h, Some((h_last, c_last))) => Ok((h, h_last, c_last)),
@@ -148,14 +148,19 @@ impl Builder {
         }
     }
 
-    fn lstm_weights(&self, x: Var, options: &Lstm, caller: &Location<'_>) -> Result<LstmWeights> {
-        let Spec { dtype, shape, .. } = sequence_input(self, "lstm", x, caller)?;
+    fn lstm_weights(
+        &self,
+        x: Var,
+        options: &Lstm,
+        caller: &'static Location<'static>,
+    ) -> Result<LstmWeights> {
+        let net = self.called_from(caller);
+        let Spec { dtype, shape, .. } = sequence_input(&net, "lstm", x)?;
         let inputs = shape[1].known().unwrap_or(0);
         let Lstm { hidden, forget_bias, bias, input, recurrent, name, .. } = options;
-        let (hidden, name) = (*hidden, self.layer_name("lstm", name.as_deref()));
-        let make = |part: &str, dims: &[usize], start| {
-            self.parameter(&format!("{name}.{part}"), dtype, dims, start).map_err(|e| called(e, caller))
-        };
+        let (hidden, name) = (*hidden, net.layer_name("lstm", name.as_deref()));
+        let make =
+            |part: &str, dims: &[usize], start| net.parameter(&format!("{name}.{part}"), dtype, dims, start);
         Ok(LstmWeights {
             w_ih: make("weight_ih", &[inputs, 4 * hidden], input.clone())?,
             w_hh: make("weight_hh", &[hidden, 4 * hidden], recurrent.clone())?,
@@ -174,23 +179,22 @@ impl Builder {
         weights: LstmWeights,
         options: &Lstm,
         states: bool,
-        caller: &Location<'_>,
+        caller: &'static Location<'static>,
     ) -> Result<(Var, Option<(Var, Var)>)> {
-        let spec = sequence_input(self, "lstm", x, caller)?;
+        let net = self.called_from(caller);
+        let spec = sequence_input(&net, "lstm", x)?;
         let (hidden, gates) = (options.hidden, 4 * options.hidden);
         let LstmWeights { w_ih, w_hh, b_ih, b_hh } = weights;
-        let fits = |slot, var, dims: &[usize]| {
-            weight_shape(self, slot, var, &spec, dims).map_err(|e| called(e, caller))
-        };
+        let fits = |slot, var, dims: &[usize]| weight_shape(&net, slot, var, &spec, dims);
         fits("w_ih", w_ih, &[spec.shape[1].known().unwrap_or(0), gates])?;
         fits("w_hh", w_hh, &[hidden, gates])?;
         b_ih.map_or(Ok(()), |b| fits("b_ih", b, &[gates]))?;
         b_hh.map_or(Ok(()), |b| fits("b_hh", b, &[gates]))?;
-        let initial = |slot, var| state_width(self, slot, var, &spec, hidden).map_err(|e| called(e, caller));
+        let initial = |slot, var| state_width(&net, slot, var, &spec, hidden);
         options.initial.map_or(Ok(()), |(h, c)| initial("h", h).and_then(|()| initial("c", c)))?;
 
         let recurrence = Recurrence { reverse: options.reverse, ..Recurrence::default() };
-        let outputs = self.recurrent_with(recurrence, x, |step, x_t| {
+        let outputs = net.recurrent_with(recurrence, x, |step, x_t| {
             let (h_prev, c_prev) = match options.initial {
                 Some((h, c)) => (step.memory_from(h)?, step.memory_from(c)?),
                 None => (step.memory_of(spec.dtype, &[hidden])?, step.memory_of(spec.dtype, &[hidden])?),
@@ -204,7 +208,7 @@ impl Builder {
             step.update(c_prev, c)?;
             Ok(if states { vec![h, step.last(h_prev)?, step.last(c_prev)?] } else { vec![h] })
         });
-        match outputs.map_err(|e| called(e, caller))?.as_slice() {
+        match outputs?.as_slice() {
             &[h] => Ok((h, None)),
             &[h, h_last, c_last] => Ok((h, Some((h_last, c_last)))),
             other => Err(Error::of(ErrorKind::Program, "lstm", "1 or 3 outputs", other.len().to_string())),
