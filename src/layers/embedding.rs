@@ -1,7 +1,7 @@
 //! A table of vectors, looked up by id.
 
 use crate::error::{Error, Result};
-use crate::layers::{called, init};
+use crate::layers::init;
 use crate::program::{Builder, Initializer, Var};
 use crate::tensor::DType;
 
@@ -66,7 +66,7 @@ impl Builder {
         let Embedding { vocabulary, width, sparse, padding, dtype, weight, name } = options;
         let outside = || Error::new("padding id", format!("below {vocabulary}"), format!("{padding:?}"));
         if padding.is_some_and(|id| id >= vocabulary) {
-            return Err(called(outside(), std::panic::Location::caller()));
+            return Err(self.located(outside()));
         }
         let name = self.layer_name("embedding", name.as_deref());
         let start = weight.unwrap_or_else(|| init::embedding(1.0 / (width.max(1) as f64).sqrt(), padding));

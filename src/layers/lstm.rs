@@ -2,37 +2,26 @@
 
 use std::panic::Location;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::layers::{called, init, sequence_input, state_width, weight_shape};
-use crate::program::{Attributes, Builder, Initializer, Recurrence, Spec, Var};
+use crate::error::Result;
+use crate::layers::init;
+use crate::layers::recurrent::{self, Cell, Options, RecurrentWeights, option_methods};
+use crate::program::{Attributes, Builder, Initializer, Step, Var};
 
 /// Options of [`Builder::lstm`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lstm {
-    hidden: usize,
+    options: Options<2>,
     forget_bias: f64,
-    bias: bool,
-    reverse: bool,
-    initial: Option<(Var, Var)>,
-    input: Initializer,
-    recurrent: Initializer,
-    name: Option<String>,
 }
+
+/// The weights of an LSTM: `w_ih` `[in, 4H]`, `w_hh` `[H, 4H]` and biases `[4H]`, gates i, f, g, o side by side.
+pub type LstmWeights = RecurrentWeights;
 
 impl Lstm {
     /// `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent one by
     /// [`init::orthogonal_gates`], the bias at zero but for the forget gate's, which starts at 1.
     pub fn new(hidden: usize) -> Self {
-        Self {
-            hidden,
-            forget_bias: 1.0,
-            bias: true,
-            reverse: false,
-            initial: None,
-            input: init::xavier_gates(4),
-            recurrent: init::orthogonal_gates(4),
-            name: None,
-        }
+        Self { options: Options::new(hidden, Self::GATES), forget_bias: 1.0 }
     }
 
     /// What the forget gate's bias starts as. With weights that are given ([`Builder::lstm_with`]) it has no effect.
@@ -41,55 +30,33 @@ impl Lstm {
         Self { forget_bias, ..self }
     }
 
-    /// No bias.
-    #[must_use]
-    pub fn without_bias(self) -> Self {
-        Self { bias: false, ..self }
-    }
-
-    /// Each sequence runs from its own end.
-    #[must_use]
-    pub fn backwards(self) -> Self {
-        Self { reverse: true, ..self }
-    }
-
     /// Starts from these hidden and cell states, one row a sequence, instead of zeros.
     #[must_use]
-    pub fn initial(self, h: Var, c: Var) -> Self {
-        Self { initial: Some((h, c)), ..self }
-    }
-
-    /// How the weight `[in, 4H]` of the input starts.
-    #[must_use]
-    pub fn input_init(self, input: Initializer) -> Self {
-        Self { input, ..self }
-    }
-
-    /// How the weight `[H, 4H]` of the state starts.
-    #[must_use]
-    pub fn recurrent_init(self, recurrent: Initializer) -> Self {
-        Self { recurrent, ..self }
-    }
-
-    /// The first part of the parameters' names, instead of `lstm_0` and so on.
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: Some(name.to_owned()), ..self }
+    pub fn initial(mut self, h: Var, c: Var) -> Self {
+        self.options.initial = Some([h, c]);
+        self
     }
 }
 
-/// The weights of an LSTM, gates i, f, g, o side by side. PyTorch's are the transposes:
-/// [`from_torch`](crate::layers::from_torch).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LstmWeights {
-    /// `[in, 4H]`.
-    pub w_ih: Var,
-    /// `[H, 4H]`.
-    pub w_hh: Var,
-    /// `[4H]`, added to the input's product.
-    pub b_ih: Option<Var>,
-    /// `[4H]`, added to the state's product.
-    pub b_hh: Option<Var>,
+option_methods!(Lstm);
+
+impl Cell<2> for Lstm {
+    const KIND: &'static str = "lstm";
+    const GATES: usize = 4;
+    const STATE_NAMES: [&'static str; 2] = ["h", "c"];
+
+    fn options(&self) -> &Options<2> {
+        &self.options
+    }
+
+    fn biases(&self) -> [Option<(&'static str, Initializer)>; 2] {
+        [Some(("bias", init::lstm_bias(self.forget_bias))), None]
+    }
+
+    fn step(&self, step: &Step, from_input: Var, from_state: Var, [_, c]: [Var; 2]) -> Result<[Var; 2]> {
+        let pre = step.append1("add", &[("x", &[from_input]), ("y", &[from_state])], Attributes::new())?;
+        step.lstm_cell(pre, c).map(|(h, c)| [h, c])
+    }
 }
 
 impl Builder {
@@ -100,9 +67,8 @@ impl Builder {
     /// If `x` does not hold sequences of rows of floats, or the initial states do not fit.
     #[track_caller]
     pub fn lstm(&self, x: Var, options: Lstm) -> Result<Var> {
-        let caller = Location::caller();
-        let weights = self.lstm_weights(x, &options, caller)?;
-        self.run_lstm(x, weights, &options, false, caller).map(|(h, _)| h)
+        let weights = recurrent::weights(&self.called_from(Location::caller()), x, &options)?;
+        self.lstm_with(x, weights, options)
     }
 
     /// [`Self::lstm`], and the hidden and cell state after each sequence's last step, one row a sequence. An empty
@@ -112,9 +78,8 @@ impl Builder {
     /// As [`Self::lstm`].
     #[track_caller]
     pub fn lstm_states(&self, x: Var, options: Lstm) -> Result<(Var, Var, Var)> {
-        let caller = Location::caller();
-        let weights = self.lstm_weights(x, &options, caller)?;
-        self.lstm_all(x, weights, &options, caller)
+        let weights = recurrent::weights(&self.called_from(Location::caller()), x, &options)?;
+        self.lstm_states_with(x, weights, options)
     }
 
     /// [`Self::lstm`] with weights that exist: shared, imported or under test.
@@ -123,7 +88,8 @@ impl Builder {
     /// As [`Self::lstm`], and if a weight does not fit.
     #[track_caller]
     pub fn lstm_with(&self, x: Var, weights: LstmWeights, options: Lstm) -> Result<Var> {
-        self.run_lstm(x, weights, &options, false, Location::caller()).map(|(h, _)| h)
+        let net = self.called_from(Location::caller());
+        recurrent::run(&net, x, weights, &options, |_, h, _| Ok(h))
     }
 
     /// [`Self::lstm_states`] with weights that exist.
@@ -132,82 +98,9 @@ impl Builder {
     /// As [`Self::lstm_with`].
     #[track_caller]
     pub fn lstm_states_with(&self, x: Var, weights: LstmWeights, options: Lstm) -> Result<(Var, Var, Var)> {
-        self.lstm_all(x, weights, &options, Location::caller())
-    }
-
-    fn lstm_all(
-        &self,
-        x: Var,
-        weights: LstmWeights,
-        options: &Lstm,
-        caller: &Location<'_>,
-    ) -> Result<(Var, Var, Var)> {
-        match self.run_lstm(x, weights, options, true, caller)? {
-            (h, Some((h_last, c_last))) => Ok((h, h_last, c_last)),
-            (_, None) => Err(Error::of(ErrorKind::Program, "lstm", "final states", "none")),
-        }
-    }
-
-    fn lstm_weights(&self, x: Var, options: &Lstm, caller: &Location<'_>) -> Result<LstmWeights> {
-        let Spec { dtype, shape, .. } = sequence_input(self, "lstm", x, caller)?;
-        let inputs = shape[1].known().unwrap_or(0);
-        let Lstm { hidden, forget_bias, bias, input, recurrent, name, .. } = options;
-        let (hidden, name) = (*hidden, self.layer_name("lstm", name.as_deref()));
-        let make = |part: &str, dims: &[usize], start| {
-            self.parameter(&format!("{name}.{part}"), dtype, dims, start).map_err(|e| called(e, caller))
-        };
-        Ok(LstmWeights {
-            w_ih: make("weight_ih", &[inputs, 4 * hidden], input.clone())?,
-            w_hh: make("weight_hh", &[hidden, 4 * hidden], recurrent.clone())?,
-            b_ih: if *bias {
-                Some(make("bias", &[4 * hidden], init::lstm_bias(*forget_bias))?)
-            } else {
-                None
-            },
-            b_hh: None,
+        let net = self.called_from(Location::caller());
+        recurrent::run(&net, x, weights, &options, |step, out, [h, c]| {
+            Ok((out, step.last(h)?, step.last(c)?))
         })
-    }
-
-    fn run_lstm(
-        &self,
-        x: Var,
-        weights: LstmWeights,
-        options: &Lstm,
-        states: bool,
-        caller: &Location<'_>,
-    ) -> Result<(Var, Option<(Var, Var)>)> {
-        let spec = sequence_input(self, "lstm", x, caller)?;
-        let (hidden, gates) = (options.hidden, 4 * options.hidden);
-        let LstmWeights { w_ih, w_hh, b_ih, b_hh } = weights;
-        let fits = |slot, var, dims: &[usize]| {
-            weight_shape(self, slot, var, &spec, dims).map_err(|e| called(e, caller))
-        };
-        fits("w_ih", w_ih, &[spec.shape[1].known().unwrap_or(0), gates])?;
-        fits("w_hh", w_hh, &[hidden, gates])?;
-        b_ih.map_or(Ok(()), |b| fits("b_ih", b, &[gates]))?;
-        b_hh.map_or(Ok(()), |b| fits("b_hh", b, &[gates]))?;
-        let initial = |slot, var| state_width(self, slot, var, &spec, hidden).map_err(|e| called(e, caller));
-        options.initial.map_or(Ok(()), |(h, c)| initial("h", h).and_then(|()| initial("c", c)))?;
-
-        let recurrence = Recurrence { reverse: options.reverse, ..Recurrence::default() };
-        let outputs = self.recurrent_with(recurrence, x, |step, x_t| {
-            let (h_prev, c_prev) = match options.initial {
-                Some((h, c)) => (step.memory_from(h)?, step.memory_from(c)?),
-                None => (step.memory_of(spec.dtype, &[hidden])?, step.memory_of(spec.dtype, &[hidden])?),
-            };
-            let from_input = step.product(x_t, w_ih, b_ih)?;
-            let from_state = step.product(h_prev, w_hh, b_hh)?;
-            let pre =
-                step.append1("add", &[("x", &[from_input]), ("y", &[from_state])], Attributes::new())?;
-            let (h, c) = step.lstm_cell(pre, c_prev)?;
-            step.update(h_prev, h)?;
-            step.update(c_prev, c)?;
-            Ok(if states { vec![h, step.last(h_prev)?, step.last(c_prev)?] } else { vec![h] })
-        });
-        match outputs.map_err(|e| called(e, caller))?.as_slice() {
-            &[h] => Ok((h, None)),
-            &[h, h_last, c_last] => Ok((h, Some((h_last, c_last)))),
-            other => Err(Error::of(ErrorKind::Program, "lstm", "1 or 3 outputs", other.len().to_string())),
-        }
     }
 }

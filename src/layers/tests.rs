@@ -1,7 +1,8 @@
 //! What layers append: shapes, names, starts, and errors at the user's line.
 
 use super::*;
-use crate::program::{Program, VarRole};
+use crate::error::Result;
+use crate::program::{BlockId, Builder, Program, Var, VarRole};
 use crate::tensor::DType;
 
 fn net() -> (Builder, Var) {
@@ -120,7 +121,69 @@ fn errors_name_this_file() {
             format!("variable `c`: initial `{slot}`: expected f32 rows of 2 numbers, one a sequence, got");
         assert!(error.to_string().contains(&expected), "{error}");
     }
-    for error in errors.into_iter().chain(initial) {
+    let narrow = net.parameter("narrow", DType::F32, &[3, 8], init::zeros()).unwrap();
+    let weights = LstmWeights { w_ih: narrow, w_hh: narrow, b_ih: None, b_hh: None };
+    let given = net.lstm_with(x, weights, Lstm::new(2)).unwrap_err();
+    for error in errors.into_iter().chain(initial).chain([given]) {
         assert!(error.to_string().contains("src/layers/tests.rs:"), "{error}");
+    }
+}
+
+#[test]
+fn operators_name_the_line_that_called_the_layer() {
+    let at = |line: u32, append: &dyn Fn(&Builder, Var)| {
+        let (net, x) = net();
+        append(&net, x);
+        assert!(!net.program().block(BlockId(0)).ops.is_empty());
+        let program = net.finish();
+        let expected = format!("{}:{line}:", file!());
+        for op in program.blocks().flat_map(|(_, block)| &block.ops) {
+            assert!(op.caller.starts_with(&expected), "{}: {}, expected {expected}", op.kind, op.caller);
+        }
+    };
+    at(line!(), &|net, x| drop(net.linear(x, 4)));
+    at(line!(), &|net, x| drop(net.lstm(x, Lstm::new(4))));
+    at(line!(), &|net, x| drop(net.lstm_states(x, Lstm::new(4).backwards())));
+    at(line!(), &|net, x| drop(net.gru(x, Gru::new(4))));
+    at(line!(), &|net, x| drop(net.gru_states(x, Gru::new(4))));
+    let ids = |net: &Builder| net.feed("ids", DType::I64, &[], 1).unwrap();
+    at(line!(), &|net, _| drop(net.embedding(ids(net), Embedding::new(9, 4))));
+    // A copy that the step itself appends, for an output that no operator of the step wrote.
+    at(line!(), &|net, x| drop(net.recurrent(x, |_, x_t| Ok(x_t))));
+}
+
+/// A layer as a user's crate writes one, with a layer of this crate and a step block in it.
+#[track_caller]
+fn counted(net: &Builder, x: Var, width: usize) -> Result<Var> {
+    let net = net.called_from(std::panic::Location::caller());
+    let h = net.lstm(x, Lstm::new(width))?;
+    net.recurrent(h, |step, h_t| {
+        let (a, b) = (step.memory(width)?, step.memory(3)?);
+        let next = step.add(a, h_t)?;
+        step.update(a, next)?;
+        step.update(b, next)?;
+        Ok(next)
+    })
+}
+
+#[test]
+fn layers_of_layers_name_the_outermost_call() {
+    let (refused, x) = net();
+    let error = counted(&refused, x, 2).unwrap_err();
+    let line = format!("{}:{}:", file!(), line!() - 1);
+    assert!(error.place().caller.as_ref().unwrap().starts_with(&line), "{error}");
+    let (net, x) = net();
+    let line = format!("{}:{}:", file!(), line!() + 1);
+    counted(&net, x, 3).unwrap();
+    let program = net.finish();
+    let kinds: Vec<&str> = program
+        .blocks()
+        .flat_map(|(_, block)| &block.ops)
+        .inspect(|op| assert!(op.caller.starts_with(&line), "{}: {}", op.kind, op.caller))
+        .map(|op| op.kind.as_str())
+        .collect();
+    // `assign` is the copy for the second memory with the same next value.
+    for kind in ["lstm_cell", "recurrent", "assign"] {
+        assert!(kinds.contains(&kind), "{kinds:?}");
     }
 }

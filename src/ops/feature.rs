@@ -34,7 +34,7 @@ use crate::program::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-use super::rowwise::{numbers, put_nothing, put_rows, row_samples, rows_of_width};
+use super::rowwise::{numbers, put_nothing, put_rows, row_samples};
 
 const X: usize = 0;
 const OUT: usize = 0;
@@ -100,7 +100,7 @@ impl Op for Concat {
                 return Err(Error::new(format!("input `x`[{k}]"), expected, x.to_string()));
             }
         }
-        s.set(OUT, rows_of_width(first, s.many(X).iter().map(|x| x.width()).sum()));
+        s.set(OUT, first.with_width(s.many(X).iter().map(|x| x.width()).sum()));
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl Op for Split {
                 s.mismatch(X, &format!("rows of as many numbers as the sizes {:?} add up to", self.sizes))
             );
         }
-        s.set_many(OUT, self.sizes.iter().map(|&size| rows_of_width(x, size)).collect());
+        s.set_many(OUT, self.sizes.iter().map(|&size| x.with_width(size)).collect());
         Ok(())
     }
 
@@ -273,7 +273,7 @@ impl Op for Slice {
         if from > to || *to > x.width() {
             return Err(s.mismatch(X, &format!("rows that have the columns {from}..{to}")));
         }
-        s.set(OUT, rows_of_width(x, to - from));
+        s.set(OUT, x.with_width(to - from));
         Ok(())
     }
 

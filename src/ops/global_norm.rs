@@ -27,9 +27,8 @@ use ndarray::{arr0, array};
 use super::update::{Merged, number, scalar};
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, sweep};
-use crate::program::context::Place;
 use crate::program::{
-    Attributes, Facts, Forward, InferShape, LodEffect, Op, RowBuffer, RowValue, Sample, Signature, Slot, Spec,
+    Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Signature, Slot, Spec,
 };
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
@@ -123,24 +122,16 @@ impl Op for GlobalNorm {
 /// The squares of gradient `k`, added up.
 fn gradient_squares<T: RowValue>(run: &mut Forward<'_>, k: usize) -> Result<f64> {
     let threads = run.run().threads;
-    if rows_at(run, k).is_none() {
+    if run.rows_at(GRADS, k).is_none() {
         return Ok(squares(run.input_at::<T>(GRADS, k)?, threads));
     }
     let mut merged = std::mem::take(run.scratch().get::<Merged<T>>());
-    let sum = match rows_at(run, k) {
+    let sum = match run.rows_at(GRADS, k) {
         Some(rows) => merged.of(rows).map(|(_, values)| squares(values, threads)),
         None => Ok(0.0),
     };
     *run.scratch().get::<Merged<T>>() = merged;
     sum
-}
-
-/// `Forward::rows` for a slot that takes many.
-fn rows_at<'r>(run: &'r Forward<'_>, k: usize) -> Option<&'r RowBuffer> {
-    match run.call.wiring.inputs[GRADS].get(k) {
-        Some(&Place::Rows(i)) => run.pool.get(i),
-        _ => None,
-    }
 }
 
 /// Σ x², as a tree: rows are halved down to one, then columns down to a run.
@@ -273,50 +264,33 @@ impl<T: Float> Sweep for Multiply<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use ndarray::Array2;
+
     use super::*;
-    use crate::kernels::arena::{OperandRoom, Operands};
-    use crate::program::RunFacts;
-    use crate::program::context::{Call, Keys, Scratch, Wiring};
-    use crate::program::infer::LevelTable;
-    use crate::tensor::DType;
+    use crate::ops::catalogue;
+    use crate::program::Operand;
+    use crate::tensor::{Dense, Storage};
 
     #[test]
     fn selected_rows_are_scaled_where_they_are() {
-        let op = ScaleGradient { storage: StorageKind::SelectedRows };
-        let table = Spec::fixed(DType::F32, &[5, 2]).unwrap();
-        let inputs = [vec![table.clone()], vec![Spec::fixed(DType::F32, &[]).unwrap()]];
-        let outputs = [vec![Spec { storage: StorageKind::SelectedRows, ..table }]];
-        let wiring = Wiring {
-            inputs: vec![vec![Place::Absent], vec![Place::Dense(0)]],
-            outputs: vec![vec![Place::Rows(0)]],
-            ..Wiring::default()
-        };
-        for ids in [&[4, 1, 4][..], &[]] {
-            let mut rows = RowBuffer::default();
-            rows.reset::<f32>(5, 2);
-            ids.iter().for_each(|&id| rows.push(id, &[id as f32, 2.0]));
-            let mut room = OperandRoom::default();
-            let mut lender = Operands::lent(&mut room);
-            lender.read(View::new(&[0.5f32], 1, 1));
-            let call = Call {
-                signature: op.signature(),
-                wiring: &wiring,
-                inputs: &inputs,
-                outputs: &outputs,
-                levels: &LevelTable::default(),
-                run: RunFacts::default(),
-                stream: 0,
-                keys: Keys::Listed(&[]),
-                sequences: None,
-                prepared: None,
-            };
-            let (operands, mut pool) = (lender.finish(), [rows]);
-            op.forward(&mut Forward { call, operands, pool: &mut pool, scratch: &mut Scratch::default() })
+        let attributes = Attributes::new().with("storage", StorageKind::SelectedRows.to_string());
+        let op = catalogue().parse("scale_gradient", &attributes).unwrap();
+        for ids in [vec![4, 1, 4], vec![]] {
+            let values: Vec<f32> = ids.iter().flat_map(|&id| [id as f32, 2.0]).collect();
+            let rows = Dense::from_vec(&[ids.len(), 2], values).unwrap();
+            let grad = Variable::new(SelectedRows::new(5, ids.clone(), rows).unwrap(), None).unwrap();
+            let out = op
+                .clone()
+                .call(&[
+                    Operand::constant("param", Array2::<f32>::zeros((5, 2))),
+                    Operand::constant("scale", arr0(0.5f32)),
+                    Operand::constant("grad", grad),
+                ])
                 .unwrap();
-            assert_eq!(pool[0].ids(), ids);
-            for (row, &id) in pool[0].values::<f32>().unwrap().iter().zip(ids) {
-                assert_eq!(row, [id as f32 / 2.0, 1.0]);
-            }
+            let Storage::SelectedRows(rows) = out[0].storage() else { panic!("{:?}", out[0].storage()) };
+            assert_eq!(rows.row_ids(), ids);
+            let expected: Vec<f32> = ids.iter().flat_map(|&id| [id as f32 / 2.0, 1.0]).collect();
+            assert_eq!(rows.value().as_slice::<f32>().unwrap(), expected);
         }
     }
 }

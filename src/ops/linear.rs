@@ -151,6 +151,8 @@ impl Op for Linear {
             samples.push(sample.clone());
             samples.push(sample.constant("bias", array![0.5, -0.25]));
         }
+        let vector = Sample::new("a constant vector", Attributes::new());
+        samples.push(vector.constant("x", array![0.5, -1.5, 2.0]).constant("weight", weight));
         samples
     }
 }

@@ -27,7 +27,7 @@ use crate::program::{
 };
 use crate::with_float;
 
-use super::rowwise::{put, row_samples, rows_of_width};
+use super::rowwise::{put, row_samples};
 
 const X: usize = 0;
 const OUT: usize = 0;
@@ -214,7 +214,7 @@ impl<R: Reduction> Op for PerRow<R> {
         if R::NEEDS_X && x.width() == 0 {
             return Err(s.mismatch(X, "at least one number in a row"));
         }
-        s.set(OUT, rows_of_width(x, 1));
+        s.set(OUT, x.with_width(1));
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use ndarray::Array2;
 use crate::error::Result;
 use crate::kernels::{Float, Store, View, ViewMut};
 use crate::lod::Lod;
-use crate::program::{Attributes, Extent, Sample, Shape, Spec};
+use crate::program::{Attributes, Sample};
 use crate::tensor::Variable;
 
 /// Writes or adds one element.
@@ -35,14 +35,6 @@ pub(super) fn put_nothing<T: Float>(mut to: ViewMut<'_, T>, store: Store) {
     if store == Store::Write {
         to.fill(T::ZERO);
     }
-}
-
-/// The spec of the same view rows with `width` elements in each.
-pub(super) fn rows_of_width(x: &Spec, width: usize) -> Spec {
-    if x.batched() || x.shape.len() > 1 {
-        return x.with_width(width);
-    }
-    Spec { shape: Shape::from_iter([Extent::Known(width)]), ..x.clone() }
 }
 
 /// Sequences of the lengths, `width` numbers a row, without a pattern or a tie; `salt` makes others.

@@ -45,11 +45,17 @@ pub(super) struct State {
 ///
 /// Methods take `&self`. One operator is one method, from the file of its family; a user's crate adds its own by an
 /// extension trait over [`Builder::append`].
+///
+/// Every operator records the line that appended it, and every error names it. A method that is `#[track_caller]` and
+/// only calls such methods passes its own caller's line on; one that calls them in a closure (a layer with a step
+/// block) uses [`Builder::called_from`].
 #[derive(Clone)]
 pub struct Builder {
     pub(super) number: u64,
     pub(super) state: Rc<RefCell<State>>,
     pub(super) block: BlockId,
+    /// The line that operators and errors name, whoever calls.
+    pub(super) caller: Option<&'static Location<'static>>,
 }
 
 thread_local! {
@@ -61,7 +67,53 @@ impl Builder {
     pub fn with_registry(registry: Registry) -> Self {
         let number = BUILDERS.replace(BUILDERS.get() + 1);
         let state = State { program: Program::new(), registry, open: Vec::new() };
-        Self { number, state: Rc::new(RefCell::new(state)), block: BlockId(0) }
+        Self { number, state: Rc::new(RefCell::new(state)), block: BlockId(0), caller: None }
+    }
+
+    /// This builder, whose operators and errors name `caller` as the line of the user's code, wherever they are appended:
+    /// for a layer, which is called in one line and appends many operators, some of them in closures. Step blocks
+    /// that it opens do the same. In a layer inside another layer the outermost one's line stands.
+    ///
+    /// ```
+    /// use std::panic::Location;
+    /// use unpadded::{Builder, DType, Result, Var};
+    ///
+    /// #[track_caller]
+    /// fn running_sum(net: &Builder, x: Var, width: usize) -> Result<Var> {
+    ///     net.called_from(Location::caller()).recurrent(x, |step, x_t| {
+    ///         let before = step.memory(width)?;
+    ///         let after = step.add(before, x_t)?;
+    ///         step.update(before, after)?;
+    ///         Ok(after)
+    ///     })
+    /// }
+    ///
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[3], 1)?;
+    /// let line = line!() + 1;
+    /// running_sum(&net, x, 3)?;
+    /// let program = net.finish();
+    /// for op in program.blocks().flat_map(|(_, block)| &block.ops) {
+    ///     assert!(op.caller.contains(&format!(":{line}:")), "{}", op.caller);
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn called_from(&self, caller: &'static Location<'static>) -> Builder {
+        Builder { caller: self.caller.or(Some(caller)), ..self.clone() }
+    }
+
+    /// Adds the line of the user's code to an error that a layer found itself, as the builder's own methods do: the line
+    /// given by [`Self::called_from`], else that of the call.
+    #[track_caller]
+    pub fn located(&self, error: Error) -> Error {
+        at(error, self.here())
+    }
+
+    /// The line given by [`Self::called_from`], else that of the caller of the `#[track_caller]` method around.
+    #[track_caller]
+    pub(super) fn here(&self) -> &'static Location<'static> {
+        self.caller.unwrap_or(Location::caller())
     }
 
     /// Sets the seed of the initialisers and of random operators; 0 without it.
@@ -95,7 +147,7 @@ impl Builder {
     /// If it is of another builder or a literal.
     #[track_caller]
     pub fn spec(&self, var: Var) -> Result<Spec> {
-        let caller = here();
+        let caller = self.here();
         self.own(var)
             .and_then(|()| self.state.borrow().program.spec(var.id).cloned())
             .map_err(|e| at(e, caller))
@@ -113,7 +165,7 @@ impl Builder {
     /// If the name is taken, in a step block, or if there are too many dimensions or levels.
     #[track_caller]
     pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Result<Var> {
-        let caller = here();
+        let caller = self.here();
         self.add_feed(name, |program| {
             if lod_level > MAX_LEVELS {
                 return Err(Error::new("lod_level", format!("at most {MAX_LEVELS}"), lod_level.to_string()));
@@ -138,7 +190,7 @@ impl Builder {
         shape: &[Option<usize>],
         storage: StorageKind,
     ) -> Result<Var> {
-        let caller = here();
+        let caller = self.here();
         self.add_feed(name, |_| {
             let rows = match shape.first() {
                 Some(Some(n)) => Extent::Known(*n),
@@ -159,7 +211,7 @@ impl Builder {
     /// As [`Self::feed`].
     #[track_caller]
     pub fn feed_like(&self, name: &str, dtype: DType, dims: &[usize], like: Var) -> Result<Var> {
-        let caller = here();
+        let caller = self.here();
         self.own(like)
             .and_then(|()| {
                 self.add_feed(name, |program| {
@@ -203,7 +255,7 @@ impl Builder {
     pub fn watch(&self, var: Var) -> Result<()> {
         let spec = self.spec(var)?;
         if !spec.dtype.is_float() {
-            return Err(at(Error::new("watch", "a float variable", spec.to_string()), here()));
+            return Err(at(Error::new("watch", "a float variable", spec.to_string()), self.here()));
         }
         self.state.borrow_mut().program.var_mut(var.id).stop_gradient = false;
         Ok(())
@@ -221,7 +273,7 @@ impl Builder {
         dims: &[usize],
         initializer: Initializer,
     ) -> Result<Var> {
-        let caller = here();
+        let caller = self.here();
         let program = &mut self.state.borrow_mut().program;
         let spec = Spec::fixed(dtype, dims).map_err(|e| at(e.variable(name), caller))?;
         let var = VarDesc {
@@ -244,7 +296,7 @@ impl Builder {
     /// If the name is taken.
     #[track_caller]
     pub fn literal(&self, name: &str, value: impl Into<Literal>) -> Result<Var> {
-        let caller = here();
+        let caller = self.here();
         let var = VarDesc {
             name: name.to_owned(),
             block: BlockId(0),
@@ -266,7 +318,8 @@ impl Builder {
     /// If it is of another builder.
     #[track_caller]
     pub fn stop_gradient(&self, var: Var) -> Result<()> {
-        self.own(var).map_err(|e| at(e, here()))?;
+        let caller = self.here();
+        self.own(var).map_err(|e| at(e, caller))?;
         let program = &mut self.state.borrow_mut().program;
         program.var_mut(var.id).stop_gradient = true;
         program.var_mut(var.id).trainable = false;
@@ -280,7 +333,7 @@ impl Builder {
     /// If anything does not fit; the error names the operator and the line that called.
     #[track_caller]
     pub fn append(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> Result<Vec<Var>> {
-        let caller = here();
+        let caller = self.here();
         let place = || Place {
             operator: Some(kind.to_owned()),
             caller: Some(caller.to_string()),
@@ -325,12 +378,6 @@ impl Builder {
         }
         Err(Error::of(ErrorKind::Program, "variable", "one of this builder's program", "one of another's"))
     }
-}
-
-/// The line of the caller of the `#[track_caller]` function around.
-#[track_caller]
-pub(super) fn here() -> &'static Location<'static> {
-    Location::caller()
 }
 
 pub(super) fn at(error: Error, caller: &Location<'_>) -> Error {

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::{Lender, OperandRoom, Operands};
 use crate::kernels::{Store, View, ViewMut};
 use crate::lod::Lod;
-use crate::tensor::{Dense, SelectedRows, Storage, StorageKind, Variable, with_element};
+use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable, with_element};
 
 /// An operator with its inputs, ready to be called.
 pub struct Direct {
@@ -30,6 +30,12 @@ pub struct Direct {
     keys: Option<Vec<RowKey>>,
     stream: u64,
     run: RunFacts,
+}
+
+/// What an output holds before the call.
+enum Start {
+    Dense(Dense),
+    Rows(RowBuffer),
 }
 
 /// The gradients of each input slot's variables, where asked for.
@@ -198,9 +204,16 @@ impl Direct {
         }
     }
 
-    fn zeros(&self, spec: &Spec) -> Result<Dense> {
+    /// Memory to be written: floats that are no numbers, so that an operator that takes them for zeros is found.
+    fn unwritten(&self, spec: &Spec) -> Result<Dense> {
         let shape: Vec<usize> = spec.shape.iter().map(|&e| self.extent(e)).collect();
-        Dense::zeros(spec.dtype, &shape)
+        let mut dense = Dense::zeros(spec.dtype, &shape)?;
+        match spec.dtype {
+            DType::F32 => dense.as_mut_slice::<f32>()?.fill(f32::NAN),
+            DType::F64 => dense.as_mut_slice::<f64>()?.fill(f64::NAN),
+            _ => {}
+        }
+        Ok(dense)
     }
 
     fn keys(&self) -> Keys<'_> {
@@ -247,27 +260,33 @@ impl Direct {
             wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool)?);
         }
         let mut values = Vec::new();
+        let (mut writes, mut rows) = (0, pool.len());
         for (slot, (specs, given)) in
             signature.outputs.iter().zip(self.output_specs.iter().zip(&self.updated))
         {
             for (k, spec) in specs.iter().enumerate() {
-                values.push(self.start(slot, spec, given.get(k))?);
+                values.push(match self.start(slot, spec, given.get(k))? {
+                    Start::Dense(dense) => Some(dense),
+                    Start::Rows(buffer) => {
+                        pool.push(buffer);
+                        None
+                    }
+                });
             }
         }
-        let mut writes = 0;
         let mut rest = values.as_mut_slice();
         for specs in &self.output_specs {
             let mut places = Vec::new();
             for spec in specs {
                 let Some((value, others)) = std::mem::take(&mut rest).split_first_mut() else { break };
                 rest = others;
-                if spec.storage == StorageKind::SelectedRows {
-                    pool.push(RowBuffer::default());
-                    places.push(Place::Rows(pool.len() - 1));
-                } else {
-                    lend_write(value, spec, &mut lender)?;
+                if let Some(dense) = value {
+                    lend_write(dense, spec, &mut lender)?;
                     places.push(Place::Dense(writes));
                     writes += 1;
+                } else {
+                    places.push(Place::Rows(rows));
+                    rows += 1;
                 }
             }
             wiring.outputs.push(places);
@@ -285,10 +304,10 @@ impl Direct {
         for (specs, places) in self.output_specs.iter().zip(&wiring.outputs) {
             let mut vars = Vec::new();
             for (spec, place) in specs.iter().zip(places) {
-                let value = values.next().ok_or_else(|| Error::new("outputs", "one a spec", "fewer"))?;
-                let storage = match place {
-                    Place::Rows(i) => Storage::from(selected_rows(&pool[*i], spec)?),
-                    _ => Storage::from(value),
+                let storage = match (place, values.next().flatten()) {
+                    (_, Some(dense)) => Storage::from(dense),
+                    (Place::Rows(i), None) => Storage::from(selected_rows(&pool[*i], spec)?),
+                    _ => return Err(Error::new("outputs", "one a spec", "fewer")),
                 };
                 vars.push(Variable::new(storage, self.levels.lod(&spec.lod).cloned())?);
             }
@@ -297,14 +316,20 @@ impl Direct {
         Ok(out)
     }
 
-    fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Dense> {
+    /// What an output holds before the call: the value to update, else what no operator may leave standing.
+    fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Start> {
         if !slot.updated {
-            return self.zeros(spec);
+            return match spec.storage {
+                StorageKind::SelectedRows => Ok(Start::Rows(RowBuffer::default())),
+                _ => self.unwritten(spec).map(Start::Dense),
+            };
         }
         let given = given
             .ok_or_else(|| Error::new(format!("output `{}`", slot.name), "a value to update", "none"))?;
+        let fits = given.dtype() == spec.dtype && given.storage().kind() == spec.storage;
         match given.storage() {
-            Storage::Dense(dense) if dense.dtype() == spec.dtype => Ok(dense.clone()),
+            Storage::Dense(dense) if fits => Ok(Start::Dense(dense.clone())),
+            Storage::SelectedRows(rows) if fits => row_buffer(rows).map(Start::Rows),
             other => Err(Error::new(
                 format!("output `{}`", slot.name),
                 spec.to_string(),
@@ -376,7 +401,7 @@ impl Direct {
                     None
                 } else {
                     match given(slot, k) {
-                        Some(Storage::SelectedRows(_)) | None => Some(self.zeros(spec)?),
+                        Some(Storage::SelectedRows(_)) | None => Some(self.unwritten(spec)?),
                         Some(other) => Some(other.to_dense()?.into_owned()),
                     }
                 };

@@ -233,7 +233,12 @@ macro_rules! shared_methods {
 
             /// The selected rows of an input slot; `None` if it is dense.
             pub fn rows(&self, slot: usize) -> Option<&RowBuffer> {
-                match self.call.wiring.inputs[slot].first() {
+                self.rows_at(slot, 0)
+            }
+
+            /// The selected rows of variable `k` of an input slot; `None` if it is dense.
+            pub fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
+                match self.call.wiring.inputs[slot].get(k) {
                     Some(&Place::Rows(i)) => self.pool.get(i),
                     _ => None,
                 }

@@ -158,12 +158,24 @@ impl Spec {
         Spec { dtype, ..self.clone() }
     }
 
-    /// The same rows and LoD with one dimension of `width` in each row.
+    /// The same rows and LoD with one dimension of `width` in each row. A constant vector or scalar, which is one
+    /// row, becomes a vector of `width`.
+    ///
+    /// ```
+    /// use unpadded::DType;
+    /// use unpadded::program::Spec;
+    /// let width_7 = |dims: &[usize]| Spec::fixed(DType::F32, dims).map(|spec| spec.with_width(7).to_string());
+    /// assert_eq!(width_7(&[2, 3])?, "f32[2, 7]");
+    /// assert_eq!(width_7(&[3])?, "f32[7]");
+    /// assert_eq!(width_7(&[])?, "f32[7]");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     #[must_use]
     pub fn with_width(&self, width: usize) -> Self {
         let mut shape = Shape::new();
-        let rows = if self.batched() { Some(self.shape[0]) } else { self.shape.first().copied() };
-        shape.extend(rows);
+        if self.batched() || self.shape.len() > 1 {
+            shape.push(self.shape[0]);
+        }
         shape.push(Extent::Known(width));
         Spec { shape, ..self.clone() }
     }

@@ -1,7 +1,7 @@
 //! Memories of a step block: what passes from step to step.
 
 use super::attributes::Attributes;
-use super::builder::{Builder, State, Var, at, here};
+use super::builder::{Builder, State, Var, at};
 use super::extent::{Extent, Levels, Spec, VarId};
 use super::step::{OpenMemory, Step};
 use super::var_desc::VarRole;
@@ -24,7 +24,7 @@ impl Step {
     /// If there are too many dimensions.
     #[track_caller]
     pub fn memory_of(&self, dtype: DType, dims: &[usize]) -> Result<Var> {
-        let caller = here();
+        let caller = self.here();
         let spec = Spec::rows_of(dtype, Extent::Alive(self.block), dims, Levels::new())
             .map_err(|e| at(e, caller))?;
         self.add_memory(spec, None).map_err(|e| at(e, caller))
@@ -36,7 +36,7 @@ impl Step {
     /// If it has not one row a sequence.
     #[track_caller]
     pub fn memory_from(&self, initial: Var) -> Result<Var> {
-        let caller = here();
+        let caller = self.here();
         self.initial(initial)
             .and_then(|(id, spec)| self.add_memory(spec, Some(id)))
             .map_err(|e| at(e, caller))
@@ -88,11 +88,13 @@ impl Step {
     /// If `memory` is none, was updated before, or the shapes differ.
     #[track_caller]
     pub fn update(&self, memory: Var, next: Var) -> Result<()> {
-        let caller = here();
+        let caller = self.here();
+        // What is appended in closures is the caller's too.
+        let net = self.called_from(caller);
         let outcome = (|| {
             self.own(memory)?;
             self.own(next)?;
-            let mut id = self.computed_here(next)?;
+            let mut id = net.computed_here(next)?;
             let taken = self.with_memory(memory, |m, others| {
                 if m.next.is_some() {
                     return Err(Error::of(
@@ -106,7 +108,7 @@ impl Step {
             })?;
             if taken {
                 // Two memories with one next value: the second gets a copy, so that each has a gradient of its own.
-                id = self.append1("assign", &[("x", &[self.var(id)])], Attributes::new())?.id;
+                id = net.append1("assign", &[("x", &[self.var(id)])], Attributes::new())?.id;
             }
             let program = &self.state.borrow().program;
             let (want, got) = (program.spec(memory.id)?, program.spec(id)?);
@@ -132,7 +134,7 @@ impl Step {
     /// If `memory` is none.
     #[track_caller]
     pub fn last(&self, memory: Var) -> Result<Var> {
-        let caller = here();
+        let caller = self.here();
         let known = self.with_memory(memory, |m, _| Ok(m.last)).map_err(|e| at(e, caller))?;
         if let Some(id) = known {
             return Ok(self.var(id));

@@ -1,9 +1,10 @@
 //! Step blocks: a closure that says what one step does, run unpadded over every sequence.
 
 use std::ops::Deref;
+use std::panic::Location;
 
 use super::attributes::Attributes;
-use super::builder::{Builder, Var, here};
+use super::builder::{Builder, Var};
 use super::extent::{BlockId, Extent, LevelId, Levels, Spec, VarId};
 use super::op_desc::{Bound, Memory, OpDesc, Pair, RECURRENT, Role, StepDesc};
 use super::program::Program;
@@ -66,7 +67,7 @@ impl Builder {
         inputs: I,
         step_block: impl FnOnce(&Step, I) -> Result<O>,
     ) -> Result<O> {
-        let caller = here();
+        let caller = self.here();
         self.run_step(Recurrence::default(), inputs, step_block, caller)
     }
 
@@ -82,7 +83,7 @@ impl Builder {
         inputs: I,
         step_block: impl FnOnce(&Step, I) -> Result<O>,
     ) -> Result<O> {
-        let caller = here();
+        let caller = self.here();
         self.run_step(options, inputs, step_block, caller)
     }
 
@@ -91,7 +92,7 @@ impl Builder {
         options: Recurrence,
         inputs: I,
         step_block: impl FnOnce(&Step, I) -> Result<O>,
-        caller: &'static std::panic::Location<'static>,
+        caller: &'static Location<'static>,
     ) -> Result<O> {
         let number = self.state.borrow().program.block(self.block).ops.len();
         let place = || Place {
@@ -235,14 +236,14 @@ impl Builder {
     }
 
     /// Ends the innermost step block: checks the memories, binds the outputs, appends the `recurrent`.
-    fn close(&self, results: &[Var], caller: &std::panic::Location<'_>) -> Result<Vec<Var>> {
+    fn close(&self, results: &[Var], caller: &'static Location<'static>) -> Result<Vec<Var>> {
         for &var in results {
             self.own(var)?;
         }
         // A value that is no operator's own (an input, a memory) is copied, so that every output and every memory's
         // next value is written by one operator.
         let block = self.state.borrow().open.last().map_or(self.block, |s| s.block);
-        let inside = Builder { block, ..self.clone() };
+        let inside = Builder { block, ..self.called_from(caller) };
         let mut finals = Vec::new();
         let mut outputs = Vec::new();
         for &var in results {
