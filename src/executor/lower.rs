@@ -7,6 +7,7 @@ use super::needs::{needed_values, wanted_slots};
 use super::pin::foreign_levels;
 use super::plan::{Access, Home, InnerLevel, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, Ref, Span};
 use super::split::{Class, Classes, Unit, When, split};
+use super::through::{Through, resolve};
 use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::Store;
 use crate::program::context::Place;
@@ -244,7 +245,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn class(&self, step: &StepDesc, var: VarId) -> Class {
+    pub(super) fn class(&self, step: &StepDesc, var: VarId) -> Class {
         let of = self.program.var(var).gradient_of.unwrap_or(var);
         match &self.classes[step.block.0 as usize] {
             Some(classes) => classes.get(self.program, of),
@@ -287,9 +288,10 @@ impl Compiler<'_> {
                 self.access[previous.0 as usize] = Some(access);
             }
         }
+        let through = self.passed_through(step, gradient)?;
         let mut units = Vec::new();
         for (number, op) in ops.iter().enumerate() {
-            self.gradient_units(step, number, op, &passed, &mut units)?;
+            self.gradient_units(step, number, op, (&passed, &through), &mut units)?;
         }
         let when = split(&units, &carried, &passed);
 
@@ -327,6 +329,9 @@ impl Compiler<'_> {
                 instr.zero.push(self.reference(var)?);
                 self.written.insert(var);
             }
+        }
+        for &var in through.keys() {
+            self.access[var.0 as usize] = self.access[resolve(&through, var).0 as usize];
         }
         for pair in gradient.outputs.iter() {
             if self.written.contains(&pair.inner) {
@@ -439,7 +444,7 @@ impl Compiler<'_> {
         step: &StepDesc,
         number: usize,
         op: &OpDesc,
-        passed: &[VarId],
+        (passed, through): (&[VarId], &Through),
         units: &mut Vec<Unit>,
     ) -> Result<()> {
         let program = self.program;
@@ -449,7 +454,8 @@ impl Compiler<'_> {
         };
         let passes = |writes: &[VarId]| writes.iter().any(|v| passed.contains(v));
         if op.kind == RECURRENT {
-            let (reads, writes): (Vec<VarId>, Vec<VarId>) = (op.reads().collect(), op.writes().collect());
+            let reads: Vec<VarId> = op.reads().map(|v| resolve(through, v)).collect();
+            let writes: Vec<VarId> = op.writes().collect();
             let around: Vec<VarId> = reads.iter().chain(&writes).copied().collect();
             let foreign = around.iter().any(|&v| self.class(step, v) == Class::Step)
                 && around
@@ -465,9 +471,13 @@ impl Compiler<'_> {
         for slot in wanted_slots(&*instance, op) {
             let mut reads = needed_values(&*instance, op, Needs::nothing().union(instance.needs(slot)));
             for out in signature.outputs {
-                reads.extend(op.input(&grad_name(out.name)).iter().filter(|&&v| v != VarId::NONE));
+                let grads = op.input(&grad_name(out.name)).iter().filter(|&&v| v != VarId::NONE);
+                reads.extend(grads.map(|&v| resolve(through, v)));
             }
             let grads = op.output(&grad_name(signature.inputs[slot].name));
+            if grads.iter().any(|v| through.contains_key(v)) {
+                continue;
+            }
             let writes: Vec<VarId> = grads.iter().copied().filter(|&v| v != VarId::NONE).collect();
             let around: Vec<VarId> = reads.iter().chain(&writes).copied().collect();
             let foreign = instance.facts().reach == Reach::Sequence

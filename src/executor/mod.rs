@@ -20,6 +20,7 @@ mod recurrent;
 mod run;
 pub mod scope;
 mod split;
+mod through;
 
 pub use interpret::interpret;
 pub use rank_table::RankTable;

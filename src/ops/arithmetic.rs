@@ -28,7 +28,7 @@ use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::program::{
     Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, Needs, Op, RowValue, Sample,
-    Signature, Slot, Var,
+    Signature, Slot, Spec, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -95,6 +95,8 @@ pub(super) trait Function: Send + Sync + 'static {
     const DX_NEEDS: Needs = Needs::nothing();
     /// What the derivative by y reads.
     const DY_NEEDS: Needs = Needs::nothing();
+    /// Whether the derivatives by x and by y are 1.
+    const PASSES: [bool; 2] = [false, false];
     /// The value.
     fn value<T: Float>(x: T, y: T) -> T;
     /// The derivative by x times `g`. What it does not need is 0.
@@ -106,7 +108,7 @@ pub(super) trait Function: Send + Sync + 'static {
 macro_rules! function {
     (
         $name:ident = $kind:literal: |$x:ident, $y:ident| $value:expr, |$g:ident| $dx:expr, $dy:expr
-        $(; $needs:ident = $set:expr)*
+        $(; $fact:ident: $type:ty = $set:expr)*
     ) => {
         /// The function of the operator of that name.
         pub(super) struct $name;
@@ -114,7 +116,7 @@ macro_rules! function {
         #[allow(unused_variables)]
         impl Function for $name {
             const KIND: &'static str = $kind;
-            $(const $needs: Needs = $set;)*
+            $(const $fact: $type = $set;)*
 
             #[inline(always)]
             fn value<T: Float>($x: T, $y: T) -> T {
@@ -132,12 +134,12 @@ macro_rules! function {
     };
 }
 
-function!(Add = "add": |x, y| x + y, |g| g, g);
-function!(Sub = "sub": |x, y| x - y, |g| g, -g);
+function!(Add = "add": |x, y| x + y, |g| g, g; PASSES: [bool; 2] = [true, true]);
+function!(Sub = "sub": |x, y| x - y, |g| g, -g; PASSES: [bool; 2] = [true, false]);
 function!(Mul = "mul": |x, y| x * y, |g| g * y, g * x;
-    DX_NEEDS = Needs::nothing().input(Y); DY_NEEDS = Needs::nothing().input(X));
+    DX_NEEDS: Needs = Needs::nothing().input(Y); DY_NEEDS: Needs = Needs::nothing().input(X));
 function!(Div = "div": |x, y| x / y, |g| g / y, -(g * x / (y * y));
-    DX_NEEDS = Needs::nothing().input(Y); DY_NEEDS = Needs::nothing().input(X).input(Y));
+    DX_NEEDS: Needs = Needs::nothing().input(Y); DY_NEEDS: Needs = Needs::nothing().input(X).input(Y));
 
 /// A [`Function`] of two variables, as an operator.
 pub(super) struct Binary<F>(PhantomData<F>);
@@ -187,6 +189,12 @@ impl<F: Function> Op for Binary<F> {
 
     fn needs(&self, wrt: usize) -> Needs {
         if wrt == X { F::DX_NEEDS } else { F::DY_NEEDS }
+    }
+
+    fn passes_gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> bool {
+        // Not where y is broadcast: then its gradient is a sum.
+        let alike = |spec: &Spec| spec.rows() == inputs[X][0].rows() && spec.width() == inputs[X][0].width();
+        F::PASSES[wrt] && alike(&inputs[Y][0])
     }
 
     fn samples() -> Vec<Sample> {

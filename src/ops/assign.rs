@@ -21,7 +21,7 @@
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::program::{
-    Attributes, Backward, Builder, Facts, Forward, InferShape, Needs, Op, Sample, Signature, Slot, Var,
+    Attributes, Backward, Builder, Facts, Forward, InferShape, Needs, Op, Sample, Signature, Slot, Spec, Var,
 };
 use crate::tensor::{DType, Element, Variable, with_element};
 use crate::with_float;
@@ -96,6 +96,10 @@ impl Op for Assign {
 
     fn needs(&self, _: usize) -> Needs {
         Needs::nothing()
+    }
+
+    fn passes_gradient(&self, _: usize, _: &[Vec<Spec>]) -> bool {
+        true
     }
 
     fn samples() -> Vec<Sample> {

@@ -6,6 +6,7 @@
 
 use super::attributes::Attributes;
 use super::context::{Backward, Forward, Prepare};
+use super::extent::Spec;
 use super::infer::InferShape;
 use super::sample::Sample;
 use crate::error::{Error, ErrorKind, Result};
@@ -77,6 +78,12 @@ pub trait Op: Send + Sync + 'static {
     /// How the gradient of input slot `wrt` is stored.
     fn gradient_storage(&self, _wrt: usize) -> StorageKind {
         StorageKind::Dense
+    }
+
+    /// Whether the gradient of input slot `wrt` IS that of the first output, number for number, as for the operands of
+    /// a sum. Where nothing else adds to it, `backward` is then not asked for it at all.
+    fn passes_gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> bool {
+        false
     }
 
     /// Called once before many calls (all steps of a loop) whose constant inputs do not change: packs weights.

@@ -1,0 +1,51 @@
+//! Gradients that are another one, number for number: those of a sum's operands. They are not copied; both names
+//! stand for one array.
+
+use std::collections::{HashMap, HashSet};
+
+use super::compile::Compiler;
+use super::needs::wanted_slots;
+use crate::error::Result;
+use crate::program::{OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient, VarId, grad_name};
+
+/// Gradient to the gradient that it is.
+pub(super) type Through = HashMap<VarId, VarId>;
+
+/// The variable that holds the numbers of `var`.
+pub(super) fn resolve(through: &Through, mut var: VarId) -> VarId {
+    while let Some(&of) = through.get(&var) {
+        var = of;
+    }
+    var
+}
+
+impl Compiler<'_> {
+    /// The gradients of a step block that are another gradient: an operator hands it on as it is, nothing else adds
+    /// to it, and it stays inside the block.
+    pub(super) fn passed_through(&self, step: &StepDesc, gradient: &StepGradient) -> Result<Through> {
+        let program = self.program;
+        let ops = &program.block(gradient.block).ops;
+        let mut leaves: HashSet<VarId> = HashSet::new();
+        let pairs = gradient.inputs.iter().chain(&gradient.outputs).chain(&gradient.statics);
+        leaves.extend(pairs.map(|p| p.inner));
+        leaves.extend(gradient.memories.iter().flat_map(|m| [Some(m.next), m.previous]).flatten());
+        let writers = |var: VarId| ops.iter().flat_map(OpDesc::writes).filter(|&v| v == var).count();
+        let mut through = Through::new();
+        for op in ops.iter().filter(|op| op.role == Role::Backward && op.kind != RECURRENT) {
+            let instance = self.parse(op)?;
+            let signature = instance.signature();
+            let inputs = program.specs(&Program::slots_of(signature.inputs, &op.inputs, ""))?;
+            let [of] = op.input(&grad_name(signature.outputs[0].name)) else { continue };
+            for slot in wanted_slots(&*instance, op) {
+                let [var] = op.output(&grad_name(signature.inputs[slot].name)) else { continue };
+                let alike = program.spec(*var)? == program.spec(*of)?
+                    && self.class(step, *var) == self.class(step, *of);
+                let inside = program.var(*var).block == gradient.block && !leaves.contains(var);
+                if instance.passes_gradient(slot, &inputs) && alike && inside && writers(*var) == 1 {
+                    through.insert(*var, *of);
+                }
+            }
+        }
+        Ok(through)
+    }
+}
