@@ -12,15 +12,14 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
-use ndarray::array;
-
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::program::{
     Attributes, Builder, Facts, Forward, InferShape, Needs, Op, Sample, Signature, Slot, Var,
 };
-use crate::tensor::Variable;
 use crate::with_float;
+
+use super::rowwise::row_samples;
 
 const X: usize = 0;
 const OUT: usize = 0;
@@ -76,12 +75,6 @@ impl Op for FillLike {
     }
 
     fn samples() -> Vec<Sample> {
-        let attributes = Attributes::new().with("value", 0.5);
-        let ragged = Variable::from_sequences(&[vec![1.0, 2.0], vec![]]).into_iter();
-        let empty = Variable::from_sequences::<f64>(&[]).into_iter();
-        let mut samples: Vec<Sample> =
-            ragged.chain(empty).map(|x| Sample::new("rows", attributes.clone()).batch("x", x)).collect();
-        samples.push(Sample::new("a constant", attributes).constant("x", array![[1.0, 2.0]]));
-        samples
+        row_samples(&Attributes::new().with("value", 0.5), 2, |sample, _| Ok(sample))
     }
 }

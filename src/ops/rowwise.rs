@@ -1,5 +1,7 @@
 //! What the row-wise families share: loops over rows in one store mode, and common samples.
 
+use std::sync::Arc;
+
 use ndarray::Array2;
 
 use crate::error::Result;
@@ -77,4 +79,22 @@ pub(super) fn row_samples(
         add(sample, &x)
     };
     cases.into_iter().filter_map(|case| bind(case).ok()).collect()
+}
+
+/// The sequences that every sequence-wise operator is tried on: with an empty one, of two levels, only empty ones,
+/// none. `bind` binds the operands.
+pub(super) fn sequence_samples(
+    attributes: &Attributes,
+    bind: impl Fn(Sample, Arc<Lod>) -> Result<Sample>,
+) -> Vec<Sample> {
+    let cases = [
+        ("sequences with an empty one", vec![vec![3, 0, 1]]),
+        ("two levels", vec![vec![2, 0, 1], vec![2, 0, 4]]),
+        ("all empty", vec![vec![0, 0]]),
+        ("none", vec![vec![]]),
+    ];
+    let sample = |(name, lengths): (&str, Vec<Vec<usize>>)| {
+        bind(Sample::new(name, attributes.clone()), Lod::from_lengths(&lengths)?)
+    };
+    cases.into_iter().filter_map(|case| sample(case).ok()).collect()
 }

@@ -26,13 +26,14 @@ use ndarray::Array2;
 use crate::error::{Error, Result};
 use crate::kernels::Store;
 use crate::kernels::arena::Plain;
-use crate::lod::Lod;
 use crate::program::{
     Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue, Sample,
     Signature, Slot, Var,
 };
 use crate::tensor::{Dense, StorageKind, Variable, with_element};
 use crate::with_float;
+
+use super::rowwise::{numbers, sequence_samples};
 
 const X: usize = 0;
 const Y: usize = 1;
@@ -104,21 +105,12 @@ impl Op for SequenceExpandAs {
     }
 
     fn samples() -> Vec<Sample> {
-        let sample = |name: &str, lengths: &[Vec<usize>]| -> Result<Sample> {
-            let lod = Lod::from_lengths(lengths)?;
-            let number = |(i, j): (usize, usize)| ((i * 2 + j) as f64 * 1.3).sin();
-            let x = Dense::from(Array2::from_shape_fn((lod.last_len(), 2), number));
-            Ok(Sample::new(name, Attributes::new())
+        sequence_samples(&Attributes::new(), |sample, lod| {
+            let x = Dense::from(numbers(lod.last_len(), 2, 0));
+            Ok(sample
                 .batch("x", Variable::new(x, lod.upper().cloned())?)
                 .batch("y", Variable::sequences(Array2::<f64>::zeros((lod.rows(), 1)), lod)?))
-        };
-        let samples = [
-            sample("sequences with an empty one", &[vec![3, 0, 1]]),
-            sample("two levels", &[vec![2, 0, 1], vec![2, 0, 4]]),
-            sample("all empty", &[vec![0, 0]]),
-            sample("none", &[vec![]]),
-        ];
-        samples.into_iter().flatten().collect()
+        })
     }
 }
 

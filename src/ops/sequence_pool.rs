@@ -27,9 +27,9 @@
 //! ```
 
 use super::optional;
+use super::rowwise::{numbers, sequence_samples};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, Store, View};
-use crate::lod::Lod;
 use crate::program::{
     Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue, Sample,
     Signature, Slot, Var,
@@ -159,26 +159,15 @@ impl Op for SequencePool {
     }
 
     fn samples() -> Vec<Sample> {
-        let mut samples = Vec::new();
-        for pool in Pool::ALL {
-            for (name, lengths) in [
-                ("sequences with an empty one", vec![vec![3, 0, 1]]),
-                ("two levels", vec![vec![2, 0, 1], vec![2, 0, 4]]),
-                ("all empty", vec![vec![0, 0]]),
-                ("none", vec![vec![]]),
-            ] {
-                let rows = lengths.last().map_or(0, |last| last.iter().sum());
-                let numbers =
-                    ndarray::Array2::from_shape_fn((rows, 3), |(i, j)| ((i * 3 + j) as f64 * 1.7).sin());
-                let Ok(x) = Lod::from_lengths(&lengths).and_then(|lod| Variable::sequences(numbers, lod))
-                else {
-                    continue;
-                };
-                let attributes = Attributes::new().with("pool", pool.name()).with("pad_value", -0.5);
-                samples.push(Sample::new(&format!("{}, {name}", pool.name()), attributes).batch("x", x));
-            }
-        }
-        samples
+        let of = |pool: Pool| {
+            let attributes = Attributes::new().with("pool", pool.name()).with("pad_value", -0.5);
+            sequence_samples(&attributes, |sample, lod| {
+                let name = format!("{}, {}", pool.name(), sample.name);
+                let x = Variable::sequences(numbers(lod.rows(), 3, 0), lod)?;
+                Ok(Sample { name, ..sample }.batch("x", x))
+            })
+        };
+        Pool::ALL.into_iter().flat_map(of).collect()
     }
 }
 
@@ -290,6 +279,7 @@ mod tests {
     use ndarray::array;
 
     use super::*;
+    use crate::lod::Lod;
     use crate::program::Operand;
     use crate::program::call::Direct;
     use crate::tensor::{Dense, Storage};

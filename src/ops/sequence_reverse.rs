@@ -14,16 +14,18 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+use ndarray::Array2;
+
 use crate::error::{Error, Result};
-use crate::kernels::Store;
 use crate::kernels::arena::Plain;
-use crate::lod::Lod;
 use crate::program::{
     Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue, Sample,
     Signature, Slot, Var,
 };
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
+
+use super::rowwise::{numbers, put_row, sequence_samples};
 
 const X: usize = 0;
 const OUT: usize = 0;
@@ -78,22 +80,13 @@ impl Op for SequenceReverse {
     }
 
     fn samples() -> Vec<Sample> {
-        let mut samples = Vec::new();
-        for (name, lengths) in [
-            ("sequences with an empty one", vec![vec![3, 0, 1]]),
-            ("two levels", vec![vec![2, 0, 1], vec![2, 0, 4]]),
-            ("all empty", vec![vec![0, 0]]),
-            ("none", vec![vec![]]),
-        ] {
-            let rows = lengths.last().map_or(0, |last| last.iter().sum());
-            let numbers = ndarray::Array2::from_shape_fn((rows, 2), |(i, j)| (i * 2 + j) as f64);
-            let ids = numbers.mapv(|x| x as i64);
-            let Ok(lod) = Lod::from_lengths(&lengths) else { continue };
-            let values = [Variable::sequences(numbers, lod.clone()), Variable::sequences(ids, lod)];
-            for x in values.into_iter().flatten() {
-                samples.push(Sample::new(name, Attributes::new()).batch("x", x));
-            }
-        }
+        let mut samples = sequence_samples(&Attributes::new(), |sample, lod| {
+            Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, 0), lod)?))
+        });
+        samples.extend(sequence_samples(&Attributes::new(), |sample, lod| {
+            let ids = Array2::from_shape_fn((lod.rows(), 2), |(i, j)| (i * 2 + j) as i64);
+            Ok(sample.batch("x", Variable::sequences(ids, lod)?))
+        }));
         samples
     }
 }
@@ -115,11 +108,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some((mut dx, store)) = run.gradient::<T>(X)? else { return Ok(()) };
     for rows in run.sequences(X)?.iter() {
         for (from, to) in rows.clone().rev().zip(rows) {
-            let (dx, dout) = (dx.row(to), dout.row(from));
-            match store {
-                Store::Write => dx.copy_from_slice(dout),
-                Store::Add => dx.iter_mut().zip(dout).for_each(|(dx, &d)| *dx += d),
-            }
+            put_row(dx.row(to), dout.row(from), store);
         }
     }
     Ok(())

@@ -16,14 +16,15 @@
 //! ```
 
 use crate::error::{Error, Result};
-use crate::kernels::{Store, math};
-use crate::lod::Lod;
+use crate::kernels::math;
 use crate::program::{
     Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue, Sample,
     Signature, Slot, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
+
+use super::rowwise::{numbers, put, sequence_samples};
 
 const X: usize = 0;
 const OUT: usize = 0;
@@ -82,22 +83,13 @@ impl Op for SequenceSoftmax {
     }
 
     fn samples() -> Vec<Sample> {
-        let mut samples = Vec::new();
-        for (name, lengths) in [
-            ("sequences with an empty one", vec![vec![3, 0, 1]]),
-            ("two levels", vec![vec![2, 0, 1], vec![2, 0, 4]]),
-            ("all empty", vec![vec![0, 0]]),
-            ("none", vec![vec![]]),
-        ] {
-            let rows = lengths.last().map_or(0, |last| last.iter().sum());
-            let column = ndarray::Array2::from_shape_fn((rows, 1), |(i, _)| 2.0 * (i as f64 * 1.7).sin());
-            let row_numbers = column.column(0).to_owned();
-            let Ok(lod) = Lod::from_lengths(&lengths) else { continue };
-            let values = [Variable::sequences(column, lod.clone()), Variable::sequences(row_numbers, lod)];
-            for x in values.into_iter().flatten() {
-                samples.push(Sample::new(name, Attributes::new()).batch("x", x));
-            }
-        }
+        let mut samples = sequence_samples(&Attributes::new(), |sample, lod| {
+            Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 1, 0), lod)?))
+        });
+        samples.extend(sequence_samples(&Attributes::new(), |sample, lod| {
+            let row_numbers = numbers(lod.rows(), 1, 1).column(0).to_owned();
+            Ok(sample.batch("x", Variable::sequences(row_numbers, lod)?))
+        }));
         samples
     }
 }
@@ -133,11 +125,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         let mean = rows.clone().fold(T::ZERO, |sum, row| sum + dout.row(row)[0] * out.row(row)[0]);
         for row in rows {
             let d = (dout.row(row)[0] - mean) * out.row(row)[0];
-            let dx = &mut dx.row(row)[0];
-            match store {
-                Store::Write => *dx = d,
-                Store::Add => *dx += d,
-            }
+            put(&mut dx.row(row)[0], d, store);
         }
     }
     Ok(())
