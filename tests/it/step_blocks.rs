@@ -42,7 +42,7 @@ pub(crate) fn numbers(value: &Dense) -> Vec<f64> {
 }
 
 fn largest(values: &[f64]) -> f64 {
-    values.iter().fold(0.0, |m, x| f64::max(m, x.abs()))
+    values.iter().filter(|x| x.is_finite()).fold(0.0, |m, x| f64::max(m, x.abs()))
 }
 
 /// The largest distance, relative to the scale: the largest number of this value, or a thousandth of all.
@@ -50,7 +50,12 @@ pub(crate) fn distance(a: &Dense, b: &Dense, all: f64) -> f64 {
     let (a, b) = (numbers(a), numbers(b));
     assert_eq!(a.len(), b.len());
     let scale = largest(&b).max(all * 1e-3).max(1e-12);
-    let far = |(x, y): (&f64, &f64)| if x.is_nan() || y.is_nan() { f64::INFINITY } else { (x - y).abs() };
+    // A random program may overflow: then both must.
+    let far = |(x, y): (&f64, &f64)| match (x.is_finite(), y.is_finite()) {
+        (true, true) => (x - y).abs(),
+        (false, false) => 0.0,
+        _ => f64::INFINITY,
+    };
     a.iter().zip(&b).map(far).fold(0.0, f64::max) / scale
 }
 
