@@ -64,6 +64,7 @@ pub(super) struct Site {
 /// Compiles a program for the wanted variables.
 pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) -> Result<Plan> {
     program.validate()?;
+    program.check_steps()?;
     let vars = program.vars().len();
     let mut compiler = Compiler {
         program,
@@ -86,6 +87,8 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         classes: program.blocks().map(|_| None).collect(),
     };
     let live = live(program, wanted)?;
+    program.check_shapes(registry, &live)?;
+    program.check_order(&live)?;
     compiler.layouts = Layouts::new(live.iter().map(|&i| &program.root().ops[i]));
     compiler.saved = compiler.find_saved(&live)?;
     // Feeds that nothing reads are still checked when they come; the others are slots from the start.

@@ -278,6 +278,15 @@ impl Compiler<'_> {
     ) -> Result<()> {
         let program = self.program;
         let block = step.block;
+        if self.classes[block.0 as usize].is_none() {
+            let got = "none before it";
+            return Err(Error::of(
+                ErrorKind::Program,
+                "gradient of a recurrent",
+                "its forward run first",
+                got,
+            ));
+        }
         let ops = &program.block(gradient.block).ops;
         let passed: Vec<VarId> = gradient.memories.iter().filter_map(|m| m.previous).collect();
         let carried: Vec<VarId> =

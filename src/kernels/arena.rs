@@ -16,16 +16,34 @@ use super::view::{Extent2, View, ViewMut};
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Types a buffer can hold: any bit pattern that was written as `T`, and all zeros, is a `T`.
-pub trait Plain: Copy + Send + Sync + 'static {}
-impl Plain for f32 {}
-impl Plain for f64 {}
-impl Plain for i16 {}
-impl Plain for i32 {}
-impl Plain for i64 {}
-impl Plain for bool {}
-impl Plain for half::f16 {}
-impl Plain for half::bf16 {}
+/// Types a buffer can hold: any bit pattern that was written as `T`, and all zeros, is a `T`. Sealed: a type of which
+/// zeros are no value would be undefined behaviour.
+///
+/// ```compile_fail
+/// impl unpadded::kernels::arena::Plain for &'static str {}
+/// ```
+pub trait Plain: Copy + Send + Sync + sealed::Sealed + 'static {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! plain {
+    ($($type:ty),*) => {
+        $(
+            impl sealed::Sealed for $type {}
+            impl Plain for $type {}
+        )*
+
+        fn element_size(element: TypeId) -> usize {
+            $(if element == TypeId::of::<$type>() {
+                return size_of::<$type>();
+            })*
+            unreachable!("no other type is `Plain`")
+        }
+    };
+}
+plain!(f32, f64, i16, i32, i64, bool, half::f16, half::bf16);
 
 struct Buffer {
     lines: Vec<Line>,
@@ -35,7 +53,7 @@ struct Buffer {
 
 impl Buffer {
     fn reserve(&mut self, elements: usize) {
-        let lines = (elements * self.size).div_ceil(size_of::<Line>());
+        let lines = elements.saturating_mul(self.size).div_ceil(size_of::<Line>());
         if self.lines.len() < lines {
             self.lines.resize(lines, Line([0; 64]));
         }
@@ -64,12 +82,13 @@ pub struct Region {
 }
 
 impl Region {
+    // Saturating, so that no number wraps into a buffer: `Lane::resolve` refuses what is beyond it.
     fn first(&self) -> usize {
-        self.row * self.extent.stride + self.column
+        self.row.saturating_mul(self.extent.stride).saturating_add(self.column)
     }
 
     fn end(&self) -> usize {
-        if self.extent.span() == 0 { self.first() } else { self.first() + self.extent.span() }
+        self.first().saturating_add(self.extent.span())
     }
 
     fn overlaps(&self, other: &Region) -> bool {
@@ -77,9 +96,11 @@ impl Region {
             return false;
         }
         if self.extent.stride == other.extent.stride {
-            let rows = self.row < other.row + other.extent.rows && other.row < self.row + self.extent.rows;
-            let columns = self.column < other.column + other.extent.width
-                && other.column < self.column + self.extent.width;
+            let below = |from: usize, start: usize, len: usize| from < start.saturating_add(len);
+            let rows =
+                below(self.row, other.row, other.extent.rows) && below(other.row, self.row, self.extent.rows);
+            let columns = below(self.column, other.column, other.extent.width)
+                && below(other.column, self.column, self.extent.width);
             return rows && columns;
         }
         self.first() < other.end() && other.first() < self.end()
@@ -205,7 +226,7 @@ impl<'a> Lane<'a> {
     /// to `run` on a thread of the current rayon pool.
     ///
     /// # Panics
-    /// If this lane is a part itself, the cuts decrease, or the shares do not cover every buffer.
+    /// If this lane is a part itself, the cuts or the starts decrease, or the shares do not cover every buffer.
     pub fn split<S: Send, E: Send>(
         &mut self,
         cuts: &[usize],
@@ -221,6 +242,8 @@ impl<'a> Lane<'a> {
             cuts.len(),
             states.len()
         );
+        // Else the rows of one lane at one step could be those of another lane at another step.
+        assert!(starts.is_sorted(), "the first rows of the steps decrease");
         assert!(shares.len() == self.count, "{} shares for {} buffers", shares.len(), self.count);
         let buffers = Address(self.buffers);
         fork(buffers, self.count, cuts, starts, shares, states, run)
@@ -270,21 +293,22 @@ impl<'a> Lane<'a> {
         // SAFETY: the arena is borrowed for the lane's life and its list of buffers does not change meanwhile.
         let buffer = unsafe { &*self.buffers.add(region.buffer) };
         let Extent2 { rows, width, stride } = region.extent;
-        assert!(region.column + width <= stride || rows == 0, "columns beyond the row: {region:?}");
+        let fits = region.column.checked_add(width).is_some_and(|end| end <= stride);
+        assert!(fits || rows == 0, "columns beyond the row: {region:?}");
         let capacity = buffer.lines.len() * size_of::<Line>() / buffer.size;
         assert!(region.end() <= capacity, "{region:?} beyond {capacity} elements");
         if let (Some(part), true) = (self.part, rows > 0) {
+            let end = region.row.saturating_add(rows);
             let inside = match part.shares[region.buffer] {
                 Share::Frozen => !write,
                 Share::Stepped { base, stride: s } => {
+                    let first = base.saturating_add(part.starts[region.step]);
                     s == stride
-                        && region.row >= base + part.starts[region.step] + part.from
-                        && region.row + rows <= base + part.starts[region.step] + part.to
-                        && region.row + rows <= base + part.starts[region.step + 1]
+                        && region.row >= first.saturating_add(part.from)
+                        && end <= first.saturating_add(part.to)
+                        && end <= base.saturating_add(part.starts[region.step + 1])
                 }
-                Share::Sequence { stride: s } => {
-                    s == stride && region.row >= part.from && region.row + rows <= part.to
-                }
+                Share::Sequence { stride: s } => s == stride && region.row >= part.from && end <= part.to,
             };
             assert!(inside, "{region:?} outside sequences {}..{}", part.from, part.to);
         }
@@ -431,28 +455,16 @@ impl<'a> Operands<'a> {
 
 impl Raw {
     fn halves(self, at: usize) -> (Raw, Raw) {
-        let Extent2 { rows, stride, .. } = self.extent;
+        let Extent2 { rows, width, stride } = self.extent;
         assert!(at <= rows, "cut at row {at} of {rows}");
         let size = element_size(self.element);
-        let offset = if at == rows { 0 } else { at * stride * size };
+        let offset = if at == rows || width == 0 { 0 } else { at * stride * size };
         // SAFETY: a row of the region itself, which was checked when lent.
         let second = unsafe { self.start.add(offset) };
         (
             Raw { extent: Extent2 { rows: at, ..self.extent }, ..self },
             Raw { start: second, extent: Extent2 { rows: rows - at, ..self.extent }, ..self },
         )
-    }
-}
-
-fn element_size(element: TypeId) -> usize {
-    if element == TypeId::of::<f32>() || element == TypeId::of::<i32>() {
-        4
-    } else if element == TypeId::of::<f64>() || element == TypeId::of::<i64>() {
-        8
-    } else if element == TypeId::of::<bool>() {
-        1
-    } else {
-        2
     }
 }
 
@@ -566,5 +578,23 @@ mod tests {
         };
         let shares = [Share::Sequence { stride: 2 }];
         arena.lane().split(&[0, 1, 3], &[0, 3], &shares, &mut [(), ()], &run).unwrap();
+    }
+
+    #[test]
+    fn sizes_beyond_counting_are_refused() {
+        for (row, rows, column) in [(0, 1 << 62, 0), (1 << 62, 1, 0), (0, 1, usize::MAX), (usize::MAX, 2, 0)]
+        {
+            let huge = region(0, row, rows, column, 4, 4);
+            let lend = || drop(arena().lane().operands(&mut OperandRoom::default(), &[huge], &[]));
+            assert!(std::panic::catch_unwind(lend).is_err(), "{huge:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the first rows of the steps decrease")]
+    fn steps_that_share_rows_are_refused() {
+        let shares = [Share::Stepped { base: 0, stride: 2 }];
+        let run = |_: Lane<'_>, (): &mut ()| Ok::<(), ()>(());
+        arena().lane().split(&[0, 2, 4], &[0, 10, 2, 20], &shares, &mut [(), ()], &run).unwrap();
     }
 }

@@ -21,7 +21,16 @@ pub struct Extent2 {
 impl Extent2 {
     /// Elements from the first to one past the last; 0 if there are none.
     pub fn span(&self) -> usize {
-        if self.rows == 0 || self.width == 0 { 0 } else { (self.rows - 1) * self.stride + self.width }
+        if self.rows == 0 || self.width == 0 {
+            return 0;
+        }
+        // Saturating: no slice is that long, so that a check against a length refuses it.
+        (self.rows - 1).saturating_mul(self.stride).saturating_add(self.width)
+    }
+
+    /// Rows without elements lie nowhere: without a stride no row is sought beyond the start.
+    fn settled(self) -> Self {
+        Self { stride: if self.width == 0 { 0 } else { self.stride }, ..self }
     }
 
     /// Panics unless `len` elements hold the view: the check that every safe constructor makes.
@@ -73,13 +82,13 @@ impl<'a, T> View<'a, T> {
     /// If `data` is too short or the stride is below the width.
     pub fn strided(data: &'a [T], extent: Extent2) -> Self {
         extent.check(data.len());
-        Self { start: data.as_ptr(), extent, life: PhantomData }
+        Self { start: data.as_ptr(), extent: extent.settled(), life: PhantomData }
     }
 
     /// # Safety
     /// `start` must be valid for reading all rows of `extent` for `'a`, with no writer beside it.
     pub(super) unsafe fn from_raw(start: *const T, extent: Extent2) -> Self {
-        Self { start, extent, life: PhantomData }
+        Self { start, extent: extent.settled(), life: PhantomData }
     }
 
     /// Number of rows.
@@ -177,13 +186,13 @@ impl<'a, T> ViewMut<'a, T> {
     /// If `data` is too short or the stride is below the width.
     pub fn strided(data: &'a mut [T], extent: Extent2) -> Self {
         extent.check(data.len());
-        Self { start: data.as_mut_ptr(), extent, life: PhantomData }
+        Self { start: data.as_mut_ptr(), extent: extent.settled(), life: PhantomData }
     }
 
     /// # Safety
     /// `start` must be valid for writing all rows of `extent` for `'a`, and nothing else may reach those elements.
     pub(super) unsafe fn from_raw(start: *mut T, extent: Extent2) -> Self {
-        Self { start, extent, life: PhantomData }
+        Self { start, extent: extent.settled(), life: PhantomData }
     }
 
     /// Number of rows.
@@ -331,5 +340,17 @@ mod tests {
     #[should_panic(expected = "over a slice of 5")]
     fn a_short_slice_is_refused() {
         View::new(&[0; 5], 2, 3);
+    }
+
+    #[test]
+    #[should_panic(expected = "over a slice of 8")]
+    fn a_size_that_wraps_around_is_refused() {
+        View::strided(&[0; 8], Extent2 { rows: 1 << 62, width: 4, stride: 4 });
+    }
+
+    #[test]
+    fn rows_without_elements_lie_nowhere() {
+        let view = View::strided(&[0u8; 0], Extent2 { rows: 9, width: 0, stride: 5 });
+        assert_eq!((view.stride(), view.row(8).len(), view.rows_range(7, 9).iter().count()), (0, 0, 2));
     }
 }

@@ -25,6 +25,7 @@ pub mod sample;
 pub mod save;
 pub mod step;
 mod stored;
+mod validate;
 pub mod var_desc;
 mod vars;
 

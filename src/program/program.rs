@@ -6,7 +6,7 @@ use super::attributes::Attributes;
 use super::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use super::infer::{InferShape, Phase};
 use super::op::{Arity, Slot};
-use super::op_desc::{Bound, OpDesc, RECURRENT, Role};
+use super::op_desc::{Bound, OpDesc, Role};
 use super::registry::Registry;
 use super::var_desc::{VarDesc, VarKind, VarRole};
 use crate::error::{Error, ErrorKind, Place, Result};
@@ -36,7 +36,11 @@ impl Default for Program {
     }
 }
 
-fn malformed(what: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> Error {
+pub(super) fn malformed(
+    what: impl Into<String>,
+    expected: impl Into<String>,
+    got: impl Into<String>,
+) -> Error {
     Error::of(ErrorKind::Program, what, expected, got)
 }
 
@@ -358,76 +362,10 @@ impl Program {
         };
         slots.iter().map(group).collect()
     }
-
-    /// Checks a program that came from outside: every number it uses exists, names are unique, blocks nest.
-    ///
-    /// # Errors
-    /// The first thing that is wrong.
-    pub fn validate(&self) -> Result<()> {
-        let (vars, blocks) = (self.vars.len() as u32, self.blocks.len() as u32);
-        let var = |id: VarId| match id.0 < vars {
-            true => Ok(()),
-            false => Err(malformed("variable number", format!("below {vars}"), id.0.to_string())),
-        };
-        let block = |id: BlockId| match id.0 < blocks {
-            true => Ok(()),
-            false => Err(malformed("block number", format!("below {blocks}"), id.0.to_string())),
-        };
-        let level = |id: LevelId| match id.0 < self.levels {
-            true => Ok(()),
-            false => Err(malformed("level number", format!("below {}", self.levels), id.0.to_string())),
-        };
-        if self.blocks.first().is_none_or(|root| root.parent.is_some()) {
-            return Err(malformed("first block", "a root without a parent", "none, or one with a parent"));
-        }
-        let mut names = std::collections::HashSet::new();
-        for desc in &self.vars {
-            if !names.insert(desc.name.as_str()) {
-                return Err(malformed("variable name", "each once", format!("`{}` twice", desc.name)));
-            }
-            block(desc.block)?;
-            if let Some(spec) = desc.spec() {
-                spec.lod.iter().try_for_each(|&l| level(l))?;
-                check_inner_extents(spec).map_err(|e| e.variable(&desc.name))?;
-                match spec.shape.first() {
-                    Some(&Extent::Rows(l)) => level(l)?,
-                    Some(&Extent::Alive(b)) => block(b)?,
-                    _ => {}
-                }
-                if spec.lod.last().is_some_and(|&l| spec.shape.first() != Some(&Extent::Rows(l))) {
-                    return Err(malformed("shape", "the rows of its last LoD level first", spec.to_string())
-                        .variable(&desc.name));
-                }
-            }
-        }
-        for (i, b) in self.blocks.iter().enumerate() {
-            if i > 0 && b.parent.is_none_or(|p| p.0 as usize >= i) {
-                return Err(malformed(format!("block {i}"), "a parent before it", format!("{:?}", b.parent)));
-            }
-            for op in &b.ops {
-                op.reads().chain(op.writes()).try_for_each(var)?;
-                if (op.kind == RECURRENT) != op.step.is_some() {
-                    return Err(malformed(
-                        format!("operator `{}`", op.kind),
-                        "a step block where it is recurrent",
-                        "not so",
-                    ));
-                }
-                let Some(step) = &op.step else { continue };
-                step.validate(&var, &block, &level)?;
-                let run = step.gradient.as_ref().map_or(step.block, |g| g.block);
-                if self.block(run).parent != Some(BlockId(i as u32)) {
-                    let got = format!("block {}", run.0);
-                    return Err(malformed("step block", "a block nested in its user's", got));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Only the rows of a variable may be unknown before a run.
-fn check_inner_extents(spec: &Spec) -> Result<()> {
+pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
     match spec.shape.iter().skip(1).find(|e| e.known().is_none()) {
         Some(extent) => Err(Error::new("shape", "known dimensions after the first", extent.to_string())),
         None => Ok(()),

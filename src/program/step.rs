@@ -13,6 +13,7 @@ use super::vars::Vars;
 use crate::error::{Error, ErrorKind, Place, Result};
 
 /// A step block that is being built.
+#[derive(Clone)]
 pub(super) struct OpenStep {
     pub(super) block: BlockId,
     pub(super) parent: BlockId,
@@ -25,6 +26,7 @@ pub(super) struct OpenStep {
     pub(super) memories: Vec<OpenMemory>,
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct OpenMemory {
     pub(super) previous: VarId,
     pub(super) initial: Option<VarId>,
@@ -107,9 +109,11 @@ impl Builder {
             .map(|&v| self.resolve(v))
             .collect::<Result<_>>()
             .map_err(|e| e.at(place()))?;
-        let saved = self.state.borrow().program.clone();
+        let (program, around) = {
+            let state = self.state.borrow();
+            (state.program.clone(), state.open.clone())
+        };
         let inner = self.open(options, &outer).map_err(|e| e.at(place()));
-        let depth = self.state.borrow().open.len();
         let outcome = inner.and_then(|(block, inner)| {
             let step = Step { builder: Builder { block, ..self.clone() } };
             let vars: Vec<Var> = inner.iter().map(|&id| self.var(id)).collect();
@@ -118,17 +122,15 @@ impl Builder {
             O::from_list(&closed)
         });
         if outcome.is_err() {
-            // Nothing of a step that failed stays behind.
+            // Nothing of a step that failed stays behind, nor what the steps around it captured for it.
             let state = &mut *self.state.borrow_mut();
-            state.open.truncate(depth.saturating_sub(1));
-            state.program = saved;
+            (state.program, state.open) = (program, around);
         }
         outcome
     }
 
     fn open(&self, options: Recurrence, outer: &[VarId]) -> Result<(BlockId, Vec<VarId>)> {
         let state = &mut *self.state.borrow_mut();
-        // A failing `open` still pushes nothing, and the caller pops one: keep the count even.
         let program = &mut state.program;
         let prepare = |program: &mut Program| -> Result<OpenStep> {
             let first = *outer

@@ -6,6 +6,7 @@
 mod catalogue;
 mod executor;
 mod fixture;
+mod hostile_program;
 mod invariance;
 mod lod_laws;
 mod models;

@@ -2,7 +2,8 @@
 //! line of the call.
 
 use unpadded::kernels::Transpose;
-use unpadded::program::{Attributes, Initializer};
+use unpadded::ops::Pool;
+use unpadded::program::{Attributes, Initializer, Recurrence};
 use unpadded::{Builder, DType, Result, Var};
 
 /// `error` has all the words, and names this file.
@@ -91,4 +92,37 @@ fn a_cell_of_plain_operators_is_built() {
         Ok(h)
     });
     assert_eq!(net.spec(out.unwrap()).unwrap().to_string(), "f32[rows0, 3] lod(0)");
+}
+
+/// A step that failed leaves nothing behind, also in the step around it that goes on without it.
+#[test]
+fn a_step_goes_on_after_one_inside_it_failed() {
+    let build = |tries: bool| {
+        let net = Builder::new();
+        let x = net.feed("x", DType::F32, &[3], 2).unwrap();
+        let topic = net.feed("topic", DType::F32, &[3], 0).unwrap();
+        let other = net.feed("other", DType::F32, &[3], 0).unwrap();
+        let over = Recurrence { level: Some(0), reverse: false };
+        let out = net.recurrent_with(over, x, |step, sentence| {
+            let before = step.memory(3)?;
+            if tries {
+                let refused: Result<Var> = step.recurrent(before, |_, x_t| Ok(x_t));
+                assert!(refused.is_err());
+                let refused: Result<Var> = step.recurrent(sentence, |inner, x_t| {
+                    inner.memory_from(topic)?;
+                    inner.add(x_t, other)
+                });
+                assert!(refused.is_err());
+            }
+            let now = step.add(step.sequence_pool(sentence, Pool::Sum)?, step.mul(before, topic)?)?;
+            step.update(before, now)?;
+            Ok(now)
+        });
+        out.unwrap();
+        let mut program = net.finish().to_string();
+        // Lines of this file.
+        program.retain(|c| !c.is_ascii_digit());
+        program
+    };
+    assert_eq!(build(true), build(false));
 }

@@ -91,7 +91,8 @@ fn imports(source: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let lines = code(source);
     for (i, line) in &lines {
-        if line.trim_start().starts_with("#[cfg(test)]") {
+        let opens = |next: &(usize, String)| next.1.contains("mod ") && next.1.trim_end().ends_with('{');
+        if line.trim_start().starts_with("#[cfg(test)]") && lines.get(i + 1).is_some_and(opens) {
             break;
         }
         for (at, _) in line.match_indices("crate::") {
@@ -179,6 +180,8 @@ fn each_rule_bites() {
         &[],
     );
     check("program/x.rs", "//! Tests.\n#[cfg(test)]\nmod tests {\n    use crate::ops::catalogue;\n}\n", &[]);
+    let outside = "//! Tests elsewhere.\n#[cfg(test)]\nmod tests;\nuse crate::ops::catalogue;\n";
+    check("program/x.rs", outside, &["x.rs:4: `program` uses `ops`"]);
     check("program/x/tests.rs", "//! Tests.\nuse crate::ops::catalogue;\n", &[]);
     check("ops/x.rs", "use std::fmt;\n", &["no `//!`"]);
     check("ops/x.rs", "//! Unsafe.\nunsafe fn f() {}\n", &["x.rs:2: `unsafe` outside"]);
