@@ -101,6 +101,13 @@ impl Error {
         self
     }
 
+    /// Puts the line of the user's code in the place of one of this crate's own, from which a layer called operators.
+    #[must_use]
+    pub(crate) fn called_from(mut self, caller: &std::panic::Location<'_>) -> Self {
+        self.0.place.caller = Some(caller.to_string());
+        self
+    }
+
     /// Puts a variable's name in the place of a slot's: an operator knows its slots, a program what is in them.
     #[must_use]
     pub fn renamed<'a>(mut self, name: impl FnOnce(&str) -> Option<&'a str>) -> Self {

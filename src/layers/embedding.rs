@@ -64,14 +64,18 @@ impl Builder {
     #[track_caller]
     pub fn embedding(&self, ids: Var, options: Embedding) -> Result<Var> {
         let Embedding { vocabulary, width, sparse, padding, dtype, weight, name } = options;
-        let outside = || Error::new("padding id", format!("below {vocabulary}"), format!("{padding:?}"));
-        if padding.is_some_and(|id| id >= vocabulary) {
-            return Err(called(outside(), std::panic::Location::caller()));
+        let caller = std::panic::Location::caller();
+        let outside = |id: usize| {
+            let what = "padding id of layer `embedding`";
+            called(Error::new(what, format!("below {vocabulary}, the height"), id.to_string()), caller)
+        };
+        if let Some(id) = padding.filter(|&id| id >= vocabulary) {
+            return Err(outside(id));
         }
         let name = self.layer_name("embedding", name.as_deref());
         let start = weight.unwrap_or_else(|| init::embedding(1.0 / (width.max(1) as f64).sqrt(), padding));
         let weight = self.parameter(&format!("{name}.weight"), dtype, &[vocabulary, width], start)?;
-        let padding = padding.map(|id| i64::try_from(id).map_err(|_| outside())).transpose()?;
+        let padding = padding.map(|id| i64::try_from(id).map_err(|_| outside(id))).transpose()?;
         self.lookup(ids, weight, padding, sparse)
     }
 }

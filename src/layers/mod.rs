@@ -23,7 +23,7 @@ use std::panic::Location;
 
 use ndarray::{Array2, ArrayView2};
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result};
 use crate::program::{Builder, Spec, Var};
 
 /// A weight `[out, in]`, as PyTorch stores it, in this crate's layout `[in, out]`. The order of the gates is the same
@@ -40,9 +40,9 @@ pub fn from_torch<T: Clone>(weight: ArrayView2<'_, T>) -> Array2<T> {
     weight.t().as_standard_layout().into_owned()
 }
 
-/// Adds the line of the user's code to an error that has none.
+/// Names the line of the user's code in an error, and not the layer's.
 fn called(error: Error, caller: &Location<'_>) -> Error {
-    error.at(Place { caller: Some(caller.to_string()), ..Place::default() })
+    error.called_from(caller)
 }
 
 /// The spec of a recurrent layer's input, checked here so that an error names the user's line and not the layer's.

@@ -31,7 +31,7 @@ use std::panic::Location;
 pub use crate::ops::{Schedule, SparseMode};
 pub use rules::{Adagrad, Adam, AdamW, Sgd};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Place, Result};
 use crate::program::{
     Append, Attributes, BlockId, Initializer, Program, Registry, Role, VarDesc, VarId, VarKind, VarRole,
     backward,
@@ -101,9 +101,11 @@ pub trait Optimizer {
     fn minimize(&self, program: &mut Program, registry: &Registry, loss: VarId) -> Result<Minimized> {
         let caller = Location::caller();
         let mut next = program.clone();
-        let gradients = backward::append(&mut next, registry, loss)?;
-        let settings = (self.options(), self.rule()?);
-        let minimized = append(&mut next, registry, settings, gradients, caller)?;
+        let minimized = backward::append(&mut next, registry, loss)
+            .and_then(|gradients| {
+                append(&mut next, registry, (self.options(), self.rule()?), gradients, caller)
+            })
+            .map_err(|e| called(e, caller))?;
         *program = next;
         Ok(minimized)
     }
@@ -122,11 +124,17 @@ pub trait Optimizer {
     ) -> Result<Minimized> {
         let caller = Location::caller();
         let mut next = program.clone();
-        let settings = (self.options(), self.rule()?);
-        let minimized = append(&mut next, registry, settings, gradients, caller)?;
+        let rule = self.rule().map_err(|e| called(e, caller))?;
+        let minimized = append(&mut next, registry, (self.options(), rule), gradients, caller)
+            .map_err(|e| called(e, caller))?;
         *program = next;
         Ok(minimized)
     }
+}
+
+/// Adds the line of the user's code to an error that has none.
+fn called(error: Error, caller: &Location<'_>) -> Error {
+    error.at(Place { caller: Some(caller.to_string()), ..Place::default() })
 }
 
 fn append(
@@ -136,6 +144,11 @@ fn append(
     gradients: Vec<(VarId, VarId)>,
     caller: &Location<'_>,
 ) -> Result<Minimized> {
+    let known = |var: VarId| (var.0 as usize) < program.vars().len();
+    if let Some(pair) = gradients.iter().find(|&&(param, grad)| !known(param) || !known(grad)) {
+        let expected = "two variables of the program";
+        return Err(Error::of(ErrorKind::Program, "parameter and gradient", expected, format!("{pair:?}")));
+    }
     if gradients.is_empty() {
         return Err(Error::of(ErrorKind::Program, "parameters to update", "at least one", "none"));
     }
