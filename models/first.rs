@@ -88,15 +88,16 @@ fn run(mut words: impl Iterator<Item = String>) -> Outcome<()> {
         if !FLAGS.contains(&flag.as_str()) {
             return Err(format!("unknown flag `{flag}`: expected one of {}", FLAGS.join(", ")).into());
         }
-        let value = if flag == "--json" { Some(String::new()) } else { words.next() };
+        let given = if flag == "--json" { Some(String::new()) } else { words.next() };
+        let value = given.filter(|v| !v.starts_with("--"));
         options.insert(flag.clone(), value.ok_or(format!("{flag}: expected a value after it"))?);
     }
     let number = |flag: &str, default: &str| {
         let text = options.get(flag).map_or(default, String::as_str);
         text.parse::<u64>().map_err(|_| format!("{flag}: expected a whole number, got `{text}`"))
     };
-    let (epochs, seed, threads) =
-        (number("--epochs", "15")?, number("--seed", "1")?, number("--threads", "0")?);
+    let (seed, threads) = (number("--seed", "1")?, number("--threads", "0")?);
+    let epochs = Some(number("--epochs", "15")?).filter(|&n| n > 0).ok_or("--epochs: expected 1 or more")?;
     if options.contains_key("--train") != options.contains_key("--dev") {
         return Err("--train and --dev: expected both or neither".into());
     }

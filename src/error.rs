@@ -101,6 +101,12 @@ impl Error {
         self
     }
 
+    /// Adds the line of the user's code, if none is known yet.
+    #[must_use]
+    pub fn called(self, caller: &std::panic::Location<'_>) -> Self {
+        self.at(Place { caller: Some(caller.to_string()), ..Place::default() })
+    }
+
     /// Puts a variable's name in the place of a slot's: an operator knows its slots, a program what is in them.
     #[must_use]
     pub fn renamed<'a>(mut self, name: impl FnOnce(&str) -> Option<&'a str>) -> Self {

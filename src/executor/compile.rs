@@ -11,8 +11,8 @@ use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::Store;
 use crate::program::context::{Place, Wiring};
 use crate::program::{
-    BlockId, LodEffect, Needs, Op, OpDesc, Pass, Program, RECURRENT, Registry, Role, Spec, VarId, VarRole,
-    grad_name,
+    BlockId, Extent, LodEffect, Needs, Op, OpDesc, Pass, Program, RECURRENT, Registry, Role, Spec, VarId,
+    VarRole, grad_name,
 };
 use crate::tensor::StorageKind;
 
@@ -494,6 +494,13 @@ impl<'a> Compiler<'a> {
     pub(super) fn place(&mut self, var: VarId, home: Home) -> Result<usize> {
         let desc = self.program.var(var);
         let spec = self.program.spec(var)?;
+        // A damaged file can say that a variable of a step belongs elsewhere.
+        if home == Home::Whole && matches!(spec.rows(), Extent::Alive(_)) {
+            let expected = "a place inside its step";
+            return Err(
+                Error::of(ErrorKind::Program, "rows of a step", expected, "one outside").variable(&desc.name)
+            );
+        }
         let slot = self.add_slot(var, spec, home);
         self.slots[slot].persistent = desc.persistable;
         self.access[var.0 as usize] = Some(Access::Slot(slot));

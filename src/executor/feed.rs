@@ -173,7 +173,7 @@ fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
     }
     let levels = value.lod().map_or(0, |lod| lod.levels());
     if levels != spec.lod.len() {
-        return Err(Error::new("LoD of a feed", format!("{} levels", spec.lod.len()), format!("{levels}")));
+        return Err(Error::new("levels of LoD of a feed", spec.lod.len().to_string(), levels.to_string()));
     }
     Ok(spec.batched().then(|| value.lod().map_or(shape[0], |lod| lod.sequences())))
 }

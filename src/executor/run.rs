@@ -1,6 +1,6 @@
 //! The executor: feed, run, fetch.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 
 use super::compile::compile;
 use super::frame::Frame;
@@ -17,6 +17,9 @@ use crate::program::infer::LevelTable;
 use crate::program::rows::RowBuffer;
 use crate::program::{Extent, Program, Registry, Role, VarId};
 use crate::tensor::{DType, Dense, Variable, with_element};
+
+/// More threads than any machine that this runs on has cores; a larger number is a mistake.
+const MOST_THREADS: usize = 1024;
 
 /// How far a run goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,9 +110,16 @@ impl Executor {
     /// machine has cores). Operators that neither the fetched variables nor an update needs are left out.
     ///
     /// # Errors
-    /// If the program is not well formed, an operator is not registered, or threads cannot be started.
+    /// If the program is not well formed, an operator is not registered, or threads cannot be started (or are more
+    /// than 1024).
+    #[track_caller]
     pub fn new(program: &Program, registry: &Registry, fetch: &[VarId], threads: usize) -> Result<Self> {
-        let plan = compile(program, registry, fetch)?;
+        let caller = Location::caller();
+        if threads > MOST_THREADS {
+            let error = Error::new("threads", format!("at most {MOST_THREADS}"), threads.to_string());
+            return Err(error.called(caller));
+        }
+        let plan = compile(program, registry, fetch).map_err(|e| e.called(caller))?;
         let mut arena = Arena::new();
         for &dtype in &plan.buffers {
             with_element!(dtype, T => arena.add::<T>());
@@ -157,12 +167,15 @@ impl Executor {
     /// # Errors
     /// If a feed is missing, of another dtype or shape, or its LoD does not fit; if an operator refuses the data; if a
     /// gradient is not finite, before any update.
+    #[track_caller]
     pub fn run(&mut self, scope: &mut Scope, run: &Run<'_>) -> Result<()> {
+        let caller = Location::caller();
         self.done = None;
-        let batch = self.bind_feeds(run)?;
+        let batch = self.bind_feeds(run).map_err(|e| e.called(caller))?;
         // All variables are checked before the first leaves the scope, so that a run that fails leaves it whole.
         for slot in self.plan.slots.iter().filter(|s| s.persistent) {
-            scope.check(&self.program.var(slot.var).name, self.program.spec(slot.var)?)?;
+            let (name, spec) = (&self.program.var(slot.var).name, self.program.spec(slot.var)?);
+            scope.check(name, spec).map_err(|e| e.called(caller))?;
         }
         self.lend(scope);
         // From here to the second exchange nothing leaves early, not even a panic in an operator: the parameters are
@@ -219,8 +232,10 @@ impl Executor {
     ///
     /// # Errors
     /// If it was not among the variables to fetch, or the run did not go so far.
+    #[track_caller]
     pub fn fetch(&mut self, var: impl Into<VarId>) -> Result<Variable> {
-        let (slot, rows) = self.fetched(var.into())?;
+        let caller = Location::caller();
+        let (slot, rows) = self.fetched(var.into()).map_err(|e| e.called(caller))?;
         let slot = &self.plan.slots[slot];
         let spec = self.program.spec(slot.var)?;
         let lod = self.kept.levels.lod(&spec.lod).cloned();
@@ -247,10 +262,18 @@ impl Executor {
     ///
     /// # Errors
     /// As [`Self::fetch`], or if it holds no float.
+    #[track_caller]
     pub fn scalar(&mut self, var: impl Into<VarId>) -> Result<f64> {
-        let id = var.into();
-        let (slot, _) = self.fetched(id)?;
+        let (id, caller) = (var.into(), Location::caller());
+        let (slot, rows) = self.fetched(id).map_err(|e| e.called(caller))?;
         let slot = &self.plan.slots[slot];
+        let spec = self.program.spec(id)?;
+        let wrong = |got: String| {
+            Error::new("scalar", "a float", got).variable(&self.program.var(id).name).called(caller)
+        };
+        if slot.pool.is_some() || spec.width() == 0 || spec.batched() && rows == 0 {
+            return Err(wrong(format!("{spec} with {rows} rows")));
+        }
         let extent = Extent2 { rows: 1, width: 1, stride: 1 };
         let region = Region { buffer: slot.buffer, extent, ..Default::default() };
         let mut lane = self.arena.lane();
@@ -260,9 +283,7 @@ impl Executor {
             DType::F64 => operands.read::<f64>(0).map(|v| v.row(0)[0]),
             _ => None,
         };
-        number.ok_or_else(|| {
-            Error::new("scalar", "a float", slot.dtype.to_string()).variable(&self.program.var(id).name)
-        })
+        number.ok_or_else(|| wrong(slot.dtype.to_string()))
     }
 
     fn fetched(&self, id: VarId) -> Result<(usize, usize)> {

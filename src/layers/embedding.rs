@@ -64,14 +64,18 @@ impl Builder {
     #[track_caller]
     pub fn embedding(&self, ids: Var, options: Embedding) -> Result<Var> {
         let Embedding { vocabulary, width, sparse, padding, dtype, weight, name } = options;
-        let outside = || Error::new("padding id", format!("below {vocabulary}"), format!("{padding:?}"));
-        if padding.is_some_and(|id| id >= vocabulary) {
-            return Err(self.located(outside()));
+        let number = padding.map(|id| i64::try_from(id).ok().filter(|_| id < vocabulary));
+        if let (Some(None), Some(id)) = (number, padding) {
+            let what = "padding id of layer `embedding`";
+            return Err(self.located(Error::new(
+                what,
+                format!("below {vocabulary}, the height"),
+                id.to_string(),
+            )));
         }
         let name = self.layer_name("embedding", name.as_deref());
         let start = weight.unwrap_or_else(|| init::embedding(1.0 / (width.max(1) as f64).sqrt(), padding));
         let weight = self.parameter(&format!("{name}.weight"), dtype, &[vocabulary, width], start)?;
-        let padding = padding.map(|id| i64::try_from(id).map_err(|_| outside())).transpose()?;
-        self.lookup(ids, weight, padding, sparse)
+        self.lookup(ids, weight, number.flatten(), sparse)
     }
 }

@@ -101,9 +101,11 @@ pub trait Optimizer {
     fn minimize(&self, program: &mut Program, registry: &Registry, loss: VarId) -> Result<Minimized> {
         let caller = Location::caller();
         let mut next = program.clone();
-        let gradients = backward::append(&mut next, registry, loss)?;
-        let settings = (self.options(), self.rule()?);
-        let minimized = append(&mut next, registry, settings, gradients, caller)?;
+        let minimized = backward::append(&mut next, registry, loss)
+            .and_then(|gradients| {
+                append(&mut next, registry, (self.options(), self.rule()?), gradients, caller)
+            })
+            .map_err(|e| e.called(caller))?;
         *program = next;
         Ok(minimized)
     }
@@ -122,8 +124,9 @@ pub trait Optimizer {
     ) -> Result<Minimized> {
         let caller = Location::caller();
         let mut next = program.clone();
-        let settings = (self.options(), self.rule()?);
-        let minimized = append(&mut next, registry, settings, gradients, caller)?;
+        let rule = self.rule().map_err(|e| e.called(caller))?;
+        let minimized = append(&mut next, registry, (self.options(), rule), gradients, caller)
+            .map_err(|e| e.called(caller))?;
         *program = next;
         Ok(minimized)
     }
@@ -136,6 +139,11 @@ fn append(
     gradients: Vec<(VarId, VarId)>,
     caller: &Location<'_>,
 ) -> Result<Minimized> {
+    let known = |var: VarId| (var.0 as usize) < program.vars().len();
+    if let Some(pair) = gradients.iter().find(|&&(param, grad)| !known(param) || !known(grad)) {
+        let expected = "two variables of the program";
+        return Err(Error::of(ErrorKind::Program, "parameter and gradient", expected, format!("{pair:?}")));
+    }
     if gradients.is_empty() {
         return Err(Error::of(ErrorKind::Program, "parameters to update", "at least one", "none"));
     }

@@ -42,6 +42,10 @@ pub fn differentiate(
     registry: &Registry,
     loss: VarId,
 ) -> Result<HashMap<VarId, VarId>> {
+    if loss.0 as usize >= program.vars().len() {
+        let expected = "a variable of the program";
+        return Err(Error::of(ErrorKind::Program, "loss", expected, format!("{loss:?}")));
+    }
     let name = program.var(loss).name.clone();
     let spec = program.spec(loss)?.clone();
     let fail = |expected: &str, got: String| {

@@ -153,9 +153,10 @@ impl Builder {
             .map_err(|e| at(e, caller))
     }
 
-    /// The name of a variable.
+    /// The name of a variable; `?` for one of another builder.
     pub fn name_of(&self, var: Var) -> String {
-        self.state.borrow().program.var(var.id).name.clone()
+        let own = self.own(var).is_ok();
+        if own { self.state.borrow().program.var(var.id).name.clone() } else { "?".to_owned() }
     }
 
     /// What the caller gives at every run: `dims` in each row, and `lod_level` levels of sequences. With level 0
@@ -200,6 +201,10 @@ impl Builder {
             let dims: Option<Vec<usize>> = shape[1..].iter().copied().collect();
             let dims = dims
                 .ok_or_else(|| Error::new("shape of a feed", "known dimensions after the first", "others"))?;
+            if matches!(storage, StorageKind::Csr | StorageKind::Coo) && dims.len() != 1 {
+                let got = format!("{} of them", shape.len());
+                return Err(Error::new("shape of a feed", format!("two dimensions for {storage}"), got));
+            }
             Ok(Spec { storage, ..Spec::rows_of(dtype, rows, &dims, Levels::new())? })
         })
         .map_err(|e| at(e, caller))
@@ -381,5 +386,5 @@ impl Builder {
 }
 
 pub(super) fn at(error: Error, caller: &Location<'_>) -> Error {
-    error.at(Place { caller: Some(caller.to_string()), ..Place::default() })
+    error.called(caller)
 }

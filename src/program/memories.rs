@@ -95,14 +95,13 @@ impl Step {
             self.own(memory)?;
             self.own(next)?;
             let mut id = net.computed_here(next)?;
+            let name = self.name_of(memory);
             let taken = self.with_memory(memory, |m, others| {
                 if m.next.is_some() {
-                    return Err(Error::of(
-                        ErrorKind::Program,
-                        "memory",
-                        "one `update` in the step",
-                        "a second one",
-                    ));
+                    let expected = "one `update` in the step";
+                    return Err(
+                        Error::of(ErrorKind::Program, "memory", expected, "a second one").variable(name)
+                    );
                 }
                 Ok(others.contains(&Some(id)))
             })?;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::attributes::Attributes;
 use super::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use super::infer::{InferShape, Phase};
-use super::op::{Arity, Slot};
+use super::op::{Arity, Reach, Slot};
 use super::op_desc::{Bound, OpDesc, Role};
 use super::registry::Registry;
 use super::var_desc::{VarDesc, VarKind, VarRole};
@@ -221,6 +221,10 @@ impl Program {
         let signature = op.signature();
         let groups = self.arrange(signature.inputs, &inputs, block)?;
         let specs = self.specs(&groups)?;
+        if block.0 > 0 && op.facts().reach == Reach::Batch && specs.iter().flatten().any(Spec::batched) {
+            let got = "one that reaches over the batch: a sequence's result would depend on the others";
+            return Err(malformed("operator in a step block", "a row- or sequence-wise one", got));
+        }
         let mut levels = self.levels;
         let outputs = {
             let phase = Phase::Build { next: &mut levels };

@@ -53,7 +53,11 @@ impl Registry {
             Error::of(
                 ErrorKind::Program,
                 "operator kind",
-                format!("one of {}", known.join(", ")),
+                if known.is_empty() {
+                    "none: the registry is empty".into()
+                } else {
+                    format!("one of {}", known.join(", "))
+                },
                 format!("`{kind}`"),
             )
         })?;

@@ -423,8 +423,28 @@ impl Program {
         self.order(&ops, &mut HashSet::new())
     }
 
+    /// Whether some forward operator is the one that a backward operator says it belongs to.
+    fn has_forward(&self, backward: &OpDesc) -> bool {
+        let alone = |step: &StepDesc| StepDesc { gradient: None, ..step.clone() };
+        let step = backward.step.as_deref().map(alone);
+        self.blocks.iter().flat_map(|b| &b.ops).any(|forward| {
+            // A loop's final values and outputs are not read again.
+            let outputs: &[Bound] = if step.is_some() { &[] } else { &forward.outputs };
+            forward.role == Role::Forward
+                && forward.kind == backward.kind
+                && forward.attributes == backward.attributes
+                && backward.inputs.iter().zip(forward.inputs.iter().chain(outputs)).all(|(a, b)| a == b)
+                && backward.inputs.len() >= forward.inputs.len() + outputs.len()
+                && forward.step.as_deref() == step.as_ref()
+        })
+    }
+
     fn order(&self, ops: &[&OpDesc], known: &mut HashSet<VarId>) -> Result<()> {
         for op in ops {
+            if op.role == Role::Backward && !self.has_forward(op) {
+                let expected = "the slots, attributes and step of a forward operator";
+                return Err(malformed(format!("backward operator `{}`", op.kind), expected, "those of none"));
+            }
             let wrong = |expected: &str, id: VarId| {
                 let name = self.shown(id);
                 Err(malformed(format!("operator `{}`", op.kind), expected, "another").variable(name))

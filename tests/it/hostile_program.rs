@@ -1,9 +1,5 @@
 //! Programs of damaged or hostile files: what is well formed enough to load prints, and compiles and runs, or is
 //! refused.
-//!
-//! The two tests that change bytes at random are ignored until the last known case is mended: about one in three hundred
-//! of the changed programs that load still ends in the panic with which the arena refuses a region beyond its buffer.
-//! `cargo test --test it hostile -- --ignored --nocapture` shows which.
 
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::optimizer::{Adam, Optimizer};
@@ -76,13 +72,11 @@ fn change(model: &Model) {
 }
 
 #[test]
-#[ignore = "some still reach the arena's bounds check"]
 fn a_changed_program_never_panics() {
     change(&TRAINED);
 }
 
 #[test]
-#[ignore = "some still reach the arena's bounds check"]
 fn a_changed_program_with_a_loop_in_a_loop_never_panics() {
     change(&LOOP_IN_LOOP);
 }

@@ -1,10 +1,15 @@
 //! What a user reads who appends an operator that does not fit: the slot, what was expected and what came, and the
 //! line of the call.
 
+use ndarray::Array2;
+use unpadded::executor::{Executor, Run, Scope};
 use unpadded::kernels::Transpose;
+use unpadded::layers::{Embedding, Gru, Lstm};
 use unpadded::ops::Pool;
+use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::{Attributes, Initializer, Recurrence};
-use unpadded::{Builder, DType, Result, Var};
+use unpadded::tensor::StorageKind;
+use unpadded::{Builder, DType, Lod, Result, Var, Variable};
 
 /// `error` has all the words, and names this file.
 #[track_caller]
@@ -125,4 +130,104 @@ fn a_step_goes_on_after_one_inside_it_failed() {
         program
     };
     assert_eq!(build(true), build(false));
+}
+
+#[test]
+fn a_layer_is_wrong_at_the_line_that_called_it() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1).unwrap();
+    says(
+        net.lstm(x, Lstm::new(4).initial(x, x)),
+        "variable `x`: initial memory: expected one row for each of",
+    );
+    says(net.gru(x, Gru::new(4).initial(x)), "variable `x`: initial memory: expected one row for each of");
+    let ids = net.feed("ids", DType::I64, &[], 1).unwrap();
+    says(
+        net.embedding(ids, Embedding::new(3, 2).padding(9)),
+        "padding id of layer `embedding`: expected below 3, the height, got 9",
+    );
+    let other = Builder::new();
+    let foreign = other.feed("foreign", DType::F32, &[4], 1).unwrap();
+    let foreign = other.tanh(other.tanh(other.tanh(foreign).unwrap()).unwrap()).unwrap();
+    says(net.lstm(foreign, Lstm::new(4)), "expected one of this builder's program, got one of another's");
+    assert_eq!(net.name_of(foreign), "?");
+    let csr = [None, Some(4), Some(2)];
+    says(net.feed_stored("csr", DType::F32, &csr, StorageKind::Csr), "two dimensions for csr, got 3 of them");
+}
+
+#[test]
+fn a_memory_is_updated_once() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1).unwrap();
+    let twice = net.recurrent(x, |step, x_t| {
+        let memory = step.memory(4)?;
+        step.update(memory, x_t)?;
+        step.update(memory, x_t)?;
+        Ok(x_t)
+    });
+    says(twice, "variable `memory`: memory: expected one `update` in the step, got a second one");
+}
+
+#[test]
+fn the_optimizer_and_the_run_are_wrong_at_their_lines() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1).unwrap();
+    let y = net.linear(x, 2).unwrap();
+    let loss = net.mean(y).unwrap();
+    let registry = net.registry();
+    let mut program = net.program();
+    let mut far = loss;
+    for _ in 0..9 {
+        far = net.tanh(far).unwrap();
+    }
+    let sgd = Sgd::new(0.1);
+    says(
+        sgd.minimize(&mut program, &registry, far.id()),
+        "loss: expected a variable of the program, got VarId(",
+    );
+    says(sgd.minimize(&mut program, &registry, y.id()), "variable `linear`: loss: expected one float");
+    says(
+        sgd.momentum(1.0).minimize(&mut program, &registry, loss.id()),
+        "`momentum`: expected a number from 0",
+    );
+    says(
+        sgd.update(&mut program, &registry, vec![(far.id(), y.id())]),
+        "expected two variables of the program",
+    );
+    sgd.minimize(&mut program, &registry, loss.id()).unwrap();
+    says(sgd.minimize(&mut program, &registry, loss.id()), "a program without backward operators");
+
+    says(
+        Executor::new(&program, &registry, &[far.id()], 1).map(|_| ()),
+        "wanted variable: expected one of the",
+    );
+    says(
+        Executor::new(&program, &registry, &[y.id()], 1 << 40).map(|_| ()),
+        "threads: expected at most 1024",
+    );
+    let mut executor = Executor::new(&program, &registry, &[y.id()], 1).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    says(executor.run(&mut scope, &Run::train(&[], 0)), "variable `x`: feeds: expected a value for each");
+    says(executor.fetch(y), "variable `linear`: fetch: expected a run that succeeded, got none");
+    let none = Variable::sequences(Array2::<f32>::zeros((0, 4)), Lod::from_lengths1(&[]).unwrap()).unwrap();
+    says(
+        executor.run(&mut Scope::new(), &Run::infer(&[(x.id(), &none)])),
+        "expected the variable, initialised",
+    );
+    executor.run(&mut scope, &Run::infer(&[(x.id(), &none)])).unwrap();
+    says(
+        executor.scalar(y),
+        "variable `linear`: scalar: expected a float, got f32[rows0, 2] lod(0) with 0 rows",
+    );
+}
+
+#[test]
+fn a_batch_wide_operator_does_not_stand_in_a_step() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1).unwrap();
+    let refused = net.recurrent(x, |step, x_t| step.add(x_t, step.mean(x_t)?));
+    says(
+        refused,
+        "mean #0 in block 1: operator in a step block: expected a row- or sequence-wise one, got one that",
+    );
 }
