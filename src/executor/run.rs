@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use super::compile::compile;
 use super::frame::Frame;
 use super::machine::{Shared, Worker};
-use super::plan::{Access, Instr, Loop, Plan, Ref};
+use super::plan::{Access, Instr, Loop, Plan, Ref, Slot};
 use super::recurrent::{LoopMemory, Tools};
 use super::scope::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -214,7 +214,7 @@ impl Executor {
         shared.frames.iter_mut().for_each(Frame::restart);
         let mut work = || {
             let mut tools = Tools { workers, pool, memory: &mut kept.memory };
-            execute(&mut shared, plan, arena, &mut tools, run.stage)
+            execute(&mut shared, (program, plan), arena, &mut tools, run.stage)
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| match threads {
             Some(threads) => threads.install(&mut work),
@@ -347,7 +347,7 @@ fn stage_of(role: Role) -> Stage {
 
 fn execute<'p>(
     shared: &mut Shared<'p>,
-    plan: &'p Plan,
+    (program, plan): (&Program, &'p Plan),
     arena: &mut Arena,
     tools: &mut Tools<'_>,
     stage: Stage,
@@ -367,7 +367,7 @@ fn execute<'p>(
             continue;
         }
         if role == Role::Update && !checked {
-            finite(shared, plan, &mut lane, tools)?;
+            finite(shared, (program, plan), &mut lane, tools)?;
             checked = true;
         }
         shared.prepare(instr, &mut lane, &mut tools.workers[0])?;
@@ -396,7 +396,13 @@ fn reserve_lane(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>) {
 }
 
 /// Checks that every gradient that an update reads is finite, before the first update.
-fn finite(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
+fn finite(
+    shared: &Shared<'_>,
+    (program, plan): (&Program, &Plan),
+    lane: &mut Lane<'_>,
+    tools: &mut Tools<'_>,
+) -> Result<()> {
+    let named = |op, slot: &Slot| Err(not_finite(op).variable(&program.var(slot.var).name));
     for instr in &plan.code {
         let Instr::Op(op) = instr else { continue };
         if op.role != Role::Update {
@@ -408,7 +414,7 @@ fn finite(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>, tools: &mut Too
                 && !view_is_finite(shared, view, lane, &mut tools.workers[0].room)
                 && !plan.code.iter().any(|i| writes_in_update(i, s))
             {
-                return Err(not_finite(op));
+                return named(op, &plan.slots[s]);
             }
         }
         for place in op.wiring.inputs.iter().flatten() {
@@ -419,8 +425,8 @@ fn finite(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>, tools: &mut Too
                     Some(_) => rows.values::<f32>()?.iter().flatten().all(|v| v.is_finite()),
                     None => true,
                 };
-                if !fine {
-                    return Err(not_finite(op));
+                if !fine && let Some(slot) = plan.slots.iter().find(|s| s.pool == Some(*p)) {
+                    return named(op, slot);
                 }
             }
         }

@@ -189,10 +189,12 @@ fn what_only_the_data_shows() {
         let message = error.to_string();
         assert!(message.contains("NaN or infinity; nothing was updated"), "{message}");
     }
-    // A NaN that reaches selected rows only.
+    // A NaN of another feed: the first gradient that it reached is named.
     let mut values = batch(&WORDS);
     values[1].as_mut_slice::<f32>().unwrap()[0] = f32::NAN;
-    assert_eq!(this.fails(&this.feeds(&values)).kind(), ErrorKind::NotFinite);
+    let error = this.fails(&this.feeds(&values));
+    assert_eq!(error.kind(), ErrorKind::NotFinite);
+    assert!(error.to_string().contains("variable `lstm_0.weight_ih@grad`: gradient: expected finite"), "{error}");
 }
 
 /// A call that is divided over threads counts the rows of the batch.
