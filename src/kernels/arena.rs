@@ -585,7 +585,7 @@ mod tests {
         for (row, rows, column) in [(0, 1 << 62, 0), (1 << 62, 1, 0), (0, 1, usize::MAX), (usize::MAX, 2, 0)]
         {
             let huge = region(0, row, rows, column, 4, 4);
-            let lend = || drop(arena().lane().operands(&mut OperandRoom::default(), &[huge], &[]));
+            let lend = || arena().lane().operands(&mut OperandRoom::default(), &[huge], &[]).reads();
             assert!(std::panic::catch_unwind(lend).is_err(), "{huge:?}");
         }
     }

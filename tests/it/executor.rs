@@ -194,7 +194,10 @@ fn what_only_the_data_shows() {
     values[1].as_mut_slice::<f32>().unwrap()[0] = f32::NAN;
     let error = this.fails(&this.feeds(&values));
     assert_eq!(error.kind(), ErrorKind::NotFinite);
-    assert!(error.to_string().contains("variable `lstm_0.weight_ih@grad`: gradient: expected finite"), "{error}");
+    assert!(
+        error.to_string().contains("variable `lstm_0.weight_ih@grad`: gradient: expected finite"),
+        "{error}"
+    );
 }
 
 /// A call that is divided over threads counts the rows of the batch.
