@@ -213,6 +213,7 @@ fn allocations_are_counted() {
     let (ours, others) = allocations(|| drop(unpadded::Lod::from_lengths1(&[3, 0, 2]).unwrap()));
     assert!(ours > 0 && others == 0, "{ours} {others}");
     let threads = rayon::ThreadPoolBuilder::new().num_threads(2);
-    let (ours, others) = allocations(|| drop(threads.build().unwrap()));
-    assert!(ours == 0 && others > 0, "{ours} {others}");
+    // Threads that start meanwhile allocate in the standard library, so only rayon's own are looked at.
+    let (_, others) = allocations(|| drop(threads.build().unwrap()));
+    assert!(others > 0, "{others}");
 }
