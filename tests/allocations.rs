@@ -162,8 +162,9 @@ fn nothing(model: &Model, optimizer: &dyn Optimizer, threads: usize, others: usi
     assert!(most <= Some(others), "{}, {threads} threads: {most:?} of others, not {others}", model.name);
 }
 
-/// Several threads: the parts of a product that have a list each, for all weight gradients of these models.
-const PARTS: usize = 40;
+/// Several threads: the parts of a product that have a list each, for all weight gradients of these models. How many
+/// there are depends on which thread is free when; twice the most that was seen.
+const PARTS: usize = 80;
 
 fn adam() -> Adam {
     Adam::new(1e-3).lazy().clip_global_norm(1.0)
@@ -213,9 +214,12 @@ fn a_loop_in_a_loop() {
 #[test]
 fn allocations_are_counted() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (ours, others) = allocations(|| drop(unpadded::Lod::from_lengths1(&[3, 0, 2]).unwrap()));
-    assert!(ours > 0 && others == 0, "{ours} {others}");
+    // Threads of pools that the tests before this one have dropped may still be ending, which allocates within rayon:
+    // it adds to the others' count alone.
+    let (ours, _) = allocations(|| drop(unpadded::Lod::from_lengths1(&[3, 0, 2]).unwrap()));
+    assert!(ours > 0, "{ours}");
     let threads = rayon::ThreadPoolBuilder::new().num_threads(2);
-    let (_, others) = allocations(|| drop(threads.build().unwrap()));
-    assert!(others > 0, "{others}");
+    let (ours, others) = allocations(|| drop(threads.build().unwrap()));
+    let traces = TRACES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    assert!(ours == 0 && others > 0, "{ours} {others}\n{traces}");
 }
