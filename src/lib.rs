@@ -20,11 +20,14 @@
 //! | [`executor`] | from a program to slots and buffers; the step executor |
 //! | [`optimizer`] | front ends that append update operators |
 //! | [`layers`] | operators with their parameters and how these start |
+//! | [`data`] | files of text, vocabularies, batches |
+//! | [`train`] | the training loop, metrics, checkpoints |
 //!
 //! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::step`],
 //! [`program::backward`], [`optimizer`], [`executor`], then any file of [`ops`]. `ARCHITECTURE.md` in the repository
 //! goes through it stop by stop.
 
+pub mod data;
 pub mod error;
 pub mod executor;
 pub mod kernels;
@@ -34,6 +37,7 @@ pub mod ops;
 pub mod optimizer;
 pub mod program;
 pub mod tensor;
+pub mod train;
 pub mod wire;
 
 pub use error::{Error, ErrorKind, Place, Result};

@@ -1,0 +1,1 @@
+//! Training: the loop, metrics, progress and checkpoints.
