@@ -1,1 +1,5 @@
-//! Training: the loop, metrics, progress and checkpoints.
+//! The training loop, metrics, checkpoints and progress.
+
+mod checkpoint;
+
+pub use checkpoint::{Best, Checkpoint, Position};
