@@ -12,6 +12,7 @@ pub mod display;
 pub mod dot;
 pub mod extent;
 pub mod infer;
+mod inference;
 pub mod initialize;
 mod memories;
 pub mod naming;

@@ -1,4 +1,4 @@
-//! The training loop, metrics, checkpoints and progress.
+//! Training: the loop, metrics, progress and checkpoints.
 
 mod checkpoint;
 
