@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
+mod checkpoint;
 mod executor;
 mod fixture;
 mod hostile_program;
@@ -16,4 +17,5 @@ mod saved_program;
 mod shape_errors;
 mod step_blocks;
 mod tidy;
+mod trained;
 mod user_operator;
