@@ -1,5 +1,6 @@
 //! The training loop, metrics, checkpoints and progress.
 
 mod checkpoint;
+pub mod metrics;
 
 pub use checkpoint::{Best, Checkpoint, Position};
