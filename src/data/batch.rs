@@ -1,0 +1,259 @@
+//! Samples, and the ragged batches that are made of them.
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+
+use super::Fingerprint;
+use crate::error::{Error, Result};
+use crate::lod::Lod;
+use crate::tensor::{Dense, Element, Variable};
+
+/// What one sample gives to one feed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Field {
+    /// One number, such as a label. A batch of `n` is an `i64` tensor of shape `[n]` without LoD.
+    Int(i64),
+    /// One number, such as a target to regress on. A batch of `n` is an `f32` tensor of shape `[n]` without LoD.
+    Float(f32),
+    /// A sequence, such as the ids of a sentence. A batch is an `i64` tensor of shape `[rows]` with one level.
+    Ints(Vec<i64>),
+    /// A sequence of numbers. A batch is an `f32` tensor of shape `[rows]` with one level.
+    Floats(Vec<f32>),
+    /// A sequence of sequences, such as the sentences of a document. A batch is an `i64` tensor of shape `[rows]` with
+    /// two levels.
+    Nested(Vec<Vec<i64>>),
+}
+
+impl Field {
+    /// How many rows it has in a batch.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Int(_) | Self::Float(_) => 1,
+            Self::Ints(ids) => ids.len(),
+            Self::Floats(numbers) => numbers.len(),
+            Self::Nested(parts) => parts.iter().map(Vec::len).sum(),
+        }
+    }
+
+    /// What messages call its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Int(_) => "one integer",
+            Self::Float(_) => "one number",
+            Self::Ints(_) => "a sequence of integers",
+            Self::Floats(_) => "a sequence of numbers",
+            Self::Nested(_) => "a sequence of sequences",
+        }
+    }
+
+    fn fingerprint(&self, f: Fingerprint) -> Fingerprint {
+        let ints = |f: Fingerprint, ids: &[i64]| {
+            ids.iter().fold(f.number(ids.len() as u64), |f, &id| f.number(id as u64))
+        };
+        let f = f.text(self.kind());
+        match self {
+            Self::Int(id) => f.number(*id as u64),
+            Self::Float(x) => f.number(u64::from(x.to_bits())),
+            Self::Ints(ids) => ints(f, ids),
+            Self::Floats(numbers) => {
+                let f = f.number(numbers.len() as u64);
+                numbers.iter().fold(f, |f, x| f.number(u64::from(x.to_bits())))
+            }
+            Self::Nested(parts) => parts.iter().fold(f.number(parts.len() as u64), |f, ids| ints(f, ids)),
+        }
+    }
+}
+
+impl From<i64> for Field {
+    fn from(id: i64) -> Self {
+        Self::Int(id)
+    }
+}
+
+impl From<f32> for Field {
+    fn from(number: f32) -> Self {
+        Self::Float(number)
+    }
+}
+
+impl From<Vec<i64>> for Field {
+    fn from(ids: Vec<i64>) -> Self {
+        Self::Ints(ids)
+    }
+}
+
+impl From<Vec<f32>> for Field {
+    fn from(numbers: Vec<f32>) -> Self {
+        Self::Floats(numbers)
+    }
+}
+
+impl From<Vec<Vec<i64>>> for Field {
+    fn from(parts: Vec<Vec<i64>>) -> Self {
+        Self::Nested(parts)
+    }
+}
+
+/// One example: what it gives to each feed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// Its number in the data. Random operators draw by it, so that they do not depend on the batch it comes in.
+    pub number: u64,
+    /// One for each feed, in the order of the feeds' names.
+    pub fields: Vec<Field>,
+}
+
+impl Sample {
+    /// A sample by its number and its fields.
+    ///
+    /// ```
+    /// use unpadded::data::{Field, Sample};
+    /// let sample = Sample::new(0, [Field::from(vec![3i64, 1, 4]), Field::from(1i64)]);
+    /// assert_eq!(sample.rows(), 3);
+    /// ```
+    pub fn new(number: u64, fields: impl Into<Vec<Field>>) -> Self {
+        Self { number, fields: fields.into() }
+    }
+
+    /// The rows of its longest field.
+    pub fn rows(&self) -> usize {
+        self.fields.iter().map(Field::rows).max().unwrap_or(0)
+    }
+
+    pub(super) fn fingerprint(&self, f: Fingerprint) -> Fingerprint {
+        self.fields.iter().fold(f.number(self.number), |f, field| field.fingerprint(f))
+    }
+}
+
+/// Samples together, as the feeds of a step take them.
+///
+/// ```
+/// use unpadded::data::{Batch, Field, Sample};
+/// let sample = |number, ids: Vec<i64>, label: i64| Sample::new(number, [Field::from(ids), label.into()]);
+/// let samples = [sample(7, vec![3, 14, 15], 0), sample(2, vec![9], 1)];
+/// let batch = Batch::new(&["words".into(), "label".into()], &samples)?;
+/// let (name, words) = &batch.values[0];
+/// assert_eq!((name.as_str(), words.as_slice::<i64>()?), ("words", &[3, 14, 15, 9][..]));
+/// assert_eq!(words.lod().unwrap().to_string(), "[[3, 1]]");
+/// assert_eq!((batch.numbers, batch.tokens, batch.padded), (vec![7, 2], 4, 6));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// The name of each feed and what to feed it.
+    pub values: Vec<(String, Variable)>,
+    /// The number of each sample.
+    pub numbers: Vec<u64>,
+    /// The rows of the field with the most.
+    pub tokens: usize,
+    /// The rows that this field would have if each sample were padded to the longest: of a sequence of sequences, to
+    /// the most parts and the longest part.
+    pub padded: usize,
+}
+
+impl Batch {
+    /// Puts samples together, in their order.
+    ///
+    /// # Errors
+    /// A sample that has not one field for each name, or one of another kind than the first sample has there; the
+    /// message says the sample's number.
+    pub fn new<S: Borrow<Sample>>(names: &[String], samples: &[S]) -> Result<Self> {
+        let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
+        let Some(first) = samples.first() else {
+            return Err(Error::new("samples of a batch", "at least one", "none"));
+        };
+        for sample in &samples {
+            check(names, &first.fields, sample)?;
+        }
+        let (mut values, mut tokens, mut padded) = (Vec::with_capacity(names.len()), 0, 0);
+        for (i, name) in names.iter().enumerate() {
+            let column = Column { samples: &samples, field: i };
+            let value = column.stack()?;
+            if value.rows() > tokens {
+                (tokens, padded) = (value.rows(), column.padded());
+            }
+            values.push((name.clone(), value));
+        }
+        Ok(Self { values, numbers: samples.iter().map(|sample| sample.number).collect(), tokens, padded })
+    }
+}
+
+/// That a sample has a field for each name, of the same kinds as `like`.
+pub(super) fn check(names: &[String], like: &[Field], sample: &Sample) -> Result<()> {
+    if sample.fields.len() != names.len() {
+        let expected = format!("{}, one for each of `{}`", names.len(), names.join("`, `"));
+        let what = format!("fields of sample {}", sample.number);
+        return Err(Error::new(what, expected, sample.fields.len().to_string()));
+    }
+    for ((name, field), like) in names.iter().zip(&sample.fields).zip(like) {
+        if field.kind() != like.kind() {
+            let what = format!("field `{name}` of sample {}", sample.number);
+            return Err(Error::new(what, format!("{}, as before", like.kind()), field.kind()));
+        }
+    }
+    Ok(())
+}
+
+/// One field of each sample; all are of one kind.
+struct Column<'a> {
+    samples: &'a [&'a Sample],
+    field: usize,
+}
+
+impl<'a> Column<'a> {
+    fn fields(&self) -> impl Iterator<Item = &'a Field> + '_ {
+        self.samples.iter().filter_map(|sample| sample.fields.get(self.field))
+    }
+
+    fn stack(&self) -> Result<Variable> {
+        fn tensor<T: Element>(numbers: Vec<T>, lod: Option<Arc<Lod>>) -> Result<Variable> {
+            Variable::new(Dense::from_vec(&[numbers.len()], numbers)?, lod)
+        }
+        let (mut ints, mut floats) = (Vec::new(), Vec::new());
+        let (mut outer, mut inner) = (Vec::new(), Vec::new());
+        for field in self.fields() {
+            match field {
+                Field::Int(id) => ints.push(*id),
+                Field::Float(x) => floats.push(*x),
+                Field::Ints(ids) => {
+                    ints.extend_from_slice(ids);
+                    inner.push(ids.len());
+                }
+                Field::Floats(numbers) => {
+                    floats.extend_from_slice(numbers);
+                    inner.push(numbers.len());
+                }
+                Field::Nested(parts) => {
+                    outer.push(parts.len());
+                    inner.extend(parts.iter().map(Vec::len));
+                    parts.iter().for_each(|ids| ints.extend_from_slice(ids));
+                }
+            }
+        }
+        match self.fields().next() {
+            Some(Field::Int(_)) => tensor(ints, None),
+            Some(Field::Float(_)) => tensor(floats, None),
+            Some(Field::Floats(_)) => tensor(floats, Some(Lod::from_lengths1(&inner)?)),
+            Some(Field::Nested(_)) => tensor(ints, Some(Lod::from_lengths(&[outer, inner])?)),
+            Some(Field::Ints(_)) | None => tensor(ints, Some(Lod::from_lengths1(&inner)?)),
+        }
+    }
+
+    fn padded(&self) -> usize {
+        let longest = match self.fields().next() {
+            Some(Field::Nested(_)) => {
+                let parts = || {
+                    self.fields().filter_map(|field| match field {
+                        Field::Nested(parts) => Some(parts),
+                        _ => None,
+                    })
+                };
+                let most = parts().map(Vec::len).max().unwrap_or(0);
+                let longest = parts().flatten().map(Vec::len).max().unwrap_or(0);
+                most.saturating_mul(longest)
+            }
+            _ => self.fields().map(Field::rows).max().unwrap_or(0),
+        };
+        self.samples.len().saturating_mul(longest)
+    }
+}

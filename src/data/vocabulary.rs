@@ -1,0 +1,272 @@
+//! Tokens and their numbers.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Fingerprint;
+use crate::error::{Error, ErrorKind, Result};
+use crate::wire;
+
+/// What a vocabulary takes in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// A token that occurs less often is left out.
+    pub min_count: u64,
+    /// At most so many entries, the specials among them.
+    pub max_size: usize,
+    /// Entries that come first, whether they occur or not. [`Vocabulary::UNKNOWN`] among them stands for every token
+    /// that has no number of its own.
+    pub specials: Vec<String>,
+}
+
+impl Default for Limits {
+    /// Every token, after [`Vocabulary::UNKNOWN`].
+    fn default() -> Self {
+        Self { min_count: 1, max_size: usize::MAX, specials: vec![Vocabulary::UNKNOWN.to_owned()] }
+    }
+}
+
+/// A list of distinct tokens; a token's id is its place.
+///
+/// ```
+/// use unpadded::data::{Limits, Vocabulary};
+/// let words = Vocabulary::of("to be or not to be".split(' '), &Limits { min_count: 2, ..Limits::default() })?;
+/// assert_eq!((words.len(), words.token(0), words.token(1)), (3, Some("<unk>"), Some("be")));
+/// assert_eq!(words.ids(["to", "see"])?, [2, 0]);
+/// assert_eq!(words.count(0), 2); // "or" and "not"
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct Vocabulary {
+    tokens: Vec<Arc<str>>,
+    counts: Vec<u64>,
+    unknown: Option<i64>,
+    index: HashMap<Arc<str>, i64>,
+}
+
+/// What stands in files.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    tokens: Vec<String>,
+    counts: Vec<u64>,
+    unknown: Option<i64>,
+}
+
+impl From<Vocabulary> for Stored {
+    fn from(vocabulary: Vocabulary) -> Self {
+        let Vocabulary { tokens, counts, unknown, .. } = vocabulary;
+        Self { tokens: tokens.iter().map(|token| token.to_string()).collect(), counts, unknown }
+    }
+}
+
+impl TryFrom<Stored> for Vocabulary {
+    type Error = Error;
+
+    fn try_from(stored: Stored) -> Result<Self> {
+        let damaged = |what: &str, expected: String, got: String| {
+            Err(Error::of(ErrorKind::Format, format!("vocabulary: {what}"), expected, got))
+        };
+        let Stored { tokens, counts, unknown } = stored;
+        if tokens.is_empty() {
+            return damaged("tokens", "at least one".into(), "none".into());
+        }
+        if counts.len() != tokens.len() {
+            return damaged("counts", tokens.len().to_string(), counts.len().to_string());
+        }
+        if let Some(id) = unknown
+            && usize::try_from(id).map_or(true, |id| id >= tokens.len())
+        {
+            return damaged("id of the unknown", format!("below {}", tokens.len()), id.to_string());
+        }
+        Self::new(tokens.into_iter().zip(counts), unknown)
+            .or_else(|token| damaged("tokens", "each once".into(), format!("`{token}` twice")))
+    }
+}
+
+impl PartialEq for Vocabulary {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.tokens, &self.counts, self.unknown) == (&other.tokens, &other.counts, other.unknown)
+    }
+}
+
+impl Vocabulary {
+    /// The special that stands for every token without a number of its own.
+    pub const UNKNOWN: &'static str = "<unk>";
+
+    /// The section of a file of its own.
+    const SECTION: &'static str = "vocabulary";
+
+    /// Counts tokens and numbers them: the specials first, then the more frequent ones, equally frequent ones in the
+    /// order of their text. A special that occurs among the tokens is the special.
+    ///
+    /// # Errors
+    /// If a special is named twice, if they are more than `max_size`, or if no token is left.
+    pub fn of<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>, limits: &Limits) -> Result<Self> {
+        let mut counts: HashMap<String, u64> = HashMap::new();
+        for token in tokens {
+            // `entry` would need an owned token even for one that is there.
+            match counts.get_mut(token.as_ref()) {
+                Some(count) => *count += 1,
+                None => drop(counts.insert(token.as_ref().to_owned(), 1)),
+            }
+        }
+        let Some(room) = limits.max_size.checked_sub(limits.specials.len()) else {
+            let expected = format!("at least {}, the number of specials", limits.specials.len());
+            return Err(Error::new("size of a vocabulary", expected, limits.max_size.to_string()));
+        };
+        let mut entries: Vec<(String, u64)> = limits
+            .specials
+            .iter()
+            .map(|special| (special.clone(), counts.remove(special).unwrap_or(0)))
+            .collect();
+        let distinct = counts.len();
+        let mut kept: Vec<(String, u64)> = counts.into_iter().collect();
+        kept.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let frequent = kept.partition_point(|(_, count)| *count >= limits.min_count);
+        let left_out: u64 = kept.split_off(frequent.min(room)).iter().map(|(_, count)| count).sum();
+        if kept.is_empty() {
+            let expected = format!("at least one that occurs {} times and has room", limits.min_count.max(1));
+            let got = format!("{distinct} distinct ones, none of them so");
+            return Err(Error::new("tokens of a vocabulary", expected, got));
+        }
+        let unknown = limits.specials.iter().position(|special| special == Self::UNKNOWN);
+        if let Some((_, count)) = unknown.and_then(|id| entries.get_mut(id)) {
+            *count += left_out;
+        }
+        entries.extend(kept);
+        Self::new(entries, unknown.map(|id| id as i64)).map_err(|special| {
+            Error::new("specials of a vocabulary", "each once", format!("`{special}` twice"))
+        })
+    }
+
+    /// Labels: sorted by their text, with no specials, so that an unknown one is an error.
+    ///
+    /// ```
+    /// use unpadded::data::Vocabulary;
+    /// let labels = Vocabulary::labels(["pos", "neg", "pos"])?;
+    /// assert_eq!(labels.lookup("pos")?, 1);
+    /// let message = labels.lookup("good").unwrap_err().to_string();
+    /// assert_eq!(message, "token: expected one of `neg`, `pos`, got `good`");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn labels<T: AsRef<str>>(labels: impl IntoIterator<Item = T>) -> Result<Self> {
+        let limits = Limits { specials: Vec::new(), ..Limits::default() };
+        let counted = Self::of(labels, &limits)?;
+        let mut entries: Vec<_> = counted.tokens.into_iter().zip(counted.counts).collect();
+        entries.sort();
+        Self::new(entries, None)
+            .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))
+    }
+
+    /// From distinct tokens and their counts; a token that comes twice is the error.
+    fn new<T: Into<Arc<str>>>(
+        entries: impl IntoIterator<Item = (T, u64)>,
+        unknown: Option<i64>,
+    ) -> Result<Self, Arc<str>> {
+        let (tokens, counts): (Vec<Arc<str>>, Vec<u64>) =
+            entries.into_iter().map(|(token, count)| (token.into(), count)).unzip();
+        let mut index = HashMap::with_capacity(tokens.len());
+        for (id, token) in (0..).zip(&tokens) {
+            if index.insert(Arc::clone(token), id).is_some() {
+                return Err(Arc::clone(token));
+            }
+        }
+        Ok(Self { tokens, counts, unknown, index })
+    }
+
+    /// How many entries it has, at least one.
+    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// The number of a token that has one of its own.
+    pub fn id(&self, token: &str) -> Option<i64> {
+        self.index.get(token).copied()
+    }
+
+    /// The number of a token, or of the unknown special.
+    ///
+    /// # Errors
+    /// A token without a number where there is no such special; the message lists some that have one.
+    pub fn lookup(&self, token: &str) -> Result<i64> {
+        self.id(token).or(self.unknown).ok_or_else(|| {
+            const SHOWN: usize = 10;
+            let shown: Vec<String> =
+                self.tokens.iter().take(SHOWN).map(|token| format!("`{token}`")).collect();
+            let more = self.len().checked_sub(SHOWN).filter(|&more| more > 0);
+            let more = more.map_or_else(String::new, |more| format!(" and {more} more"));
+            Error::new("token", format!("one of {}{more}", shown.join(", ")), format!("`{token}`"))
+        })
+    }
+
+    /// The numbers of tokens, as [`Self::lookup`].
+    ///
+    /// # Errors
+    /// As [`Self::lookup`].
+    pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
+        tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect()
+    }
+
+    /// The token of a number.
+    pub fn token(&self, id: i64) -> Option<&str> {
+        self.tokens.get(usize::try_from(id).ok()?).map(|token| &**token)
+    }
+
+    /// How often a token was counted; of the unknown special, how often those that were left out were. 0 for a number
+    /// that there is not.
+    pub fn count(&self, id: i64) -> u64 {
+        usize::try_from(id).ok().and_then(|id| self.counts.get(id)).copied().unwrap_or(0)
+    }
+
+    /// The number that stands for tokens without one.
+    pub fn unknown(&self) -> Option<i64> {
+        self.unknown
+    }
+
+    /// The tokens in the order of their numbers.
+    pub fn tokens(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.tokens.iter().map(|token| &**token)
+    }
+
+    /// A number by which vocabularies that number tokens differently are told apart.
+    pub fn fingerprint(&self) -> u64 {
+        let unknown = self.unknown.map_or(u64::MAX, |id| id as u64);
+        self.tokens().fold(Fingerprint::default().number(unknown), Fingerprint::text).finish()
+    }
+
+    /// Writes it to a file of its own, whole or not at all.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let body = wire::encode(self)?;
+        wire::write_atomically(path.as_ref(), |file| file.write_section(Self::SECTION, &body))
+    }
+
+    /// Reads what [`Self::save`] wrote.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is damaged, or holds something else.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let mut file = wire::open(path)?;
+        while let Some(name) = file.next_section()? {
+            if name == Self::SECTION {
+                let body = file.read_section()?;
+                // The checksums behind it belong to the file too.
+                while file.next_section()?.is_some() {}
+                return wire::decode(&body);
+            }
+        }
+        let what = format!("file `{}`", path.display());
+        Err(Error::of(ErrorKind::Format, what, format!("a section `{}`", Self::SECTION), "none"))
+    }
+}
