@@ -7,7 +7,7 @@ use super::trainer::Trainer;
 use crate::data::Batch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope};
-use crate::program::{Extent, Program, Spec, Var, VarId, VarRole};
+use crate::program::{Extent, Spec, Var, VarId, VarRole};
 use crate::tensor::{Dense, Variable};
 
 /// A trainer's program, ready to run.
@@ -32,18 +32,29 @@ struct Carry {
 impl Compiled {
     /// Checks everything that a trainer was told, and compiles its program.
     pub(super) fn of(trainer: &Trainer) -> Result<Self> {
-        let Trainer { program, metrics, .. } = trainer;
+        let Trainer { state, metrics, .. } = trainer;
+        let program = &state.program;
         for (i, metric) in metrics.iter().enumerate() {
             if metrics[..i].iter().any(|other| other.name() == metric.name()) {
                 return Err(Error::new("metrics", "each name once", format!("`{}` twice", metric.name())));
             }
-            let named = |e: Error| Error::of(e.kind(), format!("metric `{}`", metric.name()), "its variables to fit", e.to_string());
+            let named = |e: Error| {
+                Error::of(
+                    e.kind(),
+                    format!("metric `{}`", metric.name()),
+                    "its variables to fit",
+                    e.to_string(),
+                )
+            };
             metric.variables().into_iter().try_for_each(|var| trainer.own(var).map(drop)).map_err(named)?;
         }
         for (name, var) in &trainer.outputs {
             trainer.own(*var).map_err(|e| e.variable(format!("output {name}")))?;
         }
-        for (what, number) in [("patience, in epochs", trainer.patience), ("steps from checkpoint to checkpoint", trainer.every)] {
+        for (what, number) in [
+            ("patience, in epochs", trainer.patience),
+            ("steps from checkpoint to checkpoint", trainer.every),
+        ] {
             if number == Some(0) {
                 return Err(Error::new(what, "at least 1", "0"));
             }
@@ -55,7 +66,8 @@ impl Compiled {
                 Error::new("selected metric", format!("one of {}", names.join(", ")), format!("`{name}`"))
             })?,
         };
-        let carry: Vec<Carry> = trainer.carry.iter().map(|&(feed, from)| carry(trainer, feed, from)).collect::<Result<_>>()?;
+        let carry: Vec<Carry> =
+            trainer.carry.iter().map(|&(feed, from)| carry(trainer, feed, from)).collect::<Result<_>>()?;
         let mut wanted: Vec<VarId> = vec![trainer.loss.id()];
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
         wanted.extend(carry.iter().map(|c| c.from));
@@ -90,7 +102,11 @@ impl Compiled {
         for (name, value) in &batch.values {
             let id = self.feeds.get(name).ok_or_else(|| {
                 let known: Vec<String> = self.feeds.keys().map(|name| format!("`{name}`")).collect();
-                Error::new("name of a feed in the data", format!("one of {}", known.join(", ")), format!("`{name}`"))
+                Error::new(
+                    "name of a feed in the data",
+                    format!("one of {}", known.join(", ")),
+                    format!("`{name}`"),
+                )
             })?;
             feeds.push((*id, value));
         }
@@ -120,7 +136,8 @@ impl Carry {
             }
             Some(state) if sequences <= state.rows() => state.slice_sequences(0..sequences),
             Some(state) => {
-                let expected = format!("at most {}, as the batch before, whose state is carried", state.rows());
+                let expected =
+                    format!("at most {}, as the batch before, whose state is carried", state.rows());
                 Err(Error::new("sequences of a batch", expected, sequences.to_string()).variable(&self.name))
             }
         }
@@ -129,15 +146,20 @@ impl Carry {
 
 fn carry(trainer: &Trainer, feed: Var, from: Var) -> Result<Carry> {
     let (to, value) = (trainer.own(feed)?.clone(), trainer.own(from)?);
-    let name = trainer.program.var(feed.id()).name.clone();
-    let refuse = |expected: &str, got: String| Err(Error::of(ErrorKind::Program, "carried state", expected, got).variable(&name));
-    if trainer.program.var(feed.id()).role != VarRole::Feed {
+    let name = trainer.state.program.var(feed.id()).name.clone();
+    let refuse = |expected: &str, got: String| {
+        Err(Error::of(ErrorKind::Program, "carried state", expected, got).variable(&name))
+    };
+    if trainer.state.program.var(feed.id()).role != VarRole::Feed {
         return refuse("a feed that takes it", to.to_string());
     }
     if to.rows() != Extent::Batch || !to.lod.is_empty() {
         return refuse("a feed with one row a sequence", to.to_string());
     }
-    if value.rows() != Extent::Batch || (&value.shape, value.dtype) != (&to.shape, to.dtype) || value.storage != to.storage {
+    if value.rows() != Extent::Batch
+        || (&value.shape, value.dtype) != (&to.shape, to.dtype)
+        || value.storage != to.storage
+    {
         return refuse(&format!("a variable as the feed, {to}"), value.to_string());
     }
     Ok(Carry { feed: feed.id(), from: from.id(), name, spec: to })
@@ -151,6 +173,6 @@ impl Trainer {
             let got = format!("`{}`, which was made later", self.net.name_of(var));
             return Err(Error::of(ErrorKind::Program, "variable", "one made before the trainer", got));
         }
-        self.program.spec(var.id())
+        self.state.program.spec(var.id())
     }
 }

@@ -43,10 +43,10 @@ impl Trainer {
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
         self.prepare(Some(train))?;
-        let resumed = self.resumed.then(|| self.position.clone());
+        let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
         let mut progress = std::mem::take(&mut self.progress);
-        let mut console = Console::new(&mut progress, until, train.batch_count(), &self.position);
+        let mut console = Console::new(&mut progress, until, train.batch_count(), &self.state.position);
         if let Some(position) = &resumed {
             console.say(&format!("resumed at {position}"));
         }
@@ -56,10 +56,10 @@ impl Trainer {
         self.stop.store(false, Ordering::SeqCst);
         let report = ended.map(|ended| Report {
             ended,
-            epochs: self.position.epoch,
-            steps: self.position.step,
+            epochs: self.state.position.epoch,
+            steps: self.state.position.step,
             resumed,
-            best: self.position.best,
+            best: self.state.position.best,
             last,
             tokens: console.tokens,
             padded: console.padded,
@@ -67,7 +67,11 @@ impl Trainer {
             tokens_per_s: console.tokens_per_s(),
         });
         if let (Ok(Report { ended: Ended::Interrupted, .. }), Some(file)) = (&report, &self.file) {
-            console.say(&format!("interrupted; saved in `{}`, to resume at {}", file.display(), self.position));
+            console.say(&format!(
+                "interrupted; saved in `{}`, to resume at {}",
+                file.display(),
+                self.state.position
+            ));
         }
         drop(console);
         self.progress = progress;
@@ -83,8 +87,8 @@ impl Trainer {
         last: &mut Scores,
     ) -> Result<Ended> {
         loop {
-            let early = self.patience.is_some_and(|epochs| self.position.since_best >= epochs);
-            if early || until.reached(&self.position) {
+            let early = self.patience.is_some_and(|epochs| self.state.position.since_best >= epochs);
+            if early || until.reached(&self.state.position) {
                 if last.0.is_empty() {
                     *last = self.evaluate(dev)?;
                 }
@@ -92,7 +96,7 @@ impl Trainer {
             }
 
             // An epoch: its batches, from the one where the last run stopped.
-            let mut batches = train.batches(Some(self.position.epoch), self.position.batch)?;
+            let mut batches = train.batches(Some(self.state.position.epoch), self.state.position.batch)?;
             console.resume_clock();
             loop {
                 if self.stop.load(Ordering::SeqCst) {
@@ -100,27 +104,27 @@ impl Trainer {
                     return Ok(Ended::Interrupted);
                 }
                 let Some(batch) = batches.next().transpose()? else { break };
-                if until.reached(&self.position) {
+                if until.reached(&self.state.position) {
                     self.save_checkpoint()?;
                     return Ok(Ended::Done);
                 }
 
                 // A step: forward, backward, the check that all is finite, updates; then metrics and carried states.
                 self.step(&batch)?;
-                self.position.batch += 1;
-                self.position.step += 1;
-                self.position.tokens += batch.tokens as u64;
+                self.state.position.batch += 1;
+                self.state.position.step += 1;
+                self.state.position.tokens += batch.tokens as u64;
                 console.tokens += batch.tokens as u64;
                 console.padded += batch.padded as u64;
-                console.step(&self.position, || scores(&self.metrics));
-                if self.every.is_some_and(|steps| self.position.step % steps == 0) {
+                console.step(&self.state.position, || scores(&self.metrics));
+                if self.every.is_some_and(|steps| self.state.position.step % steps == 0) {
                     console.pause_clock();
                     self.save_checkpoint()?;
                     console.resume_clock();
                 }
             }
             console.pause_clock();
-            if self.position.batch == 0 {
+            if self.state.position.batch == 0 {
                 return Err(Error::new("batches of an epoch of training data", "at least one", "none"));
             }
 
@@ -130,11 +134,11 @@ impl Trainer {
                 return Ok(Ended::Interrupted);
             };
             let better = self.decide(&found)?;
-            console.epoch(&self.position, &scores(&self.metrics), &found, better);
+            console.epoch(&self.state.position, &scores(&self.metrics), &found, better);
             *last = found;
-            self.position.epoch += 1;
-            self.position.batch = 0;
-            self.carried.clear();
+            self.state.position.epoch += 1;
+            self.state.position.batch = 0;
+            self.state.carried.clear();
             self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
             self.save_checkpoint()?;
         }
@@ -142,9 +146,9 @@ impl Trainer {
 
     /// One training step on a batch.
     fn step(&mut self, batch: &Batch) -> Result<()> {
-        let Self { compiled, scope, carried, metrics, position, program, registry, .. } = self;
-        let compiled = compiled.as_mut().ok_or_else(unprepared)?;
-        let step = position.step;
+        let Self { compiled, scope, state, metrics, registry, .. } = self;
+        let Checkpoint { program, carried, position, .. } = state;
+        let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
         compiled.run(
             scope,
             batch,
@@ -164,14 +168,14 @@ impl Trainer {
         let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
         let value = found.0.get(compiled.selected).map_or(f64::NAN, |(_, value)| *value);
         let than = |best: Best| compiled.better.than(value, best.value);
-        let better = self.position.best.map_or(value.is_finite(), than);
+        let better = self.state.position.best.map_or(value.is_finite(), than);
         if better {
-            let Position { epoch, step, .. } = self.position;
-            self.position.best = Some(Best { value, epoch: epoch + 1, step });
-            self.position.since_best = 0;
-            self.best = self.parameters()?;
+            let Position { epoch, step, .. } = self.state.position;
+            self.state.position.best = Some(Best { value, epoch: epoch + 1, step });
+            self.state.position.since_best = 0;
+            self.state.best = self.parameters()?;
         } else {
-            self.position.since_best += 1;
+            self.state.position.since_best += 1;
         }
         Ok(better)
     }
@@ -223,12 +227,19 @@ impl Trainer {
             self.restore_sums()?;
         }
         let Some(train) = train else { return Ok(()) };
-        let (data, known) = (train.fingerprint(), self.position.data);
-        if data != known && (self.resumed || self.position.batch > 0) {
-            let expected = format!("that of the training so far (fingerprint {known:016x}), which stands at {}", self.position);
-            return Err(Error::new("training data", expected, format!("other data or batches (fingerprint {data:016x})")));
+        let (data, known) = (train.fingerprint(), self.state.position.data);
+        if data != known && (self.resumed || self.state.position.batch > 0) {
+            let expected = format!(
+                "that of the training so far (fingerprint {known:016x}), which stands at {}",
+                self.state.position
+            );
+            return Err(Error::new(
+                "training data",
+                expected,
+                format!("other data or batches (fingerprint {data:016x})"),
+            ));
         }
-        self.position.data = data;
+        self.state.position.data = data;
         Ok(())
     }
 }

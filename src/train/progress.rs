@@ -63,7 +63,12 @@ enum To<'a> {
 }
 
 impl<'a> Console<'a> {
-    pub(super) fn new(progress: &'a mut Progress, until: Until, batches: Option<u64>, position: &Position) -> Self {
+    pub(super) fn new(
+        progress: &'a mut Progress,
+        until: Until,
+        batches: Option<u64>,
+        position: &Position,
+    ) -> Self {
         let started = Instant::now();
         let to = match progress {
             Progress::Quiet => To::Nothing,

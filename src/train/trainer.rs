@@ -1,13 +1,12 @@
 //! The trainer: what it is told, and what it holds.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::Location;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::checkpoint::Position;
+use super::checkpoint::{Checkpoint, Position};
 use super::compiled::Compiled;
 use super::metrics::{Loss, Metric};
 use super::progress::Progress;
@@ -15,8 +14,7 @@ use crate::data::Vocabulary;
 use crate::error::Result;
 use crate::executor::Scope;
 use crate::optimizer::Optimizer;
-use crate::program::{Builder, OpDesc, Program, Registry, Var};
-use crate::tensor::{Dense, Variable};
+use crate::program::{Builder, OpDesc, Program, Registry, Var, VarId};
 
 /// How far [`Trainer::fit`] goes. Both count from the start of the training, over all runs that it was resumed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +80,8 @@ pub struct Steps(pub u64);
 pub struct Trainer {
     pub(super) net: Builder,
     pub(super) registry: Registry,
-    pub(super) program: Program,
+    /// What a checkpoint holds, but for its tensors, which are in the scope.
+    pub(super) state: Checkpoint,
     /// How many variables there were before the backward operators were appended.
     pub(super) forward: usize,
     pub(super) loss: Var,
@@ -95,19 +94,12 @@ pub struct Trainer {
     pub(super) select: Option<String>,
     pub(super) outputs: Vec<(String, Var)>,
     pub(super) carry: Vec<(Var, Var)>,
-    pub(super) vocabularies: BTreeMap<String, Vocabulary>,
-    pub(super) notes: BTreeMap<String, String>,
     pub(super) file: Option<PathBuf>,
     pub(super) every: Option<u64>,
     pub(super) patience: Option<u64>,
     pub(super) progress: Progress,
     pub(super) stop: Arc<AtomicBool>,
 
-    pub(super) position: Position,
-    /// The parameters of the best epoch.
-    pub(super) best: BTreeMap<String, Dense>,
-    /// What passes to the next batch, by the feed that takes it.
-    pub(super) carried: BTreeMap<String, Variable>,
     /// Where the checkpoint in the file stands, if this trainer has saved or loaded one.
     pub(super) saved: Option<Position>,
     /// The position was loaded, so the data has to be that of its file.
@@ -131,7 +123,7 @@ impl Trainer {
         let scope = Scope::of(&program).map_err(|e| e.called(caller))?;
         Ok(Self {
             registry,
-            program,
+            state: Checkpoint { program, ..Checkpoint::default() },
             forward,
             loss,
             scope,
@@ -141,16 +133,11 @@ impl Trainer {
             select: None,
             outputs: Vec::new(),
             carry: Vec::new(),
-            vocabularies: BTreeMap::new(),
-            notes: BTreeMap::new(),
             file: None,
             every: None,
             patience: None,
             progress: Progress::Auto,
             stop: Arc::default(),
-            position: Position::default(),
-            best: BTreeMap::new(),
-            carried: BTreeMap::new(),
             saved: None,
             resumed: false,
             net,
@@ -190,6 +177,7 @@ impl Trainer {
     #[must_use]
     pub fn output(mut self, name: &str, var: Var) -> Self {
         self.compiled = None;
+        self.state.outputs.insert(name.to_owned(), self.net.name_of(var));
         self.outputs.push((name.to_owned(), var));
         self
     }
@@ -197,14 +185,14 @@ impl Trainer {
     /// A vocabulary that goes into the checkpoint under this name.
     #[must_use]
     pub fn vocabulary(mut self, name: &str, vocabulary: Vocabulary) -> Self {
-        self.vocabularies.insert(name.to_owned(), vocabulary);
+        self.state.vocabularies.insert(name.to_owned(), vocabulary);
         self
     }
 
     /// A string of your own that goes into the checkpoint under this name.
     #[must_use]
     pub fn note(mut self, name: &str, text: impl Into<String>) -> Self {
-        self.notes.insert(name.to_owned(), text.into());
+        self.state.notes.insert(name.to_owned(), text.into());
         self
     }
 
@@ -257,7 +245,7 @@ impl Trainer {
 
     /// The program that is trained: forward, backward and updates.
     pub fn program(&self) -> &Program {
-        &self.program
+        &self.state.program
     }
 
     /// The parameters and the optimizer's state: to look at, or to set to pre-trained ones.
@@ -267,18 +255,18 @@ impl Trainer {
 
     /// How far the training is.
     pub fn position(&self) -> &Position {
-        &self.position
+        &self.state.position
     }
 }
 
 impl fmt::Debug for Trainer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trainer").field("position", &self.position).finish_non_exhaustive()
+        f.debug_struct("Trainer").field("position", &self.state.position).finish_non_exhaustive()
     }
 }
 
 /// The losses, one a row, that `loss` is the mean of.
-fn averaged(program: &Program, loss: Var) -> Option<crate::program::VarId> {
+fn averaged(program: &Program, loss: Var) -> Option<VarId> {
     let writes = |op: &&OpDesc| op.writes().any(|v| v == loss.id());
     let op = program.root().ops.iter().find(writes).filter(|op| op.kind == "mean")?;
     let losses = op.input("x").first().copied()?;

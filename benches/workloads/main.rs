@@ -1,0 +1,246 @@
+//! How fast does training run, end to end?
+//!
+//! `cargo bench --bench workloads -- [W1 W2 W4 W7 custom long scaling] [--threads 2] [--steps N]`
+//!
+//! W1: an LSTM(256) classifies; W7: a GRU(256); W2: a word language model of two LSTM(512); W4: an LSTM over sentences
+//! of LSTMs over words. `custom`: W1 with the LSTM written by hand, beside the built-in one. `long`: one sequence of
+//! 4,000 steps with sixty-three of 20, beside the two run apart. `scaling`: W1's model over batch, hidden size, length
+//! and threads, a table and the plots `target/scaling-*.svg`. The data: the peers' files from the folder
+//! `UNPADDED_BENCH_DATA`, or numbers of the same distributions. After 3 steps to warm up each takes one epoch (or
+//! `--steps`), at least 20 steps, and prints one line of JSON; a table comes last.
+
+mod data;
+mod models;
+mod scaling;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use data::Batch;
+use models::{Cell, Model};
+use unpadded::executor::{Executor, Run, Scope, Stage};
+use unpadded::optimizer::{Adam, Optimizer, Sgd};
+use unpadded::{Builder, Mode};
+
+pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+const WORKLOADS: [&str; 7] = ["W1", "W2", "W4", "W7", "custom", "long", "scaling"];
+
+/// A compiled model and its parameters.
+pub(crate) struct Bench {
+    executor: Executor,
+    scope: Scope,
+    model: Model,
+    step: u64,
+}
+
+/// The steps that were timed: seconds, tokens and loss of each.
+pub(crate) struct Timed(Vec<(f64, f64, f64)>);
+
+impl Bench {
+    pub(crate) fn new(
+        build: impl FnOnce(&Builder) -> unpadded::Result<Model>,
+        optimizer: &dyn Optimizer,
+        threads: usize,
+    ) -> Outcome<Self> {
+        let net = Builder::new();
+        let model = build(&net)?;
+        let registry = net.registry();
+        let mut program = net.finish();
+        optimizer.minimize(&mut program, &registry, model.loss.id())?;
+        let executor = Executor::new(&program, &registry, &[model.loss.id()], threads)?;
+        Ok(Self { executor, scope: Scope::of(&program)?, model, step: 0 })
+    }
+
+    pub(crate) fn run(&mut self, (values, tokens): &Batch, stage: Stage) -> Outcome<(f64, f64, f64)> {
+        let feeds: Vec<_> = self.model.feeds.iter().map(|v| v.id()).zip(values).collect();
+        let run = Run { mode: Mode::Train, ..Run::train(&feeds, self.step).until(stage) };
+        let clock = Instant::now();
+        self.executor.run(&mut self.scope, &run)?;
+        let seconds = clock.elapsed().as_secs_f64();
+        self.step += 1;
+        Ok((seconds, *tokens as f64, self.executor.scalar(self.model.loss)?))
+    }
+
+    /// Three steps to warm up (the first is on the largest batch, so that no buffer grows later), then `steps`.
+    pub(crate) fn measure(&mut self, batches: &[Batch], steps: usize, stage: Stage) -> Outcome<Timed> {
+        let largest = batches.iter().max_by_key(|b| b.1);
+        for batch in largest.into_iter().chain(batches.iter().cycle().take(2)) {
+            self.run(batch, stage)?;
+        }
+        let timed: Outcome<Vec<_>> = batches.iter().cycle().take(steps).map(|b| self.run(b, stage)).collect();
+        let timed = timed?;
+        if timed.is_empty() { Err("expected batches, got none".into()) } else { Ok(Timed(timed)) }
+    }
+}
+
+impl Timed {
+    fn sorted(&self, value: fn(&(f64, f64, f64)) -> f64) -> Vec<f64> {
+        let mut values: Vec<f64> = self.0.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+
+    /// All tokens over all time.
+    pub(crate) fn total(&self) -> f64 {
+        self.0.iter().map(|s| s.1).sum::<f64>() / self.seconds()
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.0.iter().map(|s| s.0).sum()
+    }
+
+    /// The median time of a step.
+    pub(crate) fn median(&self) -> f64 {
+        self.sorted(|s| s.0)[self.0.len() / 2]
+    }
+
+    /// The line of the workloads' page; `more` are fields at its end.
+    fn json(&self, workload: &str, threads: usize, more: &str) -> String {
+        let (version, middle) = (env!("CARGO_PKG_VERSION"), self.0.len() / 2);
+        let (times, rates) = (self.sorted(|s| s.0 * 1e3), self.sorted(|s| s.1 / s.0));
+        let loss = self.0[self.0.len() - 1].2;
+        format!(
+            concat!(
+                r#"{{"peer":"unpadded","version":"{}","workload":"{}","mode":"unpadded","threads":{},"#,
+                r#""tokens_per_s":{:.0},"tokens_per_s_total":{:.0},"step_ms_median":{:.2},"step_ms_min":{:.2},"#,
+                r#""peak_rss_mb":{:.0},"padding_ratio":1.0,"final_loss":{:.4},"steps":{}{}}}"#
+            ),
+            version,
+            workload,
+            threads,
+            rates[middle],
+            self.total(),
+            times[middle],
+            times[0],
+            peak_rss(),
+            loss,
+            self.0.len(),
+            more
+        )
+    }
+}
+
+/// The most memory that this process ever had, in MB; so workloads after the first also count those before.
+fn peak_rss() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<f64>().ok());
+    kib.unwrap_or(0.0) / 1024.0
+}
+
+fn adam() -> Adam {
+    Adam::new(1e-3).lazy()
+}
+
+/// Times of two benches in turns, so that whatever else the machine does meets both alike. The first round warms up.
+fn in_turns(
+    a: (&mut Bench, &[Batch]),
+    b: (&mut Bench, &[Batch]),
+    rounds: usize,
+    stage: Stage,
+) -> Outcome<[Timed; 2]> {
+    let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
+    for round in 0..=rounds {
+        for ((bench, batches), timed) in [((&mut *a.0, a.1), &mut of_a), ((&mut *b.0, b.1), &mut of_b)] {
+            for batch in batches {
+                let step = bench.run(batch, stage)?;
+                if round > 0 {
+                    timed.push(step);
+                }
+            }
+        }
+    }
+    Ok([Timed(of_a), Timed(of_b)])
+}
+
+/// The hand-written LSTM's time over the built-in one's, in training and forward alone.
+fn custom(threads: usize, rounds: usize) -> Outcome<String> {
+    let mut by_hand = Bench::new(|net| models::classify(net, Cell::ByHand, 256), &adam(), threads)?;
+    let mut built_in = Bench::new(|net| models::classify(net, Cell::Lstm, 256), &adam(), threads)?;
+    let batches = data::classify()?;
+    let mut ratio = |stage| -> Outcome<(Timed, f64)> {
+        let [a, b] = in_turns((&mut by_hand, &batches), (&mut built_in, &batches), rounds, stage)?;
+        let ratio = a.seconds() / b.seconds();
+        Ok((a, ratio))
+    };
+    let (_, forward) = ratio(Stage::Forward)?;
+    let (timed, training) = ratio(Stage::Updates)?;
+    let more = format!(r#","ratio":{training:.3},"ratio_forward":{forward:.3}"#);
+    Ok(timed.json("custom", threads, &more))
+}
+
+/// One sequence of 4,000 steps with sixty-three of 20, against the two run apart.
+fn long(threads: usize, rounds: usize) -> Outcome<String> {
+    let short = vec![20; 63];
+    let both = data::of_lengths(&[vec![4000], short.clone()].concat())?;
+    let apart = [data::of_lengths(&[4000])?, data::of_lengths(&short)?];
+    let bench = || Bench::new(|net| models::classify(net, Cell::Lstm, 256), &adam(), threads);
+    let (mut together, mut alone) = (bench()?, bench()?);
+    let both = std::slice::from_ref(&both);
+    let [a, b] = in_turns((&mut together, both), (&mut alone, &apart), rounds, Stage::Updates)?;
+    let more = format!(r#","ratio":{:.3}"#, a.seconds() / b.seconds());
+    Ok(a.json("long", threads, &more))
+}
+
+fn run() -> Outcome<()> {
+    let (mut chosen, mut threads, mut steps) = (Vec::new(), 2, None);
+    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
+    while let Some(word) = words.next() {
+        let mut number = || -> Outcome<usize> {
+            let value = words.next().unwrap_or_default();
+            value.parse().map_err(|_| format!("{word}: expected a number, got `{value}`").into())
+        };
+        match word.as_str() {
+            "--threads" => threads = number()?,
+            "--steps" => steps = Some(number()?.max(1)),
+            _ if WORKLOADS.contains(&word.as_str()) => chosen.push(word),
+            _ => {
+                let known = WORKLOADS.join(", ");
+                return Err(format!("expected {known}, --threads or --steps, got `{word}`").into());
+            }
+        }
+    }
+    if chosen.is_empty() {
+        println!(
+            "usage: cargo bench --bench workloads -- [{}] [--threads N] [--steps N]",
+            WORKLOADS.join(" ")
+        );
+    }
+    for workload in &chosen {
+        let (mut bench, batches) = match workload.as_str() {
+            "W1" => (
+                Bench::new(|net| models::classify(net, Cell::Lstm, 256), &adam(), threads)?,
+                data::classify()?,
+            ),
+            "W7" => (
+                Bench::new(|net| models::classify(net, Cell::Gru, 256), &adam(), threads)?,
+                data::classify()?,
+            ),
+            "W4" => (Bench::new(models::nested, &adam(), threads)?, data::documents()?),
+            "W2" => {
+                let sgd = Sgd::new(1.0).clip_global_norm(5.0);
+                (Bench::new(models::language, &sgd, threads)?, data::sentences()?)
+            }
+            "custom" => {
+                println!("{}", custom(threads, steps.unwrap_or(1))?);
+                continue;
+            }
+            "long" => {
+                println!("{}", long(threads, steps.unwrap_or(10))?);
+                continue;
+            }
+            _ => {
+                scaling::run()?;
+                continue;
+            }
+        };
+        let steps = steps.unwrap_or(batches.len().max(20));
+        println!("{}", bench.measure(&batches, steps, Stage::Updates)?.json(workload, threads, ""));
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let done = run().inspect_err(|error| eprintln!("error: {error}"));
+    done.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
+}
