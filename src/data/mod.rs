@@ -1,12 +1,18 @@
 //! Data: from files of text to ragged batches.
 
 mod batch;
+mod continuous;
 mod fingerprint;
+mod loader;
+mod order;
+mod prefetch;
 mod source;
 mod vocabulary;
 
 pub use batch::{Batch, Field, Sample};
+pub use continuous::Continuous;
 pub use fingerprint::Fingerprint;
+pub use loader::{Batching, Loader};
 pub use source::{Sampled, Samples, Source, Streamed};
 pub use vocabulary::{Limits, Vocabulary};
 

@@ -8,6 +8,7 @@ pub mod backward;
 pub mod builder;
 pub mod call;
 pub mod context;
+mod difference;
 pub mod display;
 pub mod dot;
 pub mod extent;

@@ -7,35 +7,15 @@ use unpadded::executor::Scope;
 use unpadded::program::{BlockId, Spec, VarDesc, VarKind, VarRole};
 use unpadded::tensor::Dense;
 use unpadded::train::{Checkpoint, Predictor};
-use unpadded::wire::{self, Reader, Writer};
+use unpadded::wire;
 use unpadded::{DType, ErrorKind, Lod, Program, Result, Variable, ops};
 
+use crate::damage::{Sections, change, file, sections};
 use crate::models::Random;
 use crate::trained::{self, FEEDS};
 
 /// How many changed checkpoints the suite tries.
 const ROUNDS: usize = 100_000;
-
-type Sections = Vec<(String, Vec<u8>)>;
-
-/// A file taken apart.
-fn sections(bytes: &[u8]) -> Sections {
-    let mut reader = Reader::new("bytes", bytes, bytes.len() as u64).unwrap();
-    let mut all = Vec::new();
-    while let Some(name) = reader.next_section().unwrap().map(str::to_owned) {
-        all.push((name, reader.read_section().unwrap()));
-    }
-    all
-}
-
-/// A file put together, with checksums that are right.
-fn file(sections: &Sections) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new()).unwrap();
-    for (name, body) in sections {
-        writer.write_section(name, body).unwrap();
-    }
-    writer.finish().unwrap()
-}
 
 fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("unpadded-{name}-{}", std::process::id()));
@@ -163,44 +143,6 @@ fn use_up(checkpoint: Checkpoint, batch: &[(&str, &Variable)]) -> bool {
     predictor.threads(1).run(batch, &names).is_ok()
 }
 
-/// Changes a body, or the list of sections.
-fn change(all: &mut Sections, random: &mut Random) {
-    let at = random.below(all.len());
-    let other = random.below(all.len());
-    match random.below(24) {
-        0 => drop(all.remove(at)),
-        1 => all.swap(at, other),
-        2 => all.push(all[at].clone()),
-        3 => all[at].0 = all[other].0.clone(),
-        4 => all[at].1 = all[other].1.clone(),
-        5 => {
-            let body = &mut all[at].1;
-            body.truncate(random.below(body.len() + 1));
-        }
-        6 => {
-            let more = all[other].1.clone();
-            all[at].1.extend(more);
-        }
-        _ => {
-            let body = &mut all[at].1;
-            for _ in 0..1 + random.below(2) {
-                let place = random.below(body.len());
-                match random.below(5) {
-                    0 => body[place] = random.below(256) as u8,
-                    1 => body[place] = random.below(12) as u8,
-                    2 => body[place] = body[place].wrapping_add(1),
-                    3 => body[place..].iter_mut().take(8).for_each(|b| *b = 0xff),
-                    _ => {
-                        let from = random.below(body.len());
-                        let n = 4.min(body.len() - from.max(place));
-                        body.copy_within(from..from + n, place);
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// Sections and bytes are changed behind the checksums; what still loads is saved, predicts, or is refused.
 #[test]
 fn no_changed_checkpoint_panics() {
@@ -209,12 +151,19 @@ fn no_changed_checkpoint_panics() {
     let feeds = values.iter().filter(|(name, _)| FEEDS.contains(name));
     let batch: Vec<_> = feeds.map(|(name, value)| (*name, value)).collect();
     assert!(use_up(Checkpoint::from_bytes(&file(&whole)).unwrap(), &batch));
+    let Checkpoint { program, outputs, .. } = trained::checkpoint(4);
     let (mut random, mut loaded, mut ran, mut bad) = (Random(11), 0, 0, Vec::new());
     for round in 0..ROUNDS {
         let mut all = whole.clone();
         change(&mut all, &mut random);
         let bytes = file(&all);
         let outcome = catch_unwind(AssertUnwindSafe(|| match Checkpoint::from_bytes(&bytes) {
+            // Other numbers in the same program are tried now and then.
+            Ok(checkpoint)
+                if checkpoint.program == program && checkpoint.outputs == outputs && round % 16 > 0 =>
+            {
+                Some(false)
+            }
             Ok(checkpoint) => Some(use_up(checkpoint, &batch)),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Format, "{error}");
@@ -230,7 +179,7 @@ fn no_changed_checkpoint_panics() {
     }
     println!("{ROUNDS} changed: {loaded} loaded, {ran} predicted, {} panicked", bad.len());
     assert!(bad.is_empty(), "rounds {bad:?}");
-    assert!(loaded > ROUNDS / 20 && ran > ROUNDS / 50, "{loaded} {ran}");
+    assert!(loaded > ROUNDS / 20 && ran > ROUNDS / 200, "{loaded} {ran}");
 }
 
 #[test]
