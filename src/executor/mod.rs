@@ -22,7 +22,7 @@ pub mod scope;
 mod split;
 mod through;
 
-pub use interpret::interpret;
+pub use interpret::{diagnose, interpret};
 pub use rank_table::RankTable;
 pub use run::{Executor, Run, Stage};
 pub use scope::Scope;
