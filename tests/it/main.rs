@@ -16,4 +16,5 @@ mod saved_program;
 mod shape_errors;
 mod step_blocks;
 mod tidy;
+mod trainer;
 mod user_operator;
