@@ -44,7 +44,7 @@ pub struct Steps(pub u64);
 /// It is told what to do by the methods that take and return it, and then [`fit`](Self::fit)s:
 ///
 /// ```
-/// use unpadded::data::{Batching, Field, Loader, Sample};
+/// use unpadded::data::{Batching, Field, Loader, Samples};
 /// use unpadded::layers::{Embedding, Lstm};
 /// use unpadded::ops::Pool;
 /// use unpadded::optimizer::Adam;
@@ -59,9 +59,10 @@ pub struct Steps(pub u64);
 /// let loss = net.mean(net.cross_entropy(logits, label)?)?;
 ///
 /// // Which of two words came last?
-/// let sample = |i: i64| Sample::new(i as u64, [Field::from(vec![i % 7, 3, 7 + i % 2]), (i % 2).into()]);
-/// let data = |part: std::ops::Range<i64>| Loader::new(part.map(sample).collect(), &["words", "label"]);
-/// let (train, dev) = (data(0..64)?.batches(Batching::Sequences(8)).shuffle(1), data(64..80)?);
+/// let sample = |i: i64| vec![Field::from(vec![i % 7, 3, 7 + i % 2]), (i % 2).into()];
+/// let samples = |part: std::ops::Range<i64>| part.map(sample).collect::<Samples>();
+/// let train = Loader::new(samples(0..64), &["words", "label"])?.batching(Batching::Sequences(8)).shuffle(1);
+/// let dev = Loader::new(samples(64..80), &["words", "label"])?;
 ///
 /// let mut trainer = Trainer::new(net, loss, &Adam::new(0.02).lazy())?
 ///     .metric(Accuracy::new(logits, label))

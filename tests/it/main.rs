@@ -22,4 +22,5 @@ mod shape_errors;
 mod step_blocks;
 mod tidy;
 mod trained;
+mod trainer;
 mod user_operator;
