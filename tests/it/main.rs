@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
+mod datasets;
 mod executor;
 mod fixture;
 mod hostile_program;
