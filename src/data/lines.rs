@@ -85,20 +85,22 @@ impl Lines {
     pub(super) fn next(&mut self) -> Result<Option<Result<Cow<'_, str>, Reason>>> {
         self.bytes.clear();
         self.number += 1;
-        // A byte more than fits: by it a longer line is known.
+        // The end of a line may take two bytes more than the line.
         let most = (self.max as u64).saturating_add(2);
         let read = self.input.by_ref().take(most).read_until(b'\n', &mut self.bytes);
-        if read.map_err(|e| self.broken(&e))? == 0 {
+        let read = read.map_err(|e| self.broken(&e))?;
+        if read == 0 {
             return Ok(None);
         }
-        let ended = self.bytes.ends_with(b"\n");
-        if !ended && self.bytes.len() > self.max {
+        if read as u64 == most && !self.bytes.ends_with(b"\n") {
             self.input.skip_until(b'\n').map_err(|e| self.broken(&e))?;
-            let expected = format!("a line of at most {} bytes", self.max);
-            return Ok(Some(Err(Reason { expected, got: "a longer one: see `max_line`".into() })));
         }
         let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.len() > self.max {
+            let expected = format!("a line of at most {} bytes", self.max);
+            return Ok(Some(Err(Reason { expected, got: "a longer one: see `max_line`".into() })));
+        }
         let marked = self.number == 1 && self.encoding == Encoding::Utf8;
         let line = line.strip_prefix(MARK).filter(|_| marked).unwrap_or(line);
         Ok(Some(self.encoding.decode(line)))

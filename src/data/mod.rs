@@ -1,4 +1,51 @@
 //! Data: from files of text to ragged batches.
+//!
+//! | from | to | by |
+//! |---|---|---|
+//! | a file, with gzip or zip around it or not | records | [`TextFile`], [`Folder`] |
+//! | text | tokens | [`Tokenizer`] |
+//! | tokens, labels | numbers | [`Vocabulary`] |
+//! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`Streamed`] |
+//! | one long text | batches of its pieces, for language models | [`Continuous`] |
+//!
+//! Training reads [`Data`] and nothing else. Every order is a function of the seed and the epoch, so that an epoch can
+//! be taken up again at any batch. What is streamed is bounded: by a line, a buffer, or a few batches made ahead.
+//!
+//! # From text to a batch
+//!
+//! ```
+//! use unpadded::data::{Batching, Data, Field, Limits, Loader, Samples, TextFile, Tokenizer, Vocabulary};
+//!
+//! let file = TextFile::embedded("reviews.tsv", "A fine film.\tpraise\nDull.\tblame\nFine, but dull!\tblame\n");
+//! let reviews = file.labelled()?.read_all()?;
+//!
+//! let cut = Tokenizer::words().lowercase();
+//! let words = Vocabulary::of(reviews.iter().flat_map(|review| cut.tokens(&review.text)), &Limits::default())?;
+//! let labels = Vocabulary::labels(reviews.iter().map(|review| &review.label))?;
+//!
+//! let mut samples = Vec::new();
+//! for review in &reviews {
+//!     let ids = words.ids(cut.tokens(&review.text))?;
+//!     samples.push(vec![Field::Ints(ids), Field::Int(labels.lookup(&review.label)?)]);
+//! }
+//! let samples: Samples = samples.into_iter().collect(); // numbered from 0
+//!
+//! let train = Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(2)).shuffle(7);
+//! for batch in train.batches(Some(0), 0)? { // of epoch 0, from the first batch on
+//!     let batch = batch?;
+//!     println!("{:?}: {} rows, {} if they were padded", batch.numbers, batch.tokens, batch.padded);
+//! }
+//!
+//! // The order of the file: four tokens and two, one after another, with nothing between.
+//! let first = train.batches(None, 0)?.next().unwrap()?;
+//! let (name, value) = &first.values[0];
+//! assert_eq!((name.as_str(), value.lod().unwrap().to_string().as_str()), ("words", "[[4, 2]]"));
+//! let read: Vec<_> = value.as_slice::<i64>()?.iter().filter_map(|&id| words.token(id)).collect();
+//! assert_eq!(read, ["a", "fine", "film", ".", "dull", "."]);
+//! assert_eq!(first.values[1].1.as_slice::<i64>()?, [1, 0]); // blame is 0, praise 1
+//! assert_eq!((first.tokens, first.padded), (6, 8));
+//! # Ok::<(), unpadded::Error>(())
+//! ```
 
 mod archive;
 mod batch;

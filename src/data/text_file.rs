@@ -225,14 +225,15 @@ impl TextFile {
     /// # Errors
     /// If the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
     pub fn text(&self) -> Result<String> {
-        let (text, name): (String, Arc<str>) = {
-            let lines = self.lines_of()?;
-            let name = Arc::clone(&lines.name);
-            (lines.text(self.max_text)?, name)
-        };
+        let lines = self.lines_of()?;
+        let name = Arc::clone(&lines.name);
+        let text = lines.text(self.max_text)?;
         if text.is_empty() {
             return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), "text", "an empty file"));
         }
         Ok(text)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -270,3 +270,120 @@ impl Vocabulary {
         Err(Error::of(ErrorKind::Format, what, format!("a section `{}`", Self::SECTION), "none"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn limits(min_count: u64, max_size: usize, specials: &[&str]) -> Limits {
+        Limits { min_count, max_size, specials: specials.iter().map(|&special| special.to_owned()).collect() }
+    }
+
+    fn path(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("unpadded-{}-{name}", std::process::id()))
+    }
+
+    proptest! {
+        #[test]
+        fn frequent_ones_come_first_and_none_is_lost(
+            tokens in prop::collection::vec("[a-d]{1,2}|<unk>", 1..80),
+            min_count in 0u64..4,
+            max_size in 2usize..12,
+        ) {
+            let specials = ["<pad>", "<unk>"];
+            let Ok(v) = Vocabulary::of(&tokens, &limits(min_count, max_size, &specials)) else { return Ok(()) };
+            prop_assert!(v.len() <= max_size && v.tokens().take(2).eq(specials) && v.unknown() == Some(1));
+            let own: Vec<i64> = (2..v.len() as i64).collect();
+            let rank = |&id: &i64| (std::cmp::Reverse(v.count(id)), v.token(id).unwrap().to_owned());
+            prop_assert!(own.is_sorted_by_key(rank));
+            prop_assert!(own.iter().all(|&id| v.count(id) >= min_count.max(1)));
+            // Every token has a number, and the counts are those of the numbers.
+            let ids = v.ids(&tokens).unwrap();
+            for id in 0..v.len() as i64 {
+                prop_assert_eq!(v.count(id), ids.iter().filter(|&&i| i == id).count() as u64);
+            }
+            let mut reversed = tokens.clone();
+            reversed.reverse();
+            prop_assert_eq!(&Vocabulary::of(&reversed, &limits(min_count, max_size, &specials)).unwrap(), &v);
+            prop_assert_eq!(wire::decode::<Vocabulary>(&wire::encode(&v).unwrap()).unwrap(), v);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_vocabulary_is_refused() {
+        let of = |tokens: &[&str], limits: &Limits| Vocabulary::of(tokens, limits).unwrap_err().to_string();
+        let expected = "tokens of a vocabulary: expected at least one that occurs 2 times and has room, got 1 distinct \
+                        ones, none of them so";
+        assert_eq!(of(&["a"], &limits(2, 9, &[])), expected);
+        assert!(of(&[], &Limits::default()).ends_with("got 0 distinct ones, none of them so"));
+        assert_eq!(
+            of(&["a"], &limits(1, 9, &["x", "x"])),
+            "specials of a vocabulary: expected each once, got `x` twice"
+        );
+        let expected = "size of a vocabulary: expected at least 2, the number of specials, got 1";
+        assert_eq!(of(&["a"], &limits(1, 1, &["x", "y"])), expected);
+        assert!(Vocabulary::labels::<&str>([]).is_err());
+        let many = Vocabulary::labels((0..100).map(|i| format!("{i:03}"))).unwrap();
+        let message = many.lookup("7").unwrap_err().to_string();
+        assert!(
+            message.contains("`000`, `001`") && message.ends_with("`009` and 90 more, got `7`"),
+            "{message}"
+        );
+        assert_eq!((many.token(-1), many.token(100), many.count(-1)), (None, None, 0));
+    }
+
+    #[test]
+    fn a_file_of_it_is_read_back_and_a_damaged_one_is_not() {
+        let words = Vocabulary::of(["b", "a", "b"], &Limits::default()).unwrap();
+        let file = path("vocabulary");
+        words.save(&file).unwrap();
+        let read = Vocabulary::load(&file).unwrap();
+        assert_eq!((&read, read.fingerprint()), (&words, words.fingerprint()));
+        let bytes = std::fs::read(&file).unwrap();
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            std::fs::write(&file, &flipped).unwrap();
+            assert!(Vocabulary::load(&file).is_err(), "flipped at {at}");
+            std::fs::write(&file, &bytes[..at]).unwrap();
+            assert!(Vocabulary::load(&file).is_err(), "cut at {at}");
+        }
+        wire::write_atomically(&file, |file| file.write_section("else", &[])).unwrap();
+        let message = Vocabulary::load(&file).unwrap_err().to_string();
+        assert!(message.ends_with("expected a section `vocabulary`, got none"), "{message}");
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(Vocabulary::load(&file).unwrap_err().kind(), ErrorKind::Io);
+    }
+
+    #[test]
+    fn what_a_file_says_is_checked() {
+        let decode = |tokens: &[&str], counts: Vec<u64>, unknown| {
+            let tokens = tokens.iter().map(|&token| token.to_owned()).collect();
+            let bytes = wire::encode(&Stored { tokens, counts, unknown }).unwrap();
+            wire::decode::<Vocabulary>(&bytes).map_err(|e| e.to_string())
+        };
+        assert!(decode(&["a", "b"], vec![1, 1], Some(1)).is_ok());
+        for (tokens, counts, unknown, said) in [
+            (&["a", "a"][..], vec![1, 1], None, "`a` twice"),
+            (&["a"], vec![1, 1], None, "expected 1, got 2"),
+            (&["a"], vec![1], Some(1), "expected below 1, got 1"),
+            (&["a"], vec![1], Some(-1), "expected below 1, got -1"),
+            (&[], vec![], None, "expected at least one, got none"),
+        ] {
+            let message = decode(tokens, counts, unknown).unwrap_err();
+            assert!(message.contains(said), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_large_one_is_counted_and_numbered() {
+        let tokens = || (0..300_000u32).map(|i| format!("token {i}"));
+        let large = Vocabulary::of(tokens(), &Limits::default()).unwrap();
+        assert_eq!(large.len(), 300_001);
+        assert!(tokens().all(|token| large.id(&token).and_then(|id| large.token(id)) == Some(&token)));
+        let cut = Vocabulary::of(tokens(), &limits(1, 1000, &[Vocabulary::UNKNOWN])).unwrap();
+        assert_eq!((cut.len(), cut.count(0)), (1000, 299_001));
+    }
+}

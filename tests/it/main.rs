@@ -6,6 +6,7 @@
 mod catalogue;
 mod checkpoint;
 mod damage;
+mod datasets;
 mod executor;
 mod fixture;
 mod golden;

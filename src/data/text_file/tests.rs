@@ -1,0 +1,293 @@
+//! Files as they come: damaged, foreign, huge, empty.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use super::*;
+use crate::data::{Folder, Skipped};
+
+/// A file that is gone when the test is over.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("unpadded-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn file(bytes: &[u8]) -> TextFile {
+    // Tests may leak a few bytes for the life of a program that embeds its text.
+    TextFile::embedded("f", Box::leak(bytes.to_vec().into_boxed_slice()))
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zipped(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut zip = ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, bytes) in members {
+        zip.start_file(*name, SimpleFileOptions::default()).unwrap();
+        zip.write_all(bytes).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+fn message<T: std::fmt::Debug>(result: Result<T>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[test]
+fn a_malformed_line_says_file_line_and_reason() {
+    let labelled = |bytes: &[u8]| message(file(bytes).labelled().unwrap().read_all());
+    let pairs = |bytes: &[u8]| message(file(bytes).pairs().unwrap().read_all());
+    let e = "expected text, one tab and a label, got";
+    assert_eq!(labelled(b"a\t1\nb 1\n"), format!("f:2: {e} no tab in \"b 1\""));
+    assert_eq!(labelled(b"a\t\t1"), format!("f:1: {e} 2 tabs in \"a\\t\\t1\""));
+    assert_eq!(labelled(b"\n\n\t1\n"), format!("f:3: {e} nothing before the tab in \"\\t1\""));
+    assert_eq!(labelled(b"a\t \n"), format!("f:1: {e} nothing behind the tab in \"a\\t \""));
+    assert_eq!(pairs(b"a\tb\tc"), "f:1: expected text, one tab and text, got 2 tabs in \"a\\tb\\tc\"");
+    let long = "é".repeat(100);
+    let shown = "é".repeat(60);
+    assert_eq!(labelled(long.as_bytes()), format!("f:1: {e} no tab in \"{shown}\"…"));
+    let e = "f:2: expected UTF-8, got byte 0xe9 at place 3: is it another `Encoding`?";
+    assert_eq!(labelled(b"a\t1\ncaf\xe9\t1\n"), e);
+    assert_eq!(message(file(b"ok\ncaf\xe9").text()), e);
+    let utf16 = labelled(b"\xff\xfea\0\t\x001\0\n\0");
+    assert_eq!(utf16, "f:1: expected UTF-8, got the byte order mark of UTF-16");
+    assert_eq!(labelled(b"a\0b\t1\n"), "f:1: expected text, got byte 0x00 at place 1");
+    let columns = |bytes: &[u8], separator| {
+        let spec = ColumnSpec { columns: 3, separator, comment: Some("#".into()) };
+        message(file(bytes).columns(spec).unwrap().read_all())
+    };
+    assert_eq!(columns(b"# x\na b c\n\na b\n", None), "f:4: expected 3 columns, got 2 in \"a b\"");
+    assert_eq!(columns(b"a\t\tc\n", Some('\t')), "f:1: expected 3 columns, got an empty one in \"a\\t\\tc\"");
+}
+
+#[test]
+fn nothing_but_blank_lines_is_no_data() {
+    for bytes in [&b""[..], b"\n\n", b" \r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n"] {
+        let file = file(bytes);
+        let expected = "records of file `f`: expected at least one, got none";
+        assert_eq!(message(file.labelled().unwrap().read_all()), expected);
+        assert_eq!(message(file.documents().unwrap().read_all()), expected);
+        assert_eq!(message(file.columns(ColumnSpec::default()).unwrap().read_all()), expected);
+        assert_eq!(file.pairs().unwrap().count(), 0);
+    }
+    assert_eq!(message(file(b"").text()), "file `f`: expected text, got an empty file");
+    let skipping = file(b"x\ny").malformed(Malformed::Skip);
+    let expected = "records of file `f`: expected at least one, got none, and 2 malformed";
+    assert_eq!(message(skipping.labelled().unwrap().read_all()), expected);
+}
+
+#[test]
+fn what_is_skipped_is_counted_and_spoils_its_whole_record() {
+    let skipping = |bytes: &[u8]| file(bytes).malformed(Malformed::Skip);
+    let mut records = skipping(b"a\t1\nbad\n\xff\t1\nb\t0\n").labelled().unwrap();
+    assert_eq!(records.read_all().unwrap().len(), 2);
+    let expected = "2 skipped\n  f:2: expected text, one tab and a label, got no tab in \"bad\"\n  f:3: expected \
+                    UTF-8, got byte 0xff at place 0: is it another `Encoding`?";
+    assert_eq!(records.skipped().to_string(), expected);
+
+    let mut sentences =
+        skipping(b"a A\nbad\nb B\nbad\n\n\nc C\n\xff\n\nd D").columns(ColumnSpec::default()).unwrap();
+    assert_eq!(sentences.read_all().unwrap(), [[["d"], ["D"]]]);
+    assert_eq!(sentences.skipped().count, 2);
+
+    let many = b"bad\n".repeat(25);
+    let mut records = skipping(&many).labelled().unwrap();
+    assert_eq!(records.by_ref().count(), 0);
+    assert_eq!((records.skipped().count, records.skipped().first.len()), (25, Skipped::SHOWN));
+    assert!(records.skipped().to_string().ends_with("\n  and 15 more"));
+}
+
+#[test]
+fn an_error_is_the_last_item() {
+    let mut records = file(b"a\t1\nbad\nb\t0\n").labelled().unwrap();
+    assert!(records.next().unwrap().is_ok() && records.next().unwrap().is_err() && records.next().is_none());
+}
+
+#[test]
+fn line_ends_and_marks_are_no_text() {
+    let file = file(b"\xef\xbb\xbfa\r\n\r\n\xc3\xa9 \xef\xbb\xbf\n\nlast");
+    let lines: Vec<String> = file.lines().unwrap().collect::<Result<_>>().unwrap();
+    assert_eq!(lines, ["a", "", "é \u{feff}", "", "last"]);
+    assert_eq!(file.text().unwrap(), "a\n\né \u{feff}\n\nlast");
+    assert_eq!(file.documents().unwrap().read_all().unwrap(), [["a"], ["é \u{feff}"], ["last"]]);
+}
+
+#[test]
+fn bytes_become_characters_as_declared() {
+    let of = |encoding| file(b"caf\xe9 \x96 \x80").encoding(encoding).text();
+    assert_eq!(of(Encoding::Latin1).unwrap(), "café \u{96} \u{80}");
+    assert_eq!(of(Encoding::Windows1252).unwrap(), "café – €");
+    assert!(of(Encoding::Utf8).is_err());
+}
+
+#[test]
+fn a_long_line_is_never_held() {
+    let endless: Bytes = Box::new(std::io::Read::take(std::io::repeat(b'x'), 1 << 30));
+    let bytes: Bytes = Box::new(std::io::Read::chain(endless, &b"\nb\t1\n"[..]));
+    let lines = Lines::new("f".into(), bytes, Encoding::Utf8, 1000);
+    let mut records = Records::new(lines, Box::new(OneLine(labelled)), Malformed::Skip);
+    assert_eq!(records.read_all().unwrap().len(), 1);
+    let expected = "f:1: expected a line of at most 1000 bytes, got a longer one: see `max_line`";
+    assert_eq!(records.skipped().first[0].to_string(), expected);
+    // A line of exactly the limit is read, whatever ends it.
+    for end in ["", "\n", "\r\n"] {
+        let text = format!("{}{end}", "x".repeat(1000));
+        let lines: Vec<_> = file(text.as_bytes()).max_line(1000).lines().unwrap().collect();
+        assert_eq!(lines.len(), 1);
+        assert_eq!(lines[0].as_ref().unwrap().len(), 1000, "{end:?}");
+        assert!(file(text.as_bytes()).max_line(999).lines().unwrap().next().unwrap().is_err(), "{end:?}");
+    }
+    let message = message(file(b"abcd").max_text(3).text());
+    assert_eq!(message, "file `f`: expected at most 3 bytes, got more: see `max_text`");
+}
+
+#[test]
+fn gzip_is_recognised_and_its_damage_too() {
+    let text = (0..20_000).map(|i| format!("line {i}\t{}\n", i % 2)).collect::<String>();
+    let packed = gzip(text.as_bytes());
+    assert_eq!(file(&packed).text().unwrap(), text);
+    // Two members one after another are one text.
+    assert_eq!(file(&[gzip(b"a"), gzip(b"b")].concat()).text().unwrap(), "ab");
+    for cut in [3, 15, packed.len() / 2, packed.len() - 4] {
+        let mut records = file(&packed[..cut]).labelled().unwrap();
+        assert!(records.any(|record| record.is_err_and(|e| e.kind() == ErrorKind::Io)), "cut at {cut}");
+    }
+    let mut flipped = packed.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 16;
+    assert!(file(&flipped).malformed(Malformed::Skip).labelled().unwrap().any(|record| record.is_err()));
+}
+
+#[test]
+fn a_bomb_takes_no_more_memory_than_a_line() {
+    // 64 MiB of one line in 64 KB.
+    let packed = gzip(&vec![b'x'; 1 << 26]);
+    let mut records = file(&packed).max_line(1 << 16).malformed(Malformed::Skip).labelled().unwrap();
+    assert!(records.next().is_none() && records.skipped().count == 1);
+    assert!(file(&packed).max_text(1 << 16).text().is_err());
+}
+
+#[test]
+fn zips_are_read_member_by_member() {
+    let one = zipped(&[("a/only.txt", b"x\ty\n")]);
+    assert_eq!(file(&one).pairs().unwrap().read_all().unwrap().len(), 1);
+    let two = file(&zipped(&[("b.txt", b"bb"), ("a.txt", b"aa")]));
+    assert_eq!(two.clone().member("b.txt").unwrap().text().unwrap(), "bb");
+    assert_eq!(two.clone().member("b.txt").unwrap().name(), "f!b.txt");
+    let expected = "member of zip `f`: expected one of `a.txt`, `b.txt`, got none: see `member`";
+    assert_eq!(message(two.text()), expected);
+    let absent = message(two.clone().member("c.txt"));
+    assert_eq!(absent, "member of zip `f`: expected one of `a.txt`, `b.txt`, got `c.txt`");
+    let plain = message(file(b"text").member("c.txt"));
+    assert_eq!(plain, "member `c.txt` of file `f`: expected a zip, got a file of another kind");
+    assert_eq!(
+        message(file(&zipped(&[])).text()),
+        "member of zip `f`: expected a file in it, got none: see `member`"
+    );
+    assert_ne!(
+        two.clone().member("a.txt").unwrap().fingerprint(),
+        two.member("b.txt").unwrap().fingerprint()
+    );
+}
+
+#[test]
+fn a_damaged_zip_is_an_error_wherever_it_is_damaged() {
+    let text = (0..3000).map(|i| format!("{i}\n")).collect::<String>();
+    let whole = zipped(&[("a.txt", text.as_bytes())]);
+    assert_eq!(file(&whole).text().unwrap(), text);
+    for cut in [4, 40, whole.len() / 2, whole.len() - 1] {
+        assert!(file(&whole[..cut]).text().is_err(), "cut at {cut}");
+    }
+    // The packed bytes: a flip there never goes unnoticed.
+    for at in (50..whole.len() - 120).step_by(97) {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 4;
+        assert!(file(&flipped).text().is_err(), "flipped at {at}");
+    }
+    // Anywhere: an error or the text, but no panic.
+    for at in 0..whole.len() {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 0xff;
+        if let Ok(read) = file(&flipped).text() {
+            assert_eq!(read, text, "flipped at {at}");
+        }
+    }
+    // The bit that says `encrypted`, in the central directory and at the file.
+    let mut encrypted = whole.clone();
+    let directory = whole.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+    encrypted[directory + 8] |= 1;
+    encrypted[6] |= 1;
+    let expected = "file `f`: expected a zip that can be read, got `a.txt` in it, which is encrypted";
+    assert_eq!(message(file(&encrypted).text()), expected);
+}
+
+#[test]
+fn folders_and_absent_files_are_refused() {
+    let folder = std::env::temp_dir();
+    let expected =
+        format!("file `{}`: expected a file, got a folder: `Folder::open` reads those", folder.display());
+    assert_eq!(message(TextFile::open(&folder)), expected);
+    assert_eq!(TextFile::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(Folder::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
+    let text = Temporary::new("text", b"text");
+    assert_eq!(TextFile::open(&text.0).unwrap().text().unwrap(), "text");
+    let expected =
+        format!("file `{}`: expected a folder or a zip, got a file of another kind", text.0.display());
+    assert_eq!(message(Folder::open(&text.0)), expected);
+}
+
+#[test]
+fn labels_come_from_names_of_files_and_folders() {
+    let of =
+        |name: &str, members: &[(&str, &[u8])], labels: fn(&Folder) -> Result<Vec<(String, TextFile)>>| {
+            let zip = Temporary::new(name, &zipped(members));
+            let read = |folder: Folder| {
+                let classes = labels(&folder)?.into_iter();
+                Ok(classes.map(|(label, file)| (label, file.text().unwrap())).collect::<Vec<_>>())
+            };
+            Folder::open(&zip.0)
+                .and_then(read)
+                .map_err(|e| e.to_string().replace(&*zip.0.to_string_lossy(), "ZIP"))
+        };
+    let pair = |label: &str, text: &str| (label.to_owned(), text.to_owned());
+    let files: &[(&str, &[u8])] = &[("Czech.txt", b"c"), ("Arabic.txt", b"a"), (".DS_Store", b"x")];
+    assert_eq!(of("1", files, Folder::file_per_class), Ok(vec![pair("Arabic", "a"), pair("Czech", "c")]));
+    let files: &[(&str, &[u8])] = &[("rt.pos", b"p"), ("rt.neg", b"n")];
+    assert_eq!(of("2", files, Folder::file_per_class), Ok(vec![pair("neg", "n"), pair("pos", "p")]));
+    let nested: &[(&str, &[u8])] = &[("m/pos/2.txt", b"2"), ("m/pos/1.txt", b"1"), ("m/neg/1.txt", b"3")];
+    let expected = Ok(vec![pair("neg", "3"), pair("pos", "1"), pair("pos", "2")]);
+    assert_eq!(of("3", nested, Folder::folder_per_class), expected);
+    let error = of("4", nested, Folder::file_per_class).unwrap_err();
+    let expected =
+        "labels in `ZIP`: expected a file each, got `1` of `ZIP!m/neg/1.txt` and `ZIP!m/pos/1.txt`";
+    assert_eq!(error, expected);
+    let error = of("5", &[("1.txt", b"1")], Folder::folder_per_class).unwrap_err();
+    assert_eq!(error, "file `ZIP!1.txt`: expected to be in a folder that is its label, got no such folder");
+    let error = of("6", &[("1.txt", b"1")], Folder::file_per_class).unwrap_err();
+    assert_eq!(error, "labels in `ZIP`: expected at least two, got `1` alone");
+    assert_eq!(
+        of("7", &[], Folder::file_per_class).unwrap_err(),
+        "files of `ZIP`: expected at least one, got none"
+    );
+    let filtered = of("8", &[("a.md", b"1")], |folder| folder.clone().extension("txt")?.file_per_class());
+    assert_eq!(filtered.unwrap_err(), "files of `ZIP`: expected some that end with `.txt`, got none");
+}

@@ -1,0 +1,233 @@
+//! Every shared data set, read as it is distributed and counted; those that are not there are named and left out.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use unpadded::Result;
+use unpadded::data::{
+    Batching, ColumnSpec, Continuous, Data, Encoding, Field, Folder, Limits, Loader, Samples, TextFile,
+    Tokenizer, Vocabulary,
+};
+
+/// The path of a shared data set, if it is there.
+fn shared(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/datasets").join(name);
+    let there = path.exists();
+    if !there {
+        eprintln!("data set `{name}` is absent ({}): not tested", path.display());
+    }
+    there.then_some(path)
+}
+
+fn words(text: &str) -> usize {
+    Tokenizer::whitespace().tokens(text).count()
+}
+
+#[test]
+fn sst2() -> Result<()> {
+    let Some(path) = shared("sst2") else { return Ok(()) };
+    for (name, sentences, tokens) in [("train", 6920, 128_096), ("dev", 872, 16_331), ("test", 1821, 33_653)]
+    {
+        let reviews = TextFile::open(path.join(name).with_extension("tsv"))?.labelled()?.read_all()?;
+        let counted: usize = reviews.iter().map(|review| words(&review.text)).sum();
+        assert_eq!((reviews.len(), counted), (sentences, tokens), "{name}");
+        let labels = Vocabulary::labels(reviews.iter().map(|review| &review.label))?;
+        assert!(labels.tokens().eq(["0", "1"]));
+        if name == "train" {
+            assert_eq!((labels.count(0), labels.count(1)), (3310, 3610));
+        }
+    }
+    Ok(())
+}
+
+/// The way from a file to batches, whole.
+#[test]
+fn sst2_in_batches() -> Result<()> {
+    let Some(path) = shared("sst2/train.tsv") else { return Ok(()) };
+    let reviews = TextFile::open(path)?.labelled()?.read_all()?;
+    let cut = Tokenizer::whitespace();
+    let vocabulary =
+        Vocabulary::of(reviews.iter().flat_map(|review| cut.tokens(&review.text)), &Limits::default())?;
+    let labels = Vocabulary::labels(reviews.iter().map(|review| &review.label))?;
+    let fields = |text: &str, label: &str| -> Result<Vec<Field>> {
+        Ok(vec![vocabulary.ids(cut.tokens(text))?.into(), labels.lookup(label)?.into()])
+    };
+    let samples: Samples = reviews
+        .iter()
+        .map(|review| fields(&review.text, &review.label))
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .collect();
+    let loader =
+        Loader::new(samples, &["words", "label"])?.batching(Batching::Tokens(2048)).shuffle(1).prefetch(2);
+    let (mut tokens, mut padded, mut seen) = (0, 0, HashSet::new());
+    for batch in loader.batches(Some(0), 0)? {
+        let batch = batch?;
+        assert!(batch.tokens <= 2048);
+        (tokens, padded) = (tokens + batch.tokens, padded + batch.padded);
+        assert!(batch.numbers.iter().all(|&number| seen.insert(number)));
+    }
+    assert_eq!((tokens, seen.len()), (128_096, 6920));
+    assert!(padded > 2 * tokens, "in random order, padding would have more than doubled the rows: {padded}");
+    Ok(())
+}
+
+#[test]
+fn mr() -> Result<()> {
+    let Some(path) = shared("mr") else { return Ok(()) };
+    let classes = Folder::open(path)?.file_per_class()?;
+    let mut found = Vec::new();
+    for (label, file) in classes {
+        assert!(file.text().is_err(), "it is no UTF-8");
+        let lines: Vec<String> = file.encoding(Encoding::Windows1252).lines()?.collect::<Result<_>>()?;
+        let accents = lines.iter().flat_map(|line| line.chars()).filter(|c| !c.is_ascii()).count();
+        found.push((label, lines.len(), lines.iter().map(|line| words(line)).sum::<usize>(), accents));
+    }
+    let [neg, pos] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((neg.0.as_str(), neg.1, neg.2), ("neg", 5331, 111_613));
+    assert_eq!((pos.0.as_str(), pos.1, pos.2), ("pos", 5331, 112_428));
+    assert_eq!(neg.3 + pos.3, 316);
+    Ok(())
+}
+
+#[test]
+fn movie_reviews() -> Result<()> {
+    let Some(path) = shared("movie_reviews/movie_reviews.zip") else { return Ok(()) };
+    let files = Folder::open(path)?.extension("txt")?.folder_per_class()?;
+    let (mut sentences, mut tokens) = (0, 0);
+    for label in ["neg", "pos"] {
+        assert_eq!(files.iter().filter(|(l, _)| l == label).count(), 1000);
+    }
+    for (_, file) in &files {
+        // Some reviews have blank lines inside, so a file is a document by its lines, not by `documents`.
+        for line in file.lines()? {
+            let words = words(&line?);
+            (sentences, tokens) = (sentences + usize::from(words > 0), tokens + words);
+        }
+    }
+    assert_eq!((files.len(), sentences, tokens), (2000, 64_720, 1_492_681));
+    Ok(())
+}
+
+#[test]
+fn conll2000() -> Result<()> {
+    let Some(path) = shared("conll2000") else { return Ok(()) };
+    for (name, sentences, tokens) in [("train.txt", 8936, 211_727), ("test.txt", 2012, 47_377)] {
+        let spec = ColumnSpec { columns: 3, separator: Some(' '), ..ColumnSpec::default() };
+        let read = TextFile::open(path.join(name))?.columns(spec)?.read_all()?;
+        assert_eq!(
+            (read.len(), read.iter().map(|columns| columns[0].len()).sum::<usize>()),
+            (sentences, tokens)
+        );
+        if name == "train.txt" {
+            let tags = |column: usize| Vocabulary::labels(read.iter().flat_map(|columns| &columns[column]));
+            assert_eq!((tags(1)?.len(), tags(2)?.len()), (44, 22));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn snips() -> Result<()> {
+    let Some(path) = shared("snips") else { return Ok(()) };
+    for (part, utterances, tokens) in [("train", 13_084, 117_700), ("valid", 700, 6384), ("test", 700, 6354)]
+    {
+        let lines =
+            |name: &str| TextFile::open(path.join(part).join(name))?.lines()?.collect::<Result<Vec<_>>>();
+        let (text, tags, intents) = (lines("seq.in")?, lines("seq.out")?, lines("label")?);
+        assert_eq!((text.len(), tags.len(), intents.len()), (utterances, utterances, utterances));
+        assert!(text.iter().zip(&tags).all(|(text, tags)| words(text) == words(tags)));
+        assert_eq!(text.iter().map(|line| words(line)).sum::<usize>(), tokens);
+        assert_eq!(Vocabulary::labels(&intents)?.len(), 7);
+    }
+    Ok(())
+}
+
+#[test]
+fn names() -> Result<()> {
+    let Some(path) = shared("names") else { return Ok(()) };
+    let classes = Folder::open(path)?.extension("txt")?.file_per_class()?;
+    let mut names = Vec::new();
+    for (label, file) in &classes {
+        for name in file.lines()? {
+            names.push((name?, label));
+        }
+    }
+    let of = |label: &str| names.iter().filter(|(_, l)| *l == label).count();
+    assert_eq!((classes.len(), names.len(), of("Russian"), of("Vietnamese")), (18, 20_050, 9384, 73));
+    let characters: HashSet<char> = names.iter().flat_map(|(name, _)| name.chars()).collect();
+    assert_eq!(characters.len(), 84);
+    Ok(())
+}
+
+#[test]
+fn tatoeba() -> Result<()> {
+    let Some(path) = shared("tatoeba-fra-eng/fra-eng.zip") else { return Ok(()) };
+    let zip = TextFile::open(path)?;
+    assert!(zip.pairs().is_err(), "it has several files");
+    let pairs = zip.member("fra.txt")?.pairs()?.read_all()?;
+    let count =
+        |side: fn(&unpadded::data::Pair) -> &str| pairs.iter().map(|pair| words(side(pair))).sum::<usize>();
+    assert_eq!((pairs.len(), count(|p| &p.source), count(|p| &p.target)), (142_787, 880_139, 958_541));
+    assert_eq!(pairs.iter().map(|pair| &pair.source).collect::<HashSet<_>>().len(), 98_659);
+    Ok(())
+}
+
+#[test]
+fn tinyshakespeare() -> Result<()> {
+    let Some(path) = shared("tinyshakespeare/input.txt") else { return Ok(()) };
+    let text = TextFile::open(path)?.text()?;
+    let cut = Tokenizer::characters();
+    let characters = Vocabulary::of(cut.tokens(&text), &Limits { specials: vec![], ..Limits::default() })?;
+    let ids = characters.ids(cut.tokens(&text))?;
+    assert_eq!((ids.len(), characters.len()), (1_115_394, 65));
+    let stream = Continuous::new(ids, 32, 64, ["x", "y"])?;
+    let mut rows = 0;
+    for batch in stream.batches(Some(0), 0)? {
+        rows += batch?.tokens;
+    }
+    assert_eq!(rows, 1_115_393);
+    Ok(())
+}
+
+#[test]
+fn warandpeace() -> Result<()> {
+    let Some(path) = shared("warandpeace/warandpeace.txt") else { return Ok(()) };
+    let (text, bytes) = (TextFile::open(&path)?.text()?, std::fs::read(&path)?);
+    // Only a byte order mark and the ends of lines may differ.
+    let kept = |text: &str| text.chars().filter(|c| !matches!(c, '\r' | '\u{feff}')).count();
+    assert_eq!(kept(&text), kept(&String::from_utf8_lossy(&bytes)));
+    assert_eq!(words(&text), 566_308);
+    Ok(())
+}
+
+#[test]
+fn wikitext() -> Result<()> {
+    let Some(path) = shared("wikitext-2-valid-test") else { return Ok(()) };
+    for (name, lines, tokens) in [("wiki.valid.tokens", 3760, 213_886), ("wiki.test.tokens", 4358, 241_211)] {
+        let read: Vec<String> = TextFile::open(path.join(name))?.lines()?.collect::<Result<_>>()?;
+        assert_eq!((read.len(), read.iter().map(|line| words(line)).sum::<usize>()), (lines, tokens));
+    }
+    Ok(())
+}
+
+#[test]
+fn the_others_are_lines_of_their_own_formats() -> Result<()> {
+    let rows = |file: TextFile| file.lines().map(Iterator::count);
+    for (name, lines) in [
+        ("cmudict/cmudict.dict", 135_166),
+        ("a9a/a9a", 32_561),
+        ("a9a/a9a.t", 16_281),
+        ("sst-trees/train.txt", 8544),
+        ("sst-trees/dev.txt", 1101),
+        ("sst-trees/test.txt", 2210),
+    ] {
+        let Some(path) = shared(name) else { continue };
+        assert_eq!(rows(TextFile::open(path)?)?, lines, "{name}");
+    }
+    let Some(path) = shared("20news-bow/20ng.zip") else { return Ok(()) };
+    let zip = TextFile::open(path)?;
+    assert_eq!(rows(zip.clone().member("20ng/train.feat")?)?, 11_268);
+    assert_eq!(rows(zip.member("20ng/vocab.new")?)?, 2000);
+    Ok(())
+}
