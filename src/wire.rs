@@ -49,8 +49,8 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
         .map_err(|e| Error::of(ErrorKind::Format, "encoding", "a value that can be stored", e.to_string()))
 }
 
-/// A value from bytes, all of them. No length inside is believed: nothing larger than about sixteen times the bytes
-/// is allocated for it.
+/// A value from bytes, all of them. No length inside is believed: beyond a mebibyte, nothing larger than about
+/// sixteen times the bytes is allocated for it.
 ///
 /// # Errors
 /// If the bytes are not those of such a value, or longer than 256 MiB.
