@@ -12,8 +12,9 @@
 //! **What belongs to the format version:** bincode writes the fields of a struct in their order and the variants of
 //! an enum by their position. Closed lists that are likely to grow (dtypes, storages, roles) and operator kinds,
 //! slots, attributes and initialisers are stored by name. Structure is stored by position: the order of the fields
-//! of `Program`, `Block`, `OpDesc`, `StepDesc`, `VarDesc` and `Spec`, and of the variants of `Extent`, `VarKind` and
-//! `Literal`, is part of [`VERSION`]; whoever changes it raises the version.
+//! of `Program`, `Block`, `OpDesc`, `StepDesc`, `VarDesc` and `Spec`, of a checkpoint's `Position` and `Best` and of a
+//! `Vocabulary`, and of the variants of `Extent`, `VarKind` and `Literal`, is part of [`VERSION`]; whoever changes it
+//! raises the version. Sections of new names need no other version.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -49,8 +50,8 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
         .map_err(|e| Error::of(ErrorKind::Format, "encoding", "a value that can be stored", e.to_string()))
 }
 
-/// A value from bytes, all of them. No length inside is believed: nothing larger than about sixteen times the bytes
-/// is allocated for it.
+/// A value from bytes, all of them. No length inside is believed: beyond a mebibyte, nothing larger than about
+/// sixteen times the bytes is allocated for it.
 ///
 /// # Errors
 /// If the bytes are not those of such a value, or longer than 256 MiB.

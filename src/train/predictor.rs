@@ -42,7 +42,7 @@ use crate::tensor::Variable;
 /// let out = predictor.run(&[("x", &x)], &["logits"])?;
 /// assert_eq!(out[0].shape(), [2, 2]);
 /// let error = predictor.run(&[("x", &x)], &["logit"]).unwrap_err().to_string();
-/// assert!(error.contains("expected one of `logits`, got `logit`"));
+/// assert!(error.contains("expected one of those there are (`logits`), got `logit`"));
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 pub struct Predictor {
@@ -62,6 +62,7 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Checkpoint::load`] and [`Self::new`].
+    #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_with(path, &ops::catalogue())
     }
@@ -70,6 +71,7 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Checkpoint::load`] and [`Self::new`].
+    #[track_caller]
     pub fn load_with(path: impl AsRef<Path>, registry: &Registry) -> Result<Self> {
         Self::new(Checkpoint::load(path)?, registry)
     }
@@ -79,6 +81,7 @@ impl Predictor {
     /// # Errors
     /// If it names no outputs, if one of them is not a forward value, or if an operator that they need is not
     /// registered or does not fit.
+    #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, .. } = checkpoint;
         let mut named = BTreeMap::new();
@@ -125,6 +128,7 @@ impl Predictor {
         self.predict(feeds, outputs).map_err(|e| e.called(caller))
     }
 
+    #[track_caller]
     fn predict(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let find = |&name: &&str| {
             let id = self.outputs.get(name).copied();
@@ -207,10 +211,7 @@ fn registered(program: &Program, registry: &Registry) -> Result<()> {
 }
 
 fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
-    let expected = match listed(known) {
-        none if none == "none" => "none: there are none".to_owned(),
-        known => format!("one of {known}"),
-    };
+    let expected = format!("one of those there are ({})", listed(known));
     Error::of(ErrorKind::Program, what, expected, format!("`{name}`"))
 }
 

@@ -1,0 +1,69 @@
+//! Files taken apart, damaged and put together again, with checksums that are right.
+
+// Two test binaries have this module, and each uses its own part of it.
+#![allow(dead_code)]
+
+use unpadded::wire::{Reader, Writer};
+
+use crate::models::Random;
+
+/// Names and bodies.
+pub(crate) type Sections = Vec<(String, Vec<u8>)>;
+
+/// A file taken apart.
+pub(crate) fn sections(bytes: &[u8]) -> Sections {
+    let mut reader = Reader::new("bytes", bytes, bytes.len() as u64).unwrap();
+    let mut all = Vec::new();
+    while let Some(name) = reader.next_section().unwrap().map(str::to_owned) {
+        all.push((name, reader.read_section().unwrap()));
+    }
+    all
+}
+
+/// A file put together, with checksums that are right.
+pub(crate) fn file(sections: &Sections) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    for (name, body) in sections {
+        writer.write_section(name, body).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+/// Changes a body, or the list of sections.
+pub(crate) fn change(all: &mut Sections, random: &mut Random) {
+    // Most of what can go wrong is in the program, which comes first.
+    let at = if random.below(4) == 0 { 0 } else { random.below(all.len()) };
+    let other = random.below(all.len());
+    match random.below(24) {
+        0 => drop(all.remove(at)),
+        1 => all.swap(at, other),
+        2 => all.push(all[at].clone()),
+        3 => all[at].0 = all[other].0.clone(),
+        4 => all[at].1 = all[other].1.clone(),
+        5 => {
+            let body = &mut all[at].1;
+            body.truncate(random.below(body.len() + 1));
+        }
+        6 => {
+            let more = all[other].1.clone();
+            all[at].1.extend(more);
+        }
+        _ => {
+            let body = &mut all[at].1;
+            for _ in 0..1 + random.below(2) {
+                let place = random.below(body.len());
+                match random.below(5) {
+                    0 => body[place] = random.below(256) as u8,
+                    1 => body[place] = random.below(12) as u8,
+                    2 => body[place] = body[place].wrapping_add(1),
+                    3 => body[place..].iter_mut().take(8).for_each(|b| *b = 0xff),
+                    _ => {
+                        let from = random.below(body.len());
+                        let n = 4.min(body.len() - from.max(place));
+                        body.copy_within(from..from + n, place);
+                    }
+                }
+            }
+        }
+    }
+}

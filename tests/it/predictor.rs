@@ -1,0 +1,125 @@
+//! Predictors: what they need, what they compute, and what they say when something is missing.
+
+use unpadded::executor::{Executor, Run, Scope};
+use unpadded::train::{Checkpoint, Predictor};
+use unpadded::{ErrorKind, Registry, Variable, ops};
+
+use crate::trained::{self, FEEDS};
+
+fn predictor(checkpoint: &Checkpoint) -> Predictor {
+    Predictor::new(checkpoint.clone(), &ops::catalogue()).unwrap().threads(2)
+}
+
+fn feeds<'a>(batch: &'a [(&'static str, Variable)]) -> Vec<(&'static str, &'a Variable)> {
+    batch.iter().filter(|(name, _)| FEEDS.contains(name)).map(|(name, value)| (*name, value)).collect()
+}
+
+/// The last parameters give what the training program gives when it infers.
+#[test]
+fn it_computes_what_training_computes() {
+    let mut checkpoint = trained::checkpoint(6);
+    checkpoint.best.clear();
+    let batch = trained::batch();
+    let out = predictor(&checkpoint).run(&feeds(&batch), &["state", "logits", "state"]).unwrap();
+
+    let mut other = checkpoint.clone();
+    let mut scope = Scope::new();
+    other.restore(&mut scope).unwrap();
+    let program = &checkpoint.program;
+    let ids = ["state", "logits"].map(|name| program.find(&checkpoint.outputs[name]).unwrap());
+    let mut executor = Executor::new(program, &ops::catalogue(), &ids, 1).unwrap();
+    let all: Vec<_> = batch.iter().map(|(name, value)| (program.find(name).unwrap(), value)).collect();
+    executor.run(&mut scope, &Run::infer(&all)).unwrap();
+    let expected = ids.map(|id| executor.fetch(id).unwrap());
+    assert_eq!(out, [expected[0].clone(), expected[1].clone(), expected[0].clone()]);
+}
+
+#[test]
+fn the_best_parameters_come_first() {
+    let with_best = trained::checkpoint(6);
+    let mut last = with_best.clone();
+    last.best.clear();
+    let mut best = last.clone();
+    best.tensors.extend(with_best.best.clone());
+    let batch = trained::batch();
+    let run = |checkpoint: &Checkpoint| predictor(checkpoint).run(&feeds(&batch), &["logits"]).unwrap();
+    assert_eq!(run(&with_best), run(&best));
+    assert_ne!(run(&with_best), run(&last));
+}
+
+#[test]
+fn nothing_that_the_outputs_do_not_need_is_wanted() {
+    let checkpoint = trained::checkpoint(2);
+    let mut some = predictor(&checkpoint);
+    assert_eq!(some.feeds(), FEEDS);
+    assert_eq!(some.outputs().collect::<Vec<_>>(), ["logits", "state"]);
+    assert_eq!(some.note("tokenizer"), Some("words"));
+    assert_eq!(some.note("none"), None);
+    assert_eq!(some.vocabulary("labels").unwrap().id("good"), Some(1));
+    // Labels may be given all the same.
+    let batch = trained::batch();
+    let all: Vec<_> = batch.iter().map(|(name, value)| (*name, value)).collect();
+    assert_eq!(some.run(&all, &["logits"]), some.run(&feeds(&batch), &["logits"]));
+    assert_eq!(some.run(&[], &[]).unwrap(), []);
+
+    let error = Predictor::new(checkpoint, &Registry::empty()).err().unwrap().to_string();
+    assert!(error.contains("give `Predictor::load_with` a registry that has it, got `embedding`"), "{error}");
+}
+
+#[test]
+fn errors_say_what_there_is() {
+    let mut some = predictor(&trained::checkpoint(2));
+    let batch = trained::batch();
+    let fed = feeds(&batch);
+    let message = |outcome: unpadded::Result<Vec<Variable>>| {
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains("tests/it/predictor.rs:"), "{error}");
+        error
+    };
+    let is = |error: String, expected: &str| assert!(error.starts_with(expected), "{error}");
+    is(
+        message(some.run(&fed, &["logit"])),
+        "output: expected one of those there are (`logits`, `state`), got `logit`",
+    );
+    is(message(some.run(&fed[..1], &["logits"])), "feeds for `logits`: expected `h` among them, got `words`");
+    is(message(some.run(&[], &["state"])), "feeds for `state`: expected `words` among them, got none");
+    let odd = [fed[0], ("word", fed[0].1)];
+    is(
+        message(some.run(&odd, &["logits"])),
+        "feed: expected one of those there are (`words`, `h`, `c`), got `word`",
+    );
+    is(
+        message(some.run(&[fed[0], fed[0], fed[1], fed[2]], &["logits"])),
+        "variable `words`: feed: expected each once",
+    );
+    let wrong = [("words", fed[1].1), fed[1], fed[2]];
+    is(message(some.run(&wrong, &["logits"])), "variable `words`: feed: expected i64 dense, got f32 dense");
+    assert!(some.run(&fed, &["logits"]).is_ok());
+    let error = some.vocabulary("word").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "vocabulary: expected one of those there are (`labels`, `words`), got `word`"
+    );
+
+    let refused = |checkpoint: Checkpoint| {
+        let error = Predictor::new(checkpoint, &ops::catalogue()).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Program);
+        error.to_string()
+    };
+    let mut none = trained::checkpoint(2);
+    none.outputs.clear();
+    assert!(refused(none).starts_with("outputs of the checkpoint: expected at least one, got none"));
+    for of in ["linear_0.bias", "linear_0.bias@grad", "no such"] {
+        let mut other = trained::checkpoint(2);
+        other.outputs.insert("odd".to_owned(), of.to_owned());
+        let error = refused(other);
+        assert!(error.contains("expected a") && error.contains(of), "{error}");
+    }
+    let mut missing = trained::checkpoint(2);
+    missing.best.clear();
+    missing.tensors.remove("linear_0.bias");
+    assert!(
+        refused(missing)
+            .starts_with("variable `linear_0.bias`: checkpoint: expected a value for it, got none")
+    );
+}
