@@ -228,7 +228,8 @@ impl Trainer {
         }
         let Some(train) = train else { return Ok(()) };
         let (data, known) = (train.fingerprint(), self.state.position.data);
-        if data != known && (self.resumed || self.state.position.batch > 0) {
+        let bound = self.state.position.step > 0 && (self.resumed || self.state.position.batch > 0);
+        if bound && data != known {
             let expected = format!(
                 "that of the training so far (fingerprint {known:016x}), which stands at {}",
                 self.state.position

@@ -30,7 +30,7 @@ use crate::with_float;
 /// let (registry, mut program) = (net.registry(), net.finish());
 /// Sgd::new(0.1).minimize(&mut program, &registry, loss.id())?;
 /// let mut scope = Scope::of(&program)?;
-/// scope.set("linear.weight", array![[100.0f32]])?;
+/// scope.set("linear_0.weight", array![[100.0f32]])?;
 /// let fed = Variable::dense(array![[0.5f32], [1.0]]);
 /// let error = diagnose(&program, &registry, &mut scope, &Run::train(&[(x.id(), &fed)], 0)).unwrap();
 /// assert_eq!(error.place().operator.as_deref(), Some("exp #1"));
