@@ -117,7 +117,7 @@ impl Trainer {
                 console.tokens += batch.tokens as u64;
                 console.padded += batch.padded as u64;
                 console.step(&self.state.position, || scores(&self.metrics));
-                if self.every.is_some_and(|steps| self.state.position.step % steps == 0) {
+                if self.every.is_some_and(|steps| self.state.position.step.is_multiple_of(steps)) {
                     console.pause_clock();
                     self.save_checkpoint()?;
                     console.resume_clock();
