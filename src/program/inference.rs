@@ -1,6 +1,6 @@
 //! The part of a program that computes some of its variables, to run where nothing is learned.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::extent::{BlockId, VarId};
 use super::op_desc::{OpDesc, Role};
@@ -20,7 +20,7 @@ impl Program {
     /// net.mean(net.cross_entropy(logits, label)?)?;
     /// let program = net.finish().inference(&[logits.id()])?;
     /// assert_eq!(program.root().ops.len(), 1);
-    /// assert_eq!(program.needed_feeds().map(|id| program.var(id).name.as_str()).collect::<Vec<_>>(), ["x"]);
+    /// assert!(program.reads().contains(&x.id()) && !program.reads().contains(&label.id()));
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
@@ -68,10 +68,8 @@ impl Program {
         Ok(kept)
     }
 
-    /// The feeds that some operator of the root block reads.
-    pub fn needed_feeds(&self) -> impl Iterator<Item = VarId> {
-        let read: HashSet<VarId> = self.root().ops.iter().flat_map(OpDesc::reads).collect();
-        let feeds = self.vars().filter(|(_, desc)| desc.role == super::var_desc::VarRole::Feed);
-        feeds.map(|(id, _)| id).filter(move |id| read.contains(id))
+    /// The variables that some operator reads.
+    pub fn reads(&self) -> BTreeSet<VarId> {
+        self.blocks.iter().flat_map(|block| &block.ops).flat_map(OpDesc::reads).collect()
     }
 }

@@ -282,7 +282,7 @@ impl Checkpoint {
     /// Checks that the parts but for the tensors fit each other.
     fn check(&self, wrong: Wrong<'_>) -> Result<()> {
         if !self.best.is_empty() {
-            let parameter = |(_, desc): &(&str, &VarDesc)| desc.role == VarRole::Parameter;
+            let parameter = |(_, desc): &(&str, &VarDesc)| desc.role != VarRole::State;
             let parameters = persistent(&self.program).into_iter().filter(parameter).collect();
             complete(BEST, &parameters, &self.best, wrong)?;
         }

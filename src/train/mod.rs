@@ -6,6 +6,7 @@
 mod checkpoint;
 mod compiled;
 pub mod metrics;
+mod predictor;
 mod progress;
 mod report;
 mod resume;
@@ -13,6 +14,7 @@ mod signal;
 mod trainer;
 
 pub use checkpoint::{Best, Checkpoint, Position};
+pub use predictor::Predictor;
 pub use progress::Progress;
 pub use report::{Ended, Report, Scores};
 pub use trainer::{Steps, Trainer, Until};
