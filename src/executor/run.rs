@@ -352,17 +352,13 @@ fn execute<'p>(
     tools: &mut Tools<'_>,
     stage: Stage,
 ) -> Result<()> {
-    reserve(shared, plan, arena);
+    // What begins to live behind the last instruction of the stage takes no memory: gradients, in an evaluation.
+    let end = plan.code.iter().rposition(|i| stage_of(role_of(i)) <= stage).map_or(0, |last| last + 1);
     let mut lane = arena.lane();
+    reserve(shared, plan, &mut lane, end);
     let mut checked = false;
     for instr in &plan.code {
-        let role = match instr {
-            Instr::Op(op) => op.role,
-            Instr::Loop(inner) if inner.backward => Role::Backward,
-            Instr::Loop(_) => Role::Forward,
-            Instr::Zero(_) => Role::Backward,
-            Instr::Reorder { role, .. } => *role,
-        };
+        let role = role_of(instr);
         if stage_of(role) > stage {
             continue;
         }
@@ -376,19 +372,26 @@ fn execute<'p>(
         if let Instr::Op(op) = instr
             && !op.made.is_empty()
         {
-            reserve_lane(shared, plan, &mut lane);
+            reserve(shared, plan, &mut lane, end);
         }
     }
     Ok(())
 }
 
-/// Room for every slot of the root block whose rows are known.
-fn reserve(shared: &Shared<'_>, plan: &Plan, arena: &mut Arena) {
-    reserve_lane(shared, plan, &mut arena.lane());
+fn role_of(instr: &Instr) -> Role {
+    match instr {
+        Instr::Op(op) => op.role,
+        Instr::Loop(inner) if inner.backward => Role::Backward,
+        Instr::Loop(_) => Role::Forward,
+        Instr::Zero(_) => Role::Backward,
+        Instr::Reorder { role, .. } => *role,
+    }
 }
 
-fn reserve_lane(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>) {
-    for slot in plan.slots.iter().filter(|s| s.home == super::plan::Home::Whole && s.pool.is_none()) {
+/// Room for every slot of the root block whose rows are known, and that lives before instruction `end` has run.
+fn reserve(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>, end: usize) {
+    let whole = |s: &&Slot| s.home == super::plan::Home::Whole && s.pool.is_none() && s.life.0 <= end;
+    for slot in plan.slots.iter().filter(whole) {
         if !matches!(slot.rows, Extent::Alive(_)) {
             lane.reserve(slot.buffer, shared.count(slot.rows, None) * slot.width);
         }

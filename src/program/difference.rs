@@ -17,7 +17,7 @@ impl Program {
     /// };
     /// assert_eq!(model(4)?.difference(&model(4)?), None);
     /// let difference = model(4)?.difference(&model(5)?).unwrap_or_default();
-    /// assert!(difference.contains("variable `linear.weight`"), "{difference}");
+    /// assert!(difference.contains("variable `linear_0.weight`"), "{difference}");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub fn difference(&self, other: &Program) -> Option<String> {

@@ -60,8 +60,7 @@ pub use classes::{Accuracy, Average, F1};
 
 use crate::error::{Error, Result};
 use crate::program::Var;
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::tensor::{DType, Variable};
 
 /// Which of two values of a metric is the better one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,7 +226,10 @@ fn one_a_row(values: &Variable) -> Result<usize> {
 
 /// The sum of all numbers, in f64.
 fn sum(values: &Variable) -> Result<f64> {
-    with_float!(values.dtype(), T => Ok(values.as_slice::<T>()?.iter().map(|&x| f64::from(x)).sum()))
+    if !values.dtype().is_float() {
+        return Err(Error::new("values of a metric", "floats", values.dtype().to_string()));
+    }
+    Ok(values.storage().as_dense()?.cast(DType::F64).as_slice::<f64>()?.iter().sum())
 }
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ impl Trainer {
                 console.tokens += batch.tokens as u64;
                 console.padded += batch.padded as u64;
                 console.step(&self.state.position, || scores(&self.metrics));
-                if self.every.is_some_and(|steps| self.state.position.step % steps == 0) {
+                if self.every.is_some_and(|steps| self.state.position.step.is_multiple_of(steps)) {
                     console.pause_clock();
                     self.save_checkpoint()?;
                     console.resume_clock();
@@ -230,7 +230,8 @@ impl Trainer {
         }
         let Some(train) = train else { return Ok(()) };
         let (data, known) = (train.fingerprint(), self.state.position.data);
-        if data != known && (self.resumed || self.state.position.batch > 0) {
+        let bound = self.state.position.step > 0 && (self.resumed || self.state.position.batch > 0);
+        if bound && data != known {
             let expected = format!(
                 "that of the training so far (fingerprint {known:016x}), which stands at {}",
                 self.state.position

@@ -11,10 +11,11 @@ use super::compiled::Compiled;
 use super::metrics::{Loss, Metric};
 use super::progress::Progress;
 use crate::data::Vocabulary;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::executor::Scope;
 use crate::optimizer::Optimizer;
 use crate::program::{Builder, OpDesc, Program, Registry, Var, VarId};
+use crate::tensor::Dense;
 
 /// How far [`Trainer::fit`] goes. Both count from the start of the training, over all runs that it was resumed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,7 +250,21 @@ impl Trainer {
         &self.state.program
     }
 
-    /// The parameters and the optimizer's state: to look at, or to set to pre-trained ones.
+    /// Sets a parameter, to pre-trained numbers for instance.
+    ///
+    /// # Errors
+    /// If there is none of that name, or it has another shape or dtype.
+    pub fn set_parameter(&mut self, name: &str, value: impl Into<Dense>) -> Result<()> {
+        if !self.scope.names().any(|known| known == name) {
+            let known: Vec<String> =
+                self.state.program.parameters().map(|id| self.state.program.var(id).name.clone()).collect();
+            let expected = format!("one of `{}`", known.join("`, `"));
+            return Err(Error::new("name of a parameter", expected, format!("`{name}`")));
+        }
+        self.scope.set(name, value)
+    }
+
+    /// The parameters and the optimizer's state, to look at.
     pub fn scope(&mut self) -> &mut Scope {
         &mut self.scope
     }

@@ -7,7 +7,6 @@ use crate::executor::run::Run;
 use crate::executor::scope::Scope;
 use crate::program::{OpDesc, Program, Registry, VarId, VarRole};
 use crate::tensor::{DType, Dense, Storage};
-use crate::with_float;
 
 /// What in a run first was NaN or infinite, as an error that names it: a feed, a parameter or the optimizer's state, else
 /// the output or the gradient of an operator, with its block, the user's line, and whose row it is. `None` if all
@@ -30,7 +29,7 @@ use crate::with_float;
 /// let (registry, mut program) = (net.registry(), net.finish());
 /// Sgd::new(0.1).minimize(&mut program, &registry, loss.id())?;
 /// let mut scope = Scope::of(&program)?;
-/// scope.set("linear.weight", array![[100.0f32]])?;
+/// scope.set("linear_0.weight", array![[100.0f32]])?;
 /// let fed = Variable::dense(array![[0.5f32], [1.0]]);
 /// let error = diagnose(&program, &registry, &mut scope, &Run::train(&[(x.id(), &fed)], 0)).unwrap();
 /// assert_eq!(error.place().operator.as_deref(), Some("exp #1"));
@@ -116,12 +115,8 @@ fn in_dense(dense: &Dense) -> Option<(usize, f64)> {
     if !matches!(dense.dtype(), DType::F32 | DType::F64) {
         return None;
     }
-    let scan = || {
-        with_float!(dense.dtype(), T => {
-            let mut numbers = dense.as_slice::<T>()?.iter().map(|&x| f64::from(x));
-            Ok::<_, Error>(numbers.clone().position(|x| !x.is_finite()).zip(numbers.find(|x| !x.is_finite())))
-        })
-    };
-    let (at, number) = scan().ok()??;
+    let numbers = dense.cast(DType::F64);
+    let mut numbers = numbers.as_slice::<f64>().ok()?.iter().copied().enumerate();
+    let (at, number) = numbers.find(|(_, x)| !x.is_finite())?;
     Some((at / dense.width().max(1), number))
 }

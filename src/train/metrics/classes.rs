@@ -185,9 +185,9 @@ impl Metric for F1 {
 
     fn value(&self) -> f64 {
         let of = |sums: &[f64]| ratio(2.0 * sums[0], sums[1] + sums[2]);
-        let classes = self.sums.chunks_exact(3);
+        let mut classes = self.sums.chunks_exact(3);
         match self.average {
-            Average::Class(class) => classes.skip(class).next().map_or(0.0, of),
+            Average::Class(class) => classes.nth(class).map_or(0.0, of),
             Average::Macro => {
                 let occur: Vec<f64> = classes.filter(|sums| sums[1] + sums[2] > 0.0).map(of).collect();
                 ratio(occur.iter().sum(), occur.len() as f64)
