@@ -19,6 +19,7 @@ struct Details {
     expected: String,
     got: String,
     place: Place,
+    notes: Vec<String>,
 }
 
 /// The families of errors, for callers that act on them.
@@ -117,6 +118,13 @@ impl Error {
         self
     }
 
+    /// Adds what else the user should know: where a training can be resumed, which file it is about.
+    #[must_use]
+    pub fn noted(mut self, note: impl Into<String>) -> Self {
+        self.0.notes.push(note.into());
+        self
+    }
+
     /// Adds the variable's name, if none is known yet.
     #[must_use]
     pub fn variable(self, name: impl Into<String>) -> Self {
@@ -126,7 +134,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Details { what, expected, got, place, .. } = &*self.0;
+        let Details { what, expected, got, place, notes, .. } = &*self.0;
         if let Some(operator) = &place.operator {
             write!(f, "{operator}")?;
             if let Some(block) = place.block {
@@ -141,6 +149,7 @@ impl fmt::Display for Error {
         if let Some(caller) = &place.caller {
             write!(f, " (at {caller})")?;
         }
+        notes.iter().try_for_each(|note| write!(f, "; {note}"))?;
         Ok(())
     }
 }

@@ -15,9 +15,10 @@
 //! of `Program`, `Block`, `OpDesc`, `StepDesc`, `VarDesc` and `Spec`, and of the variants of `Extent`, `VarKind` and
 //! `Literal`, is part of [`VERSION`]; whoever changes it raises the version.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bincode::config::{Configuration, Fixint, LittleEndian, standard};
@@ -32,7 +33,9 @@ pub const MAGIC: [u8; 8] = *b"unpadded";
 /// The version that is written, and the last one that is read.
 pub const VERSION: u32 = 1;
 
-/// Bytes that are copied at once; memory for a body grows as its bytes arrive.
+/// Bytes of a file without sections: none is smaller.
+const SMALLEST: u64 = 8 + 4 + (1 + 8 + 4 + 4);
+/// Bytes that are skipped at once.
 const PIECE: usize = 1 << 16;
 
 const CONFIG: Configuration<LittleEndian, Fixint> = standard().with_fixed_int_encoding();
@@ -76,7 +79,32 @@ fn damaged(what: impl Into<String>, expected: impl Into<String>, got: impl Into<
 
 /// Writes a file section by section.
 pub struct Writer<W> {
+    /// What errors call the file.
+    target: String,
     out: W,
+}
+
+/// The body of a section while it is written, piece by piece.
+pub struct Body<'a, W> {
+    writer: &'a mut Writer<W>,
+    sum: Hasher,
+    /// Bytes that are still to come.
+    left: u64,
+}
+
+impl<W: Write> Body<'_, W> {
+    /// Writes the next bytes.
+    ///
+    /// # Errors
+    /// If they are more than was said, or cannot be written.
+    pub fn write(&mut self, piece: &[u8]) -> Result<()> {
+        let Some(left) = self.left.checked_sub(piece.len() as u64) else {
+            return Err(damaged("body of a section", format!("{} more bytes", self.left), "more"));
+        };
+        self.left = left;
+        self.sum.update(piece);
+        self.writer.put(piece)
+    }
 }
 
 impl<W: Write> Writer<W> {
@@ -84,43 +112,76 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If `out` cannot be written.
-    pub fn new(mut out: W) -> Result<Self> {
-        out.write_all(&MAGIC)?;
-        out.write_all(&VERSION.to_le_bytes())?;
-        Ok(Self { out })
+    pub fn new(out: W) -> Result<Self> {
+        Self::named("bytes", out)
+    }
+
+    fn named(target: &str, out: W) -> Result<Self> {
+        let mut writer = Self { target: target.to_owned(), out };
+        writer.put(&MAGIC)?;
+        writer.put(&VERSION.to_le_bytes())?;
+        Ok(writer)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).map_err(|e| unwritable(&self.target, &e))
     }
 
     /// Writes a section.
     ///
     /// # Errors
-    /// If the name is empty or longer than 255 bytes, or `out` cannot be written.
+    /// If the name is empty or longer than 255 bytes, or the file cannot be written.
     pub fn write_section(&mut self, name: &str, body: &[u8]) -> Result<()> {
+        self.stream_section(name, body.len() as u64, |out| out.write(body))
+    }
+
+    /// Writes a section of `length` bytes without holding them: `write` hands them over piece by piece.
+    ///
+    /// # Errors
+    /// If the name is empty or longer than 255 bytes, `write` hands over another number of bytes or fails, or the
+    /// file cannot be written.
+    pub fn stream_section(
+        &mut self,
+        name: &str,
+        length: u64,
+        write: impl FnOnce(&mut Body<'_, W>) -> Result<()>,
+    ) -> Result<()> {
         if name.is_empty() {
             return Err(damaged("section name", "1 to 255 bytes", "none"));
         }
-        self.section(name, body)
+        self.section(name, length, write)
     }
 
-    fn section(&mut self, name: &str, body: &[u8]) -> Result<()> {
-        let length = u8::try_from(name.len())
+    fn section(
+        &mut self,
+        name: &str,
+        length: u64,
+        write: impl FnOnce(&mut Body<'_, W>) -> Result<()>,
+    ) -> Result<()> {
+        let bytes = u8::try_from(name.len())
             .map_err(|_| damaged("section name", "1 to 255 bytes", format!("{} bytes", name.len())))?;
-        let mut head = vec![length];
+        let mut head = vec![bytes];
         head.extend_from_slice(name.as_bytes());
-        head.extend_from_slice(&(body.len() as u64).to_le_bytes());
-        self.out.write_all(&head)?;
-        self.out.write_all(&crc32fast::hash(&head).to_le_bytes())?;
-        self.out.write_all(body)?;
-        self.out.write_all(&crc32fast::hash(body).to_le_bytes())?;
-        Ok(())
+        head.extend_from_slice(&length.to_le_bytes());
+        self.put(&head)?;
+        self.put(&crc32fast::hash(&head).to_le_bytes())?;
+        let mut body = Body { writer: self, sum: Hasher::new(), left: length };
+        write(&mut body)?;
+        let (left, sum) = (body.left, body.sum.finalize());
+        if left > 0 {
+            let got = format!("{left} fewer");
+            return Err(damaged(format!("body of section `{name}`"), format!("{length} bytes"), got));
+        }
+        self.put(&sum.to_le_bytes())
     }
 
     /// Ends the file.
     ///
     /// # Errors
-    /// If `out` cannot be written.
+    /// If it cannot be written.
     pub fn finish(mut self) -> Result<W> {
-        self.section("", &[])?;
-        self.out.flush()?;
+        self.section("", 0, |_| Ok(()))?;
+        self.out.flush().map_err(|e| unwritable(&self.target, &e))?;
         Ok(self.out)
     }
 }
@@ -129,11 +190,20 @@ impl<W: Write> Writer<W> {
 pub struct Reader<R> {
     source: String,
     input: R,
-    /// Bytes of the file that are not read yet.
+    /// Bytes of the file, and those of them that are not read yet.
+    size: u64,
     left: u64,
-    /// Name and length of the section whose body comes next.
-    open: Option<(String, u64)>,
+    /// The section whose body comes next.
+    open: Option<Open>,
     done: bool,
+}
+
+/// A section whose body is being read.
+struct Open {
+    name: String,
+    /// Bytes of the body that are not read yet.
+    left: u64,
+    sum: Hasher,
 }
 
 impl<R: Read> Reader<R> {
@@ -142,40 +212,54 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// If it is no file of this crate or one of a future version.
     pub fn new(source: &str, input: R, size: u64) -> Result<Self> {
-        let mut reader = Self { source: source.to_owned(), input, left: size, open: None, done: false };
-        if size < MAGIC.len() as u64 || reader.take::<8>("its first bytes")? != MAGIC {
-            return Err(reader.error("first bytes", "a file of `unpadded`", "a foreign file"));
+        let mut reader = Self { source: source.to_owned(), input, size, left: size, open: None, done: false };
+        let mut first = [0; MAGIC.len()];
+        let known = usize::try_from(size).map_or(MAGIC.len(), |size| size.min(MAGIC.len()));
+        reader.fill(&mut first[..known], "first bytes")?;
+        if size == 0 || first[..known] != MAGIC[..known] {
+            let got = if size == 0 { "an empty one" } else { "a foreign one" };
+            return Err(reader.refused("first bytes", "a file of `unpadded`", got));
+        }
+        if size < SMALLEST {
+            let got = format!("{size}: the file is cut short");
+            return Err(reader.refused("size", format!("at least {SMALLEST} bytes"), got));
         }
         let version = u32::from_le_bytes(reader.take("the format version")?);
         if version == 0 || version > VERSION {
             let expected = format!("1 to {VERSION}: a newer release may read it");
-            return Err(reader.error("format version", expected, version.to_string()));
+            return Err(reader.refused("format version", expected, version.to_string()));
         }
         Ok(reader)
     }
 
-    fn error(&self, what: &str, expected: impl Into<String>, got: impl Into<String>) -> Error {
+    /// The error that the file holds something else than it should; it names the file.
+    pub fn refused(&self, what: &str, expected: impl Into<String>, got: impl Into<String>) -> Error {
         damaged(format!("{}: {what}", self.source), expected, got)
     }
 
     fn fill(&mut self, bytes: &mut [u8], what: &str) -> Result<()> {
-        let short = |reader: &Self| reader.error(what, "more bytes", "the end: the file is cut short");
-        if bytes.len() as u64 > self.left {
-            return Err(short(self));
+        let n = bytes.len() as u64;
+        if n > self.left {
+            return Err(self.short(what, n));
         }
         match self.input.read_exact(bytes) {
-            Ok(()) => self.left -= bytes.len() as u64,
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Err(short(self)),
+            Ok(()) => self.left -= n,
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Err(self.short(what, n)),
             Err(e) => {
                 return Err(Error::of(
                     ErrorKind::Io,
-                    format!("reading {}", self.source),
-                    "to succeed",
+                    format!("{}: {what}", self.source),
+                    "to be readable",
                     e.to_string(),
                 ));
             }
         }
         Ok(())
+    }
+
+    fn short(&self, what: &str, wanted: u64) -> Error {
+        let got = format!("{} of the file's {}: it is cut short, or damaged", self.left, self.size);
+        self.refused(what, format!("{wanted} more bytes"), got)
     }
 
     fn take<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
@@ -184,13 +268,13 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// The name of the next section, or `None` at the end. A body that was not read is skipped.
+    /// The name of the next section, or `None` at the end. What was not read of the one before is skipped.
     ///
     /// # Errors
     /// If the file is damaged.
     pub fn next_section(&mut self) -> Result<Option<&str>> {
         if self.open.is_some() {
-            self.copy_section(|_| Ok(()))?;
+            self.end_section()?;
         }
         if self.done {
             return Ok(None);
@@ -203,58 +287,82 @@ impl<R: Read> Reader<R> {
         self.check("head of a section", crc32fast::hash(&head), sum)?;
         let (name, size) = head[1..].split_at(length);
         let name = String::from_utf8(name.to_vec())
-            .map_err(|_| self.error("section name", "text", "bytes that are no UTF-8"))?;
+            .map_err(|_| self.refused("section name", "text", "bytes that are no UTF-8"))?;
         let size = size.iter().rev().fold(0, |size, &byte| size << 8 | u64::from(byte));
-        if size.checked_add(4).is_none_or(|size| size > self.left) {
-            let expected = format!("at most the {} bytes that are left", self.left);
-            return Err(self.error(&format!("length of section `{name}`"), expected, size.to_string()));
+        if length == 0 && size > 0 {
+            return Err(self.refused("end", "a section without bytes", format!("one of {size}")));
         }
-        self.open = Some((name, size));
+        if size.checked_add(4).is_none_or(|size| size > self.left) {
+            return Err(self.short(&format!("section `{name}`"), size.saturating_add(4)));
+        }
+        self.open = Some(Open { name, left: size, sum: Hasher::new() });
         if length == 0 {
-            self.copy_section(|_| Ok(()))?;
+            self.end_section()?;
             self.done = true;
             if self.left > 0 {
-                return Err(self.error("end", "nothing after it", format!("{} bytes", self.left)));
+                return Err(self.refused("end", "nothing after it", format!("{} bytes", self.left)));
             }
         }
-        Ok(self.open.as_ref().map(|(name, _)| name.as_str()))
+        Ok(self.open.as_ref().map(|open| open.name.as_str()))
     }
 
-    /// The body of the section that [`Self::next_section`] named.
+    /// Bytes of the section's body that are not read yet: at most as many as the file still has.
+    pub fn section_left(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.left)
+    }
+
+    /// The next bytes of the section's body. They are known to be right once [`Self::end_section`] returns.
+    ///
+    /// # Errors
+    /// If the body has fewer, or the file cannot be read.
+    pub fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
+        let Some(mut open) = self.open.take() else {
+            return Err(self.refused("section", "one that is open", "none"));
+        };
+        let what = format!("section `{}`", open.name);
+        let n = bytes.len() as u64;
+        let outcome = if n > open.left {
+            Err(self.refused(&what, format!("{n} more bytes"), open.left.to_string()))
+        } else {
+            self.fill(bytes, &what).map(|()| {
+                open.left -= n;
+                open.sum.update(bytes);
+            })
+        };
+        self.open = Some(open);
+        outcome
+    }
+
+    /// The whole body of the section that [`Self::next_section`] named.
     ///
     /// # Errors
     /// If the file is damaged.
     pub fn read_section(&mut self) -> Result<Vec<u8>> {
-        let mut body = Vec::new();
-        self.copy_section(|piece| {
-            let room = body.try_reserve(piece.len());
-            room.map_err(|e| Error::of(ErrorKind::Io, "memory for a section", "to be there", e.to_string()))?;
-            body.extend_from_slice(piece);
-            Ok(())
-        })?;
+        let (mut body, size) = (Vec::new(), usize::try_from(self.section_left()).unwrap_or(usize::MAX));
+        let room = body.try_reserve_exact(size);
+        room.map_err(|e| Error::of(ErrorKind::Io, "memory for a section", "to be there", e.to_string()))?;
+        body.resize(size, 0);
+        self.read(&mut body)?;
+        self.end_section()?;
         Ok(body)
     }
 
-    /// Hands the body to `take` piece by piece. Only when this returns is the checksum known to be right.
+    /// Skips what is left of the section's body and checks all of it.
     ///
     /// # Errors
-    /// If the file is damaged, or what `take` returns.
-    pub fn copy_section(&mut self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let Some((name, size)) = self.open.take() else {
-            return Err(self.error("section", "one that is open", "none"));
-        };
-        let what = format!("section `{name}`");
-        let mut piece = vec![0; PIECE.min(usize::try_from(size).unwrap_or(PIECE))];
-        let (mut left, mut sum) = (size, Hasher::new());
-        while left > 0 {
-            let n = piece.len().min(usize::try_from(left).unwrap_or(PIECE));
-            self.fill(&mut piece[..n], &what)?;
-            sum.update(&piece[..n]);
-            take(&piece[..n])?;
-            left -= n as u64;
+    /// If the file is damaged.
+    pub fn end_section(&mut self) -> Result<()> {
+        let mut piece = vec![0; PIECE.min(usize::try_from(self.section_left()).unwrap_or(PIECE))];
+        while self.section_left() > 0 {
+            let n = piece.len().min(usize::try_from(self.section_left()).unwrap_or(PIECE));
+            self.read(&mut piece[..n])?;
         }
+        let Some(open) = self.open.take() else {
+            return Err(self.refused("section", "one that is open", "none"));
+        };
+        let what = format!("section `{}`", open.name);
         let stored = u32::from_le_bytes(self.take(&what)?);
-        self.check(&what, sum.finalize(), stored)
+        self.check(&what, open.sum.finalize(), stored)
     }
 
     fn check(&self, what: &str, computed: u32, stored: u32) -> Result<()> {
@@ -262,8 +370,12 @@ impl<R: Read> Reader<R> {
             return Ok(());
         }
         let got = format!("{computed:08x}: the file is damaged");
-        Err(self.error(what, format!("checksum {stored:08x}"), got))
+        Err(self.refused(what, format!("checksum {stored:08x}"), got))
     }
+}
+
+fn unwritable(target: &str, error: &io::Error) -> Error {
+    Error::of(ErrorKind::Io, target, "to be writable", error.to_string())
 }
 
 /// Opens a file to read.
@@ -273,12 +385,17 @@ impl<R: Read> Reader<R> {
 pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let source = format!("file `{}`", path.display());
     let failed = |e: io::Error| Error::of(ErrorKind::Io, &source, "to be readable", e.to_string());
+    // Asked before it is opened: to open a pipe would wait for whoever writes it.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(Error::of(ErrorKind::Io, source, "a file", "a folder or a device"));
+    }
     let file = File::open(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
     Reader::new(&source, BufReader::new(file), size)
 }
 
-/// Writes a file whole or not at all: into a temporary file beside it, synced, then renamed over `path`.
+/// Writes a file whole or not at all: into a temporary file beside it, synced, then renamed over `path`. Temporary
+/// files that a killed process left there for the same `path` go.
 ///
 /// # Errors
 /// What `write` returns, or if the operating system refuses; what stood at `path` is then untouched.
@@ -287,24 +404,27 @@ pub fn write_atomically(
     write: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>,
 ) -> Result<()> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let failed = |e: io::Error| {
-        Error::of(ErrorKind::Io, format!("file `{}`", path.display()), "to be writable", e.to_string())
-    };
-    let Some(name) = path.file_name() else {
-        return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "the path names no file")));
+    let target = format!("file `{}`", path.display());
+    let failed = |e: io::Error| unwritable(&target, &e);
+    let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
+        return Err(Error::of(ErrorKind::Io, target, "the path of a file", "that of a folder"));
     };
     let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-        _ => PathBuf::from("."),
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
     };
+    if !folder.is_dir() {
+        let got = format!("none at `{}`", folder.display());
+        return Err(Error::of(ErrorKind::Io, target, "a folder to write it in", got));
+    }
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut beside = std::ffi::OsString::from(".");
+    let mut beside = OsString::from(".");
     beside.push(name);
     beside.push(format!(".{}.{number}.tmp", std::process::id()));
     let temporary = folder.join(beside);
     let outcome = (|| {
         let file = OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(failed)?;
-        let mut writer = Writer::new(BufWriter::new(file))?;
+        let mut writer = Writer::named(&target, BufWriter::new(file))?;
         write(&mut writer)?;
         let file = writer.finish()?.into_inner().map_err(|e| failed(e.into_error()))?;
         file.sync_all().map_err(failed)?;
@@ -315,11 +435,34 @@ pub fn write_atomically(
         let _ = fs::remove_file(&temporary);
         return outcome;
     }
+    clear(folder, name);
     // The renamed entry itself is safe once its folder is synced; only unix can open one.
     if cfg!(unix) {
-        File::open(&folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Removes temporary files of other processes for the file `name`. One that is still at work gets an error when it
+/// renames its own, and writes nothing half.
+fn clear(folder: &Path, name: &OsStr) {
+    let (Some(name), Ok(entries)) = (name.to_str(), fs::read_dir(folder)) else { return };
+    let own = std::process::id().to_string();
+    for entry in entries.flatten() {
+        let file = entry.file_name();
+        let middle = file.to_str().and_then(|file| {
+            file.strip_prefix('.')?
+                .strip_prefix(name)?
+                .strip_prefix('.')?
+                .strip_suffix(".tmp")?
+                .split_once('.')
+        });
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if middle.is_some_and(|(process, number)| digits(process) && digits(number) && process != own) {
+            // Whether it goes or not, the file that was asked for is written.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]

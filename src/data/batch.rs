@@ -162,9 +162,8 @@ impl Batch {
         let Some(first) = samples.first() else {
             return Err(Error::new("samples of a batch", "at least one", "none"));
         };
-        for sample in &samples {
-            check(names, &first.fields, sample)?;
-        }
+        let kinds = kinds(first);
+        samples.iter().try_for_each(|sample| check(names, &kinds, sample))?;
         let (mut values, mut tokens, mut padded) = (Vec::with_capacity(names.len()), 0, 0);
         for (i, name) in names.iter().enumerate() {
             let column = Column { samples: &samples, field: i };
@@ -178,17 +177,22 @@ impl Batch {
     }
 }
 
-/// That a sample has a field for each name, of the same kinds as `like`.
-pub(super) fn check(names: &[String], like: &[Field], sample: &Sample) -> Result<()> {
+/// The kinds of a sample's fields.
+pub(super) fn kinds(sample: &Sample) -> Vec<&'static str> {
+    sample.fields.iter().map(Field::kind).collect()
+}
+
+/// That a sample has a field for each name, of these kinds.
+pub(super) fn check(names: &[String], kinds: &[&str], sample: &Sample) -> Result<()> {
     if sample.fields.len() != names.len() {
         let expected = format!("{}, one for each of `{}`", names.len(), names.join("`, `"));
         let what = format!("fields of sample {}", sample.number);
         return Err(Error::new(what, expected, sample.fields.len().to_string()));
     }
-    for ((name, field), like) in names.iter().zip(&sample.fields).zip(like) {
-        if field.kind() != like.kind() {
+    for ((name, field), &kind) in names.iter().zip(&sample.fields).zip(kinds) {
+        if field.kind() != kind {
             let what = format!("field `{name}` of sample {}", sample.number);
-            return Err(Error::new(what, format!("{}, as before", like.kind()), field.kind()));
+            return Err(Error::new(what, format!("{kind}, as before"), field.kind()));
         }
     }
     Ok(())

@@ -1,13 +1,30 @@
 //! Data: from files of text to ragged batches.
 
+mod archive;
 mod batch;
+mod continuous;
 mod fingerprint;
+mod folder;
+mod lines;
+mod loader;
+mod order;
+mod prefetch;
+mod records;
 mod source;
+mod text_file;
+mod tokenizer;
 mod vocabulary;
 
 pub use batch::{Batch, Field, Sample};
+pub use continuous::Continuous;
 pub use fingerprint::Fingerprint;
+pub use folder::Folder;
+pub use lines::Encoding;
+pub use loader::{Batching, Loader};
+pub use records::{ColumnSpec, Labelled, Pair, Records, Skipped};
 pub use source::{Sampled, Samples, Source, Streamed};
+pub use text_file::{Malformed, TextFile};
+pub use tokenizer::Tokenizer;
 pub use vocabulary::{Limits, Vocabulary};
 
 use crate::error::Result;

@@ -115,9 +115,12 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         code.extend(instrs);
     }
     compiler.now = code.len() + 1;
-    for &id in wanted {
+    // The losses, whose gradients start as ones, are looked at before the updates.
+    let losses: Vec<VarId> = live.iter().flat_map(|&i| started(program, i)).collect();
+    for &id in wanted.iter().chain(&losses) {
         compiler.fetch(id)?;
     }
+    let losses = losses.into_iter().filter_map(|id| compiler.of_var[id.0 as usize]).collect();
     code.append(&mut compiler.layouts.pending);
     let mut plan = Plan {
         slots: compiler.slots,
@@ -128,9 +131,17 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         prepared: compiler.prepared,
         keyed: compiler.layouts.keyed,
         makers: compiler.makers,
+        losses,
     };
     super::memory::assign(&mut plan);
     Ok(plan)
+}
+
+/// What an operator of the root block starts the gradient of.
+fn started(program: &Program, op: usize) -> impl Iterator<Item = VarId> {
+    let op = &program.root().ops[op];
+    let gradients = op.writes().filter(|_| op.role == Role::Forward);
+    gradients.filter_map(|v| program.var(v).gradient_of)
 }
 
 fn reads(program: &Program, op: usize, var: VarId) -> bool {
@@ -138,7 +149,7 @@ fn reads(program: &Program, op: usize, var: VarId) -> bool {
 }
 
 /// The operators of the root block that the wanted variables and the updates need.
-fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
+pub(super) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
     let mut needed: HashSet<VarId> = HashSet::new();
     for &id in wanted {
         let var = program

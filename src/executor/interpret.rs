@@ -5,8 +5,15 @@
 //! the step block's operators in their order. The tests hold the compiled executor to it; whoever writes an operator
 //! may look here for every intermediate value of a run.
 
+mod diagnose;
+mod rows;
+
+pub use diagnose::diagnose;
+
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use rows::{add, add_rows, part, put, select, zeros};
 
 use super::run::{Run, Stage};
 use super::scope::Scope;
@@ -16,11 +23,10 @@ use crate::lod::Lod;
 use crate::program::call::Direct;
 use crate::program::context::{RowKey, RunFacts, locate};
 use crate::program::{
-    BlockId, Extent, LevelId, Op, OpDesc, Operand, Pair, Program, RECURRENT, Registry, Role, Spec, StepDesc,
+    BlockId, Extent, LevelId, Op, OpDesc, Operand, Pair, Program, RECURRENT, Registry, Role, StepDesc,
     StepGradient, VarId, VarRole, grad_name,
 };
-use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable, with_element};
-use crate::with_float;
+use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 
 /// Runs `program` without compiling it and returns every value of its root block: feeds, computed variables and, as
 /// far as `run.stage` goes, gradients. Nothing is updated: operators that update are left out.
@@ -53,30 +59,16 @@ pub fn interpret(
     scope: &mut Scope,
     run: &Run<'_>,
 ) -> Result<HashMap<VarId, Variable>> {
-    let facts = RunFacts { mode: run.mode, step: run.step, seed: program.seed, threads: 1 };
-    let this = Interpreter { program, registry, facts, numbers: run.numbers, stage: run.stage };
-    let mut root = Frame::default();
-    for (id, var) in program.vars() {
-        if var.persistable && var.spec().is_some() && scope.names().any(|name| name == var.name) {
-            root.values.insert(id, Variable::dense(scope.get(&var.name)?));
-        }
-    }
-    for &(id, value) in run.feeds {
-        if program.vars().nth(id.0 as usize).is_none_or(|(_, var)| var.role != VarRole::Feed) {
-            return Err(Error::of(ErrorKind::Program, "feed", "a feed of the program", format!("{id:?}")));
-        }
-        this.define(&mut root, id, value.clone())?;
-    }
-    this.block(BlockId(0), &mut root, None, &[])?;
-    Ok(root.values)
+    Interpreter::new(program, registry, run).run(scope, run.feeds)
 }
-
 struct Interpreter<'a> {
     program: &'a Program,
     registry: &'a Registry,
     facts: RunFacts,
     numbers: &'a [u64],
     stage: Stage,
+    /// The operators of the root block after which it looks for numbers that are not finite.
+    watched: Vec<usize>,
 }
 
 /// The values of a block: of the root block, or of one step of a step block and of the gradients beside it.
@@ -129,7 +121,34 @@ impl Sequences {
     }
 }
 
-impl Interpreter<'_> {
+impl<'a> Interpreter<'a> {
+    fn new(program: &'a Program, registry: &'a Registry, run: &Run<'a>) -> Self {
+        let facts = RunFacts { mode: run.mode, step: run.step, seed: program.seed, threads: 1 };
+        Self { program, registry, facts, numbers: run.numbers, stage: run.stage, watched: Vec::new() }
+    }
+
+    fn run(&self, scope: &mut Scope, feeds: &[(VarId, &Variable)]) -> Result<HashMap<VarId, Variable>> {
+        let mut root = Frame::default();
+        for (id, var) in self.program.vars() {
+            if var.persistable && var.spec().is_some() && scope.names().any(|name| name == var.name) {
+                root.values.insert(id, Variable::dense(scope.get(&var.name)?));
+            }
+        }
+        for &(id, value) in feeds {
+            if self.program.vars().nth(id.0 as usize).is_none_or(|(_, var)| var.role != VarRole::Feed) {
+                return Err(Error::of(
+                    ErrorKind::Program,
+                    "feed",
+                    "a feed of the program",
+                    format!("{id:?}"),
+                ));
+            }
+            self.define(&mut root, id, value.clone())?;
+        }
+        self.block(BlockId(0), &mut root, None, &[])?;
+        Ok(root.values)
+    }
+
     /// Runs the operators of a block in order. What they write of `flushed` is flushed: it passes between steps.
     fn block(
         &self,
@@ -143,7 +162,9 @@ impl Interpreter<'_> {
                 continue;
             }
             let backward = if op.role == Role::Backward { ", backward" } else { "" };
-            self.operator(op, frame, around).map_err(|e| {
+            let watched = !self.watched.is_empty() && (block.0 > 0 || self.watched.contains(&number));
+            let ran = self.operator(op, frame, around);
+            ran.and_then(|()| if watched { self.look(op, frame) } else { Ok(()) }).map_err(|e| {
                 e.at(Place {
                     operator: Some(format!("{} #{number}{backward}", op.kind)),
                     block: (block.0 > 0).then_some(block.0 as usize),
@@ -520,75 +541,4 @@ impl Interpreter<'_> {
         let shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(0)).collect();
         Ok(Dense::zeros(spec.dtype, &shape)?.into())
     }
-}
-
-/// Zeros with the row shape of a batched variable (or of a table).
-fn zeros(spec: &Spec, rows: usize) -> Result<Dense> {
-    let mut shape = vec![rows];
-    shape.extend(spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(0)));
-    Dense::zeros(spec.dtype, &shape)
-}
-
-/// The upper `levels` levels.
-fn part(lod: Option<&Arc<Lod>>, levels: usize) -> Option<Arc<Lod>> {
-    let mut lod = lod?;
-    while lod.levels() > levels {
-        lod = lod.upper()?;
-    }
-    Some(lod.clone())
-}
-
-/// What lies below the entries `of` level `depth` (of the rows, where there is no such level): the rows, and the
-/// LoD that they have among themselves.
-fn select(lod: Option<&Arc<Lod>>, depth: usize, of: &[usize]) -> Result<(Vec<usize>, Option<Arc<Lod>>)> {
-    let mut lod = lod.cloned();
-    for _ in 0..depth {
-        lod = lod.and_then(|lod| lod.without_top());
-    }
-    match lod {
-        None => Ok((of.to_vec(), None)),
-        Some(lod) => Ok((lod.take_rows(of)?, Some(lod.take(of)?))),
-    }
-}
-
-/// Sets the rows `rows`.
-fn put(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
-    let width = to.width();
-    with_element!(to.dtype(), T => {
-        let (to, from) = (to.as_mut_slice::<T>()?, from.as_slice::<T>()?);
-        for (i, &row) in rows.iter().enumerate() {
-            to[row * width..(row + 1) * width].copy_from_slice(&from[i * width..(i + 1) * width]);
-        }
-        Ok(())
-    })
-}
-
-/// Adds to the rows `rows`.
-fn add_rows(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
-    let width = to.width();
-    with_float!(to.dtype(), T => {
-        let (to, from) = (to.as_mut_slice::<T>()?, from.as_slice::<T>()?);
-        for (i, &row) in rows.iter().enumerate() {
-            for column in 0..width {
-                to[row * width + column] += from[i * width + column];
-            }
-        }
-        Ok(())
-    })
-}
-
-/// The sum of two gradients: sparse only if both are.
-fn add(a: &Storage, b: &Storage) -> Result<Storage> {
-    if let (Storage::SelectedRows(a), Storage::SelectedRows(b)) = (a, b) {
-        let rows = [a.row_ids(), b.row_ids()].concat();
-        return Ok(SelectedRows::new(a.height(), rows, Dense::concat_rows(&[a.value(), b.value()])?)?.into());
-    }
-    let mut sum = a.to_dense()?.into_owned();
-    let b = b.to_dense()?;
-    with_float!(sum.dtype(), T => {
-        let numbers = sum.as_mut_slice::<T>()?;
-        numbers.iter_mut().zip(b.as_slice::<T>()?).for_each(|(x, y)| *x += *y);
-        Ok(())
-    })?;
-    Ok(sum.into())
 }

@@ -23,7 +23,7 @@ mod split;
 mod through;
 mod views;
 
-pub use interpret::interpret;
+pub use interpret::{diagnose, interpret};
 pub use rank_table::RankTable;
 pub use run::{Executor, Run, Stage};
 pub use scope::Scope;

@@ -228,6 +228,8 @@ pub(super) struct Plan {
     pub(super) keyed: Vec<BlockId>,
     /// All instructions that make levels, in the order of `Loop::levels`.
     pub(super) makers: Vec<Maker>,
+    /// The slots of what is minimised.
+    pub(super) losses: Vec<usize>,
 }
 
 /// What is needed to compute the levels of an operator again.

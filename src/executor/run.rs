@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use super::compile::compile;
 use super::frame::Frame;
 use super::machine::{Shared, Worker};
-use super::plan::{Access, Instr, Loop, Plan, Ref, Slot};
+use super::plan::{Access, Instr, Loop, OpInstr, Plan, Ref, Slot};
 use super::recurrent::{LoopMemory, Tools};
 use super::scope::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -395,14 +395,15 @@ fn reserve_lane(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>) {
     }
 }
 
-/// Checks that every gradient that an update reads is finite, before the first update.
+/// Checks that every gradient that an update reads is finite, and the loss, before the first update.
 fn finite(
     shared: &Shared<'_>,
     (program, plan): (&Program, &Plan),
     lane: &mut Lane<'_>,
     tools: &mut Tools<'_>,
 ) -> Result<()> {
-    let named = |op, slot: &Slot| Err(not_finite(op).variable(&program.var(slot.var).name));
+    let named =
+        |op: &OpInstr, slot: &Slot| Err(op.err(not_finite("gradient")).variable(&program.var(slot.var).name));
     for instr in &plan.code {
         let Instr::Op(op) = instr else { continue };
         if op.role != Role::Update {
@@ -431,6 +432,13 @@ fn finite(
             }
         }
     }
+    for &s in &plan.losses {
+        let Slot { var, rows, width, .. } = plan.slots[s];
+        let whole = Ref { access: Access::Slot(s), rows, width };
+        if !view_is_finite(shared, &whole, lane, &mut tools.workers[0].room) {
+            return Err(not_finite("loss").variable(&program.var(var).name));
+        }
+    }
     Ok(())
 }
 
@@ -457,11 +465,6 @@ fn view_is_finite(shared: &Shared<'_>, view: &Ref, lane: &mut Lane<'_>, room: &m
     }
 }
 
-fn not_finite(op: &super::plan::OpInstr) -> Error {
-    op.err(Error::of(
-        ErrorKind::NotFinite,
-        "gradient",
-        "finite numbers",
-        "NaN or infinity; nothing was updated",
-    ))
+fn not_finite(what: &str) -> Error {
+    Error::of(ErrorKind::NotFinite, what, "finite numbers", "NaN or infinity; nothing was updated")
 }

@@ -373,7 +373,8 @@ impl Builder {
             .ok_or_else(|| Error::of(ErrorKind::Program, format!("operator `{kind}`"), "an output", "none"))
     }
 
-    pub(super) fn var(&self, id: VarId) -> Var {
+    /// A variable of this builder's program by its number.
+    pub(crate) fn var(&self, id: VarId) -> Var {
         Var { builder: self.number, id }
     }
 

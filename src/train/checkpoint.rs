@@ -1,21 +1,78 @@
 //! Checkpoints: everything that a training needs to go on exactly where it was, in one file.
+//!
+//! The file is framed as [`crate::wire`] says. Its sections:
+//!
+//! ```text
+//! program      the program that trains, as in a program's own file
+//! position     how far the training is
+//! notes        name -> text
+//! outputs      name -> variable
+//! vocabulary   one for each: its name, the vocabulary
+//! tensor       one for each persistent variable of the program: head, numbers
+//! best         one for each parameter, as it was after the best epoch: head, numbers
+//! carried      one for each value that passes from batch to batch: head, numbers
+//!
+//! head    = length u32 | name, dtype by name, shape, offsets if there are any
+//! numbers = row-major, little-endian, every bit as it was; a bool is 0 or 1
+//! ```
+//!
+//! The first four are there once, `program` first. Names are sorted and nothing comes from a clock, so equal states
+//! give equal bytes. The layouts belong to the format version, [`crate::wire::VERSION`]. What later releases have to
+//! add goes into sections of other names: a reader skips those it does not know, once their checksums are right.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::program::Program;
-use crate::tensor::{Dense, Variable};
+use crate::data::Vocabulary;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::Scope;
+use crate::lod::Lod;
+use crate::program::save::SECTION as PROGRAM;
+use crate::program::{Program, Spec, VarDesc, VarRole};
+use crate::tensor::{DType, Dense, Variable};
+use crate::wire::{self, Reader, Writer};
 
 /// A training at one moment, or a model to predict with. Everything is found by name.
+///
+/// ```
+/// use unpadded::executor::Scope;
+/// use unpadded::train::{Checkpoint, Position};
+/// use unpadded::{Builder, DType};
+///
+/// let net = Builder::new().seed(1);
+/// let x = net.feed("x", DType::F32, &[3], 0)?;
+/// let y = net.linear(x, 2)?;
+/// let mut checkpoint = Checkpoint {
+///     outputs: [("y".to_owned(), net.name_of(y))].into(),
+///     position: Position { epoch: 2, step: 640, ..Position::default() },
+///     program: net.finish(),
+///     ..Checkpoint::default()
+/// };
+/// let mut scope = Scope::of(&checkpoint.program)?;
+/// let path = std::env::temp_dir().join(format!("unpadded-doc-{}.ckpt", std::process::id()));
+/// checkpoint.save_from(&mut scope, &path)?;
+///
+/// let mut loaded = Checkpoint::load(&path)?;
+/// assert_eq!((loaded.position.step, loaded.tensors.len()), (640, 2)); // a weight and a bias
+/// loaded.restore(&mut scope)?;
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), unpadded::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checkpoint {
     /// The program that trains: forward, backward and updates.
     pub program: Program,
     /// Its persistent variables: parameters and the optimizer's state.
     pub tensors: BTreeMap<String, Dense>,
-    /// The parameters of the best epoch so far; empty if none was kept.
+    /// The parameters as they were after the best epoch so far; empty if none was kept.
     pub best: BTreeMap<String, Dense>,
+    /// What numbers the tokens and the labels.
+    pub vocabularies: BTreeMap<String, Vocabulary>,
     /// The user's own strings, such as the name of a tokenizer.
     pub notes: BTreeMap<String, String>,
     /// The names under which a predictor gives variables of the program: name to variable's name.
@@ -26,7 +83,7 @@ pub struct Checkpoint {
     pub position: Position,
 }
 
-/// How far a training is.
+/// How far a training is. A count is below 2^53.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Position {
     /// Epochs that are finished.
@@ -56,4 +113,384 @@ pub struct Best {
     pub epoch: u64,
     /// The steps that had been made when it ended.
     pub step: u64,
+}
+
+const POSITION: &str = "position";
+const NOTES: &str = "notes";
+const OUTPUTS: &str = "outputs";
+const VOCABULARY: &str = "vocabulary";
+const TENSOR: &str = "tensor";
+const BEST: &str = "best";
+const CARRIED: &str = "carried";
+
+/// Counts are exact as floats too, and there is room to count on.
+const MOST: u64 = 1 << 53;
+
+/// What stands before the numbers of a tensor.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    name: String,
+    dtype: DType,
+    shape: Vec<usize>,
+    lod: Option<Lod>,
+}
+
+impl Checkpoint {
+    /// Writes the file: whole, or not at all.
+    ///
+    /// # Errors
+    /// If the parts do not fit each other, such as a tensor that the program does not have, or the operating system
+    /// refuses. What stood at `path` is then untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.check_all(&unfit)?;
+        wire::write_atomically(path.as_ref(), |out| self.write(out, &mut |name| self.tensor(name)))
+    }
+
+    /// The same with the tensors of a scope in place of [`Self::tensors`], which are not looked at. They are never
+    /// copied all at once.
+    ///
+    /// # Errors
+    /// As [`Self::save`], or if the scope lacks a persistent variable of the program.
+    pub fn save_from(&self, scope: &mut Scope, path: impl AsRef<Path>) -> Result<()> {
+        self.check(&unfit)?;
+        wire::write_atomically(path.as_ref(), |out| {
+            self.write(out, &mut |name| scope.get(name).map(Cow::Owned))
+        })
+    }
+
+    /// What [`Self::save`] writes.
+    ///
+    /// # Errors
+    /// If the parts do not fit each other.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        self.check_all(&unfit)?;
+        let mut out = Writer::new(Vec::new())?;
+        self.write(&mut out, &mut |name| self.tensor(name))?;
+        out.finish()
+    }
+
+    /// Reads a file. No operator needs to be known.
+    ///
+    /// # Errors
+    /// If the file is damaged, foreign or of a future version, or its parts do not fit each other. The error names the
+    /// file and the section.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::read(wire::open(path.as_ref())?)
+    }
+
+    /// What [`Self::load`] reads.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?)
+    }
+
+    /// Moves the tensors into a scope; [`Self::tensors`] is empty after it.
+    ///
+    /// # Errors
+    /// If the scope has one of another shape or dtype.
+    pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
+        // One at a time, so that no more than one tensor is there twice.
+        while let Some((name, value)) = self.tensors.pop_first() {
+            scope.set(&name, value)?;
+        }
+        Ok(())
+    }
+
+    fn tensor(&self, name: &str) -> Result<Cow<'_, Dense>> {
+        let found = self.tensors.get(name).map(Cow::Borrowed);
+        found.ok_or_else(|| unfit("tensors", "one for each persistent variable", "none").variable(name))
+    }
+
+    fn write<'a, W: Write>(
+        &self,
+        out: &mut Writer<W>,
+        tensor: &mut dyn FnMut(&str) -> Result<Cow<'a, Dense>>,
+    ) -> Result<()> {
+        out.write_section(PROGRAM, &self.program.to_section()?)?;
+        out.write_section(POSITION, &wire::encode(&self.position)?)?;
+        out.write_section(NOTES, &wire::encode(&self.notes)?)?;
+        out.write_section(OUTPUTS, &wire::encode(&self.outputs)?)?;
+        for named in &self.vocabularies {
+            out.write_section(VOCABULARY, &wire::encode(&named)?)?;
+        }
+        for (name, desc) in persistent(&self.program) {
+            let value = tensor(name)?;
+            fits(desc, &value, &unfit).map_err(|e| e.variable(name))?;
+            write_tensor(out, TENSOR, name, (&value, None))?;
+        }
+        for (name, value) in &self.best {
+            write_tensor(out, BEST, name, (value, None))?;
+        }
+        for (name, value) in &self.carried {
+            write_tensor(out, CARRIED, name, (value.storage().as_dense()?, value.lod().map(|lod| &**lod)))?;
+        }
+        Ok(())
+    }
+
+    fn read(mut reader: Reader<impl Read>) -> Result<Self> {
+        let (mut program, mut position, mut notes, mut outputs) = (None, None, None, None);
+        let mut read = Self::default();
+        while let Some(section) = reader.next_section()?.map(str::to_owned) {
+            let what = section.as_str();
+            match what {
+                PROGRAM => {
+                    let body = reader.read_section()?;
+                    let value = Program::from_section(&body).map_err(|e| malformed(&reader, what, &e))?;
+                    once(&reader, what, &mut program, value)?;
+                }
+                POSITION => one(&mut reader, what, &mut position)?,
+                NOTES => one(&mut reader, what, &mut notes)?,
+                OUTPUTS => one(&mut reader, what, &mut outputs)?,
+                VOCABULARY => {
+                    let (name, value): (String, Vocabulary) = structured(&mut reader, what)?;
+                    named(&reader, what, &mut read.vocabularies, name, value)?;
+                }
+                TENSOR | BEST => {
+                    let (head, value) = tensor(&mut reader, what)?;
+                    if head.lod.is_some() {
+                        return Err(refused(&reader, what, &head.name, "no offsets", "some"));
+                    }
+                    let all = if what == TENSOR { &mut read.tensors } else { &mut read.best };
+                    named(&reader, what, all, head.name, value)?;
+                }
+                CARRIED => {
+                    let (head, value) = tensor(&mut reader, what)?;
+                    let value = Variable::new(value, head.lod.map(Into::into))
+                        .map_err(|e| refused(&reader, what, &head.name, "rows that fit", e.to_string()))?;
+                    named(&reader, what, &mut read.carried, head.name, value)?;
+                }
+                // Of a later release.
+                _ => reader.end_section()?,
+            }
+        }
+        read.program = present(&reader, PROGRAM, program)?;
+        read.position = present(&reader, POSITION, position)?;
+        read.notes = present(&reader, NOTES, notes)?;
+        read.outputs = present(&reader, OUTPUTS, outputs)?;
+        read.check_all(&|what, expected, got| reader.refused(what, expected, got))?;
+        Ok(read)
+    }
+
+    /// Checks what [`Self::check`] does, and the tensors.
+    fn check_all(&self, wrong: Wrong<'_>) -> Result<()> {
+        complete(TENSOR, &persistent(&self.program), &self.tensors, wrong)?;
+        self.check(wrong)
+    }
+
+    /// Checks that the parts but for the tensors fit each other.
+    fn check(&self, wrong: Wrong<'_>) -> Result<()> {
+        if !self.best.is_empty() {
+            let parameter = |(_, desc): &(&str, &VarDesc)| desc.role != VarRole::State;
+            let parameters = persistent(&self.program).into_iter().filter(parameter).collect();
+            complete(BEST, &parameters, &self.best, wrong)?;
+        }
+        for (name, of) in &self.outputs {
+            let found = self.program.find(of).map(|id| self.program.var(id));
+            if found.is_none_or(|desc| desc.block.0 != 0 || desc.spec().is_none()) {
+                let got = format!("`{of}`");
+                return Err(wrong(&about(OUTPUTS, name), "a tensor outside step blocks", &got));
+            }
+        }
+        for (name, value) in &self.carried {
+            let what = about(CARRIED, name);
+            let desc = self.program.find(name).map(|id| self.program.var(id));
+            let Some(desc) = desc.filter(|desc| desc.role == VarRole::Feed) else {
+                return Err(wrong(&what, "the name of a feed", "another"));
+            };
+            let dense =
+                value.storage().as_dense().map_err(|e| wrong(&what, "a dense value", &e.to_string()))?;
+            fits(desc, dense, &|_, expected, got| wrong(&what, expected, got))?;
+            let levels = value.lod().map_or(0, |lod| lod.levels());
+            if levels != desc.lod_level() {
+                let expected = format!("{} levels of offsets", desc.lod_level());
+                return Err(wrong(&what, &expected, &levels.to_string()));
+            }
+        }
+        self.position.check(wrong)
+    }
+}
+
+impl Position {
+    fn check(&self, wrong: Wrong<'_>) -> Result<()> {
+        let best = self.best.unwrap_or(Best { value: 0.0, epoch: 0, step: 0 });
+        for (what, count) in [
+            ("epoch", self.epoch),
+            ("batch", self.batch),
+            ("step", self.step),
+            ("tokens", self.tokens),
+            ("since_best", self.since_best),
+            ("best epoch", best.epoch),
+            ("best step", best.step),
+        ] {
+            if count >= MOST {
+                return Err(wrong(&about(POSITION, what), "a count below 2^53", &count.to_string()));
+            }
+        }
+        let sums =
+            self.running.iter().flat_map(|(name, sums)| sums.iter().map(move |&sum| (name.as_str(), sum)));
+        for (what, number) in sums.chain([("best value", best.value)]) {
+            if !number.is_finite() {
+                return Err(wrong(&about(POSITION, what), "a finite number", &number.to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes an error of what is wrong, what was expected and what was found.
+type Wrong<'a> = &'a dyn Fn(&str, &str, &str) -> Error;
+
+/// The error for parts that a caller put together.
+fn unfit(what: &str, expected: &str, got: &str) -> Error {
+    Error::of(ErrorKind::Program, format!("checkpoint: {what}"), expected, got)
+}
+
+fn about(section: &str, name: &str) -> String {
+    format!("section `{section}`, `{name}`")
+}
+
+fn refused<R: Read>(
+    reader: &Reader<R>,
+    section: &str,
+    name: &str,
+    expected: &str,
+    got: impl Into<String>,
+) -> Error {
+    reader.refused(&about(section, name), expected, got)
+}
+
+fn malformed<R: Read>(reader: &Reader<R>, section: &str, error: &Error) -> Error {
+    reader.refused(&format!("section `{section}`"), "what this release writes there", error.to_string())
+}
+
+/// The value of a section that is no tensor.
+fn structured<T: DeserializeOwned>(reader: &mut Reader<impl Read>, section: &str) -> Result<T> {
+    let body = reader.read_section()?;
+    wire::decode(&body).map_err(|e| malformed(reader, section, &e))
+}
+
+/// Reads a section that is there once.
+fn one<T: DeserializeOwned>(
+    reader: &mut Reader<impl Read>,
+    section: &str,
+    place: &mut Option<T>,
+) -> Result<()> {
+    let value = structured(reader, section)?;
+    once(reader, section, place, value)
+}
+
+fn once<T>(reader: &Reader<impl Read>, section: &str, place: &mut Option<T>, value: T) -> Result<()> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(reader.refused(&format!("section `{section}`"), "it once", "a second one")),
+    }
+}
+
+fn named<T>(
+    reader: &Reader<impl Read>,
+    section: &str,
+    all: &mut BTreeMap<String, T>,
+    name: String,
+    value: T,
+) -> Result<()> {
+    match all.contains_key(&name) {
+        false => drop(all.insert(name, value)),
+        true => return Err(refused(reader, section, &name, "it once", "a second one")),
+    }
+    Ok(())
+}
+
+fn present<T>(reader: &Reader<impl Read>, section: &str, value: Option<T>) -> Result<T> {
+    let missing = || reader.refused("a checkpoint's sections", format!("`{section}` among them"), "none");
+    value.ok_or_else(missing)
+}
+
+fn write_tensor<W: Write>(
+    out: &mut Writer<W>,
+    section: &str,
+    name: &str,
+    (value, lod): (&Dense, Option<&Lod>),
+) -> Result<()> {
+    let (dtype, shape) = (value.dtype(), value.shape().to_vec());
+    let head = wire::encode(&Head { name: name.to_owned(), dtype, shape, lod: lod.cloned() })?;
+    let length = u32::try_from(head.len())
+        .map_err(|_| unfit(&about(section, name), "a head below 4 GiB", "a longer one"))?;
+    let numbers = value.len() as u64 * dtype.size_of() as u64;
+    out.stream_section(section, 4 + head.len() as u64 + numbers, |body| {
+        body.write(&length.to_le_bytes())?;
+        body.write(&head)?;
+        value.write_numbers(|piece| body.write(piece))
+    })
+}
+
+/// Reads a tensor; nothing is allocated for it before its size was found to be that of the section.
+fn tensor(reader: &mut Reader<impl Read>, section: &str) -> Result<(Head, Dense)> {
+    let outcome = tensor_body(reader, section);
+    // A checksum that is wrong says more than what its bytes seem to mean.
+    reader.end_section()?;
+    outcome
+}
+
+fn tensor_body(reader: &mut Reader<impl Read>, section: &str) -> Result<(Head, Dense)> {
+    let mut length = [0; 4];
+    reader.read(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if u64::from(length) > reader.section_left() {
+        let (expected, got) = (format!("at most {} bytes", reader.section_left()), length.to_string());
+        return Err(reader.refused(&format!("section `{section}`, length of the head"), expected, got));
+    }
+    let mut head = vec![0; length as usize];
+    reader.read(&mut head)?;
+    let head: Head = wire::decode(&head).map_err(|e| malformed(reader, section, &e))?;
+    let bytes = head.shape.iter().map(|&n| n as u64).try_fold(head.dtype.size_of() as u64, u64::checked_mul);
+    if bytes != Some(reader.section_left()) {
+        let expected = format!("the bytes of {}{:?}", head.dtype, head.shape);
+        let got = reader.section_left().to_string();
+        return Err(refused(reader, section, &head.name, &expected, got));
+    }
+    let value = Dense::read_numbers(head.dtype, &head.shape, |bytes| reader.read(bytes));
+    let value = value.map_err(|e| refused(reader, section, &head.name, "a tensor", e.to_string()))?;
+    Ok((head, value))
+}
+
+/// The persistent variables of a program, by name.
+fn persistent(program: &Program) -> BTreeMap<&str, &VarDesc> {
+    let vars = program.vars().map(|(_, desc)| desc);
+    vars.filter(|desc| desc.persistable && desc.spec().is_some()).map(|desc| (&*desc.name, desc)).collect()
+}
+
+/// Checks that there is a tensor for each variable, and none else.
+fn complete(
+    section: &str,
+    vars: &BTreeMap<&str, &VarDesc>,
+    tensors: &BTreeMap<String, Dense>,
+    wrong: Wrong<'_>,
+) -> Result<()> {
+    for (name, desc) in vars {
+        let what = about(section, name);
+        let value =
+            tensors.get(*name).ok_or_else(|| wrong(&what, "a tensor, as the program has one", "none"))?;
+        fits(desc, value, &|_, expected, got| wrong(&what, expected, got))?;
+    }
+    match tensors.keys().find(|name| !vars.contains_key(name.as_str())) {
+        Some(name) => Err(wrong(&about(section, name), "only what the program has", "a tensor")),
+        None => Ok(()),
+    }
+}
+
+/// Checks a value against its description.
+fn fits(desc: &VarDesc, value: &Dense, wrong: Wrong<'_>) -> Result<()> {
+    let alike = |spec: &Spec| {
+        let (dims, shape) = (&spec.shape, value.shape());
+        let same = dims.len() == shape.len()
+            && dims.iter().zip(shape).all(|(extent, &n)| extent.known().is_none_or(|known| known == n));
+        same && spec.dtype == value.dtype()
+    };
+    if desc.spec().is_some_and(alike) {
+        return Ok(());
+    }
+    let expected = desc.spec().map_or_else(|| "a tensor".to_owned(), Spec::to_string);
+    Err(wrong("tensor", &expected, &format!("{}{:?}", value.dtype(), value.shape())))
 }

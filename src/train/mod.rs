@@ -1,5 +1,262 @@
-//! The training loop, metrics, checkpoints and progress.
+//! Training: the loop, metrics, progress, checkpoints and what predicts from them.
+//!
+//! [`Trainer`] holds a model and what it was told; here is what it does. [`Trainer::fit`] reads from top to bottom: what
+//! happens in a run, an epoch, a step and a save stands in this file, in this order.
 
 mod checkpoint;
+mod compiled;
+pub mod metrics;
+mod predictor;
+mod progress;
+mod report;
+mod resume;
+mod signal;
+mod trainer;
 
 pub use checkpoint::{Best, Checkpoint, Position};
+pub use predictor::Predictor;
+pub use progress::Progress;
+pub use report::{Ended, Report, Scores};
+pub use trainer::{Steps, Trainer, Until};
+
+use std::collections::BTreeMap;
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+use crate::data::{Batch, Data};
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::{Run, diagnose};
+use compiled::Compiled;
+use metrics::Metric;
+use progress::Console;
+use signal::Interrupts;
+
+impl Trainer {
+    /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
+    /// already (zero epochs, or a training that was done when it was resumed), it only evaluates.
+    ///
+    /// While it runs, an interrupt (Ctrl-C) finishes the step, saves the checkpoint and returns; a second one ends the
+    /// program at once.
+    ///
+    /// # Errors
+    /// If a setting, a batch or a feed does not fit; if the data fails; if a loss or a gradient is not finite; if the
+    /// checkpoint cannot be written. The message says where the last checkpoint stands.
+    #[track_caller]
+    pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
+        let caller = Location::caller();
+        self.prepare(Some(train))?;
+        let resumed = self.resumed.then(|| self.state.position.clone());
+        self.resumed = false;
+        let mut progress = std::mem::take(&mut self.progress);
+        let mut console = Console::new(&mut progress, until, train.batch_count(), &self.state.position);
+        if let Some(position) = &resumed {
+            console.say(&format!("resumed at {position}"));
+        }
+        let mut last = Scores::default();
+        let ended = Interrupts::catch(&self.stop)
+            .and_then(|_caught| self.epochs(train, dev, until, &mut console, &mut last));
+        self.stop.store(false, Ordering::SeqCst);
+        let report = ended.map(|ended| Report {
+            ended,
+            epochs: self.state.position.epoch,
+            steps: self.state.position.step,
+            resumed,
+            best: self.state.position.best,
+            last,
+            tokens: console.tokens,
+            padded: console.padded,
+            seconds: console.seconds().as_secs_f64(),
+            tokens_per_s: console.tokens_per_s(),
+        });
+        if let (Ok(Report { ended: Ended::Interrupted, .. }), Some(file)) = (&report, &self.file) {
+            console.say(&format!(
+                "interrupted; saved in `{}`, to resume at {}",
+                file.display(),
+                self.state.position
+            ));
+        }
+        drop(console);
+        self.progress = progress;
+        report.map_err(|e| e.noted(self.where_to_resume()).called(caller))
+    }
+
+    fn epochs(
+        &mut self,
+        train: &dyn Data,
+        dev: &dyn Data,
+        until: Until,
+        console: &mut Console<'_>,
+        last: &mut Scores,
+    ) -> Result<Ended> {
+        loop {
+            let early = self.patience.is_some_and(|epochs| self.state.position.since_best >= epochs);
+            if early || until.reached(&self.state.position) {
+                if last.0.is_empty() {
+                    *last = self.evaluate(dev)?;
+                }
+                return Ok(if early { Ended::Early } else { Ended::Done });
+            }
+
+            // An epoch: its batches, from the one where the last run stopped.
+            let mut batches = train.batches(Some(self.state.position.epoch), self.state.position.batch)?;
+            console.resume_clock();
+            loop {
+                if self.stop.load(Ordering::SeqCst) {
+                    self.save_checkpoint()?;
+                    return Ok(Ended::Interrupted);
+                }
+                let Some(batch) = batches.next().transpose()? else { break };
+                if until.reached(&self.state.position) {
+                    self.save_checkpoint()?;
+                    return Ok(Ended::Done);
+                }
+
+                // A step: forward, backward, the check that all is finite, updates; then metrics and carried states.
+                self.step(&batch)?;
+                self.state.position.batch += 1;
+                self.state.position.step += 1;
+                self.state.position.tokens += batch.tokens as u64;
+                console.tokens += batch.tokens as u64;
+                console.padded += batch.padded as u64;
+                console.step(&self.state.position, || scores(&self.metrics));
+                if self.every.is_some_and(|steps| self.state.position.step % steps == 0) {
+                    console.pause_clock();
+                    self.save_checkpoint()?;
+                    console.resume_clock();
+                }
+            }
+            console.pause_clock();
+            if self.state.position.batch == 0 {
+                return Err(Error::new("batches of an epoch of training data", "at least one", "none"));
+            }
+
+            // Its end: evaluate, decide whether it is the best, save.
+            let Some(found) = self.pass(dev, Stop::WhenAsked)? else {
+                self.save_checkpoint()?;
+                return Ok(Ended::Interrupted);
+            };
+            let better = self.decide(&found)?;
+            console.epoch(&self.state.position, &scores(&self.metrics), &found, better);
+            *last = found;
+            self.state.position.epoch += 1;
+            self.state.position.batch = 0;
+            self.state.carried.clear();
+            self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
+            self.save_checkpoint()?;
+        }
+    }
+
+    /// One training step on a batch.
+    fn step(&mut self, batch: &Batch) -> Result<()> {
+        let Self { compiled, scope, state, metrics, registry, .. } = self;
+        let Checkpoint { program, carried, position, .. } = state;
+        let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
+        compiled.run(
+            scope,
+            batch,
+            carried,
+            metrics,
+            |feeds| Run::train(feeds, step),
+            |scope, run, error| match error.kind() {
+                // Which operator was it? The interpreter runs the step again, and looks after each one.
+                ErrorKind::NotFinite => diagnose(program, registry, scope, run).unwrap_or(error),
+                _ => error,
+            },
+        )
+    }
+
+    /// Whether an epoch with these scores is the best so far, whose parameters are then kept.
+    fn decide(&mut self, found: &Scores) -> Result<bool> {
+        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
+        let value = found.0.get(compiled.selected).map_or(f64::NAN, |(_, value)| *value);
+        let than = |best: Best| compiled.better.than(value, best.value);
+        let better = self.state.position.best.map_or(value.is_finite(), than);
+        if better {
+            let Position { epoch, step, .. } = self.state.position;
+            self.state.position.best = Some(Best { value, epoch: epoch + 1, step });
+            self.state.position.since_best = 0;
+            self.state.best = self.parameters()?;
+        } else {
+            self.state.position.since_best += 1;
+        }
+        Ok(better)
+    }
+
+    /// The loss and the metrics over all of `data`, with the parameters as they are. It changes nothing in the training,
+    /// wherever it is.
+    ///
+    /// # Errors
+    /// If a setting, a batch or a feed does not fit, the data fails or has no batch.
+    #[track_caller]
+    pub fn evaluate(&mut self, data: &dyn Data) -> Result<Scores> {
+        let caller = Location::caller();
+        let found = self.prepare(None).and_then(|()| self.pass(data, Stop::Never));
+        found.map(Option::unwrap_or_default).map_err(|e| e.called(caller))
+    }
+
+    /// A pass that infers, unless it is asked to stop.
+    fn pass(&mut self, data: &dyn Data, stop: Stop) -> Result<Option<Scores>> {
+        let training: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
+        self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
+        let found = self.infer(data, stop);
+        for (metric, sums) in self.metrics.iter_mut().zip(&training) {
+            metric.sums().copy_from_slice(sums);
+        }
+        found
+    }
+
+    fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<Option<Scores>> {
+        let Self { compiled, scope, metrics, .. } = self;
+        let compiled = compiled.as_mut().ok_or_else(unprepared)?;
+        let (mut carried, mut empty) = (BTreeMap::new(), true);
+        for batch in data.batches(None, 0)? {
+            if stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst) {
+                return Ok(None);
+            }
+            compiled.run(scope, &batch?, &mut carried, metrics, |feeds| Run::infer(feeds), |_, _, e| e)?;
+            empty = false;
+        }
+        match empty {
+            true => Err(Error::new("batches of data to evaluate on", "at least one", "none")),
+            false => Ok(Some(scores(metrics))),
+        }
+    }
+
+    /// Compiles, if that has not been done, and checks that `train` is what this training has trained on so far.
+    fn prepare(&mut self, train: Option<&dyn Data>) -> Result<()> {
+        if self.compiled.is_none() {
+            self.compiled = Some(Compiled::of(self)?);
+            self.restore_sums()?;
+        }
+        let Some(train) = train else { return Ok(()) };
+        let (data, known) = (train.fingerprint(), self.state.position.data);
+        if data != known && (self.resumed || self.state.position.batch > 0) {
+            let expected = format!(
+                "that of the training so far (fingerprint {known:016x}), which stands at {}",
+                self.state.position
+            );
+            return Err(Error::new(
+                "training data",
+                expected,
+                format!("other data or batches (fingerprint {data:016x})"),
+            ));
+        }
+        self.state.position.data = data;
+        Ok(())
+    }
+}
+
+/// Whether a pass ends when the stop flag is set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    Never,
+    WhenAsked,
+}
+
+fn scores(metrics: &[Box<dyn Metric>]) -> Scores {
+    Scores(metrics.iter().map(|m| (m.name().to_owned(), m.value())).collect())
+}
+
+fn unprepared() -> Error {
+    Error::of(ErrorKind::Program, "trainer", "a compiled program", "none")
+}

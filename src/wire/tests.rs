@@ -65,7 +65,7 @@ fn errors_say_what_is_wrong() {
     let bytes = file(&[("program", b"body")]);
     assert_eq!(
         refused(b"PK\x03\x04 something else"),
-        "bytes: first bytes: expected a file of `unpadded`, got a foreign file"
+        "bytes: first bytes: expected a file of `unpadded`, got a foreign one"
     );
     let mut future = bytes.clone();
     future[8] = 9;
@@ -76,7 +76,17 @@ fn errors_say_what_is_wrong() {
     let mut flipped = bytes.clone();
     flipped[33] ^= 1;
     assert!(refused(&flipped).starts_with("bytes: section `program`: expected checksum"));
-    assert!(refused(&bytes[..34]).contains("length of section `program`: expected at most the 2 bytes"));
+    assert_eq!(
+        refused(&bytes[..34]),
+        "bytes: section `program`: expected 8 more bytes, got 2 of the file's 34: it is cut short, or damaged"
+    );
+    assert_eq!(refused(b""), "bytes: first bytes: expected a file of `unpadded`, got an empty one");
+    assert_eq!(refused(b"unp"), "bytes: size: expected at least 29 bytes, got 3: the file is cut short");
+    assert_eq!(
+        refused(&bytes[..28]),
+        "bytes: size: expected at least 29 bytes, got 28: the file is cut short"
+    );
+    assert!(refused(b"word").contains("got a foreign one"));
 }
 
 #[test]
@@ -88,7 +98,8 @@ fn absurd_lengths_allocate_nothing() {
     head.extend_from_slice(&(1u64 << 62).to_le_bytes());
     bytes.extend_from_slice(&head);
     bytes.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
-    assert!(refused(&bytes).contains("length of section `x`"));
+    bytes.extend_from_slice(b"some more");
+    assert!(refused(&bytes).contains("section `x`: expected 4611686018427387908 more bytes, got 9"));
 
     // A string and a list that say so inside a body.
     let body = u64::MAX.to_le_bytes();
@@ -105,6 +116,72 @@ fn values_larger_than_a_step_of_the_limit() {
         let bytes = encode(&value).unwrap();
         assert_eq!(decode::<String>(&bytes).unwrap(), value);
     }
+}
+
+/// A body in pieces is the same file as a body in one, and another number of bytes than was said is an error.
+#[test]
+fn bodies_are_streamed() {
+    let whole = file(&[("x", b"some bytes")]);
+    let streamed = |said: u64| {
+        let mut writer = Writer::new(Vec::new()).unwrap();
+        writer.stream_section("x", said, |body| {
+            b"some bytes".chunks(3).try_for_each(|piece| body.write(piece))
+        })?;
+        writer.finish()
+    };
+    assert_eq!(streamed(10).unwrap(), whole);
+    assert!(streamed(9).unwrap_err().to_string().contains("expected 0 more bytes, got more"));
+    assert!(streamed(11).unwrap_err().to_string().contains("expected 11 bytes, got 1 fewer"));
+
+    let mut reader = Reader::new("bytes", &whole[..], whole.len() as u64).unwrap();
+    assert!(reader.read(&mut [0]).is_err() && reader.end_section().is_err());
+    reader.next_section().unwrap();
+    let mut four = [0; 4];
+    reader.read(&mut four).unwrap();
+    assert_eq!((&four, reader.section_left()), (b"some", 6));
+    let error = reader.read(&mut [0; 7]).unwrap_err().to_string();
+    assert_eq!(error, "bytes: section `x`: expected 7 more bytes, got 6");
+    reader.end_section().unwrap();
+    assert_eq!(reader.next_section().unwrap(), None);
+
+    let mut damaged = whole.clone();
+    damaged[33] ^= 1;
+    let mut reader = Reader::new("bytes", &damaged[..], whole.len() as u64).unwrap();
+    reader.next_section().unwrap();
+    reader.read(&mut four).unwrap();
+    assert!(reader.next_section().unwrap_err().to_string().contains("section `x`: expected checksum"));
+}
+
+/// What cannot be written says so before it costs anything, and leaves nothing behind.
+#[test]
+fn where_no_file_can_be() {
+    let folder = std::env::temp_dir().join(format!("unpadded-wire-where-{}", std::process::id()));
+    fs::create_dir_all(folder.join("folder")).unwrap();
+    let refused = |path: &Path| {
+        let outcome = write_atomically(path, |_| panic!("nothing is written"));
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        error.to_string()
+    };
+    let is = |error: String, end: &str| assert!(error.ends_with(end), "{error}");
+    is(refused(&folder.join("folder")), "expected the path of a file, got that of a folder");
+    let none = folder.join("none");
+    let end = format!("expected a folder to write it in, got none at `{}`", none.display());
+    is(refused(&none.join("x")), &end);
+    assert!(refused(Path::new("")).contains("file ``: expected the path of a file"));
+    let error = open(&folder).map(|_| ()).unwrap_err().to_string();
+    assert!(error.ends_with("expected a file, got a folder or a device"), "{error}");
+
+    // What killed processes left for this file goes, what is another's stays.
+    for left in [".x.0.7.tmp", ".x.0.8.tmp", ".xy.0.7.tmp", ".x.a.7.tmp", "x.0.7.tmp"] {
+        fs::write(folder.join(left), b"half").unwrap();
+    }
+    write_atomically(&folder.join("x"), |w| w.write_section("a", b"whole")).unwrap();
+    let names = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    assert_eq!(names, [".x.a.7.tmp", ".xy.0.7.tmp", "folder", "x", "x.0.7.tmp"]);
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]

@@ -4,16 +4,23 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
+mod checkpoint;
+mod damage;
 mod executor;
 mod fixture;
+mod golden;
 mod hostile_program;
 mod invariance;
+mod kill;
 mod lod_laws;
 mod models;
 mod parity;
 mod parity_optim;
+mod predictor;
 mod saved_program;
 mod shape_errors;
 mod step_blocks;
 mod tidy;
+mod trained;
+mod trainer;
 mod user_operator;

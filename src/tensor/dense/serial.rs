@@ -1,4 +1,5 @@
-//! Reading and writing of dense tensors: the dtype by name, the shape, then the numbers in row-major order.
+//! Reading and writing of dense tensors: the dtype by name, the shape, then the numbers in row-major order. Large ones
+//! go by pieces, as bytes that have every bit of the numbers.
 
 use std::fmt;
 
@@ -7,8 +8,95 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::ser::{Error as _, SerializeTuple};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Data, Dense, layout};
-use crate::tensor::DType;
+use super::{Data, Dense, layout, reserved, size};
+use crate::error::{Error, ErrorKind, Result};
+use crate::tensor::dtype::with_element;
+use crate::tensor::{DType, Element};
+
+/// Numbers that are turned to bytes, or back, at once.
+const PIECE: usize = 1 << 13;
+
+impl Dense {
+    /// Hands over the numbers in row-major order, each as its little-endian bytes (a bool as 0 or 1), piece by piece.
+    ///
+    /// # Errors
+    /// What `take` returns.
+    pub fn write_numbers(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let mut bytes = Vec::new();
+        with_element!(self.dtype(), T => {
+            for piece in self.as_slice::<T>()?.chunks(PIECE) {
+                bytes.clear();
+                piece.iter().for_each(|&x| x.put(&mut bytes));
+                take(&bytes)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The tensor whose numbers [`Self::write_numbers`] handed over: `fill` fills the bytes that it is given with the
+    /// next ones. Room for all of them is taken first, so the caller has made sure that they exist.
+    ///
+    /// # Errors
+    /// A shape too large for memory, a bool that is neither 0 nor 1, or what `fill` returns.
+    pub fn read_numbers(
+        dtype: DType,
+        shape: &[usize],
+        mut fill: impl FnMut(&mut [u8]) -> Result<()>,
+    ) -> Result<Self> {
+        let n = size(shape, dtype)?;
+        let mut bytes = vec![0; n.min(PIECE) * dtype.size_of()];
+        with_element!(dtype, T => {
+            let mut numbers: Vec<T> = reserved(n)?;
+            while numbers.len() < n {
+                let piece = &mut bytes[..(n - numbers.len()).min(PIECE) * dtype.size_of()];
+                fill(piece)?;
+                for number in piece.chunks_exact(dtype.size_of()) {
+                    numbers.push(T::get(number).ok_or_else(|| {
+                        let got = format!("{number:?}");
+                        Error::of(ErrorKind::Format, format!("number of a {dtype}"), "0 or 1", got)
+                    })?);
+                }
+            }
+            Self::from_vec(shape, numbers)
+        })
+    }
+}
+
+/// A number as bytes.
+trait Stored: Element {
+    fn put(self, bytes: &mut Vec<u8>);
+    /// `None` if no number has these bytes.
+    fn get(bytes: &[u8]) -> Option<Self>;
+}
+
+macro_rules! stored {
+    ($($type:ty)*) => {
+        $(impl Stored for $type {
+            fn put(self, bytes: &mut Vec<u8>) {
+                bytes.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn get(bytes: &[u8]) -> Option<Self> {
+                bytes.try_into().ok().map(Self::from_le_bytes)
+            }
+        })*
+    };
+}
+stored!(f32 f64 i16 i32 i64 f16 bf16);
+
+impl Stored for bool {
+    fn put(self, bytes: &mut Vec<u8>) {
+        bytes.push(u8::from(self));
+    }
+
+    fn get(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [0] => Some(false),
+            [1] => Some(true),
+            _ => None,
+        }
+    }
+}
 
 /// As a tuple of the dtype's name, the shape and the numbers in row-major order.
 impl Serialize for Dense {

@@ -1,0 +1,185 @@
+//! Bytes of a file, or of text in the program itself, with gzip or zip around them or not. All is streamed: how much
+//! memory it takes does not depend on what a compressed file swells to.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Cursor, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use crc32fast::Hasher;
+use flate2::read::{DeflateDecoder, MultiGzDecoder};
+use zip::{CompressionMethod, ZipArchive};
+
+use super::Fingerprint;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A stream of bytes.
+pub(super) type Bytes = Box<dyn Read + Send>;
+
+/// Where bytes are.
+#[derive(Debug, Clone)]
+pub(super) enum Origin {
+    File(Arc<Path>),
+    Embedded { name: Arc<str>, bytes: &'static [u8] },
+}
+
+/// What is around them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrapping {
+    Plain,
+    Gzip,
+    Zip,
+}
+
+/// A file in a zip.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    pub(super) name: Arc<str>,
+    /// Where its bytes start, how many there are, and whether they are deflated.
+    start: u64,
+    packed: u64,
+    deflated: bool,
+    /// How many there are unpacked, and their checksum.
+    size: u64,
+    sum: u32,
+}
+
+trait Seekable: Read + Seek + Send {}
+impl<T: Read + Seek + Send> Seekable for T {}
+
+impl Origin {
+    /// A file that is there and no folder.
+    pub(super) fn file(path: &Path) -> Result<Self> {
+        let origin = Self::File(path.into());
+        let about = fs::metadata(path).map_err(|e| origin.refused(&e))?;
+        if about.is_dir() {
+            let what = format!("file `{}`", path.display());
+            return Err(Error::of(ErrorKind::Io, what, "a file", "a folder: `Folder::open` reads those"));
+        }
+        Ok(origin)
+    }
+
+    /// What messages call it.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Embedded { name, .. } => name.to_string(),
+        }
+    }
+
+    fn refused(&self, error: &io::Error) -> Error {
+        Error::of(ErrorKind::Io, format!("file `{}`", self.name()), "to be readable", error.to_string())
+    }
+
+    fn damaged(&self, got: impl Into<String>) -> Error {
+        Error::of(ErrorKind::Format, format!("file `{}`", self.name()), "a zip that can be read", got)
+    }
+
+    fn open(&self) -> Result<Box<dyn Seekable>> {
+        Ok(match self {
+            Self::File(path) => Box::new(File::open(path).map_err(|e| self.refused(&e))?),
+            Self::Embedded { bytes, .. } => Box::new(Cursor::new(*bytes)),
+        })
+    }
+
+    /// What the first bytes say is around the rest, and all the bytes again.
+    fn unwrap(&self) -> Result<(Wrapping, impl Read + Send + use<>)> {
+        let (mut file, mut first) = (self.open()?, Vec::new());
+        file.by_ref().take(4).read_to_end(&mut first).map_err(|e| self.refused(&e))?;
+        let wrapping = match first[..] {
+            [0x1f, 0x8b, ..] => Wrapping::Gzip,
+            [b'P', b'K', 3, 4] | [b'P', b'K', 5, 6] => Wrapping::Zip,
+            _ => Wrapping::Plain,
+        };
+        Ok((wrapping, Cursor::new(first).chain(file)))
+    }
+
+    pub(super) fn wrapping(&self) -> Result<Wrapping> {
+        self.unwrap().map(|(wrapping, _)| wrapping)
+    }
+
+    /// The bytes, out of gzip; of a zip as they are.
+    pub(super) fn bytes(&self) -> Result<Bytes> {
+        Ok(match self.unwrap()? {
+            (Wrapping::Gzip, bytes) => Box::new(MultiGzDecoder::new(BufReader::new(bytes))),
+            (_, bytes) => Box::new(bytes),
+        })
+    }
+
+    /// A number of the bytes as they are stored.
+    pub(super) fn fingerprint(&self) -> Result<u64> {
+        let (mut file, mut sum, mut piece) = (self.open()?, Hasher::new(), vec![0; 1 << 16]);
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => break,
+                Ok(n) => sum.update(&piece[..n]),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(self.refused(&e)),
+            }
+        }
+        let length = file.stream_position().map_err(|e| self.refused(&e))?;
+        Ok(Fingerprint::default().number(length).number(u64::from(sum.finalize())).finish())
+    }
+
+    /// The files of a zip, by name.
+    pub(super) fn members(&self) -> Result<Vec<Member>> {
+        let mut zip =
+            ZipArchive::new(BufReader::new(self.open()?)).map_err(|e| self.damaged(e.to_string()))?;
+        let mut members = Vec::new();
+        for i in 0..zip.len() {
+            let file = zip.by_index_raw(i).map_err(|e| self.damaged(e.to_string()))?;
+            if !file.is_file() {
+                continue;
+            }
+            let name = file.name().map_err(|e| self.damaged(e.to_string()))?;
+            let broken = |got: String| self.damaged(format!("`{name}` in it, {got}"));
+            if file.encrypted() {
+                return Err(broken("which is encrypted".into()));
+            }
+            let deflated = match file.compression() {
+                CompressionMethod::Stored => false,
+                CompressionMethod::Deflated => true,
+                other => return Err(broken(format!("compressed by {other}, not stored or deflated"))),
+            };
+            let start = file.data_start().ok_or_else(|| broken("which has no bytes".into()))?;
+            let (packed, size, sum) = (file.compressed_size(), file.size(), file.crc32());
+            members.push(Member { name: (&*name).into(), start, packed, deflated, size, sum });
+        }
+        members.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(members)
+    }
+
+    /// The bytes of a file in a zip.
+    pub(super) fn member(&self, member: &Member) -> Result<Bytes> {
+        let mut file = self.open()?;
+        file.seek(SeekFrom::Start(member.start)).map_err(|e| self.refused(&e))?;
+        let packed = BufReader::new(file.take(member.packed));
+        let bytes: Bytes =
+            if member.deflated { Box::new(DeflateDecoder::new(packed)) } else { Box::new(packed) };
+        Ok(Box::new(Summed { bytes, left: member.size, sum: Hasher::new(), expected: member.sum }))
+    }
+}
+
+/// Checks length and checksum at the end.
+struct Summed {
+    bytes: Bytes,
+    left: u64,
+    sum: Hasher,
+    expected: u32,
+}
+
+impl Read for Summed {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let n = self.bytes.read(into)?;
+        self.sum.update(into.get(..n).unwrap_or_default());
+        let ends = n == 0 && !into.is_empty();
+        match self.left.checked_sub(n as u64) {
+            Some(left) if !ends || left == 0 => self.left = left,
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "another length than the zip says")),
+        }
+        if ends && self.sum.clone().finalize() != self.expected {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "another checksum than the zip says"));
+        }
+        Ok(n)
+    }
+}

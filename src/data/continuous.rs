@@ -1,0 +1,160 @@
+//! Continuous text, cut into parallel streams and these into windows, for language models that carry their state.
+
+use std::sync::Arc;
+
+use super::{Batch, Batches, Data, Fingerprint};
+use crate::error::{Error, Result};
+use crate::lod::Lod;
+use crate::tensor::{Dense, Variable};
+
+/// A text as streams that run side by side. Batch `k` holds window `k` of each stream, one sequence a stream, and
+/// batch `k + 1` goes on where it ended, so that a state may be carried from batch to batch. To each id the next one
+/// of the text is what is to be predicted; each is, once an epoch.
+///
+/// The streams differ by at most one in length, so in the last batch, whose windows are shorter, a sequence may be
+/// empty where others have one id left.
+///
+/// ```
+/// use unpadded::data::{Continuous, Data};
+/// let text = Continuous::new((0..10).collect::<Vec<i64>>(), 2, 3, ["x", "y"])?;
+/// let batches = text.batches(Some(0), 0)?.collect::<Result<Vec<_>, _>>()?;
+/// assert_eq!(text.batch_count(), Some(2));
+/// let x = |k: usize| batches[k].values[0].1.as_slice::<i64>();
+/// assert_eq!((x(0)?, x(1)?), (&[0, 1, 2, 5, 6, 7][..], &[3, 4, 8][..]));
+/// assert_eq!(batches[1].values[1].1.as_slice::<i64>()?, [4, 5, 9]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Continuous {
+    ids: Arc<[i64]>,
+    streams: usize,
+    steps: usize,
+    names: [String; 2],
+    fingerprint: u64,
+}
+
+impl Continuous {
+    /// Cuts a text into `streams`, and these into windows of `steps`; `names` are the feeds of the ids and of those
+    /// that follow them, both `i64` of shape `[rows]` with one level.
+    ///
+    /// # Errors
+    /// No stream or no step, or a text too short to give each stream an id to predict.
+    pub fn new(ids: impl Into<Arc<[i64]>>, streams: usize, steps: usize, names: [&str; 2]) -> Result<Self> {
+        let ids: Arc<[i64]> = ids.into();
+        for (what, number) in [("streams of a text", streams), ("steps of a window", steps)] {
+            if number == 0 {
+                return Err(Error::new(what, "at least 1", "0"));
+            }
+        }
+        if names[0] == names[1] {
+            return Err(Error::new("names of feeds", "two", format!("`{}` twice", names[0])));
+        }
+        if ids.len() <= streams {
+            let expected = format!("more ids than its {streams} streams");
+            return Err(Error::new("text", expected, ids.len().to_string()));
+        }
+        let f = ids.iter().fold(Fingerprint::default(), |f, &id| f.number(id as u64));
+        let f = f.number(streams as u64).number(steps as u64).text(names[0]).text(names[1]);
+        Ok(Self { ids, streams, steps, names: names.map(str::to_owned), fingerprint: f.finish() })
+    }
+
+    /// The longest stream's ids that have one to predict.
+    fn longest(&self) -> usize {
+        self.ids.len().saturating_sub(1).div_ceil(self.streams)
+    }
+
+    /// Where stream `s` starts: the first ones are one longer where it doesn't come out even.
+    fn start(&self, s: usize) -> usize {
+        let pairs = self.ids.len() - 1;
+        s * (pairs / self.streams) + s.min(pairs % self.streams)
+    }
+
+    fn batch(&self, k: usize) -> Result<Batch> {
+        let from = k.saturating_mul(self.steps);
+        let (mut x, mut y, mut lengths) = (Vec::new(), Vec::new(), Vec::with_capacity(self.streams));
+        for s in 0..self.streams {
+            let (start, end) = (self.start(s), self.start(s + 1));
+            let first = start.saturating_add(from).min(end);
+            let last = first.saturating_add(self.steps).min(end);
+            x.extend_from_slice(&self.ids[first..last]);
+            y.extend_from_slice(&self.ids[first + 1..last + 1]);
+            lengths.push(last - first);
+        }
+        let lod = Lod::from_lengths1(&lengths)?;
+        let (tokens, longest) = (x.len(), lengths.iter().copied().max().unwrap_or(0));
+        let value = |name: &String, ids: Vec<i64>| {
+            Variable::sequences(Dense::from_vec(&[tokens], ids)?, Arc::clone(&lod)).map(|v| (name.clone(), v))
+        };
+        let values = vec![value(&self.names[0], x)?, value(&self.names[1], y)?];
+        let first = (k as u64).wrapping_mul(self.streams as u64);
+        let numbers = (0..self.streams as u64).map(|s| first.wrapping_add(s)).collect();
+        Ok(Batch { values, numbers, tokens, padded: self.streams.saturating_mul(longest) })
+    }
+}
+
+impl Data for Continuous {
+    /// The same in each epoch, since a state is carried.
+    fn batches(&self, _epoch: Option<u64>, from: u64) -> Result<Batches> {
+        let (text, count) = (self.clone(), self.longest().div_ceil(self.steps));
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        Ok(Box::new((from..count).map(move |k| text.batch(k))))
+    }
+
+    fn batch_count(&self) -> Option<u64> {
+        Some(self.longest().div_ceil(self.steps) as u64)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn each_stream_goes_on_where_it_ended(n in 2usize..200, streams in 1usize..9, steps in 1usize..12, from in 0u64..9) {
+            prop_assume!(n > streams);
+            let ids: Vec<i64> = (0..n as i64).collect();
+            let text = Continuous::new(ids, streams, steps, ["x", "y"]).unwrap();
+            let batches: Vec<Batch> = text.batches(None, 0).unwrap().collect::<Result<_>>().unwrap();
+            prop_assert_eq!(batches.len() as u64, text.batch_count().unwrap());
+            let rest: Vec<Batch> = text.batches(Some(3), from).unwrap().collect::<Result<_>>().unwrap();
+            prop_assert_eq!(&rest[..], batches.get(from as usize..).unwrap_or_default());
+            let mut pieces = vec![Vec::new(); streams];
+            for (k, batch) in batches.iter().enumerate() {
+                let [(_, x), (_, y)] = &batch.values[..] else { panic!() };
+                prop_assert!(x.lod() == y.lod() && x.batch_size() == streams && batch.tokens == x.rows());
+                let next: Vec<i64> = x.as_slice::<i64>().unwrap().iter().map(|id| id + 1).collect();
+                prop_assert_eq!(y.as_slice::<i64>().unwrap(), &next[..]);
+                for (s, piece) in pieces.iter_mut().enumerate() {
+                    let window = x.slice_sequences(s..s + 1).unwrap();
+                    prop_assert!(window.rows() == steps || k + 1 == batches.len());
+                    piece.extend_from_slice(window.as_slice::<i64>().unwrap());
+                }
+                prop_assert!(batch.padded >= batch.tokens && batch.padded - batch.tokens < streams);
+            }
+            let lengths = pieces.iter().map(Vec::len);
+            prop_assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
+            prop_assert!(pieces.concat().into_iter().eq(0..n as i64 - 1));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_cut_is_refused() {
+        let of = |n: i64, streams, steps, names| {
+            Continuous::new((0..n).collect::<Vec<_>>(), streams, steps, names).unwrap_err().to_string()
+        };
+        assert_eq!(of(3, 3, 1, ["x", "y"]), "text: expected more ids than its 3 streams, got 3");
+        assert_eq!(of(3, 0, 1, ["x", "y"]), "streams of a text: expected at least 1, got 0");
+        assert_eq!(of(3, 1, 0, ["x", "y"]), "steps of a window: expected at least 1, got 0");
+        assert_eq!(of(3, 1, 1, ["x", "x"]), "names of feeds: expected two, got `x` twice");
+        let whole = Continuous::new(vec![1; 9], 2, usize::MAX, ["x", "y"]).unwrap();
+        assert_eq!(whole.batches(None, 0).unwrap().count(), 1);
+        assert_eq!(whole.batches(None, u64::MAX).unwrap().count(), 0);
+    }
+}

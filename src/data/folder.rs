@@ -1,0 +1,169 @@
+//! Folders whose file names or folder names are labels.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::TextFile;
+use super::archive::{Member, Origin, Wrapping};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The files of a folder or of a zip, with all folders in it, sorted by name; hidden ones are passed over.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    name: String,
+    /// Each by its path below the folder.
+    files: Vec<(String, TextFile)>,
+}
+
+/// What is called at most so deep is no data set.
+const DEEPEST: usize = 16;
+
+impl Folder {
+    /// A folder, or a zip, on disk.
+    ///
+    /// # Errors
+    /// If it is neither, cannot be read, or holds no file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let mut files = Vec::new();
+        if path.is_dir() {
+            let mut found = Vec::new();
+            walk(path, 0, &mut found)?;
+            for file in found {
+                let below = file.strip_prefix(path).unwrap_or(&file);
+                let Some(below) = below.to_str() else {
+                    let what = format!("file name `{}`", below.display());
+                    return Err(Error::of(ErrorKind::Io, what, "UTF-8", "other bytes"));
+                };
+                files.push((below.replace(std::path::MAIN_SEPARATOR, "/"), TextFile::open(&file)?));
+            }
+        } else {
+            let origin = Origin::file(path)?;
+            if origin.wrapping()? != Wrapping::Zip {
+                let what = format!("file `{name}`");
+                return Err(Error::of(
+                    ErrorKind::Format,
+                    what,
+                    "a folder or a zip",
+                    "a file of another kind",
+                ));
+            }
+            let below =
+                |member: Member| (member.name.to_string(), TextFile::of(origin.clone(), Some(member)));
+            files.extend(origin.members()?.into_iter().map(below));
+        }
+        files.retain(|(below, _)| !below.split('/').any(|part| part.starts_with('.')));
+        files.sort_by(|a, b| a.0.cmp(&b.0));
+        Self { name, files }.filled("at least one")
+    }
+
+    /// Only the files of this extension, such as `txt`.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn extension(mut self, extension: &str) -> Result<Self> {
+        self.files.retain(|(below, _)| parts(below).2 == Some(extension));
+        self.filled(&format!("some that end with `.{extension}`"))
+    }
+
+    fn filled(self, expected: &str) -> Result<Self> {
+        if self.files.is_empty() {
+            return Err(Error::of(ErrorKind::Format, format!("files of `{}`", self.name), expected, "none"));
+        }
+        Ok(self)
+    }
+
+    /// Every file with its path below the folder.
+    pub fn files(&self) -> &[(String, TextFile)] {
+        &self.files
+    }
+
+    /// A file a class: each with its label. That is the name without extension or, if all have the same such name,
+    /// the extension.
+    ///
+    /// # Errors
+    /// If only one label would come of it, or one twice.
+    pub fn file_per_class(&self) -> Result<Vec<(String, TextFile)>> {
+        let stems = || self.files.iter().map(|(below, _)| parts(below).1);
+        let by_extension = stems().all(|stem| Some(stem) == stems().next()) && self.files.len() > 1;
+        let label = |below: &str| {
+            let (_, stem, extension) = parts(below);
+            if by_extension { extension.unwrap_or_default().to_owned() } else { stem.to_owned() }
+        };
+        let mut classes: Vec<(String, TextFile)> =
+            self.files.iter().map(|(below, file)| (label(below), file.clone())).collect();
+        classes.sort_by(|a, b| a.0.cmp(&b.0));
+        if let Some(pair) = classes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let [a, b] = [0, 1].map(|i| format!("`{}`", pair[i].1.name()));
+            let got = format!("`{}` of {a} and {b}", pair[0].0);
+            return Err(Error::of(
+                ErrorKind::Format,
+                format!("labels in `{}`", self.name),
+                "a file each",
+                got,
+            ));
+        }
+        self.several(classes)
+    }
+
+    /// A folder a class: each file with the name of the folder it is in.
+    ///
+    /// # Errors
+    /// If a file is in no folder of its own class, or if there is one label alone.
+    pub fn folder_per_class(&self) -> Result<Vec<(String, TextFile)>> {
+        let label = |(below, file): &(String, TextFile)| match parts(below).0.rsplit('/').next() {
+            Some(folder) if !folder.is_empty() => Ok((folder.to_owned(), file.clone())),
+            _ => {
+                let what = format!("file `{}`", file.name());
+                Err(Error::of(
+                    ErrorKind::Format,
+                    what,
+                    "to be in a folder that is its label",
+                    "no such folder",
+                ))
+            }
+        };
+        self.several(self.files.iter().map(label).collect::<Result<_>>()?)
+    }
+
+    fn several(&self, classes: Vec<(String, TextFile)>) -> Result<Vec<(String, TextFile)>> {
+        match classes.first() {
+            Some((first, _)) if classes.iter().all(|(label, _)| label == first) => {
+                let what = format!("labels in `{}`", self.name);
+                Err(Error::of(ErrorKind::Format, what, "at least two", format!("`{first}` alone")))
+            }
+            _ => Ok(classes),
+        }
+    }
+}
+
+/// Folder, name without extension, extension.
+fn parts(below: &str) -> (&str, &str, Option<&str>) {
+    let (folder, name) = below.rsplit_once('/').unwrap_or(("", below));
+    match name.rsplit_once('.') {
+        Some((stem, extension)) => (folder, stem, Some(extension)),
+        None => (folder, name, None),
+    }
+}
+
+/// All files below a folder; a link to a folder is not followed, so that it ends.
+fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
+    let refused = |e: std::io::Error| {
+        Error::of(ErrorKind::Io, format!("folder `{}`", folder.display()), "to be readable", e.to_string())
+    };
+    if depth > DEEPEST {
+        let what = format!("folder `{}`", folder.display());
+        return Err(Error::of(ErrorKind::Format, what, format!("at most {DEEPEST} folders deep"), "more"));
+    }
+    for entry in fs::read_dir(folder).map_err(refused)? {
+        let entry = entry.map_err(refused)?;
+        let path = entry.path();
+        if entry.file_type().map_err(refused)?.is_dir() {
+            walk(&path, depth + 1, found)?;
+        } else if path.is_file() {
+            found.push(path);
+        }
+    }
+    Ok(())
+}

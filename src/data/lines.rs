@@ -1,0 +1,140 @@
+//! Lines of text out of bytes, decoded and bounded, each with its number.
+
+use std::borrow::Cow;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::Arc;
+
+use super::archive::Bytes;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How bytes stand for characters. UTF-8 is checked; in the other two every byte is a character.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encoding {
+    /// UTF-8, with a byte order mark or without.
+    #[default]
+    Utf8,
+    /// ISO 8859-1.
+    Latin1,
+    /// Windows-1252: as Latin-1, but with dashes, quotation marks and the euro among the control characters.
+    Windows1252,
+}
+
+impl Encoding {
+    /// The text of some bytes; else what was expected and found.
+    fn decode(self, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
+        let text = match self {
+            Self::Utf8 => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
+                let place = e.valid_up_to();
+                let byte = bytes.get(place).copied().unwrap_or_default();
+                let got = match bytes {
+                    [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "the byte order mark of UTF-16".to_owned(),
+                    _ => format!("byte 0x{byte:02x} at place {place}: is it another `Encoding`?"),
+                };
+                Reason { expected: "UTF-8".into(), got }
+            })?),
+            Self::Latin1 => encoding_rs::mem::decode_latin1(bytes),
+            Self::Windows1252 => encoding_rs::WINDOWS_1252.decode_without_bom_handling(bytes).0,
+        };
+        match text.bytes().position(|byte| byte == 0) {
+            None => Ok(text),
+            Some(place) => {
+                Err(Reason { expected: "text".into(), got: format!("byte 0x00 at place {place}") })
+            }
+        }
+    }
+}
+
+/// Why a line is malformed.
+#[derive(Debug)]
+pub(super) struct Reason {
+    pub(super) expected: String,
+    pub(super) got: String,
+}
+
+/// The lines of a file.
+pub(super) struct Lines {
+    pub(super) name: Arc<str>,
+    input: BufReader<Bytes>,
+    encoding: Encoding,
+    max: usize,
+    number: u64,
+    bytes: Vec<u8>,
+}
+
+const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
+
+impl Lines {
+    pub(super) fn new(name: Arc<str>, input: Bytes, encoding: Encoding, max: usize) -> Self {
+        let input = BufReader::with_capacity(1 << 16, input);
+        Self { name, input, encoding, max, number: 0, bytes: Vec::new() }
+    }
+
+    /// `FILE:LINE: expected …, got …` of the line that was read last.
+    pub(super) fn malformed(&self, reason: Reason) -> Error {
+        let what = format!("{}:{}", self.name, self.number);
+        Error::of(ErrorKind::Format, what, reason.expected, reason.got)
+    }
+
+    fn broken(&self, error: &std::io::Error) -> Error {
+        let what = format!("{}:{}", self.name, self.number);
+        Error::of(ErrorKind::Io, what, "bytes that can be read", error.to_string())
+    }
+
+    /// The next line without its end, or `None` behind the last. The inner error is of this line alone; the outer one
+    /// is the file's.
+    pub(super) fn next(&mut self) -> Result<Option<Result<Cow<'_, str>, Reason>>> {
+        self.bytes.clear();
+        self.number += 1;
+        // A byte more than fits: by it a longer line is known.
+        let most = (self.max as u64).saturating_add(2);
+        let read = self.input.by_ref().take(most).read_until(b'\n', &mut self.bytes);
+        if read.map_err(|e| self.broken(&e))? == 0 {
+            return Ok(None);
+        }
+        let ended = self.bytes.ends_with(b"\n");
+        if !ended && self.bytes.len() > self.max {
+            self.input.skip_until(b'\n').map_err(|e| self.broken(&e))?;
+            let expected = format!("a line of at most {} bytes", self.max);
+            return Ok(Some(Err(Reason { expected, got: "a longer one: see `max_line`".into() })));
+        }
+        let line = self.bytes.strip_suffix(b"\n").unwrap_or(&self.bytes);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let marked = self.number == 1 && self.encoding == Encoding::Utf8;
+        let line = line.strip_prefix(MARK).filter(|_| marked).unwrap_or(line);
+        Ok(Some(self.encoding.decode(line)))
+    }
+
+    /// All the text at once, of at most `max` bytes, with every line ended by `\n` alone.
+    pub(super) fn text(mut self, max: usize) -> Result<String> {
+        let mut bytes = Vec::new();
+        let read = self.input.by_ref().take((max as u64).saturating_add(1)).read_to_end(&mut bytes);
+        self.number = 1 + bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        read.map_err(|e| self.broken(&e))?;
+        if bytes.len() > max {
+            let what = format!("file `{}`", self.name);
+            return Err(Error::of(
+                ErrorKind::Format,
+                what,
+                format!("at most {max} bytes"),
+                "more: see `max_text`",
+            ));
+        }
+        let marked = self.encoding == Encoding::Utf8;
+        let whole = bytes.strip_prefix(MARK).filter(|_| marked).unwrap_or(&bytes);
+        match self.encoding.decode(whole) {
+            // The one copy: `into_owned` would make it anyway.
+            Ok(text) => Ok(if text.contains('\r') { text.replace("\r\n", "\n") } else { text.into_owned() }),
+            Err(_) => Err(self.culprit(whole)),
+        }
+    }
+
+    /// The error of the first malformed line.
+    fn culprit(&self, bytes: &[u8]) -> Error {
+        let of = |(number, line): (u64, &[u8])| {
+            let Reason { expected, got } = self.encoding.decode(line).err()?;
+            Some(Error::of(ErrorKind::Format, format!("{}:{number}", self.name), expected, got))
+        };
+        let found = (1..).zip(bytes.split(|&byte| byte == b'\n')).find_map(of);
+        found.unwrap_or_else(|| Error::of(ErrorKind::Format, &*self.name, "text", "other bytes"))
+    }
+}

@@ -1,0 +1,244 @@
+//! From samples to batches: order, batching, prefetch.
+
+use std::sync::Arc;
+
+use super::batch::{check, kinds};
+use super::order::{Buffer, Draws, permutation};
+use super::prefetch::prefetch;
+use super::{Batch, Batches, Data, Fingerprint, Sample, Sampled, Source};
+use crate::error::{Error, Result};
+
+/// How many samples make a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Batching {
+    /// So many; the last batch of an epoch has what is left.
+    Sequences(usize),
+    /// As many as fit, one after another, into so many rows, where a sample counts with the rows of its longest field.
+    /// One that is longer on its own goes alone.
+    Tokens(usize),
+}
+
+/// Makes batches of the samples of a [`Source`].
+///
+/// ```
+/// use unpadded::data::{Batching, Data, Field, Loader, Samples};
+/// let samples: Samples = (0..10).map(|i| vec![Field::Ints(vec![i; 5]), Field::Int(i % 2)]).collect();
+/// let train = Loader::new(samples, &["words", "label"])?
+///     .batching(Batching::Tokens(20))
+///     .shuffle(7)
+///     .prefetch(4);
+/// let sizes = train.batches(Some(0), 0)?.map(|batch| Ok(batch?.numbers.len()));
+/// assert_eq!(sizes.collect::<Result<Vec<_>, unpadded::Error>>()?, [4, 4, 2]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub struct Loader {
+    source: Box<dyn Source>,
+    names: Arc<[String]>,
+    batching: Batching,
+    seed: Option<u64>,
+    buffer: Option<usize>,
+    prefetch: usize,
+}
+
+impl Loader {
+    /// What a stream is shuffled with unless [`Self::buffer`] says otherwise.
+    pub const BUFFER: usize = 16_384;
+
+    /// Gives the fields of the samples to the feeds of these names; batches of 32, in the order of the source.
+    ///
+    /// # Errors
+    /// No name or one that comes twice. Of samples in memory: none at all, or one that doesn't have a field for each
+    /// name, of the same kinds as the first sample. Samples that are read later are checked as they come.
+    pub fn new(source: impl Source + 'static, names: &[&str]) -> Result<Self> {
+        let names: Arc<[String]> = names.iter().map(|&name| name.to_owned()).collect();
+        if names.is_empty() {
+            return Err(Error::new("names of feeds", "at least one", "none"));
+        }
+        if let Some((_, name)) =
+            names.iter().enumerate().find(|(i, name)| names.iter().skip(i + 1).any(|n| n == *name))
+        {
+            return Err(Error::new("names of feeds", "each once", format!("`{name}` twice")));
+        }
+        if let Some(samples) = source.in_memory() {
+            let Some(first) = samples.first() else {
+                return Err(Error::new("samples to load", "at least one", "none"));
+            };
+            let kinds = kinds(first);
+            samples.iter().try_for_each(|sample| check(&names, &kinds, sample))?;
+        }
+        let source = Box::new(source);
+        Ok(Self { source, names, batching: Batching::Sequences(32), seed: None, buffer: None, prefetch: 0 })
+    }
+
+    /// How many samples make a batch.
+    #[must_use]
+    pub fn batching(mut self, batching: Batching) -> Self {
+        self.batching = batching;
+        self
+    }
+
+    /// Another order in each epoch, which depends on the seed and the epoch alone: of samples in memory a permutation
+    /// of all, of others what a [`Self::buffer`] gives.
+    #[must_use]
+    pub fn shuffle(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Shuffles by drawing from a buffer of so many samples, which bounds the memory that a stream takes; for samples
+    /// in memory too.
+    #[must_use]
+    pub fn buffer(mut self, samples: usize) -> Self {
+        self.buffer = Some(samples);
+        self
+    }
+
+    /// Makes up to so many batches ahead, in a thread; 0 for none.
+    #[must_use]
+    pub fn prefetch(mut self, batches: usize) -> Self {
+        self.prefetch = batches;
+        self
+    }
+
+    /// How many samples a batch or a buffer has.
+    fn sizes(&self) -> Result<()> {
+        let (what, size) = match self.batching {
+            Batching::Sequences(n) => ("sequences of a batch", n),
+            Batching::Tokens(n) => ("tokens of a batch", n),
+        };
+        for (what, size) in [(what, size), ("samples of a shuffling buffer", self.buffer.unwrap_or(1))] {
+            if size == 0 {
+                return Err(Error::new(what, "at least 1", "0"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The samples in the order of an epoch.
+    fn ordered(&self, epoch: Option<u64>) -> Result<Sampled> {
+        let Some(draws) = self.seed.zip(epoch).map(|(seed, epoch)| Draws::new(seed, epoch)) else {
+            return self.source.open();
+        };
+        if let (Some(samples), None) = (self.source.in_memory(), self.buffer) {
+            let order = permutation(draws, samples.len());
+            return Ok(Box::new(order.into_iter().filter_map(move |i| samples.get(i).cloned().map(Ok))));
+        }
+        let (samples, room) = (self.source.open()?, self.buffer.unwrap_or(Self::BUFFER));
+        Ok(Box::new(Buffer { samples, draws, room, held: Vec::new(), drawn: 0 }))
+    }
+}
+
+impl Data for Loader {
+    fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+        self.sizes()?;
+        let batches = Box::new(Batched {
+            samples: Some(self.ordered(epoch)?),
+            names: Arc::clone(&self.names),
+            kinds: None,
+            batching: self.batching,
+            next: None,
+            skip: from,
+        });
+        if self.prefetch == 0 { Ok(batches) } else { prefetch(batches, self.prefetch) }
+    }
+
+    fn batch_count(&self) -> Option<u64> {
+        match self.batching {
+            Batching::Sequences(n) => self.source.size().map(|size| size.div_ceil(n.max(1) as u64)),
+            Batching::Tokens(_) => None,
+        }
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let (batching, size) = match self.batching {
+            Batching::Sequences(n) => ("sequences", n),
+            Batching::Tokens(n) => ("tokens", n),
+        };
+        let f = self
+            .names
+            .iter()
+            .fold(Fingerprint::default().number(self.source.fingerprint()), |f, n| f.text(n));
+        let f = f.text(batching).number(size as u64);
+        let Some(seed) = self.seed else { return f.text("in order").finish() };
+        let f = f.text("shuffled").number(seed);
+        match self.buffer.or(self.source.in_memory().is_none().then_some(Self::BUFFER)) {
+            Some(buffer) => f.text("by a buffer").number(buffer as u64).finish(),
+            None => f.finish(),
+        }
+    }
+}
+
+/// Cuts samples into batches.
+struct Batched {
+    /// `None` once they have ended or failed.
+    samples: Option<Sampled>,
+    names: Arc<[String]>,
+    /// Of the first sample's fields.
+    kinds: Option<Vec<&'static str>>,
+    batching: Batching,
+    /// A sample that had no room in the batch before.
+    next: Option<Sample>,
+    /// Batches to leave out.
+    skip: u64,
+}
+
+impl Batched {
+    /// The next sample, checked.
+    fn sample(&mut self) -> Result<Option<Sample>> {
+        if let Some(sample) = self.next.take() {
+            return Ok(Some(sample));
+        }
+        let Some(sample) = self.samples.as_mut().and_then(Iterator::next).transpose()? else {
+            return Ok(None);
+        };
+        check(&self.names, self.kinds.get_or_insert_with(|| kinds(&sample)), &sample)?;
+        Ok(Some(sample))
+    }
+
+    /// The samples of the next batch; none at the end.
+    fn group(&mut self) -> Result<Vec<Sample>> {
+        let (most, budget) = match self.batching {
+            Batching::Sequences(n) => (n, usize::MAX),
+            Batching::Tokens(n) => (usize::MAX, n),
+        };
+        let (mut group, mut rows) = (Vec::new(), 0usize);
+        while group.len() < most
+            && let Some(sample) = self.sample()?
+        {
+            rows = rows.saturating_add(sample.rows());
+            if rows > budget && !group.is_empty() {
+                self.next = Some(sample);
+                break;
+            }
+            group.push(sample);
+        }
+        Ok(group)
+    }
+
+    fn batch(&mut self) -> Result<Option<Batch>> {
+        while self.skip > 0 {
+            if self.group()?.is_empty() {
+                return Ok(None);
+            }
+            self.skip -= 1;
+        }
+        let group = self.group()?;
+        if group.is_empty() { Ok(None) } else { Batch::new(&self.names, &group).map(Some) }
+    }
+}
+
+impl Iterator for Batched {
+    type Item = Result<Batch>;
+
+    fn next(&mut self) -> Option<Result<Batch>> {
+        self.samples.as_ref()?;
+        let batch = self.batch().transpose();
+        if !matches!(batch, Some(Ok(_))) {
+            self.samples = None;
+        }
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests;

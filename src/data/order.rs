@@ -1,0 +1,108 @@
+//! The order of an epoch: a permutation, or for streams a bounded buffer out of which samples are drawn.
+//!
+//! Both depend on the seed and the epoch alone, never on what was drawn before, so that an epoch can be gone through
+//! again from any place.
+
+use super::{Fingerprint, Sample, Sampled};
+use crate::error::Result;
+use crate::kernels::philox;
+
+/// Random numbers of one epoch, by their place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Draws {
+    key: [u32; 2],
+}
+
+impl Draws {
+    pub(super) fn new(seed: u64, epoch: u64) -> Self {
+        // Not the seed itself: a model's own random numbers may well have the same.
+        let key = Fingerprint::default().text("order").number(seed).number(epoch).finish();
+        Self { key: [key as u32, (key >> 32) as u32] }
+    }
+
+    /// Number `place`, in `0..bound`; 0 if there is none.
+    fn below(self, place: u64, bound: usize) -> usize {
+        let [low, high, ..] = philox([place as u32, (place >> 32) as u32, 0, 0], self.key);
+        let word = u128::from(high) << 32 | u128::from(low);
+        // Of 2^64 words at most `bound` are shared out unevenly: nobody can measure that.
+        ((word * bound as u128) >> 64) as usize
+    }
+}
+
+/// The numbers below `n` in the order of an epoch.
+pub(super) fn permutation(draws: Draws, n: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..n).collect();
+    for i in (1..n).rev() {
+        order.swap(i, draws.below(i as u64, i + 1));
+    }
+    order
+}
+
+/// Holds up to `room` samples and gives them out at random; each takes the place of one that left.
+pub(super) struct Buffer {
+    pub(super) samples: Sampled,
+    pub(super) draws: Draws,
+    pub(super) room: usize,
+    pub(super) held: Vec<Sample>,
+    pub(super) drawn: u64,
+}
+
+impl Iterator for Buffer {
+    type Item = Result<Sample>;
+
+    fn next(&mut self) -> Option<Result<Sample>> {
+        while self.held.len() < self.room.max(1) {
+            match self.samples.next() {
+                Some(Ok(sample)) => self.held.push(sample),
+                Some(Err(error)) => return Some(Err(error)),
+                None => break,
+            }
+        }
+        if self.held.is_empty() {
+            return None;
+        }
+        let place = self.draws.below(self.drawn, self.held.len());
+        self.drawn += 1;
+        Some(Ok(self.held.swap_remove(place)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_is_about_as_frequent() {
+        let mut seen = std::collections::HashMap::new();
+        for epoch in 0..24_000 {
+            *seen.entry(permutation(Draws::new(5, epoch), 4)).or_insert(0) += 1;
+        }
+        assert_eq!(seen.len(), 24);
+        // Five standard deviations around 1000.
+        assert!(seen.values().all(|n| (845..1155).contains(n)), "{seen:?}");
+    }
+
+    #[test]
+    fn a_buffer_holds_no_more_than_it_has_room_for() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicU64, Ordering};
+        let read = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&read);
+        let samples = (0..100).map(move |number| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok(Sample::new(number, []))
+        });
+        let draws = Draws::new(1, 2);
+        let buffer = Buffer { samples: Box::new(samples), draws, room: 10, held: Vec::new(), drawn: 0 };
+        let mut numbers = Vec::new();
+        for (given, sample) in (1..).zip(buffer) {
+            let number = sample.unwrap().number;
+            assert!(number < given + 9, "a sample cannot come before it is read");
+            assert!(read.load(Ordering::Relaxed) <= given + 9);
+            numbers.push(number);
+        }
+        assert!(!numbers.is_sorted());
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..100));
+    }
+}

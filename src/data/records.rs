@@ -1,0 +1,278 @@
+//! Records out of lines: one line each, or a block of lines up to a blank one.
+
+use std::fmt;
+
+use super::lines::{Lines, Reason};
+use super::text_file::Malformed;
+use crate::error::{Error, ErrorKind, Result};
+
+/// A text and its label.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Labelled {
+    /// What stands before the tab.
+    pub text: String,
+    /// What stands behind it, without white space around it.
+    pub label: String,
+}
+
+/// Two texts that belong together, such as a sentence and its translation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pair {
+    /// What stands before the tab.
+    pub source: String,
+    /// What stands behind it.
+    pub target: String,
+}
+
+/// How tokens and tags stand in columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnSpec {
+    /// How many columns every line has.
+    pub columns: usize,
+    /// What separates them; `None` for any white space.
+    pub separator: Option<char>,
+    /// What starts a line that is passed over, if anything does.
+    pub comment: Option<String>,
+}
+
+impl Default for ColumnSpec {
+    /// Two columns between white space, no comments.
+    fn default() -> Self {
+        Self { columns: 2, separator: None, comment: None }
+    }
+}
+
+impl ColumnSpec {
+    /// Adds a line to a sentence.
+    pub(super) fn add(&self, sentence: &mut Vec<Vec<String>>, line: &str) -> Result<(), Reason> {
+        if self.comment.as_ref().is_some_and(|comment| line.starts_with(comment.as_str())) {
+            return Ok(());
+        }
+        let cells = |take: &mut dyn FnMut(&str)| match self.separator {
+            None => line.split_whitespace().for_each(take),
+            Some(separator) => line.split(separator).for_each(take),
+        };
+        let (mut count, mut empty) = (0, false);
+        cells(&mut |cell| (count, empty) = (count + 1, empty || cell.is_empty()));
+        if count != self.columns || empty {
+            let got = if empty { "an empty one in".into() } else { format!("{count} in") };
+            let expected = format!("{} columns", self.columns);
+            return Err(Reason { expected, got: format!("{got} {}", shown(line)) });
+        }
+        sentence.resize_with(self.columns, Vec::new);
+        let mut columns = sentence.iter_mut();
+        cells(&mut |cell| columns.next().into_iter().for_each(|column| column.push(cell.to_owned())));
+        Ok(())
+    }
+}
+
+/// A line for a message: quoted, and not too long.
+fn shown(line: &str) -> String {
+    const SHOWN: usize = 60;
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{:?}…", line.get(..end).unwrap_or_default()),
+        None => format!("{line:?}"),
+    }
+}
+
+fn two_cells<'a>(line: &'a str, expected: &str) -> Result<(&'a str, &'a str), Reason> {
+    let wrong =
+        |got: &str| Reason { expected: expected.to_owned(), got: format!("{got} in {}", shown(line)) };
+    let (first, second) = line.split_once('\t').ok_or_else(|| wrong("no tab"))?;
+    match second.matches('\t').count() {
+        0 if first.trim().is_empty() => Err(wrong("nothing before the tab")),
+        0 if second.trim().is_empty() => Err(wrong("nothing behind the tab")),
+        0 => Ok((first, second)),
+        more => Err(wrong(&format!("{} tabs", more + 1))),
+    }
+}
+
+pub(super) fn labelled(line: &str) -> Result<Option<Labelled>, Reason> {
+    if line.trim().is_empty() {
+        return Ok(None);
+    }
+    let (text, label) = two_cells(line, "text, one tab and a label")?;
+    Ok(Some(Labelled { text: text.to_owned(), label: label.trim().to_owned() }))
+}
+
+pub(super) fn pair(line: &str) -> Result<Option<Pair>, Reason> {
+    if line.trim().is_empty() {
+        return Ok(None);
+    }
+    let (source, target) = two_cells(line, "text, one tab and text")?;
+    Ok(Some(Pair { source: source.to_owned(), target: target.to_owned() }))
+}
+
+/// Makes records of lines.
+pub(super) trait Parser<R>: Send {
+    /// Takes a line; it may complete a record.
+    fn line(&mut self, line: &str) -> Result<Option<R>, Reason>;
+
+    /// A line was malformed. Returns whether it is the first of its record.
+    fn spoil(&mut self) -> bool;
+
+    /// What the end of the file completes.
+    fn end(&mut self) -> Option<R>;
+}
+
+/// Each line is a record, or none.
+pub(super) struct OneLine<F>(pub(super) F);
+
+impl<R, F: FnMut(&str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLine<F> {
+    fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
+        self.0(line)
+    }
+
+    fn spoil(&mut self) -> bool {
+        true
+    }
+
+    fn end(&mut self) -> Option<R> {
+        None
+    }
+}
+
+/// The lines up to a blank one are a record. A malformed line spoils all of it: a sentence without one of its tokens
+/// is another sentence.
+pub(super) struct Block<T, F> {
+    lines: Vec<T>,
+    spoiled: bool,
+    add: F,
+}
+
+impl<T, F> Block<T, F> {
+    pub(super) fn new(add: F) -> Self {
+        Self { lines: Vec::new(), spoiled: false, add }
+    }
+}
+
+impl<T, F> Parser<Vec<T>> for Block<T, F>
+where
+    T: Send,
+    F: FnMut(&mut Vec<T>, &str) -> Result<(), Reason> + Send,
+{
+    fn line(&mut self, line: &str) -> Result<Option<Vec<T>>, Reason> {
+        if line.trim().is_empty() {
+            return Ok(self.end());
+        }
+        if self.spoiled { Ok(None) } else { (self.add)(&mut self.lines, line).map(|()| None) }
+    }
+
+    fn spoil(&mut self) -> bool {
+        self.lines.clear();
+        !std::mem::replace(&mut self.spoiled, true)
+    }
+
+    fn end(&mut self) -> Option<Vec<T>> {
+        self.spoiled = false;
+        Some(std::mem::take(&mut self.lines)).filter(|lines| !lines.is_empty())
+    }
+}
+
+/// What was left out, and why.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Skipped {
+    /// How many records.
+    pub count: u64,
+    /// The reasons of the first ones, at most [`Skipped::SHOWN`].
+    pub first: Vec<Error>,
+}
+
+impl Skipped {
+    /// How many reasons are kept.
+    pub const SHOWN: usize = 10;
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} skipped", self.count)?;
+        for reason in &self.first {
+            write!(f, "\n  {reason}")?;
+        }
+        match self.count.saturating_sub(self.first.len() as u64) {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more"),
+        }
+    }
+}
+
+/// Reads the records of a file one by one, never holding more than one in memory. An error is the last item.
+pub struct Records<R> {
+    /// `None` once the file has ended or failed.
+    lines: Option<Lines>,
+    name: String,
+    parser: Box<dyn Parser<R>>,
+    policy: Malformed,
+    skipped: Skipped,
+}
+
+impl<R> Records<R> {
+    pub(super) fn new(lines: Lines, parser: Box<dyn Parser<R>>, policy: Malformed) -> Self {
+        let name = lines.name.to_string();
+        Self { lines: Some(lines), name, parser, policy, skipped: Skipped::default() }
+    }
+
+    /// What was left out so far.
+    pub fn skipped(&self) -> &Skipped {
+        &self.skipped
+    }
+
+    /// All that is left, where there must be something.
+    ///
+    /// # Errors
+    /// The first error, or that there is no record at all.
+    pub fn read_all(&mut self) -> Result<Vec<R>> {
+        let records: Vec<R> = self.by_ref().collect::<Result<_>>()?;
+        if records.is_empty() {
+            let got = match self.skipped.count {
+                0 => "none".to_owned(),
+                count => format!("none, and {count} malformed"),
+            };
+            let what = format!("records of file `{}`", self.name);
+            return Err(Error::of(ErrorKind::Format, what, "at least one", got));
+        }
+        Ok(records)
+    }
+
+    fn read(&mut self) -> Result<Option<R>> {
+        let Some(lines) = &mut self.lines else { return Ok(None) };
+        loop {
+            let Some(line) = lines.next()? else { return Ok(self.parser.end()) };
+            let reason = match line.and_then(|line| self.parser.line(&line)) {
+                Ok(Some(record)) => return Ok(Some(record)),
+                Ok(None) => continue,
+                Err(reason) => reason,
+            };
+            if self.policy == Malformed::Error {
+                return Err(lines.malformed(reason));
+            }
+            if self.parser.spoil() {
+                self.skipped.count += 1;
+                if self.skipped.first.len() < Skipped::SHOWN {
+                    self.skipped.first.push(lines.malformed(reason));
+                }
+            }
+        }
+    }
+}
+
+impl<R> Iterator for Records<R> {
+    type Item = Result<R>;
+
+    fn next(&mut self) -> Option<Result<R>> {
+        let record = self.read().transpose();
+        if !matches!(record, Some(Ok(_))) {
+            self.lines = None;
+        }
+        record
+    }
+}
+
+impl<R> fmt::Debug for Records<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records")
+            .field("name", &self.name)
+            .field("skipped", &self.skipped)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,238 @@
+//! Files of text and what they are read as.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Fingerprint;
+use super::archive::{Bytes, Member, Origin, Wrapping};
+use super::lines::{Encoding, Lines};
+use super::records::{Block, ColumnSpec, Labelled, OneLine, Pair, Parser, Records, labelled, pair};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What is done about a line that is not as its format says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Malformed {
+    /// The line is an error, and the last item.
+    #[default]
+    Error,
+    /// The line is left out, with the record it belongs to, and counted: [`Records::skipped`].
+    Skip,
+}
+
+/// A file of text, with gzip or zip around it or not; UTF-8 unless said otherwise.
+///
+/// ```
+/// use unpadded::data::TextFile;
+/// let file = TextFile::embedded("reviews.tsv", "a fine film\t1\n\na dull one\t0\n");
+/// let reviews = file.labelled()?.read_all()?;
+/// assert_eq!((reviews.len(), reviews[1].text.as_str(), reviews[1].label.as_str()), (2, "a dull one", "0"));
+///
+/// let file = TextFile::embedded("reviews.tsv", "a fine film\t1\na dull one 0\n");
+/// let message = file.labelled()?.read_all().unwrap_err().to_string();
+/// assert_eq!(message, "reviews.tsv:2: expected text, one tab and a label, got no tab in \"a dull one 0\"");
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct TextFile {
+    origin: Origin,
+    member: Option<Member>,
+    encoding: Encoding,
+    malformed: Malformed,
+    max_line: usize,
+    max_text: usize,
+}
+
+impl TextFile {
+    /// The longest line that is read unless [`Self::max_line`] says otherwise: 16 MiB.
+    pub const MAX_LINE: usize = 1 << 24;
+    /// The longest text that [`Self::text`] reads unless [`Self::max_text`] says otherwise: 1 GiB.
+    pub const MAX_TEXT: usize = 1 << 30;
+
+    /// A file. Nothing is read yet.
+    ///
+    /// # Errors
+    /// If it is not there, or a folder.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Origin::file(path.as_ref()).map(|origin| Self::of(origin, None))
+    }
+
+    /// Text that is part of the program, from `include_str!` or `include_bytes!`; `name` is what errors call it.
+    pub fn embedded(name: &str, contents: &'static (impl AsRef<[u8]> + ?Sized)) -> Self {
+        Self::of(Origin::Embedded { name: name.into(), bytes: contents.as_ref() }, None)
+    }
+
+    pub(super) fn of(origin: Origin, member: Option<Member>) -> Self {
+        Self {
+            origin,
+            member,
+            encoding: Encoding::default(),
+            malformed: Malformed::default(),
+            max_line: Self::MAX_LINE,
+            max_text: Self::MAX_TEXT,
+        }
+    }
+
+    /// Which file of a zip that has several.
+    ///
+    /// # Errors
+    /// If it is no zip, is damaged, or has no such file; the message lists some that it has.
+    pub fn member(mut self, name: &str) -> Result<Self> {
+        if self.origin.wrapping()? != Wrapping::Zip {
+            let what = format!("member `{name}` of file `{}`", self.origin.name());
+            return Err(Error::of(ErrorKind::Format, what, "a zip", "a file of another kind"));
+        }
+        let members = self.origin.members()?;
+        match members.iter().find(|member| &*member.name == name) {
+            Some(member) => self.member = Some(member.clone()),
+            None => return Err(self.which(&members, &format!("`{name}`"))),
+        }
+        Ok(self)
+    }
+
+    fn which(&self, members: &[Member], got: &str) -> Error {
+        const SHOWN: usize = 10;
+        let shown: Vec<String> =
+            members.iter().take(SHOWN).map(|member| format!("`{}`", member.name)).collect();
+        let more = if members.len() > SHOWN { ", …" } else { "" };
+        let expected = match &shown[..] {
+            [] => "a file in it".to_owned(),
+            _ => format!("one of {}{more}", shown.join(", ")),
+        };
+        Error::of(ErrorKind::Format, format!("member of zip `{}`", self.origin.name()), expected, got)
+    }
+
+    /// How its bytes stand for characters.
+    #[must_use]
+    pub fn encoding(mut self, encoding: Encoding) -> Self {
+        self.encoding = encoding;
+        self
+    }
+
+    /// What is done about malformed lines.
+    #[must_use]
+    pub fn malformed(mut self, policy: Malformed) -> Self {
+        self.malformed = policy;
+        self
+    }
+
+    /// The longest line, in bytes; a longer one is malformed, and is never held in memory.
+    #[must_use]
+    pub fn max_line(mut self, bytes: usize) -> Self {
+        self.max_line = bytes;
+        self
+    }
+
+    /// The longest text that [`Self::text`] reads, in bytes.
+    #[must_use]
+    pub fn max_text(mut self, bytes: usize) -> Self {
+        self.max_text = bytes;
+        self
+    }
+
+    /// What messages call it: its path, and behind a `!` its name in a zip.
+    pub fn name(&self) -> String {
+        match &self.member {
+            Some(member) => format!("{}!{}", self.origin.name(), member.name),
+            None => self.origin.name(),
+        }
+    }
+
+    /// A number of its bytes and how they are read, by which other data are told apart. The file is read once for it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn fingerprint(&self) -> Result<u64> {
+        let f = Fingerprint::default().number(self.origin.fingerprint()?);
+        let f = self.member.as_ref().map_or(f, |member| f.text(&member.name));
+        Ok(f.number(self.encoding as u64).number(self.malformed as u64).number(self.max_line as u64).finish())
+    }
+
+    fn lines_of(&self) -> Result<Lines> {
+        let mut file = self.clone();
+        if file.member.is_none() && file.origin.wrapping()? == Wrapping::Zip {
+            let members = file.origin.members()?;
+            match &members[..] {
+                [only] => file.member = Some(only.clone()),
+                _ => return Err(file.which(&members, "none: see `member`")),
+            }
+        }
+        let bytes: Bytes = match &file.member {
+            Some(member) => file.origin.member(member)?,
+            None => file.origin.bytes()?,
+        };
+        Ok(Lines::new(file.name().into(), bytes, self.encoding, self.max_line))
+    }
+
+    fn records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
+        Ok(Records::new(self.lines_of()?, Box::new(parser), self.malformed))
+    }
+
+    /// Lines of `text<TAB>label`; blank lines are passed over.
+    ///
+    /// # Errors
+    /// If the file cannot be opened; malformed lines come as items.
+    pub fn labelled(&self) -> Result<Records<Labelled>> {
+        self.records(OneLine(labelled))
+    }
+
+    /// Lines of `source<TAB>target`; blank lines are passed over.
+    ///
+    /// # Errors
+    /// If the file cannot be opened; malformed lines come as items.
+    pub fn pairs(&self) -> Result<Records<Pair>> {
+        self.records(OneLine(pair))
+    }
+
+    /// Sentences of a token a line with its tags in columns, as in the CoNLL shared tasks; blank lines end a sentence.
+    /// A sentence is its columns, each as long as it: `sentence[column][token]`.
+    ///
+    /// ```
+    /// use unpadded::data::{ColumnSpec, TextFile};
+    /// let file = TextFile::embedded("chunks.txt", "He PRP B-NP\nruns VBZ B-VP\n\nStop VB B-VP\n");
+    /// let sentences = file.columns(ColumnSpec { columns: 3, ..ColumnSpec::default() })?.read_all()?;
+    /// assert_eq!(sentences[0], [["He", "runs"], ["PRP", "VBZ"], ["B-NP", "B-VP"]]);
+    /// assert_eq!(sentences[1][2], ["B-VP"]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the file cannot be opened; malformed lines come as items.
+    pub fn columns(&self, spec: ColumnSpec) -> Result<Records<Vec<Vec<String>>>> {
+        self.records(Block::new(move |sentence: &mut Vec<Vec<String>>, line: &str| spec.add(sentence, line)))
+    }
+
+    /// Every line as it is, blank ones too.
+    ///
+    /// # Errors
+    /// If the file cannot be opened; malformed lines come as items.
+    pub fn lines(&self) -> Result<Records<String>> {
+        self.records(OneLine(|line: &str| Ok(Some(line.to_owned()))))
+    }
+
+    /// Documents of a sentence a line; blank lines end a document.
+    ///
+    /// # Errors
+    /// If the file cannot be opened; malformed lines come as items.
+    pub fn documents(&self) -> Result<Records<Vec<String>>> {
+        self.records(Block::new(|document: &mut Vec<String>, line: &str| {
+            document.push(line.to_owned());
+            Ok(())
+        }))
+    }
+
+    /// The whole text, every line ended by `\n` alone. Here a malformed line is always an error.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
+    pub fn text(&self) -> Result<String> {
+        let (text, name): (String, Arc<str>) = {
+            let lines = self.lines_of()?;
+            let name = Arc::clone(&lines.name);
+            (lines.text(self.max_text)?, name)
+        };
+        if text.is_empty() {
+            return Err(Error::of(ErrorKind::Format, format!("file `{name}`"), "text", "an empty file"));
+        }
+        Ok(text)
+    }
+}

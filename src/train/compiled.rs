@@ -1,0 +1,178 @@
+//! What a trainer makes of its settings before the first batch: checked, compiled, and every name resolved.
+
+use std::collections::BTreeMap;
+
+use super::metrics::{Better, Metric};
+use super::trainer::Trainer;
+use crate::data::Batch;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::{Executor, Run, Scope};
+use crate::program::{Extent, Spec, Var, VarId, VarRole};
+use crate::tensor::{Dense, Variable};
+
+/// A trainer's program, ready to run.
+pub(super) struct Compiled {
+    pub(super) executor: Executor,
+    /// Feeds of the program, by name.
+    feeds: BTreeMap<String, VarId>,
+    carry: Vec<Carry>,
+    /// The metric that decides which epoch is the best.
+    pub(super) selected: usize,
+    pub(super) better: Better,
+}
+
+/// A state that passes from batch to batch.
+struct Carry {
+    feed: VarId,
+    from: VarId,
+    name: String,
+    spec: Spec,
+}
+
+impl Compiled {
+    /// Checks everything that a trainer was told, and compiles its program.
+    pub(super) fn of(trainer: &Trainer) -> Result<Self> {
+        let Trainer { state, metrics, .. } = trainer;
+        let program = &state.program;
+        for (i, metric) in metrics.iter().enumerate() {
+            if metrics[..i].iter().any(|other| other.name() == metric.name()) {
+                return Err(Error::new("metrics", "each name once", format!("`{}` twice", metric.name())));
+            }
+            let named = |e: Error| {
+                Error::of(
+                    e.kind(),
+                    format!("metric `{}`", metric.name()),
+                    "its variables to fit",
+                    e.to_string(),
+                )
+            };
+            metric.variables().into_iter().try_for_each(|var| trainer.own(var).map(drop)).map_err(named)?;
+        }
+        for (name, var) in &trainer.outputs {
+            trainer.own(*var).map_err(|e| e.variable(format!("output {name}")))?;
+        }
+        for (what, number) in [
+            ("patience, in epochs", trainer.patience),
+            ("steps from checkpoint to checkpoint", trainer.every),
+        ] {
+            if number == Some(0) {
+                return Err(Error::new(what, "at least 1", "0"));
+            }
+        }
+        let selected = match &trainer.select {
+            None => usize::from(metrics.len() > 1),
+            Some(name) => metrics.iter().position(|m| m.name() == name).ok_or_else(|| {
+                let names: Vec<String> = metrics.iter().map(|m| format!("`{}`", m.name())).collect();
+                Error::new("selected metric", format!("one of {}", names.join(", ")), format!("`{name}`"))
+            })?,
+        };
+        let carry: Vec<Carry> =
+            trainer.carry.iter().map(|&(feed, from)| carry(trainer, feed, from)).collect::<Result<_>>()?;
+        let mut wanted: Vec<VarId> = vec![trainer.loss.id()];
+        wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
+        wanted.extend(carry.iter().map(|c| c.from));
+        wanted.sort();
+        wanted.dedup();
+        let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
+        Ok(Self {
+            executor: Executor::new(program, &trainer.registry, &wanted, trainer.threads)?,
+            feeds: feeds.map(|(id, v)| (v.name.clone(), id)).collect(),
+            carry,
+            selected,
+            better: metrics.get(selected).map_or(Better::Lower, |m| m.better()),
+        })
+    }
+
+    /// Runs a batch, passes on what is carried, and takes the values into the metrics. `how` makes the run of the feeds.
+    pub(super) fn run(
+        &mut self,
+        scope: &mut Scope,
+        batch: &Batch,
+        carried: &mut BTreeMap<String, Variable>,
+        metrics: &mut [Box<dyn Metric>],
+        how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
+        failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
+    ) -> Result<()> {
+        let sequences = batch.numbers.len();
+        for c in &self.carry {
+            let state = c.state(carried.get(&c.name), sequences)?;
+            carried.insert(c.name.clone(), state);
+        }
+        let mut feeds: Vec<(VarId, &Variable)> = Vec::with_capacity(batch.values.len() + carried.len());
+        for (name, value) in &batch.values {
+            let id = self.feeds.get(name).ok_or_else(|| {
+                let known: Vec<String> = self.feeds.keys().map(|name| format!("`{name}`")).collect();
+                Error::new(
+                    "name of a feed in the data",
+                    format!("one of {}", known.join(", ")),
+                    format!("`{name}`"),
+                )
+            })?;
+            feeds.push((*id, value));
+        }
+        feeds.extend(self.carry.iter().filter_map(|c| Some((c.feed, carried.get(&c.name)?))));
+        let run = how(&feeds).numbers(&batch.numbers);
+        self.executor.run(scope, &run).map_err(|e| failed(scope, &run, e))?;
+        drop(feeds);
+        for metric in metrics {
+            let values = metric.variables().into_iter().map(|var| self.executor.fetch(var));
+            metric.update(&values.collect::<Result<Vec<_>>>()?, sequences)?;
+        }
+        for c in &self.carry {
+            carried.insert(c.name.clone(), self.executor.fetch(c.from)?);
+        }
+        Ok(())
+    }
+}
+
+impl Carry {
+    /// What is fed to so many sequences: zero at first, then the rows of those that go on.
+    fn state(&self, before: Option<&Variable>, sequences: usize) -> Result<Variable> {
+        match before {
+            None => {
+                let dims = self.spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(0));
+                let shape: Vec<usize> = std::iter::once(sequences).chain(dims).collect();
+                Ok(Variable::dense(Dense::zeros(self.spec.dtype, &shape)?))
+            }
+            Some(state) if sequences <= state.rows() => state.slice_sequences(0..sequences),
+            Some(state) => {
+                let expected =
+                    format!("at most {}, as the batch before, whose state is carried", state.rows());
+                Err(Error::new("sequences of a batch", expected, sequences.to_string()).variable(&self.name))
+            }
+        }
+    }
+}
+
+fn carry(trainer: &Trainer, feed: Var, from: Var) -> Result<Carry> {
+    let (to, value) = (trainer.own(feed)?.clone(), trainer.own(from)?);
+    let name = trainer.state.program.var(feed.id()).name.clone();
+    let refuse = |expected: &str, got: String| {
+        Err(Error::of(ErrorKind::Program, "carried state", expected, got).variable(&name))
+    };
+    if trainer.state.program.var(feed.id()).role != VarRole::Feed {
+        return refuse("a feed that takes it", to.to_string());
+    }
+    if to.rows() != Extent::Batch || !to.lod.is_empty() {
+        return refuse("a feed with one row a sequence", to.to_string());
+    }
+    if value.rows() != Extent::Batch
+        || (&value.shape, value.dtype) != (&to.shape, to.dtype)
+        || value.storage != to.storage
+    {
+        return refuse(&format!("a variable as the feed, {to}"), value.to_string());
+    }
+    Ok(Carry { feed: feed.id(), from: from.id(), name, spec: to })
+}
+
+impl Trainer {
+    /// The spec of a variable of the model that is trained.
+    fn own(&self, var: Var) -> Result<&Spec> {
+        self.net.spec(var)?;
+        if var.id().0 as usize >= self.forward {
+            let got = format!("`{}`, which was made later", self.net.name_of(var));
+            return Err(Error::of(ErrorKind::Program, "variable", "one made before the trainer", got));
+        }
+        self.state.program.spec(var.id())
+    }
+}

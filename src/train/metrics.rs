@@ -1,0 +1,234 @@
+//! Metrics that stream over ragged batches: each keeps sums, so that batches of any sizes give the value over all rows.
+//!
+//! A [`Metric`] names the variables that it looks at, gets their values after each batch, and says at any time what
+//! they come to. No row is padding, so none has to be left out; rows that *should* not count (a label to ignore) are
+//! said when the metric is made. Batches and sequences may be empty.
+//!
+//! | metric | looks at | is |
+//! |---|---|---|
+//! | [`Loss::new`] | a loss of each row, or a scalar loss | their mean |
+//! | [`Loss::perplexity`] | the cross-entropy of each row, in nats | exp(mean) |
+//! | [`Loss::bits_per_character`] | the same | mean / ln 2 |
+//! | [`Accuracy`] | logits and labels | the share of rows whose largest logit is at the label |
+//! | [`F1`] | logits and labels | the harmonic mean of precision and recall |
+//!
+//! A metric of your own is an implementation of the trait:
+//!
+//! ```
+//! use unpadded::program::Var;
+//! use unpadded::train::metrics::{Better, Metric};
+//! use unpadded::{Builder, DType, Result, Variable};
+//!
+//! /// The mean length of sequences.
+//! struct Length(Var, [f64; 2]);
+//!
+//! impl Metric for Length {
+//!     fn name(&self) -> &str {
+//!         "length"
+//!     }
+//!     fn variables(&self) -> Vec<Var> {
+//!         vec![self.0]
+//!     }
+//!     fn better(&self) -> Better {
+//!         Better::Higher
+//!     }
+//!     fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()> {
+//!         self.1[0] += values.iter().map(Variable::rows).sum::<usize>() as f64;
+//!         self.1[1] += sequences as f64;
+//!         Ok(())
+//!     }
+//!     fn value(&self) -> f64 {
+//!         self.1[0] / self.1[1].max(1.0)
+//!     }
+//!     fn sums(&mut self) -> &mut [f64] {
+//!         &mut self.1
+//!     }
+//! }
+//!
+//! let net = Builder::new();
+//! let words = net.feed("words", DType::I64, &[], 1)?;
+//! let mut length = Length(words, [0.0; 2]);
+//! length.update(&[Variable::from_sequences(&[vec![1i64, 2, 3], vec![]])?], 2)?;
+//! length.update(&[Variable::from_sequences(&[vec![4i64]])?], 1)?;
+//! assert_eq!(length.value(), 4.0 / 3.0); // of all sequences, not of the two batches' means
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+mod classes;
+
+pub use classes::{Accuracy, Average, F1};
+
+use crate::error::{Error, Result};
+use crate::program::Var;
+use crate::tensor::Variable;
+use crate::with_float;
+
+/// Which of two values of a metric is the better one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// The higher one: accuracy.
+    Higher,
+    /// The lower one: a loss.
+    Lower,
+}
+
+impl Better {
+    /// Whether `value` is better than `than`. What is not finite never is.
+    pub fn than(self, value: f64, than: f64) -> bool {
+        value.is_finite()
+            && match self {
+                Better::Higher => value > than,
+                Better::Lower => value < than,
+            }
+    }
+}
+
+/// A number about all batches so far.
+pub trait Metric {
+    /// What it is called where it is shown, selected and stored; one name a trainer.
+    fn name(&self) -> &str;
+
+    /// The variables whose values [`Self::update`] gets, in their order. Feeds are allowed.
+    fn variables(&self) -> Vec<Var>;
+
+    /// Which values are better.
+    fn better(&self) -> Better;
+
+    /// Takes in a batch of so many sequences.
+    ///
+    /// # Errors
+    /// If the values do not fit; nothing may have been taken in then.
+    fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()>;
+
+    /// What all batches since the sums were zero come to; a number, 0 without anything that counts.
+    fn value(&self) -> f64;
+
+    /// ALL that it knows of the batches so far. Setting them to zero starts anew; setting them to what they were (they
+    /// are stored in checkpoints) goes on from there. The number of sums must not change.
+    fn sums(&mut self) -> &mut [f64];
+}
+
+/// The mean of losses over rows, and what is computed from it.
+///
+/// ```
+/// use ndarray::array;
+/// use unpadded::train::metrics::{Loss, Metric};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let logits = net.feed("logits", DType::F32, &[4], 1)?;
+/// let next = net.feed_like("next", DType::I64, &[], logits)?;
+/// let nats = net.cross_entropy(logits, next)?; // of each character
+/// let mut bits = Loss::bits_per_character(nats);
+/// let ln2 = std::f32::consts::LN_2;
+/// bits.update(&[Variable::from_sequences(&[vec![ln2, 3.0 * ln2], vec![]])?], 2)?;
+/// bits.update(&[Variable::from_sequences(&[vec![2.0 * ln2]])?], 1)?;
+/// assert!((bits.value() - 2.0).abs() < 1e-6);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Loss {
+    name: String,
+    losses: Var,
+    share: Option<Var>,
+    shown: fn(f64) -> f64,
+    /// Of the losses, and of what they count.
+    sums: [f64; 2],
+}
+
+impl Loss {
+    /// The mean of `losses`: one number a row, each counting once; or a scalar, which then is taken for the mean over
+    /// its batch's sequences. It is called `loss`.
+    pub fn new(losses: Var) -> Self {
+        Self { name: "loss".to_owned(), losses, share: None, shown: |mean| mean, sums: [0.0; 2] }
+    }
+
+    /// The perplexity: exp of the mean of `losses`, cross-entropies in nats.
+    pub fn perplexity(losses: Var) -> Self {
+        Self { name: "perplexity".to_owned(), shown: f64::exp, ..Self::new(losses) }
+    }
+
+    /// Bits per character: the mean of `losses`, cross-entropies in nats of one character a row, over ln 2.
+    pub fn bits_per_character(losses: Var) -> Self {
+        let bits = |mean| mean / std::f64::consts::LN_2;
+        Self { name: "bits per character".to_owned(), shown: bits, ..Self::new(losses) }
+    }
+
+    /// Each row's loss counts with its share, as [`Builder::cross_entropy_with`](crate::program::Builder) gives it
+    /// beside the losses: Σ loss / Σ share. Ignored rows have the share 0.
+    #[must_use]
+    pub fn weighted(self, share: Var) -> Self {
+        Self { share: Some(share), ..self }
+    }
+
+    /// Under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+}
+
+impl Metric for Loss {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        std::iter::once(self.losses).chain(self.share).collect()
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()> {
+        let (sum, weight) = match values {
+            [loss] if loss.shape().is_empty() => {
+                let weight = sequences as f64;
+                (sum(loss)? * weight, weight)
+            }
+            [losses] => (sum(losses)?, one_a_row(losses)? as f64),
+            [losses, share] if one_a_row(losses)? == one_a_row(share)? => (sum(losses)?, sum(share)?),
+            _ => {
+                let shapes: Vec<&[usize]> = values.iter().map(Variable::shape).collect();
+                return Err(self.wrong("losses and as many shares", format!("{shapes:?}")));
+            }
+        };
+        // A batch without rows has a loss of nothing, whatever number stands for it.
+        if weight > 0.0 {
+            self.sums[0] += sum;
+            self.sums[1] += weight;
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> f64 {
+        let [sum, weight] = self.sums;
+        if weight > 0.0 { (self.shown)(sum / weight) } else { 0.0 }
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.sums
+    }
+}
+
+impl Loss {
+    fn wrong(&self, expected: &str, got: String) -> Error {
+        Error::new(format!("metric `{}`", self.name), expected, got)
+    }
+}
+
+/// The number of rows of a variable with one number in each.
+fn one_a_row(values: &Variable) -> Result<usize> {
+    match values.shape() {
+        [rows] | [rows, 1] => Ok(*rows),
+        other => Err(Error::new("values of a metric", "one a row", format!("shape {other:?}"))),
+    }
+}
+
+/// The sum of all numbers, in f64.
+fn sum(values: &Variable) -> Result<f64> {
+    with_float!(values.dtype(), T => Ok(values.as_slice::<T>()?.iter().map(|&x| f64::from(x)).sum()))
+}
+
+#[cfg(test)]
+mod tests;

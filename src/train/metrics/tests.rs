@@ -1,0 +1,173 @@
+//! Every metric over batches of different sizes against its value over all rows at once, computed in another way.
+
+use ndarray::{Array1, Array2};
+
+use super::*;
+use crate::lod::Lod;
+use crate::program::{Builder, Registry};
+use crate::tensor::DType;
+
+/// Logits and labels of 23 rows over 4 classes; label 3 never occurs, one row has a NaN.
+fn rows() -> (Array2<f32>, Vec<i64>) {
+    let number = |i: usize| ((i * 7919 + 13) % 101) as f32 / 10.0;
+    let mut logits = Array2::from_shape_fn((23, 4), |(r, c)| number(4 * r + c));
+    logits[[5, 2]] = f32::NAN;
+    (logits, (0..23).map(|r| (r * r % 5 % 3) as i64).collect())
+}
+
+fn vars() -> (Var, Var) {
+    let net = Builder::with_registry(Registry::empty());
+    let logits = net.feed("logits", DType::F32, &[4], 1).unwrap();
+    (logits, net.feed_like("labels", DType::I64, &[], logits).unwrap())
+}
+
+/// Feeds the rows in batches of these sequence lengths.
+fn stream(metric: &mut dyn Metric, batches: &[&[usize]], value: &dyn Fn(usize, usize) -> Vec<Variable>) {
+    let mut at = 0;
+    for lengths in batches {
+        let rows: usize = lengths.iter().sum();
+        let lod = Lod::from_lengths1(lengths).unwrap();
+        let values: Vec<Variable> = value(at, at + rows)
+            .into_iter()
+            .map(|v| if v.shape().is_empty() { v } else { v.with_lod(Some(lod.clone())).unwrap() })
+            .collect();
+        metric.update(&values, lengths.len()).unwrap();
+        at += rows;
+    }
+}
+
+/// Batches of different sizes, with empty sequences and an empty batch; 23 rows each.
+const CUTS: [&[&[usize]]; 3] = [&[&[23]], &[&[1, 0, 4], &[], &[0], &[17, 1]], &[&[20], &[2, 1]]];
+
+fn check(mut metric: impl Metric, value: &dyn Fn(usize, usize) -> Vec<Variable>, expected: f64) {
+    assert_eq!(metric.value(), 0.0, "without a batch");
+    for cut in CUTS {
+        metric.sums().fill(0.0);
+        stream(&mut metric, cut, value);
+        let got = metric.value();
+        assert!((got - expected).abs() < 1e-9, "{} of {cut:?}: {got}, expected {expected}", metric.name());
+    }
+    // In the middle the sums are kept, and another goes on with them.
+    metric.sums().fill(0.0);
+    stream(&mut metric, &CUTS[1][..2], value);
+    let kept = metric.sums().to_vec();
+    stream(&mut metric, &[&[3, 3]], value);
+    metric.sums().copy_from_slice(&kept);
+    stream(&mut metric, &CUTS[1][2..], &|from, to| value(from + 5, to + 5));
+    assert!((metric.value() - expected).abs() < 1e-9, "{} after it went on", metric.name());
+}
+
+fn guesses(logits: &Array2<f32>) -> Vec<Option<i64>> {
+    let guess = |row: ndarray::ArrayView1<'_, f32>| {
+        let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let place = row.iter().position(|&x| x == most).map(|c| c as i64);
+        place.filter(|_| !row.iter().any(|x| x.is_nan()))
+    };
+    logits.rows().into_iter().map(guess).collect()
+}
+
+#[test]
+fn classification_is_that_of_all_rows_at_once() {
+    let ((logits, labels), (x, y)) = (rows(), vars());
+    let part = |from: usize, to: usize| {
+        let cut = logits.slice(ndarray::s![from..to, ..]).to_owned();
+        vec![Variable::dense(cut), Variable::dense(Array1::from(labels[from..to].to_vec()))]
+    };
+    let pairs: Vec<(i64, Option<i64>)> = labels.iter().copied().zip(guesses(&logits)).collect();
+    assert!(pairs.iter().any(|p| p.1.is_none()) && pairs.iter().any(|p| p.1 == Some(3)));
+    let share = |pairs: &[(i64, Option<i64>)]| {
+        pairs.iter().filter(|p| Some(p.0) == p.1).count() as f64 / pairs.len() as f64
+    };
+    check(Accuracy::new(x, y), &part, share(&pairs));
+    let counted: Vec<_> = pairs.iter().copied().filter(|p| p.0 != 1).collect();
+    check(Accuracy::new(x, y).ignoring(1), &part, share(&counted));
+
+    // From precision and recall, as the books define it.
+    let f1 = |pairs: &[(i64, Option<i64>)], class: i64| {
+        let hits = pairs.iter().filter(|p| p.0 == class && p.1 == Some(class)).count() as f64;
+        let (of, as_) = (
+            pairs.iter().filter(|p| p.0 == class).count() as f64,
+            pairs.iter().filter(|p| p.1 == Some(class)).count() as f64,
+        );
+        let (recall, precision) = (hits / of.max(1.0), hits / as_.max(1.0));
+        if hits > 0.0 { 2.0 * precision * recall / (precision + recall) } else { 0.0 }
+    };
+    for class in 0..4 {
+        check(F1::new(x, y, 4, Average::Class(class)), &part, f1(&pairs, class as i64));
+    }
+    check(F1::new(x, y, 4, Average::Class(2)).ignoring(1), &part, f1(&counted, 2));
+    check(F1::new(x, y, 4, Average::Macro), &part, (0..4).map(|c| f1(&pairs, c)).sum::<f64>() / 4.0);
+    let (hits, guessed) = (share(&pairs) * 23.0, pairs.iter().filter(|p| p.1.is_some()).count() as f64);
+    check(F1::new(x, y, 4, Average::Micro), &part, 2.0 * hits / (23.0 + guessed));
+    // A class that neither occurs nor is guessed does not count in the mean.
+    let mut f1 = F1::new(x, y, 4, Average::Macro);
+    let ones = Variable::dense(Array2::from_shape_fn((2, 4), |(_, c)| if c == 1 { 1.0f32 } else { 0.0 }));
+    f1.update(&[ones, Variable::dense(ndarray::array![1i64, 1])], 2).unwrap();
+    assert_eq!(f1.value(), 1.0);
+}
+
+#[test]
+fn means_of_losses_are_those_of_all_rows_at_once() {
+    let (x, y) = vars();
+    let losses: Vec<f32> = (0..23).map(|r| (r % 7) as f32 / 8.0).collect();
+    let shares: Vec<f32> = (0..23).map(|r| (r % 3) as f32).collect();
+    let dense = |from: usize, to: usize| Variable::dense(Array1::from(losses[from..to].to_vec()));
+    let both = |from: usize, to: usize| {
+        vec![dense(from, to), Variable::dense(Array1::from(shares[from..to].to_vec()))]
+    };
+    let mean = f64::from(losses.iter().sum::<f32>()) / 23.0;
+    check(Loss::new(x), &|from, to| vec![dense(from, to)], mean);
+    check(Loss::bits_per_character(x), &|from, to| vec![dense(from, to)], mean / std::f64::consts::LN_2);
+    check(Loss::perplexity(x), &|from, to| vec![dense(from, to)], mean.exp());
+    let weighted = f64::from(losses.iter().sum::<f32>()) / f64::from(shares.iter().sum::<f32>());
+    check(Loss::new(x).weighted(y), &both, weighted);
+}
+
+#[test]
+fn a_scalar_loss_counts_as_often_as_its_batch_has_sequences() {
+    let (x, _) = vars();
+    let mut loss = Loss::new(x).named("other");
+    let scalar = |x: f32| [Variable::dense(ndarray::arr0(x))];
+    loss.update(&scalar(1.0), 3).unwrap();
+    loss.update(&scalar(f32::NAN), 0).unwrap();
+    loss.update(&scalar(2.0), 1).unwrap();
+    assert_eq!((loss.value(), loss.name()), (1.25, "other"));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_leaves_the_sums() {
+    let (x, y) = vars();
+    let refuse = |metric: &mut dyn Metric, values: &[Variable], expected: &str| {
+        let before = metric.sums().to_vec();
+        let error = metric.update(values, 1).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(metric.sums(), before);
+    };
+    let logits = || Variable::dense(Array2::<f32>::zeros((2, 4)));
+    let labels = |a: i64, b: i64| Variable::dense(ndarray::array![a, b]);
+    let mut accuracy = Accuracy::new(x, y);
+    refuse(&mut accuracy, &[logits()], "metric `accuracy`: expected logits and labels, got 1 values");
+    let three = Variable::dense(ndarray::array![0i64, 0, 0]);
+    refuse(&mut accuracy, &[logits(), three], "logits [3, classes], as many rows as labels, got [2, 4]");
+    let floats = Variable::dense(ndarray::array![0.0f32, 1.0]);
+    refuse(&mut accuracy, &[logits(), floats], "labels of whole numbers, got f32");
+    refuse(&mut F1::new(x, y, 5, Average::Micro), &[logits(), labels(0, 1)], "logits of 5 classes, got 4");
+    let mut f1 = F1::new(x, y, 4, Average::Class(4));
+    refuse(&mut f1, &[logits(), labels(0, 1)], "a class below 4, got 4");
+    refuse(
+        &mut F1::new(x, y, 4, Average::Macro),
+        &[logits(), labels(0, -1)],
+        "labels of 0 to below 4, got -1",
+    );
+    refuse(&mut Loss::new(x), &[logits()], "one a row, got shape [2, 4]");
+    let two = Variable::dense(ndarray::array![1.0f32, 2.0]);
+    let one = Variable::dense(ndarray::array![1.0f32]);
+    refuse(&mut Loss::new(x).weighted(y), &[two, one], "losses and as many shares, got [[2], [1]]");
+}
+
+#[test]
+fn only_finite_values_are_better() {
+    assert!(Better::Lower.than(1.0, 2.0) && Better::Higher.than(2.0, 1.0));
+    assert!(!Better::Lower.than(1.0, 1.0) && !Better::Higher.than(1.0, 1.0));
+    assert!(!Better::Lower.than(f64::NAN, 2.0) && !Better::Higher.than(f64::INFINITY, 1.0));
+}

@@ -1,0 +1,220 @@
+//! Predicting with a trained model: a checkpoint's parameters and the part of its program that the outputs need.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::panic::Location;
+use std::path::Path;
+
+use super::checkpoint::Checkpoint;
+use crate::data::Vocabulary;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::{Executor, Run, Scope};
+use crate::ops;
+use crate::program::{Program, RECURRENT, Registry, VarId, VarRole};
+use crate::tensor::Variable;
+
+/// A model to predict with.
+///
+/// It holds the parameters of the best epoch if the checkpoint has them, else the last ones, and computes only what
+/// the outputs asked for need: no labels are fed, and nothing is updated.
+///
+/// ```
+/// use unpadded::train::{Checkpoint, Predictor};
+/// use unpadded::{Builder, DType, Registry, Variable, executor::Scope, ops};
+///
+/// let net = Builder::new().seed(1);
+/// let x = net.feed("x", DType::F32, &[3], 0)?;
+/// let label = net.feed("label", DType::I64, &[], 0)?;
+/// let logits = net.linear(x, 2)?;
+/// net.mean(net.cross_entropy(logits, label)?)?;
+/// let mut checkpoint = Checkpoint {
+///     outputs: [("logits".to_owned(), net.name_of(logits))].into(),
+///     program: net.finish(),
+///     ..Checkpoint::default()
+/// };
+/// let mut scope = Scope::of(&checkpoint.program)?;
+/// for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
+///     checkpoint.tensors.insert(parameter.name.clone(), scope.get(&parameter.name)?);
+/// }
+///
+/// let mut predictor = Predictor::new(checkpoint, &ops::catalogue())?;
+/// let x = Variable::dense(ndarray::array![[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+/// let out = predictor.run(&[("x", &x)], &["logits"])?;
+/// assert_eq!(out[0].shape(), [2, 2]);
+/// let error = predictor.run(&[("x", &x)], &["logit"]).unwrap_err().to_string();
+/// assert!(error.contains("expected one of `logits`, got `logit`"));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub struct Predictor {
+    program: Program,
+    registry: Registry,
+    scope: Scope,
+    vocabularies: BTreeMap<String, Vocabulary>,
+    notes: BTreeMap<String, String>,
+    outputs: BTreeMap<String, VarId>,
+    threads: usize,
+    /// One for each set of outputs that was asked for so far.
+    executors: BTreeMap<Vec<VarId>, Executor>,
+}
+
+impl Predictor {
+    /// From a checkpoint's file, whose operators are the catalogue's.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::load`] and [`Self::new`].
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::load_with(path, &ops::catalogue())
+    }
+
+    /// From a checkpoint's file, with operators of your own.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::load`] and [`Self::new`].
+    pub fn load_with(path: impl AsRef<Path>, registry: &Registry) -> Result<Self> {
+        Self::new(Checkpoint::load(path)?, registry)
+    }
+
+    /// From a checkpoint.
+    ///
+    /// # Errors
+    /// If it names no outputs, if one of them is not a forward value, or if an operator that they need is not
+    /// registered or does not fit.
+    pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
+        let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, .. } = checkpoint;
+        let mut named = BTreeMap::new();
+        for (name, of) in outputs {
+            let id = program.find(&of).filter(|&id| !program.var(id).persistable);
+            let what = format!("output `{name}` of the checkpoint");
+            let wrong = || Error::of(ErrorKind::Program, what, "a value that the program computes", &of);
+            named.insert(name, id.ok_or_else(wrong)?);
+        }
+        if named.is_empty() {
+            let got = "none: a trainer has them named with `.output(name, variable)`";
+            return Err(Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", got));
+        }
+        let all: Vec<VarId> = named.values().copied().collect();
+        let program = program.inference(&all)?;
+        registered(&program, registry)?;
+        let mut scope = Scope::new();
+        for desc in program.reads().into_iter().map(|id| program.var(id)).filter(|desc| desc.persistable) {
+            let value = best.remove(&desc.name).or_else(|| tensors.remove(&desc.name));
+            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
+            scope.set(&desc.name, value.ok_or_else(missing).map_err(|e| e.variable(&desc.name))?)?;
+        }
+        // What does not compile should be known now.
+        Executor::new(&program, registry, &all, 1)?;
+        let (registry, executors) = (registry.clone(), BTreeMap::new());
+        Ok(Self { program, registry, scope, vocabularies, notes, outputs: named, threads: 0, executors })
+    }
+
+    /// The same on so many threads; without it, on as many as the machine has cores. Results do not depend on it.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self { threads, executors: BTreeMap::new(), ..self }
+    }
+
+    /// The values of the outputs for a batch, in the order of `outputs`. Only the feeds that these outputs need must
+    /// be there; others are checked and not used.
+    ///
+    /// # Errors
+    /// An output or a feed that is not known (the error lists those that are), a feed that is missing or does not
+    /// fit, or data that an operator refuses.
+    #[track_caller]
+    pub fn run(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
+        let caller = Location::caller();
+        self.predict(feeds, outputs).map_err(|e| e.called(caller))
+    }
+
+    fn predict(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
+        let find = |&name: &&str| {
+            let id = self.outputs.get(name).copied();
+            id.ok_or_else(|| unknown("output", name, self.outputs.keys().map(String::as_str)))
+        };
+        let wanted: Vec<VarId> = outputs.iter().map(find).collect::<Result<_>>()?;
+        let mut values = Vec::with_capacity(feeds.len());
+        for &(name, value) in feeds {
+            let id = self.program.find(name).filter(|&id| self.program.var(id).role == VarRole::Feed);
+            values.push((id.ok_or_else(|| unknown("feed", name, self.feeds().into_iter()))?, value));
+        }
+        let mut set = wanted.clone();
+        set.sort();
+        set.dedup();
+        let executor = match self.executors.entry(set) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let program = self.program.inference(place.key())?;
+                let executor = Executor::new(&program, &self.registry, place.key(), self.threads)?;
+                place.insert(executor)
+            }
+        };
+        let program = executor.program();
+        for name in feeds_of(program, &wanted) {
+            if !feeds.iter().any(|(given, _)| *given == name) {
+                let what = format!("feeds for {}", listed(outputs.iter().copied()));
+                let (expected, got) =
+                    (format!("`{name}` among them"), listed(feeds.iter().map(|(name, _)| *name)));
+                return Err(Error::of(ErrorKind::Program, what, expected, got));
+            }
+        }
+        executor.run(&mut self.scope, &Run::infer(&values))?;
+        wanted.into_iter().map(|id| executor.fetch(id)).collect()
+    }
+
+    /// The names of the outputs.
+    pub fn outputs(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.outputs.keys().map(String::as_str)
+    }
+
+    /// The names of the feeds that the outputs need, all of them together.
+    pub fn feeds(&self) -> Vec<&str> {
+        let all: Vec<VarId> = self.outputs.values().copied().collect();
+        feeds_of(&self.program, &all)
+    }
+
+    /// A vocabulary of the checkpoint.
+    ///
+    /// # Errors
+    /// If there is none of that name; the error lists those there are.
+    pub fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
+        let known = self.vocabularies.keys().map(String::as_str);
+        self.vocabularies.get(name).ok_or_else(|| unknown("vocabulary", name, known))
+    }
+
+    /// A note of the checkpoint.
+    pub fn note(&self, name: &str) -> Option<&str> {
+        self.notes.get(name).map(String::as_str)
+    }
+}
+
+/// The feeds that a program reads, or gives back as outputs.
+fn feeds_of<'a>(program: &'a Program, outputs: &[VarId]) -> Vec<&'a str> {
+    let read = program.reads();
+    let used = |id: &VarId| read.contains(id) || outputs.contains(id);
+    let feeds = program.vars().filter(|(id, desc)| desc.role == VarRole::Feed && used(id));
+    feeds.map(|(_, desc)| desc.name.as_str()).collect()
+}
+
+/// Checks that every operator of a program is known, before anything asks it for its shapes.
+fn registered(program: &Program, registry: &Registry) -> Result<()> {
+    for op in program.blocks().flat_map(|(_, block)| &block.ops) {
+        if op.kind != RECURRENT && !registry.kinds().any(|kind| kind == op.kind) {
+            let expected = "one that is registered: give `Predictor::load_with` a registry that has it";
+            let what = format!("operator that the outputs need, appended at {}", op.caller);
+            return Err(Error::of(ErrorKind::Program, what, expected, format!("`{}`", op.kind)));
+        }
+    }
+    Ok(())
+}
+
+fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
+    let expected = match listed(known) {
+        none if none == "none" => "none: there are none".to_owned(),
+        known => format!("one of {known}"),
+    };
+    Error::of(ErrorKind::Program, what, expected, format!("`{name}`"))
+}
+
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}

@@ -1,0 +1,205 @@
+//! What a training says while it runs: a bar on a terminal, plain lines elsewhere.
+
+use std::fmt;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::checkpoint::Position;
+use super::report::Scores;
+use super::trainer::Until;
+
+/// How a training tells what it does. Everything but [`Progress::To`] goes to the standard error.
+#[derive(Default)]
+pub enum Progress {
+    /// A bar if the standard error is a terminal, else lines.
+    #[default]
+    Auto,
+    /// Plain lines: the first after a second, then one about every five, and one an epoch.
+    Lines,
+    /// The same lines to here.
+    To(Box<dyn Write + Send>),
+    /// Nothing.
+    Quiet,
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Progress::Auto => "Auto",
+            Progress::Lines => "Lines",
+            Progress::To(_) => "To",
+            Progress::Quiet => "Quiet",
+        })
+    }
+}
+
+const FIRST: Duration = Duration::from_secs(1);
+const EVERY: Duration = Duration::from_secs(5);
+/// A bar is drawn at most so often; the text beside it is made no more often.
+const REDRAW: Duration = Duration::from_millis(100);
+
+/// The progress of one run.
+pub(super) struct Console<'a> {
+    to: To<'a>,
+    until: Until,
+    /// Batches of an epoch, once they are known.
+    batches: Option<u64>,
+    first_step: u64,
+    started: Instant,
+    /// Of training alone, before the last [`Self::resume_clock`].
+    trained: Duration,
+    since: Option<Instant>,
+    next: Instant,
+    pub(super) tokens: u64,
+    pub(super) padded: u64,
+}
+
+enum To<'a> {
+    Nothing,
+    Bar(ProgressBar),
+    Lines(Box<dyn Write + 'a>),
+}
+
+impl<'a> Console<'a> {
+    pub(super) fn new(
+        progress: &'a mut Progress,
+        until: Until,
+        batches: Option<u64>,
+        position: &Position,
+    ) -> Self {
+        let started = Instant::now();
+        let to = match progress {
+            Progress::Quiet => To::Nothing,
+            Progress::To(to) => To::Lines(Box::new(to)),
+            Progress::Auto if std::io::stderr().is_terminal() => {
+                let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg}");
+                let bar = ProgressBar::new(batches.unwrap_or(0));
+                To::Bar(style.map_or(bar.clone(), |style| bar.with_style(style)))
+            }
+            Progress::Auto | Progress::Lines => To::Lines(Box::new(std::io::stderr())),
+        };
+        Self {
+            to,
+            until,
+            batches,
+            first_step: position.step,
+            started,
+            trained: Duration::ZERO,
+            since: None,
+            next: started + FIRST,
+            tokens: 0,
+            padded: 0,
+        }
+    }
+
+    /// The time from here on is training.
+    pub(super) fn resume_clock(&mut self) {
+        self.since = Some(Instant::now());
+    }
+
+    /// The time from here on is something else: an evaluation, a checkpoint.
+    pub(super) fn pause_clock(&mut self) {
+        self.trained = self.seconds();
+        self.since = None;
+    }
+
+    /// The time of training.
+    pub(super) fn seconds(&self) -> Duration {
+        self.trained + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    pub(super) fn tokens_per_s(&self) -> f64 {
+        let seconds = self.seconds().as_secs_f64();
+        if seconds > 0.0 { self.tokens as f64 / seconds } else { 0.0 }
+    }
+
+    /// A line of its own.
+    pub(super) fn say(&mut self, line: &str) {
+        match &mut self.to {
+            To::Nothing => {}
+            To::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
+            // Training does not end because nobody listens.
+            To::Lines(to) => drop(writeln!(to, "{line}").and_then(|()| to.flush())),
+        }
+    }
+
+    /// A step was made; `scores` are asked for when there is something to show.
+    pub(super) fn step(&mut self, position: &Position, scores: impl FnOnce() -> Scores) {
+        let now = Instant::now();
+        if now < self.next || matches!(self.to, To::Nothing) {
+            return;
+        }
+        let epoch = self.epoch_of(position);
+        let mut text = format!("{}, {:.0} tokens/s", scores(), self.tokens_per_s());
+        if let Some(left) = self.left(position) {
+            text.push_str(&format!(", {} left", duration(left)));
+        }
+        match &mut self.to {
+            To::Bar(bar) => {
+                self.next = now + REDRAW;
+                bar.set_length(self.batches.unwrap_or(position.batch));
+                bar.set_position(position.batch);
+                bar.set_prefix(epoch);
+                bar.set_message(text);
+            }
+            _ => {
+                self.next = now + EVERY;
+                let of = self.batches.map_or_else(String::new, |n| format!("/{n}"));
+                self.say(&format!("{epoch}, batch {}{of}: {text}", position.batch));
+            }
+        }
+    }
+
+    /// An epoch has ended and was evaluated; `position` still is in it.
+    pub(super) fn epoch(&mut self, position: &Position, train: &Scores, dev: &Scores, best: bool) {
+        self.batches = Some(position.batch);
+        let line = format!(
+            "{}: {train}; dev {dev}{}; {:.0} tokens/s, {}",
+            self.epoch_of(position),
+            if best { " (best so far)" } else { "" },
+            self.tokens_per_s(),
+            duration(self.started.elapsed()),
+        );
+        self.say(&line);
+    }
+
+    fn epoch_of(&self, position: &Position) -> String {
+        match self.until {
+            Until::Epochs(n) => format!("epoch {}/{n}", position.epoch + 1),
+            Until::Steps(_) => format!("epoch {}", position.epoch + 1),
+        }
+    }
+
+    /// How long the rest takes if it goes on as so far.
+    fn left(&self, position: &Position) -> Option<Duration> {
+        let left = match self.until {
+            Until::Steps(n) => n.saturating_sub(position.step),
+            Until::Epochs(n) => {
+                let epochs = n.saturating_sub(position.epoch);
+                self.batches?.saturating_mul(epochs).saturating_sub(position.batch)
+            }
+        };
+        let made = position.step.saturating_sub(self.first_step).max(1);
+        let seconds = self.started.elapsed().as_secs_f64() * left as f64 / made as f64;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+}
+
+impl Drop for Console<'_> {
+    fn drop(&mut self) {
+        if let To::Bar(bar) = &self.to {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// As `41 s`, `3 min` or `2 h 5 min`.
+fn duration(time: Duration) -> String {
+    match time.as_secs() {
+        s @ 0..120 => format!("{s} s"),
+        s @ 120..7200 => format!("{} min", (s + 30) / 60),
+        s => format!("{} h {} min", s / 3600, s % 3600 / 60),
+    }
+}

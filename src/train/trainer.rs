@@ -1,0 +1,276 @@
+//! The trainer: what it is told, and what it holds.
+
+use std::fmt;
+use std::panic::Location;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::checkpoint::{Checkpoint, Position};
+use super::compiled::Compiled;
+use super::metrics::{Loss, Metric};
+use super::progress::Progress;
+use crate::data::Vocabulary;
+use crate::error::Result;
+use crate::executor::Scope;
+use crate::optimizer::Optimizer;
+use crate::program::{Builder, OpDesc, Program, Registry, Var, VarId};
+
+/// How far [`Trainer::fit`] goes. Both count from the start of the training, over all runs that it was resumed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// So many epochs are finished.
+    Epochs(u64),
+    /// So many steps are made. It stops inside an epoch, without an evaluation; one that ends with that step is
+    /// evaluated as any other.
+    Steps(u64),
+}
+
+impl Until {
+    pub(super) fn reached(self, position: &Position) -> bool {
+        match self {
+            Until::Epochs(n) => position.epoch >= n,
+            Until::Steps(n) => position.step >= n,
+        }
+    }
+}
+
+/// A number of training steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Steps(pub u64);
+
+/// Trains a program: epochs, evaluation, early stopping, checkpoints.
+///
+/// It is told what to do by the methods that take and return it, and then [`fit`](Self::fit)s:
+///
+/// ```
+/// use unpadded::data::{Batching, Field, Loader, Samples};
+/// use unpadded::layers::{Embedding, Lstm};
+/// use unpadded::ops::Pool;
+/// use unpadded::optimizer::Adam;
+/// use unpadded::train::metrics::Accuracy;
+/// use unpadded::train::{Progress, Trainer, Until};
+/// use unpadded::{Builder, DType};
+/// let net = Builder::new().seed(1);
+/// let words = net.feed("words", DType::I64, &[], 1)?;
+/// let label = net.feed("label", DType::I64, &[], 0)?;
+/// let h = net.lstm(net.embedding(words, Embedding::new(9, 8).sparse())?, Lstm::new(8))?;
+/// let logits = net.linear(net.sequence_pool(h, Pool::Last)?, 2)?;
+/// let loss = net.mean(net.cross_entropy(logits, label)?)?;
+///
+/// // Which of two words came last?
+/// let sample = |i: i64| vec![Field::from(vec![i % 7, 3, 7 + i % 2]), (i % 2).into()];
+/// let samples = |part: std::ops::Range<i64>| part.map(sample).collect::<Samples>();
+/// let train = Loader::new(samples(0..64), &["words", "label"])?.batching(Batching::Sequences(8)).shuffle(1);
+/// let dev = Loader::new(samples(64..80), &["words", "label"])?;
+///
+/// let mut trainer = Trainer::new(net, loss, &Adam::new(0.02).lazy())?
+///     .metric(Accuracy::new(logits, label))
+///     .progress(Progress::Quiet);
+/// let report = trainer.fit(&train, &dev, Until::Epochs(5))?;
+/// assert_eq!((report.epochs, report.steps), (5, 40));
+/// assert_eq!(report.last.get("accuracy"), Some(1.0));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+///
+/// # When something goes wrong
+/// An error in the data or in a step ends `fit`. Parameters are those after the last step that was whole, and the
+/// checkpoint is the one that was saved last; the error says where it stands, so that the training can be resumed there.
+/// A loss or a gradient that is not finite is found before anything is updated, and the error names the operator, the
+/// variable and the line of the program that first produced such a number.
+pub struct Trainer {
+    pub(super) net: Builder,
+    pub(super) registry: Registry,
+    /// What a checkpoint holds, but for its tensors, which are in the scope.
+    pub(super) state: Checkpoint,
+    /// How many variables there were before the backward operators were appended.
+    pub(super) forward: usize,
+    pub(super) loss: Var,
+    pub(super) scope: Scope,
+    pub(super) compiled: Option<Compiled>,
+
+    pub(super) threads: usize,
+    /// The loss first.
+    pub(super) metrics: Vec<Box<dyn Metric>>,
+    pub(super) select: Option<String>,
+    pub(super) outputs: Vec<(String, Var)>,
+    pub(super) carry: Vec<(Var, Var)>,
+    pub(super) file: Option<PathBuf>,
+    pub(super) every: Option<u64>,
+    pub(super) patience: Option<u64>,
+    pub(super) progress: Progress,
+    pub(super) stop: Arc<AtomicBool>,
+
+    /// Where the checkpoint in the file stands, if this trainer has saved or loaded one.
+    pub(super) saved: Option<Position>,
+    /// The position was loaded, so the data has to be that of its file.
+    pub(super) resumed: bool,
+}
+
+impl Trainer {
+    /// Appends the backward operators of `loss` and the updates of `optimizer` to the program of `net`, and
+    /// initialises its parameters.
+    ///
+    /// # Errors
+    /// As [`Optimizer::minimize`]; if `loss` is of another builder, or an initialiser does not fit.
+    #[track_caller]
+    pub fn new(net: Builder, loss: Var, optimizer: &dyn Optimizer) -> Result<Self> {
+        let caller = Location::caller();
+        net.spec(loss)?;
+        let (registry, mut program) = (net.registry(), net.program());
+        let forward = program.vars().len();
+        let averaged = averaged(&program, loss).map(|id| net.var(id));
+        optimizer.minimize(&mut program, &registry, loss.id())?;
+        let scope = Scope::of(&program).map_err(|e| e.called(caller))?;
+        Ok(Self {
+            registry,
+            state: Checkpoint { program, ..Checkpoint::default() },
+            forward,
+            loss,
+            scope,
+            compiled: None,
+            threads: 0,
+            metrics: vec![Box::new(Loss::new(averaged.unwrap_or(loss)))],
+            select: None,
+            outputs: Vec::new(),
+            carry: Vec::new(),
+            file: None,
+            every: None,
+            patience: None,
+            progress: Progress::Auto,
+            stop: Arc::default(),
+            saved: None,
+            resumed: false,
+            net,
+        })
+    }
+
+    /// Runs on so many threads; 0, unless said otherwise, stands for as many as the machine has cores. Results do not
+    /// depend on it.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        (self.threads, self.compiled) = (threads, None);
+        self
+    }
+
+    /// Computes a metric over each epoch and in each evaluation. The first one decides which epoch is the best, unless
+    /// [`Self::select`] says another. The loss is always there: if it is the `mean` of losses, one a row, as the mean
+    /// over all rows of the data, else as the mean of its batches weighted by their sequences. A metric that is called
+    /// `loss` takes its place.
+    #[must_use]
+    pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
+        self.compiled = None;
+        match self.metrics.first_mut() {
+            Some(loss) if loss.name() == metric.name() => *loss = Box::new(metric),
+            _ => self.metrics.push(Box::new(metric)),
+        }
+        self
+    }
+
+    /// The metric of this name decides which epoch is the best; `loss` is one too.
+    #[must_use]
+    pub fn select(mut self, metric: &str) -> Self {
+        (self.select, self.compiled) = (Some(metric.to_owned()), None);
+        self
+    }
+
+    /// A variable that a predictor gives under this name.
+    #[must_use]
+    pub fn output(mut self, name: &str, var: Var) -> Self {
+        self.compiled = None;
+        self.state.outputs.insert(name.to_owned(), self.net.name_of(var));
+        self.outputs.push((name.to_owned(), var));
+        self
+    }
+
+    /// A vocabulary that goes into the checkpoint under this name.
+    #[must_use]
+    pub fn vocabulary(mut self, name: &str, vocabulary: Vocabulary) -> Self {
+        self.state.vocabularies.insert(name.to_owned(), vocabulary);
+        self
+    }
+
+    /// A string of your own that goes into the checkpoint under this name.
+    #[must_use]
+    pub fn note(mut self, name: &str, text: impl Into<String>) -> Self {
+        self.state.notes.insert(name.to_owned(), text.into());
+        self
+    }
+
+    /// After each batch the value of `from` is fed as `feed` in the next one, so that a state goes on from sequence to
+    /// sequence of a continuous text. No gradient passes (truncated back-propagation). Both have one row a sequence;
+    /// the data does not hold the feed. It is zero at the start of each epoch and of each evaluation.
+    ///
+    /// Sequence *i* of a batch goes on where sequence *i* of the one before ended. A batch may have fewer sequences
+    /// than the one before, whose first ones then go on; it may not have more.
+    #[must_use]
+    pub fn carry(mut self, feed: Var, from: Var) -> Self {
+        self.compiled = None;
+        self.carry.push((feed, from));
+        self
+    }
+
+    /// Saves everything to this file at each epoch's end and on an interrupt; see [`Self::every`].
+    #[must_use]
+    pub fn checkpoint(mut self, path: impl Into<PathBuf>) -> Self {
+        self.file = Some(path.into());
+        self
+    }
+
+    /// Saves the checkpoint after every so many steps too.
+    #[must_use]
+    pub fn every(mut self, steps: Steps) -> Self {
+        self.every = Some(steps.0);
+        self
+    }
+
+    /// Stops after so many epochs without a better one. It needs no checkpoint: the best parameters are kept in memory.
+    #[must_use]
+    pub fn patience(mut self, epochs: u64) -> Self {
+        self.patience = Some(epochs);
+        self
+    }
+
+    /// How it tells what it does; [`Progress::Auto`] unless said otherwise.
+    #[must_use]
+    pub fn progress(mut self, progress: Progress) -> Self {
+        self.progress = progress;
+        self
+    }
+
+    /// Setting it to `true` does what an interrupt (Ctrl-C) does: [`Self::fit`] finishes its step, saves and returns.
+    /// It is `false` again then.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
+    }
+
+    /// The program that is trained: forward, backward and updates.
+    pub fn program(&self) -> &Program {
+        &self.state.program
+    }
+
+    /// The parameters and the optimizer's state: to look at, or to set to pre-trained ones.
+    pub fn scope(&mut self) -> &mut Scope {
+        &mut self.scope
+    }
+
+    /// How far the training is.
+    pub fn position(&self) -> &Position {
+        &self.state.position
+    }
+}
+
+impl fmt::Debug for Trainer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trainer").field("position", &self.state.position).finish_non_exhaustive()
+    }
+}
+
+/// The losses, one a row, that `loss` is the mean of.
+fn averaged(program: &Program, loss: Var) -> Option<VarId> {
+    let writes = |op: &&OpDesc| op.writes().any(|v| v == loss.id());
+    let op = program.root().ops.iter().find(writes).filter(|op| op.kind == "mean")?;
+    let losses = op.input("x").first().copied()?;
+    let spec = program.spec(losses).ok()?;
+    (spec.batched() && spec.width() == 1 && spec.shape.len() <= 2).then_some(losses)
+}

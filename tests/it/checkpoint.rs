@@ -1,0 +1,352 @@
+//! Checkpoints: every bit comes back, equal states are equal bytes, and what is damaged or hostile is refused.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use unpadded::executor::Scope;
+use unpadded::program::{BlockId, Spec, VarDesc, VarKind, VarRole};
+use unpadded::tensor::Dense;
+use unpadded::train::{Checkpoint, Predictor};
+use unpadded::wire;
+use unpadded::{DType, ErrorKind, Lod, Program, Result, Variable, ops};
+
+use crate::damage::{Sections, change, file, sections};
+use crate::models::Random;
+use crate::trained::{self, FEEDS};
+
+/// How many changed checkpoints the suite tries.
+const ROUNDS: usize = 100_000;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("unpadded-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn refused(sections: &Sections) -> String {
+    let error = Checkpoint::from_bytes(&file(sections)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Format, "{error}");
+    error.to_string()
+}
+
+/// A file whose section of some name holds another value.
+fn with<T: serde::Serialize>(name: &str, value: &T) -> Sections {
+    let mut all = sections(&trained::checkpoint(4).to_bytes().unwrap());
+    for (_, body) in all.iter_mut().filter(|(section, _)| section == name) {
+        *body = wire::encode(value).unwrap();
+    }
+    all
+}
+
+#[test]
+fn everything_comes_back_and_equal_states_are_equal_bytes() {
+    let checkpoint = trained::checkpoint(4);
+    let bytes = checkpoint.to_bytes().unwrap();
+    assert_eq!(Checkpoint::from_bytes(&bytes).unwrap(), checkpoint);
+    assert_eq!(trained::checkpoint(4).to_bytes().unwrap(), bytes);
+    assert_ne!(trained::checkpoint(5).to_bytes().unwrap(), bytes);
+    println!("{} bytes", bytes.len());
+
+    // By a file and a scope it is the same.
+    let folder = folder("checkpoint-back");
+    let path = folder.join("x.ckpt");
+    checkpoint.save(&path).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    let mut loaded = Checkpoint::load(&path).unwrap();
+    let mut scope = Scope::of(&loaded.program).unwrap();
+    loaded.restore(&mut scope).unwrap();
+    assert!(loaded.tensors.is_empty());
+    loaded.save_from(&mut scope, &path).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    // A program is found in it too.
+    assert_eq!(Program::load(&path).unwrap(), checkpoint.program);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Numbers that `==` or a conversion would lose.
+#[test]
+fn every_bit_of_every_dtype_comes_back() {
+    let f16 = half::f16::from_bits;
+    let bf16 = half::bf16::from_bits;
+    let long: Vec<f32> = (0..20_000u32).map(|i| f32::from_bits(i * 214_748)).collect();
+    let values: Vec<Dense> = vec![
+        Dense::from(ndarray::array![f32::NAN, -f32::NAN, -0.0, 1e-45, f32::from_bits(0x7f80_0001)]),
+        Dense::from(ndarray::array![[f64::from_bits(0xfff8_dead_beef_0001)], [-0.0], [5e-324]]),
+        Dense::from(ndarray::array![f16(0x7e01), f16(0x8000), f16(1), f16(0xfc00)]),
+        Dense::from(ndarray::array![bf16(0x7fc1), bf16(0x8000), bf16(1), bf16(0xff80)]),
+        Dense::from(ndarray::array![i16::MIN, -1, i16::MAX]),
+        Dense::from(ndarray::array![i32::MIN, -1, i32::MAX]),
+        Dense::from(ndarray::array![i64::MIN, -1, i64::MAX]),
+        Dense::from(ndarray::array![[true, false], [false, true]]),
+        Dense::from_vec(&[], vec![1.5f64]).unwrap(),
+        Dense::zeros(DType::F32, &[0, 3]).unwrap(),
+        Dense::from_vec(&[200, 100], long).unwrap(),
+    ];
+    let mut checkpoint = Checkpoint::default();
+    for (i, value) in values.into_iter().enumerate() {
+        let name = format!("v{i}");
+        let spec = Spec::fixed(value.dtype(), value.shape()).unwrap();
+        let var = VarDesc {
+            name: name.clone(),
+            block: BlockId(0),
+            kind: VarKind::Tensor(spec),
+            role: VarRole::Parameter,
+            persistable: true,
+            trainable: false,
+            stop_gradient: true,
+            initializer: None,
+            gradient_of: None,
+        };
+        checkpoint.program.add_var(var).unwrap();
+        checkpoint.tensors.insert(name, value);
+    }
+    checkpoint.best = checkpoint.tensors.clone();
+    let bytes = checkpoint.to_bytes().unwrap();
+    let loaded = Checkpoint::from_bytes(&bytes).unwrap();
+    for (name, value) in &checkpoint.tensors {
+        assert!(loaded.tensors[name].bits_eq(value) && loaded.best[name].bits_eq(value), "{name}");
+    }
+    assert_eq!(loaded.to_bytes().unwrap(), bytes);
+}
+
+/// Without its checksum made right again, nothing that was changed loads.
+#[test]
+fn every_changed_byte_and_every_cut_is_noticed() {
+    let bytes = trained::checkpoint(4).to_bytes().unwrap();
+    for place in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[place] ^= 1 << (place % 8);
+        let error = Checkpoint::from_bytes(&changed).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Format, "{error}");
+        assert!(error.to_string().starts_with("bytes of a checkpoint: "), "{error}");
+        let error = Checkpoint::from_bytes(&bytes[..place]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Format, "{error}");
+    }
+}
+
+/// Everything that a user does with a checkpoint that was loaded; whether it predicted.
+fn use_up(checkpoint: Checkpoint, batch: &[(&str, &Variable)]) -> bool {
+    let position = &checkpoint.position;
+    let _ = (position.epoch + 1, position.step + 1, position.since_best + 1, position.tokens + (1 << 40));
+    let Ok(bytes) = checkpoint.to_bytes() else { return false };
+    assert!(Checkpoint::from_bytes(&bytes).is_ok(), "what loaded and was saved does not load again");
+    // What a well-formed program says is large takes the memory that it takes.
+    let large = |spec: &Spec| {
+        spec.shape.iter().filter_map(|e| e.known()).fold(1usize, usize::saturating_mul) > 1 << 20
+    };
+    if checkpoint.program.vars().filter_map(|(_, v)| v.spec()).any(large) {
+        return false;
+    }
+    let names: Vec<String> = checkpoint.outputs.keys().cloned().collect();
+    let Ok(predictor) = Predictor::new(checkpoint, &ops::catalogue()) else { return false };
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    predictor.threads(1).run(batch, &names).is_ok()
+}
+
+/// Sections and bytes are changed behind the checksums; what still loads is saved, predicts, or is refused.
+#[test]
+fn no_changed_checkpoint_panics() {
+    let whole = sections(&trained::checkpoint(4).to_bytes().unwrap());
+    let values = trained::batch();
+    let feeds = values.iter().filter(|(name, _)| FEEDS.contains(name));
+    let batch: Vec<_> = feeds.map(|(name, value)| (*name, value)).collect();
+    assert!(use_up(Checkpoint::from_bytes(&file(&whole)).unwrap(), &batch));
+    let Checkpoint { program, outputs, .. } = trained::checkpoint(4);
+    let (mut random, mut loaded, mut ran, mut bad) = (Random(11), 0, 0, Vec::new());
+    for round in 0..ROUNDS {
+        let mut all = whole.clone();
+        change(&mut all, &mut random);
+        let bytes = file(&all);
+        let outcome = catch_unwind(AssertUnwindSafe(|| match Checkpoint::from_bytes(&bytes) {
+            // Other numbers in the same program are tried now and then.
+            Ok(checkpoint)
+                if checkpoint.program == program && checkpoint.outputs == outputs && round % 16 > 0 =>
+            {
+                Some(false)
+            }
+            Ok(checkpoint) => Some(use_up(checkpoint, &batch)),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Format, "{error}");
+                None
+            }
+        }));
+        match outcome {
+            Ok(fine) => {
+                (loaded, ran) = (loaded + usize::from(fine.is_some()), ran + usize::from(fine == Some(true)))
+            }
+            Err(_) => bad.push(round),
+        }
+    }
+    println!("{ROUNDS} changed: {loaded} loaded, {ran} predicted, {} panicked", bad.len());
+    assert!(bad.is_empty(), "rounds {bad:?}");
+    assert!(loaded > ROUNDS / 20 && ran > ROUNDS / 200, "{loaded} {ran}");
+}
+
+#[test]
+fn errors_name_the_section_and_what_is_wrong() {
+    let whole = sections(&trained::checkpoint(4).to_bytes().unwrap());
+    let names: Vec<&str> = whole.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names[..6], ["program", "position", "notes", "outputs", "vocabulary", "vocabulary"]);
+    for name in ["program", "position", "notes", "outputs"] {
+        let without = whole.iter().filter(|(section, _)| section != name).cloned().collect();
+        let expected = format!("a checkpoint's sections: expected `{name}` among them, got none");
+        assert!(refused(&without).ends_with(&expected), "{}", refused(&without));
+        let mut twice = whole.clone();
+        twice.extend(whole.iter().filter(|(section, _)| section == name).cloned());
+        assert!(refused(&twice).ends_with(&format!("section `{name}`: expected it once, got a second one")));
+    }
+    for name in ["vocabulary", "tensor", "best", "carried"] {
+        let mut twice = whole.clone();
+        twice.push(whole.iter().find(|(section, _)| section == name).unwrap().clone());
+        assert!(refused(&twice).contains(&format!("section `{name}`, `")), "{}", refused(&twice));
+    }
+    let tensor = names.iter().position(|&name| name == "tensor").unwrap();
+    let mut missing = whole.clone();
+    let taken = missing.remove(tensor);
+    assert!(refused(&missing).ends_with("expected a tensor, as the program has one, got none"));
+    let mut other = missing.clone();
+    other.push(("best".to_owned(), taken.1.clone()));
+    assert!(refused(&other).contains("section `best`, `"), "{}", refused(&other));
+    // A tensor that says to be larger than any file.
+    let mut absurd = whole.clone();
+    let body = &mut absurd[tensor].1;
+    let shape = body.windows(8).rposition(|w| w == 2u64.to_le_bytes()).unwrap();
+    body[shape..shape + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());
+    assert!(refused(&absurd).contains("section `tensor`"), "{}", refused(&absurd));
+    absurd[tensor].1[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert!(refused(&absurd).contains("length of the head: expected at most"), "{}", refused(&absurd));
+}
+
+#[test]
+fn a_position_that_cannot_be_is_refused() {
+    let position = trained::checkpoint(4).position;
+    for number in [f64::NAN, f64::INFINITY] {
+        let mut other = position.clone();
+        other.running.insert("loss".to_owned(), vec![1.0, number]);
+        let message = refused(&with("position", &other));
+        assert!(message.contains("section `position`, `loss`: expected a finite number"), "{message}");
+    }
+    let mut other = position.clone();
+    other.step = u64::MAX;
+    let message = refused(&with("position", &other));
+    assert!(message.contains("`step`: expected a count below 2^53, got 18446744073709551615"), "{message}");
+}
+
+/// Later releases add sections of other names, and nothing else.
+#[test]
+fn sections_of_later_releases_are_skipped() {
+    let checkpoint = trained::checkpoint(4);
+    let mut more = sections(&checkpoint.to_bytes().unwrap());
+    more.insert(1, ("of a later release".to_owned(), vec![7; 100_000]));
+    assert_eq!(Checkpoint::from_bytes(&file(&more)).unwrap(), checkpoint);
+}
+
+#[test]
+fn parts_that_do_not_fit_are_refused_before_anything_is_written() {
+    let folder = folder("checkpoint-parts");
+    let path = folder.join("x.ckpt");
+    let whole = trained::checkpoint(4);
+    whole.save(&path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let refused = |change: &dyn Fn(&mut Checkpoint), expected: &str| {
+        let mut other = whole.clone();
+        change(&mut other);
+        for error in [other.save(&path).unwrap_err(), other.to_bytes().unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::Program, "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    };
+    let zeros = |shape: &[usize]| Dense::zeros(DType::F32, shape).unwrap();
+    let bias = "linear_0.bias";
+    refused(
+        &|c| drop(c.tensors.insert(bias.to_owned(), zeros(&[3]))),
+        "section `tensor`, `linear_0.bias`: expected f32[2], got f32[3]",
+    );
+    refused(
+        &|c| drop(c.tensors.insert(bias.to_owned(), Dense::zeros(DType::F64, &[2]).unwrap())),
+        "got f64[2]",
+    );
+    refused(&|c| drop(c.tensors.remove(bias)), "`linear_0.bias`: expected a tensor, as the program has one");
+    refused(
+        &|c| drop(c.tensors.insert("x".to_owned(), zeros(&[1]))),
+        "`x`: expected only what the program has",
+    );
+    refused(&|c| drop(c.best.remove(bias)), "section `best`, `linear_0.bias`: expected a tensor");
+    refused(
+        &|c| drop(c.outputs.insert("p".to_owned(), "q".to_owned())),
+        "section `outputs`, `p`: expected a tensor",
+    );
+    refused(
+        &|c| drop(c.carried.insert("logits".to_owned(), Variable::dense(zeros(&[1])))),
+        "section `carried`, `logits`: expected the name of a feed, got another",
+    );
+    refused(
+        &|c| drop(c.carried.insert("h".to_owned(), Variable::dense(zeros(&[3, 9])))),
+        "`h`: expected f32[",
+    );
+    let levels = Variable::sequences(zeros(&[3, 2]), Lod::from_lengths1(&[3]).unwrap()).unwrap();
+    refused(
+        &|c| drop(c.carried.insert("h".to_owned(), levels.clone())),
+        "expected 0 levels of offsets, got 1",
+    );
+    refused(&|c| c.position.tokens = 1 << 53, "section `position`, `tokens`: expected a count below 2^53");
+    let mut empty = Scope::new();
+    let error = whole.save_from(&mut empty, &path).unwrap_err();
+    assert!(error.to_string().contains("scope: expected the variable, initialised or loaded, got none"));
+    untouched(&path, &before);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The file is as it was, and nothing stands beside it.
+fn untouched(path: &Path, before: &[u8]) {
+    assert_eq!(std::fs::read(path).unwrap(), before);
+    let beside = std::fs::read_dir(path.parent().unwrap()).unwrap();
+    assert_eq!(beside.count(), 1);
+}
+
+const FULL: &str = "UNPADDED_CHECKPOINT_FULL";
+
+/// The other process of the test below. By itself it has nothing to do.
+#[test]
+fn child() {
+    let Some(path) = std::env::var_os(FULL) else { return };
+    let error = trained::checkpoint(5).save(Path::new(&path)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    println!("refused: {error}");
+}
+
+/// A process that may write no file larger than 2 KB stands for a disk that is full.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_leaves_the_old_file() -> Result<()> {
+    let folder = folder("checkpoint-full");
+    let path = folder.join("x.ckpt");
+    trained::checkpoint(4).save(&path)?;
+    let before = std::fs::read(&path)?;
+    let child = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; ulimit -f 4; exec \"$0\" --exact checkpoint::child --nocapture"])
+        .arg(std::env::current_exe()?)
+        .env(FULL, &path)
+        .output()?;
+    let out = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{out}\n{}", String::from_utf8_lossy(&child.stderr));
+    assert!(
+        out.contains(&format!("refused: file `{}`: expected to be writable, got", path.display())),
+        "{out}"
+    );
+    untouched(&path, &before);
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}
+
+/// A folder that nobody may write in, not even root.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_cannot_be_written() {
+    let error = trained::checkpoint(4).save("/proc/self/x.ckpt").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(
+        error.to_string().starts_with("file `/proc/self/x.ckpt`: expected to be writable, got"),
+        "{error}"
+    );
+}

@@ -1,0 +1,98 @@
+//! A small classifier that was trained for some steps, as a checkpoint that has a bit of everything.
+
+// Two test binaries have this module, and each uses its own part of it.
+#![allow(dead_code)]
+
+use unpadded::data::Vocabulary;
+use unpadded::executor::{Executor, Run, Scope};
+use unpadded::layers::{Embedding, Lstm};
+use unpadded::optimizer::{Adam, Optimizer};
+use unpadded::program::VarRole;
+use unpadded::tensor::Dense;
+use unpadded::train::{Best, Checkpoint, Position};
+use unpadded::{Builder, DType, Program, Variable, ops};
+
+const TOKENS: [&str; 6] = ["a", "film", "fine", "it", "not", "é"];
+const HIDDEN: usize = 2;
+
+/// The program that trains, the name of its loss, and the names of its last states.
+pub(crate) fn program() -> (Program, String, [String; 3]) {
+    let net = Builder::new().seed(7);
+    let words = net.feed("words", DType::I64, &[], 1).unwrap();
+    let label = net.feed("label", DType::I64, &[], 0).unwrap();
+    let h = net.feed("h", DType::F32, &[HIDDEN], 0).unwrap();
+    let c = net.feed("c", DType::F32, &[HIDDEN], 0).unwrap();
+    let x = net.embedding(words, Embedding::new(TOKENS.len(), 3).sparse()).unwrap();
+    let (_, h, c) = net.lstm_states(net.dropout(x, 0.25).unwrap(), Lstm::new(HIDDEN).initial(h, c)).unwrap();
+    let logits = net.linear(h, 2).unwrap();
+    let loss = net.mean(net.cross_entropy(logits, label).unwrap()).unwrap();
+    let names = [logits, h, c].map(|var| net.name_of(var));
+    let loss_name = net.name_of(loss);
+    let mut program = net.finish();
+    Adam::new(0.05).lazy().minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
+    (program, loss_name, names)
+}
+
+/// The batch: each feed of the program, by name.
+pub(crate) fn batch() -> [(&'static str, Variable); 4] {
+    let state = || Variable::dense(Dense::zeros(DType::F32, &[3, HIDDEN]).unwrap());
+    let words = Variable::from_sequences(&[vec![0i64, 1, 3, 4, 2], vec![], vec![5, 2]]).unwrap();
+    [
+        ("words", words),
+        ("label", Variable::dense(ndarray::array![0i64, 1, 1])),
+        ("h", state()),
+        ("c", state()),
+    ]
+}
+
+/// What a predictor is fed: no labels.
+pub(crate) const FEEDS: [&str; 3] = ["words", "h", "c"];
+
+/// After so many steps.
+pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
+    let (program, loss, [logits, h, c]) = program();
+    let id = |name: &str| program.find(name).unwrap();
+    let fetch = [id(&loss), id(&h), id(&c)];
+    let mut executor = Executor::new(&program, &ops::catalogue(), &fetch, 1).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    let values = batch();
+    let feeds: Vec<_> = values.iter().map(|(name, value)| (id(name), value)).collect();
+    let all = |scope: &mut Scope, role: Option<VarRole>| {
+        let kept = program.vars().filter(|(_, v)| v.persistable && role.is_none_or(|role| role == v.role));
+        kept.map(|(_, v)| (v.name.clone(), scope.get(&v.name).unwrap())).collect()
+    };
+    let (mut best, mut losses) = (Default::default(), Vec::new());
+    for step in 0..steps {
+        executor.run(&mut scope, &Run::train(&feeds, step)).unwrap();
+        losses.push(executor.scalar(fetch[0]).unwrap());
+        if step == steps / 2 {
+            best = all(&mut scope, Some(VarRole::Parameter));
+        }
+    }
+    let carried = [("h".to_owned(), fetch[1]), ("c".to_owned(), fetch[2])];
+    let carried = carried.map(|(name, id)| (name, executor.fetch(id).unwrap())).into();
+    let named = |pairs: &[(&str, &str)]| pairs.iter().map(|&(a, b)| (a.to_owned(), b.to_owned())).collect();
+    Checkpoint {
+        tensors: all(&mut scope, None),
+        best,
+        vocabularies: [
+            ("words".to_owned(), Vocabulary::labels(TOKENS).unwrap()),
+            ("labels".to_owned(), Vocabulary::labels(["bad", "good"]).unwrap()),
+        ]
+        .into(),
+        notes: named(&[("tokenizer", "words"), ("author", "ünpadded")]),
+        outputs: named(&[("logits", &logits), ("state", &h)]),
+        carried,
+        position: Position {
+            epoch: 3,
+            batch: 1,
+            step: steps,
+            tokens: 7 * steps,
+            data: 0xfeed_0000_0000_beef,
+            best: Some(Best { value: 0.75, epoch: 2, step: steps / 2 }),
+            since_best: 1,
+            running: [("loss".to_owned(), losses), ("accuracy".to_owned(), vec![2.0, 3.0])].into(),
+        },
+        program,
+    }
+}

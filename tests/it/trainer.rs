@@ -1,0 +1,351 @@
+//! The trainer: N steps are k steps, a save, everything built again, and N − k steps, byte for byte; and what else it
+//! promises about evaluation, stopping, and errors.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use unpadded::data::{
+    Batch, Batches, Batching, Continuous, Data, Field, Limits, Loader, Samples, Vocabulary,
+};
+use unpadded::layers::{Embedding, Lstm};
+use unpadded::ops::Pool;
+use unpadded::optimizer::{Adam, Schedule, Sgd};
+use unpadded::program::{Attributes, Initializer};
+use unpadded::train::metrics::{Accuracy, Average, F1, Loss};
+use unpadded::train::{Ended, Progress, Report, Steps, Trainer, Until};
+use unpadded::{Builder, DType, Error, ErrorKind, Result};
+
+mod not_finite;
+mod refusals;
+
+/// Opinions of a few words, some without any: the label says whether a word of the upper half came last.
+pub(crate) fn samples(part: std::ops::Range<u64>) -> Samples {
+    let random = |i: u64, k: u64| (i * 31 + k * 17 + i * k * 7 + (i * i) % 13) % 20;
+    part.map(|i| {
+        let words: Vec<i64> = (0..random(i, 99) % 7).map(|k| random(i, k) as i64).collect();
+        let label = words.last().is_some_and(|&w| w >= 10);
+        vec![Field::Ints(words), Field::Int(label.into())]
+    })
+    .collect()
+}
+
+/// 10 batches an epoch.
+pub(crate) fn train() -> Loader {
+    loader(samples(0..77)).shuffle(5)
+}
+
+pub(crate) fn dev() -> Loader {
+    loader(samples(100..130))
+}
+
+fn loader(samples: Samples) -> Loader {
+    Loader::new(samples, &["words", "label"]).unwrap().batching(Batching::Sequences(8))
+}
+
+/// With dropout, sparse updates, clipping and a schedule.
+pub(crate) fn trainer() -> Trainer {
+    let net = Builder::new().seed(3);
+    let words = net.feed("words", DType::I64, &[], 1).unwrap();
+    let label = net.feed("label", DType::I64, &[], 0).unwrap();
+    let x = net.embedding(words, Embedding::new(20, 6).sparse()).unwrap();
+    let h = net.lstm(net.dropout(x, 0.3).unwrap(), Lstm::new(8)).unwrap();
+    let logits = net.linear(net.sequence_pool(h, Pool::Last).unwrap(), 2).unwrap();
+    let loss = net.mean(net.cross_entropy(logits, label).unwrap()).unwrap();
+    let adam = Adam::new(0.02).lazy().clip_global_norm(1.0).schedule(Schedule::cosine(60).warm_up(5));
+    Trainer::new(net, loss, &adam)
+        .unwrap()
+        .metric(Accuracy::new(logits, label))
+        .metric(F1::new(logits, label, 2, Average::Macro))
+        .output("logits", logits)
+        .note("tokenizer", "words")
+        .threads(1)
+        .progress(Progress::Quiet)
+}
+
+/// A path of this test's own, that is empty.
+pub(crate) fn path(name: &str) -> PathBuf {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let file = format!("unpadded-trainer-{}-{number}-{name}.ckpt", std::process::id());
+    let path = std::env::temp_dir().join(file);
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+/// The bytes of a training as it stands.
+pub(crate) fn bytes(trainer: &mut Trainer) -> Vec<u8> {
+    let path = path("bytes");
+    trainer.save(&path).unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    bytes
+}
+
+fn fit(trainer: &mut Trainer, until: Until) -> Report {
+    trainer.fit(&train(), &dev(), until).unwrap()
+}
+
+#[test]
+fn k_steps_and_the_rest_are_all_steps_byte_for_byte() {
+    let mut whole = trainer();
+    fit(&mut whole, Until::Steps(34));
+    let expected = bytes(&mut whole);
+    // In an epoch, at its end before and after the evaluation, and at the very start.
+    for k in [0, 1, 7, 10, 19, 20, 33] {
+        let file = path("resume");
+        let mut first = trainer();
+        if k > 0 {
+            fit(&mut first, Until::Steps(k));
+        }
+        first.save(&file).unwrap();
+        drop(first);
+        let mut second = trainer().threads(2);
+        second.resume(&file).unwrap();
+        assert_eq!(second.position().step, k);
+        let report = fit(&mut second, Until::Steps(34));
+        assert_eq!(report.resumed.map(|p| p.step), Some(k));
+        assert_eq!((report.ended, report.steps, report.epochs), (Ended::Done, 34, 3));
+        assert!(bytes(&mut second) == expected, "after {k} steps");
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+#[test]
+fn evaluating_leaves_no_trace() {
+    let mut plain = trainer();
+    fit(&mut plain, Until::Steps(14));
+    let mut other = trainer();
+    let before = other.evaluate(&dev()).unwrap();
+    fit(&mut other, Until::Steps(7));
+    let between = other.evaluate(&train()).unwrap();
+    assert!(before != other.evaluate(&dev()).unwrap() && between == other.evaluate(&train()).unwrap());
+    fit(&mut other, Until::Steps(14));
+    assert!(bytes(&mut plain) == bytes(&mut other));
+}
+
+#[test]
+fn it_learns_and_reports() {
+    let mut trainer = trainer();
+    let report = fit(&mut trainer, Until::Epochs(12));
+    assert_eq!((report.ended, report.epochs, report.steps), (Ended::Done, 12, 120));
+    assert!(report.last.get("accuracy").unwrap() > 0.9, "{}", report.last);
+    assert!(report.last.loss() < 0.5 && report.last.get("macro F1").unwrap() > 0.85, "{}", report.last);
+    let tokens: usize = train().batches(Some(0), 0).unwrap().map(|b| b.unwrap().tokens).sum();
+    assert_eq!(report.tokens, 12 * tokens as u64);
+    assert!(report.padded > report.tokens && report.seconds > 0.0 && report.tokens_per_s > 0.0);
+    let best = report.best.unwrap();
+    assert!(best.value >= report.last.get("accuracy").unwrap() && best.step == 10 * best.epoch);
+    // The best parameters give the best value again.
+    trainer.use_best().unwrap();
+    assert_eq!(trainer.evaluate(&dev()).unwrap().get("accuracy"), Some(best.value));
+    // Done is done: there is nothing to train, and the scores are those of now.
+    let again = fit(&mut trainer, Until::Epochs(12));
+    assert_eq!((again.steps, again.tokens, again.last.get("accuracy")), (120, 0, Some(best.value)));
+    let mut fresh = self::trainer();
+    let report = fit(&mut fresh, Until::Epochs(0));
+    assert_eq!((report.epochs, report.steps, report.best), (0, 0, None));
+    assert_eq!(report.last, fresh.evaluate(&dev()).unwrap());
+}
+
+#[test]
+fn patience_ends_it_early_also_when_it_is_resumed() {
+    let file = path("patience");
+    let stuck = || trainer().select("loss").patience(2).checkpoint(&file);
+    let mut first = stuck();
+    // With these labels nothing can be learned that helps on dev, so that soon no epoch is better.
+    let random: Samples = (0..77u64)
+        .map(|i| vec![Field::Ints(vec![(i % 20) as i64]), Field::Int((i * i % 3 % 2) as i64)])
+        .collect();
+    let (train, dev) = (loader(random).shuffle(1), dev());
+    let report = first.fit(&train, &dev, Until::Epochs(200)).unwrap();
+    let best = report.best.unwrap();
+    assert_eq!((report.ended, report.epochs), (Ended::Early, best.epoch + 2));
+    assert!(report.last.loss() >= best.value);
+    let mut second = stuck();
+    second.resume(&file).unwrap();
+    let again = second.fit(&train, &dev, Until::Epochs(200)).unwrap();
+    assert_eq!((again.ended, again.steps, again.last), (Ended::Early, report.steps, report.last));
+    std::fs::remove_file(&file).unwrap();
+}
+
+/// Data that sets a flag before its batch of this number.
+struct Flagging(Loader, u64, Arc<AtomicBool>);
+
+impl Data for Flagging {
+    fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+        let (at, flag) = (self.1, self.2.clone());
+        let number = move |(k, batch): (usize, Result<Batch>)| {
+            if from + k as u64 == at {
+                flag.store(true, Ordering::SeqCst);
+            }
+            batch
+        };
+        Ok(Box::new(self.0.batches(epoch, from)?.enumerate().map(number)))
+    }
+
+    fn batch_count(&self) -> Option<u64> {
+        self.0.batch_count()
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.0.fingerprint()
+    }
+}
+
+#[test]
+fn the_stop_flag_finishes_the_step_and_saves() {
+    let mut whole = trainer();
+    fit(&mut whole, Until::Epochs(2));
+    let expected = bytes(&mut whole);
+    let file = path("stopped");
+    let mut stopped = trainer().checkpoint(&file);
+    let flag = stopped.stop_flag();
+    let report = stopped.fit(&Flagging(train(), 3, flag.clone()), &dev(), Until::Epochs(2)).unwrap();
+    assert_eq!((report.ended, report.steps, flag.load(Ordering::SeqCst)), (Ended::Interrupted, 4, false));
+    // Again, in the evaluation at the epoch's end, which is then made when it is resumed.
+    let mut resumed = trainer().checkpoint(&file);
+    resumed.resume(&file).unwrap();
+    let flag = resumed.stop_flag();
+    let report = resumed.fit(&train(), &Flagging(dev(), 1, flag), Until::Epochs(2)).unwrap();
+    assert_eq!((report.ended, report.steps, report.epochs, report.best), (Ended::Interrupted, 10, 0, None));
+    let mut last = trainer();
+    assert!(last.resume_if(&file).unwrap() && !last.resume_if("no such file.ckpt").unwrap());
+    fit(&mut last, Until::Epochs(2));
+    assert!(bytes(&mut last) == expected);
+    std::fs::remove_file(file).unwrap();
+}
+
+/// What is written to it, to be read elsewhere.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn it_says_what_it_does_in_plain_lines() {
+    let (file, written) = (path("lines"), Written::default());
+    let mut first = trainer().progress(Progress::To(Box::new(written.clone())));
+    fit(&mut first, Until::Steps(13));
+    first.save(&file).unwrap();
+    let mut second = trainer().progress(Progress::To(Box::new(written.clone()))).checkpoint(&file);
+    second.resume(&file).unwrap();
+    let flag = second.stop_flag();
+    second.fit(&Flagging(train(), 5, flag), &dev(), Until::Epochs(9)).unwrap();
+    fit(&mut second, Until::Epochs(2));
+    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.contains(", batch ") || !line.starts_with("epoch")).collect();
+    assert!(lines[0].starts_with("epoch 1: loss 0.") && lines[0].contains("; dev loss 0."), "{text}");
+    assert!(lines[0].contains(", accuracy 0.") && lines[0].contains(" (best so far); "), "{text}");
+    assert!(lines[0].contains(" tokens/s, ") && lines[0].ends_with(" s"), "{text}");
+    assert_eq!(lines[1], "resumed at epoch 2, batch 4 (step 13)");
+    let saved =
+        format!("interrupted; saved in `{}`, to resume at epoch 2, batch 7 (step 16)", file.display());
+    assert_eq!(lines[2], saved);
+    assert!(lines[3].starts_with("epoch 2/2: loss 0.") && lines.len() == 4, "{text}");
+    std::fs::remove_file(file).unwrap();
+}
+
+/// A language model over continuous text whose state is carried on.
+fn language_model() -> Trainer {
+    let net = Builder::new().seed(1);
+    let x = net.feed("x", DType::I64, &[], 1).unwrap();
+    let y = net.feed_like("y", DType::I64, &[], x).unwrap();
+    let before = net.feed("before", DType::F32, &[6], 0).unwrap();
+    let embedded = net.embedding(x, Embedding::new(5, 6)).unwrap();
+    let (h, last) = net
+        .recurrent(embedded, |step, x_t| {
+            let h_prev = step.memory_from(before)?;
+            let h = step.tanh(step.add(step.linear(x_t, 6)?, step.linear(h_prev, 6)?)?)?;
+            step.update(h_prev, h)?;
+            Ok((h, step.last(h_prev)?))
+        })
+        .unwrap();
+    let losses = net.cross_entropy(net.linear(h, 5).unwrap(), y).unwrap();
+    let loss = net.mean(losses).unwrap();
+    Trainer::new(net, loss, &Adam::new(0.02))
+        .unwrap()
+        .metric(Loss::bits_per_character(losses))
+        .carry(before, last)
+        .threads(1)
+        .progress(Progress::Quiet)
+}
+
+#[test]
+fn a_carried_state_goes_on_from_batch_to_batch() {
+    let ids: Vec<i64> = (0..101).map(|i: i64| i * i % 11 % 5).collect();
+    let text = Continuous::new(ids.clone(), 3, 7, ["x", "y"]).unwrap();
+    let windowed = language_model().evaluate(&text).unwrap();
+    // In one window nothing needs to be carried.
+    let at_once =
+        language_model().evaluate(&Continuous::new(ids.clone(), 3, 100, ["x", "y"]).unwrap()).unwrap();
+    for (name, value) in &windowed.0 {
+        assert!((value - at_once.get(name).unwrap()).abs() < 1e-6, "{name}: {windowed}, {at_once}");
+    }
+    let bits = windowed.get("bits per character").unwrap();
+    assert!((bits - windowed.loss() / std::f64::consts::LN_2).abs() < 1e-12);
+    // And over a resumption, with evaluations between.
+    let mut whole = language_model();
+    whole.fit(&text, &text, Until::Epochs(3)).unwrap();
+    assert!(whole.evaluate(&text).unwrap().loss() < windowed.loss());
+    let file = path("carried");
+    let mut first = language_model();
+    first.fit(&text, &text, Until::Steps(8)).unwrap();
+    first.evaluate(&text).unwrap();
+    first.save(&file).unwrap();
+    let mut second = language_model();
+    second.resume(&file).unwrap();
+    second.fit(&text, &text, Until::Epochs(3)).unwrap();
+    assert!(bytes(&mut whole) == bytes(&mut second));
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_checkpoint_comes_every_so_many_steps() {
+    let file = path("every");
+    let mut training = trainer().checkpoint(&file).every(Steps(4));
+    // The data fails in batch 6: what was saved at step 4 stands, and the error says so.
+    struct Failing(Loader);
+    impl Data for Failing {
+        fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+            let broken = || Error::new("a.tsv:7", "text<TAB>label", "no tab");
+            let fail = move |(k, batch)| if k == 6 { Err(broken()) } else { batch };
+            Ok(Box::new(self.0.batches(epoch, from)?.enumerate().map(fail)))
+        }
+        fn batch_count(&self) -> Option<u64> {
+            None
+        }
+        fn fingerprint(&self) -> u64 {
+            self.0.fingerprint()
+        }
+    }
+    let error = training.fit(&Failing(train()), &dev(), Until::Epochs(3)).unwrap_err().to_string();
+    assert!(
+        error.starts_with("a.tsv:7: expected text<TAB>label, got no tab (at tests/it/trainer.rs:"),
+        "{error}"
+    );
+    let stands = format!("; the checkpoint in `{}` stands at epoch 1, batch 5 (step 4)", file.display());
+    assert!(error.ends_with(&stands), "{error}");
+    let mut whole = trainer();
+    fit(&mut whole, Until::Steps(12));
+    let expected = bytes(&mut whole);
+    // Both go on: the one that saw the error, and one from the file.
+    assert_eq!(training.position().step, 6);
+    fit(&mut training, Until::Steps(12));
+    assert!(bytes(&mut training) == expected);
+    let mut resumed = trainer();
+    resumed.resume(&file).unwrap();
+    fit(&mut resumed, Until::Steps(12));
+    assert!(bytes(&mut resumed) == expected);
+    std::fs::remove_file(file).unwrap();
+}

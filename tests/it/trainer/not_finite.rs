@@ -1,0 +1,140 @@
+//! Numbers that are not finite: found before the update, and named where they first came from.
+
+use unpadded::Var;
+use unpadded::tensor::Dense;
+
+use super::*;
+
+/// Refuses to train a step: the error, after it was seen that nothing has changed.
+fn refused(net: Builder, loss: Var, field: &str, fields: Vec<Field>, set: impl Fn(&mut Trainer)) -> Error {
+    let samples: Samples = fields.into_iter().map(|field| vec![field]).collect();
+    let data = Loader::new(samples, &[field]).unwrap();
+    let file = path("not-finite");
+    let mut trainer =
+        Trainer::new(net, loss, &Adam::new(0.1)).unwrap().checkpoint(&file).progress(Progress::Quiet);
+    trainer.save(&file).unwrap();
+    set(&mut trainer);
+    let names: Vec<String> = trainer.scope().names().map(str::to_owned).collect();
+    let values = |trainer: &mut Trainer| -> Vec<Dense> {
+        names.iter().map(|name| trainer.scope().get(name).unwrap()).collect()
+    };
+    let (before, saved) = (values(&mut trainer), std::fs::read(&file).unwrap());
+    let error = trainer.fit(&data, &data, Until::Epochs(1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFinite, "{error}");
+    let after = values(&mut trainer);
+    assert!(before.iter().zip(&after).all(|(a, b)| a.bits_eq(b)) && saved == std::fs::read(&file).unwrap());
+    assert_eq!(trainer.position().step, 0);
+    std::fs::remove_file(file).unwrap();
+    error
+}
+
+/// The same of a loss of sequences `x` of numbers and a parameter `w`, which is one.
+fn of(values: &[&[f32]], set: Option<f32>, loss: impl Fn(&Builder, Var, Var) -> Result<Var>) -> Error {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[], 1).unwrap();
+    let one = Initializer::new("constant", Attributes::new().with("value", 1.0));
+    let w = net.parameter("w", DType::F32, &[1], one).unwrap();
+    let loss = loss(&net, x, w).unwrap();
+    let fields = values.iter().map(|v| Field::Floats(v.to_vec())).collect();
+    refused(net, loss, "x", fields, |trainer| {
+        if let Some(w) = set {
+            trainer.scope().set("w", Dense::from_vec(&[1], vec![w]).unwrap()).unwrap();
+        }
+    })
+}
+
+/// The operator, the variable, and what the message must hold.
+fn check(error: &Error, operator: Option<&str>, variable: &str, holds: &str) {
+    let place = error.place();
+    let found = (place.operator.as_deref(), place.variable.as_deref());
+    assert_eq!(found, (operator, Some(variable)), "{error}");
+    assert!(error.to_string().contains(holds), "{error}");
+}
+
+#[test]
+fn the_operator_that_overflows_is_named_with_its_row() {
+    let line = line!() + 2;
+    let found = of(&[&[1.0, 2.0], &[], &[0.5, 89.0]], None, |net, x, w| {
+        let y = net.exp(net.mul(x, w)?)?;
+        net.mean(net.add(y, y)?)
+    });
+    let whose = "got infinity in row 3, position 1 of sequence 2 in the data; nothing was updated";
+    check(&found, Some("exp #1"), "exp", whose);
+    let caller = found.place().caller.clone().unwrap_or_default();
+    assert!(caller.contains(&format!("not_finite.rs:{line}:")), "{found}");
+    assert!(found.to_string().contains("; no checkpoint was saved in `"), "{found}");
+}
+
+#[test]
+fn division_by_zero_and_the_logarithm_of_a_negative_number() {
+    let found = of(&[&[1.0, 0.0]], None, |net, x, w| net.mean(net.div(net.mul(x, w)?, x)?));
+    check(&found, Some("div #1"), "div", "got NaN in row 1, position 1 of sequence 0");
+    let found = of(&[&[1.0], &[-1.0]], None, |net, x, w| net.mean(net.log(net.mul(x, w)?)?));
+    check(&found, Some("log #1"), "log", "got NaN in row 1, position 0 of sequence 1");
+}
+
+#[test]
+fn a_step_block_is_named_with_the_step() {
+    let net = Builder::new();
+    let words = net.feed("words", DType::I64, &[], 1).unwrap();
+    let x = net.embedding(words, Embedding::new(3, 1)).unwrap();
+    // From zero on: e², then exp(e² + 2) = 11,954, whose exp is infinite.
+    let h = net.recurrent(x, |step, x_t| {
+        let before = step.memory(1)?;
+        let h = step.exp(step.add(before, x_t)?)?;
+        step.update(before, h)?;
+        Ok(h)
+    });
+    let loss = net.mean(h.unwrap()).unwrap();
+    let fields = [1, 0, 3, 4].map(|n| Field::Ints(vec![1; n]));
+    let found = refused(net, loss, "words", fields.into(), |trainer| {
+        let table = Dense::from_vec(&[3, 1], vec![2.0f32; 3]).unwrap();
+        trainer.scope().set("embedding.weight", table).unwrap();
+    });
+    let whose = "got infinity in row 0, position 2 of sequence 2 in the data";
+    check(&found, Some("exp #1"), "exp", whose);
+    assert_eq!(found.place().block, Some(1));
+    assert!(found.place().caller.as_ref().is_some_and(|c| c.contains("not_finite.rs")), "{found}");
+}
+
+#[test]
+fn feeds_and_parameters_are_named() {
+    let product = |net: &Builder, x, w| net.mean(net.mul(x, w)?);
+    let found = of(&[&[1.0, f32::NAN]], None, product);
+    check(&found, None, "x", "value fed: expected finite numbers, got NaN");
+    let found = of(&[&[1.0]], Some(f32::NEG_INFINITY), product);
+    check(&found, None, "w", "parameter before the step: expected finite numbers, got -infinity");
+}
+
+#[test]
+fn a_gradient_alone_and_a_loss_alone() {
+    let found = of(&[&[0.0, 1.0]], None, |net, x, w| net.mean(net.sqrt(net.mul(x, w)?)?));
+    check(
+        &found,
+        Some("sqrt #1, backward"),
+        "mul@grad",
+        "gradient: expected finite numbers, got infinity in row 0",
+    );
+    // The gradient of the square is finite where the square is not.
+    let found = of(&[&[1.0]], Some(3e20), |net, x, w| {
+        let y = net.mul(x, w)?;
+        net.mean(net.mul(y, y)?)
+    });
+    check(&found, Some("mul #1"), "mul_2", "got infinity");
+}
+
+#[test]
+fn what_is_not_finite_is_not_saved() {
+    let file = path("not-saved");
+    let mut trainer = trainer();
+    trainer.save(&file).unwrap();
+    let before = std::fs::read(&file).unwrap();
+    trainer.scope().set("linear.bias", Dense::from_vec(&[2], vec![0.0f32, f32::NAN]).unwrap()).unwrap();
+    let error = trainer.save(&file).unwrap_err();
+    assert_eq!(
+        (error.kind(), error.place().variable.as_deref()),
+        (ErrorKind::NotFinite, Some("linear.bias"))
+    );
+    assert!(before == std::fs::read(&file).unwrap());
+    std::fs::remove_file(file).unwrap();
+}

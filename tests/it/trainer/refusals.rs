@@ -1,0 +1,181 @@
+//! What a trainer refuses, and what it says.
+
+use super::*;
+
+fn refused<T: std::fmt::Debug>(outcome: Result<T>, expected: &str) {
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains(expected), "{error}\nexpected: {expected}");
+}
+
+fn fitted(mut trainer: Trainer) -> Result<Report> {
+    trainer.fit(&train(), &dev(), Until::Epochs(1))
+}
+
+#[test]
+fn settings_are_checked_before_the_first_batch() {
+    refused(fitted(trainer().patience(0)), "patience, in epochs: expected at least 1, got 0");
+    refused(
+        fitted(trainer().every(Steps(0))),
+        "steps from checkpoint to checkpoint: expected at least 1, got 0",
+    );
+    let select = fitted(trainer().select("f1"));
+    refused(select, "selected metric: expected one of `loss`, `accuracy`, `macro F1`, got `f1`");
+    let other = Builder::new();
+    let foreign = other.feed("foreign", DType::F32, &[2], 0).unwrap();
+    refused(
+        fitted(trainer().metric(Loss::new(foreign).named("other"))),
+        "metric `other`: expected its variables to fit",
+    );
+    refused(
+        fitted(trainer().metric(Loss::new(foreign).named("accuracy"))),
+        "metrics: expected each name once, got `accuracy` twice",
+    );
+    refused(fitted(trainer().output("probabilities", foreign)), "one of this builder's program");
+    refused(Trainer::new(other, trainer_loss(), &Sgd::new(0.1)), "one of this builder's program");
+}
+
+fn trainer_loss() -> unpadded::Var {
+    let net = Builder::new();
+    net.feed("loss", DType::F32, &[], 0).unwrap()
+}
+
+#[test]
+fn later_variables_are_not_of_the_model() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[2], 0).unwrap();
+    let y = net.linear(x, 1).unwrap();
+    let loss = net.mean(y).unwrap();
+    let trainer = Trainer::new(net.clone(), loss, &Sgd::new(0.1)).unwrap();
+    let later = net.exp(y).unwrap();
+    let error = trainer.metric(Loss::new(later).named("exp")).evaluate(&dev()).unwrap_err().to_string();
+    assert!(
+        error.contains("expected one made before the trainer, got `exp`, which was made later"),
+        "{error}"
+    );
+}
+
+#[test]
+fn data_that_does_not_fit_is_refused() {
+    let mut training = trainer();
+    let names = Loader::new(samples(0..9), &["word", "label"]).unwrap();
+    refused(
+        training.fit(&names, &dev(), Until::Epochs(1)),
+        "name of a feed in the data: expected one of `label`, `words`, got `word`",
+    );
+    let one: Samples = (0..3).map(|i| vec![Field::Ints(vec![i])]).collect();
+    let one = Loader::new(one, &["words"]).unwrap();
+    refused(
+        training.evaluate(&one),
+        "variable `label`: feeds: expected a value for each, got none for this one",
+    );
+    struct Nothing;
+    impl Data for Nothing {
+        fn batches(&self, _: Option<u64>, _: u64) -> Result<Batches> {
+            Ok(Box::new(std::iter::empty()))
+        }
+        fn batch_count(&self) -> Option<u64> {
+            Some(0)
+        }
+        fn fingerprint(&self) -> u64 {
+            0
+        }
+    }
+    refused(
+        trainer().fit(&Nothing, &dev(), Until::Epochs(1)),
+        "batches of an epoch of training data: expected at least one",
+    );
+    refused(trainer().evaluate(&Nothing), "batches of data to evaluate on: expected at least one, got none");
+    let out: Samples = (0..3).map(|i| vec![Field::Ints(vec![18 + i]), Field::Int(0)]).collect();
+    let out = Loader::new(out, &["words", "label"]).unwrap();
+    let before = bytes(&mut training);
+    refused(training.fit(&out, &dev(), Until::Epochs(1)), "got 20");
+    let fresh = bytes(&mut trainer());
+    assert!(before == fresh);
+}
+
+#[test]
+fn carried_states_fit_or_are_refused() {
+    let build = |shape: &[usize], level, grows: bool| {
+        let net = Builder::new();
+        let x = net.feed("x", DType::F32, &[2], 1).unwrap();
+        let state = net.feed("state", DType::F32, shape, level).unwrap();
+        let pooled = net.sequence_pool(x, Pool::Sum).unwrap();
+        let loss = net.mean(net.linear(pooled, 1).unwrap()).unwrap();
+        let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
+        if grows { trainer.carry(state, pooled) } else { trainer.carry(pooled, state) }
+    };
+    let one: Samples = (0..3).map(|_| vec![Field::Floats(vec![1.0])]).collect();
+    let data = Loader::new(one, &["x"]).unwrap();
+    refused(build(&[2], 0, false).evaluate(&data), "carried state: expected a feed that takes it");
+    refused(
+        build(&[2], 1, true).evaluate(&data),
+        "variable `state`: carried state: expected a feed with one row a sequence",
+    );
+    refused(
+        build(&[3], 0, true).evaluate(&data),
+        "variable `state`: carried state: expected a variable as the feed",
+    );
+
+    let text = |streams| {
+        Continuous::new((0..40).map(|i| i % 5).collect::<Vec<i64>>(), streams, 4, ["x", "y"]).unwrap()
+    };
+    struct Both(Continuous, Continuous);
+    impl Data for Both {
+        fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+            let second = self.1.batches(epoch, from)?;
+            Ok(Box::new(self.0.batches(epoch, from)?.take(1).chain(second)))
+        }
+        fn batch_count(&self) -> Option<u64> {
+            None
+        }
+        fn fingerprint(&self) -> u64 {
+            0
+        }
+    }
+    language_model().evaluate(&Both(text(3), text(2))).unwrap();
+    refused(
+        language_model().evaluate(&Both(text(2), text(3))),
+        "variable `before`: sequences of a batch: expected at most 2, as the batch before, whose state is carried, got 3",
+    );
+}
+
+#[test]
+fn resuming_needs_the_same_model_vocabularies_and_data() {
+    let file = path("same");
+    let vocabulary = |words: &[&str]| Vocabulary::of(words, &Limits::default()).unwrap();
+    let mut first = trainer().vocabulary("words", vocabulary(&["a", "b"]));
+    fit(&mut first, Until::Steps(12));
+    first.save(&file).unwrap();
+
+    let resume = |mut trainer: Trainer| {
+        let before = bytes(&mut trainer);
+        let error = trainer.resume(&file).unwrap_err().to_string();
+        assert!(bytes(&mut trainer) == before, "changed by a resumption that was refused: {error}");
+        assert!(error.ends_with(&format!("; in checkpoint `{}`", file.display())), "{error}");
+        error
+    };
+    let none = resume(trainer());
+    assert!(none.contains("vocabulary `words`: expected none, got 3 entries (fingerprint "), "{none}");
+    let other = resume(trainer().vocabulary("words", vocabulary(&["a", "c"])));
+    assert!(other.contains("vocabulary `words`: expected 3 entries"), "{other}");
+    let program = resume(language_model());
+    assert!(
+        program
+            .contains("program: expected that of the model being built, got another seed, 3 in place of 1"),
+        "{program}"
+    );
+
+    let mut second = trainer().vocabulary("words", vocabulary(&["a", "b"]));
+    second.resume(&file).unwrap();
+    let others = loader(samples(0..77)).shuffle(6);
+    let error = second.fit(&others, &dev(), Until::Epochs(3)).unwrap_err().to_string();
+    assert!(error.contains("training data: expected that of the training so far (fingerprint "), "{error}");
+    assert!(
+        error.contains("which stands at epoch 2, batch 3 (step 12), got other data or batches"),
+        "{error}"
+    );
+    fit(&mut second, Until::Epochs(2));
+    // A training that has finished its epoch, and was not loaded, may go on with other data.
+    second.fit(&others, &dev(), Until::Epochs(3)).unwrap();
+    std::fs::remove_file(file).unwrap();
+}
