@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::kernels::Store;
 use crate::program::{
     Attributes, Backward, Builder, Facts, Forward, InferShape, Needs, Op, RowValue, Sample, Signature, Slot,
-    Spec, Var,
+    Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -228,7 +228,7 @@ impl Op for Split {
         with_float!(run.dtype(X), T => forward::<T>(run, self.parts()))
     }
 
-    fn columns(&self, _: &[Vec<Spec>]) -> Option<Vec<Range<usize>>> {
+    fn columns(&self) -> Option<Vec<Range<usize>>> {
         Some(self.parts().collect())
     }
 
@@ -285,7 +285,7 @@ impl Op for Slice {
         with_float!(run.dtype(X), T => forward::<T>(run, std::iter::once(self.from..self.to)))
     }
 
-    fn columns(&self, _: &[Vec<Spec>]) -> Option<Vec<Range<usize>>> {
+    fn columns(&self) -> Option<Vec<Range<usize>>> {
         Some(std::iter::once(self.from..self.to).collect())
     }
 

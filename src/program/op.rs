@@ -90,7 +90,7 @@ pub trait Op: Send + Sync + 'static {
 
     /// If the outputs ARE columns of the first input, number for number: which columns, in order and not overlapping.
     /// In a step block they are then views of the input, and `forward` and `backward` are not called.
-    fn columns(&self, _inputs: &[Vec<Spec>]) -> Option<Vec<Range<usize>>> {
+    fn columns(&self) -> Option<Vec<Range<usize>>> {
         None
     }
 
