@@ -7,6 +7,7 @@ use super::layout::{Layouts, Ranked};
 use super::needs::{made_levels, needed_values, wanted_slots};
 use super::plan::{Access, Home, Instr, Maker, OpInstr, Plan, Ref, Slot, Span};
 use super::split::Classes;
+use super::views::Views;
 use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::Store;
 use crate::program::context::{Place, Wiring};
@@ -44,6 +45,8 @@ pub(super) struct Compiler<'a> {
     pub(super) made: Vec<Vec<usize>>,
     /// Which variables lie in step-major order.
     pub(super) layouts: Layouts,
+    /// Variables of step blocks that are columns of another one.
+    pub(super) views: Views,
     wanted: &'a [VarId],
     /// What the variables of each forward block have rows for, once it is compiled.
     pub(super) classes: Vec<Option<Classes>>,
@@ -83,6 +86,7 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         stepwise: HashSet::new(),
         made: vec![Vec::new(); program.blocks().len()],
         layouts: Layouts::default(),
+        views: Views::default(),
         wanted,
         classes: program.blocks().map(|_| None).collect(),
     };
@@ -482,10 +486,12 @@ impl<'a> Compiler<'a> {
         let access = self.access_of(var)?;
         self.touch(access);
         let spec = self.program.spec(var)?;
-        Ok(Ref { access, rows: spec.rows(), width: spec.width() })
+        let column = self.views.get(&var).map_or(0, |&(_, column)| column);
+        Ok(Ref { access, rows: spec.rows(), width: spec.width(), column })
     }
 
     pub(super) fn access_of(&mut self, var: VarId) -> Result<Access> {
+        let var = self.whole_of(var);
         self.need_natural(var)?;
         match self.access[var.0 as usize] {
             Some(access) => Ok(access),

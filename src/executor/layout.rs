@@ -147,7 +147,7 @@ impl Compiler<'_> {
             }
         };
         self.touch(Access::Slot(slot));
-        Ok(Ref { access: Access::Slot(slot), rows: spec.rows(), width: spec.width() })
+        Ok(Ref { access: Access::Slot(slot), rows: spec.rows(), width: spec.width(), column: 0 })
     }
 
     /// Puts a variable into the batch's own order before the current instruction, if it lies otherwise.
@@ -158,7 +158,8 @@ impl Compiler<'_> {
         let spec = self.program.spec(var)?;
         let slot = self.place(var, Home::Whole)?;
         self.touch(Access::Slot(ranked.slot));
-        let view = |slot| Ref { access: Access::Slot(slot), rows: spec.rows(), width: spec.width() };
+        let view =
+            |slot| Ref { access: Access::Slot(slot), rows: spec.rows(), width: spec.width(), column: 0 };
         let gradient = self.program.var(var).gradient_of.is_some();
         let reorder = Instr::Reorder {
             from: view(ranked.slot),

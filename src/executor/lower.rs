@@ -143,8 +143,12 @@ impl Compiler<'_> {
             nexts.iter().copied().chain(step.outputs.iter().map(|p| p.inner)).collect();
         let mut units = Vec::new();
         for (number, op) in ops.iter().enumerate() {
-            let reads: Vec<VarId> = op.reads().collect();
+            let reads: Vec<VarId> = op.reads().map(|v| self.whole_of(v)).collect();
             let (class, mixed) = class_of(program, &classes, &reads);
+            if class == Class::Step && self.view_outputs(step, op, &kept)? {
+                op.writes().for_each(|v| classes.set(v, class));
+                continue;
+            }
             // A loop inside a loop runs many times: what it computes once a sequence would be lost for the backward
             // pass, so it is computed at every step. So is what leaves the step, which has a row for each entry, and
             // what is random, which differs from step to step.
@@ -191,8 +195,12 @@ impl Compiler<'_> {
             let spec = program.spec(m.previous)?;
             let start = self.add_slot(m.next, spec, Home::Sequence(block));
             let all = after.contains(&m.previous).then(|| self.add_slot(m.next, spec, Home::Stepped(block)));
-            let within =
-                |slot: usize| Ref { access: Access::Slot(slot), rows: spec.rows(), width: spec.width() };
+            let within = |slot: usize| Ref {
+                access: Access::Slot(slot),
+                rows: spec.rows(),
+                width: spec.width(),
+                column: 0,
+            };
             let plan = MemoryPlan {
                 next: self.reference(m.next)?,
                 start: within(start),
@@ -298,8 +306,9 @@ impl Compiler<'_> {
             }
         }
         let through = self.passed_through(step, gradient)?;
+        let viewed = self.view_gradients(step, gradient, &through)?;
         let mut units = Vec::new();
-        for (number, op) in ops.iter().enumerate() {
+        for (number, op) in ops.iter().enumerate().filter(|(number, _)| !viewed.contains(number)) {
             self.gradient_units(step, number, op, (&passed, &through), &mut units)?;
         }
         let when = split(&units, &carried, &passed);
@@ -340,7 +349,11 @@ impl Compiler<'_> {
             }
         }
         for &var in through.keys() {
-            self.access[var.0 as usize] = self.access[resolve(&through, var).0 as usize];
+            let of = resolve(&through, var);
+            match self.views.get(&of) {
+                Some(&view) => drop(self.views.insert(var, view)),
+                None => self.access[var.0 as usize] = self.access[of.0 as usize],
+            }
         }
         for pair in gradient.outputs.iter() {
             if self.written.contains(&pair.inner) {
@@ -409,7 +422,7 @@ impl Compiler<'_> {
             instr.gradients.push(MemoryGradientPlan {
                 memory: m.memory as usize,
                 next: self.reference(m.next)?,
-                start: Ref { access: Access::Slot(start), rows: spec.rows(), width: spec.width() },
+                start: Ref { access: Access::Slot(start), rows: spec.rows(), width: spec.width(), column: 0 },
                 passes,
                 filled,
                 last: m.last.map(|v| self.reference(v)).transpose()?,
@@ -434,7 +447,12 @@ impl Compiler<'_> {
             let plan = &mut self.memories[block.0 as usize][i];
             plan.last = None;
             plan.read = read;
-            plan.all = all.map(|s| Ref { access: Access::Slot(s), rows: spec.rows(), width: spec.width() });
+            plan.all = all.map(|s| Ref {
+                access: Access::Slot(s),
+                rows: spec.rows(),
+                width: spec.width(),
+                column: 0,
+            });
             let initial = plan.initial;
             if read {
                 self.touch(Access::Previous { block, memory: i });
@@ -463,7 +481,7 @@ impl Compiler<'_> {
         };
         let passes = |writes: &[VarId]| writes.iter().any(|v| passed.contains(v));
         if op.kind == RECURRENT {
-            let reads: Vec<VarId> = op.reads().map(|v| resolve(through, v)).collect();
+            let reads: Vec<VarId> = op.reads().map(|v| self.whole_of(resolve(through, v))).collect();
             let writes: Vec<VarId> = op.writes().collect();
             let around: Vec<VarId> = reads.iter().chain(&writes).copied().collect();
             let foreign = around.iter().any(|&v| self.class(step, v) == Class::Step)
@@ -483,11 +501,13 @@ impl Compiler<'_> {
                 let grads = op.input(&grad_name(out.name)).iter().filter(|&&v| v != VarId::NONE);
                 reads.extend(grads.map(|&v| resolve(through, v)));
             }
+            reads.iter_mut().for_each(|v| *v = self.whole_of(*v));
             let grads = op.output(&grad_name(signature.inputs[slot].name));
             if grads.iter().any(|v| through.contains_key(v)) {
                 continue;
             }
-            let writes: Vec<VarId> = grads.iter().copied().filter(|&v| v != VarId::NONE).collect();
+            let present = grads.iter().copied().filter(|&v| v != VarId::NONE);
+            let writes: Vec<VarId> = present.map(|v| self.whole_of(v)).collect();
             let around: Vec<VarId> = reads.iter().chain(&writes).copied().collect();
             let foreign = instance.facts().reach == Reach::Sequence
                 && around.iter().any(|&v| self.class(step, v) == Class::Step)

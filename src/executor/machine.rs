@@ -122,7 +122,7 @@ impl Shared<'_> {
             }
         };
         let extent = Extent2 { rows, width: view.width, stride: slot.width };
-        Region { buffer: slot.buffer, row, column: 0, extent, step }
+        Region { buffer: slot.buffer, row, column: view.column, extent, step }
     }
 
     /// The dtype of a view.

@@ -21,6 +21,7 @@ mod run;
 pub mod scope;
 mod split;
 mod through;
+mod views;
 
 pub use interpret::{diagnose, interpret};
 pub use rank_table::RankTable;

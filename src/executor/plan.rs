@@ -55,6 +55,8 @@ pub(super) struct Ref {
     pub(super) access: Access,
     pub(super) rows: Extent,
     pub(super) width: usize,
+    /// The first column, where it is a part of the slot's.
+    pub(super) column: usize,
 }
 
 /// Over which rows of a step block an instruction runs.

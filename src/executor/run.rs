@@ -437,7 +437,7 @@ fn finite(
     }
     for &s in &plan.losses {
         let Slot { var, rows, width, .. } = plan.slots[s];
-        let whole = Ref { access: Access::Slot(s), rows, width };
+        let whole = Ref { access: Access::Slot(s), rows, width, column: 0 };
         if !view_is_finite(shared, &whole, lane, &mut tools.workers[0].room) {
             return Err(not_finite("loss").variable(&program.var(var).name));
         }

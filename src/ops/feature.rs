@@ -228,6 +228,10 @@ impl Op for Split {
         with_float!(run.dtype(X), T => forward::<T>(run, self.parts()))
     }
 
+    fn columns(&self) -> Option<Vec<Range<usize>>> {
+        Some(self.parts().collect())
+    }
+
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => backward::<T>(run, self.parts()))
     }
@@ -279,6 +283,10 @@ impl Op for Slice {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => forward::<T>(run, std::iter::once(self.from..self.to)))
+    }
+
+    fn columns(&self) -> Option<Vec<Range<usize>>> {
+        Some(std::iter::once(self.from..self.to).collect())
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {

@@ -4,6 +4,8 @@
 //! [`Op::infer_shape`], [`Op::forward`], [`Op::backward`] and [`Op::samples`]. A user's crate implements the same
 //! trait and registers the type in a [`Registry`](super::registry::Registry).
 
+use std::ops::Range;
+
 use super::attributes::Attributes;
 use super::context::{Backward, Forward, Prepare};
 use super::extent::Spec;
@@ -84,6 +86,12 @@ pub trait Op: Send + Sync + 'static {
     /// a sum. Where nothing else adds to it, `backward` is then not asked for it at all.
     fn passes_gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> bool {
         false
+    }
+
+    /// If the outputs ARE columns of the first input, number for number: which columns, in order and not overlapping.
+    /// In a step block they are then views of the input, and `forward` and `backward` are not called.
+    fn columns(&self) -> Option<Vec<Range<usize>>> {
+        None
     }
 
     /// Called once before many calls (all steps of a loop) whose constant inputs do not change: packs weights.

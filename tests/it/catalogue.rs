@@ -23,8 +23,9 @@ fn every_operator_keeps_its_contract() {
 
 type Rule = (&'static str, fn(&Case) -> Outcome);
 
-const RULES: [Rule; 5] = [
+const RULES: [Rule; 6] = [
     ("shape and LoD", Case::shapes),
+    ("columns", Case::columns),
     ("gradient", Case::differences),
     ("requests", Case::requests),
     ("f32", Case::single_precision),
@@ -199,6 +200,22 @@ impl Case {
                 };
                 ensure(same, || format!("`{name}`: {:?}, but its LoD is {}", facts.lod, show(var.lod())))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Outputs that are declared columns of the input are.
+    fn columns(&self) -> Outcome {
+        let Some(columns) = self.op.columns() else { return Ok(()) };
+        let ran = self.run_sample(DType::F64)?;
+        let outputs = ran.outputs.first().map_or(&[][..], Vec::as_slice);
+        ensure(outputs.len() == columns.len(), || format!("{} outputs, not {columns:?}", outputs.len()))?;
+        let whole = ran.direct.inputs()[0][0].clone();
+        let (x, width) = (numbers(whole.storage())?, whole.shape().last().copied().unwrap_or(1));
+        for (k, (columns, output)) in columns.into_iter().zip(outputs).enumerate() {
+            let part: Vec<f64> =
+                x.chunks(width.max(1)).flat_map(|row| &row[columns.clone()]).copied().collect();
+            ensure(part == numbers(output.storage())?, || format!("output {k} is not columns {columns:?}"))?;
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ const KEEPS_IN_SECRET: u8 = 4;
 const ROUNDS: u8 = 5;
 const FEW_SAMPLES: u8 = 6;
 const NEEDS_TOO_LITTLE: u8 = 7;
+const CLAIMS_COLUMNS: u8 = 8;
 
 /// out = x².
 struct Squared<const FAULT: u8>;
@@ -54,6 +55,10 @@ impl<const FAULT: u8> Op for Squared<FAULT> {
 
     fn needs(&self, _: usize) -> Needs {
         if FAULT == NEEDS_TOO_LITTLE { Needs::nothing() } else { Needs::nothing().input(0) }
+    }
+
+    fn columns(&self) -> Option<Vec<std::ops::Range<usize>>> {
+        (FAULT == CLAIMS_COLUMNS).then(|| std::iter::once(0..1).collect())
     }
 
     fn samples() -> Vec<Sample> {
@@ -117,5 +122,6 @@ fn every_rule_finds_its_fault() {
     finds::<KEEPS_IN_SECRET>("shape and LoD: `out`: Drops, but its LoD is [[");
     finds::<ROUNDS>("f32: `out`, element 0");
     finds::<FEW_SAMPLES>("no sample of no sequence");
+    finds::<CLAIMS_COLUMNS>("columns: output 0 is not columns 0..1");
     finds::<NEEDS_TOO_LITTLE>("not declared in `needs`");
 }

@@ -271,6 +271,16 @@ impl Maker {
                 let y = self.partner(net, &x, items)?;
                 self.made(&x, net.mul(x.var, y.var)?, x.bounded && y.bounded)
             }
+            7 if self.dice.chance(50) => {
+                // Gates side by side, as in a cell; at times one of them is split again, or left out.
+                let y = self.partner(net, &x, items)?;
+                let gates = net.add(self.linear(net, x.var, 3 * w)?, self.linear(net, y.var, 3 * w)?)?;
+                let parts = net.split(gates, &[w, 2 * w])?;
+                let parts = [parts[0], net.slice(parts[1], 0..w)?, net.split(parts[1], &[w, w])?[1]];
+                let kept = net.mul(net.sigmoid(parts[0])?, net.tanh(parts[2])?)?;
+                let sum = if self.dice.chance(50) { net.add(kept, parts[1])? } else { kept };
+                self.made(&x, net.tanh(sum)?, true)
+            }
             7 => {
                 let y = self.partner(net, &x, items)?;
                 let both = net.concat(&[x.var, y.var])?;

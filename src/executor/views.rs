@@ -1,0 +1,114 @@
+//! Variables of a step block that are columns of another one: the parts of a split. They are not copied; a part is
+//! read where the whole lies, and the gradient of a part is written into its columns of the whole's gradient.
+
+use std::collections::{HashMap, HashSet};
+
+use super::compile::Compiler;
+use super::plan::Access;
+use super::split::Class;
+use super::through::Through;
+use crate::error::Result;
+use crate::program::{OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient, VarId, grad_name};
+
+/// A part to the whole that holds it, never a part itself, and the part's first column there.
+pub(super) type Views = HashMap<VarId, (VarId, usize)>;
+
+impl Compiler<'_> {
+    /// The variable whose memory holds `var`.
+    pub(super) fn whole_of(&self, var: VarId) -> VarId {
+        self.views.get(&var).map_or(var, |&(whole, _)| whole)
+    }
+
+    /// Makes the outputs of an operator of a step block views, if they are columns of its input; then the operator has
+    /// no call. What leaves the step (`kept`), or enters a loop inside it, has rows of its own.
+    pub(super) fn view_outputs(
+        &mut self,
+        step: &StepDesc,
+        op: &OpDesc,
+        kept: &HashSet<VarId>,
+    ) -> Result<bool> {
+        if op.kind == RECURRENT || op.role != Role::Forward {
+            return Ok(false);
+        }
+        let instance = self.parse(op)?;
+        let signature = instance.signature();
+        let vars = Program::slots_of(signature.inputs, &op.inputs, "");
+        let Some(columns) = instance.columns() else { return Ok(false) };
+        let (Some(&[x]), parts) = (vars.first().map(Vec::as_slice), op.output(signature.outputs[0].name))
+        else {
+            return Ok(false);
+        };
+        let (whole, first) = self.views.get(&x).copied().unwrap_or((x, 0));
+        let previous = matches!(self.access[whole.0 as usize], Some(Access::Previous { .. }));
+        let inside = |var: &VarId| !kept.contains(var) && !self.in_a_loop(step.block, *var);
+        if previous || parts.len() != columns.len() || !parts.iter().all(inside) {
+            return Ok(false);
+        }
+        for (&part, columns) in parts.iter().zip(columns) {
+            self.views.insert(part, (whole, first + columns.start));
+            if self.saved.contains(&part) {
+                self.saved.insert(whole);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes the gradients of such parts views of the gradient of the whole, where nothing else writes that and all its
+    /// columns are written. Returns the operators that have no call for it.
+    pub(super) fn view_gradients(
+        &mut self,
+        step: &StepDesc,
+        gradient: &StepGradient,
+        through: &Through,
+    ) -> Result<HashSet<usize>> {
+        let program = self.program;
+        let ops = &program.block(gradient.block).ops;
+        let pairs = gradient.inputs.iter().chain(&gradient.outputs).chain(&gradient.statics);
+        let mut leaves: HashSet<VarId> = pairs.map(|p| p.inner).collect();
+        leaves.extend(gradient.memories.iter().flat_map(|m| [Some(m.next), m.previous]).flatten());
+        let writers = |var: VarId| ops.iter().flat_map(OpDesc::writes).filter(|&v| v == var).count();
+        let mut viewed = HashSet::new();
+        // The last split first, so that a part that is split again finds its whole.
+        for (number, op) in ops.iter().enumerate().rev() {
+            if op.role != Role::Backward || op.kind == RECURRENT {
+                continue;
+            }
+            let instance = self.parse(op)?;
+            let signature = instance.signature();
+            let Some(columns) = instance.columns() else { continue };
+            let parts = op.input(&grad_name(signature.outputs[0].name));
+            let &[x] = op.output(&grad_name(signature.inputs[0].name)) else { continue };
+            let free = |var: VarId| {
+                program.var(var).block == gradient.block
+                    && !leaves.contains(&var)
+                    && !through.contains_key(&var)
+                    && !self.views.contains_key(&var)
+                    && !self.in_a_loop(gradient.block, var)
+                    && self.class(step, var) == Class::Step
+            };
+            let width = program.spec(x)?.width();
+            let ends = columns.iter().try_fold(0, |end, c| (c.start == end).then_some(c.end));
+            let distinct: HashSet<VarId> = parts.iter().copied().collect();
+            let fits = ends == Some(width)
+                && parts.len() == columns.len()
+                && distinct.len() == parts.len()
+                && parts.iter().all(|&part| part != VarId::NONE && free(part) && writers(part) > 0);
+            let (whole, first) = self.views.get(&x).copied().unwrap_or((x, 0));
+            let alone = self.views.contains_key(&x) || free(x);
+            if !fits || !alone || writers(x) != 1 {
+                continue;
+            }
+            for (&part, columns) in parts.iter().zip(columns) {
+                self.views.insert(part, (whole, first + columns.start));
+            }
+            viewed.insert(number);
+        }
+        Ok(viewed)
+    }
+
+    /// Whether a loop inside a block reads or writes a variable: it moves whole rows.
+    fn in_a_loop(&self, block: crate::program::BlockId, var: VarId) -> bool {
+        let loops = self.program.block(block).ops.iter().filter(|op| op.kind == RECURRENT);
+        loops.flat_map(|op| op.reads().chain(op.writes())).any(|v| v == var)
+    }
+}
