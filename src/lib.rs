@@ -2,7 +2,8 @@
 //!
 //! A batch is the rows of all its sequences one after another, with nested offsets beside it: a [`Variable`] with a
 //! [`Lod`]. A model is a [`Program`], plain data built by a [`Builder`] and run by an
-//! [`Executor`](executor::Executor) on the parameters of a [`Scope`](executor::Scope). The README shows a model whole.
+//! [`Executor`](executor::Executor) on the parameters of a [`Scope`](executor::Scope), which a
+//! [`Trainer`](train::Trainer) does for you. The [`tour`] goes from lines of text to a model that predicts, on one page.
 //!
 //! # The map, bottom up
 //!
@@ -44,6 +45,9 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
 pub use program::{Builder, Mode, Program, Registry, Var};
 pub use tensor::{DType, Variable};
+
+#[doc = include_str!("../TOUR.md")]
+pub mod tour {}
 
 /// The README's examples are tests.
 #[cfg(doctest)]
