@@ -156,7 +156,8 @@ fn names() -> Result<()> {
     let of = |label: &str| names.iter().filter(|(_, l)| *l == label).count();
     assert_eq!((classes.len(), names.len(), of("Russian"), of("Vietnamese")), (18, 20_050, 9384, 73));
     let characters: HashSet<char> = names.iter().flat_map(|(name, _)| name.chars()).collect();
-    assert_eq!(characters.len(), 84);
+    // 84 with the end of a line.
+    assert_eq!(characters.len(), 83);
     Ok(())
 }
 

@@ -11,6 +11,8 @@ use zip::write::SimpleFileOptions;
 use super::*;
 use crate::data::{Folder, Skipped};
 
+type Classes = Vec<(String, TextFile)>;
+
 /// A file that is gone when the test is over.
 struct Temporary(PathBuf);
 
@@ -257,17 +259,16 @@ fn folders_and_absent_files_are_refused() {
 
 #[test]
 fn labels_come_from_names_of_files_and_folders() {
-    let of =
-        |name: &str, members: &[(&str, &[u8])], labels: fn(&Folder) -> Result<Vec<(String, TextFile)>>| {
-            let zip = Temporary::new(name, &zipped(members));
-            let read = |folder: Folder| {
-                let classes = labels(&folder)?.into_iter();
-                Ok(classes.map(|(label, file)| (label, file.text().unwrap())).collect::<Vec<_>>())
-            };
-            Folder::open(&zip.0)
-                .and_then(read)
-                .map_err(|e| e.to_string().replace(&*zip.0.to_string_lossy(), "ZIP"))
+    let of = |name: &str, members: &[(&str, &[u8])], labels: fn(&Folder) -> Result<Classes>| {
+        let zip = Temporary::new(name, &zipped(members));
+        let read = |folder: Folder| {
+            let classes = labels(&folder)?.into_iter();
+            Ok(classes.map(|(label, file)| (label, file.text().unwrap())).collect::<Vec<_>>())
         };
+        Folder::open(&zip.0)
+            .and_then(read)
+            .map_err(|e| e.to_string().replace(&*zip.0.to_string_lossy(), "ZIP"))
+    };
     let pair = |label: &str, text: &str| (label.to_owned(), text.to_owned());
     let files: &[(&str, &[u8])] = &[("Czech.txt", b"c"), ("Arabic.txt", b"a"), (".DS_Store", b"x")];
     assert_eq!(of("1", files, Folder::file_per_class), Ok(vec![pair("Arabic", "a"), pair("Czech", "c")]));
