@@ -13,7 +13,7 @@ impl Program {
     ///     let net = Builder::new();
     ///     let x = net.feed("x", DType::F32, &[3], 0)?;
     ///     net.tanh(net.linear(x, width)?)?;
-    ///     unpadded::Result::Ok(net.finish())
+    ///     Ok::<_, unpadded::Error>(net.finish())
     /// };
     /// assert_eq!(model(4)?.difference(&model(4)?), None);
     /// let difference = model(4)?.difference(&model(5)?).unwrap_or_default();
