@@ -93,7 +93,7 @@ fn killed_and_resumed_is_the_same_to_the_byte() {
     let whole = folder("whole");
     let clock = Instant::now();
     assert!(spawn(&whole, 2).wait().unwrap().success());
-    let most = clock.elapsed();
+    let mut most = clock.elapsed();
     let expected = std::fs::read(whole.join(FILE)).unwrap();
     let end = Checkpoint::from_bytes(&expected).unwrap().position;
     assert_eq!((end.epoch, end.batch), (4, 0));
@@ -103,9 +103,11 @@ fn killed_and_resumed_is_the_same_to_the_byte() {
     while places.len() < wanted {
         let folder = folder(&trainings.to_string());
         trainings += 1;
+        let killed_before = places.len();
         loop {
+            let clock = Instant::now();
             let mut child = spawn(&folder, 1 + random.below(2));
-            // Now and then it lives on after the last kill, so that every training ends.
+            // One that ends before it is killed ends its training; after the last kill it is waited for.
             if places.len() < wanted {
                 sleep(Duration::from_micros(random.below(most.as_micros() as usize) as u64));
             } else {
@@ -113,6 +115,10 @@ fn killed_and_resumed_is_the_same_to_the_byte() {
             }
             if let Some(status) = child.try_wait().unwrap() {
                 assert!(status.success(), "a resumed training failed");
+                // The machine may have been busy when the first was timed: most kills would come too late.
+                if places.len() == killed_before {
+                    most = most.min(clock.elapsed());
+                }
                 break;
             }
             child.kill().unwrap();
