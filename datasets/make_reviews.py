@@ -17,7 +17,7 @@ usage: python3 datasets/make_reviews.py   (no dependencies; the same bytes every
 import os
 import random
 
-SEED, TRAIN, DEV, LABELS = 7, 1180, 260, {True: "1", False: "0"}
+SEED, TRAIN, DEV, LABELS = 7, 1180, 260, {True: "positive", False: "negative"}
 
 ADJECTIVES = {
     True: """brilliant charming clever elegant engaging funny gripping lively lovely moving polished refreshing smart

@@ -10,6 +10,7 @@ mod predictor;
 mod progress;
 mod report;
 mod resume;
+mod sampling;
 mod signal;
 mod trainer;
 
@@ -17,6 +18,7 @@ pub use checkpoint::{Best, Checkpoint, Position};
 pub use predictor::Predictor;
 pub use progress::Progress;
 pub use report::{Ended, Report, Scores};
+pub use sampling::{Sampler, Sampling};
 pub use trainer::{Steps, Trainer, Until};
 
 use std::collections::BTreeMap;

@@ -1,0 +1,153 @@
+//! Learns to write: an LSTM reads a text character by character and says which one comes next. Its state is carried
+//! from window to window of the text; gradients stay within one (truncated back-propagation through time).
+//!
+//! `cargo run --release --example char_lm` trains on this project's own prose, which is small; see `--help`.
+mod flags;
+
+use std::{borrow::Cow, process::ExitCode};
+
+use clap::Parser;
+use flags::{Flags, Found, Outcome};
+use unpadded::data::{Continuous, Limits, TextFile, Tokenizer, Vocabulary};
+use unpadded::layers::{Embedding, Lstm};
+use unpadded::optimizer::Adam;
+use unpadded::train::metrics::Loss;
+use unpadded::train::{Predictor, Sampling, Trainer};
+use unpadded::{Builder, DType, Result, Variable};
+
+const MODEL: &str = "char_lm";
+const CHARACTERS: Tokenizer = Tokenizer::characters();
+const HIDDEN: usize = 256;
+const BITS: &str = "bits per character";
+const PROSE: &str = concat!(
+    include_str!("../README.md"),
+    include_str!("../ARCHITECTURE.md"),
+    include_str!("../CHANGELOG.md"),
+    include_str!("../benches/README.md"),
+    include_str!("../datasets/README.md")
+);
+
+/// Learns to write like a text, character by character; --predict goes on from each line of standard input. Without
+/// --dev the last tenth of the text is held out: its first half to measure on after each epoch, the rest to test.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+    /// Below 1 likely characters become likelier, at 0 it is always the likeliest
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.7)]
+    temperature: f64,
+    /// Draw only from so many characters, the likeliest
+    #[arg(long, value_name = "NUMBER")]
+    top_k: Option<usize>,
+    /// Draw only from the likeliest characters that together have this probability
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    top_p: f64,
+    /// How many characters to write
+    #[arg(long, value_name = "NUMBER", default_value_t = 300)]
+    length: usize,
+}
+
+/// The model: character -> vector -> LSTM -> a number for each character that could come next.
+fn network(characters: usize, seed: u64) -> Result<Trainer> {
+    let net = Builder::new().seed(seed);
+    let x = net.feed("x", DType::I64, &[], 1)?; // a window of each stream, one id a row
+    let y = net.feed_like("y", DType::I64, &[], x)?; // what comes next at each place
+    let h0 = net.feed("h0", DType::F32, &[HIDDEN], 0)?; // the state before the window, one row a stream
+    let c0 = net.feed("c0", DType::F32, &[HIDDEN], 0)?;
+    let vectors = net.embedding(x, Embedding::new(characters, 64))?;
+    let (h, h_last, c_last) = net.lstm_states(vectors, Lstm::new(HIDDEN).initial(h0, c0))?;
+    let logits = net.linear(net.dropout(h, 0.2)?, characters)?;
+    let losses = net.cross_entropy(logits, y)?;
+    let loss = net.mean(losses)?;
+    let trainer = Trainer::new(net, loss, &Adam::new(3e-3).clip_global_norm(1.0))?;
+    let trainer = trainer.metric(Loss::bits_per_character(losses)).carry(h0, h_last).carry(c0, c_last);
+    Ok(trainer.output("logits", logits).output("h", h_last).output("c", c_last))
+}
+
+/// A text in parallel streams, more of them for a longer one.
+fn stream(text: &[Cow<str>], characters: &Vocabulary) -> Result<Continuous> {
+    let ids = characters.ids(text)?;
+    let streams = (ids.len() / 2048).clamp(1, 64);
+    Continuous::new(ids, streams, 64, ["x", "y"])
+}
+
+/// What the model writes after a prompt.
+fn write(predictor: &mut Predictor, prompt: &str, cli: &Cli) -> Result<String> {
+    let Cli { temperature, top_k, top_p, .. } = *cli;
+    let mut sampler = Sampling { temperature, top_k, top_p }.sampler(cli.flags.seed)?;
+    let prompt = if prompt.is_empty() { "\n" } else { prompt };
+    let mut ids = predictor.vocabulary("characters")?.ids(CHARACTERS.tokens(prompt))?;
+    let start = Variable::dense(ndarray::Array2::<f32>::zeros((1, HIDDEN)));
+    let (mut h, mut c, mut text) = (start.clone(), start, String::new());
+    for _ in 0..cli.length {
+        let x = Variable::from_sequences(&[ids])?;
+        let out = predictor.run(&[("x", &x), ("h0", &h), ("c0", &c)], &["logits", "h", "c"])?;
+        let characters = predictor.vocabulary("characters")?;
+        let next = sampler.draw(out[0].as_slice()?.rchunks(characters.len()).next().unwrap_or_default())?;
+        text.push_str(characters.token(next).unwrap_or_default());
+        (h, c, ids) = (out[1].clone(), out[2].clone(), vec![next]);
+    }
+    Ok(text)
+}
+
+fn run(cli: &Cli) -> Outcome<()> {
+    let flags = &cli.flags;
+    if let Some(predictor) = flags.predictor(MODEL) {
+        let mut predictor = predictor?;
+        return flags::answer(|prompt| Ok(format!("{prompt}{}\n", write(&mut predictor, prompt, cli)?)));
+    }
+    let file = match &flags.train {
+        Some(path) => TextFile::open(path)?,
+        None => TextFile::embedded("this project's prose", PROSE),
+    };
+    let others = [&flags.dev, &flags.test].map(|path| path.as_ref().map(|path| TextFile::open(path)?.text()));
+    let [dev, test] = others.map(Option::transpose);
+    let (whole, dev, test) = (file.text()?, dev?, test?);
+    let whole: Vec<_> = CHARACTERS.tokens(&whole).collect();
+    let (train, rest) = whole.split_at(if dev.is_some() { whole.len() } else { whole.len() * 9 / 10 });
+    let (first, second) = rest.split_at(if test.is_some() { rest.len() } else { rest.len() / 2 });
+    let dev = dev.as_ref().map_or(first.to_vec(), |text| CHARACTERS.tokens(text).collect());
+    let test = test.as_ref().map_or(second.to_vec(), |text| CHARACTERS.tokens(text).collect());
+    let characters = Vocabulary::of(train, &Limits::default())?;
+    let different = characters.len() - 1; // one stands for all others
+    let shown = format!("{} characters to train on, {different} different ones", train.len());
+    flags::print(format!("{}: {shown}", file.name()))?;
+
+    let trainer = network(characters.len(), flags.seed)?.vocabulary("characters", characters.clone());
+    let (train, dev) = (stream(train, &characters)?, stream(&dev, &characters)?);
+    let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &dev), 15)? else { return Ok(()) };
+    let value = report.best.map_or(f64::NAN, |best| best.value);
+    flags::print(format!("\n{value:.3} {BITS} on held-out text, in the best epoch"))?;
+    if !test.is_empty() {
+        trainer.use_best()?;
+        let bits = trainer.evaluate(&stream(&test, &characters)?)?.get(BITS).unwrap_or(f64::NAN);
+        flags::print(format!("{bits:.3} on other held-out text, by which nothing was chosen"))?;
+    }
+    let sample = write(&mut flags::load(&flags.save(MODEL), MODEL)?, "", cli)?;
+    flags::print(format!("\na sample at temperature {}:\n{sample}\n", cli.temperature))?;
+    let dataset = &file.name();
+    let found = Found { model: MODEL, dataset, metric: "dev_bits_per_character", value };
+    flags.conclude(&found, &report)
+}
+
+fn main() -> ExitCode {
+    flags::exit(run(&Cli::parse()))
+}
+
+#[test]
+fn it_learns_and_writes() -> Outcome<()> {
+    let text = "abcde".repeat(60);
+    let text: Vec<_> = CHARACTERS.tokens(&text).collect();
+    let characters = Vocabulary::of(&text, &Limits::default())?;
+    let data = stream(&text, &characters)?;
+    let path = std::env::temp_dir().join(format!("unpadded-char_lm-{}.ckpt", std::process::id()));
+    let trainer = network(characters.len(), 1)?.vocabulary("characters", characters).checkpoint(&path);
+    let mut trainer = trainer.progress(unpadded::train::Progress::Quiet);
+    let before = trainer.evaluate(&data)?.loss();
+    trainer.fit(&data, &data, unpadded::train::Until::Epochs(8))?;
+    assert!(trainer.evaluate(&data)?.loss() < before / 4.0);
+    let cli = Cli::parse_from(["char_lm", "--temperature", "0", "--length", "7"]);
+    assert_eq!(write(&mut Predictor::load(&path)?, "cdeabc", &cli)?, "deabcde");
+    std::fs::remove_file(path)?;
+    Ok(())
+}
