@@ -34,13 +34,13 @@ struct Cli {
     #[command(flatten)]
     flags: Flags,
     /// Below 1 likely characters become likelier, at 0 it is always the likeliest
-    #[arg(long, value_name = "NUMBER", default_value_t = 0.7)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.7, allow_negative_numbers = true)]
     temperature: f64,
     /// Draw only from so many characters, the likeliest
     #[arg(long, value_name = "NUMBER")]
     top_k: Option<usize>,
     /// Draw only from the likeliest characters that together have this probability
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, allow_negative_numbers = true)]
     top_p: f64,
     /// How many characters to write
     #[arg(long, value_name = "NUMBER", default_value_t = 300)]
@@ -109,10 +109,8 @@ fn run(cli: &Cli) -> Outcome<()> {
     let dev = dev.as_ref().map_or(first.to_vec(), |text| CHARACTERS.tokens(text).collect());
     let test = test.as_ref().map_or(second.to_vec(), |text| CHARACTERS.tokens(text).collect());
     let characters = Vocabulary::of(train, &Limits::default())?;
-    let different = characters.len() - 1; // one stands for all others
-    let shown = format!("{} characters to train on, {different} different ones", train.len());
-    flags::print(format!("{}: {shown}", file.name()))?;
-
+    let size = if train.len() < 1_000_000 { " (that is small: expect words, not sense)" } else { "" };
+    flags::print(format!("{}: {} characters to train on{size}", file.name(), train.len()))?;
     let trainer = network(characters.len(), flags.seed)?.vocabulary("characters", characters.clone());
     let (train, dev) = (stream(train, &characters)?, stream(&dev, &characters)?);
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &dev), 15)? else { return Ok(()) };
