@@ -100,9 +100,10 @@ impl Flags {
     }
 
     /// The checkpoint to answer out of, if that is asked for.
-    pub(crate) fn predictor(&self, model: &str) -> Option<Outcome<Predictor>> {
-        let path = self.predict.clone()?.unwrap_or_else(|| default_path(model));
-        Some(load(&path, model).map(|predictor| predictor.threads(self.threads)))
+    pub(crate) fn predictor(&self, model: &str) -> Outcome<Option<Predictor>> {
+        let Some(path) = self.predict.clone() else { return Ok(None) };
+        let path = path.unwrap_or_else(|| default_path(model));
+        Ok(Some(load(&path, model)?.threads(self.threads)))
     }
 }
 

@@ -85,8 +85,7 @@ fn predict(predictor: &mut Predictor, text: &str) -> Result<String> {
 }
 
 fn run(flags: &Flags) -> Outcome<()> {
-    if let Some(predictor) = flags.predictor(MODEL) {
-        let mut predictor = predictor?;
+    if let Some(mut predictor) = flags.predictor(MODEL)? {
         return flags::answer(|line| predict(&mut predictor, line));
     }
     if flags.train.is_some() && flags.dev.is_none() {
