@@ -34,13 +34,13 @@ struct Cli {
     #[command(flatten)]
     flags: Flags,
     /// Below 1 likely characters become likelier, at 0 it is always the likeliest
-    #[arg(long, value_name = "NUMBER", default_value_t = 0.7)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.7, allow_negative_numbers = true)]
     temperature: f64,
     /// Draw only from so many characters, the likeliest
     #[arg(long, value_name = "NUMBER")]
     top_k: Option<usize>,
     /// Draw only from the likeliest characters that together have this probability
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, allow_negative_numbers = true)]
     top_p: f64,
     /// How many characters to write
     #[arg(long, value_name = "NUMBER", default_value_t = 300)]
@@ -77,8 +77,8 @@ fn write(predictor: &mut Predictor, prompt: &str, cli: &Cli) -> Result<String> {
     let mut sampler = Sampling { temperature, top_k, top_p }.sampler(cli.flags.seed)?;
     let prompt = if prompt.is_empty() { "\n" } else { prompt };
     let mut ids = predictor.vocabulary("characters")?.ids(CHARACTERS.tokens(prompt))?;
-    let start = Variable::dense(ndarray::Array2::<f32>::zeros((1, HIDDEN)));
-    let (mut h, mut c, mut text) = (start.clone(), start, String::new());
+    let zeros = Variable::dense(ndarray::Array2::<f32>::zeros((1, HIDDEN)));
+    let (mut h, mut c, mut text) = (zeros.clone(), zeros, String::new());
     for _ in 0..cli.length {
         let x = Variable::from_sequences(&[ids])?;
         let out = predictor.run(&[("x", &x), ("h0", &h), ("c0", &c)], &["logits", "h", "c"])?;
@@ -92,8 +92,7 @@ fn write(predictor: &mut Predictor, prompt: &str, cli: &Cli) -> Result<String> {
 
 fn run(cli: &Cli) -> Outcome<()> {
     let flags = &cli.flags;
-    if let Some(predictor) = flags.predictor(MODEL) {
-        let mut predictor = predictor?;
+    if let Some(mut predictor) = flags.predictor(MODEL)? {
         return flags::answer(|prompt| Ok(format!("{prompt}{}\n", write(&mut predictor, prompt, cli)?)));
     }
     let file = match &flags.train {
@@ -109,10 +108,8 @@ fn run(cli: &Cli) -> Outcome<()> {
     let dev = dev.as_ref().map_or(first.to_vec(), |text| CHARACTERS.tokens(text).collect());
     let test = test.as_ref().map_or(second.to_vec(), |text| CHARACTERS.tokens(text).collect());
     let characters = Vocabulary::of(train, &Limits::default())?;
-    let different = characters.len() - 1; // one stands for all others
-    let shown = format!("{} characters to train on, {different} different ones", train.len());
-    flags::print(format!("{}: {shown}", file.name()))?;
-
+    let size = if train.len() < 1_000_000 { " (that is small: expect words, not sense)" } else { "" };
+    flags::print(format!("{}: {} characters to train on{size}", file.name(), train.len()))?;
     let trainer = network(characters.len(), flags.seed)?.vocabulary("characters", characters.clone());
     let (train, dev) = (stream(train, &characters)?, stream(&dev, &characters)?);
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &dev), 15)? else { return Ok(()) };
@@ -125,9 +122,8 @@ fn run(cli: &Cli) -> Outcome<()> {
     }
     let sample = write(&mut flags::load(&flags.save(MODEL), MODEL)?, "", cli)?;
     flags::print(format!("\na sample at temperature {}:\n{sample}\n", cli.temperature))?;
-    let dataset = &file.name();
-    let found = Found { model: MODEL, dataset, metric: "dev_bits_per_character", value };
-    flags.conclude(&found, &report)
+    let (dataset, metric) = (&file.name(), "dev_bits_per_character");
+    flags.conclude(&Found { model: MODEL, dataset, metric, value }, &report)
 }
 
 fn main() -> ExitCode {
@@ -141,8 +137,8 @@ fn it_learns_and_writes() -> Outcome<()> {
     let characters = Vocabulary::of(&text, &Limits::default())?;
     let data = stream(&text, &characters)?;
     let path = std::env::temp_dir().join(format!("unpadded-char_lm-{}.ckpt", std::process::id()));
-    let trainer = network(characters.len(), 1)?.vocabulary("characters", characters).checkpoint(&path);
-    let mut trainer = trainer.progress(unpadded::train::Progress::Quiet);
+    let trainer = network(characters.len(), 1)?.vocabulary("characters", characters);
+    let mut trainer = trainer.checkpoint(&path).progress(unpadded::train::Progress::Quiet);
     let before = trainer.evaluate(&data)?.loss();
     trainer.fit(&data, &data, unpadded::train::Until::Epochs(8))?;
     assert!(trainer.evaluate(&data)?.loss() < before / 4.0);

@@ -38,7 +38,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = threads)]
     pub(crate) threads: usize,
     /// How often to go through the training data, from its very start on [default: the program's own]
-    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = epochs)]
     pub(crate) epochs: Option<u64>,
     /// End in one line of JSON with the figures
     #[arg(long)]
@@ -50,6 +50,11 @@ fn threads(text: &str) -> Result<usize, String> {
     if number > 1024 { Err("expected at most 1024".to_owned()) } else { Ok(number) }
 }
 
+fn epochs(text: &str) -> Result<u64, String> {
+    let number = text.parse().map_err(|_| format!("expected a whole number, got `{text}`"))?;
+    if number == 0 { Err("expected at least 1".to_owned()) } else { Ok(number) }
+}
+
 impl Flags {
     /// Trains as the flags say, from a checkpoint on if they say so; `None` if that was interrupted.
     pub(crate) fn fit(
@@ -58,11 +63,22 @@ impl Flags {
         trainer: Trainer,
         (train, dev): (&dyn Data, &dyn Data),
         epochs: u64,
-    ) -> unpadded::Result<Option<(Trainer, Report)>> {
+    ) -> Outcome<Option<(Trainer, Report)>> {
         let save = self.save(model);
+        let folder = save.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
+            let got = missing.display();
+            return Err(format!(
+                "--save {}: expected a folder to save in, got none at {got}",
+                save.display()
+            )
+            .into());
+        }
         let mut trainer = trainer.note("model", model).threads(self.threads).checkpoint(&save);
         if let Some(checkpoint) = self.resume.clone() {
-            trainer.resume(checkpoint.unwrap_or_else(|| default_path(model)))?;
+            let checkpoint = checkpoint.unwrap_or_else(|| default_path(model));
+            load(&checkpoint, model)?; // another program's is told by its name, not by what differs
+            trainer.resume(checkpoint)?;
         }
         let report = trainer.fit(train, dev, self.until(epochs))?;
         if report.ended == Ended::Interrupted {
@@ -84,9 +100,10 @@ impl Flags {
     }
 
     /// The checkpoint to answer out of, if that is asked for.
-    pub(crate) fn predictor(&self, model: &str) -> Option<Outcome<Predictor>> {
-        let path = self.predict.clone()?.unwrap_or_else(|| default_path(model));
-        Some(load(&path, model).map(|predictor| predictor.threads(self.threads)))
+    pub(crate) fn predictor(&self, model: &str) -> Outcome<Option<Predictor>> {
+        let Some(path) = self.predict.clone() else { return Ok(None) };
+        let path = path.unwrap_or_else(|| default_path(model));
+        Ok(Some(load(&path, model)?.threads(self.threads)))
     }
 }
 
@@ -98,7 +115,7 @@ fn default_path(model: &str) -> PathBuf {
 pub(crate) fn load(path: &Path, model: &str) -> Outcome<Predictor> {
     if !path.exists() {
         let name = path.display();
-        let hint = format!("`{model}` without --predict trains and saves one");
+        let hint = format!("`{model}` without --predict and --resume trains, and saves one");
         return Err(format!("checkpoint `{name}`: expected a file, got none there ({hint})").into());
     }
     let predictor = Predictor::load(path)?;
