@@ -40,7 +40,7 @@ pub(crate) struct Flags {
     /// How often to go through the training data, from its very start on [default: the program's own]
     #[arg(long, value_name = "NUMBER", value_parser = epochs)]
     pub(crate) epochs: Option<u64>,
-    /// End in one line of JSON with the figures
+    /// End in one line of JSON with the figures, accuracies in percent
     #[arg(long)]
     pub(crate) json: bool,
 }

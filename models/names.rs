@@ -124,7 +124,7 @@ fn run(flags: &Flags) -> Outcome<()> {
         let test = loader(&read(flags.test.as_ref())?, &characters, &classes)?;
         flags::print(format!("test: {}, in that epoch", trainer.evaluate(&test)?))?;
     }
-    flags.conclude(&Found { model: MODEL, dataset: &dataset, metric: "dev_accuracy", value }, &report)
+    flags.conclude(&Found { model: MODEL, dataset: &dataset, metric: "dev_accuracy", value: 100.0 * value }, &report)
 }
 
 fn main() -> ExitCode {

@@ -121,7 +121,7 @@ fn run(flags: &Flags) -> Outcome<()> {
     for Labelled { text, label } in dev_texts.1.iter().take(4) {
         flags::print(format!("{} ({label} in truth): {text}", predict(&mut predictor, text)?))?;
     }
-    let found = Found { model: MODEL, dataset: &train_texts.0, metric: "dev_accuracy", value };
+    let found = Found { model: MODEL, dataset: &train_texts.0, metric: "dev_accuracy", value: 100.0 * value };
     flags.conclude(&found, &report)
 }
 
