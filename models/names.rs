@@ -3,8 +3,7 @@
 //! `cargo run --release --example names` trains on names of invented languages; see `--help`.
 mod flags;
 
-use std::collections::BTreeSet;
-use std::{path::PathBuf, process::ExitCode};
+use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
@@ -95,7 +94,7 @@ fn run(flags: &Flags) -> Outcome<()> {
         return flags::answer(|line| predict(&mut predictor, line));
     }
     let (all, dataset) = (read(flags.train.as_ref())?, flags.train.as_deref());
-    let dataset = dataset.map_or("datasets/names".to_owned(), |folder| folder.display().to_string());
+    let dataset = dataset.map_or("datasets/names".to_owned(), |path| path.display().to_string());
     let (dev, train): (Names, Names) = match &flags.dev {
         Some(folder) => (read(Some(folder))?, all),
         None => all.into_iter().partition(|(name, _)| held_out(name)),
@@ -109,22 +108,23 @@ fn run(flags: &Flags) -> Outcome<()> {
         .vocabulary("characters", characters.clone())
         .vocabulary("classes", classes.clone());
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &held), 30)? else { return Ok(()) };
-    let value = report.best.map_or(f64::NAN, |best| best.value);
+    let value = 100.0 * report.best.map_or(f64::NAN, |best| best.value);
     trainer.use_best()?;
     let of = |class: &str| dev.iter().filter(|(_, of)| of == class).cloned().collect::<Names>();
     let of_each = classes.tokens().map(of).filter(|names| !names.is_empty()).map(|names| {
         let scores = trainer.evaluate(&loader(&names, &characters, &classes)?)?;
         Ok(scores.get("accuracy").unwrap_or(f64::NAN))
     });
-    let of_each = of_each.collect::<Result<Vec<f64>>>()?;
-    let mean = 100.0 * of_each.iter().sum::<f64>() / of_each.len() as f64;
-    let shown = format!("held-out accuracy {:.1} %, mean of the classes {mean:.1} %", 100.0 * value);
-    flags::print(format!("\n{shown} (in the best epoch, chosen on the same names)"))?;
+    let of_each = ndarray::Array1::from(of_each.collect::<Result<Vec<f64>>>()?);
+    let mean = 100.0 * of_each.mean().unwrap_or(f64::NAN);
+    let chosen = "in the best epoch, chosen on the same names";
+    flags::print(format!("\nheld-out accuracy {value:.1} %, mean of the classes {mean:.1} % ({chosen})"))?;
     if flags.test.is_some() {
         let test = loader(&read(flags.test.as_ref())?, &characters, &classes)?;
         flags::print(format!("test: {}, in that epoch", trainer.evaluate(&test)?))?;
     }
-    flags.conclude(&Found { model: MODEL, dataset: &dataset, metric: "dev_accuracy", value: 100.0 * value }, &report)
+    let found = Found { model: MODEL, dataset: &dataset, metric: "dev_accuracy", value };
+    flags.conclude(&found, &report)
 }
 
 fn main() -> ExitCode {
