@@ -1,38 +1,39 @@
 //! Which slots share a buffer: those of one dtype whose lifetimes do not overlap.
 
-use super::plan::Plan;
+use super::plan::{Home, Plan, Slot};
+use crate::program::Extent;
 use crate::tensor::DType;
 
-/// Gives every slot a buffer. A slot that starts takes the free buffer that held rows of the same kind, else any free
-/// one of its dtype, else a new one.
+/// A buffer while slots are dealt to it: its dtype and the lifetimes of what it holds.
+struct Shared {
+    dtype: DType,
+    lives: Vec<(usize, usize)>,
+}
+
+impl Shared {
+    fn takes(&self, slot: &Slot) -> bool {
+        let (first, last) = slot.life;
+        self.dtype == slot.dtype && self.lives.iter().all(|life| life.1 < first || last < life.0)
+    }
+}
+
+/// Gives every slot a buffer. The largest slots come first, and each takes the smallest buffer that is free while it
+/// lives; so the large ones share with one another, and small ones do not keep them from it.
 pub(super) fn assign(plan: &mut Plan) {
-    let mut order: Vec<usize> = (0..plan.slots.len())
-        .filter(|&s| plan.slots[s].pool.is_none() && plan.slots[s].alias.is_none())
-        .collect();
-    order.sort_by_key(|&s| (plan.slots[s].life.0, s));
-    // (buffer, busy until, the slot it last held)
-    let mut buffers: Vec<(DType, usize, usize)> = Vec::new();
+    let own = |s: &usize| plan.slots[*s].pool.is_none() && plan.slots[*s].alias.is_none();
+    let mut order: Vec<usize> = (0..plan.slots.len()).filter(own).collect();
+    order.sort_by_key(|&s| (std::cmp::Reverse(size(&plan.slots[s])), plan.slots[s].life, s));
+    let mut buffers: Vec<Shared> = Vec::new();
     for s in order {
-        let slot = &plan.slots[s];
-        let free = |&(dtype, until, _): &(DType, usize, usize)| dtype == slot.dtype && until < slot.life.0;
-        let alike = |&(_, _, last): &(DType, usize, usize)| {
-            let held = &plan.slots[last];
-            held.rows == slot.rows && held.width == slot.width
-        };
-        let found = if slot.persistent {
-            None
-        } else {
-            let mut candidates = buffers.iter().enumerate().filter(|(_, b)| free(b));
-            let first = candidates.clone().next();
-            candidates.find(|(_, b)| alike(b)).or(first).map(|(i, _)| i)
-        };
-        let until = if slot.persistent { usize::MAX } else { slot.life.1 };
-        let buffer = found.unwrap_or_else(|| {
-            buffers.push((slot.dtype, 0, s));
+        let slot = &mut plan.slots[s];
+        // A persistent one is exchanged with the scope's, which must find it alone.
+        let life = if slot.persistent { (0, usize::MAX) } else { slot.life };
+        let free = if slot.persistent { None } else { buffers.iter().rposition(|b| b.takes(slot)) };
+        slot.buffer = free.unwrap_or_else(|| {
+            buffers.push(Shared { dtype: slot.dtype, lives: Vec::new() });
             buffers.len() - 1
         });
-        buffers[buffer] = (slot.dtype, until, s);
-        plan.slots[s].buffer = buffer;
+        buffers[slot.buffer].lives.push(life);
     }
     // An alias comes after the slot it is of.
     for s in 0..plan.slots.len() {
@@ -40,5 +41,17 @@ pub(super) fn assign(plan: &mut Plan) {
             plan.slots[s].buffer = plan.slots[of].buffer;
         }
     }
-    plan.buffers = buffers.into_iter().map(|(dtype, _, _)| dtype).collect();
+    plan.buffers = buffers.into_iter().map(|b| b.dtype).collect();
+}
+
+/// About how large a slot will be, to compare with others: the batch is not known yet.
+fn size(slot: &Slot) -> usize {
+    const SEQUENCES: usize = 64;
+    const ROWS: usize = 4096;
+    let rows = match (slot.home, slot.rows) {
+        (_, Extent::Known(n)) => n,
+        (Home::Stepped(_), _) | (Home::Whole, Extent::Rows(_) | Extent::Data(_)) => ROWS,
+        _ => SEQUENCES,
+    };
+    rows.saturating_mul(slot.width).saturating_mul(slot.dtype.size_of())
 }
