@@ -12,7 +12,7 @@ use unpadded::data::{Continuous, Limits, TextFile, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::optimizer::Adam;
 use unpadded::train::metrics::Loss;
-use unpadded::train::{Predictor, Sampling, Trainer};
+use unpadded::train::{Predictor, Sampler, Sampling, Trainer};
 use unpadded::{Builder, DType, Result, Variable};
 
 const MODEL: &str = "char_lm";
@@ -71,15 +71,13 @@ fn stream(text: &[Cow<str>], characters: &Vocabulary) -> Result<Continuous> {
     Continuous::new(ids, streams, 64, ["x", "y"])
 }
 
-/// What the model writes after a prompt.
-fn write(predictor: &mut Predictor, prompt: &str, cli: &Cli) -> Result<String> {
-    let Cli { temperature, top_k, top_p, .. } = *cli;
-    let mut sampler = Sampling { temperature, top_k, top_p }.sampler(cli.flags.seed)?;
+/// What the model writes after a prompt, so many characters.
+fn write(predictor: &mut Predictor, prompt: &str, mut sampler: Sampler, length: usize) -> Result<String> {
     let prompt = if prompt.is_empty() { "\n" } else { prompt };
     let mut ids = predictor.vocabulary("characters")?.ids(CHARACTERS.tokens(prompt))?;
     let zeros = Variable::dense(ndarray::Array2::<f32>::zeros((1, HIDDEN)));
     let (mut h, mut c, mut text) = (zeros.clone(), zeros, String::new());
-    for _ in 0..cli.length {
+    for _ in 0..length {
         let x = Variable::from_sequences(&[ids])?;
         let out = predictor.run(&[("x", &x), ("h0", &h), ("c0", &c)], &["logits", "h", "c"])?;
         let characters = predictor.vocabulary("characters")?;
@@ -91,9 +89,11 @@ fn write(predictor: &mut Predictor, prompt: &str, cli: &Cli) -> Result<String> {
 }
 
 fn run(cli: &Cli) -> Outcome<()> {
-    let flags = &cli.flags;
+    let Cli { ref flags, temperature, top_k, top_p, length } = *cli;
+    let sampler = Sampling { temperature, top_k, top_p }.sampler(flags.seed)?;
     if let Some(mut predictor) = flags.predictor(MODEL)? {
-        return flags::answer(|prompt| Ok(format!("{prompt}{}\n", write(&mut predictor, prompt, cli)?)));
+        let mut reply = |prompt: &str| write(&mut predictor, prompt, sampler.clone(), length);
+        return flags::answer(|prompt| Ok(format!("{prompt}{}\n", reply(prompt)?)));
     }
     let file = match &flags.train {
         Some(path) => TextFile::open(path)?,
@@ -120,8 +120,8 @@ fn run(cli: &Cli) -> Outcome<()> {
         let bits = trainer.evaluate(&stream(&test, &characters)?)?.get(BITS).unwrap_or(f64::NAN);
         flags::print(format!("{bits:.3} on other held-out text, by which nothing was chosen"))?;
     }
-    let sample = write(&mut flags::load(&flags.save(MODEL), MODEL)?, "", cli)?;
-    flags::print(format!("\na sample at temperature {}:\n{sample}\n", cli.temperature))?;
+    let sample = write(&mut flags::load(&flags.save(MODEL), MODEL)?, "", sampler, length)?;
+    flags::print(format!("\na sample at temperature {temperature}:\n{sample}\n"))?;
     let (dataset, metric) = (&file.name(), "dev_bits_per_character");
     flags.conclude(&Found { model: MODEL, dataset, metric, value }, &report)
 }
@@ -142,8 +142,8 @@ fn it_learns_and_writes() -> Outcome<()> {
     let before = trainer.evaluate(&data)?.loss();
     trainer.fit(&data, &data, unpadded::train::Until::Epochs(8))?;
     assert!(trainer.evaluate(&data)?.loss() < before / 4.0);
-    let cli = Cli::parse_from(["char_lm", "--temperature", "0", "--length", "7"]);
-    assert_eq!(write(&mut Predictor::load(&path)?, "cdeabc", &cli)?, "deabcde");
+    let sampler = Sampling { temperature: 0.0, ..Sampling::default() }.sampler(1)?;
+    assert_eq!(write(&mut Predictor::load(&path)?, "cdeabc", sampler, 7)?, "deabcde");
     std::fs::remove_file(path)?;
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! What every program in `models/` shares: its flags, the line that `--json` ends in, and how it talks to standard
 //! input and output.
 use std::fmt::Display;
-use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
+use std::fs::File;
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use unpadded::data::Data;
 use unpadded::train::{Ended, Predictor, Report, Trainer, Until};
+use unpadded::wire::MAGIC;
 
 /// What goes wrong in a program: an error of the library, or a sentence.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -29,16 +31,16 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     resume: Option<Option<PathBuf>>,
     /// Train nothing: answer each line of standard input out of a checkpoint
-    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["train", "save", "resume", "epochs", "json"])]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["train", "dev", "test", "save", "resume", "epochs", "json"])]
     predict: Option<Option<PathBuf>>,
     /// Where random numbers start: equal seeds give equal results
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Threads to run on, 0 for one a core; the results are the same on any number
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = threads)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = threads, allow_negative_numbers = true)]
     pub(crate) threads: usize,
     /// How often to go through the training data, from its very start on [default: the program's own]
-    #[arg(long, value_name = "NUMBER", value_parser = epochs)]
+    #[arg(long, value_name = "NUMBER", value_parser = epochs, allow_negative_numbers = true)]
     pub(crate) epochs: Option<u64>,
     /// End in one line of JSON with the figures, accuracies in percent
     #[arg(long)]
@@ -65,18 +67,10 @@ impl Flags {
         epochs: u64,
     ) -> Outcome<Option<(Trainer, Report)>> {
         let save = self.save(model);
-        let folder = save.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
-            let got = missing.display();
-            return Err(format!(
-                "--save {}: expected a folder to save in, got none at {got}",
-                save.display()
-            )
-            .into());
-        }
+        saveable(&save)?;
         let mut trainer = trainer.note("model", model).threads(self.threads).checkpoint(&save);
         if let Some(checkpoint) = self.resume.clone() {
-            let checkpoint = checkpoint.unwrap_or_else(|| default_path(model));
+            let checkpoint = checkpoint.unwrap_or_else(|| save.clone());
             load(&checkpoint, model)?; // another program's is told by its name, not by what differs
             trainer.resume(checkpoint)?;
         }
@@ -104,6 +98,30 @@ impl Flags {
         let Some(path) = self.predict.clone() else { return Ok(None) };
         let path = path.unwrap_or_else(|| default_path(model));
         Ok(Some(load(&path, model)?.threads(self.threads)))
+    }
+}
+
+/// That a checkpoint can go there, and in the place of nothing but another one; known before the first epoch.
+fn saveable(path: &Path) -> Outcome<()> {
+    let wrong = |expected: &str, got: &str| {
+        Err(format!("--save {}: expected {expected}, got {got}", path.display()).into())
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
+        return wrong("a folder to save in", &format!("none at {}", missing.display()));
+    }
+    if path.is_dir() {
+        return wrong("the path of a file", "that of a folder");
+    }
+    let mut first = Vec::new();
+    match File::open(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened.and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut first)),
+    }
+    .map_err(|e| format!("--save {}: {e}", path.display()))?;
+    match first.is_empty() || first == MAGIC {
+        true => Ok(()),
+        false => wrong("a new file or a checkpoint to replace", "a file that is none; it was left as it is"),
     }
 }
 
@@ -139,9 +157,16 @@ impl Flags {
     /// The last lines of a program: how fast, what padding would have cost, where the checkpoint is; and `--json`.
     pub(crate) fn conclude(&self, found: &Found<'_>, report: &Report) -> Outcome<()> {
         let Report { tokens, padded, seconds, tokens_per_s, .. } = report;
-        let more = 100.0 * (*padded as f64 / (*tokens).max(1) as f64 - 1.0);
-        print(format!("trained on {tokens} tokens in {seconds:.1} s, {tokens_per_s:.0} tokens/s"))?;
-        print(format!("padded batches would have had {padded}, {more:.0} % more"))?;
+        if *tokens == 0 {
+            let done = report.epochs;
+            print(format!(
+                "nothing was left to train: the checkpoint has {done} epochs; give --epochs more"
+            ))?;
+        } else {
+            let more = 100.0 * (*padded as f64 / *tokens as f64 - 1.0);
+            print(format!("trained on {tokens} tokens in {seconds:.1} s, {tokens_per_s:.0} tokens/s"))?;
+            print(format!("padded batches would have had {padded}, {more:.0} % more"))?;
+        }
         print(format!("checkpoint: {}", self.save(found.model).display()))?;
         if self.json { print(json(found, report)) } else { Ok(()) }
     }

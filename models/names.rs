@@ -93,17 +93,17 @@ fn run(flags: &Flags) -> Outcome<()> {
     if let Some(mut predictor) = flags.predictor(MODEL)? {
         return flags::answer(|line| predict(&mut predictor, line));
     }
-    let (all, dataset) = (read(flags.train.as_ref())?, flags.train.as_deref());
-    let dataset = dataset.map_or("datasets/names".to_owned(), |path| path.display().to_string());
+    let dataset = flags.train.as_ref().map_or("datasets/names".to_owned(), |of| of.display().to_string());
     let (dev, train): (Names, Names) = match &flags.dev {
-        Some(folder) => (read(Some(folder))?, all),
-        None => all.into_iter().partition(|(name, _)| held_out(name)),
+        Some(folder) => (read(Some(folder))?, read(flags.train.as_ref())?),
+        None => read(flags.train.as_ref())?.into_iter().partition(|(name, _)| held_out(name)),
     };
     let of_train = train.iter().flat_map(|(name, _)| CHARACTERS.tokens(name));
     let characters = Vocabulary::of(of_train, &Limits::default())?;
     let classes = Vocabulary::labels(train.iter().map(|(_, class)| class))?;
     let train = loader(&train, &characters, &classes)?.shuffle(flags.seed).prefetch(4);
-    let held = loader(&dev, &characters, &classes).map_err(|e| format!("{dataset}, held out: {e}"))?;
+    let of_dev = flags.dev.as_ref().map_or(format!("{dataset}, held out"), |dev| dev.display().to_string());
+    let held = loader(&dev, &characters, &classes).map_err(|e| format!("{of_dev}: {e}"))?;
     let trainer = network(characters.len(), classes.len(), flags.seed)?
         .vocabulary("characters", characters.clone())
         .vocabulary("classes", classes.clone());

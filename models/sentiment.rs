@@ -12,7 +12,7 @@ use unpadded::layers::{Embedding, Lstm};
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
 use unpadded::train::metrics::Accuracy;
-use unpadded::train::{Predictor, Progress, Trainer};
+use unpadded::train::{Ended, Predictor, Progress, Trainer};
 use unpadded::{Builder, DType, Result, Var, Variable};
 
 const MODEL: &str = "sentiment";
@@ -109,8 +109,11 @@ fn run(flags: &Flags) -> Outcome<()> {
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &dev), 30)? else { return Ok(()) };
     let value = report.best.map_or(f64::NAN, |best| best.value);
     let mut baseline = bag_of_words(words.len(), labels.len(), flags.seed)?.progress(Progress::Quiet);
-    let counted = baseline.fit(&train, &dev, flags.until(30))?.best.map_or(f64::NAN, |best| best.value);
-
+    let counted = baseline.fit(&train, &dev, flags.until(30))?;
+    if counted.ended == Ended::Interrupted {
+        return Ok(()); // half a baseline is none
+    }
+    let counted = counted.best.map_or(f64::NAN, |best| best.value);
     let shown = format!("held-out accuracy {:.1} %, a bag of words {:.1} %", 100.0 * value, 100.0 * counted);
     flags::print(format!("\n{shown} (each in its best epoch, chosen on the same texts)"))?;
     if let Some(test) = &test {

@@ -69,10 +69,7 @@ impl Trainer {
     }
 
     fn take(&mut self, mut from: Checkpoint) -> Result<()> {
-        if let Some(difference) = self.state.program.difference(&from.program) {
-            let expected = "that of the model being built";
-            return Err(Error::of(ErrorKind::Program, "program", expected, difference));
-        }
+        // First: another vocabulary makes another program, and says more than a shape.
         let (ours, theirs) = (&self.state.vocabularies, &from.vocabularies);
         for name in ours.keys().chain(theirs.keys()) {
             let shown = |v: Option<&Vocabulary>| match v {
@@ -83,6 +80,10 @@ impl Trainer {
             if ours != theirs {
                 return Err(Error::new(format!("vocabulary `{name}`"), ours, theirs));
             }
+        }
+        if let Some(difference) = self.state.program.difference(&from.program) {
+            let expected = "that of the model being built";
+            return Err(Error::of(ErrorKind::Program, "program", expected, difference));
         }
         from.restore(&mut self.scope)?;
         let Checkpoint { best, carried, position, .. } = from;
