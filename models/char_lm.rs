@@ -4,7 +4,7 @@
 //! `cargo run --release --example char_lm` trains on this project's own prose, which is small; see `--help`.
 mod flags;
 
-use std::{borrow::Cow, process::ExitCode};
+use std::{borrow::Cow, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
@@ -37,13 +37,13 @@ struct Cli {
     #[arg(long, value_name = "NUMBER", default_value_t = 0.7, allow_negative_numbers = true)]
     temperature: f64,
     /// Draw only from so many characters, the likeliest
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = flags::whole::<usize>, allow_negative_numbers = true)]
     top_k: Option<usize>,
     /// Draw only from the likeliest characters that together have this probability
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, allow_negative_numbers = true)]
     top_p: f64,
     /// How many characters to write
-    #[arg(long, value_name = "NUMBER", default_value_t = 300)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 300, value_parser = flags::whole::<usize>, allow_negative_numbers = true)]
     length: usize,
 }
 
@@ -66,9 +66,8 @@ fn network(characters: usize, seed: u64) -> Result<Trainer> {
 
 /// A text in parallel streams, more of them for a longer one.
 fn stream(text: &[Cow<str>], characters: &Vocabulary) -> Result<Continuous> {
-    let ids = characters.ids(text)?;
-    let streams = (ids.len() / 2048).clamp(1, 64);
-    Continuous::new(ids, streams, 64, ["x", "y"])
+    let streams = (text.len() / 2048).clamp(1, 64);
+    Continuous::new(characters.ids(text)?, streams, 64, ["x", "y"])
 }
 
 /// What the model writes after a prompt, so many characters.
@@ -95,18 +94,20 @@ fn run(cli: &Cli) -> Outcome<()> {
         let mut reply = |prompt: &str| write(&mut predictor, prompt, sampler.clone(), length);
         return flags::answer(|prompt| Ok(format!("{prompt}{}\n", reply(prompt)?)));
     }
-    let file = match &flags.train {
-        Some(path) => TextFile::open(path)?,
-        None => TextFile::embedded("this project's prose", PROSE),
-    };
-    let others = [&flags.dev, &flags.test].map(|path| path.as_ref().map(|path| TextFile::open(path)?.text()));
-    let [dev, test] = others.map(Option::transpose);
-    let (whole, dev, test) = (file.text()?, dev?, test?);
+    let prose = || Ok(TextFile::embedded("this project's prose", PROSE));
+    let file = flags.train.as_ref().map_or_else(prose, TextFile::open)?;
+    let text = |path: &Option<PathBuf>| path.as_ref().map(|path| TextFile::open(path)?.text()).transpose();
+    let (whole, dev, test) = (file.text()?, text(&flags.dev)?, text(&flags.test)?);
     let whole: Vec<_> = CHARACTERS.tokens(&whole).collect();
     let (train, rest) = whole.split_at(if dev.is_some() { whole.len() } else { whole.len() * 9 / 10 });
     let (first, second) = rest.split_at(if test.is_some() { rest.len() } else { rest.len() / 2 });
     let dev = dev.as_ref().map_or(first.to_vec(), |text| CHARACTERS.tokens(text).collect());
     let test = test.as_ref().map_or(second.to_vec(), |text| CHARACTERS.tokens(text).collect());
+    let needed = if flags.test.is_some() { &test[..] } else { train };
+    let mut all = [("train", train), ("measure", &dev), ("test", needed)].into_iter();
+    if let Some((of, text)) = all.find(|(_, text)| text.len() < 2) {
+        return Err(format!("text to {of} on: expected two characters or more, got {}", text.len()).into());
+    }
     let characters = Vocabulary::of(train, &Limits::default())?;
     let size = if train.len() < 1_000_000 { " (that is small: expect words, not sense)" } else { "" };
     flags::print(format!("{}: {} characters to train on{size}", file.name(), train.len()))?;
@@ -115,7 +116,7 @@ fn run(cli: &Cli) -> Outcome<()> {
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &dev), 15)? else { return Ok(()) };
     let value = report.best.map_or(f64::NAN, |best| best.value);
     flags::print(format!("\n{value:.3} {BITS} on held-out text, in the best epoch"))?;
-    if !test.is_empty() {
+    if test.len() > 1 {
         trainer.use_best()?;
         let bits = trainer.evaluate(&stream(&test, &characters)?)?.get(BITS).unwrap_or(f64::NAN);
         flags::print(format!("{bits:.3} on other held-out text, by which nothing was chosen"))?;

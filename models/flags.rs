@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::str::FromStr;
 
-use unpadded::data::Data;
+use unpadded::data::{Data, TextFile};
 use unpadded::train::{Ended, Predictor, Report, Trainer, Until};
 use unpadded::wire::MAGIC;
 
@@ -34,7 +35,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["train", "dev", "test", "save", "resume", "epochs", "json"])]
     predict: Option<Option<PathBuf>>,
     /// Where random numbers start: equal seeds give equal results
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub(crate) seed: u64,
     /// Threads to run on, 0 for one a core; the results are the same on any number
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = threads, allow_negative_numbers = true)]
@@ -47,13 +48,18 @@ pub(crate) struct Flags {
     pub(crate) json: bool,
 }
 
+/// A whole number from 0 on.
+pub(crate) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "expected a whole number from 0 to 2^64 - 1".to_owned())
+}
+
 fn threads(text: &str) -> Result<usize, String> {
-    let number = text.parse().map_err(|_| format!("expected a whole number, got `{text}`"))?;
+    let number = whole(text)?;
     if number > 1024 { Err("expected at most 1024".to_owned()) } else { Ok(number) }
 }
 
 fn epochs(text: &str) -> Result<u64, String> {
-    let number = text.parse().map_err(|_| format!("expected a whole number, got `{text}`"))?;
+    let number = whole(text)?;
     if number == 0 { Err("expected at least 1".to_owned()) } else { Ok(number) }
 }
 
@@ -67,13 +73,13 @@ impl Flags {
         epochs: u64,
     ) -> Outcome<Option<(Trainer, Report)>> {
         let save = self.save(model);
-        saveable(&save)?;
         let mut trainer = trainer.note("model", model).threads(self.threads).checkpoint(&save);
         if let Some(checkpoint) = self.resume.clone() {
             let checkpoint = checkpoint.unwrap_or_else(|| save.clone());
             load(&checkpoint, model)?; // another program's is told by its name, not by what differs
             trainer.resume(checkpoint)?;
         }
+        saveable(&save)?;
         let report = trainer.fit(train, dev, self.until(epochs))?;
         if report.ended == Ended::Interrupted {
             return Ok(None);
@@ -110,9 +116,17 @@ fn saveable(path: &Path) -> Outcome<()> {
     if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
         return wrong("a folder to save in", &format!("none at {}", missing.display()));
     }
-    if path.is_dir() {
+    if path.is_dir() || path.to_string_lossy().ends_with(std::path::is_separator) {
         return wrong("the path of a file", "that of a folder");
     }
+    if path.symlink_metadata().is_ok() && !path.is_file() {
+        return wrong("the path of a file", "that of a device, of a pipe or of a link that leads nowhere");
+    }
+    // Only a try tells whether a file can be written there, beside the one that it then replaces.
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let tried = real.with_file_name(format!(".unpadded-{}.tmp", std::process::id()));
+    let written = File::create_new(&tried).and_then(|_| std::fs::remove_file(&tried));
+    written.map_err(|e| format!("--save {}: a file cannot be written there: {e}", path.display()))?;
     let mut first = Vec::new();
     match File::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
@@ -218,8 +232,12 @@ pub(crate) fn answer(mut reply: impl FnMut(&str) -> unpadded::Result<String>) ->
     for number in 1.. {
         line.clear();
         let wrong = |e: &dyn Display| format!("standard input, line {number}: {e}");
-        if input.read_until(b'\n', &mut line).map_err(|e| wrong(&e))? == 0 {
+        let mut most = input.by_ref().take(TextFile::MAX_LINE as u64 + 1);
+        if most.read_until(b'\n', &mut line).map_err(|e| wrong(&e))? == 0 {
             break;
+        }
+        if line.len() > TextFile::MAX_LINE {
+            return Err(wrong(&format!("expected at most {} bytes, got more", TextFile::MAX_LINE)).into());
         }
         let text = std::str::from_utf8(&line).map_err(|_| wrong(&"expected UTF-8, got other bytes"))?;
         let text = if number == 1 { text.strip_prefix('\u{feff}').unwrap_or(text) } else { text };
@@ -242,4 +260,31 @@ pub(crate) fn exit(outcome: Outcome<()>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+#[test]
+fn only_a_new_file_or_a_checkpoint_is_replaced() -> Outcome<()> {
+    let folder = std::env::temp_dir().join(format!("unpadded-flags-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let refused =
+        |name: &str| saveable(&folder.join(name)).map_err(|e| e.to_string()).err().unwrap_or_default();
+    assert_eq!(refused("new.ckpt"), "");
+    for name in ["", "new/"] {
+        assert!(refused(name).ends_with("expected the path of a file, got that of a folder"), "{name}");
+    }
+    assert!(refused("none/x.ckpt").contains("expected a folder to save in, got none at "));
+    std::fs::write(folder.join("text"), "text")?;
+    assert!(refused("text").ends_with("got a file that is none; it was left as it is"));
+    #[cfg(unix)]
+    {
+        let _listener = std::os::unix::net::UnixListener::bind(folder.join("socket"))?;
+        std::os::unix::fs::symlink("nowhere", folder.join("link"))?;
+        for name in ["socket", "link"] {
+            assert!(refused(name).contains("got that of a device, of a pipe or of a link"), "{name}");
+        }
+    }
+    let left = std::fs::read_dir(&folder)?.count();
+    assert_eq!(left, if cfg!(unix) { 3 } else { 1 }); // what was tried is gone again
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
 }

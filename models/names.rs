@@ -7,9 +7,8 @@ use std::{collections::BTreeSet, path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
-use unpadded::data::{
-    Batching, Fingerprint, Folder, Limits, Loader, Samples, TextFile, Tokenizer, Vocabulary,
-};
+use unpadded::data::{Batching, Fingerprint, Folder, Limits, Loader, Samples, TextFile};
+use unpadded::data::{Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
@@ -52,8 +51,9 @@ fn network(characters: usize, classes: usize, seed: u64) -> Result<Trainer> {
     Ok(trainer.metric(Accuracy::new(logits, class)).output("probabilities", probabilities))
 }
 
-/// The distinct names of each class: of a folder, or those that come with the program.
-fn read(folder: Option<&PathBuf>) -> Result<Names> {
+/// The distinct names of each class: of a folder, or those that come with the program; and where they are from.
+fn read(folder: Option<&PathBuf>) -> Result<(String, Names)> {
+    let from = folder.map_or("datasets/names".to_owned(), |folder| folder.display().to_string());
     let files = match folder {
         Some(folder) => Folder::open(folder)?.extension("txt")?.file_per_class()?,
         None => NAMES.map(|(class, text)| (class.to_owned(), TextFile::embedded(class, text))).to_vec(),
@@ -64,7 +64,7 @@ fn read(folder: Option<&PathBuf>) -> Result<Names> {
         let filled = lines.iter().map(|line| line.trim()).filter(|name| !name.is_empty());
         names.extend(filled.map(|name| (name.to_owned(), class.clone())));
     }
-    Ok(names.into_iter().collect())
+    Ok((from, names.into_iter().collect()))
 }
 
 /// Whether a name belongs to the tenth that is held out: by the name alone, so that none is on both sides.
@@ -72,11 +72,14 @@ fn held_out(name: &str) -> bool {
     Fingerprint::default().text(name).finish() % 10 == 0
 }
 
-fn loader(names: &[(String, String)], characters: &Vocabulary, classes: &Vocabulary) -> Result<Loader> {
+fn loader((from, names): &(String, Names), characters: &Vocabulary, classes: &Vocabulary) -> Outcome<Loader> {
+    let none = format!("{from}: expected at least one name, got none");
+    let names = Some(names).filter(|names| !names.is_empty()).ok_or(none)?;
     let sample = |(name, class): &(String, String)| {
-        Ok(vec![characters.ids(CHARACTERS.tokens(name))?.into(), classes.lookup(class)?.into()])
+        let class = classes.lookup(class).map_err(|e| format!("{from}: the class of {name:?}: {e}"))?;
+        Ok(vec![characters.ids(CHARACTERS.tokens(name))?.into(), class.into()])
     };
-    let samples: Samples = names.iter().map(sample).collect::<Result<_>>()?;
+    let samples: Samples = names.iter().map(sample).collect::<Outcome<_>>()?;
     Ok(Loader::new(samples, &["characters", "class"])?.batching(Batching::Sequences(64)))
 }
 
@@ -93,38 +96,34 @@ fn run(flags: &Flags) -> Outcome<()> {
     if let Some(mut predictor) = flags.predictor(MODEL)? {
         return flags::answer(|line| predict(&mut predictor, line));
     }
-    let dataset = flags.train.as_ref().map_or("datasets/names".to_owned(), |of| of.display().to_string());
-    let (dev, train): (Names, Names) = match &flags.dev {
-        Some(folder) => (read(Some(folder))?, read(flags.train.as_ref())?),
-        None => read(flags.train.as_ref())?.into_iter().partition(|(name, _)| held_out(name)),
-    };
+    let (dataset, names) = read(flags.train.as_ref())?;
+    let classes = Vocabulary::labels(names.iter().map(|(_, class)| class))?;
+    let (held, rest): (Names, Names) = names.iter().cloned().partition(|(name, _)| held_out(name));
+    let split = ((format!("{dataset}, held out"), held), rest);
+    let (dev, train) = if flags.dev.is_some() { (read(flags.dev.as_ref())?, names) } else { split };
     let of_train = train.iter().flat_map(|(name, _)| CHARACTERS.tokens(name));
     let characters = Vocabulary::of(of_train, &Limits::default())?;
-    let classes = Vocabulary::labels(train.iter().map(|(_, class)| class))?;
-    let train = loader(&train, &characters, &classes)?.shuffle(flags.seed).prefetch(4);
-    let of_dev = flags.dev.as_ref().map_or(format!("{dataset}, held out"), |dev| dev.display().to_string());
-    let held = loader(&dev, &characters, &classes).map_err(|e| format!("{of_dev}: {e}"))?;
+    let train = loader(&(dataset.clone(), train), &characters, &classes)?.shuffle(flags.seed).prefetch(4);
+    let held = loader(&dev, &characters, &classes)?;
+    let test = flags.test.as_ref().map(|of| loader(&read(Some(of))?, &characters, &classes)).transpose()?;
     let trainer = network(characters.len(), classes.len(), flags.seed)?
         .vocabulary("characters", characters.clone())
         .vocabulary("classes", classes.clone());
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &held), 30)? else { return Ok(()) };
     let value = 100.0 * report.best.map_or(f64::NAN, |best| best.value);
     trainer.use_best()?;
-    let of = |class: &str| dev.iter().filter(|(_, of)| of == class).cloned().collect::<Names>();
+    let of = |class: &str| dev.1.iter().filter(|(_, of)| of == class).cloned().collect::<Names>();
     let of_each = classes.tokens().map(of).filter(|names| !names.is_empty()).map(|names| {
-        let scores = trainer.evaluate(&loader(&names, &characters, &classes)?)?;
+        let scores = trainer.evaluate(&loader(&(dev.0.clone(), names), &characters, &classes)?)?;
         Ok(scores.get("accuracy").unwrap_or(f64::NAN))
     });
-    let of_each = ndarray::Array1::from(of_each.collect::<Result<Vec<f64>>>()?);
-    let mean = 100.0 * of_each.mean().unwrap_or(f64::NAN);
+    let mean = 100.0 * of_each.collect::<Outcome<ndarray::Array1<f64>>>()?.mean().unwrap_or(f64::NAN);
     let chosen = "in the best epoch, chosen on the same names";
     flags::print(format!("\nheld-out accuracy {value:.1} %, mean of the classes {mean:.1} % ({chosen})"))?;
-    if flags.test.is_some() {
-        let test = loader(&read(flags.test.as_ref())?, &characters, &classes)?;
-        flags::print(format!("test: {}, in that epoch", trainer.evaluate(&test)?))?;
+    if let Some(test) = &test {
+        flags::print(format!("test: {}, in that epoch", trainer.evaluate(test)?))?;
     }
-    let found = Found { model: MODEL, dataset: &dataset, metric: "dev_accuracy", value };
-    flags.conclude(&found, &report)
+    flags.conclude(&Found { model: MODEL, dataset: &dataset, metric: "dev_accuracy", value }, &report)
 }
 
 fn main() -> ExitCode {
@@ -134,10 +133,11 @@ fn main() -> ExitCode {
 #[test]
 fn it_learns_and_predicts() -> Outcome<()> {
     let names = [("anna", "Up"), ("inga", "Up"), ("otto", "Down"), ("bosko", "Down")];
-    let names = names.map(|(name, class)| (name.to_owned(), class.to_owned()));
+    let names = names.map(|(name, class)| (name.to_owned(), class.to_owned())).to_vec();
     let characters = Vocabulary::of(CHARACTERS.tokens("abdgiknostv"), &Limits::default())?;
     let classes = Vocabulary::labels(["Up", "Down"])?;
-    let (data, trainer) = (loader(&names, &characters, &classes)?, network(characters.len(), 2, 1)?);
+    let (data, trainer) =
+        (loader(&("test".to_owned(), names), &characters, &classes)?, network(characters.len(), 2, 1)?);
     let path = std::env::temp_dir().join(format!("unpadded-names-{}.ckpt", std::process::id()));
     let trainer = trainer.vocabulary("characters", characters).vocabulary("classes", classes);
     let mut trainer = trainer.checkpoint(&path).progress(unpadded::train::Progress::Quiet);

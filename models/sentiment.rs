@@ -12,7 +12,7 @@ use unpadded::layers::{Embedding, Lstm};
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
 use unpadded::train::metrics::Accuracy;
-use unpadded::train::{Ended, Predictor, Progress, Trainer};
+use unpadded::train::{Ended, Predictor, Progress, Report, Trainer};
 use unpadded::{Builder, DType, Result, Var, Variable};
 
 const MODEL: &str = "sentiment";
@@ -67,7 +67,8 @@ fn loader(
     labels: &Vocabulary,
 ) -> Outcome<Loader> {
     let sample = |Labelled { text, label }: &Labelled| {
-        let label = labels.lookup(label).map_err(|e| format!("{file}: the label of {text:?}: {e}"))?;
+        let start: String = text.chars().take(60).collect();
+        let label = labels.lookup(label).map_err(|e| format!("{file}: the label of {start:?}: {e}"))?;
         Ok(vec![words.ids(WORDS.tokens(text))?.into(), label.into()])
     };
     let samples: Samples = texts.iter().map(sample).collect::<Outcome<_>>()?;
@@ -93,7 +94,8 @@ fn run(flags: &Flags) -> Outcome<()> {
     }
     let (train_texts, dev_texts) = (read(flags.train.as_ref(), TRAIN)?, read(flags.dev.as_ref(), DEV)?);
     let limits = Limits { min_count: 2, ..Limits::default() };
-    let words = Vocabulary::of(train_texts.1.iter().flat_map(|r| WORDS.tokens(&r.text)), &limits)?;
+    let of_train = train_texts.1.iter().flat_map(|r| WORDS.tokens(&r.text));
+    let words = Vocabulary::of(of_train, &limits).map_err(|e| format!("{}: {e}", train_texts.0))?;
     let labels = Vocabulary::labels(train_texts.1.iter().map(|r| &r.label))?;
     if labels.len() < 2 {
         return Err(format!("{}: expected two labels or more, got only one", train_texts.0).into());
@@ -102,19 +104,18 @@ fn run(flags: &Flags) -> Outcome<()> {
     let dev = loader(&dev_texts, &words, &labels)?;
     let test =
         flags.test.as_ref().map(|path| loader(&read(Some(path), DEV)?, &words, &labels)).transpose()?;
-
     let trainer = lstm(words.len(), labels.len(), flags.seed)?
         .vocabulary("words", words.clone())
         .vocabulary("labels", labels.clone());
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &dev), 30)? else { return Ok(()) };
-    let value = report.best.map_or(f64::NAN, |best| best.value);
+    let percent = |report: &Report| 100.0 * report.best.map_or(f64::NAN, |best| best.value);
     let mut baseline = bag_of_words(words.len(), labels.len(), flags.seed)?.progress(Progress::Quiet);
     let counted = baseline.fit(&train, &dev, flags.until(30))?;
     if counted.ended == Ended::Interrupted {
-        return Ok(()); // half a baseline is none
+        return flags::print("interrupted; the model is saved, the bag of words was not done");
     }
-    let counted = counted.best.map_or(f64::NAN, |best| best.value);
-    let shown = format!("held-out accuracy {:.1} %, a bag of words {:.1} %", 100.0 * value, 100.0 * counted);
+    let (value, counted) = (percent(&report), percent(&counted));
+    let shown = format!("held-out accuracy {value:.1} %, a bag of words {counted:.1} %");
     flags::print(format!("\n{shown} (each in its best epoch, chosen on the same texts)"))?;
     if let Some(test) = &test {
         trainer.use_best()?;
@@ -124,8 +125,7 @@ fn run(flags: &Flags) -> Outcome<()> {
     for Labelled { text, label } in dev_texts.1.iter().take(4) {
         flags::print(format!("{} ({label} in truth): {text}", predict(&mut predictor, text)?))?;
     }
-    let found = Found { model: MODEL, dataset: &train_texts.0, metric: "dev_accuracy", value: 100.0 * value };
-    flags.conclude(&found, &report)
+    flags.conclude(&Found { model: MODEL, dataset: &train_texts.0, metric: "dev_accuracy", value }, &report)
 }
 
 fn main() -> ExitCode {

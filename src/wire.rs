@@ -396,10 +396,11 @@ pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
 }
 
 /// Writes a file whole or not at all: into a temporary file beside it, synced, then renamed over `path`. Temporary
-/// files that a killed process left there for the same `path` go.
+/// files that a killed process left there for the same `path` go. If `path` is a link, the file it leads to is written.
 ///
 /// # Errors
-/// What `write` returns, or if the operating system refuses; what stood at `path` is then untouched.
+/// What `write` returns, if `path` is something else than a file, or if the operating system refuses; what stood at
+/// `path` is then untouched.
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>,
@@ -407,9 +408,25 @@ pub fn write_atomically(
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let target = format!("file `{}`", path.display());
     let failed = |e: io::Error| unwritable(&target, &e);
-    let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
-        return Err(Error::of(ErrorKind::Io, target, "the path of a file", "that of a folder"));
+    let refused = |got: &str| Err(Error::of(ErrorKind::Io, &target, "the path of a file", got));
+    // To rename over a link would replace the link, and over a device the device.
+    let led;
+    let path = match fs::symlink_metadata(path) {
+        Ok(about) if about.is_symlink() => match fs::canonicalize(path) {
+            Ok(file) => {
+                led = file;
+                &led
+            }
+            Err(_) => return refused("a link that leads nowhere"),
+        },
+        _ => path,
     };
+    let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
+        return refused("that of a folder");
+    };
+    if path.exists() && !path.is_file() {
+        return refused("that of a device or a pipe");
+    }
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -48,13 +48,19 @@ trait Seekable: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Seekable for T {}
 
 impl Origin {
-    /// A file that is there and no folder.
+    /// A file that is there. A pipe is refused: what has been read of it once is gone, and its first bytes are looked at
+    /// before all are read.
     pub(super) fn file(path: &Path) -> Result<Self> {
         let origin = Self::File(path.into());
         let about = fs::metadata(path).map_err(|e| origin.refused(&e))?;
+        let wrong = |expected: &str, got: &str| {
+            Err(Error::of(ErrorKind::Io, format!("file `{}`", path.display()), expected, got))
+        };
         if about.is_dir() {
-            let what = format!("file `{}`", path.display());
-            return Err(Error::of(ErrorKind::Io, what, "a file", "a folder: `Folder::open` reads those"));
+            return wrong("a file", "a folder: `Folder::open` reads those");
+        }
+        if !about.is_file() {
+            return wrong("a file that can be read more than once", "a pipe or a device");
         }
         Ok(origin)
     }

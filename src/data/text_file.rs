@@ -51,7 +51,7 @@ impl TextFile {
     /// A file. Nothing is read yet.
     ///
     /// # Errors
-    /// If it is not there, or a folder.
+    /// If it is not there, or a folder, a pipe or a device: it may be read more than once.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Origin::file(path.as_ref()).map(|origin| Self::of(origin, None))
     }

@@ -80,6 +80,8 @@ impl<'a> Console<'a> {
             }
             Progress::Auto | Progress::Lines => To::Lines(Box::new(std::io::stderr())),
         };
+        // A bar without its text says nothing, so it gets it at once.
+        let first = if matches!(to, To::Bar(_)) { REDRAW } else { FIRST };
         Self {
             to,
             until,
@@ -88,7 +90,7 @@ impl<'a> Console<'a> {
             started,
             trained: Duration::ZERO,
             since: None,
-            next: started + FIRST,
+            next: started + first,
             tokens: 0,
             padded: 0,
         }

@@ -40,7 +40,7 @@ impl Sampling {
     pub fn sampler(self, seed: u64) -> Result<Sampler> {
         let Self { temperature, top_k, top_p } = self;
         if !(temperature >= 0.0 && temperature.is_finite()) {
-            return Err(Error::new("temperature", "a number from 0 on", temperature.to_string()));
+            return Err(Error::new("temperature", "a finite number from 0 on", temperature.to_string()));
         }
         if top_k == Some(0) {
             return Err(Error::new("top_k", "at least 1", "0"));
@@ -146,7 +146,8 @@ mod tests {
         let wrong = |sampling: Sampling| sampling.sampler(1).unwrap_err().to_string();
         let all = Sampling::default();
         assert!(
-            wrong(Sampling { temperature: -1.0, ..all }).contains("temperature: expected a number from 0 on")
+            wrong(Sampling { temperature: -1.0, ..all })
+                .contains("temperature: expected a finite number from 0 on")
         );
         assert!(wrong(Sampling { temperature: f64::NAN, ..all }).contains("got NaN"));
         assert!(wrong(Sampling { top_k: Some(0), ..all }).contains("top_k: expected at least 1"));

@@ -172,6 +172,25 @@ fn where_no_file_can_be() {
     let error = open(&folder).map(|_| ()).unwrap_err().to_string();
     assert!(error.ends_with("expected a file, got a folder or a device"), "{error}");
 
+    // Renamed over, a device would be gone, and a link would no longer lead to what it did.
+    #[cfg(unix)]
+    {
+        let socket = folder.join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        is(refused(&socket), "expected the path of a file, got that of a device or a pipe");
+        let link = |to: &str| std::os::unix::fs::symlink(to, folder.join("link")).unwrap();
+        link("none");
+        is(refused(&folder.join("link")), "expected the path of a file, got a link that leads nowhere");
+        fs::remove_file(folder.join("link")).unwrap();
+        link("folder/file");
+        fs::write(folder.join("folder/file"), b"old").unwrap();
+        write_atomically(&folder.join("link"), |w| w.write_section("a", b"new")).unwrap();
+        assert!(folder.join("link").is_symlink() && open(&folder.join("folder/file")).is_ok());
+        for left in ["socket", "link"] {
+            fs::remove_file(folder.join(left)).unwrap();
+        }
+    }
+
     // What killed processes left for this file goes, what is another's stays.
     for left in [".x.0.7.tmp", ".x.0.8.tmp", ".xy.0.7.tmp", ".x.a.7.tmp", "x.0.7.tmp"] {
         fs::write(folder.join(left), b"half").unwrap();

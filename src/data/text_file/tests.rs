@@ -248,6 +248,14 @@ fn folders_and_absent_files_are_refused() {
     let expected =
         format!("file `{}`: expected a file, got a folder: `Folder::open` reads those", folder.display());
     assert_eq!(message(TextFile::open(&folder)), expected);
+    #[cfg(unix)]
+    {
+        let path = folder.join(format!("unpadded-{}-socket", std::process::id()));
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let expected = "expected a file that can be read more than once, got a pipe or a device";
+        assert!(message(TextFile::open(&path)).ends_with(expected));
+        std::fs::remove_file(&path).unwrap();
+    }
     assert_eq!(TextFile::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
     assert_eq!(Folder::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
     let text = Temporary::new("text", b"text");
