@@ -83,7 +83,7 @@ fn recurrent_layers_keep_rows_and_give_final_states() {
 fn shared_weights() {
     let (net, x) = net();
     let weight = |name: &str, dims: &[usize]| net.parameter(name, DType::F32, dims, init::xavier()).unwrap();
-    let weights = LstmWeights {
+    let weights = RecurrentWeights {
         w_ih: weight("w_ih", &[3, 8]),
         w_hh: weight("w_hh", &[2, 8]),
         b_ih: Some(weight("b_ih", &[8])),
@@ -122,7 +122,7 @@ fn errors_name_this_file() {
         assert!(error.to_string().contains(&expected), "{error}");
     }
     let narrow = net.parameter("narrow", DType::F32, &[3, 8], init::zeros()).unwrap();
-    let weights = LstmWeights { w_ih: narrow, w_hh: narrow, b_ih: None, b_hh: None };
+    let weights = RecurrentWeights { w_ih: narrow, w_hh: narrow, b_ih: None, b_hh: None };
     let given = net.lstm_with(x, weights, Lstm::new(2)).unwrap_err();
     for error in errors.into_iter().chain(initial).chain([given]) {
         assert!(error.to_string().contains("src/layers/tests.rs:"), "{error}");
