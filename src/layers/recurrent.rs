@@ -47,7 +47,7 @@ pub trait RecurrentLayer<const STATES: usize>: Clone {
 
     /// The same layer with these initial states, one row a sequence.
     #[must_use]
-    fn from_states(self, initial: [Var; STATES]) -> Self;
+    fn starting_from(self, initial: [Var; STATES]) -> Self;
 }
 
 /// The options that every recurrent layer has.
@@ -191,7 +191,7 @@ macro_rules! recurrent_layer {
                 self
             }
 
-            fn from_states(mut self, initial: [Var; $states]) -> Self {
+            fn starting_from(mut self, initial: [Var; $states]) -> Self {
                 self.options.initial = Some(initial);
                 self
             }

@@ -161,7 +161,7 @@ fn stack<L: RecurrentLayer<STATES>, const STATES: usize>(
         let mut run = |layer: L| {
             let number = states.len();
             let layer = match &options.initial {
-                Some(initial) => layer.from_states(initial[number]),
+                Some(initial) => layer.starting_from(initial[number]),
                 None => layer,
             };
             let (out, last) = layer.states(net, input, weights(&layer, input, number)?)?;

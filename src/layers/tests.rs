@@ -41,6 +41,10 @@ fn every_start_can_be_evaluated() {
     net.embedding(ids, Embedding::new(10, 4).sparse().padding(0)).unwrap();
     net.lstm(x, Lstm::new(5)).unwrap();
     net.gru(x, Gru::new(5)).unwrap();
+    net.lstm(x, Lstm::new(5).peepholes().projection(2)).unwrap();
+    net.gru(x, Gru::new(5).reset(Reset::Before)).unwrap();
+    net.bidirectional(x, Rnn::new(5)).unwrap();
+    net.mgu(x, Mgu::new(5)).unwrap();
     let program = net.finish();
     for id in program.parameters() {
         let var = program.var(id);
@@ -146,6 +150,12 @@ fn operators_name_the_line_that_called_the_layer() {
     at(line!(), &|net, x| drop(net.lstm_states(x, Lstm::new(4).backwards())));
     at(line!(), &|net, x| drop(net.gru(x, Gru::new(4))));
     at(line!(), &|net, x| drop(net.gru_states(x, Gru::new(4))));
+    at(line!(), &|net, x| drop(net.gru(x, Gru::new(4).reset(Reset::Before))));
+    at(line!(), &|net, x| drop(net.lstm(x, Lstm::new(4).peepholes().cell_clip(1.0).projection(2))));
+    at(line!(), &|net, x| drop(net.rnn(x, Rnn::new(4).zoneout([0.1]).recurrent_dropout(0.1))));
+    at(line!(), &|net, x| drop(net.mgu(x, Mgu::new(4))));
+    at(line!(), &|net, x| drop(net.stacked(x, Stacked::new(Mgu::new(4), 2).residual().dropout(0.1))));
+    at(line!(), &|net, x| drop(net.bidirectional(x, Rnn::new(4))));
     let ids = |net: &Builder| net.feed("ids", DType::I64, &[], 1).unwrap();
     at(line!(), &|net, _| drop(net.embedding(ids(net), Embedding::new(9, 4))));
     // A copy that the step itself appends, for an output that no operator of the step wrote.
