@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
+mod cells;
 mod checkpoint;
 mod damage;
 mod datasets;
@@ -16,6 +17,7 @@ mod kill;
 mod lod_laws;
 mod models;
 mod parity;
+mod parity_cells;
 mod parity_optim;
 mod predictor;
 mod saved_program;
