@@ -13,6 +13,7 @@ mod golden;
 mod hostile_program;
 mod invariance;
 mod kill;
+mod listing;
 mod lod_laws;
 mod models;
 mod parity;
