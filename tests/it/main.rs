@@ -19,6 +19,7 @@ mod models;
 mod parity;
 mod parity_optim;
 mod predictor;
+mod profile;
 mod saved_program;
 mod shape_errors;
 mod step_blocks;
