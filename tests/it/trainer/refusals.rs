@@ -172,7 +172,7 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
     assert!(none.contains("vocabulary `words`: expected none, got 3 entries (fingerprint "), "{none}");
     let other = resume(trainer().vocabulary("words", vocabulary(&["a", "c"])));
     assert!(other.contains("vocabulary `words`: expected 3 entries"), "{other}");
-    let program = resume(language_model());
+    let program = resume(language_model().vocabulary("words", vocabulary(&["a", "b"])));
     assert!(
         program
             .contains("program: expected that of the model being built, got another seed, 3 in place of 1"),
