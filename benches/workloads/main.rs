@@ -1,13 +1,14 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W2 W4 W7 custom long scaling] [--threads 2] [--steps N]`
+//! `cargo bench --bench workloads -- [W1 W2 W4 W7 custom long scaling] [--threads 2] [--steps N] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W2: a word language model of two LSTM(512); W4: an LSTM over sentences
 //! of LSTMs over words. `custom`: W1 with the LSTM written by hand, beside the built-in one. `long`: one sequence of
 //! 4,000 steps with sixty-three of 20, beside the two run apart. `scaling`: W1's model over batch, hidden size, length
 //! and threads, a table and the plots `target/scaling-*.svg`. The data: the peers' files from the folder
 //! `UNPADDED_BENCH_DATA`, or numbers of the same distributions. After 3 steps to warm up each takes one epoch (or
-//! `--steps`), at least 20 steps, and prints one line of JSON; a table comes last.
+//! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` W1, W2, W4 and W7 then take their steps
+//! again under the profiler: a table of where the time goes, and the trace `target/profile-W1.json`.
 
 mod data;
 mod models;
@@ -183,7 +184,7 @@ fn long(threads: usize, rounds: usize) -> Outcome<String> {
 }
 
 fn run() -> Outcome<()> {
-    let (mut chosen, mut threads, mut steps) = (Vec::new(), 2, None);
+    let (mut chosen, mut threads, mut steps, mut profiled) = (Vec::new(), 2, None, false);
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let Some(word) = words.next() {
         let mut number = || -> Outcome<usize> {
@@ -192,17 +193,18 @@ fn run() -> Outcome<()> {
         };
         match word.as_str() {
             "--threads" => threads = number()?,
+            "--profile" => profiled = true,
             "--steps" => steps = Some(number()?.max(1)),
             _ if WORKLOADS.contains(&word.as_str()) => chosen.push(word),
             _ => {
                 let known = WORKLOADS.join(", ");
-                return Err(format!("expected {known}, --threads or --steps, got `{word}`").into());
+                return Err(format!("expected {known}, --threads, --steps or --profile, got `{word}`").into());
             }
         }
     }
     if chosen.is_empty() {
         println!(
-            "usage: cargo bench --bench workloads -- [{}] [--threads N] [--steps N]",
+            "usage: cargo bench --bench workloads -- [{}] [--threads N] [--steps N] [--profile]",
             WORKLOADS.join(" ")
         );
     }
@@ -236,6 +238,17 @@ fn run() -> Outcome<()> {
         };
         let steps = steps.unwrap_or(batches.len().max(20));
         println!("{}", bench.measure(&batches, steps, Stage::Updates)?.json(workload, threads, ""));
+        if profiled {
+            let plain = bench.measure(&batches, steps, Stage::Updates)?.seconds();
+            bench.executor.start_profile();
+            let timed = bench.measure(&batches, steps, Stage::Updates)?.seconds();
+            let Some(profile) = bench.executor.take_profile() else { return Err("no profile".into()) };
+            let file = concat!(env!("CARGO_MANIFEST_DIR"), "/target");
+            std::fs::create_dir_all(file)?;
+            let file = format!("{file}/profile-{workload}.json");
+            std::fs::write(&file, profile.chrome_trace())?;
+            println!("{profile}profiled in {:.3} of the time without; trace: {file}", timed / plain);
+        }
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::layout::{Layouts, Ranked};
+use super::lower::Site;
 use super::needs::{made_levels, needed_values, wanted_slots};
 use super::plan::{Access, Home, Instr, Maker, OpInstr, Plan, Ref, Slot, Span};
 use super::split::Classes;
@@ -47,21 +48,11 @@ pub(super) struct Compiler<'a> {
     pub(super) layouts: Layouts,
     /// Variables of step blocks that are columns of another one.
     pub(super) views: Views,
+    /// Gradients that are another one, with that one.
+    pub(super) same: Vec<(VarId, VarId)>,
     wanted: &'a [VarId],
     /// What the variables of each forward block have rows for, once it is compiled.
     pub(super) classes: Vec<Option<Classes>>,
-}
-
-/// Where a call is compiled.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Site {
-    /// The block that holds the operator.
-    pub(super) block: BlockId,
-    /// Its number there.
-    pub(super) number: usize,
-    pub(super) span: Span,
-    /// It runs many times for one top-level instruction, so it adds to gradients of constants.
-    pub(super) repeated: bool,
 }
 
 /// Compiles a program for the wanted variables.
@@ -87,6 +78,7 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         made: vec![Vec::new(); program.blocks().len()],
         layouts: Layouts::default(),
         views: Views::default(),
+        same: Vec::new(),
         wanted,
         classes: program.blocks().map(|_| None).collect(),
     };
@@ -108,9 +100,9 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         compiler.now = code.len() + 1;
         let mut instrs = Vec::new();
         let op = &program.root().ops[number];
-        let site = Site { block: BlockId(0), number, span: Span::All, repeated: false };
+        let site = Site { block: BlockId(0), number, span: Span::All, repeated: false, why: None };
         compiler.instruction(op, site, None, &mut instrs)?;
-        code.extend(std::mem::take(&mut compiler.zero_first).into_iter().map(Instr::Zero));
+        code.extend(std::mem::take(&mut compiler.zero_first).into_iter().map(|view| Instr::Zero(view, 0)));
         code.append(&mut compiler.layouts.pending);
         code.extend(instrs);
     }
@@ -129,11 +121,15 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         buffers: Vec::new(),
         pools: compiler.pools,
         prepared: compiler.prepared,
+        instructions: 0,
         keyed: compiler.layouts.keyed,
         makers: compiler.makers,
         losses,
+        views: compiler.views,
+        same: compiler.same,
     };
     super::memory::assign(&mut plan);
+    plan.instructions = plan.number();
     Ok(plan)
 }
 
@@ -364,6 +360,9 @@ impl<'a> Compiler<'a> {
             flush,
             span: site.span,
             order: order.map(|r| (r.block, r.rows)),
+            desc: (site.block, site.number),
+            why: site.why,
+            index: 0,
         })
     }
 

@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 
-use super::compile::{Compiler, Site};
+use super::compile::Compiler;
+use super::lower::Site;
 use super::plan::{Access, Home, Instr, Ref};
 use crate::error::Result;
 use crate::program::{BlockId, Extent, LevelId, OpDesc, Reach, Role, Spec, StepDesc, VarId};
@@ -167,6 +168,7 @@ impl Compiler<'_> {
             block: ranked.block,
             rows: ranked.rows,
             role: if gradient { Role::Backward } else { Role::Forward },
+            index: 0,
         };
         self.layouts.pending.push(reorder);
         Ok(())

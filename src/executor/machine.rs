@@ -1,9 +1,11 @@
 //! A run: where each view is, calls of operators, and their division over threads.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use super::frame::{At, Frame, root_key};
 use super::plan::{Access, Home, Instr, Loop, OpInstr, Plan, Ref, Span};
+use super::recorder::Recorder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Region};
 use crate::kernels::{Extent2, Store, flush};
@@ -12,7 +14,7 @@ use crate::program::context::{
 };
 use crate::program::infer::{InferShape, LevelTable, Phase};
 use crate::program::rows::RowBuffer;
-use crate::program::{BlockId, Extent, LevelId, Reach, Role, Spec};
+use crate::program::{BlockId, Cost, Extent, LevelId, Reach, Role, Spec};
 use crate::tensor::DType;
 
 /// A call with fewer numbers to write than this is not divided.
@@ -38,6 +40,15 @@ pub(super) struct Worker {
     pub(super) halves: (OperandRoom, OperandRoom),
     pub(super) reads: Vec<Region>,
     pub(super) writes: Vec<Region>,
+    /// What a profile is made of, while one is wanted.
+    pub(super) recorder: Option<Box<Recorder>>,
+}
+
+impl Worker {
+    /// The time, if it is wanted.
+    pub(super) fn clock(&self) -> Option<Instant> {
+        self.recorder.as_ref().map(|_| Instant::now())
+    }
 }
 
 /// Which sequences of which block a lane runs, and at which step it is.
@@ -198,6 +209,7 @@ impl Shared<'_> {
         pool: &mut [RowBuffer],
     ) -> Result<()> {
         let Some((worker, others)) = workers.split_first_mut() else { return Ok(()) };
+        let clock = worker.clock();
         let Worker { scratch, room, reads, writes, .. } = worker;
         reads.clear();
         reads.extend(instr.reads.iter().map(|r| self.region(r, at)));
@@ -223,6 +235,9 @@ impl Shared<'_> {
         }
         for view in &instr.flush {
             self.flush(view, lane, at, &mut workers[0].room);
+        }
+        if let Some(start) = clock {
+            self.record(instr, at, start, &mut workers[0], pool);
         }
         Ok(())
     }
@@ -270,14 +285,14 @@ impl Shared<'_> {
     /// Lets operators pack their constant inputs, before they are called many times.
     pub(super) fn prepare(&mut self, instr: &Instr, lane: &mut Lane<'_>, worker: &mut Worker) -> Result<()> {
         match instr {
-            Instr::Zero(_) | Instr::Reorder { .. } => Ok(()),
+            Instr::Zero(..) | Instr::Reorder { .. } => Ok(()),
             Instr::Loop(inner) => {
                 let parts = [&inner.before, &inner.body, &inner.after];
                 parts.into_iter().flatten().try_for_each(|i| self.prepare(i, lane, worker))
             }
             Instr::Op(op) => {
                 let Some(index) = op.prepared else { return Ok(()) };
-                let Worker { room, reads, .. } = worker;
+                let Worker { room, reads, recorder, .. } = worker;
                 reads.clear();
                 let constant = |i: usize| op.constants.contains(&Some(i));
                 // Only the constants are looked at; the others may not have a place yet.
@@ -289,6 +304,7 @@ impl Shared<'_> {
                     }
                 };
                 reads.extend(op.reads.iter().enumerate().map(region));
+                let clock = recorder.as_ref().map(|_| Instant::now());
                 let operands = lane.operands(room, reads, &[]);
                 let mut prepare = Prepare {
                     pass: op.pass,
@@ -298,7 +314,14 @@ impl Shared<'_> {
                     wanted: if op.pass == Pass::Backward { &op.wanted } else { &[] },
                     prepared: &mut self.prepared[index],
                 };
-                op.op.prepare(&mut prepare).map_err(|e| op.err(e))
+                op.op.prepare(&mut prepare).map_err(|e| op.err(e))?;
+                if let (Some(start), Some(recorder)) = (clock, recorder) {
+                    let numbers = reads.iter().map(|r| r.extent.rows * r.extent.width).sum::<usize>();
+                    let size = op.reads.first().map_or(0, |r| self.dtype(r).size_of());
+                    let bytes = (numbers * size) as u64;
+                    recorder.pack(op.index, start, Cost { flops: 0, read: bytes, written: bytes });
+                }
+                Ok(())
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::compile::Compiler;
 use super::needs::made_levels;
 use super::plan::Maker;
-use super::split::Class;
+use super::split::{Class, Pin};
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::{LevelId, LodEffect, OpDesc, Program, RECURRENT, Reach, Role, Spec, StepDesc};
 
@@ -36,21 +36,21 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Whether an operator must stay in the loop for reasons of its own.
+    /// Why an operator must stay in the loop for reasons of its own, if it must.
     pub(super) fn stays(
         &mut self,
         program: &Program,
         op: &OpDesc,
         step: &StepDesc,
         class: Class,
-    ) -> Result<bool> {
+    ) -> Result<Option<Pin>> {
         let foreign = |op: &OpDesc| {
             op.reads()
                 .chain(op.writes())
                 .any(|v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)))
         };
         if op.kind == RECURRENT {
-            return Ok(class == Class::Step && foreign(op));
+            return Ok((class == Class::Step && foreign(op)).then_some(Pin::Foreign));
         }
         let instance = self.parse(op)?;
         let facts = instance.facts();
@@ -80,7 +80,7 @@ impl Compiler<'_> {
         }
         // Whole sub-sequences of static inputs, and sequences made in the step, have no LoD over all steps at once.
         let foreign = facts.reach == Reach::Sequence && class == Class::Step && foreign(op);
-        Ok(made || foreign)
+        Ok(made.then_some(Pin::Makes).or(foreign.then_some(Pin::Foreign)))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::split::Why;
+use super::views::Views;
 use crate::error::{Error, Place};
 use crate::kernels::Store;
 use crate::program::context::Wiring;
@@ -96,6 +98,12 @@ pub(super) struct OpInstr {
     pub(super) span: Span,
     /// The block whose order its rows lie in, and what counts them there.
     pub(super) order: Option<(BlockId, Extent)>,
+    /// Its block and its number there.
+    pub(super) desc: (BlockId, usize),
+    /// Why it is in that part of a step block.
+    pub(super) why: Option<Why>,
+    /// Its number in the plan: see [`Plan::number`].
+    pub(super) index: usize,
 }
 
 impl OpInstr {
@@ -115,8 +123,8 @@ pub(super) enum Instr {
     Op(Box<OpInstr>),
     /// A step loop.
     Loop(Box<Loop>),
-    /// Sets a gradient that a loop adds to: zero, or no rows.
-    Zero(Ref),
+    /// Sets a gradient that a loop adds to: zero, or no rows. With its number in the plan.
+    Zero(Ref, usize),
     /// From the order of a block's rank table to that of the batch.
     Reorder {
         from: Ref,
@@ -125,6 +133,7 @@ pub(super) enum Instr {
         /// What counts the rows inside the block.
         rows: Extent,
         role: Role,
+        index: usize,
     },
 }
 
@@ -179,6 +188,10 @@ pub(super) struct InnerLevel {
 pub(super) struct Loop {
     pub(super) desc: StepDesc,
     pub(super) place: Place,
+    /// Why it is in its part of a step block around it.
+    pub(super) why: Option<Why>,
+    /// Its number in the plan, before those of its instructions: see [`Plan::number`].
+    pub(super) index: usize,
     pub(super) backward: bool,
     pub(super) span: Span,
     /// Into the block's order, before anything runs.
@@ -224,12 +237,44 @@ pub(super) struct Plan {
     pub(super) buffers: Vec<DType>,
     pub(super) pools: usize,
     pub(super) prepared: usize,
+    /// How many instructions there are, those of loops included.
+    pub(super) instructions: usize,
     /// Blocks whose frames know the keys of their rows for instructions outside.
     pub(super) keyed: Vec<BlockId>,
     /// All instructions that make levels, in the order of `Loop::levels`.
     pub(super) makers: Vec<Maker>,
     /// The slots of what is minimised.
     pub(super) losses: Vec<usize>,
+    /// Variables of step blocks that are columns of another one.
+    pub(super) views: Views,
+    /// Gradients that are another one, with that one.
+    pub(super) same: Vec<(VarId, VarId)>,
+}
+
+impl Plan {
+    /// Numbers all instructions in the order of the listing, which is that of the first calls, and returns how many
+    /// there are.
+    pub(super) fn number(&mut self) -> usize {
+        fn all(code: &mut [Instr], next: &mut usize) {
+            for instr in code {
+                let index = *next;
+                *next += 1;
+                match instr {
+                    Instr::Op(op) => op.index = index,
+                    Instr::Reorder { index: i, .. } | Instr::Zero(_, i) => *i = index,
+                    Instr::Loop(inner) => {
+                        inner.index = index;
+                        [&mut inner.before, &mut inner.body, &mut inner.after]
+                            .into_iter()
+                            .for_each(|part| all(part, next));
+                    }
+                }
+            }
+        }
+        let mut next = 0;
+        all(&mut self.code, &mut next);
+        next
+    }
 }
 
 /// What is needed to compute the levels of an operator again.

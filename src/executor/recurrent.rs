@@ -8,11 +8,12 @@
 use super::frame::{At, step_parent};
 use super::machine::{LaneAt, Shared, Worker, put};
 use super::plan::{Access, Home, Instr, Loop, MemoryGradientPlan, Ref};
+use super::recording::Laps;
 use crate::error::{Error, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Plain, Region, Share};
 use crate::kernels::{Store, View, ViewMut, gather_rows};
 use crate::program::rows::RowBuffer;
-use crate::program::{BlockId, Extent};
+use crate::program::{BlockId, Cost, Extent};
 use crate::tensor::{DType, with_element};
 
 /// A loop with fewer numbers to compute a step than this is not split over threads.
@@ -44,19 +45,25 @@ impl<'p> Shared<'p> {
         tools: &mut Tools<'_>,
     ) -> Result<()> {
         match instr {
-            Instr::Zero(view) => {
+            Instr::Zero(view, _) => {
                 self.zero(view, lane, &mut tools.workers[0].room, tools.pool);
                 Ok(())
             }
             Instr::Loop(inner) => self.run_loop(inner, lane, tools),
-            Instr::Reorder { from, to, block, rows, .. } => {
+            Instr::Reorder { from, to, block, rows, index, .. } => {
                 self.frames[block.0 as usize].inverse(*rows, false, &mut tools.memory.index);
                 let (threads, regions) =
                     (tools.workers.len(), (self.region(from, None), self.region(to, None)));
+                let clock = tools.workers[0].clock();
                 let (room, inverse) = (&mut tools.workers[0].room, &tools.memory.index);
                 with_element!(self.dtype(from), T => two::<T, _>(lane, room, regions.0, regions.1, |from, to| {
                     gather_on(from, inverse, to, threads);
                 }));
+                if let (Some(start), Some(recorder)) = (clock, &mut tools.workers[0].recorder) {
+                    let rows = regions.1.extent.rows;
+                    let bytes = (rows * to.width * self.dtype(to).size_of()) as u64;
+                    recorder.call(*index, start, rows, Cost { flops: 0, read: bytes, written: bytes });
+                }
                 Ok(())
             }
             Instr::Op(op) => {
@@ -70,6 +77,7 @@ impl<'p> Shared<'p> {
 
     fn run_loop(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let block = instr.desc.block;
+        let mut laps = Laps::start(&tools.workers[0]);
         self.enter(instr)?;
         if !instr.levels.is_empty() {
             self.measure(instr)?;
@@ -103,15 +111,21 @@ impl<'p> Shared<'p> {
         for plan in instr.gradients.iter().filter(|plan| plan.passes.is_none()) {
             self.begin_gradient(instr, plan, lane, tools)?;
         }
+        laps.mark();
         self.outside(block, &instr.before, lane, tools)?;
+        laps.mark();
         for plan in instr.gradients.iter().filter(|plan| plan.passes.is_some()) {
             self.begin_gradient(instr, plan, lane, tools)?;
         }
+        laps.mark();
         self.body(instr, lane, tools)?;
+        laps.mark();
         if !instr.backward {
             self.spread(instr, lane, tools)?;
         }
+        laps.mark();
         self.outside(block, &instr.after, lane, tools)?;
+        laps.mark();
         self.go(block, At::All)?;
         // In the order in which the compiler counted who writes a gradient first.
         for plan in &instr.gradients {
@@ -135,6 +149,7 @@ impl<'p> Shared<'p> {
             }
         }
         self.frames[block.0 as usize].at = At::All;
+        laps.end(instr, || self.moved(instr), &mut tools.workers[0]);
         Ok(())
     }
 
@@ -216,7 +231,7 @@ impl<'p> Shared<'p> {
             let span = match instr {
                 Instr::Op(op) => op.span,
                 Instr::Loop(inner) => inner.span,
-                Instr::Zero(_) | Instr::Reorder { .. } => super::plan::Span::All,
+                Instr::Zero(..) | Instr::Reorder { .. } => super::plan::Span::All,
             };
             self.go(block, Shared::span_at(span))?;
             self.instruction(instr, lane, tools)?;
@@ -233,6 +248,7 @@ impl<'p> Shared<'p> {
         }
         if !instr.splits {
             let order = |i: usize| if instr.backward { steps - 1 - i } else { i };
+            let opened = tools.workers[0].open(1, false);
             for i in 0..steps {
                 self.go(block, At::Step { t: order(i), from: 0, to: usize::MAX })?;
                 for &maker in &instr.levels {
@@ -243,6 +259,7 @@ impl<'p> Shared<'p> {
                     self.instruction(inner, lane, tools)?;
                 }
             }
+            tools.workers[0].close(instr, opened);
             return self.go(block, At::All);
         }
         let widths = instr.body.iter().flat_map(|i| if let Instr::Op(op) = i { &op.writes[..] } else { &[] });
@@ -260,9 +277,11 @@ impl<'p> Shared<'p> {
             };
         }
         let shared = &*self;
+        let nested = tools.workers[0].stepping();
         let run = |mut lane: Lane<'_>, worker: &mut Worker| -> Result<()> {
             let Some(part) = lane.part() else { return Ok(()) };
             let starts = part.starts;
+            let opened = worker.open(lanes, nested);
             for i in 0..steps {
                 let t = if instr.backward { steps - 1 - i } else { i };
                 if starts[t + 1] - starts[t] <= part.from {
@@ -276,6 +295,7 @@ impl<'p> Shared<'p> {
                     }
                 }
             }
+            worker.close(instr, opened);
             Ok(())
         };
         lane.split(&memory.cuts, frame.rank.starts(), &memory.shares, &mut tools.workers[..lanes], &run)

@@ -1,11 +1,13 @@
 //! The executor: feed, run, fetch.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::time::Instant;
 
 use super::compile::compile;
 use super::frame::Frame;
 use super::machine::{Shared, Worker};
 use super::plan::{Access, Instr, Loop, OpInstr, Plan, Ref, Slot};
+use super::profile::Profiling;
 use super::recurrent::{LoopMemory, Tools};
 use super::scope::Scope;
 use crate::error::{Error, ErrorKind, Result};
@@ -84,6 +86,7 @@ pub struct Executor {
     wanted: Vec<VarId>,
     pub(super) fed: Vec<bool>,
     done: Option<Stage>,
+    pub(super) profiling: Option<Profiling>,
 }
 
 /// Memory of [`Shared`] between runs.
@@ -148,6 +151,7 @@ impl Executor {
             program: program.clone(),
             plan,
             done: None,
+            profiling: None,
         })
     }
 
@@ -171,6 +175,7 @@ impl Executor {
     pub fn run(&mut self, scope: &mut Scope, run: &Run<'_>) -> Result<()> {
         let caller = Location::caller();
         self.done = None;
+        let clock = self.profiling.as_ref().map(|_| Instant::now());
         let batch = self.bind_feeds(run).map_err(|e| e.called(caller))?;
         // All variables are checked before the first leaves the scope, so that a run that fails leaves it whole.
         for slot in self.plan.slots.iter().filter(|s| s.persistent) {
@@ -184,6 +189,9 @@ impl Executor {
         self.lend(scope);
         outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
         self.done = Some(run.stage);
+        if let Some(start) = clock {
+            self.count_run(start);
+        }
         Ok(())
     }
 
@@ -212,6 +220,7 @@ impl Executor {
         };
         shared.loops.resize(shared.frames.len(), None);
         shared.frames.iter_mut().for_each(Frame::restart);
+        workers.iter_mut().filter_map(|worker| worker.recorder.as_mut()).for_each(|r| r.restart());
         let mut work = || {
             let mut tools = Tools { workers, pool, memory: &mut kept.memory };
             execute(&mut shared, (program, plan), arena, &mut tools, run.stage)
@@ -383,7 +392,7 @@ fn role_of(instr: &Instr) -> Role {
         Instr::Op(op) => op.role,
         Instr::Loop(inner) if inner.backward => Role::Backward,
         Instr::Loop(_) => Role::Forward,
-        Instr::Zero(_) => Role::Backward,
+        Instr::Zero(..) => Role::Backward,
         Instr::Reorder { role, .. } => *role,
     }
 }

@@ -3,7 +3,8 @@
 //! An operator runs before the loop if no memory reaches it, after it if it reaches no memory, and in the loop
 //! otherwise. Nothing here knows a cell or an operator by name.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::fmt;
 
 use crate::program::{Extent, Program, VarId};
 
@@ -37,48 +38,126 @@ pub(super) struct Unit {
     pub(super) wrt: Option<usize>,
     pub(super) reads: Vec<VarId>,
     pub(super) writes: Vec<VarId>,
-    /// Must run at every step: it mixes rows of sequences with rows of steps, or writes what a step passes on.
-    pub(super) pinned: bool,
+    /// Why it must run at every step, whatever depends on what.
+    pub(super) pinned: Option<Pin>,
+    /// Why it runs when it does; [`split`] says it.
+    pub(super) why: Why,
 }
 
-/// Decides for each unit. `carried` are the variables that come from another step, `wanted` those that go to one.
-pub(super) fn split(units: &[Unit], carried: &[VarId], wanted: &[VarId]) -> Vec<When> {
-    let mut dependent: HashSet<VarId> = carried.iter().copied().collect();
-    let mut depends = vec![false; units.len()];
+impl Unit {
+    pub(super) fn new(
+        op: usize,
+        wrt: Option<usize>,
+        reads: Vec<VarId>,
+        writes: Vec<VarId>,
+        pinned: Option<Pin>,
+    ) -> Self {
+        Self { op, wrt, reads, writes, pinned, why: Why::Apart }
+    }
+}
+
+/// Why an operator of a step block runs when it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why {
+    /// Nothing that differs from step to step by another step's doing reaches it.
+    Apart,
+    /// The first variable reaches it: it comes from another step, or is computed at every step. And it reaches the
+    /// second, which goes to another step or is read at every step.
+    Between(VarId, VarId),
+    /// The variable reaches it, and no step needs what it computes.
+    Sinks(VarId),
+    /// For a reason of its own.
+    Pinned(Pin),
+}
+
+/// Why an operator stays in the loop, whatever depends on what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pin {
+    /// It reads or writes rows of sequences and rows of steps.
+    Mixed,
+    /// It has a row a sequence, but its loop runs many times in a loop around it, and the values of every visit are
+    /// needed again.
+    Repeated,
+    /// It has a row a sequence, but leaves the step, where every entry has one.
+    Leaves,
+    /// It has a row a sequence, but draws other random numbers at every step.
+    Random,
+    /// It makes sequences.
+    Makes,
+    /// Its sequences are not those of a step input, so that there is no LoD over all steps.
+    Foreign,
+    /// It writes what a step passes to another.
+    Passes,
+    /// A loop that runs inside the step.
+    Stepwise,
+}
+
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pin::Mixed => "mixes rows of sequences with rows of steps",
+            Pin::Repeated => "has a row a sequence, but each visit of the loop around has its own",
+            Pin::Leaves => "has a row a sequence, but leaves the step, where every entry has one",
+            Pin::Random => "has a row a sequence, but draws other numbers at every step",
+            Pin::Makes => "makes other sequences at every step",
+            Pin::Foreign => "its sequences have no LoD over all steps at once",
+            Pin::Passes => "writes what the step passes on",
+            Pin::Stepwise => "a loop that a memory reaches runs inside the step",
+        })
+    }
+}
+
+/// Decides for each unit, and tells it why. `carried` are the variables that come from another step, `wanted` those
+/// that go to one.
+pub(super) fn split(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) -> Vec<When> {
+    // Each variable with the one that makes it depend on other steps.
+    let mut dependent: HashMap<VarId, VarId> = carried.iter().map(|&v| (v, v)).collect();
+    let mut depends = vec![None; units.len()];
     // A gradient may be written by several units, so one pass in order is not enough.
     loop {
         let before = dependent.len();
         for (i, unit) in units.iter().enumerate() {
-            depends[i] = unit.pinned || unit.reads.iter().any(|v| dependent.contains(v));
-            if depends[i] {
-                dependent.extend(&unit.writes);
+            let own = unit.pinned.and_then(|_| unit.writes.first().copied());
+            depends[i] = own.or_else(|| unit.reads.iter().find_map(|v| dependent.get(v).copied()));
+            if let Some(from) = depends[i] {
+                for &v in &unit.writes {
+                    dependent.entry(v).or_insert(from);
+                }
             }
         }
         if dependent.len() == before {
             break;
         }
     }
-    let mut needed: HashSet<VarId> = wanted.iter().copied().collect();
-    let mut needs = vec![false; units.len()];
+    let mut needed: HashMap<VarId, VarId> = wanted.iter().map(|&v| (v, v)).collect();
+    let mut needs = vec![None; units.len()];
     loop {
         let before = needed.len();
         for (i, unit) in units.iter().enumerate().rev() {
-            needs[i] = unit.pinned || unit.writes.iter().any(|v| needed.contains(v));
-            if needs[i] {
-                needed.extend(&unit.reads);
+            let own = unit.pinned.and_then(|_| unit.writes.first().copied());
+            needs[i] = own.or_else(|| unit.writes.iter().find_map(|v| needed.get(v).copied()));
+            if let Some(to) = needs[i] {
+                for &v in &unit.reads {
+                    needed.entry(v).or_insert(to);
+                }
             }
         }
         if needed.len() == before {
             break;
         }
     }
-    (0..units.len())
-        .map(|i| match (depends[i], needs[i]) {
-            (false, _) => When::Before,
-            (true, true) => When::Body,
-            (true, false) => When::After,
-        })
-        .collect()
+    let mut when = Vec::with_capacity(units.len());
+    for (i, unit) in units.iter_mut().enumerate() {
+        let decided = match (unit.pinned, depends[i], needs[i]) {
+            (Some(pin), _, _) => (When::Body, Why::Pinned(pin)),
+            (None, None, _) => (When::Before, Why::Apart),
+            (None, Some(from), Some(to)) => (When::Body, Why::Between(from, to)),
+            (None, Some(from), None) => (When::After, Why::Sinks(from)),
+        };
+        unit.why = decided.1;
+        when.push(decided.0);
+    }
+    when
 }
 
 /// The class of every variable that a step block and its gradient block use.
@@ -112,15 +191,13 @@ mod tests {
     #[test]
     fn the_input_projection_leaves_and_so_does_the_output_projection() {
         // 0 = x, 1 = h_prev, 2 = x·W, 3 = h_prev·U, 4 = h, 5 = h·V
-        let unit = |op, reads: &[u32], write| Unit {
-            op,
-            wrt: None,
-            reads: reads.iter().map(|&v| VarId(v)).collect(),
-            writes: vec![VarId(write)],
-            pinned: false,
+        let unit = |op, reads: &[u32], write| {
+            Unit::new(op, None, reads.iter().map(|&v| VarId(v)).collect(), vec![VarId(write)], None)
         };
-        let units = [unit(0, &[0], 2), unit(1, &[1], 3), unit(2, &[2, 3], 4), unit(3, &[4], 5)];
-        let when = split(&units, &[VarId(1)], &[VarId(4)]);
+        let mut units = [unit(0, &[0], 2), unit(1, &[1], 3), unit(2, &[2, 3], 4), unit(3, &[4], 5)];
+        let when = split(&mut units, &[VarId(1)], &[VarId(4)]);
         assert_eq!(when, [When::Before, When::Body, When::Body, When::After]);
+        let between = Why::Between(VarId(1), VarId(4));
+        assert_eq!(units.map(|u| u.why), [Why::Apart, between, between, Why::Sinks(VarId(1))]);
     }
 }

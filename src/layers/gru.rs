@@ -1,19 +1,33 @@
-//! The GRU layer whose reset gate acts after the recurrent product: two products and the pointwise cell, in a step
-//! block.
+//! The GRU layer. A reset gate that acts after the recurrent product (PyTorch's) takes two products and the pointwise
+//! cell in a step block; one that acts before it (the original) is composed of plain operators.
 
 use std::panic::Location;
 
 use crate::error::Result;
 use crate::layers::init;
-use crate::layers::recurrent::{self, Cell, Options, RecurrentWeights, option_methods};
+use crate::layers::recurrent::{
+    self, Before, Cell, Options, RecurrentWeights, builder_methods, recurrent_layer,
+};
 use crate::ops::Update;
-use crate::program::{Builder, Initializer, Step, Var};
+use crate::program::{Builder, Initializer, Step, Var, Vars};
 
 /// Options of [`Builder::gru`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gru {
     options: Options<1>,
+    reset: Reset,
     update: Update,
+}
+
+/// Where the reset gate r of a GRU acts.
+#[doc(alias = "reset_after")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reset {
+    /// On the state's product, n = tanh(x·W_n + r ∘ (h·U_n + b)), as in PyTorch: hence a second bias.
+    #[default]
+    After,
+    /// On the state, n = tanh(x·W_n + (r ∘ h)·U_n), as in the paper of Cho et al. (2014).
+    Before,
 }
 
 /// The weights of a GRU: `w_ih` `[in, 3H]`, `w_hh` `[H, 3H]` and biases `[3H]`, gates r, z, n side by side.
@@ -23,7 +37,7 @@ impl Gru {
     /// `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent one by
     /// [`init::orthogonal_gates`], both biases at zero.
     pub fn new(hidden: usize) -> Self {
-        Self { options: Options::new(hidden, Self::GATES), update: Update::Keeps }
+        Self { options: Options::new(hidden, Self::GATES), reset: Reset::After, update: Update::Keeps }
     }
 
     /// Starts from these hidden states, one row a sequence, instead of zeros.
@@ -33,6 +47,12 @@ impl Gru {
         self
     }
 
+    /// Where the reset gate acts; [`Reset::After`] without it.
+    #[must_use]
+    pub fn reset(self, reset: Reset) -> Self {
+        Self { reset, ..self }
+    }
+
     /// What an open update gate does; [`Update::Keeps`] without it.
     #[must_use]
     pub fn update(self, update: Update) -> Self {
@@ -40,66 +60,68 @@ impl Gru {
     }
 }
 
-option_methods!(Gru);
+recurrent_layer!(Gru, GruWeights, 1);
 
 impl Cell<1> for Gru {
     const KIND: &'static str = "gru";
     const GATES: usize = 3;
     const STATE_NAMES: [&'static str; 1] = ["h"];
+    type Weights = GruWeights;
 
     fn options(&self) -> &Options<1> {
         &self.options
     }
 
     fn biases(&self) -> [Option<(&'static str, Initializer)>; 2] {
-        ["bias_ih", "bias_hh"].map(|part| Some((part, init::zeros())))
+        match self.reset {
+            Reset::After => ["bias_ih", "bias_hh"].map(|part| Some((part, init::zeros()))),
+            Reset::Before => [Some(("bias", init::zeros())), None],
+        }
     }
 
-    fn step(&self, step: &Step, from_input: Var, from_state: Var, [h]: [Var; 1]) -> Result<[Var; 1]> {
-        step.gru_cell(from_input, from_state, h, self.update).map(|h| [h])
+    fn make(&self, net: &Builder, x: Var) -> Result<GruWeights> {
+        recurrent::weights(net, x, self)
+    }
+
+    fn run<O: Vars>(
+        &self,
+        net: &Builder,
+        x: Var,
+        weights: GruWeights,
+        wanted: impl FnOnce(&Step, Var, [Var; 1]) -> Result<O>,
+    ) -> Result<O> {
+        if self.reset == Reset::After {
+            let next = |step: &Step, Before { from_input, h, states: [before] }: Before<1>| {
+                let from_state = step.product(h, weights.w_hh, weights.b_hh)?;
+                step.gru_cell(from_input, from_state, before, self.update).map(|h| [h])
+            };
+            return recurrent::run(net, x, weights, self, next, wanted);
+        }
+        let hidden = self.options.hidden;
+        let [gates, candidate] = [0..2 * hidden, 2 * hidden..3 * hidden];
+        // Sliced outside the loop, once.
+        let [(w_rz, b_rz), (w_n, b_n)] = recurrent::sliced(net, weights, [gates.clone(), candidate.clone()])?;
+        let next = |step: &Step, Before { from_input, h, states: [before] }: Before<1>| {
+            let gates = step.add(step.slice(from_input, gates)?, step.product(h, w_rz, b_rz)?)?;
+            let gates = step.sigmoid(gates)?;
+            let [r, z] = [step.slice(gates, 0..hidden)?, step.slice(gates, hidden..2 * hidden)?];
+            let kept = step.product(step.mul(r, h)?, w_n, b_n)?;
+            let n = step.tanh(step.add(step.slice(from_input, candidate)?, kept)?)?;
+            let (closed, open) = match self.update {
+                Update::Keeps => (n, before),
+                Update::Takes => (before, n),
+            };
+            let change = step.mul(z, step.sub(open, closed)?)?;
+            step.add(closed, change).map(|h| [h])
+        };
+        recurrent::run(net, x, weights, self, next, wanted)
     }
 }
 
-impl Builder {
-    /// The state of a GRU after every step, in the rows and LoD of `x`. Runs over the sequences of the last LoD
-    /// level. Parameters: `weight_ih` `[in, 3H]`, `weight_hh` `[H, 3H]`, `bias_ih` and `bias_hh` `[3H]`; gates r, z, n.
-    ///
-    /// # Errors
-    /// If `x` does not hold sequences of rows of floats, or the initial state does not fit.
-    #[track_caller]
-    pub fn gru(&self, x: Var, options: Gru) -> Result<Var> {
-        let weights = recurrent::weights(&self.called_from(Location::caller()), x, &options)?;
-        self.gru_with(x, weights, options)
-    }
-
-    /// [`Self::gru`], and the state after each sequence's last step, one row a sequence. An empty sequence has its
-    /// initial state.
-    ///
-    /// # Errors
-    /// As [`Self::gru`].
-    #[track_caller]
-    pub fn gru_states(&self, x: Var, options: Gru) -> Result<(Var, Var)> {
-        let weights = recurrent::weights(&self.called_from(Location::caller()), x, &options)?;
-        self.gru_states_with(x, weights, options)
-    }
-
-    /// [`Self::gru`] with weights that exist: shared, imported or under test.
-    ///
-    /// # Errors
-    /// As [`Self::gru`], and if a weight does not fit.
-    #[track_caller]
-    pub fn gru_with(&self, x: Var, weights: GruWeights, options: Gru) -> Result<Var> {
-        let net = self.called_from(Location::caller());
-        recurrent::run(&net, x, weights, &options, |_, h, _| Ok(h))
-    }
-
-    /// [`Self::gru_states`] with weights that exist.
-    ///
-    /// # Errors
-    /// As [`Self::gru_with`].
-    #[track_caller]
-    pub fn gru_states_with(&self, x: Var, weights: GruWeights, options: Gru) -> Result<(Var, Var)> {
-        let net = self.called_from(Location::caller());
-        recurrent::run(&net, x, weights, &options, |step, out, [h]| Ok((out, step.last(h)?)))
-    }
+builder_methods! {
+    Gru, GruWeights, [h: Var];
+    /// The state of a GRU after every step, in the rows and LoD of `x`. Runs over the sequences of the last LoD level.
+    /// Parameters: `weight_ih` `[in, 3H]`, `weight_hh` `[H, 3H]`, `bias_ih` and `bias_hh` `[3H]`, with [`Reset::Before`]
+    /// one `bias`; gates r, z, n.
+    gru, gru_states, gru_with, gru_states_with
 }

@@ -1,27 +1,53 @@
-//! The LSTM layer: two products, a sum and the pointwise cell, in a step block.
+//! The LSTM layer: two products, a sum and the pointwise cell, in a step block. With peepholes, a clipped cell state
+//! or other functions than the usual ones the cell is composed of plain operators instead.
 
 use std::panic::Location;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::layers::activation::Activation;
 use crate::layers::init;
-use crate::layers::recurrent::{self, Cell, Options, RecurrentWeights, option_methods};
-use crate::program::{Attributes, Builder, Initializer, Step, Var};
+use crate::layers::recurrent::{
+    self, Before, Cell, Options, RecurrentWeights, builder_methods, recurrent_layer,
+};
+use crate::program::{Builder, Initializer, Spec, Step, Var, Vars};
 
 /// Options of [`Builder::lstm`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lstm {
     options: Options<2>,
     forget_bias: f64,
+    peepholes: bool,
+    projection: Option<usize>,
+    cell_clip: Option<f64>,
+    activations: [Activation; 3],
 }
 
-/// The weights of an LSTM: `w_ih` `[in, 4H]`, `w_hh` `[H, 4H]` and biases `[4H]`, gates i, f, g, o side by side.
-pub type LstmWeights = RecurrentWeights;
+/// The weights of an LSTM: those of the gates i, f, g, o side by side, and what its options ask for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LstmWeights {
+    /// `w_ih` `[in, 4H]`, `w_hh` `[H, 4H]` (`[P, 4H]` with a projection to P numbers) and biases `[4H]`.
+    pub gates: RecurrentWeights,
+    /// `[3H]`, for the gates i, f, o.
+    pub peepholes: Option<Var>,
+    /// `[H, P]`.
+    pub projection: Option<Var>,
+}
+
+impl From<RecurrentWeights> for LstmWeights {
+    fn from(gates: RecurrentWeights) -> Self {
+        Self { gates, peepholes: None, projection: None }
+    }
+}
+
+const USUAL: [Activation; 3] = [Activation::Sigmoid, Activation::Tanh, Activation::Tanh];
 
 impl Lstm {
     /// `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent one by
     /// [`init::orthogonal_gates`], the bias at zero but for the forget gate's, which starts at 1.
     pub fn new(hidden: usize) -> Self {
-        Self { options: Options::new(hidden, Self::GATES), forget_bias: 1.0 }
+        let options = Options::new(hidden, Self::GATES);
+        let (peepholes, projection, cell_clip, activations) = (false, None, None, USUAL);
+        Self { options, forget_bias: 1.0, peepholes, projection, cell_clip, activations }
     }
 
     /// What the forget gate's bias starts as. With weights that are given ([`Builder::lstm_with`]) it has no effect.
@@ -30,77 +56,149 @@ impl Lstm {
         Self { forget_bias, ..self }
     }
 
+    /// The gates see the cell state, number by number: i and f the old one, o the new one (Gers and Schmidhuber, 2000).
+    /// Adds the parameter `peephole` `[3H]`, which starts at zero.
+    #[must_use]
+    pub fn peepholes(self) -> Self {
+        Self { peepholes: true, ..self }
+    }
+
+    /// The hidden state is a product, of `width` numbers, of what is without it the hidden state (Sak et al., 2014).
+    /// Adds the parameter `weight_hr` `[H, width]`.
+    #[must_use]
+    pub fn projection(self, width: usize) -> Self {
+        Self { projection: Some(width), ..self }
+    }
+
+    /// Keeps the new cell state within ±`bound`, before anything reads it.
+    #[must_use]
+    pub fn cell_clip(self, bound: f64) -> Self {
+        Self { cell_clip: Some(bound), ..self }
+    }
+
+    /// The functions of the gates (the sigmoid without this), of the candidate g and of the cell state on its way to
+    /// the output (tanh without this).
+    #[must_use]
+    pub fn activations(self, gates: Activation, candidate: Activation, output: Activation) -> Self {
+        Self { activations: [gates, candidate, output], ..self }
+    }
+
     /// Starts from these hidden and cell states, one row a sequence, instead of zeros.
     #[must_use]
     pub fn initial(mut self, h: Var, c: Var) -> Self {
         self.options.initial = Some([h, c]);
         self
     }
+
+    /// The next hidden state, before a projection, and cell state, by plain operators. `pre` are the gates before
+    /// their functions, `peepholes` the weights of i, f and o.
+    fn composed(&self, step: &Step, pre: Var, c: Var, peepholes: Option<[Var; 3]>) -> Result<[Var; 2]> {
+        let [gate, candidate, output] = self.activations;
+        let gates = step.split(pre, &[self.options.hidden; 4])?;
+        let [i, f, g, o] = gates[..] else {
+            return Err(Error::new("gates of an LSTM", "4", gates.len().to_string()));
+        };
+        let open = |gate_input: Var, which: usize, c: Var| {
+            let seen = peepholes.map(|weights| step.add(gate_input, step.mul(c, weights[which])?));
+            gate.of(step, seen.unwrap_or(Ok(gate_input))?)
+        };
+        let added = step.mul(open(i, 0, c)?, candidate.of(step, g)?)?;
+        let mut c = step.add(step.mul(open(f, 1, c)?, c)?, added)?;
+        if let Some(bound) = self.cell_clip {
+            c = step.clamp(c, -bound, bound)?;
+        }
+        let h = step.mul(open(o, 2, c)?, output.of(step, c)?)?;
+        Ok([h, c])
+    }
+
+    /// Checks that a weight was given exactly if the options ask for it, and its shape.
+    fn asked(
+        &self,
+        net: &Builder,
+        slot: &str,
+        weight: Option<Var>,
+        like: &Spec,
+        dims: Option<&[usize]>,
+    ) -> Result<()> {
+        match (weight, dims) {
+            (Some(weight), Some(dims)) => recurrent::weight_shape(net, slot, weight, like, dims),
+            (None, None) => Ok(()),
+            (given, asked) => {
+                let count = |there: bool| if there { "a weight" } else { "none" };
+                let expected = format!("{}, as the options say", count(asked.is_some()));
+                Err(net.located(Error::new(format!("`{slot}`"), expected, count(given.is_some()))))
+            }
+        }
+    }
 }
 
-option_methods!(Lstm);
+recurrent_layer!(Lstm, LstmWeights, 2);
 
 impl Cell<2> for Lstm {
     const KIND: &'static str = "lstm";
     const GATES: usize = 4;
     const STATE_NAMES: [&'static str; 2] = ["h", "c"];
+    type Weights = LstmWeights;
 
     fn options(&self) -> &Options<2> {
         &self.options
+    }
+
+    fn widths(&self) -> [usize; 2] {
+        [self.projection.unwrap_or(self.options.hidden), self.options.hidden]
     }
 
     fn biases(&self) -> [Option<(&'static str, Initializer)>; 2] {
         [Some(("bias", init::lstm_bias(self.forget_bias))), None]
     }
 
-    fn step(&self, step: &Step, from_input: Var, from_state: Var, [_, c]: [Var; 2]) -> Result<[Var; 2]> {
-        let pre = step.append1("add", &[("x", &[from_input]), ("y", &[from_state])], Attributes::new())?;
-        step.lstm_cell(pre, c).map(|(h, c)| [h, c])
+    fn make(&self, net: &Builder, x: Var) -> Result<LstmWeights> {
+        let (name, gates) = recurrent::named_weights(net, x, self)?;
+        let make = |part: &str, dims: &[usize], start: Initializer| {
+            net.parameter(&format!("{name}.{part}"), net.spec(x)?.dtype, dims, start)
+        };
+        let hidden = self.options.hidden;
+        let peepholes = self.peepholes.then(|| make("peephole", &[3 * hidden], init::zeros())).transpose()?;
+        let projection = self.projection.map(|width| make("weight_hr", &[hidden, width], init::xavier()));
+        Ok(LstmWeights { gates, peepholes, projection: projection.transpose()? })
+    }
+
+    fn run<O: Vars>(
+        &self,
+        net: &Builder,
+        x: Var,
+        weights: LstmWeights,
+        wanted: impl FnOnce(&Step, Var, [Var; 2]) -> Result<O>,
+    ) -> Result<O> {
+        let (LstmWeights { gates, peepholes, projection }, hidden) = (weights, self.options.hidden);
+        let like = recurrent::sequence_input(net, Self::KIND, x)?;
+        let dims = self.peepholes.then_some([3 * hidden]);
+        self.asked(net, "peepholes", peepholes, &like, dims.as_ref().map(|dims| &dims[..]))?;
+        let dims = self.projection.map(|width| [hidden, width]);
+        self.asked(net, "projection", projection, &like, dims.as_ref().map(|dims| &dims[..]))?;
+        if let Some(bound) = self.cell_clip.filter(|&bound| bound.is_nan() || bound <= 0.0) {
+            let error = Error::new("`cell_clip` of layer `lstm`", "a number above 0", bound.to_string());
+            return Err(net.located(error));
+        }
+        let part = |all: Var, k: usize| net.slice(all, k * hidden..(k + 1) * hidden);
+        let peepholes = peepholes.map(|all| Ok::<_, Error>([part(all, 0)?, part(all, 1)?, part(all, 2)?]));
+        let peepholes = peepholes.transpose()?;
+        let plain = peepholes.is_none() && self.cell_clip.is_none() && self.activations == USUAL;
+        let next = |step: &Step, Before { from_input, h, states: [_, c] }: Before<2>| {
+            let pre = step.add(from_input, step.product(h, gates.w_hh, gates.b_hh)?)?;
+            let [h, c] = match plain {
+                true => step.lstm_cell(pre, c).map(|(h, c)| [h, c])?,
+                false => self.composed(step, pre, c, peepholes)?,
+            };
+            Ok([projection.map_or(Ok(h), |weight| step.product(h, weight, None))?, c])
+        };
+        recurrent::run(net, x, gates, self, next, wanted)
     }
 }
 
-impl Builder {
+builder_methods! {
+    Lstm, LstmWeights, [h: Var, c: Var];
     /// The hidden state of an LSTM after every step, in the rows and LoD of `x`. Runs over the sequences of the last
     /// LoD level. Parameters: `weight_ih` `[in, 4H]`, `weight_hh` `[H, 4H]`, `bias` `[4H]`; gates i, f, g, o.
-    ///
-    /// # Errors
-    /// If `x` does not hold sequences of rows of floats, or the initial states do not fit.
-    #[track_caller]
-    pub fn lstm(&self, x: Var, options: Lstm) -> Result<Var> {
-        let weights = recurrent::weights(&self.called_from(Location::caller()), x, &options)?;
-        self.lstm_with(x, weights, options)
-    }
-
-    /// [`Self::lstm`], and the hidden and cell state after each sequence's last step, one row a sequence. An empty
-    /// sequence has its initial states.
-    ///
-    /// # Errors
-    /// As [`Self::lstm`].
-    #[track_caller]
-    pub fn lstm_states(&self, x: Var, options: Lstm) -> Result<(Var, Var, Var)> {
-        let weights = recurrent::weights(&self.called_from(Location::caller()), x, &options)?;
-        self.lstm_states_with(x, weights, options)
-    }
-
-    /// [`Self::lstm`] with weights that exist: shared, imported or under test.
-    ///
-    /// # Errors
-    /// As [`Self::lstm`], and if a weight does not fit.
-    #[track_caller]
-    pub fn lstm_with(&self, x: Var, weights: LstmWeights, options: Lstm) -> Result<Var> {
-        let net = self.called_from(Location::caller());
-        recurrent::run(&net, x, weights, &options, |_, h, _| Ok(h))
-    }
-
-    /// [`Self::lstm_states`] with weights that exist.
-    ///
-    /// # Errors
-    /// As [`Self::lstm_with`].
-    #[track_caller]
-    pub fn lstm_states_with(&self, x: Var, weights: LstmWeights, options: Lstm) -> Result<(Var, Var, Var)> {
-        let net = self.called_from(Location::caller());
-        recurrent::run(&net, x, weights, &options, |step, out, [h, c]| {
-            Ok((out, step.last(h)?, step.last(c)?))
-        })
-    }
+    lstm, lstm_states, lstm_with, lstm_states_with
 }

@@ -12,33 +12,27 @@
 
 pub mod init;
 
+mod activation;
 mod embedding;
 mod gru;
 mod linear;
 mod lstm;
+mod mgu;
 mod recurrent;
+mod rnn;
+mod stacked;
+mod torch;
 
+pub use activation::Activation;
 pub use embedding::Embedding;
-pub use gru::{Gru, GruWeights};
+pub use gru::{Gru, GruWeights, Reset};
 pub use linear::Linear;
 pub use lstm::{Lstm, LstmWeights};
-pub use recurrent::RecurrentWeights;
-
-use ndarray::{Array2, ArrayView2};
-
-/// A weight `[out, in]`, as PyTorch stores it, in this crate's layout `[in, out]`. The order of the gates is the same
-/// (LSTM: i, f, g, o; GRU: r, z, n).
-///
-/// ```
-/// use ndarray::array;
-/// use unpadded::layers::from_torch;
-/// let weight = from_torch(array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]].view());
-/// assert_eq!(weight, array![[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]);
-/// assert!(weight.is_standard_layout());
-/// ```
-pub fn from_torch<T: Clone>(weight: ArrayView2<'_, T>) -> Array2<T> {
-    weight.t().as_standard_layout().into_owned()
-}
+pub use mgu::{Mgu, MguWeights};
+pub use recurrent::{RecurrentLayer, RecurrentWeights};
+pub use rnn::{Rnn, RnnWeights};
+pub use stacked::Stacked;
+pub use torch::{from_torch, load_torch};
 
 #[cfg(test)]
 mod tests;

@@ -41,6 +41,10 @@ fn every_start_can_be_evaluated() {
     net.embedding(ids, Embedding::new(10, 4).sparse().padding(0)).unwrap();
     net.lstm(x, Lstm::new(5)).unwrap();
     net.gru(x, Gru::new(5)).unwrap();
+    net.lstm(x, Lstm::new(5).peepholes().projection(2)).unwrap();
+    net.gru(x, Gru::new(5).reset(Reset::Before)).unwrap();
+    net.bidirectional(x, Rnn::new(5)).unwrap();
+    net.mgu(x, Mgu::new(5)).unwrap();
     let program = net.finish();
     for id in program.parameters() {
         let var = program.var(id);
@@ -83,7 +87,7 @@ fn recurrent_layers_keep_rows_and_give_final_states() {
 fn shared_weights() {
     let (net, x) = net();
     let weight = |name: &str, dims: &[usize]| net.parameter(name, DType::F32, dims, init::xavier()).unwrap();
-    let weights = LstmWeights {
+    let weights = RecurrentWeights {
         w_ih: weight("w_ih", &[3, 8]),
         w_hh: weight("w_hh", &[2, 8]),
         b_ih: Some(weight("b_ih", &[8])),
@@ -122,7 +126,7 @@ fn errors_name_this_file() {
         assert!(error.to_string().contains(&expected), "{error}");
     }
     let narrow = net.parameter("narrow", DType::F32, &[3, 8], init::zeros()).unwrap();
-    let weights = LstmWeights { w_ih: narrow, w_hh: narrow, b_ih: None, b_hh: None };
+    let weights = RecurrentWeights { w_ih: narrow, w_hh: narrow, b_ih: None, b_hh: None };
     let given = net.lstm_with(x, weights, Lstm::new(2)).unwrap_err();
     for error in errors.into_iter().chain(initial).chain([given]) {
         assert!(error.to_string().contains("src/layers/tests.rs:"), "{error}");
@@ -146,6 +150,12 @@ fn operators_name_the_line_that_called_the_layer() {
     at(line!(), &|net, x| drop(net.lstm_states(x, Lstm::new(4).backwards())));
     at(line!(), &|net, x| drop(net.gru(x, Gru::new(4))));
     at(line!(), &|net, x| drop(net.gru_states(x, Gru::new(4))));
+    at(line!(), &|net, x| drop(net.gru(x, Gru::new(4).reset(Reset::Before))));
+    at(line!(), &|net, x| drop(net.lstm(x, Lstm::new(4).peepholes().cell_clip(1.0).projection(2))));
+    at(line!(), &|net, x| drop(net.rnn(x, Rnn::new(4).zoneout([0.1]).recurrent_dropout(0.1))));
+    at(line!(), &|net, x| drop(net.mgu(x, Mgu::new(4))));
+    at(line!(), &|net, x| drop(net.stacked(x, Stacked::new(Mgu::new(4), 2).residual().dropout(0.1))));
+    at(line!(), &|net, x| drop(net.bidirectional(x, Rnn::new(4))));
     let ids = |net: &Builder| net.feed("ids", DType::I64, &[], 1).unwrap();
     at(line!(), &|net, _| drop(net.embedding(ids(net), Embedding::new(9, 4))));
     // A copy that the step itself appends, for an output that no operator of the step wrote.

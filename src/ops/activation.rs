@@ -1,8 +1,9 @@
-//! Functions of every element: `tanh`, `sigmoid`, `relu` and the like, `exp`, `log`, `sqrt`, `square`, `abs`, `scale`.
+//! Functions of every element: `tanh`, `sigmoid`, `relu` and the like, `exp`, `log`, `sqrt`, `square`, `abs`, `scale`,
+//! `clamp`.
 //!
 //! out = f(x), element by element, whatever the shape; the output keeps x's LoD. The gradient is dout · f′(x), where
 //! f′ is computed from out if that is enough, so that x can be freed. At a kink (0 for `relu`, `leaky_relu` and `abs`)
-//! it is that of the left side for the rectifiers and 0 for `abs`. Outside its domain a function gives what IEEE 754
+//! it is that of the left side for the rectifiers and 0 for `abs`; `clamp` passes it between and at its bounds. Outside its domain a function gives what IEEE 754
 //! says: log(0) = -inf, sqrt(-1) = NaN.
 //!
 //! ```
@@ -118,6 +119,18 @@ functions! {
     Scale = fn scale(factor = -1.5, offset = 0.25)
         value |f, x| x * T::from_f64(f.factor) + T::from_f64(f.offset);
         slope |f, _g: Nothing| T::from_f64(f.factor);
+
+    /// x where it lies between low and high, else the nearer of the two. NaN stays NaN.
+    #[doc(alias = "clip")]
+    Clamp = fn clamp(low = -0.6, high = 0.9)
+        value |f, x| {
+            let (low, high) = (T::from_f64(f.low), T::from_f64(f.high));
+            if x < low { low } else if x > high { high } else { x }
+        };
+        slope |f, x: Input| {
+            let (low, high) = (T::from_f64(f.low), T::from_f64(f.high));
+            if x < low || x > high { T::ZERO } else { T::ONE }
+        };
 }
 
 const ROOT_2_OVER_PI: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;

@@ -1,8 +1,9 @@
-//! `add`, `sub`, `mul`, `div`: two variables, element by element.
+//! `add`, `sub`, `mul`, `div`, `maximum`, `minimum`: two variables, element by element.
 //!
 //! out = x ∘ y. Both have the same rows (the same LoD), or y is a constant that every row meets: a vector of x's
 //! width, or one number. A y of width 1 meets every column of its row. The output has x's shape and LoD; the
-//! gradient of what was repeated is the sum over its uses, rows first to last.
+//! gradient of what was repeated is the sum over its uses, rows first to last. The larger or smaller of two has the
+//! whole gradient; at a tie it is x.
 //!
 //! ```
 //! use ndarray::array;
@@ -79,6 +80,24 @@ impl Builder {
         self.append1("div", &[("x", &[x]), ("y", &[y])], Attributes::new())
     }
 
+    /// The larger of x and y, element by element, where y may be a constant for all rows or a column.
+    ///
+    /// # Errors
+    /// If the rows, widths or dtypes do not fit.
+    #[track_caller]
+    pub fn maximum(&self, x: Var, y: Var) -> Result<Var> {
+        self.append1("maximum", &[("x", &[x]), ("y", &[y])], Attributes::new())
+    }
+
+    /// The smaller of x and y, element by element, where y may be a constant for all rows or a column.
+    ///
+    /// # Errors
+    /// If the rows, widths or dtypes do not fit.
+    #[track_caller]
+    pub fn minimum(&self, x: Var, y: Var) -> Result<Var> {
+        self.append1("minimum", &[("x", &[x]), ("y", &[y])], Attributes::new())
+    }
+
     /// The two, one that has rows first.
     #[track_caller]
     fn rows_first(&self, x: Var, y: Var) -> Result<(Var, Var)> {
@@ -140,6 +159,13 @@ function!(Mul = "mul": |x, y| x * y, |g| g * y, g * x;
     DX_NEEDS: Needs = Needs::nothing().input(Y); DY_NEEDS: Needs = Needs::nothing().input(X));
 function!(Div = "div": |x, y| x / y, |g| g / y, -(g * x / (y * y));
     DX_NEEDS: Needs = Needs::nothing().input(Y); DY_NEEDS: Needs = Needs::nothing().input(X).input(Y));
+// NaN in either comes out, as of the others: that is what the sum is for.
+function!(Maximum = "maximum": |x, y| if y > x { y } else if x >= y { x } else { x + y },
+    |g| if y > x { T::ZERO } else { g }, if y > x { g } else { T::ZERO };
+    DX_NEEDS: Needs = Needs::nothing().input(X).input(Y); DY_NEEDS: Needs = Needs::nothing().input(X).input(Y));
+function!(Minimum = "minimum": |x, y| if y < x { y } else if x <= y { x } else { x + y },
+    |g| if y < x { T::ZERO } else { g }, if y < x { g } else { T::ZERO };
+    DX_NEEDS: Needs = Needs::nothing().input(X).input(Y); DY_NEEDS: Needs = Needs::nothing().input(X).input(Y));
 
 /// A [`Function`] of two variables, as an operator.
 pub(super) struct Binary<F>(PhantomData<F>);

@@ -2,7 +2,9 @@
 //!
 //! Train: out = x · k / (1 − rate), where k is 1 with probability 1 − rate and else 0. Infer: out = x. Row-wise; the
 //! output keeps x's LoD. k depends on the seed, the step, the operator, the row's sequence and place in it and the
-//! column, so a sequence gets the same mask in any batch; the backward pass draws it again instead of keeping it.
+//! column, so a sequence gets the same mask in any batch; the backward pass draws it again instead of keeping it. With
+//! the attribute `per_sequence` the place does not count: all rows of a (top-level) sequence share one mask, in a step
+//! block all its steps do. That is variational dropout (Gal and Ghahramani, 2016).
 //!
 //! ```
 //! use unpadded::program::{Attributes, Operand};
@@ -22,6 +24,7 @@ use crate::program::{
 };
 use crate::with_float;
 
+use super::optional;
 use super::rowwise::{put, put_rows, row_samples};
 
 const X: usize = 0;
@@ -30,6 +33,7 @@ const OUT: usize = 0;
 /// out = x · k / (1 − rate).
 pub(super) struct Dropout {
     rate: f64,
+    per_sequence: bool,
 }
 
 impl Builder {
@@ -41,6 +45,30 @@ impl Builder {
     pub fn dropout(&self, x: Var, rate: f64) -> Result<Var> {
         self.append1("dropout", &[("x", &[x])], Attributes::new().with("rate", rate))
     }
+
+    /// [`Self::dropout`] with one mask for all rows of a sequence of the batch, and in a step block for all its steps.
+    ///
+    /// # Errors
+    /// As [`Self::dropout`].
+    #[doc(alias = "locked_dropout")]
+    #[track_caller]
+    pub fn variational_dropout(&self, x: Var, rate: f64) -> Result<Var> {
+        let attributes = Attributes::new().with("rate", rate).with("per_sequence", true);
+        self.append1("dropout", &[("x", &[x])], attributes)
+    }
+}
+
+/// The numbers of a row of either pass.
+macro_rules! draw {
+    ($dropout:expr, $run:expr) => {
+        |row, numbers: &mut [f32]| {
+            if $dropout.per_sequence {
+                $run.uniform_of_sequence(row, numbers);
+            } else {
+                $run.uniform(row, numbers);
+            }
+        }
+    };
 }
 
 impl Op for Dropout {
@@ -54,7 +82,8 @@ impl Op for Dropout {
             let expected = "a number from 0 to below 1";
             return Err(Error::of(ErrorKind::Program, "attribute `rate`", expected, rate.to_string()));
         }
-        Ok(Self { rate })
+        let per_sequence = optional(attributes, "per_sequence", Attributes::bool)?.unwrap_or(false);
+        Ok(Self { rate, per_sequence })
     }
 
     fn signature(&self) -> Signature {
@@ -79,7 +108,7 @@ impl Op for Dropout {
                 return Ok(());
             }
             let mut uniform = std::mem::take(run.scratch().get::<Uniform>());
-            self.mask(x, out, Store::Write, &mut uniform, |row, numbers| run.uniform(row, numbers));
+            self.mask(x, out, Store::Write, &mut uniform, draw!(self, run));
             *run.scratch().get() = uniform;
             Ok(())
         })
@@ -95,7 +124,7 @@ impl Op for Dropout {
                 return Ok(());
             }
             let mut uniform = std::mem::take(run.scratch().get::<Uniform>());
-            self.mask(dout, dx, store, &mut uniform, |row, numbers| run.uniform(row, numbers));
+            self.mask(dout, dx, store, &mut uniform, draw!(self, run));
             *run.scratch().get() = uniform;
             Ok(())
         })
@@ -109,6 +138,7 @@ impl Op for Dropout {
         let rate = |rate: f64| Attributes::new().with("rate", rate);
         let mut samples = row_samples(&rate(0.4), 5, |sample, _| Ok(sample));
         samples.extend(row_samples(&rate(0.0), 1, |sample, _| Ok(sample)));
+        samples.extend(row_samples(&rate(0.4).with("per_sequence", true), 5, |sample, _| Ok(sample)));
         samples
     }
 }

@@ -34,8 +34,8 @@ use crate::error::{Error, Result};
 use crate::kernels::Store;
 use crate::lod::Lod;
 use crate::program::{
-    Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, Needs, Op, RowValue, Sample,
-    Signature, Slot, Var,
+    Attributes, Backward, Builder, Cost, Extent, Facts, Forward, InferShape, Needs, Op, Pass, RowValue,
+    Sample, Signature, Slot, Var, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
@@ -122,6 +122,15 @@ impl Op for Embedding {
 
     fn gradient_storage(&self, wrt: usize) -> StorageKind {
         if wrt == WEIGHT && self.sparse { StorageKind::SelectedRows } else { StorageKind::Dense }
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let touched = work.touched();
+        match work.pass() {
+            // Of the table, the rows that are looked up, which are as many as are written.
+            Pass::Forward => Cost { flops: 0, read: touched.written, ..touched },
+            Pass::Backward => touched,
+        }
     }
 
     fn samples() -> Vec<Sample> {

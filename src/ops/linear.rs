@@ -27,8 +27,8 @@ use crate::kernels::{
 };
 use crate::lod::Lod;
 use crate::program::{
-    Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, Needs, Op, Pass, Prepare, RowValue,
-    Sample, Signature, Slot, Var,
+    Attributes, Backward, Builder, Cost, Extent, Facts, Forward, InferShape, Needs, Op, Pass, Prepare,
+    RowValue, Sample, Signature, Slot, Var, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -131,6 +131,20 @@ impl Op for Linear {
             }
             Ok(())
         })
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let ((m, k), (_, n)) = (work.input(X), work.output(OUT));
+        let product = 2 * m * k * n;
+        let flops = match work.pass() {
+            // The bias is what the sums start with.
+            Pass::Forward => product,
+            Pass::Backward => {
+                let products = u64::from(work.wants(X)) + u64::from(work.wants(WEIGHT));
+                products * product + u64::from(work.wants(BIAS)) * m * n
+            }
+        };
+        Cost { flops, ..work.touched() }
     }
 
     fn samples() -> Vec<Sample> {

@@ -21,8 +21,8 @@
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Packed, Store, Transpose, View, ViewMut, product};
 use crate::program::{
-    Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue,
-    Sample, Signature, Slot, Spec, Var,
+    Attributes, Backward, Builder, Cost, Extent, Facts, Forward, InferShape, LodEffect, Needs, Op, Pass,
+    RowValue, Sample, Signature, Slot, Spec, Var, Work,
 };
 use crate::with_float;
 
@@ -112,6 +112,16 @@ impl Op for Matmul {
 
     fn needs(&self, wrt: usize) -> Needs {
         Needs::nothing().input(if wrt == X { Y } else { X })
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let ((rows, width), (m, n)) = (work.input(X), work.output(OUT));
+        let product = 2 * if self.transpose_x { rows } else { width } * m * n;
+        let products = match work.pass() {
+            Pass::Forward => 1,
+            Pass::Backward => u64::from(work.wants(X)) + u64::from(work.wants(Y)),
+        };
+        Cost { flops: products * product, ..work.touched() }
     }
 
     fn samples() -> Vec<Sample> {

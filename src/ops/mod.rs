@@ -64,6 +64,7 @@ macro_rules! catalogue {
 catalogue![
     accuracy::Accuracy,
     Unary<activation::Abs>,
+    Unary<activation::Clamp>,
     Unary<activation::Elu>,
     Unary<activation::Exp>,
     Unary<activation::Gelu>,
@@ -82,6 +83,8 @@ catalogue![
     adam::Adam,
     Binary<arithmetic::Add>,
     Binary<arithmetic::Div>,
+    Binary<arithmetic::Maximum>,
+    Binary<arithmetic::Minimum>,
     Binary<arithmetic::Mul>,
     Binary<arithmetic::Sub>,
     assign::Assign,

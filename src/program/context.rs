@@ -308,6 +308,14 @@ macro_rules! shared_methods {
                 fill_uniform(RowStream { seed, step, operator: self.call.stream, sequence, position }, out);
             }
 
+            /// [`Self::uniform`] with the same numbers for all rows of a (top-level) sequence, whatever their place.
+            pub fn uniform_of_sequence(&self, row: usize, out: &mut [f32]) {
+                let sequence = self.call.keys.get(row).sequence;
+                let RunFacts { seed, step, .. } = self.call.run;
+                let operator = self.call.stream;
+                fill_uniform(RowStream { seed, step, operator, sequence, position: 0 }, out);
+            }
+
             fn read<T: Plain>(&self, place: Place, name: &str) -> Result<View<'a, T>> {
                 let view = match place {
                     Place::Dense(i) => self.operands.read(i),

@@ -44,7 +44,7 @@ impl Program {
     }
 
     /// A variable's name, quoted where it could be taken for something else.
-    pub(super) fn shown(&self, id: VarId) -> String {
+    pub(crate) fn shown(&self, id: VarId) -> String {
         match self.vars.get(id.0 as usize) {
             Some(var) => plain(&var.name),
             None if id == VarId::NONE => "_".to_owned(),

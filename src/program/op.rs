@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::attributes::Attributes;
 use super::context::{Backward, Forward, Prepare};
+use super::cost::{Cost, Work};
 use super::extent::Spec;
 use super::infer::InferShape;
 use super::sample::Sample;
@@ -92,6 +93,12 @@ pub trait Op: Send + Sync + 'static {
     /// In a step block they are then views of the input, and `forward` and `backward` are not called.
     fn columns(&self) -> Option<Vec<Range<usize>>> {
         None
+    }
+
+    /// What a call costs, for [profiles](crate::program::cost). Without a word of the operator's: one operation for each
+    /// number it writes, and the bytes of everything that is bound to the call.
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        work.touched()
     }
 
     /// Called once before many calls (all steps of a loop) whose constant inputs do not change: packs weights.

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod catalogue;
+mod cells;
 mod checkpoint;
 mod damage;
 mod datasets;
@@ -13,11 +14,14 @@ mod golden;
 mod hostile_program;
 mod invariance;
 mod kill;
+mod listing;
 mod lod_laws;
 mod models;
 mod parity;
+mod parity_cells;
 mod parity_optim;
 mod predictor;
+mod profile;
 mod saved_program;
 mod shape_errors;
 mod step_blocks;

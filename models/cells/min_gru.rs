@@ -1,0 +1,35 @@
+//! minGRU: a GRU whose gates see only the input, so that its recurrence is linear.
+//!
+//! z_t = σ(W_z x_t + b_z), h̃_t = W_h x_t + b_h, h_t = (1 − z_t) ∘ h_{t−1} + z_t ∘ h̃_t.
+//!
+//! Feng, Tung, Ahmed, Bengio, Hajimirsadeghi: Were RNNs All We Needed? (2024), arXiv:2410.01201, section 3.1.
+
+use std::panic::Location;
+
+use unpadded::{Builder, Result, Var};
+
+/// The state after every step, `hidden` numbers.
+#[track_caller]
+pub(crate) fn min_gru(net: &Builder, x: Var, hidden: usize) -> Result<Var> {
+    let net = net.called_from(Location::caller());
+    let dtype = net.spec(x)?.dtype;
+    net.recurrent(x, |step, x_t| {
+        let h_prev = step.memory_of(dtype, &[hidden])?;
+        // Neither sees the state: both leave the loop and are one product each over all steps of all sequences.
+        let z = step.sigmoid(step.linear(x_t, hidden)?)?;
+        let candidate = step.linear(x_t, hidden)?;
+        let h = step.add(h_prev, step.mul(z, step.sub(candidate, h_prev)?)?)?;
+        step.update(h_prev, h)?;
+        Ok(h)
+    })
+}
+
+#[test]
+fn gradients_are_central_differences() {
+    crate::trial::gradients(min_gru);
+}
+
+#[test]
+fn it_learns() {
+    crate::trial::learns(min_gru);
+}

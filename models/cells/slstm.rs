@@ -1,0 +1,52 @@
+//! sLSTM of xLSTM: an LSTM whose input gate is an exponential, with a normaliser and a stabiliser beside the cell state.
+//!
+//! With (z̃, ĩ, f̃, õ) = W x_t + R h_{t−1} + b:
+//!
+//! m_t = max(log σ(f̃) + m_{t−1}, ĩ), i_t = exp(ĩ − m_t), f_t = exp(log σ(f̃) + m_{t−1} − m_t),
+//! c_t = f_t ∘ c_{t−1} + i_t ∘ tanh(z̃), n_t = f_t ∘ n_{t−1} + i_t, h_t = σ(õ) ∘ c_t / n_t.
+//!
+//! Beck et al.: xLSTM: Extended Long Short-Term Memory (2024), arXiv:2405.04517, section 2.2, with the sigmoid as the
+//! forget gate and one head. m only keeps the exponentials small; c/n, and so h, would be the same with any other.
+
+use std::panic::Location;
+
+use unpadded::layers::Linear;
+use unpadded::{Builder, Error, Result, Var};
+
+/// The hidden state after every step, `hidden` numbers.
+#[track_caller]
+pub(crate) fn slstm(net: &Builder, x: Var, hidden: usize) -> Result<Var> {
+    let net = net.called_from(Location::caller());
+    let dtype = net.spec(x)?.dtype;
+    net.recurrent(x, |step, x_t| {
+        let [h_prev, c_prev, n_prev, m_prev] = [(); 4].map(|()| step.memory_of(dtype, &[hidden]));
+        let (h_prev, c_prev, n_prev, m_prev) = (h_prev?, c_prev?, n_prev?, m_prev?);
+        let from_state = step.linear(h_prev, Linear::new(4 * hidden).without_bias())?;
+        let gates = step.split(step.add(step.linear(x_t, 4 * hidden)?, from_state)?, &[hidden; 4])?;
+        let [z, i, f, o] = gates[..] else {
+            return Err(Error::new("gates", "4", gates.len().to_string()));
+        };
+        // log σ(f) = −log(1 + e^−f)
+        let log_f = step.scale(step.softplus(step.scale(f, -1.0, 0.0)?)?, -1.0, 0.0)?;
+        let kept = step.add(log_f, m_prev)?;
+        let m = step.maximum(kept, i)?;
+        let (i, f) = (step.exp(step.sub(i, m)?)?, step.exp(step.sub(kept, m)?)?);
+        let c = step.add(step.mul(f, c_prev)?, step.mul(i, step.tanh(z)?)?)?;
+        let n = step.add(step.mul(f, n_prev)?, i)?;
+        let h = step.mul(step.sigmoid(o)?, step.div(c, n)?)?;
+        for (memory, next) in [(h_prev, h), (c_prev, c), (n_prev, n), (m_prev, m)] {
+            step.update(memory, next)?;
+        }
+        Ok(h)
+    })
+}
+
+#[test]
+fn gradients_are_central_differences() {
+    crate::trial::gradients(slstm);
+}
+
+#[test]
+fn it_learns() {
+    crate::trial::learns(slstm);
+}

@@ -1,0 +1,413 @@
+//! The compiled program as text: what runs where, in which memory, and why.
+//!
+//! Instructions are numbered in the order in which they first run; a [`Profile`](super::Profile) uses the same numbers.
+//! What the passes decided about an operator of a step block they wrote into the plan with the reason ([`Why`]), and
+//! that is what stands here.
+//!
+//! ```
+//! use unpadded::executor::Executor;
+//! use unpadded::layers::Lstm;
+//! use unpadded::{Builder, DType};
+//! let net = Builder::new();
+//! let x = net.feed("x", DType::F32, &[8], 1)?;
+//! let h = net.lstm(x, Lstm::new(16))?;
+//! let registry = net.registry();
+//! let executor = Executor::new(&net.finish(), &registry, &[h.id()], 1)?;
+//! let listing = executor.listing().to_string();
+//! // The input's product leaves the loop, the state's cannot.
+//! let (before, the_loop) = listing.split_once("at every step").unwrap_or_default();
+//! assert!(before.contains("no other step reaches it"), "{listing}");
+//! assert!(the_loop.contains("lstm_cell"), "{listing}");
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+
+use super::plan::{Access, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span};
+use super::run::Executor;
+use super::split::Why;
+use crate::error::Place as Where;
+use crate::kernels::Store;
+use crate::program::context::Place;
+use crate::program::{BlockId, Extent, OpDesc, Pass, Program, VarId, grad_name};
+
+/// A compiled program, to be printed: see the [module](self).
+#[derive(Clone, Copy)]
+pub struct Listing<'a> {
+    program: &'a Program,
+    plan: &'a Plan,
+}
+
+impl Executor {
+    /// The compiled program as text: each instruction with its place, its outputs and their buffers, for step loops
+    /// what runs before, in and after the loop and why, and which variables share a buffer.
+    pub fn listing(&self) -> Listing<'_> {
+        Listing { program: &self.program, plan: &self.plan }
+    }
+}
+
+impl fmt::Display for Listing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut loops = HashMap::new();
+        loops_of(&self.plan.code, &mut loops);
+        let mut text = Text { program: self.program, plan: self.plan, loops, out: String::new(), depth: 0 };
+        text.all();
+        f.write_str(&text.out)
+    }
+}
+
+fn loops_of<'p>(code: &'p [Instr], loops: &mut HashMap<BlockId, &'p Loop>) {
+    for instr in code {
+        if let Instr::Loop(inner) = instr {
+            loops.entry(inner.desc.block).or_insert(inner);
+            [&inner.before, &inner.body, &inner.after].into_iter().for_each(|part| loops_of(part, loops));
+        }
+    }
+}
+
+struct Text<'a> {
+    program: &'a Program,
+    plan: &'a Plan,
+    loops: HashMap<BlockId, &'a Loop>,
+    out: String,
+    depth: usize,
+}
+
+impl<'a> Text<'a> {
+    fn line(&mut self, text: &str) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.out, "{:indent$}{text}", "", indent = 2 * self.depth);
+    }
+
+    fn inside(&mut self, body: impl FnOnce(&mut Self)) {
+        self.depth += 1;
+        body(self);
+        self.depth -= 1;
+    }
+
+    fn notes(&mut self, notes: &[String]) {
+        if !notes.is_empty() {
+            self.inside(|text| text.line(&notes.join("; ")));
+        }
+    }
+
+    fn name(&self, var: VarId) -> String {
+        self.program.shown(var)
+    }
+
+    fn all(&mut self) {
+        let plan = self.plan;
+        self.line(&format!("{} instructions, {} buffers", plan.instructions, plan.buffers.len()));
+        self.inside(|text| text.code(&plan.code));
+        self.buffers();
+    }
+
+    fn code(&mut self, code: &'a [Instr]) {
+        code.iter().for_each(|instr| self.instruction(instr));
+    }
+
+    fn instruction(&mut self, instr: &'a Instr) {
+        match instr {
+            Instr::Op(op) => self.call(op),
+            Instr::Loop(inner) => self.step_loop(inner),
+            Instr::Zero(view, index) => {
+                self.line(&format!("[{index}] zero -> {}", self.place_of(view)));
+                self.inside(|text| text.line("the loop after it adds to it at every step"));
+            }
+            Instr::Reorder { from, to, index, .. } => {
+                let (name, to) = (self.slot_name(from), self.place_of(to));
+                self.line(&format!("[{index}] {name} from the loop's order to the batch's -> {to}"));
+                self.inside(|text| text.line("what comes next, or who fetches it, takes it only so"));
+            }
+        }
+    }
+
+    fn call(&mut self, op: &'a OpInstr) {
+        let Some(desc) = self.program.block(op.desc.0).ops.get(op.desc.1) else { return };
+        let (reads, writes) = self.operands(op, desc);
+        let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
+        self.line(&format!("[{}] {operator} ({reads}) -> {writes}", op.index));
+        let mut notes = Vec::new();
+        notes.extend(op.why.map(|why| self.why(why)));
+        let slots = op.op.signature().inputs;
+        let constant =
+            slots.iter().zip(&op.constants).filter(|(_, c)| c.is_some()).map(|(slot, _)| slot.name);
+        let constant: Vec<String> =
+            constant.filter_map(|slot| Some(self.name(*desc.input(slot).first()?))).collect();
+        if op.prepared.is_some() && !constant.is_empty() {
+            notes.push(format!("prepared once a run from {}", constant.join(", ")));
+        }
+        if op.order.is_some() {
+            notes.push("on rows in the loop's order, as they lie".to_owned());
+        }
+        notes.extend(line_of(&op.place));
+        self.notes(&notes);
+    }
+
+    /// What a call reads, and what it writes with its place.
+    fn operands(&self, op: &OpInstr, desc: &OpDesc) -> (String, String) {
+        let signature = op.op.signature();
+        let backward = op.pass == Pass::Backward;
+        let forward_outputs = if backward { &desc.inputs } else { &desc.outputs };
+        let inputs = Program::slots_of(signature.inputs, &desc.inputs, "");
+        let outputs = Program::slots_of(signature.outputs, forward_outputs, "");
+        let mut reads = Vec::new();
+        let mut take = |vars: &[Vec<VarId>], places: &[Vec<Place>]| {
+            for (var, place) in vars.iter().flatten().zip(places.iter().flatten()) {
+                if *place != Place::Absent {
+                    reads.push(self.name(*var));
+                }
+            }
+        };
+        take(&inputs, &op.wiring.inputs);
+        let mut written = Vec::new();
+        if backward {
+            take(&outputs, &op.wiring.outputs);
+            take(
+                &Program::slots_of(signature.outputs, &desc.inputs, &grad_name("")),
+                &op.wiring.output_gradients,
+            );
+            let grads = Program::slots_of(signature.inputs, &desc.outputs, &grad_name(""));
+            let places = op.wiring.input_gradients.iter().flatten();
+            written.extend(grads.iter().flatten().zip(places).map(|(&v, &(place, store))| (v, place, store)));
+        } else {
+            let places = op.wiring.outputs.iter().flatten();
+            written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, Store::Write)));
+        }
+        let shown = |(var, place, store): (VarId, Place, Store)| {
+            let at = match place {
+                Place::Absent => return None,
+                Place::Rows(pool) => format!("selected rows {pool}"),
+                Place::Dense(i) => self.place_of(op.writes.get(i)?),
+            };
+            let spec = self.program.spec(var).map_or_else(|_| String::new(), |spec| format!(": {spec}"));
+            let added = if store == Store::Add { ", added" } else { "" };
+            Some(format!("{}{spec} in {at}{added}", self.name(var)))
+        };
+        let written: Vec<String> = written.into_iter().filter_map(shown).collect();
+        (reads.join(", "), written.join(", "))
+    }
+
+    fn slot_of(&self, view: &Ref) -> Option<&'a Slot> {
+        let of = |block: BlockId, pick: &dyn Fn(&Loop) -> Option<Ref>| {
+            self.loops.get(&block).and_then(|l| pick(l))
+        };
+        let view = match view.access {
+            Access::Slot(_) => Some(*view),
+            Access::Previous { block, memory } => of(block, &|l| l.memories.get(memory).map(|m| m.next)),
+            Access::Passed { block, memory } => {
+                let mut gradients = Vec::new();
+                backward_loops(&self.plan.code, block, &mut gradients);
+                gradients.iter().flat_map(|l| &l.gradients).find(|g| g.memory == memory).map(|g| g.next)
+            }
+        }?;
+        if let Access::Slot(s) = view.access { self.plan.slots.get(s) } else { None }
+    }
+
+    fn slot_name(&self, view: &Ref) -> String {
+        self.slot_of(view).map_or_else(|| "?".to_owned(), |slot| self.name(slot.var))
+    }
+
+    /// The buffer of a view, and which columns of its rows.
+    fn place_of(&self, view: &Ref) -> String {
+        let Some(slot) = self.slot_of(view) else { return "no buffer".to_owned() };
+        if let Some(pool) = slot.pool {
+            return format!("selected rows {pool}");
+        }
+        let mut at = format!("buffer {}", slot.buffer);
+        if view.width != slot.width {
+            let _ = write!(
+                at,
+                ", columns {}..{} of `{}`",
+                view.column,
+                view.column + view.width,
+                self.name(slot.var)
+            );
+        }
+        match view.access {
+            Access::Passed { .. } => at.push_str(", the rows of the step before"),
+            Access::Previous { .. } => at.push_str(", the rows that the step before wrote"),
+            Access::Slot(_) => {}
+        }
+        at
+    }
+
+    fn why(&self, why: Why) -> String {
+        match why {
+            Why::Apart => "no other step reaches it".to_owned(),
+            Why::Between(from, to) => {
+                format!("`{}` reaches it, and it reaches `{}`", self.name(from), self.name(to))
+            }
+            Why::Sinks(from) => format!("sinks: `{}` reaches it, and no step needs it", self.name(from)),
+            Why::Pinned(pin) => pin.to_string(),
+        }
+    }
+
+    fn step_loop(&mut self, inner: &'a Loop) {
+        let operator = inner.place.operator.as_deref().unwrap_or("recurrent");
+        let block = match &inner.desc.gradient {
+            Some(gradient) if inner.backward => format!("gradient block {}", gradient.block.0),
+            _ => format!("block {}", inner.desc.block.0),
+        };
+        let end = if inner.desc.reverse { ", from their ends" } else { "" };
+        self.line(&format!("[{}] {operator}, {block}, over level {}{end}", inner.index, inner.desc.level.0));
+        let mut notes: Vec<String> = inner.why.map(|why| self.why(why)).into_iter().collect();
+        notes.extend(line_of(&inner.place));
+        self.notes(&notes);
+        self.inside(|text| {
+            text.moves("gathered into step order", &inner.gather, true);
+            text.moves("gathered, a row or sub-sequence a sequence", &inner.statics, true);
+            text.memories(inner);
+            text.part("before the loop, over all steps at once", &inner.before, Some(Span::All));
+            text.part("before the loop, once a sequence", &inner.before, Some(Span::Sequences));
+            let how = if inner.splits { "each thread its own sequences" } else { "all sequences together" };
+            text.part(&format!("the loop, at every step, {how}"), &inner.body, None);
+            text.part("after the loop, over all steps at once", &inner.after, Some(Span::All));
+            text.part("after the loop, once a sequence", &inner.after, Some(Span::Sequences));
+            text.no_calls(inner);
+            text.moves("back into the batch's order", &inner.scatter, false);
+            text.moves("back, a row or sub-sequence a sequence", &inner.scatter_statics, false);
+        });
+    }
+
+    fn part(&mut self, title: &str, code: &'a [Instr], only: Option<Span>) {
+        let span = |instr: &Instr| match instr {
+            Instr::Op(op) => op.span,
+            Instr::Loop(inner) => inner.span,
+            Instr::Zero(..) | Instr::Reorder { .. } => Span::All,
+        };
+        let code: Vec<&'a Instr> = code.iter().filter(|i| only.is_none_or(|only| span(i) == only)).collect();
+        if code.is_empty() {
+            return;
+        }
+        self.line(title);
+        self.inside(|text| code.into_iter().for_each(|instr| text.instruction(instr)));
+    }
+
+    fn moves(&mut self, title: &str, moves: &[Move], inwards: bool) {
+        for Move { outer, inner, store } in moves {
+            let (from, to) = if inwards { (outer, inner) } else { (inner, outer) };
+            let added = if *store == Store::Add { ", added" } else { "" };
+            let text = format!("{title}: {} -> {}{added}", self.slot_name(from), self.place_of(to));
+            self.line(&text);
+        }
+    }
+
+    fn memories(&mut self, inner: &Loop) {
+        for (memory, plan) in inner.desc.memories.iter().zip(&inner.memories).filter(|(_, plan)| plan.read) {
+            let starts = memory.initial.map_or_else(|| "zero".to_owned(), |var| self.name(var));
+            let (previous, next) = (self.name(memory.previous), self.name(memory.next));
+            let copy = plan.all.map_or_else(String::new, |all| {
+                format!(
+                    "; copied for all steps to {}, since it is read outside the loop",
+                    self.place_of(&all)
+                )
+            });
+            self.line(&format!(
+                "memory `{previous}`: the rows of `{next}` that the step before wrote, at first {starts}{copy}"
+            ));
+        }
+    }
+
+    /// Variables of the block that cost nothing: columns of others, and gradients that are others.
+    fn no_calls(&mut self, inner: &Loop) {
+        let block = match &inner.desc.gradient {
+            Some(gradient) if inner.backward => gradient.block,
+            _ => inner.desc.block,
+        };
+        let here = |var: VarId| self.program.var(var).block == block;
+        let mut views: Vec<_> = self.plan.views.iter().filter(|(part, _)| here(**part)).collect();
+        views.sort();
+        let mut lines = Vec::new();
+        for (&part, &(whole, first)) in views {
+            let width = self.program.spec(part).map_or(0, |spec| spec.width());
+            lines.push(format!(
+                "{}: columns {first}..{} of {}",
+                self.name(part),
+                first + width,
+                self.name(whole)
+            ));
+        }
+        let mut same: Vec<_> = self.plan.same.iter().filter(|(var, _)| here(*var)).collect();
+        same.sort();
+        lines.extend(same.iter().map(|(var, of)| format!("{}: is {}", self.name(*var), self.name(*of))));
+        if !lines.is_empty() {
+            self.line("without a call");
+            self.inside(|text| lines.iter().for_each(|line| text.line(line)));
+        }
+    }
+
+    fn buffers(&mut self) {
+        self.line("buffers, with the variables that are in them in turn");
+        for (number, dtype) in self.plan.buffers.iter().enumerate() {
+            let mut slots: Vec<&Slot> = self
+                .plan
+                .slots
+                .iter()
+                .filter(|s| s.pool.is_none() && s.alias.is_none() && s.buffer == number)
+                .collect();
+            slots.sort_by_key(|slot| slot.life);
+            let held: Vec<String> = slots
+                .iter()
+                .map(|slot| {
+                    let kept = if slot.persistent { ", kept" } else { "" };
+                    format!("{} ({}{kept})", self.name(slot.var), self.bytes(slot))
+                })
+                .collect();
+            self.inside(|text| text.line(&format!("{number} {dtype}: {}", held.join(", "))));
+        }
+    }
+
+    /// The bytes of a slot: a number, or so many for each row of something that a run counts.
+    fn bytes(&self, slot: &Slot) -> String {
+        let row = slot.width * slot.dtype.size_of();
+        match self.rows_of(slot.rows, slot.home) {
+            Ok(rows) => format!("{} B", rows * row),
+            Err(rows) => format!("{row} B x {rows}"),
+        }
+    }
+
+    fn rows_of(&self, rows: Extent, home: Home) -> Result<usize, String> {
+        let looped = |block: BlockId| self.loops.get(&block);
+        Err(match (rows, home) {
+            (Extent::Known(n), _) => return Ok(n),
+            (Extent::Alive(_), Home::Stepped(block)) => {
+                looped(block).map_or_else(|| rows.to_string(), |l| Extent::Rows(l.desc.level).to_string())
+            }
+            (Extent::Alive(_), Home::Sequence(block)) => {
+                looped(block).map_or_else(|| rows.to_string(), |l| l.sequences.to_string())
+            }
+            (Extent::Rows(level), Home::Stepped(block) | Home::Sequence(block)) => {
+                let levels = looped(block).map_or(&[][..], |l| &l.inner);
+                let whole = matches!(home, Home::Stepped(_));
+                match levels.iter().find(|l| l.inner == level) {
+                    Some(l) if l.statics && whole => format!("{} a step", Extent::Rows(l.outer)),
+                    Some(l) if l.statics || whole => Extent::Rows(l.outer).to_string(),
+                    _ if whole => rows.to_string(),
+                    _ => format!("{rows} of the largest step"),
+                }
+            }
+            _ => rows.to_string(),
+        })
+    }
+}
+
+/// The user's line, for what a user wrote.
+fn line_of(place: &Where) -> Option<String> {
+    place.caller.as_ref().filter(|caller| !caller.is_empty()).map(|caller| format!("at {caller}"))
+}
+
+/// The backward loops of a block.
+fn backward_loops<'p>(code: &'p [Instr], block: BlockId, found: &mut Vec<&'p Loop>) {
+    for instr in code {
+        if let Instr::Loop(inner) = instr {
+            if inner.backward && inner.desc.block == block {
+                found.push(inner);
+            }
+            [&inner.before, &inner.body, &inner.after]
+                .into_iter()
+                .for_each(|part| backward_loops(part, block, found));
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Backward loops: the block of gradient operators, split as the forward one, and how gradients of memories pass.
+
+use std::collections::HashSet;
+
+use super::{Site, readers};
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::compile::Compiler;
+use crate::executor::needs::{needed_values, wanted_slots};
+use crate::executor::pin::foreign_levels;
+use crate::executor::plan::{Access, Home, Loop, MemoryGradientPlan, Move, Ref};
+use crate::executor::split::{Class, Pin, Unit, When, split};
+use crate::executor::through::{Through, resolve};
+use crate::kernels::Store;
+use crate::program::{Needs, OpDesc, RECURRENT, Reach, StepDesc, StepGradient, VarId, grad_name};
+
+impl Compiler<'_> {
+    pub(super) fn backward_loop(
+        &mut self,
+        step: &StepDesc,
+        gradient: &StepGradient,
+        site: Site,
+        instr: &mut Loop,
+    ) -> Result<()> {
+        let program = self.program;
+        let block = step.block;
+        if self.classes[block.0 as usize].is_none() {
+            let got = "none before it";
+            return Err(Error::of(
+                ErrorKind::Program,
+                "gradient of a recurrent",
+                "its forward run first",
+                got,
+            ));
+        }
+        let ops = &program.block(gradient.block).ops;
+        let passed: Vec<VarId> = gradient.memories.iter().filter_map(|m| m.previous).collect();
+        let carried: Vec<VarId> =
+            gradient.memories.iter().filter(|m| m.previous.is_some()).map(|m| m.next).collect();
+        for m in gradient.memories.iter() {
+            if let Some(previous) = m.previous {
+                let access = Access::Passed { block, memory: m.memory as usize };
+                self.access[previous.0 as usize] = Some(access);
+            }
+        }
+        let through = self.passed_through(step, gradient)?;
+        let viewed = self.view_gradients(step, gradient, &through)?;
+        let mut units = Vec::new();
+        for (number, op) in ops.iter().enumerate().filter(|(number, _)| !viewed.contains(number)) {
+            self.gradient_units(step, number, op, (&passed, &through), &mut units)?;
+        }
+        let when = split(&mut units, &carried, &passed);
+
+        // Where the gradients live.
+        let mut kept: HashSet<VarId> = gradient.memories.iter().map(|m| m.next).collect();
+        kept.extend(gradient.inputs.iter().chain(&gradient.outputs).map(|p| p.inner));
+        let mut vars: Vec<VarId> = kept.iter().copied().collect();
+        vars.extend(gradient.statics.iter().map(|p| p.inner));
+        vars.extend(units.iter().flat_map(|u| &u.writes));
+        vars.sort();
+        vars.dedup();
+        for var in vars {
+            if program.var(var).block != gradient.block || passed.contains(&var) {
+                continue;
+            }
+            let incoming = gradient.outputs.iter().find(|p| p.inner == var);
+            if let Some(pair) = incoming
+                && self.take_ranked(pair.outer, var, step)?
+            {
+                self.written.insert(var);
+                continue;
+            }
+            let writers = units.iter().zip(&when).filter(|(u, _)| u.writes.contains(&var)).map(|(_, w)| *w);
+            let mut around = writers.chain(readers(&units, &when, var));
+            let home = match self.class(step, var) {
+                Class::Constant => Home::Whole,
+                Class::Sequence => Home::Sequence(block),
+                Class::Step if !kept.contains(&var) && around.all(|w| w == When::Body) => {
+                    Home::Sequence(block)
+                }
+                Class::Step => Home::Stepped(block),
+            };
+            self.place(var, home)?;
+            if self.class(step, var) == Class::Sequence {
+                instr.zero.push(self.reference(var)?);
+                self.written.insert(var);
+            }
+        }
+        for &var in through.keys() {
+            let of = resolve(&through, var);
+            self.same.push((var, of));
+            match self.views.get(&of) {
+                Some(&view) => drop(self.views.insert(var, view)),
+                None => self.access[var.0 as usize] = self.access[of.0 as usize],
+            }
+        }
+        for pair in gradient.outputs.iter() {
+            if self.written.contains(&pair.inner) {
+                continue;
+            }
+            let (outer, inner) = (self.reference(pair.outer)?, self.reference(pair.inner)?);
+            instr.gather.push(Move { outer, inner, store: Store::Write });
+            self.written.insert(pair.inner);
+        }
+        for pair in &step.statics {
+            if self.saved.contains(&pair.inner) || ops.iter().any(|op| op.reads().any(|v| v == pair.inner)) {
+                let (outer, inner) = (self.reference(pair.outer)?, self.reference(pair.inner)?);
+                instr.statics.push(Move { outer, inner, store: Store::Write });
+            }
+        }
+        self.memories_again(step, &units, &when)?;
+
+        // A memory that passes nothing on has its gradient whole before the loop: what reads it may run there.
+        self.memory_gradients(step, gradient, false, instr)?;
+        self.gradient_calls(step, gradient, site, (&units, &when), When::Before, instr)?;
+        self.memory_gradients(step, gradient, true, instr)?;
+        instr.gradients.sort_by_key(|plan| plan.memory);
+        self.gradient_calls(step, gradient, site, (&units, &when), When::Body, instr)?;
+        self.gradient_calls(step, gradient, site, (&units, &when), When::After, instr)?;
+
+        instr.memories = self.memories[block.0 as usize].clone();
+        instr.spread = (0..instr.memories.len()).filter(|&m| instr.memories[m].all.is_some()).collect();
+        for (plan, m) in instr.gradients.iter_mut().zip(&gradient.memories) {
+            if let Some(initial) = m.initial {
+                plan.initial = Some((self.reference(initial)?, self.store(initial, site)?));
+            }
+        }
+        for pair in &gradient.inputs {
+            let inner = self.reference(pair.inner)?;
+            if self.leave_ranked(pair.outer, &inner, step, site)? {
+                continue;
+            }
+            let outer = self.reference(pair.outer)?;
+            instr.scatter.push(Move { outer, inner, store: self.store(pair.outer, site)? });
+        }
+        for pair in &gradient.statics {
+            let (outer, inner) = (self.reference(pair.outer)?, self.reference(pair.inner)?);
+            instr.scatter_statics.push(Move { outer, inner, store: self.store(pair.outer, site)? });
+        }
+        Ok(())
+    }
+
+    /// The plans of the memories that pass a gradient to the step before, or of those that do not.
+    fn memory_gradients(
+        &mut self,
+        step: &StepDesc,
+        gradient: &StepGradient,
+        passing: bool,
+        instr: &mut Loop,
+    ) -> Result<()> {
+        let (program, block) = (self.program, step.block);
+        for m in gradient.memories.iter().filter(|m| m.previous.is_some() == passing) {
+            let spec = program.spec(step.memories[m.memory as usize].previous)?;
+            let start = self.add_slot(m.next, spec, Home::Sequence(block));
+            let filled = self.written.contains(&m.next);
+            let passes = m.previous.map(|_| if filled { Store::Add } else { Store::Write });
+            self.written.insert(m.next);
+            if let (Some(previous), Some(Store::Add)) = (m.previous, passes) {
+                self.written.insert(previous);
+            }
+            instr.gradients.push(MemoryGradientPlan {
+                memory: m.memory as usize,
+                next: self.reference(m.next)?,
+                start: Ref { access: Access::Slot(start), rows: spec.rows(), width: spec.width(), column: 0 },
+                passes,
+                filled,
+                last: m.last.map(|v| self.reference(v)).transpose()?,
+                initial: None,
+            });
+        }
+        Ok(())
+    }
+
+    /// The previous values of memories, for the backward loop: at each step, and where instructions after the loop
+    /// read them as one array.
+    fn memories_again(&mut self, step: &StepDesc, units: &[Unit], when: &[When]) -> Result<()> {
+        let block = step.block;
+        for (i, m) in step.memories.iter().enumerate() {
+            let at = |times: &[When]| {
+                units.iter().zip(when).any(|(u, w)| times.contains(w) && u.reads.contains(&m.previous))
+            };
+            let spec = self.program.spec(m.previous)?;
+            let all =
+                at(&[When::Before, When::After]).then(|| self.add_slot(m.next, spec, Home::Stepped(block)));
+            let read = at(&[When::Before, When::Body, When::After]);
+            let plan = &mut self.memories[block.0 as usize][i];
+            plan.last = None;
+            plan.read = read;
+            plan.all = all.map(|s| Ref {
+                access: Access::Slot(s),
+                rows: spec.rows(),
+                width: spec.width(),
+                column: 0,
+            });
+            let initial = plan.initial;
+            if read {
+                self.touch(Access::Previous { block, memory: i });
+                if let Some(initial) = initial {
+                    self.touch(initial.access);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of a backward operator: one for each gradient, so that those of weights can wait until after the
+    /// loop.
+    fn gradient_units(
+        &mut self,
+        step: &StepDesc,
+        number: usize,
+        op: &OpDesc,
+        (passed, through): (&[VarId], &Through),
+        units: &mut Vec<Unit>,
+    ) -> Result<()> {
+        let program = self.program;
+        let mixed = |this: &Self, vars: &[VarId]| {
+            let classes: Vec<Class> = vars.iter().map(|&v| this.class(step, v)).collect();
+            classes.contains(&Class::Sequence) && classes.contains(&Class::Step)
+        };
+        let passes = |writes: &[VarId]| writes.iter().any(|v| passed.contains(v));
+        if op.kind == RECURRENT {
+            let reads: Vec<VarId> = op.reads().map(|v| self.whole_of(resolve(through, v))).collect();
+            let writes: Vec<VarId> = op.writes().collect();
+            let around: Vec<VarId> = reads.iter().chain(&writes).copied().collect();
+            let foreign = around.iter().any(|&v| self.class(step, v) == Class::Step)
+                && around
+                    .iter()
+                    .any(|&v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)));
+            let stepwise = op.step.as_ref().is_some_and(|inner| self.stepwise.contains(&inner.block));
+            let pinned = [
+                (mixed(self, &around), Pin::Mixed),
+                (passes(&writes), Pin::Passes),
+                (foreign, Pin::Foreign),
+                (stepwise, Pin::Stepwise),
+            ];
+            units.push(Unit::new(number, None, reads, writes, first(&pinned)));
+            return Ok(());
+        }
+        let instance = self.parse(op)?;
+        let signature = instance.signature();
+        for slot in wanted_slots(&*instance, op) {
+            let mut reads = needed_values(&*instance, op, Needs::nothing().union(instance.needs(slot)));
+            for out in signature.outputs {
+                let grads = op.input(&grad_name(out.name)).iter().filter(|&&v| v != VarId::NONE);
+                reads.extend(grads.map(|&v| resolve(through, v)));
+            }
+            reads.iter_mut().for_each(|v| *v = self.whole_of(*v));
+            let grads = op.output(&grad_name(signature.inputs[slot].name));
+            if grads.iter().any(|v| through.contains_key(v)) {
+                continue;
+            }
+            let present = grads.iter().copied().filter(|&v| v != VarId::NONE);
+            let writes: Vec<VarId> = present.map(|v| self.whole_of(v)).collect();
+            let around: Vec<VarId> = reads.iter().chain(&writes).copied().collect();
+            let foreign = instance.facts().reach == Reach::Sequence
+                && around.iter().any(|&v| self.class(step, v) == Class::Step)
+                && op.reads().any(|v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)));
+            let pinned =
+                [(mixed(self, &around), Pin::Mixed), (passes(&writes), Pin::Passes), (foreign, Pin::Foreign)];
+            units.push(Unit::new(number, Some(slot), reads, writes, first(&pinned)));
+        }
+        Ok(())
+    }
+
+    /// Calls of one time; the parts of one operator that run at the same time are one call.
+    fn gradient_calls(
+        &mut self,
+        step: &StepDesc,
+        gradient: &StepGradient,
+        site: Site,
+        (units, when): (&[Unit], &[When]),
+        time: When,
+        instr: &mut Loop,
+    ) -> Result<()> {
+        let ops = &self.program.block(gradient.block).ops;
+        for (number, op) in ops.iter().enumerate() {
+            let parts: Vec<&Unit> = units
+                .iter()
+                .zip(when)
+                .filter(|(u, w)| u.op == number && **w == time)
+                .map(|(u, _)| u)
+                .collect();
+            if parts.is_empty() {
+                continue;
+            }
+            let slots: Vec<usize> = parts.iter().filter_map(|u| u.wrt).collect();
+            let around = parts.iter().flat_map(|u| u.reads.iter().chain(&u.writes));
+            let classes: Vec<Class> = around.map(|&v| self.class(step, v)).collect();
+            let class = if classes.contains(&Class::Step) || !classes.contains(&Class::Sequence) {
+                Class::Step
+            } else {
+                Class::Sequence
+            };
+            let why = parts[0].why;
+            let site = self.site(site, (gradient.block, number), time, class).because(why);
+            let mut out = Vec::new();
+            self.instruction(op, site, (!slots.is_empty()).then_some(&slots), &mut out)?;
+            instr.at(time).extend(out);
+        }
+        Ok(())
+    }
+}
+
+/// The first reason that holds.
+fn first(reasons: &[(bool, Pin)]) -> Option<Pin> {
+    reasons.iter().find(|(holds, _)| *holds).map(|(_, pin)| *pin)
+}

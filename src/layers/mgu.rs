@@ -1,0 +1,85 @@
+//! The minimal gated unit: a GRU with one gate that resets and updates.
+
+use std::panic::Location;
+
+use crate::error::Result;
+use crate::layers::init;
+use crate::layers::recurrent::{
+    self, Before, Cell, Options, RecurrentWeights, builder_methods, recurrent_layer,
+};
+use crate::program::{Builder, Initializer, Step, Var, Vars};
+
+/// Options of [`Builder::mgu`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mgu {
+    options: Options<1>,
+}
+
+/// The weights of a minimal gated unit: `w_ih` `[in, 2H]`, `w_hh` `[H, 2H]` and biases `[2H]`, gates f, n side by side.
+pub type MguWeights = RecurrentWeights;
+
+impl Mgu {
+    /// `hidden` numbers of state. The input weight starts by [`init::xavier_gates`], the recurrent one by
+    /// [`init::orthogonal_gates`], the bias at zero.
+    pub fn new(hidden: usize) -> Self {
+        Self { options: Options::new(hidden, Self::GATES) }
+    }
+
+    /// Starts from these states, one row a sequence, instead of zeros.
+    #[must_use]
+    pub fn initial(mut self, h: Var) -> Self {
+        self.options.initial = Some([h]);
+        self
+    }
+}
+
+recurrent_layer!(Mgu, MguWeights, 1);
+
+impl Cell<1> for Mgu {
+    const KIND: &'static str = "mgu";
+    const GATES: usize = 2;
+    const STATE_NAMES: [&'static str; 1] = ["h"];
+    type Weights = MguWeights;
+
+    fn options(&self) -> &Options<1> {
+        &self.options
+    }
+
+    fn biases(&self) -> [Option<(&'static str, Initializer)>; 2] {
+        [Some(("bias", init::zeros())), None]
+    }
+
+    fn make(&self, net: &Builder, x: Var) -> Result<MguWeights> {
+        recurrent::weights(net, x, self)
+    }
+
+    fn run<O: Vars>(
+        &self,
+        net: &Builder,
+        x: Var,
+        weights: MguWeights,
+        wanted: impl FnOnce(&Step, Var, [Var; 1]) -> Result<O>,
+    ) -> Result<O> {
+        let hidden = self.options.hidden;
+        let [gate, candidate] = [0..hidden, hidden..2 * hidden];
+        // Sliced outside the loop, once.
+        let [(w_f, b_f), (w_n, b_n)] = recurrent::sliced(net, weights, [gate.clone(), candidate.clone()])?;
+        let next = |step: &Step, Before { from_input, h, states: [before] }: Before<1>| {
+            let f = step.add(step.slice(from_input, gate)?, step.product(h, w_f, b_f)?)?;
+            let f = step.sigmoid(f)?;
+            let kept = step.product(step.mul(f, h)?, w_n, b_n)?;
+            let n = step.tanh(step.add(step.slice(from_input, candidate)?, kept)?)?;
+            let change = step.mul(f, step.sub(n, before)?)?;
+            step.add(before, change).map(|h| [h])
+        };
+        recurrent::run(net, x, weights, self, next, wanted)
+    }
+}
+
+builder_methods! {
+    Mgu, MguWeights, [h: Var];
+    /// The state of a minimal gated unit (Zhou et al., 2016) after every step, in the rows and LoD of `x`:
+    /// f = σ(x·W_f + h·U_f + b_f), n = tanh(x·W_n + (f ∘ h)·U_n + b_n), h = (1 − f) ∘ h + f ∘ n. Runs over the sequences of
+    /// the last LoD level. Parameters: `weight_ih` `[in, 2H]`, `weight_hh` `[H, 2H]`, `bias` `[2H]`; gates f, n.
+    mgu, mgu_states, mgu_with, mgu_states_with
+}

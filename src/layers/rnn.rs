@@ -1,0 +1,86 @@
+//! The plain recurrent layer: two products, a sum and a function, in a step block.
+
+use std::panic::Location;
+
+use crate::error::Result;
+use crate::layers::activation::Activation;
+use crate::layers::init;
+use crate::layers::recurrent::{
+    self, Before, Cell, Options, RecurrentWeights, builder_methods, recurrent_layer,
+};
+use crate::program::{Builder, Initializer, Step, Var, Vars};
+
+/// Options of [`Builder::rnn`].
+#[doc(alias = "Elman")]
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rnn {
+    options: Options<1>,
+    activation: Activation,
+}
+
+/// The weights of a plain recurrent layer: `w_ih` `[in, H]`, `w_hh` `[H, H]` and biases `[H]`.
+pub type RnnWeights = RecurrentWeights;
+
+impl Rnn {
+    /// `hidden` numbers of state, which are tanh of the sum of the two products. The input weight starts by
+    /// [`init::xavier`], the recurrent one by [`init::orthogonal`], the bias at zero.
+    pub fn new(hidden: usize) -> Self {
+        Self { options: Options::new(hidden, Self::GATES), activation: Activation::Tanh }
+    }
+
+    /// Another function than tanh.
+    #[must_use]
+    pub fn activation(self, activation: Activation) -> Self {
+        Self { activation, ..self }
+    }
+
+    /// Starts from these states, one row a sequence, instead of zeros.
+    #[must_use]
+    pub fn initial(mut self, h: Var) -> Self {
+        self.options.initial = Some([h]);
+        self
+    }
+}
+
+recurrent_layer!(Rnn, RnnWeights, 1);
+
+impl Cell<1> for Rnn {
+    const KIND: &'static str = "rnn";
+    const GATES: usize = 1;
+    const STATE_NAMES: [&'static str; 1] = ["h"];
+    type Weights = RnnWeights;
+
+    fn options(&self) -> &Options<1> {
+        &self.options
+    }
+
+    fn biases(&self) -> [Option<(&'static str, Initializer)>; 2] {
+        [Some(("bias", init::zeros())), None]
+    }
+
+    fn make(&self, net: &Builder, x: Var) -> Result<RnnWeights> {
+        recurrent::weights(net, x, self)
+    }
+
+    fn run<O: Vars>(
+        &self,
+        net: &Builder,
+        x: Var,
+        weights: RnnWeights,
+        wanted: impl FnOnce(&Step, Var, [Var; 1]) -> Result<O>,
+    ) -> Result<O> {
+        let next = |step: &Step, Before { from_input, h, .. }: Before<1>| {
+            let sum = step.add(from_input, step.product(h, weights.w_hh, weights.b_hh)?)?;
+            self.activation.of(step, sum).map(|h| [h])
+        };
+        recurrent::run(net, x, weights, self, next, wanted)
+    }
+}
+
+builder_methods! {
+    Rnn, RnnWeights, [h: Var];
+    /// The state of a plain recurrent layer after every step, h = f(x·W_ih + h·W_hh + b), in the rows and LoD of `x`.
+    /// Runs over the sequences of the last LoD level. Parameters: `weight_ih` `[in, H]`, `weight_hh` `[H, H]`, `bias`
+    /// `[H]`.
+    rnn, rnn_states, rnn_with, rnn_states_with
+}

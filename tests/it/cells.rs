@@ -1,0 +1,445 @@
+//! The options of recurrent layers: each against the formula in plain loops, and its gradients against central
+//! differences.
+
+use ndarray::{Array1, Array2, ArrayView1, Axis, Ix1, Ix2, concatenate, s};
+use unpadded::executor::{Executor, Run, Scope, Stage};
+use unpadded::layers::{
+    Activation, Gru, Lstm, LstmWeights, Mgu, RecurrentWeights, Reset, Rnn, Stacked, init,
+};
+use unpadded::ops::Update;
+use unpadded::program::{Program, VarId, backward};
+use unpadded::tensor::Dense;
+use unpadded::{Builder, DType, Lod, Mode, Result, Var, Variable, ops};
+
+const IN: usize = 3;
+const LENGTHS: [usize; 4] = [3, 0, 4, 1];
+
+/// Numbers without a pattern, between -0.8 and 0.8.
+fn number(i: usize, salt: usize) -> f64 {
+    0.8 * ((i + 1) as f64 * 2.4 + salt as f64 * 0.9).sin()
+}
+
+fn input() -> Variable {
+    let lod = Lod::from_lengths1(&LENGTHS).unwrap();
+    let rows = Array2::from_shape_fn((lod.rows(), IN), |(i, j)| number(i * IN + j, 0));
+    Variable::sequences(rows, lod).unwrap()
+}
+
+/// A scope whose parameters are all without a pattern, so that none is zero.
+fn scope(program: &Program) -> Scope {
+    let mut scope = Scope::of(program).unwrap();
+    for (salt, id) in program.parameters().enumerate() {
+        let name = &program.var(id).name;
+        let mut value = scope.get(name).unwrap();
+        let numbers = value.as_mut_slice::<f64>().unwrap();
+        numbers.iter_mut().enumerate().for_each(|(i, x)| *x = number(i, salt + 1));
+        scope.set(name, value).unwrap();
+    }
+    scope
+}
+
+/// What `build` gives, run once.
+struct Ran {
+    program: Program,
+    scope: Scope,
+    values: Vec<Variable>,
+}
+
+impl Ran {
+    fn new(mode: Mode, build: impl Fn(&Builder, Var) -> Result<Vec<Var>>) -> Self {
+        let net = Builder::new();
+        let x = net.feed("x", DType::F64, &[IN], 1).unwrap();
+        let wanted: Vec<VarId> = build(&net, x).unwrap().into_iter().map(Var::id).collect();
+        let program = net.finish();
+        let mut scope = scope(&program);
+        let mut exe = Executor::new(&program, &ops::catalogue(), &wanted, 1).unwrap();
+        let x_value = input();
+        let feeds = [(x.id(), &x_value)];
+        exe.run(&mut scope, &Run { mode, ..Run::train(&feeds, 1).until(Stage::Forward) }).unwrap();
+        let values = wanted.iter().map(|&id| exe.fetch(id).unwrap()).collect();
+        Self { program, scope, values }
+    }
+
+    fn matrix(&self, k: usize) -> Array2<f64> {
+        let dense = self.values[k].storage().to_dense().unwrap().into_owned();
+        dense.into_array::<f64>().unwrap().into_dimensionality::<Ix2>().unwrap()
+    }
+
+    fn weight(&mut self, name: &str) -> Array2<f64> {
+        let value = self.scope.get(name).unwrap().into_array::<f64>().unwrap();
+        value.into_dimensionality::<Ix2>().unwrap()
+    }
+
+    fn bias(&mut self, name: &str) -> Array1<f64> {
+        let value = self.scope.get(name).unwrap().into_array::<f64>().unwrap();
+        value.into_dimensionality::<Ix1>().unwrap()
+    }
+}
+
+fn sigmoid(x: &Array1<f64>) -> Array1<f64> {
+    x.mapv(|x| 1.0 / (1.0 + (-x).exp()))
+}
+
+fn tanh(x: &Array1<f64>) -> Array1<f64> {
+    x.mapv(f64::tanh)
+}
+
+/// The output after every step and the last states, by a step in plain code: from x and the states to the states.
+fn reference<const S: usize>(
+    widths: [usize; S],
+    step: impl Fn(ArrayView1<'_, f64>, &[Array1<f64>; S]) -> [Array1<f64>; S],
+) -> Vec<Array2<f64>> {
+    let x = input().storage().to_dense().unwrap().into_owned().into_array::<f64>().unwrap();
+    let x = x.into_dimensionality::<Ix2>().unwrap();
+    let (mut row, mut out) = (0, Vec::new());
+    let mut last = widths.map(|width| Array2::zeros((0, width)));
+    for length in LENGTHS {
+        let mut states = widths.map(Array1::zeros);
+        for _ in 0..length {
+            states = step(x.row(row), &states);
+            out.push(states[0].clone());
+            row += 1;
+        }
+        last.iter_mut().zip(&states).for_each(|(last, state)| last.push_row(state.view()).unwrap());
+    }
+    let rows: Vec<_> = out.iter().map(|row| row.view().insert_axis(Axis(0))).collect();
+    [concatenate(Axis(0), &rows).unwrap()].into_iter().chain(last).collect()
+}
+
+#[track_caller]
+fn agree(ran: &Ran, expected: &[Array2<f64>]) {
+    assert_eq!(ran.values.len(), expected.len(), "{}", ran.program);
+    for (k, expected) in expected.iter().enumerate() {
+        let got = ran.matrix(k);
+        assert_eq!(got.shape(), expected.shape());
+        let worst = (&got - expected).iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+        assert!(worst < 1e-12, "value {k} is {worst} off\n{}", ran.program);
+    }
+}
+
+/// An LSTM with everything, step by step.
+#[test]
+fn lstm_with_all_options_is_its_formula() {
+    const H: usize = 4;
+    for bound in [0.3, 100.0] {
+        let options = || {
+            let gates = Activation::Sigmoid;
+            let all = Lstm::new(H).named("lstm").peepholes().projection(2).cell_clip(bound);
+            all.activations(gates, Activation::Identity, Activation::Relu)
+        };
+        let mut ran = Ran::new(Mode::Infer, |net, x| {
+            let (y, h, c) = net.lstm_states(x, options())?;
+            Ok(vec![y, h, c])
+        });
+        let [w_ih, w_hh, w_hr] =
+            ["weight_ih", "weight_hh", "weight_hr"].map(|w| ran.weight(&format!("lstm.{w}")));
+        let [b, peephole] = ["bias", "peephole"].map(|b| ran.bias(&format!("lstm.{b}")));
+        let expected = reference([2, H], |x, [h, c]| {
+            let pre = x.dot(&w_ih) + h.dot(&w_hh) + &b;
+            let gate = |k: usize| pre.slice(s![k * H..(k + 1) * H]);
+            let seen = |k: usize| peephole.slice(s![k * H..(k + 1) * H]);
+            let i = sigmoid(&(&gate(0) + &(&seen(0) * c)));
+            let f = sigmoid(&(&gate(1) + &(&seen(1) * c)));
+            let c = (f * c + i * gate(2)).mapv(|c| c.clamp(-bound, bound));
+            let o = sigmoid(&(&gate(3) + &(&seen(2) * &c)));
+            [(o * c.mapv(|c| c.max(0.0))).dot(&w_hr), c]
+        });
+        agree(&ran, &expected);
+        let clipped = expected[2].iter().filter(|c| c.abs() == bound).count();
+        assert_eq!(clipped > 0, bound < 1.0, "{clipped} numbers are at the bound of {bound}");
+    }
+}
+
+#[test]
+fn gru_in_both_conventions_is_its_formula() {
+    const H: usize = 4;
+    for reset in [Reset::After, Reset::Before] {
+        for update in [Update::Keeps, Update::Takes] {
+            let mut ran = Ran::new(Mode::Infer, |net, x| {
+                let (y, h) = net.gru_states(x, Gru::new(H).reset(reset).update(update).named("gru"))?;
+                Ok(vec![y, h])
+            });
+            let [w_ih, w_hh] = ["gru.weight_ih", "gru.weight_hh"].map(|w| ran.weight(w));
+            let (b_ih, b_hh) = match reset {
+                Reset::After => (ran.bias("gru.bias_ih"), ran.bias("gru.bias_hh")),
+                Reset::Before => (ran.bias("gru.bias"), Array1::zeros(3 * H)),
+            };
+            let expected = reference([H], |x, [h]| {
+                let (from_x, from_h) = (x.dot(&w_ih) + &b_ih, h.dot(&w_hh) + &b_hh);
+                let gate = |all: &Array1<f64>, k: usize| all.slice(s![k * H..(k + 1) * H]).to_owned();
+                let r = sigmoid(&(gate(&from_x, 0) + gate(&from_h, 0)));
+                let z = sigmoid(&(gate(&from_x, 1) + gate(&from_h, 1)));
+                let kept = match reset {
+                    Reset::After => r * gate(&from_h, 2),
+                    Reset::Before => (r * h).dot(&w_hh.slice(s![.., 2 * H..])),
+                };
+                let n = tanh(&(gate(&from_x, 2) + kept));
+                match update {
+                    Update::Keeps => [(1.0 - &z) * n + z * h],
+                    Update::Takes => [(1.0 - &z) * h + z * n],
+                }
+            });
+            agree(&ran, &expected);
+        }
+    }
+}
+
+#[test]
+fn minimal_gated_unit_is_its_formula() {
+    const H: usize = 4;
+    let mut ran = Ran::new(Mode::Infer, |net, x| {
+        let (y, h) = net.mgu_states(x, Mgu::new(H).named("mgu"))?;
+        Ok(vec![y, h])
+    });
+    let [w_ih, w_hh] = ["mgu.weight_ih", "mgu.weight_hh"].map(|w| ran.weight(w));
+    let b = ran.bias("mgu.bias");
+    let expected = reference([H], |x, [h]| {
+        let (from_x, from_h) = (x.dot(&w_ih) + &b, h.dot(&w_hh));
+        let f = sigmoid(&(&from_x.slice(s![..H]) + &from_h.slice(s![..H])));
+        let n = tanh(&(&from_x.slice(s![H..]) + &(&f * h).dot(&w_hh.slice(s![.., H..]))));
+        [(1.0 - &f) * h + f * n]
+    });
+    agree(&ran, &expected);
+}
+
+/// Without training the mean of old and new; in training one of the two, for each number by itself.
+#[test]
+fn zoneout_keeps_old_states() {
+    const H: usize = 16;
+    let rate = 0.3;
+    let build = |net: &Builder, x: Var| {
+        let (y, h) = net.rnn_states(x, Rnn::new(H).zoneout([rate]).named("rnn"))?;
+        Ok(vec![y, h])
+    };
+    let mut ran = Ran::new(Mode::Infer, build);
+    let [w_ih, w_hh] = ["rnn.weight_ih", "rnn.weight_hh"].map(|w| ran.weight(w));
+    let b = ran.bias("rnn.bias");
+    let next = |x: ArrayView1<'_, f64>, h: &Array1<f64>| tanh(&(x.dot(&w_ih) + h.dot(&w_hh) + &b));
+    agree(&ran, &reference([H], |x, [h]| [rate * h + (1.0 - rate) * next(x, h)]));
+
+    let trained = Ran::new(Mode::Train, build);
+    let y = trained.matrix(0);
+    let row = std::cell::Cell::new(0);
+    let (kept, all) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    reference([H], |x, [h]| {
+        let (new, got) = (next(x, h), y.row(row.get()).to_owned());
+        for ((&got, &old), &new) in got.iter().zip(h).zip(&new) {
+            let is_old = (got - old).abs() < 1e-12;
+            assert!(is_old || (got - new).abs() < 1e-12, "{got} is neither {old} nor {new}");
+            kept.set(kept.get() + usize::from(is_old));
+            all.set(all.get() + 1);
+        }
+        row.set(row.get() + 1);
+        [got]
+    });
+    let share = f64::from(kept.get() as u32) / f64::from(all.get() as u32);
+    assert!((0.15..0.45).contains(&share), "{share} of the numbers were kept");
+}
+
+/// All rows of a sequence are masked alike, outside and inside of a step block; sequences differ.
+#[test]
+fn variational_dropout_has_one_mask_a_sequence() {
+    let ran = Ran::new(Mode::Train, |net, x| {
+        let ones = net.fill_like(net.linear(x, 64)?, 1.0)?;
+        let outside = net.variational_dropout(ones, 0.5)?;
+        let inside = net.recurrent(ones, |step, one| {
+            let before = step.memory_of(DType::F64, &[64])?;
+            // A memory of ones, so that the operator stays in the loop.
+            let next = step.maximum(before, one)?;
+            step.update(before, next)?;
+            step.variational_dropout(next, 0.5)
+        })?;
+        Ok(vec![outside, inside])
+    });
+    for k in 0..2 {
+        let masked = ran.matrix(k);
+        let kept = masked.iter().filter(|&&x| x == 2.0).count() as f64 / masked.len() as f64;
+        assert!(masked.iter().all(|&x| x == 0.0 || x == 2.0) && (0.35..0.65).contains(&kept), "{kept}");
+        let (mut row, mut firsts) = (0, Vec::new());
+        for length in LENGTHS.into_iter().filter(|&n| n > 0) {
+            (row..row + length).for_each(|other| assert_eq!(masked.row(other), masked.row(row)));
+            firsts.push(masked.row(row));
+            row += length;
+        }
+        assert!(firsts[0] != firsts[1] && firsts[1] != firsts[2] && firsts[0] != firsts[2]);
+    }
+}
+
+#[test]
+fn residual_layers_add_their_input() {
+    let mut ran = Ran::new(Mode::Infer, |net, x| {
+        let y = net.stacked(x, Stacked::new(Rnn::new(IN), 2).residual())?;
+        Ok(vec![y])
+    });
+    let layers: Vec<_> = (0..2)
+        .map(|k| {
+            let [w_ih, w_hh] = ["weight_ih", "weight_hh"].map(|w| ran.weight(&format!("rnn_{k}.{w}")));
+            (w_ih, w_hh, ran.bias(&format!("rnn_{k}.bias")))
+        })
+        .collect();
+    let next = |k: usize, x: ArrayView1<'_, f64>, h: &Array1<f64>| {
+        let (w_ih, w_hh, b) = &layers[k];
+        tanh(&(x.dot(w_ih) + h.dot(w_hh) + b))
+    };
+    let mut expected = reference([IN, IN, IN], |x, [_, first, second]| {
+        let first = next(0, x, first);
+        let second = next(1, first.view(), second);
+        [&first + &second, first, second]
+    });
+    expected.truncate(1);
+    agree(&ran, &expected);
+}
+
+/// Central differences of Σ wᵢ·valueᵢ by every parameter and the input, on two threads, in training mode: what is random
+/// draws the same numbers again.
+fn differences(name: &str, build: impl Fn(&Builder, Var) -> Result<Vec<Var>>) {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F64, &[IN], 1).unwrap();
+    net.watch(x).unwrap();
+    let terms = build(&net, x).unwrap().into_iter().enumerate().map(|(k, value)| {
+        // Another weight for every column, so that no gradient cancels.
+        let width = net.spec(value).unwrap().width();
+        let columns = net.parameter(&format!("columns_{k}"), DType::F64, &[width], init::zeros());
+        let columns = columns.unwrap();
+        net.stop_gradient(columns).unwrap();
+        net.sum(net.mul(value, columns).unwrap()).unwrap()
+    });
+    let loss = terms.reduce(|a, b| net.add(a, b).unwrap()).unwrap();
+    let mut program = net.finish();
+    let grads = backward::differentiate(&mut program, &ops::catalogue(), loss.id()).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    let all: Vec<VarId> = program.vars().filter(|(_, v)| v.persistable).map(|(id, _)| id).collect();
+    for (salt, &id) in all.iter().enumerate() {
+        let name = &program.var(id).name;
+        let mut value: Dense = scope.get(name).unwrap();
+        let numbers = value.as_mut_slice::<f64>().unwrap();
+        numbers.iter_mut().enumerate().for_each(|(i, x)| *x = number(i, salt + 1));
+        scope.set(name, value).unwrap();
+    }
+    let wrt: Vec<VarId> = program.parameters().filter(|p| grads.contains_key(p)).chain([x.id()]).collect();
+    let wanted: Vec<VarId> = wrt.iter().map(|v| grads[v]).chain([loss.id()]).collect();
+    let mut exe = Executor::new(&program, &ops::catalogue(), &wanted, 2).unwrap();
+    let mut x_value = input();
+    let mut run = |scope: &mut Scope, value: &Variable| {
+        exe.run(scope, &Run::train(&[(x.id(), value)], 1).until(Stage::Gradients)).unwrap();
+        wanted.iter().map(|&v| exe.fetch(v).unwrap()).collect::<Vec<_>>()
+    };
+    let at_once = run(&mut scope, &x_value);
+    for (k, &id) in wrt.iter().enumerate() {
+        let slopes = at_once[k].storage().to_dense().unwrap().into_owned();
+        let slopes = slopes.as_slice::<f64>().unwrap();
+        let what = &program.var(id).name;
+        assert!(slopes.iter().any(|&g| g != 0.0), "{name}: no gradient reaches `{what}`");
+        for (i, &slope) in slopes.iter().enumerate().step_by(if slopes.len() > 24 { 3 } else { 1 }) {
+            let mut moved = |by: f64| {
+                if id == x.id() {
+                    x_value.as_mut_slice::<f64>().unwrap()[i] += by;
+                } else {
+                    let mut value = scope.get(what).unwrap();
+                    value.as_mut_slice::<f64>().unwrap()[i] += by;
+                    scope.set(what, value).unwrap();
+                }
+                run(&mut scope, &x_value)[wanted.len() - 1].as_slice::<f64>().unwrap()[0]
+            };
+            let up = moved(1e-5);
+            let expected = (up - moved(-2e-5)) / 2e-5;
+            moved(1e-5);
+            let off = (slope - expected).abs() / expected.abs().max(1.0);
+            assert!(off < 1e-6, "{name}: `{what}`[{i}] is {slope}, by differences {expected}");
+        }
+    }
+}
+
+fn lstm(net: &Builder, x: Var, options: Lstm) -> Result<Vec<Var>> {
+    net.lstm_states(x, options).map(|(y, h, c)| vec![y, h, c])
+}
+
+fn gru(net: &Builder, x: Var, options: Gru) -> Result<Vec<Var>> {
+    net.gru_states(x, options).map(|(y, h)| vec![y, h])
+}
+
+/// A loss on the last cell state alone reaches the weights.
+#[test]
+fn gradients_of_the_last_cell_state() {
+    let options = [Lstm::new(4), Lstm::new(4).peepholes(), Lstm::new(4).backwards()];
+    for options in options {
+        differences("last cell state", |net, x| net.lstm_states(x, options.clone()).map(|(_, _, c)| vec![c]));
+    }
+}
+
+#[test]
+fn gradients_of_lstm_options() {
+    let smooth = Lstm::new(4).activations(Activation::Tanh, Activation::Sigmoid, Activation::Identity);
+    let cases = [
+        ("peepholes", Lstm::new(4).peepholes()),
+        ("projection", Lstm::new(4).projection(2)),
+        ("cell clip", Lstm::new(4).cell_clip(0.3)),
+        ("activations", smooth),
+        ("all", Lstm::new(4).peepholes().projection(5).cell_clip(0.3).backwards()),
+        ("zoneout", Lstm::new(4).zoneout([0.2, 0.4])),
+        ("recurrent dropout", Lstm::new(4).recurrent_dropout(0.3).without_bias()),
+    ];
+    for (name, options) in cases {
+        differences(name, |net, x| lstm(net, x, options.clone()));
+    }
+}
+
+#[test]
+fn gradients_of_gru_options() {
+    for update in [Update::Keeps, Update::Takes] {
+        for reset in [Reset::After, Reset::Before] {
+            let options = Gru::new(4).reset(reset).update(update);
+            differences("gru", |net, x| gru(net, x, options.clone()));
+            differences("gru, dropout", |net, x| gru(net, x, options.clone().recurrent_dropout(0.3)));
+        }
+    }
+}
+
+#[test]
+fn gradients_of_small_cells() {
+    differences("rnn", |net, x| net.rnn_states(x, Rnn::new(4).zoneout([0.3])).map(|(y, h)| vec![y, h]));
+    differences("mgu", |net, x| net.mgu_states(x, Mgu::new(4).backwards()).map(|(y, h)| vec![y, h]));
+}
+
+#[test]
+fn gradients_of_stacked_layers() {
+    differences("stacked", |net, x| {
+        let options = Stacked::new(Gru::new(2), 2).bidirectional().residual();
+        let (y, states) = net.stacked_states(x, options.dropout(0.2).variational_dropout(0.3))?;
+        Ok([y].into_iter().chain(states.into_iter().flatten()).collect())
+    });
+    differences("bidirectional", |net, x| net.bidirectional(x, Lstm::new(2)).map(|y| vec![y]));
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
+    let part = |error: Result<Var>| error.unwrap_err().to_string();
+    let cases = [
+        (
+            part(net.lstm(x, Lstm::new(2).cell_clip(0.0))),
+            "`cell_clip` of layer `lstm`: expected a number above 0",
+        ),
+        (part(net.lstm(x, Lstm::new(2).zoneout([1.0, 0.0]))), "`rate`"),
+        (part(net.stacked(x, Stacked::new(Rnn::new(2), 0))), "layers: expected at least one, got none"),
+        (
+            part(net.stacked(x, Stacked::new(Rnn::new(2), 2).initial(vec![[x]]))),
+            "initial states of layers: expected 2, got 1",
+        ),
+        (
+            part(net.stacked_with(x, &[], Stacked::new(Rnn::new(2), 2)).map(|(y, _)| y)),
+            "weights of layers: expected 2, got 0",
+        ),
+    ];
+    for (error, expected) in cases {
+        assert!(error.contains(expected) && error.contains(file!()), "{error}");
+    }
+    let weight = |dims: &[usize]| net.parameter("w", DType::F32, dims, init::zeros()).unwrap();
+    let gates = RecurrentWeights { w_ih: weight(&[3, 8]), w_hh: weight(&[2, 8]), b_ih: None, b_hh: None };
+    let error = part(net.lstm_with(x, gates, Lstm::new(2).peepholes()));
+    assert!(error.contains("`peepholes`: expected a weight, as the options say, got none"), "{error}");
+    let weights = LstmWeights { peepholes: Some(weight(&[4])), ..gates.into() };
+    let error = part(net.lstm_with(x, weights, Lstm::new(2).peepholes()));
+    assert!(error.contains("`peepholes`: expected f32 [6], got f32[4]"), "{error}");
+}

@@ -1,0 +1,136 @@
+//! The compiled program as text: the parts of step loops, the reasons, the buffers.
+
+use unpadded::executor::Executor;
+use unpadded::optimizer::{Optimizer, Sgd};
+use unpadded::{Builder, DType, Result, Var, ops};
+
+use crate::models;
+
+fn listing(build: impl FnOnce(&Builder) -> Result<Var>) -> String {
+    let net = Builder::new();
+    let loss = build(&net).unwrap();
+    let mut program = net.finish();
+    Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
+    let executor = Executor::new(&program, &ops::catalogue(), &[loss.id()], 1).unwrap();
+    executor.listing().to_string()
+}
+
+/// The lines stand in the listing one after another, but for the numbers of instructions and the lines of this file.
+#[track_caller]
+fn stands(listing: &str, expected: &str) {
+    let plain = |line: &str| {
+        let line = line.trim();
+        let line = line.split_once("] ").filter(|_| line.starts_with('[')).map_or(line, |(_, rest)| rest);
+        let end = line.find("; at tests").or_else(|| line.find("at tests"));
+        line[..end.unwrap_or(line.len())].to_owned()
+    };
+    let lines = |text: &str| text.lines().map(plain).filter(|l| !l.is_empty()).collect::<Vec<_>>();
+    let (all, part) = (lines(listing), lines(expected));
+    assert!(all.windows(part.len()).any(|window| window == part), "{expected}\nis not in\n{listing}");
+}
+
+#[test]
+fn a_classifier() {
+    let text = listing(|net| Ok((models::TRAINED.build)(net)?.loss));
+    stands(
+        &text,
+        "recurrent #2, block 1, over level 0
+        gathered into step order: dropout -> buffer 3
+        memory `memory`: the rows of `lstm_cell.h` that the step before wrote, at first zero
+        memory `memory_2`: the rows of `lstm_cell.c` that the step before wrote, at first zero
+        before the loop, over all steps at once
+        linear #0 (dropout.step, lstm_0.weight_ih, lstm_0.bias) -> linear: f32[alive1, 256] in buffer 5
+        no other step reaches it; prepared once a run from lstm_0.weight_ih, lstm_0.bias
+        the loop, at every step, each thread its own sequences
+        linear #1 (memory, lstm_0.weight_hh) -> linear_2: f32[alive1, 256] in buffer 6
+        `memory` reaches it, and it reaches `lstm_cell.h`; prepared once a run from lstm_0.weight_hh",
+    );
+    stands(
+        &text,
+        "linear #2, backward (lstm_0.weight_hh, linear_2@grad) -> memory@grad: f32[alive1, 64] in buffer 5, the rows of the step before, added
+        writes what the step passes on; prepared once a run from lstm_0.weight_hh
+        after the loop, over all steps at once
+        linear #2, backward (memory, linear_2@grad) -> lstm_0.weight_hh@grad: f32[64, 256] in buffer 25
+        sinks: `lstm_cell.h@grad` reaches it, and no step needs it",
+    );
+    stands(
+        &text,
+        "without a call
+        linear@grad: is add@grad
+        linear_2@grad: is add@grad
+        dropout #15, backward (dropout@grad) -> embedding@grad: f32[rows0, 24] lod(0) in buffer 3
+        on rows in the loop's order, as they lie
+        embedding@grad from the loop's order to the batch's -> buffer 4
+        what comes next, or who fetches it, takes it only so
+        embedding #16, backward (words, embedding@grad) -> embedding_0.weight@grad: f32[500, 24] selected_rows in selected rows 0",
+    );
+    // One buffer, many variables: their sizes as functions of rows.
+    stands(
+        &text,
+        "5 f32: linear (1024 B x rows0), dropout_2 (256 B x batch), sequence_pool@grad (256 B x batch), lstm_cell.h@grad (256 B x rows0)",
+    );
+    stands(&text, "2 f32: embedding_0.weight (48000 B, kept)");
+}
+
+#[test]
+fn columns_are_views() {
+    let text = listing(|net| {
+        let x = net.feed("x", DType::F32, &[3], 1)?;
+        let h = net.recurrent(x, |step, x| {
+            let before = step.memory(4)?;
+            let both = step.add(step.linear(x, 8)?, step.linear(before, 8)?)?;
+            let parts = step.split(both, &[4, 4])?;
+            let next = step.mul(step.sigmoid(parts[0])?, step.tanh(parts[1])?)?;
+            step.update(before, next)?;
+            Ok(next)
+        })?;
+        net.sum(h)
+    });
+    stands(
+        &text,
+        "without a call
+        split: columns 0..4 of add
+        split_2: columns 4..8 of add",
+    );
+}
+
+#[test]
+fn rows_of_sequences() {
+    let text = listing(|net| Ok((models::STATIC_ROWS.build)(net)?.loss));
+    stands(
+        &text,
+        "before the loop, once a sequence
+        linear #0 (topic.static, linear_1.weight, linear_1.bias) -> linear_2: f32[alive1, 64] in buffer 7
+        no other step reaches it; prepared once a run from linear_1.weight, linear_1.bias
+        the loop, at every step, each thread its own sequences",
+    );
+    stands(
+        &text,
+        "add #2 (linear_3, linear_2) -> add: f32[alive1, 64] in buffer 9
+        mixes rows of sequences with rows of steps",
+    );
+    stands(&text, "6 f32: topic.static (96 B x batch)");
+}
+
+#[test]
+fn a_loop_in_a_loop() {
+    let text = listing(|net| Ok((models::LOOP_IN_LOOP.build)(net)?.loss));
+    stands(
+        &text,
+        "recurrent #2, block 2, over level 2
+        `memory` reaches it, and it reaches `tanh`
+        gathered into step order: dropout -> buffer 13
+        memory `memory_2`: the rows of `lstm_cell.h` that the step before wrote, at first linear
+        memory `memory_3`: the rows of `lstm_cell.c` that the step before wrote, at first memory
+        before the loop, over all steps at once
+        linear #0 (dropout.step, lstm_0.weight_ih, lstm_0.bias) -> linear_2: f32[alive2, 256] in buffer 14
+        no other step reaches it; prepared once a run from lstm_0.weight_ih, lstm_0.bias
+        the loop, at every step, each thread its own sequences",
+    );
+    stands(
+        &text,
+        "zero -> buffer 36
+        the loop after it adds to it at every step",
+    );
+    assert!(text.contains("the loop, at every step, all sequences together"), "{text}");
+}
