@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::layout::{Layouts, Ranked};
 use super::lower::Site;
-use super::needs::{made_levels, needed_values, wanted_slots};
+use super::needs::{live, made_levels, needed_values, wanted_slots};
 use super::plan::{Access, Home, Instr, Maker, OpInstr, Plan, Ref, Slot, Span};
 use super::split::Classes;
 use super::views::Views;
@@ -48,6 +48,10 @@ pub(super) struct Compiler<'a> {
     pub(super) layouts: Layouts,
     /// Variables of step blocks that are columns of another one.
     pub(super) views: Views,
+    /// Operators of step blocks that add their output to what is there.
+    pub(super) adds: HashSet<(BlockId, usize)>,
+    /// Backward operators of step blocks, with an input slot whose value lies where its gradient goes.
+    pub(super) overwrites: HashSet<(BlockId, usize, usize)>,
     /// Gradients that are another one, with that one.
     pub(super) same: Vec<(VarId, VarId)>,
     wanted: &'a [VarId],
@@ -78,6 +82,8 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         made: vec![Vec::new(); program.blocks().len()],
         layouts: Layouts::default(),
         views: Views::default(),
+        adds: HashSet::new(),
+        overwrites: HashSet::new(),
         same: Vec::new(),
         wanted,
         classes: program.blocks().map(|_| None).collect(),
@@ -144,66 +150,7 @@ fn reads(program: &Program, op: usize, var: VarId) -> bool {
     program.root().ops[op].reads().any(|v| v == var)
 }
 
-/// The operators of the root block that the wanted variables and the updates need.
-pub(super) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
-    let mut needed: HashSet<VarId> = HashSet::new();
-    for &id in wanted {
-        let var = program
-            .vars()
-            .nth(id.0 as usize)
-            .ok_or_else(|| {
-                Error::of(ErrorKind::Program, "wanted variable", "one of the program", format!("{id:?}"))
-            })?
-            .1;
-        if var.block != BlockId(0) || var.spec().is_none() {
-            let expected = "a tensor of the root block";
-            return Err(
-                Error::of(ErrorKind::Program, "wanted variable", expected, "another").variable(&var.name)
-            );
-        }
-        let storage = var.spec().map_or(StorageKind::Dense, |s| s.storage);
-        if !matches!(storage, StorageKind::Dense | StorageKind::SelectedRows) {
-            return Err(Error::new("wanted variable", "dense or selected rows", storage.to_string())
-                .variable(&var.name));
-        }
-        needed.insert(id);
-    }
-    let mut live = Vec::new();
-    for (number, op) in program.root().ops.iter().enumerate().rev() {
-        if op.role == Role::Update || op.writes().any(|v| needed.contains(&v)) {
-            needed.extend(op.reads());
-            live.push(number);
-        }
-    }
-    live.reverse();
-    Ok(live)
-}
-
 impl<'a> Compiler<'a> {
-    /// Forward values that the live backward operators read.
-    fn find_saved(&self, live: &[usize]) -> Result<HashSet<VarId>> {
-        let mut saved = HashSet::new();
-        let mut blocks: Vec<(&[OpDesc], Option<&[usize]>)> = vec![(&self.program.root().ops, Some(live))];
-        while let Some((ops, only)) = blocks.pop() {
-            for (number, op) in ops.iter().enumerate() {
-                if op.role != Role::Backward || only.is_some_and(|live| !live.contains(&number)) {
-                    continue;
-                }
-                if let Some(gradient) = op.step.as_ref().and_then(|s| s.gradient.as_ref()) {
-                    saved.extend(op.input("static"));
-                    saved.extend(op.input("initial"));
-                    blocks.push((&self.program.block(gradient.block).ops, None));
-                    continue;
-                }
-                let instance = self.parse(op)?;
-                let wanted = wanted_slots(&*instance, op);
-                let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
-                saved.extend(needed_values(&*instance, op, needs));
-            }
-        }
-        Ok(saved)
-    }
-
     pub(super) fn parse(&self, op: &OpDesc) -> Result<Arc<dyn Op>> {
         self.registry.parse(&op.kind, &op.attributes).map_err(|e| {
             e.at(Where {
@@ -235,12 +182,35 @@ impl<'a> Compiler<'a> {
             let instr = self.step_loop(op, site, place.clone()).map_err(|e| e.at(place))?;
             out.push(Instr::Loop(Box::new(instr)));
         } else {
-            for use_ in 0..self.uses(op)? {
-                let call = self.call(op, site, (only, use_), place.clone());
-                out.push(Instr::Op(Box::new(call.map_err(|e| e.at(place.clone()))?)));
+            for part in self.parts(op, only)? {
+                for use_ in 0..self.uses(op)? {
+                    let call = self.call(op, site, (part.as_deref(), use_), place.clone());
+                    out.push(Instr::Op(Box::new(call.map_err(|e| e.at(place.clone()))?)));
+                }
             }
         }
         Ok(())
+    }
+
+    /// The gradients of a backward operator, call by call: if they share no work, those of rows, which threads divide,
+    /// and those of constants, which are sums over all rows, are calls of their own.
+    fn parts(&self, op: &OpDesc, only: Option<&[usize]>) -> Result<Vec<Option<Vec<usize>>>> {
+        let together = vec![only.map(<[usize]>::to_vec)];
+        if op.role != Role::Backward {
+            return Ok(together);
+        }
+        let instance = self.parse(op)?;
+        if !instance.facts().apart {
+            return Ok(together);
+        }
+        let wanted = only.map_or_else(|| wanted_slots(&*instance, op), <[usize]>::to_vec);
+        let inputs = instance.signature().inputs;
+        let constant = |&slot: &usize| {
+            let mut vars = op.output(&grad_name(inputs[slot].name)).iter().filter(|&&v| v != VarId::NONE);
+            vars.all(|&v| self.program.spec(v).is_ok_and(|spec| !spec.batched()))
+        };
+        let (constants, rows): (Vec<usize>, Vec<usize>) = wanted.into_iter().partition(constant);
+        Ok([rows, constants].into_iter().filter(|part| !part.is_empty()).map(Some).collect())
     }
 
     /// How often a backward operator has the same variable's gradient to compute: `mul(x, x)` has it twice. No call
@@ -275,7 +245,11 @@ impl<'a> Compiler<'a> {
         let mut wiring = Wiring::default();
         let mut constants = Vec::new();
         for (slot, vars) in input_vars.iter().enumerate() {
-            let bound = !backward || needs.has_input(slot);
+            let over = backward && self.overwrites.contains(&(site.block, site.number, slot));
+            if over {
+                wiring.in_place.push(slot);
+            }
+            let bound = !over && (!backward || needs.has_input(slot));
             let constant = bound && vars.len() == 1 && self.known_before(vars[0]);
             constants.push(constant.then_some(reads.len()));
             wiring.inputs.push(self.places(vars, bound, order.as_ref(), &mut reads)?);
@@ -311,6 +285,7 @@ impl<'a> Compiler<'a> {
                 wiring.input_gradients.push(places);
             }
         } else {
+            wiring.adds = self.adds.contains(&(site.block, site.number));
             for (slot, vars) in signature.outputs.iter().zip(&output_vars) {
                 wiring.outputs.push(self.writes(vars, order.as_ref(), &mut writes)?);
                 if !slot.updated && site.block != BlockId(0) {

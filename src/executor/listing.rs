@@ -1,7 +1,7 @@
 //! The compiled program as text: what runs where, in which memory, and why.
 //!
 //! Instructions are numbered in the order in which they first run; a [`Profile`](super::Profile) uses the same numbers.
-//! What the passes decided about an operator of a step block they wrote into the plan with the reason ([`Why`]), and
+//! What the passes decided about an operator of a step block they wrote into the plan with the reason, and
 //! that is what stands here.
 //!
 //! ```
@@ -138,6 +138,10 @@ impl<'a> Text<'a> {
         if op.prepared.is_some() && !constant.is_empty() {
             notes.push(format!("prepared once a run from {}", constant.join(", ")));
         }
+        for &slot in &op.wiring.in_place {
+            let value = desc.input(slots[slot].name).first().map_or_else(String::new, |&v| self.name(v));
+            notes.push(format!("over {value}, which nothing else reads"));
+        }
         if op.order.is_some() {
             notes.push("on rows in the loop's order, as they lie".to_owned());
         }
@@ -173,7 +177,8 @@ impl<'a> Text<'a> {
             written.extend(grads.iter().flatten().zip(places).map(|(&v, &(place, store))| (v, place, store)));
         } else {
             let places = op.wiring.outputs.iter().flatten();
-            written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, Store::Write)));
+            let store = if op.wiring.adds { Store::Add } else { Store::Write };
+            written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, store)));
         }
         let shown = |(var, place, store): (VarId, Place, Store)| {
             let at = match place {
@@ -321,13 +326,12 @@ impl<'a> Text<'a> {
         views.sort();
         let mut lines = Vec::new();
         for (&part, &(whole, first)) in views {
-            let width = self.program.spec(part).map_or(0, |spec| spec.width());
-            lines.push(format!(
-                "{}: columns {first}..{} of {}",
-                self.name(part),
-                first + width,
-                self.name(whole)
-            ));
+            let width = |var: VarId| self.program.spec(var).map_or(0, |spec| spec.width());
+            let (name, of) = (self.name(part), self.name(whole));
+            lines.push(match width(part) == width(whole) {
+                true => format!("{name}: added up in {of}"),
+                false => format!("{name}: columns {first}..{} of {of}", first + width(part)),
+            });
         }
         let mut same: Vec<_> = self.plan.same.iter().filter(|(var, _)| here(*var)).collect();
         same.sort();

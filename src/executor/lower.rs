@@ -182,7 +182,7 @@ impl Compiler<'_> {
             let pinned = mixed.then_some(Pin::Mixed).or(again).or(stays);
             let class = if pinned.is_some() && class != Class::Constant { Class::Step } else { class };
             op.writes().for_each(|v| classes.set(v, class));
-            units.push(Unit::new(number, None, reads, op.writes().collect(), pinned));
+            units.push(Unit::new(number, Vec::new(), reads, op.writes().collect(), pinned));
         }
         let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
         let mut when = split(&mut units, &carried, &nexts);
@@ -194,15 +194,20 @@ impl Compiler<'_> {
             }
         }
         when = split(&mut units, &carried, &nexts);
+        if self.add_in_place(step, &classes, &kept, &mut units, &when)? {
+            when = split(&mut units, &carried, &nexts);
+        }
         for (unit, time) in units.iter().zip(&when) {
             if let (Some(inner), When::Body) = (&ops[unit.op].step, time) {
                 self.stepwise.insert(inner.block);
             }
         }
-        for (unit, &time) in units.iter().zip(&when) {
-            for &var in &unit.writes {
-                let in_loop = time == When::Body && !kept.contains(&var) && !self.saved.contains(&var);
-                let temporary = in_loop && readers(&units, &when, var).all(|w| w == When::Body);
+        let mut placed = HashSet::new();
+        for unit in &units {
+            for &var in unit.writes.iter().filter(|&&v| placed.insert(v)) {
+                let in_loop = !kept.contains(&var) && !self.saved.contains(&var);
+                let mut around = writers(&units, &when, var).chain(readers(&units, &when, var));
+                let temporary = in_loop && around.all(|w| w == When::Body);
                 let home = match classes.get(program, var) {
                     Class::Constant => Home::Whole,
                     Class::Sequence => Home::Sequence(block),
@@ -324,6 +329,10 @@ fn is_random(instr: &Instr) -> bool {
         Instr::Loop(inner) => inner.random,
         Instr::Zero(..) | Instr::Reorder { .. } => false,
     }
+}
+
+fn writers<'a>(units: &'a [Unit], when: &'a [When], var: VarId) -> impl Iterator<Item = When> + 'a {
+    units.iter().zip(when).filter(move |(u, _)| u.writes.contains(&var)).map(|(_, w)| *w)
 }
 
 fn readers<'a>(units: &'a [Unit], when: &'a [When], var: VarId) -> impl Iterator<Item = When> + 'a {

@@ -7,7 +7,8 @@
 mod compile;
 mod feed;
 mod frame;
-pub mod interpret;
+pub mod in_place;
+mod interpret;
 mod layout;
 pub mod listing;
 mod lower;

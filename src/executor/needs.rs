@@ -1,6 +1,11 @@
-//! What a call reads and makes, from an operator's declarations.
+//! What a program and its calls need, from what operators declare.
 
-use crate::program::{LevelId, Needs, Op, OpDesc, Spec, VarId, grad_name};
+use std::collections::HashSet;
+
+use super::compile::Compiler;
+use crate::error::{Error, ErrorKind, Result};
+use crate::program::{BlockId, LevelId, Needs, Op, OpDesc, Program, Role, Spec, VarId, grad_name};
+use crate::tensor::StorageKind;
 
 /// The input slots whose gradients a backward operator computes.
 pub(super) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
@@ -30,4 +35,65 @@ pub(super) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<Le
     }
     made.sort();
     made
+}
+
+/// The operators of the root block that the wanted variables and the updates need.
+pub(super) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
+    let mut needed: HashSet<VarId> = HashSet::new();
+    for &id in wanted {
+        let var = program
+            .vars()
+            .nth(id.0 as usize)
+            .ok_or_else(|| {
+                Error::of(ErrorKind::Program, "wanted variable", "one of the program", format!("{id:?}"))
+            })?
+            .1;
+        if var.block != BlockId(0) || var.spec().is_none() {
+            let expected = "a tensor of the root block";
+            return Err(
+                Error::of(ErrorKind::Program, "wanted variable", expected, "another").variable(&var.name)
+            );
+        }
+        let storage = var.spec().map_or(StorageKind::Dense, |s| s.storage);
+        if !matches!(storage, StorageKind::Dense | StorageKind::SelectedRows) {
+            return Err(Error::new("wanted variable", "dense or selected rows", storage.to_string())
+                .variable(&var.name));
+        }
+        needed.insert(id);
+    }
+    let mut live = Vec::new();
+    for (number, op) in program.root().ops.iter().enumerate().rev() {
+        if op.role == Role::Update || op.writes().any(|v| needed.contains(&v)) {
+            needed.extend(op.reads());
+            live.push(number);
+        }
+    }
+    live.reverse();
+    Ok(live)
+}
+
+impl Compiler<'_> {
+    /// Forward values that the live backward operators read.
+    pub(super) fn find_saved(&self, live: &[usize]) -> Result<HashSet<VarId>> {
+        let mut saved = HashSet::new();
+        let mut blocks: Vec<(&[OpDesc], Option<&[usize]>)> = vec![(&self.program.root().ops, Some(live))];
+        while let Some((ops, only)) = blocks.pop() {
+            for (number, op) in ops.iter().enumerate() {
+                if op.role != Role::Backward || only.is_some_and(|live| !live.contains(&number)) {
+                    continue;
+                }
+                if let Some(gradient) = op.step.as_ref().and_then(|s| s.gradient.as_ref()) {
+                    saved.extend(op.input("static"));
+                    saved.extend(op.input("initial"));
+                    blocks.push((&self.program.block(gradient.block).ops, None));
+                    continue;
+                }
+                let instance = self.parse(op)?;
+                let wanted = wanted_slots(&*instance, op);
+                let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
+                saved.extend(needed_values(&*instance, op, needs));
+            }
+        }
+        Ok(saved)
+    }
 }

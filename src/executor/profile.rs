@@ -32,13 +32,13 @@
 //!
 //! # What it costs
 //! Switched off, a branch at each call, and no memory. Switched on, two readings of the clock and a count of bytes at
-//! each call, under a microsecond; OVERHEAD.
+//! each call, under a microsecond: on an LSTM(256) over 64 sequences less than what one run differs from the next.
 //!
 //! # What the numbers mean
 //! *Time* is time on the clock: where threads run the steps of a loop side by side, each counts for its share, so that
 //! all entries and what is in none add up to [`Profile::wall`]. FLOP are what operators declare
 //! ([`Op::cost`](crate::program::Op::cost)), a multiply-add as two; bytes are those of the operands, whether they come
-//! from a cache or from memory. The *peak* is the highest rate that [`peak`] saw on one thread, times the threads.
+//! from a cache or from memory. The *peak* is the highest rate that [`peak()`] saw on one thread, times the threads.
 
 use std::fmt::{self, Write};
 use std::time::{Duration, Instant};
@@ -151,7 +151,7 @@ pub struct Profile {
     pub wall: Duration,
     /// On how many threads.
     pub threads: usize,
-    recorders: Vec<Box<Recorder>>,
+    recorders: Vec<Recorder>,
     names: Vec<String>,
 }
 
@@ -246,8 +246,8 @@ impl Executor {
     /// are not among [`Profile::runs`], but what they did is among the entries.
     pub fn take_profile(&mut self) -> Option<Profile> {
         let Profiling { runs, wall } = self.profiling.take()?;
-        let recorders: Vec<Box<Recorder>> =
-            self.workers.iter_mut().filter_map(|worker| worker.recorder.take()).collect();
+        let recorders: Vec<Recorder> =
+            self.workers.iter_mut().filter_map(|worker| worker.recorder.take().map(|r| *r)).collect();
         let names = vec![String::new(); self.plan.instructions];
         let mut profile =
             Profile { entries: Vec::new(), runs, wall, threads: self.workers.len(), recorders, names };
@@ -312,7 +312,7 @@ fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
     let body = account(profile, &inner.body, &|_| Part::Loop);
     let after = account(profile, &inner.after, &outside(Part::After));
     let totals = |recorder: &Recorder| recorder.bodies[inner.index];
-    let steps: Vec<Totals> = profile.recorders.iter().map(|recorder| totals(recorder)).collect();
+    let steps: Vec<Totals> = profile.recorders.iter().map(totals).collect();
     let whole: f64 = steps.iter().map(|totals| totals.clock).sum();
     let rest = (whole - body).max(0.0);
     let calls = steps.iter().map(|totals| totals.calls).sum();

@@ -30,12 +30,12 @@ pub(super) enum When {
     After,
 }
 
-/// A call, or the part of a backward call that computes one gradient.
+/// A call, or the part of a backward call that computes some of its gradients.
 pub(super) struct Unit {
     /// The operator's number in the block.
     pub(super) op: usize,
-    /// The input slot whose gradient it computes.
-    pub(super) wrt: Option<usize>,
+    /// The input slots whose gradients it computes.
+    pub(super) wrt: Vec<usize>,
     pub(super) reads: Vec<VarId>,
     pub(super) writes: Vec<VarId>,
     /// Why it must run at every step, whatever depends on what.
@@ -47,7 +47,7 @@ pub(super) struct Unit {
 impl Unit {
     pub(super) fn new(
         op: usize,
-        wrt: Option<usize>,
+        wrt: Vec<usize>,
         reads: Vec<VarId>,
         writes: Vec<VarId>,
         pinned: Option<Pin>,
@@ -192,7 +192,7 @@ mod tests {
     fn the_input_projection_leaves_and_so_does_the_output_projection() {
         // 0 = x, 1 = h_prev, 2 = x·W, 3 = h_prev·U, 4 = h, 5 = h·V
         let unit = |op, reads: &[u32], write| {
-            Unit::new(op, None, reads.iter().map(|&v| VarId(v)).collect(), vec![VarId(write)], None)
+            Unit::new(op, Vec::new(), reads.iter().map(|&v| VarId(v)).collect(), vec![VarId(write)], None)
         };
         let mut units = [unit(0, &[0], 2), unit(1, &[1], 3), unit(2, &[2, 3], 4), unit(3, &[4], 5)];
         let when = split(&mut units, &[VarId(1)], &[VarId(4)]);

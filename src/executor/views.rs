@@ -107,7 +107,7 @@ impl Compiler<'_> {
     }
 
     /// Whether a loop inside a block reads or writes a variable: it moves whole rows.
-    fn in_a_loop(&self, block: crate::program::BlockId, var: VarId) -> bool {
+    pub(super) fn in_a_loop(&self, block: crate::program::BlockId, var: VarId) -> bool {
         let loops = self.program.block(block).ops.iter().filter(|op| op.kind == RECURRENT);
         loops.flat_map(|op| op.reads().chain(op.writes())).any(|v| v == var)
     }

@@ -8,7 +8,7 @@ use super::float::{Float, Store};
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
 
-/// Below this many multiply-adds a second thread costs more than it gains.
+/// Below this many multiply-adds, or numbers to add, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
 
 /// `dw = xᵀ·dy`, or `dw += xᵀ·dy`, on up to `threads` threads of rayon's pool, with the same bits for any number
@@ -59,13 +59,24 @@ pub fn weight_gradient<T: Float>(
     }
 }
 
-/// `db[j] = Σ dy[i][j]`, or `db += …`: in blocks of 128 rows, for accuracy as much as for speed.
+/// `db[j] = Σ dy[i][j]`, or `db += …`, in blocks of 128 rows, for accuracy as much as for speed; on up to `threads`
+/// threads of rayon's pool, which share the columns.
 ///
 /// # Panics
 /// If `db` is not as long as a row of `dy`.
-pub fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Store) {
-    assert_eq!(db.len(), dy.width(), "the length of a bias gradient");
-    sweep(ColumnSums { dy, db, store });
+pub fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Store, threads: usize) {
+    let width = dy.width();
+    assert_eq!(db.len(), width, "the length of a bias gradient");
+    if threads < 2 || width < 2 || dy.rows() * width < WORTH_A_THREAD {
+        return sweep(ColumnSums { dy, db, store });
+    }
+    let left = threads / 2;
+    let middle = width * left / threads;
+    let (a, b) = db.split_at_mut(middle);
+    rayon::join(
+        || bias_gradient(dy.columns(0, middle), a, store, left),
+        || bias_gradient(dy.columns(middle, width), b, store, threads - left),
+    );
 }
 
 struct ColumnSums<'a, T> {
@@ -194,14 +205,30 @@ mod tests {
     }
 
     #[test]
+    fn bias_gradients_have_the_same_bits_on_any_number_of_threads() {
+        for (rows, n) in [(9000, 130), (1050, 1001), (600_000, 2), (2_000_000, 1)] {
+            let dy = numbers::<f32>(rows * n, 1);
+            let run = |threads| {
+                let mut db = vec![0.5; n];
+                bias_gradient(View::new(&dy, rows, n), &mut db, Store::Add, threads);
+                db
+            };
+            let one = run(1);
+            for threads in [2, 3] {
+                assert!(run(threads) == one, "{rows}x{n} on {threads} threads");
+            }
+        }
+    }
+
+    #[test]
     fn bias_gradients_match_the_naive_sum() {
         for (rows, n) in [(0, 3), (1, 1), (5, 0), (300, 129), (1000, 256), (128, 500)] {
             let dy = numbers::<f32>((rows + 1) * (n + 2), 1);
             let dy = View::strided(&dy, Extent2 { rows, width: n, stride: n + 2 });
             let mut db = vec![f32::NAN; n];
-            bias_gradient(dy, &mut db, Store::Write);
+            bias_gradient(dy, &mut db, Store::Write, 1);
             let once = db.clone();
-            bias_gradient(dy, &mut db, Store::Add);
+            bias_gradient(dy, &mut db, Store::Add, 1);
             for j in 0..n {
                 let expected: f64 = dy.iter().map(|row| f64::from(row[j])).sum();
                 assert!((f64::from(once[j]) - expected).abs() < 1e-4, "{} {expected}", once[j]);

@@ -4,8 +4,8 @@
 //! `r = σ(x_r + h_r)`, `z = σ(x_z + h_z)`, `n = tanh(x_n + r·h_n)`, and `h` blends `n` with the old state by `z`.
 //! Backward computes the gates again from the same inputs.
 
-use super::float::Float;
-use super::lstm::{CHUNK, Output, put, take, write};
+use super::float::{Float, Store};
+use super::lstm::{CHUNK, Output, gates, put, take, write};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
@@ -94,31 +94,51 @@ fn shares<T: Float>(z: T, blend: Blend) -> (T, T) {
     }
 }
 
-/// The gradients of `xw` and `hw` (n × 3H) and of `h_prev` (n × H, without what flows through `hw`) from the
-/// gradient `dh` of the new state.
+/// What backward reads.
+#[derive(Clone, Copy)]
+pub struct GruBackward<'a, T> {
+    /// The input's part, n × 3H, as forward had it; none: it lies where its gradient is to be written.
+    pub xw: Option<View<'a, T>>,
+    /// The old state's part, n × 3H; none: it lies where its gradient is to be written.
+    pub hw: Option<View<'a, T>>,
+    /// The old state, n × H.
+    pub h_prev: View<'a, T>,
+    /// The gradient of the new state, n × H.
+    pub dh: View<'a, T>,
+    /// What the update gate weighs.
+    pub blend: Blend,
+}
+
+/// The gradients of `xw` and `hw` (n × 3H) and of `h_prev` (n × H, without what flows through `hw`).
 ///
 /// # Panics
-/// If a shape does not fit.
+/// If a shape does not fit, or a part of the gates is nowhere.
 pub fn gru_backward<T: Float>(
-    inputs: GruInputs<'_, T>,
-    dh: View<'_, T>,
+    inputs: GruBackward<'_, T>,
     dxw: Output<'_, T>,
     dhw: Output<'_, T>,
     dh_prev: Output<'_, T>,
 ) {
-    let (rows, width) = inputs.check();
-    assert_eq!((dh.rows(), dh.width()), (rows, width), "the shape of the state's gradient");
+    let (rows, width) = (inputs.h_prev.rows(), inputs.h_prev.width());
+    for (part, gradient) in [(inputs.xw, &dxw), (inputs.hw, &dhw)] {
+        match part {
+            Some(part) => {
+                assert_eq!((part.rows(), part.width()), (rows, 3 * width), "the shape of the gates")
+            }
+            None => assert!(matches!(gradient, Some((_, Store::Write))), "gates that are nowhere"),
+        }
+    }
+    assert_eq!((inputs.dh.rows(), inputs.dh.width()), (rows, width), "the shape of the state's gradient");
     for (output, width) in [(&dxw, 3 * width), (&dhw, 3 * width), (&dh_prev, width)] {
         if let Some((out, _)) = output {
             assert_eq!((out.rows(), out.width()), (rows, width), "the shape of a gradient");
         }
     }
-    sweep_on(Path::best(), Backward { inputs, dh, dxw, dhw, dh_prev });
+    sweep_on(Path::best(), Backward { inputs, dxw, dhw, dh_prev });
 }
 
 struct Backward<'a, T> {
-    inputs: GruInputs<'a, T>,
-    dh: View<'a, T>,
+    inputs: GruBackward<'a, T>,
     dxw: Output<'a, T>,
     dhw: Output<'a, T>,
     dh_prev: Output<'a, T>,
@@ -129,17 +149,17 @@ impl<T: Float> Sweep for Backward<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
-        let GruInputs { xw, hw, h_prev, blend } = self.inputs;
+        let GruBackward { xw, hw, h_prev, dh, blend } = self.inputs;
         let width = h_prev.width();
         for row in 0..h_prev.rows() {
-            let (xw, hw, h_prev) = (xw.row(row), hw.row(row), h_prev.row(row));
+            let h_prev = h_prev.row(row);
             for from in (0..width).step_by(CHUNK) {
                 let len = CHUNK.min(width - from);
-                let x = |gate: usize| &xw[gate * width + from..][..len];
-                let s = |gate: usize| &hw[gate * width + from..][..len];
+                let x = |gate: usize| gates(xw, &self.dxw, row, gate * width + from, len);
+                let s = |gate: usize| gates(hw, &self.dhw, row, gate * width + from, len);
                 let ((xr, xz, xn), (sr, sz, sn)) = ((x(0), x(1), x(2)), (s(0), s(1), s(2)));
                 let h_prev = &h_prev[from..][..len];
-                let dh = take(Some(self.dh), row, from, len);
+                let dh = take(Some(dh), row, from, len);
                 let (mut dr, mut dz, mut dn) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK], [T::ZERO; CHUNK]);
                 let (mut dsn, mut dold) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
                 for j in 0..len {
@@ -173,7 +193,6 @@ impl<T: Float> Sweep for Backward<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::float::Store;
     use crate::kernels::numbers;
 
     struct Case<T> {
@@ -211,12 +230,17 @@ mod tests {
             h
         }
 
+        fn backward_inputs<'a>(&'a self, dh: &'a [T]) -> GruBackward<'a, T> {
+            let GruInputs { xw, hw, h_prev, blend } = self.inputs();
+            let dh = View::new(dh, self.n, self.width);
+            GruBackward { xw: Some(xw), hw: Some(hw), h_prev, dh, blend }
+        }
+
         fn backward(&self, dh: &[T], store: Store) -> [Vec<T>; 3] {
             let mut out = self.data.each_ref().map(|x| vec![T::ONE; x.len()]);
             let [dxw, dhw, dh_prev] = &mut out;
             gru_backward(
-                self.inputs(),
-                View::new(dh, self.n, self.width),
+                self.backward_inputs(dh),
                 Some((ViewMut::new(dxw, self.n, 3 * self.width), store)),
                 Some((ViewMut::new(dhw, self.n, 3 * self.width), store)),
                 Some((ViewMut::new(dh_prev, self.n, self.width), store)),
@@ -284,14 +308,32 @@ mod tests {
     }
 
     #[test]
+    fn the_gradients_may_take_the_place_of_the_gates() {
+        for (n, width) in [(0, 2), (3, 17), (2, 64), (2, 131)] {
+            let case = Case::<f32>::new(n, width, Blend::Keep);
+            let dh = numbers::<f32>(n * width, 9);
+            let apart = case.backward(&dh, Store::Write);
+            let [mut xw, mut hw, mut dh_prev] = case.data.clone();
+            let inputs = GruBackward { xw: None, hw: None, ..case.backward_inputs(&dh) };
+            gru_backward(
+                inputs,
+                Some((ViewMut::new(&mut xw, n, 3 * width), Store::Write)),
+                Some((ViewMut::new(&mut hw, n, 3 * width), Store::Write)),
+                Some((ViewMut::new(&mut dh_prev, n, width), Store::Write)),
+            );
+            assert_eq!([xw, hw, dh_prev], apart);
+        }
+    }
+
+    #[test]
     fn all_paths_agree_up_to_rounding() {
         let case = Case::<f32>::new(2, 70, Blend::Keep);
         let run = |path| {
             let (mut h, mut d) = (vec![0.0; 140], vec![0.0; 420]);
             sweep_on(path, Forward { inputs: case.inputs(), h: ViewMut::new(&mut h, 2, 70) });
             let dxw = Some((ViewMut::new(&mut d, 2, 210), Store::Write));
-            let (inputs, dh) = (case.inputs(), View::new(&h, 2, 70));
-            sweep_on(path, Backward { inputs, dh, dxw, dhw: None, dh_prev: None });
+            let inputs = case.backward_inputs(&h);
+            sweep_on(path, Backward { inputs, dxw, dhw: None, dh_prev: None });
             [h, d].concat()
         };
         let best = run(Path::best());

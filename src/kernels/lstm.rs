@@ -69,8 +69,8 @@ impl<T: Float> Sweep for Forward<'_, T> {
 /// What backward reads.
 #[derive(Clone, Copy)]
 pub struct LstmBackward<'a, T> {
-    /// The gates' inputs, n × 4H, as forward had them.
-    pub pre: View<'a, T>,
+    /// The gates' inputs, n × 4H, as forward had them; none: they lie where their gradient is to be written.
+    pub pre: Option<View<'a, T>>,
     /// The previous memory, n × H.
     pub c_prev: View<'a, T>,
     /// The memory that forward wrote, n × H.
@@ -84,9 +84,12 @@ pub struct LstmBackward<'a, T> {
 /// The gradients of `pre` (n × 4H) and of `c_prev` (n × H).
 ///
 /// # Panics
-/// If a shape does not fit.
+/// If a shape does not fit, or the gates' inputs are nowhere.
 pub fn lstm_backward<T: Float>(inputs: LstmBackward<'_, T>, dpre: Output<'_, T>, dc_prev: Output<'_, T>) {
-    check(inputs.pre, inputs.c_prev);
+    match inputs.pre {
+        Some(pre) => check(pre, inputs.c_prev),
+        None => assert!(matches!(dpre, Some((_, Store::Write))), "gates that are nowhere"),
+    }
     let state = (inputs.c_prev.rows(), inputs.c_prev.width());
     for view in [Some(inputs.c), inputs.dh, inputs.dc].into_iter().flatten() {
         assert_eq!((view.rows(), view.width()), state, "the shape of a state or its gradient");
@@ -114,10 +117,10 @@ impl<T: Float> Sweep for Backward<'_, T> {
         let LstmBackward { pre, c_prev, c, dh, dc } = self.inputs;
         let width = c_prev.width();
         for row in 0..c_prev.rows() {
-            let (pre, c_prev, c) = (pre.row(row), c_prev.row(row), c.row(row));
+            let (c_prev, c) = (c_prev.row(row), c.row(row));
             for from in (0..width).step_by(CHUNK) {
                 let len = CHUNK.min(width - from);
-                let part = |gate: usize| &pre[gate * width + from..][..len];
+                let part = |gate: usize| gates(pre, &self.dpre, row, gate * width + from, len);
                 let (i, f, g, o) = (part(0), part(1), part(2), part(3));
                 let (c_prev, c) = (&c_prev[from..][..len], &c[from..][..len]);
                 let (dh, dc) = (take(dh, row, from, len), take(dc, row, from, len));
@@ -156,6 +159,21 @@ pub(super) fn take<T: Float>(view: Option<View<'_, T>>, row: usize, from: usize,
         }
     }
     chunk
+}
+
+/// A chunk of values that lie in a view of their own, or where their gradient is to be written.
+#[inline(always)]
+pub(super) fn gates<T: Float>(
+    apart: Option<View<'_, T>>,
+    there: &Output<'_, T>,
+    row: usize,
+    from: usize,
+    len: usize,
+) -> [T; CHUNK] {
+    match (apart, there) {
+        (None, Some((there, _))) => take(Some(there.as_view()), row, from, len),
+        (apart, _) => take(apart, row, from, len),
+    }
 }
 
 /// Writes the start of a chunk: a whole one, which is most, in a few instructions instead of a call.
@@ -232,7 +250,7 @@ mod tests {
         let [pre, c_prev, c, dh, dc] = data;
         let state = |x| View::new(x, n, width);
         let inputs = LstmBackward {
-            pre: View::new(pre, n, 4 * width),
+            pre: Some(View::new(pre, n, 4 * width)),
             c_prev: state(c_prev),
             c: state(c),
             dh: Some(state(dh)),
@@ -291,7 +309,7 @@ mod tests {
         let run = |dh, dc, store| {
             let mut out = vec![1.0f32; n * (4 * width + gap)];
             lstm_backward(
-                LstmBackward { pre, c_prev: state, c: state, dh, dc },
+                LstmBackward { pre: Some(pre), c_prev: state, c: state, dh, dc },
                 Some((ViewMut::strided(&mut out, extent(4 * width)), store)),
                 None,
             );
@@ -306,7 +324,31 @@ mod tests {
             let inside = i % (4 * width + gap) < 4 * width;
             assert_eq!(*a, if inside { 1.0 + w } else { 1.0 });
         }
-        lstm_backward(LstmBackward { pre, c_prev: state, c: state, dh: None, dc: None }, None, None);
+        lstm_backward(
+            LstmBackward { pre: Some(pre), c_prev: state, c: state, dh: None, dc: None },
+            None,
+            None,
+        );
+    }
+
+    #[test]
+    fn the_gradient_may_take_the_place_of_the_gates() {
+        for (n, width) in [(0, 3), (3, 17), (2, 64), (2, 131)] {
+            let (pre, c_prev) = (scaled::<f32>(n * 4 * width, 1), scaled::<f32>(n * width, 2));
+            let (dh, (_, c)) = (scaled::<f32>(n * width, 3), forward(n, width, &pre, &c_prev));
+            let (apart, _) = backward(n, width, [&pre, &c_prev, &c, &dh, &dh]);
+            let state = |x| View::new(x, n, width);
+            let inputs = LstmBackward {
+                pre: None,
+                c_prev: state(&c_prev[..]),
+                c: state(&c),
+                dh: Some(state(&dh)),
+                dc: Some(state(&dh)),
+            };
+            let mut there = pre.clone();
+            lstm_backward(inputs, Some((ViewMut::new(&mut there, n, 4 * width), Store::Write)), None);
+            assert_eq!(there, apart);
+        }
     }
 
     #[test]
@@ -320,7 +362,7 @@ mod tests {
             let view = |x| ViewMut::new(x, n, width);
             sweep_on(path, Forward { pre, c_prev, h: view(&mut h), c: view(&mut c) });
             let dh = Some(View::new(&h[..], n, width));
-            let inputs = LstmBackward { pre, c_prev, c: View::new(&c, n, width), dh, dc: None };
+            let inputs = LstmBackward { pre: Some(pre), c_prev, c: View::new(&c, n, width), dh, dc: None };
             let dpre = Some((ViewMut::new(&mut d, n, 4 * width), Store::Write));
             sweep_on(path, Backward { inputs, dpre, dc_prev: None });
             [h, c, d].concat()

@@ -132,11 +132,19 @@ fn pack_transposed<T: Copy>(b: View<'_, T>, panel: &mut [T], width: usize) {
 /// # Panics
 /// Unless `a` is M × K, `b` K × N and `c` M × N.
 pub fn product<T: Float>(a: View<'_, T>, b: &Packed<T>, c: ViewMut<'_, T>, store: Store) {
-    product_panels(a, b, 0..b.panels(), c, store);
+    product_panels(a, b, 0..b.panels(), None, c, store);
+}
+
+/// `c = bias + a·b` with the finished sums, or `c += …`.
+///
+/// # Panics
+/// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
+pub fn affine<T: Float>(a: View<'_, T>, b: &Packed<T>, bias: &[T], c: ViewMut<'_, T>, store: Store) {
+    product_panels(a, b, 0..b.panels(), Some(bias), c, store);
 }
 
 /// The columns of the product that a range of panels holds, so that threads may share the columns; `c` has just
-/// these columns ([`Packed::columns`]).
+/// these columns ([`Packed::columns`]), and so has `bias`.
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N and `c` M × the number of columns.
@@ -144,6 +152,7 @@ pub fn product_panels<T: Float>(
     a: View<'_, T>,
     b: &Packed<T>,
     panels: Range<usize>,
+    bias: Option<&[T]>,
     mut c: ViewMut<'_, T>,
     store: Store,
 ) {
@@ -157,6 +166,8 @@ pub fn product_panels<T: Float>(
     let (path, width) = (b.path, b.panel_width());
     let panel_len = width * k;
     let (a_ptr, c_ptr) = (a.as_ptr(), c.as_mut_ptr());
+    assert!(bias.is_none_or(|bias| bias.len() == columns), "the length of a bias");
+    let bias = bias.map_or(std::ptr::null(), <[T]>::as_ptr);
     for rows in even_blocks(rows, BLOCK_ROWS) {
         let largest = rows.len().div_ceil(rows.len().div_ceil(tile::max_rows(path)));
         let at_once = tile::max_panels(path, largest);
@@ -178,6 +189,7 @@ pub fn product_panels<T: Float>(
                         c: c_ptr.add(row * c.stride() + first),
                         c_stride: c.stride(),
                         columns: columns - first,
+                        bias: if bias.is_null() { bias } else { bias.add(first) },
                         add: store == Store::Add,
                     });
                 }
@@ -228,6 +240,11 @@ mod tests {
         product(a, &packed, ViewMut::strided(&mut c, extent), Store::Write);
         let once = c.clone();
         product(a, &packed, ViewMut::strided(&mut c, extent), Store::Add);
+        let bias = numbers::<T>(n, 8);
+        let mut biased = vec![T::from_f64(f64::NAN); m * stride];
+        affine(a, &packed, &bias, ViewMut::strided(&mut biased, extent), Store::Write);
+        let first = biased.clone();
+        affine(a, &packed, &bias, ViewMut::strided(&mut biased, extent), Store::Add);
         let expected = naive(a, b, transpose);
         for i in 0..m {
             for j in 0..n {
@@ -237,6 +254,8 @@ mod tests {
                     "{path:?} {m}x{k}x{n}: {x} {y}"
                 );
                 assert!(twice == x + x, "{path:?} {m}x{k}x{n}: {twice} is not {x} twice");
+                let (first, both) = (first[i * stride + j], biased[i * stride + j]);
+                assert!(first == bias[j] + x && both == first + first, "{path:?} {m}x{k}x{n}: a bias");
             }
             assert!(
                 once[i * stride + n..(i + 1) * stride].iter().all(|x| !x.is_finite()),
@@ -297,8 +316,8 @@ mod tests {
             let mut split = vec![0.0; m * n];
             let at = packed.panels() / 2 + 1;
             let (left, right) = ViewMut::new(&mut split, m, n).split_columns(packed.columns(0..at).end);
-            product_panels(View::new(&a, m, k), &packed, 0..at, left, Store::Write);
-            product_panels(View::new(&a, m, k), &packed, at..packed.panels(), right, Store::Write);
+            product_panels(View::new(&a, m, k), &packed, 0..at, None, left, Store::Write);
+            product_panels(View::new(&a, m, k), &packed, at..packed.panels(), None, right, Store::Write);
             assert!(split == whole, "{path:?}: split columns");
             let mut alone = Packed::on(path);
             alone.pack(View::new(&b, k, n).columns(70, 117), Transpose::No);

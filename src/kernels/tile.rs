@@ -29,7 +29,9 @@ pub struct Tile<T> {
     pub(super) c_stride: usize,
     /// Columns of `c` that exist; the panels may be wider.
     pub(super) columns: usize,
-    /// Adds the sums to `c` instead of replacing it.
+    /// What each column's sums are added to, the same for every row; null for nothing.
+    pub(super) bias: *const T,
+    /// Adds the result to `c` instead of replacing it.
     pub(super) add: bool,
 }
 
@@ -120,10 +122,13 @@ unsafe fn tile<V: Vector, const ROWS: usize, const PANELS: usize>(t: &Tile<V::El
         for (i, row) in sums.iter().enumerate() {
             for (p, panel) in row.iter().enumerate() {
                 let c = t.c.add(i * t.c_stride + p * width);
+                let bias = t.bias.wrapping_add(p * width);
                 let live = t.columns - p * width;
                 if live >= width {
                     for (v, &sum) in panel.iter().enumerate() {
                         let c = c.add(v * V::LANES);
+                        let sum =
+                            if t.bias.is_null() { sum } else { V::load(bias.add(v * V::LANES)).add(sum) };
                         (if t.add { V::load(c).add(sum) } else { sum }).store(c);
                     }
                 } else {
@@ -132,6 +137,7 @@ unsafe fn tile<V: Vector, const ROWS: usize, const PANELS: usize>(t: &Tile<V::El
                         sum.store(scratch.as_mut_ptr().add(v * V::LANES));
                     }
                     for (j, &sum) in scratch[..live].iter().enumerate() {
+                        let sum = if t.bias.is_null() { sum } else { *bias.add(j) + sum };
                         *c.add(j) = if t.add { *c.add(j) + sum } else { sum };
                     }
                 }

@@ -116,6 +116,8 @@ pub(super) trait Function: Send + Sync + 'static {
     const DY_NEEDS: Needs = Needs::nothing();
     /// Whether the derivatives by x and by y are 1.
     const PASSES: [bool; 2] = [false, false];
+    /// Whether it is x + y.
+    const SUMS: bool = false;
     /// The value.
     fn value<T: Float>(x: T, y: T) -> T;
     /// The derivative by x times `g`. What it does not need is 0.
@@ -153,7 +155,7 @@ macro_rules! function {
     };
 }
 
-function!(Add = "add": |x, y| x + y, |g| g, g; PASSES: [bool; 2] = [true, true]);
+function!(Add = "add": |x, y| x + y, |g| g, g; PASSES: [bool; 2] = [true, true]; SUMS: bool = true);
 function!(Sub = "sub": |x, y| x - y, |g| g, -g; PASSES: [bool; 2] = [true, false]);
 function!(Mul = "mul": |x, y| x * y, |g| g * y, g * x;
     DX_NEEDS: Needs = Needs::nothing().input(Y); DY_NEEDS: Needs = Needs::nothing().input(X));
@@ -215,6 +217,10 @@ impl<F: Function> Op for Binary<F> {
 
     fn needs(&self, wrt: usize) -> Needs {
         if wrt == X { F::DX_NEEDS } else { F::DY_NEEDS }
+    }
+
+    fn sums(&self, inputs: &[Vec<Spec>]) -> bool {
+        F::SUMS && inputs[X] == inputs[Y]
     }
 
     fn passes_gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> bool {

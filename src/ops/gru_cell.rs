@@ -31,7 +31,7 @@ use ndarray::Array2;
 
 use super::optional;
 use crate::error::{Error, Result};
-use crate::kernels::{Blend, GruInputs, gru_backward, gru_forward};
+use crate::kernels::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 use crate::lod::Lod;
 use crate::program::{
     Attributes, Backward, Builder, Facts, Forward, InferShape, Needs, Op, RowValue, Sample, Signature, Slot,
@@ -134,6 +134,10 @@ impl Op for GruCell {
         if wrt == H_PREV { gates } else { gates.input(H_PREV) }
     }
 
+    fn overwrites(&self, wrt: usize) -> bool {
+        wrt == X || wrt == H
+    }
+
     fn samples() -> Vec<Sample> {
         let sample = |name: &str, lengths: &[Vec<usize>], width: usize, flip: bool| -> Result<Sample> {
             let lod = Lod::from_lengths(lengths)?;
@@ -169,11 +173,12 @@ impl GruCell {
         let Some(dout) = run.output_gradient::<T>(OUT)? else {
             return Err(Error::new("gru_cell", "a gradient of its output", "none"));
         };
-        let (xw, hw) = (run.input::<T>(X)?, run.input::<T>(H)?);
+        let gates = |slot: usize| (!run.in_place(slot)).then(|| run.input::<T>(slot)).transpose();
+        let (xw, hw) = (gates(X)?, gates(H)?);
         // The old state's values only matter for the gates' gradients.
         let h_prev = if run.wants(X) || run.wants(H) { run.input::<T>(H_PREV)? } else { dout };
         let (dx, dh, dh_prev) = (run.gradient::<T>(X)?, run.gradient::<T>(H)?, run.gradient::<T>(H_PREV)?);
-        gru_backward(GruInputs { xw, hw, h_prev, blend: self.blend() }, dout, dx, dh, dh_prev);
+        gru_backward(GruBackward { xw, hw, h_prev, dh: dout, blend: self.blend() }, dx, dh, dh_prev);
         Ok(())
     }
 }

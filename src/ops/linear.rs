@@ -22,10 +22,9 @@
 use ndarray::array;
 
 use crate::error::{Error, Result};
-use crate::kernels::{
-    Float, Packed, Store, Transpose, View, ViewMut, bias_gradient, product, weight_gradient,
-};
+use crate::kernels::{Float, Packed, Transpose, View, affine, bias_gradient, product, weight_gradient};
 use crate::lod::Lod;
+use crate::program::context::Scratch;
 use crate::program::{
     Attributes, Backward, Builder, Cost, Extent, Facts, Forward, InferShape, Needs, Op, Pass, Prepare,
     RowValue, Sample, Signature, Slot, Var, Work,
@@ -85,7 +84,7 @@ impl Op for Linear {
     }
 
     fn facts(&self) -> Facts {
-        Facts { prepares: true, ..Facts::row_wise() }
+        Facts { prepares: true, apart: true, ..Facts::row_wise() }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
@@ -120,6 +119,10 @@ impl Op for Linear {
             WEIGHT => Needs::nothing().input(X),
             _ => Needs::nothing(),
         }
+    }
+
+    fn accumulates(&self) -> bool {
+        true
     }
 
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
@@ -172,21 +175,18 @@ impl Op for Linear {
 }
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
-    let (x, mut out) = (run.input::<T>(X)?, run.output::<T>(OUT)?);
-    let bias = run.optional::<T>(BIAS)?;
-    let store = match bias {
-        Some(bias) => {
-            out.iter_mut().for_each(|row| row.copy_from_slice(bias.row(0)));
-            Store::Add
-        }
-        None => Store::Write,
-    };
-    match run.prepared::<Weights<T>>() {
-        Some(weights) => product(x, &weights.0, out, store),
+    let (x, out) = (run.input::<T>(X)?, run.output::<T>(OUT)?);
+    let (bias, store) = (run.optional::<T>(BIAS)?, run.store());
+    let weights = match run.prepared::<Weights<T>>() {
+        Some(weights) => weights,
         None => {
             let weight = run.input::<T>(WEIGHT)?;
-            multiply(x, weight, Transpose::No, out, store, run.scratch().get::<Weights<T>>())?;
+            packed(weight, Transpose::No, run.scratch())
         }
+    };
+    match bias {
+        Some(bias) => affine(x, &weights.0, bias.row(0), out, store),
+        None => product(x, &weights.0, out, store),
     }
     Ok(())
 }
@@ -196,33 +196,31 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         return Err(Error::new("linear", "a gradient of its output", "none"));
     };
     if let Some((dx, store)) = run.gradient::<T>(X)? {
-        match run.prepared::<Weights<T>>() {
-            Some(weights) => product(dout, &weights.0, dx, store),
+        let weights = match run.prepared::<Weights<T>>() {
+            Some(weights) => weights,
             None => {
                 let weight = run.input::<T>(WEIGHT)?;
-                multiply(dout, weight, Transpose::Yes, dx, store, run.scratch().get::<Weights<T>>())?;
+                packed(weight, Transpose::Yes, run.scratch())
             }
-        }
+        };
+        product(dout, &weights.0, dx, store);
     }
     if let Some((dw, store)) = run.gradient::<T>(WEIGHT)? {
         weight_gradient(run.input::<T>(X)?, dout, dw, store, run.run().threads);
     }
     if let Some((mut db, store)) = run.gradient::<T>(BIAS)? {
-        bias_gradient(dout, db.row(0), store);
+        bias_gradient(dout, db.row(0), store, run.run().threads);
     }
     Ok(())
 }
 
-/// A product whose weights were not packed before.
-fn multiply<T: Float>(
-    x: View<'_, T>,
+/// Weights that were not packed before.
+fn packed<'s, T: Float>(
     weight: View<'_, T>,
     transpose: Transpose,
-    out: ViewMut<'_, T>,
-    store: Store,
-    weights: &mut Weights<T>,
-) -> Result<()> {
+    scratch: &'s mut Scratch,
+) -> &'s Weights<T> {
+    let weights = scratch.get::<Weights<T>>();
     weights.0.pack(weight, transpose);
-    product(x, &weights.0, out, store);
-    Ok(())
+    weights
 }

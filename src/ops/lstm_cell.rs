@@ -111,6 +111,10 @@ impl Op for LstmCell {
         if wrt == PRE { gates.input(C_PREV) } else { gates }
     }
 
+    fn overwrites(&self, wrt: usize) -> bool {
+        wrt == PRE
+    }
+
     fn samples() -> Vec<Sample> {
         let sample = |(name, lengths, width): (&str, Vec<Vec<usize>>, usize)| -> Result<Sample> {
             let lod = Lod::from_lengths(&lengths)?;
@@ -138,7 +142,8 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     if dh.is_none() && dc.is_none() {
         return Err(Error::new("lstm_cell", "a gradient of `h` or `c`", "none"));
     }
-    let (pre, c) = (run.input::<T>(PRE)?, run.output::<T>(C)?);
+    let pre = if run.in_place(PRE) { None } else { Some(run.input::<T>(PRE)?) };
+    let c = run.output::<T>(C)?;
     // The previous memory's values only matter for the gates' gradient.
     let c_prev = if run.wants(PRE) { run.input::<T>(C_PREV)? } else { c };
     let (dpre, dc_prev) = (run.gradient::<T>(PRE)?, run.gradient::<T>(C_PREV)?);

@@ -100,6 +100,10 @@ pub(crate) struct Wiring {
     pub(crate) outputs: Vec<Vec<Place>>,
     pub(crate) output_gradients: Vec<Vec<Place>>,
     pub(crate) input_gradients: Vec<Vec<(Place, Store)>>,
+    /// The forward output is added to what is there.
+    pub(crate) adds: bool,
+    /// Input slots whose value lies where its gradient goes.
+    pub(crate) in_place: Vec<usize>,
 }
 
 /// Memory of a thread that operators reuse from call to call, by type.
@@ -367,6 +371,12 @@ impl<'a> Forward<'a> {
         })
     }
 
+    /// Whether the output is written, or added to what is there; the latter only if the operator
+    /// [accumulates](super::op::Op::accumulates).
+    pub fn store(&self) -> Store {
+        if self.call.wiring.adds { Store::Add } else { Store::Write }
+    }
+
     /// How many variables output slot `slot` has.
     pub fn output_count(&self, slot: usize) -> usize {
         self.call.outputs[slot].len()
@@ -472,6 +482,12 @@ impl<'a> Backward<'a> {
             },
             _ => Ok(None),
         }
+    }
+
+    /// Whether the value of input slot `slot` lies where its gradient is to be written; only if the operator
+    /// [overwrites](super::op::Op::overwrites) it.
+    pub fn in_place(&self, slot: usize) -> bool {
+        self.call.wiring.in_place.contains(&slot)
     }
 
     /// The buffer for a gradient that is stored as selected rows, and whether to write or to append; `None` if it is

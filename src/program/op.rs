@@ -89,6 +89,23 @@ pub trait Op: Send + Sync + 'static {
         false
     }
 
+    /// Whether the output IS the sum of the two inputs, number for number.
+    fn sums(&self, _inputs: &[Vec<Spec>]) -> bool {
+        false
+    }
+
+    /// Whether `forward` can add its one output to what is there: [`Forward::store`] then says so. What is only added
+    /// to something else needs no memory of its own.
+    fn accumulates(&self) -> bool {
+        false
+    }
+
+    /// Whether `backward` can write the gradient of input slot `wrt` over that input's value, which it then reads where
+    /// the gradient goes ([`Backward::in_place`]) and nowhere else.
+    fn overwrites(&self, _wrt: usize) -> bool {
+        false
+    }
+
     /// If the outputs ARE columns of the first input, number for number: which columns, in order and not overlapping.
     /// In a step block they are then views of the input, and `forward` and `backward` are not called.
     fn columns(&self) -> Option<Vec<Range<usize>>> {
@@ -217,6 +234,8 @@ pub struct Facts {
     pub batch_dependent: bool,
     /// [`Op::prepare`] does something.
     pub prepares: bool,
+    /// Its gradients share no work, as those of a product: each may be computed in a call of its own, at another time.
+    pub apart: bool,
 }
 
 impl Facts {
@@ -228,6 +247,7 @@ impl Facts {
             random: false,
             batch_dependent: false,
             prepares: false,
+            apart: false,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Site, readers};
+use super::{Site, readers, writers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::compile::Compiler;
 use crate::executor::needs::{needed_values, wanted_slots};
@@ -51,6 +51,7 @@ impl Compiler<'_> {
         let when = split(&mut units, &carried, &passed);
 
         // Where the gradients live.
+        let over = self.overwrite(step, gradient, &through, &units)?;
         let mut kept: HashSet<VarId> = gradient.memories.iter().map(|m| m.next).collect();
         kept.extend(gradient.inputs.iter().chain(&gradient.outputs).map(|p| p.inner));
         let mut vars: Vec<VarId> = kept.iter().copied().collect();
@@ -59,7 +60,7 @@ impl Compiler<'_> {
         vars.sort();
         vars.dedup();
         for var in vars {
-            if program.var(var).block != gradient.block || passed.contains(&var) {
+            if program.var(var).block != gradient.block || passed.contains(&var) || over.contains(&var) {
                 continue;
             }
             let incoming = gradient.outputs.iter().find(|p| p.inner == var);
@@ -69,8 +70,7 @@ impl Compiler<'_> {
                 self.written.insert(var);
                 continue;
             }
-            let writers = units.iter().zip(&when).filter(|(u, _)| u.writes.contains(&var)).map(|(_, w)| *w);
-            let mut around = writers.chain(readers(&units, &when, var));
+            let mut around = writers(&units, &when, var).chain(readers(&units, &when, var));
             let home = match self.class(step, var) {
                 Class::Constant => Home::Whole,
                 Class::Sequence => Home::Sequence(block),
@@ -233,23 +233,40 @@ impl Compiler<'_> {
                 (foreign, Pin::Foreign),
                 (stepwise, Pin::Stepwise),
             ];
-            units.push(Unit::new(number, None, reads, writes, first(&pinned)));
+            units.push(Unit::new(number, Vec::new(), reads, writes, first(&pinned)));
             return Ok(());
         }
         let instance = self.parse(op)?;
         let signature = instance.signature();
+        let grads = |slot: usize| op.output(&grad_name(signature.inputs[slot].name)).iter().copied();
+        let (mut parts, mut rows): (Vec<Vec<usize>>, Option<usize>) = (Vec::new(), None);
         for slot in wanted_slots(&*instance, op) {
-            let mut reads = needed_values(&*instance, op, Needs::nothing().union(instance.needs(slot)));
+            if grads(slot).any(|v| through.contains_key(&v)) {
+                continue;
+            }
+            // Gradients of rows that share work are one part: computed apart they would do it twice.
+            let of_rows =
+                grads(slot).filter(|&v| v != VarId::NONE).all(|v| self.class(step, v) == Class::Step);
+            let shares = instance.facts().reach == Reach::Row && !instance.facts().apart && of_rows;
+            match rows.and_then(|part: usize| parts.get_mut(part)).filter(|_| shares) {
+                Some(part) => part.push(slot),
+                None => {
+                    if shares {
+                        rows = Some(parts.len());
+                    }
+                    parts.push(vec![slot]);
+                }
+            }
+        }
+        for slots in parts {
+            let needs = slots.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
+            let mut reads = needed_values(&*instance, op, needs);
             for out in signature.outputs {
                 let grads = op.input(&grad_name(out.name)).iter().filter(|&&v| v != VarId::NONE);
                 reads.extend(grads.map(|&v| resolve(through, v)));
             }
             reads.iter_mut().for_each(|v| *v = self.whole_of(*v));
-            let grads = op.output(&grad_name(signature.inputs[slot].name));
-            if grads.iter().any(|v| through.contains_key(v)) {
-                continue;
-            }
-            let present = grads.iter().copied().filter(|&v| v != VarId::NONE);
+            let present = slots.iter().flat_map(|&slot| grads(slot)).filter(|&v| v != VarId::NONE);
             let writes: Vec<VarId> = present.map(|v| self.whole_of(v)).collect();
             let around: Vec<VarId> = reads.iter().chain(&writes).copied().collect();
             let foreign = instance.facts().reach == Reach::Sequence
@@ -257,7 +274,7 @@ impl Compiler<'_> {
                 && op.reads().any(|v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)));
             let pinned =
                 [(mixed(self, &around), Pin::Mixed), (passes(&writes), Pin::Passes), (foreign, Pin::Foreign)];
-            units.push(Unit::new(number, Some(slot), reads, writes, first(&pinned)));
+            units.push(Unit::new(number, slots, reads, writes, first(&pinned)));
         }
         Ok(())
     }
@@ -283,7 +300,7 @@ impl Compiler<'_> {
             if parts.is_empty() {
                 continue;
             }
-            let slots: Vec<usize> = parts.iter().filter_map(|u| u.wrt).collect();
+            let slots: Vec<usize> = parts.iter().flat_map(|u| &u.wrt).copied().collect();
             let around = parts.iter().flat_map(|u| u.reads.iter().chain(&u.writes));
             let classes: Vec<Class> = around.map(|&v| self.class(step, v)).collect();
             let class = if classes.contains(&Class::Step) || !classes.contains(&Class::Sequence) {
