@@ -56,6 +56,8 @@ impl Worker {
 pub(super) struct LaneAt {
     pub(super) block: BlockId,
     pub(super) at: At,
+    /// On how many threads its calls may run: more than one only where it has all sequences.
+    pub(super) threads: usize,
 }
 
 impl Shared<'_> {
@@ -110,7 +112,7 @@ impl Shared<'_> {
             At::Step { t, from, to } => {
                 let alive = self.frames[block.0 as usize].rank.alive(t);
                 let before = At::Step { t: t - 1, from, to: to.min(alive) };
-                self.region(next, Some(LaneAt { block, at: before }))
+                self.region(next, Some(LaneAt { block, at: before, threads: 1 }))
             }
             _ => self.region(all, lane),
         }
@@ -191,7 +193,7 @@ impl Shared<'_> {
             inputs: &instr.inputs,
             outputs: &instr.outputs,
             levels: &self.levels,
-            run: RunFacts { threads: if lane.is_some() { 1 } else { self.facts.threads }, ..self.facts },
+            run: RunFacts { threads: lane.map_or(self.facts.threads, |lane| lane.threads), ..self.facts },
             stream: instr.stream,
             keys: self.keys(instr, lane),
             sequences: None,

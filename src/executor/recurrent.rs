@@ -5,12 +5,14 @@
 //! step to step: a memory's previous value *is* the rows that the step before wrote, and the gradient that a step
 //! passes back is written into the gradient of those rows.
 
+use std::ops::Range;
+
 use super::frame::{At, step_parent};
 use super::machine::{LaneAt, Shared, Worker, put};
 use super::plan::{Access, Home, Instr, Loop, MemoryGradientPlan, Ref};
 use super::recording::Laps;
 use crate::error::{Error, Result};
-use crate::kernels::arena::{Lane, OperandRoom, Operands, Plain, Region, Share};
+use crate::kernels::arena::{Lane, OperandRoom, Operands, Part, Plain, Region, Share};
 use crate::kernels::{Store, View, ViewMut, gather_rows};
 use crate::program::rows::RowBuffer;
 use crate::program::{BlockId, Cost, Extent};
@@ -34,6 +36,15 @@ pub(super) struct Tools<'a> {
     pub(super) workers: &'a mut [Worker],
     pub(super) pool: &'a mut [RowBuffer],
     pub(super) memory: &'a mut LoopMemory,
+}
+
+/// Steps of a loop that some lanes run, each for its own sequences.
+struct LanePart<'p> {
+    instr: &'p Loop,
+    steps: Range<usize>,
+    lanes: usize,
+    /// Threads of each lane.
+    threads: usize,
 }
 
 impl<'p> Shared<'p> {
@@ -262,11 +273,13 @@ impl<'p> Shared<'p> {
             tools.workers[0].close(instr, opened);
             return self.go(block, At::All);
         }
+        let starts = frame.rank.starts();
         let widths = instr.body.iter().flat_map(|i| if let Instr::Op(op) = i { &op.writes[..] } else { &[] });
-        let numbers = widths.map(|v| v.width).sum::<usize>() * frame.rank.starts()[steps] / steps;
-        let lanes = if numbers < WORTH_SPLITTING { 1 } else { tools.workers.len().min(sequences) };
+        let numbers = widths.map(|v| v.width).sum::<usize>() * starts[steps] / steps;
+        let threads = if numbers < WORTH_SPLITTING { 1 } else { tools.workers.len() };
+        // Where few sequences are left, the threads share columns instead.
+        let few = (0..steps).find(|&t| 2 * (starts[t + 1] - starts[t]) <= threads).unwrap_or(steps);
         let memory = &mut *tools.memory;
-        cut(frame.rank.starts(), sequences, lanes, &mut memory.cuts);
         memory.shares.clear();
         memory.shares.resize(self.plan.buffers.len(), Share::Frozen);
         for &s in &instr.slots {
@@ -276,29 +289,44 @@ impl<'p> Shared<'p> {
                 _ => Share::Sequence { stride: slot.width },
             };
         }
-        let shared = &*self;
-        let nested = tools.workers[0].stepping();
-        let run = |mut lane: Lane<'_>, worker: &mut Worker| -> Result<()> {
-            let Some(part) = lane.part() else { return Ok(()) };
-            let starts = part.starts;
-            let opened = worker.open(lanes, nested);
-            for i in 0..steps {
-                let t = if instr.backward { steps - 1 - i } else { i };
-                if starts[t + 1] - starts[t] <= part.from {
-                    // Later steps have fewer sequences still; earlier ones, backwards, may have more.
-                    if instr.backward { continue } else { break }
-                }
-                let at = Some(LaneAt { block, at: At::Step { t, from: part.from, to: part.to } });
-                for inner in &instr.body {
-                    if let Instr::Op(op) = inner {
-                        shared.exec(op, &mut lane, at, std::slice::from_mut(worker), &mut [])?;
-                    }
+        let mut phases = [(0..few, threads), (few..steps, 1)];
+        if instr.backward {
+            phases.reverse();
+        }
+        for (range, lanes) in phases {
+            if range.is_empty() {
+                continue;
+            }
+            cut(&starts[..=range.end], sequences, lanes, &mut memory.cuts);
+            let part = LanePart { instr, steps: range, lanes, threads: threads / lanes };
+            let nested = tools.workers[0].stepping();
+            let run = |lane: Lane<'_>, worker: &mut Worker| self.lane(&part, lane, worker, nested);
+            lane.split(&memory.cuts, starts, &memory.shares, &mut tools.workers[..lanes], &run)?;
+        }
+        Ok(())
+    }
+
+    /// The steps of a lane.
+    fn lane(&self, part: &LanePart<'_>, mut lane: Lane<'_>, worker: &mut Worker, nested: bool) -> Result<()> {
+        let Some(Part { from, to, starts, .. }) = lane.part() else { return Ok(()) };
+        let &LanePart { instr, ref steps, lanes, threads } = part;
+        let block = instr.desc.block;
+        let opened = worker.open(lanes, nested);
+        for i in 0..steps.len() {
+            let t = if instr.backward { steps.end - 1 - i } else { steps.start + i };
+            if starts[t + 1] - starts[t] <= from {
+                // Later steps have fewer sequences still; earlier ones, backwards, may have more.
+                if instr.backward { continue } else { break }
+            }
+            let at = Some(LaneAt { block, at: At::Step { t, from, to }, threads });
+            for inner in &instr.body {
+                if let Instr::Op(op) = inner {
+                    self.exec(op, &mut lane, at, std::slice::from_mut(worker), &mut [])?;
                 }
             }
-            worker.close(instr, opened);
-            Ok(())
-        };
-        lane.split(&memory.cuts, frame.rank.starts(), &memory.shares, &mut tools.workers[..lanes], &run)
+        }
+        worker.close(instr, opened);
+        Ok(())
     }
 
     /// Copies the previous values of all steps into one array, for instructions that left the loop.
@@ -309,7 +337,7 @@ impl<'p> Shared<'p> {
             let (Some(all), dtype) = (memory.all, self.dtype(&memory.next)) else { continue };
             let previous = Ref { access: Access::Previous { block, memory: m }, ..all };
             for t in 0..self.frames[block.0 as usize].rank.steps() {
-                let at = Some(LaneAt { block, at: At::Step { t, from: 0, to: usize::MAX } });
+                let at = Some(LaneAt { block, at: At::Step { t, from: 0, to: usize::MAX }, threads: 1 });
                 let (from, to) = (self.region(&previous, at), self.region(&all, at));
                 with_element!(dtype, T => two::<T, _>(lane, &mut tools.workers[0].room, from, to, |from, mut to| {
                     if let (Some(from), Some(to)) = (from.contiguous(), to.contiguous()) {
@@ -332,7 +360,7 @@ impl<'p> Shared<'p> {
         tools: &mut Tools<'_>,
     ) {
         let frame = &self.frames[block.0 as usize];
-        let at = Some(LaneAt { block, at: if sequences { At::Sequences } else { At::All } });
+        let at = Some(LaneAt { block, at: if sequences { At::Sequences } else { At::All }, threads: 1 });
         let map = frame.map(inner.rows, sequences);
         let (from, to) = (self.region(outer, None), self.region(inner, at));
         let threads = tools.workers.len();
@@ -354,7 +382,7 @@ impl<'p> Shared<'p> {
         tools: &mut Tools<'_>,
     ) {
         let frame = &self.frames[block.0 as usize];
-        let at = Some(LaneAt { block, at: if sequences { At::Sequences } else { At::All } });
+        let at = Some(LaneAt { block, at: if sequences { At::Sequences } else { At::All }, threads: 1 });
         frame.inverse(inner.rows, sequences, &mut tools.memory.index);
         let inverse = &tools.memory.index;
         let (from, to) = (self.region(inner, at), self.region(outer, None));
@@ -384,8 +412,8 @@ impl<'p> Shared<'p> {
         tools: &mut Tools<'_>,
     ) {
         let frame = &self.frames[block.0 as usize];
-        let all = Some(LaneAt { block, at: At::All });
-        let each = Some(LaneAt { block, at: At::Sequences });
+        let all = Some(LaneAt { block, at: At::All, threads: 1 });
+        let each = Some(LaneAt { block, at: At::Sequences, threads: 1 });
         let reads = [self.region(next, all), self.region(start, each)];
         let mut operands = lane.operands(&mut tools.workers[0].room, &reads, &[self.region(last, None)]);
         with_element!(self.dtype(next), T => {
@@ -417,9 +445,9 @@ impl<'p> Shared<'p> {
         if !plan.filled && plan.passes.is_none() {
             self.zero(&plan.next, lane, &mut tools.workers[0].room, tools.pool);
         }
-        let each = Some(LaneAt { block, at: At::Sequences });
+        let each = Some(LaneAt { block, at: At::Sequences, threads: 1 });
         let start = self.region(&plan.start, each);
-        let next = self.region(&plan.next, Some(LaneAt { block, at: At::All }));
+        let next = self.region(&plan.next, Some(LaneAt { block, at: At::All, threads: 1 }));
         let last = plan.last.as_ref().map(|l| self.region(l, None));
         let rank = &self.frames[block.0 as usize].rank;
         let room = &mut tools.workers[0].room;

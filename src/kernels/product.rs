@@ -14,6 +14,8 @@ use super::view::{View, ViewMut};
 
 /// Rows that go over all panels together: enough to pay for reading the panels, few enough for a cache.
 const BLOCK_ROWS: usize = 96;
+/// Below this many multiply-adds, some microseconds, a second thread costs more than it gains.
+const WORTH_A_THREAD: usize = 1 << 17;
 /// Panels start on a cache line.
 const ALIGNMENT: usize = 64;
 
@@ -135,12 +137,42 @@ pub fn product<T: Float>(a: View<'_, T>, b: &Packed<T>, c: ViewMut<'_, T>, store
     product_panels(a, b, 0..b.panels(), None, c, store);
 }
 
-/// `c = bias + a·b` with the finished sums, or `c += …`.
+/// `c = bias + a·b` with the finished sums, or `c += …`; without a bias as [`product`]. Up to `threads` threads of
+/// rayon's pool share the columns, with the same bits: for few rows, which cannot be divided.
 ///
 /// # Panics
 /// Unless `a` is M × K, `b` K × N, `bias` N and `c` M × N.
-pub fn affine<T: Float>(a: View<'_, T>, b: &Packed<T>, bias: &[T], c: ViewMut<'_, T>, store: Store) {
-    product_panels(a, b, 0..b.panels(), Some(bias), c, store);
+pub fn affine<T: Float>(
+    a: View<'_, T>,
+    b: &Packed<T>,
+    bias: Option<&[T]>,
+    c: ViewMut<'_, T>,
+    store: Store,
+    threads: usize,
+) {
+    share_columns(a, b, 0..b.panels(), (bias, c, store), threads);
+}
+
+fn share_columns<T: Float>(
+    a: View<'_, T>,
+    b: &Packed<T>,
+    panels: Range<usize>,
+    (bias, c, store): (Option<&[T]>, ViewMut<'_, T>, Store),
+    threads: usize,
+) {
+    let work = a.rows() * b.k * b.columns(panels.clone()).len();
+    if threads < 2 || panels.len() < 2 || work < WORTH_A_THREAD {
+        return product_panels(a, b, panels, bias, c, store);
+    }
+    let left = threads / 2;
+    let middle = panels.start + (panels.len() * left / threads).max(1);
+    let columns = b.columns(panels.start..middle).len();
+    let (left_bias, right_bias) = bias.map(|bias| bias.split_at(columns)).unzip();
+    let (left_c, right_c) = c.split_columns(columns);
+    rayon::join(
+        || share_columns(a, b, panels.start..middle, (left_bias, left_c, store), left),
+        || share_columns(a, b, middle..panels.end, (right_bias, right_c, store), threads - left),
+    );
 }
 
 /// The columns of the product that a range of panels holds, so that threads may share the columns; `c` has just
@@ -242,9 +274,9 @@ mod tests {
         product(a, &packed, ViewMut::strided(&mut c, extent), Store::Add);
         let bias = numbers::<T>(n, 8);
         let mut biased = vec![T::from_f64(f64::NAN); m * stride];
-        affine(a, &packed, &bias, ViewMut::strided(&mut biased, extent), Store::Write);
+        affine(a, &packed, Some(&bias), ViewMut::strided(&mut biased, extent), Store::Write, 1);
         let first = biased.clone();
-        affine(a, &packed, &bias, ViewMut::strided(&mut biased, extent), Store::Add);
+        affine(a, &packed, Some(&bias), ViewMut::strided(&mut biased, extent), Store::Add, 1);
         let expected = naive(a, b, transpose);
         for i in 0..m {
             for j in 0..n {
@@ -319,6 +351,12 @@ mod tests {
             product_panels(View::new(&a, m, k), &packed, 0..at, None, left, Store::Write);
             product_panels(View::new(&a, m, k), &packed, at..packed.panels(), None, right, Store::Write);
             assert!(split == whole, "{path:?}: split columns");
+            for threads in [2, 3, 9] {
+                let mut shared = vec![0.0; m * n];
+                let c = ViewMut::new(&mut shared, m, n);
+                affine(View::new(&a, m, k), &packed, None, c, Store::Write, threads);
+                assert!(shared == whole, "{path:?}: columns on {threads} threads");
+            }
             let mut alone = Packed::on(path);
             alone.pack(View::new(&b, k, n).columns(70, 117), Transpose::No);
             let mut few = vec![0.0; m * 47];

@@ -22,7 +22,7 @@
 use ndarray::array;
 
 use crate::error::{Error, Result};
-use crate::kernels::{Float, Packed, Transpose, View, affine, bias_gradient, product, weight_gradient};
+use crate::kernels::{Float, Packed, Transpose, View, affine, bias_gradient, weight_gradient};
 use crate::lod::Lod;
 use crate::program::context::Scratch;
 use crate::program::{
@@ -176,7 +176,7 @@ impl Op for Linear {
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     let (x, out) = (run.input::<T>(X)?, run.output::<T>(OUT)?);
-    let (bias, store) = (run.optional::<T>(BIAS)?, run.store());
+    let (bias, store, threads) = (run.optional::<T>(BIAS)?, run.store(), run.run().threads);
     let weights = match run.prepared::<Weights<T>>() {
         Some(weights) => weights,
         None => {
@@ -184,10 +184,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
             packed(weight, Transpose::No, run.scratch())
         }
     };
-    match bias {
-        Some(bias) => affine(x, &weights.0, bias.row(0), out, store),
-        None => product(x, &weights.0, out, store),
-    }
+    affine(x, &weights.0, bias.as_ref().map(|b| b.row(0)), out, store, threads);
     Ok(())
 }
 
@@ -195,6 +192,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else {
         return Err(Error::new("linear", "a gradient of its output", "none"));
     };
+    let threads = run.run().threads;
     if let Some((dx, store)) = run.gradient::<T>(X)? {
         let weights = match run.prepared::<Weights<T>>() {
             Some(weights) => weights,
@@ -203,13 +201,13 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
                 packed(weight, Transpose::Yes, run.scratch())
             }
         };
-        product(dout, &weights.0, dx, store);
+        affine(dout, &weights.0, None, dx, store, threads);
     }
     if let Some((dw, store)) = run.gradient::<T>(WEIGHT)? {
-        weight_gradient(run.input::<T>(X)?, dout, dw, store, run.run().threads);
+        weight_gradient(run.input::<T>(X)?, dout, dw, store, threads);
     }
     if let Some((mut db, store)) = run.gradient::<T>(BIAS)? {
-        bias_gradient(dout, db.row(0), store, run.run().threads);
+        bias_gradient(dout, db.row(0), store, threads);
     }
     Ok(())
 }

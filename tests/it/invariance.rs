@@ -164,6 +164,27 @@ fn static_rows() {
     check(models::STATIC_ROWS, 100);
 }
 
+/// A long sequence goes on alone, where threads share the columns of its products.
+#[test]
+fn a_long_sequence_among_short_ones() {
+    let this = Differentiated::new(&models::WIDE);
+    let numbers: Vec<u64> = (0..5).collect();
+    let run = |lengths: &[usize], threads: usize| {
+        let documents: Vec<Vec<usize>> = lengths.iter().map(|&n| vec![n]).collect();
+        let values = models::batch(&models::WIDE, &documents, 29);
+        this.run(&mut this.executor(threads), &values, &numbers[..lengths.len()])
+    };
+    for lengths in [vec![3, 60, 0, 3, 2], vec![40], vec![9, 30, 30]] {
+        let (rows, parameters) = run(&lengths, 1);
+        for threads in [2, 3, 7] {
+            let (r, p) = run(&lengths, threads);
+            for (got, expected) in r.iter().zip(&rows).chain(p.iter().zip(&parameters)) {
+                same(got, expected, &format!("{lengths:?} on {threads} threads"));
+            }
+        }
+    }
+}
+
 #[test]
 fn attention() {
     check(models::ATTENTION, 40);

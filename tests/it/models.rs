@@ -304,6 +304,19 @@ pub(crate) const TRAINED: Model = Model {
     },
 };
 
+/// So wide that threads share the columns of a product with one row.
+pub(crate) const WIDE: Model = Model {
+    name: "wide classifier",
+    feeds: &[Feed::Rows, Feed::Label],
+    build: |net| {
+        let (x, label) = (Feed::Rows.add(net)?, Feed::Label.add(net)?);
+        let h = net.lstm(x, Lstm::new(192))?;
+        let logits = net.linear(net.sequence_pool(h, Pool::Last)?, CLASSES)?;
+        let loss = net.mean(net.cross_entropy(logits, label)?)?;
+        Ok(Made { loss, outputs: vec![logits] })
+    },
+};
+
 /// The same over documents of sentences.
 pub(crate) const TRAINED_NESTED: Model = Model {
     name: "trained nested classifier",
