@@ -7,6 +7,7 @@
 mod compile;
 mod feed;
 mod frame;
+mod fuse;
 pub mod interpret;
 mod layout;
 pub mod listing;

@@ -1,6 +1,10 @@
-//! What a call reads and makes, from an operator's declarations.
+//! What a call reads and makes, from an operator's declarations, and which operators run at all.
 
-use crate::program::{LevelId, Needs, Op, OpDesc, Spec, VarId, grad_name};
+use std::collections::HashSet;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::program::{BlockId, LevelId, Needs, Op, OpDesc, Program, Role, Spec, VarId, grad_name};
+use crate::tensor::StorageKind;
 
 /// The input slots whose gradients a backward operator computes.
 pub(super) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
@@ -30,4 +34,51 @@ pub(super) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<Le
     }
     made.sort();
     made
+}
+
+/// What an operator of the root block starts the gradient of.
+pub(super) fn started(program: &Program, op: usize) -> impl Iterator<Item = VarId> {
+    let op = &program.root().ops[op];
+    let gradients = op.writes().filter(|_| op.role == Role::Forward);
+    gradients.filter_map(|v| program.var(v).gradient_of)
+}
+
+/// Whether an operator of the root block reads a variable.
+pub(super) fn reads(program: &Program, op: usize, var: VarId) -> bool {
+    program.root().ops[op].reads().any(|v| v == var)
+}
+
+/// The operators of the root block that the wanted variables and the updates need.
+pub(super) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
+    let mut needed: HashSet<VarId> = HashSet::new();
+    for &id in wanted {
+        let var = program
+            .vars()
+            .nth(id.0 as usize)
+            .ok_or_else(|| {
+                Error::of(ErrorKind::Program, "wanted variable", "one of the program", format!("{id:?}"))
+            })?
+            .1;
+        if var.block != BlockId(0) || var.spec().is_none() {
+            let expected = "a tensor of the root block";
+            return Err(
+                Error::of(ErrorKind::Program, "wanted variable", expected, "another").variable(&var.name)
+            );
+        }
+        let storage = var.spec().map_or(StorageKind::Dense, |s| s.storage);
+        if !matches!(storage, StorageKind::Dense | StorageKind::SelectedRows) {
+            return Err(Error::new("wanted variable", "dense or selected rows", storage.to_string())
+                .variable(&var.name));
+        }
+        needed.insert(id);
+    }
+    let mut live = Vec::new();
+    for (number, op) in program.root().ops.iter().enumerate().rev() {
+        if op.role == Role::Update || op.writes().any(|v| needed.contains(&v)) {
+            needed.extend(op.reads());
+            live.push(number);
+        }
+    }
+    live.reverse();
+    Ok(live)
 }

@@ -2,7 +2,7 @@
 
 use super::{Frame, Interpreter};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::compile::live;
+use crate::executor::needs::live;
 use crate::executor::run::Run;
 use crate::executor::scope::Scope;
 use crate::program::{OpDesc, Program, Registry, VarId, VarRole};
