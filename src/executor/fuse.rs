@@ -271,7 +271,8 @@ impl<'a> Draft<'a> {
                 }
                 let mut inputs = op.inputs.clone();
                 inputs.extend(op.outputs.iter().cloned());
-                inputs.extend(a.inputs.iter().filter(|b| b.slot.ends_with(&grad_name(""))).cloned());
+                let gradient = |b: &&Bound| op.outputs.iter().any(|o| b.slot == grad_name(&o.slot));
+                inputs.extend(a.inputs.iter().filter(gradient).cloned());
                 Some(OpDesc { role: Role::Backward, inputs, outputs, ..op.clone() })
             }
             _ => return Ok(Err("only one of them has a gradient".to_owned())),

@@ -4,7 +4,7 @@
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::init::uniform;
 use unpadded::ops::CrossEntropy;
-use unpadded::program::{Program, VarId, backward};
+use unpadded::program::{Program, Step, VarId, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Result, Var, Variable, ops};
 
@@ -51,8 +51,8 @@ fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, endi
     let class_weights =
         weighted.then(|| net.parameter("class_weights", dtype, &[CLASSES], uniform(0.5, 2.0)).unwrap());
     let options = CrossEntropy { class_weights, ..options };
-    let cell = |step: &unpadded::program::Step, x: Var| -> Result<Var> {
-        let before = step.memory(WIDTH)?;
+    let cell = |step: &Step, x: Var| -> Result<Var> {
+        let before = step.memory_of(dtype, &[WIDTH])?;
         let h = step.tanh(step.add(step.linear(x, WIDTH)?, step.linear(before, WIDTH)?)?)?;
         step.update(before, h)?;
         Ok(h)
@@ -64,12 +64,12 @@ fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, endi
             (logits, net.cross_entropy_with(logits, labels, options).unwrap())
         }
         Where::LinearInside => {
-            let inside = |step: &unpadded::program::Step, x: Var| step.linear(cell(step, x)?, CLASSES);
+            let inside = |step: &Step, x: Var| step.linear(cell(step, x)?, CLASSES);
             let logits = net.recurrent(x, inside).unwrap();
             (logits, net.cross_entropy_with(logits, labels, options).unwrap())
         }
         Where::BothInside => {
-            let inside = |step: &unpadded::program::Step, (x, labels): (Var, Var)| {
+            let inside = |step: &Step, (x, labels): (Var, Var)| {
                 let logits = step.linear(cell(step, x)?, CLASSES)?;
                 step.cross_entropy_with(logits, labels, options)
             };
