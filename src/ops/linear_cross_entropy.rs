@@ -50,13 +50,13 @@ const LABELS: usize = 3;
 const CLASS_WEIGHTS: usize = 4;
 const LOSS: usize = 0;
 
-/// Numbers in a chunk of logits, about. A chunk must be deep enough to pay for a pass over the gradient of W.
-const CHUNK: usize = 4 << 20;
+/// Numbers in a chunk of logits, about: few enough for a cache that cores share.
+const CHUNK: usize = 2 << 20;
 
-/// Rows of a chunk: by the number of classes and nothing else.
+/// Rows of a chunk: by the number of classes and nothing else. Each chunk reads and writes the whole gradient of W, which
+/// fewer rows would not pay for, however many classes there are.
 fn chunk_rows(classes: usize) -> usize {
-    // Bias gradients are summed in blocks of 128.
-    (CHUNK / classes.max(1)).clamp(32, 4096).next_multiple_of(32)
+    (CHUNK / classes.max(1)).clamp(128, 4096).next_multiple_of(32)
 }
 
 /// The loss of a softmax over a linear layer.
