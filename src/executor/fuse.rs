@@ -86,7 +86,7 @@ impl Origin {
 pub(super) fn fuse(program: &Program, registry: &Registry, wanted: &[VarId]) -> Result<Fused> {
     let mut draft = Draft::of(program, registry, wanted);
     let mut refused = Vec::new();
-    for (output, fusion) in candidates(program, registry)? {
+    for (output, fusion) in candidates(program, registry) {
         let mut changed = Draft { program: draft.program.clone(), origins: draft.origins.clone(), ..draft };
         match changed.fuse(output, &fusion)? {
             Outcome::Fused => draft = changed,
@@ -98,16 +98,18 @@ pub(super) fn fuse(program: &Program, registry: &Registry, wanted: &[VarId]) -> 
 }
 
 /// An output of each operator that can be fused, with how.
-fn candidates(program: &Program, registry: &Registry) -> Result<Vec<(VarId, Fusion)>> {
+fn candidates(program: &Program, registry: &Registry) -> Vec<(VarId, Fusion)> {
     let mut found = Vec::new();
     for op in program.blocks().flat_map(|(_, block)| &block.ops) {
         if op.role != Role::Forward || op.kind == RECURRENT {
             continue;
         }
-        let fusions = registry.parse(&op.kind, &op.attributes)?.fusions();
+        // What is not registered is an error only where it is needed.
+        let Ok(instance) = registry.parse(&op.kind, &op.attributes) else { continue };
+        let fusions = instance.fusions();
         found.extend(op.writes().next().into_iter().flat_map(|v| fusions.iter().map(move |f| (v, *f))));
     }
-    Ok(found)
+    found
 }
 
 /// What became of two operators.
@@ -312,6 +314,7 @@ impl<'a> Draft<'a> {
             fusion.into,
             self.shown(between)
         );
+        let beside = format!("what it computes without {}", self.shown(between));
         let ops = std::mem::take(&mut self.program.blocks[0].ops);
         let origins = std::mem::take(&mut self.origins[0]);
         let mut all: Vec<Option<(OpDesc, Origin)>> = ops.into_iter().zip(origins).map(Some).collect();
@@ -322,7 +325,7 @@ impl<'a> Draft<'a> {
         op.caller.clone_from(&consumer.caller);
         early.sort();
         let mut fused: Vec<(OpDesc, Origin)> =
-            apart.into_iter().map(|op| (op, noted("which reads labels alone".to_owned(), false))).collect();
+            apart.into_iter().map(|op| (op, noted(beside.clone(), false))).collect();
         fused.extend(early.iter().filter_map(|&i| all[i].take()));
         fused.extend(
             backward.map(|joint| (joint, noted(format!("{text}, with gradients in one pass"), false))),

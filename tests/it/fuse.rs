@@ -2,9 +2,13 @@
 //! fused program computes is held to the reference interpreter, which fuses nothing.
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
+use unpadded::layers::Linear;
 use unpadded::layers::init::uniform;
 use unpadded::ops::CrossEntropy;
-use unpadded::program::{Program, Step, VarId, backward};
+use unpadded::program::{
+    Attributes, Facts, Forward, Fusion, InferShape, Op, Program, Sample, Signature, Slot, Step, VarId,
+    backward,
+};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Result, Var, Variable, ops};
 
@@ -299,6 +303,22 @@ fn a_wrong_label_is_said_as_before() {
     }
 }
 
+/// All three products are in the profile, where they are: a multiply-add is two operations.
+#[test]
+fn a_profile_counts_its_products() {
+    let model = model(Where::Root, DType::F32, options()[0].0, false, mean);
+    let batch = batch(&LENGTHS, DType::F32, false);
+    let mut executor = model.executor(&[], 1);
+    executor.start_profile();
+    model.run(&mut executor, &mut Scope::of(&model.program).unwrap(), &batch);
+    let profile = executor.take_profile().unwrap();
+    let calls: Vec<_> = profile.entries.iter().filter(|e| e.operator == "cross_entropy #2").collect();
+    let rows = LENGTHS.iter().sum::<usize>();
+    let flops: u64 = calls.iter().map(|e| e.cost.flops).sum();
+    assert_eq!(flops, (3 * 2 * rows * WIDTH * CLASSES + rows * CLASSES) as u64);
+    assert_eq!(calls.iter().filter(|e| e.rows > 0).count(), 1, "the forward operator does not run beside it");
+}
+
 #[track_caller]
 fn refused(executor: &Executor, why: &str) {
     let listing = executor.listing().to_string();
@@ -348,4 +368,113 @@ fn it_is_refused_with_a_reason() {
     let loss = net.mean(net.cross_entropy(logits, labels).unwrap()).unwrap();
     let executor = Executor::new(&net.finish(), &ops::catalogue(), &[loss.id()], 1).unwrap();
     refused(&executor, "a memory keeps");
+}
+
+/// A user's operator, Σ x² of each row, and the one that it becomes behind a `linear`.
+struct Energy;
+struct LinearEnergy;
+
+const ENERGY: Facts = Facts::row_wise();
+
+fn rows_of(s: &mut InferShape<'_>) -> Result<()> {
+    let mut out = s.input(0).clone();
+    out.shape.truncate(1);
+    s.set(0, out);
+    Ok(())
+}
+
+impl Op for Energy {
+    fn kind() -> &'static str {
+        "acme.energy"
+    }
+    fn parse(_: &Attributes) -> Result<Self> {
+        Ok(Self)
+    }
+    fn samples() -> Vec<Sample> {
+        Vec::new()
+    }
+    fn signature(&self) -> Signature {
+        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
+    }
+    fn facts(&self) -> Facts {
+        ENERGY
+    }
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        rows_of(s)
+    }
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let x = run.input::<f32>(0)?;
+        for (out, x) in run.output::<f32>(0)?.iter_mut().zip(x.iter()) {
+            out[0] = x.iter().map(|x| x * x).sum();
+        }
+        Ok(())
+    }
+    fn fusions(&self) -> &'static [Fusion] {
+        &[Fusion {
+            slot: "x",
+            producer: "linear",
+            into: "acme.linear_energy",
+            producer_slots: &[("x", "input"), ("weight", "matrix")],
+            own_slots: &[],
+            apart: &[],
+            least_width: 2,
+        }]
+    }
+}
+
+impl Op for LinearEnergy {
+    fn kind() -> &'static str {
+        "acme.linear_energy"
+    }
+    fn parse(_: &Attributes) -> Result<Self> {
+        Ok(Self)
+    }
+    fn samples() -> Vec<Sample> {
+        Vec::new()
+    }
+    fn signature(&self) -> Signature {
+        const { Signature { inputs: &[Slot::one("input"), Slot::one("matrix")], outputs: &[Slot::one("out")] } }
+    }
+    fn facts(&self) -> Facts {
+        ENERGY
+    }
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        rows_of(s)
+    }
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, matrix) = (run.input::<f32>(0)?, run.input::<f32>(1)?);
+        for (out, x) in run.output::<f32>(0)?.iter_mut().zip(x.iter()) {
+            let product = |j| x.iter().zip(matrix.iter()).map(|(x, row)| x * row[j]).sum::<f32>();
+            out[0] = (0..matrix.width()).map(|j| product(j) * product(j)).sum();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_users_operators_take_part() {
+    let mut registry = ops::catalogue();
+    registry.add::<Energy>().unwrap().add::<LinearEnergy>().unwrap();
+    let net = Builder::with_registry(registry.clone());
+    let x = net.feed("x", DType::F32, &[WIDTH], 1).unwrap();
+    let energy = |layer: Linear| {
+        let y = net.linear(x, layer).unwrap();
+        net.append1("acme.energy", &[("x", &[y])], Attributes::new()).unwrap()
+    };
+    let (fused, biased) = (energy(Linear::new(4).without_bias()), energy(Linear::new(4)));
+    let program = net.finish();
+    let wanted = [fused.id(), biased.id()];
+    let mut executor = Executor::new(&program, &registry, &wanted, 1).unwrap();
+    let listing = executor.listing().to_string();
+    assert!(listing.contains("linear #0 and acme.energy #1 as acme.linear_energy"), "{listing}");
+    // It has no slot for a bias.
+    assert!(listing.contains("not fused: linear #2 and acme.energy #3: no operator"), "{listing}");
+    let mut scope = Scope::of(&program).unwrap();
+    let batch = batch(&LENGTHS, DType::F32, false);
+    let feeds = [(x.id(), &batch[0])];
+    executor.run(&mut scope, &Run::infer(&feeds)).unwrap();
+    let values = interpret(&program, &registry, &mut scope, &Run::infer(&feeds)).unwrap();
+    for var in wanted {
+        close(&[floats(&executor.fetch(var).unwrap())], &[floats(&values[&var])], 1e-5, "energy");
+    }
 }
