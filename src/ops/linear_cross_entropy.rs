@@ -17,8 +17,8 @@
 //! let lod = Lod::from_lengths1(&[2, 0])?;
 //! let op = ops::catalogue().parse("linear_cross_entropy", &Attributes::new())?;
 //! let out = op.call(&[
-//!     Operand::batch("x", Variable::sequences(array![[0.0], [3.0]], lod.clone())?),
-//!     Operand::constant("weight", array![[1.0, 1.0]]),
+//!     Operand::batch("x", Variable::sequences(array![[0.0], [0.0]], lod.clone())?),
+//!     Operand::constant("weight", array![[1.0, -1.0]]),
 //!     Operand::batch("labels", Variable::sequences(array![1i64, 0], lod)?),
 //! ])?;
 //! assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 2f64.ln()]); // both classes are alike
