@@ -193,6 +193,15 @@ fn nested() {
 }
 
 #[test]
+fn many_classes() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Weights: the LSTM's two, and the linear's in two chunks of rows.
+    nothing(&models::MANY_CLASSES, &adam(), 1, 4 * GEMM);
+    nothing(&models::MANY_CLASSES, &adam(), 2, 4 * GEMM + PARTS);
+    nothing(&models::MANY_CLASSES, &adam(), 3, 4 * GEMM + PARTS);
+}
+
+#[test]
 fn static_rows() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // Weights: the start's and the step's three.

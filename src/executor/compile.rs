@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::fuse::{Fused, fuse};
 use super::layout::{Layouts, Ranked};
 use super::lower::Site;
-use super::needs::{live, made_levels, needed_values, wanted_slots};
+use super::needs::{live, made_levels, needed_values, reads, started, wanted_slots};
 use super::plan::{Access, Home, Instr, Maker, OpInstr, Plan, Ref, Slot, Span};
 use super::split::Classes;
 use super::views::Views;
@@ -23,6 +24,7 @@ pub(super) const FOREVER: usize = usize::MAX;
 
 pub(super) struct Compiler<'a> {
     pub(super) program: &'a Program,
+    fused: &'a Fused,
     registry: &'a Registry,
     pub(super) slots: Vec<Slot>,
     pub(super) access: Vec<Option<Access>>,
@@ -63,9 +65,15 @@ pub(super) struct Compiler<'a> {
 pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) -> Result<Plan> {
     program.validate()?;
     program.check_steps()?;
+    let needed = live(program, wanted)?;
+    program.check_shapes(registry, &needed)?;
+    program.check_order(&needed)?;
+    let fused = fuse(program, registry, wanted)?;
+    let program = &fused.program;
     let vars = program.vars().len();
     let mut compiler = Compiler {
         program,
+        fused: &fused,
         registry,
         slots: Vec::new(),
         access: vec![None; vars],
@@ -89,8 +97,6 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         classes: program.blocks().map(|_| None).collect(),
     };
     let live = live(program, wanted)?;
-    program.check_shapes(registry, &live)?;
-    program.check_order(&live)?;
     compiler.layouts = Layouts::new(live.iter().map(|&i| &program.root().ops[i]));
     compiler.saved = compiler.find_saved(&live)?;
     // Feeds that nothing reads are still checked when they come; the others are slots from the start.
@@ -133,21 +139,13 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         losses,
         views: compiler.views,
         same: compiler.same,
+        program: Program::default(),
+        refused: Vec::new(),
     };
+    (plan.program, plan.refused) = (fused.program, fused.refused);
     super::memory::assign(&mut plan);
     plan.instructions = plan.number();
     Ok(plan)
-}
-
-/// What an operator of the root block starts the gradient of.
-fn started(program: &Program, op: usize) -> impl Iterator<Item = VarId> {
-    let op = &program.root().ops[op];
-    let gradients = op.writes().filter(|_| op.role == Role::Forward);
-    gradients.filter_map(|v| program.var(v).gradient_of)
-}
-
-fn reads(program: &Program, op: usize, var: VarId) -> bool {
-    program.root().ops[op].reads().any(|v| v == var)
 }
 
 impl<'a> Compiler<'a> {
@@ -169,15 +167,7 @@ impl<'a> Compiler<'a> {
         only: Option<&[usize]>,
         out: &mut Vec<Instr>,
     ) -> Result<()> {
-        let place = Where {
-            operator: Some(match op.role {
-                Role::Backward => format!("{} #{}, backward", op.kind, site.number),
-                _ => format!("{} #{}", op.kind, site.number),
-            }),
-            block: (site.block.0 > 0).then_some(site.block.0 as usize),
-            caller: Some(op.caller.clone()),
-            variable: None,
-        };
+        let place = self.fused.place(op, site);
         if op.kind == RECURRENT {
             let instr = self.step_loop(op, site, place.clone()).map_err(|e| e.at(place))?;
             out.push(Instr::Loop(Box::new(instr)));
@@ -240,7 +230,8 @@ impl<'a> Compiler<'a> {
         let all = wanted_slots(&*instance, op);
         let wanted: Vec<usize> = only.map_or(all, <[usize]>::to_vec);
         let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
-        let order = self.order(op, &*instance, (&wanted, needs), site)?;
+        // What sums over rows beside computing them keeps to the batch's order.
+        let order = if facts.joins { None } else { self.order(op, &*instance, (&wanted, needs), site)? };
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         let mut wiring = Wiring::default();
         let mut constants = Vec::new();
@@ -283,6 +274,9 @@ impl<'a> Compiler<'a> {
                     }
                 }
                 wiring.input_gradients.push(places);
+            }
+            for vars in Program::slots_of(signature.outputs, &op.outputs, "") {
+                wiring.results.push(self.writes(&vars, order.as_ref(), &mut writes)?);
             }
         } else {
             wiring.adds = self.adds.contains(&(site.block, site.number));
@@ -337,6 +331,7 @@ impl<'a> Compiler<'a> {
             order: order.map(|r| (r.block, r.rows)),
             desc: (site.block, site.number),
             why: site.why,
+            fused: self.fused.note(site),
             index: 0,
         })
     }

@@ -109,7 +109,7 @@ impl Executor {
             .slots
             .iter()
             .map(|s| s.var)
-            .find(|&v| self.program.var(v).role == VarRole::Feed && !self.fed[v.0 as usize]);
+            .find(|&v| self.plan.program.var(v).role == VarRole::Feed && !self.fed[v.0 as usize]);
         if let Some(var) = missing {
             let name = &self.program.var(var).name;
             return Err(Error::of(ErrorKind::Program, "feeds", "a value for each", "none for this one")

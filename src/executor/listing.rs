@@ -43,7 +43,7 @@ impl Executor {
     /// The compiled program as text: each instruction with its place, its outputs and their buffers, for step loops
     /// what runs before, in and after the loop and why, and which variables share a buffer.
     pub fn listing(&self) -> Listing<'_> {
-        Listing { program: &self.program, plan: &self.plan }
+        Listing { program: &self.plan.program, plan: &self.plan }
     }
 }
 
@@ -100,6 +100,7 @@ impl<'a> Text<'a> {
         let plan = self.plan;
         self.line(&format!("{} instructions, {} buffers", plan.instructions, plan.buffers.len()));
         self.inside(|text| text.code(&plan.code));
+        plan.refused.iter().for_each(|why| self.line(&format!("not fused: {why}")));
         self.buffers();
     }
 
@@ -130,6 +131,7 @@ impl<'a> Text<'a> {
         self.line(&format!("[{}] {operator} ({reads}) -> {writes}", op.index));
         let mut notes = Vec::new();
         notes.extend(op.why.map(|why| self.why(why)));
+        notes.extend(op.fused.as_ref().map(|note| note.text.clone()));
         let slots = op.op.signature().inputs;
         let constant =
             slots.iter().zip(&op.constants).filter(|(_, c)| c.is_some()).map(|(slot, _)| slot.name);
@@ -175,6 +177,9 @@ impl<'a> Text<'a> {
             let grads = Program::slots_of(signature.inputs, &desc.outputs, &grad_name(""));
             let places = op.wiring.input_gradients.iter().flatten();
             written.extend(grads.iter().flatten().zip(places).map(|(&v, &(place, store))| (v, place, store)));
+            let results = Program::slots_of(signature.outputs, &desc.outputs, "");
+            let places = op.wiring.results.iter().flatten();
+            written.extend(results.iter().flatten().zip(places).map(|(&v, &at)| (v, at, Store::Write)));
         } else {
             let places = op.wiring.outputs.iter().flatten();
             let store = if op.wiring.adds { Store::Add } else { Store::Write };

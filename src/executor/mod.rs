@@ -7,8 +7,9 @@
 mod compile;
 mod feed;
 mod frame;
-pub mod in_place;
-mod interpret;
+mod fuse;
+mod in_place;
+pub mod interpret;
 mod layout;
 pub mod listing;
 mod lower;

@@ -1,4 +1,4 @@
-//! What a program and its calls need, from what operators declare.
+//! What a program and its calls need, from what operators declare, and which operators run at all.
 
 use std::collections::HashSet;
 
@@ -35,6 +35,18 @@ pub(super) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<Le
     }
     made.sort();
     made
+}
+
+/// What an operator of the root block starts the gradient of.
+pub(super) fn started(program: &Program, op: usize) -> impl Iterator<Item = VarId> {
+    let op = &program.root().ops[op];
+    let gradients = op.writes().filter(|_| op.role == Role::Forward);
+    gradients.filter_map(|v| program.var(v).gradient_of)
+}
+
+/// Whether an operator of the root block reads a variable.
+pub(super) fn reads(program: &Program, op: usize, var: VarId) -> bool {
+    program.root().ops[op].reads().any(|v| v == var)
 }
 
 /// The operators of the root block that the wanted variables and the updates need.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use super::fuse::Note;
 use super::split::Why;
 use super::views::Views;
 use crate::error::{Error, Place};
 use crate::kernels::Store;
 use crate::program::context::Wiring;
-use crate::program::{BlockId, Extent, LevelId, Op, Pass, Reach, Role, Spec, StepDesc, VarId};
+use crate::program::{BlockId, Extent, LevelId, Op, Pass, Program, Reach, Role, Spec, StepDesc, VarId};
 use crate::tensor::DType;
 
 /// How the rows of a slot lie in its buffer.
@@ -102,6 +103,8 @@ pub(super) struct OpInstr {
     pub(super) desc: (BlockId, usize),
     /// Why it is in that part of a step block.
     pub(super) why: Option<Why>,
+    /// What it is fused of.
+    pub(super) fused: Option<Note>,
     /// Its number in the plan: see [`Plan::number`].
     pub(super) index: usize,
 }
@@ -249,6 +252,10 @@ pub(super) struct Plan {
     pub(super) views: Views,
     /// Gradients that are another one, with that one.
     pub(super) same: Vec<(VarId, VarId)>,
+    /// What was compiled: the program that was given, with some operators fused.
+    pub(super) program: Program,
+    /// Operators that could have been fused, and why they are not.
+    pub(super) refused: Vec<String>,
 }
 
 impl Plan {

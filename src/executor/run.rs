@@ -223,7 +223,7 @@ impl Executor {
         workers.iter_mut().filter_map(|worker| worker.recorder.as_mut()).for_each(|r| r.restart());
         let mut work = || {
             let mut tools = Tools { workers, pool, memory: &mut kept.memory };
-            execute(&mut shared, (program, plan), arena, &mut tools, run.stage)
+            execute(&mut shared, plan, arena, &mut tools, run.stage)
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| match threads {
             Some(threads) => threads.install(&mut work),
@@ -356,7 +356,7 @@ fn stage_of(role: Role) -> Stage {
 
 fn execute<'p>(
     shared: &mut Shared<'p>,
-    (program, plan): (&Program, &'p Plan),
+    plan: &'p Plan,
     arena: &mut Arena,
     tools: &mut Tools<'_>,
     stage: Stage,
@@ -368,11 +368,11 @@ fn execute<'p>(
     let mut checked = false;
     for instr in &plan.code {
         let role = role_of(instr);
-        if stage_of(role) > stage {
+        if stage_of(role) > stage || (superseded(instr) && stage > Stage::Forward) {
             continue;
         }
         if role == Role::Update && !checked {
-            finite(shared, (program, plan), &mut lane, tools)?;
+            finite(shared, plan, &mut lane, tools)?;
             checked = true;
         }
         shared.prepare(instr, &mut lane, &mut tools.workers[0])?;
@@ -385,6 +385,11 @@ fn execute<'p>(
         }
     }
     Ok(())
+}
+
+/// Whether an instruction that computes gradients computes the same.
+fn superseded(instr: &Instr) -> bool {
+    matches!(instr, Instr::Op(op) if op.fused.as_ref().is_some_and(|note| note.superseded))
 }
 
 fn role_of(instr: &Instr) -> Role {
@@ -408,14 +413,10 @@ fn reserve(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>, end: usize) {
 }
 
 /// Checks that every gradient that an update reads is finite, and the loss, before the first update.
-fn finite(
-    shared: &Shared<'_>,
-    (program, plan): (&Program, &Plan),
-    lane: &mut Lane<'_>,
-    tools: &mut Tools<'_>,
-) -> Result<()> {
-    let named =
-        |op: &OpInstr, slot: &Slot| Err(op.err(not_finite("gradient")).variable(&program.var(slot.var).name));
+fn finite(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
+    let named = |op: &OpInstr, slot: &Slot| {
+        Err(op.err(not_finite("gradient")).variable(&plan.program.var(slot.var).name))
+    };
     for instr in &plan.code {
         let Instr::Op(op) = instr else { continue };
         if op.role != Role::Update {
@@ -448,7 +449,7 @@ fn finite(
         let Slot { var, rows, width, .. } = plan.slots[s];
         let whole = Ref { access: Access::Slot(s), rows, width, column: 0 };
         if !view_is_finite(shared, &whole, lane, &mut tools.workers[0].room) {
-            return Err(not_finite("loss").variable(&program.var(var).name));
+            return Err(not_finite("loss").variable(&plan.program.var(var).name));
         }
     }
     Ok(())

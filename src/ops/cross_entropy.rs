@@ -33,8 +33,8 @@ use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::lod::Lod;
 use crate::program::{
-    Attributes, Backward, Builder, Facts, Forward, InferShape, Needs, Op, RowValue, Sample, Signature, Slot,
-    Var,
+    Attributes, Backward, Builder, Facts, Forward, Fusion, InferShape, Needs, Op, RowValue, Sample,
+    Signature, Slot, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -152,6 +152,19 @@ impl Op for SoftmaxCrossEntropy {
         with_float!(run.dtype(LOGITS), T => self.gradient::<T>(run))
     }
 
+    fn fusions(&self) -> &'static [Fusion] {
+        &[Fusion {
+            slot: "logits",
+            producer: "linear",
+            into: "linear_cross_entropy",
+            producer_slots: &[("x", "x"), ("weight", "weight"), ("bias", "bias")],
+            own_slots: &[("labels", "labels"), ("weight", "class_weights")],
+            apart: &[("share", "cross_entropy_share")],
+            // A row of two logits costs nothing; one of many thousands is most of what a language model holds.
+            least_width: 256,
+        }]
+    }
+
     fn needs(&self, _: usize) -> Needs {
         Needs::nothing().input(LOGITS).input(LABELS).input(WEIGHT)
     }
@@ -208,10 +221,10 @@ impl SoftmaxCrossEntropy {
     }
 }
 
-/// What both passes read.
-struct Rows<'a, T> {
-    logits: View<'a, T>,
-    labels: Ids<'a>,
+/// What a row is held against, whatever its label.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a, T> {
+    classes: usize,
     ignore_index: Option<i64>,
     weight: Option<&'a [T]>,
     /// The part of the target at the label.
@@ -222,6 +235,63 @@ struct Rows<'a, T> {
     weights: T,
 }
 
+impl<'a, T: Float> Target<'a, T> {
+    pub(super) fn new(op: SoftmaxCrossEntropy, classes: usize, weight: Option<View<'a, T>>) -> Self {
+        let count = classes as f64;
+        let weight = weight.map(|weight| weight.row(0));
+        Self {
+            classes,
+            ignore_index: op.ignore_index,
+            weight,
+            sharp: T::from_f64(1.0 - op.smoothing),
+            even: T::from_f64(op.smoothing / count.max(1.0)),
+            weights: weight.map_or(T::from_f64(count), |weight| weight.iter().copied().sum()),
+        }
+    }
+
+    /// The class of a row; `None` where it has no loss.
+    pub(super) fn class(&self, labels: &Ids<'_>, row: usize) -> Result<Option<usize>> {
+        labels.class(row, self.classes, self.ignore_index)
+    }
+
+    #[inline(always)]
+    pub(super) fn weight(&self, class: usize) -> T {
+        self.weight.map_or(T::ONE, |weight| weight[class])
+    }
+
+    /// The loss of a row with that class; `total` is [`log_sum_exp`] of its logits.
+    #[inline(always)]
+    pub(super) fn loss(&self, logits: &[T], total: T, class: usize) -> T {
+        let mut loss = self.sharp * self.weight(class) * (total - logits[class]);
+        // Without smoothing an impossible class (a logit of −∞) does no harm.
+        if self.even > T::ZERO {
+            let all: T = logits.iter().enumerate().map(|(c, &x)| self.weight(c) * (total - x)).sum();
+            loss += self.even * all;
+        }
+        loss
+    }
+
+    /// The gradient of a row's logits, as a function of class and logit, where `d` is that of its loss.
+    #[inline(always)]
+    pub(super) fn slope<A: Arithmetic>(&self, total: T, class: usize, d: T) -> impl Fn(usize, T) -> T {
+        let Self { sharp, even, weights, .. } = *self;
+        let target = d * sharp * self.weight(class);
+        let even = d * even;
+        let scale = target + even * weights;
+        move |c, x| {
+            let at_label = if c == class { target } else { T::ZERO };
+            scale * (x - total).exp_with::<A>() - even * self.weight(c) - at_label
+        }
+    }
+}
+
+/// What both passes read.
+struct Rows<'a, T> {
+    logits: View<'a, T>,
+    labels: Ids<'a>,
+    target: Target<'a, T>,
+}
+
 impl<'a, T: Float> Rows<'a, T> {
     fn new(
         op: SoftmaxCrossEntropy,
@@ -229,32 +299,17 @@ impl<'a, T: Float> Rows<'a, T> {
         labels: Ids<'a>,
         weight: Option<View<'a, T>>,
     ) -> Self {
-        let classes = logits.width() as f64;
-        let weight = weight.map(|weight| weight.row(0));
-        Self {
-            logits,
-            labels,
-            ignore_index: op.ignore_index,
-            weight,
-            sharp: T::from_f64(1.0 - op.smoothing),
-            even: T::from_f64(op.smoothing / classes.max(1.0)),
-            weights: weight.map_or(T::from_f64(classes), |weight| weight.iter().copied().sum()),
-        }
+        Self { logits, labels, target: Target::new(op, logits.width(), weight) }
     }
 
     fn class(&self, row: usize) -> Result<Option<usize>> {
-        self.labels.class(row, self.logits.width(), self.ignore_index)
-    }
-
-    #[inline(always)]
-    fn weight(&self, class: usize) -> T {
-        self.weight.map_or(T::ONE, |weight| weight[class])
+        self.target.class(&self.labels, row)
     }
 }
 
 /// ln Σ exp(x). The sum runs in a fixed number of lanes: its order depends on the number of classes alone.
 #[inline(always)]
-fn log_sum_exp<T: Float, A: Arithmetic>(x: &[T]) -> T {
+pub(super) fn log_sum_exp<T: Float, A: Arithmetic>(x: &[T]) -> T {
     const LANES: usize = 16;
     let mut max = [T::NEG_INFINITY; LANES];
     for chunk in x.chunks(LANES) {
@@ -288,13 +343,8 @@ impl<T: Float> Sweep for Losses<'_, T> {
             let (mut loss, mut share) = (T::ZERO, T::ZERO);
             if let Some(class) = rows.class(row)? {
                 let total = log_sum_exp::<T, A>(logits);
-                share = rows.weight(class);
-                loss = rows.sharp * share * (total - logits[class]);
-                // Without smoothing an impossible class (a logit of −∞) does no harm.
-                if rows.even > T::ZERO {
-                    let all: T = logits.iter().enumerate().map(|(c, &x)| rows.weight(c) * (total - x)).sum();
-                    loss += rows.even * all;
-                }
+                share = rows.target.weight(class);
+                loss = rows.target.loss(logits, total, class);
             }
             self.loss.row(row)[0] = loss;
             self.share.row(row)[0] = share;
@@ -323,14 +373,10 @@ impl<T: Float> Sweep for Gradient<'_, T> {
                 }
                 continue;
             };
-            let d = self.dloss.row(row)[0];
             let total = log_sum_exp::<T, A>(logits);
-            let target = d * rows.sharp * rows.weight(class);
-            let even = d * rows.even;
-            let scale = target + even * rows.weights;
+            let slope = rows.target.slope::<A>(total, class, self.dloss.row(row)[0]);
             for (c, (dlogit, &x)) in dlogits.iter_mut().zip(logits).enumerate() {
-                let at_label = if c == class { target } else { T::ZERO };
-                let value = scale * (x - total).exp_with::<A>() - even * rows.weight(c) - at_label;
+                let value = slope(c, x);
                 match self.store {
                     Store::Write => *dlogit = value,
                     Store::Add => *dlogit += value,

@@ -50,7 +50,12 @@ impl Op for FillLike {
     }
 
     fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x").without_gradient()], outputs: &[Slot::one("out")] } }
+        const {
+            Signature {
+                inputs: &[Slot::one("x").without_gradient().shape_only()],
+                outputs: &[Slot::one("out")],
+            }
+        }
     }
 
     fn facts(&self) -> Facts {

@@ -16,6 +16,7 @@ mod gru_cell;
 mod ids;
 mod learning_rate;
 mod linear;
+mod linear_cross_entropy;
 mod lod_of;
 mod lstm_cell;
 mod matmul;
@@ -90,6 +91,7 @@ catalogue![
     assign::Assign,
     assign::Cast,
     cross_entropy::SoftmaxCrossEntropy,
+    linear_cross_entropy::Share,
     dropout::Dropout,
     embedding::Embedding,
     feature::Concat,
@@ -101,6 +103,7 @@ catalogue![
     gru_cell::GruCell,
     learning_rate::LearningRate,
     linear::Linear,
+    linear_cross_entropy::LinearCrossEntropy,
     lod_of::LodOf,
     lstm_cell::LstmCell,
     matmul::Matmul,

@@ -104,6 +104,8 @@ pub(crate) struct Wiring {
     pub(crate) adds: bool,
     /// Input slots whose value lies where its gradient goes.
     pub(crate) in_place: Vec<usize>,
+    /// Of a backward call that computes the outputs too: where they go.
+    pub(crate) results: Vec<Vec<Place>>,
 }
 
 /// Memory of a thread that operators reuse from call to call, by type.
@@ -426,6 +428,21 @@ impl<'a> Backward<'a> {
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
         let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(Place::Absent);
         self.read(place, self.call.signature.outputs[slot].name)
+    }
+
+    /// Where the value of output slot `slot` goes, if this call is to compute it beside the gradients
+    /// ([`Facts::joins`](super::op::Facts::joins)). Handed out once.
+    ///
+    /// # Errors
+    /// If it does not hold `T`.
+    pub fn result<T: Plain>(&mut self, slot: usize) -> Result<Option<ViewMut<'a, T>>> {
+        let Some(&Place::Dense(i)) = self.call.wiring.results.get(slot).and_then(|s| s.first()) else {
+            return Ok(None);
+        };
+        let name = self.call.signature.outputs[slot].name;
+        let wrong =
+            || Error::of(ErrorKind::Program, format!("slot `{name}`"), std::any::type_name::<T>(), "another");
+        self.operands.write(i).map(Some).ok_or_else(wrong)
     }
 
     /// The gradient of output slot `slot`; `None` if none reaches it, which is not the same as zeros.

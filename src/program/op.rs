@@ -112,6 +112,12 @@ pub trait Op: Send + Sync + 'static {
         None
     }
 
+    /// How a call of this operator and one of the operator that computes an input can be one call of a third operator,
+    /// so that the value between them never is in memory as a whole. The compiler does so where nothing else reads it.
+    fn fusions(&self) -> &'static [Fusion] {
+        &[]
+    }
+
     /// What a call costs, for [profiles](crate::program::cost). Without a word of the operator's: one operation for each
     /// number it writes, and the bytes of everything that is bound to the call.
     fn cost(&self, work: &Work<'_>) -> Cost {
@@ -147,6 +153,27 @@ pub enum Arity {
     Many,
 }
 
+/// Two operators that can be one: see [`Op::fusions`]. The third operator has the attributes of both, and the outputs of the
+/// one that declares it.
+#[derive(Debug, Clone, Copy)]
+pub struct Fusion {
+    /// The input slot that the other operator fills, with its one output.
+    pub slot: &'static str,
+    /// The kind of the operator that fills it.
+    pub producer: &'static str,
+    /// The kind of the third operator, which computes the same from the inputs of both.
+    pub into: &'static str,
+    /// Each input slot of the producer, with its name at the third operator.
+    pub producer_slots: &'static [(&'static str, &'static str)],
+    /// Each other input slot of this operator, with its name at the third one.
+    pub own_slots: &'static [(&'static str, &'static str)],
+    /// Outputs of this operator that the third one lacks, each with the operator that computes it: it reads nothing of
+    /// the producer's output, and has those of the third one's input slots that it needs.
+    pub apart: &'static [(&'static str, &'static str)],
+    /// Rows narrower than this are not worth it.
+    pub least_width: usize,
+}
+
 /// A named place for variables.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot {
@@ -158,6 +185,8 @@ pub struct Slot {
     pub gradient: bool,
     /// An output whose value on entry is read and changed in place: parameters under an update rule.
     pub updated: bool,
+    /// An input of which only the shape and the LoD are looked at, never a number.
+    pub shape_only: bool,
     /// Which storages the operator has kernels for at this slot.
     pub storages: &'static [StorageKind],
 }
@@ -165,7 +194,14 @@ pub struct Slot {
 impl Slot {
     /// One variable.
     pub const fn one(name: &'static str) -> Self {
-        Slot { name, arity: Arity::One, gradient: true, updated: false, storages: &[StorageKind::Dense] }
+        Slot {
+            name,
+            arity: Arity::One,
+            gradient: true,
+            updated: false,
+            shape_only: false,
+            storages: &[StorageKind::Dense],
+        }
     }
 
     /// One variable or none.
@@ -188,6 +224,12 @@ impl Slot {
     #[must_use]
     pub const fn updated(self) -> Self {
         Slot { updated: true, ..self }
+    }
+
+    /// The same input, of which no number is read: it may be bound before it was computed.
+    #[must_use]
+    pub const fn shape_only(self) -> Self {
+        Slot { shape_only: true, ..self }
     }
 
     /// The same for these storages.
@@ -236,6 +278,8 @@ pub struct Facts {
     pub prepares: bool,
     /// Its gradients share no work, as those of a product: each may be computed in a call of its own, at another time.
     pub apart: bool,
+    /// [`Op::backward`] can compute the outputs in the same call, where [`Backward::result`] asks for them.
+    pub joins: bool,
 }
 
 impl Facts {
@@ -248,6 +292,7 @@ impl Facts {
             batch_dependent: false,
             prepares: false,
             apart: false,
+            joins: false,
         }
     }
 

@@ -251,6 +251,8 @@ impl Program {
                     (None, "out", _) => kind.to_owned(),
                     (None, slot, _) => format!("{kind}.{slot}"),
                 };
+                // What only follows from labels and the like passes no gradient on.
+                let stop = stop || !slot.gradient;
                 vars.push(self.add_computed(&wish, block, spec, VarRole::Computed, stop));
             }
             written.push(vars);

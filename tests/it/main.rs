@@ -10,6 +10,7 @@ mod damage;
 mod datasets;
 mod executor;
 mod fixture;
+mod fuse;
 mod golden;
 mod hostile_program;
 mod invariance;

@@ -317,6 +317,19 @@ pub(crate) const WIDE: Model = Model {
     },
 };
 
+/// A model that says its words again: its logits are so wide that they are fused with the loss.
+pub(crate) const MANY_CLASSES: Model = Model {
+    name: "many classes",
+    feeds: &[Feed::Words],
+    build: |net| {
+        let words = Feed::Words.add(net)?;
+        let h =
+            net.lstm(net.embedding(words, Embedding::new(VOCABULARY, INPUT).sparse())?, Lstm::new(HIDDEN))?;
+        let logits = net.linear(h, VOCABULARY)?;
+        Ok(Made { loss: net.mean(net.cross_entropy(logits, words)?)?, outputs: vec![logits] })
+    },
+};
+
 /// The same over documents of sentences.
 pub(crate) const TRAINED_NESTED: Model = Model {
     name: "trained nested classifier",

@@ -1,0 +1,399 @@
+//! Fusing: where an operator says that it and the one that computes its input can be one ([`Op::fusions`]), and nothing
+//! else wants the value between them, they become one, whose chunks never hold that value as a whole.
+//!
+//! This is a transformation of the program before it is compiled; the program that was given stays as it is. With
+//! gradients, both backward operators go as well: the one operator computes outputs and gradients in one call, before
+//! whatever reads the outputs. So the gradient of its output must be known by then. That of a mean or a masked sum is,
+//! since it does not depend on the losses, and the operators that compute it move up; where it does depend on them
+//! nothing is fused. A run that ends before the gradients calls the forward operator instead.
+//!
+//! Operators of a step block that no memory needs are moved out of it for this, forward and backward alike
+//! ([`Draft::sink`]): they then read the block's outputs.
+//!
+//! [`Op::fusions`]: crate::program::Op::fusions
+
+mod early;
+mod sink;
+
+use super::lower::Site;
+use super::needs::{live, reads};
+use crate::error::{Place, Result};
+use crate::program::{
+    Attributes, BlockId, Bound, Fusion, OpDesc, Program, RECURRENT, Registry, Role, VarId, grad_name,
+};
+
+/// A program with some operators fused.
+pub(super) struct Fused {
+    pub(super) program: Program,
+    /// By block, where each operator comes from.
+    origins: Vec<Vec<Origin>>,
+    pub(super) refused: Vec<String>,
+}
+
+/// What is to be said of a fused operator.
+#[derive(Debug, Clone)]
+pub(super) struct Note {
+    pub(super) text: String,
+    /// Another operator computes the same beside gradients.
+    pub(super) superseded: bool,
+}
+
+/// The operator of the given program that one stands for.
+#[derive(Debug, Clone)]
+struct Origin {
+    kind: String,
+    block: BlockId,
+    number: usize,
+    note: Option<Note>,
+}
+
+impl Fused {
+    /// Where an operator is in the program that was given.
+    pub(super) fn place(&self, op: &OpDesc, site: Site) -> Place {
+        let origin = &self.origins[site.block.0 as usize][site.number];
+        let backward = op.role == Role::Backward && origin.note.is_none();
+        Place {
+            operator: Some(format!(
+                "{}{}",
+                origin.name(site.block),
+                if backward { ", backward" } else { "" }
+            )),
+            block: (site.block.0 > 0).then_some(site.block.0 as usize),
+            caller: Some(op.caller.clone()),
+            variable: None,
+        }
+    }
+
+    /// What it is fused of.
+    pub(super) fn note(&self, site: Site) -> Option<Note> {
+        self.origins[site.block.0 as usize][site.number].note.clone()
+    }
+}
+
+impl Origin {
+    /// Its name, seen from a block.
+    fn name(&self, from: BlockId) -> String {
+        let Self { kind, block, number, .. } = self;
+        if *block == from {
+            format!("{kind} #{number}")
+        } else {
+            format!("{kind} #{number} of block {}", block.0)
+        }
+    }
+}
+
+/// Fuses what can be fused in the operators that the wanted variables need.
+pub(super) fn fuse(program: &Program, registry: &Registry, wanted: &[VarId]) -> Result<Fused> {
+    let mut draft = Draft::of(program, registry, wanted);
+    let mut refused = Vec::new();
+    for (output, fusion) in candidates(program, registry) {
+        let mut changed = Draft { program: draft.program.clone(), origins: draft.origins.clone(), ..draft };
+        match changed.fuse(output, &fusion)? {
+            Outcome::Fused => draft = changed,
+            Outcome::Refused(why) => refused.push(why),
+            Outcome::NotThere => {}
+        }
+    }
+    Ok(Fused { program: draft.program, origins: draft.origins, refused })
+}
+
+/// An output of each operator that can be fused, with how.
+fn candidates(program: &Program, registry: &Registry) -> Vec<(VarId, Fusion)> {
+    let mut found = Vec::new();
+    for op in program.blocks().flat_map(|(_, block)| &block.ops) {
+        if op.role != Role::Forward || op.kind == RECURRENT {
+            continue;
+        }
+        // What is not registered is an error only where it is needed.
+        let Ok(instance) = registry.parse(&op.kind, &op.attributes) else { continue };
+        let fusions = instance.fusions();
+        found.extend(op.writes().next().into_iter().flat_map(|v| fusions.iter().map(move |f| (v, *f))));
+    }
+    found
+}
+
+/// What became of two operators.
+enum Outcome {
+    Fused,
+    /// They could be one, but for this.
+    Refused(String),
+    /// There are no two that could be.
+    NotThere,
+}
+
+/// A program that is being changed; its operators remember where they come from.
+struct Draft<'a> {
+    program: Program,
+    origins: Vec<Vec<Origin>>,
+    registry: &'a Registry,
+    wanted: &'a [VarId],
+}
+
+impl<'a> Draft<'a> {
+    fn of(program: &Program, registry: &'a Registry, wanted: &'a [VarId]) -> Self {
+        let origin = |block, (number, op): (usize, &OpDesc)| Origin {
+            kind: op.kind.clone(),
+            block,
+            number,
+            note: None,
+        };
+        let origins = program
+            .blocks()
+            .map(|(id, block)| block.ops.iter().enumerate().map(|op| origin(id, op)).collect());
+        Self { program: program.clone(), origins: origins.collect(), registry, wanted }
+    }
+
+    fn ops(&self, block: BlockId) -> &[OpDesc] {
+        &self.program.block(block).ops
+    }
+
+    fn name(&self, block: BlockId, number: usize) -> String {
+        self.origins[block.0 as usize][number].name(BlockId(0))
+    }
+
+    fn shown(&self, var: VarId) -> String {
+        format!("`{}`", self.program.shown(var))
+    }
+
+    fn remove(&mut self, block: BlockId, number: usize) -> (OpDesc, Origin) {
+        let at = block.0 as usize;
+        (self.program.blocks[at].ops.remove(number), self.origins[at].remove(number))
+    }
+
+    fn insert(&mut self, block: BlockId, number: usize, (op, origin): (OpDesc, Origin)) {
+        let at = block.0 as usize;
+        self.program.blocks[at].ops.insert(number, op);
+        self.origins[at].insert(number, origin);
+    }
+
+    /// The forward operator of a block that writes a variable.
+    fn writer(&self, block: BlockId, var: VarId) -> Option<usize> {
+        self.ops(block).iter().position(|op| op.role == Role::Forward && op.writes().any(|v| v == var))
+    }
+
+    /// The backward operator, in `there`, of a forward one.
+    fn backward(&self, forward: &OpDesc, there: BlockId) -> Option<usize> {
+        let slots = || forward.inputs.iter().chain(&forward.outputs);
+        self.ops(there).iter().position(|op| {
+            op.role == Role::Backward
+                && op.kind == forward.kind
+                && op.attributes == forward.attributes
+                && op.inputs.len() >= slots().count()
+                && op.inputs.iter().zip(slots()).all(|(a, b)| a == b)
+        })
+    }
+
+    fn fuse(&mut self, output: VarId, fusion: &Fusion) -> Result<Outcome> {
+        // What is not needed does not stand in the way.
+        let live = live(&self.program, self.wanted)?;
+        for number in (0..self.ops(BlockId(0)).len()).rev().filter(|n| !live.contains(n)) {
+            self.remove(BlockId(0), number);
+        }
+        let blocks: Vec<BlockId> = self.program.blocks().map(|(id, _)| id).collect();
+        let found = blocks.into_iter().find_map(|block| Some((block, self.writer(block, output)?)));
+        let Some((block, consumer)) = found else { return Ok(Outcome::NotThere) };
+        let Some(&between) = self.ops(block)[consumer].input(fusion.slot).first() else {
+            return Ok(Outcome::NotThere);
+        };
+        let Some((home, producer)) = self.producer(block, between, fusion) else {
+            return Ok(Outcome::NotThere);
+        };
+        let both = format!("{} and {}", self.name(home, producer), self.name(block, consumer));
+        let refused = |why: String| Ok(Outcome::Refused(format!("{both}: {why}")));
+        let width = self.program.spec(between)?.width();
+        if width < fusion.least_width {
+            return refused(format!("{width} numbers a row are too few, below {}", fusion.least_width));
+        }
+        // Out of the step block first the one that reads, then the one that is read.
+        let mut output = output;
+        if block != BlockId(0) {
+            match self.sink(block, consumer)? {
+                Ok(outer) => output = outer,
+                Err(why) => return refused(why),
+            }
+        }
+        if home != BlockId(0)
+            && let Err(why) = self.sink(home, producer)?
+        {
+            return refused(why);
+        }
+        match self.join(output, fusion)? {
+            Ok(()) => Ok(Outcome::Fused),
+            Err(why) => refused(why),
+        }
+    }
+
+    /// The operator that computes `between` for one of `block`, in that block or, for one of the root block, in a step
+    /// block whose output it is.
+    fn producer(&self, block: BlockId, between: VarId, fusion: &Fusion) -> Option<(BlockId, usize)> {
+        let writer = self.writer(block, between)?;
+        let op = &self.ops(block)[writer];
+        if op.kind == fusion.producer {
+            return Some((block, writer));
+        }
+        let step = op.step.as_deref().filter(|_| block == BlockId(0))?;
+        let inner = step.outputs.iter().find(|pair| pair.outer == between)?.inner;
+        let writer = self.writer(step.block, inner)?;
+        (self.ops(step.block)[writer].kind == fusion.producer).then_some((step.block, writer))
+    }
+
+    /// Joins two operators of the root block, or says why not.
+    fn join(&mut self, output: VarId, fusion: &Fusion) -> Result<std::result::Result<(), String>> {
+        const ROOT: BlockId = BlockId(0);
+        let gone = || Ok(Err("they are not where they were".to_owned()));
+        let Some(c) = self.writer(ROOT, output) else { return gone() };
+        let consumer = self.ops(ROOT)[c].clone();
+        let Some(&between) = consumer.input(fusion.slot).first() else { return gone() };
+        let Some(p) = self.writer(ROOT, between) else { return gone() };
+        let producer = self.ops(ROOT)[p].clone();
+        let (back_c, back_p) = (self.backward(&consumer, ROOT), self.backward(&producer, ROOT));
+        if let Some(why) = self.in_the_way(between, &[Some(c), back_c, back_p]) {
+            return Ok(Err(why));
+        }
+        let Some((mut op, instance)) = self.fused(&producer, &consumer, fusion) else {
+            return Ok(Err(format!("no operator `{}` with a slot for each of theirs", fusion.into)));
+        };
+        let backward = match (back_c, back_p) {
+            (None, None) => None,
+            (Some(a), Some(b)) => {
+                let (a, b) = (&self.ops(ROOT)[a], &self.ops(ROOT)[b]);
+                let slope = a.output(&grad_name(fusion.slot)).to_vec();
+                if let Some(why) = slope.iter().find_map(|&v| self.in_the_way(v, &[back_c, back_p])) {
+                    return Ok(Err(why));
+                }
+                let mut outputs = op.outputs.clone();
+                outputs.extend(renamed(&b.outputs, fusion.producer_slots, &grad_name("")));
+                let mut written: Vec<VarId> = outputs.iter().flat_map(|b| b.vars.clone()).collect();
+                written.sort();
+                if a.outputs.len() != 1 || written.windows(2).any(|pair| pair[0] == pair[1]) {
+                    return Ok(Err("two of the gradients are one variable".to_owned()));
+                }
+                if !instance.facts().joins {
+                    return Ok(Err(format!("`{}` cannot compute gradients with its outputs", fusion.into)));
+                }
+                let mut inputs = op.inputs.clone();
+                inputs.extend(op.outputs.iter().cloned());
+                let gradient = |b: &&Bound| op.outputs.iter().any(|o| b.slot == grad_name(&o.slot));
+                inputs.extend(a.inputs.iter().filter(gradient).cloned());
+                Some(OpDesc { role: Role::Backward, inputs, outputs, ..op.clone() })
+            }
+            _ => return Ok(Err("only one of them has a gradient".to_owned())),
+        };
+        let taken = [Some(c), Some(p), back_c, back_p];
+        let mut early = match &backward {
+            None => Vec::new(),
+            Some(joint) => match self.early(joint, &op, c, &taken)? {
+                Ok(early) => early,
+                Err(why) => return Ok(Err(why)),
+            },
+        };
+        let mut apart = Vec::new();
+        for &(slot, kind) in fusion.apart {
+            let vars = consumer.output(slot);
+            let read = |v: &VarId| {
+                self.wanted.contains(v)
+                    || (0..self.ops(ROOT).len())
+                        .any(|i| reads(&self.program, i, *v) && !taken.contains(&Some(i)))
+            };
+            if vars.iter().any(read) {
+                let signature = self.registry.parse(kind, &op.attributes)?.signature();
+                let inputs = op.inputs.iter().filter(|b| signature.inputs.iter().any(|s| s.name == b.slot));
+                let outputs = vec![Bound { slot: slot.to_owned(), vars: vars.to_vec() }];
+                apart.push(OpDesc {
+                    kind: kind.to_owned(),
+                    inputs: inputs.cloned().collect(),
+                    outputs,
+                    ..op.clone()
+                });
+            }
+        }
+        let text = format!(
+            "{} and {} as {}: {} is never there as a whole",
+            self.name(ROOT, p),
+            self.name(ROOT, c),
+            fusion.into,
+            self.shown(between)
+        );
+        let beside = format!("what it computes without {}", self.shown(between));
+        let ops = std::mem::take(&mut self.program.blocks[0].ops);
+        let origins = std::mem::take(&mut self.origins[0]);
+        let mut all: Vec<Option<(OpDesc, Origin)>> = ops.into_iter().zip(origins).map(Some).collect();
+        let Some((_, origin)) = all[c].take() else { return gone() };
+        let noted =
+            |text: String, superseded| Origin { note: Some(Note { text, superseded }), ..origin.clone() };
+        let superseded = backward.is_some();
+        op.caller.clone_from(&consumer.caller);
+        early.sort();
+        let mut fused: Vec<(OpDesc, Origin)> =
+            apart.into_iter().map(|op| (op, noted(beside.clone(), false))).collect();
+        fused.extend(early.iter().filter_map(|&i| all[i].take()));
+        fused.extend(
+            backward.map(|joint| (joint, noted(format!("{text}, with gradients in one pass"), false))),
+        );
+        let end = if superseded { "; only in runs that end before the gradients" } else { "" };
+        fused.push((op, noted(format!("{text}{end}"), superseded)));
+        for i in [Some(p), back_c, back_p].into_iter().flatten() {
+            all[i] = None;
+        }
+        let after = all.split_off(c);
+        let ordered = all.into_iter().flatten().chain(fused).chain(after.into_iter().flatten());
+        (self.program.blocks[0].ops, self.origins[0]) = ordered.unzip();
+        Ok(Ok(()))
+    }
+
+    /// What wants a variable beside the operators that are to be fused.
+    fn in_the_way(&self, var: VarId, taken: &[Option<usize>]) -> Option<String> {
+        if self.wanted.contains(&var) {
+            return Some(format!("{} is fetched", self.shown(var)));
+        }
+        let other = (0..self.ops(BlockId(0)).len())
+            .find(|&i| !taken.contains(&Some(i)) && reads(&self.program, i, var))?;
+        Some(format!("{} reads {} too", self.name(BlockId(0), other), self.shown(var)))
+    }
+
+    /// The operator that two become, with its slots bound; none if a slot has no place in it.
+    fn fused(
+        &self,
+        producer: &OpDesc,
+        consumer: &OpDesc,
+        fusion: &Fusion,
+    ) -> Option<(OpDesc, std::sync::Arc<dyn crate::program::Op>)> {
+        let mut attributes = Attributes::new();
+        for (name, value) in producer.attributes.iter().chain(consumer.attributes.iter()) {
+            attributes.set(name, value.clone());
+        }
+        let instance = self.registry.parse(fusion.into, &attributes).ok()?;
+        let own: Vec<Bound> = consumer.inputs.iter().filter(|b| b.slot != fusion.slot).cloned().collect();
+        let mut inputs = renamed(&producer.inputs, fusion.producer_slots, "");
+        inputs.extend(renamed(&own, fusion.own_slots, ""));
+        if inputs.len() != producer.inputs.len() + own.len() {
+            return None;
+        }
+        let outputs = instance.signature().outputs;
+        let apart = |b: &Bound| fusion.apart.iter().any(|(slot, _)| *slot == b.slot);
+        if !consumer.outputs.iter().all(|b| apart(b) || outputs.iter().any(|s| s.name == b.slot)) {
+            return None;
+        }
+        let outputs = consumer.outputs.iter().filter(|b| outputs.iter().any(|s| s.name == b.slot)).cloned();
+        let op = OpDesc {
+            kind: fusion.into.to_owned(),
+            role: Role::Forward,
+            inputs,
+            outputs: outputs.collect(),
+            attributes,
+            step: None,
+            caller: consumer.caller.clone(),
+        };
+        Some((op, instance))
+    }
+}
+
+/// Variables under the names that their slots have elsewhere; those without a name are left out.
+fn renamed(bound: &[Bound], names: &[(&str, &str)], suffix: &str) -> Vec<Bound> {
+    let name = |b: &Bound| {
+        let slot = b.slot.strip_suffix(suffix)?;
+        let (_, to) = names.iter().find(|(from, _)| *from == slot)?;
+        Some(Bound { slot: format!("{to}{suffix}"), vars: b.vars.clone() })
+    };
+    bound.iter().filter_map(name).collect()
+}

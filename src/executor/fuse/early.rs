@@ -1,0 +1,101 @@
+//! Which operators can run before the ones whose outputs' gradients they compute.
+
+use super::Draft;
+use crate::error::Result;
+use crate::executor::needs::{needed_values, wanted_slots};
+use crate::program::{BlockId, LevelId, Needs, OpDesc, RECURRENT, Role, VarId, grad_name};
+
+impl Draft<'_> {
+    /// The operators of the root block, from `from` on, that must run before `joint`, so that the gradients it reads are
+    /// known; or why they cannot: they depend on what `forward`, whose place it takes, computes.
+    pub(super) fn early(
+        &self,
+        joint: &OpDesc,
+        forward: &OpDesc,
+        from: usize,
+        taken: &[Option<usize>],
+    ) -> Result<std::result::Result<Vec<usize>, String>> {
+        let ops = self.ops(BlockId(0));
+        let results: Vec<VarId> = forward.writes().collect();
+        let gradients = joint.inputs.iter().filter(|b| b.slot.ends_with(&grad_name("")));
+        let mut due: Vec<VarId> =
+            gradients.flat_map(|b| b.vars.clone()).filter(|&v| v != VarId::NONE).collect();
+        if due.is_empty() {
+            return Ok(Err("nothing asks for a gradient of its result".to_owned()));
+        }
+        let mut known = due.clone();
+        let mut early: Vec<usize> = Vec::new();
+        while let Some(var) = due.pop() {
+            if results.contains(&var) {
+                return Ok(Err(format!("the gradient of {} depends on its value", self.shown(var))));
+            }
+            for (i, op) in ops.iter().enumerate().skip(from) {
+                if early.contains(&i) || !op.writes().any(|v| v == var) {
+                    continue;
+                }
+                let own = taken.contains(&Some(i));
+                if own && op.role == Role::Forward {
+                    // An output that is computed apart, before all this.
+                    continue;
+                }
+                if own || op.role == Role::Update {
+                    return Ok(Err(format!("{} is known only later", self.shown(var))));
+                }
+                early.push(i);
+                for read in self.values(op)? {
+                    if !known.contains(&read) {
+                        known.push(read);
+                        due.push(read);
+                    }
+                }
+            }
+        }
+        let late = self.made_after(from, &early)?;
+        for &i in &early {
+            for var in ops[i].reads().chain(ops[i].writes()) {
+                if self.program.spec(var)?.lod.iter().any(|level| late.contains(level)) {
+                    return Ok(Err(format!("the sequences of {} are made later", self.shown(var))));
+                }
+            }
+        }
+        Ok(Ok(early))
+    }
+
+    /// The variables whose numbers an operator reads.
+    fn values(&self, op: &OpDesc) -> Result<Vec<VarId>> {
+        if op.kind == RECURRENT {
+            return Ok(op.reads().collect());
+        }
+        let instance = self.registry.parse(&op.kind, &op.attributes)?;
+        let signature = instance.signature();
+        let mut values = Vec::new();
+        if op.role == Role::Backward {
+            let wanted = wanted_slots(&*instance, op);
+            let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
+            values = needed_values(&*instance, op, needs);
+            values.extend(signature.outputs.iter().flat_map(|s| op.input(&grad_name(s.name))));
+        } else {
+            values.extend(signature.inputs.iter().filter(|s| !s.shape_only).flat_map(|s| op.input(s.name)));
+        }
+        values.retain(|&v| v != VarId::NONE);
+        Ok(values)
+    }
+
+    /// The levels of sequences that operators behind `from` make, but for those that move.
+    fn made_after(&self, from: usize, early: &[usize]) -> Result<Vec<LevelId>> {
+        let mut made = Vec::new();
+        for (i, op) in self.ops(BlockId(0)).iter().enumerate().skip(from + 1) {
+            if op.role != Role::Forward || early.contains(&i) {
+                continue;
+            }
+            let mut known = Vec::new();
+            for var in op.reads() {
+                known.extend(self.program.spec(var)?.lod.iter().copied());
+            }
+            for var in op.writes() {
+                made.extend(self.program.spec(var)?.lod.iter().copied().filter(|l| !known.contains(l)));
+            }
+        }
+        Ok(made)
+    }
+}

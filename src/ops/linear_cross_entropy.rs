@@ -1,0 +1,479 @@
+//! `linear_cross_entropy`: the loss of a softmax over classes, from what a `linear` makes the logits of; the logits
+//! are never in memory as a whole.
+//!
+//! loss = `cross_entropy`(x · W + b, labels), with x `[rows, in]`, W `[in, classes]`, b `[classes]` and the attributes
+//! of `cross_entropy`; its share of each row is an operator of its own, `cross_entropy_share`, since it reads labels
+//! alone. Row-wise.
+//!
+//! The rows are taken in chunks whose size depends on the number of classes alone, so that sums over them have the
+//! same bits on any number of threads. A chunk's logits become its losses and, in place, its logits' gradient, which
+//! goes into the gradients of x, W and b at once. Backward alone makes the logits again; the compiler calls it so that
+//! it computes the losses too, and then they are made once.
+//!
+//! ```
+//! use ndarray::array;
+//! use unpadded::program::{Attributes, Operand};
+//! use unpadded::{Lod, Variable, ops};
+//! let lod = Lod::from_lengths1(&[2, 0])?;
+//! let op = ops::catalogue().parse("linear_cross_entropy", &Attributes::new())?;
+//! let out = op.call(&[
+//!     Operand::batch("x", Variable::sequences(array![[0.0], [0.0]], lod.clone())?),
+//!     Operand::constant("weight", array![[1.0, -1.0]]),
+//!     Operand::batch("labels", Variable::sequences(array![1i64, 0], lod)?),
+//! ])?;
+//! assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 2f64.ln()]); // both classes are alike
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+use ndarray::{Array1, Array2, array};
+
+use super::cross_entropy::{SoftmaxCrossEntropy, Target, log_sum_exp};
+use super::ids::{self, Ids, ids};
+use super::rowwise::{numbers, put_nothing};
+use crate::error::Result;
+use crate::kernels::{
+    Arithmetic, Float, Packed, Store, Sweep, Transpose, View, ViewMut, affine, bias_gradient, product, sweep,
+    weight_gradient,
+};
+use crate::lod::Lod;
+use crate::program::{
+    Attributes, Backward, Cost, Extent, Facts, Forward, InferShape, LodEffect, Needs, Op, Pass, Prepare,
+    RowValue, Sample, Signature, Slot, Spec, Work,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+const X: usize = 0;
+const WEIGHT: usize = 1;
+const BIAS: usize = 2;
+const LABELS: usize = 3;
+const CLASS_WEIGHTS: usize = 4;
+const LOSS: usize = 0;
+
+/// Numbers in a chunk of logits, about: few enough for a cache that cores share.
+const CHUNK: usize = 2 << 20;
+
+/// Rows of a chunk: by the number of classes and nothing else. Each chunk reads and writes the whole gradient of W, which
+/// fewer rows would not pay for, however many classes there are.
+fn chunk_rows(classes: usize) -> usize {
+    (CHUNK / classes.max(1)).clamp(128, 4096).next_multiple_of(32)
+}
+
+/// The loss of a softmax over a linear layer.
+pub(super) struct LinearCrossEntropy(SoftmaxCrossEntropy);
+
+impl Op for LinearCrossEntropy {
+    fn kind() -> &'static str {
+        "linear_cross_entropy"
+    }
+
+    fn parse(attributes: &Attributes) -> Result<Self> {
+        SoftmaxCrossEntropy::parse(attributes).map(Self)
+    }
+
+    fn signature(&self) -> Signature {
+        const {
+            Signature {
+                inputs: &[
+                    Slot::one("x"),
+                    Slot::one("weight"),
+                    Slot::optional("bias"),
+                    Slot::one("labels").without_gradient(),
+                    Slot::optional("class_weights").without_gradient(),
+                ],
+                outputs: &[Slot::one("loss")],
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { prepares: true, joins: true, ..Facts::row_wise() }
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        s.same_dtype(X, WEIGHT)?;
+        let (x, weight) = (s.input(X), s.input(WEIGHT));
+        let &[Extent::Known(rows), Extent::Known(classes)] = weight.shape.as_slice() else {
+            return Err(s.mismatch(WEIGHT, "a constant of shape [in, classes]"));
+        };
+        if x.width() != rows || x.shape.len() > 2 {
+            return Err(s.mismatch(X, &format!("rows of {rows} numbers, the height of `weight`")));
+        }
+        if s.optional(BIAS).is_some() {
+            s.same_dtype(X, BIAS)?;
+            s.constant(BIAS, &[classes])?;
+        }
+        ids::check(s, LABELS)?;
+        s.same_rows(X, LABELS)?;
+        if s.optional(CLASS_WEIGHTS).is_some() {
+            s.same_dtype(X, CLASS_WEIGHTS)?;
+            s.constant(CLASS_WEIGHTS, &[classes])?;
+        }
+        let mut loss = x.clone();
+        loss.shape.truncate(1);
+        s.set(LOSS, loss);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let loss = run.output::<T>(LOSS)?;
+            let (x, weight, labels) = (run.input::<T>(X)?, run.input::<T>(WEIGHT)?, ids!(run, LABELS));
+            let shared = Shared {
+                bias: run.optional::<T>(BIAS)?.map(|bias| bias.row(0)),
+                target: Target::new(self.0, weight.width(), run.optional::<T>(CLASS_WEIGHTS)?),
+                labels: &labels,
+            };
+            let rows = Part { first: 0, x, loss: Some(loss), dloss: None, dx: None };
+            let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
+            let room = run.scratch().get::<Room<T>>();
+            let weights = room.weights.packed(prepared, weight, false);
+            all(&shared, weights, rows, None, (threads, &mut room.logits))
+        })
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let loss = run.result::<T>(LOSS)?;
+            let (dx, dw, db) = (run.gradient::<T>(X)?, run.gradient::<T>(WEIGHT)?, run.gradient::<T>(BIAS)?);
+            let Some(dloss) = run.output_gradient::<T>(LOSS)? else {
+                [dx, dw, db].into_iter().flatten().for_each(|(to, store)| put_nothing(to, store));
+                return Ok(());
+            };
+            let (x, weight, labels) = (run.input::<T>(X)?, run.input::<T>(WEIGHT)?, ids!(run, LABELS));
+            let shared = Shared {
+                bias: run.optional::<T>(BIAS)?.map(|bias| bias.row(0)),
+                target: Target::new(self.0, weight.width(), run.optional::<T>(CLASS_WEIGHTS)?),
+                labels: &labels,
+            };
+            let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
+            let room = run.scratch().get::<Room<T>>();
+            let weights = room.weights.packed(prepared, weight, dx.is_some());
+            let rows = Part { first: 0, x, loss, dloss: Some(dloss), dx };
+            all(&shared, weights, rows, Some(Sums { dw, db }), (threads, &mut room.logits))
+        })
+    }
+
+    fn needs(&self, _: usize) -> Needs {
+        Needs::nothing().input(X).input(WEIGHT).input(BIAS).input(LABELS).input(CLASS_WEIGHTS)
+    }
+
+    fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
+        with_float!(prepare.dtype(X), T => {
+            let back = prepare.pass() == Pass::Backward && prepare.wants(X);
+            if let Some(weight) = prepare.constant::<T>(WEIGHT) {
+                prepare.keep::<Weights<T>>().pack(weight, back);
+            }
+            Ok(())
+        })
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let ((rows, _), (height, classes)) = (work.input(X), work.input(WEIGHT));
+        let products = 1 + u64::from(work.wants(X)) + u64::from(work.wants(WEIGHT));
+        let bias = u64::from(work.wants(BIAS)) * rows * classes;
+        Cost { flops: products * 2 * rows * height * classes + bias, ..work.touched() }
+    }
+
+    fn samples() -> Vec<Sample> {
+        let plain = Attributes::new();
+        let smooth = Attributes::new().with("label_smoothing", 0.2).with("ignore_index", -1i64);
+        let weight = array![[0.3, -0.7, 0.9], [1.1, 0.2, -0.6]];
+        let sample =
+            |name: &str, lengths: &[Vec<usize>], labels: &[i64], attributes: &Attributes| -> Result<Sample> {
+                let lod = Lod::from_lengths(lengths)?;
+                Ok(Sample::new(name, attributes.clone())
+                    .batch("x", Variable::sequences(numbers(labels.len(), 2, 0), lod.clone())?)
+                    .constant("weight", weight.clone())
+                    .batch("labels", Variable::sequences(Array1::from(labels.to_vec()), lod)?))
+            };
+        let bias = |sample: Sample| sample.constant("bias", array![0.5, -0.25, 0.1]);
+        let class_weights = |sample: Sample| sample.constant("class_weights", array![0.5, 1.0, 2.0]);
+        let samples = [
+            sample("sequences with an empty one", &[vec![2, 0, 1]], &[2, 0, 1], &plain),
+            sample("with a bias", &[vec![3]], &[0, 1, 2], &plain).map(bias),
+            sample("smoothed, weighted, one ignored", &[vec![2, 0, 2]], &[2, -1, 1, 0], &smooth)
+                .map(bias)
+                .map(class_weights),
+            sample("two levels", &[vec![2, 0, 1], vec![1, 0, 3]], &[2, 1, 1, 0], &plain).map(class_weights),
+            sample("all empty", &[vec![0, 0]], &[], &plain).map(bias),
+            sample("none", &[vec![]], &[], &smooth),
+        ];
+        samples.into_iter().flatten().collect()
+    }
+}
+
+/// W, packed for the logits and, transposed, for the gradient of x.
+struct Weights<T> {
+    logits: Packed<T>,
+    inputs: Packed<T>,
+}
+
+impl<T: Float> Default for Weights<T> {
+    fn default() -> Self {
+        Self { logits: Packed::new(), inputs: Packed::new() }
+    }
+}
+
+impl<T: Float> Weights<T> {
+    fn pack(&mut self, weight: View<'_, T>, back: bool) {
+        self.logits.pack(weight, Transpose::No);
+        if back {
+            self.inputs.pack(weight, Transpose::Yes);
+        }
+    }
+
+    /// Those that were packed before, or itself, packed now.
+    fn packed<'a>(&'a mut self, before: Option<&'a Self>, weight: View<'_, T>, back: bool) -> &'a Self {
+        if let Some(weights) = before {
+            return weights;
+        }
+        self.pack(weight, back);
+        self
+    }
+}
+
+/// A thread's memory: a chunk's logits, and weights that were not packed before.
+struct Room<T> {
+    weights: Weights<T>,
+    logits: Vec<T>,
+}
+
+impl<T: Float> Default for Room<T> {
+    fn default() -> Self {
+        Self { weights: Weights::default(), logits: Vec::new() }
+    }
+}
+
+/// What all rows share.
+struct Shared<'a, T> {
+    bias: Option<&'a [T]>,
+    target: Target<'a, T>,
+    labels: &'a Ids<'a>,
+}
+
+/// Some rows of a call.
+struct Part<'a, T> {
+    /// The first one's number in the call.
+    first: usize,
+    x: View<'a, T>,
+    loss: Option<ViewMut<'a, T>>,
+    dloss: Option<View<'a, T>>,
+    dx: Option<(ViewMut<'a, T>, Store)>,
+}
+
+impl<'a, T> Part<'a, T> {
+    fn rows(&self) -> usize {
+        self.x.rows()
+    }
+
+    fn split(self, at: usize) -> (Self, Self) {
+        let Self { first, x, loss, dloss, dx } = self;
+        let rows = x.rows();
+        let (loss, loss_after) = loss.map(|loss| loss.split_rows(at)).unzip();
+        let dx = dx.map(|(dx, store)| (dx.split_rows(at), store));
+        let (dx, dx_after) = dx.map(|((dx, after), store)| ((dx, store), (after, store))).unzip();
+        let dloss_after = dloss.as_ref().map(|d| d.rows_range(at, rows));
+        let dloss = dloss.map(|d| d.rows_range(0, at));
+        (
+            Self { first, x: x.rows_range(0, at), loss, dloss, dx },
+            Self {
+                first: first + at,
+                x: x.rows_range(at, rows),
+                loss: loss_after,
+                dloss: dloss_after,
+                dx: dx_after,
+            },
+        )
+    }
+}
+
+/// The gradients that every row adds to.
+struct Sums<'a, T> {
+    dw: Option<(ViewMut<'a, T>, Store)>,
+    db: Option<(ViewMut<'a, T>, Store)>,
+}
+
+/// All rows, chunk by chunk.
+fn all<T: RowValue>(
+    shared: &Shared<'_, T>,
+    weights: &Weights<T>,
+    rows: Part<'_, T>,
+    mut sums: Option<Sums<'_, T>>,
+    (threads, room): (usize, &mut Vec<T>),
+) -> Result<()> {
+    let classes = weights.logits.n();
+    let most = chunk_rows(classes).min(rows.rows());
+    if room.len() < most * classes {
+        room.resize(most * classes, T::ZERO);
+    }
+    let mut rest = rows;
+    // Without rows the sums are written all the same.
+    loop {
+        let count = most.min(rest.rows());
+        let (chunk, after) = rest.split(count);
+        let x = chunk.x;
+        let mut logits = ViewMut::new(room, count, classes);
+        part(shared, weights, chunk, logits.reborrow(), threads)?;
+        if let Some(sums) = &mut sums {
+            add(x, logits.as_view(), sums, threads);
+        }
+        if after.rows() == 0 {
+            return Ok(());
+        }
+        rest = after;
+    }
+}
+
+/// The rows of a chunk, divided over threads: leaves the gradient of the logits in `logits`.
+fn part<T: RowValue>(
+    shared: &Shared<'_, T>,
+    weights: &Weights<T>,
+    rows: Part<'_, T>,
+    mut logits: ViewMut<'_, T>,
+    threads: usize,
+) -> Result<()> {
+    if threads > 1 && rows.rows() > 1 {
+        let left = threads / 2;
+        let middle = (rows.rows() * left / threads).max(1);
+        let (above, below) = rows.split(middle);
+        let (logits_above, logits_below) = logits.split_rows(middle);
+        let (a, b) = rayon::join(
+            || part(shared, weights, above, logits_above, left),
+            || part(shared, weights, below, logits_below, threads - left),
+        );
+        // The first row that is wrong is in the first part that failed.
+        return a.and(b);
+    }
+    affine(rows.x, &weights.logits, shared.bias, logits.reborrow(), Store::Write, 1);
+    let Part { first, loss, dloss, dx, .. } = rows;
+    sweep(Losses { shared, first, logits: logits.reborrow(), loss, dloss })?;
+    if let Some((dx, store)) = dx {
+        product(logits.as_view(), &weights.inputs, dx, store);
+    }
+    Ok(())
+}
+
+/// Adds a chunk to the gradients of W and b; the next one adds to them in any case.
+fn add<T: RowValue>(x: View<'_, T>, dlogits: View<'_, T>, sums: &mut Sums<'_, T>, threads: usize) {
+    if let Some((dw, store)) = &mut sums.dw {
+        weight_gradient(x, dlogits, dw.reborrow(), std::mem::replace(store, Store::Add), threads);
+    }
+    if let Some((db, store)) = &mut sums.db {
+        bias_gradient(dlogits, db.row(0), std::mem::replace(store, Store::Add), threads);
+    }
+}
+
+/// From logits to losses, and to the gradient of the logits in their place.
+struct Losses<'a, T> {
+    shared: &'a Shared<'a, T>,
+    first: usize,
+    logits: ViewMut<'a, T>,
+    loss: Option<ViewMut<'a, T>>,
+    dloss: Option<View<'a, T>>,
+}
+
+impl<T: Float> Sweep for Losses<'_, T> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) -> Result<()> {
+        let Shared { target, labels, .. } = self.shared;
+        for (row, logits) in self.logits.iter_mut().enumerate() {
+            let class = target.class(labels, self.first + row)?;
+            let total = if class.is_some() { log_sum_exp::<T, A>(logits) } else { T::ZERO };
+            if let Some(losses) = &mut self.loss {
+                losses.row(row)[0] = class.map_or(T::ZERO, |class| target.loss(logits, total, class));
+            }
+            match (class, self.dloss) {
+                (Some(class), Some(dloss)) => {
+                    let slope = target.slope::<A>(total, class, dloss.row(row)[0]);
+                    for (c, x) in logits.iter_mut().enumerate() {
+                        *x = slope(c, *x);
+                    }
+                }
+                (None, Some(_)) => logits.fill(T::ZERO),
+                (_, None) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How much each row counts: the weight of its class, nothing where it is ignored.
+pub(super) struct Share(SoftmaxCrossEntropy);
+
+impl Op for Share {
+    fn kind() -> &'static str {
+        "cross_entropy_share"
+    }
+
+    fn parse(attributes: &Attributes) -> Result<Self> {
+        SoftmaxCrossEntropy::parse(attributes).map(Self)
+    }
+
+    fn signature(&self) -> Signature {
+        const {
+            Signature {
+                inputs: &[
+                    // For the dtype, and for the number of classes.
+                    Slot::one("weight").without_gradient().shape_only(),
+                    Slot::one("labels").without_gradient(),
+                    Slot::optional("class_weights").without_gradient(),
+                ],
+                outputs: &[Slot::one("share").without_gradient()],
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { lod: LodEffect::Keeps(1), ..Facts::row_wise() }
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(0)?;
+        ids::check(s, 1)?;
+        let &[_, Extent::Known(classes)] = s.input(0).shape.as_slice() else {
+            return Err(s.mismatch(0, "a constant of shape [in, classes]"));
+        };
+        if s.optional(2).is_some() {
+            s.same_dtype(0, 2)?;
+            s.constant(2, &[classes])?;
+        }
+        let mut share = Spec { dtype: s.input(0).dtype, ..s.input(1).clone() };
+        share.shape.truncate(1);
+        s.set(0, share);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(0), T => {
+            let classes = run.input_spec(0).width();
+            let target = Target::<T>::new(self.0, classes, run.optional::<T>(2)?);
+            let labels = ids!(run, 1);
+            for (row, share) in run.output::<T>(0)?.iter_mut().enumerate() {
+                share[0] = target.class(&labels, row)?.map_or(T::ZERO, |class| target.weight(class));
+            }
+            Ok(())
+        })
+    }
+
+    fn samples() -> Vec<Sample> {
+        let labels = |lengths: &[usize], labels: &[i64]| {
+            Variable::sequences(Array1::from(labels.to_vec()), Lod::from_lengths1(lengths)?)
+        };
+        let attributes = Attributes::new().with("ignore_index", -1i64);
+        let cases = [
+            ("sequences with an empty one", labels(&[2, 0, 1], &[2, -1, 1])),
+            ("all empty", labels(&[0, 0], &[])),
+            ("none", labels(&[], &[])),
+        ];
+        let sample = |(name, labels): (&str, Result<Variable>)| -> Option<Sample> {
+            let sample =
+                Sample::new(name, attributes.clone()).constant("weight", Array2::<f64>::zeros((2, 3)));
+            Some(sample.batch("labels", labels.ok()?).constant("class_weights", array![0.5, 1.0, 2.0]))
+        };
+        cases.into_iter().filter_map(sample).collect()
+    }
+}

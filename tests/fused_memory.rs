@@ -1,0 +1,79 @@
+//! The logits of many classes are never in memory as a whole.
+//!
+//! A binary of its own, because its allocator counts.
+
+#![allow(clippy::unwrap_used)]
+// A global allocator is `unsafe` by its trait.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use unpadded::executor::{Executor, Run, Scope};
+use unpadded::optimizer::{Optimizer, Sgd};
+use unpadded::program::VarId;
+use unpadded::tensor::Dense;
+use unpadded::{Builder, DType, Lod, Variable, ops};
+
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: it hands everything to the system's allocator and counts bytes.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const CLASSES: usize = 20_000;
+const ROWS: usize = 1600;
+const WIDTH: usize = 4;
+/// Bytes of the logits, of which there would be two arrays: themselves and their gradient.
+const LOGITS: usize = ROWS * CLASSES * 4;
+
+/// Bytes at the peak of compiling and of one training step; with the logits fetched, nothing can be fused.
+fn peak(fetch_logits: bool) -> usize {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[WIDTH], 1).unwrap();
+    let labels = net.feed_like("labels", DType::I64, &[], x).unwrap();
+    let logits = net.linear(x, CLASSES).unwrap();
+    let loss = net.mean(net.cross_entropy(logits, labels).unwrap()).unwrap();
+    let mut program = net.finish();
+    Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
+    let lod = Some(Lod::from_lengths1(&[ROWS / 4; 4]).unwrap());
+    let rows: Vec<f32> = (0..ROWS * WIDTH).map(|i| (i as f32).sin()).collect();
+    let ids: Vec<i64> = (0..ROWS).map(|i| (i * 7919 % CLASSES) as i64).collect();
+    let rows = Variable::new(Dense::from_vec(&[ROWS, WIDTH], rows).unwrap(), lod.clone()).unwrap();
+    let ids = Variable::new(Dense::from_vec(&[ROWS], ids).unwrap(), lod).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    let mut fetch: Vec<VarId> = vec![loss.id()];
+    fetch.extend(fetch_logits.then_some(logits.id()));
+
+    let before = NOW.load(Relaxed);
+    MOST.store(before, Relaxed);
+    let mut executor = Executor::new(&program, &ops::catalogue(), &fetch, 2).unwrap();
+    executor.run(&mut scope, &Run::train(&[(x.id(), &rows), (labels.id(), &ids)], 0)).unwrap();
+    assert!(executor.scalar(loss).unwrap().is_finite());
+    MOST.load(Relaxed) - before
+}
+
+#[test]
+fn a_training_step_holds_a_part_of_the_logits() {
+    let (fused, whole) = (peak(false), peak(true));
+    println!("{fused} bytes fused, {whole} bytes with the logits as a whole, which are {LOGITS}");
+    assert!(whole > LOGITS, "the count can be believed: {whole}");
+    assert!(fused < LOGITS / 4, "{fused} of {LOGITS}");
+}
