@@ -5,7 +5,7 @@
 //! Backward computes the gates again from the same inputs.
 
 use super::float::{Float, Store};
-use super::lstm::{CHUNK, Output, gates, put, take, write};
+use super::lstm::{CHUNK, Output, apart, hold, put, take, write};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
@@ -155,29 +155,25 @@ impl<T: Float> Sweep for Backward<'_, T> {
             let h_prev = h_prev.row(row);
             for from in (0..width).step_by(CHUNK) {
                 let len = CHUNK.min(width - from);
-                let x = |gate: usize| gates(xw, &self.dxw, row, gate * width + from, len);
-                let s = |gate: usize| gates(hw, &self.dhw, row, gate * width + from, len);
-                let ((xr, xz, xn), (sr, sz, sn)) = ((x(0), x(1), x(2)), (s(0), s(1), s(2)));
-                let h_prev = &h_prev[from..][..len];
-                let dh = take(Some(dh), row, from, len);
-                let (mut dr, mut dz, mut dn) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK], [T::ZERO; CHUNK]);
-                let (mut dsn, mut dold) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
-                for j in 0..len {
-                    let r = (xr[j] + sr[j]).sigmoid_with::<A>();
-                    let z = (xz[j] + sz[j]).sigmoid_with::<A>();
-                    let n = A::mul_add(r, sn[j], xn[j]).tanh_with::<A>();
-                    let (new, old) = shares(z, blend);
-                    let toward = match blend {
-                        Blend::Keep => h_prev[j] - n,
-                        Blend::Take => n - h_prev[j],
-                    };
-                    let d = dh[j] * new * A::mul_add(-n, n, T::ONE);
-                    dn[j] = d;
-                    dsn[j] = d * r;
-                    dr[j] = d * sn[j] * (r * (T::ONE - r));
-                    dz[j] = dh[j] * toward * (z * (T::ONE - z));
-                    dold[j] = dh[j] * old;
-                }
+                let columns = from..from + len;
+                let state = (&h_prev[columns.clone()], take(Some(dh), row, from, len), blend);
+                // Two calls, so that the compiler makes a loop of vectors for each.
+                let [dr, dz, dn, dsn, dold] = match (xw, hw) {
+                    (Some(xw), Some(hw)) => {
+                        let x = apart(xw.row(row), width, columns.clone());
+                        let s = apart(hw.row(row), width, columns);
+                        gradients::<T, A>(x, s, state)
+                    }
+                    _ => {
+                        let x = hold::<_, 3>(lies(xw, &self.dxw).row(row), width, columns.clone());
+                        let s = hold::<_, 3>(lies(hw, &self.dhw).row(row), width, columns);
+                        gradients::<T, A>(
+                            x.each_ref().map(|gate| &gate[..len]),
+                            s.each_ref().map(|gate| &gate[..len]),
+                            state,
+                        )
+                    }
+                };
                 for (output, dn) in [(&mut self.dxw, &dn), (&mut self.dhw, &dsn)] {
                     for (gate, chunk) in [&dr, &dz, dn].into_iter().enumerate() {
                         let start = gate * width + from;
@@ -188,6 +184,47 @@ impl<T: Float> Sweep for Backward<'_, T> {
             }
         }
     }
+}
+
+/// Where a part of the gates lies.
+#[inline(always)]
+fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'_, T>) -> View<'a, T> {
+    match (apart, there) {
+        (Some(apart), _) => apart,
+        (None, Some((there, _))) => there.as_view(),
+        (None, None) => View::new(&[], 0, 0),
+    }
+}
+
+/// The gradients of r, z, the input's n, the state's n and the old state, for one chunk.
+#[inline(always)]
+fn gradients<T: Float, A: Arithmetic>(
+    [xr, xz, xn]: [&[T]; 3],
+    [sr, sz, sn]: [&[T]; 3],
+    (h_prev, dh, blend): (&[T], [T; CHUNK], Blend),
+) -> [[T; CHUNK]; 5] {
+    let len = h_prev.len();
+    let (xr, xz, xn) = (&xr[..len], &xz[..len], &xn[..len]);
+    let (sr, sz, sn) = (&sr[..len], &sz[..len], &sn[..len]);
+    let (mut dr, mut dz, mut dn) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+    let (mut dsn, mut dold) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+    for j in 0..len {
+        let r = (xr[j] + sr[j]).sigmoid_with::<A>();
+        let z = (xz[j] + sz[j]).sigmoid_with::<A>();
+        let n = A::mul_add(r, sn[j], xn[j]).tanh_with::<A>();
+        let (new, old) = shares(z, blend);
+        let toward = match blend {
+            Blend::Keep => h_prev[j] - n,
+            Blend::Take => n - h_prev[j],
+        };
+        let d = dh[j] * new * A::mul_add(-n, n, T::ONE);
+        dn[j] = d;
+        dsn[j] = d * r;
+        dr[j] = d * sn[j] * (r * (T::ONE - r));
+        dz[j] = dh[j] * toward * (z * (T::ONE - z));
+        dold[j] = dh[j] * old;
+    }
+    [dr, dz, dn, dsn, dold]
 }
 
 #[cfg(test)]

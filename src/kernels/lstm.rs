@@ -120,23 +120,19 @@ impl<T: Float> Sweep for Backward<'_, T> {
             let (c_prev, c) = (c_prev.row(row), c.row(row));
             for from in (0..width).step_by(CHUNK) {
                 let len = CHUNK.min(width - from);
-                let part = |gate: usize| gates(pre, &self.dpre, row, gate * width + from, len);
-                let (i, f, g, o) = (part(0), part(1), part(2), part(3));
                 let (c_prev, c) = (&c_prev[from..][..len], &c[from..][..len]);
-                let (dh, dc) = (take(dh, row, from, len), take(dc, row, from, len));
-                let (mut di, mut df, mut dg) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK], [T::ZERO; CHUNK]);
-                let (mut d_o, mut dc_out) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
-                for j in 0..len {
-                    let (i, f) = (i[j].sigmoid_with::<A>(), f[j].sigmoid_with::<A>());
-                    let (g, o) = (g[j].tanh_with::<A>(), o[j].sigmoid_with::<A>());
-                    let shown = c[j].tanh_with::<A>();
-                    let dc = A::mul_add(dh[j] * o, A::mul_add(-shown, shown, T::ONE), dc[j]);
-                    di[j] = dc * g * (i * (T::ONE - i));
-                    df[j] = dc * c_prev[j] * (f * (T::ONE - f));
-                    dg[j] = dc * i * A::mul_add(-g, g, T::ONE);
-                    d_o[j] = dh[j] * shown * (o * (T::ONE - o));
-                    dc_out[j] = dc * f;
-                }
+                let state = (c_prev, c, take(dh, row, from, len), take(dc, row, from, len));
+                // Two calls, so that the compiler makes a loop of vectors for each of the two places.
+                let [di, df, dg, d_o, dc_out] = match (pre, &self.dpre) {
+                    (None, Some((there, _))) => {
+                        let held = hold::<_, 4>(there.as_view().row(row), width, from..from + len);
+                        gradients::<T, A>(held.each_ref().map(|gate| &gate[..len]), state)
+                    }
+                    (pre, _) => {
+                        let row = pre.map_or(&[][..], |pre| pre.row(row));
+                        gradients::<T, A>(apart(row, width, from..from + len), state)
+                    }
+                };
                 for (gate, chunk) in [di, df, dg, d_o].iter().enumerate() {
                     let start = gate * width + from;
                     put(&mut self.dpre, row, start..start + len, chunk);
@@ -145,6 +141,30 @@ impl<T: Float> Sweep for Backward<'_, T> {
             }
         }
     }
+}
+
+/// The gradients of the four gates and of the previous memory, for one chunk.
+#[inline(always)]
+fn gradients<T: Float, A: Arithmetic>(
+    [i, f, g, o]: [&[T]; 4],
+    (c_prev, c, dh, dc): (&[T], &[T], [T; CHUNK], [T; CHUNK]),
+) -> [[T; CHUNK]; 5] {
+    let len = c.len();
+    let (i, f, g, o, c_prev) = (&i[..len], &f[..len], &g[..len], &o[..len], &c_prev[..len]);
+    let (mut di, mut df, mut dg) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+    let (mut d_o, mut dc_out) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+    for j in 0..len {
+        let (i, f) = (i[j].sigmoid_with::<A>(), f[j].sigmoid_with::<A>());
+        let (g, o) = (g[j].tanh_with::<A>(), o[j].sigmoid_with::<A>());
+        let shown = c[j].tanh_with::<A>();
+        let dc = A::mul_add(dh[j] * o, A::mul_add(-shown, shown, T::ONE), dc[j]);
+        di[j] = dc * g * (i * (T::ONE - i));
+        df[j] = dc * c_prev[j] * (f * (T::ONE - f));
+        dg[j] = dc * i * A::mul_add(-g, g, T::ONE);
+        d_o[j] = dh[j] * shown * (o * (T::ONE - o));
+        dc_out[j] = dc * f;
+    }
+    [di, df, dg, d_o, dc_out]
 }
 
 /// A chunk of a gradient that may be missing.
@@ -161,19 +181,30 @@ pub(super) fn take<T: Float>(view: Option<View<'_, T>>, row: usize, from: usize,
     chunk
 }
 
-/// A chunk of values that lie in a view of their own, or where their gradient is to be written.
+/// Chunks of a row's gates, which are `width` apart.
 #[inline(always)]
-pub(super) fn gates<T: Float>(
-    apart: Option<View<'_, T>>,
-    there: &Output<'_, T>,
-    row: usize,
-    from: usize,
-    len: usize,
-) -> [T; CHUNK] {
-    match (apart, there) {
-        (None, Some((there, _))) => take(Some(there.as_view()), row, from, len),
-        (apart, _) => take(apart, row, from, len),
-    }
+pub(super) fn apart<T, const GATES: usize>(row: &[T], width: usize, columns: Range<usize>) -> [&[T]; GATES] {
+    std::array::from_fn(|gate| &row[gate * width + columns.start..][..columns.len()])
+}
+
+/// Copies of such chunks, so that they can be written over meanwhile.
+#[inline(always)]
+pub(super) fn hold<T: Float, const GATES: usize>(
+    row: &[T],
+    width: usize,
+    columns: Range<usize>,
+) -> [[T; CHUNK]; GATES] {
+    std::array::from_fn(|gate| {
+        let part = &row[gate * width + columns.start..][..columns.len()];
+        match <&[T; CHUNK]>::try_from(part) {
+            Ok(whole) => *whole,
+            Err(_) => {
+                let mut held = [T::ZERO; CHUNK];
+                held[..part.len()].copy_from_slice(part);
+                held
+            }
+        }
+    })
 }
 
 /// Writes the start of a chunk: a whole one, which is most, in a few instructions instead of a call.
