@@ -156,17 +156,19 @@ fn in_turns(
 
 /// The hand-written LSTM's time over the built-in one's, in training and forward alone.
 fn custom(threads: usize, rounds: usize) -> Outcome<String> {
-    let mut by_hand = Bench::new(|net| models::classify(net, Cell::ByHand, 256), &adam(), threads)?;
-    let mut built_in = Bench::new(|net| models::classify(net, Cell::Lstm, 256), &adam(), threads)?;
+    let bench = |cell| Bench::new(|net| models::classify(net, cell, 256), &adam(), threads);
     let batches = data::classify()?;
-    let mut ratio = |stage| -> Outcome<(Timed, f64)> {
+    let ratio = |cell, stage| -> Outcome<(Timed, f64)> {
+        let (mut by_hand, mut built_in) = (bench(cell)?, bench(Cell::Lstm)?);
         let [a, b] = in_turns((&mut by_hand, &batches), (&mut built_in, &batches), rounds, stage)?;
         let ratio = a.seconds() / b.seconds();
         Ok((a, ratio))
     };
-    let (_, forward) = ratio(Stage::Forward)?;
-    let (timed, training) = ratio(Stage::Updates)?;
-    let more = format!(r#","ratio":{training:.3},"ratio_forward":{forward:.3}"#);
+    let (_, forward) = ratio(Cell::ByHand, Stage::Forward)?;
+    let (timed, training) = ratio(Cell::ByHand, Stage::Updates)?;
+    let (_, apart) = ratio(Cell::ByHandApart, Stage::Updates)?;
+    let more =
+        format!(r#","ratio":{training:.3},"ratio_forward":{forward:.3},"ratio_eight_products":{apart:.3}"#);
     Ok(timed.json("custom", threads, &more))
 }
 

@@ -16,6 +16,8 @@ pub(crate) enum Cell {
     Gru,
     /// The LSTM again, spelt out operator by operator as a user would write a cell of their own.
     ByHand,
+    /// The same with a product for each gate.
+    ByHandApart,
 }
 
 /// Embedding 30000×128 → recurrent layer → last step → linear 2 → cross-entropy.
@@ -26,17 +28,20 @@ pub(crate) fn classify(net: &Builder, cell: Cell, hidden: usize) -> Result<Model
     let h = match cell {
         Cell::Lstm => net.lstm(x, Lstm::new(hidden))?,
         Cell::Gru => net.gru(x, Gru::new(hidden))?,
-        Cell::ByHand => lstm_by_hand(net, x, hidden)?,
+        Cell::ByHand | Cell::ByHandApart => lstm_by_hand(net, x, hidden, cell == Cell::ByHandApart)?,
     };
     let logits = net.linear(net.sequence_pool(h, Pool::Last)?, 2)?;
     Ok(Model { feeds: vec![words, label], loss: net.mean(net.cross_entropy(logits, label)?)? })
 }
 
-fn lstm_by_hand(net: &Builder, x: Var, hidden: usize) -> Result<Var> {
+fn lstm_by_hand(net: &Builder, x: Var, hidden: usize, apart: bool) -> Result<Var> {
     net.recurrent(x, |step, x_t| {
         let (h_prev, c_prev) = (step.memory(hidden)?, step.memory(hidden)?);
-        let gates = step.add(step.linear(x_t, 4 * hidden)?, step.linear(h_prev, 4 * hidden)?)?;
-        let gates = step.split(gates, &[hidden; 4])?;
+        let sum = |width| step.add(step.linear(x_t, width)?, step.linear(h_prev, width)?);
+        let gates = match apart {
+            true => (0..4).map(|_| sum(hidden)).collect::<Result<Vec<Var>>>()?,
+            false => step.split(sum(4 * hidden)?, &[hidden; 4])?,
+        };
         let [i, f, g, o] = [gates[0], gates[1], gates[2], gates[3]];
         let kept = step.mul(step.sigmoid(f)?, c_prev)?;
         let c = step.add(kept, step.mul(step.sigmoid(i)?, step.tanh(g)?)?)?;

@@ -10,9 +10,10 @@ type Curve = (usize, Vec<(f64, f64)>);
 /// One axis with the other two held: what it is called, its places, and batch, hidden size and length at a place.
 type Axis = (&'static str, &'static [usize], fn(usize) -> (usize, usize, usize));
 
-const AXES: [Axis; 3] = [
+const AXES: [Axis; 4] = [
     ("batch", &[1, 2, 4, 8, 16, 32, 64, 128, 256, 512], |batch| (batch, 256, 50)),
     ("hidden", &[64, 128, 256, 512, 1024], |hidden| (32, hidden, 50)),
+    ("hidden-alone", &[64, 128, 256, 512, 1024], |hidden| (1, hidden, 200)),
     ("length", &[10, 40, 160, 640, 1000, 4000], |length| (16, 256, length)),
 ];
 
@@ -35,7 +36,9 @@ pub(crate) fn run() -> Outcome<()> {
             }
             curves.push((threads, curve));
         }
-        let path = format!("target/scaling-{axis}.svg");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/target");
+        std::fs::create_dir_all(folder)?;
+        let path = format!("{folder}/scaling-{axis}.svg");
         std::fs::write(&path, plot(axis, &curves)).map_err(|e| format!("{path}: {e}"))?;
         println!("\n{path} written\n");
     }

@@ -18,8 +18,8 @@ use crate::program::rows::RowBuffer;
 use crate::program::{BlockId, Cost, Extent};
 use crate::tensor::{DType, with_element};
 
-/// A loop with fewer numbers to compute a step than this is not split over threads.
-const WORTH_SPLITTING: usize = 1 << 12;
+/// A loop with fewer numbers to compute than this, over all its steps, is not split over threads.
+const WORTH_SPLITTING: usize = 1 << 15;
 /// A gather of fewer numbers is not divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
 
@@ -275,7 +275,7 @@ impl<'p> Shared<'p> {
         }
         let starts = frame.rank.starts();
         let widths = instr.body.iter().flat_map(|i| if let Instr::Op(op) = i { &op.writes[..] } else { &[] });
-        let numbers = widths.map(|v| v.width).sum::<usize>() * starts[steps] / steps;
+        let numbers = widths.map(|v| v.width).sum::<usize>() * starts[steps];
         let threads = if numbers < WORTH_SPLITTING { 1 } else { tools.workers.len() };
         // Where few sequences are left, the threads share columns instead.
         let few = (0..steps).find(|&t| 2 * (starts[t + 1] - starts[t]) <= threads).unwrap_or(steps);

@@ -14,8 +14,8 @@ use super::view::{View, ViewMut};
 
 /// Rows that go over all panels together: enough to pay for reading the panels, few enough for a cache.
 const BLOCK_ROWS: usize = 96;
-/// Below this many multiply-adds, some microseconds, a second thread costs more than it gains.
-const WORTH_A_THREAD: usize = 1 << 17;
+/// Below this many multiply-adds, twenty microseconds, a second thread costs more than it gains.
+const WORTH_A_THREAD: usize = 1 << 19;
 /// Panels start on a cache line.
 const ALIGNMENT: usize = 64;
 
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn bits_depend_on_neither_rows_nor_columns() {
-        let (m, k, n) = (57, 1100, 150);
+        let (m, k, n) = (57, 1100, 150); // enough for a second thread
         let (a, b) = (numbers::<f32>(m * k, 4), numbers::<f32>(k * n, 5));
         for path in Path::available() {
             let mut packed = Packed::on(path);

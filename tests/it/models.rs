@@ -310,7 +310,7 @@ pub(crate) const WIDE: Model = Model {
     feeds: &[Feed::Rows, Feed::Label],
     build: |net| {
         let (x, label) = (Feed::Rows.add(net)?, Feed::Label.add(net)?);
-        let h = net.lstm(x, Lstm::new(192))?;
+        let h = net.lstm(x, Lstm::new(384))?;
         let logits = net.linear(net.sequence_pool(h, Pool::Last)?, CLASSES)?;
         let loss = net.mean(net.cross_entropy(logits, label)?)?;
         Ok(Made { loss, outputs: vec![logits] })
