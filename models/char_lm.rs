@@ -112,6 +112,7 @@ fn run(cli: &Cli) -> Outcome<()> {
     let size = if train.len() < 1_000_000 { " (that is small: expect words, not sense)" } else { "" };
     flags::print(format!("{}: {} characters to train on{size}", file.name(), train.len()))?;
     let trainer = network(characters.len(), flags.seed)?.vocabulary("characters", characters.clone());
+    let opening = dev[..dev.len().min(200)].concat();
     let (train, dev) = (stream(train, &characters)?, stream(&dev, &characters)?);
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &dev), 15)? else { return Ok(()) };
     let value = report.best.map_or(f64::NAN, |best| best.value);
@@ -121,8 +122,8 @@ fn run(cli: &Cli) -> Outcome<()> {
         let bits = trainer.evaluate(&stream(&test, &characters)?)?.get(BITS).unwrap_or(f64::NAN);
         flags::print(format!("{bits:.3} on other held-out text, by which nothing was chosen"))?;
     }
-    let sample = write(&mut flags::load(&flags.save(MODEL), MODEL)?, "", sampler, length)?;
-    flags::print(format!("\na sample at temperature {temperature}:\n{sample}\n"))?;
+    let sample = write(&mut flags::load(&flags.save(MODEL), MODEL)?, &opening, sampler, length)?;
+    flags::print(format!("\nfrom held-out text on, at temperature {temperature}:\n{sample}\n"))?;
     let (dataset, metric) = (&file.name(), "dev_bits_per_character");
     flags.conclude(&Found { model: MODEL, dataset, metric, value }, &report)
 }
@@ -145,6 +146,5 @@ fn it_learns_and_writes() -> Outcome<()> {
     assert!(trainer.evaluate(&data)?.loss() < before / 4.0);
     let sampler = Sampling { temperature: 0.0, ..Sampling::default() }.sampler(1)?;
     assert_eq!(write(&mut Predictor::load(&path)?, "cdeabc", sampler, 7)?, "deabcde");
-    std::fs::remove_file(path)?;
-    Ok(())
+    Ok(std::fs::remove_file(path)?)
 }
