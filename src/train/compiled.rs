@@ -6,7 +6,7 @@ use super::metrics::{Better, Metric};
 use super::trainer::Trainer;
 use crate::data::Batch;
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, Run, Scope};
+use crate::executor::{Executor, Profile, Run, Scope};
 use crate::program::{Extent, Spec, Var, VarId, VarRole};
 use crate::tensor::{Dense, Variable};
 
@@ -174,5 +174,60 @@ impl Trainer {
             return Err(Error::of(ErrorKind::Program, "variable", "one made before the trainer", got));
         }
         self.state.program.spec(var.id())
+    }
+}
+
+/// What a trainer made of its program, to be looked at.
+impl Trainer {
+    /// The compiled program as text: what runs where, in which memory, and why
+    /// ([`executor::listing`](crate::executor::listing)).
+    ///
+    /// # Errors
+    /// If a setting does not fit.
+    pub fn listing(&mut self) -> Result<String> {
+        self.compiled().map(|compiled| compiled.executor.listing().to_string())
+    }
+
+    /// From now on writes down where the time of training and evaluating goes, until [`Self::take_profile`].
+    ///
+    /// ```
+    /// # use unpadded::data::{Field, Loader, Samples};
+    /// # use unpadded::layers::{Embedding, Lstm};
+    /// # use unpadded::optimizer::Sgd;
+    /// # use unpadded::train::{Progress, Trainer, Until};
+    /// # use unpadded::{Builder, DType};
+    /// # let samples: Samples = (0..40).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
+    /// # let data = Loader::new(samples, &["words", "label"])?;
+    /// # let net = Builder::new();
+    /// # let (words, label) = (net.feed("words", DType::I64, &[], 1)?, net.feed("label", DType::I64, &[], 0)?);
+    /// # let h = net.lstm(net.embedding(words, Embedding::new(9, 8))?, Lstm::new(8))?;
+    /// # let logits = net.linear(net.sequence_pool(h, unpadded::ops::Pool::Last)?, 2)?;
+    /// # let loss = net.mean(net.cross_entropy(logits, label)?)?;
+    /// let mut trainer = Trainer::new(net, loss, &Sgd::new(0.1))?;
+    /// # let mut trainer = trainer.progress(Progress::Quiet);
+    /// trainer.start_profile()?;
+    /// trainer.fit(&data, &data, Until::Epochs(1))?;
+    /// if let Some(profile) = trainer.take_profile() {
+    ///     println!("{profile}"); // a table, longest first; `profile.chrome_trace()` is for about:tracing
+    /// #   assert!(profile.to_string().contains("lstm_cell"));
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a setting does not fit.
+    pub fn start_profile(&mut self) -> Result<()> {
+        self.compiled().map(|compiled| compiled.executor.start_profile())
+    }
+
+    /// Where the time went since [`Self::start_profile`]; `None` if it was not started.
+    pub fn take_profile(&mut self) -> Option<Profile> {
+        self.compiled.as_mut()?.executor.take_profile()
+    }
+
+    fn compiled(&mut self) -> Result<&mut Compiled> {
+        self.prepare(None)?;
+        let missing = || Error::of(ErrorKind::Program, "trainer", "a compiled program", "none");
+        self.compiled.as_mut().ok_or_else(missing)
     }
 }
