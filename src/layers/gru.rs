@@ -97,6 +97,7 @@ impl Cell<1> for Gru {
             };
             return recurrent::run(net, x, weights, self, next, wanted);
         }
+        recurrent::checked(net, x, weights, self)?;
         let hidden = self.options.hidden;
         let [gates, candidate] = [0..2 * hidden, 2 * hidden..3 * hidden];
         // Sliced outside the loop, once.

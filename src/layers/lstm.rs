@@ -171,7 +171,7 @@ impl Cell<2> for Lstm {
         wanted: impl FnOnce(&Step, Var, [Var; 2]) -> Result<O>,
     ) -> Result<O> {
         let (LstmWeights { gates, peepholes, projection }, hidden) = (weights, self.options.hidden);
-        let like = recurrent::sequence_input(net, Self::KIND, x)?;
+        let like = recurrent::checked(net, x, gates, self)?;
         let dims = self.peepholes.then_some([3 * hidden]);
         self.asked(net, "peepholes", peepholes, &like, dims.as_ref().map(|dims| &dims[..]))?;
         let dims = self.projection.map(|width| [hidden, width]);

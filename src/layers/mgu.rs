@@ -60,6 +60,7 @@ impl Cell<1> for Mgu {
         weights: MguWeights,
         wanted: impl FnOnce(&Step, Var, [Var; 1]) -> Result<O>,
     ) -> Result<O> {
+        recurrent::checked(net, x, weights, self)?;
         let hidden = self.options.hidden;
         let [gate, candidate] = [0..hidden, hidden..2 * hidden];
         // Sliced outside the loop, once.

@@ -285,8 +285,9 @@ pub(super) fn named_weights<const STATES: usize, C: Cell<STATES>>(
     cell: &C,
 ) -> Result<(String, RecurrentWeights)> {
     let spec = sequence_input(net, C::KIND, x)?;
-    let Options { hidden, bias, input, recurrent, name, .. } = cell.options();
-    let (name, gates) = (net.layer_name(C::KIND, name.as_deref()), C::GATES * hidden);
+    let Options { bias, input, recurrent, name, .. } = cell.options();
+    let gates = gate_columns(net, cell)?;
+    let name = net.layer_name(C::KIND, name.as_deref());
     let make = |part: &str, dims: &[usize], start: &Initializer| {
         net.parameter(&format!("{name}.{part}"), spec.dtype, dims, start.clone())
     };
@@ -336,15 +337,9 @@ pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
     next: impl FnOnce(&Step, Before<STATES>) -> Result<[Var; STATES]>,
     wanted: impl FnOnce(&Step, Var, [Var; STATES]) -> Result<O>,
 ) -> Result<O> {
-    let spec = sequence_input(net, C::KIND, x)?;
-    let &Options { hidden, reverse, initial, zoneout, recurrent_dropout, .. } = cell.options();
-    let (gates, widths) = (C::GATES * hidden, cell.widths());
-    let RecurrentWeights { w_ih, w_hh, b_ih, b_hh } = weights;
-    weight_shape(net, "w_ih", w_ih, &spec, &[spec.width(), gates])?;
-    weight_shape(net, "w_hh", w_hh, &spec, &[widths[0], gates])?;
-    for (slot, bias) in [("b_ih", b_ih), ("b_hh", b_hh)] {
-        bias.map_or(Ok(()), |bias| weight_shape(net, slot, bias, &spec, &[gates]))?;
-    }
+    let spec = checked(net, x, weights, cell)?;
+    let &Options { reverse, initial, zoneout, recurrent_dropout, .. } = cell.options();
+    let (widths, RecurrentWeights { w_ih, w_hh, b_ih, .. }) = (cell.widths(), weights);
     for ((slot, width), state) in C::STATE_NAMES.into_iter().zip(widths).zip(initial.iter().flatten()) {
         state_width(net, slot, *state, &spec, width)?;
     }
@@ -390,8 +385,38 @@ fn each<const N: usize>(make: impl Fn(usize) -> Result<Var>) -> Result<[Var; N]>
     made.try_into().map_err(|made: Vec<Var>| Error::new("states", N.to_string(), made.len().to_string()))
 }
 
+/// The spec of the input, after it and the weights were found to fit. A cell that takes its weights apart calls it
+/// before, so that an error names the weight.
+///
+/// # Errors
+/// If `x` does not hold sequences of rows of floats, or a weight does not fit.
+pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
+    net: &Builder,
+    x: Var,
+    weights: RecurrentWeights,
+    cell: &C,
+) -> Result<Spec> {
+    let (spec, gates) = (sequence_input(net, C::KIND, x)?, gate_columns(net, cell)?);
+    let RecurrentWeights { w_ih, w_hh, b_ih, b_hh } = weights;
+    weight_shape(net, "w_ih", w_ih, &spec, &[spec.width(), gates])?;
+    weight_shape(net, "w_hh", w_hh, &spec, &[cell.widths()[0], gates])?;
+    for (slot, bias) in [("b_ih", b_ih), ("b_hh", b_hh)] {
+        bias.map_or(Ok(()), |bias| weight_shape(net, slot, bias, &spec, &[gates]))?;
+    }
+    Ok(spec)
+}
+
+/// The columns of all gates side by side; the columns of fewer of them are a number too, then.
+fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -> Result<usize> {
+    let hidden = cell.options().hidden;
+    C::GATES.checked_mul(hidden).ok_or_else(|| {
+        let what = format!("numbers of state of layer `{}`", C::KIND);
+        net.located(Error::new(what, format!("at most {}", usize::MAX / C::GATES), hidden.to_string()))
+    })
+}
+
 /// The spec of a recurrent layer's input.
-pub(super) fn sequence_input(net: &Builder, layer: &str, x: Var) -> Result<Spec> {
+fn sequence_input(net: &Builder, layer: &str, x: Var) -> Result<Spec> {
     let spec = net.spec(x)?;
     if spec.lod.is_empty() || !spec.dtype.is_float() || spec.shape.len() != 2 {
         let expected = "sequences of rows of floats, [rows, width] with a LoD";

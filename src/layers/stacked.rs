@@ -133,7 +133,7 @@ fn count<L, const STATES: usize>(
     options: &Stacked<L, STATES>,
     got: usize,
 ) -> Result<()> {
-    let expected = options.layers * if options.bidirectional { 2 } else { 1 };
+    let expected = options.layers.saturating_mul(if options.bidirectional { 2 } else { 1 });
     if got == expected {
         return Ok(());
     }
@@ -148,6 +148,11 @@ fn stack<L: RecurrentLayer<STATES>, const STATES: usize>(
 ) -> Result<(Var, Vec<[Var; STATES]>)> {
     if options.layers == 0 {
         return Err(net.located(Error::new("layers", "at least one", "none")));
+    }
+    // With one layer no operator takes the rate, but it is wrong all the same.
+    if !(0.0..1.0).contains(&options.dropout) {
+        let (expected, got) = ("a number from 0 to below 1", options.dropout.to_string());
+        return Err(net.located(Error::new("`dropout` of layers", expected, got)));
     }
     if let Some(initial) = &options.initial {
         count(net, "initial states of layers", options, initial.len())?;

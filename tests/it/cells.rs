@@ -422,6 +422,23 @@ fn what_does_not_fit_is_refused() {
             "`cell_clip` of layer `lstm`: expected a number above 0",
         ),
         (part(net.lstm(x, Lstm::new(2).zoneout([1.0, 0.0]))), "`rate`"),
+        (
+            part(net.stacked(x, Stacked::new(Rnn::new(2), 1).dropout(1.5))),
+            "`dropout` of layers: expected a number from 0 to below 1, got 1.5",
+        ),
+        (
+            part(net.stacked(x, Stacked::new(Rnn::new(2), 1).dropout(f64::NAN))),
+            "`dropout` of layers: expected a number from 0 to below 1, got NaN",
+        ),
+        (part(net.lstm(x, Lstm::new(usize::MAX))), "numbers of state of layer `lstm`: expected at most"),
+        (part(net.gru(x, Gru::new(usize::MAX / 2))), "numbers of state of layer `gru`: expected at most"),
+        (part(net.mgu(x, Mgu::new(usize::MAX))), "numbers of state of layer `mgu`: expected at most"),
+        (
+            part(
+                net.stacked_with(x, &[], Stacked::new(Rnn::new(2), usize::MAX).bidirectional()).map(|y| y.0),
+            ),
+            "weights of layers: expected ",
+        ),
         (part(net.stacked(x, Stacked::new(Rnn::new(2), 0))), "layers: expected at least one, got none"),
         (
             part(net.stacked(x, Stacked::new(Rnn::new(2), 2).initial(vec![[x]]))),
@@ -436,6 +453,21 @@ fn what_does_not_fit_is_refused() {
         assert!(error.contains(expected) && error.contains(file!()), "{error}");
     }
     let weight = |dims: &[usize]| net.parameter("w", DType::F32, dims, init::zeros()).unwrap();
+    // Cells that take their weights apart name the weight too, not the operator that does it.
+    let narrow = |gates: usize| RecurrentWeights {
+        w_ih: weight(&[3, gates]),
+        w_hh: weight(&[2, 2]),
+        b_ih: None,
+        b_hh: None,
+    };
+    for reset in [Reset::Before, Reset::After] {
+        let error = part(net.gru_with(x, narrow(6), Gru::new(2).reset(reset)));
+        assert!(error.contains("`w_hh`: expected f32 [2, 6], got f32[2, 2]"), "{error}");
+        let error = part(net.gru_with(x, narrow(6), Gru::new(usize::MAX).reset(reset)));
+        assert!(error.contains("numbers of state of layer `gru`"), "{error}");
+    }
+    let error = part(net.mgu_with(x, narrow(4), Mgu::new(2)));
+    assert!(error.contains("`w_hh`: expected f32 [2, 4], got f32[2, 2]"), "{error}");
     let gates = RecurrentWeights { w_ih: weight(&[3, 8]), w_hh: weight(&[2, 8]), b_ih: None, b_hh: None };
     let error = part(net.lstm_with(x, gates, Lstm::new(2).peepholes()));
     assert!(error.contains("`peepholes`: expected a weight, as the options say, got none"), "{error}");
