@@ -339,7 +339,7 @@ pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
 ) -> Result<O> {
     let spec = checked(net, x, weights, cell)?;
     let &Options { reverse, initial, zoneout, recurrent_dropout, .. } = cell.options();
-    let (widths, RecurrentWeights { w_ih, w_hh, b_ih, .. }) = (cell.widths(), weights);
+    let (widths, RecurrentWeights { w_ih, b_ih, .. }) = (cell.widths(), weights);
     for ((slot, width), state) in C::STATE_NAMES.into_iter().zip(widths).zip(initial.iter().flatten()) {
         state_width(net, slot, *state, &spec, width)?;
     }
