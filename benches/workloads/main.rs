@@ -1,14 +1,14 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W2 W4 W7 custom long scaling] [--threads 2] [--steps N] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W2 W4 W7 custom cells long scaling] [--threads 2] [--steps N] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W2: a word language model of two LSTM(512); W4: an LSTM over sentences
-//! of LSTMs over words. `custom`: W1 with the LSTM written by hand, beside the built-in one. `long`: one sequence of
-//! 4,000 steps with sixty-three of 20, beside the two run apart. `scaling`: W1's model over batch, hidden size, length
-//! and threads, a table and the plots `target/scaling-*.svg`. The data: the peers' files from the folder
+//! of LSTMs over words. `custom`: W1 with the LSTM written by hand, beside the built-in one. `cells`: W1 with each cell of
+//! `models/cells`. `long`: one sequence of 4,000 steps with sixty-three of 20, beside the two run apart. `scaling`: W1's
+//! model over batch, hidden size, length and threads, a table and the plots `target/scaling-*.svg`. The data: the peers' files from the folder
 //! `UNPADDED_BENCH_DATA`, or numbers of the same distributions. After 3 steps to warm up each takes one epoch (or
-//! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` W1, W2, W4 and W7 then take their steps
-//! again under the profiler: a table of where the time goes, and the trace `target/profile-W1.json`.
+//! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` all but `custom`, `long` and `scaling` then
+//! take their steps again under the profiler: a table of where the time goes, and the trace `target/profile-W1.json`.
 
 mod data;
 mod models;
@@ -24,7 +24,7 @@ use unpadded::optimizer::{Adam, Optimizer, Sgd};
 use unpadded::{Builder, Mode};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-const WORKLOADS: [&str; 7] = ["W1", "W2", "W4", "W7", "custom", "long", "scaling"];
+const WORKLOADS: [&str; 8] = ["W1", "W2", "W4", "W7", "custom", "cells", "long", "scaling"];
 
 /// A compiled model and its parameters.
 pub(crate) struct Bench {
@@ -210,12 +210,12 @@ fn run() -> Outcome<()> {
             WORKLOADS.join(" ")
         );
     }
-    for workload in &chosen {
-        let (mut bench, batches) = match workload.as_str() {
-            "W1" => (
-                Bench::new(|net| models::classify(net, Cell::Lstm, 256), &adam(), threads)?,
-                data::classify()?,
-            ),
+    let words = chosen.iter().flat_map(|word| match word.as_str() {
+        "cells" => models::CELLS.map(|(name, _)| name).to_vec(),
+        word => vec![word],
+    });
+    for workload in words.collect::<Vec<_>>() {
+        let (mut bench, batches) = match workload {
             "W7" => (
                 Bench::new(|net| models::classify(net, Cell::Gru, 256), &adam(), threads)?,
                 data::classify()?,
@@ -233,9 +233,15 @@ fn run() -> Outcome<()> {
                 println!("{}", long(threads, steps.unwrap_or(10))?);
                 continue;
             }
-            _ => {
+            "scaling" => {
                 scaling::run()?;
                 continue;
+            }
+            // W1, or with another cell.
+            _ => {
+                let cell = models::CELLS.iter().find(|(name, _)| *name == workload);
+                let cell = cell.map_or(Cell::Lstm, |&(_, cell)| cell);
+                (Bench::new(|net| models::classify(net, cell, 256), &adam(), threads)?, data::classify()?)
             }
         };
         let steps = steps.unwrap_or(batches.len().max(20));

@@ -1,4 +1,14 @@
 //! The models of the workloads, each with its feeds in the order of the data's values.
+
+#[path = "../../models/cells/diagonal_ssm.rs"]
+mod diagonal_ssm;
+#[path = "../../models/cells/min_gru.rs"]
+mod min_gru;
+#[path = "../../models/cells/rg_lru.rs"]
+mod rg_lru;
+#[path = "../../models/cells/slstm.rs"]
+mod slstm;
+
 use unpadded::layers::{Embedding, Gru, Lstm};
 use unpadded::ops::Pool;
 use unpadded::{Builder, DType, Result, Var};
@@ -10,7 +20,7 @@ pub(crate) struct Model {
 }
 
 /// Which recurrent layer a classifier has.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Cell {
     Lstm,
     Gru,
@@ -18,7 +28,17 @@ pub(crate) enum Cell {
     ByHand,
     /// The same with a product for each gate.
     ByHandApart,
+    /// A cell in a user's code.
+    Other(fn(&Builder, Var, usize) -> Result<Var>),
 }
+
+/// The cells of `models/cells`.
+pub(crate) const CELLS: [(&str, Cell); 4] = [
+    ("minGRU", Cell::Other(min_gru::min_gru)),
+    ("RG-LRU", Cell::Other(rg_lru::rg_lru)),
+    ("sLSTM", Cell::Other(slstm::slstm)),
+    ("diagonal-ssm", Cell::Other(diagonal_ssm::diagonal_ssm)),
+];
 
 /// Embedding 30000×128 → recurrent layer → last step → linear 2 → cross-entropy.
 pub(crate) fn classify(net: &Builder, cell: Cell, hidden: usize) -> Result<Model> {
@@ -28,7 +48,9 @@ pub(crate) fn classify(net: &Builder, cell: Cell, hidden: usize) -> Result<Model
     let h = match cell {
         Cell::Lstm => net.lstm(x, Lstm::new(hidden))?,
         Cell::Gru => net.gru(x, Gru::new(hidden))?,
-        Cell::ByHand | Cell::ByHandApart => lstm_by_hand(net, x, hidden, cell == Cell::ByHandApart)?,
+        Cell::ByHand => lstm_by_hand(net, x, hidden, false)?,
+        Cell::ByHandApart => lstm_by_hand(net, x, hidden, true)?,
+        Cell::Other(cell) => cell(net, x, hidden)?,
     };
     let logits = net.linear(net.sequence_pool(h, Pool::Last)?, 2)?;
     Ok(Model { feeds: vec![words, label], loss: net.mean(net.cross_entropy(logits, label)?)? })
