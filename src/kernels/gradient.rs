@@ -2,60 +2,234 @@
 //!
 //! Their order of summation depends on the shapes alone, never on the number of threads.
 
-use gemm::Parallelism;
-
 use super::float::{Float, Store};
-use super::path::{Arithmetic, Sweep, sweep};
+use super::path::{Arithmetic, Path, Sweep, sweep};
+use super::product::{ALIGNMENT, aligned, even_blocks};
+use super::tile::{Tile, max_rows};
 use super::view::{View, ViewMut};
 
 /// Below this many multiply-adds, or numbers to add, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
+/// Rows whose products are summed up before they are added to the result: a panel of them, packed, stays in the nearest
+/// cache, and they themselves in the next.
+const BLOCK_ROWS: usize = 512;
 
-/// `dw = xᵀ·dy`, or `dw += xᵀ·dy`, on up to `threads` threads of rayon's pool, with the same bits for any number
-/// of them.
+/// What weight gradients pack into, kept from call to call: a panel for each thread.
+#[derive(Debug, Default)]
+pub struct GradientRoom<T>(Vec<Vec<T>>);
+
+/// The gradient of a weight, and whether it is written or added.
+pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Store);
+/// The same of a bias.
+pub type BiasGradient<'a, T> = (&'a mut [T], Store);
+
+/// The gradients of [`affine`](super::affine): `dw = xᵀ·dy`, or `dw += xᵀ·dy`, where `x` and `dw` are given, and the
+/// column sums of `dy`, which cost little beside it. Long sums are added block by block. On up to `threads` threads of rayon's pool, with the same bits for
+/// any number of them.
 ///
 /// # Panics
-/// Unless `x` is R × K, `dy` R × N and `dw` K × N.
-pub fn weight_gradient<T: Float>(
-    x: View<'_, T>,
+/// Unless `x` is R × K, `dy` R × N, `dw` K × N, and `db` of N numbers.
+pub fn affine_gradient<T: Float>(
     dy: View<'_, T>,
-    mut dw: ViewMut<'_, T>,
-    store: Store,
+    weight: Option<(View<'_, T>, WeightGradient<'_, T>)>,
+    bias: Option<BiasGradient<'_, T>>,
+    room: &mut GradientRoom<T>,
     threads: usize,
 ) {
+    match (weight, bias) {
+        (Some((x, dw)), db) => weight_gradient(Path::best(), Gradients { x, dy, dw, db }, room, threads),
+        (None, Some((db, store))) => bias_gradient(dy, db, store, threads),
+        (None, None) => {}
+    }
+}
+
+/// What is summed over the same rows.
+struct Gradients<'a, T> {
+    x: View<'a, T>,
+    dy: View<'a, T>,
+    dw: WeightGradient<'a, T>,
+    db: Option<BiasGradient<'a, T>>,
+}
+
+fn weight_gradient<T: Float>(
+    path: Path,
+    mut all: Gradients<'_, T>,
+    room: &mut GradientRoom<T>,
+    threads: usize,
+) {
+    let Gradients { x, dy, dw: (dw, store), db } = &mut all;
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     assert_eq!(dy.rows(), rows, "the rows of a weight gradient");
     assert_eq!((dw.rows(), dw.width()), (k, n), "the shape of a weight gradient");
+    assert!(db.as_ref().is_none_or(|(db, _)| db.len() == n), "the length of a bias gradient");
     if rows == 0 || k == 0 || n == 0 {
-        if store == Store::Write {
+        if *store == Store::Write {
             dw.fill(T::ZERO);
+        }
+        if let Some((db, store)) = db {
+            bias_gradient(*dy, db, *store, threads);
         }
         return;
     }
-    let parallel = threads > 1 && rows * k * n >= WORTH_A_THREAD;
-    // SAFETY: the views vouch for every element that these shapes and strides reach.
-    unsafe {
-        gemm::gemm(
-            k,
-            n,
-            rows,
-            dw.as_mut_ptr(),
-            1,
-            dw.stride() as isize,
-            store == Store::Add,
-            x.as_ptr(),
-            x.stride() as isize,
-            1,
-            dy.as_ptr(),
-            1,
-            dy.stride() as isize,
-            T::ONE,
-            T::ONE,
-            false,
-            false,
-            false,
-            if parallel { Parallelism::Rayon(threads) } else { Parallelism::None },
-        );
+    let threads = if rows * k * n < WORTH_A_THREAD { 1 } else { threads.max(1) };
+    room.0.resize_with(room.0.len().max(threads), Vec::new);
+    share(path, all, &mut room.0[..threads]);
+}
+
+/// Threads share the result: its columns, as long as these are several panels, else its rows.
+fn share<T: Float>(path: Path, all: Gradients<'_, T>, rooms: &mut [Vec<T>]) {
+    let (width, parts) = (T::panel_width(path), rooms.len());
+    let (panels, k) = (all.dy.width().div_ceil(width), all.x.width());
+    if parts < 2 || panels < 2 && k < 2 {
+        return blocks(path, all, &mut rooms[0]);
+    }
+    let (left, right) = rooms.split_at_mut(parts / 2);
+    let Gradients { x, dy, dw: (dw, store), db } = all;
+    let (a, b) = if panels > 1 {
+        let middle = (panels * left.len() / parts).max(1) * width;
+        let (dw, dw_after) = dw.split_columns(middle);
+        let db = db.map(|(db, store)| (db.split_at_mut(middle), store));
+        let (db, db_after) = db.map(|((db, after), store)| ((db, store), (after, store))).unzip();
+        let dy_after = dy.columns(middle, dy.width());
+        (
+            Gradients { x, dy: dy.columns(0, middle), dw: (dw, store), db },
+            Gradients { x, dy: dy_after, dw: (dw_after, store), db: db_after },
+        )
+    } else {
+        let middle = (k * left.len() / parts).max(1);
+        let (dw, dw_after) = dw.split_rows(middle);
+        (
+            Gradients { x: x.columns(0, middle), dy, dw: (dw, store), db },
+            Gradients { x: x.columns(middle, k), dy, dw: (dw_after, store), db: None },
+        )
+    };
+    rayon::join(|| share(path, a, left), || share(path, b, right));
+}
+
+/// Block of rows by block of rows, panel by panel of columns: `dy` is packed, `x` is read as it lies.
+fn blocks<T: Float>(path: Path, all: Gradients<'_, T>, room: &mut Vec<T>) {
+    let Gradients { x, dy, dw: (mut dw, store), mut db } = all;
+    let (width, rows, n) = (T::panel_width(path), x.rows(), dy.width());
+    let size = BLOCK_ROWS * width + ALIGNMENT / size_of::<T>();
+    if room.len() < size {
+        room.resize(size, T::ZERO);
+    }
+    let start = aligned(room);
+    let panel = &mut room[start..];
+    for row in (0..rows).step_by(BLOCK_ROWS) {
+        let x = x.rows_range(row, rows.min(row + BLOCK_ROWS));
+        let later = |store: Store| if row > 0 { Store::Add } else { store };
+        for column in (0..n).step_by(width) {
+            let columns = column..n.min(column + width);
+            let dy_part = dy.rows_range(row, row + x.rows()).columns(columns.start, columns.end);
+            let db = db.as_mut().map(|(db, store)| (&mut db[columns.clone()], later(*store)));
+            sweep(Pack { dy: dy_part, panel, width, db });
+            let next = if columns.end < n { (row, columns.end) } else { (row + BLOCK_ROWS, 0) };
+            let ahead = Ahead { dy, row: next.0, column: next.1, end: rows.min(next.0 + BLOCK_ROWS) };
+            let dw = dw.reborrow().columns(columns.start, columns.end);
+            multiply(path, x, panel, (dw, later(store)), ahead);
+        }
+    }
+}
+
+/// Rows of at most `width` columns, side by side and filled up with zeros; and their sum, where it is wanted.
+struct Pack<'a, T> {
+    dy: View<'a, T>,
+    panel: &'a mut [T],
+    width: usize,
+    db: Option<BiasGradient<'a, T>>,
+}
+
+impl<T: Float> Sweep for Pack<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        match self.width {
+            32 => self.rows::<32>(),
+            16 => self.rows::<16>(),
+            8 => self.rows::<8>(),
+            _ => self.rows::<4>(),
+        }
+    }
+}
+
+impl<T: Float> Pack<'_, T> {
+    /// A length that is known makes each row a few vectors.
+    #[inline(always)]
+    fn rows<const WIDTH: usize>(self) {
+        let mut sums = [T::ZERO; WIDTH];
+        for (row, to) in self.dy.iter().zip(self.panel.as_chunks_mut::<WIDTH>().0) {
+            match row.first_chunk::<WIDTH>() {
+                Some(row) => *to = *row,
+                None => {
+                    *to = [T::ZERO; WIDTH];
+                    to[..row.len()].copy_from_slice(row);
+                }
+            }
+            sums.iter_mut().zip(to).for_each(|(sum, &mut dy)| *sum += dy);
+        }
+        if let Some((db, store)) = self.db {
+            put(&sums[..db.len()], db, store);
+        }
+    }
+}
+
+/// The panel after this one, which is asked for while this one is multiplied: it comes from memory.
+struct Ahead<'a, T> {
+    dy: View<'a, T>,
+    row: usize,
+    end: usize,
+    column: usize,
+}
+
+impl<T: Float> Ahead<'_, T> {
+    /// Asks for so many rows of `width` numbers.
+    #[inline]
+    fn ask(&mut self, rows: usize, width: usize) {
+        for row in self.row..self.end.min(self.row + rows) {
+            #[cfg(target_arch = "x86_64")]
+            for at in (0..width).step_by(ALIGNMENT / size_of::<T>()) {
+                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+                let from = self.dy.as_ptr().wrapping_add(row * self.dy.stride() + self.column + at);
+                // SAFETY: it never faults, wherever it points.
+                unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast::<i8>()) };
+            }
+        }
+        self.row += rows;
+    }
+}
+
+/// `dw = xᵀ·dy` for a packed panel of `dy`.
+fn multiply<T: Float>(
+    path: Path,
+    x: View<'_, T>,
+    panel: &[T],
+    (mut dw, store): WeightGradient<'_, T>,
+    mut ahead: Ahead<'_, T>,
+) {
+    let (width, rows, k) = (T::panel_width(path), x.rows(), x.width());
+    assert!(panel.len() >= width * rows && dw.width() <= width && dw.rows() == k, "a packed panel");
+    let (to, stride) = (dw.as_mut_ptr(), dw.stride());
+    let share = BLOCK_ROWS.div_ceil(k.div_ceil(max_rows(path)));
+    for part in even_blocks(k, max_rows(path)) {
+        ahead.ask(share, width);
+        // SAFETY: `part` are columns of `x` and rows of `dw`; the panel has as many rows as `x`, and its columns exist
+        // in `dw` as far as `columns` says. `Path::best` is what the CPU has, and tests ask for available ones.
+        unsafe {
+            T::transposed_tile(path, part.len())(&Tile {
+                k: rows,
+                a: x.as_ptr().add(part.start),
+                a_stride: x.stride(),
+                b: panel.as_ptr(),
+                b_stride: 0,
+                c: to.add(part.start * stride),
+                c_stride: stride,
+                columns: dw.width(),
+                bias: std::ptr::null(),
+                add: store == Store::Add,
+            });
+        }
     }
 }
 
@@ -64,7 +238,7 @@ pub fn weight_gradient<T: Float>(
 ///
 /// # Panics
 /// If `db` is not as long as a row of `dy`.
-pub fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Store, threads: usize) {
+fn bias_gradient<T: Float>(dy: View<'_, T>, db: &mut [T], store: Store, threads: usize) {
     let width = dy.width();
     assert_eq!(db.len(), width, "the length of a bias gradient");
     if threads < 2 || width < 2 || dy.rows() * width < WORTH_A_THREAD {
@@ -110,10 +284,14 @@ impl<T: Float> Sweep for ColumnSums<'_, T> {
                 }
                 row = end;
             }
-            for (db, &total) in db.iter_mut().zip(&total) {
-                *db = if self.store == Store::Add { *db + total } else { total };
-            }
+            put(&total[..db.len()], db, self.store);
         }
+    }
+}
+
+fn put<T: Float>(sums: &[T], to: &mut [T], store: Store) {
+    for (to, &sum) in to.iter_mut().zip(sums) {
+        *to = if store == Store::Add { *to + sum } else { sum };
     }
 }
 
@@ -136,16 +314,29 @@ mod tests {
         dw
     }
 
-    fn check<T: Float>(rows: usize, k: usize, n: usize, tolerance: f64) {
+    fn check<T: Float>(path: Path, (rows, k, n): (usize, usize, usize), tolerance: f64) {
         let x = numbers::<T>((rows + 1) * (k + 1), 1);
         let dy = numbers::<T>((rows + 1) * (n + 2), 2);
         let x = View::strided(&x, Extent2 { rows, width: k, stride: k + 1 });
         let dy = View::strided(&dy, Extent2 { rows, width: n, stride: n + 2 });
         let extent = Extent2 { rows: k, width: n, stride: n + 3 };
         let mut dw = vec![T::from_f64(f64::NAN); k * (n + 3)];
-        weight_gradient(x, dy, ViewMut::strided(&mut dw, extent), Store::Write, 1);
-        let once = dw.clone();
-        weight_gradient(x, dy, ViewMut::strided(&mut dw, extent), Store::Add, 2);
+        let mut db = vec![T::from_f64(f64::NAN); n];
+        let mut room = GradientRoom::default();
+        let mut run = |dw: &mut [T], db: &mut [T], store, threads| {
+            let (dw, db) = ((ViewMut::strided(dw, extent), store), Some((db, store)));
+            weight_gradient(path, Gradients { x, dy, dw, db }, &mut room, threads);
+        };
+        run(&mut dw, &mut db, Store::Write, 1);
+        let (once, sums) = (dw.clone(), db.clone());
+        run(&mut dw, &mut db, Store::Add, 2);
+        for j in 0..n {
+            let sum: f64 = dy.iter().map(|row| row[j].to_f64()).sum();
+            let off = (sums[j].to_f64() - sum).abs();
+            assert!(off <= tolerance * (1.0 + rows as f64), "{rows}x{k}x{n}: {} {sum}", sums[j]);
+            let off = (db[j].to_f64() - 2.0 * sum).abs();
+            assert!(off <= tolerance * (1.0 + rows as f64), "{rows}x{k}x{n}: {} twice {sum}", db[j]);
+        }
         let expected = naive(x, dy);
         for i in 0..k {
             for j in 0..n {
@@ -162,11 +353,20 @@ mod tests {
 
     #[test]
     fn weight_gradients_match_the_naive_sum() {
-        for (rows, k, n) in
-            [(0, 3, 4), (1, 1, 1), (1, 7, 33), (3, 64, 5), (200, 17, 31), (500, 40, 130), (5, 0, 3)]
-        {
-            check::<f32>(rows, k, n, 2e-6);
-            check::<f64>(rows, k, n, 1e-14);
+        for shape in [
+            (0, 3, 4),
+            (1, 1, 1),
+            (1, 7, 33),
+            (3, 64, 5),
+            (200, 17, 31),
+            (700, 40, 130),
+            (5, 0, 3),
+            (260, 300, 520),
+        ] {
+            for path in Path::available() {
+                check::<f32>(path, shape, 2e-6);
+                check::<f64>(path, shape, 1e-14);
+            }
         }
     }
 
@@ -187,15 +387,12 @@ mod tests {
         for (rows, k, n) in shapes {
             let (x, dy) = (numbers::<f32>(rows * k, 1), numbers::<f32>(rows * n, 2));
             let run = |threads| {
-                let mut dw = vec![0.5; k * n];
-                weight_gradient(
-                    View::new(&x, rows, k),
-                    View::new(&dy, rows, n),
-                    ViewMut::new(&mut dw, k, n),
-                    Store::Add,
-                    threads,
-                );
-                dw
+                let (mut dw, mut db) = (vec![0.5; k * n], vec![0.5; n]);
+                let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
+                let weight = Some((x, (ViewMut::new(&mut dw, k, n), Store::Add)));
+                let room = &mut GradientRoom::default();
+                affine_gradient(dy, weight, Some((&mut db, Store::Add)), room, threads);
+                (dw, db)
             };
             let one = run(1);
             for threads in [2, 3] {

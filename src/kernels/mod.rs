@@ -23,7 +23,7 @@ pub mod view;
 pub use elementwise::{map, update, zip};
 pub use float::{Float, Store};
 pub use flush::flush;
-pub use gradient::{bias_gradient, weight_gradient};
+pub use gradient::{BiasGradient, GradientRoom, WeightGradient, affine_gradient};
 pub use gru::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 pub use lstm::{LstmBackward, Output, lstm_backward, lstm_forward};
 pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};

@@ -17,7 +17,7 @@ const BLOCK_ROWS: usize = 96;
 /// Below this many multiply-adds, twenty microseconds, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 19;
 /// Panels start on a cache line.
-const ALIGNMENT: usize = 64;
+pub(super) const ALIGNMENT: usize = 64;
 
 /// Whether a matrix is taken as it lies or transposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,8 +68,7 @@ impl<T: Float> Packed<T> {
         if self.data.len() < len + spare {
             self.data.resize(len + spare, T::ZERO);
         }
-        // Where the allocator's address is not known (an interpreter), alignment is only speed.
-        self.start = Some(self.data.as_ptr().align_offset(ALIGNMENT)).filter(|&s| s <= spare).unwrap_or(0);
+        self.start = aligned(&self.data);
         let data = &mut self.data[self.start..self.start + len];
         for (p, panel) in data.chunks_exact_mut((width * k).max(1)).enumerate() {
             let from = p * width;
@@ -113,6 +112,13 @@ impl<T: Float> Packed<T> {
         let width = self.panel_width();
         (panels.start * width).min(self.n)..(panels.end * width).min(self.n)
     }
+}
+
+/// Where the first cache line of an array that has one to spare starts.
+pub(super) fn aligned<T>(data: &[T]) -> usize {
+    // Where the allocator's address is not known (an interpreter), alignment is only speed.
+    let spare = ALIGNMENT / size_of::<T>();
+    Some(data.as_ptr().align_offset(ALIGNMENT)).filter(|&start| start <= spare).unwrap_or(0)
 }
 
 /// Rows of `b` become columns of a panel; in blocks, so that both sides stay in cache.
@@ -233,7 +239,7 @@ pub fn product_panels<T: Float>(
 
 /// `0..len` in as few blocks of at most `most` as possible, of sizes that differ by one at most: 13 rows are
 /// 7 + 6, which is faster than 12 + 1.
-fn even_blocks(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn even_blocks(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let blocks = len.div_ceil(most);
     (0..blocks).map(move |i| len * i / blocks..len * (i + 1) / blocks)
 }

@@ -1,7 +1,7 @@
-//! The innermost loop of the packed product: a few rows times one or more column panels, sums held in registers.
+//! The innermost loop of the packed products: a few rows times one or more column panels, sums held in registers.
 //!
 //! One generic source, [`tile`], over a [`Vector`] type; a macro wraps each size in a function compiled for its
-//! instructions. Every output element has one sum, started at 0 and extended by `a[i][k]·b[k][j]` for k ascending:
+//! instructions. The left side is read as it lies, or transposed: then the sums go down its columns. Every output element has one sum, started at 0 and extended by `a[i][k]·b[k][j]` for k ascending:
 //! no size of tile changes an element's bits.
 
 use super::path::Path;
@@ -15,9 +15,9 @@ const MAX_PANEL_WIDTH: usize = 32;
 pub struct Tile<T> {
     /// Length of the sums.
     pub(super) k: usize,
-    /// First row of `a`.
+    /// First row of `a`, or of a transposed tile first column.
     pub(super) a: *const T,
-    /// Elements between rows of `a`.
+    /// Elements between rows of `a` as it lies.
     pub(super) a_stride: usize,
     /// First panel of `b`.
     pub(super) b: *const T,
@@ -45,6 +45,8 @@ pub trait Tiles: Sized {
     fn panel_width(path: Path) -> usize;
     /// The function for `rows` × `panels`, both at least 1, within [`max_rows`] and [`max_panels`].
     fn tile(path: Path, rows: usize, panels: usize) -> TileFn<Self>;
+    /// The function for so many columns of `a` as rows, within [`max_rows`], × one panel.
+    fn transposed_tile(path: Path, rows: usize) -> TileFn<Self>;
 }
 
 /// The most rows of one tile.
@@ -81,17 +83,14 @@ trait Vector: Copy {
 /// # Safety
 /// See [`TileFn`].
 #[inline(always)]
-unsafe fn tile<V: Vector, const ROWS: usize, const PANELS: usize>(t: &Tile<V::Elem>) {
+unsafe fn tile<V: Vector, const ROWS: usize, const PANELS: usize, const TRANSPOSED: bool>(t: &Tile<V::Elem>) {
     // SAFETY: all pointers stay within `ROWS` rows of `k` elements, `PANELS` panels and `columns` columns, which
     // the caller vouches for.
     unsafe {
         let zero = V::splat(V::Elem::default());
         let mut sums = [[[zero; PANEL_VECTORS]; PANELS]; ROWS];
-        let mut rows = [t.a; ROWS];
-        for (i, row) in rows.iter_mut().enumerate() {
-            // Without elements (k = 0) there may be nothing to point into.
-            *row = t.a.wrapping_add(i * t.a_stride);
-        }
+        // Without elements (k = 0) there may be nothing to point into.
+        let rows: [_; ROWS] = std::array::from_fn(|i| t.a.wrapping_add(i * t.a_stride));
         // A large result is not in cache: its lines are asked for while the sums are made.
         #[cfg(target_arch = "x86_64")]
         for i in 0..ROWS {
@@ -110,7 +109,8 @@ unsafe fn tile<V: Vector, const ROWS: usize, const PANELS: usize>(t: &Tile<V::El
                 }
             }
             for i in 0..ROWS {
-                let a = V::splat(*rows[i].add(k));
+                let a = if TRANSPOSED { t.a.add(k * t.a_stride + i) } else { rows[i].add(k) };
+                let a = V::splat(*a);
                 for p in 0..PANELS {
                     for v in 0..PANEL_VECTORS {
                         sums[i][p][v] = a.mul_add(b[p][v], sums[i][p][v]);
@@ -225,17 +225,19 @@ macro_rules! x86_vector {
 
 /// A function that picks the tile of a size; every size is compiled with the given target features.
 macro_rules! tile_table {
-    ($name:ident, $type:ident, $vector:ty, [$($feature:meta)?], [$(($rows:literal, $panels:literal)),+ $(,)?]) => {
-        pub(super) fn $name(rows: usize, panels: usize) -> TileFn<$type> {
+    ($name:ident, $type:ident, $vector:ty, [$($feature:meta)?], [$(($rows:literal, $panels:literal)),+ $(,)?],
+        [$($columns:literal),+]) => {
+        pub(super) fn $name(rows: usize, panels: usize, transposed: bool) -> TileFn<$type> {
             /// # Safety
             /// See [`TileFn`].
             $(#[$feature])?
-            unsafe fn sized<const ROWS: usize, const PANELS: usize>(t: &Tile<$type>) {
+            unsafe fn sized<const ROWS: usize, const PANELS: usize, const TRANSPOSED: bool>(t: &Tile<$type>) {
                 // SAFETY: the caller's promise, passed on.
-                unsafe { tile::<$vector, ROWS, PANELS>(t) }
+                unsafe { tile::<$vector, ROWS, PANELS, TRANSPOSED>(t) }
             }
-            match (rows, panels) {
-                $(($rows, $panels) => sized::<$rows, $panels>,)+
+            match (rows, panels, transposed) {
+                $(($rows, $panels, false) => sized::<$rows, $panels, false>,)+
+                $(($columns, 1, true) => sized::<$columns, 1, true>,)+
                 _ => unreachable!("a tile of {rows} rows and {panels} panels"),
             }
         }
@@ -274,7 +276,8 @@ macro_rules! wide_table {
                 (10, 1),
                 (11, 1),
                 (12, 1),
-            ]
+            ],
+            [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
         );
     };
 }
@@ -283,7 +286,7 @@ macro_rules! narrow_table {
     ($name:ident, $type:ident, $vector:ty, [$($feature:meta)?]) => {
         tile_table!($name, $type, $vector, [$($feature)?], [
             (1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1), (6, 1),
-        ]);
+        ], [1, 2, 3, 4, 5, 6]);
     };
 }
 
@@ -354,10 +357,19 @@ macro_rules! tiles {
             fn tile(path: Path, rows: usize, panels: usize) -> TileFn<Self> {
                 match path {
                     #[cfg(target_arch = "x86_64")]
-                    Path::Avx512 => x86::$avx512(rows, panels),
+                    Path::Avx512 => x86::$avx512(rows, panels, false),
                     #[cfg(target_arch = "x86_64")]
-                    Path::Avx2 => x86::$avx2(rows, panels),
-                    _ => $portable(rows, panels),
+                    Path::Avx2 => x86::$avx2(rows, panels, false),
+                    _ => $portable(rows, panels, false),
+                }
+            }
+            fn transposed_tile(path: Path, rows: usize) -> TileFn<Self> {
+                match path {
+                    #[cfg(target_arch = "x86_64")]
+                    Path::Avx512 => x86::$avx512(rows, 1, true),
+                    #[cfg(target_arch = "x86_64")]
+                    Path::Avx2 => x86::$avx2(rows, 1, true),
+                    _ => $portable(rows, 1, true),
                 }
             }
         }

@@ -22,7 +22,7 @@
 use ndarray::array;
 
 use crate::error::{Error, Result};
-use crate::kernels::{Float, Packed, Transpose, View, affine, bias_gradient, weight_gradient};
+use crate::kernels::{Float, Packed, Transpose, View, affine, affine_gradient};
 use crate::lod::Lod;
 use crate::program::context::Scratch;
 use crate::program::{
@@ -203,12 +203,13 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         };
         affine(dout, &weights.0, None, dx, store, threads);
     }
-    if let Some((dw, store)) = run.gradient::<T>(WEIGHT)? {
-        weight_gradient(run.input::<T>(X)?, dout, dw, store, threads);
-    }
-    if let Some((mut db, store)) = run.gradient::<T>(BIAS)? {
-        bias_gradient(dout, db.row(0), store, threads);
-    }
+    let weight = match run.gradient::<T>(WEIGHT)? {
+        Some(dw) => Some((run.input::<T>(X)?, dw)),
+        None => None,
+    };
+    let mut bias = run.gradient::<T>(BIAS)?;
+    let bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
+    affine_gradient(dout, weight, bias, run.scratch().get(), threads);
     Ok(())
 }
 

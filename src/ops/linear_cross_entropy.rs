@@ -32,8 +32,8 @@ use super::ids::{self, Ids, ids};
 use super::rowwise::{numbers, put_nothing};
 use crate::error::Result;
 use crate::kernels::{
-    Arithmetic, Float, Packed, Store, Sweep, Transpose, View, ViewMut, affine, bias_gradient, product, sweep,
-    weight_gradient,
+    Arithmetic, Float, GradientRoom, Packed, Store, Sweep, Transpose, View, ViewMut, affine, affine_gradient,
+    product, sweep,
 };
 use crate::lod::Lod;
 use crate::program::{
@@ -129,7 +129,7 @@ impl Op for LinearCrossEntropy {
             let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Room<T>>();
             let weights = room.weights.packed(prepared, weight, false);
-            all(&shared, weights, rows, None, (threads, &mut room.logits))
+            all(&shared, weights, rows, None, (threads, &mut room.logits, &mut room.gradient))
         })
     }
 
@@ -151,7 +151,7 @@ impl Op for LinearCrossEntropy {
             let room = run.scratch().get::<Room<T>>();
             let weights = room.weights.packed(prepared, weight, dx.is_some());
             let rows = Part { first: 0, x, loss, dloss: Some(dloss), dx };
-            all(&shared, weights, rows, Some(Sums { dw, db }), (threads, &mut room.logits))
+            all(&shared, weights, rows, Some(Sums { dw, db }), (threads, &mut room.logits, &mut room.gradient))
         })
     }
 
@@ -234,15 +234,16 @@ impl<T: Float> Weights<T> {
     }
 }
 
-/// A thread's memory: a chunk's logits, and weights that were not packed before.
+/// A thread's memory: a chunk's logits, what their products are packed into, and weights that were not packed before.
 struct Room<T> {
     weights: Weights<T>,
     logits: Vec<T>,
+    gradient: GradientRoom<T>,
 }
 
 impl<T: Float> Default for Room<T> {
     fn default() -> Self {
-        Self { weights: Weights::default(), logits: Vec::new() }
+        Self { weights: Weights::default(), logits: Vec::new(), gradient: GradientRoom::default() }
     }
 }
 
@@ -301,7 +302,7 @@ fn all<T: RowValue>(
     weights: &Weights<T>,
     rows: Part<'_, T>,
     mut sums: Option<Sums<'_, T>>,
-    (threads, room): (usize, &mut Vec<T>),
+    (threads, room, gradient): (usize, &mut Vec<T>, &mut GradientRoom<T>),
 ) -> Result<()> {
     let classes = weights.logits.n();
     let most = chunk_rows(classes).min(rows.rows());
@@ -317,7 +318,7 @@ fn all<T: RowValue>(
         let mut logits = ViewMut::new(room, count, classes);
         part(shared, weights, chunk, logits.reborrow(), threads)?;
         if let Some(sums) = &mut sums {
-            add(x, logits.as_view(), sums, threads);
+            add(x, logits.as_view(), sums, gradient, threads);
         }
         if after.rows() == 0 {
             return Ok(());
@@ -356,13 +357,17 @@ fn part<T: RowValue>(
 }
 
 /// Adds a chunk to the gradients of W and b; the next one adds to them in any case.
-fn add<T: RowValue>(x: View<'_, T>, dlogits: View<'_, T>, sums: &mut Sums<'_, T>, threads: usize) {
-    if let Some((dw, store)) = &mut sums.dw {
-        weight_gradient(x, dlogits, dw.reborrow(), std::mem::replace(store, Store::Add), threads);
-    }
-    if let Some((db, store)) = &mut sums.db {
-        bias_gradient(dlogits, db.row(0), std::mem::replace(store, Store::Add), threads);
-    }
+fn add<T: RowValue>(
+    x: View<'_, T>,
+    dlogits: View<'_, T>,
+    sums: &mut Sums<'_, T>,
+    room: &mut GradientRoom<T>,
+    threads: usize,
+) {
+    let after = |store: &mut Store| std::mem::replace(store, Store::Add);
+    let weight = sums.dw.as_mut().map(|(dw, store)| (x, (dw.reborrow(), after(store))));
+    let bias = sums.db.as_mut().map(|(db, store)| (db.row(0), after(store)));
+    affine_gradient(dlogits, weight, bias, room, threads);
 }
 
 /// From logits to losses, and to the gradient of the logits in their place.
