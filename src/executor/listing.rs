@@ -278,6 +278,7 @@ impl<'a> Text<'a> {
             text.no_calls(inner);
             text.moves("back into the batch's order", &inner.scatter, false);
             text.moves("back, a row or sub-sequence a sequence", &inner.scatter_statics, false);
+            text.ends(inner);
         });
     }
 
@@ -317,6 +318,27 @@ impl<'a> Text<'a> {
             self.line(&format!(
                 "memory `{previous}`: the rows of `{next}` that the step before wrote, at first {starts}{copy}"
             ));
+        }
+    }
+
+    /// What passes between memories and the variables outside of their first and last values, and these' gradients.
+    fn ends(&mut self, inner: &Loop) {
+        for plan in inner.memories.iter().filter(|_| !inner.backward) {
+            if let Some(last) = &plan.last {
+                let (next, to) = (self.slot_name(&plan.next), self.place_of(last));
+                self.line(&format!("the last row of each sequence: {next} -> {to}"));
+            }
+        }
+        for plan in inner.gradients.iter().filter(|_| inner.backward) {
+            if let Some(last) = &plan.last {
+                let (next, from) = (self.slot_name(&plan.next), self.slot_name(last));
+                self.line(&format!("before the loop, at the last row of each sequence: {from} into {next}"));
+            }
+            if let Some((initial, store)) = &plan.initial {
+                let added = if *store == Store::Add { ", added" } else { "" };
+                let (name, to) = (self.slot_name(initial), self.place_of(initial));
+                self.line(&format!("what the first step passes back: {name} -> {to}{added}"));
+            }
         }
     }
 

@@ -145,9 +145,9 @@ impl Entry {
 pub struct Profile {
     /// What took time, longest first.
     pub entries: Vec<Entry>,
-    /// How many runs it is of.
+    /// How many runs it is of, without those that ended with an error.
     pub runs: u64,
-    /// How long they took.
+    /// How long runs took, also those that ended with an error.
     pub wall: Duration,
     /// On how many threads.
     pub threads: usize,
@@ -243,7 +243,7 @@ impl Executor {
     }
 
     /// Stops writing down and returns where the time went; `None` if it was not started. Runs that ended with an error
-    /// are not among [`Profile::runs`], but what they did is among the entries.
+    /// are not among [`Profile::runs`], but what they did is among the entries, and their time in [`Profile::wall`].
     pub fn take_profile(&mut self) -> Option<Profile> {
         let Profiling { runs, wall } = self.profiling.take()?;
         let recorders: Vec<Recorder> =
@@ -256,11 +256,11 @@ impl Executor {
         Some(profile)
     }
 
-    /// A run that began at `start` has ended well.
-    pub(super) fn count_run(&mut self, start: Instant) {
+    /// A run that began at `start` has ended, well or with an error: its calls are written down in either case.
+    pub(super) fn count_run(&mut self, start: Instant, well: bool) {
         let length = start.elapsed();
         if let Some(profiling) = &mut self.profiling {
-            profiling.runs += 1;
+            profiling.runs += u64::from(well);
             profiling.wall += length;
         }
         if let Some(recorder) = self.workers.first_mut().and_then(|worker| worker.recorder.as_mut()) {

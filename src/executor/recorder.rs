@@ -83,7 +83,7 @@ impl Recorder {
         self.share = 1.0;
     }
 
-    /// A run has ended well.
+    /// A run has ended.
     pub(super) fn run(&mut self, start: Instant, length: Duration) {
         self.event(Span::Run, start, length, 1);
     }

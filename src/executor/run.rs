@@ -187,11 +187,11 @@ impl Executor {
         // here and not in the scope.
         let outcome = self.run_lent(run, batch);
         self.lend(scope);
+        if let Some(start) = clock {
+            self.count_run(start, matches!(outcome, Ok(Ok(()))));
+        }
         outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
         self.done = Some(run.stage);
-        if let Some(start) = clock {
-            self.count_run(start);
-        }
         Ok(())
     }
 

@@ -340,6 +340,10 @@ pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
     let spec = checked(net, x, weights, cell)?;
     let &Options { reverse, initial, zoneout, recurrent_dropout, .. } = cell.options();
     let (widths, RecurrentWeights { w_ih, b_ih, .. }) = (cell.widths(), weights);
+    chance(net, C::KIND, "recurrent_dropout", recurrent_dropout)?;
+    for (rate, state) in zoneout.into_iter().zip(C::STATE_NAMES) {
+        chance(net, C::KIND, &format!("zoneout` of `{state}"), rate)?;
+    }
     for ((slot, width), state) in C::STATE_NAMES.into_iter().zip(widths).zip(initial.iter().flatten()) {
         state_width(net, slot, *state, &spec, width)?;
     }
@@ -440,6 +444,15 @@ pub(super) fn weight_shape(
     }
     let error = Error::new(format!("`{slot}`"), format!("{} {dims:?}", like.dtype), spec.to_string());
     Err(net.located(error.variable(net.name_of(weight))))
+}
+
+/// Checks a rate of the layer's options: the operator that takes it would name itself, which the user did not write.
+fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Result<()> {
+    if (0.0..1.0).contains(&rate) {
+        return Ok(());
+    }
+    let what = format!("`{option}` of layer `{layer}`");
+    Err(net.located(Error::new(what, "a number from 0 to below 1", rate.to_string())))
 }
 
 /// Checks the width of an initial state; that it has one row a sequence is checked by the memory that starts with it.

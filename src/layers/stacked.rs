@@ -149,10 +149,11 @@ fn stack<L: RecurrentLayer<STATES>, const STATES: usize>(
     if options.layers == 0 {
         return Err(net.located(Error::new("layers", "at least one", "none")));
     }
-    // With one layer no operator takes the rate, but it is wrong all the same.
-    if !(0.0..1.0).contains(&options.dropout) {
-        let (expected, got) = ("a number from 0 to below 1", options.dropout.to_string());
-        return Err(net.located(Error::new("`dropout` of layers", expected, got)));
+    // With one layer no operator takes the first rate, but it is wrong all the same.
+    let rates = [("dropout", options.dropout), ("variational_dropout", options.variational_dropout)];
+    if let Some((name, rate)) = rates.into_iter().find(|(_, rate)| !(0.0..1.0).contains(rate)) {
+        let (what, expected) = (format!("`{name}` of layers"), "a number from 0 to below 1");
+        return Err(net.located(Error::new(what, expected, rate.to_string())));
     }
     if let Some(initial) = &options.initial {
         count(net, "initial states of layers", options, initial.len())?;

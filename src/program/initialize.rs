@@ -42,7 +42,7 @@ pub fn evaluate(
     let given = &initializer.attributes;
     let outcome = match initializer.kind.as_str() {
         "zeros" => Dense::zeros(dtype, dims),
-        "constant" => given.float("value").and_then(|value| {
+        "constant" => number(given, "value").and_then(|value| {
             with(&mut |out| {
                 out.fill(value);
                 Ok(())
@@ -59,7 +59,7 @@ pub fn evaluate(
         "orthogonal" => {
             gates(given, dims).and_then(|gates| with(&mut |out| gates.orthogonal(&mut random, out)))
         }
-        "lstm_bias" => given.float("forget").and_then(|forget| {
+        "lstm_bias" => number(given, "forget").and_then(|forget| {
             with(&mut |out| {
                 if dims.len() != 1 || out.len() % 4 != 0 {
                     return Err(Error::new("shape", "[4H], the gates i, f, g, o", format!("{dims:?}")));
@@ -89,6 +89,16 @@ pub fn evaluate(
         }
     };
     outcome.map_err(|e| e.variable(name))
+}
+
+/// A number that is one; infinities are, for masks.
+fn number(given: &Attributes, name: &str) -> Result<f64> {
+    let value = given.float(name)?;
+    if value.is_nan() {
+        let what = format!("attribute `{name}`");
+        return Err(Error::of(ErrorKind::Program, what, "a number", value.to_string()));
+    }
+    Ok(value)
 }
 
 fn range(given: &Attributes) -> Result<(f64, f64)> {

@@ -421,7 +421,18 @@ fn what_does_not_fit_is_refused() {
             part(net.lstm(x, Lstm::new(2).cell_clip(0.0))),
             "`cell_clip` of layer `lstm`: expected a number above 0",
         ),
-        (part(net.lstm(x, Lstm::new(2).zoneout([1.0, 0.0]))), "`rate`"),
+        (
+            part(net.lstm(x, Lstm::new(2).zoneout([0.0, 1.0]))),
+            "`zoneout` of `c` of layer `lstm`: expected a number from 0 to below 1, got 1 ",
+        ),
+        (
+            part(net.gru(x, Gru::new(2).recurrent_dropout(f64::NAN))),
+            "`recurrent_dropout` of layer `gru`: expected a number from 0 to below 1, got NaN",
+        ),
+        (
+            part(net.stacked(x, Stacked::new(Rnn::new(2), 1).variational_dropout(1.5))),
+            "`variational_dropout` of layers: expected a number from 0 to below 1, got 1.5",
+        ),
         (
             part(net.stacked(x, Stacked::new(Rnn::new(2), 1).dropout(1.5))),
             "`dropout` of layers: expected a number from 0 to below 1, got 1.5",

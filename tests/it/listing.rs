@@ -1,6 +1,8 @@
 //! The compiled program as text: the parts of step loops, the reasons, the buffers.
 
 use unpadded::executor::Executor;
+use unpadded::layers::Rnn;
+use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::{Builder, DType, Result, Var, ops};
 
@@ -110,6 +112,19 @@ fn columns_are_views() {
         split: columns 0..4 of linear
         split_2: columns 4..8 of linear",
     );
+}
+
+#[test]
+fn first_and_last_states_have_a_line() {
+    let text = listing(|net| {
+        let x = net.feed("x", DType::F32, &[3], 1)?;
+        let start = net.linear(net.sequence_pool(x, Pool::Mean)?, 4)?;
+        let (_, last) = net.rnn_states(x, Rnn::new(4).initial(start))?;
+        net.sum(last)
+    });
+    assert!(text.contains("the last row of each sequence: tanh -> buffer "), "{text}");
+    assert!(text.contains("at the last row of each sequence: memory.last@grad into tanh@grad"), "{text}");
+    assert!(text.contains("what the first step passes back: linear@grad -> buffer "), "{text}");
 }
 
 #[test]

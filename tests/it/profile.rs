@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use unpadded::executor::{Executor, Part, Profile, Run, Scope};
+use unpadded::layers::Embedding;
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::VarId;
-use unpadded::{Builder, ErrorKind, Variable, ops};
+use unpadded::{Builder, DType, ErrorKind, Variable, ops};
 
 use crate::models::{self, HIDDEN, INPUT, Model};
 
@@ -147,6 +148,30 @@ fn a_run_that_fails_does_not_spoil_the_next() {
     executor.run(&mut scope, &Run::infer(&feeds)).unwrap();
     assert_eq!(executor.take_profile().map(|p| p.runs), Some(1));
     assert!(executor.take_profile().is_none());
+}
+
+/// What a failed run did is in the table, so its time is too: shares stay below 100 %.
+#[test]
+fn the_time_of_a_run_that_fails_counts() {
+    let net = Builder::new();
+    let words = net.feed("words", DType::I64, &[], 1).unwrap();
+    let x = net.embedding(words, Embedding::new(5, 4)).unwrap();
+    let wide = net.linear(x, 64).unwrap();
+    let label = net.feed_like("label", DType::I64, &[], words).unwrap();
+    let loss = net.mean(net.cross_entropy(wide, label).unwrap()).unwrap();
+    let program = net.finish();
+    let mut executor = Executor::new(&program, &ops::catalogue(), &[loss.id()], 1).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    let [ids, wrong] =
+        [[1i64, 2, 3], [1, 64, 0]].map(|ids| Variable::from_sequences(&[ids.to_vec()]).unwrap());
+    executor.start_profile();
+    let feeds = [(words.id(), &ids), (label.id(), &wrong)];
+    assert!(executor.run(&mut scope, &Run::infer(&feeds)).is_err());
+    let profile = executor.take_profile().unwrap();
+    assert_eq!(profile.runs, 0);
+    let known: Duration = profile.entries.iter().map(|e| e.time).sum();
+    assert!(known > Duration::ZERO && known <= profile.wall + Duration::from_micros(10), "{profile}");
+    json(&profile.chrome_trace());
 }
 
 /// Reads JSON to its end, or says where it is none.

@@ -92,6 +92,10 @@ fn what_does_not_fit_is_refused() {
     assert!(message("uniform", none(), &[2]).contains("attribute `low`"));
     assert!(message("uniform", none().with("low", 1).with("high", 0), &[2]).contains("low <= high"));
     assert!(message("normal", none().with("std", f64::NAN), &[2]).contains("`std`"));
+    assert!(message("constant", none().with("value", f64::NAN), &[2]).contains("`value`: expected a number"));
+    assert!(
+        message("lstm_bias", none().with("forget", f64::NAN), &[4]).contains("`forget`: expected a number")
+    );
     assert!(message("xavier_uniform", none(), &[2]).contains("a matrix"));
     assert!(message("orthogonal", none().with("blocks", 3), &[2, 4]).contains("multiple of `blocks` = 3"));
     assert!(message("orthogonal", none().with("blocks", 0), &[2, 4]).contains("`blocks` = 0"));
