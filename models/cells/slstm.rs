@@ -6,7 +6,7 @@
 //! c_t = f_t ∘ c_{t−1} + i_t ∘ tanh(z̃), n_t = f_t ∘ n_{t−1} + i_t, h_t = σ(õ) ∘ c_t / n_t.
 //!
 //! Beck et al.: xLSTM: Extended Long Short-Term Memory (2024), arXiv:2405.04517, section 2.2, with the sigmoid as the
-//! forget gate and one head. m only keeps the exponentials small; c/n, and so h, would be the same with any other.
+//! forget gate and one head, and m_0 = −∞. m only keeps the exponentials small; c/n, and so h, would be the same with any other.
 
 use std::panic::Location;
 
@@ -28,7 +28,10 @@ pub(crate) fn slstm(net: &Builder, x: Var, hidden: usize) -> Result<Var> {
         };
         // log σ(f) = −log(1 + e^−f)
         let log_f = step.scale(step.softplus(step.scale(f, -1.0, 0.0)?)?, -1.0, 0.0)?;
-        let kept = step.add(log_f, m_prev)?;
+        // m starts at −∞, but a memory at 0; else nothing is left of a small first i, and c/n is 0/0. From the first step
+        // on n is at least 1, since the larger of i and f is.
+        let started = step.clamp(step.scale(n_prev, 2.0, 0.0)?, 0.0, 1.0)?;
+        let kept = step.add(step.add(log_f, m_prev)?, step.scale(started, 1e30, -1e30)?)?;
         let m = step.maximum(kept, i)?;
         let (i, f) = (step.exp(step.sub(i, m)?)?, step.exp(step.sub(kept, m)?)?);
         let c = step.add(step.mul(f, c_prev)?, step.mul(i, step.tanh(z)?)?)?;
@@ -49,4 +52,31 @@ fn gradients_are_central_differences() {
 #[test]
 fn it_learns() {
     crate::trial::learns(slstm);
+}
+
+/// Input gates far below zero from the first step on: what a sequence of one step holds is σ(õ) ∘ tanh(z̃) all the same.
+#[test]
+fn small_input_gates_are_no_nan() {
+    use unpadded::executor::{Executor, Run, Scope, Stage};
+    use unpadded::program::backward;
+    use unpadded::{DType, Lod, Variable, ops};
+
+    let net = Builder::new().seed(1);
+    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
+    let y = slstm(&net, x, 8).unwrap();
+    let loss = net.sum(net.square(y).unwrap()).unwrap();
+    let mut program = net.finish();
+    let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
+    let wanted: Vec<_> = gradients.iter().map(|g| g.1).chain([loss.id()]).collect();
+    let mut executor = Executor::new(&program, &ops::catalogue(), &wanted, 1).unwrap();
+    let rows = ndarray::Array2::from_shape_fn((6, 3), |(i, j)| 1000.0 * ((3 * i + j) as f32).sin());
+    let rows = Variable::sequences(rows, Lod::from_lengths1(&[5, 0, 1]).unwrap()).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    executor.run(&mut scope, &Run::train(&[(x.id(), &rows)], 0).until(Stage::Gradients)).unwrap();
+    assert!(executor.scalar(loss).unwrap() > 0.0);
+    for (of, gradient) in &gradients {
+        let value = executor.fetch(*gradient).unwrap();
+        let finite = value.as_slice::<f32>().unwrap().iter().all(|x| x.is_finite());
+        assert!(finite, "the gradient of `{}`", program.var(*of).name);
+    }
 }
