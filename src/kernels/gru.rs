@@ -5,7 +5,7 @@
 //! Backward computes the gates again from the same inputs.
 
 use super::float::{Float, Store};
-use super::lstm::{CHUNK, Output, apart, hold, put, take, write};
+use super::lstm::{CHUNK, Chunks, Columns, Output, lies};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
@@ -61,27 +61,28 @@ impl<T: Float> Sweep for Forward<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
+        let (rows, width) = (self.h.rows(), self.h.width());
+        self.each::<A>(rows, width);
+    }
+}
+
+impl<T: Float> Chunks for Forward<'_, T> {
+    #[inline(always)]
+    fn chunk<A: Arithmetic, const WHOLE: bool>(&mut self, at: Columns<WHOLE>) {
         let GruInputs { xw, hw, h_prev, blend } = self.inputs;
         let width = h_prev.width();
-        for (row, h) in self.h.iter_mut().enumerate() {
-            let (xw, hw, h_prev) = (xw.row(row), hw.row(row), h_prev.row(row));
-            for from in (0..width).step_by(CHUNK) {
-                let len = CHUNK.min(width - from);
-                let x = |gate: usize| &xw[gate * width + from..][..len];
-                let s = |gate: usize| &hw[gate * width + from..][..len];
-                let ((xr, xz, xn), (sr, sz, sn)) = ((x(0), x(1), x(2)), (s(0), s(1), s(2)));
-                let h_prev = &h_prev[from..][..len];
-                let mut out = [T::ZERO; CHUNK];
-                for j in 0..len {
-                    let r = (xr[j] + sr[j]).sigmoid_with::<A>();
-                    let z = (xz[j] + sz[j]).sigmoid_with::<A>();
-                    let n = A::mul_add(r, sn[j], xn[j]).tanh_with::<A>();
-                    let (new, old) = shares(z, blend);
-                    out[j] = A::mul_add(new, n, old * h_prev[j]);
-                }
-                write(&mut h[from..][..len], &out);
-            }
+        let [xr, xz, xn] = at.gates(xw, width);
+        let [sr, sz, sn] = at.gates(hw, width);
+        let h_prev = at.of(h_prev);
+        let mut h = [T::ZERO; CHUNK];
+        for j in 0..CHUNK {
+            let r = (xr[j] + sr[j]).sigmoid_with::<A>();
+            let z = (xz[j] + sz[j]).sigmoid_with::<A>();
+            let n = A::mul_add(r, sn[j], xn[j]).tanh_with::<A>();
+            let (new, old) = shares(z, blend);
+            h[j] = A::mul_add(new, n, old * h_prev[j]);
         }
+        at.write(&mut self.h, 0, &h);
     }
 }
 
@@ -149,82 +150,43 @@ impl<T: Float> Sweep for Backward<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
+        let (rows, width) = (self.inputs.dh.rows(), self.inputs.dh.width());
+        self.each::<A>(rows, width);
+    }
+}
+
+impl<T: Float> Chunks for Backward<'_, T> {
+    #[inline(always)]
+    fn chunk<A: Arithmetic, const WHOLE: bool>(&mut self, at: Columns<WHOLE>) {
         let GruBackward { xw, hw, h_prev, dh, blend } = self.inputs;
-        let width = h_prev.width();
-        for row in 0..h_prev.rows() {
-            let h_prev = h_prev.row(row);
-            for from in (0..width).step_by(CHUNK) {
-                let len = CHUNK.min(width - from);
-                let columns = from..from + len;
-                let state = (&h_prev[columns.clone()], take(Some(dh), row, from, len), blend);
-                // Two calls, so that the compiler makes a loop of vectors for each.
-                let [dr, dz, dn, dsn, dold] = match (xw, hw) {
-                    (Some(xw), Some(hw)) => {
-                        let x = apart(xw.row(row), width, columns.clone());
-                        let s = apart(hw.row(row), width, columns);
-                        gradients::<T, A>(x, s, state)
-                    }
-                    _ => {
-                        let x = hold::<_, 3>(lies(xw, &self.dxw).row(row), width, columns.clone());
-                        let s = hold::<_, 3>(lies(hw, &self.dhw).row(row), width, columns);
-                        gradients::<T, A>(
-                            x.each_ref().map(|gate| &gate[..len]),
-                            s.each_ref().map(|gate| &gate[..len]),
-                            state,
-                        )
-                    }
-                };
-                for (output, dn) in [(&mut self.dxw, &dn), (&mut self.dhw, &dsn)] {
-                    for (gate, chunk) in [&dr, &dz, dn].into_iter().enumerate() {
-                        let start = gate * width + from;
-                        put(output, row, start..start + len, chunk);
-                    }
-                }
-                put(&mut self.dh_prev, row, from..from + len, &dold);
+        let width = dh.width();
+        let [xr, xz, xn] = at.gates(lies(xw, &self.dxw), width);
+        let [sr, sz, sn] = at.gates(lies(hw, &self.dhw), width);
+        let (h_prev, dh) = (at.of(h_prev), at.of(dh));
+        let [mut dr, mut dz, mut dn, mut dsn, mut dh_prev] = [[T::ZERO; CHUNK]; 5];
+        for j in 0..CHUNK {
+            let r = (xr[j] + sr[j]).sigmoid_with::<A>();
+            let z = (xz[j] + sz[j]).sigmoid_with::<A>();
+            let n = A::mul_add(r, sn[j], xn[j]).tanh_with::<A>();
+            let (new, old) = shares(z, blend);
+            let toward = match blend {
+                Blend::Keep => h_prev[j] - n,
+                Blend::Take => n - h_prev[j],
+            };
+            let d = dh[j] * new * A::mul_add(-n, n, T::ONE);
+            dn[j] = d;
+            dsn[j] = d * r;
+            dr[j] = d * sn[j] * (r * (T::ONE - r));
+            dz[j] = dh[j] * toward * (z * (T::ONE - z));
+            dh_prev[j] = dh[j] * old;
+        }
+        for (output, dn) in [(&mut self.dxw, dn), (&mut self.dhw, dsn)] {
+            for (gate, chunk) in [dr, dz, dn].into_iter().enumerate() {
+                at.put(output, gate * width, chunk);
             }
         }
+        at.put(&mut self.dh_prev, 0, dh_prev);
     }
-}
-
-/// Where a part of the gates lies.
-#[inline(always)]
-fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'_, T>) -> View<'a, T> {
-    match (apart, there) {
-        (Some(apart), _) => apart,
-        (None, Some((there, _))) => there.as_view(),
-        (None, None) => View::new(&[], 0, 0),
-    }
-}
-
-/// The gradients of r, z, the input's n, the state's n and the old state, for one chunk.
-#[inline(always)]
-fn gradients<T: Float, A: Arithmetic>(
-    [xr, xz, xn]: [&[T]; 3],
-    [sr, sz, sn]: [&[T]; 3],
-    (h_prev, dh, blend): (&[T], [T; CHUNK], Blend),
-) -> [[T; CHUNK]; 5] {
-    let len = h_prev.len();
-    let (xr, xz, xn) = (&xr[..len], &xz[..len], &xn[..len]);
-    let (sr, sz, sn) = (&sr[..len], &sz[..len], &sn[..len]);
-    let (mut dr, mut dz, mut dn) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK], [T::ZERO; CHUNK]);
-    let (mut dsn, mut dold) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
-    for j in 0..len {
-        let r = (xr[j] + sr[j]).sigmoid_with::<A>();
-        let z = (xz[j] + sz[j]).sigmoid_with::<A>();
-        let n = A::mul_add(r, sn[j], xn[j]).tanh_with::<A>();
-        let (new, old) = shares(z, blend);
-        let toward = match blend {
-            Blend::Keep => h_prev[j] - n,
-            Blend::Take => n - h_prev[j],
-        };
-        let d = dh[j] * new * A::mul_add(-n, n, T::ONE);
-        dn[j] = d;
-        dsn[j] = d * r;
-        dr[j] = d * sn[j] * (r * (T::ONE - r));
-        dz[j] = dh[j] * toward * (z * (T::ONE - z));
-        dold[j] = dh[j] * old;
-    }
-    [dr, dz, dn, dsn, dold]
 }
 
 #[cfg(test)]

@@ -4,15 +4,110 @@
 //! `c = σ(f)·c_prev + σ(i)·tanh(g)` and `h = σ(o)·tanh(c)`. Nothing but `pre` and `c` is kept for backward, which
 //! computes the gates again: that costs less than writing and reading them.
 
-use std::ops::Range;
-
 use super::float::{Float, Store};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 
-/// Elements computed between two copies to the outputs. The loops write to local arrays, so that the compiler
-/// sees that nothing overlaps.
-pub(super) const CHUNK: usize = 64;
+/// Elements computed at once. They are read into local arrays of this one length, so that the compiler sees that nothing
+/// overlaps and keeps each array in vector registers.
+pub(super) const CHUNK: usize = 32;
+
+/// Some columns of a row: a whole chunk of them, or the `len` that are left at its end. Which, is a constant, so that the
+/// copies of whole chunks are plain vector loads and stores.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<const WHOLE: bool> {
+    row: usize,
+    from: usize,
+    len: usize,
+}
+
+/// A pointwise kernel that runs chunk by chunk.
+pub(super) trait Chunks {
+    /// Computes some columns of a row.
+    fn chunk<A: Arithmetic, const WHOLE: bool>(&mut self, at: Columns<WHOLE>);
+
+    /// All columns of all rows.
+    #[inline(always)]
+    fn each<A: Arithmetic>(&mut self, rows: usize, width: usize) {
+        let whole = width - width % CHUNK;
+        for row in 0..rows {
+            for from in (0..whole).step_by(CHUNK) {
+                self.chunk::<A, true>(Columns { row, from, len: CHUNK });
+            }
+            if whole < width {
+                self.chunk::<A, false>(Columns { row, from: whole, len: width - whole });
+            }
+        }
+    }
+}
+
+impl<const WHOLE: bool> Columns<WHOLE> {
+    /// The columns of a view, filled up with zeros.
+    #[inline(always)]
+    pub(super) fn of<T: Float>(self, view: View<'_, T>) -> [T; CHUNK] {
+        self.part(view, 0)
+    }
+
+    /// The same of a view that may be missing; then zeros.
+    #[inline(always)]
+    pub(super) fn take<T: Float>(self, view: Option<View<'_, T>>) -> [T; CHUNK] {
+        view.map_or([T::ZERO; CHUNK], |view| self.of(view))
+    }
+
+    /// The same of each of several gates, which are `width` apart.
+    #[inline(always)]
+    pub(super) fn gates<T: Float, const GATES: usize>(
+        self,
+        view: View<'_, T>,
+        width: usize,
+    ) -> [[T; CHUNK]; GATES] {
+        std::array::from_fn(|gate| self.part(view, gate * width))
+    }
+
+    #[inline(always)]
+    fn part<T: Float>(self, view: View<'_, T>, first: usize) -> [T; CHUNK] {
+        let (row, mut out) = (&view.row(self.row)[first + self.from..], [T::ZERO; CHUNK]);
+        if WHOLE {
+            out.copy_from_slice(&row[..CHUNK]);
+        } else {
+            out[..self.len].copy_from_slice(&row[..self.len]);
+        }
+        out
+    }
+
+    /// Stores the columns in a view, `first` further to the right.
+    #[inline(always)]
+    pub(super) fn write<T: Float>(self, out: &mut ViewMut<'_, T>, first: usize, chunk: &[T; CHUNK]) {
+        let out = &mut out.row(self.row)[first + self.from..];
+        if WHOLE {
+            out[..CHUNK].copy_from_slice(chunk);
+        } else {
+            out[..self.len].copy_from_slice(&chunk[..self.len]);
+        }
+    }
+
+    /// Stores the columns in an output that may be missing.
+    #[inline(always)]
+    pub(super) fn put<T: Float>(self, output: &mut Output<'_, T>, first: usize, chunk: [T; CHUNK]) {
+        let Some((out, store)) = output else { return };
+        let mut chunk = chunk;
+        if *store == Store::Add {
+            let there = self.part(out.as_view(), first);
+            chunk.iter_mut().zip(there).for_each(|(x, there)| *x = there + *x);
+        }
+        self.write(out, first, &chunk);
+    }
+}
+
+/// Where gates lie: apart, or where their gradient is to be written.
+#[inline(always)]
+pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'_, T>) -> View<'a, T> {
+    match (apart, there) {
+        (Some(apart), _) => apart,
+        (None, Some((there, _))) => there.as_view(),
+        (None, None) => View::new(&[], 0, 0),
+    }
+}
 
 /// An optional output and what to do with it.
 pub type Output<'a, T> = Option<(ViewMut<'a, T>, Store)>;
@@ -44,25 +139,24 @@ impl<T: Float> Sweep for Forward<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
-        let width = self.c_prev.width();
-        for (row, (h, c)) in self.h.iter_mut().zip(self.c.iter_mut()).enumerate() {
-            let (pre, c_prev) = (self.pre.row(row), self.c_prev.row(row));
-            for from in (0..width).step_by(CHUNK) {
-                let len = CHUNK.min(width - from);
-                let part = |gate: usize| &pre[gate * width + from..][..len];
-                let (i, f, g, o) = (part(0), part(1), part(2), part(3));
-                let c_prev = &c_prev[from..][..len];
-                let (mut h_out, mut c_out) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
-                for j in 0..len {
-                    let fresh = i[j].sigmoid_with::<A>() * g[j].tanh_with::<A>();
-                    let memory = A::mul_add(f[j].sigmoid_with::<A>(), c_prev[j], fresh);
-                    c_out[j] = memory;
-                    h_out[j] = o[j].sigmoid_with::<A>() * memory.tanh_with::<A>();
-                }
-                write(&mut c[from..][..len], &c_out);
-                write(&mut h[from..][..len], &h_out);
-            }
+        let (rows, width) = (self.c_prev.rows(), self.c_prev.width());
+        self.each::<A>(rows, width);
+    }
+}
+
+impl<T: Float> Chunks for Forward<'_, T> {
+    #[inline(always)]
+    fn chunk<A: Arithmetic, const WHOLE: bool>(&mut self, at: Columns<WHOLE>) {
+        let [i, f, g, o] = at.gates(self.pre, self.c_prev.width());
+        let c_prev = at.of(self.c_prev);
+        let (mut h, mut c) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+        for j in 0..CHUNK {
+            let fresh = i[j].sigmoid_with::<A>() * g[j].tanh_with::<A>();
+            c[j] = A::mul_add(f[j].sigmoid_with::<A>(), c_prev[j], fresh);
+            h[j] = o[j].sigmoid_with::<A>() * c[j].tanh_with::<A>();
         }
+        at.write(&mut self.c, 0, &c);
+        at.write(&mut self.h, 0, &h);
     }
 }
 
@@ -114,126 +208,34 @@ impl<T: Float> Sweep for Backward<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
+        let (rows, width) = (self.inputs.c.rows(), self.inputs.c.width());
+        self.each::<A>(rows, width);
+    }
+}
+
+impl<T: Float> Chunks for Backward<'_, T> {
+    #[inline(always)]
+    fn chunk<A: Arithmetic, const WHOLE: bool>(&mut self, at: Columns<WHOLE>) {
         let LstmBackward { pre, c_prev, c, dh, dc } = self.inputs;
-        let width = c_prev.width();
-        for row in 0..c_prev.rows() {
-            let (c_prev, c) = (c_prev.row(row), c.row(row));
-            for from in (0..width).step_by(CHUNK) {
-                let len = CHUNK.min(width - from);
-                let (c_prev, c) = (&c_prev[from..][..len], &c[from..][..len]);
-                let state = (c_prev, c, take(dh, row, from, len), take(dc, row, from, len));
-                // Two calls, so that the compiler makes a loop of vectors for each of the two places.
-                let [di, df, dg, d_o, dc_out] = match (pre, &self.dpre) {
-                    (None, Some((there, _))) => {
-                        let held = hold::<_, 4>(there.as_view().row(row), width, from..from + len);
-                        gradients::<T, A>(held.each_ref().map(|gate| &gate[..len]), state)
-                    }
-                    (pre, _) => {
-                        let row = pre.map_or(&[][..], |pre| pre.row(row));
-                        gradients::<T, A>(apart(row, width, from..from + len), state)
-                    }
-                };
-                for (gate, chunk) in [di, df, dg, d_o].iter().enumerate() {
-                    let start = gate * width + from;
-                    put(&mut self.dpre, row, start..start + len, chunk);
-                }
-                put(&mut self.dc_prev, row, from..from + len, &dc_out);
-            }
+        let width = c.width();
+        let [i, f, g, o] = at.gates(lies(pre, &self.dpre), width);
+        let (c_prev, c, dh, dc) = (at.of(c_prev), at.of(c), at.take(dh), at.take(dc));
+        let [mut di, mut df, mut dg, mut d_o, mut dc_prev] = [[T::ZERO; CHUNK]; 5];
+        for j in 0..CHUNK {
+            let (i, f) = (i[j].sigmoid_with::<A>(), f[j].sigmoid_with::<A>());
+            let (g, o) = (g[j].tanh_with::<A>(), o[j].sigmoid_with::<A>());
+            let shown = c[j].tanh_with::<A>();
+            let dc = A::mul_add(dh[j] * o, A::mul_add(-shown, shown, T::ONE), dc[j]);
+            di[j] = dc * g * (i * (T::ONE - i));
+            df[j] = dc * c_prev[j] * (f * (T::ONE - f));
+            dg[j] = dc * i * A::mul_add(-g, g, T::ONE);
+            d_o[j] = dh[j] * shown * (o * (T::ONE - o));
+            dc_prev[j] = dc * f;
         }
-    }
-}
-
-/// The gradients of the four gates and of the previous memory, for one chunk.
-#[inline(always)]
-fn gradients<T: Float, A: Arithmetic>(
-    [i, f, g, o]: [&[T]; 4],
-    (c_prev, c, dh, dc): (&[T], &[T], [T; CHUNK], [T; CHUNK]),
-) -> [[T; CHUNK]; 5] {
-    let len = c.len();
-    let (i, f, g, o, c_prev) = (&i[..len], &f[..len], &g[..len], &o[..len], &c_prev[..len]);
-    let (mut di, mut df, mut dg) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK], [T::ZERO; CHUNK]);
-    let (mut d_o, mut dc_out) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
-    for j in 0..len {
-        let (i, f) = (i[j].sigmoid_with::<A>(), f[j].sigmoid_with::<A>());
-        let (g, o) = (g[j].tanh_with::<A>(), o[j].sigmoid_with::<A>());
-        let shown = c[j].tanh_with::<A>();
-        let dc = A::mul_add(dh[j] * o, A::mul_add(-shown, shown, T::ONE), dc[j]);
-        di[j] = dc * g * (i * (T::ONE - i));
-        df[j] = dc * c_prev[j] * (f * (T::ONE - f));
-        dg[j] = dc * i * A::mul_add(-g, g, T::ONE);
-        d_o[j] = dh[j] * shown * (o * (T::ONE - o));
-        dc_out[j] = dc * f;
-    }
-    [di, df, dg, d_o, dc_out]
-}
-
-/// A chunk of a gradient that may be missing.
-#[inline(always)]
-pub(super) fn take<T: Float>(view: Option<View<'_, T>>, row: usize, from: usize, len: usize) -> [T; CHUNK] {
-    let mut chunk = [T::ZERO; CHUNK];
-    if let Some(view) = view {
-        let x = &view.row(row)[from..][..len];
-        match <&[T; CHUNK]>::try_from(x) {
-            Ok(whole) => chunk = *whole,
-            Err(_) => chunk[..len].copy_from_slice(x),
+        for (gate, chunk) in [di, df, dg, d_o].into_iter().enumerate() {
+            at.put(&mut self.dpre, gate * width, chunk);
         }
-    }
-    chunk
-}
-
-/// Chunks of a row's gates, which are `width` apart.
-#[inline(always)]
-pub(super) fn apart<T, const GATES: usize>(row: &[T], width: usize, columns: Range<usize>) -> [&[T]; GATES] {
-    std::array::from_fn(|gate| &row[gate * width + columns.start..][..columns.len()])
-}
-
-/// Copies of such chunks, so that they can be written over meanwhile.
-#[inline(always)]
-pub(super) fn hold<T: Float, const GATES: usize>(
-    row: &[T],
-    width: usize,
-    columns: Range<usize>,
-) -> [[T; CHUNK]; GATES] {
-    std::array::from_fn(|gate| {
-        let part = &row[gate * width + columns.start..][..columns.len()];
-        match <&[T; CHUNK]>::try_from(part) {
-            Ok(whole) => *whole,
-            Err(_) => {
-                let mut held = [T::ZERO; CHUNK];
-                held[..part.len()].copy_from_slice(part);
-                held
-            }
-        }
-    })
-}
-
-/// Writes the start of a chunk: a whole one, which is most, in a few instructions instead of a call.
-#[inline(always)]
-pub(super) fn write<T: Float>(out: &mut [T], chunk: &[T; CHUNK]) {
-    match <&mut [T; CHUNK]>::try_from(&mut *out) {
-        Ok(whole) => *whole = *chunk,
-        Err(_) => out.copy_from_slice(&chunk[..out.len()]),
-    }
-}
-
-/// Stores the start of a chunk in an output that may be missing.
-#[inline(always)]
-pub(super) fn put<T: Float>(
-    output: &mut Output<'_, T>,
-    row: usize,
-    columns: Range<usize>,
-    chunk: &[T; CHUNK],
-) {
-    if let Some((out, store)) = output {
-        let out = &mut out.row(row)[columns];
-        match store {
-            Store::Write => write(out, chunk),
-            Store::Add => {
-                for (out, &x) in out.iter_mut().zip(chunk) {
-                    *out += x;
-                }
-            }
-        }
+        at.put(&mut self.dc_prev, 0, dc_prev);
     }
 }
 
