@@ -24,6 +24,7 @@
 use std::collections::HashMap;
 use std::fmt::{self, Write};
 
+use super::chain::{Chain, parts};
 use super::plan::{Access, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span};
 use super::run::Executor;
 use super::split::Why;
@@ -269,12 +270,15 @@ impl<'a> Text<'a> {
             text.moves("gathered into step order", &inner.gather, true);
             text.moves("gathered, a row or sub-sequence a sequence", &inner.statics, true);
             text.memories(inner);
-            text.part("before the loop, over all steps at once", &inner.before, Some(Span::All));
-            text.part("before the loop, once a sequence", &inner.before, Some(Span::Sequences));
+            let before = (&inner.before[..], &inner.chains.before[..]);
+            let after = (&inner.after[..], &inner.chains.after[..]);
+            text.part("before the loop, over all steps at once", before, Some(Span::All));
+            text.part("before the loop, once a sequence", before, Some(Span::Sequences));
             let how = if inner.splits { "each thread its own sequences" } else { "all sequences together" };
-            text.part(&format!("the loop, at every step, {how}"), &inner.body, None);
-            text.part("after the loop, over all steps at once", &inner.after, Some(Span::All));
-            text.part("after the loop, once a sequence", &inner.after, Some(Span::Sequences));
+            let body = (&inner.body[..], &inner.chains.body[..]);
+            text.part(&format!("the loop, at every step, {how}"), body, None);
+            text.part("after the loop, over all steps at once", after, Some(Span::All));
+            text.part("after the loop, once a sequence", after, Some(Span::Sequences));
             text.no_calls(inner);
             text.moves("back into the batch's order", &inner.scatter, false);
             text.moves("back, a row or sub-sequence a sequence", &inner.scatter_statics, false);
@@ -282,18 +286,29 @@ impl<'a> Text<'a> {
         });
     }
 
-    fn part(&mut self, title: &str, code: &'a [Instr], only: Option<Span>) {
+    fn part(&mut self, title: &str, (code, chains): (&'a [Instr], &[Chain]), only: Option<Span>) {
         let span = |instr: &Instr| match instr {
             Instr::Op(op) => op.span,
             Instr::Loop(inner) => inner.span,
             Instr::Zero(..) | Instr::Reorder { .. } => Span::All,
         };
-        let code: Vec<&'a Instr> = code.iter().filter(|i| only.is_none_or(|only| span(i) == only)).collect();
-        if code.is_empty() {
+        let here = |instr: &Instr| only.is_none_or(|only| span(instr) == only);
+        if !code.iter().any(here) {
             return;
         }
         self.line(title);
-        self.inside(|text| code.into_iter().for_each(|instr| text.instruction(instr)));
+        self.inside(|text| {
+            for (calls, chain) in parts(code.len(), chains) {
+                let code = code[calls].iter().filter(|instr| here(instr));
+                match chain {
+                    Some(chain) => {
+                        text.line(&chain.to_string());
+                        text.inside(|text| code.for_each(|instr| text.instruction(instr)));
+                    }
+                    None => code.for_each(|instr| text.instruction(instr)),
+                }
+            }
+        });
     }
 
     fn moves(&mut self, title: &str, moves: &[Move], inwards: bool) {

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use super::chain;
 use super::compile::Compiler;
-use super::plan::{Access, Home, InnerLevel, Instr, Loop, MemoryPlan, Move, Ref, Span};
+use super::plan::{Access, Chains, Home, InnerLevel, Instr, Loop, MemoryPlan, Move, Ref, Span};
 use super::split::{Class, Classes, Pin, Unit, When, Why, split};
 use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::Store;
@@ -53,6 +54,7 @@ impl Compiler<'_> {
             before: Vec::new(),
             body: Vec::new(),
             after: Vec::new(),
+            chains: Chains::default(),
             spread: Vec::new(),
             scatter: Vec::new(),
             scatter_statics: Vec::new(),
@@ -74,6 +76,9 @@ impl Compiler<'_> {
                 instr.flush.push(self.reference(var)?);
             }
         }
+        (instr.before, instr.chains.before) = chain::outside(std::mem::take(&mut instr.before), &self.slots);
+        (instr.after, instr.chains.after) = chain::outside(std::mem::take(&mut instr.after), &self.slots);
+        instr.chains.body = chain::inside(&instr.body, &self.slots);
         instr.levels = self.made[step.block.0 as usize].clone();
         let here = |home: Home| matches!(home, Home::Stepped(b) | Home::Sequence(b) if b == step.block);
         let now = self.now();

@@ -58,6 +58,15 @@ pub(super) struct LaneAt {
     pub(super) at: At,
     /// On how many threads its calls may run: more than one only where it has all sequences.
     pub(super) threads: usize,
+    /// Of the rows that are then there only these.
+    pub(super) rows: Option<(usize, usize)>,
+}
+
+impl LaneAt {
+    /// All rows there, on one thread.
+    pub(super) fn new(block: BlockId, at: At) -> Self {
+        Self { block, at, threads: 1, rows: None }
+    }
 }
 
 impl Shared<'_> {
@@ -112,7 +121,7 @@ impl Shared<'_> {
             At::Step { t, from, to } => {
                 let alive = self.frames[block.0 as usize].rank.alive(t);
                 let before = At::Step { t: t - 1, from, to: to.min(alive) };
-                self.region(next, Some(LaneAt { block, at: before, threads: 1 }))
+                self.region(next, Some(LaneAt::new(block, before)))
             }
             _ => self.region(all, lane),
         }
@@ -133,6 +142,12 @@ impl Shared<'_> {
                 let (row, rows) = self.frames[block.0 as usize].sequence(at, view.rows);
                 (row, rows, step(at))
             }
+        };
+        let (row, rows) = match lane.and_then(|lane| lane.rows) {
+            Some((from, to)) if view.rows.known().is_none() => {
+                (row + from, rows.min(to).saturating_sub(from))
+            }
+            _ => (row, rows),
         };
         let extent = Extent2 { rows, width: view.width, stride: slot.width };
         Region { buffer: slot.buffer, row, column: view.column, extent, step }
@@ -170,14 +185,14 @@ impl Shared<'_> {
         let spec = instr.outputs.first().and_then(|s| s.first());
         let block = instr.place.block.map(|_| instr.top);
         if let (Some((block, rows)), true) = (instr.order, instr.random) {
-            return Keys::Listed(self.frames[block.0 as usize].keys(At::All, rows));
+            return listed(self.frames[block.0 as usize].keys(At::All, rows), lane);
         }
         match (block, spec) {
             // The rows of a constant are no sequences.
             (_, Some(spec)) if !spec.batched() => Keys::Natural { numbers: &[], lod: None, first: 0 },
             (Some(Extent::Alive(block)), Some(spec)) if instr.random => {
                 let frame = &self.frames[block.0 as usize];
-                Keys::Listed(frame.keys(self.at(block, lane), spec.rows()))
+                listed(frame.keys(self.at(block, lane), spec.rows()), lane)
             }
             (_, spec) => {
                 let lod = spec.and_then(|s| self.levels.lod(&s.lod));
@@ -372,6 +387,12 @@ impl Shared<'_> {
             Span::Sequences => At::Sequences,
         }
     }
+}
+
+/// The keys of the rows that a lane is at.
+fn listed(keys: &[RowKey], lane: Option<LaneAt>) -> Keys<'_> {
+    let (from, to) = lane.and_then(|lane| lane.rows).unwrap_or((0, keys.len()));
+    Keys::Listed(keys.get(from..to.min(keys.len())).unwrap_or(&[]))
 }
 
 /// Whether an operator can be called on a part of its rows.

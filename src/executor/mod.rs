@@ -4,6 +4,7 @@
 //! [`Scope`]. What a run is about (train or infer, the number of the step, the numbers of the sequences in the data,
 //! how far to go) is an argument of the run, a [`Run`], not of the program.
 
+mod chain;
 mod compile;
 mod feed;
 mod frame;

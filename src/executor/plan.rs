@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::chain::Chain;
 use super::fuse::Note;
 use super::split::Why;
 use super::views::Views;
@@ -208,6 +209,8 @@ pub(super) struct Loop {
     pub(super) before: Vec<Instr>,
     pub(super) body: Vec<Instr>,
     pub(super) after: Vec<Instr>,
+    /// Which of these run chunk by chunk.
+    pub(super) chains: Chains,
     /// Memories whose previous values the instructions after the loop (in `before`: never) read as one array.
     pub(super) spread: Vec<usize>,
     /// Back to the order of the batch.
@@ -229,6 +232,14 @@ pub(super) struct Loop {
     pub(super) sequences: Extent,
     /// Some operator in it draws random numbers.
     pub(super) random: bool,
+}
+
+/// The chains of each part of a loop.
+#[derive(Default)]
+pub(super) struct Chains {
+    pub(super) before: Vec<Chain>,
+    pub(super) body: Vec<Chain>,
+    pub(super) after: Vec<Chain>,
 }
 
 /// A compiled program.

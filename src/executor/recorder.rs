@@ -1,6 +1,5 @@
 //! What a profiled run writes down, each thread for itself.
 
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::program::Cost;
@@ -137,15 +136,18 @@ impl Recorder {
         around
     }
 
-    /// They end. What the instructions of the loop did in them goes into the trace as one event each.
-    pub(super) fn leave(&mut self, index: usize, within: Range<usize>, around: usize) {
+    /// They end. What the instructions of the loop did in them goes into the trace as one event each. Without a loop's
+    /// number it was a chain outside one.
+    pub(super) fn leave(&mut self, index: Option<usize>, within: impl Iterator<Item = usize>, around: usize) {
         let outermost = self.depth == 1;
         self.depth = around;
         self.share = 1.0;
         if !outermost {
             return;
         }
-        self.event(Span::Body(index), self.opened, self.opened.elapsed(), 1);
+        if let Some(index) = index {
+            self.event(Span::Body(index), self.opened, self.opened.elapsed(), 1);
+        }
         let mut start = self.opened;
         for i in within {
             let (now, before) = (self.calls[i], self.before[i]);

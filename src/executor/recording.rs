@@ -26,7 +26,14 @@ impl Worker {
     pub(super) fn close(&mut self, instr: &Loop, opened: usize) {
         if let Some(recorder) = &mut self.recorder {
             let first = instr.index + 1 + instructions(&instr.before);
-            recorder.leave(instr.index, first..first + instructions(&instr.body), opened);
+            recorder.leave(Some(instr.index), first..first + instructions(&instr.body), opened);
+        }
+    }
+
+    /// The calls of a chain, which [`Self::open`] began, end.
+    pub(super) fn close_chain(&mut self, calls: impl Iterator<Item = usize>, opened: usize) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.leave(None, calls, opened);
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::chain::{Chain, parts};
 use super::frame::{At, step_parent};
 use super::machine::{LaneAt, Shared, Worker, put};
 use super::plan::{Access, Home, Instr, Loop, MemoryGradientPlan, Ref};
@@ -27,8 +28,8 @@ const WORTH_DIVIDING: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct LoopMemory {
     index: Vec<usize>,
-    cuts: Vec<usize>,
-    shares: Vec<Share>,
+    pub(super) cuts: Vec<usize>,
+    pub(super) shares: Vec<Share>,
 }
 
 /// What a loop needs beside the shared state.
@@ -123,7 +124,7 @@ impl<'p> Shared<'p> {
             self.begin_gradient(instr, plan, lane, tools)?;
         }
         laps.mark();
-        self.outside(block, &instr.before, lane, tools)?;
+        self.outside(block, (&instr.before, &instr.chains.before), lane, tools)?;
         laps.mark();
         for plan in instr.gradients.iter().filter(|plan| plan.passes.is_some()) {
             self.begin_gradient(instr, plan, lane, tools)?;
@@ -135,7 +136,7 @@ impl<'p> Shared<'p> {
             self.spread(instr, lane, tools)?;
         }
         laps.mark();
-        self.outside(block, &instr.after, lane, tools)?;
+        self.outside(block, (&instr.after, &instr.chains.after), lane, tools)?;
         laps.mark();
         self.go(block, At::All)?;
         // In the order in which the compiler counted who writes a gradient first.
@@ -234,11 +235,17 @@ impl<'p> Shared<'p> {
     fn outside(
         &mut self,
         block: BlockId,
-        code: &'p [Instr],
+        (code, chains): (&'p [Instr], &'p [Chain]),
         lane: &mut Lane<'_>,
         tools: &mut Tools<'_>,
     ) -> Result<()> {
-        for instr in code {
+        for (calls, chain) in parts(code.len(), chains) {
+            if let Some(chain) = chain {
+                self.go(block, At::All)?;
+                self.chain(block, &code[calls], chain, lane, tools)?;
+                continue;
+            }
+            let instr = &code[calls.start];
             let span = match instr {
                 Instr::Op(op) => op.span,
                 Instr::Loop(inner) => inner.span,
@@ -318,10 +325,14 @@ impl<'p> Shared<'p> {
                 // Later steps have fewer sequences still; earlier ones, backwards, may have more.
                 if instr.backward { continue } else { break }
             }
-            let at = Some(LaneAt { block, at: At::Step { t, from, to }, threads });
-            for inner in &instr.body {
-                if let Instr::Op(op) = inner {
-                    self.exec(op, &mut lane, at, std::slice::from_mut(worker), &mut [])?;
+            let at = LaneAt { threads, ..LaneAt::new(block, At::Step { t, from, to }) };
+            for (calls, chain) in parts(instr.body.len(), &instr.chains.body) {
+                match (chain, &instr.body[calls.start]) {
+                    (Some(chain), _) => self.chain_step(&instr.body[calls], chain, &mut lane, at, worker)?,
+                    (None, Instr::Op(op)) => {
+                        self.exec(op, &mut lane, Some(at), std::slice::from_mut(worker), &mut [])?;
+                    }
+                    _ => {}
                 }
             }
         }
@@ -337,7 +348,7 @@ impl<'p> Shared<'p> {
             let (Some(all), dtype) = (memory.all, self.dtype(&memory.next)) else { continue };
             let previous = Ref { access: Access::Previous { block, memory: m }, ..all };
             for t in 0..self.frames[block.0 as usize].rank.steps() {
-                let at = Some(LaneAt { block, at: At::Step { t, from: 0, to: usize::MAX }, threads: 1 });
+                let at = Some(LaneAt::new(block, At::Step { t, from: 0, to: usize::MAX }));
                 let (from, to) = (self.region(&previous, at), self.region(&all, at));
                 with_element!(dtype, T => two::<T, _>(lane, &mut tools.workers[0].room, from, to, |from, mut to| {
                     if let (Some(from), Some(to)) = (from.contiguous(), to.contiguous()) {
@@ -360,7 +371,7 @@ impl<'p> Shared<'p> {
         tools: &mut Tools<'_>,
     ) {
         let frame = &self.frames[block.0 as usize];
-        let at = Some(LaneAt { block, at: if sequences { At::Sequences } else { At::All }, threads: 1 });
+        let at = Some(LaneAt::new(block, if sequences { At::Sequences } else { At::All }));
         let map = frame.map(inner.rows, sequences);
         let (from, to) = (self.region(outer, None), self.region(inner, at));
         let threads = tools.workers.len();
@@ -382,7 +393,7 @@ impl<'p> Shared<'p> {
         tools: &mut Tools<'_>,
     ) {
         let frame = &self.frames[block.0 as usize];
-        let at = Some(LaneAt { block, at: if sequences { At::Sequences } else { At::All }, threads: 1 });
+        let at = Some(LaneAt::new(block, if sequences { At::Sequences } else { At::All }));
         frame.inverse(inner.rows, sequences, &mut tools.memory.index);
         let inverse = &tools.memory.index;
         let (from, to) = (self.region(inner, at), self.region(outer, None));
@@ -412,8 +423,8 @@ impl<'p> Shared<'p> {
         tools: &mut Tools<'_>,
     ) {
         let frame = &self.frames[block.0 as usize];
-        let all = Some(LaneAt { block, at: At::All, threads: 1 });
-        let each = Some(LaneAt { block, at: At::Sequences, threads: 1 });
+        let all = Some(LaneAt::new(block, At::All));
+        let each = Some(LaneAt::new(block, At::Sequences));
         let reads = [self.region(next, all), self.region(start, each)];
         let mut operands = lane.operands(&mut tools.workers[0].room, &reads, &[self.region(last, None)]);
         with_element!(self.dtype(next), T => {
@@ -445,9 +456,9 @@ impl<'p> Shared<'p> {
         if !plan.filled && plan.passes.is_none() {
             self.zero(&plan.next, lane, &mut tools.workers[0].room, tools.pool);
         }
-        let each = Some(LaneAt { block, at: At::Sequences, threads: 1 });
+        let each = Some(LaneAt::new(block, At::Sequences));
         let start = self.region(&plan.start, each);
-        let next = self.region(&plan.next, Some(LaneAt { block, at: At::All, threads: 1 }));
+        let next = self.region(&plan.next, Some(LaneAt::new(block, At::All)));
         let last = plan.last.as_ref().map(|l| self.region(l, None));
         let rank = &self.frames[block.0 as usize].rank;
         let room = &mut tools.workers[0].room;

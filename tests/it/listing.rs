@@ -167,3 +167,20 @@ fn a_loop_in_a_loop() {
     );
     assert!(text.contains("the loop, at every step, all sequences together"), "{text}");
 }
+
+#[test]
+fn chains() {
+    let text = listing(|net| {
+        let x = net.feed("x", DType::F32, &[4], 1)?;
+        let states = net.recurrent(x, |step, x_t| {
+            let h_prev = step.memory(4)?;
+            let gate = step.sigmoid(step.linear(x_t, 4)?)?;
+            let h = step.add(step.mul(h_prev, gate)?, step.mul(gate, x_t)?)?;
+            step.update(h_prev, h)?;
+            step.tanh(step.square(h)?)
+        })?;
+        net.mean(net.sequence_pool(states, Pool::Last)?)
+    });
+    println!("{text}");
+    panic!();
+}
