@@ -160,8 +160,12 @@ impl<T: Float> Chunks for Backward<'_, T> {
     fn chunk<A: Arithmetic, const WHOLE: bool>(&mut self, at: Columns<WHOLE>) {
         let GruBackward { xw, hw, h_prev, dh, blend } = self.inputs;
         let width = dh.width();
-        let [xr, xz, xn] = at.gates(lies(xw, &self.dxw), width);
-        let [sr, sz, sn] = at.gates(lies(hw, &self.dhw), width);
+        let (xw, hw) = (lies(xw, &self.dxw), lies(hw, &self.dhw));
+        at.ask(xw, 3, width);
+        at.ask(hw, 3, width);
+        at.ask(h_prev, 1, width);
+        let [xr, xz, xn] = at.gates(xw, width);
+        let [sr, sz, sn] = at.gates(hw, width);
         let (h_prev, dh) = (at.of(h_prev), at.of(dh));
         let [mut dr, mut dz, mut dn, mut dsn, mut dh_prev] = [[T::ZERO; CHUNK]; 5];
         for j in 0..CHUNK {
