@@ -5,6 +5,7 @@
 
 mod catalogue;
 mod cells;
+mod chains;
 mod checkpoint;
 mod damage;
 mod datasets;
