@@ -76,11 +76,12 @@ impl<const WHOLE: bool> Columns<WHOLE> {
     }
 
     /// Asks for the same columns of the next row: `gates` times, which are `width` apart. What backward reads comes from
-    /// memory, and a row is long enough for it to arrive meanwhile.
+    /// memory, and a row is long enough for it to arrive meanwhile. Not beyond the last row: another thread may be writing
+    /// there, and would have to wait.
     #[inline(always)]
     pub(super) fn ask<T: Float>(self, view: View<'_, T>, gates: usize, width: usize) {
         #[cfg(target_arch = "x86_64")]
-        if WHOLE {
+        if WHOLE && self.row + 1 < view.rows() {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             for gate in 0..gates {
                 for line in (0..CHUNK).step_by(64 / size_of::<T>()) {
