@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::frame::At;
-use super::machine::{LaneAt, Shared, Worker};
+use super::machine::{LaneAt, Shared, WORTH_DIVIDING, Worker};
 use super::plan::{Access, Instr, OpInstr, Ref, Slot, Span};
 use super::recurrent::Tools;
 use crate::error::Result;
@@ -21,8 +21,6 @@ use crate::program::{BlockId, Extent, Reach, Role};
 const CHUNK_BYTES: usize = 1 << 19;
 /// Fewer rows than this are not worth the calls.
 const LEAST_ROWS: usize = 8;
-/// Fewer numbers than this are not shared by threads.
-const WORTH_DIVIDING: usize = 1 << 14;
 
 /// Calls of a list of instructions that run chunk by chunk.
 #[derive(Debug, Clone)]

@@ -18,7 +18,7 @@ use crate::program::{BlockId, Cost, Extent, LevelId, Reach, Role, Spec};
 use crate::tensor::DType;
 
 /// A call with fewer numbers to write than this is not divided.
-const WORTH_DIVIDING: usize = 1 << 14;
+pub(super) const WORTH_DIVIDING: usize = 1 << 14;
 
 /// What all threads of a run see.
 pub(super) struct Shared<'p> {
