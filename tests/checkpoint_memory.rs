@@ -3,18 +3,15 @@
 //! A binary of its own, because its allocator counts.
 
 #![allow(clippy::unwrap_used)]
-// A global allocator is `unsafe` by its trait.
-#![allow(unsafe_code)]
 
 #[path = "it/damage.rs"]
 mod damage;
 #[path = "it/models.rs"]
 mod models;
+#[path = "it/peak_memory.rs"]
+mod peak_memory;
 #[path = "it/trained.rs"]
 mod trained;
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use damage::{change, file, sections};
 use models::Random;
@@ -23,35 +20,9 @@ use unpadded::tensor::Dense;
 use unpadded::train::Checkpoint;
 use unpadded::{DType, program::Spec};
 
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: it hands everything to the system's allocator and counts bytes.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
 /// Bytes that loading takes at its peak, and whether it loads.
 fn load(bytes: &[u8]) -> (usize, bool) {
-    let before = NOW.load(Relaxed);
-    MOST.store(before, Relaxed);
-    let loaded = Checkpoint::from_bytes(bytes);
-    (MOST.load(Relaxed) - before, loaded.is_ok())
+    peak_memory::of(|| Checkpoint::from_bytes(bytes).is_ok())
 }
 
 /// Loads many changed files; each may take so many times its own size, and the slack.

@@ -3,40 +3,15 @@
 //! A binary of its own, because its allocator counts.
 
 #![allow(clippy::unwrap_used)]
-// A global allocator is `unsafe` by its trait.
-#![allow(unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+#[path = "it/peak_memory.rs"]
+mod peak_memory;
 
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::VarId;
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Variable, ops};
-
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: it hands everything to the system's allocator and counts bytes.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 const CLASSES: usize = 20_000;
 const ROWS: usize = 1600;
@@ -62,12 +37,12 @@ fn peak(fetch_logits: bool) -> usize {
     let mut fetch: Vec<VarId> = vec![loss.id()];
     fetch.extend(fetch_logits.then_some(logits.id()));
 
-    let before = NOW.load(Relaxed);
-    MOST.store(before, Relaxed);
-    let mut executor = Executor::new(&program, &ops::catalogue(), &fetch, 2).unwrap();
-    executor.run(&mut scope, &Run::train(&[(x.id(), &rows), (labels.id(), &ids)], 0)).unwrap();
-    assert!(executor.scalar(loss).unwrap().is_finite());
-    MOST.load(Relaxed) - before
+    let (most, ()) = peak_memory::of(|| {
+        let mut executor = Executor::new(&program, &ops::catalogue(), &fetch, 2).unwrap();
+        executor.run(&mut scope, &Run::train(&[(x.id(), &rows), (labels.id(), &ids)], 0)).unwrap();
+        assert!(executor.scalar(loss).unwrap().is_finite());
+    });
+    most
 }
 
 #[test]

@@ -1,0 +1,38 @@
+//! An allocator that knows how much memory there ever was at once. A binary that has this module counts.
+
+// A global allocator is `unsafe` by its trait.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+struct Counting;
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: it hands everything to the system's allocator and counts bytes.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        MOST.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// The most bytes that there were beyond those before, while `body` ran, and what it returned.
+pub(crate) fn of<T>(body: impl FnOnce() -> T) -> (usize, T) {
+    let before = NOW.load(Relaxed);
+    MOST.store(before, Relaxed);
+    let returned = body();
+    (MOST.load(Relaxed) - before, returned)
+}
