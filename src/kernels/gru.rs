@@ -4,8 +4,8 @@
 //! `r = σ(x_r + h_r)`, `z = σ(x_z + h_z)`, `n = tanh(x_n + r·h_n)`, and `h` blends `n` with the old state by `z`.
 //! Backward computes the gates again from the same inputs.
 
+use super::chunk::{CHUNK, Chunks, Columns, Output, lies};
 use super::float::{Float, Store};
-use super::lstm::{CHUNK, Chunks, Columns, Output, lies};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
 

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
+mod chunk;
 pub mod elementwise;
 pub mod float;
 pub mod flush;
@@ -20,12 +21,13 @@ pub mod rows;
 mod tile;
 pub mod view;
 
+pub use chunk::Output;
 pub use elementwise::{map, update, zip};
 pub use float::{Float, Store};
 pub use flush::flush;
 pub use gradient::{BiasGradient, GradientRoom, WeightGradient, affine_gradient};
 pub use gru::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
-pub use lstm::{LstmBackward, Output, lstm_backward, lstm_forward};
+pub use lstm::{LstmBackward, lstm_backward, lstm_forward};
 pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
 pub use peak::peak;
 pub use product::{Packed, Transpose, affine, product, product_panels};

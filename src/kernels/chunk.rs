@@ -1,0 +1,127 @@
+//! What pointwise cells share: rows cut into chunks of one constant length, read from views and written back.
+
+use super::float::{Float, Store};
+use super::path::Arithmetic;
+use super::view::{View, ViewMut};
+
+/// Elements computed at once. They are read into local arrays of this one length, so that the compiler sees that nothing
+/// overlaps and keeps each array in vector registers.
+pub(super) const CHUNK: usize = 32;
+
+/// Some columns of a row: a whole chunk of them, or the `len` that are left at its end. Which, is a constant, so that the
+/// copies of whole chunks are plain vector loads and stores.
+#[derive(Clone, Copy)]
+pub(super) struct Columns<const WHOLE: bool> {
+    row: usize,
+    from: usize,
+    len: usize,
+}
+
+/// A pointwise kernel that runs chunk by chunk.
+pub(super) trait Chunks {
+    /// Computes some columns of a row.
+    fn chunk<A: Arithmetic, const WHOLE: bool>(&mut self, at: Columns<WHOLE>);
+
+    /// All columns of all rows.
+    #[inline(always)]
+    fn each<A: Arithmetic>(&mut self, rows: usize, width: usize) {
+        let whole = width - width % CHUNK;
+        for row in 0..rows {
+            for from in (0..whole).step_by(CHUNK) {
+                self.chunk::<A, true>(Columns { row, from, len: CHUNK });
+            }
+            if whole < width {
+                self.chunk::<A, false>(Columns { row, from: whole, len: width - whole });
+            }
+        }
+    }
+}
+
+impl<const WHOLE: bool> Columns<WHOLE> {
+    /// The columns of a view, filled up with zeros.
+    #[inline(always)]
+    pub(super) fn of<T: Float>(self, view: View<'_, T>) -> [T; CHUNK] {
+        self.part(view, 0)
+    }
+
+    /// The same of a view that may be missing; then zeros.
+    #[inline(always)]
+    pub(super) fn take<T: Float>(self, view: Option<View<'_, T>>) -> [T; CHUNK] {
+        view.map_or([T::ZERO; CHUNK], |view| self.of(view))
+    }
+
+    /// The same of each of several gates, which are `width` apart.
+    #[inline(always)]
+    pub(super) fn gates<T: Float, const GATES: usize>(
+        self,
+        view: View<'_, T>,
+        width: usize,
+    ) -> [[T; CHUNK]; GATES] {
+        std::array::from_fn(|gate| self.part(view, gate * width))
+    }
+
+    #[inline(always)]
+    fn part<T: Float>(self, view: View<'_, T>, first: usize) -> [T; CHUNK] {
+        let (row, mut out) = (&view.row(self.row)[first + self.from..], [T::ZERO; CHUNK]);
+        if WHOLE {
+            out.copy_from_slice(&row[..CHUNK]);
+        } else {
+            out[..self.len].copy_from_slice(&row[..self.len]);
+        }
+        out
+    }
+
+    /// Asks for the same columns of the next row: `gates` times, which are `width` apart. What backward reads comes from
+    /// memory, and a row is long enough for it to arrive meanwhile. Not beyond the last row: another thread may be writing
+    /// there, and would have to wait.
+    #[inline(always)]
+    pub(super) fn ask<T: Float>(self, view: View<'_, T>, gates: usize, width: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if WHOLE && self.row + 1 < view.rows() {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            for gate in 0..gates {
+                for line in (0..CHUNK).step_by(64 / size_of::<T>()) {
+                    let at = (self.row + 1) * view.stride() + gate * width + self.from + line;
+                    // SAFETY: it never faults, wherever it points.
+                    unsafe { _mm_prefetch::<_MM_HINT_T0>(view.as_ptr().wrapping_add(at).cast::<i8>()) };
+                }
+            }
+        }
+    }
+
+    /// Stores the columns in a view, `first` further to the right.
+    #[inline(always)]
+    pub(super) fn write<T: Float>(self, out: &mut ViewMut<'_, T>, first: usize, chunk: &[T; CHUNK]) {
+        let out = &mut out.row(self.row)[first + self.from..];
+        if WHOLE {
+            out[..CHUNK].copy_from_slice(chunk);
+        } else {
+            out[..self.len].copy_from_slice(&chunk[..self.len]);
+        }
+    }
+
+    /// Stores the columns in an output that may be missing.
+    #[inline(always)]
+    pub(super) fn put<T: Float>(self, output: &mut Output<'_, T>, first: usize, chunk: [T; CHUNK]) {
+        let Some((out, store)) = output else { return };
+        let mut chunk = chunk;
+        if *store == Store::Add {
+            let there = self.part(out.as_view(), first);
+            chunk.iter_mut().zip(there).for_each(|(x, there)| *x = there + *x);
+        }
+        self.write(out, first, &chunk);
+    }
+}
+
+/// Where gates lie: apart, or where their gradient is to be written.
+#[inline(always)]
+pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'_, T>) -> View<'a, T> {
+    match (apart, there) {
+        (Some(apart), _) => apart,
+        (None, Some((there, _))) => there.as_view(),
+        (None, None) => View::new(&[], 0, 0),
+    }
+}
+
+/// An optional output and what to do with it.
+pub type Output<'a, T> = Option<(ViewMut<'a, T>, Store)>;
