@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::fuse::{Fused, fuse};
 use super::layout::{Layouts, Ranked};
 use super::lower::Site;
 use super::needs::{live, made_levels, needed_values, reads, started, wanted_slots};
 use super::plan::{Access, Home, Instr, Maker, OpInstr, Plan, Ref, Slot, Span};
+use super::rewrite::{Rewritten, rewrite};
 use super::split::Classes;
 use super::views::Views;
 use crate::error::{Error, ErrorKind, Place as Where, Result};
@@ -24,7 +24,7 @@ pub(super) const FOREVER: usize = usize::MAX;
 
 pub(super) struct Compiler<'a> {
     pub(super) program: &'a Program,
-    fused: &'a Fused,
+    rewritten: &'a Rewritten,
     registry: &'a Registry,
     pub(super) slots: Vec<Slot>,
     pub(super) access: Vec<Option<Access>>,
@@ -68,12 +68,12 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
     let needed = live(program, wanted)?;
     program.check_shapes(registry, &needed)?;
     program.check_order(&needed)?;
-    let fused = fuse(program, registry, wanted)?;
-    let program = &fused.program;
+    let rewritten = rewrite(program, registry, wanted)?;
+    let program = &rewritten.program;
     let vars = program.vars().len();
     let mut compiler = Compiler {
         program,
-        fused: &fused,
+        rewritten: &rewritten,
         registry,
         slots: Vec::new(),
         access: vec![None; vars],
@@ -97,6 +97,7 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         classes: program.blocks().map(|_| None).collect(),
     };
     let live = live(program, wanted)?;
+    debug_assert_eq!(program.check_shapes(registry, &live), Ok(()), "a rewritten program");
     compiler.layouts = Layouts::new(live.iter().map(|&i| &program.root().ops[i]));
     compiler.saved = compiler.find_saved(&live)?;
     // Feeds that nothing reads are still checked when they come; the others are slots from the start.
@@ -142,7 +143,7 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         program: Program::default(),
         refused: Vec::new(),
     };
-    (plan.program, plan.refused) = (fused.program, fused.refused);
+    (plan.program, plan.refused) = (rewritten.program, rewritten.refused);
     super::memory::assign(&mut plan);
     plan.instructions = plan.number();
     Ok(plan)
@@ -167,7 +168,7 @@ impl<'a> Compiler<'a> {
         only: Option<&[usize]>,
         out: &mut Vec<Instr>,
     ) -> Result<()> {
-        let place = self.fused.place(op, site);
+        let place = self.rewritten.place(op, site);
         if op.kind == RECURRENT {
             let instr = self.step_loop(op, site, place.clone()).map_err(|e| e.at(place))?;
             out.push(Instr::Loop(Box::new(instr)));
@@ -241,9 +242,10 @@ impl<'a> Compiler<'a> {
                 wiring.in_place.push(slot);
             }
             let bound = !over && (!backward || needs.has_input(slot));
-            let constant = bound && vars.len() == 1 && self.known_before(vars[0]);
-            constants.push(constant.then_some(reads.len()));
+            let constant = bound && vars.iter().all(|&var| self.known_before(var));
+            let first = reads.len();
             wiring.inputs.push(self.places(vars, bound, order.as_ref(), &mut reads)?);
+            constants.push(first..if constant { reads.len() } else { first });
         }
         let mut flush = Vec::new();
         if backward {
@@ -331,7 +333,7 @@ impl<'a> Compiler<'a> {
             order: order.map(|r| (r.block, r.rows)),
             desc: (site.block, site.number),
             why: site.why,
-            fused: self.fused.note(site),
+            stands_for: self.rewritten.note(site),
             index: 0,
         })
     }

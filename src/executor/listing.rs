@@ -132,12 +132,11 @@ impl<'a> Text<'a> {
         self.line(&format!("[{}] {operator} ({reads}) -> {writes}", op.index));
         let mut notes = Vec::new();
         notes.extend(op.why.map(|why| self.why(why)));
-        notes.extend(op.fused.as_ref().map(|note| note.text.clone()));
+        notes.extend(op.stands_for.as_ref().map(|note| note.text.clone()));
         let slots = op.op.signature().inputs;
-        let constant =
-            slots.iter().zip(&op.constants).filter(|(_, c)| c.is_some()).map(|(slot, _)| slot.name);
+        let constant = slots.iter().zip(&op.constants).filter(|(_, reads)| !reads.is_empty());
         let constant: Vec<String> =
-            constant.filter_map(|slot| Some(self.name(*desc.input(slot).first()?))).collect();
+            constant.flat_map(|(slot, _)| desc.input(slot.name)).map(|&var| self.name(var)).collect();
         if op.prepared.is_some() && !constant.is_empty() {
             notes.push(format!("prepared once a run from {}", constant.join(", ")));
         }

@@ -9,7 +9,7 @@ use super::split::{Class, Classes, Pin, Unit, When, Why, split};
 use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::Store;
 use crate::program::context::Place;
-use crate::program::{BlockId, Extent, OpDesc, Program, RECURRENT, Role, StepDesc, VarId};
+use crate::program::{BlockId, Extent, OpDesc, RECURRENT, Role, StepDesc, VarId};
 
 mod backward;
 
@@ -168,7 +168,7 @@ impl Compiler<'_> {
         let mut units = Vec::new();
         for (number, op) in ops.iter().enumerate() {
             let reads: Vec<VarId> = op.reads().map(|v| self.whole_of(v)).collect();
-            let (class, mixed) = class_of(program, &classes, &reads);
+            let (class, mixed) = classes.of(program, &reads);
             if class == Class::Step && self.view_outputs(step, op, &kept)? {
                 op.writes().for_each(|v| classes.set(v, class));
                 continue;
@@ -314,17 +314,6 @@ impl Loop {
             When::Body => &mut self.body,
             When::After => &mut self.after,
         }
-    }
-}
-
-/// The class of what is computed from `reads`, and whether they mix rows of sequences with rows of steps.
-fn class_of(program: &Program, classes: &Classes, reads: &[VarId]) -> (Class, bool) {
-    let of: Vec<Class> = reads.iter().map(|&v| classes.get(program, v)).collect();
-    match (of.contains(&Class::Sequence), of.contains(&Class::Step)) {
-        (true, true) => (Class::Step, true),
-        (false, true) => (Class::Step, false),
-        (true, false) => (Class::Sequence, false),
-        (false, false) => (Class::Constant, false),
     }
 }
 

@@ -311,7 +311,7 @@ impl Shared<'_> {
                 let Some(index) = op.prepared else { return Ok(()) };
                 let Worker { room, reads, recorder, .. } = worker;
                 reads.clear();
-                let constant = |i: usize| op.constants.contains(&Some(i));
+                let constant = |i: usize| op.constants.iter().any(|reads| reads.contains(&i));
                 // Only the constants are looked at; the others may not have a place yet.
                 let region = |(i, r): (usize, &Ref)| {
                     if constant(i) {

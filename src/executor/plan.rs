@@ -1,9 +1,10 @@
 //! A compiled program: names have become slot numbers, and every slot has a buffer.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::chain::Chain;
-use super::fuse::Note;
+use super::rewrite::Note;
 use super::split::Why;
 use super::views::Views;
 use crate::error::{Error, Place};
@@ -93,7 +94,7 @@ pub(super) struct OpInstr {
     pub(super) random: bool,
     /// Its place among the prepared states, if it prepares; the reads that are constant, by input slot.
     pub(super) prepared: Option<usize>,
-    pub(super) constants: Vec<Option<usize>>,
+    pub(super) constants: Vec<Range<usize>>,
     pub(super) wanted: Vec<bool>,
     /// Flushed after the call: what passes from step to step.
     pub(super) flush: Vec<Ref>,
@@ -105,7 +106,7 @@ pub(super) struct OpInstr {
     /// Why it is in that part of a step block.
     pub(super) why: Option<Why>,
     /// What it is fused of.
-    pub(super) fused: Option<Note>,
+    pub(super) stands_for: Option<Note>,
     /// Its number in the plan: see [`Plan::number`].
     pub(super) index: usize,
 }

@@ -389,7 +389,7 @@ fn execute<'p>(
 
 /// Whether an instruction that computes gradients computes the same.
 fn superseded(instr: &Instr) -> bool {
-    matches!(instr, Instr::Op(op) if op.fused.as_ref().is_some_and(|note| note.superseded))
+    matches!(instr, Instr::Op(op) if op.stands_for.as_ref().is_some_and(|note| note.superseded))
 }
 
 fn role_of(instr: &Instr) -> Role {

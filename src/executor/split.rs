@@ -182,6 +182,17 @@ impl Classes {
         let rows = program.var(var).spec().map_or(Extent::Known(1), |s| s.rows());
         if rows.known().is_some() { Class::Constant } else { Class::Step }
     }
+
+    /// The class of what is computed from `reads`, and whether they mix rows of sequences with rows of steps.
+    pub(super) fn of(&self, program: &Program, reads: &[VarId]) -> (Class, bool) {
+        let of: Vec<Class> = reads.iter().map(|&v| self.get(program, v)).collect();
+        match (of.contains(&Class::Sequence), of.contains(&Class::Step)) {
+            (true, true) => (Class::Step, true),
+            (false, true) => (Class::Step, false),
+            (true, false) => (Class::Sequence, false),
+            (false, false) => (Class::Constant, false),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -47,42 +47,66 @@ impl<T: Float> Default for Packed<T> {
 impl<T: Float> Packed<T> {
     /// An empty matrix, 0 × 0.
     pub fn new() -> Self {
-        Self::on(Path::best())
+        Self { data: vec![], start: 0, k: 0, n: 0, path: Path::best() }
     }
 
     /// The same for a given path, for tests.
+    #[cfg(test)]
     pub(super) fn on(path: Path) -> Self {
         assert!(Path::available().contains(&path), "{path:?} on a CPU without it");
-        Self { data: vec![], start: 0, k: 0, n: 0, path }
+        Self { path, ..Self::new() }
     }
 
     /// Takes `b`, or its transpose, in place of what was there; the allocation is reused.
     pub fn pack(&mut self, b: View<'_, T>, transpose: Transpose) {
-        (self.k, self.n) = match transpose {
-            Transpose::No => (b.rows(), b.width()),
-            Transpose::Yes => (b.width(), b.rows()),
-        };
-        let (k, n, width) = (self.k, self.n, self.panel_width());
-        let len = self.panels() * width * k;
+        match transpose {
+            Transpose::No => self.resize(b.rows(), b.width()),
+            Transpose::Yes => self.resize(b.width(), b.rows()),
+        }
+        self.put(b, transpose, 0);
+    }
+
+    /// Becomes K × N, for [`Self::put`] to fill; the allocation is reused.
+    pub fn resize(&mut self, k: usize, n: usize) {
+        (self.k, self.n) = (k, n);
+        let len = self.panels() * self.panel_width() * k;
         let spare = ALIGNMENT / size_of::<T>();
         if self.data.len() < len + spare {
             self.data.resize(len + spare, T::ZERO);
         }
         self.start = aligned(&self.data);
-        let data = &mut self.data[self.start..self.start + len];
+        if !n.is_multiple_of(self.panel_width()) {
+            let last = (self.panels() - 1) * self.panel_width() * k;
+            self.data[self.start + last..self.start + len].fill(T::ZERO);
+        }
+    }
+
+    /// Puts `b` into the columns from `at` on; or its transpose into the rows from `at` on. So matrices that lie side
+    /// by side, or the transpose of that, are packed one by one.
+    ///
+    /// # Panics
+    /// Unless `b` has K rows, transposed N, and fits there.
+    pub fn put(&mut self, b: View<'_, T>, transpose: Transpose, at: usize) {
+        let (k, n, width) = (self.k, self.n, self.panel_width());
+        let (height, whole) = if transpose == Transpose::No { (k, n) } else { (n, k) };
+        assert!(b.rows() == height && at + b.width() <= whole, "a part of a matrix to pack");
+        let data = &mut self.data[self.start..self.start + n.div_ceil(width) * width * k];
         for (p, panel) in data.chunks_exact_mut((width * k).max(1)).enumerate() {
-            let from = p * width;
-            let live = width.min(n - from);
-            if live < width {
-                panel.fill(T::ZERO);
-            }
+            let live = p * width..(p * width + width).min(n);
             match transpose {
                 Transpose::No => {
-                    for (to, row) in panel.chunks_exact_mut(width).zip(b.iter()) {
-                        to[..live].copy_from_slice(&row[from..from + live]);
+                    let (from, to) = (live.start.max(at), live.end.min(at + b.width()));
+                    if from >= to {
+                        continue;
+                    }
+                    for (to_row, row) in panel.chunks_exact_mut(width).zip(b.iter()) {
+                        to_row[from - live.start..to - live.start].copy_from_slice(&row[from - at..to - at]);
                     }
                 }
-                Transpose::Yes => pack_transposed(b.rows_range(from, from + live), panel, width),
+                Transpose::Yes => {
+                    let rows = &mut panel[at * width..(at + b.width()) * width];
+                    pack_transposed(b.rows_range(live.start, live.end), rows, width);
+                }
             }
         }
     }
@@ -216,7 +240,7 @@ pub fn product_panels<T: Float>(
             for part in even_blocks(rows.len(), tile::max_rows(path)) {
                 let row = rows.start + part.start;
                 // SAFETY: `part` are rows of `a` and `c`; the panels lie in `data` after `start`, as `pack` left
-                // them; columns from `first` on exist in `c`. `Packed::on` checked that the CPU has the path.
+                // them; columns from `first` on exist in `c`. The CPU has `path`: `Packed::new` asked it.
                 unsafe {
                     T::tile(path, part.len(), count)(&Tile {
                         k,
@@ -312,6 +336,35 @@ mod tests {
                         check::<f64>(path, (m, k, n), transpose, 1e-14);
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn matrices_side_by_side_pack_as_the_one_they_make() {
+        let (k, widths) = (37, [5, 0, 40, 1, 70]);
+        let n = widths.iter().sum::<usize>();
+        let b = numbers::<f32>(k * n, 9);
+        let b = View::new(&b, k, n);
+        for path in Path::available() {
+            for transpose in [Transpose::No, Transpose::Yes] {
+                let (mut whole, mut parts) = (Packed::on(path), Packed::on(path));
+                whole.pack(b, transpose);
+                // What was there before does not shine through.
+                parts.pack(View::new(&numbers::<f32>(200 * 90, 3), 200, 90), Transpose::No);
+                if transpose == Transpose::No {
+                    parts.resize(k, n)
+                } else {
+                    parts.resize(n, k)
+                };
+                let mut at = 0;
+                for width in widths {
+                    parts.put(b.columns(at, at + width), transpose, at);
+                    at += width;
+                }
+                let numbers =
+                    |p: &Packed<f32>| p.data[p.start..p.start + p.panels() * p.panel_width() * p.k].to_vec();
+                assert_eq!(numbers(&whole), numbers(&parts), "{path:?}, {transpose:?}");
             }
         }
     }

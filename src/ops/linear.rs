@@ -1,7 +1,8 @@
 //! `linear`: a product with a weight matrix, and a bias.
 //!
 //! out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. Row-wise: the rows may belong to sequences of any
-//! LoD, which the output keeps.
+//! LoD, which the output keeps. There may be many weights, with as many biases or none: they are taken side by side,
+//! out = x · [W₁ W₂ …] + [b₁ b₂ …].
 //!
 //! ```
 //! use ndarray::array;
@@ -24,9 +25,8 @@ use ndarray::array;
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Packed, Transpose, View, affine, affine_gradient};
 use crate::lod::Lod;
-use crate::program::context::Scratch;
 use crate::program::{
-    Attributes, Backward, Builder, Cost, Extent, Facts, Forward, InferShape, Needs, Op, Pass, Prepare,
+    Attributes, Backward, Builder, Cost, Extent, Facts, Forward, InferShape, Merge, Needs, Op, Pass, Prepare,
     RowValue, Sample, Signature, Slot, Var, Work,
 };
 use crate::tensor::Variable;
@@ -65,6 +65,49 @@ impl<T: Float> Default for Weights<T> {
     }
 }
 
+impl<T: Float> Weights<T> {
+    /// Packs so many weights, side by side.
+    fn pack<'v>(
+        &mut self,
+        count: usize,
+        weight: impl Fn(usize) -> Result<View<'v, T>>,
+        transpose: Transpose,
+    ) -> Result<()>
+    where
+        T: 'v,
+    {
+        let (mut height, mut width) = (0, 0);
+        for k in 0..count {
+            let weight = weight(k)?;
+            (height, width) = (weight.rows(), width + weight.width());
+        }
+        match transpose {
+            Transpose::No => self.0.resize(height, width),
+            Transpose::Yes => self.0.resize(width, height),
+        }
+        let mut at = 0;
+        for k in 0..count {
+            let weight = weight(k)?;
+            self.0.put(weight, transpose, at);
+            at += weight.width();
+        }
+        Ok(())
+    }
+}
+
+/// What a call needs beside what was prepared.
+struct Room<T> {
+    weights: Weights<T>,
+    /// Biases side by side.
+    bias: Vec<T>,
+}
+
+impl<T: Float> Default for Room<T> {
+    fn default() -> Self {
+        Self { weights: Weights::default(), bias: Vec::new() }
+    }
+}
+
 impl Op for Linear {
     fn kind() -> &'static str {
         "linear"
@@ -77,7 +120,7 @@ impl Op for Linear {
     fn signature(&self) -> Signature {
         const {
             Signature {
-                inputs: &[Slot::one("x"), Slot::one("weight"), Slot::optional("bias")],
+                inputs: &[Slot::one("x"), Slot::many("weight"), Slot::any("bias")],
                 outputs: &[Slot::one("out")],
             }
         }
@@ -90,17 +133,30 @@ impl Op for Linear {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         s.same_dtype(X, WEIGHT)?;
-        let (x, weight) = (s.input(X), s.input(WEIGHT));
-        let &[Extent::Known(rows), Extent::Known(width)] = weight.shape.as_slice() else {
-            return Err(s.mismatch(WEIGHT, "a constant of shape [in, out]"));
-        };
-        if x.width() != rows || x.shape.len() > 2 {
-            return Err(s.mismatch(X, &format!("rows of {rows} numbers, the height of `weight`")));
+        let (x, weights, biases) = (s.input(X), s.many(WEIGHT), s.many(BIAS));
+        let mut widths = Vec::with_capacity(weights.len());
+        for (k, weight) in weights.iter().enumerate() {
+            let &[Extent::Known(rows), Extent::Known(width)] = weight.shape.as_slice() else {
+                return Err(s.mismatch_at(WEIGHT, k, "a constant of shape [in, out]"));
+            };
+            if x.width() != rows || x.shape.len() > 2 {
+                return Err(s.mismatch(X, &format!("rows of {rows} numbers, the height of `weight`")));
+            }
+            widths.push(width);
         }
-        if s.optional(BIAS).is_some() {
+        if !biases.is_empty() {
             s.same_dtype(X, BIAS)?;
-            s.constant(BIAS, &[width])?;
+            if biases.len() != weights.len() {
+                let (expected, got) = (format!("none or {}", weights.len()), biases.len().to_string());
+                return Err(Error::new("number of `bias`, one for each `weight`", expected, got));
+            }
+            for (k, &width) in widths.iter().enumerate() {
+                s.constant_at(BIAS, k, &[width])?;
+            }
         }
+        let width = widths.into_iter().try_fold(0, usize::checked_add).ok_or_else(|| {
+            Error::new("the widths of `weight` together", "a number that can be counted", "more")
+        })?;
         s.set(OUT, x.with_width(width));
         Ok(())
     }
@@ -125,12 +181,22 @@ impl Op for Linear {
         true
     }
 
+    fn merges(&self) -> Option<Merge> {
+        Some(Merge { beside: &["weight", "bias"], parts: "split" })
+    }
+
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
         with_float!(prepare.dtype(X), T => {
             let wanted = prepare.pass() == Pass::Forward || prepare.wants(X);
-            if let (true, Some(weight)) = (wanted, prepare.constant::<T>(WEIGHT)) {
+            if wanted && prepare.constant::<T>(WEIGHT).is_some() {
                 let transpose = if prepare.pass() == Pass::Forward { Transpose::No } else { Transpose::Yes };
-                prepare.keep::<Weights<T>>().0.pack(weight, transpose);
+                let mut weights = std::mem::take(prepare.keep::<Weights<T>>());
+                let constant = |k| {
+                    let expected = || Error::new("weight", "one that stays the same", "another");
+                    prepare.constant_at::<T>(WEIGHT, k).ok_or_else(expected)
+                };
+                weights.pack(prepare.count(WEIGHT), constant, transpose)?;
+                *prepare.keep::<Weights<T>>() = weights;
             }
             Ok(())
         })
@@ -168,6 +234,14 @@ impl Op for Linear {
             samples.push(sample.clone());
             samples.push(sample.constant("bias", array![0.5, -0.25]));
         }
+        let second = array![[-0.6], [0.1], [0.8]];
+        let samples_of_many = samples.iter().map(|sample| {
+            let many = sample.clone().constant("weight", second.clone());
+            let biased = sample.operands.iter().any(|o| o.slot == "bias");
+            if biased { many.constant("bias", array![0.75]) } else { many }
+        });
+        let many: Vec<Sample> = samples_of_many.collect();
+        samples.extend(many);
         let vector = Sample::new("a constant vector", Attributes::new());
         samples.push(vector.constant("x", array![0.5, -1.5, 2.0]).constant("weight", weight));
         samples
@@ -176,15 +250,28 @@ impl Op for Linear {
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     let (x, out) = (run.input::<T>(X)?, run.output::<T>(OUT)?);
-    let (bias, store, threads) = (run.optional::<T>(BIAS)?, run.store(), run.run().threads);
+    let (store, threads) = (run.store(), run.run().threads);
+    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
     let weights = match run.prepared::<Weights<T>>() {
         Some(weights) => weights,
         None => {
-            let weight = run.input::<T>(WEIGHT)?;
-            packed(weight, Transpose::No, run.scratch())
+            room.weights.pack(run.count(WEIGHT), |k| run.input_at(WEIGHT, k), Transpose::No)?;
+            &room.weights
         }
     };
-    affine(x, &weights.0, bias.as_ref().map(|b| b.row(0)), out, store, threads);
+    room.bias.clear();
+    let bias = match run.count(BIAS) {
+        0 => None,
+        1 => Some(run.input::<T>(BIAS)?.row(0)),
+        count => {
+            for k in 0..count {
+                room.bias.extend_from_slice(run.input_at::<T>(BIAS, k)?.row(0));
+            }
+            Some(&room.bias[..])
+        }
+    };
+    affine(x, &weights.0, bias, out, store, threads);
+    *run.scratch().get::<Room<T>>() = room;
     Ok(())
 }
 
@@ -194,32 +281,28 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     };
     let threads = run.run().threads;
     if let Some((dx, store)) = run.gradient::<T>(X)? {
+        let mut room = std::mem::take(run.scratch().get::<Room<T>>());
         let weights = match run.prepared::<Weights<T>>() {
             Some(weights) => weights,
             None => {
-                let weight = run.input::<T>(WEIGHT)?;
-                packed(weight, Transpose::Yes, run.scratch())
+                room.weights.pack(run.count(WEIGHT), |k| run.input_at(WEIGHT, k), Transpose::Yes)?;
+                &room.weights
             }
         };
         affine(dout, &weights.0, None, dx, store, threads);
+        *run.scratch().get::<Room<T>>() = room;
     }
-    let weight = match run.gradient::<T>(WEIGHT)? {
-        Some(dw) => Some((run.input::<T>(X)?, dw)),
-        None => None,
-    };
-    let mut bias = run.gradient::<T>(BIAS)?;
-    let bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
-    affine_gradient(dout, weight, bias, run.scratch().get(), threads);
+    let mut from = 0;
+    for k in 0..run.count(WEIGHT) {
+        let to = from + run.input_spec_at(WEIGHT, k).width();
+        let weight = match run.gradient_at::<T>(WEIGHT, k)? {
+            Some(dw) => Some((run.input::<T>(X)?, dw)),
+            None => None,
+        };
+        let mut bias = run.gradient_at::<T>(BIAS, k)?;
+        let bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
+        affine_gradient(dout.columns(from, to), weight, bias, run.scratch().get(), threads);
+        from = to;
+    }
     Ok(())
-}
-
-/// Weights that were not packed before.
-fn packed<'s, T: Float>(
-    weight: View<'_, T>,
-    transpose: Transpose,
-    scratch: &'s mut Scratch,
-) -> &'s Weights<T> {
-    let weights = scratch.get::<Weights<T>>();
-    weights.0.pack(weight, transpose);
-    weights
 }

@@ -66,13 +66,9 @@ impl Direct {
             direct.bind(signature, operand, &mut bound)?;
         }
         for (slot, given) in signature.inputs.iter().zip(&direct.inputs) {
-            if slot.arity == super::op::Arity::One && given.len() != 1 {
-                return Err(Error::of(
-                    ErrorKind::Program,
-                    format!("input `{}`", slot.name),
-                    "one operand",
-                    given.len().to_string(),
-                ));
+            if !slot.arity.takes(given.len()) {
+                let (expected, got) = (slot.arity.to_string(), given.len().to_string());
+                return Err(Error::of(ErrorKind::Program, format!("input `{}`", slot.name), expected, got));
             }
         }
         let mut next = bound.len() as u32;

@@ -526,8 +526,8 @@ impl<'a> Backward<'a> {
 pub struct Prepare<'a> {
     pub(crate) pass: Pass,
     pub(crate) operands: Operands<'a>,
-    /// For each input slot, the read that holds it, if it is constant.
-    pub(crate) constants: &'a [Option<usize>],
+    /// For each input slot, the reads that hold it, if it is constant.
+    pub(crate) constants: &'a [Range<usize>],
     pub(crate) inputs: &'a [Vec<Spec>],
     /// For each input slot, whether its gradient is asked for; empty in a forward pass.
     pub(crate) wanted: &'a [bool],
@@ -547,7 +547,17 @@ impl<'a> Prepare<'a> {
 
     /// The variable of input slot `slot`, if it stays the same over the calls.
     pub fn constant<T: Plain>(&self, slot: usize) -> Option<View<'a, T>> {
-        self.operands.read(self.constants.get(slot).copied().flatten()?)
+        self.constant_at(slot, 0)
+    }
+
+    /// Variable `k` of input slot `slot`, if all of the slot stay the same over the calls.
+    pub fn constant_at<T: Plain>(&self, slot: usize, k: usize) -> Option<View<'a, T>> {
+        self.operands.read(self.constants.get(slot)?.clone().nth(k)?)
+    }
+
+    /// The number of variables in input slot `slot`.
+    pub fn count(&self, slot: usize) -> usize {
+        self.inputs[slot].len()
     }
 
     /// The dtype of input slot `slot`.

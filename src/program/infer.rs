@@ -211,17 +211,32 @@ impl<'a> InferShape<'a> {
     /// # Errors
     /// If it has others.
     pub fn constant(&self, slot: usize, dims: &[usize]) -> Result<()> {
-        let spec = self.input(slot);
+        self.constant_at(slot, 0, dims)
+    }
+
+    /// The same of variable `k` of input slot `slot`.
+    ///
+    /// # Errors
+    /// If it has others.
+    pub fn constant_at(&self, slot: usize, k: usize, dims: &[usize]) -> Result<()> {
+        let spec = &self.inputs[slot][k];
         if spec.lod.is_empty() && spec.shape.iter().map(|e| e.known()).eq(dims.iter().map(|&d| Some(d))) {
             return Ok(());
         }
-        Err(self.mismatch(slot, &format!("a constant of shape {dims:?}")))
+        Err(self.mismatch_at(slot, k, &format!("a constant of shape {dims:?}")))
     }
 
     /// An error about the spec of input slot `slot`.
     pub fn mismatch(&self, slot: usize, expected: &str) -> Error {
-        let got = self.inputs[slot].first().map_or_else(|| "nothing".to_owned(), Spec::to_string);
-        Error::new(format!("input `{}`", self.signature.inputs[slot].name), expected, got)
+        self.mismatch_at(slot, 0, expected)
+    }
+
+    /// An error about the spec of variable `k` of input slot `slot`.
+    pub fn mismatch_at(&self, slot: usize, k: usize, expected: &str) -> Error {
+        let given = &self.inputs[slot];
+        let number = if given.len() > 1 { format!("[{k}]") } else { String::new() };
+        let got = given.get(k).map_or_else(|| "nothing".to_owned(), Spec::to_string);
+        Error::new(format!("input `{}`{number}", self.signature.inputs[slot].name), expected, got)
     }
 
     /// The levels of input slot `slot`.

@@ -38,7 +38,7 @@ pub use context::{Backward, Forward, Mode, Pass, Prepare, RowKey, RunFacts, Sequ
 pub use cost::{Cost, Work};
 pub use extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
 pub use infer::InferShape;
-pub use op::{Facts, Fusion, LodEffect, Needs, Op, Reach, Signature, Slot};
+pub use op::{Facts, Fusion, LodEffect, Merge, Needs, Op, Reach, Signature, Slot};
 pub use op_desc::{Bound, Memory, MemoryGradient, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient};
 pub use program::{Append, Block, Program};
 pub use registry::Registry;

@@ -4,6 +4,7 @@
 //! [`Op::infer_shape`], [`Op::forward`], [`Op::backward`] and [`Op::samples`]. A user's crate implements the same
 //! trait and registers the type in a [`Registry`](super::registry::Registry).
 
+use std::fmt;
 use std::ops::Range;
 
 use super::attributes::Attributes;
@@ -118,6 +119,11 @@ pub trait Op: Send + Sync + 'static {
         &[]
     }
 
+    /// How calls that share their other inputs can be one. The compiler makes them one in a step block, at a loop.
+    fn merges(&self) -> Option<Merge> {
+        None
+    }
+
     /// What a call costs, for [profiles](crate::program::cost). Without a word of the operator's: one operation for each
     /// number it writes, and the bytes of everything that is bound to the call.
     fn cost(&self, work: &Work<'_>) -> Cost {
@@ -151,6 +157,31 @@ pub enum Arity {
     Optional,
     /// One or more, in order.
     Many,
+    /// None, one or more, in order.
+    Any,
+}
+
+impl Arity {
+    /// Whether so many variables may be bound.
+    pub const fn takes(self, count: usize) -> bool {
+        match self {
+            Arity::One => count == 1,
+            Arity::Optional => count <= 1,
+            Arity::Many => count >= 1,
+            Arity::Any => true,
+        }
+    }
+}
+
+impl fmt::Display for Arity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Arity::One => "one variable",
+            Arity::Optional => "at most one variable",
+            Arity::Many => "at least one variable",
+            Arity::Any => "any number of variables",
+        })
+    }
 }
 
 /// Two operators that can be one: see [`Op::fusions`]. The third operator has the attributes of both, and the outputs of the
@@ -172,6 +203,16 @@ pub struct Fusion {
     pub apart: &'static [(&'static str, &'static str)],
     /// Rows narrower than this are not worth it.
     pub least_width: usize,
+}
+
+/// Calls that can be one: see [`Op::merges`]. The one call has the variables of all of them in turn in some slots, and
+/// its output has the columns of theirs side by side, number for number.
+#[derive(Debug, Clone, Copy)]
+pub struct Merge {
+    /// The input slots that hold the variables of all calls, each constant.
+    pub beside: &'static [&'static str],
+    /// The kind of the operator that cuts the output into columns, as many in each part as its attribute `sizes` says.
+    pub parts: &'static str,
 }
 
 /// A named place for variables.
@@ -212,6 +253,11 @@ impl Slot {
     /// One or more variables.
     pub const fn many(name: &'static str) -> Self {
         Slot { arity: Arity::Many, ..Self::one(name) }
+    }
+
+    /// None, one or more variables.
+    pub const fn any(name: &'static str) -> Self {
+        Slot { arity: Arity::Any, ..Self::one(name) }
     }
 
     /// The same, and no gradient passes it.

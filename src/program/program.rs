@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::attributes::Attributes;
 use super::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use super::infer::{InferShape, Phase};
-use super::op::{Arity, Reach, Slot};
+use super::op::{Reach, Slot};
 use super::op_desc::{Bound, OpDesc, Role};
 use super::registry::Registry;
 use super::var_desc::{VarDesc, VarKind, VarRole};
@@ -303,14 +303,9 @@ impl Program {
         for slot in slots {
             let vars: Vec<VarId> =
                 given.iter().filter(|(n, _)| *n == slot.name).flat_map(|(_, v)| v.clone()).collect();
-            let expected = match (slot.arity, vars.len()) {
-                (Arity::One, 1) | (Arity::Optional, 0 | 1) | (Arity::Many, 1..) => None,
-                (Arity::One, _) => Some("one variable"),
-                (Arity::Optional, _) => Some("at most one variable"),
-                (Arity::Many, _) => Some("at least one variable"),
-            };
-            if let Some(expected) = expected {
-                return Err(malformed(format!("input `{}`", slot.name), expected, format!("{}", vars.len())));
+            if !slot.arity.takes(vars.len()) {
+                let (expected, got) = (slot.arity.to_string(), vars.len().to_string());
+                return Err(malformed(format!("input `{}`", slot.name), expected, got));
             }
             for &var in &vars {
                 self.check_usable(var, slot, block)?;

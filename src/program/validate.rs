@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use super::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId};
 use super::infer::{InferShape, Phase};
-use super::op::{Arity, Signature};
+use super::op::Signature;
 use super::op_desc::{Bound, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient};
 use super::program::{Block, Program, check_inner_extents, malformed};
 use super::registry::Registry;
@@ -363,14 +363,9 @@ impl Program {
             Self::slots_of(signature.outputs, if backward { &desc.inputs } else { &desc.outputs }, "");
         for (slot, vars) in signature.inputs.iter().zip(&inputs).chain(signature.outputs.iter().zip(&outputs))
         {
-            let fits = match slot.arity {
-                Arity::One => vars.len() == 1,
-                Arity::Optional => vars.len() <= 1,
-                Arity::Many => !vars.is_empty(),
-            };
-            if !fits {
-                let got = format!("{} variables", vars.len());
-                return Err(malformed(format!("slot `{}`", slot.name), format!("{:?}", slot.arity), got));
+            if !slot.arity.takes(vars.len()) {
+                let (expected, got) = (slot.arity.to_string(), format!("{} variables", vars.len()));
+                return Err(malformed(format!("slot `{}`", slot.name), expected, got));
             }
         }
         let here = self.run_by(block);

@@ -8,7 +8,6 @@ mod values;
 use std::sync::Arc;
 
 use unpadded::program::call::{Direct, InputGradients};
-use unpadded::program::op::Arity;
 use unpadded::program::{Extent, LodEffect, Mode, Op, Operand, Registry, RowKey, RunFacts, Sample};
 use unpadded::tensor::{Storage, StorageKind};
 use unpadded::{DType, Error, Lod, Variable, ops};
@@ -167,12 +166,8 @@ impl Case {
             ensure(vars.len() == specs.len(), || {
                 format!("`{name}`: {} values, {} specs", vars.len(), specs.len())
             })?;
-            let fits = match declared.arity {
-                Arity::One => vars.len() == 1,
-                Arity::Optional => vars.len() <= 1,
-                Arity::Many => !vars.is_empty(),
-            };
-            ensure(fits, || format!("`{name}`: {} values for {:?}", vars.len(), declared.arity))?;
+            let fits = declared.arity.takes(vars.len());
+            ensure(fits, || format!("`{name}`: {} values for {}", vars.len(), declared.arity))?;
             for ((var, spec), second) in vars.iter().zip(specs).zip(&again[slot]) {
                 let shape = var.shape().iter().zip(&spec.shape).all(|(&n, e)| match *e {
                     Extent::Known(known) => n == known,

@@ -18,6 +18,7 @@ mod invariance;
 mod kill;
 mod listing;
 mod lod_laws;
+mod merge;
 mod models;
 mod parity;
 mod parity_cells;

@@ -59,13 +59,16 @@ pub(crate) fn distance(a: &Dense, b: &Dense, all: f64) -> f64 {
     a.iter().zip(&b).map(far).fold(0.0, f64::max) / scale
 }
 
-/// The farthest that anything was off.
+/// The farthest that anything was off, and in how many programs something was merged.
 #[derive(Default, Debug)]
-struct Worst(HashMap<&'static str, f64>);
+struct Worst {
+    off: HashMap<&'static str, f64>,
+    merged: usize,
+}
 
 impl Worst {
     fn note(&mut self, what: &'static str, distance: f64) {
-        let worst = self.0.entry(what).or_default();
+        let worst = self.off.entry(what).or_default();
         *worst = worst.max(distance);
     }
 }
@@ -88,6 +91,8 @@ fn check(seed: u64, kind: Kind, worst: &mut Worst) -> Check {
     let reference = interpret(&case.program, &case.registry, &mut scope, &run(&fed, &data)).map_err(err)?;
     let all: Vec<VarId> = case.values.iter().chain(&case.gradients).copied().collect();
     let one = compiled(&case, &all, &fed, &data, 1).map_err(err)?;
+    let executor = Executor::new(&case.program, &case.registry, &all, 1).map_err(err)?;
+    worst.merged += usize::from(executor.listing().to_string().contains(" as one"));
     let expect = |var: VarId| -> Result<Dense, String> {
         let value = reference.get(&var).ok_or_else(|| told(format!("{} is missing", name(&case, var))))?;
         value.storage().to_dense().map(|d| d.into_owned()).map_err(err)
@@ -229,7 +234,8 @@ fn hold(seeds: impl Iterator<Item = u64>, mut check: impl FnMut(u64, &mut Worst)
             }
         }
     }
-    println!("{count} programs, {} failures, largest deviations {worst:?}", failures.len());
+    let Worst { off, merged } = worst;
+    println!("{count} programs, {merged} with merged calls, {} failures, deviations {off:?}", failures.len());
     failures.sort_by_key(String::len);
     failures.iter().for_each(|f| println!("{}", f.lines().next().unwrap_or_default()));
     assert!(failures.is_empty(), "{} of {count} failed; the smallest:\n{}", failures.len(), failures[0]);

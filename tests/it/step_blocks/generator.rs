@@ -252,7 +252,7 @@ impl Maker {
         let sequences: Vec<Item> =
             items.iter().filter(|i| !i.ids() && !i.spec.lod.is_empty()).cloned().collect();
         let w = self.width;
-        let choice = self.dice.below(if depth > 0 { 20 } else { 17 });
+        let choice = self.dice.below(if depth > 0 { 22 } else { 19 });
         let made = match choice {
             0..=2 => self.unary(net, &x)?,
             3 => {
@@ -334,10 +334,42 @@ impl Maker {
                     self.made(&pooled, var, y.bounded)
                 }
             }
+            17 | 18 => self.gates(net, &x, items)?,
             _ => return self.recurrent(net, items, depth),
         };
         items.push(made);
         Ok(())
+    }
+
+    /// Gates one by one, each of products of the same two variables; some lack a term or have one more, add them in
+    /// another order, or share a weight.
+    fn gates(&mut self, net: &Builder, x: &Item, items: &[Item]) -> Result<Item> {
+        let y = self.partner(net, x, items)?;
+        let plain = self.dice.chance(50);
+        let mut all: Option<Var> = None;
+        for _ in 0..2 + self.dice.below(3) {
+            let odd = |dice: &mut Dice| !plain && dice.chance(25);
+            let term = |this: &mut Self, of: &Item| {
+                let shared = odd(&mut this.dice);
+                let weight = *this.dice.pick(&this.square);
+                if shared { net.product(of.var, weight, None) } else { this.linear(net, of.var, this.width) }
+            };
+            let (a, b) = (term(self, x)?, term(self, &y)?);
+            let mut sum = if odd(&mut self.dice) { net.add(b, a)? } else { net.add(a, b)? };
+            if odd(&mut self.dice) {
+                sum = net.add(sum, self.linear(net, y.var, self.width)?)?;
+            }
+            if odd(&mut self.dice) {
+                sum = net.mul(sum, if self.dice.chance(50) { a } else { y.var })?;
+            }
+            let gate = if self.dice.chance(50) { net.sigmoid(sum)? } else { net.tanh(sum)? };
+            all = Some(match all {
+                Some(before) if self.dice.chance(50) => net.mul(before, gate)?,
+                Some(before) => net.add(before, gate)?,
+                None => gate,
+            });
+        }
+        Ok(self.made(x, net.tanh(all.unwrap_or(x.var))?, true))
     }
 
     fn pooled(&mut self, net: &Builder, y: &Item) -> Result<Item> {

@@ -1,100 +1,38 @@
 //! Fusing: where an operator says that it and the one that computes its input can be one ([`Op::fusions`]), and nothing
 //! else wants the value between them, they become one, whose chunks never hold that value as a whole.
 //!
-//! This is a transformation of the program before it is compiled; the program that was given stays as it is. With
-//! gradients, both backward operators go as well: the one operator computes outputs and gradients in one call, before
-//! whatever reads the outputs. So the gradient of its output must be known by then. That of a mean or a masked sum is,
-//! since it does not depend on the losses, and the operators that compute it move up; where it does depend on them
-//! nothing is fused. A run that ends before the gradients calls the forward operator instead.
+//! With gradients, both backward operators go as well: the one operator computes outputs and gradients in one call,
+//! before whatever reads the outputs. So the gradient of its output must be known by then. That of a mean or a masked
+//! sum is, since it does not depend on the losses, and the operators that compute it move up; where it does depend on
+//! them nothing is fused. A run that ends before the gradients calls the forward operator instead.
 //!
 //! Operators of a step block that no memory needs are moved out of it for this, forward and backward alike
 //! ([`Draft::sink`]): they then read the block's outputs.
 //!
 //! [`Op::fusions`]: crate::program::Op::fusions
 
-mod early;
-mod sink;
-
-use super::lower::Site;
-use super::needs::{live, reads};
-use crate::error::{Place, Result};
+use super::{Draft, Note, Origin};
+use crate::error::Result;
+use crate::executor::needs::{live, reads};
 use crate::program::{
-    Attributes, BlockId, Bound, Fusion, OpDesc, Program, RECURRENT, Registry, Role, VarId, grad_name,
+    Attributes, BlockId, Bound, Fusion, OpDesc, Program, RECURRENT, Registry, Role, Signature, Slot, VarId,
+    grad_name,
 };
 
-/// A program with some operators fused.
-pub(super) struct Fused {
-    pub(super) program: Program,
-    /// By block, where each operator comes from.
-    origins: Vec<Vec<Origin>>,
-    pub(super) refused: Vec<String>,
-}
-
-/// What is to be said of a fused operator.
-#[derive(Debug, Clone)]
-pub(super) struct Note {
-    pub(super) text: String,
-    /// Another operator computes the same beside gradients.
-    pub(super) superseded: bool,
-}
-
-/// The operator of the given program that one stands for.
-#[derive(Debug, Clone)]
-struct Origin {
-    kind: String,
-    block: BlockId,
-    number: usize,
-    note: Option<Note>,
-}
-
-impl Fused {
-    /// Where an operator is in the program that was given.
-    pub(super) fn place(&self, op: &OpDesc, site: Site) -> Place {
-        let origin = &self.origins[site.block.0 as usize][site.number];
-        let backward = op.role == Role::Backward && origin.note.is_none();
-        Place {
-            operator: Some(format!(
-                "{}{}",
-                origin.name(site.block),
-                if backward { ", backward" } else { "" }
-            )),
-            block: (site.block.0 > 0).then_some(site.block.0 as usize),
-            caller: Some(op.caller.clone()),
-            variable: None,
+impl Draft<'_> {
+    /// Fuses what can be fused in the operators that the wanted variables need; returns what could not be, and why.
+    pub(super) fn fuse_all(&mut self) -> Result<Vec<String>> {
+        let mut refused = Vec::new();
+        for (output, fusion) in candidates(&self.program, self.registry) {
+            let mut changed = Draft { program: self.program.clone(), origins: self.origins.clone(), ..*self };
+            match changed.fuse(output, &fusion)? {
+                Outcome::Fused => *self = changed,
+                Outcome::Refused(why) => refused.push(why),
+                Outcome::NotThere => {}
+            }
         }
+        Ok(refused)
     }
-
-    /// What it is fused of.
-    pub(super) fn note(&self, site: Site) -> Option<Note> {
-        self.origins[site.block.0 as usize][site.number].note.clone()
-    }
-}
-
-impl Origin {
-    /// Its name, seen from a block.
-    fn name(&self, from: BlockId) -> String {
-        let Self { kind, block, number, .. } = self;
-        if *block == from {
-            format!("{kind} #{number}")
-        } else {
-            format!("{kind} #{number} of block {}", block.0)
-        }
-    }
-}
-
-/// Fuses what can be fused in the operators that the wanted variables need.
-pub(super) fn fuse(program: &Program, registry: &Registry, wanted: &[VarId]) -> Result<Fused> {
-    let mut draft = Draft::of(program, registry, wanted);
-    let mut refused = Vec::new();
-    for (output, fusion) in candidates(program, registry) {
-        let mut changed = Draft { program: draft.program.clone(), origins: draft.origins.clone(), ..draft };
-        match changed.fuse(output, &fusion)? {
-            Outcome::Fused => draft = changed,
-            Outcome::Refused(why) => refused.push(why),
-            Outcome::NotThere => {}
-        }
-    }
-    Ok(Fused { program: draft.program, origins: draft.origins, refused })
 }
 
 /// An output of each operator that can be fused, with how.
@@ -121,68 +59,7 @@ enum Outcome {
     NotThere,
 }
 
-/// A program that is being changed; its operators remember where they come from.
-struct Draft<'a> {
-    program: Program,
-    origins: Vec<Vec<Origin>>,
-    registry: &'a Registry,
-    wanted: &'a [VarId],
-}
-
-impl<'a> Draft<'a> {
-    fn of(program: &Program, registry: &'a Registry, wanted: &'a [VarId]) -> Self {
-        let origin = |block, (number, op): (usize, &OpDesc)| Origin {
-            kind: op.kind.clone(),
-            block,
-            number,
-            note: None,
-        };
-        let origins = program
-            .blocks()
-            .map(|(id, block)| block.ops.iter().enumerate().map(|op| origin(id, op)).collect());
-        Self { program: program.clone(), origins: origins.collect(), registry, wanted }
-    }
-
-    fn ops(&self, block: BlockId) -> &[OpDesc] {
-        &self.program.block(block).ops
-    }
-
-    fn name(&self, block: BlockId, number: usize) -> String {
-        self.origins[block.0 as usize][number].name(BlockId(0))
-    }
-
-    fn shown(&self, var: VarId) -> String {
-        format!("`{}`", self.program.shown(var))
-    }
-
-    fn remove(&mut self, block: BlockId, number: usize) -> (OpDesc, Origin) {
-        let at = block.0 as usize;
-        (self.program.blocks[at].ops.remove(number), self.origins[at].remove(number))
-    }
-
-    fn insert(&mut self, block: BlockId, number: usize, (op, origin): (OpDesc, Origin)) {
-        let at = block.0 as usize;
-        self.program.blocks[at].ops.insert(number, op);
-        self.origins[at].insert(number, origin);
-    }
-
-    /// The forward operator of a block that writes a variable.
-    fn writer(&self, block: BlockId, var: VarId) -> Option<usize> {
-        self.ops(block).iter().position(|op| op.role == Role::Forward && op.writes().any(|v| v == var))
-    }
-
-    /// The backward operator, in `there`, of a forward one.
-    fn backward(&self, forward: &OpDesc, there: BlockId) -> Option<usize> {
-        let slots = || forward.inputs.iter().chain(&forward.outputs);
-        self.ops(there).iter().position(|op| {
-            op.role == Role::Backward
-                && op.kind == forward.kind
-                && op.attributes == forward.attributes
-                && op.inputs.len() >= slots().count()
-                && op.inputs.iter().zip(slots()).all(|(a, b)| a == b)
-        })
-    }
-
+impl Draft<'_> {
     fn fuse(&mut self, output: VarId, fusion: &Fusion) -> Result<Outcome> {
         // What is not needed does not stand in the way.
         let live = live(&self.program, self.wanted)?;
@@ -319,8 +196,10 @@ impl<'a> Draft<'a> {
         let origins = std::mem::take(&mut self.origins[0]);
         let mut all: Vec<Option<(OpDesc, Origin)>> = ops.into_iter().zip(origins).map(Some).collect();
         let Some((_, origin)) = all[c].take() else { return gone() };
-        let noted =
-            |text: String, superseded| Origin { note: Some(Note { text, superseded }), ..origin.clone() };
+        let noted = |text: String, superseded| Origin {
+            note: Some(Note { text, superseded, joint: true }),
+            ..origin.clone()
+        };
         let superseded = backward.is_some();
         op.caller.clone_from(&consumer.caller);
         early.sort();
@@ -369,7 +248,11 @@ impl<'a> Draft<'a> {
         if inputs.len() != producer.inputs.len() + own.len() {
             return None;
         }
-        let outputs = instance.signature().outputs;
+        let Signature { inputs: slots, outputs } = instance.signature();
+        let bound = |slot: &Slot| inputs.iter().filter(|b| b.slot == slot.name).map(|b| b.vars.len()).sum();
+        if !slots.iter().all(|slot| slot.arity.takes(bound(slot))) {
+            return None;
+        }
         let apart = |b: &Bound| fusion.apart.iter().any(|(slot, _)| *slot == b.slot);
         if !consumer.outputs.iter().all(|b| apart(b) || outputs.iter().any(|s| s.name == b.slot)) {
             return None;

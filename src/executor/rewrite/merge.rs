@@ -1,0 +1,437 @@
+//! Merging: calls of a step block that share an input and can be one ([`Op::merges`]) become one, as the products of a
+//! cell that is written gate by gate. Their outputs are then columns of one variable.
+//!
+//! So that `x·W + h·U` stays one array, the products that theirs are added to are merged in the same way, and the
+//! additions too: sums of parts are the parts of the sum. What goes together is found by refining a partition: two
+//! operators stay together as long as their keys agree, and what they read and what reads them stays together.
+//!
+//! Only what a loop calls is merged, with what is added to it. Before and after a loop there is one call for all steps,
+//! and nothing to gain.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::{Draft, Note, Origin};
+use crate::error::Result;
+use crate::executor::needs::{needed_values, wanted_slots};
+use crate::executor::split::{Class, Classes};
+use crate::program::{
+    Attributes, BlockId, Bound, Extent, Needs, Op, OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient,
+    VarId, VarRole, grad_name,
+};
+
+/// An operator that may be merged: a product, or the sum of two results of such operators that nothing else reads.
+struct Node {
+    instance: Arc<dyn Op>,
+    /// Its number in the step block, and that of its backward operator in the gradient block.
+    op: usize,
+    back: Option<usize>,
+    out: VarId,
+    grad: Option<VarId>,
+    key: Key,
+    /// The nodes that a sum adds, and the sum that reads a node.
+    operands: Vec<usize>,
+    reader: Option<usize>,
+}
+
+/// What operators must have in common to be one.
+#[derive(PartialEq)]
+struct Key {
+    kind: String,
+    attributes: Attributes,
+    /// The inputs that are the same for all.
+    shared: Vec<Bound>,
+    /// How many variables it has of those that go side by side, by slot.
+    beside: Vec<usize>,
+    graded: bool,
+    /// A memory reaches it, and it reaches one: each step calls it.
+    reach: (bool, bool),
+}
+
+/// What holds for the variables of a step block.
+struct Facts {
+    classes: Classes,
+    /// They leave the step or enter a loop inside it, and need rows of their own.
+    kept: HashSet<VarId>,
+    /// Backward operators read their values.
+    needed: HashSet<VarId>,
+    /// A memory reaches them.
+    reached: HashSet<VarId>,
+    /// They reach a memory.
+    reaching: HashSet<VarId>,
+}
+
+/// Operators to put before those of some numbers in a block, and numbers that go.
+#[derive(Default)]
+struct Edits {
+    new: Vec<(usize, OpDesc, Origin)>,
+    gone: HashSet<usize>,
+}
+
+impl Draft<'_> {
+    /// Merges what can be merged, in every step block.
+    pub(super) fn merge_all(&mut self) -> Result<()> {
+        let mut steps: BTreeMap<BlockId, (StepDesc, Option<StepGradient>)> = BTreeMap::new();
+        for step in self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref()) {
+            let entry = steps.entry(step.block).or_insert_with(|| (step.clone(), None));
+            if let Some(gradient) = &step.gradient {
+                entry.1 = Some((**gradient).clone());
+            }
+        }
+        for (step, gradient) in steps.values() {
+            let nodes = self.nodes(step, gradient.as_ref())?;
+            self.merge(&nodes, step.block, gradient.as_ref().map(|g| g.block))?;
+        }
+        Ok(())
+    }
+
+    /// The operators of a step block that may be merged.
+    fn nodes(&self, step: &StepDesc, gradient: Option<&StepGradient>) -> Result<Vec<Node>> {
+        let ops = self.ops(step.block);
+        let back_ops = gradient.map_or(&[][..], |g| self.ops(g.block));
+        let mut nodes: Vec<Node> = Vec::new();
+        // What is not registered is an error only where it is needed.
+        let known =
+            |op: &OpDesc| op.kind == RECURRENT || self.registry.parse(&op.kind, &op.attributes).is_ok();
+        if !ops.iter().chain(back_ops).all(known) {
+            return Ok(nodes);
+        }
+        let facts = self.facts(step, gradient)?;
+        let usable = |var: VarId| {
+            let spec = self.program.var(var).spec();
+            spec.is_some_and(|s| {
+                s.rows() == Extent::Alive(step.block) && s.shape.len() == 2 && s.lod.is_empty()
+            }) && facts.classes.get(&self.program, var) == Class::Step
+                && !facts.kept.contains(&var)
+        };
+        let reading = |var: VarId| ops.iter().filter(|op| op.reads().any(|v| v == var)).count();
+        for (number, op) in ops.iter().enumerate() {
+            let &[out] = &op.writes().collect::<Vec<_>>()[..] else { continue };
+            if op.role != Role::Forward || op.kind == RECURRENT || !usable(out) {
+                continue;
+            }
+            let instance = self.registry.parse(&op.kind, &op.attributes)?;
+            let signature = instance.signature();
+            let back = gradient.and_then(|g| self.backward(op, g.block));
+            let gradient_of = |slot: &str| {
+                let found = back.map_or(&[][..], |b| back_ops[b].output(&grad_name(slot)));
+                found.first().copied().filter(|&v| v != VarId::NONE)
+            };
+            let grads = back.map_or(&[][..], |b| back_ops[b].input(&grad_name(signature.outputs[0].name)));
+            let grad = grads.first().copied().filter(|&v| v != VarId::NONE);
+            if grad.is_some() != back.is_some() || grad.is_some_and(|grad| facts.kept.contains(&grad)) {
+                continue;
+            }
+            let mut key = Key {
+                kind: op.kind.clone(),
+                attributes: op.attributes.clone(),
+                shared: Vec::new(),
+                beside: Vec::new(),
+                graded: grad.is_some(),
+                reach: (facts.reached.contains(&out), facts.reaching.contains(&out)),
+            };
+            let mut operands = Vec::new();
+            if let Some(merge) = instance.merges() {
+                let constant = |&var: &VarId| {
+                    let desc = self.program.var(var);
+                    desc.block != step.block && desc.spec().is_some_and(|spec| !spec.batched())
+                };
+                let beside = |b: &&Bound| merge.beside.contains(&b.slot.as_str());
+                if !op.inputs.iter().filter(beside).flat_map(|b| &b.vars).all(constant) {
+                    continue;
+                }
+                key.beside = merge.beside.iter().map(|slot| op.input(slot).len()).collect();
+                key.shared = op.inputs.iter().filter(|b| !beside(b)).cloned().collect();
+            } else {
+                let specs = self.program.specs(&Program::slots_of(signature.inputs, &op.inputs, ""))?;
+                let vars: Vec<VarId> = op.reads().collect();
+                if vars.len() != 2 || vars[0] == vars[1] || !instance.sums(&specs) {
+                    continue;
+                }
+                for bound in &op.inputs {
+                    operands.extend(nodes.iter().position(|node| {
+                        bound.vars == [node.out]
+                            && reading(node.out) == 1
+                            && !facts.needed.contains(&node.out)
+                            && node.grad == gradient_of(&bound.slot)
+                    }));
+                }
+                if operands.len() != 2 {
+                    continue;
+                }
+                let number = nodes.len();
+                operands.iter().for_each(|&operand| nodes[operand].reader = Some(number));
+            }
+            nodes.push(Node { instance, op: number, back, out, grad, key, operands, reader: None });
+        }
+        Ok(nodes)
+    }
+
+    fn facts(&self, step: &StepDesc, gradient: Option<&StepGradient>) -> Result<Facts> {
+        let ops = self.ops(step.block);
+        let back_ops = gradient.map_or(&[][..], |g| self.ops(g.block));
+        let mut facts = Facts {
+            classes: Classes::new(step.statics.iter().map(|p| p.inner)),
+            kept: step.memories.iter().map(|m| m.next).chain(step.outputs.iter().map(|p| p.inner)).collect(),
+            needed: HashSet::new(),
+            reached: step.memories.iter().map(|m| m.previous).collect(),
+            reaching: step.memories.iter().map(|m| m.next).collect(),
+        };
+        if let Some(g) = gradient {
+            let pairs = g.inputs.iter().chain(&g.outputs).chain(&g.statics);
+            facts.kept.extend(pairs.map(|p| p.inner));
+            facts.kept.extend(g.memories.iter().flat_map(|m| [Some(m.next), m.previous]).flatten());
+        }
+        for op in ops.iter().chain(back_ops).filter(|op| op.kind == RECURRENT) {
+            facts.kept.extend(op.reads().chain(op.writes()));
+        }
+        for op in ops {
+            let reads: Vec<VarId> = op.reads().collect();
+            let (class, _) = facts.classes.of(&self.program, &reads);
+            let reached = reads.iter().any(|v| facts.reached.contains(v));
+            for var in op.writes() {
+                facts.classes.set(var, class);
+                if reached {
+                    facts.reached.insert(var);
+                }
+            }
+        }
+        for op in ops.iter().rev() {
+            if op.writes().any(|v| facts.reaching.contains(&v)) {
+                facts.reaching.extend(op.reads());
+            }
+        }
+        for op in back_ops.iter().filter(|op| op.role == Role::Backward && op.kind != RECURRENT) {
+            let instance = self.registry.parse(&op.kind, &op.attributes)?;
+            let wanted = wanted_slots(&*instance, op);
+            let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
+            facts.needed.extend(needed_values(&*instance, op, needs));
+        }
+        Ok(facts)
+    }
+
+    fn merge(&mut self, nodes: &[Node], block: BlockId, there: Option<BlockId>) -> Result<()> {
+        let (mut forward, mut backward) = (Edits::default(), Edits::default());
+        // Variables, each with the one whose columns it becomes.
+        let mut wholes: HashMap<VarId, VarId> = HashMap::new();
+        for group in groups(nodes) {
+            let members: Vec<&Node> = group.iter().map(|&node| &nodes[node]).collect();
+            let Some((whole, grad)) = self.whole(&members, block, there)? else { return Ok(()) };
+            wholes.extend(members.iter().map(|node| (node.out, whole)));
+            wholes.extend(members.iter().filter_map(|node| Some((node.grad?, grad?))));
+            let at = members.iter().map(|node| node.op).min().unwrap_or_default();
+            let last = members.iter().filter_map(|node| node.back).max().and_then(|at| Some((there?, at)));
+            let descs: Vec<&OpDesc> = members.iter().map(|node| &self.ops(block)[node.op]).collect();
+            let mut origin = self.stands_for(block, &members.iter().map(|node| node.op).collect::<Vec<_>>());
+            if let (Some(note), [first, ..]) = (&mut origin.note, &members[0].key.shared[..]) {
+                let shared: Vec<String> = first.vars.iter().map(|&v| self.shown(v)).collect();
+                note.text += &format!(", since all read {}", shared.join(", "));
+            }
+            forward.new.push((at, merged(&*members[0].instance, &descs, &wholes), origin.clone()));
+            if members[0].reader.is_none() {
+                let parts = self.parts(leaf(nodes, group[0]), &members, (whole, grad), &descs[0].caller)?;
+                let Some((cut, paste)) = parts else { return Ok(()) };
+                forward.new.push((at, cut, origin.clone()));
+                if let Some((there, last)) = last {
+                    let origin = Origin { block: there, number: last, ..origin };
+                    backward.new.push((last, paste, origin));
+                }
+            }
+            if let Some((there, last)) = last {
+                let numbers: Vec<usize> = members.iter().filter_map(|node| node.back).collect();
+                let descs: Vec<&OpDesc> = numbers.iter().map(|&n| &self.ops(there)[n]).collect();
+                let desc = merged(&*members[0].instance, &descs, &wholes);
+                backward.new.push((last, desc, self.stands_for(there, &numbers)));
+                backward.gone.extend(numbers);
+            }
+            forward.gone.extend(members.iter().map(|node| node.op));
+        }
+        self.edit(block, forward);
+        if let Some(there) = there {
+            self.edit(there, backward);
+        }
+        Ok(())
+    }
+
+    /// Makes the variable that has the columns of some nodes, and its gradient.
+    fn whole(
+        &mut self,
+        members: &[&Node],
+        block: BlockId,
+        there: Option<BlockId>,
+    ) -> Result<Option<(VarId, Option<VarId>)>> {
+        let mut width = 0usize;
+        for node in members {
+            let Some(sum) = width.checked_add(self.program.spec(node.out)?.width()) else { return Ok(None) };
+            width = sum;
+        }
+        let desc = self.program.var(members[0].out);
+        let (name, stop) = (format!("{}.merged", desc.name), desc.stop_gradient);
+        let spec = self.program.spec(members[0].out)?.with_width(width);
+        let whole = self.program.add_computed(&name, block, spec.clone(), VarRole::Computed, stop);
+        let name = grad_name(&self.program.var(whole).name);
+        let grad = there.filter(|_| members[0].grad.is_some()).map(|there| {
+            let grad = self.program.add_computed(&name, there, spec, VarRole::Computed, true);
+            self.program.var_mut(grad).gradient_of = Some(whole);
+            grad
+        });
+        Ok(Some((whole, grad)))
+    }
+
+    /// The operator that cuts a whole into the results of some nodes, and its backward operator; none if the one that the
+    /// products name does not do that.
+    fn parts(
+        &self,
+        product: &Node,
+        members: &[&Node],
+        (whole, grad): (VarId, Option<VarId>),
+        caller: &str,
+    ) -> Result<Option<(OpDesc, OpDesc)>> {
+        let Some(merge) = product.instance.merges() else { return Ok(None) };
+        let mut sizes = Vec::new();
+        for node in members {
+            sizes.push(self.program.spec(node.out)?.width());
+        }
+        let attributes = Attributes::new().with("sizes", sizes.clone());
+        let Ok(instance) = self.registry.parse(merge.parts, &attributes) else { return Ok(None) };
+        let widths: Option<Vec<usize>> = instance.columns().map(|c| c.iter().map(|c| c.len()).collect());
+        let signature = instance.signature();
+        let ([x], [out]) = (signature.inputs, signature.outputs) else { return Ok(None) };
+        if widths != Some(sizes) {
+            return Ok(None);
+        }
+        let bound = |slot: &str, vars: Vec<VarId>| Bound { slot: slot.to_owned(), vars };
+        let cut = OpDesc {
+            kind: merge.parts.to_owned(),
+            role: Role::Forward,
+            inputs: vec![bound(x.name, vec![whole])],
+            outputs: vec![bound(out.name, members.iter().map(|node| node.out).collect())],
+            attributes,
+            step: None,
+            caller: caller.to_owned(),
+        };
+        let grads: Vec<VarId> = members.iter().filter_map(|node| node.grad).collect();
+        let mut inputs = [cut.inputs.clone(), cut.outputs.clone()].concat();
+        inputs.push(bound(&grad_name(out.name), grads));
+        let outputs = vec![bound(&grad_name(x.name), grad.into_iter().collect())];
+        let paste = OpDesc { role: Role::Backward, inputs, outputs, ..cut.clone() };
+        Ok(Some((cut, paste)))
+    }
+
+    /// Where the operator comes from that some of a block become.
+    fn stands_for(&self, block: BlockId, numbers: &[usize]) -> Origin {
+        let names: Vec<String> =
+            numbers.iter().map(|&n| self.origins[block.0 as usize][n].name(block)).collect();
+        let note = Note { text: format!("{} as one", names.join(", ")), superseded: false, joint: false };
+        let first = &self.origins[block.0 as usize][numbers[0]];
+        Origin { note: Some(note), ..first.clone() }
+    }
+
+    fn edit(&mut self, block: BlockId, edits: Edits) {
+        let (ops, origins) =
+            (&mut self.program.blocks[block.0 as usize].ops, &mut self.origins[block.0 as usize]);
+        let mut new: BTreeMap<usize, Vec<(OpDesc, Origin)>> = BTreeMap::new();
+        for (at, op, origin) in edits.new {
+            new.entry(at).or_default().push((op, origin));
+        }
+        let old = std::mem::take(ops).into_iter().zip(std::mem::take(origins)).enumerate();
+        let all = old.flat_map(|(number, kept)| {
+            let before = new.remove(&number).unwrap_or_default();
+            before.into_iter().chain((!edits.gone.contains(&number)).then_some(kept))
+        });
+        (*ops, *origins) = all.unzip();
+    }
+}
+
+/// The nodes that become one, those that are read before those that read them; each group in the order of what the
+/// results end in.
+fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
+    let all = |i: usize, f: &dyn Fn(usize) -> usize| {
+        let mut operands: Vec<usize> = nodes[i].operands.iter().map(|&o| f(o)).collect();
+        operands.sort_unstable();
+        (f(i), nodes[i].reader.map(f), operands)
+    };
+    let first = |same: &dyn Fn(usize, usize) -> bool| -> Vec<usize> {
+        (0..nodes.len()).map(|i| (0..i).find(|&j| same(i, j)).unwrap_or(i)).collect()
+    };
+    let mut class = first(&|i, j| nodes[i].key == nodes[j].key);
+    loop {
+        let of = |i: usize| class[i];
+        let finer = first(&|i, j| all(i, &of) == all(j, &of));
+        if finer == class {
+            break;
+        }
+        class = finer;
+    }
+    let root = |mut i: usize| {
+        while let Some(reader) = nodes[i].reader {
+            i = reader;
+        }
+        i
+    };
+    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (i, &class) in class.iter().enumerate() {
+        groups.entry(class).or_default().push(i);
+    }
+    // What is added to another of its own group cannot be beside it.
+    let within: HashSet<usize> = groups
+        .values()
+        .flat_map(|group| {
+            let mut roots: Vec<usize> = group.iter().map(|&i| root(i)).collect();
+            roots.sort_unstable();
+            roots.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect::<Vec<_>>()
+        })
+        .collect();
+    let looped: HashSet<usize> = (0..nodes.len())
+        .filter(|&i| nodes[i].operands.is_empty() && nodes[i].key.reach == (true, true))
+        .map(root)
+        .collect();
+    let fits = |group: &Vec<usize>| {
+        group.len() > 1 && group.iter().all(|&i| looped.contains(&root(i)) && !within.contains(&root(i)))
+    };
+    let mut groups: Vec<Vec<usize>> = groups.into_values().filter(fits).collect();
+    groups.iter_mut().for_each(|group| group.sort_by_key(|&i| root(i)));
+    groups
+}
+
+/// The product that a node begins with.
+fn leaf(nodes: &[Node], mut node: usize) -> &Node {
+    while let Some(&operand) = nodes[node].operands.first() {
+        node = operand;
+    }
+    &nodes[node]
+}
+
+/// The one operator, forward or backward, that some become.
+fn merged(instance: &dyn Op, descs: &[&OpDesc], wholes: &HashMap<VarId, VarId>) -> OpDesc {
+    let mut op = descs[0].clone();
+    let slots = instance.merges().map_or(&[][..], |merge| merge.beside);
+    for &slot in slots {
+        let of = |desc: &OpDesc| desc.input(slot).to_vec();
+        put(&mut op.inputs, slot, descs.iter().flat_map(|desc| of(desc)).collect());
+        if op.role == Role::Backward {
+            let name = grad_name(slot);
+            let gradients = descs.iter().flat_map(|desc| match desc.output(&name) {
+                [] => vec![VarId::NONE; desc.input(slot).len()],
+                given => given.to_vec(),
+            });
+            put(&mut op.outputs, &name, gradients.collect());
+        }
+    }
+    for var in op.inputs.iter_mut().chain(&mut op.outputs).flat_map(|bound| &mut bound.vars) {
+        *var = wholes.get(var).copied().unwrap_or(*var);
+    }
+    op
+}
+
+/// Binds variables to a slot; none, if there is none.
+fn put(bound: &mut Vec<Bound>, slot: &str, vars: Vec<VarId>) {
+    let at = bound.iter().position(|b| b.slot == slot);
+    let new = Bound { slot: slot.to_owned(), vars };
+    match (at, new.vars.iter().all(|&v| v == VarId::NONE)) {
+        (Some(at), true) => drop(bound.remove(at)),
+        (Some(at), false) => bound[at] = new,
+        (None, true) => {}
+        (None, false) => bound.push(new),
+    }
+}

@@ -1,0 +1,198 @@
+//! Cells that are written gate by gate: products that share an input are one call of the loop, with the same values, and
+//! their sums stay in place.
+
+use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
+use unpadded::layers::Linear;
+use unpadded::program::{Program, Step, VarId, backward};
+use unpadded::tensor::Dense;
+use unpadded::{Builder, DType, Lod, Result, Var, Variable, ops};
+
+use crate::models::Random;
+
+const WIDTH: usize = 20;
+
+struct Model {
+    program: Program,
+    x: VarId,
+    /// Of every step.
+    y: VarId,
+    /// y, the loss and the gradient of every parameter and of x.
+    wanted: Vec<VarId>,
+}
+
+fn model(cell: impl FnOnce(&Step, Var) -> Result<Var>) -> Model {
+    let net = Builder::new().seed(5);
+    let x = net.feed("x", DType::F32, &[7], 1).unwrap();
+    net.watch(x).unwrap();
+    let y = net.recurrent(x, cell).unwrap();
+    let loss = net.sum(net.mul(y, y).unwrap()).unwrap();
+    let mut program = net.finish();
+    let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
+    let mut wanted = vec![y.id(), loss.id()];
+    wanted.extend(gradients.iter().map(|(_, gradient)| *gradient));
+    wanted.extend(program.vars().filter(|(_, var)| var.gradient_of == Some(x.id())).map(|(id, _)| id));
+    Model { x: x.id(), y: y.id(), wanted, program }
+}
+
+fn batch(lengths: &[usize]) -> Variable {
+    let (rows, mut random) = (lengths.iter().sum::<usize>(), Random(3));
+    let numbers: Vec<f32> = (0..rows * 7).map(|_| random.below(2000) as f32 / 1000.0 - 1.0).collect();
+    let x = Dense::from_vec(&[rows, 7], numbers).unwrap();
+    Variable::new(x, Some(Lod::from_lengths1(lengths).unwrap())).unwrap()
+}
+
+impl Model {
+    fn executor(&self, threads: usize) -> Executor {
+        Executor::new(&self.program, &ops::catalogue(), &self.wanted, threads).unwrap()
+    }
+
+    /// Runs it on 1, 2 and 3 threads, and sequence by sequence, against the interpreter; returns the listing.
+    #[track_caller]
+    fn holds(&self) -> String {
+        let lengths = [3, 0, 9, 1, 30, 2];
+        let x = batch(&lengths);
+        let run = |x: &Variable, threads: usize| -> Vec<Vec<f32>> {
+            let (mut scope, mut executor) = (Scope::of(&self.program).unwrap(), self.executor(threads));
+            executor.run(&mut scope, &Run::train(&[(self.x, x)], 1).until(Stage::Gradients)).unwrap();
+            let numbers = |&v: &VarId| executor.fetch(v).unwrap().as_slice::<f32>().unwrap().to_vec();
+            self.wanted.iter().map(numbers).collect()
+        };
+        let one = run(&x, 1);
+        for threads in [2, 3] {
+            assert!(run(&x, threads) == one, "{threads} threads");
+        }
+        let mut from = 0;
+        for (sequence, length) in lengths.into_iter().enumerate() {
+            let alone = &run(&crate::models::take(&x, &[sequence]), 1)[0];
+            assert!(one[0][from..from + alone.len()] == alone[..], "sequence {sequence}");
+            from += length * (one[0].len() / 45);
+        }
+        let (mut scope, feeds) = (Scope::of(&self.program).unwrap(), [(self.x, &x)]);
+        let asked = Run::train(&feeds, 1).until(Stage::Gradients);
+        let plain = interpret(&self.program, &ops::catalogue(), &mut scope, &asked).unwrap();
+        assert!(one[0] == plain[&self.y].as_slice::<f32>().unwrap(), "forward");
+        for (ours, var) in one.iter().zip(&self.wanted) {
+            let theirs = plain[var].storage().to_dense().unwrap().as_slice::<f32>().unwrap().to_vec();
+            let scale = theirs.iter().fold(1e-3f32, |most, x| most.max(x.abs()));
+            let off = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off <= 2e-5 * scale, "`{}`: {off} of {scale}", self.program.var(*var).name);
+        }
+        self.executor(1).listing().to_string()
+    }
+}
+
+fn gate(step: &Step, x: Var, h: Var) -> Result<Var> {
+    step.add(step.linear(x, WIDTH)?, step.linear(h, Linear::new(WIDTH).without_bias())?)
+}
+
+/// The calls of the loop forward that are products.
+fn looped(listing: &str) -> Vec<&str> {
+    let part = listing.split("the loop, at every step").nth(1).unwrap_or("");
+    let part = part.split("without a call").next().unwrap_or("").split("back into").next().unwrap_or("");
+    part.lines().filter(|line| line.contains("] linear")).map(str::trim).collect()
+}
+
+#[test]
+fn the_gates_of_an_lstm_are_two_products() {
+    let listing = model(|step, x| {
+        let (h, c) = (step.memory(WIDTH)?, step.memory(WIDTH)?);
+        let i = step.sigmoid(gate(step, x, h)?)?;
+        let f = step.sigmoid(gate(step, x, h)?)?;
+        let g = step.tanh(gate(step, x, h)?)?;
+        let o = step.sigmoid(gate(step, x, h)?)?;
+        let next = step.add(step.mul(f, c)?, step.mul(i, g)?)?;
+        let out = step.mul(o, step.tanh(next)?)?;
+        step.update(c, next)?;
+        step.update(h, out)?;
+        Ok(out)
+    })
+    .holds();
+    for said in [
+        "linear #0, linear #4, linear #8, linear #12 as one, since all read `x.step`",
+        "linear #1, linear #5, linear #9, linear #13 as one, since all read `memory`",
+        "linear #19, linear #15, linear #11, linear #7 as one",
+        "add_3: columns 40..60 of linear.merged",
+        "linear_2.merged: added up in linear.merged",
+        "add_4@grad: columns 60..80 of add.merged@grad",
+        "linear_2.merged@grad: is add.merged@grad",
+    ] {
+        assert!(listing.contains(said), "{said}\nis not in\n{listing}");
+    }
+    assert_eq!(looped(&listing).len(), 1, "{listing}");
+}
+
+/// The candidate of a GRU that resets before its product reads another value than its gates, so the products of the
+/// input fall apart the same way.
+#[test]
+fn what_reads_another_value_stays_apart() {
+    let listing = model(|step, x| {
+        let h = step.memory(WIDTH)?;
+        let r = step.sigmoid(gate(step, x, h)?)?;
+        let z = step.sigmoid(gate(step, x, h)?)?;
+        let n = step.tanh(gate(step, x, step.mul(r, h)?)?)?;
+        let out = step.add(n, step.mul(z, step.sub(h, n)?)?)?;
+        step.update(h, out)?;
+        Ok(out)
+    })
+    .holds();
+    assert_eq!(looped(&listing).len(), 2, "{listing}");
+    assert!(listing.contains("linear #0, linear #4 as one, since all read `x.step`"), "{listing}");
+    assert!(listing.contains("linear_2.merged: added up in linear.merged"), "{listing}");
+    assert!(listing.contains("added up in linear_5"), "{listing}");
+}
+
+/// Three terms, in another order each time; and terms that lack a bias, a gradient or a partner.
+#[test]
+fn terms_of_any_number_and_order() {
+    let listing = model(|step, x| {
+        let (h, other) = (step.memory(WIDTH)?, step.memory(WIDTH)?);
+        let plain = |from: Var| step.linear(from, Linear::new(WIDTH).without_bias());
+        let a = step.add(step.add(plain(x)?, plain(h)?)?, plain(other)?)?;
+        let b = step.add(plain(other)?, step.add(plain(h)?, plain(x)?)?)?;
+        let c = step.add(step.add(plain(h)?, plain(x)?)?, plain(other)?)?;
+        let out = step.tanh(step.add(step.mul(step.sigmoid(a)?, step.tanh(b)?)?, c)?)?;
+        step.update(h, out)?;
+        step.update(other, step.sigmoid(c)?)?;
+        Ok(out)
+    })
+    .holds();
+    assert_eq!(looped(&listing).len(), 2, "{listing}");
+    assert_eq!(listing.matches("added up in linear.merged").count(), 4, "{listing}");
+
+    let listing = model(|step, x| {
+        let h = step.memory(WIDTH)?;
+        let spread = unpadded::layers::init::uniform(-0.3, 0.3);
+        let frozen = step.parameter("frozen", DType::F32, &[WIDTH, WIDTH], spread)?;
+        step.stop_gradient(frozen)?;
+        let a = step.product(h, frozen, None)?;
+        let b = step.linear(h, Linear::new(WIDTH).without_bias())?;
+        let c = step.linear(h, Linear::new(3).without_bias())?;
+        // One with a bias, one that is added to another of them, one that leaves the step.
+        let d = step.linear(h, WIDTH)?;
+        let sum = step.add(
+            step.linear(h, Linear::new(WIDTH).without_bias())?,
+            step.linear(h, Linear::new(WIDTH).without_bias())?,
+        )?;
+        let seen = step.concat(&[step.tanh(a)?, step.tanh(b)?, step.tanh(c)?, step.tanh(d)?, sum, x])?;
+        let out = step.tanh(step.linear(seen, WIDTH)?)?;
+        step.update(h, out)?;
+        Ok(out)
+    })
+    .holds();
+    assert!(listing.contains("as one, since all read `memory`"), "{listing}");
+}
+
+/// What runs once, before the loop or after it, is left as it was written.
+#[test]
+fn outside_the_loop_there_is_nothing_to_gain() {
+    let listing = model(|step, x| {
+        let h = step.memory(WIDTH)?;
+        let z = step.sigmoid(step.linear(x, WIDTH)?)?;
+        let n = step.tanh(step.linear(x, WIDTH)?)?;
+        let next = step.add(step.mul(z, h)?, n)?;
+        step.update(h, next)?;
+        step.mul(step.tanh(step.linear(next, WIDTH)?)?, step.sigmoid(step.linear(next, WIDTH)?)?)
+    })
+    .holds();
+    assert!(!listing.contains("as one"), "{listing}");
+}
