@@ -24,12 +24,12 @@ fn fastest(mut call: impl FnMut()) -> f64 {
 
 fn main() {
     println!("{:>6} {:>6} {:>6} {:>10} {:>16} {:>7}", "rows", "K", "N", "packed", "matrixmultiply", "ratio");
-    for (k, n) in [(256, 1024), (512, 2048), (1024, 256)] {
+    for (k, n) in [(256, 1024), (512, 2048), (1024, 256), (64, 40)] {
         let b = Array2::from_shape_fn((k, n), |(i, j)| ((i * 31 + j * 7) % 17) as f32 * 0.1 - 0.8);
         let mut packed = Packed::new();
         let Some(slice) = b.as_slice() else { return };
         packed.pack(View::new(slice, k, n), Transpose::No);
-        for rows in [1, 8, 32, 64, 512] {
+        for rows in [1, 2, 4, 6, 8, 32, 64, 512] {
             let a = Array2::from_shape_fn((rows, k), |(i, j)| ((i * 13 + j * 3) % 11) as f32 * 0.1 - 0.5);
             let mut c = Array2::<f32>::zeros((rows, n));
             let theirs = fastest(|| general_mat_mul(1.0, &a, &b, 0.0, black_box(&mut c)));

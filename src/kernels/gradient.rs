@@ -5,7 +5,7 @@
 use super::float::{Float, Store};
 use super::path::{Arithmetic, Path, Sweep, sweep};
 use super::product::{ALIGNMENT, aligned, even_blocks};
-use super::tile::{Tile, max_rows};
+use super::tile::{PANEL_VECTORS, Tile, max_rows};
 use super::view::{View, ViewMut};
 
 /// Below this many multiply-adds, or numbers to add, a second thread costs more than it gains.
@@ -78,7 +78,7 @@ fn weight_gradient<T: Float>(
 
 /// Threads share the result: its columns, as long as these are several panels, else its rows.
 fn share<T: Float>(path: Path, all: Gradients<'_, T>, rooms: &mut [Vec<T>]) {
-    let (width, parts) = (T::panel_width(path), rooms.len());
+    let (width, parts) = (PANEL_VECTORS * T::lanes(path), rooms.len());
     let (panels, k) = (all.dy.width().div_ceil(width), all.x.width());
     if parts < 2 || panels < 2 && k < 2 {
         return blocks(path, all, &mut rooms[0]);
@@ -109,7 +109,7 @@ fn share<T: Float>(path: Path, all: Gradients<'_, T>, rooms: &mut [Vec<T>]) {
 /// Block of rows by block of rows, panel by panel of columns: `dy` is packed, `x` is read as it lies.
 fn blocks<T: Float>(path: Path, all: Gradients<'_, T>, room: &mut Vec<T>) {
     let Gradients { x, dy, dw: (mut dw, store), mut db } = all;
-    let (width, rows, n) = (T::panel_width(path), x.rows(), dy.width());
+    let (width, rows, n) = (PANEL_VECTORS * T::lanes(path), x.rows(), dy.width());
     let size = BLOCK_ROWS * width + ALIGNMENT / size_of::<T>();
     if room.len() < size {
         room.resize(size, T::ZERO);
@@ -208,11 +208,11 @@ fn multiply<T: Float>(
     (mut dw, store): WeightGradient<'_, T>,
     mut ahead: Ahead<'_, T>,
 ) {
-    let (width, rows, k) = (T::panel_width(path), x.rows(), x.width());
+    let (width, rows, k) = (PANEL_VECTORS * T::lanes(path), x.rows(), x.width());
     assert!(panel.len() >= width * rows && dw.width() <= width && dw.rows() == k, "a packed panel");
     let (to, stride) = (dw.as_mut_ptr(), dw.stride());
-    let share = BLOCK_ROWS.div_ceil(k.div_ceil(max_rows(path)));
-    for part in even_blocks(k, max_rows(path)) {
+    let share = BLOCK_ROWS.div_ceil(k.div_ceil(max_rows(path, PANEL_VECTORS)));
+    for part in even_blocks(k, max_rows(path, PANEL_VECTORS)) {
         ahead.ask(share, width);
         // SAFETY: `part` are columns of `x` and rows of `dw`; the panel has as many rows as `x`, and its columns exist
         // in `dw` as far as `columns` says. `Path::best` is what the CPU has, and tests ask for available ones.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::float::{Float, Store};
 use super::path::Path;
 use super::product::{Packed, Transpose, product};
-use super::tile::max_rows;
+use super::tile::{PANEL_VECTORS, max_rows};
 use super::view::{View, ViewMut};
 
 /// Bytes of the right-hand matrix: with the left one they stay in the first cache.
@@ -27,7 +27,7 @@ fn measure<T: Float>() -> f64 {
     let mut packed = Packed::<T>::new();
     let n = packed.panel_width();
     let k = PANEL_BYTES / (n * size_of::<T>());
-    let m = 4 * max_rows(Path::best());
+    let m = 4 * max_rows(Path::best(), PANEL_VECTORS);
     let (a, b) = (vec![T::from_f64(0.5); m * k], vec![T::from_f64(0.25); k * n]);
     let mut c = vec![T::ZERO; m * n];
     packed.pack(View::new(&b, k, n), Transpose::No);

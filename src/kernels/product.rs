@@ -1,6 +1,6 @@
 //! `c = a·b` for a `b` that stays the same over many products: the weights of a step, packed once a batch.
 //!
-//! `b` is copied into panels of columns as wide as two vector registers; `a` is read as it lies. The bits of an
+//! `b` is copied into panels of columns as wide as two vector registers, or three; `a` is read as it lies. The bits of an
 //! element of `c` depend on its row of `a`, its column of `b` and the [`Path`], on nothing else: not on the other
 //! rows, nor on how many there are, nor on which columns a thread was given. That is what makes a sequence's
 //! results independent of the batch it travels in.
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::float::{Float, Store};
 use super::path::Path;
-use super::tile::{self, Tile};
+use super::tile::{self, PANEL_VECTORS, Size, Tile};
 use super::view::{View, ViewMut};
 
 /// Rows that go over all panels together: enough to pay for reading the panels, few enough for a cache.
@@ -35,6 +35,8 @@ pub struct Packed<T> {
     start: usize,
     k: usize,
     n: usize,
+    /// Vectors of a panel.
+    vectors: usize,
     path: Path,
 }
 
@@ -47,7 +49,7 @@ impl<T: Float> Default for Packed<T> {
 impl<T: Float> Packed<T> {
     /// An empty matrix, 0 × 0.
     pub fn new() -> Self {
-        Self { data: vec![], start: 0, k: 0, n: 0, path: Path::best() }
+        Self { data: vec![], start: 0, k: 0, n: 0, vectors: PANEL_VECTORS, path: Path::best() }
     }
 
     /// The same for a given path, for tests.
@@ -69,6 +71,7 @@ impl<T: Float> Packed<T> {
     /// Becomes K × N, for [`Self::put`] to fill; the allocation is reused.
     pub fn resize(&mut self, k: usize, n: usize) {
         (self.k, self.n) = (k, n);
+        self.vectors = tile::panel_vectors(self.path, T::lanes(self.path), n);
         let len = self.panels() * self.panel_width() * k;
         let spare = ALIGNMENT / size_of::<T>();
         if self.data.len() < len + spare {
@@ -123,7 +126,7 @@ impl<T: Float> Packed<T> {
 
     /// Columns of a panel; the last one may be partly empty.
     pub fn panel_width(&self) -> usize {
-        T::panel_width(self.path)
+        self.vectors * T::lanes(self.path)
     }
 
     /// Number of panels.
@@ -225,24 +228,25 @@ pub fn product_panels<T: Float>(
     if rows == 0 || columns == 0 {
         return;
     }
-    let (path, width) = (b.path, b.panel_width());
+    let (path, vectors, width) = (b.path, b.vectors, b.panel_width());
+    let max_rows = tile::max_rows(path, vectors);
     let panel_len = width * k;
     let (a_ptr, c_ptr) = (a.as_ptr(), c.as_mut_ptr());
     assert!(bias.is_none_or(|bias| bias.len() == columns), "the length of a bias");
     let bias = bias.map_or(std::ptr::null(), <[T]>::as_ptr);
     for rows in even_blocks(rows, BLOCK_ROWS) {
-        let largest = rows.len().div_ceil(rows.len().div_ceil(tile::max_rows(path)));
-        let at_once = tile::max_panels(path, largest);
+        let largest = rows.len().div_ceil(rows.len().div_ceil(max_rows));
+        let at_once = tile::max_panels(path, vectors, largest);
         let mut panel = panels.start;
         while panel < panels.end {
             let count = at_once.min(panels.end - panel);
             let first = (panel - panels.start) * width;
-            for part in even_blocks(rows.len(), tile::max_rows(path)) {
+            for part in even_blocks(rows.len(), max_rows) {
                 let row = rows.start + part.start;
                 // SAFETY: `part` are rows of `a` and `c`; the panels lie in `data` after `start`, as `pack` left
                 // them; columns from `first` on exist in `c`. The CPU has `path`: `Packed::new` asked it.
                 unsafe {
-                    T::tile(path, part.len(), count)(&Tile {
+                    T::tile(path, Size { rows: part.len(), panels: count, vectors })(&Tile {
                         k,
                         a: a_ptr.wrapping_add(row * a.stride()),
                         a_stride: a.stride(),
@@ -389,7 +393,13 @@ mod tests {
 
     #[test]
     fn bits_depend_on_neither_rows_nor_columns() {
-        let (m, k, n) = (57, 1100, 150); // enough for a second thread
+        // Enough for a second thread; of the two widths one is in panels of two vectors, one of three.
+        for n in [150, 140] {
+            same_bits(57, 1100, n);
+        }
+    }
+
+    fn same_bits(m: usize, k: usize, n: usize) {
         let (a, b) = (numbers::<f32>(m * k, 4), numbers::<f32>(k * n, 5));
         for path in Path::available() {
             let mut packed = Packed::on(path);

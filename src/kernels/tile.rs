@@ -6,10 +6,10 @@
 
 use super::path::Path;
 
-/// Vectors side by side in a panel of columns.
+/// Vectors side by side in a panel of columns, where nothing speaks for more.
 pub(super) const PANEL_VECTORS: usize = 2;
-/// Vectors in the scratch of a tile's last columns.
-const MAX_PANEL_WIDTH: usize = 32;
+/// Columns of the widest tile: three panels of three vectors.
+const MAX_COLUMNS: usize = 9 * 16;
 
 /// Rows × panels of one product.
 pub struct Tile<T> {
@@ -39,32 +39,47 @@ pub struct Tile<T> {
 /// have the path's instructions.
 pub(super) type TileFn<T> = unsafe fn(&Tile<T>);
 
+/// How large a tile is: rows × panels of so many vectors each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    pub(super) rows: usize,
+    pub(super) panels: usize,
+    pub(super) vectors: usize,
+}
+
 /// The tiles of an element type. Sealed: only `f32` and `f64` have them.
 pub trait Tiles: Sized {
-    /// Columns of a panel.
-    fn panel_width(path: Path) -> usize;
-    /// The function for `rows` × `panels`, both at least 1, within [`max_rows`] and [`max_panels`].
-    fn tile(path: Path, rows: usize, panels: usize) -> TileFn<Self>;
-    /// The function for so many columns of `a` as rows, within [`max_rows`], × one panel.
+    /// Elements of a vector.
+    fn lanes(path: Path) -> usize;
+    /// The function for a size within [`max_rows`] and [`max_panels`].
+    fn tile(path: Path, size: Size) -> TileFn<Self>;
+    /// The function for so many columns of `a` as rows, within [`max_rows`], × one panel of [`PANEL_VECTORS`].
     fn transposed_tile(path: Path, rows: usize) -> TileFn<Self>;
 }
 
-/// The most rows of one tile.
-pub(super) fn max_rows(path: Path) -> usize {
-    match path {
-        Path::Avx512 => 12,
-        Path::Avx2 | Path::Portable => 6,
+/// The vectors of a panel for a matrix of so many columns: the columns that fill the last panel up are lost work.
+pub(super) fn panel_vectors(path: Path, lanes: usize, columns: usize) -> usize {
+    let filled = |vectors: usize| columns.div_ceil(vectors * lanes) * vectors;
+    if path == Path::Avx512 && filled(3) < filled(PANEL_VECTORS) { 3 } else { PANEL_VECTORS }
+}
+
+/// The most rows of one tile of panels of so many vectors.
+pub(super) fn max_rows(path: Path, vectors: usize) -> usize {
+    match (path, vectors) {
+        (Path::Avx512, PANEL_VECTORS) => 12,
+        (Path::Avx512, _) => 8,
+        (Path::Avx2 | Path::Portable, _) => 6,
     }
 }
 
-/// The most panels of one tile of so many rows, such that its sums stay in registers.
-pub(super) fn max_panels(path: Path, rows: usize) -> usize {
-    match (path, rows) {
-        (Path::Avx512, 1 | 2) => 4,
-        (Path::Avx512, 3 | 4) => 3,
-        (Path::Avx512, 5 | 6) => 2,
-        (Path::Avx2 | Path::Portable, 1) => 4,
-        (Path::Avx2 | Path::Portable, 2) => 2,
+/// The panels of one tile of so many rows: with few rows more of them, so that enough sums are under way at a time.
+pub(super) fn max_panels(path: Path, vectors: usize, rows: usize) -> usize {
+    match (path, vectors, rows) {
+        (Path::Avx512, PANEL_VECTORS, 1) => 4,
+        (Path::Avx512, PANEL_VECTORS, 2) | (Path::Avx512, _, 1) => 3,
+        (Path::Avx512, PANEL_VECTORS, 3 | 4) | (Path::Avx512, _, 2) => 2,
+        (Path::Avx2 | Path::Portable, _, 1) => 4,
+        (Path::Avx2 | Path::Portable, _, 2) => 2,
         _ => 1,
     }
 }
@@ -82,15 +97,21 @@ trait Vector: Copy {
 
 /// # Safety
 /// See [`TileFn`].
+#[expect(clippy::needless_range_loop, reason = "rows and columns are places in three arrays")]
 #[inline(always)]
-unsafe fn tile<V: Vector, const ROWS: usize, const PANELS: usize, const TRANSPOSED: bool>(t: &Tile<V::Elem>) {
-    // SAFETY: all pointers stay within `ROWS` rows of `k` elements, `PANELS` panels and `columns` columns, which
-    // the caller vouches for.
+unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize, const TRANSPOSED: bool>(
+    t: &Tile<V::Elem>,
+) where
+    V: Vector,
+{
+    // SAFETY: all pointers stay within `ROWS` rows of `k` elements, the panels of `COLUMNS` vectors and `columns`
+    // columns, which the caller vouches for.
     unsafe {
         let zero = V::splat(V::Elem::default());
-        let mut sums = [[[zero; PANEL_VECTORS]; PANELS]; ROWS];
+        // Whatever touches the sums must be a short loop of two levels: the compiler unrolls those, and keeps the sums in
+        // registers. In memory a tile is half as fast.
+        let mut sums = [[zero; COLUMNS]; ROWS];
         // Without elements (k = 0) there may be nothing to point into.
-        // A loop, since `array::from_fn` made tiles of few rows half as fast.
         let mut rows = [t.a; ROWS];
         for (i, row) in rows.iter_mut().enumerate() {
             *row = t.a.wrapping_add(i * t.a_stride);
@@ -99,52 +120,74 @@ unsafe fn tile<V: Vector, const ROWS: usize, const PANELS: usize, const TRANSPOS
         #[cfg(target_arch = "x86_64")]
         for i in 0..ROWS {
             use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            for v in 0..PANELS * PANEL_VECTORS {
+            for v in 0..COLUMNS {
                 // Never faults, so the last columns may reach past the end.
                 let c = t.c.wrapping_add(i * t.c_stride + v * V::LANES);
                 _mm_prefetch::<_MM_HINT_ET0>(c.cast::<i8>());
             }
         }
         for k in 0..t.k {
-            let mut b = [[zero; PANEL_VECTORS]; PANELS];
-            for (p, panel) in b.iter_mut().enumerate() {
-                for (v, vector) in panel.iter_mut().enumerate() {
-                    *vector = V::load(t.b.add(p * t.b_stride + (k * PANEL_VECTORS + v) * V::LANES));
-                }
+            let mut b = [zero; COLUMNS];
+            for (v, vector) in b.iter_mut().enumerate() {
+                let (panel, within) = (v / VECTORS, v % VECTORS);
+                *vector = V::load(t.b.add(panel * t.b_stride + (k * VECTORS + within) * V::LANES));
             }
             for i in 0..ROWS {
                 let a = if TRANSPOSED { t.a.add(k * t.a_stride + i) } else { rows[i].add(k) };
                 let a = V::splat(*a);
-                for p in 0..PANELS {
-                    for v in 0..PANEL_VECTORS {
-                        sums[i][p][v] = a.mul_add(b[p][v], sums[i][p][v]);
-                    }
+                for v in 0..COLUMNS {
+                    sums[i][v] = a.mul_add(b[v], sums[i][v]);
                 }
             }
         }
-        let width = PANEL_VECTORS * V::LANES;
-        for (i, row) in sums.iter().enumerate() {
-            for (p, panel) in row.iter().enumerate() {
-                let c = t.c.add(i * t.c_stride + p * width);
-                let bias = t.bias.wrapping_add(p * width);
-                let live = t.columns - p * width;
-                if live >= width {
-                    for (v, &sum) in panel.iter().enumerate() {
-                        let c = c.add(v * V::LANES);
-                        let sum =
-                            if t.bias.is_null() { sum } else { V::load(bias.add(v * V::LANES)).add(sum) };
-                        (if t.add { V::load(c).add(sum) } else { sum }).store(c);
-                    }
-                } else {
-                    let mut scratch = [V::Elem::default(); MAX_PANEL_WIDTH];
-                    for (v, &sum) in panel.iter().enumerate() {
-                        sum.store(scratch.as_mut_ptr().add(v * V::LANES));
-                    }
-                    for (j, &sum) in scratch[..live].iter().enumerate() {
-                        let sum = if t.bias.is_null() { sum } else { *bias.add(j) + sum };
-                        *c.add(j) = if t.add { *c.add(j) + sum } else { sum };
-                    }
+        if t.columns < COLUMNS * V::LANES {
+            return last_columns(&sums, t);
+        }
+        if !t.bias.is_null() {
+            for i in 0..ROWS {
+                for v in 0..COLUMNS {
+                    sums[i][v] = V::load(t.bias.add(v * V::LANES)).add(sums[i][v]);
                 }
+            }
+        }
+        if t.add {
+            for i in 0..ROWS {
+                for v in 0..COLUMNS {
+                    sums[i][v] = V::load(t.c.add(i * t.c_stride + v * V::LANES)).add(sums[i][v]);
+                }
+            }
+        }
+        for i in 0..ROWS {
+            for v in 0..COLUMNS {
+                sums[i][v].store(t.c.add(i * t.c_stride + v * V::LANES));
+            }
+        }
+    }
+}
+
+/// Puts sums where they belong if not all columns exist.
+///
+/// # Safety
+/// See [`TileFn`].
+#[expect(clippy::needless_range_loop, reason = "rows and columns are places in three arrays")]
+#[inline(always)]
+unsafe fn last_columns<V: Vector, const ROWS: usize, const COLUMNS: usize>(
+    sums: &[[V; COLUMNS]; ROWS],
+    t: &Tile<V::Elem>,
+) {
+    let mut room = [[V::Elem::default(); MAX_COLUMNS]; ROWS];
+    // SAFETY: a row of `room` has the elements of the widest tile; of `bias` and `c` only `columns` are touched.
+    unsafe {
+        for i in 0..ROWS {
+            for v in 0..COLUMNS {
+                sums[i][v].store(room[i].as_mut_ptr().add(v * V::LANES));
+            }
+        }
+        for (i, row) in room.iter().enumerate() {
+            for (j, &sum) in row[..t.columns].iter().enumerate() {
+                let c = t.c.add(i * t.c_stride + j);
+                let sum = if t.bias.is_null() { sum } else { *t.bias.add(j) + sum };
+                *c = if t.add { *c + sum } else { sum };
             }
         }
     }
@@ -229,20 +272,27 @@ macro_rules! x86_vector {
 
 /// A function that picks the tile of a size; every size is compiled with the given target features.
 macro_rules! tile_table {
-    ($name:ident, $type:ident, $vector:ty, [$($feature:meta)?], [$(($rows:literal, $panels:literal)),+ $(,)?],
-        [$($columns:literal),+]) => {
-        pub(super) fn $name(rows: usize, panels: usize, transposed: bool) -> TileFn<$type> {
+    ($name:ident, $type:ident, $vector:ty, [$($feature:meta)?],
+        [$($vectors:literal: $(($rows:literal, $panels:literal)),+);+], [$($columns:literal),+]) => {
+        pub(super) fn $name(size: Size, transposed: bool) -> TileFn<$type> {
             /// # Safety
             /// See [`TileFn`].
             $(#[$feature])?
-            unsafe fn sized<const ROWS: usize, const PANELS: usize, const TRANSPOSED: bool>(t: &Tile<$type>) {
+            unsafe fn sized<
+                const ROWS: usize,
+                const COLUMNS: usize,
+                const VECTORS: usize,
+                const TRANSPOSED: bool,
+            >(
+                t: &Tile<$type>,
+            ) {
                 // SAFETY: the caller's promise, passed on.
-                unsafe { tile::<$vector, ROWS, PANELS, TRANSPOSED>(t) }
+                unsafe { tile::<$vector, ROWS, COLUMNS, VECTORS, TRANSPOSED>(t) }
             }
-            match (rows, panels, transposed) {
-                $(($rows, $panels, false) => sized::<$rows, $panels, false>,)+
-                $(($columns, 1, true) => sized::<$columns, 1, true>,)+
-                _ => unreachable!("a tile of {rows} rows and {panels} panels"),
+            match (size.vectors, size.rows, size.panels, transposed) {
+                $($(($vectors, $rows, $panels, false) => sized::<$rows, { $panels * $vectors }, $vectors, false>,)+)+
+                $((PANEL_VECTORS, $columns, 1, true) => sized::<$columns, PANEL_VECTORS, PANEL_VECTORS, true>,)+
+                _ => unreachable!("a tile of {size:?}"),
             }
         }
     };
@@ -256,30 +306,9 @@ macro_rules! wide_table {
             $vector,
             [$feature],
             [
-                (1, 1),
-                (1, 2),
-                (1, 3),
-                (1, 4),
-                (2, 1),
-                (2, 2),
-                (2, 3),
-                (2, 4),
-                (3, 1),
-                (3, 2),
-                (3, 3),
-                (4, 1),
-                (4, 2),
-                (4, 3),
-                (5, 1),
-                (5, 2),
-                (6, 1),
-                (6, 2),
-                (7, 1),
-                (8, 1),
-                (9, 1),
-                (10, 1),
-                (11, 1),
-                (12, 1),
+                2: (1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (4, 1), (4, 2), (5, 1),
+                    (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1);
+                3: (1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1)
             ],
             [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]
         );
@@ -288,15 +317,20 @@ macro_rules! wide_table {
 
 macro_rules! narrow_table {
     ($name:ident, $type:ident, $vector:ty, [$($feature:meta)?]) => {
-        tile_table!($name, $type, $vector, [$($feature)?], [
-            (1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1), (6, 1),
-        ], [1, 2, 3, 4, 5, 6]);
+        tile_table!(
+            $name,
+            $type,
+            $vector,
+            [$($feature)?],
+            [2: (1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1), (6, 1)],
+            [1, 2, 3, 4, 5, 6]
+        );
     };
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Tile, TileFn, Vector, tile};
+    use super::{PANEL_VECTORS, Size, Tile, TileFn, Vector, tile};
     use std::arch::x86_64::{__m256, __m256d, __m512, __m512d};
     x86_vector!(
         f32,
@@ -350,30 +384,31 @@ narrow_table!(f64_portable, f64, Array<f64, 2>, []);
 macro_rules! tiles {
     ($type:ident, $avx512:ident, $avx2:ident, $portable:ident) => {
         impl Tiles for $type {
-            fn panel_width(path: Path) -> usize {
+            fn lanes(path: Path) -> usize {
                 let bytes = match path {
                     Path::Avx512 => 64,
                     Path::Avx2 => 32,
                     Path::Portable => 16,
                 };
-                PANEL_VECTORS * bytes / size_of::<$type>()
+                bytes / size_of::<$type>()
             }
-            fn tile(path: Path, rows: usize, panels: usize) -> TileFn<Self> {
+            fn tile(path: Path, size: Size) -> TileFn<Self> {
                 match path {
                     #[cfg(target_arch = "x86_64")]
-                    Path::Avx512 => x86::$avx512(rows, panels, false),
+                    Path::Avx512 => x86::$avx512(size, false),
                     #[cfg(target_arch = "x86_64")]
-                    Path::Avx2 => x86::$avx2(rows, panels, false),
-                    _ => $portable(rows, panels, false),
+                    Path::Avx2 => x86::$avx2(size, false),
+                    _ => $portable(size, false),
                 }
             }
             fn transposed_tile(path: Path, rows: usize) -> TileFn<Self> {
+                let size = Size { rows, panels: 1, vectors: PANEL_VECTORS };
                 match path {
                     #[cfg(target_arch = "x86_64")]
-                    Path::Avx512 => x86::$avx512(rows, 1, true),
+                    Path::Avx512 => x86::$avx512(size, true),
                     #[cfg(target_arch = "x86_64")]
-                    Path::Avx2 => x86::$avx2(rows, 1, true),
-                    _ => $portable(rows, 1, true),
+                    Path::Avx2 => x86::$avx2(size, true),
+                    _ => $portable(size, true),
                 }
             }
         }
