@@ -180,6 +180,12 @@ fn nested() {
 }
 
 #[test]
+fn wide_weights() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    nothing(&models::WIDE, &sgd());
+}
+
+#[test]
 fn many_classes() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     nothing(&models::MANY_CLASSES, &adam());

@@ -61,6 +61,7 @@ impl Compiler<'_> {
             flush: Vec::new(),
             slots: Vec::new(),
             splits: false,
+            weights: 0,
             levels: Vec::new(),
             inner: self.inner_levels(step)?,
             parent: self.program.block(step.block).parent.unwrap_or_default(),
@@ -88,6 +89,7 @@ impl Compiler<'_> {
             })
             .collect();
         instr.random = [&instr.before, &instr.body, &instr.after].into_iter().flatten().any(is_random);
+        instr.weights = instr.body.iter().map(|i| self.weights(i)).fold(0, usize::saturating_add);
         instr.splits = instr.levels.is_empty() && instr.body.iter().all(|i| self.splits(i, step));
         Ok(instr)
     }
@@ -130,6 +132,19 @@ impl Compiler<'_> {
                 format!("{:?}", step.level),
             )),
         }
+    }
+
+    /// Bytes of the constants that a call prepares.
+    fn weights(&self, instr: &Instr) -> usize {
+        let Instr::Op(op) = instr else { return 0 };
+        let reads = op.constants.iter().filter(|_| op.prepared.is_some()).cloned().flatten();
+        let size = |r: &Ref| match r.access {
+            Access::Slot(slot) => self.slots[slot].dtype.size_of(),
+            _ => 0,
+        };
+        // Saturating: a program that was read from a file may say anything.
+        let bytes = |r: &Ref| r.rows.known().unwrap_or(0).saturating_mul(r.width).saturating_mul(size(r));
+        reads.map(|read| bytes(&op.reads[read])).fold(0, usize::saturating_add)
     }
 
     /// Whether lanes can run an instruction of the body, each for its own sequences.

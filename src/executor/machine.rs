@@ -234,7 +234,7 @@ impl Shared<'_> {
         writes.extend(instr.writes.iter().map(|r| self.region(r, at)));
         let elements: usize = writes.iter().map(|r| r.extent.rows * r.extent.width).sum();
         let units = if !others.is_empty() && elements >= WORTH_DIVIDING && divisible(instr) {
-            self.units(instr)
+            self.units(instr, at)
         } else {
             None
         };
@@ -267,13 +267,17 @@ impl Shared<'_> {
         }
     }
 
-    /// How the rows of a call can be divided; `None` if they cannot.
-    fn units(&self, instr: &OpInstr) -> Option<Units<'_>> {
+    /// How the rows of a call can be divided; `None` if they cannot, or if the call shares its columns.
+    fn units(&self, instr: &OpInstr, lane: Option<LaneAt>) -> Option<Units<'_>> {
         let views = instr.reads.iter().chain(&instr.writes);
-        if instr.reach == Reach::Row {
+        let columns = lane.is_some() && instr.prepared.is_some();
+        if instr.reach == Reach::Row && !columns {
             let rows = instr.writes.first()?.rows;
             let alike = views.clone().all(|v| v.rows == rows || v.rows.known().is_some());
-            return alike.then(|| Units::Rows(self.count(rows, None)));
+            return alike.then(|| Units::Rows(self.count(rows, lane)));
+        }
+        if lane.is_some() {
+            return None;
         }
         let levels = instr.inputs.iter().flatten().map(|s| &s.lod).find(|l| !l.is_empty())?;
         let offsets = self.levels.lod(levels)?.offsets();

@@ -223,6 +223,8 @@ pub(super) struct Loop {
     pub(super) slots: Vec<usize>,
     /// Every row belongs to one sequence and no gradient is added across them, so that lanes may split the loop.
     pub(super) splits: bool,
+    /// Bytes of constants that calls of every step prepare: weights.
+    pub(super) weights: usize,
     /// Operators of the forward block that make levels, which each step must know.
     pub(super) levels: Vec<usize>,
     /// Levels of step inputs and static inputs.

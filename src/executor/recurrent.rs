@@ -14,13 +14,15 @@ use super::plan::{Access, Home, Instr, Loop, MemoryGradientPlan, Ref};
 use super::recording::Laps;
 use crate::error::{Error, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Part, Plain, Region, Share};
-use crate::kernels::{Store, View, ViewMut, gather_rows};
+use crate::kernels::{Store, View, ViewMut, gather_rows, own_cache};
 use crate::program::rows::RowBuffer;
 use crate::program::{BlockId, Cost, Extent};
 use crate::tensor::{DType, with_element};
 
 /// A loop with fewer numbers to compute than this, over all its steps, is not split over threads.
 const WORTH_SPLITTING: usize = 1 << 15;
+/// The rows for each thread up to which threads share columns where weights are larger than a core's own cache.
+const COLUMN_ROWS: usize = 8;
 /// A gather of fewer numbers is not divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
 
@@ -284,8 +286,11 @@ impl<'p> Shared<'p> {
         let widths = instr.body.iter().flat_map(|i| if let Instr::Op(op) = i { &op.writes[..] } else { &[] });
         let numbers = widths.map(|v| v.width).sum::<usize>() * starts[steps];
         let threads = if numbers < WORTH_SPLITTING { 1 } else { tools.workers.len() };
-        // Where few sequences are left, the threads share columns instead.
-        let few = (0..steps).find(|&t| 2 * (starts[t + 1] - starts[t]) <= threads).unwrap_or(steps);
+        // Where few sequences are left, the threads share columns instead; sooner, if they would all read weights that
+        // their own caches cannot hold.
+        let heavy = threads > 1 && instr.weights >= own_cache();
+        let limit = if heavy { COLUMN_ROWS * threads } else { threads / 2 };
+        let few = (0..steps).find(|&t| starts[t + 1] - starts[t] <= limit).unwrap_or(steps);
         let memory = &mut *tools.memory;
         memory.shares.clear();
         memory.shares.resize(self.plan.buffers.len(), Share::Frozen);
@@ -307,18 +312,33 @@ impl<'p> Shared<'p> {
             cut(&starts[..=range.end], sequences, lanes, &mut memory.cuts);
             let part = LanePart { instr, steps: range, lanes, threads: threads / lanes };
             let nested = tools.workers[0].stepping();
-            let run = |lane: Lane<'_>, worker: &mut Worker| self.lane(&part, lane, worker, nested);
+            if lanes == 1 {
+                let mut workers = [&mut tools.workers[..threads]];
+                let run =
+                    |lane: Lane<'_>, workers: &mut &mut [Worker]| self.lane(&part, lane, workers, nested);
+                lane.split(&memory.cuts, starts, &memory.shares, &mut workers, &run)?;
+                continue;
+            }
+            let run = |lane: Lane<'_>, worker: &mut Worker| {
+                self.lane(&part, lane, std::slice::from_mut(worker), nested)
+            };
             lane.split(&memory.cuts, starts, &memory.shares, &mut tools.workers[..lanes], &run)?;
         }
         Ok(())
     }
 
-    /// The steps of a lane.
-    fn lane(&self, part: &LanePart<'_>, mut lane: Lane<'_>, worker: &mut Worker, nested: bool) -> Result<()> {
+    /// The steps of a lane, which has all of the workers.
+    fn lane(
+        &self,
+        part: &LanePart<'_>,
+        mut lane: Lane<'_>,
+        workers: &mut [Worker],
+        nested: bool,
+    ) -> Result<()> {
         let Some(Part { from, to, starts, .. }) = lane.part() else { return Ok(()) };
         let &LanePart { instr, ref steps, lanes, threads } = part;
         let block = instr.desc.block;
-        let opened = worker.open(lanes, nested);
+        let opened = workers[0].open(lanes, nested);
         for i in 0..steps.len() {
             let t = if instr.backward { steps.end - 1 - i } else { steps.start + i };
             if starts[t + 1] - starts[t] <= from {
@@ -327,16 +347,18 @@ impl<'p> Shared<'p> {
             }
             let at = LaneAt { threads, ..LaneAt::new(block, At::Step { t, from, to }) };
             for (calls, chain) in parts(instr.body.len(), &instr.chains.body) {
-                match (chain, &instr.body[calls.start]) {
-                    (Some(chain), _) => self.chain_step(&instr.body[calls], chain, &mut lane, at, worker)?,
-                    (None, Instr::Op(op)) => {
-                        self.exec(op, &mut lane, Some(at), std::slice::from_mut(worker), &mut [])?;
-                    }
-                    _ => {}
+                let calls = &instr.body[calls];
+                match (chain, &mut *workers) {
+                    (Some(chain), [worker]) => self.chain_step(calls, chain, &mut lane, at, worker)?,
+                    // Threads that share a call divide its rows.
+                    _ => calls.iter().try_for_each(|instr| match instr {
+                        Instr::Op(op) => self.exec(op, &mut lane, Some(at), workers, &mut []),
+                        _ => Ok(()),
+                    })?,
                 }
             }
         }
-        worker.close(instr, opened);
+        workers[0].close(instr, opened);
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
+pub mod cache;
 mod chunk;
 pub mod elementwise;
 pub mod float;
@@ -21,6 +22,7 @@ pub mod rows;
 mod tile;
 pub mod view;
 
+pub use cache::own_cache;
 pub use chunk::Output;
 pub use elementwise::{map, update, zip};
 pub use float::{Float, Store};

@@ -164,17 +164,19 @@ fn static_rows() {
     check(models::STATIC_ROWS, 100);
 }
 
-/// A long sequence goes on alone, where threads share the columns of its products.
+/// A long sequence goes on alone, where threads share the columns of its products; so they do sooner, since the weights
+/// are large.
 #[test]
 fn a_long_sequence_among_short_ones() {
     let this = Differentiated::new(&models::WIDE);
-    let numbers: Vec<u64> = (0..5).collect();
+    let numbers: Vec<u64> = (0..40).collect();
     let run = |lengths: &[usize], threads: usize| {
         let documents: Vec<Vec<usize>> = lengths.iter().map(|&n| vec![n]).collect();
         let values = models::batch(&models::WIDE, &documents, 29);
         this.run(&mut this.executor(threads), &values, &numbers[..lengths.len()])
     };
-    for lengths in [vec![3, 60, 0, 3, 2], vec![40], vec![9, 30, 30]] {
+    let many: Vec<usize> = (0..40).map(|i| i * 5 % 9).collect();
+    for lengths in [vec![3, 60, 0, 3, 2], vec![40], vec![9, 30, 30], many] {
         let (rows, parameters) = run(&lengths, 1);
         for threads in [2, 3, 7] {
             let (r, p) = run(&lengths, threads);

@@ -304,13 +304,25 @@ pub(crate) const TRAINED: Model = Model {
     },
 };
 
-/// So wide that threads share the columns of a product with one row.
+/// So wide that threads share the columns of a product with one row, and that the weights are larger than a core's own
+/// cache: then they share calls of more rows too.
 pub(crate) const WIDE: Model = Model {
     name: "wide classifier",
     feeds: &[Feed::Rows, Feed::Label],
     build: |net| {
         let (x, label) = (Feed::Rows.add(net)?, Feed::Label.add(net)?);
-        let h = net.lstm(x, Lstm::new(384))?;
+        let h = net.recurrent(net.lstm(x, Lstm::new(384))?, |step, x| {
+            let (before, kept) = (step.memory(384)?, step.memory(384)?);
+            let seen = step.dropout(before, 0.2)?;
+            let gates = step.add(step.linear(x, 4 * 384)?, step.linear(seen, 4 * 384)?)?;
+            let parts = step.split(gates, &[384; 4])?;
+            let [i, f, o] = [parts[0], parts[1], parts[2]].map(|gate| step.sigmoid(gate));
+            let c = step.add(step.mul(f?, kept)?, step.mul(i?, step.tanh(parts[3])?)?)?;
+            let h = step.mul(o?, step.tanh(c)?)?;
+            step.update(before, h)?;
+            step.update(kept, c)?;
+            Ok(h)
+        })?;
         let logits = net.linear(net.sequence_pool(h, Pool::Last)?, CLASSES)?;
         let loss = net.mean(net.cross_entropy(logits, label)?)?;
         Ok(Made { loss, outputs: vec![logits] })
