@@ -10,6 +10,7 @@ mod feed;
 mod frame;
 mod in_place;
 pub mod interpret;
+mod lanes;
 mod layout;
 pub mod listing;
 mod lower;
