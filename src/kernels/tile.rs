@@ -8,8 +8,8 @@ use super::path::Path;
 
 /// Vectors side by side in a panel of columns, where nothing speaks for more.
 pub(super) const PANEL_VECTORS: usize = 2;
-/// Columns of the widest tile: three panels of three vectors.
-const MAX_COLUMNS: usize = 9 * 16;
+/// Elements of the widest vector.
+const MAX_LANES: usize = 16;
 
 /// Rows × panels of one product.
 pub struct Tile<T> {
@@ -169,23 +169,22 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
 ///
 /// # Safety
 /// See [`TileFn`].
-#[expect(clippy::needless_range_loop, reason = "rows and columns are places in three arrays")]
 #[inline(always)]
 unsafe fn last_columns<V: Vector, const ROWS: usize, const COLUMNS: usize>(
     sums: &[[V; COLUMNS]; ROWS],
     t: &Tile<V::Elem>,
 ) {
-    let mut room = [[V::Elem::default(); MAX_COLUMNS]; ROWS];
-    // SAFETY: a row of `room` has the elements of the widest tile; of `bias` and `c` only `columns` are touched.
+    let mut room = [[[V::Elem::default(); MAX_LANES]; COLUMNS]; ROWS];
+    // SAFETY: each vector has its place in `room`; of `bias` and `c` only `columns` are touched.
     unsafe {
         for i in 0..ROWS {
             for v in 0..COLUMNS {
-                sums[i][v].store(room[i].as_mut_ptr().add(v * V::LANES));
+                sums[i][v].store(room[i][v].as_mut_ptr());
             }
         }
         for (i, row) in room.iter().enumerate() {
-            for (j, &sum) in row[..t.columns].iter().enumerate() {
-                let c = t.c.add(i * t.c_stride + j);
+            for j in 0..t.columns {
+                let (c, sum) = (t.c.add(i * t.c_stride + j), row[j / V::LANES][j % V::LANES]);
                 let sum = if t.bias.is_null() { sum } else { *t.bias.add(j) + sum };
                 *c = if t.add { *c + sum } else { sum };
             }

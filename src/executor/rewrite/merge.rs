@@ -346,18 +346,21 @@ impl Draft<'_> {
 /// The nodes that become one, those that are read before those that read them; each group in the order of what the
 /// results end in.
 fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
-    let all = |i: usize, f: &dyn Fn(usize) -> usize| {
-        let mut operands: Vec<usize> = nodes[i].operands.iter().map(|&o| f(o)).collect();
-        operands.sort_unstable();
-        (f(i), nodes[i].reader.map(f), operands)
-    };
-    let first = |same: &dyn Fn(usize, usize) -> bool| -> Vec<usize> {
-        (0..nodes.len()).map(|i| (0..i).find(|&j| same(i, j)).unwrap_or(i)).collect()
-    };
-    let mut class = first(&|i, j| nodes[i].key == nodes[j].key);
+    // Each node with the first of its class.
+    let mut class: Vec<usize> = Vec::with_capacity(nodes.len());
+    for (i, node) in nodes.iter().enumerate() {
+        let known = (0..i).find(|&j| class[j] == j && nodes[j].key == node.key);
+        class.push(known.unwrap_or(i));
+    }
     loop {
-        let of = |i: usize| class[i];
-        let finer = first(&|i, j| all(i, &of) == all(j, &of));
+        let mut seen = HashMap::new();
+        let mut finer = Vec::with_capacity(nodes.len());
+        for (i, node) in nodes.iter().enumerate() {
+            let mut operands: Vec<usize> = node.operands.iter().map(|&o| class[o]).collect();
+            operands.sort_unstable();
+            let around = (class[i], node.reader.map(|reader| class[reader]), operands);
+            finer.push(*seen.entry(around).or_insert(i));
+        }
         if finer == class {
             break;
         }
