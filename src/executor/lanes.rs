@@ -14,7 +14,7 @@ use crate::kernels::own_cache;
 
 /// A loop with fewer numbers to compute than this, over all its steps, is not split over threads.
 const WORTH_SPLITTING: usize = 1 << 15;
-/// The rows for each thread up to which threads share columns where weights are larger than a core's own cache.
+/// The rows for each thread up to which threads share columns where weights would fill a core's own cache.
 const COLUMN_ROWS: usize = 8;
 
 /// Steps of a loop that some lanes run, each for its own sequences.

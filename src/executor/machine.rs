@@ -270,6 +270,7 @@ impl Shared<'_> {
     /// How the rows of a call can be divided; `None` if they cannot, or if the call shares its columns.
     fn units(&self, instr: &OpInstr, lane: Option<LaneAt>) -> Option<Units<'_>> {
         let views = instr.reads.iter().chain(&instr.writes);
+        // What packs its constants is a product: in a lane that threads share, it has columns for each of them.
         let columns = lane.is_some() && instr.prepared.is_some();
         if instr.reach == Reach::Row && !columns {
             let rows = instr.writes.first()?.rows;

@@ -105,7 +105,7 @@ pub(super) struct OpInstr {
     pub(super) desc: (BlockId, usize),
     /// Why it is in that part of a step block.
     pub(super) why: Option<Why>,
-    /// What it is fused of.
+    /// What it stands for, if for several.
     pub(super) stands_for: Option<Note>,
     /// Its number in the plan: see [`Plan::number`].
     pub(super) index: usize,
@@ -266,7 +266,7 @@ pub(super) struct Plan {
     pub(super) views: Views,
     /// Gradients that are another one, with that one.
     pub(super) same: Vec<(VarId, VarId)>,
-    /// What was compiled: the program that was given, with some operators fused.
+    /// What was compiled: the program that was given, with some operators fused or merged.
     pub(super) program: Program,
     /// Operators that could have been fused, and why they are not.
     pub(super) refused: Vec<String>,

@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 /// Where the CPU does not say.
 const USUAL: usize = 1 << 20;
 
-/// Bytes of a core's own cache, the second level. What is larger than that comes from memory that the cores share.
+/// Bytes of a core's own cache, the second level. What would fill it comes, in part at least, from memory
+/// that the cores share.
 pub fn own_cache() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| asked().filter(|&bytes| bytes > 0).unwrap_or(USUAL))

@@ -243,7 +243,7 @@ pub fn product_panels<T: Float>(
             let first = (panel - panels.start) * width;
             for part in even_blocks(rows.len(), max_rows) {
                 let row = rows.start + part.start;
-                // SAFETY: `part` are rows of `a` and `c`; the panels lie in `data` after `start`, as `pack` left
+                // SAFETY: `part` are rows of `a` and `c`; the panels lie in `data` after `start`, as `resize` made
                 // them; columns from `first` on exist in `c`. The CPU has `path`: `Packed::new` asked it.
                 unsafe {
                     T::tile(path, Size { rows: part.len(), panels: count, vectors })(&Tile {

@@ -139,6 +139,10 @@ impl Op for Linear {
             let &[Extent::Known(rows), Extent::Known(width)] = weight.shape.as_slice() else {
                 return Err(s.mismatch_at(WEIGHT, k, "a constant of shape [in, out]"));
             };
+            if k > 0 && rows != x.width() {
+                let expected = format!("a height of {}, that of the first", x.width());
+                return Err(s.mismatch_at(WEIGHT, k, &expected));
+            }
             if x.width() != rows || x.shape.len() > 2 {
                 return Err(s.mismatch(X, &format!("rows of {rows} numbers, the height of `weight`")));
             }

@@ -545,7 +545,7 @@ impl<'a> Prepare<'a> {
         self.wanted.get(slot).copied().unwrap_or(false)
     }
 
-    /// The variable of input slot `slot`, if it stays the same over the calls.
+    /// The variable of input slot `slot`, if all of the slot stay the same over the calls.
     pub fn constant<T: Plain>(&self, slot: usize) -> Option<View<'a, T>> {
         self.constant_at(slot, 0)
     }

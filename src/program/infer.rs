@@ -176,10 +176,10 @@ impl<'a> InferShape<'a> {
     /// # Errors
     /// If it has another.
     pub fn dtype_in(&self, slot: usize, dtypes: &[DType]) -> Result<()> {
-        for spec in &self.inputs[slot] {
+        for (k, spec) in self.inputs[slot].iter().enumerate() {
             if !dtypes.contains(&spec.dtype) {
                 let names: Vec<String> = dtypes.iter().map(DType::to_string).collect();
-                return Err(self.mismatch(slot, &format!("dtype {}", names.join(" or "))));
+                return Err(self.mismatch_at(slot, k, &format!("dtype {}", names.join(" or "))));
             }
         }
         Ok(())
@@ -199,9 +199,9 @@ impl<'a> InferShape<'a> {
     /// If they differ.
     pub fn same_dtype(&self, a: usize, b: usize) -> Result<()> {
         let expected = self.input(a).dtype;
-        if self.inputs[b].iter().any(|spec| spec.dtype != expected) {
+        if let Some(k) = self.inputs[b].iter().position(|spec| spec.dtype != expected) {
             let name = self.signature.inputs[a].name;
-            return Err(self.mismatch(b, &format!("{expected}, the dtype of `{name}`")));
+            return Err(self.mismatch_at(b, k, &format!("{expected}, the dtype of `{name}`")));
         }
         Ok(())
     }

@@ -119,7 +119,8 @@ pub trait Op: Send + Sync + 'static {
         &[]
     }
 
-    /// How calls that share their other inputs can be one. The compiler makes them one in a step block, at a loop.
+    /// How calls that share their other inputs can be one. The compiler makes them one in a step block, at a loop. Only of
+    /// operators that are row-wise, not random, and have one output.
     fn merges(&self) -> Option<Merge> {
         None
     }
@@ -206,12 +207,14 @@ pub struct Fusion {
 }
 
 /// Calls that can be one: see [`Op::merges`]. The one call has the variables of all of them in turn in some slots, and
-/// its output has the columns of theirs side by side, number for number.
+/// its output has the columns of theirs side by side, number for number; the gradient of a shared input is the sum of
+/// what theirs would be.
 #[derive(Debug, Clone, Copy)]
 pub struct Merge {
     /// The input slots that hold the variables of all calls, each constant.
     pub beside: &'static [&'static str],
-    /// The kind of the operator that cuts the output into columns, as many in each part as its attribute `sizes` says.
+    /// The kind of the operator that cuts the output into columns, as many in each part as its attribute `sizes` says: one
+    /// input, one output slot, and [`Op::columns`].
     pub parts: &'static str,
 }
 

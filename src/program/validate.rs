@@ -371,7 +371,9 @@ impl Program {
         let here = self.run_by(block);
         for id in desc.reads().chain(desc.writes()) {
             let var = self.has_var(id)?;
-            let constant = self.encloses(var.block, block) && !self.spec(id)?.batched();
+            // A gradient block lies beside the step block that it is of, and sees what that one sees.
+            let around = self.encloses(var.block, block) || (backward && self.encloses(var.block, here));
+            let constant = around && !self.spec(id)?.batched();
             if var.block != block && !constant && !(backward && var.block == here) {
                 let expected = format!("a variable of block {} or a constant around it", block.0);
                 return Err(malformed("scope", expected, "another").variable(&var.name));

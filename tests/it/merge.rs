@@ -1,9 +1,11 @@
 //! Cells that are written gate by gate: products that share an input are one call of the loop, with the same values, and
 //! their sums stay in place.
 
+use std::sync::Arc;
+
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::Linear;
-use unpadded::program::{Program, Step, VarId, backward};
+use unpadded::program::{Program, Recurrence, Step, VarId, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Result, Var, Variable, ops};
 
@@ -21,10 +23,14 @@ struct Model {
 }
 
 fn model(cell: impl FnOnce(&Step, Var) -> Result<Var>) -> Model {
+    built(1, |net, x| net.recurrent(x, cell))
+}
+
+fn built(levels: usize, build: impl FnOnce(&Builder, Var) -> Result<Var>) -> Model {
     let net = Builder::new().seed(5);
-    let x = net.feed("x", DType::F32, &[7], 1).unwrap();
+    let x = net.feed("x", DType::F32, &[7], levels).unwrap();
     net.watch(x).unwrap();
-    let y = net.recurrent(x, cell).unwrap();
+    let y = build(&net, x).unwrap();
     let loss = net.sum(net.mul(y, y).unwrap()).unwrap();
     let mut program = net.finish();
     let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
@@ -34,11 +40,11 @@ fn model(cell: impl FnOnce(&Step, Var) -> Result<Var>) -> Model {
     Model { x: x.id(), y: y.id(), wanted, program }
 }
 
-fn batch(lengths: &[usize]) -> Variable {
-    let (rows, mut random) = (lengths.iter().sum::<usize>(), Random(3));
+fn batch(lod: Arc<Lod>) -> Variable {
+    let (rows, mut random) = (lod.rows(), Random(3));
     let numbers: Vec<f32> = (0..rows * 7).map(|_| random.below(2000) as f32 / 1000.0 - 1.0).collect();
     let x = Dense::from_vec(&[rows, 7], numbers).unwrap();
-    Variable::new(x, Some(Lod::from_lengths1(lengths).unwrap())).unwrap()
+    Variable::new(x, Some(lod)).unwrap()
 }
 
 impl Model {
@@ -46,28 +52,21 @@ impl Model {
         Executor::new(&self.program, &ops::catalogue(), &self.wanted, threads).unwrap()
     }
 
-    /// Runs it on 1, 2 and 3 threads, and sequence by sequence, against the interpreter; returns the listing.
+    fn run(&self, x: &Variable, threads: usize) -> Vec<Vec<f32>> {
+        let (mut scope, mut executor) = (Scope::of(&self.program).unwrap(), self.executor(threads));
+        executor.run(&mut scope, &Run::train(&[(self.x, x)], 1).until(Stage::Gradients)).unwrap();
+        let numbers = |&v: &VarId| executor.fetch(v).unwrap().as_slice::<f32>().unwrap().to_vec();
+        self.wanted.iter().map(numbers).collect()
+    }
+
+    /// Runs it on 1, 2 and 3 threads and by the interpreter; returns what is wanted.
     #[track_caller]
-    fn holds(&self) -> String {
-        let lengths = [3, 0, 9, 1, 30, 2];
-        let x = batch(&lengths);
-        let run = |x: &Variable, threads: usize| -> Vec<Vec<f32>> {
-            let (mut scope, mut executor) = (Scope::of(&self.program).unwrap(), self.executor(threads));
-            executor.run(&mut scope, &Run::train(&[(self.x, x)], 1).until(Stage::Gradients)).unwrap();
-            let numbers = |&v: &VarId| executor.fetch(v).unwrap().as_slice::<f32>().unwrap().to_vec();
-            self.wanted.iter().map(numbers).collect()
-        };
-        let one = run(&x, 1);
+    fn agrees(&self, x: &Variable) -> Vec<Vec<f32>> {
+        let one = self.run(x, 1);
         for threads in [2, 3] {
-            assert!(run(&x, threads) == one, "{threads} threads");
+            assert!(self.run(x, threads) == one, "{threads} threads");
         }
-        let mut from = 0;
-        for (sequence, length) in lengths.into_iter().enumerate() {
-            let alone = &run(&crate::models::take(&x, &[sequence]), 1)[0];
-            assert!(one[0][from..from + alone.len()] == alone[..], "sequence {sequence}");
-            from += length * (one[0].len() / 45);
-        }
-        let (mut scope, feeds) = (Scope::of(&self.program).unwrap(), [(self.x, &x)]);
+        let (mut scope, feeds) = (Scope::of(&self.program).unwrap(), [(self.x, x)]);
         let asked = Run::train(&feeds, 1).until(Stage::Gradients);
         let plain = interpret(&self.program, &ops::catalogue(), &mut scope, &asked).unwrap();
         assert!(one[0] == plain[&self.y].as_slice::<f32>().unwrap(), "forward");
@@ -76,6 +75,21 @@ impl Model {
             let scale = theirs.iter().fold(1e-3f32, |most, x| most.max(x.abs()));
             let off = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(off <= 2e-5 * scale, "`{}`: {off} of {scale}", self.program.var(*var).name);
+        }
+        one
+    }
+
+    /// The same, and sequence by sequence; returns the listing.
+    #[track_caller]
+    fn holds(&self) -> String {
+        let lengths = [3, 0, 9, 1, 30, 2];
+        let x = batch(Lod::from_lengths1(&lengths).unwrap());
+        let (one, mut from) = (self.agrees(&x), 0);
+        let width = one[0].len() / x.rows();
+        for (sequence, length) in lengths.into_iter().enumerate() {
+            let alone = &self.run(&crate::models::take(&x, &[sequence]), 1)[0];
+            assert!(one[0][from..from + length * width] == alone[..], "sequence {sequence}");
+            from += length * width;
         }
         self.executor(1).listing().to_string()
     }
@@ -195,4 +209,31 @@ fn outside_the_loop_there_is_nothing_to_gain() {
     })
     .holds();
     assert!(!listing.contains("as one"), "{listing}");
+}
+
+/// Weights that the step around makes, beside parameters.
+#[test]
+fn weights_of_the_block_around() {
+    let model = built(2, |net, x| {
+        let spread = || unpadded::layers::init::uniform(-0.3, 0.3);
+        let plain = net.parameter("plain", DType::F32, &[WIDTH, WIDTH], spread())?;
+        net.recurrent_with(Recurrence { level: Some(0), ..Recurrence::default() }, x, |step, sentence| {
+            let h = step.memory(WIDTH)?;
+            let made = step.tanh(step.mul(plain, plain)?)?;
+            let last = step.recurrent(sentence, |inner, x| {
+                let k = inner.memory(WIDTH)?;
+                let (a, b) = (inner.product(k, made, None)?, inner.product(k, plain, None)?);
+                let next = inner.tanh(inner.add(inner.mul(a, b)?, inner.linear(x, WIDTH)?)?)?;
+                inner.update(k, next)?;
+                inner.last(k)
+            })?;
+            let next = step.add(step.tanh(h)?, last)?;
+            step.update(h, next)?;
+            Ok(next)
+        })
+    });
+    let lod = Lod::from_lengths(&[vec![2, 0, 3], vec![3, 1, 0, 4, 2]]).unwrap();
+    model.agrees(&batch(lod));
+    let listing = model.executor(1).listing().to_string();
+    assert!(listing.contains("as one, since all read"), "{listing}");
 }

@@ -231,3 +231,23 @@ fn a_batch_wide_operator_does_not_stand_in_a_step() {
         "mean #0 in block 1: operator in a step block: expected a row- or sequence-wise one, got one that",
     );
 }
+
+/// Of several weights side by side the one that does not fit is named.
+#[test]
+fn one_weight_of_many() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[2], 1).unwrap();
+    let ones = || Initializer::new("constant", Attributes::new().with("value", 1.0));
+    let of = |name: &str, dtype, dims: &[usize]| net.parameter(name, dtype, dims, ones()).unwrap();
+    let (a, high) = (of("a", DType::F32, &[2, 1]), of("high", DType::F32, &[3, 1]));
+    let (double, bias) = (of("double", DType::F64, &[2, 1]), of("bias", DType::F32, &[1]));
+    let product = |weights: &[Var], biases: &[Var]| {
+        net.append1("linear", &[("x", &[x]), ("weight", weights), ("bias", biases)], Attributes::new())
+    };
+    assert_eq!(net.spec(product(&[a, a], &[bias, bias]).unwrap()).unwrap().width(), 2);
+    says(product(&[a, high], &[]), "`weight`[1]: expected a height of 2, that of the first, got f32[3, 1]");
+    says(product(&[a, double], &[]), "`weight`[1]: expected f32, the dtype of `x`, got f64[2, 1]");
+    says(product(&[a, a], &[bias]), "one for each `weight`: expected none or 2, got 1");
+    says(product(&[a, a], &[bias, a]), "`bias`[1]: expected a constant of shape [1], got f32[2, 1]");
+    says(product(&[], &[]), "`weight`: expected at least one variable, got 0");
+}

@@ -16,8 +16,8 @@ use crate::error::Result;
 use crate::executor::needs::{needed_values, wanted_slots};
 use crate::executor::split::{Class, Classes};
 use crate::program::{
-    Attributes, BlockId, Bound, Extent, Needs, Op, OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient,
-    VarId, VarRole, grad_name,
+    Attributes, BlockId, Bound, Extent, Needs, Op, OpDesc, Program, RECURRENT, Reach, Role, StepDesc,
+    StepGradient, VarId, VarRole, grad_name,
 };
 
 /// An operator that may be merged: a product, or the sum of two results of such operators that nothing else reads.
@@ -132,6 +132,9 @@ impl Draft<'_> {
             };
             let mut operands = Vec::new();
             if let Some(merge) = instance.merges() {
+                if instance.facts().reach != Reach::Row || instance.facts().random {
+                    continue;
+                }
                 let constant = |&var: &VarId| {
                     let desc = self.program.var(var);
                     desc.block != step.block && desc.spec().is_some_and(|spec| !spec.batched())
@@ -227,6 +230,7 @@ impl Draft<'_> {
                 let shared: Vec<String> = first.vars.iter().map(|&v| self.shown(v)).collect();
                 note.text += &format!(", since all read {}", shared.join(", "));
             }
+            // Where the first stood, all that they read is there; where the last backward operator stood, all gradients are.
             forward.new.push((at, merged(&*members[0].instance, &descs, &wholes), origin.clone()));
             if members[0].reader.is_none() {
                 let parts = self.parts(leaf(nodes, group[0]), &members, (whole, grad), &descs[0].caller)?;
@@ -343,8 +347,10 @@ impl Draft<'_> {
     }
 }
 
-/// The nodes that become one, those that are read before those that read them; each group in the order of what the
-/// results end in.
+/// The nodes that become one, those that are read before those that read them.
+///
+/// At the end nodes of one class stand at the same place in trees of sums that are built alike. So each class of such trees
+/// has one node in every tree, and in the order of the trees' roots the columns of all its variables fit together.
 fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     // Each node with the first of its class.
     let mut class: Vec<usize> = Vec::with_capacity(nodes.len());
