@@ -183,10 +183,14 @@ unsafe fn last_columns<V: Vector, const ROWS: usize, const COLUMNS: usize>(
             }
         }
         for (i, row) in room.iter().enumerate() {
-            for j in 0..t.columns {
-                let (c, sum) = (t.c.add(i * t.c_stride + j), row[j / V::LANES][j % V::LANES]);
-                let sum = if t.bias.is_null() { sum } else { *t.bias.add(j) + sum };
-                *c = if t.add { *c + sum } else { sum };
+            for (v, sums) in row.iter().enumerate() {
+                let first = v * V::LANES;
+                let live = t.columns.saturating_sub(first).min(V::LANES);
+                for (j, &sum) in sums[..live].iter().enumerate() {
+                    let c = t.c.add(i * t.c_stride + first + j);
+                    let sum = if t.bias.is_null() { sum } else { *t.bias.add(first + j) + sum };
+                    *c = if t.add { *c + sum } else { sum };
+                }
             }
         }
     }
