@@ -22,8 +22,6 @@ struct LanePart<'p> {
     instr: &'p Loop,
     steps: Range<usize>,
     lanes: usize,
-    /// Threads of each lane.
-    threads: usize,
 }
 
 impl<'p> Shared<'p> {
@@ -79,7 +77,7 @@ impl<'p> Shared<'p> {
                 continue;
             }
             cut(&starts[..=range.end], sequences, lanes, &mut memory.cuts);
-            let part = LanePart { instr, steps: range, lanes, threads: threads / lanes };
+            let part = LanePart { instr, steps: range, lanes };
             let nested = tools.workers[0].stepping();
             if lanes == 1 {
                 let mut workers = [&mut tools.workers[..threads]];
@@ -105,7 +103,7 @@ impl<'p> Shared<'p> {
         nested: bool,
     ) -> Result<()> {
         let Some(Part { from, to, starts, .. }) = lane.part() else { return Ok(()) };
-        let &LanePart { instr, ref steps, lanes, threads } = part;
+        let &LanePart { instr, ref steps, lanes } = part;
         let block = instr.desc.block;
         let opened = workers[0].open(lanes, nested);
         for i in 0..steps.len() {
@@ -114,7 +112,7 @@ impl<'p> Shared<'p> {
                 // Later steps have fewer sequences still; earlier ones, backwards, may have more.
                 if instr.backward { continue } else { break }
             }
-            let at = LaneAt { threads, ..LaneAt::new(block, At::Step { t, from, to }) };
+            let at = LaneAt { threads: workers.len(), ..LaneAt::new(block, At::Step { t, from, to }) };
             for (calls, chain) in parts(instr.body.len(), &instr.chains.body) {
                 let calls = &instr.body[calls];
                 match (chain, &mut *workers) {

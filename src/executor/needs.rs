@@ -25,6 +25,12 @@ pub(super) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Needs) -> Vec<Var
     inputs.chain(outputs).flat_map(|name| desc.input(name).to_vec()).collect()
 }
 
+/// The forward values that a backward operator reads for all the gradients that it computes.
+pub(super) fn values_read(op: &dyn Op, desc: &OpDesc) -> Vec<VarId> {
+    let needs = wanted_slots(op, desc).iter().fold(Needs::nothing(), |n, &slot| n.union(op.needs(slot)));
+    needed_values(op, desc, needs)
+}
+
 /// Levels of the outputs that no input has, in the order they were made.
 pub(super) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<LevelId> {
     let mut made: Vec<LevelId> = Vec::new();
@@ -100,10 +106,7 @@ impl Compiler<'_> {
                     blocks.push((&self.program.block(gradient.block).ops, None));
                     continue;
                 }
-                let instance = self.parse(op)?;
-                let wanted = wanted_slots(&*instance, op);
-                let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
-                saved.extend(needed_values(&*instance, op, needs));
+                saved.extend(values_read(&*self.parse(op)?, op));
             }
         }
         Ok(saved)

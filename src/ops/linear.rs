@@ -56,56 +56,40 @@ impl Builder {
     }
 }
 
-/// Weights packed once for many calls; which way depends on the pass.
-struct Weights<T>(Packed<T>);
-
-impl<T: Float> Default for Weights<T> {
-    fn default() -> Self {
-        Self(Packed::new())
+/// Packs so many weights, side by side.
+fn pack<'v, T: Float>(
+    packed: &mut Packed<T>,
+    count: usize,
+    weight: impl Fn(usize) -> Result<View<'v, T>>,
+    transpose: Transpose,
+) -> Result<()>
+where
+    T: 'v,
+{
+    let (mut height, mut width) = (0, 0);
+    for k in 0..count {
+        let weight = weight(k)?;
+        (height, width) = (weight.rows(), width + weight.width());
     }
-}
-
-impl<T: Float> Weights<T> {
-    /// Packs so many weights, side by side.
-    fn pack<'v>(
-        &mut self,
-        count: usize,
-        weight: impl Fn(usize) -> Result<View<'v, T>>,
-        transpose: Transpose,
-    ) -> Result<()>
-    where
-        T: 'v,
-    {
-        let (mut height, mut width) = (0, 0);
-        for k in 0..count {
-            let weight = weight(k)?;
-            (height, width) = (weight.rows(), width + weight.width());
-        }
-        match transpose {
-            Transpose::No => self.0.resize(height, width),
-            Transpose::Yes => self.0.resize(width, height),
-        }
-        let mut at = 0;
-        for k in 0..count {
-            let weight = weight(k)?;
-            self.0.put(weight, transpose, at);
-            at += weight.width();
-        }
-        Ok(())
+    match transpose {
+        Transpose::No => packed.resize(height, width),
+        Transpose::Yes => packed.resize(width, height),
     }
+    let mut at = 0;
+    for k in 0..count {
+        let weight = weight(k)?;
+        packed.put(weight, transpose, at);
+        at += weight.width();
+    }
+    Ok(())
 }
 
 /// What a call needs beside what was prepared.
-struct Room<T> {
-    weights: Weights<T>,
+#[derive(Default)]
+struct Room<T: Float> {
+    weights: Packed<T>,
     /// Biases side by side.
     bias: Vec<T>,
-}
-
-impl<T: Float> Default for Room<T> {
-    fn default() -> Self {
-        Self { weights: Weights::default(), bias: Vec::new() }
-    }
 }
 
 impl Op for Linear {
@@ -194,13 +178,13 @@ impl Op for Linear {
             let wanted = prepare.pass() == Pass::Forward || prepare.wants(X);
             if wanted && prepare.constant::<T>(WEIGHT).is_some() {
                 let transpose = if prepare.pass() == Pass::Forward { Transpose::No } else { Transpose::Yes };
-                let mut weights = std::mem::take(prepare.keep::<Weights<T>>());
+                let mut weights = std::mem::take(prepare.keep::<Packed<T>>());
                 let constant = |k| {
                     let expected = || Error::new("weight", "one that stays the same", "another");
                     prepare.constant_at::<T>(WEIGHT, k).ok_or_else(expected)
                 };
-                weights.pack(prepare.count(WEIGHT), constant, transpose)?;
-                *prepare.keep::<Weights<T>>() = weights;
+                pack(&mut weights, prepare.count(WEIGHT), constant, transpose)?;
+                *prepare.keep::<Packed<T>>() = weights;
             }
             Ok(())
         })
@@ -256,10 +240,10 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     let (x, out) = (run.input::<T>(X)?, run.output::<T>(OUT)?);
     let (store, threads) = (run.store(), run.run().threads);
     let mut room = std::mem::take(run.scratch().get::<Room<T>>());
-    let weights = match run.prepared::<Weights<T>>() {
+    let weights = match run.prepared::<Packed<T>>() {
         Some(weights) => weights,
         None => {
-            room.weights.pack(run.count(WEIGHT), |k| run.input_at(WEIGHT, k), Transpose::No)?;
+            pack(&mut room.weights, run.count(WEIGHT), |k| run.input_at(WEIGHT, k), Transpose::No)?;
             &room.weights
         }
     };
@@ -274,7 +258,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
             Some(&room.bias[..])
         }
     };
-    affine(x, &weights.0, bias, out, store, threads);
+    affine(x, weights, bias, out, store, threads);
     *run.scratch().get::<Room<T>>() = room;
     Ok(())
 }
@@ -286,14 +270,14 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let threads = run.run().threads;
     if let Some((dx, store)) = run.gradient::<T>(X)? {
         let mut room = std::mem::take(run.scratch().get::<Room<T>>());
-        let weights = match run.prepared::<Weights<T>>() {
+        let weights = match run.prepared::<Packed<T>>() {
             Some(weights) => weights,
             None => {
-                room.weights.pack(run.count(WEIGHT), |k| run.input_at(WEIGHT, k), Transpose::Yes)?;
+                pack(&mut room.weights, run.count(WEIGHT), |k| run.input_at(WEIGHT, k), Transpose::Yes)?;
                 &room.weights
             }
         };
-        affine(dout, &weights.0, None, dx, store, threads);
+        affine(dout, weights, None, dx, store, threads);
         *run.scratch().get::<Room<T>>() = room;
     }
     let mut from = 0;

@@ -205,15 +205,10 @@ impl Op for LinearCrossEntropy {
 }
 
 /// W, packed for the logits and, transposed, for the gradient of x.
-struct Weights<T> {
+#[derive(Default)]
+struct Weights<T: Float> {
     logits: Packed<T>,
     inputs: Packed<T>,
-}
-
-impl<T: Float> Default for Weights<T> {
-    fn default() -> Self {
-        Self { logits: Packed::new(), inputs: Packed::new() }
-    }
 }
 
 impl<T: Float> Weights<T> {
@@ -235,16 +230,11 @@ impl<T: Float> Weights<T> {
 }
 
 /// A thread's memory: a chunk's logits, what their products are packed into, and weights that were not packed before.
-struct Room<T> {
+#[derive(Default)]
+struct Room<T: Float> {
     weights: Weights<T>,
     logits: Vec<T>,
     gradient: GradientRoom<T>,
-}
-
-impl<T: Float> Default for Room<T> {
-    fn default() -> Self {
-        Self { weights: Weights::default(), logits: Vec::new(), gradient: GradientRoom::default() }
-    }
 }
 
 /// What all rows share.

@@ -170,15 +170,10 @@ fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
 }
 
 /// Room for a packed right side and a transposed left side.
-struct Room<T> {
+#[derive(Default)]
+struct Room<T: Float> {
     packed: Packed<T>,
     transposed: Vec<T>,
-}
-
-impl<T: Float> Default for Room<T> {
-    fn default() -> Self {
-        Self { packed: Packed::new(), transposed: Vec::new() }
-    }
 }
 
 impl<T: Float> Room<T> {

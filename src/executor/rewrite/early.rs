@@ -2,8 +2,8 @@
 
 use super::Draft;
 use crate::error::Result;
-use crate::executor::needs::{needed_values, wanted_slots};
-use crate::program::{BlockId, LevelId, Needs, OpDesc, RECURRENT, Role, VarId, grad_name};
+use crate::executor::needs::values_read;
+use crate::program::{BlockId, LevelId, OpDesc, RECURRENT, Role, VarId, grad_name};
 
 impl Draft<'_> {
     /// The operators of the root block, from `from` on, that must run before `joint`, so that the gradients it reads are
@@ -70,9 +70,7 @@ impl Draft<'_> {
         let signature = instance.signature();
         let mut values = Vec::new();
         if op.role == Role::Backward {
-            let wanted = wanted_slots(&*instance, op);
-            let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
-            values = needed_values(&*instance, op, needs);
+            values = values_read(&*instance, op);
             values.extend(signature.outputs.iter().flat_map(|s| op.input(&grad_name(s.name))));
         } else {
             values.extend(signature.inputs.iter().filter(|s| !s.shape_only).flat_map(|s| op.input(s.name)));

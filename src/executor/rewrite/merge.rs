@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use super::{Draft, Note, Origin};
 use crate::error::Result;
-use crate::executor::needs::{needed_values, wanted_slots};
+use crate::executor::needs::values_read;
 use crate::executor::split::{Class, Classes};
 use crate::program::{
-    Attributes, BlockId, Bound, Extent, Needs, Op, OpDesc, Program, RECURRENT, Reach, Role, StepDesc,
+    Attributes, BlockId, Bound, Extent, Merge, Op, OpDesc, Program, RECURRENT, Reach, Role, StepDesc,
     StepGradient, VarId, VarRole, grad_name,
 };
 
@@ -49,7 +49,7 @@ struct Key {
 }
 
 /// What holds for the variables of a step block.
-struct Facts {
+struct Inside {
     classes: Classes,
     /// They leave the step or enter a loop inside it, and need rows of their own.
     kept: HashSet<VarId>,
@@ -96,13 +96,13 @@ impl Draft<'_> {
         if !ops.iter().chain(back_ops).all(known) {
             return Ok(nodes);
         }
-        let facts = self.facts(step, gradient)?;
+        let inside = self.inside(step, gradient)?;
         let usable = |var: VarId| {
             let spec = self.program.var(var).spec();
             spec.is_some_and(|s| {
                 s.rows() == Extent::Alive(step.block) && s.shape.len() == 2 && s.lod.is_empty()
-            }) && facts.classes.get(&self.program, var) == Class::Step
-                && !facts.kept.contains(&var)
+            }) && inside.classes.get(&self.program, var) == Class::Step
+                && !inside.kept.contains(&var)
         };
         let reading = |var: VarId| ops.iter().filter(|op| op.reads().any(|v| v == var)).count();
         for (number, op) in ops.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Draft<'_> {
             };
             let grads = back.map_or(&[][..], |b| back_ops[b].input(&grad_name(signature.outputs[0].name)));
             let grad = grads.first().copied().filter(|&v| v != VarId::NONE);
-            if grad.is_some() != back.is_some() || grad.is_some_and(|grad| facts.kept.contains(&grad)) {
+            if grad.is_some() != back.is_some() || grad.is_some_and(|grad| inside.kept.contains(&grad)) {
                 continue;
             }
             let mut key = Key {
@@ -128,52 +128,63 @@ impl Draft<'_> {
                 shared: Vec::new(),
                 beside: Vec::new(),
                 graded: grad.is_some(),
-                reach: (facts.reached.contains(&out), facts.reaching.contains(&out)),
+                reach: (inside.reached.contains(&out), inside.reaching.contains(&out)),
             };
-            let mut operands = Vec::new();
-            if let Some(merge) = instance.merges() {
-                if instance.facts().reach != Reach::Row || instance.facts().random {
-                    continue;
+            let operands = match instance.merges() {
+                Some(merge) => {
+                    if !self.mergeable(op, &*instance, &merge, step.block) {
+                        continue;
+                    }
+                    let beside = |b: &&Bound| merge.beside.contains(&b.slot.as_str());
+                    key.beside = merge.beside.iter().map(|slot| op.input(slot).len()).collect();
+                    key.shared = op.inputs.iter().filter(|b| !beside(b)).cloned().collect();
+                    Vec::new()
                 }
-                let constant = |&var: &VarId| {
-                    let desc = self.program.var(var);
-                    desc.block != step.block && desc.spec().is_some_and(|spec| !spec.batched())
-                };
-                let beside = |b: &&Bound| merge.beside.contains(&b.slot.as_str());
-                if !op.inputs.iter().filter(beside).flat_map(|b| &b.vars).all(constant) {
-                    continue;
+                None => {
+                    let specs = self.program.specs(&Program::slots_of(signature.inputs, &op.inputs, ""))?;
+                    let of = |bound: &Bound| {
+                        nodes.iter().position(|node| {
+                            bound.vars == [node.out]
+                                && reading(node.out) == 1
+                                && !inside.needed.contains(&node.out)
+                                && node.grad == gradient_of(&bound.slot)
+                        })
+                    };
+                    let operands: Vec<usize> = op.inputs.iter().filter_map(of).collect();
+                    if operands.len() != 2
+                        || op.reads().count() != 2
+                        || operands[0] == operands[1]
+                        || !instance.sums(&specs)
+                    {
+                        continue;
+                    }
+                    operands
                 }
-                key.beside = merge.beside.iter().map(|slot| op.input(slot).len()).collect();
-                key.shared = op.inputs.iter().filter(|b| !beside(b)).cloned().collect();
-            } else {
-                let specs = self.program.specs(&Program::slots_of(signature.inputs, &op.inputs, ""))?;
-                let vars: Vec<VarId> = op.reads().collect();
-                if vars.len() != 2 || vars[0] == vars[1] || !instance.sums(&specs) {
-                    continue;
-                }
-                for bound in &op.inputs {
-                    operands.extend(nodes.iter().position(|node| {
-                        bound.vars == [node.out]
-                            && reading(node.out) == 1
-                            && !facts.needed.contains(&node.out)
-                            && node.grad == gradient_of(&bound.slot)
-                    }));
-                }
-                if operands.len() != 2 {
-                    continue;
-                }
-                let number = nodes.len();
-                operands.iter().for_each(|&operand| nodes[operand].reader = Some(number));
-            }
+            };
+            let this = nodes.len();
+            operands.iter().for_each(|&operand| nodes[operand].reader = Some(this));
             nodes.push(Node { instance, op: number, back, out, grad, key, operands, reader: None });
         }
         Ok(nodes)
     }
 
-    fn facts(&self, step: &StepDesc, gradient: Option<&StepGradient>) -> Result<Facts> {
+    /// Whether an operator keeps the conditions of [`Op::merges`], and what goes side by side is constant.
+    fn mergeable(&self, op: &OpDesc, instance: &dyn Op, merge: &Merge, block: BlockId) -> bool {
+        let constant = |&var: &VarId| {
+            let desc = self.program.var(var);
+            desc.block != block && desc.spec().is_some_and(|spec| !spec.batched())
+        };
+        let facts = instance.facts();
+        facts.reach == Reach::Row
+            && !facts.random
+            && merge.beside.iter().flat_map(|slot| op.input(slot)).all(constant)
+    }
+
+    /// What holds for the variables of a step block.
+    fn inside(&self, step: &StepDesc, gradient: Option<&StepGradient>) -> Result<Inside> {
         let ops = self.ops(step.block);
         let back_ops = gradient.map_or(&[][..], |g| self.ops(g.block));
-        let mut facts = Facts {
+        let mut inside = Inside {
             classes: Classes::new(step.statics.iter().map(|p| p.inner)),
             kept: step.memories.iter().map(|m| m.next).chain(step.outputs.iter().map(|p| p.inner)).collect(),
             needed: HashSet::new(),
@@ -182,35 +193,33 @@ impl Draft<'_> {
         };
         if let Some(g) = gradient {
             let pairs = g.inputs.iter().chain(&g.outputs).chain(&g.statics);
-            facts.kept.extend(pairs.map(|p| p.inner));
-            facts.kept.extend(g.memories.iter().flat_map(|m| [Some(m.next), m.previous]).flatten());
+            inside.kept.extend(pairs.map(|p| p.inner));
+            inside.kept.extend(g.memories.iter().flat_map(|m| [Some(m.next), m.previous]).flatten());
         }
         for op in ops.iter().chain(back_ops).filter(|op| op.kind == RECURRENT) {
-            facts.kept.extend(op.reads().chain(op.writes()));
+            inside.kept.extend(op.reads().chain(op.writes()));
         }
         for op in ops {
             let reads: Vec<VarId> = op.reads().collect();
-            let (class, _) = facts.classes.of(&self.program, &reads);
-            let reached = reads.iter().any(|v| facts.reached.contains(v));
+            let (class, _) = inside.classes.of(&self.program, &reads);
+            let reached = reads.iter().any(|v| inside.reached.contains(v));
             for var in op.writes() {
-                facts.classes.set(var, class);
+                inside.classes.set(var, class);
                 if reached {
-                    facts.reached.insert(var);
+                    inside.reached.insert(var);
                 }
             }
         }
         for op in ops.iter().rev() {
-            if op.writes().any(|v| facts.reaching.contains(&v)) {
-                facts.reaching.extend(op.reads());
+            if op.writes().any(|v| inside.reaching.contains(&v)) {
+                inside.reaching.extend(op.reads());
             }
         }
         for op in back_ops.iter().filter(|op| op.role == Role::Backward && op.kind != RECURRENT) {
             let instance = self.registry.parse(&op.kind, &op.attributes)?;
-            let wanted = wanted_slots(&*instance, op);
-            let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
-            facts.needed.extend(needed_values(&*instance, op, needs));
+            inside.needed.extend(values_read(&*instance, op));
         }
-        Ok(facts)
+        Ok(inside)
     }
 
     fn merge(&mut self, nodes: &[Node], block: BlockId, there: Option<BlockId>) -> Result<()> {
