@@ -376,13 +376,14 @@ fn execute<'p>(
             checked = true;
         }
         shared.prepare(instr, &mut lane, &mut tools.workers[0])?;
-        shared.instruction(instr, &mut lane, tools)?;
-        // A level that an operator just made tells how many rows come with it.
+        // A level that an operator makes tells how many rows it will write.
         if let Instr::Op(op) = instr
             && !op.made.is_empty()
         {
+            shared.make_levels(&*op.op, &op.inputs, &op.made, op.top).map_err(|e| op.err(e))?;
             reserve(shared, plan, &mut lane, end);
         }
+        shared.instruction(instr, &mut lane, tools)?;
     }
     Ok(())
 }

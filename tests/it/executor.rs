@@ -416,3 +416,38 @@ fn a_run_goes_as_far_as_it_is_told() {
     whole.run(&mut scope, &Run::train(&feeds, 0)).unwrap();
     assert!(contents(&mut scope) == before);
 }
+
+/// An operator that makes a level runs at the root, forward and backward, on batches that grow and shrink.
+#[test]
+fn a_level_that_an_operator_makes_has_its_rows() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F64, &[], 1).unwrap();
+    net.watch(x).unwrap();
+    let repeated = net.sequence_expand(x, x, None).unwrap();
+    let twice = net.scale(repeated, 2.0, 0.0).unwrap();
+    let loss = net.sum(net.square(twice).unwrap()).unwrap().id();
+    let mut program = net.finish();
+    let gradients = backward::differentiate(&mut program, &ops::catalogue(), loss).unwrap();
+    let (out, gradient) = (twice.id(), gradients[&x.id()]);
+    let mut executor = Executor::new(&program, &ops::catalogue(), &[out, gradient], 2).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    let cases: [(&[Vec<f64>], &str, &[f64], &[f64]); 4] = [
+        (
+            &[vec![1.0, 2.0], vec![], vec![3.0]],
+            "[[2, 0, 1], [2, 2, 1]]",
+            &[2.0, 4.0, 2.0, 4.0, 6.0],
+            &[16.0, 32.0, 24.0],
+        ),
+        (&[vec![1.0, 1.0, 1.0], vec![1.0]], "[[3, 1], [3, 3, 3, 1]]", &[2.0; 10], &[24.0, 24.0, 24.0, 8.0]),
+        (&[vec![]], "[[0], []]", &[], &[]),
+        (&[vec![5.0]], "[[1], [1]]", &[10.0], &[40.0]),
+    ];
+    for (data, lod, numbers, slopes) in cases {
+        let fed = Variable::from_sequences(data).unwrap();
+        executor.run(&mut scope, &Run::train(&[(x.id(), &fed)], 1).until(Stage::Gradients)).unwrap();
+        let value = executor.fetch(out).unwrap();
+        assert_eq!(value.as_slice::<f64>().unwrap(), numbers);
+        assert_eq!(value.lod().unwrap().to_string(), lod);
+        assert_eq!(executor.fetch(gradient).unwrap().as_slice::<f64>().unwrap(), slopes);
+    }
+}
