@@ -110,7 +110,8 @@ fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
 
 impl Executor {
     /// Compiles `program` for the variables that will be fetched, to run on `threads` threads (0: as many as the
-    /// machine has cores). Operators that neither the fetched variables nor an update needs are left out.
+    /// machine has cores). Work is divided for that many where there is enough of it, on no more threads of the system
+    /// than there are cores. Operators that neither the fetched variables nor an update needs are left out.
     ///
     /// # Errors
     /// If the program is not well formed, an operator is not registered, or threads cannot be started (or are more
@@ -127,15 +128,16 @@ impl Executor {
         for &dtype in &plan.buffers {
             with_element!(dtype, T => arena.add::<T>());
         }
-        let threads = match threads {
-            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            n => n,
-        };
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = if threads == 0 { cores } else { threads };
+        // Work is divided for as many threads as were asked for; more than there are cores would only wake each other.
         let pool = (threads > 1)
-            .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
+            .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads.min(cores)).build())
             .transpose()
             .map_err(|e| {
-                Error::of(ErrorKind::Io, "thread pool", format!("{threads} threads"), e.to_string())
+                let error =
+                    Error::of(ErrorKind::Io, "thread pool", format!("{threads} threads"), e.to_string());
+                error.called(caller)
             })?;
         let mut kept = Kept::default();
         kept.frames.resize_with(program.blocks().len(), Frame::default);
