@@ -5,7 +5,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use unpadded::data::{Batches, Data};
+use unpadded::data::{Batches, Data, Loader};
 use unpadded::train::{Checkpoint, Ended, Report, Steps, Until};
 use unpadded::{ErrorKind, Result};
 
@@ -29,21 +29,23 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Data that calls something before each of its batches.
-struct Calling<F>(F);
+/// Data that calls something before the first batch.
+struct Calling<F>(F, Loader);
 
-impl<F: Fn(u64)> Data for Calling<F> {
+fn calling<F: Fn() + Send + Sync>(call: F) -> Calling<F> {
+    Calling(call, train())
+}
+
+impl<F: Fn() + Send + Sync> Data for Calling<F> {
     fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-        // All of them at once: batches outlive the data.
-        let batches: Vec<_> = train().batches(epoch, from)?.collect();
-        (from..).zip(&batches).take(1).for_each(|(number, _)| (self.0)(number));
-        Ok(Box::new(batches.into_iter()))
+        (self.0)();
+        self.1.batches(epoch, from)
     }
     fn batch_count(&self) -> Option<u64> {
-        train().batch_count()
+        self.1.batch_count()
     }
     fn fingerprint(&self) -> u64 {
-        train().fingerprint()
+        self.1.fingerprint()
     }
 }
 
@@ -56,7 +58,7 @@ fn refused(file: &Path, data: &dyn Data) -> String {
 }
 
 fn refused_at_once(file: &Path) -> String {
-    refused(file, &Calling(|_| panic!("it trains")))
+    refused(file, &calling(|| panic!("it trains")))
 }
 
 fn fit(file: &Path) -> Report {
@@ -71,7 +73,7 @@ fn child() {
         println!("refused: {}", refused_at_once(&folder.join("x.ckpt")));
         return;
     }
-    let wait = Calling(|_| {
+    let wait = calling(|| {
         std::fs::write(folder.join("there"), "").unwrap();
         while !folder.join("go").exists() {
             sleep(Duration::from_millis(5));
@@ -140,7 +142,7 @@ fn two_trainings_of_one_process_do_not_either() {
     let folder = folder("one-process");
     let x = folder.join("x.ckpt");
     let mut outer = trainer().checkpoint(&x);
-    let inner = Calling(|_| drop(assert!(refused_at_once(&x).contains("expected no other training"))));
+    let inner = calling(|| assert!(refused_at_once(&x).contains("expected no other training")));
     outer.fit(&inner, &dev(), Until::Epochs(1)).unwrap();
     // It has ended, so another one may train, though this one is still there.
     let mut second = trainer().checkpoint(&x);
