@@ -109,12 +109,9 @@ impl Flags {
         if self.save.is_none() && of == model {
             return Ok(());
         }
-        let epochs = found.position.epoch;
-        let hint = match of == model {
-            true => format!("--resume {file} goes on with it, --overwrite replaces it"),
-            false => "--overwrite replaces it".to_owned(),
-        };
-        Err(format!("{wrong} holds {epochs} epochs of `{of}`; {hint}").into())
+        let goes_on = if of == model { format!("--resume {file} goes on with it, ") } else { String::new() };
+        let hint = format!("{goes_on}--overwrite replaces it, another --save leaves it");
+        Err(format!("{wrong} holds a training of `{of}`, at {}; {hint}", found.position).into())
     }
 
     /// The threads to run on. More than cores would only wait for each other.
@@ -309,7 +306,11 @@ fn only_what_nobody_wants_is_replaced() -> Outcome<()> {
         let text = refused(flags, "text");
         assert!(text.contains("expected a new file, got one that is no checkpoint ("), "{text}");
         let theirs = refused(flags, "theirs");
-        assert!(theirs.ends_with("holds 0 epochs of `theirs`; --overwrite replaces it"), "{theirs}");
+        assert!(
+            theirs
+                .contains("holds a training of `theirs`, at epoch 1, batch 1 (step 0); --overwrite replaces"),
+            "{theirs}"
+        );
     }
     assert_eq!(refused(&default, "ours"), "");
     let ours = refused(&named, "ours");

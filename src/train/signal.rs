@@ -1,12 +1,9 @@
 //! Interrupts: Ctrl-C and its like set a flag while a training runs, and end the program at other times.
 
 use std::ffi::c_int;
-use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-#[cfg(unix)]
-use signal_hook::consts::SIGHUP;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
@@ -51,11 +48,7 @@ impl Interrupts {
 
 impl Running {
     fn begin() -> Result<Self> {
-        let mut signals = vec![SIGINT, SIGTERM];
-        #[cfg(unix)]
-        if !ignored(SIGHUP) {
-            signals.push(SIGHUP);
-        }
+        let signals: Vec<c_int> = [SIGINT, SIGTERM].into_iter().chain(hangup()).collect();
         let idle = Arc::new(AtomicBool::new(false));
         for &signal in &signals {
             flag::register_conditional_default(signal, idle.clone())?;
@@ -64,13 +57,21 @@ impl Running {
     }
 }
 
-/// Whether the program was begun with this signal ignored, as `nohup` does with a terminal's end, where the operating
+/// The signal of a terminal's end, unless the program was begun with it ignored, as by `nohup`, where the operating
 /// system tells.
-fn ignored(signal: c_int) -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+#[cfg(unix)]
+fn hangup() -> Option<c_int> {
+    use signal_hook::consts::SIGHUP;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+    let ignored = mask.is_some_and(|mask| mask >> (SIGHUP - 1) & 1 == 1);
+    (!ignored).then_some(SIGHUP)
+}
+
+#[cfg(not(unix))]
+fn hangup() -> Option<c_int> {
+    None
 }
 
 impl Drop for Interrupts {

@@ -138,15 +138,15 @@ impl Target {
     /// # Errors
     /// If no file can be made in the folder; if there is a file that cannot be replaced, or is none of this crate.
     pub(crate) fn check(&self) -> Result<()> {
+        self.clear();
         let wrong = |expected: &str, got: &str| Err(Error::of(ErrorKind::Io, &self.shown, expected, got));
         let tried = self.temporary(false).and_then(|(_, temporary)| fs::remove_file(temporary));
         if let Err(e) = tried {
-            return match e.kind() {
-                io::ErrorKind::InvalidFilename => {
-                    wrong("a shorter name: a temporary one beside it has 22 bytes more", &e.to_string())
-                }
-                _ => wrong("a folder that files can be written in", &e.to_string()),
-            };
+            if e.kind() == io::ErrorKind::InvalidFilename {
+                let expected = "a shorter name, as a temporary one beside it has 22 bytes more";
+                return wrong(expected, &format!("{} bytes", self.name.len()));
+            }
+            return wrong("a folder that files can be written in", &format!("one where that fails: {e}"));
         }
         if !self.path.exists() {
             return Ok(());
@@ -156,7 +156,7 @@ impl Target {
         if let Err(e) = fs::remove_dir(&self.path)
             && e.kind() == io::ErrorKind::PermissionDenied
         {
-            let got = format!("{e}: it is another user's, or immutable");
+            let got = format!("another user's or an immutable one: {e}");
             return wrong("a file that may be replaced", &got);
         }
         if mounted(&self.path) {
@@ -176,6 +176,7 @@ impl Target {
     /// What [`write_atomically`] does.
     pub(crate) fn write(&self, write: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>) -> Result<()> {
         let failed = |e: io::Error| unwritable(&self.shown, &e);
+        self.clear(); // first: it may take the room that this needs
         let replaced = fs::metadata(&self.path).ok();
         let (file, temporary) = self.temporary(replaced.is_some()).map_err(failed)?;
         let outcome = (|| {
@@ -193,7 +194,6 @@ impl Target {
             let _ = fs::remove_file(&temporary);
             return outcome;
         }
-        self.clear();
         // The renamed entry itself is safe once its folder is synced. Only unix can open one, if it can be read, and not
         // every file system can sync one.
         use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
@@ -216,6 +216,7 @@ impl Target {
 
     /// A new file that nobody else has, locked so that nobody takes it for what a killed process left. A private one
     /// can be read by its owner alone.
+    #[cfg_attr(not(unix), allow(unused_variables))]
     fn temporary(&self, private: bool) -> io::Result<(File, PathBuf)> {
         let mut options = File::options();
         options.write(true).create_new(true);
@@ -255,7 +256,7 @@ impl Target {
             }
             // Who still writes it holds its lock.
             if lockable(&entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
-                // Whether it goes or not, the file that was asked for is written.
+                // If it stays, it is in nobody's way.
                 let _ = fs::remove_file(entry.path());
             }
         }

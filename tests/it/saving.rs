@@ -193,7 +193,7 @@ fn a_training_that_is_done_needs_no_room() {
     let report = done.fit(&train(), &dev(), Until::Epochs(1)).unwrap();
     assert_eq!((report.ended, report.tokens), (Ended::Done, 0));
     let error = done.fit(&train(), &dev(), Until::Epochs(2)).unwrap_err().to_string();
-    assert!(error.contains("expected a folder that files can be written in, got"), "{error}");
+    assert!(error.contains("expected a folder that files can be written in, got one where"), "{error}");
     assert_eq!(done.position().epoch, 1);
     std::fs::remove_dir_all(&folder).unwrap();
 }
@@ -232,11 +232,18 @@ fn what_the_system_forbids_is_found_before_the_first_step() {
     };
     mode(0o1777); // as /tmp: everybody writes, and replaces what is theirs
     if let Some(said) = as_nobody(&folder) {
-        assert!(said.contains("expected a file that may be replaced, got Operation not permitted"), "{said}");
+        assert!(
+            said.contains(
+                "expected a file that may be replaced, got another user's or an immutable one: Operation"
+            ),
+            "{said}"
+        );
         mode(0o755);
         let said = as_nobody(&folder).unwrap();
         assert!(
-            said.contains("expected a folder that files can be written in, got Permission denied"),
+            said.contains(
+                "expected a folder that files can be written in, got one where that fails: Permission denied"
+            ),
             "{said}"
         );
     }
@@ -247,7 +254,9 @@ fn what_the_system_forbids_is_found_before_the_first_step() {
         assert!(chattr("-i"));
         let error = error.unwrap();
         assert!(
-            error.contains("expected a file that may be replaced, got Operation not permitted"),
+            error.contains(
+                "expected a file that may be replaced, got another user's or an immutable one: Operation"
+            ),
             "{error}"
         );
     } else {

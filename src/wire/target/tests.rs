@@ -199,11 +199,11 @@ fn what_forbids_a_write_is_found_before_it() {
     fits.check().unwrap();
     fits.write(|w| w.write_section("a", b"new")).unwrap();
     fits.check().unwrap();
-    for longer in [longest.clone() + "x", "x".repeat(255), "x".repeat(300)] {
-        let error = refused(&longer);
-        assert!(
-            error.contains(": expected a shorter name: a temporary one beside it has 22 bytes more, got")
-        );
+    for bytes in [234, 255, 300] {
+        let (error, longer) = (refused(&"x".repeat(bytes)), "x".repeat(bytes));
+        let end =
+            format!("a shorter name, as a temporary one beside it has 22 bytes more, got {bytes} bytes");
+        assert!(error.ends_with(&end), "{error}");
         assert!(write_atomically(&folder.join(longer), |_| panic!("nothing is written")).is_err());
     }
     fs::write(folder.join("text"), "text").unwrap();
