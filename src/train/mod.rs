@@ -44,8 +44,8 @@ impl Trainer {
     ///
     /// # Errors
     /// If a setting, a batch or a feed does not fit; if the data fails; if a loss or a gradient is not finite; if the
-    /// checkpoint cannot be written, or another training saves to its file, both known before the first step. The
-    /// message says where the last checkpoint stands.
+    /// checkpoint cannot be written, or another training saves to its file, which is found before the first step (but for
+    /// a disk that is full). The message says where the last checkpoint stands.
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
