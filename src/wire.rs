@@ -16,11 +16,11 @@
 //! `Vocabulary`, and of the variants of `Extent`, `VarKind` and `Literal`, is part of [`VERSION`]; whoever changes it
 //! raises the version. Sections of new names need no other version.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+mod target;
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bincode::config::{Configuration, Fixint, LittleEndian, standard};
 use crc32fast::Hasher;
@@ -28,6 +28,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result};
+pub(crate) use target::Target;
+pub use target::write_atomically;
 
 /// The first bytes of every file.
 pub const MAGIC: [u8; 8] = *b"unpadded";
@@ -393,94 +395,6 @@ pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let file = File::open(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
     Reader::new(&source, BufReader::new(file), size)
-}
-
-/// Writes a file whole or not at all: into a temporary file beside it, synced, then renamed over `path`. Temporary
-/// files that a killed process left there for the same `path` go. If `path` is a link, the file it leads to is written.
-///
-/// # Errors
-/// What `write` returns, if `path` is something else than a file, or if the operating system refuses; what stood at
-/// `path` is then untouched.
-pub fn write_atomically(
-    path: &Path,
-    write: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>,
-) -> Result<()> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let target = format!("file `{}`", path.display());
-    let failed = |e: io::Error| unwritable(&target, &e);
-    let refused = |got: &str| Err(Error::of(ErrorKind::Io, &target, "the path of a file", got));
-    // To rename over a link would replace the link, and over a device the device.
-    let led;
-    let path = match fs::symlink_metadata(path) {
-        Ok(about) if about.is_symlink() => match fs::canonicalize(path) {
-            Ok(file) => {
-                led = file;
-                &led
-            }
-            Err(_) => return refused("a link that leads nowhere"),
-        },
-        _ => path,
-    };
-    let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
-        return refused("that of a folder");
-    };
-    if path.exists() && !path.is_file() {
-        return refused("that of a device or a pipe");
-    }
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if !folder.is_dir() {
-        let got = format!("none at `{}`", folder.display());
-        return Err(Error::of(ErrorKind::Io, target, "a folder to write it in", got));
-    }
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut beside = OsString::from(".");
-    beside.push(name);
-    beside.push(format!(".{}.{number}.tmp", std::process::id()));
-    let temporary = folder.join(beside);
-    let outcome = (|| {
-        let file = OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(failed)?;
-        let mut writer = Writer::named(&target, BufWriter::new(file))?;
-        write(&mut writer)?;
-        let file = writer.finish()?.into_inner().map_err(|e| failed(e.into_error()))?;
-        file.sync_all().map_err(failed)?;
-        fs::rename(&temporary, path).map_err(failed)
-    })();
-    if outcome.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&temporary);
-        return outcome;
-    }
-    clear(folder, name);
-    // The renamed entry itself is safe once its folder is synced; only unix can open one.
-    if cfg!(unix) {
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
-    }
-    Ok(())
-}
-
-/// Removes temporary files of other processes for the file `name`. One that is still at work gets an error when it
-/// renames its own, and writes nothing half.
-fn clear(folder: &Path, name: &OsStr) {
-    let (Some(name), Ok(entries)) = (name.to_str(), fs::read_dir(folder)) else { return };
-    let own = std::process::id().to_string();
-    for entry in entries.flatten() {
-        let file = entry.file_name();
-        let middle = file.to_str().and_then(|file| {
-            file.strip_prefix('.')?
-                .strip_prefix(name)?
-                .strip_prefix('.')?
-                .strip_suffix(".tmp")?
-                .split_once('.')
-        });
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if middle.is_some_and(|(process, number)| digits(process) && digits(number) && process != own) {
-            // Whether it goes or not, the file that was asked for is written.
-            let _ = fs::remove_file(entry.path());
-        }
-    }
 }
 
 #[cfg(test)]

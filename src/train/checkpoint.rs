@@ -35,7 +35,7 @@ use crate::lod::Lod;
 use crate::program::save::SECTION as PROGRAM;
 use crate::program::{Program, Spec, VarDesc, VarRole};
 use crate::tensor::{DType, Dense, Variable};
-use crate::wire::{self, Reader, Writer};
+use crate::wire::{self, Reader, Target, Writer};
 
 /// A training at one moment, or a model to predict with. Everything is found by name.
 ///
@@ -152,10 +152,13 @@ impl Checkpoint {
     /// # Errors
     /// As [`Self::save`], or if the scope lacks a persistent variable of the program.
     pub fn save_from(&self, scope: &mut Scope, path: impl AsRef<Path>) -> Result<()> {
+        self.save_to(scope, &Target::find(path.as_ref())?)
+    }
+
+    /// What [`Self::save_from`] does.
+    pub(super) fn save_to(&self, scope: &mut Scope, target: &Target) -> Result<()> {
         self.check(&unfit)?;
-        wire::write_atomically(path.as_ref(), |out| {
-            self.write(out, &mut |name| scope.get(name).map(Cow::Owned))
-        })
+        target.write(|out| self.write(out, &mut |name| scope.get(name).map(Cow::Owned)))
     }
 
     /// What [`Self::save`] writes.

@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 use crate::data::{Batch, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Run, diagnose};
+use crate::wire::Target;
 use compiled::Compiled;
 use metrics::Metric;
 use progress::Console;
@@ -37,16 +38,19 @@ impl Trainer {
     /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
     /// already (zero epochs, or a training that was done when it was resumed), it only evaluates.
     ///
-    /// While it runs, an interrupt (Ctrl-C) finishes the step, saves the checkpoint and returns; a second one ends the
-    /// program at once.
+    /// While it runs, an interrupt (Ctrl-C, and SIGTERM or SIGHUP, as containers and schedulers send them) finishes the
+    /// step, saves the checkpoint and returns; a second one ends the program at once. A SIGHUP that was ignored when
+    /// the program began, as by `nohup`, still is.
     ///
     /// # Errors
     /// If a setting, a batch or a feed does not fit; if the data fails; if a loss or a gradient is not finite; if the
-    /// checkpoint cannot be written. The message says where the last checkpoint stands.
+    /// checkpoint cannot be written, or another training saves to its file, which is found before the first step (but for
+    /// a disk that is full). The message says where the last checkpoint stands.
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
         self.prepare(Some(train))?;
+        let file = self.claim(until).map_err(|e| e.called(caller))?;
         let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
         let mut progress = std::mem::take(&mut self.progress);
@@ -56,7 +60,7 @@ impl Trainer {
         }
         let mut last = Scores::default();
         let ended = Interrupts::catch(&self.stop)
-            .and_then(|_caught| self.epochs(train, dev, until, &mut console, &mut last));
+            .and_then(|_caught| self.epochs(train, dev, until, file.as_ref(), &mut console, &mut last));
         self.stop.store(false, Ordering::SeqCst);
         let report = ended.map(|ended| Report {
             ended,
@@ -70,6 +74,7 @@ impl Trainer {
             seconds: console.seconds().as_secs_f64(),
             tokens_per_s: console.tokens_per_s(),
         });
+        drop(file);
         if let (Ok(Report { ended: Ended::Interrupted, .. }), Some(file)) = (&report, &self.file) {
             console.say(&format!(
                 "interrupted; saved in `{}`, to resume at {}",
@@ -87,16 +92,16 @@ impl Trainer {
         train: &dyn Data,
         dev: &dyn Data,
         until: Until,
+        file: Option<&Target>,
         console: &mut Console<'_>,
         last: &mut Scores,
     ) -> Result<Ended> {
         loop {
-            let early = self.patience.is_some_and(|epochs| self.state.position.since_best >= epochs);
-            if early || until.reached(&self.state.position) {
+            if let Some(ended) = self.over(until) {
                 if last.0.is_empty() {
                     *last = self.evaluate(dev)?;
                 }
-                return Ok(if early { Ended::Early } else { Ended::Done });
+                return Ok(ended);
             }
 
             // An epoch: its batches, from the one where the last run stopped.
@@ -104,12 +109,12 @@ impl Trainer {
             console.resume_clock();
             loop {
                 if self.stop.load(Ordering::SeqCst) {
-                    self.save_checkpoint()?;
+                    self.save_checkpoint(file)?;
                     return Ok(Ended::Interrupted);
                 }
                 let Some(batch) = batches.next().transpose()? else { break };
                 if until.reached(&self.state.position) {
-                    self.save_checkpoint()?;
+                    self.save_checkpoint(file)?;
                     return Ok(Ended::Done);
                 }
 
@@ -123,7 +128,7 @@ impl Trainer {
                 console.step(&self.state.position, || scores(&self.metrics));
                 if self.every.is_some_and(|steps| self.state.position.step.is_multiple_of(steps)) {
                     console.pause_clock();
-                    self.save_checkpoint()?;
+                    self.save_checkpoint(file)?;
                     console.resume_clock();
                 }
             }
@@ -134,7 +139,7 @@ impl Trainer {
 
             // Its end: evaluate, decide whether it is the best, save.
             let Some(found) = self.pass(dev, Stop::WhenAsked)? else {
-                self.save_checkpoint()?;
+                self.save_checkpoint(file)?;
                 return Ok(Ended::Interrupted);
             };
             let better = self.decide(&found)?;
@@ -144,8 +149,15 @@ impl Trainer {
             self.state.position.batch = 0;
             self.state.carried.clear();
             self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
-            self.save_checkpoint()?;
+            self.save_checkpoint(file)?;
         }
+    }
+
+    /// Whether nothing is left to train, and why.
+    fn over(&self, until: Until) -> Option<Ended> {
+        let early = self.patience.is_some_and(|epochs| self.state.position.since_best >= epochs);
+        let done = until.reached(&self.state.position).then_some(Ended::Done);
+        if early { Some(Ended::Early) } else { done }
     }
 
     /// One training step on a batch.

@@ -4,20 +4,28 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::checkpoint::Checkpoint;
-use super::trainer::Trainer;
+use super::trainer::{Trainer, Until};
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::VarRole;
 use crate::tensor::{DType, Dense};
+use crate::wire::Target;
 use crate::with_float;
 
 impl Trainer {
-    /// Saves everything to a file: parameters, the best ones, the optimizer's state, the position in the data.
+    /// Saves everything to a file: parameters, the best ones, the optimizer's state, the position in the data. A file
+    /// that was there is replaced, and hands on its permissions.
     ///
     /// # Errors
-    /// If it cannot be written, which leaves a file that was there as it was; if a parameter is not finite: what cannot
-    /// be trained further does not replace what can.
+    /// If another training saves to this file, or it cannot be written, which leaves a file that was there as it was;
+    /// if a parameter is not finite: what cannot be trained further does not replace what can.
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let target = Target::find(path.as_ref())?;
+        let held = self.held.as_ref().is_some_and(|held| held.is(&target));
+        self.save_to(&if held { target } else { target.lock()? })
+    }
+
+    fn save_to(&mut self, target: &Target) -> Result<()> {
         self.restore_sums()?;
         for name in self.persistent() {
             if !finite(&self.scope.get(&name)?) {
@@ -29,30 +37,47 @@ impl Trainer {
         }
         let sums = self.metrics.iter_mut().map(|m| (m.name().to_owned(), m.sums().to_vec()));
         self.state.position.running = sums.collect();
-        let saved = self.state.save_from(&mut self.scope, path);
+        let saved = self.state.save_to(&mut self.scope, target);
         self.state.position.running.clear();
         saved
     }
 
+    /// The file of [`Self::checkpoint`], which from here on is this training's alone, and can be written; if there is one
+    /// and anything is left to save.
+    pub(super) fn claim(&mut self, until: Until) -> Result<Option<Target>> {
+        let held = self.held.take();
+        let Some(file) = self.file.as_deref().filter(|_| self.over(until).is_none()) else { return Ok(None) };
+        let target = held.map_or_else(|| Target::find(file)?.lock(), Ok)?;
+        target.check()?;
+        Ok(Some(target))
+    }
+
     /// Saves to the file of [`Self::checkpoint`], if there is one.
-    pub(super) fn save_checkpoint(&mut self) -> Result<()> {
-        let Some(file) = self.file.clone() else { return Ok(()) };
-        self.save(&file)?;
+    pub(super) fn save_checkpoint(&mut self, file: Option<&Target>) -> Result<()> {
+        let Some(file) = file else { return Ok(()) };
+        self.save_to(file)?;
         self.saved = Some(self.state.position.clone());
         Ok(())
     }
 
     /// Goes on with a training that was saved: its parameters, the optimizer's state, its place in the data. The model
-    /// is built as it was then; only the lines of code may have moved.
+    /// is built as it was then; only the lines of code may have moved. If it is the file of [`Self::checkpoint`], no other
+    /// training may save there until [`Self::fit`] has returned, or this trainer is gone.
     ///
     /// # Errors
-    /// If the file is damaged; if the program or a vocabulary is another one, with the first difference. Nothing was
-    /// changed then.
+    /// If the file is damaged; if the program or a vocabulary is another one, with the first difference; if it is where
+    /// this training saves and another one saves there now. Nothing was changed then.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
+        self.held = None;
+        // Before it is read: what another training would save after that, this one would replace.
+        let own = self.file.as_deref().and_then(|file| Target::find(file).ok());
+        let own = own.filter(|own| Target::find(path).is_ok_and(|from| from.is(own)));
+        let held = own.map(Target::lock).transpose()?;
         let checkpoint = Checkpoint::load(path)?;
         self.take(checkpoint).map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))?;
-        self.saved = self.file.as_deref().filter(|file| *file == path).map(|_| self.state.position.clone());
+        self.saved = held.is_some().then(|| self.state.position.clone());
+        self.held = held;
         Ok(())
     }
 
