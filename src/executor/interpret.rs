@@ -477,7 +477,7 @@ impl<'a> Interpreter<'a> {
         let first = step.inputs.first().ok_or_else(missing)?.outer;
         let lod = self.value(first, frame, around)?.lod().ok_or_else(missing)?;
         let at = self.program.spec(first)?.lod.iter().position(|&l| l == step.level).ok_or_else(missing)?;
-        Ok(Sequences { depth: at, offsets: lod.level(at).to_vec() })
+        Ok(Sequences { depth: at, offsets: lod.level(at)?.to_vec() })
     }
 
     fn value<'f>(

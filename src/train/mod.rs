@@ -47,6 +47,7 @@ impl Trainer {
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
         self.prepare(Some(train))?;
+        [train, dev].into_iter().try_for_each(|data| self.check(data)).map_err(|e| e.called(caller))?;
         let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
         let mut progress = std::mem::take(&mut self.progress);
@@ -192,7 +193,8 @@ impl Trainer {
     #[track_caller]
     pub fn evaluate(&mut self, data: &dyn Data) -> Result<Scores> {
         let caller = Location::caller();
-        let found = self.prepare(None).and_then(|()| self.pass(data, Stop::Never));
+        let found =
+            self.prepare(None).and_then(|()| self.check(data)).and_then(|()| self.pass(data, Stop::Never));
         found.map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
@@ -222,6 +224,11 @@ impl Trainer {
             true => Err(Error::new("batches of data to evaluate on", "at least one", "none")),
             false => Ok(Some(scores(metrics))),
         }
+    }
+
+    /// Checks data before its first batch.
+    fn check(&self, data: &dyn Data) -> Result<()> {
+        self.compiled.as_ref().ok_or_else(unprepared)?.check(data)
     }
 
     /// Compiles, if that has not been done, and checks that `train` is what this training has trained on so far.

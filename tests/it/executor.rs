@@ -156,7 +156,22 @@ fn sequences_that_disagree() {
         Lod::from_lengths1(&[2, 1, 2]).unwrap(),
     );
     let error = this.fails_with(1, marks.unwrap());
-    says(&error, "variable `marks`: LoD of a feed: expected [[3, 0, 2]], got [[2, 1, 2]]");
+    says(&error, "variable `marks`: length of sequence 0 of the batch: expected 3, as in `words`, got 2");
+    // Eight equal lengths first: what differs comes late.
+    let (long, other) = (vec![vec![1i64; 3]; 12], [vec![vec![1i64; 3]; 11], vec![vec![1; 4]]].concat());
+    let [words, marks] = [long, other].map(|ids| Variable::from_sequences(&ids).unwrap());
+    let marks =
+        Dense::zeros(DType::F32, &[37, 2]).map(|numbers| Variable::new(numbers, marks.lod().cloned()));
+    let values = [words, marks.unwrap().unwrap()];
+    let feeds: Vec<_> = this.feeds(&batch(&WORDS)).iter().zip(&values).map(|(&(id, _), v)| (id, v)).collect();
+    let numbers: Vec<u64> = (70..82).collect();
+    let run = Run::train(&feeds, 0).numbers(&numbers);
+    let error = this.executor().run(&mut Scope::of(&this.program).unwrap(), &run).unwrap_err();
+    says(
+        &error,
+        "variable `marks`: length of sequence 11 of the batch, number 81 in the data: expected 3, as in `words`, \
+         got 4",
+    );
     let error = this.fails_with(2, Variable::dense(Dense::from_vec(&[2], vec![0i64, 1]).unwrap()));
     says(&error, "variable `label`: sequences of a feed: expected 3, as `words` has, got 2");
     let values = batch(&WORDS);
