@@ -77,12 +77,8 @@ impl Executor {
         for (place, &(id, value)) in feeds.iter().enumerate() {
             let known = (id.0 as usize) < self.fed.len() && self.program.var(id).role == VarRole::Feed;
             if !known {
-                return Err(Error::of(
-                    ErrorKind::Program,
-                    "feed",
-                    "a feed of the program",
-                    format!("{id:?}"),
-                ));
+                let got = self.program.called(id);
+                return Err(Error::of(ErrorKind::Program, "feed", "a feed of the program", got));
             }
             let var = self.program.var(id);
             let wrong = |e: Error| e.variable(&var.name);

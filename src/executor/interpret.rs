@@ -136,12 +136,8 @@ impl<'a> Interpreter<'a> {
         }
         for &(id, value) in feeds {
             if self.program.vars().nth(id.0 as usize).is_none_or(|(_, var)| var.role != VarRole::Feed) {
-                return Err(Error::of(
-                    ErrorKind::Program,
-                    "feed",
-                    "a feed of the program",
-                    format!("{id:?}"),
-                ));
+                let got = self.program.called(id);
+                return Err(Error::of(ErrorKind::Program, "feed", "a feed of the program", got));
             }
             self.define(&mut root, id, value.clone())?;
         }

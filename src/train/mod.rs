@@ -245,11 +245,8 @@ impl Trainer {
                 "that of the training so far (fingerprint {known:016x}), which stands at {}",
                 self.state.position
             );
-            return Err(Error::new(
-                "training data",
-                expected,
-                format!("other data or batches (fingerprint {data:016x})"),
-            ));
+            let got = format!("other samples, batches or another order (fingerprint {data:016x})");
+            return Err(Error::new("training data", expected, got));
         }
         self.state.position.data = data;
         Ok(())

@@ -224,15 +224,19 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
         error
     };
     let none = resume(trainer());
-    assert!(none.contains("vocabulary `words`: expected none, got 3 entries (fingerprint "), "{none}");
-    let other = resume(trainer().vocabulary("words", vocabulary(&["a", "c"])));
-    assert!(other.contains("vocabulary `words`: expected 3 entries"), "{other}");
-    let program = resume(language_model().vocabulary("words", vocabulary(&["a", "b"])));
     assert!(
-        program
-            .contains("program: expected that of the model being built, got another seed, 3 in place of 1"),
-        "{program}"
+        none.contains("vocabulary `words`: expected 3 entries, as the checkpoint has, got none; make it"),
+        "{none}"
     );
+    let other = resume(trainer().vocabulary("words", vocabulary(&["a", "c"])));
+    let said = "vocabulary `words`: expected that of the checkpoint (3 entries, number 2 of them \"b\"), got 3 \
+                entries, number 2 of them \"c\"; make it of the same data, or take it out of the checkpoint";
+    assert!(other.contains(said), "{other}");
+    let longer = resume(trainer().vocabulary("words", vocabulary(&["a", "b", "c"])));
+    assert!(longer.contains("(3 entries), got 4 entries, number 3 of them \"c\""), "{longer}");
+    let seed = resume(language_model().vocabulary("words", vocabulary(&["a", "b"])));
+    let said = "seed of the model: expected 3, as in the checkpoint (`Builder::seed`), got 1";
+    assert!(seed.starts_with(said), "{seed}");
 
     let mut second = trainer().vocabulary("words", vocabulary(&["a", "b"]));
     second.resume(&file).unwrap();
@@ -240,7 +244,9 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
     let error = second.fit(&others, &dev(), Until::Epochs(3)).unwrap_err().to_string();
     assert!(error.contains("training data: expected that of the training so far (fingerprint "), "{error}");
     assert!(
-        error.contains("which stands at epoch 2, batch 3 (step 12), got other data or batches"),
+        error.contains(
+            "which stands at epoch 2, batch 3 (step 12), got other samples, batches or another order"
+        ),
         "{error}"
     );
     fit(&mut second, Until::Epochs(2));
