@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 use unpadded::data::{Data, TextFile};
+use unpadded::ops;
 use unpadded::train::{Checkpoint, Ended, Predictor, Report, Steps, Trainer, Until};
 
 /// What goes wrong in a program: an error of the library, or a sentence.
@@ -28,7 +29,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Save after every so many steps too
-    #[arg(long, value_name = "STEPS", value_parser = from_one, allow_negative_numbers = true)]
+    #[arg(long, value_name = "STEPS", value_parser = positive::<u64>, allow_negative_numbers = true)]
     save_every: Option<u64>,
     /// Replace whatever checkpoint is there
     #[arg(long)]
@@ -46,7 +47,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = whole::<usize>, allow_negative_numbers = true)]
     threads: usize,
     /// How often to go through the training data, from its very start on [default: the program's own]
-    #[arg(long, value_name = "NUMBER", value_parser = from_one, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = positive::<u64>, allow_negative_numbers = true)]
     pub(crate) epochs: Option<u64>,
     /// End in one line of JSON with the figures, accuracies in percent
     #[arg(long)]
@@ -58,9 +59,10 @@ pub(crate) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "expected a whole number from 0 to 2^64 - 1".to_owned())
 }
 
-fn from_one(text: &str) -> Result<u64, String> {
-    let number = whole(text)?;
-    if number == 0 { Err("expected at least 1".to_owned()) } else { Ok(number) }
+/// A whole number from 1 on.
+pub(crate) fn positive<T: FromStr + From<u8> + PartialOrd>(text: &str) -> Result<T, String> {
+    let number = text.parse().ok().filter(|number| *number >= T::from(1));
+    number.ok_or_else(|| "expected a whole number from 1 to 2^64 - 1".to_owned())
 }
 
 impl Flags {
@@ -83,7 +85,7 @@ impl Flags {
             trainer = trainer.every(Steps(steps));
         }
         if let Some(checkpoint) = resumed {
-            load(&checkpoint, model)?; // another program's is told by its name, not by what differs
+            self.resumable(&checkpoint, model, train)?;
             trainer.resume(checkpoint)?;
         }
         let report = trainer.fit(train, dev, self.until(epochs))?;
@@ -123,6 +125,24 @@ impl Flags {
         self.threads.min(cores)
     }
 
+    /// That a checkpoint is of this program, seed and data: told by their names, not by what differs in the model.
+    fn resumable(&self, path: &Path, model: &str, train: &dyn Data) -> Outcome<()> {
+        let Checkpoint { program, position, .. } = checkpoint(path, model)?;
+        let (name, seed) = (path.display(), program.seed);
+        if seed != self.seed {
+            return Err(
+                format!("--seed: expected {seed}, as checkpoint `{name}` has, got {}", self.seed).into()
+            );
+        }
+        if position.step > 0 && position.data != train.fingerprint() {
+            let with = "give --train, and --dev or not, as then";
+            return Err(
+                format!("--train: expected the data of checkpoint `{name}`, got other data; {with}").into()
+            );
+        }
+        Ok(())
+    }
+
     /// How long to train.
     pub(crate) fn until(&self, epochs: u64) -> Until {
         Until::Epochs(self.epochs.unwrap_or(epochs))
@@ -153,18 +173,23 @@ fn default_path(model: &str) -> PathBuf {
 
 /// What a checkpoint that `model` has saved predicts with.
 pub(crate) fn load(path: &Path, model: &str) -> Outcome<Predictor> {
+    Ok(Predictor::new(checkpoint(path, model)?, &ops::catalogue())?)
+}
+
+/// A checkpoint that `model` has saved.
+fn checkpoint(path: &Path, model: &str) -> Outcome<Checkpoint> {
     if !path.exists() {
         let name = path.display();
         let hint = format!("`{model}` without --predict and --resume trains, and saves one");
         return Err(format!("checkpoint `{name}`: expected a file, got none there ({hint})").into());
     }
-    let predictor = Predictor::load(path)?;
-    if predictor.note("model") != Some(model) {
-        let got = predictor.note("model").unwrap_or("another program");
+    let checkpoint = Checkpoint::load(path)?;
+    let got = checkpoint.notes.get("model").map_or("another program", String::as_str);
+    if got != model {
         let name = path.display();
         return Err(format!("checkpoint `{name}`: expected one of `{model}`, got one of `{got}`").into());
     }
-    Ok(predictor)
+    Ok(checkpoint)
 }
 
 /// What a program found.
@@ -273,6 +298,18 @@ pub(crate) fn exit(outcome: Outcome<()>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+#[test]
+fn numbers_say_their_range() {
+    for text in ["-1", "0", "x", "1.5", "18446744073709551616", ""] {
+        assert_eq!(
+            positive::<u64>(text),
+            Err("expected a whole number from 1 to 2^64 - 1".to_owned()),
+            "{text}"
+        );
+    }
+    assert_eq!((positive::<u64>("1"), whole::<u64>("0")), (Ok(1), Ok(0)));
 }
 
 #[test]

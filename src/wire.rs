@@ -229,8 +229,9 @@ impl<R: Read> Reader<R> {
         }
         let version = u32::from_le_bytes(reader.take("the format version")?);
         if version == 0 || version > VERSION {
-            let expected = format!("1 to {VERSION}: a newer release may read it");
-            return Err(reader.refused("format version", expected, version.to_string()));
+            let expected = if VERSION == 1 { "1".to_owned() } else { format!("1 to {VERSION}") };
+            let why = if version == 0 { "the file is damaged" } else { "a newer release may read it" };
+            return Err(reader.refused("format version", expected, format!("{version}: {why}")));
         }
         Ok(reader)
     }
@@ -249,12 +250,7 @@ impl<R: Read> Reader<R> {
             Ok(()) => self.left -= n,
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Err(self.short(what, n)),
             Err(e) => {
-                return Err(Error::of(
-                    ErrorKind::Io,
-                    format!("{}: {what}", self.source),
-                    "to be readable",
-                    e.to_string(),
-                ));
+                return Err(Error::io(format!("{}: {what}", self.source), "read", &e));
             }
         }
         Ok(())
@@ -378,7 +374,7 @@ impl<R: Read> Reader<R> {
 }
 
 fn unwritable(target: &str, error: &io::Error) -> Error {
-    Error::of(ErrorKind::Io, target, "to be writable", error.to_string())
+    Error::io(target, "write", error)
 }
 
 /// Opens a file to read.
@@ -387,7 +383,7 @@ fn unwritable(target: &str, error: &io::Error) -> Error {
 /// If it cannot be opened, or as [`Reader::new`].
 pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let source = format!("file `{}`", path.display());
-    let failed = |e: io::Error| Error::of(ErrorKind::Io, &source, "to be readable", e.to_string());
+    let failed = |e: io::Error| Error::io(&source, "read", &e);
     // Asked before it is opened: to open a pipe would wait for whoever writes it.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(Error::of(ErrorKind::Io, source, "a file", "a folder or a device"));

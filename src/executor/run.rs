@@ -303,12 +303,8 @@ impl Executor {
             false => e,
         };
         if !self.wanted.contains(&id) {
-            return Err(Error::of(
-                ErrorKind::Program,
-                "fetch",
-                "a variable given to `Executor::new`",
-                format!("{id:?}"),
-            ));
+            let (expected, got) = ("a variable given to `Executor::new`", self.program.called(id));
+            return Err(Error::of(ErrorKind::Program, "fetch", expected, got));
         }
         let var = self.program.var(id);
         if var.persistable {

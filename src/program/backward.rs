@@ -44,7 +44,7 @@ pub fn differentiate(
 ) -> Result<HashMap<VarId, VarId>> {
     if loss.0 as usize >= program.vars().len() {
         let expected = "a variable of the program";
-        return Err(Error::of(ErrorKind::Program, "loss", expected, format!("{loss:?}")));
+        return Err(Error::of(ErrorKind::Program, "loss", expected, program.called(loss)));
     }
     let name = program.var(loss).name.clone();
     let spec = program.spec(loss)?.clone();

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use super::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId};
+use super::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
 use super::infer::{InferShape, Phase};
 use super::op::Signature;
 use super::op_desc::{Bound, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient};
@@ -36,7 +36,7 @@ impl Program {
         let mut depths = vec![0; self.blocks.len()];
         for (i, block) in self.blocks.iter().enumerate().skip(1) {
             let Some(parent) = block.parent.map(|p| p.0 as usize).filter(|&p| p < i) else {
-                let got = format!("{:?}", block.parent);
+                let got = block.parent.map_or_else(|| "none".to_owned(), |p| p.0.to_string());
                 return Err(malformed(format!("block {i}"), "a parent before it", got));
             };
             depths[i] = depths[parent] + 1;
@@ -182,7 +182,7 @@ impl Program {
                 self.alike(outer, memory.previous)?;
                 let (desc, spec) = (self.has_var(outer)?, self.spec(outer)?);
                 if desc.block != border.home || spec.lod != border.above || spec.rows() != border.sequences {
-                    let expected = format!("one row for each of {}", border.sequences);
+                    let expected = rows_of_step(border.sequences);
                     return Err(malformed("memory", expected, spec.to_string()).variable(&desc.name));
                 }
             }
@@ -586,7 +586,8 @@ fn same_slot(slots: &[Bound], slot: &str, vars: impl Iterator<Item = VarId>) -> 
     let found = slots.iter().find(|b| b.slot == slot).map_or(&[][..], |b| &b.vars);
     let vars: Vec<VarId> = vars.collect();
     if found != vars {
-        let (expected, got) = (format!("{vars:?}, as the step has"), format!("{found:?}"));
+        let shown = |vars: &[VarId]| format!("variables {:?}", vars.iter().map(|v| v.0).collect::<Vec<_>>());
+        let (expected, got) = (format!("{}, as the step has", shown(&vars)), shown(found));
         return Err(malformed(format!("slot `{slot}` of a recurrent"), expected, got));
     }
     Ok(())

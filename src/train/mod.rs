@@ -50,6 +50,7 @@ impl Trainer {
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
         self.prepare(Some(train))?;
+        [train, dev].into_iter().try_for_each(|data| self.check(data)).map_err(|e| e.called(caller))?;
         let file = self.claim(until).map_err(|e| e.called(caller))?;
         let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
@@ -204,7 +205,8 @@ impl Trainer {
     #[track_caller]
     pub fn evaluate(&mut self, data: &dyn Data) -> Result<Scores> {
         let caller = Location::caller();
-        let found = self.prepare(None).and_then(|()| self.pass(data, Stop::Never));
+        let found =
+            self.prepare(None).and_then(|()| self.check(data)).and_then(|()| self.pass(data, Stop::Never));
         found.map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
@@ -236,6 +238,11 @@ impl Trainer {
         }
     }
 
+    /// Checks data before its first batch.
+    fn check(&self, data: &dyn Data) -> Result<()> {
+        self.compiled.as_ref().ok_or_else(unprepared)?.check(data)
+    }
+
     /// Compiles, if that has not been done, and checks that `train` is what this training has trained on so far.
     fn prepare(&mut self, train: Option<&dyn Data>) -> Result<()> {
         if self.compiled.is_none() {
@@ -250,11 +257,8 @@ impl Trainer {
                 "that of the training so far (fingerprint {known:016x}), which stands at {}",
                 self.state.position
             );
-            return Err(Error::new(
-                "training data",
-                expected,
-                format!("other data or batches (fingerprint {data:016x})"),
-            ));
+            let got = format!("other samples, batches or another order (fingerprint {data:016x})");
+            return Err(Error::new("training data", expected, got));
         }
         self.state.position.data = data;
         Ok(())

@@ -97,14 +97,16 @@ impl Trainer {
         // First: another vocabulary makes another program, and says more than a shape.
         let (ours, theirs) = (&self.state.vocabularies, &from.vocabularies);
         for name in ours.keys().chain(theirs.keys()) {
-            let shown = |v: Option<&Vocabulary>| match v {
-                Some(v) => format!("{} entries (fingerprint {:016x})", v.len(), v.fingerprint()),
-                None => "none".to_owned(),
-            };
-            let (ours, theirs) = (shown(ours.get(name)), shown(theirs.get(name)));
-            if ours != theirs {
-                return Err(Error::new(format!("vocabulary `{name}`"), ours, theirs));
+            if let Some((expected, got)) = other_entries(theirs.get(name), ours.get(name)) {
+                let what = format!("vocabulary `{name}`");
+                let note = "make it of the same data, or take it out of the checkpoint";
+                return Err(Error::new(what, expected, got).noted(note));
             }
+        }
+        let (ours, theirs) = (self.state.program.seed, from.program.seed);
+        if ours != theirs {
+            let expected = format!("{theirs}, as in the checkpoint (`Builder::seed`)");
+            return Err(Error::of(ErrorKind::Program, "seed of the model", expected, ours.to_string()));
         }
         if let Some(difference) = self.state.program.difference(&from.program) {
             let expected = "that of the model being built";
@@ -174,6 +176,25 @@ impl Trainer {
             (None, _) => format!("the training stands at {}; it has no checkpoint", self.state.position),
         }
     }
+}
+
+/// What a checkpoint's vocabulary is, and how the model's is another one.
+fn other_entries(theirs: Option<&Vocabulary>, ours: Option<&Vocabulary>) -> Option<(String, String)> {
+    let size = |v: &Vocabulary| format!("{} entries", v.len());
+    let (theirs, ours) = match (theirs, ours) {
+        (Some(theirs), Some(ours)) if theirs.fingerprint() == ours.fingerprint() => return None,
+        (Some(theirs), Some(ours)) => (theirs, ours),
+        (theirs, ours) => {
+            let shown = |v: Option<&Vocabulary>| v.map_or_else(|| "none".to_owned(), size);
+            return Some((format!("{}, as the checkpoint has", shown(theirs)), shown(ours)));
+        }
+    };
+    let differ = (0..).find(|&id| theirs.token(id) != ours.token(id)).unwrap_or(0);
+    let entry = |v: &Vocabulary| match v.token(differ) {
+        Some(token) => format!("{}, number {differ} of them {token:?}", size(v)),
+        None => size(v),
+    };
+    Some((format!("that of the checkpoint ({})", entry(theirs)), entry(ours)))
 }
 
 fn finite(value: &Dense) -> bool {

@@ -138,9 +138,12 @@ fn a_layer_is_wrong_at_the_line_that_called_it() {
     let x = net.feed("x", DType::F32, &[4], 1).unwrap();
     says(
         net.lstm(x, Lstm::new(4).initial(x, x)),
-        "variable `x`: initial memory: expected one row for each of",
+        "variable `x`: initial memory: expected one row for each sequence of the batch, got f32[",
     );
-    says(net.gru(x, Gru::new(4).initial(x)), "variable `x`: initial memory: expected one row for each of");
+    says(
+        net.gru(x, Gru::new(4).initial(x)),
+        "variable `x`: initial memory: expected one row for each sequence of the batch, got f32[",
+    );
     let ids = net.feed("ids", DType::I64, &[], 1).unwrap();
     says(
         net.embedding(ids, Embedding::new(3, 2).padding(9)),

@@ -214,7 +214,7 @@ fn plain_loops_over_arrays_give_the_same_numbers() {
     let (mut plain, mut lstm) = (Vec::new(), Vec::new());
     for s in 0..4 {
         let (mut h, mut g, mut cell) = (Array1::zeros(4), Array1::<f64>::zeros(4), Array1::<f64>::zeros(4));
-        for i in lod.range(0, s) {
+        for i in lod.range(0, s).unwrap() {
             let x = row(&x, i);
             h = (x.dot(&w) + b.row(0) + h.dot(&u) + c.row(0)).mapv(f64::tanh);
             plain.extend(h.to_vec());
