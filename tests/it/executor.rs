@@ -474,3 +474,22 @@ fn a_level_that_an_operator_makes_has_its_rows() {
         assert_eq!(executor.fetch(gradient).unwrap().as_slice::<f64>().unwrap(), slopes);
     }
 }
+
+/// Rows are looked up in a table that an operator makes: what goes back through that operator is dense.
+#[test]
+fn a_sparse_lookup_in_a_table_that_is_computed() {
+    let net = Builder::new();
+    let ids = net.feed("ids", DType::I64, &[], 0).unwrap();
+    let w = net.parameter("w", DType::F64, &[3, 2], unpadded::layers::init::constant(1.0)).unwrap();
+    let table = net.scale(w, 2.0, 0.0).unwrap();
+    let rows = net.lookup(ids, table, None, true).unwrap();
+    let loss = net.sum(net.square(rows).unwrap()).unwrap().id();
+    let mut program = net.finish();
+    let gradient = backward::append(&mut program, &ops::catalogue(), loss).unwrap()[0].1;
+    let mut executor = Executor::new(&program, &ops::catalogue(), &[gradient], 1).unwrap();
+    let fed = Variable::dense(Dense::from_vec(&[3], vec![2i64, 0, 2]).unwrap());
+    let mut scope = Scope::of(&program).unwrap();
+    executor.run(&mut scope, &Run::train(&[(ids.id(), &fed)], 1).until(Stage::Gradients)).unwrap();
+    let got = executor.fetch(gradient).unwrap();
+    assert_eq!(got.as_slice::<f64>().unwrap(), [8.0, 8.0, 0.0, 0.0, 16.0, 16.0]);
+}
