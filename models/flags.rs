@@ -31,6 +31,9 @@ pub(crate) struct Flags {
     /// Go on from a checkpoint exactly where it stands; give the same data, and more epochs to train for longer
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     resume: Option<Option<PathBuf>>,
+    /// With --resume: --dev is other data on purpose, and the best epoch so far is measured on it anew
+    #[arg(long, requires = "resume")]
+    remeasure_best: bool,
     /// Train nothing: answer each line of standard input out of a checkpoint
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["train", "dev", "test", "save", "resume", "epochs", "json"])]
     predict: Option<Option<PathBuf>>,
@@ -74,6 +77,9 @@ impl Flags {
     ) -> Outcome<Option<(Trainer, Report)>> {
         let save = self.save(model);
         let mut trainer = trainer.note("model", model).threads(self.threads).checkpoint(&save);
+        if self.remeasure_best {
+            trainer = trainer.remeasure_best();
+        }
         if let Some(checkpoint) = self.resume.clone() {
             let checkpoint = checkpoint.unwrap_or_else(|| save.clone());
             load(&checkpoint, model)?; // another program's is told by its name, not by what differs

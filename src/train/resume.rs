@@ -1,15 +1,11 @@
 //! Saving a training and going on with it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::checkpoint::Checkpoint;
 use super::trainer::Trainer;
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::VarRole;
-use crate::tensor::{DType, Dense};
-use crate::with_float;
 
 impl Trainer {
     /// Saves everything to a file: parameters, the best ones, the optimizer's state, the position in the data.
@@ -19,13 +15,12 @@ impl Trainer {
     /// be trained further does not replace what can.
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.restore_sums()?;
+        let refused = |e: Error, name: &str| e.noted("nothing was saved").variable(name);
         for name in self.persistent() {
-            if !finite(&self.scope.get(&name)?) {
-                let got = "NaN or infinity; nothing was saved";
-                return Err(
-                    Error::of(ErrorKind::NotFinite, "value to save", "finite numbers", got).variable(name)
-                );
-            }
+            self.scope.get(&name)?.check_finite("value to save").map_err(|e| refused(e, &name))?;
+        }
+        for (name, value) in &self.state.best {
+            value.check_finite("value of the best epoch, to save").map_err(|e| refused(e, name))?;
         }
         let sums = self.metrics.iter_mut().map(|m| (m.name().to_owned(), m.sums().to_vec()));
         self.state.position.running = sums.collect();
@@ -46,8 +41,8 @@ impl Trainer {
     /// is built as it was then; only the lines of code may have moved.
     ///
     /// # Errors
-    /// If the file is damaged; if the program or a vocabulary is another one, with the first difference. Nothing was
-    /// changed then.
+    /// If the file is damaged; if the program or a vocabulary is another one, with the first difference; if a parameter
+    /// or a state of the optimizer is not finite. Nothing was changed then.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let checkpoint = Checkpoint::load(path)?;
@@ -85,9 +80,12 @@ impl Trainer {
             let expected = "that of the model being built";
             return Err(Error::of(ErrorKind::Program, "program", expected, difference));
         }
+        for (name, value) in from.tensors.iter().chain(&from.best) {
+            value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
+        }
         from.restore(&mut self.scope)?;
-        let Checkpoint { best, carried, position, .. } = from;
-        self.state = Checkpoint { best, carried, position, ..std::mem::take(&mut self.state) };
+        let Checkpoint { best, criterion, carried, position, .. } = from;
+        self.state = Checkpoint { best, criterion, carried, position, ..std::mem::take(&mut self.state) };
         self.resumed = true;
         Ok(())
     }
@@ -115,32 +113,6 @@ impl Trainer {
         kept.map(|(_, v)| v.name.clone()).collect()
     }
 
-    /// A copy of the parameters, without the optimizer's state.
-    pub(super) fn parameters(&mut self) -> Result<BTreeMap<String, Dense>> {
-        let kept = self.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
-        let names: Vec<String> = kept.map(|(_, v)| v.name.clone()).collect();
-        names.into_iter().map(|name| Ok((name.clone(), self.scope.get(&name)?))).collect()
-    }
-
-    /// Puts the parameters of the best epoch in the place of the last ones, to evaluate or predict with them.
-    ///
-    /// # Errors
-    /// If no epoch has ended, or none had a finite value.
-    pub fn use_best(&mut self) -> Result<()> {
-        if self.state.best.is_empty() {
-            return Err(Error::of(
-                ErrorKind::Program,
-                "best parameters",
-                "an epoch that was evaluated",
-                "none",
-            ));
-        }
-        for (name, value) in &self.state.best {
-            self.scope.set(name, value.clone())?;
-        }
-        Ok(())
-    }
-
     /// For the end of an error's message.
     pub(super) fn where_to_resume(&self) -> String {
         match (&self.file, &self.saved) {
@@ -149,9 +121,4 @@ impl Trainer {
             (None, _) => format!("the training stands at {}; it has no checkpoint", self.state.position),
         }
     }
-}
-
-fn finite(value: &Dense) -> bool {
-    let all = || with_float!(value.dtype(), T => Ok(value.as_slice::<T>()?.iter().all(|x| x.is_finite())));
-    !matches!(value.dtype(), DType::F32 | DType::F64) || all().unwrap_or(true)
 }
