@@ -37,6 +37,9 @@ pub(crate) struct Flags {
     /// Go on from a checkpoint exactly where it stands; give the same data, and more epochs to train for longer
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     resume: Option<Option<PathBuf>>,
+    /// With --resume: --dev is other data on purpose, and the best epoch so far is measured on it anew
+    #[arg(long, requires = "resume")]
+    remeasure_best: bool,
     /// Train nothing: answer each line of standard input out of a checkpoint
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["train", "dev", "test", "save", "save_every", "overwrite", "resume", "epochs", "json"])]
     predict: Option<Option<PathBuf>>,
@@ -83,6 +86,9 @@ impl Flags {
         let mut trainer = trainer.note("model", model).threads(self.threads()).checkpoint(&save);
         if let Some(steps) = self.save_every {
             trainer = trainer.every(Steps(steps));
+        }
+        if self.remeasure_best {
+            trainer = trainer.remeasure_best();
         }
         if let Some(checkpoint) = resumed {
             self.resumable(&checkpoint, model, train)?;

@@ -12,8 +12,8 @@
 //! **What belongs to the format version:** bincode writes the fields of a struct in their order and the variants of
 //! an enum by their position. Closed lists that are likely to grow (dtypes, storages, roles) and operator kinds,
 //! slots, attributes and initialisers are stored by name. Structure is stored by position: the order of the fields
-//! of `Program`, `Block`, `OpDesc`, `StepDesc`, `VarDesc` and `Spec`, of a checkpoint's `Position` and `Best` and of a
-//! `Vocabulary`, and of the variants of `Extent`, `VarKind` and `Literal`, is part of [`VERSION`]; whoever changes it
+//! of `Program`, `Block`, `OpDesc`, `StepDesc`, `VarDesc` and `Spec`, of a checkpoint's `Position`, `Best` and
+//! `Criterion` and of a `Vocabulary`, and of the variants of `Extent`, `VarKind` and `Literal`, is part of [`VERSION`]; whoever changes it
 //! raises the version. Sections of new names need no other version.
 
 mod target;
@@ -36,6 +36,11 @@ pub const MAGIC: [u8; 8] = *b"unpadded";
 /// The version that is written, and the last one that is read.
 pub const VERSION: u32 = 1;
 
+/// Bytes of the longest section that is read as a whole; tensors may be longer, and are read piece by piece.
+pub const LONGEST: u64 = 0x1000_0000;
+/// Bytes of the longest section that holds structure, such as a program, and not the words of a vocabulary.
+pub const STRUCTURED: u64 = 0x100_0000;
+
 /// Bytes of a file without sections: none is smaller.
 const SMALLEST: u64 = 8 + 4 + (1 + 8 + 4 + 4);
 /// Bytes that are skipped at once.
@@ -56,24 +61,36 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
 /// sixteen times the bytes is allocated for it.
 ///
 /// # Errors
-/// If the bytes are not those of such a value, or longer than 256 MiB.
-pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    // bincode takes its limit as a constant, so the next of four steps serves.
-    let decoded = match bytes.len() {
-        0..=0x1_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x1_0000>()),
-        0x1_0001..=0x10_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x10_0000>()),
-        0x10_0001..=0x100_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x100_0000>()),
-        0x100_0001..=0x1000_0000 => {
-            bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x1000_0000>())
-        }
-        n => return Err(damaged("structured section", "at most 256 MiB", format!("{n} bytes"))),
-    };
-    let (value, used): (T, usize) =
-        decoded.map_err(|e| damaged("structured section", "a value of this version", e.to_string()))?;
-    if used != bytes.len() {
-        return Err(damaged("structured section", format!("{used} bytes"), format!("{} bytes", bytes.len())));
+/// If the bytes are not those of such a value, or longer than [`LONGEST`].
+pub fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T> {
+    let size = bytes.len() as u64;
+    let value = decode_from(&mut bytes, size)?;
+    if !bytes.is_empty() {
+        return Err(longer(size, bytes.len() as u64));
     }
     Ok(value)
+}
+
+/// A value from the start of so many bytes.
+fn decode_from<T: DeserializeOwned>(mut source: &mut dyn Read, size: u64) -> Result<T> {
+    // bincode takes its limit as a constant, so the next of some steps serves.
+    macro_rules! within {
+        ($($limit:literal)*) => {
+            match size {
+                $(0..=$limit => {
+                    bincode::serde::decode_from_std_read(&mut source, CONFIG.with_limit::<$limit>())
+                })*
+                n => return Err(damaged("structured section", "at most 256 MiB", format!("{n} bytes"))),
+            }
+        };
+    }
+    let decoded = within!(0x1_0000 0x10_0000 0x100_0000 0x400_0000 0x1000_0000);
+    decoded.map_err(|e| damaged("structured section", "a value of this version", e.to_string()))
+}
+
+/// The error for bytes behind a value.
+fn longer(size: u64, left: u64) -> Error {
+    damaged("structured section", format!("{} bytes", size - left), format!("{size} bytes"))
 }
 
 fn damaged(what: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> Error {
@@ -209,6 +226,23 @@ struct Open {
     sum: Hasher,
 }
 
+/// The body of a section, to be decoded from.
+struct BodyRead<'a, R> {
+    reader: &'a mut Reader<R>,
+    failed: Option<Error>,
+}
+
+impl<R: Read> Read for BodyRead<'_, R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.reader.section_left()).unwrap_or(usize::MAX);
+        let n = bytes.len().min(left);
+        match self.reader.read(&mut bytes[..n]) {
+            Ok(()) => Ok(n),
+            Err(e) => Err(io::Error::other(self.failed.insert(e).to_string())),
+        }
+    }
+}
+
 impl<R: Read> Reader<R> {
     /// Starts to read `size` bytes; `source` is what errors call them.
     ///
@@ -332,18 +366,60 @@ impl<R: Read> Reader<R> {
         outcome
     }
 
+    /// The next bytes of the section's body, so many. Room for them is taken as they come.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < count {
+            let (start, left) = (bytes.len(), count - bytes.len() as u64);
+            bytes.resize(start + usize::try_from(left).unwrap_or(PIECE).min(PIECE), 0);
+            self.read(&mut bytes[start..])?;
+        }
+        Ok(bytes)
+    }
+
     /// The whole body of the section that [`Self::next_section`] named.
     ///
     /// # Errors
-    /// If the file is damaged.
+    /// If the file is damaged, or the body is longer than [`LONGEST`].
     pub fn read_section(&mut self) -> Result<Vec<u8>> {
-        let (mut body, size) = (Vec::new(), usize::try_from(self.section_left()).unwrap_or(usize::MAX));
-        let room = body.try_reserve_exact(size);
-        room.map_err(|e| Error::of(ErrorKind::Io, "memory for a section", "to be there", e.to_string()))?;
-        body.resize(size, 0);
-        self.read(&mut body)?;
+        self.at_most(LONGEST)?;
+        let body = self.read_bytes(self.section_left())?;
         self.end_section()?;
         Ok(body)
+    }
+
+    /// The value that is the whole body of the section that [`Self::next_section`] named, decoded as it is read: what
+    /// makes no sense is refused where it stands, before what follows it takes memory.
+    ///
+    /// # Errors
+    /// If the file is damaged, the body is longer than `most` bytes or than [`LONGEST`], or holds no such value.
+    pub fn read_value<T: DeserializeOwned>(&mut self, most: u64) -> Result<T> {
+        self.at_most(most)?;
+        let what = format!("section `{}`", self.open.as_ref().map_or("", |open| &open.name));
+        let size = self.section_left();
+        let mut body = BodyRead { reader: self, failed: None };
+        let mut pieces = BufReader::with_capacity(PIECE.min(size as usize), &mut body);
+        let value = decode_from(&mut pieces, size);
+        let unused = pieces.buffer().len() as u64;
+        if let Some(error) = body.failed {
+            return Err(error);
+        }
+        let left = unused + self.section_left();
+        // A checksum that is wrong says more than what its bytes seem to mean.
+        self.end_section()?;
+        let value = value.and_then(|value| if left > 0 { Err(longer(size, left)) } else { Ok(value) });
+        value.map_err(|e| self.refused(&what, "what this release writes there", e.to_string()))
+    }
+
+    /// Refuses a section that is longer, before anything is read of it.
+    fn at_most(&self, most: u64) -> Result<()> {
+        let Some(Open { name, left, .. }) = self.open.as_ref().filter(|open| open.left > most) else {
+            return Ok(());
+        };
+        Err(self.refused(&format!("section `{name}`"), format!("at most {most} bytes"), left.to_string()))
     }
 
     /// Skips what is left of the section's body and checks all of it.

@@ -101,6 +101,9 @@ impl Program {
         if desc.block.0 > 0 && (desc.persistable || desc.role == VarRole::Feed) {
             return Err(malformed("block of a feed or a persistent variable", "the root", "a step block"));
         }
+        if desc.persistable && desc.spec().is_some_and(Spec::batched) {
+            return Err(malformed("shape of a persistent variable", "one that no batch changes", "rows"));
+        }
         if let Some(of) = desc.gradient_of {
             self.has_var(of)?;
         }
@@ -141,6 +144,15 @@ impl Program {
                 if desc.spec().is_none() {
                     return wrong("tensors", format!("the literal `{}`", desc.name));
                 }
+            }
+        }
+        // What an operator writes lies where it runs; only gradients are added to those of the blocks around.
+        for id in op.writes() {
+            let desc = self.has_var(id)?;
+            let outside = op.role == Role::Backward && desc.gradient_of.is_some();
+            if desc.block != block && !(outside && self.encloses(desc.block, block)) {
+                let got = format!("`{}` of block {}", desc.name, desc.block.0);
+                return wrong("to write variables of its own block", got);
             }
         }
         if (op.kind == RECURRENT) != op.step.is_some() {
@@ -241,7 +253,7 @@ impl Program {
             return Err(malformed("gradient of a recurrent", "that of a recurrent of the program", got));
         }
         let is = |grad: VarId, of: VarId| -> Result<()> {
-            match self.has_var(grad)?.gradient_of == Some(of) {
+            match self.is_gradient(grad, of)? {
                 true => self.alike(grad, of),
                 false => Err(malformed("gradient", format!("that of variable {}", of.0), grad.0.to_string())),
             }
@@ -509,7 +521,7 @@ impl Program {
                 for (&of, &grad) in of.iter().zip(grads).filter(|(_, grad)| **grad != VarId::NONE) {
                     let (x, dx) = (self.spec(of)?, self.spec(grad)?);
                     let name = &self.has_var(grad)?.name;
-                    if self.has_var(grad)?.gradient_of != Some(of) {
+                    if !self.is_gradient(grad, of)? {
                         let expected = format!("that of variable {}", self.shown(of));
                         return Err(malformed("gradient", expected, "another").variable(name));
                     }
@@ -520,6 +532,12 @@ impl Program {
             }
         }
         Ok(())
+    }
+
+    /// Whether a variable is the gradient of another, and lies where that one's gradients are computed.
+    fn is_gradient(&self, grad: VarId, of: VarId) -> Result<bool> {
+        let (grad, home) = (self.has_var(grad)?, self.has_var(of)?.block);
+        Ok(grad.gradient_of == Some(of) && self.run_by(grad.block) == home)
     }
 
     /// The step block whose sequences a (gradient) block runs over.

@@ -3,6 +3,7 @@
 //! [`Trainer`] holds a model and what it was told; here is what it does. [`Trainer::fit`] reads from top to bottom: what
 //! happens in a run, an epoch, a step and a save stands in this file, in this order.
 
+mod best;
 mod checkpoint;
 mod compiled;
 pub mod metrics;
@@ -14,6 +15,7 @@ mod sampling;
 mod signal;
 mod trainer;
 
+pub use best::Criterion;
 pub use checkpoint::{Best, Checkpoint, Position};
 pub use predictor::Predictor;
 pub use progress::Progress;
@@ -45,12 +47,14 @@ impl Trainer {
     /// # Errors
     /// If a setting, a batch or a feed does not fit; if the data fails; if a loss or a gradient is not finite; if the
     /// checkpoint cannot be written, or another training saves to its file, which is found before the first step (but for
-    /// a disk that is full). The message says where the last checkpoint stands.
+    /// a disk that is full); if the best epoch so far was chosen on other development data or by another metric
+    /// ([`Self::remeasure_best`]). The message says where the last checkpoint stands.
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
         self.prepare(Some(train))?;
         [train, dev].into_iter().try_for_each(|data| self.check(data)).map_err(|e| e.called(caller))?;
+        let remeasure = self.must_remeasure(dev).map_err(|e| e.called(caller))?;
         let file = self.claim(until).map_err(|e| e.called(caller))?;
         let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
@@ -60,8 +64,12 @@ impl Trainer {
             console.say(&format!("resumed at {position}"));
         }
         let mut last = Scores::default();
-        let ended = Interrupts::catch(&self.stop)
-            .and_then(|_caught| self.epochs(train, dev, until, file.as_ref(), &mut console, &mut last));
+        let ended = Interrupts::catch(&self.stop).and_then(|_caught| {
+            if remeasure && !self.measure_best_anew(dev, &mut console)? {
+                return Ok(Ended::Interrupted);
+            }
+            self.epochs(train, dev, until, file.as_ref(), &mut console, &mut last)
+        });
         self.stop.store(false, Ordering::SeqCst);
         let report = ended.map(|ended| Report {
             ended,
@@ -143,7 +151,7 @@ impl Trainer {
                 self.save_checkpoint(file)?;
                 return Ok(Ended::Interrupted);
             };
-            let better = self.decide(&found)?;
+            let better = self.decide(&found, dev)?;
             console.epoch(&self.state.position, &scores(&self.metrics), &found, better);
             *last = found;
             self.state.position.epoch += 1;
@@ -178,23 +186,6 @@ impl Trainer {
                 _ => error,
             },
         )
-    }
-
-    /// Whether an epoch with these scores is the best so far, whose parameters are then kept.
-    fn decide(&mut self, found: &Scores) -> Result<bool> {
-        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
-        let value = found.0.get(compiled.selected).map_or(f64::NAN, |(_, value)| *value);
-        let than = |best: Best| compiled.better.than(value, best.value);
-        let better = self.state.position.best.map_or(value.is_finite(), than);
-        if better {
-            let Position { epoch, step, .. } = self.state.position;
-            self.state.position.best = Some(Best { value, epoch: epoch + 1, step });
-            self.state.position.since_best = 0;
-            self.state.best = self.parameters()?;
-        } else {
-            self.state.position.since_best += 1;
-        }
-        Ok(better)
     }
 
     /// The loss and the metrics over all of `data`, with the parameters as they are. It changes nothing in the training,

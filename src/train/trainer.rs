@@ -100,6 +100,8 @@ pub struct Trainer {
     pub(super) file: Option<PathBuf>,
     pub(super) every: Option<u64>,
     pub(super) patience: Option<u64>,
+    /// The best epoch may be measured anew.
+    pub(super) remeasure: bool,
     pub(super) progress: Progress,
     pub(super) stop: Arc<AtomicBool>,
 
@@ -141,6 +143,7 @@ impl Trainer {
             file: None,
             every: None,
             patience: None,
+            remeasure: false,
             progress: Progress::Auto,
             stop: Arc::default(),
             held: None,
