@@ -127,7 +127,7 @@ fn feeds_that_are_alike_have_the_same_lengths_in_every_sample() {
     let sample = |n: usize, tags: usize| {
         vec![Field::Ints(vec![1; tags]), Field::Ints(vec![2; n + 1]), Field::Ints(vec![3; n])]
     };
-    let data = |short: usize| -> Vec<Vec<Field>> {
+    let data = move |short: usize| -> Vec<Vec<Field>> {
         (0..9).map(|i| sample(i % 4, if i == short { 2 } else { i % 4 })).collect()
     };
     let loader = |short| Loader::new(data(short).into_iter().collect::<Samples>(), &names).unwrap();
