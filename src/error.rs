@@ -86,7 +86,7 @@ impl Error {
         use std::io::ErrorKind::{NotFound, PermissionDenied, StorageFull};
         let (expected, got) = match error.kind() {
             NotFound if verb == "read" => ("it to be there".to_owned(), format!("nothing there ({error})")),
-            NotFound => ("a folder to write it in".to_owned(), format!("none there ({error})")),
+            NotFound => ("a folder where it can be written".to_owned(), format!("none ({error})")),
             PermissionDenied => (format!("permission to {verb} it"), format!("none ({error})")),
             StorageFull => ("room to write it".to_owned(), format!("a full disk ({error})")),
             _ => (format!("the system to {verb} it"), format!("an error ({error})")),

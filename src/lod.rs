@@ -296,8 +296,9 @@ impl Lod {
     /// The LoD whose last level is level `k` of this one.
     fn level_to(&self, k: usize) -> Result<&Lod> {
         let levels = self.levels();
-        let found =
-            levels.checked_sub(k + 1).and_then(|up| std::iter::once(self).chain(self.above()).nth(up));
+        let found = levels
+            .checked_sub(k)
+            .and_then(|n| std::iter::once(self).chain(self.above()).nth(n.checked_sub(1)?));
         found.ok_or_else(|| {
             let expected =
                 if levels == 1 { "0, the only one".into() } else { format!("0 to {}", levels - 1) };
