@@ -13,6 +13,7 @@ mod resume;
 mod sampling;
 mod signal;
 mod trainer;
+mod windows;
 
 pub use checkpoint::{Best, Checkpoint, Position};
 pub use predictor::Predictor;

@@ -32,3 +32,4 @@ mod tidy;
 mod trained;
 mod trainer;
 mod user_operator;
+mod windows;

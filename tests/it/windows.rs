@@ -1,0 +1,203 @@
+//! Inference in windows: the bits of whole sequences, whatever the model, the windows and the threads.
+
+use unpadded::data::Samples;
+use unpadded::executor::Scope;
+use unpadded::layers::{Embedding, Gru, Lstm, Mgu, Rnn, Stacked, init};
+use unpadded::ops::Pool;
+use unpadded::program::{Attributes, Extent, Facts, Forward, InferShape, Op, Sample, Signature, Slot, VarId};
+use unpadded::tensor::Dense;
+use unpadded::train::{Checkpoint, Predictor};
+use unpadded::{Builder, DType, Lod, Program, Registry, Result, Var, Variable, ops};
+
+use crate::models::{self, Feed, Random};
+use crate::step_blocks::{self, generator};
+
+const WINDOWS: [usize; 5] = [1, 2, 5, 13, 40];
+const WIDTH: usize = 6;
+
+/// A predictor of a program's first parameters, for variables by their place.
+fn predictor(program: &Program, registry: &Registry, outputs: &[VarId]) -> Predictor {
+    let mut scope = Scope::of(program).unwrap();
+    let mut checkpoint = Checkpoint { program: program.clone(), ..Checkpoint::default() };
+    for (_, desc) in program.vars().filter(|(_, desc)| desc.persistable) {
+        checkpoint.tensors.insert(desc.name.clone(), scope.get(&desc.name).unwrap());
+    }
+    let named = |(k, &id): (usize, &VarId)| (k.to_string(), program.var(id).name.clone());
+    checkpoint.outputs = outputs.iter().enumerate().map(named).collect();
+    Predictor::new(checkpoint, registry).unwrap()
+}
+
+#[track_caller]
+fn same(got: &Variable, whole: &Variable, what: &str) {
+    assert_eq!((got.shape(), got.lod(), got.dtype()), (whole.shape(), whole.lod(), whole.dtype()), "{what}");
+    let (a, b) = (got.storage().as_dense().unwrap(), whole.storage().as_dense().unwrap());
+    assert!(a.bits_eq(b), "{what}: {a:?} for {b:?}");
+}
+
+/// Runs `outputs` whole and in windows of every size, twice each, and compares.
+#[track_caller]
+fn check(program: &Program, registry: &Registry, outputs: &[VarId], feeds: &[(&str, &Variable)], what: &str) {
+    let names: Vec<String> = (0..outputs.len()).map(|k| k.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let run = |most_rows: usize, threads: usize| {
+        let mut predictor = predictor(program, registry, outputs).threads(threads).most_rows(most_rows);
+        let first = predictor.run(feeds, &names).unwrap();
+        assert_eq!(predictor.run(feeds, &names).unwrap(), first, "{what}: a second run");
+        first
+    };
+    let whole = run(usize::MAX, 1);
+    for (k, most_rows) in WINDOWS.into_iter().enumerate() {
+        for (name, (got, whole)) in names.iter().zip(run(most_rows, 1 + k % 2).iter().zip(&whole)) {
+            same(got, whole, &format!("{what}, output {name}, windows of {most_rows} rows"));
+        }
+    }
+}
+
+/// out = x + a random number for each row, when it infers too.
+struct Noise;
+
+impl Op for Noise {
+    fn kind() -> &'static str {
+        "test.noise"
+    }
+
+    fn parse(_: &Attributes) -> Result<Self> {
+        Ok(Self)
+    }
+
+    fn signature(&self) -> Signature {
+        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts { random: true, ..Facts::row_wise() }
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.set(0, s.input(0).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, mut out) = (run.input::<f32>(0)?, run.output::<f32>(0)?);
+        for row in 0..x.rows() {
+            let out = out.row(row);
+            run.uniform(row, out);
+            out.iter_mut().zip(x.row(row)).for_each(|(out, x)| *out = (*out - 0.5) * 0.1 + x);
+        }
+        Ok(())
+    }
+
+    fn samples() -> Vec<Sample> {
+        Vec::new()
+    }
+}
+
+fn noise(net: &Builder, x: Var) -> Result<Var> {
+    net.append1("test.noise", &[("x", &[x])], Attributes::new())
+}
+
+/// The layers and operators of a model by dice; each keeps the rows and their width.
+fn layer(net: &Builder, random: &mut Random, x: Var, topic: Var) -> Result<Var> {
+    Ok(match random.below(15) {
+        0 => net.lstm(x, Lstm::new(WIDTH))?,
+        1 => net.lstm(x, Lstm::new(WIDTH).peepholes().cell_clip(0.4))?,
+        2 => net.lstm(x, Lstm::new(9).projection(WIDTH).zoneout([0.1, 0.2]))?,
+        3 => net.lstm(x, Lstm::new(WIDTH).initial(net.tanh(topic)?, topic).recurrent_dropout(0.3))?,
+        4 => net.gru(x, Gru::new(WIDTH))?,
+        5 => net.gru(x, Gru::new(WIDTH).initial(net.linear(topic, WIDTH)?))?,
+        6 => net.rnn(x, Rnn::new(WIDTH))?,
+        7 => net.mgu(x, Mgu::new(WIDTH))?,
+        8 => net.stacked(x, Stacked::new(Lstm::new(WIDTH), 3).residual().dropout(0.2))?,
+        9 => net.dropout(net.linear(x, WIDTH)?, 0.4)?,
+        10 => net.add(x, net.sequence_expand_as(topic, x)?)?,
+        11 => noise(net, x)?,
+        12 => net.add(x, net.parameter("shift", DType::F32, &[WIDTH], init::uniform(-0.5, 0.5))?)?,
+        _ => {
+            // A cell of one's own: two memories, one of them of whole numbers; a static row; noise in the loop.
+            net.recurrent(x, |step, x| {
+                let (h, steps) = (step.memory_from(topic)?, step.memory_of(DType::F32, &[WIDTH])?);
+                let h_seen = noise(step, h)?;
+                let mixed =
+                    step.add(step.linear(x, WIDTH)?, step.linear(step.add(h_seen, topic)?, WIDTH)?)?;
+                let next = step.tanh(step.add(mixed, steps)?)?;
+                step.update(h, next)?;
+                step.update(steps, step.scale(steps, 1.0, 0.125)?)?;
+                Ok(next)
+            })?
+        }
+    })
+}
+
+/// A model of a seed over ids: what it computes, all of which can be run in windows.
+fn model(net: &Builder, random: &mut Random) -> Result<Vec<VarId>> {
+    let (words, topic) =
+        (net.feed("words", DType::I64, &[], 1)?, net.feed("topic", DType::F32, &[WIDTH], 0)?);
+    let mut x = net.embedding(words, Embedding::new(models::VOCABULARY, WIDTH))?;
+    let mut outputs = vec![words, topic];
+    for _ in 0..1 + random.below(4) {
+        x = layer(net, random, x, topic)?;
+        if random.below(3) == 0 {
+            outputs.push(x);
+        }
+    }
+    let mut read = topic;
+    for pool in Pool::ALL {
+        if random.below(2) == 0 {
+            let pooled = net.sequence_pool_with(x, pool, 0.25)?;
+            outputs.push(pooled);
+            read = net.add(read, net.linear(pooled, WIDTH)?)?;
+        }
+    }
+    let (h, last, c) = net.lstm_states(x, Lstm::new(WIDTH))?;
+    outputs.extend([h, last, c, net.softmax(read)?, net.mean(read)?]);
+    Ok(outputs.into_iter().map(Var::id).collect())
+}
+
+#[test]
+fn models_at_random_have_the_same_bits_in_windows() {
+    for seed in 0..24 {
+        let mut random = Random(seed * 7919 + 1);
+        let mut registry = ops::catalogue();
+        registry.add::<Noise>().unwrap();
+        let net = Builder::with_registry(registry.clone()).seed(seed);
+        let outputs = model(&net, &mut random).unwrap();
+        let program = net.finish();
+        assert_eq!(program.streamed(&registry, &outputs).map(|_| ()), Ok(()), "seed {seed}");
+        let lengths: Vec<usize> = (0..1 + random.below(5)).map(|_| random.below(24)).chain([0, 30]).collect();
+        let lod = Lod::from_lengths1(&lengths).unwrap();
+        let ids: Vec<i64> = (0..lod.rows()).map(|_| random.below(models::VOCABULARY) as i64).collect();
+        let words = Variable::new(Dense::from_vec(&[ids.len()], ids).unwrap(), Some(lod)).unwrap();
+        let topic: Vec<f32> = (0..lengths.len() * WIDTH).map(|i| (i as f32 * 1.7).sin()).collect();
+        let topic = Variable::dense(Dense::from_vec(&[lengths.len(), WIDTH], topic).unwrap());
+        check(
+            &program,
+            &registry,
+            &outputs,
+            &[("words", &words), ("topic", &topic)],
+            &format!("seed {seed}"),
+        );
+    }
+}
+
+/// Whatever a program at random computes, it computes in windows or, where that cannot be, whole.
+#[test]
+fn programs_at_random_have_the_same_bits_in_windows() {
+    let (mut streamed, mut whole) = (0, 0);
+    for seed in 0..80 {
+        let case = generator::case(seed, step_blocks::F32).unwrap();
+        let feeds: Vec<(&str, &Variable)> =
+            case.feeds.iter().map(|(id, value)| (case.program.var(*id).name.as_str(), value)).collect();
+        for &value in &case.values {
+            match case.program.streamed(&case.registry, &[value]) {
+                Ok(_) => streamed += 1,
+                Err(_) => whole += 1,
+            }
+            let needed = predictor(&case.program, &case.registry, &[value]);
+            let needed = needed.feeds();
+            let feeds: Vec<_> = feeds.iter().copied().filter(|(name, _)| needed.contains(name)).collect();
+            check(&case.program, &case.registry, &[value], &feeds, &format!("seed {seed}, {value:?}"));
+        }
+    }
+    assert!(streamed > 40 && whole > 40, "{streamed} in windows, {whole} whole");
+}
