@@ -104,8 +104,8 @@ impl Op for SequenceExpandAs {
         Needs::nothing()
     }
 
-    fn pieces(&self) -> Option<Pieces> {
-        Some(Pieces { into: Self::kind(), carried: &[] })
+    fn pieces(&self, _: bool) -> Option<Pieces> {
+        Some(Pieces { into: Self::kind(), attributes: Attributes::new(), carried: &[] })
     }
 
     fn samples() -> Vec<Sample> {

@@ -205,8 +205,12 @@ impl Op for SequencePool {
         if self.pool == Pool::Max { Needs::nothing().input(X) } else { Needs::nothing() }
     }
 
-    fn pieces(&self) -> Option<Pieces> {
-        Some(Pieces { into: SequencePoolPiece::kind(), carried: &["carried", "seen"] })
+    fn pieces(&self, from_end: bool) -> Option<Pieces> {
+        let attributes = Attributes::new().with("pool", self.pool.name()).with("pad_value", self.pad_value);
+        let attributes = if from_end { attributes.with("from_end", true) } else { attributes };
+        let carried = &["carried", "seen"];
+        let fits = !from_end || SequencePoolPiece::reads_from_end(self.pool);
+        fits.then_some(Pieces { into: SequencePoolPiece::kind(), attributes, carried })
     }
 
     fn samples() -> Vec<Sample> {

@@ -3,7 +3,8 @@
 //! x holds the next rows of each sequence, `seen` how many rows of it came before (i64, 0 without it), and `carried` what
 //! came of those, one row a sequence. out is the pool over all rows so far, the outputs `carried` and `seen` are what the
 //! next piece is given. The rows are added in their order, one to what came of those before, so the last piece's out has
-//! the bits of one call on the whole sequences. A sequence whose piece is empty keeps what it has. It is what programs that
+//! the bits of one call on the whole sequences. With the attribute `from_end` the pieces come from the last one to the
+//! first, for the pools first and last. A sequence whose piece is empty keeps what it has. It is what programs that
 //! infer in pieces have in place of `sequence_pool`; it has no gradient.
 //!
 //! ```
@@ -25,7 +26,7 @@ use ndarray::Array1;
 use super::optional;
 use super::rowwise::{numbers, sequence_samples};
 use super::sequence_pool::Pool;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::program::{
     Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Signature, Slot,
 };
@@ -43,6 +44,14 @@ const SEEN_NOW: usize = 2;
 pub(super) struct SequencePoolPiece {
     pool: Pool,
     pad_value: f64,
+    from_end: bool,
+}
+
+impl SequencePoolPiece {
+    /// Whether pieces may come from the last one to the first: a sum would be one of another order.
+    pub(super) fn reads_from_end(pool: Pool) -> bool {
+        matches!(pool, Pool::First | Pool::Last)
+    }
 }
 
 impl Op for SequencePoolPiece {
@@ -51,10 +60,14 @@ impl Op for SequencePoolPiece {
     }
 
     fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self {
-            pool: Pool::parse(attributes.text("pool")?)?,
-            pad_value: optional(attributes, "pad_value", Attributes::float)?.unwrap_or(0.0),
-        })
+        let pool = Pool::parse(attributes.text("pool")?)?;
+        let from_end = optional(attributes, "from_end", Attributes::bool)?.unwrap_or(false);
+        if from_end && !Self::reads_from_end(pool) {
+            let expected = "first or last where pieces come from the end";
+            return Err(Error::of(ErrorKind::Program, "attribute `pool`", expected, pool.name()));
+        }
+        let pad_value = optional(attributes, "pad_value", Attributes::float)?.unwrap_or(0.0);
+        Ok(Self { pool, pad_value, from_end })
     }
 
     fn signature(&self) -> Signature {
@@ -100,10 +113,12 @@ impl Op for SequencePoolPiece {
     }
 
     fn samples() -> Vec<Sample> {
-        let of = |pool: Pool| {
+        let of = |(pool, from_end): (Pool, bool)| {
             let attributes = Attributes::new().with("pool", pool.name()).with("pad_value", -0.5);
+            let attributes = if from_end { attributes.with("from_end", true) } else { attributes };
             sequence_samples(&attributes, |sample, lod| {
-                let name = format!("{}, {}", pool.name(), sample.name);
+                let end = if from_end { " from the end" } else { "" };
+                let name = format!("{}{end}, {}", pool.name(), sample.name);
                 let (sequences, upper) = (lod.last_len(), lod.upper().cloned());
                 // Of the sequences some have been seen before, among them the empty one.
                 let seen = Array1::from_iter((0..sequences as i64).map(|i| i % 3));
@@ -114,7 +129,8 @@ impl Op for SequencePoolPiece {
                     .batch("seen", Variable::new(Dense::from(seen), upper)?))
             })
         };
-        Pool::ALL.into_iter().flat_map(of).collect()
+        let from_end = [(Pool::First, true), (Pool::Last, true)];
+        Pool::ALL.map(|pool| (pool, false)).into_iter().chain(from_end).flat_map(of).collect()
     }
 }
 
@@ -133,7 +149,11 @@ impl SequencePoolPiece {
             }
             let all = seen.saturating_add(rows.len() as i64);
             now.row(sequence)[0] = all;
-            self.pool.take(x, rows, seen > 0, carried);
+            match (self.from_end, self.pool) {
+                (true, Pool::First) => self.pool.take(x, rows, false, carried),
+                (true, Pool::Last) if seen > 0 => {}
+                _ => self.pool.take(x, rows, seen > 0, carried),
+            }
             if all == 0 {
                 out.fill(T::from_f64(self.pad_value));
             } else {

@@ -48,6 +48,6 @@ pub use registry::Registry;
 pub use rows::{RowBuffer, RowValue};
 pub use sample::{Operand, Sample};
 pub use step::{Recurrence, Step};
-pub use streamed::{Carried, Streamed};
+pub use streamed::{Carried, Streamed, Windowed};
 pub use var_desc::{Initializer, VarDesc, VarKind, VarRole, grad_name};
 pub use vars::Vars;

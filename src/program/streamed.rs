@@ -12,15 +12,31 @@ use super::var_desc::VarRole;
 use crate::error::{Error, Place, Result};
 use crate::tensor::StorageKind;
 
-/// The program of one window: some rows of each sequence, then the next ones. See [`Program::streamed`].
+/// A program whose sequences are run in windows of some rows each: see [`Program::streamed`]. Its programs have the
+/// variables of the one that they were made of, with their numbers.
 #[derive(Debug, Clone)]
 pub struct Streamed {
-    /// It has the variables of the program it was made of, with their numbers, and those that are carried.
-    pub program: Program,
     /// The level whose sequences are cut into windows.
     pub level: LevelId,
+    /// At most one from the first row to the last, and one from the end.
+    pub passes: Vec<Windowed>,
+    /// What is computed once, when the passes are done: it is fed what they [reached](Windowed::reached).
+    pub rest: Program,
+}
+
+/// A pass over all windows.
+#[derive(Debug, Clone)]
+pub struct Windowed {
+    /// What runs at every window.
+    pub program: Program,
+    /// The last rows of each sequence come first.
+    pub from_end: bool,
     /// What a window hands to the next one.
     pub carried: Vec<Carried>,
+    /// Outputs with the rows of the sequences: after each run those of the window.
+    pub rows: Vec<VarId>,
+    /// Variables with a row a sequence, which have their values after the last window.
+    pub reached: Vec<VarId>,
 }
 
 /// A value that a window hands to the next one, one row a sequence.
@@ -37,22 +53,43 @@ pub struct Carried {
 /// When the value of a variable of the root block is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// At every window, the same.
+    /// From the start.
     Always,
     /// Its rows are those of the sequences: those of a window, with the window.
-    Rows,
+    Rows(Way),
     /// After the last window.
     AtLast,
+}
+
+/// In which order windows can be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Any,
+    Forth,
+    FromEnd,
+}
+
+impl Way {
+    /// The order that suits both.
+    fn with(self, other: Way) -> Result<Way> {
+        match (self, other) {
+            (Way::Any, way) | (way, Way::Any) => Ok(way),
+            (a, b) if a == b => Ok(a),
+            _ => Err(cannot(
+                "rows that are known in one order",
+                "some from the first on and some from the end",
+            )),
+        }
+    }
 }
 
 impl Program {
     /// The part of the program that computes `outputs`, such that its sequences can be run in windows of some rows each,
     /// for the same bits: a memory starts with a feed and its last value is there to be fetched; an operator that makes
-    /// one row of a sequence takes it [piece by piece](super::Op::pieces). An output with the rows of the sequences has
-    /// those of the window after each run, any other one has its value after the last.
+    /// one row of a sequence takes it [piece by piece](super::Op::pieces).
     ///
-    /// Every recurrent runs from the first row to the last over sequences that are fed, every operator between is
-    /// row-wise, takes pieces, or reads nothing of their rows.
+    /// Every recurrent runs over sequences that are fed; those that read each other's rows run from the same end. Every
+    /// operator between is row-wise, takes pieces, or reads nothing of their rows.
     ///
     /// ```
     /// use unpadded::layers::Gru;
@@ -60,15 +97,16 @@ impl Program {
     /// use unpadded::{Builder, DType};
     /// let net = Builder::new();
     /// let x = net.feed("x", DType::F32, &[3], 1)?;
-    /// let forth = net.gru(x, Gru::new(4))?;
-    /// let back = net.gru(x, Gru::new(4).backwards())?;
-    /// let (a, b) = (net.sequence_pool(forth, Pool::Mean)?, net.sequence_pool(back, Pool::First)?);
+    /// let (forth, back) = (net.gru(x, Gru::new(4))?, net.gru(x, Gru::new(4).backwards())?);
+    /// let pools = [net.sequence_pool(forth, Pool::Mean)?, net.sequence_pool(back, Pool::First)?];
+    /// let (both, mixed) = (net.concat(&pools)?, net.concat(&[forth, back])?);
     /// let registry = net.registry();
     /// let program = net.finish();
-    /// let streamed = program.streamed(&registry, &[a.id()])?;
-    /// assert_eq!(streamed.carried.len(), 3); // the state, the sum so far and its number of rows
-    /// let error = program.streamed(&registry, &[b.id()]).unwrap_err().to_string();
-    /// assert!(error.contains("got one from the end of each sequence"), "{error}");
+    /// let streamed = program.streamed(&registry, &[both.id()])?;
+    /// assert_eq!(streamed.passes.len(), 2);
+    /// assert_eq!(streamed.passes[0].carried.len(), 3); // the state, the sum so far and its number of rows
+    /// let error = program.streamed(&registry, &[mixed.id()]).unwrap_err().to_string();
+    /// assert!(error.contains("got some from the first on and some from the end"), "{error}");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
@@ -77,20 +115,53 @@ impl Program {
     pub fn streamed(&self, registry: &Registry, outputs: &[VarId]) -> Result<Streamed> {
         let mut program = self.inference(outputs)?;
         let level = program.cut_level(outputs)?;
+        let mut rest = program.clone();
         let ops = std::mem::take(&mut program.blocks[0].ops);
+        rest.blocks[0].ops.clear();
         let mut making = Making { program, registry, level, known: HashMap::new(), carried: Vec::new() };
-        let mut streamed = Vec::with_capacity(ops.len());
+        let mut at_windows = Vec::with_capacity(ops.len());
+        let mut reached: Vec<(Way, VarId)> = Vec::new();
         for (number, op) in ops.into_iter().enumerate() {
             let place = Place {
                 operator: Some(format!("{} #{number}", op.kind)),
                 caller: Some(op.caller.clone()),
                 ..Place::default()
             };
-            streamed.push(making.op(op).map_err(|e| e.at(place))?);
+            let (known, made) = making.op(op.clone()).map_err(|e| e.at(place))?;
+            if let Known::Rows(way) = known {
+                reached.extend(op.writes().filter(|&v| making.known(v) == Known::AtLast).map(|v| (way, v)));
+            } else {
+                rest.blocks[0].ops.push(op);
+            }
+            // What is known from the start may be read at every window.
+            if known != Known::AtLast {
+                at_windows.push(made);
+            }
         }
-        let Making { mut program, carried, .. } = making;
-        program.blocks[0].ops = streamed;
-        Ok(Streamed { program, level, carried })
+        for &(_, var) in &reached {
+            rest.vars[var.0 as usize].role = VarRole::Feed;
+        }
+        let of_rows = |var: VarId| matches!(making.known(var), Known::Rows(_));
+        let at_last: Vec<VarId> = outputs.iter().copied().filter(|&var| !of_rows(var)).collect();
+        let rest = rest.inference(&at_last)?;
+        let read = rest.reads();
+        reached.retain(|(_, var)| read.contains(var) || at_last.contains(var));
+        making.program.blocks[0].ops = at_windows;
+        let mut passes = Vec::new();
+        for from_end in [false, true] {
+            let here = |way: Way| (way == Way::FromEnd) == from_end;
+            let with_rows = |&var: &VarId| matches!(making.known(var), Known::Rows(way) if here(way));
+            let rows: Vec<VarId> = outputs.iter().copied().filter(with_rows).collect();
+            let reached: Vec<VarId> = reached.iter().filter(|(way, _)| here(*way)).map(|(_, v)| *v).collect();
+            if rows.is_empty() && reached.is_empty() {
+                continue;
+            }
+            let program = making.program.inference(&[&rows[..], &reached].concat())?;
+            let runs = |c: &&Carried| program.root().ops.iter().any(|op| op.writes().any(|v| v == c.left));
+            let carried = making.carried.iter().filter(runs).copied().collect();
+            passes.push(Windowed { program, from_end, carried, rows, reached });
+        }
+        Ok(Streamed { level, passes, rest })
     }
 
     /// The level of the sequences that are fed; there must be one.
@@ -139,39 +210,53 @@ impl Making<'_> {
 
     /// When a variable is known: feeds and parameters always, but for the sequences.
     fn known(&self, var: VarId) -> Known {
-        let given = if self.cut(var) { Known::Rows } else { Known::Always };
+        let given = if self.cut(var) { Known::Rows(Way::Any) } else { Known::Always };
         self.known.get(&var).copied().unwrap_or(given)
     }
 
-    /// The operator that does the same in a window.
-    fn op(&mut self, op: OpDesc) -> Result<OpDesc> {
-        let reads = |known| op.reads().any(|var| self.known(var) == known);
-        let (rows, late) = (reads(Known::Rows), reads(Known::AtLast));
-        if rows && late {
-            let late = op.reads().find(|&var| self.known(var) == Known::AtLast);
-            let error = cannot("values that each window knows", "one that is known after the last row");
-            return Err(late.iter().fold(error, |e, &var| e.variable(&self.program.var(var).name)));
+    /// The operator that does the same in a window, and when what it reads is known.
+    fn op(&mut self, op: OpDesc) -> Result<(Known, OpDesc)> {
+        let mut way = None;
+        for var in op.reads() {
+            if let Known::Rows(of_var) = self.known(var) {
+                way = Some(way.map_or(Ok(of_var), |way: Way| way.with(of_var))?);
+            }
         }
-        let op = match (rows, op.step.clone()) {
-            (true, Some(step)) => self.recurrent(op, *step)?,
-            (true, None) => self.over_rows(op)?,
-            (false, _) => op,
+        let late = op.reads().find(|&var| self.known(var) == Known::AtLast);
+        if let (Some(_), Some(late)) = (way, late) {
+            let error = cannot("values that each window knows", "one that is known after the last row");
+            return Err(error.variable(&self.program.var(late).name));
+        }
+        let (way, op) = match (way, op.step.clone()) {
+            (Some(way), Some(step)) => {
+                let way = way.with(if step.reverse { Way::FromEnd } else { Way::Forth })?;
+                (Some(way), self.recurrent(op, *step)?)
+            }
+            (Some(way), None) => (Some(way), self.over_rows(op, way)?),
+            (None, _) => (None, op),
+        };
+        let known = match (way, late) {
+            (Some(way), _) => Known::Rows(way),
+            (None, Some(_)) => Known::AtLast,
+            (None, None) => Known::Always,
         };
         for var in op.writes() {
             let spec = self.spec(var)?;
-            let at_last = if rows || late { Known::AtLast } else { Known::Always };
             let known = match spec.rows() {
-                Extent::Known(_) | Extent::Batch if spec.lod.is_empty() => at_last,
-                _ if rows && self.cut(var) => Known::Rows,
+                Extent::Known(_) | Extent::Batch if spec.lod.is_empty() => match known {
+                    Known::Always => Known::Always,
+                    _ => Known::AtLast,
+                },
+                _ if way.is_some() && self.cut(var) => known,
                 _ => return Err(cannot("the sequences that are fed", "one that makes sequences")),
             };
             self.known.insert(var, known);
         }
-        Ok(op)
+        Ok((known, op))
     }
 
     /// An operator that reads rows of the sequences, and nothing that is known after them.
-    fn over_rows(&mut self, op: OpDesc) -> Result<OpDesc> {
+    fn over_rows(&mut self, op: OpDesc, way: Way) -> Result<OpDesc> {
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
         let facts = parsed.facts();
         let same_rows = |var| self.cut(var) || self.program.var(var).spec().is_some_and(|s| !s.batched());
@@ -181,15 +266,16 @@ impl Making<'_> {
         if facts.reach == Reach::Row && op.reads().all(same_rows) && op.writes().all(|var| self.cut(var)) {
             return Ok(op);
         }
-        match parsed.pieces() {
-            Some(Pieces { into, carried }) => self.piece(op, into, carried),
+        match parsed.pieces(way == Way::FromEnd) {
+            Some(pieces) => self.piece(op, pieces),
             None => Err(cannot("one that takes sequences in pieces", "one that needs them whole")),
         }
     }
 
     /// The operator of one piece, between what is carried.
-    fn piece(&mut self, op: OpDesc, into: &str, carried: &[&str]) -> Result<OpDesc> {
-        let mut op = OpDesc { kind: into.to_owned(), ..op };
+    fn piece(&mut self, op: OpDesc, pieces: Pieces) -> Result<OpDesc> {
+        let Pieces { into, attributes, carried } = pieces;
+        let mut op = OpDesc { kind: into.to_owned(), attributes, ..op };
         let parsed = self.registry.parse(into, &op.attributes)?;
         let signature = parsed.signature();
         let specs = self.program.specs(&Program::slots_of(signature.inputs, &op.inputs, ""))?;
@@ -215,10 +301,7 @@ impl Making<'_> {
 
     /// A recurrent whose memories start with feeds.
     fn recurrent(&mut self, op: OpDesc, mut step: StepDesc) -> Result<OpDesc> {
-        if step.reverse {
-            return Err(cannot("a recurrent from the first row on", "one from the end of each sequence"));
-        }
-        if let Some(pair) = step.statics.iter().find(|pair| self.known(pair.outer) == Known::Rows) {
+        if let Some(pair) = step.statics.iter().find(|pair| self.cut(pair.outer)) {
             let error = cannot("a recurrent over the rows", "one that sees whole sequences at every step");
             return Err(error.variable(&self.program.var(pair.outer).name));
         }

@@ -1,19 +1,29 @@
 //! Long sequences in windows: inference in memory that does not grow with their length.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Run, Scope};
 use crate::lod::Lod;
-use crate::program::{Carried, Program, Registry, Streamed, VarId};
+use crate::program::{Carried, LevelId, Program, Registry, Streamed, VarId, Windowed};
 use crate::tensor::{Dense, Variable, with_element};
 
 /// A program that infers in [windows](Program::streamed).
 pub(super) struct Windows {
-    streamed: Streamed,
-    executor: Executor,
-    /// Of what the first window is fed.
+    level: LevelId,
+    passes: Vec<Pass>,
+    /// Of what the first windows are fed.
     starts: Option<Executor>,
+    /// What is computed when the passes are done, and for which outputs.
+    rest: Option<(Executor, Vec<VarId>)>,
+}
+
+/// A pass over all windows.
+struct Pass {
+    windowed: Windowed,
+    executor: Executor,
 }
 
 impl Windows {
@@ -27,17 +37,24 @@ impl Windows {
         outputs: &[VarId],
         threads: usize,
     ) -> Result<Self> {
-        let streamed = program.streamed(registry, outputs)?;
-        let mut wanted: Vec<VarId> =
-            outputs.iter().copied().chain(streamed.carried.iter().map(|c| c.left)).collect();
-        wanted.sort();
-        wanted.dedup();
-        let executor = Executor::new(&streamed.program, registry, &wanted, threads)?;
-        let first: Vec<VarId> = streamed.carried.iter().filter_map(|c| c.start).collect();
+        let Streamed { level, passes, rest } = program.streamed(registry, outputs)?;
+        let first = passes.iter().flat_map(|pass| &pass.carried).filter_map(|c| c.start);
+        let first: Vec<VarId> = unique(first);
         let starts = (!first.is_empty())
             .then(|| Executor::new(&program.inference(&first)?, registry, &first, 1))
             .transpose()?;
-        Ok(Self { streamed, executor, starts })
+        let of_rows = |id: &VarId| passes.iter().any(|pass| pass.rows.contains(id));
+        let at_last = unique(outputs.iter().copied().filter(|id| !of_rows(id)));
+        let rest = match at_last.is_empty() {
+            true => None,
+            false => Some((Executor::new(&rest, registry, &at_last, threads)?, at_last)),
+        };
+        let compiled = |windowed: Windowed| {
+            let left = windowed.carried.iter().map(|c| c.left);
+            let wanted = unique(windowed.rows.iter().chain(&windowed.reached).copied().chain(left));
+            Ok(Pass { executor: Executor::new(&windowed.program, registry, &wanted, threads)?, windowed })
+        };
+        Ok(Self { level, passes: passes.into_iter().map(compiled).collect::<Result<_>>()?, starts, rest })
     }
 
     /// The values of `outputs` for a batch whose feeds are known to fit, with at most `most` rows at once (one of each
@@ -52,28 +69,64 @@ impl Windows {
         outputs: &[VarId],
         most: usize,
     ) -> Result<Vec<Variable>> {
-        let Self { streamed: Streamed { program, level, carried }, executor, starts } = self;
-        let cut = |id: VarId| program.var(id).spec().is_some_and(|spec| spec.lod[..] == [*level]);
-        let (rows, others): (Vec<_>, Vec<_>) = feeds.iter().copied().partition(|&(id, _)| cut(id));
-        let Some(lod) = rows.first().and_then(|(_, value)| value.lod().cloned()) else {
-            return Err(Error::new("feeds of windows", "sequences", "none"));
-        };
+        let Self { level, passes, starts, rest } = self;
         if let Some(starts) = starts {
             starts.run(scope, &Run::infer(feeds))?;
         }
-        let first = |&Carried { fed, start, .. }: &Carried| match (start, starts.as_mut()) {
+        let mut known: Vec<(VarId, Variable)> = Vec::new();
+        for pass in passes {
+            known.extend(pass.run(scope, feeds, *level, starts.as_mut(), most)?);
+        }
+        if let Some((executor, at_last)) = rest {
+            let of_rows = |id: VarId| executor.program().spec(id).is_ok_and(|s| s.lod[..] == [*level]);
+            let reached = known.iter().map(|(id, value)| (*id, value));
+            let all: Vec<_> = feeds.iter().copied().chain(reached).filter(|&(id, _)| !of_rows(id)).collect();
+            executor.run(scope, &Run::infer(&all))?;
+            let values = at_last.iter().map(|&id| Ok((id, executor.fetch(id)?)));
+            let values: Vec<(VarId, Variable)> = values.collect::<Result<_>>()?;
+            known.retain(|(id, _)| !at_last.contains(id));
+            known.extend(values);
+        }
+        let mut left = outputs;
+        let mut values = Vec::with_capacity(outputs.len());
+        while let Some((id, later)) = left.split_first() {
+            let at = known.iter().position(|(known, _)| known == id);
+            let at = at.ok_or_else(|| Error::new("output of windows", "one that they compute", "another"))?;
+            // One that is asked for twice is there twice.
+            values.push(if later.contains(id) { known[at].1.clone() } else { known.swap_remove(at).1 });
+            left = later;
+        }
+        Ok(values)
+    }
+}
+
+impl Pass {
+    /// The values of the outputs with rows, and of what is reached.
+    fn run(
+        &mut self,
+        scope: &mut Scope,
+        feeds: &[(VarId, &Variable)],
+        level: LevelId,
+        mut starts: Option<&mut Executor>,
+        most: usize,
+    ) -> Result<Vec<(VarId, Variable)>> {
+        let Self { windowed: Windowed { program, from_end, carried, rows, reached }, executor } = self;
+        let cut = |id: VarId| program.spec(id).is_ok_and(|spec| spec.lod[..] == [level]);
+        let (sequences, others): (Vec<_>, Vec<_>) = feeds.iter().copied().partition(|&(id, _)| cut(id));
+        let Some(lod) = sequences.first().and_then(|(_, value)| value.lod().cloned()) else {
+            return Err(Error::new("feeds of windows", "sequences", "none"));
+        };
+        let first = |&Carried { fed, start, .. }: &Carried| match (start, starts.as_deref_mut()) {
             (Some(start), Some(starts)) => starts.fetch(start),
             _ => zeros(program, fed, lod.sequences(), None),
         };
         let mut handed: Vec<Variable> = carried.iter().map(first).collect::<Result<_>>()?;
-        let mut whole: Vec<Option<Variable>> = Vec::with_capacity(outputs.len());
-        for &id in outputs {
-            whole.push(if cut(id) { Some(zeros(program, id, lod.rows(), Some(lod.clone()))?) } else { None });
-        }
-        let mut windows = Cut::new(&lod);
+        let room = |&id: &VarId| Ok((id, zeros(program, id, lod.rows(), Some(lod.clone()))?));
+        let mut whole: Vec<(VarId, Variable)> = rows.iter().map(room).collect::<Result<_>>()?;
+        let mut windows = Cut::new(&lod, *from_end);
         while let Some((places, numbers, part)) = windows.next(most)? {
-            let mut fed: Vec<(VarId, Variable)> = Vec::with_capacity(rows.len());
-            for &(id, value) in &rows {
+            let mut fed: Vec<(VarId, Variable)> = Vec::with_capacity(sequences.len());
+            for &(id, value) in &sequences {
                 let dense = value.storage().as_dense()?.gather_rows(numbers)?;
                 fed.push((id, Variable::new(dense, Some(part.clone()))?));
             }
@@ -82,14 +135,20 @@ impl Windows {
             let all: Vec<(VarId, &Variable)> = own.chain(before).chain(others.iter().copied()).collect();
             executor.run(scope, &Run::infer(&all).places(places))?;
             handed = carried.iter().map(|c| executor.fetch(c.left)).collect::<Result<_>>()?;
-            for (&id, whole) in outputs.iter().zip(&mut whole) {
-                if let Some(whole) = whole {
-                    put_rows(&executor.fetch(id)?, numbers, whole)?;
-                }
+            for (id, whole) in &mut whole {
+                put_rows(&executor.fetch(*id)?, numbers, whole)?;
             }
         }
-        outputs.iter().zip(whole).map(|(&id, whole)| whole.map_or_else(|| executor.fetch(id), Ok)).collect()
+        for &id in &*reached {
+            whole.push((id, executor.fetch(id)?));
+        }
+        Ok(whole)
     }
+}
+
+/// Each of them once.
+fn unique(ids: impl Iterator<Item = VarId>) -> Vec<VarId> {
+    ids.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// A value of a batched variable with so many rows.
@@ -117,8 +176,9 @@ fn put_rows(part: &Variable, numbers: &[usize], whole: &mut Variable) -> Result<
 /// Sequences that are cut into windows.
 struct Cut<'a> {
     offsets: &'a [usize],
-    /// The first row of each sequence that is still to come.
-    next: Vec<usize>,
+    from_end: bool,
+    /// The rows of each sequence that are still to come.
+    left: Vec<Range<usize>>,
     begun: bool,
     places: Vec<u64>,
     rows: Vec<usize>,
@@ -129,16 +189,17 @@ struct Cut<'a> {
 type Window<'a> = (&'a [u64], &'a [usize], Arc<Lod>);
 
 impl<'a> Cut<'a> {
-    fn new(lod: &'a Lod) -> Self {
+    fn new(lod: &'a Lod, from_end: bool) -> Self {
         let offsets = lod.offsets();
-        let next = offsets[..lod.last_len()].to_vec();
-        Self { offsets, next, begun: false, places: Vec::new(), rows: Vec::new(), lengths: Vec::new() }
+        let left = offsets.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        let (places, rows, lengths) = (Vec::new(), Vec::new(), Vec::new());
+        Self { offsets, from_end, left, begun: false, places, rows, lengths }
     }
 
-    /// The next window, the first one even of no row; `None` after the last row. Sequences share its rows evenly; one that has ended has none.
+    /// The next window, the first one even of no row; `None` after the last row. Sequences share its rows evenly; one that
+    /// has ended has none.
     fn next(&mut self, most: usize) -> Result<Option<Window<'_>>> {
-        let ends = &self.offsets[1..];
-        let running = self.next.iter().zip(ends).filter(|(next, end)| next < end).count();
+        let running = self.left.iter().filter(|left| !left.is_empty()).count();
         if std::mem::replace(&mut self.begun, true) && running == 0 {
             return Ok(None);
         }
@@ -146,12 +207,14 @@ impl<'a> Cut<'a> {
         self.places.clear();
         self.rows.clear();
         self.lengths.clear();
-        for ((next, start), end) in self.next.iter_mut().zip(self.offsets).zip(ends) {
-            let stop = next.saturating_add(share).min(*end);
-            self.places.push((*next - start) as u64);
-            self.lengths.push(stop - *next);
-            self.rows.extend(*next..stop);
-            *next = stop;
+        for (left, start) in self.left.iter_mut().zip(self.offsets) {
+            let count = left.len().min(share);
+            let part =
+                if self.from_end { left.end - count..left.end } else { left.start..left.start + count };
+            *left = if self.from_end { left.start..part.start } else { part.end..left.end };
+            self.places.push((part.start - start) as u64);
+            self.lengths.push(count);
+            self.rows.extend(part);
         }
         let lod = Lod::from_lengths1(&self.lengths)?;
         Ok(Some((&self.places, &self.rows, lod)))

@@ -148,6 +148,16 @@ fn model(net: &Builder, random: &mut Random) -> Result<Vec<VarId>> {
         }
     }
     let mut read = topic;
+    if random.below(2) == 0 {
+        // From the end, over rows that no recurrent made: its windows come from the end.
+        let ids = net.embedding(words, Embedding::new(models::VOCABULARY, WIDTH))?;
+        let seen = noise(net, net.add(ids, net.sequence_expand_as(topic, ids)?)?)?;
+        let back = net.lstm(seen, Lstm::new(WIDTH).initial(topic, topic).backwards())?;
+        let (again, last) = net.gru_states(noise(net, back)?, Gru::new(WIDTH).backwards())?;
+        let pools = [net.sequence_pool(back, Pool::First)?, net.sequence_pool_with(again, Pool::Last, -1.0)?];
+        outputs.extend([pools[0], pools[1], last, again]);
+        read = net.linear(net.concat(&pools)?, WIDTH)?;
+    }
     for pool in Pool::ALL {
         if random.below(2) == 0 {
             let pooled = net.sequence_pool_with(x, pool, 0.25)?;
