@@ -23,7 +23,9 @@ fn peak(rows: usize, most_rows: usize, of_rows: bool) -> usize {
     let x = net.dropout(net.embedding(words, Embedding::new(50, WIDTH)).unwrap(), 0.5).unwrap();
     let h = net.lstm(net.lstm(x, Lstm::new(WIDTH)).unwrap(), Lstm::new(WIDTH)).unwrap();
     let (last, mean) = (net.sequence_pool(h, Pool::Last).unwrap(), net.sequence_pool(h, Pool::Mean).unwrap());
-    let read = net.linear(net.concat(&[last, mean]).unwrap(), 3).unwrap();
+    let back = net.lstm(x, Lstm::new(WIDTH).backwards()).unwrap();
+    let first = net.sequence_pool(back, Pool::First).unwrap();
+    let read = net.linear(net.concat(&[last, mean, first]).unwrap(), 3).unwrap();
     let named = [("read", read), ("h", h)].map(|(name, var)| (name.to_owned(), net.name_of(var)));
     let program = net.finish();
     let mut scope = Scope::of(&program).unwrap();

@@ -131,8 +131,8 @@ impl Predictor {
     }
 
     /// The same with at most so many rows of sequences in memory at once, 16,384 without it. What is longer runs in windows
-    /// that hand on their states, if the model reads its sequences from the first row to the last; one that reads
-    /// them from the end, attends to all of their rows or nests them holds whole sequences. Results do not depend on it.
+    /// that hand on their states, if the model can: not one that joins rows read from both ends, attends to all rows
+    /// of a sequence, or nests sequences. Results do not depend on it.
     #[must_use]
     pub fn most_rows(self, most_rows: usize) -> Self {
         Self { most_rows: most_rows.max(1), ..self }

@@ -62,6 +62,7 @@ impl Windows {
     ///
     /// # Errors
     /// Data that an operator refuses.
+    #[track_caller]
     pub(super) fn run(
         &mut self,
         scope: &mut Scope,
@@ -102,6 +103,7 @@ impl Windows {
 
 impl Pass {
     /// The values of the outputs with rows, and of what is reached.
+    #[track_caller]
     fn run(
         &mut self,
         scope: &mut Scope,

@@ -222,3 +222,31 @@ fn programs_at_random_have_the_same_bits_in_windows() {
     }
     assert!(streamed > 20 && whole > 100, "{streamed} in windows, {whole} whole");
 }
+
+/// What is wrong with the feeds is found before the first window, and an error in a late one leaves nothing behind.
+#[test]
+fn errors_are_those_of_the_whole() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::I64, &[], 1).unwrap();
+    let start = net.feed("start", DType::F32, &[WIDTH], 0).unwrap();
+    let rows = net.embedding(x, Embedding::new(9, WIDTH)).unwrap();
+    let last = net.gru_states(rows, Gru::new(WIDTH).initial(start)).unwrap().1.id();
+    let (registry, program) = (net.registry(), net.finish());
+    let mut whole = predictor(&program, &registry, &[last]);
+    let mut windows = predictor(&program, &registry, &[last]).most_rows(4);
+    let start = |sequences: usize| Variable::dense(Dense::zeros(DType::F32, &[sequences, WIDTH]).unwrap());
+    let ids = Variable::from_sequences(&[vec![1i64; 20], vec![2; 5]]).unwrap();
+    let mut wrong = ids.clone();
+    wrong.as_mut_slice::<i64>().unwrap()[18] = 9;
+    let expected = whole.run(&[("x", &ids), ("start", &start(2))], &["0"]).unwrap();
+    for (ids, start) in [(&ids, start(3)), (&ids, Variable::dense(ndarray::array![[0.0f64]]))] {
+        let feeds = [("x", ids), ("start", &start)];
+        let [a, b] = [&mut whole, &mut windows].map(|p| p.run(&feeds, &["0"]).unwrap_err());
+        assert_eq!(a.to_string(), b.to_string());
+    }
+    let feeds = [("x", &wrong), ("start", &start(2))];
+    let [a, b] = [&mut whole, &mut windows].map(|p| p.run(&feeds, &["0"]).unwrap_err());
+    assert!(b.to_string().contains("at least 0 and below 9, the height, got 9"), "{b}");
+    assert_eq!(a.place(), b.place());
+    assert_eq!(windows.run(&[("x", &ids), ("start", &start(2))], &["0"]).unwrap(), expected);
+}
