@@ -125,12 +125,11 @@ impl Executor {
     pub(super) fn bind_feeds(&mut self, run: &Run<'_>) -> Result<usize> {
         let batch = self.check_feeds(run.feeds, run.numbers)?;
         self.kept.batch = batch;
-        if !run.numbers.is_empty() && run.numbers.len() != batch {
-            return Err(Error::new(
-                "numbers of the sequences",
-                batch.to_string(),
-                run.numbers.len().to_string(),
-            ));
+        for (what, of_each) in [("numbers", run.numbers), ("places", run.places)] {
+            if !of_each.is_empty() && of_each.len() != batch {
+                let what = format!("{what} of the sequences");
+                return Err(Error::new(what, batch.to_string(), of_each.len().to_string()));
+            }
         }
         for &(id, value) in run.feeds {
             let Some(slot) = self.plan.of_var[id.0 as usize] else { continue };

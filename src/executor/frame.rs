@@ -7,8 +7,8 @@ use super::plan::Loop;
 use super::rank_table::RankTable;
 use crate::error::Result;
 use crate::lod::Lod;
-use crate::program::context::{RowKey, locate};
 use crate::program::infer::LevelTable;
+use crate::program::keys::{Names, RowKey};
 use crate::program::{BlockId, Extent, LevelId};
 
 /// Which rows of a step block are being computed.
@@ -321,10 +321,9 @@ impl Frame {
 }
 
 /// The key of a row of the root block.
-pub(super) fn root_key(levels: &LevelTable, numbers: &[u64], rows: Extent, row: usize) -> RowKey {
+pub(super) fn root_key(levels: &LevelTable, names: Names<'_>, rows: Extent, row: usize) -> RowKey {
     let lod = if let Extent::Rows(level) = rows { levels.get(level) } else { None };
-    let (sequence, position) = lod.map_or((row, 0), |lod| locate(lod, row));
-    RowKey { sequence: numbers.get(sequence).copied().unwrap_or(sequence as u64), position: position as u64 }
+    names.key(lod, row)
 }
 
 /// The block around a loop, if it is a step block.

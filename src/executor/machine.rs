@@ -9,10 +9,9 @@ use super::recorder::Recorder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Region};
 use crate::kernels::{Extent2, Store, flush, helpers};
-use crate::program::context::{
-    Backward, Call, Forward, Keys, Pass, Place, Prepare, Prepared, RowKey, RunFacts, Scratch,
-};
+use crate::program::context::{Backward, Call, Forward, Pass, Place, Prepare, Prepared, RunFacts, Scratch};
 use crate::program::infer::{InferShape, LevelTable, Phase};
+use crate::program::keys::{Keys, Names, RowKey};
 use crate::program::rows::RowBuffer;
 use crate::program::{BlockId, Cost, Extent, LevelId, Reach, Role, Spec};
 use crate::tensor::DType;
@@ -28,6 +27,7 @@ pub(super) struct Shared<'p> {
     pub(super) levels: LevelTable,
     pub(super) prepared: Vec<Prepared>,
     pub(super) numbers: Vec<u64>,
+    pub(super) places: Vec<u64>,
     pub(super) batch: usize,
     pub(super) facts: RunFacts,
 }
@@ -170,10 +170,14 @@ impl Shared<'_> {
         slot.map_or(DType::F32, |s| self.plan.slots[s].dtype)
     }
 
+    fn names(&self) -> Names<'_> {
+        Names { numbers: &self.numbers, places: &self.places }
+    }
+
     /// What names a row of the rows that `extent` counts now.
     pub(super) fn key(&self, block: Option<BlockId>, extent: Extent, row: usize) -> RowKey {
         match block {
-            None => root_key(&self.levels, &self.numbers, extent, row),
+            None => root_key(&self.levels, self.names(), extent, row),
             Some(block) => {
                 let frame = &self.frames[block.0 as usize];
                 frame.keys(frame.at, extent).get(row).copied().unwrap_or_default()
@@ -189,14 +193,16 @@ impl Shared<'_> {
         }
         match (block, spec) {
             // The rows of a constant are no sequences.
-            (_, Some(spec)) if !spec.batched() => Keys::Natural { numbers: &[], lod: None, first: 0 },
+            (_, Some(spec)) if !spec.batched() => {
+                Keys::Natural { names: Names::default(), lod: None, first: 0 }
+            }
             (Some(Extent::Alive(block)), Some(spec)) if instr.random => {
                 let frame = &self.frames[block.0 as usize];
                 listed(frame.keys(self.at(block, lane), spec.rows()), lane)
             }
             (_, spec) => {
                 let lod = spec.and_then(|s| self.levels.lod(&s.lod));
-                Keys::Natural { numbers: &self.numbers, lod, first: 0 }
+                Keys::Natural { names: self.names(), lod, first: 0 }
             }
         }
     }
@@ -491,12 +497,12 @@ fn divide(
     };
     let keys = match call.keys {
         Keys::Listed(keys) => Keys::Listed(keys.get(middle - range.start..).unwrap_or(&[])),
-        Keys::Natural { numbers, lod, first } => {
+        Keys::Natural { names, lod, first } => {
             let moved = match units {
                 Units::Rows(_) => middle - range.start,
                 Units::Sequences { offsets, .. } => offsets[middle] - offsets[range.start],
             };
-            Keys::Natural { numbers, lod, first: first + moved }
+            Keys::Natural { names, lod, first: first + moved }
         }
     };
     let run_facts = RunFacts { threads: 1, ..call.run };

@@ -46,6 +46,8 @@ pub struct Run<'a> {
     /// The numbers of the batch's sequences in the data; 0, 1, … without it. Random operators depend on them, and so
     /// not on how the data is cut into batches.
     pub numbers: &'a [u64],
+    /// The place of each sequence's first row in the sequence, where a window of it is fed; 0 without it.
+    pub places: &'a [u64],
     /// How far to go.
     pub stage: Stage,
 }
@@ -53,18 +55,24 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     /// A training step: forward, backward, updates.
     pub fn train(feeds: &'a [(VarId, &'a Variable)], step: u64) -> Self {
-        Run { feeds, mode: Mode::Train, step, numbers: &[], stage: Stage::Updates }
+        Run { feeds, mode: Mode::Train, step, numbers: &[], places: &[], stage: Stage::Updates }
     }
 
     /// A forward pass that infers.
     pub fn infer(feeds: &'a [(VarId, &'a Variable)]) -> Self {
-        Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], stage: Stage::Forward }
+        Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], places: &[], stage: Stage::Forward }
     }
 
     /// The same with the numbers of the sequences in the data.
     #[must_use]
     pub fn numbers(self, numbers: &'a [u64]) -> Self {
         Run { numbers, ..self }
+    }
+
+    /// The same of windows of the sequences: the place of each one's first row in it.
+    #[must_use]
+    pub fn places(self, places: &'a [u64]) -> Self {
+        Run { places, ..self }
     }
 
     /// The same up to a stage.
@@ -97,6 +105,7 @@ pub(super) struct Kept {
     pub(super) levels: LevelTable,
     prepared: Vec<Prepared>,
     numbers: Vec<u64>,
+    places: Vec<u64>,
     memory: LoopMemory,
     pub(super) batch: usize,
 }
@@ -210,6 +219,8 @@ impl Executor {
         let facts = RunFacts { mode: run.mode, step: run.step, seed: program.seed, threads: workers.len() };
         kept.numbers.clear();
         kept.numbers.extend_from_slice(run.numbers);
+        kept.places.clear();
+        kept.places.extend_from_slice(run.places);
         let mut shared = Shared {
             plan,
             loops: emptied(std::mem::take(&mut kept.loops)),
@@ -217,6 +228,7 @@ impl Executor {
             levels: std::mem::take(&mut kept.levels),
             prepared: std::mem::take(&mut kept.prepared),
             numbers: std::mem::take(&mut kept.numbers),
+            places: std::mem::take(&mut kept.places),
             batch,
             facts,
         };
@@ -236,6 +248,7 @@ impl Executor {
         kept.levels = std::mem::take(&mut shared.levels);
         kept.prepared = std::mem::take(&mut shared.prepared);
         kept.numbers = std::mem::take(&mut shared.numbers);
+        kept.places = std::mem::take(&mut shared.places);
         outcome
     }
 

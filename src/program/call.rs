@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use super::attributes::Attributes;
-use super::context::{Backward, Call, Forward, Keys, Place, RowKey, RunFacts, Scratch, Wiring};
+use super::context::{Backward, Call, Forward, Place, RunFacts, Scratch, Wiring};
 use super::extent::{Extent, LevelId, Levels, Spec};
 use super::infer::{InferShape, LevelTable, Phase};
+use super::keys::{Keys, Names, RowKey};
 use super::op::{Op, Signature, Slot};
 use super::registry::Registry;
 use super::rows::RowBuffer;
@@ -27,6 +28,7 @@ pub struct Direct {
     levels: LevelTable,
     batch: usize,
     numbers: Vec<u64>,
+    places: Vec<u64>,
     keys: Option<Vec<RowKey>>,
     stream: u64,
     run: RunFacts,
@@ -57,6 +59,7 @@ impl Direct {
             levels: LevelTable::default(),
             batch: usize::MAX,
             numbers: Vec::new(),
+            places: Vec::new(),
             keys: None,
             stream: 0,
             run: RunFacts { threads: 1, ..RunFacts::default() },
@@ -103,6 +106,12 @@ impl Direct {
     pub fn run_as(mut self, run: RunFacts, numbers: &[u64]) -> Self {
         self.run = run;
         self.numbers = numbers.to_vec();
+        self
+    }
+
+    /// Sets the place of each sequence's first row, where the operands are windows of sequences.
+    pub(crate) fn placed(mut self, places: &[u64]) -> Self {
+        self.places = places.to_vec();
         self
     }
 
@@ -220,7 +229,7 @@ impl Direct {
                 let lod = spec.and_then(|s| self.levels.lod(&s.lod));
                 // The rows of a constant are no sequences.
                 let numbers = if spec.is_some_and(Spec::batched) { &self.numbers[..] } else { &[] };
-                Keys::Natural { numbers, lod, first: 0 }
+                Keys::Natural { names: Names { numbers, places: &self.places }, lod, first: 0 }
             }
         }
     }

@@ -64,6 +64,16 @@ impl Variable {
         Self::flat(sequences.concat(), Lod::from_lengths1(&lengths)?)
     }
 
+    /// A batch of one sequence, such as the ids of a text to predict for: a tensor of shape `[rows]` with one level, made
+    /// without a copy.
+    ///
+    /// # Errors
+    /// Never of a sequence that is in memory.
+    pub fn from_sequence<T: Element>(sequence: Vec<T>) -> Result<Self> {
+        let lod = Lod::from_lengths1(&[sequence.len()])?;
+        Self::flat(sequence, lod)
+    }
+
     /// A ragged batch of groups of sequences, such as documents of sentences: shape `[rows]` with two levels.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ mod resume;
 mod sampling;
 mod signal;
 mod trainer;
+mod windows;
 
 pub use best::Criterion;
 pub use checkpoint::{Best, Checkpoint, Position};

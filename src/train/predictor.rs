@@ -6,6 +6,7 @@ use std::panic::Location;
 use std::path::Path;
 
 use super::checkpoint::Checkpoint;
+use super::windows::Windows;
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope};
@@ -53,9 +54,21 @@ pub struct Predictor {
     notes: BTreeMap<String, String>,
     outputs: BTreeMap<String, VarId>,
     threads: usize,
+    /// Batches of more rows run in windows of at most so many, if the program can.
+    most_rows: usize,
     /// One for each set of outputs that was asked for so far.
-    executors: BTreeMap<Vec<VarId>, Executor>,
+    compiled: BTreeMap<Vec<VarId>, Compiled>,
 }
+
+/// The part of the program for a set of outputs.
+struct Compiled {
+    executor: Executor,
+    /// The same in windows, once a batch was long; `None` inside if it cannot be run so.
+    windows: Option<Option<Windows>>,
+}
+
+/// Rows that run at once: enough to be fast, and some tens of megabytes in a model of usual width.
+const MOST_ROWS: usize = 16_384;
 
 impl Predictor {
     /// From a checkpoint's file, whose operators are the catalogue's.
@@ -110,14 +123,23 @@ impl Predictor {
         }
         // What does not compile should be known now.
         Executor::new(&program, registry, &all, 1)?;
-        let (registry, executors) = (registry.clone(), BTreeMap::new());
-        Ok(Self { program, registry, scope, vocabularies, notes, outputs: named, threads: 0, executors })
+        let (registry, compiled) = (registry.clone(), BTreeMap::new());
+        let (outputs, most_rows) = (named, MOST_ROWS);
+        Ok(Self { program, registry, scope, vocabularies, notes, outputs, threads: 0, most_rows, compiled })
     }
 
     /// The same on so many threads; without it, on as many as the machine has cores. Results do not depend on it.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
-        Self { threads, executors: BTreeMap::new(), ..self }
+        Self { threads, compiled: BTreeMap::new(), ..self }
+    }
+
+    /// The same with at most so many rows of sequences in memory at once, 16,384 without it. What is longer runs in windows
+    /// that hand on their states, if the model can: not one that joins rows read from both ends, attends to all rows
+    /// of a sequence, or nests sequences. Results do not depend on it.
+    #[must_use]
+    pub fn most_rows(self, most_rows: usize) -> Self {
+        Self { most_rows: most_rows.max(1), ..self }
     }
 
     /// The values of the outputs for a batch, in the order of `outputs`. Only the feeds that these outputs need must
@@ -147,12 +169,12 @@ impl Predictor {
         let mut set = wanted.clone();
         set.sort();
         set.dedup();
-        let executor = match self.executors.entry(set) {
+        let Compiled { executor, windows } = match self.compiled.entry(set) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let program = self.program.inference(place.key())?;
                 let executor = Executor::new(&program, &self.registry, place.key(), self.threads)?;
-                place.insert(executor)
+                place.insert(Compiled { executor, windows: None })
             }
         };
         let program = executor.program();
@@ -162,6 +184,15 @@ impl Predictor {
                 let (expected, got) =
                     (format!("`{name}` among them"), listed(feeds.iter().map(|(name, _)| *name)));
                 return Err(Error::of(ErrorKind::Program, what, expected, got));
+            }
+        }
+        if values.iter().any(|(_, value)| value.lod().is_some() && value.rows() > self.most_rows) {
+            let (program, registry, threads) = (executor.program(), &self.registry, self.threads);
+            let windows =
+                windows.get_or_insert_with(|| Windows::new(program, registry, &wanted, threads).ok());
+            if let Some(windows) = windows {
+                executor.bytes_for(&values)?; // the feeds are checked as a whole
+                return windows.run(&mut self.scope, &values, &wanted, self.most_rows);
             }
         }
         executor.run(&mut self.scope, &Run::infer(&values))?;

@@ -33,3 +33,4 @@ mod tidy;
 mod trained;
 mod trainer;
 mod user_operator;
+mod windows;

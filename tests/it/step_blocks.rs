@@ -1,7 +1,7 @@
 //! The step executor against the reference interpreter: programs at random, and the cases that are hard by name.
 
 mod cases;
-mod generator;
+pub(crate) mod generator;
 
 use std::collections::HashMap;
 
@@ -14,11 +14,11 @@ use generator::{Case, Kind, case};
 
 /// How many programs the suite runs of each kind.
 const PROGRAMS: u64 = 240;
-const F32: Kind = Kind { dtype: DType::F32, smooth: false, wide: false };
+pub(crate) const F32: Kind = Kind { dtype: DType::F32, smooth: false, wide: false };
 const F64: Kind = Kind { dtype: DType::F64, ..F32 };
 
 pub(crate) fn run<'a>(feeds: &'a [(VarId, &'a Variable)], numbers: &'a [u64]) -> Run<'a> {
-    Run { feeds, mode: Mode::Train, step: 2, numbers, stage: Stage::Gradients }
+    Run { feeds, mode: Mode::Train, step: 2, numbers, places: &[], stage: Stage::Gradients }
 }
 
 /// The values of `fetch` after a run of the compiled program.
