@@ -4,7 +4,7 @@ use ndarray::{Array1, Array2};
 
 use unpadded::layers::{Gru, Linear, Lstm, Mgu, Reset, init};
 use unpadded::ops::Pool;
-use unpadded::program::{Recurrence, Step, VarId, backward};
+use unpadded::program::{Recurrence, Step, VarId};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Result, Var, Variable};
 
@@ -51,17 +51,9 @@ fn holds(
         loss = Some(loss.map_or(part, |sum| net.add(sum, part).unwrap()));
     }
     let (loss, registry) = (loss.unwrap().id(), net.registry());
-    let mut program = net.finish();
-    let grads = backward::differentiate(&mut program, &registry, loss).unwrap();
-    let gradients: Vec<VarId> = vars
-        .iter()
-        .map(|v| v.id())
-        .chain(program.parameters())
-        .filter_map(|v| grads.get(&v).copied())
-        .collect();
     let feeds = vars.iter().zip(feeds).map(|(var, (_, value))| (var.id(), value.clone())).collect();
     let values = results.iter().map(|v| v.id()).collect();
-    let case = Case { program, registry, loss, feeds, values, gradients };
+    let case = Case::of(net.finish(), registry, loss, feeds, values).unwrap();
     let fed = case.fed();
     let data: Vec<u64> = (0..fed[0].1.batch_size() as u64).collect();
     let mut scope = Scope::of(&case.program).unwrap();
@@ -307,14 +299,11 @@ fn the_gradient_of_a_weight_that_an_inner_loop_scales_by_hand() {
     });
     let loss = net.sum(last.unwrap()).unwrap().id();
     let registry = net.registry();
-    let mut program = net.finish();
-    let grads = backward::differentiate(&mut program, &registry, loss).unwrap();
     // m1 = 2w, m2 = 1.5 m1 + 4w; the loss is m1 + m2 = 9w.
     let rows = Dense::from_vec(&[2, 1], vec![1.0, 2.0]).unwrap();
     let x = (x.id(), Variable::new(rows, Some(Lod::from_lengths(&[vec![2], vec![1, 1]]).unwrap())).unwrap());
-    let w = grads[&w.id()];
-    let case = Case { program, registry, loss, feeds: vec![x], values: vec![loss], gradients: vec![w] };
-    let got = compiled(&case, &[loss, w], &case.fed(), &[], 1).unwrap();
+    let case = Case::of(net.finish(), registry, loss, vec![x], vec![loss]).unwrap();
+    let got = compiled(&case, &[loss, case.gradients[0]], &case.fed(), &[], 1).unwrap();
     assert_eq!(got.iter().map(numbers).collect::<Vec<_>>(), [[4.5], [9.0]]);
 }
 

@@ -1,0 +1,386 @@
+//! One call of one operator of the catalogue. Most are called by what they declare of themselves, with the attributes of
+//! one of their samples; those whose operands must fit each other by width or by value have lines of their own.
+
+use unpadded::ops::{CrossEntropy, Pool, Update};
+use unpadded::program::op::Arity;
+use unpadded::program::{Attributes, Spec};
+use unpadded::{Builder, Result, Var};
+
+use super::{Item, LARGE, Maker, TABLE};
+
+/// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
+/// gradient passes where the function has one.
+const ROUGH: [&str; 14] = [
+    "abs",
+    "accuracy",
+    "cast",
+    "clamp",
+    "elu",
+    "global_norm",
+    "leaky_relu",
+    "max_features",
+    "maximum",
+    "minimum",
+    "relu",
+    "softsign",
+    "learning_rate",
+    "sequence_pool",
+];
+
+/// Operators that most rows can be put through: what makes something else of one item.
+const CHANGES: [&str; 16] = [
+    "assign",
+    "scale",
+    "tanh",
+    "square",
+    "sigmoid",
+    "exp",
+    "softmax",
+    "log_softmax",
+    "silu",
+    "gelu",
+    "softplus",
+    "dropout",
+    "sqrt",
+    "log",
+    "relu",
+    "abs",
+];
+
+impl Maker {
+    pub(super) fn any_operator(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
+        let kind = *self.dice.pick(&self.kinds.clone());
+        let w = self.width;
+        match kind {
+            "accuracy" | "cross_entropy" | "linear_cross_entropy" | "cross_entropy_share" => {
+                self.of_labels(net, kind, items)
+            }
+            "embedding" => {
+                let ids: Vec<Item> =
+                    items.iter().filter(|i| !i.float() && i.size <= TABLE as f64).cloned().collect();
+                if ids.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let ids = self.any(&ids);
+                Ok(vec![self.lookup(net, &ids)?])
+            }
+            "gru_cell" => {
+                let h = self.floats(net, items)?;
+                let x = self.partner(net, &h, items)?;
+                let h = self.fit_width(net, &h, w)?;
+                let (a, b) = (self.weighted_to(net, &x, 3 * w)?, self.weighted_to(net, &h, 3 * w)?);
+                let update = if self.dice.chance(50) { Update::Keeps } else { Update::Takes };
+                let var = net.gru_cell(a.var, b.var, h.var, update)?;
+                Ok(vec![self.item(net, var, h.size.max(1.0))?])
+            }
+            "linear" => {
+                let x = self.floats(net, items)?;
+                Ok(vec![self.weighted(net, &x)?])
+            }
+            "lstm_cell" => {
+                let x = self.floats(net, items)?;
+                let c = self.partner(net, &x, items)?;
+                let (pre, c) = (self.weighted_to(net, &x, 4 * w)?, self.fit_width(net, &c, w)?);
+                let (h, next) = net.lstm_cell(pre.var, c.var)?;
+                Ok(vec![self.item(net, next, c.size + 1.0)?, self.item(net, h, 1.0)?])
+            }
+            "matmul" => {
+                let a = self.constant(net, &[w, w], 2)?;
+                let b = self.constant(net, &[w, w], 2)?;
+                self.by_signature(net, kind, &[a, b], items)
+            }
+            "sequence_expand" | "sequence_expand_as" => {
+                let sequences: Vec<Item> = items.iter().filter(|i| !i.spec.lod.is_empty()).cloned().collect();
+                if sequences.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let y = self.any(&sequences);
+                let above = &y.spec.lod[..y.spec.lod.len() - 1];
+                let fits: Vec<Item> = items
+                    .iter()
+                    .filter(|i| i.spec.lod.as_slice() == above || i.spec.lod == y.spec.lod)
+                    .cloned()
+                    .collect();
+                let x = if self.dice.chance(30) { self.pooled(net, &y)? } else { self.any(&fits) };
+                self.by_signature(net, kind, &[x, y], items)
+            }
+            "sequence_pool" => self.any_pooled(net, items),
+            "sequence_softmax" => {
+                let x = self.floats(net, items)?;
+                let x = self.fit_width(net, &x, 1)?;
+                self.by_signature(net, kind, &[x], items)
+            }
+            "slice" => {
+                let x = self.floats(net, items)?;
+                if x.spec.width() == 0 {
+                    return Ok(Vec::new());
+                }
+                let from = self.dice.below(x.spec.width());
+                let to = from + 1 + self.dice.below(x.spec.width() - from);
+                let var = net.slice(x.var, from..to)?;
+                Ok(vec![self.item(net, var, x.size)?])
+            }
+            "split" => {
+                let x = self.floats(net, items)?;
+                let first = self.dice.below(x.spec.width() + 1);
+                let parts = net.split(x.var, &[first, x.spec.width() - first])?;
+                parts.into_iter().map(|var| self.item(net, var, x.size)).collect()
+            }
+            _ => self.by_signature(net, kind, &[], items),
+        }
+    }
+
+    /// Labels of an item of ids, and logits in its rows.
+    fn of_labels(&mut self, net: &Builder, kind: &str, items: &[Item]) -> Result<Vec<Item>> {
+        let ids: Vec<Item> = items.iter().filter(|i| !i.float() && i.size <= TABLE as f64).cloned().collect();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let labels = self.any(&ids);
+        let rows: Vec<Item> = items.iter().filter(|i| i.float() && i.meets(&labels)).cloned().collect();
+        let x = if rows.is_empty() || self.dice.chance(20) {
+            self.lookup(net, &labels)?
+        } else {
+            self.any(&rows)
+        };
+        // A constant that passes no gradient.
+        let weights = if self.dice.chance(30) {
+            let c = self.parameter(net, &[TABLE])?;
+            net.stop_gradient(c.var)?;
+            Some(c.var)
+        } else {
+            None
+        };
+        let ignore_index = self.dice.chance(40).then(|| self.dice.below(TABLE) as i64);
+        let label_smoothing = if self.dice.chance(40) { 0.2 } else { 0.0 };
+        match kind {
+            "accuracy" if self.kind.smooth => Ok(Vec::new()),
+            "accuracy" => {
+                let logits = self.weighted_to(net, &x, TABLE)?;
+                let var = net.accuracy(logits.var, labels.var, ignore_index)?;
+                Ok(vec![self.item(net, var, 1.0)?])
+            }
+            "cross_entropy" => {
+                let logits = self.weighted_to(net, &x, TABLE)?;
+                let options = CrossEntropy { ignore_index, class_weights: weights, label_smoothing };
+                let (loss, share) = net.cross_entropy_with(logits.var, labels.var, options)?;
+                Ok(vec![self.item(net, loss, 4.0 * logits.size + 2.0)?, self.item(net, share, 1.0)?])
+            }
+            _ => {
+                let mut attributes = Attributes::new().with("label_smoothing", label_smoothing);
+                if let Some(index) = ignore_index {
+                    attributes.set("ignore_index", index);
+                }
+                let x = self.small(net, &x, LARGE)?;
+                let w = self.constant(net, &[x.spec.width(), TABLE], 2)?;
+                let class_weights = weights.as_slice();
+                let mut inputs: Vec<(&str, &[Var])> = vec![
+                    ("weight", std::slice::from_ref(&w.var)),
+                    ("labels", std::slice::from_ref(&labels.var)),
+                ];
+                inputs.push(("class_weights", class_weights));
+                let x = [x.var];
+                if kind == "linear_cross_entropy" {
+                    inputs.push(("x", &x));
+                }
+                let var = net.append1(kind, &inputs, attributes)?;
+                Ok(vec![self.item(net, var, f64::INFINITY)?])
+            }
+        }
+    }
+
+    /// The rows of a table that ids stand for.
+    pub(super) fn lookup(&mut self, net: &Builder, ids: &Item) -> Result<Item> {
+        let depth = if self.dice.chance(80) { 0 } else { 2 };
+        let table = self.constant(net, &[TABLE, self.width], depth)?;
+        let padding = self.dice.chance(20).then(|| self.dice.below(TABLE) as i64);
+        // The row of a padding id has no gradient, where the function has one.
+        let padding = if self.kind.smooth { None } else { padding };
+        // Only what is no operator's output can have a gradient of selected rows.
+        let sparse = self.dice.chance(50) && self.parameters.iter().any(|p| p.var == table.var);
+        let var = net.lookup(ids.var, table.var, padding, sparse)?;
+        self.item(net, var, table.size)
+    }
+
+    /// Something else in the same rows.
+    pub(super) fn changed(&mut self, net: &Builder, item: &Item) -> Result<Item> {
+        let kind = *self.dice.pick(&CHANGES);
+        let made = self.by_signature(net, kind, std::slice::from_ref(item), &[])?;
+        match made.into_iter().next() {
+            Some(made) => self.small(net, &made, LARGE),
+            None => {
+                let var = net.scale(item.var, -0.5, 0.25)?;
+                self.item(net, var, 0.5 * item.size + 0.25)
+            }
+        }
+    }
+
+    /// Rows of another width, and dtype, in the rows of `item`.
+    pub(super) fn fit(&mut self, net: &Builder, item: &Item, like: &Spec) -> Result<Item> {
+        let mut fits = self.fit_width(net, item, like.width())?;
+        if fits.spec.dtype != like.dtype {
+            fits = self.item(net, net.cast(fits.var, like.dtype)?, fits.size)?;
+        }
+        Ok(fits)
+    }
+
+    pub(super) fn fit_width(&mut self, net: &Builder, item: &Item, width: usize) -> Result<Item> {
+        if item.spec.width() == width && item.spec.dtype == self.kind.dtype {
+            return Ok(item.clone());
+        }
+        let fits = self.weighted_to(net, item, width)?;
+        self.small(net, &fits, LARGE)
+    }
+
+    /// Numbers of about 1.
+    fn positive(&mut self, net: &Builder, item: &Item) -> Result<Item> {
+        let var = net.scale(net.sigmoid(item.var)?, 1.0, 0.5)?;
+        self.item(net, var, 1.5)
+    }
+
+    /// A call of what an operator declares: `given` fill its first slots, the others get what seems to fit.
+    fn by_signature(
+        &mut self,
+        net: &Builder,
+        kind: &str,
+        given: &[Item],
+        items: &[Item],
+    ) -> Result<Vec<Item>> {
+        if self.kind.smooth && ROUGH.contains(&kind) {
+            return Ok(Vec::new());
+        }
+        let samples = self.registry.samples(kind);
+        let attributes = self.dice.pick(&samples).attributes.clone();
+        // Where the first operand of the samples has sequences, this one mostly has.
+        let ragged = samples.iter().filter_map(|s| s.operands.first()).any(|o| o.value.lod().is_some());
+        let sequences: Vec<Item> = items.iter().filter(|i| !i.spec.lod.is_empty()).cloned().collect();
+        let preferred =
+            if ragged && !sequences.is_empty() && self.dice.chance(60) { &sequences } else { items };
+        let signature = self.registry.parse(kind, &attributes)?.signature();
+        let mut bound: Vec<(&str, Vec<Item>)> = Vec::new();
+        for (k, slot) in signature.inputs.iter().enumerate() {
+            let count = match slot.arity {
+                Arity::One => 1,
+                Arity::Optional => self.dice.below(2),
+                Arity::Many => 1 + self.dice.below(3),
+                Arity::Any => self.dice.below(3),
+            };
+            let mut vars = Vec::new();
+            for _ in 0..count {
+                let first = bound.first().and_then(|(_, vars)| vars.first()).or(vars.first()).cloned();
+                let mut item = match given.get(k) {
+                    Some(item) => item.clone(),
+                    None if items.is_empty() => return Ok(Vec::new()),
+                    None if first.is_none() => self.operand(net, None, preferred)?,
+                    None => self.operand(net, first.as_ref(), items)?,
+                };
+                item = self.small(net, &item, LARGE)?;
+                if matches!((kind, k), ("log" | "sqrt", 0) | ("div", 1)) {
+                    item = self.positive(net, &item)?;
+                }
+                vars.push(item);
+            }
+            bound.push((slot.name, vars));
+        }
+        let vars: Vec<Vec<Var>> =
+            bound.iter().map(|(_, items)| items.iter().map(|i| i.var).collect()).collect();
+        let inputs: Vec<(&str, &[Var])> =
+            bound.iter().zip(&vars).map(|((name, _), vars)| (*name, vars.as_slice())).collect();
+        let sizes: Vec<f64> = bound.iter().flat_map(|(_, items)| items).map(|i| i.size).collect();
+        let made = net.append(kind, &inputs, attributes)?;
+        made.into_iter().map(|var| self.item(net, var, grown(kind, &sizes))).collect()
+    }
+
+    fn operand(&mut self, net: &Builder, first: Option<&Item>, items: &[Item]) -> Result<Item> {
+        let Some(first) = first else {
+            return match self.dice.below(20) {
+                0..=2 => Ok(self.any(items)),
+                3 => self.constant(net, &[self.width], 2),
+                4 => self.constant(net, &[self.width, self.width], 2),
+                _ => self.floats(net, items),
+            };
+        };
+        match self.dice.below(20) {
+            0..=2 if first.float() => self.constant(net, &[first.spec.width()], 2),
+            3 if first.float() => self.constant(net, &[], 1),
+            4 => Ok(self.any(items)),
+            5 if first.float() => {
+                let y = self.partner(net, first, items)?;
+                self.weighted_to(net, &y, 1)
+            }
+            6 => Ok(first.clone()),
+            _ if first.float() => self.partner(net, first, items),
+            _ => Ok(self.any(items)),
+        }
+    }
+
+    /// A row for each sequence.
+    pub(super) fn pooled(&mut self, net: &Builder, y: &Item) -> Result<Item> {
+        let pools = [Pool::Sum, Pool::Mean, Pool::Sqrt, Pool::First, Pool::Last, Pool::Max];
+        let pool = pools[self.dice.below(if self.kind.smooth { 5 } else { 6 })];
+        let pad = if self.dice.chance(30) { 0.5 } else { 0.0 };
+        let var = net.sequence_pool_with(y.var, pool, pad)?;
+        let most = if self.kind.wide { 30.0 } else { 8.0 };
+        self.item(
+            net,
+            var,
+            if matches!(pool, Pool::Sum | Pool::Sqrt) { most * y.size } else { y.size.max(pad) },
+        )
+    }
+
+    pub(super) fn any_pooled(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
+        let sequences: Vec<Item> =
+            items.iter().filter(|i| i.float() && !i.spec.lod.is_empty()).cloned().collect();
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let y = self.any(&sequences);
+        Ok(vec![self.pooled(net, &y)?])
+    }
+
+    /// A row for each sequence, spread over it: additive attention, with luck.
+    pub(super) fn attention(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
+        let sequences: Vec<Item> =
+            items.iter().filter(|i| i.float() && !i.spec.lod.is_empty()).cloned().collect();
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let y = self.any(&sequences);
+        let y = self.small(net, &y, LARGE)?;
+        let pooled = self.pooled(net, &y)?;
+        let query = self.partner(net, &pooled, items)?;
+        let spread = net.sequence_expand_as(query.var, y.var)?;
+        let met = net.tanh(net.add(spread, y.var)?)?;
+        let met = self.item(net, met, 1.0)?;
+        if self.dice.chance(40) {
+            return Ok(vec![met]);
+        }
+        let column = self.weighted_to(net, &met, 1)?;
+        let weights = net.sequence_softmax(column.var)?;
+        let part = net.mul(y.var, weights)?;
+        if self.dice.chance(30) {
+            return Ok(vec![self.item(net, part, y.size)?]);
+        }
+        let var = net.sequence_pool(part, Pool::Sum)?;
+        Ok(vec![self.item(net, var, y.size)?])
+    }
+}
+
+/// About how large the numbers of an output are, by those of the inputs. An operator that is not named here may do anything.
+fn grown(kind: &str, sizes: &[f64]) -> f64 {
+    let (x, largest) = (sizes.first().copied().unwrap_or(1.0), sizes.iter().copied().fold(0.0, f64::max));
+    match kind {
+        "tanh" | "sigmoid" | "softmax" | "softsign" | "sequence_softmax" => 1.0,
+        "assign" | "abs" | "relu" | "clamp" | "elu" | "gelu" | "leaky_relu" | "silu" | "concat"
+        | "maximum" | "minimum" | "max_features" | "mean_features" | "sequence_reverse"
+        | "sequence_expand" | "sequence_expand_as" => largest,
+        "add" | "sub" => sizes.iter().sum(),
+        "mul" => sizes.iter().product(),
+        "div" | "dropout" => 2.0 * x,
+        "softplus" => x + 1.0,
+        "square" => x * x,
+        "exp" => x.exp(),
+        "log" | "sqrt" => 1.5,
+        _ => f64::INFINITY,
+    }
+}
