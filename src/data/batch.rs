@@ -157,6 +157,7 @@ impl Batch {
     /// # Errors
     /// A sample that has not one field for each name, or one of another kind than the first sample has there; the
     /// message says the sample's number.
+    #[track_caller]
     pub fn new<S: Borrow<Sample>>(names: &[String], samples: &[S]) -> Result<Self> {
         let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
         let Some(first) = samples.first() else {

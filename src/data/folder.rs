@@ -23,6 +23,7 @@ impl Folder {
     ///
     /// # Errors
     /// If it is neither, cannot be read, or holds no file.
+    #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -62,6 +63,7 @@ impl Folder {
     ///
     /// # Errors
     /// If there is none.
+    #[track_caller]
     pub fn extension(mut self, extension: &str) -> Result<Self> {
         self.files.retain(|(below, _)| parts(below).2 == Some(extension));
         self.filled(&format!("some that end with `.{extension}`"))
@@ -84,6 +86,7 @@ impl Folder {
     ///
     /// # Errors
     /// If only one label would come of it, or one twice.
+    #[track_caller]
     pub fn file_per_class(&self) -> Result<Vec<(String, TextFile)>> {
         let stems = || self.files.iter().map(|(below, _)| parts(below).1);
         let by_extension = stems().all(|stem| Some(stem) == stems().next()) && self.files.len() > 1;
@@ -111,6 +114,7 @@ impl Folder {
     ///
     /// # Errors
     /// If a file is in no folder of its own class, or if there is one label alone.
+    #[track_caller]
     pub fn folder_per_class(&self) -> Result<Vec<(String, TextFile)>> {
         let label = |(below, file): &(String, TextFile)| match parts(below).0.rsplit('/').next() {
             Some(folder) if !folder.is_empty() => Ok((folder.to_owned(), file.clone())),

@@ -49,6 +49,7 @@ impl Loader {
     /// # Errors
     /// No name or one that comes twice. Of samples in memory: none at all, or one that doesn't have a field for each
     /// name, of the same kinds as the first sample. Samples that are read later are checked as they come.
+    #[track_caller]
     pub fn new(source: impl Source + 'static, names: &[&str]) -> Result<Self> {
         let names: Arc<[String]> = names.iter().map(|&name| name.to_owned()).collect();
         if names.is_empty() {

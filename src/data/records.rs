@@ -221,6 +221,7 @@ impl<R> Records<R> {
     ///
     /// # Errors
     /// The first error, or that there is no record at all.
+    #[track_caller]
     pub fn read_all(&mut self) -> Result<Vec<R>> {
         let records: Vec<R> = self.by_ref().collect::<Result<_>>()?;
         if records.is_empty() {

@@ -52,6 +52,7 @@ impl TextFile {
     ///
     /// # Errors
     /// If it is not there, or a folder, a pipe or a device: it may be read more than once.
+    #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Origin::file(path.as_ref()).map(|origin| Self::of(origin, None))
     }
@@ -76,6 +77,7 @@ impl TextFile {
     ///
     /// # Errors
     /// If it is no zip, is damaged, or has no such file; the message lists some that it has.
+    #[track_caller]
     pub fn member(mut self, name: &str) -> Result<Self> {
         if self.origin.wrapping()? != Wrapping::Zip {
             let what = format!("member `{name}` of file `{}`", self.origin.name());
@@ -141,6 +143,7 @@ impl TextFile {
     ///
     /// # Errors
     /// If it cannot be read.
+    #[track_caller]
     pub fn fingerprint(&self) -> Result<u64> {
         let f = Fingerprint::default().number(self.origin.fingerprint()?);
         let f = self.member.as_ref().map_or(f, |member| f.text(&member.name));
@@ -171,6 +174,7 @@ impl TextFile {
     ///
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
+    #[track_caller]
     pub fn labelled(&self) -> Result<Records<Labelled>> {
         self.records(OneLine(labelled))
     }
@@ -179,6 +183,7 @@ impl TextFile {
     ///
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
+    #[track_caller]
     pub fn pairs(&self) -> Result<Records<Pair>> {
         self.records(OneLine(pair))
     }
@@ -197,6 +202,7 @@ impl TextFile {
     ///
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
+    #[track_caller]
     pub fn columns(&self, spec: ColumnSpec) -> Result<Records<Vec<Vec<String>>>> {
         self.records(Block::new(move |sentence: &mut Vec<Vec<String>>, line: &str| spec.add(sentence, line)))
     }
@@ -205,6 +211,7 @@ impl TextFile {
     ///
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
+    #[track_caller]
     pub fn lines(&self) -> Result<Records<String>> {
         self.records(OneLine(|line: &str| Ok(Some(line.to_owned()))))
     }
@@ -213,6 +220,7 @@ impl TextFile {
     ///
     /// # Errors
     /// If the file cannot be opened; malformed lines come as items.
+    #[track_caller]
     pub fn documents(&self) -> Result<Records<Vec<String>>> {
         self.records(Block::new(|document: &mut Vec<String>, line: &str| {
             document.push(line.to_owned());
@@ -224,6 +232,7 @@ impl TextFile {
     ///
     /// # Errors
     /// If the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
+    #[track_caller]
     pub fn text(&self) -> Result<String> {
         let lines = self.lines_of()?;
         let name = Arc::clone(&lines.name);

@@ -105,6 +105,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// If a special is named twice, if they are more than `max_size`, or if no token is left.
+    #[track_caller]
     pub fn of<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>, limits: &Limits) -> Result<Self> {
         let mut counts: HashMap<String, u64> = HashMap::new();
         for token in tokens {
@@ -156,6 +157,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// If there is none.
+    #[track_caller]
     pub fn labels<T: AsRef<str>>(labels: impl IntoIterator<Item = T>) -> Result<Self> {
         let limits = Limits { specials: Vec::new(), ..Limits::default() };
         let counted = Self::of(labels, &limits)?;
@@ -196,6 +198,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// A token without a number where there is no such special; the message lists some that have one.
+    #[track_caller]
     pub fn lookup(&self, token: &str) -> Result<i64> {
         self.id(token).or(self.unknown).ok_or_else(|| {
             const SHOWN: usize = 10;
@@ -211,6 +214,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// As [`Self::lookup`].
+    #[track_caller]
     pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
         tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect()
     }
@@ -246,6 +250,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// If the operating system refuses.
+    #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let body = wire::encode(self)?;
         wire::write_atomically(path.as_ref(), |file| file.write_section(Self::SECTION, &body))
@@ -255,6 +260,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// If the file cannot be read, is damaged, or holds something else.
+    #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut file = wire::open(path)?;

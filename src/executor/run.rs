@@ -135,7 +135,8 @@ impl Executor {
             .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
             .transpose()
             .map_err(|e| {
-                Error::of(ErrorKind::Io, "thread pool", format!("{threads} threads"), e.to_string())
+                let expected = format!("{threads} threads");
+                Error::of(ErrorKind::Io, "thread pool", expected, e.to_string()).called(caller)
             })?;
         let mut kept = Kept::default();
         kept.frames.resize_with(program.blocks().len(), Frame::default);
@@ -190,7 +191,7 @@ impl Executor {
         if let Some(start) = clock {
             self.count_run(start, matches!(outcome, Ok(Ok(()))));
         }
-        outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
+        outcome.unwrap_or_else(|panic| resume_unwind(panic)).map_err(|e| e.called(caller))?;
         self.done = Some(run.stage);
         Ok(())
     }

@@ -11,7 +11,7 @@ use super::op::{Op, Signature, Slot};
 use super::registry::Registry;
 use super::rows::RowBuffer;
 use super::sample::Operand;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::arena::{Lender, OperandRoom, Operands};
 use crate::kernels::{Store, View, ViewMut};
 use crate::lod::Lod;
@@ -46,7 +46,12 @@ impl Direct {
     ///
     /// # Errors
     /// If anything does not fit.
+    #[track_caller]
     pub fn new(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
+        Self::bound(op, operands).at_caller()
+    }
+
+    fn bound(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
         let signature = op.signature();
         let mut direct = Direct {
             op,
@@ -89,6 +94,7 @@ impl Direct {
     ///
     /// # Errors
     /// If anything does not fit.
+    #[track_caller]
     pub fn of(
         registry: &Registry,
         kind: &str,
@@ -244,7 +250,12 @@ impl Direct {
     ///
     /// # Errors
     /// As the operator's.
+    #[track_caller]
     pub fn forward(&self) -> Result<Vec<Vec<Variable>>> {
+        self.run_forward().at_caller()
+    }
+
+    fn run_forward(&self) -> Result<Vec<Vec<Variable>>> {
         let signature = self.op.signature();
         let mut pool = Vec::new();
         let mut wiring = Wiring::default();
@@ -340,7 +351,18 @@ impl Direct {
     ///
     /// # Errors
     /// As the operator's.
+    #[track_caller]
     pub fn backward(
+        &self,
+        outputs: &[Vec<Variable>],
+        gradients: &[Vec<Option<Storage>>],
+        wanted: &dyn Fn(usize) -> bool,
+        before: Option<&InputGradients>,
+    ) -> Result<InputGradients> {
+        self.run_backward(outputs, gradients, wanted, before).at_caller()
+    }
+
+    fn run_backward(
         &self,
         outputs: &[Vec<Variable>],
         gradients: &[Vec<Option<Storage>>],
@@ -462,6 +484,7 @@ impl dyn Op {
     ///
     /// # Errors
     /// If the operands do not fit or the operator refuses them.
+    #[track_caller]
     pub fn call(self: Arc<Self>, operands: &[Operand]) -> Result<Vec<Variable>> {
         Ok(Direct::new(self, operands)?.forward()?.into_iter().flatten().collect())
     }

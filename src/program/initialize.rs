@@ -18,7 +18,7 @@
 
 use super::attributes::Attributes;
 use super::var_desc::Initializer;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::random::philox;
 use crate::tensor::{DType, Dense};
 
@@ -26,6 +26,7 @@ use crate::tensor::{DType, Dense};
 ///
 /// # Errors
 /// If the initialiser is unknown, its attributes are wrong, the shape does not fit it, or memory is short.
+#[track_caller]
 pub fn evaluate(
     initializer: &Initializer,
     dims: &[usize],
@@ -88,7 +89,7 @@ pub fn evaluate(
             Err(Error::of(ErrorKind::Program, "initialiser", known, format!("`{other}`")))
         }
     };
-    outcome.map_err(|e| e.variable(name))
+    outcome.map_err(|e| e.variable(name)).at_caller()
 }
 
 /// A number that is one; infinities are, for masks.

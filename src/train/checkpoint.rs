@@ -141,6 +141,7 @@ impl Checkpoint {
     /// # Errors
     /// If the parts do not fit each other, such as a tensor that the program does not have, or the operating system
     /// refuses. What stood at `path` is then untouched.
+    #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.check_all(&unfit)?;
         wire::write_atomically(path.as_ref(), |out| self.write(out, &mut |name| self.tensor(name)))
@@ -151,6 +152,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// As [`Self::save`], or if the scope lacks a persistent variable of the program.
+    #[track_caller]
     pub fn save_from(&self, scope: &mut Scope, path: impl AsRef<Path>) -> Result<()> {
         self.check(&unfit)?;
         wire::write_atomically(path.as_ref(), |out| {
@@ -162,6 +164,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the parts do not fit each other.
+    #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         self.check_all(&unfit)?;
         let mut out = Writer::new(Vec::new())?;
@@ -174,6 +177,7 @@ impl Checkpoint {
     /// # Errors
     /// If the file is damaged, foreign or of a future version, or its parts do not fit each other. The error names the
     /// file and the section.
+    #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::read(wire::open(path.as_ref())?)
     }
@@ -182,6 +186,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// As [`Self::load`].
+    #[track_caller]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?)
     }
@@ -190,6 +195,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the scope has one of another shape or dtype.
+    #[track_caller]
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
         // One at a time, so that no more than one tensor is there twice.
         while let Some((name, value)) = self.tensors.pop_first() {

@@ -184,6 +184,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If a setting does not fit.
+    #[track_caller]
     pub fn listing(&mut self) -> Result<String> {
         self.compiled().map(|compiled| compiled.executor.listing().to_string())
     }
@@ -216,6 +217,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If a setting does not fit.
+    #[track_caller]
     pub fn start_profile(&mut self) -> Result<()> {
         self.compiled().map(|compiled| compiled.executor.start_profile())
     }

@@ -179,6 +179,7 @@ impl Predictor {
     ///
     /// # Errors
     /// If there is none of that name; the error lists those there are.
+    #[track_caller]
     pub fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
         let known = self.vocabularies.keys().map(String::as_str);
         self.vocabularies.get(name).ok_or_else(|| unknown("vocabulary", name, known))

@@ -17,6 +17,7 @@ impl Trainer {
     /// # Errors
     /// If it cannot be written, which leaves a file that was there as it was; if a parameter is not finite: what cannot
     /// be trained further does not replace what can.
+    #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.restore_sums()?;
         for name in self.persistent() {
@@ -48,6 +49,7 @@ impl Trainer {
     /// # Errors
     /// If the file is damaged; if the program or a vocabulary is another one, with the first difference. Nothing was
     /// changed then.
+    #[track_caller]
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let checkpoint = Checkpoint::load(path)?;
@@ -60,6 +62,7 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`Self::resume`].
+    #[track_caller]
     pub fn resume_if(&mut self, path: impl AsRef<Path>) -> Result<bool> {
         let exists = path.as_ref().try_exists()?;
         if exists {
@@ -126,6 +129,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If no epoch has ended, or none had a finite value.
+    #[track_caller]
     pub fn use_best(&mut self) -> Result<()> {
         if self.state.best.is_empty() {
             return Err(Error::of(

@@ -254,6 +254,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If there is none of that name, or it has another shape or dtype.
+    #[track_caller]
     pub fn set_parameter(&mut self, name: &str, value: impl Into<Dense>) -> Result<()> {
         if !self.scope.names().any(|known| known == name) {
             let known: Vec<String> =
