@@ -26,7 +26,17 @@ struct Details {
     place: Place,
     /// The caller's line is only that where the error was made: any other is better.
     made: bool,
+    row: Option<Row>,
     notes: Vec<String>,
+}
+
+/// The row that an error is about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Row {
+    /// By its number among those that an operator was called on.
+    OfCall(usize),
+    /// By the number of its sequence in the data and, if that has many, its place there.
+    OfSample(u64, Option<usize>),
 }
 
 /// The families of errors, for callers that act on them.
@@ -142,6 +152,31 @@ impl Error {
         self
     }
 
+    /// Adds the number of the row that it is about, counted in an operator's call or a metric's batch. A run puts the
+    /// sample that the row is of in its place.
+    ///
+    /// ```
+    /// use unpadded::Error;
+    /// let e = Error::new("score", "at least 0", "-1").row(4);
+    /// assert!(e.to_string().starts_with("score of row 4: expected at least 0, got -1"));
+    /// ```
+    #[must_use]
+    pub fn row(mut self, row: usize) -> Self {
+        self.0.row = self.0.row.or(Some(Row::OfCall(row)));
+        self
+    }
+
+    /// Puts the number of a sample, and a place in its sequence, in the place of a row's number.
+    #[must_use]
+    pub(crate) fn of_sample(mut self, name: impl FnOnce(usize) -> Option<(u64, Option<usize>)>) -> Self {
+        if let Some(Row::OfCall(row)) = self.0.row
+            && let Some((sample, position)) = name(row)
+        {
+            self.0.row = Some(Row::OfSample(sample, position));
+        }
+        self
+    }
+
     /// Adds the variable's name, if none is known yet.
     #[must_use]
     pub fn variable(self, name: impl Into<String>) -> Self {
@@ -150,7 +185,7 @@ impl Error {
 }
 
 /// Whether a line, or a file, is one of this library.
-fn is_own(line: &str) -> bool {
+pub(crate) fn is_own(line: &str) -> bool {
     // The folder of the sources, as the compiler was told it.
     line.starts_with(file!().trim_end_matches("error.rs"))
 }
@@ -188,7 +223,7 @@ impl<T> AtCaller for Result<T> {
 impl Error {
     /// The message, without the notes.
     fn message(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Details { what, expected, got, place, .. } = &*self.0;
+        let Details { what, expected, got, place, row, .. } = &*self.0;
         if let Some(operator) = &place.operator {
             write!(f, "{operator}")?;
             if let Some(block) = place.block {
@@ -199,7 +234,16 @@ impl Error {
         if let Some(variable) = &place.variable {
             write!(f, "variable `{variable}`: ")?;
         }
-        write!(f, "{what}: expected {expected}, got {got}")?;
+        write!(f, "{what}")?;
+        match row {
+            Some(Row::OfSample(sample, Some(position))) => {
+                write!(f, " of sample {sample}, position {position}")?
+            }
+            Some(Row::OfSample(sample, None)) => write!(f, " of sample {sample}")?,
+            Some(Row::OfCall(row)) => write!(f, " of row {row}")?,
+            None => {}
+        }
+        write!(f, ": expected {expected}, got {got}")?;
         if let Some(caller) = &place.caller {
             write!(f, " (at {caller})")?;
         }

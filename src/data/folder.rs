@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::TextFile;
 use super::archive::{Member, Origin, Wrapping};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// The files of a folder or of a zip, with all folders in it, sorted by name; hidden ones are passed over.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ impl Folder {
         let mut files = Vec::new();
         if path.is_dir() {
             let mut found = Vec::new();
-            walk(path, 0, &mut found)?;
+            walk(path, 0, &mut found).at_caller()?;
             for file in found {
                 let below = file.strip_prefix(path).unwrap_or(&file);
                 let Some(below) = below.to_str() else {
@@ -40,8 +40,8 @@ impl Folder {
                 files.push((below.replace(std::path::MAIN_SEPARATOR, "/"), TextFile::open(&file)?));
             }
         } else {
-            let origin = Origin::file(path)?;
-            if origin.wrapping()? != Wrapping::Zip {
+            let origin = Origin::file(path).at_caller()?;
+            if origin.wrapping().at_caller()? != Wrapping::Zip {
                 let what = format!("file `{name}`");
                 return Err(Error::of(
                     ErrorKind::Format,
@@ -52,7 +52,7 @@ impl Folder {
             }
             let below =
                 |member: Member| (member.name.to_string(), TextFile::of(origin.clone(), Some(member)));
-            files.extend(origin.members()?.into_iter().map(below));
+            files.extend(origin.members().at_caller()?.into_iter().map(below));
         }
         files.retain(|(below, _)| !below.split('/').any(|part| part.starts_with('.')));
         files.sort_by(|a, b| a.0.cmp(&b.0));
@@ -69,6 +69,7 @@ impl Folder {
         self.filled(&format!("some that end with `.{extension}`"))
     }
 
+    #[track_caller]
     fn filled(self, expected: &str) -> Result<Self> {
         if self.files.is_empty() {
             return Err(Error::of(ErrorKind::Format, format!("files of `{}`", self.name), expected, "none"));
@@ -128,9 +129,10 @@ impl Folder {
                 ))
             }
         };
-        self.several(self.files.iter().map(label).collect::<Result<_>>()?)
+        self.several(self.files.iter().map(label).collect::<Result<_>>().at_caller()?)
     }
 
+    #[track_caller]
     fn several(&self, classes: Vec<(String, TextFile)>) -> Result<Vec<(String, TextFile)>> {
         match classes.first() {
             Some((first, _)) if classes.iter().all(|(label, _)| label == first) => {

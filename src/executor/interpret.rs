@@ -237,6 +237,10 @@ impl<'a> Interpreter<'a> {
                     None
                 }
             }
+            // What names the rows in errors.
+            (Some(known), Some(&var)) => {
+                Some(known.get(&self.program.spec(var)?.rows()).cloned().unwrap_or_default())
+            }
             _ => None,
         };
         let numbers = if frame.keys.is_none() { self.numbers } else { &[] };

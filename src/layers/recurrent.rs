@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::layers::init;
+use crate::layers::{init, wide};
 use crate::program::{Builder, Initializer, Recurrence, Spec, Step, Var, Vars};
 
 /// The weights of a recurrent layer, its gates side by side (G of them; LSTM: i, f, g, o; GRU: r, z, n). PyTorch's are
@@ -413,6 +413,7 @@ pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
 /// The columns of all gates side by side; the columns of fewer of them are a number too, then.
 fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -> Result<usize> {
     let hidden = cell.options().hidden;
+    cell.widths().into_iter().try_for_each(|width| wide(net, C::KIND, width))?;
     C::GATES.checked_mul(hidden).ok_or_else(|| {
         let what = format!("numbers of state of layer `{}`", C::KIND);
         net.located(Error::new(what, format!("at most {}", usize::MAX / C::GATES), hidden.to_string()))

@@ -231,6 +231,19 @@ impl Direct {
         }
     }
 
+    /// The sample that a row of the operands is of, and its place there.
+    fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
+        let spec = self.input_specs.iter().flatten().find(|spec| spec.batched())?;
+        let lod = self.levels.lod(&spec.lod);
+        let RowKey { sequence, position } = match &self.keys {
+            Some(keys) => *keys.get(row)?,
+            None => Keys::Natural { numbers: &self.numbers, lod, first: 0 }.get(row),
+        };
+        // A step block counts the visits of a row in the upper half.
+        let position = (position as u32) as usize;
+        Some((sequence, (lod.is_some() || self.keys.is_some()).then_some(position)))
+    }
+
     fn call<'a>(&'a self, wiring: &'a Wiring) -> Call<'a> {
         Call {
             signature: self.op.signature(),
@@ -300,12 +313,13 @@ impl Direct {
         }
         let mut scratch = Scratch::default();
         let operands = lender.finish();
-        self.op.forward(&mut Forward {
+        let outcome = self.op.forward(&mut Forward {
             call: self.call(&wiring),
             operands,
             pool: &mut pool,
             scratch: &mut scratch,
-        })?;
+        });
+        outcome.map_err(|e| e.of_sample(|row| self.sample(row)))?;
         let mut values = values.into_iter();
         let mut out = Vec::new();
         for (specs, places) in self.output_specs.iter().zip(&wiring.outputs) {

@@ -58,7 +58,7 @@ pub(crate) enum Keys<'a> {
 }
 
 impl Keys<'_> {
-    fn get(&self, row: usize) -> RowKey {
+    pub(crate) fn get(&self, row: usize) -> RowKey {
         match *self {
             Keys::Listed(keys) => keys.get(row).copied().unwrap_or_default(),
             Keys::Natural { numbers, lod, first } => {
@@ -231,7 +231,9 @@ macro_rules! shared_methods {
             pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
                 match self.call.wiring.inputs[slot].first() {
                     None | Some(Place::Absent) => Ok(None),
-                    Some(&place) => self.read(place, self.call.signature.inputs[slot].name).map(Some).at_caller(),
+                    Some(&place) => {
+                        self.read(place, self.call.signature.inputs[slot].name).map(Some).at_caller()
+                    }
                 }
             }
 

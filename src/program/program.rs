@@ -1,5 +1,7 @@
 //! Programs and blocks: what is computed, as data.
 
+use std::panic::Location;
+
 use serde::{Deserialize, Serialize};
 
 use super::attributes::Attributes;
@@ -9,7 +11,7 @@ use super::op::{Reach, Slot};
 use super::op_desc::{Bound, OpDesc, Role};
 use super::registry::Registry;
 use super::var_desc::{VarDesc, VarKind, VarRole};
-use crate::error::{AtCaller, Error, ErrorKind, Place, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Place, Result, is_own};
 
 /// A sequence of operators; step blocks nest in the block that runs them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -75,6 +77,13 @@ impl Program {
     /// A variable by name.
     pub fn find(&self, name: &str) -> Option<VarId> {
         self.vars.iter().position(|v| v.name == name).map(|i| VarId(i as u32))
+    }
+
+    /// Operators that name a line of this library, since a call through `dyn` has no caller, name this one.
+    pub(crate) fn called_from(&mut self, caller: &Location<'_>) {
+        for op in self.blocks.iter_mut().flat_map(|block| &mut block.ops).filter(|op| is_own(&op.caller)) {
+            op.caller = caller.to_string();
+        }
     }
 
     /// The spec of a tensor variable.

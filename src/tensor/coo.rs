@@ -116,7 +116,8 @@ impl Coo {
         }
         let mut order: Vec<usize> = (0..self.values.len()).collect();
         order.sort_by(|&a, &b| self.entry(a).cmp(self.entry(b)));
-        let (values, heads) = self.values.sum_runs(&order, |a, b| self.entry(a).eq(self.entry(b))).at_caller()?;
+        let (values, heads) =
+            self.values.sum_runs(&order, |a, b| self.entry(a).eq(self.entry(b))).at_caller()?;
         let coordinates = self.coordinates.select(Axis(0), &heads);
         Ok(Self { shape: self.shape, coordinates, values })
     }

@@ -55,7 +55,8 @@ impl Csr {
             return refuse("never to decrease".into(), got).at_caller();
         }
         if usize::try_from(indptr[rows]) != Ok(entries) {
-            return refuse(format!("to end with the {entries} entries"), indptr[rows].to_string()).at_caller();
+            return refuse(format!("to end with the {entries} entries"), indptr[rows].to_string())
+                .at_caller();
         }
         if let Some(place) = indices.iter().position(|&i| usize::try_from(i).map_or(true, |i| i >= columns)) {
             let what = format!("index of csr at place {place}");

@@ -176,7 +176,8 @@ impl Variable {
     #[doc(alias = "concat")]
     #[track_caller]
     pub fn merge(parts: &[Variable]) -> Result<Self> {
-        let dense: Vec<&Dense> = parts.iter().map(|part| part.storage.as_dense()).collect::<Result<_>>().at_caller()?;
+        let dense: Vec<&Dense> =
+            parts.iter().map(|part| part.storage.as_dense()).collect::<Result<_>>().at_caller()?;
         let lods: Vec<Arc<Lod>> = parts.iter().filter_map(|part| part.lod.clone()).collect();
         if !lods.is_empty() && lods.len() != parts.len() {
             let got = format!("{} of {} with LoD", lods.len(), parts.len());

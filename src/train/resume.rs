@@ -6,7 +6,7 @@ use std::path::Path;
 use super::checkpoint::Checkpoint;
 use super::trainer::Trainer;
 use crate::data::Vocabulary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::VarRole;
 use crate::tensor::{DType, Dense};
 use crate::with_float;
@@ -19,7 +19,7 @@ impl Trainer {
     /// be trained further does not replace what can.
     #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
-        self.restore_sums()?;
+        self.restore_sums().at_caller()?;
         for name in self.persistent() {
             if !finite(&self.scope.get(&name)?) {
                 let got = "NaN or infinity; nothing was saved";
@@ -53,7 +53,9 @@ impl Trainer {
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let checkpoint = Checkpoint::load(path)?;
-        self.take(checkpoint).map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))?;
+        self.take(checkpoint)
+            .map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))
+            .at_caller()?;
         self.saved = self.file.as_deref().filter(|file| *file == path).map(|_| self.state.position.clone());
         Ok(())
     }
