@@ -135,6 +135,12 @@ impl Error {
         self.at(Place { caller: Some(caller.to_string()), ..Place::default() })
     }
 
+    /// The same for the line that made what the error is about, some time before.
+    #[must_use]
+    pub(crate) fn made_at(self, line: &Location<'_>) -> Self {
+        if is_own(line.file()) { self } else { self.called(line) }
+    }
+
     /// Puts a variable's name in the place of a slot's: an operator knows its slots, a program what is in them.
     #[must_use]
     pub fn renamed<'a>(mut self, name: impl FnOnce(&str) -> Option<&'a str>) -> Self {

@@ -54,7 +54,7 @@ impl Lod {
     /// No level, too many of them, or a level that breaks a rule of validity.
     #[track_caller]
     pub fn new(levels: Vec<Vec<usize>>) -> Result<Arc<Lod>> {
-        build(levels).map(Arc::new)
+        build(levels).map(Arc::new).at_caller()
     }
 
     /// A new last level below `upper`, or the only level.

@@ -42,6 +42,7 @@ impl Continuous {
     ///
     /// # Errors
     /// No stream or no step, or a text too short to give each stream an id to predict.
+    #[track_caller]
     pub fn new(ids: impl Into<Arc<[i64]>>, streams: usize, steps: usize, names: [&str; 2]) -> Result<Self> {
         let ids: Arc<[i64]> = ids.into();
         for (what, number) in [("streams of a text", streams), ("steps of a window", steps)] {

@@ -135,9 +135,9 @@ impl Loader {
 
 impl Data for Loader {
     fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-        self.sizes().map_err(|e| e.called(self.caller))?;
+        self.sizes().map_err(|e| e.made_at(self.caller))?;
         let batches = Box::new(Batched {
-            samples: Some(self.ordered(epoch).map_err(|e| e.called(self.caller))?),
+            samples: Some(self.ordered(epoch).map_err(|e| e.made_at(self.caller))?),
             names: Arc::clone(&self.names),
             kinds: None,
             batching: self.batching,
@@ -243,7 +243,7 @@ impl Iterator for Batched {
 
     fn next(&mut self) -> Option<Result<Batch>> {
         self.samples.as_ref()?;
-        let batch = self.batch().map_err(|e| e.called(self.caller)).transpose();
+        let batch = self.batch().map_err(|e| e.made_at(self.caller)).transpose();
         if !matches!(batch, Some(Ok(_))) {
             self.samples = None;
         }

@@ -272,7 +272,7 @@ impl<R> Iterator for Records<R> {
     type Item = Result<R>;
 
     fn next(&mut self) -> Option<Result<R>> {
-        let record = self.read().map_err(|e| e.called(self.caller)).transpose();
+        let record = self.read().map_err(|e| e.made_at(self.caller)).transpose();
         if !matches!(record, Some(Ok(_))) {
             self.lines = None;
         }

@@ -80,11 +80,13 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
         storages: HashMap::new(),
         blocks: HashMap::from([(BlockId(0), BlockId(0))]),
     };
+    let made = forward.iter().find(|op| op.writes().any(|var| var == loss));
     let one = Append {
         inputs: vec![("x", vec![loss])],
         attributes: Attributes::new().with("value", 1.0),
         role: Role::Backward,
         name: Some(&grad_name(&program.var(loss).name)),
+        caller: made.map_or_else(String::new, |op| op.caller.clone()),
         ..Append::forward("fill_like")
     };
     let seed = program.append(registry, BlockId(0), one)?[0][0];

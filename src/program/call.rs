@@ -384,6 +384,12 @@ impl Direct {
         before: Option<&InputGradients>,
     ) -> Result<InputGradients> {
         let signature = self.op.signature();
+        for (what, given) in [("outputs", outputs.len()), ("gradients of outputs", gradients.len())] {
+            if given != signature.outputs.len() {
+                let expected = format!("{}, one a slot", signature.outputs.len());
+                return Err(Error::of(ErrorKind::Program, what, expected, given.to_string()));
+            }
+        }
         let needs = (0..signature.inputs.len())
             .filter(|&slot| wanted(slot))
             .fold(super::op::Needs::nothing(), |n, slot| n.union(self.op.needs(slot)));

@@ -127,7 +127,7 @@ impl SelectedRows {
         if !self.is_merged() {
             return self.clone().merge()?.densify();
         }
-        self.value.place(self.rows.iter().map(|&row| row as usize), &self.shape)
+        self.value.place(self.rows.iter().map(|&row| row as usize), &self.shape).at_caller()
     }
 }
 
