@@ -234,14 +234,8 @@ impl Direct {
     /// The sample that a row of the operands is of, and its place there.
     fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
         let spec = self.input_specs.iter().flatten().find(|spec| spec.batched())?;
-        let lod = self.levels.lod(&spec.lod);
-        let RowKey { sequence, position } = match &self.keys {
-            Some(keys) => *keys.get(row)?,
-            None => Keys::Natural { numbers: &self.numbers, lod, first: 0 }.get(row),
-        };
-        // A step block counts the visits of a row in the upper half.
-        let position = (position as u32) as usize;
-        Some((sequence, (lod.is_some() || self.keys.is_some()).then_some(position)))
+        let natural = Keys::Natural { numbers: &self.numbers, lod: self.levels.lod(&spec.lod), first: 0 };
+        self.keys.as_deref().map_or(natural, Keys::Listed).sample(row)
     }
 
     fn call<'a>(&'a self, wiring: &'a Wiring) -> Call<'a> {
@@ -507,18 +501,6 @@ impl dyn Op {
     #[track_caller]
     pub fn call(self: Arc<Self>, operands: &[Operand]) -> Result<Vec<Variable>> {
         Ok(Direct::new(self, operands)?.forward()?.into_iter().flatten().collect())
-    }
-}
-
-impl Operand {
-    /// An operand whose rows are those of a batch.
-    pub fn batch(slot: &str, value: impl Into<Variable>) -> Self {
-        Operand { slot: slot.to_owned(), value: value.into(), batched: true }
-    }
-
-    /// A constant operand, like a parameter.
-    pub fn constant(slot: &str, value: impl Into<Variable>) -> Self {
-        Operand { slot: slot.to_owned(), value: value.into(), batched: false }
     }
 }
 
