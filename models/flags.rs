@@ -70,6 +70,7 @@ pub(crate) fn positive<T: FromStr + From<u8> + PartialOrd>(text: &str) -> Result
 
 impl Flags {
     /// Trains as the flags say, from a checkpoint on if they say so; `None` if that was interrupted.
+    #[track_caller]
     pub(crate) fn fit(
         &self,
         model: &str,

@@ -1,4 +1,4 @@
-//! What names a row independently of the batch it is in: random numbers depend on it.
+//! What names a row independently of the batch it is in: random numbers depend on it, and errors name it.
 
 use std::sync::Arc;
 
@@ -46,16 +46,28 @@ pub(crate) enum Keys<'a> {
 }
 
 impl Keys<'_> {
-    pub(super) fn get(&self, row: usize) -> RowKey {
+    pub(crate) fn get(&self, row: usize) -> RowKey {
         match *self {
             Keys::Listed(keys) => keys.get(row).copied().unwrap_or_default(),
             Keys::Natural { names, lod, first } => names.key(lod, row + first),
         }
     }
+
+    /// The number of the sequence that a row is of and, if that has many, the row's place there.
+    pub(crate) fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
+        let many = match self {
+            Keys::Listed(keys) if row >= keys.len() => return None,
+            Keys::Listed(_) => true,
+            Keys::Natural { lod, .. } => lod.is_some(),
+        };
+        let RowKey { sequence, position } = self.get(row);
+        // Rows that come again at every step have the step in the upper half.
+        Some((sequence, many.then_some(position as u32 as usize)))
+    }
 }
 
 /// The top-level sequence that a row belongs to, and its place in it.
-fn locate(lod: &Lod, row: usize) -> (usize, usize) {
+pub(crate) fn locate(lod: &Lod, row: usize) -> (usize, usize) {
     let sequence = lod.top_of(lod.levels(), row);
     (sequence, row - lod.range(0, sequence).map_or(row, |rows| rows.start))
 }

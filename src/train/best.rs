@@ -131,6 +131,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If no epoch has ended, or none had a finite value.
+    #[track_caller]
     pub fn use_best(&mut self) -> Result<()> {
         if self.state.best.is_empty() {
             return Err(Error::of(

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use super::best::Criterion;
 use crate::data::Vocabulary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::Scope;
 use crate::program::save::SECTION as PROGRAM;
 use crate::program::{Program, VarDesc, VarRole};
@@ -139,8 +139,9 @@ impl Checkpoint {
     /// # Errors
     /// If the parts do not fit each other, such as a tensor that the program does not have, or the operating system
     /// refuses. What stood at `path` is then untouched.
+    #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.check_all(&unfit)?;
+        self.check_all(&unfit).at_caller()?;
         wire::write_atomically(path.as_ref(), |out| self.write(out, &mut |name| self.tensor(name)))
     }
 
@@ -149,8 +150,9 @@ impl Checkpoint {
     ///
     /// # Errors
     /// As [`Self::save`], or if the scope lacks a persistent variable of the program.
+    #[track_caller]
     pub fn save_from(&self, scope: &mut Scope, path: impl AsRef<Path>) -> Result<()> {
-        self.save_to(scope, &Target::find(path.as_ref())?)
+        self.save_to(scope, &Target::find(path.as_ref()).at_caller()?).at_caller()
     }
 
     /// What [`Self::save_from`] does.
@@ -163,10 +165,11 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the parts do not fit each other.
+    #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        self.check_all(&unfit)?;
+        self.check_all(&unfit).at_caller()?;
         let mut out = Writer::new(Vec::new())?;
-        self.write(&mut out, &mut |name| self.tensor(name))?;
+        self.write(&mut out, &mut |name| self.tensor(name)).at_caller()?;
         out.finish()
     }
 
@@ -175,22 +178,25 @@ impl Checkpoint {
     /// # Errors
     /// If the file is damaged, foreign or of a future version, or its parts do not fit each other. The error names the
     /// file and the section.
+    #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        Self::read(wire::open(path.as_ref())?)
+        Self::read(wire::open(path.as_ref())?).at_caller()
     }
 
     /// What [`Self::load`] reads.
     ///
     /// # Errors
     /// As [`Self::load`].
+    #[track_caller]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?)
+        Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?).at_caller()
     }
 
     /// Moves the tensors into a scope; [`Self::tensors`] is empty after it.
     ///
     /// # Errors
     /// If the scope has one of another shape or dtype.
+    #[track_caller]
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
         // One at a time, so that no more than one tensor is there twice.
         while let Some((name, value)) = self.tensors.pop_first() {
@@ -249,7 +255,7 @@ impl Checkpoint {
             match what {
                 PROGRAM => {
                     let value: Program = reader.read_value(longest(what))?;
-                    let value = value.well_formed().map_err(|e| malformed(&reader, what, &e))?;
+                    let value = value.checked().map_err(|e| malformed(&reader, what, &e))?;
                     once(&reader, what, &mut program, value)?;
                 }
                 POSITION => one(&mut reader, what, &mut position)?,

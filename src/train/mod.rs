@@ -36,6 +36,7 @@ use compiled::Compiled;
 use metrics::Metric;
 use progress::Console;
 use signal::Interrupts;
+use trainer::Told;
 
 impl Trainer {
     /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
@@ -53,7 +54,7 @@ impl Trainer {
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
-        self.prepare(Some(train))?;
+        self.prepare(Some(train)).map_err(|e| e.called(caller))?;
         [train, dev].into_iter().try_for_each(|data| self.check(data)).map_err(|e| e.called(caller))?;
         let remeasure = self.must_remeasure(dev).map_err(|e| e.called(caller))?;
         let file = self.claim(until).map_err(|e| e.called(caller))?;
@@ -109,7 +110,7 @@ impl Trainer {
         loop {
             if let Some(ended) = self.over(until) {
                 if last.0.is_empty() {
-                    *last = self.evaluate(dev)?;
+                    *last = self.pass(dev, Stop::Never)?.unwrap_or_default();
                 }
                 return Ok(ended);
             }
@@ -129,14 +130,14 @@ impl Trainer {
                 }
 
                 // A step: forward, backward, the check that all is finite, updates; then metrics and carried states.
-                self.step(&batch)?;
+                self.step(train, &batch)?;
                 self.state.position.batch += 1;
                 self.state.position.step += 1;
                 self.state.position.tokens += batch.tokens as u64;
                 console.tokens += batch.tokens as u64;
                 console.padded += batch.padded as u64;
                 console.step(&self.state.position, || scores(&self.metrics));
-                if self.every.is_some_and(|steps| self.state.position.step.is_multiple_of(steps)) {
+                if self.every.as_ref().is_some_and(|steps| self.state.position.step.is_multiple_of(**steps)) {
                     console.pause_clock();
                     self.save_checkpoint(file)?;
                     console.resume_clock();
@@ -165,19 +166,19 @@ impl Trainer {
 
     /// Whether nothing is left to train, and why.
     fn over(&self, until: Until) -> Option<Ended> {
-        let early = self.patience.is_some_and(|epochs| self.state.position.since_best >= epochs);
+        let early = self.patience.as_ref().is_some_and(|epochs| self.state.position.since_best >= **epochs);
         let done = until.reached(&self.state.position).then_some(Ended::Done);
         if early { Some(Ended::Early) } else { done }
     }
 
     /// One training step on a batch.
-    fn step(&mut self, batch: &Batch) -> Result<()> {
+    fn step(&mut self, data: &dyn Data, batch: &Batch) -> Result<()> {
         let Self { compiled, scope, state, metrics, registry, .. } = self;
         let Checkpoint { program, carried, position, .. } = state;
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
         compiled.run(
             scope,
-            batch,
+            (data, batch),
             carried,
             metrics,
             |feeds| Run::train(feeds, step),
@@ -221,7 +222,8 @@ impl Trainer {
             if stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst) {
                 return Ok(None);
             }
-            compiled.run(scope, &batch?, &mut carried, metrics, |feeds| Run::infer(feeds), |_, _, e| e)?;
+            let batch = (data, &batch?);
+            compiled.run(scope, batch, &mut carried, metrics, |feeds| Run::infer(feeds), |_, _, e| e)?;
             empty = false;
         }
         match empty {
@@ -264,7 +266,7 @@ enum Stop {
     WhenAsked,
 }
 
-fn scores(metrics: &[Box<dyn Metric>]) -> Scores {
+fn scores(metrics: &[Told<Box<dyn Metric>>]) -> Scores {
     Scores(metrics.iter().map(|m| (m.name().to_owned(), m.value())).collect())
 }
 

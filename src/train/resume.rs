@@ -5,7 +5,7 @@ use std::path::Path;
 use super::checkpoint::Checkpoint;
 use super::trainer::{Trainer, Until};
 use crate::data::Vocabulary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::wire::Target;
 
 impl Trainer {
@@ -15,10 +15,12 @@ impl Trainer {
     /// # Errors
     /// If another training saves to this file, or it cannot be written, which leaves a file that was there as it was;
     /// if a parameter is not finite: what cannot be trained further does not replace what can.
+    #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
-        let target = Target::find(path.as_ref())?;
+        let target = Target::find(path.as_ref()).at_caller()?;
         let held = self.held.as_ref().is_some_and(|held| held.is(&target));
-        self.save_to(&if held { target } else { target.lock()? })
+        let target = if held { target } else { target.lock().at_caller()? };
+        self.save_to(&target).at_caller()
     }
 
     fn save_to(&mut self, target: &Target) -> Result<()> {
@@ -63,15 +65,18 @@ impl Trainer {
     /// If the file is damaged; if the program or a vocabulary is another one, with the first difference; if a parameter
     /// or a state of the optimizer is not finite; if it is where this training saves and another one saves there now.
     /// Nothing was changed then.
+    #[track_caller]
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.held = None;
         // Before it is read: what another training would save after that, this one would replace.
         let own = self.file.as_deref().and_then(|file| Target::find(file).ok());
         let own = own.filter(|own| Target::find(path).is_ok_and(|from| from.is(own)));
-        let held = own.map(Target::lock).transpose()?;
+        let held = own.map(Target::lock).transpose().at_caller()?;
         let checkpoint = Checkpoint::load(path)?;
-        self.take(checkpoint).map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))?;
+        self.take(checkpoint)
+            .map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))
+            .at_caller()?;
         self.saved = held.is_some().then(|| self.state.position.clone());
         self.held = held;
         Ok(())
@@ -81,6 +86,7 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`Self::resume`].
+    #[track_caller]
     pub fn resume_if(&mut self, path: impl AsRef<Path>) -> Result<bool> {
         let exists = path.as_ref().try_exists()?;
         if exists {
