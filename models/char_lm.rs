@@ -4,7 +4,7 @@
 //! `cargo run --release --example char_lm` trains on this project's own prose, which is small; see `--help`.
 mod flags;
 
-use std::{borrow::Cow, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
@@ -37,7 +37,7 @@ struct Cli {
     #[arg(long, value_name = "NUMBER", default_value_t = 0.7, allow_negative_numbers = true)]
     temperature: f64,
     /// Draw only from so many characters, the likeliest
-    #[arg(long, value_name = "NUMBER", value_parser = flags::whole::<usize>, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = flags::positive::<usize>, allow_negative_numbers = true)]
     top_k: Option<usize>,
     /// Draw only from the likeliest characters that together have this probability
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, allow_negative_numbers = true)]
@@ -65,9 +65,19 @@ fn network(characters: usize, seed: u64) -> Result<Trainer> {
 }
 
 /// A text in parallel streams, more of them for a longer one.
-fn stream(text: &[Cow<str>], characters: &Vocabulary) -> Result<Continuous> {
-    let streams = (text.len() / 2048).clamp(1, 64);
-    Continuous::new(characters.ids(text)?, streams, 64, ["x", "y"])
+fn stream(text: &str, characters: &Vocabulary) -> Result<Continuous> {
+    let ids = CHARACTERS.tokens(text).map(|character| characters.lookup(&character));
+    Continuous::try_new(ids, (count(text) / 2048).clamp(1, 64), 64, ["x", "y"])
+}
+
+/// How many characters a text has. It is cut again where they are needed: a list of them takes far more memory.
+fn count(text: &str) -> usize {
+    CHARACTERS.tokens(text).count()
+}
+
+/// The first characters of a text, so many, and the rest.
+fn split(text: &str, characters: usize) -> (&str, &str) {
+    text.split_at(CHARACTERS.tokens(text).take(characters).map(|character| character.len()).sum())
 }
 
 /// What the model writes after a prompt, so many characters.
@@ -102,28 +112,27 @@ fn run(cli: &Cli) -> Outcome<()> {
     let file = flags.train.as_ref().map_or_else(prose, TextFile::open)?;
     let text = |path: &Option<PathBuf>| path.as_ref().map(|path| TextFile::open(path)?.text()).transpose();
     let (whole, dev, test) = (file.text()?, text(&flags.dev)?, text(&flags.test)?);
-    let whole: Vec<_> = CHARACTERS.tokens(&whole).collect();
-    let (train, rest) = whole.split_at(if dev.is_some() { whole.len() } else { whole.len() * 9 / 10 });
-    let (first, second) = rest.split_at(if test.is_some() { rest.len() } else { rest.len() / 2 });
-    let dev = dev.as_ref().map_or(first.to_vec(), |text| CHARACTERS.tokens(text).collect());
-    let test = test.as_ref().map_or(second.to_vec(), |text| CHARACTERS.tokens(text).collect());
-    let needed = if flags.test.is_some() { &test[..] } else { train };
-    let mut all = [("train", train), ("measure", &dev), ("test", needed)].into_iter();
-    if let Some((of, text)) = all.find(|(_, text)| text.len() < 2) {
-        return Err(format!("text to {of} on: expected two characters or more, got {}", text.len()).into());
+    let (train, rest) = if dev.is_some() { (&*whole, "") } else { split(&whole, count(&whole) * 9 / 10) };
+    let (first, second) = if test.is_some() { (rest, "") } else { split(rest, count(rest) / 2) };
+    let (dev, test) = (dev.as_deref().unwrap_or(first), test.as_deref().unwrap_or(second));
+    let needed = if flags.test.is_some() { test } else { train };
+    let counted = [("train", train), ("measure", dev), ("test", needed)].map(|(of, text)| (of, count(text)));
+    if let Some((of, got)) = counted.iter().find(|(_, characters)| *characters < 2) {
+        return Err(format!("text to {of} on: expected two characters or more, got {got}").into());
     }
-    let characters = Vocabulary::of(train, &Limits::default())?;
-    let size = if train.len() < 1_000_000 { " (that is small: expect words, not sense)" } else { "" };
-    flags::print(format!("{}: {} characters to train on{size}", file.name(), train.len()))?;
+    let characters = Vocabulary::of(CHARACTERS.tokens(train), &Limits::default())?;
+    let (_, length_of_train) = counted[0];
+    let size = if length_of_train < 1_000_000 { " (that is small: expect words, not sense)" } else { "" };
+    flags::print(format!("{}: {} characters to train on{size}", file.name(), length_of_train))?;
     let trainer = network(characters.len(), flags.seed)?.vocabulary("characters", characters.clone());
-    let opening = dev[..dev.len().min(200)].concat();
-    let (train, dev) = (stream(train, &characters)?, stream(&dev, &characters)?);
+    let opening = split(dev, 200).0.to_owned();
+    let (train, dev) = (stream(train, &characters)?, stream(dev, &characters)?);
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &dev), 15)? else { return Ok(()) };
     let value = report.best.map_or(f64::NAN, |best| best.value);
     flags::print(format!("\n{value:.3} {BITS} on held-out text, in the best epoch"))?;
-    if test.len() > 1 {
+    if count(test) > 1 {
         trainer.use_best()?;
-        let bits = trainer.evaluate(&stream(&test, &characters)?)?.get(BITS).unwrap_or(f64::NAN);
+        let bits = trainer.evaluate(&stream(test, &characters)?)?.get(BITS).unwrap_or(f64::NAN);
         flags::print(format!("{bits:.3} on other held-out text, by which nothing was chosen"))?;
     }
     let sample = write(&mut flags::load(&flags.save(MODEL), MODEL)?, &opening, sampler, length)?;
@@ -139,8 +148,7 @@ fn main() -> ExitCode {
 #[test]
 fn it_learns_and_writes() -> Outcome<()> {
     let text = "abcde".repeat(60);
-    let text: Vec<_> = CHARACTERS.tokens(&text).collect();
-    let characters = Vocabulary::of(&text, &Limits::default())?;
+    let characters = Vocabulary::of(CHARACTERS.tokens(&text), &Limits::default())?;
     let data = stream(&text, &characters)?;
     let path = std::env::temp_dir().join(format!("unpadded-char_lm-{}.ckpt", std::process::id()));
     let trainer = network(characters.len(), 1)?.vocabulary("characters", characters);

@@ -1,15 +1,14 @@
 //! What every program in `models/` shares: its flags, the line that `--json` ends in, and how it talks to standard
 //! input and output.
 use std::fmt::Display;
-use std::fs::File;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
 use unpadded::data::{Data, TextFile};
-use unpadded::train::{Ended, Predictor, Report, Trainer, Until};
-use unpadded::wire::MAGIC;
+use unpadded::ops;
+use unpadded::train::{Checkpoint, Ended, Predictor, Report, Steps, Trainer, Until};
 
 /// What goes wrong in a program: an error of the library, or a sentence.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -25,23 +24,33 @@ pub(crate) struct Flags {
     /// Data to measure the best epoch on once more, at the end: nothing was chosen by it
     #[arg(long, value_name = "PATH", requires = "train")]
     pub(crate) test: Option<PathBuf>,
-    /// Where the checkpoint goes, at each epoch's end and on Ctrl-C [default: the program's name with .ckpt]
+    /// Where the checkpoint goes, at each epoch's end and on Ctrl-C, SIGTERM and SIGHUP [default: the program's name
+    /// with .ckpt, which a new training replaces]
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// Save after every so many steps too
+    #[arg(long, value_name = "STEPS", value_parser = positive::<u64>, allow_negative_numbers = true)]
+    save_every: Option<u64>,
+    /// Replace whatever checkpoint is there
+    #[arg(long)]
+    overwrite: bool,
     /// Go on from a checkpoint exactly where it stands; give the same data, and more epochs to train for longer
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     resume: Option<Option<PathBuf>>,
+    /// With --resume: --dev is other data on purpose, and the best epoch so far is measured on it anew
+    #[arg(long, requires = "resume")]
+    remeasure_best: bool,
     /// Train nothing: answer each line of standard input out of a checkpoint
-    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["train", "dev", "test", "save", "resume", "epochs", "json"])]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["train", "dev", "test", "save", "save_every", "overwrite", "resume", "epochs", "json"])]
     predict: Option<Option<PathBuf>>,
     /// Where random numbers start: equal seeds give equal results
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub(crate) seed: u64,
-    /// Threads to run on, 0 for one a core; the results are the same on any number
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = threads, allow_negative_numbers = true)]
-    pub(crate) threads: usize,
+    /// Threads to run on, 0 for one a core, which is also the most; the results are the same on any number
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = whole::<usize>, allow_negative_numbers = true)]
+    threads: usize,
     /// How often to go through the training data, from its very start on [default: the program's own]
-    #[arg(long, value_name = "NUMBER", value_parser = epochs, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = positive::<u64>, allow_negative_numbers = true)]
     pub(crate) epochs: Option<u64>,
     /// End in one line of JSON with the figures, accuracies in percent
     #[arg(long)]
@@ -53,14 +62,10 @@ pub(crate) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "expected a whole number from 0 to 2^64 - 1".to_owned())
 }
 
-fn threads(text: &str) -> Result<usize, String> {
-    let number = whole(text)?;
-    if number > 1024 { Err("expected at most 1024".to_owned()) } else { Ok(number) }
-}
-
-fn epochs(text: &str) -> Result<u64, String> {
-    let number = whole(text)?;
-    if number == 0 { Err("expected at least 1".to_owned()) } else { Ok(number) }
+/// A whole number from 1 on.
+pub(crate) fn positive<T: FromStr + From<u8> + PartialOrd>(text: &str) -> Result<T, String> {
+    let number = text.parse().ok().filter(|number| *number >= T::from(1));
+    number.ok_or_else(|| "expected a whole number from 1 to 2^64 - 1".to_owned())
 }
 
 impl Flags {
@@ -73,19 +78,75 @@ impl Flags {
         epochs: u64,
     ) -> Outcome<Option<(Trainer, Report)>> {
         let save = self.save(model);
-        let mut trainer = trainer.note("model", model).threads(self.threads).checkpoint(&save);
-        if let Some(checkpoint) = self.resume.clone() {
-            let checkpoint = checkpoint.unwrap_or_else(|| save.clone());
-            load(&checkpoint, model)?; // another program's is told by its name, not by what differs
+        let resumed = self.resume.clone().map(|checkpoint| checkpoint.unwrap_or_else(|| save.clone()));
+        let goes_on = resumed.as_ref().is_some_and(|resumed| same(resumed, &save));
+        if !goes_on && !self.overwrite {
+            self.replaceable(&save, model)?;
+        }
+        let mut trainer = trainer.note("model", model).threads(self.threads()).checkpoint(&save);
+        if let Some(steps) = self.save_every {
+            trainer = trainer.every(Steps(steps));
+        }
+        if self.remeasure_best {
+            trainer = trainer.remeasure_best();
+        }
+        if let Some(checkpoint) = resumed {
+            self.resumable(&checkpoint, model, train)?;
             trainer.resume(checkpoint)?;
         }
-        saveable(&save)?;
         let report = trainer.fit(train, dev, self.until(epochs))?;
         if report.ended == Ended::Interrupted {
             return Ok(None);
         }
-        trainer.save(&save)?; // a training that was done before it was resumed has not been saved here
+        // One that was done before it was resumed has saved nothing; where it came from is nothing to save.
+        if !goes_on && report.resumed.as_ref().is_some_and(|from| from.epoch == report.epochs) {
+            trainer.save(&save)?;
+        }
         Ok(Some((trainer, report)))
+    }
+
+    /// That no checkpoint is lost that somebody may want: a named file has none, the default one has this program's.
+    fn replaceable(&self, save: &Path, model: &str) -> Outcome<()> {
+        if !save.metadata().is_ok_and(|about| about.is_file() && about.len() > 0) {
+            return Ok(()); // what else is wrong with it is said by the trainer
+        }
+        let file = save.display();
+        let wrong = format!("--save {file}: expected a new file, got one that");
+        let found = Checkpoint::load(save).map_err(|e| format!("{wrong} is no checkpoint ({e})"))?;
+        let of = found.notes.get("model").map_or("another program", |name| name);
+        if self.save.is_none() && of == model {
+            return Ok(());
+        }
+        let goes_on = if of == model { format!("--resume {file} goes on with it, ") } else { String::new() };
+        let hint = format!("{goes_on}--overwrite replaces it, another --save leaves it");
+        Err(format!("{wrong} holds a training of `{of}`, at {}; {hint}", found.position).into())
+    }
+
+    /// The threads to run on. More than cores would only wait for each other.
+    fn threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+        if self.threads > cores {
+            say(format!("--threads {}: running on {cores}, one a core", self.threads));
+        }
+        self.threads.min(cores)
+    }
+
+    /// That a checkpoint is of this program, seed and data: told by their names, not by what differs in the model.
+    fn resumable(&self, path: &Path, model: &str, train: &dyn Data) -> Outcome<()> {
+        let Checkpoint { program, position, .. } = checkpoint(path, model)?;
+        let (name, seed) = (path.display(), program.seed);
+        if seed != self.seed {
+            return Err(
+                format!("--seed: expected {seed}, as checkpoint `{name}` has, got {}", self.seed).into()
+            );
+        }
+        if position.step > 0 && position.data != train.fingerprint() {
+            let with = "give --train, and --dev or not, as then";
+            return Err(
+                format!("--train: expected the data of checkpoint `{name}`, got other data; {with}").into()
+            );
+        }
+        Ok(())
     }
 
     /// How long to train.
@@ -103,40 +164,13 @@ impl Flags {
     pub(crate) fn predictor(&self, model: &str) -> Outcome<Option<Predictor>> {
         let Some(path) = self.predict.clone() else { return Ok(None) };
         let path = path.unwrap_or_else(|| default_path(model));
-        Ok(Some(load(&path, model)?.threads(self.threads)))
+        Ok(Some(load(&path, model)?.threads(self.threads())))
     }
 }
 
-/// That a checkpoint can go there, and in the place of nothing but another one; known before the first epoch.
-fn saveable(path: &Path) -> Outcome<()> {
-    let wrong = |expected: &str, got: &str| {
-        Err(format!("--save {}: expected {expected}, got {got}", path.display()).into())
-    };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(missing) = folder.filter(|folder| !folder.is_dir()) {
-        return wrong("a folder to save in", &format!("none at {}", missing.display()));
-    }
-    if path.is_dir() || path.to_string_lossy().ends_with(std::path::is_separator) {
-        return wrong("the path of a file", "that of a folder");
-    }
-    if path.symlink_metadata().is_ok() && !path.is_file() {
-        return wrong("the path of a file", "that of a device, of a pipe or of a link that leads nowhere");
-    }
-    // Only a try tells whether a file can be written there, beside the one that it then replaces.
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let tried = real.with_file_name(format!(".unpadded-{}.tmp", std::process::id()));
-    let written = File::create_new(&tried).and_then(|_| std::fs::remove_file(&tried));
-    written.map_err(|e| format!("--save {}: a file cannot be written there: {e}", path.display()))?;
-    let mut first = Vec::new();
-    match File::open(path) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        opened => opened.and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut first)),
-    }
-    .map_err(|e| format!("--save {}: {e}", path.display()))?;
-    match first.is_empty() || first == MAGIC {
-        true => Ok(()),
-        false => wrong("a new file or a checkpoint to replace", "a file that is none; it was left as it is"),
-    }
+/// Whether both paths lead to one file that exists.
+fn same(one: &Path, other: &Path) -> bool {
+    one == other || one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 fn default_path(model: &str) -> PathBuf {
@@ -145,18 +179,23 @@ fn default_path(model: &str) -> PathBuf {
 
 /// What a checkpoint that `model` has saved predicts with.
 pub(crate) fn load(path: &Path, model: &str) -> Outcome<Predictor> {
+    Ok(Predictor::new(checkpoint(path, model)?, &ops::catalogue())?)
+}
+
+/// A checkpoint that `model` has saved.
+fn checkpoint(path: &Path, model: &str) -> Outcome<Checkpoint> {
     if !path.exists() {
         let name = path.display();
         let hint = format!("`{model}` without --predict and --resume trains, and saves one");
         return Err(format!("checkpoint `{name}`: expected a file, got none there ({hint})").into());
     }
-    let predictor = Predictor::load(path)?;
-    if predictor.note("model") != Some(model) {
-        let got = predictor.note("model").unwrap_or("another program");
+    let checkpoint = Checkpoint::load(path)?;
+    let got = checkpoint.notes.get("model").map_or("another program", String::as_str);
+    if got != model {
         let name = path.display();
         return Err(format!("checkpoint `{name}`: expected one of `{model}`, got one of `{got}`").into());
     }
-    Ok(predictor)
+    Ok(checkpoint)
 }
 
 /// What a program found.
@@ -222,11 +261,16 @@ pub(crate) fn print(text: impl Display) -> Outcome<()> {
     }
 }
 
+/// Writes to the standard error, if that is still there: a terminal may be gone.
+fn say(text: impl Display) {
+    drop(writeln!(io::stderr(), "{text}"));
+}
+
 /// Writes what `reply` returns for each line of standard input, as it comes, until either side ends.
 pub(crate) fn answer(mut reply: impl FnMut(&str) -> unpadded::Result<String>) -> Outcome<()> {
     let (mut input, mut out) = (io::stdin().lock(), io::stdout().lock());
     if io::stdin().is_terminal() {
-        eprintln!("one text a line; Ctrl-D ends");
+        say("one text a line; Ctrl-D ends");
     }
     let mut line = Vec::new();
     for number in 1.. {
@@ -256,35 +300,70 @@ pub(crate) fn exit(outcome: Outcome<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            say(format!("error: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
 #[test]
-fn only_a_new_file_or_a_checkpoint_is_replaced() -> Outcome<()> {
+fn numbers_say_their_range() {
+    for text in ["-1", "0", "x", "1.5", "18446744073709551616", ""] {
+        assert_eq!(
+            positive::<u64>(text),
+            Err("expected a whole number from 1 to 2^64 - 1".to_owned()),
+            "{text}"
+        );
+    }
+    assert_eq!((positive::<u64>("1"), whole::<u64>("0")), (Ok(1), Ok(0)));
+}
+
+#[test]
+fn only_what_nobody_wants_is_replaced() -> Outcome<()> {
+    use clap::Parser;
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        flags: Flags,
+    }
     let folder = std::env::temp_dir().join(format!("unpadded-flags-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let refused =
-        |name: &str| saveable(&folder.join(name)).map_err(|e| e.to_string()).err().unwrap_or_default();
-    assert_eq!(refused("new.ckpt"), "");
-    for name in ["", "new/"] {
-        assert!(refused(name).ends_with("expected the path of a file, got that of a folder"), "{name}");
+    let path = |name: &str| folder.join(name);
+    let flags = |words: &[&str]| Cli::try_parse_from(words).map(|cli| cli.flags);
+    let of = |model: &str| Checkpoint {
+        notes: [("model".to_owned(), model.to_owned())].into(),
+        ..Checkpoint::default()
+    };
+    for model in ["ours", "theirs"] {
+        of(model).save(path(model))?;
     }
-    assert!(refused("none/x.ckpt").contains("expected a folder to save in, got none at "));
-    std::fs::write(folder.join("text"), "text")?;
-    assert!(refused("text").ends_with("got a file that is none; it was left as it is"));
-    #[cfg(unix)]
-    {
-        let _listener = std::os::unix::net::UnixListener::bind(folder.join("socket"))?;
-        std::os::unix::fs::symlink("nowhere", folder.join("link"))?;
-        for name in ["socket", "link"] {
-            assert!(refused(name).contains("got that of a device, of a pipe or of a link"), "{name}");
-        }
+    std::fs::write(path("empty"), "")?;
+    std::fs::write(path("text"), "text")?;
+    let named = flags(&["ours", "--save", "x"])?;
+    let default = flags(&["ours"])?;
+    let refused = |flags: &Flags, name: &str| {
+        flags.replaceable(&path(name), "ours").map_err(|e| e.to_string()).err().unwrap_or_default()
+    };
+    for flags in [&named, &default] {
+        assert_eq!([refused(flags, "new"), refused(flags, "empty"), refused(flags, "none/x")], ["", "", ""]);
+        let text = refused(flags, "text");
+        assert!(text.contains("expected a new file, got one that is no checkpoint ("), "{text}");
+        let theirs = refused(flags, "theirs");
+        assert!(
+            theirs
+                .contains("holds a training of `theirs`, at epoch 1, batch 1 (step 0); --overwrite replaces"),
+            "{theirs}"
+        );
     }
-    let left = std::fs::read_dir(&folder)?.count();
-    assert_eq!(left, if cfg!(unix) { 3 } else { 1 }); // what was tried is gone again
+    assert_eq!(refused(&default, "ours"), "");
+    let ours = refused(&named, "ours");
+    assert!(ours.contains("ours goes on with it, --overwrite replaces it"), "{ours}");
+    assert!(same(&path("ours"), &folder.join(".").join("ours")) && !same(&path("ours"), &path("text")));
+
+    let cores = std::thread::available_parallelism()?.get();
+    assert_eq!(flags(&["ours", "--threads", "100000"])?.threads(), cores);
+    assert_eq!((default.threads(), flags(&["ours", "--threads", "1"])?.threads()), (0, 1));
+    assert!(flags(&["ours", "--save-every", "0"]).is_err());
     std::fs::remove_dir_all(&folder)?;
     Ok(())
 }

@@ -81,6 +81,19 @@ impl Error {
         error
     }
 
+    /// The operating system refused to `read` or to `write` something, such as ``file `x` ``.
+    pub(crate) fn io(what: impl Into<String>, verb: &str, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind::{NotFound, PermissionDenied, StorageFull};
+        let (expected, got) = match error.kind() {
+            NotFound if verb == "read" => ("it to be there".to_owned(), format!("nothing there ({error})")),
+            NotFound => ("a folder where it can be written".to_owned(), format!("none ({error})")),
+            PermissionDenied => (format!("permission to {verb} it"), format!("none ({error})")),
+            StorageFull => ("room to write it".to_owned(), format!("a full disk ({error})")),
+            _ => (format!("the system to {verb} it"), format!("an error ({error})")),
+        };
+        Self::of(ErrorKind::Io, what, expected, got)
+    }
+
     /// Which family it belongs to.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

@@ -7,10 +7,10 @@
 //! use unpadded::Lod;
 //! // Three articles of 3, 1 and 2 sentences; the six sentences have 3, 2, 4, 1, 2 and 3 words.
 //! let lod = Lod::from_lengths(&[vec![3, 1, 2], vec![3, 2, 4, 1, 2, 3]])?;
-//! assert_eq!(lod.level(0), [0, 3, 4, 6]);
-//! assert_eq!(lod.level(1), [0, 3, 5, 9, 10, 12, 15]);
+//! assert_eq!(lod.level(0)?, [0, 3, 4, 6]);
+//! assert_eq!(lod.level(1)?, [0, 3, 5, 9, 10, 12, 15]);
 //! assert_eq!((lod.sequences(), lod.rows()), (3, 15));
-//! assert_eq!(lod.range(0, 2), 10..15); // the last article's words
+//! assert_eq!(lod.range(0, 2)?, 10..15); // the last article's words
 //! assert_eq!(lod.to_string(), "[[3, 1, 2], [3, 2, 4, 1, 2, 3]]");
 //! # Ok::<(), unpadded::Error>(())
 //! ```
@@ -187,65 +187,71 @@ impl Lod {
 
     /// The offsets of level `k`, the top being 0.
     ///
-    /// # Panics
-    /// If there is no level `k`. For a level that comes from outside, use [`Lod::try_level`].
-    pub fn level(&self, k: usize) -> &[usize] {
-        let levels = self.levels();
-        assert!(k < levels, "LoD level {k} of {levels}");
-        let up = levels - 1 - k;
-        up.checked_sub(1).and_then(|up| self.above().nth(up)).unwrap_or(self).offsets()
-    }
-
-    /// The offsets of level `k`, the top being 0.
-    ///
     /// # Errors
     /// If there is no level `k`.
-    pub fn try_level(&self, k: usize) -> Result<&[usize]> {
-        if k < self.levels() {
-            return Ok(self.level(k));
-        }
-        Err(Error::new("LoD level", format!("a level below {}", self.levels()), k.to_string()))
+    pub fn level(&self, k: usize) -> Result<&[usize]> {
+        self.level_to(k).map(Lod::offsets)
     }
 
     /// The lengths of the sequences of level `k`.
     ///
-    /// # Panics
+    /// # Errors
     /// If there is no level `k`.
-    pub fn lengths(&self, k: usize) -> impl ExactSizeIterator<Item = usize> + '_ {
-        self.level(k).windows(2).map(|pair| pair[1] - pair[0])
+    pub fn lengths(&self, k: usize) -> Result<impl ExactSizeIterator<Item = usize> + '_> {
+        self.level(k).map(lengths)
     }
 
     /// How many sequences level `k` has; for `k` equal to [`Lod::levels`], the rows.
     ///
-    /// # Panics
+    /// # Errors
     /// If `k` is greater.
-    pub fn count(&self, k: usize) -> usize {
-        if k == self.levels() { self.rows() } else { self.level(k).len() - 1 }
+    pub fn count(&self, k: usize) -> Result<usize> {
+        if k == self.levels() { Ok(self.rows()) } else { self.level_to(k).map(Lod::last_len) }
     }
 
     /// The rows of sequence `i` of level `k`.
     ///
-    /// # Panics
+    /// # Errors
     /// If there is no such level or sequence.
-    pub fn range(&self, k: usize, i: usize) -> Range<usize> {
-        assert!(i < self.count(k), "sequence {i} of {} in LoD level {k}", self.count(k));
-        (k..self.levels()).fold(i..i + 1, |part, k| {
-            let offsets = self.level(k);
-            offsets[part.start]..offsets[part.end]
+    pub fn range(&self, k: usize, i: usize) -> Result<Range<usize>> {
+        let sequences = self.level_to(k)?.last_len();
+        if i >= sequences {
+            let what = format!("sequence of LoD level {k}");
+            return Err(Error::new(what, format!("a number below {sequences}"), i.to_string()));
+        }
+        (k..self.levels()).try_fold(i..i + 1, |part, k| {
+            let offsets = self.level(k)?;
+            Ok(offsets[part.start]..offsets[part.end])
         })
     }
 
     /// The offsets of level `k` counted in rows: one more than it has sequences.
     ///
-    /// # Panics
+    /// # Errors
     /// If there is no level `k`.
-    pub fn row_offsets(&self, k: usize) -> Vec<usize> {
-        let mut offsets = self.level(k).to_vec();
-        for finer in k + 1..self.levels() {
-            let finer = self.level(finer);
+    pub fn row_offsets(&self, k: usize) -> Result<Vec<usize>> {
+        let mut offsets = self.level(k)?.to_vec();
+        for finer in &self.all()[k + 1..] {
             offsets.iter_mut().for_each(|offset| *offset = finer[*offset]);
         }
-        offsets
+        Ok(offsets)
+    }
+
+    /// The first sequence that is of another length in `other`, which has as many levels and sequences at the top: its
+    /// level, its number there, and both lengths.
+    pub(crate) fn first_difference(&self, other: &Lod) -> Option<(usize, usize, [usize; 2])> {
+        self.all().into_iter().zip(other.all()).enumerate().find_map(|(level, (a, b))| {
+            let mut pairs = lengths(a).zip(lengths(b)).enumerate();
+            pairs.find(|(_, (a, b))| a != b).map(|(i, (a, b))| (level, i, [a, b]))
+        })
+    }
+
+    /// The top-level sequence that sequence `i` of level `k` lies in; of [`Lod::levels`], row `i`.
+    pub(crate) fn top_of(&self, k: usize, i: usize) -> usize {
+        let upwards = std::iter::once(self).chain(self.above()).skip(self.levels().saturating_sub(k));
+        upwards
+            .map(Lod::offsets)
+            .fold(i, |i, offsets| offsets.partition_point(|&start| start <= i).saturating_sub(1))
     }
 
     /// The number of the last level's sequence that each row belongs to.
@@ -285,6 +291,19 @@ impl Lod {
         }
         let expected = format!("{}, the last offset of its LoD", self.rows());
         Err(Error::new("number of rows", expected, rows.to_string()))
+    }
+
+    /// The LoD whose last level is level `k` of this one.
+    fn level_to(&self, k: usize) -> Result<&Lod> {
+        let levels = self.levels();
+        let found = levels
+            .checked_sub(k)
+            .and_then(|n| std::iter::once(self).chain(self.above()).nth(n.checked_sub(1)?));
+        found.ok_or_else(|| {
+            let expected =
+                if levels == 1 { "0, the only one".into() } else { format!("0 to {}", levels - 1) };
+            Error::new("LoD level", expected, k.to_string())
+        })
     }
 
     /// The levels above this one, upwards.
@@ -352,6 +371,10 @@ fn sums(level: usize, lengths: &[usize]) -> Result<Vec<usize>> {
         offsets.push(end);
     }
     Ok(offsets)
+}
+
+fn lengths(offsets: &[usize]) -> impl ExactSizeIterator<Item = usize> + '_ {
+    offsets.windows(2).map(|pair| pair[1] - pair[0])
 }
 
 fn last(offsets: &[usize]) -> usize {

@@ -12,15 +12,15 @@
 //! **What belongs to the format version:** bincode writes the fields of a struct in their order and the variants of
 //! an enum by their position. Closed lists that are likely to grow (dtypes, storages, roles) and operator kinds,
 //! slots, attributes and initialisers are stored by name. Structure is stored by position: the order of the fields
-//! of `Program`, `Block`, `OpDesc`, `StepDesc`, `VarDesc` and `Spec`, of a checkpoint's `Position` and `Best` and of a
-//! `Vocabulary`, and of the variants of `Extent`, `VarKind` and `Literal`, is part of [`VERSION`]; whoever changes it
+//! of `Program`, `Block`, `OpDesc`, `StepDesc`, `VarDesc` and `Spec`, of a checkpoint's `Position`, `Best` and
+//! `Criterion` and of a `Vocabulary`, and of the variants of `Extent`, `VarKind` and `Literal`, is part of [`VERSION`]; whoever changes it
 //! raises the version. Sections of new names need no other version.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+mod target;
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bincode::config::{Configuration, Fixint, LittleEndian, standard};
 use crc32fast::Hasher;
@@ -28,11 +28,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result};
+pub(crate) use target::Target;
+pub use target::write_atomically;
 
 /// The first bytes of every file.
 pub const MAGIC: [u8; 8] = *b"unpadded";
 /// The version that is written, and the last one that is read.
 pub const VERSION: u32 = 1;
+
+/// Bytes of the longest section that is read as a whole; tensors may be longer, and are read piece by piece.
+pub const LONGEST: u64 = 0x1000_0000;
+/// Bytes of the longest section that holds structure, such as a program, and not the words of a vocabulary.
+pub const STRUCTURED: u64 = 0x100_0000;
 
 /// Bytes of a file without sections: none is smaller.
 const SMALLEST: u64 = 8 + 4 + (1 + 8 + 4 + 4);
@@ -54,24 +61,36 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
 /// sixteen times the bytes is allocated for it.
 ///
 /// # Errors
-/// If the bytes are not those of such a value, or longer than 256 MiB.
-pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    // bincode takes its limit as a constant, so the next of four steps serves.
-    let decoded = match bytes.len() {
-        0..=0x1_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x1_0000>()),
-        0x1_0001..=0x10_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x10_0000>()),
-        0x10_0001..=0x100_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x100_0000>()),
-        0x100_0001..=0x1000_0000 => {
-            bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x1000_0000>())
-        }
-        n => return Err(damaged("structured section", "at most 256 MiB", format!("{n} bytes"))),
-    };
-    let (value, used): (T, usize) =
-        decoded.map_err(|e| damaged("structured section", "a value of this version", e.to_string()))?;
-    if used != bytes.len() {
-        return Err(damaged("structured section", format!("{used} bytes"), format!("{} bytes", bytes.len())));
+/// If the bytes are not those of such a value, or longer than [`LONGEST`].
+pub fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T> {
+    let size = bytes.len() as u64;
+    let value = decode_from(&mut bytes, size)?;
+    if !bytes.is_empty() {
+        return Err(longer(size, bytes.len() as u64));
     }
     Ok(value)
+}
+
+/// A value from the start of so many bytes.
+fn decode_from<T: DeserializeOwned>(mut source: &mut dyn Read, size: u64) -> Result<T> {
+    // bincode takes its limit as a constant, so the next of some steps serves.
+    macro_rules! within {
+        ($($limit:literal)*) => {
+            match size {
+                $(0..=$limit => {
+                    bincode::serde::decode_from_std_read(&mut source, CONFIG.with_limit::<$limit>())
+                })*
+                n => return Err(damaged("structured section", "at most 256 MiB", format!("{n} bytes"))),
+            }
+        };
+    }
+    let decoded = within!(0x1_0000 0x10_0000 0x100_0000 0x400_0000 0x1000_0000);
+    decoded.map_err(|e| damaged("structured section", "a value of this version", e.to_string()))
+}
+
+/// The error for bytes behind a value.
+fn longer(size: u64, left: u64) -> Error {
+    damaged("structured section", format!("{} bytes", size - left), format!("{size} bytes"))
 }
 
 fn damaged(what: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> Error {
@@ -207,6 +226,23 @@ struct Open {
     sum: Hasher,
 }
 
+/// The body of a section, to be decoded from.
+struct BodyRead<'a, R> {
+    reader: &'a mut Reader<R>,
+    failed: Option<Error>,
+}
+
+impl<R: Read> Read for BodyRead<'_, R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.reader.section_left()).unwrap_or(usize::MAX);
+        let n = bytes.len().min(left);
+        match self.reader.read(&mut bytes[..n]) {
+            Ok(()) => Ok(n),
+            Err(e) => Err(io::Error::other(self.failed.insert(e).to_string())),
+        }
+    }
+}
+
 impl<R: Read> Reader<R> {
     /// Starts to read `size` bytes; `source` is what errors call them.
     ///
@@ -227,8 +263,9 @@ impl<R: Read> Reader<R> {
         }
         let version = u32::from_le_bytes(reader.take("the format version")?);
         if version == 0 || version > VERSION {
-            let expected = format!("1 to {VERSION}: a newer release may read it");
-            return Err(reader.refused("format version", expected, version.to_string()));
+            let expected = if VERSION == 1 { "1".to_owned() } else { format!("1 to {VERSION}") };
+            let why = if version == 0 { "the file is damaged" } else { "a newer release may read it" };
+            return Err(reader.refused("format version", expected, format!("{version}: {why}")));
         }
         Ok(reader)
     }
@@ -247,12 +284,7 @@ impl<R: Read> Reader<R> {
             Ok(()) => self.left -= n,
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Err(self.short(what, n)),
             Err(e) => {
-                return Err(Error::of(
-                    ErrorKind::Io,
-                    format!("{}: {what}", self.source),
-                    "to be readable",
-                    e.to_string(),
-                ));
+                return Err(Error::io(format!("{}: {what}", self.source), "read", &e));
             }
         }
         Ok(())
@@ -334,18 +366,60 @@ impl<R: Read> Reader<R> {
         outcome
     }
 
+    /// The next bytes of the section's body, so many. Room for them is taken as they come.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < count {
+            let (start, left) = (bytes.len(), count - bytes.len() as u64);
+            bytes.resize(start + usize::try_from(left).unwrap_or(PIECE).min(PIECE), 0);
+            self.read(&mut bytes[start..])?;
+        }
+        Ok(bytes)
+    }
+
     /// The whole body of the section that [`Self::next_section`] named.
     ///
     /// # Errors
-    /// If the file is damaged.
+    /// If the file is damaged, or the body is longer than [`LONGEST`].
     pub fn read_section(&mut self) -> Result<Vec<u8>> {
-        let (mut body, size) = (Vec::new(), usize::try_from(self.section_left()).unwrap_or(usize::MAX));
-        let room = body.try_reserve_exact(size);
-        room.map_err(|e| Error::of(ErrorKind::Io, "memory for a section", "to be there", e.to_string()))?;
-        body.resize(size, 0);
-        self.read(&mut body)?;
+        self.at_most(LONGEST)?;
+        let body = self.read_bytes(self.section_left())?;
         self.end_section()?;
         Ok(body)
+    }
+
+    /// The value that is the whole body of the section that [`Self::next_section`] named, decoded as it is read: what
+    /// makes no sense is refused where it stands, before what follows it takes memory.
+    ///
+    /// # Errors
+    /// If the file is damaged, the body is longer than `most` bytes or than [`LONGEST`], or holds no such value.
+    pub fn read_value<T: DeserializeOwned>(&mut self, most: u64) -> Result<T> {
+        self.at_most(most)?;
+        let what = format!("section `{}`", self.open.as_ref().map_or("", |open| &open.name));
+        let size = self.section_left();
+        let mut body = BodyRead { reader: self, failed: None };
+        let mut pieces = BufReader::with_capacity(PIECE.min(size as usize), &mut body);
+        let value = decode_from(&mut pieces, size);
+        let unused = pieces.buffer().len() as u64;
+        if let Some(error) = body.failed {
+            return Err(error);
+        }
+        let left = unused + self.section_left();
+        // A checksum that is wrong says more than what its bytes seem to mean.
+        self.end_section()?;
+        let value = value.and_then(|value| if left > 0 { Err(longer(size, left)) } else { Ok(value) });
+        value.map_err(|e| self.refused(&what, "what this release writes there", e.to_string()))
+    }
+
+    /// Refuses a section that is longer, before anything is read of it.
+    fn at_most(&self, most: u64) -> Result<()> {
+        let Some(Open { name, left, .. }) = self.open.as_ref().filter(|open| open.left > most) else {
+            return Ok(());
+        };
+        Err(self.refused(&format!("section `{name}`"), format!("at most {most} bytes"), left.to_string()))
     }
 
     /// Skips what is left of the section's body and checks all of it.
@@ -376,7 +450,7 @@ impl<R: Read> Reader<R> {
 }
 
 fn unwritable(target: &str, error: &io::Error) -> Error {
-    Error::of(ErrorKind::Io, target, "to be writable", error.to_string())
+    Error::io(target, "write", error)
 }
 
 /// Opens a file to read.
@@ -385,7 +459,7 @@ fn unwritable(target: &str, error: &io::Error) -> Error {
 /// If it cannot be opened, or as [`Reader::new`].
 pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let source = format!("file `{}`", path.display());
-    let failed = |e: io::Error| Error::of(ErrorKind::Io, &source, "to be readable", e.to_string());
+    let failed = |e: io::Error| Error::io(&source, "read", &e);
     // Asked before it is opened: to open a pipe would wait for whoever writes it.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         return Err(Error::of(ErrorKind::Io, source, "a file", "a folder or a device"));
@@ -393,94 +467,6 @@ pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let file = File::open(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
     Reader::new(&source, BufReader::new(file), size)
-}
-
-/// Writes a file whole or not at all: into a temporary file beside it, synced, then renamed over `path`. Temporary
-/// files that a killed process left there for the same `path` go. If `path` is a link, the file it leads to is written.
-///
-/// # Errors
-/// What `write` returns, if `path` is something else than a file, or if the operating system refuses; what stood at
-/// `path` is then untouched.
-pub fn write_atomically(
-    path: &Path,
-    write: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>,
-) -> Result<()> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let target = format!("file `{}`", path.display());
-    let failed = |e: io::Error| unwritable(&target, &e);
-    let refused = |got: &str| Err(Error::of(ErrorKind::Io, &target, "the path of a file", got));
-    // To rename over a link would replace the link, and over a device the device.
-    let led;
-    let path = match fs::symlink_metadata(path) {
-        Ok(about) if about.is_symlink() => match fs::canonicalize(path) {
-            Ok(file) => {
-                led = file;
-                &led
-            }
-            Err(_) => return refused("a link that leads nowhere"),
-        },
-        _ => path,
-    };
-    let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
-        return refused("that of a folder");
-    };
-    if path.exists() && !path.is_file() {
-        return refused("that of a device or a pipe");
-    }
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if !folder.is_dir() {
-        let got = format!("none at `{}`", folder.display());
-        return Err(Error::of(ErrorKind::Io, target, "a folder to write it in", got));
-    }
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut beside = OsString::from(".");
-    beside.push(name);
-    beside.push(format!(".{}.{number}.tmp", std::process::id()));
-    let temporary = folder.join(beside);
-    let outcome = (|| {
-        let file = OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(failed)?;
-        let mut writer = Writer::named(&target, BufWriter::new(file))?;
-        write(&mut writer)?;
-        let file = writer.finish()?.into_inner().map_err(|e| failed(e.into_error()))?;
-        file.sync_all().map_err(failed)?;
-        fs::rename(&temporary, path).map_err(failed)
-    })();
-    if outcome.is_err() {
-        // The first error is the one to report.
-        let _ = fs::remove_file(&temporary);
-        return outcome;
-    }
-    clear(folder, name);
-    // The renamed entry itself is safe once its folder is synced; only unix can open one.
-    if cfg!(unix) {
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
-    }
-    Ok(())
-}
-
-/// Removes temporary files of other processes for the file `name`. One that is still at work gets an error when it
-/// renames its own, and writes nothing half.
-fn clear(folder: &Path, name: &OsStr) {
-    let (Some(name), Ok(entries)) = (name.to_str(), fs::read_dir(folder)) else { return };
-    let own = std::process::id().to_string();
-    for entry in entries.flatten() {
-        let file = entry.file_name();
-        let middle = file.to_str().and_then(|file| {
-            file.strip_prefix('.')?
-                .strip_prefix(name)?
-                .strip_prefix('.')?
-                .strip_suffix(".tmp")?
-                .split_once('.')
-        });
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-        if middle.is_some_and(|(process, number)| digits(process) && digits(number) && process != own) {
-            // Whether it goes or not, the file that was asked for is written.
-            let _ = fs::remove_file(entry.path());
-        }
-    }
 }
 
 #[cfg(test)]

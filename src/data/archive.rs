@@ -74,7 +74,7 @@ impl Origin {
     }
 
     fn refused(&self, error: &io::Error) -> Error {
-        Error::of(ErrorKind::Io, format!("file `{}`", self.name()), "to be readable", error.to_string())
+        Error::io(format!("file `{}`", self.name()), "read", error)
     }
 
     fn damaged(&self, got: impl Into<String>) -> Error {
@@ -127,7 +127,7 @@ impl Origin {
         Ok(Fingerprint::default().number(length).number(u64::from(sum.finalize())).finish())
     }
 
-    /// The files of a zip, by name.
+    /// The files of a zip, by name; not what macOS adds to each.
     pub(super) fn members(&self) -> Result<Vec<Member>> {
         let mut zip =
             ZipArchive::new(BufReader::new(self.open()?)).map_err(|e| self.damaged(e.to_string()))?;
@@ -138,6 +138,9 @@ impl Origin {
                 continue;
             }
             let name = file.name().map_err(|e| self.damaged(e.to_string()))?;
+            if debris(&name) {
+                continue;
+            }
             let broken = |got: String| self.damaged(format!("`{name}` in it, {got}"));
             if file.encrypted() {
                 return Err(broken("which is encrypted".into()));
@@ -164,6 +167,11 @@ impl Origin {
             if member.deflated { Box::new(DeflateDecoder::new(packed)) } else { Box::new(packed) };
         Ok(Box::new(Summed { bytes, left: member.size, sum: Hasher::new(), expected: member.sum }))
     }
+}
+
+/// What macOS puts into zips and folders beside the files: `__MACOSX/`, `._NAME` and `.DS_Store`.
+pub(super) fn debris(name: &str) -> bool {
+    name.split('/').any(|part| part == "__MACOSX" || part.starts_with("._") || part == ".DS_Store")
 }
 
 /// Checks length and checksum at the end.

@@ -46,6 +46,17 @@ impl Field {
         }
     }
 
+    /// The lengths of its sequences in a level, if it has that one.
+    fn lengths(&self, level: usize) -> Option<Vec<usize>> {
+        match (self, level) {
+            (Self::Ints(ids), 0) => Some(vec![ids.len()]),
+            (Self::Floats(numbers), 0) => Some(vec![numbers.len()]),
+            (Self::Nested(parts), 0) => Some(vec![parts.len()]),
+            (Self::Nested(parts), 1) => Some(parts.iter().map(Vec::len).collect()),
+            _ => None,
+        }
+    }
+
     fn fingerprint(&self, f: Fingerprint) -> Fingerprint {
         let ints = |f: Fingerprint, ids: &[i64]| {
             ids.iter().fold(f.number(ids.len() as u64), |f, &id| f.number(id as u64))
@@ -193,6 +204,25 @@ pub(super) fn check(names: &[String], kinds: &[&str], sample: &Sample) -> Result
         if field.kind() != kind {
             let what = format!("field `{name}` of sample {}", sample.number);
             return Err(Error::new(what, format!("{kind}, as before"), field.kind()));
+        }
+    }
+    Ok(())
+}
+
+/// That two fields of a sample, of these names and at these places, have the same lengths in so many levels.
+pub(super) fn same_lengths(
+    names: [&str; 2],
+    places: [usize; 2],
+    levels: usize,
+    sample: &Sample,
+) -> Result<()> {
+    let [Some(a), Some(b)] = places.map(|place| sample.fields.get(place)) else { return Ok(()) };
+    for level in 0..levels {
+        let (Some(a), Some(b)) = (a.lengths(level), b.lengths(level)) else { return Ok(()) };
+        if let Some((part, (a, b))) = a.iter().zip(&b).enumerate().find(|(_, (a, b))| a != b) {
+            let part = if level == 0 { String::new() } else { format!("part {part} of ") };
+            let what = format!("length of {part}field `{}` of sample {}", names[1], sample.number);
+            return Err(Error::new(what, format!("{a}, as in field `{}`", names[0]), b.to_string()));
         }
     }
     Ok(())

@@ -26,7 +26,8 @@ use crate::tensor::{Dense, Variable};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Continuous {
-    ids: Arc<[i64]>,
+    /// Of half the size that they have in a batch: a text is long.
+    ids: Arc<Vec<u32>>,
     streams: usize,
     steps: usize,
     names: [String; 2],
@@ -35,12 +36,45 @@ pub struct Continuous {
 
 impl Continuous {
     /// Cuts a text into `streams`, and these into windows of `steps`; `names` are the feeds of the ids and of those
-    /// that follow them, both `i64` of shape `[rows]` with one level.
+    /// that follow them, both `i64` of shape `[rows]` with one level. Each id takes four bytes of memory.
     ///
     /// # Errors
-    /// No stream or no step, or a text too short to give each stream an id to predict.
-    pub fn new(ids: impl Into<Arc<[i64]>>, streams: usize, steps: usize, names: [&str; 2]) -> Result<Self> {
-        let ids: Arc<[i64]> = ids.into();
+    /// No stream or no step, a text too short to give each stream an id to predict, or an id that is not from 0 to
+    /// 2^32 - 1.
+    pub fn new(
+        ids: impl IntoIterator<Item = i64>,
+        streams: usize,
+        steps: usize,
+        names: [&str; 2],
+    ) -> Result<Self> {
+        Self::try_new(ids.into_iter().map(Ok), streams, steps, names)
+    }
+
+    /// The same of ids that are looked up as they are read, so that a long text is never held in another form.
+    ///
+    /// ```
+    /// use unpadded::data::{Continuous, Limits, Tokenizer, Vocabulary};
+    /// let (cut, text) = (Tokenizer::characters(), "to be or not to be");
+    /// let characters = Vocabulary::of(cut.tokens(text), &Limits::default())?;
+    /// let ids = cut.tokens(text).map(|token| characters.lookup(&token));
+    /// let data = Continuous::try_new(ids, 2, 4, ["x", "y"])?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::new`], or the first error among the ids.
+    pub fn try_new(
+        ids: impl IntoIterator<Item = Result<i64>>,
+        streams: usize,
+        steps: usize,
+        names: [&str; 2],
+    ) -> Result<Self> {
+        let narrow = |(place, id): (usize, Result<i64>)| {
+            let id = id?;
+            let wrong = |_| Error::new(format!("id {place} of a text"), "0 to 4294967295", id.to_string());
+            u32::try_from(id).map_err(wrong)
+        };
+        let ids: Arc<Vec<u32>> = Arc::new(ids.into_iter().enumerate().map(narrow).collect::<Result<_>>()?);
         for (what, number) in [("streams of a text", streams), ("steps of a window", steps)] {
             if number == 0 {
                 return Err(Error::new(what, "at least 1", "0"));
@@ -53,7 +87,7 @@ impl Continuous {
             let expected = format!("more ids than its {streams} streams");
             return Err(Error::new("text", expected, ids.len().to_string()));
         }
-        let f = ids.iter().fold(Fingerprint::default(), |f, &id| f.number(id as u64));
+        let f = ids.iter().fold(Fingerprint::default(), |f, &id| f.number(u64::from(id)));
         let f = f.number(streams as u64).number(steps as u64).text(names[0]).text(names[1]);
         Ok(Self { ids, streams, steps, names: names.map(str::to_owned), fingerprint: f.finish() })
     }
@@ -76,8 +110,8 @@ impl Continuous {
             let (start, end) = (self.start(s), self.start(s + 1));
             let first = start.saturating_add(from).min(end);
             let last = first.saturating_add(self.steps).min(end);
-            x.extend_from_slice(&self.ids[first..last]);
-            y.extend_from_slice(&self.ids[first + 1..last + 1]);
+            x.extend(self.ids[first..last].iter().copied().map(i64::from));
+            y.extend(self.ids[first + 1..last + 1].iter().copied().map(i64::from));
             lengths.push(last - first);
         }
         let lod = Lod::from_lengths1(&lengths)?;
@@ -153,6 +187,13 @@ mod tests {
         assert_eq!(of(3, 0, 1, ["x", "y"]), "streams of a text: expected at least 1, got 0");
         assert_eq!(of(3, 1, 0, ["x", "y"]), "steps of a window: expected at least 1, got 0");
         assert_eq!(of(3, 1, 1, ["x", "x"]), "names of feeds: expected two, got `x` twice");
+        for id in [-1, 1 << 32] {
+            let error = Continuous::new([1, id, 2], 1, 1, ["x", "y"]).unwrap_err().to_string();
+            assert_eq!(error, format!("id 1 of a text: expected 0 to 4294967295, got {id}"));
+        }
+        let unknown = || Error::new("token", "a known one", "another");
+        let failed = Continuous::try_new([Ok(1), Err(unknown())], 1, 1, ["x", "y"]);
+        assert_eq!(failed.unwrap_err(), unknown());
         let whole = Continuous::new(vec![1; 9], 2, usize::MAX, ["x", "y"]).unwrap();
         assert_eq!(whole.batches(None, 0).unwrap().count(), 1);
         assert_eq!(whole.batches(None, u64::MAX).unwrap().count(), 0);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::TextFile;
-use super::archive::{Member, Origin, Wrapping};
+use super::archive::{Member, Origin, Wrapping, debris};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The files of a folder or of a zip, with all folders in it, sorted by name; hidden ones are passed over.
@@ -22,7 +22,8 @@ impl Folder {
     /// A folder, or a zip, on disk.
     ///
     /// # Errors
-    /// If it is neither, cannot be read, or holds no file.
+    /// If it is neither, cannot be read, or holds no file; if there is something else in it, as a pipe, a link that leads
+    /// nowhere or one to a folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -53,7 +54,7 @@ impl Folder {
                 |member: Member| (member.name.to_string(), TextFile::of(origin.clone(), Some(member)));
             files.extend(origin.members()?.into_iter().map(below));
         }
-        files.retain(|(below, _)| !below.split('/').any(|part| part.starts_with('.')));
+        files.retain(|(below, _)| !below.split('/').any(hidden));
         files.sort_by(|a, b| a.0.cmp(&b.0));
         Self { name, files }.filled("at least one")
     }
@@ -147,11 +148,15 @@ fn parts(below: &str) -> (&str, &str, Option<&str>) {
     }
 }
 
-/// All files below a folder; a link to a folder is not followed, so that it ends.
+/// Whether a file or a folder of this name is passed over.
+fn hidden(name: &str) -> bool {
+    name.starts_with('.') || debris(name)
+}
+
+/// All files below a folder, but for hidden ones. A link to a folder is not followed, so that it ends; like everything
+/// else that is no file, it is refused, since examples would be missing without a word.
 fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
-    let refused = |e: std::io::Error| {
-        Error::of(ErrorKind::Io, format!("folder `{}`", folder.display()), "to be readable", e.to_string())
-    };
+    let refused = |e: std::io::Error| Error::io(format!("folder `{}`", folder.display()), "read", &e);
     if depth > DEEPEST {
         let what = format!("folder `{}`", folder.display());
         return Err(Error::of(ErrorKind::Format, what, format!("at most {DEEPEST} folders deep"), "more"));
@@ -159,10 +164,22 @@ fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(refused)? {
         let entry = entry.map_err(refused)?;
         let path = entry.path();
-        if entry.file_type().map_err(refused)?.is_dir() {
+        if hidden(&entry.file_name().to_string_lossy()) {
+            continue;
+        }
+        let kind = entry.file_type().map_err(refused)?;
+        if kind.is_dir() {
             walk(&path, depth + 1, found)?;
         } else if path.is_file() {
             found.push(path);
+        } else {
+            let got = match kind.is_symlink() {
+                true if path.is_dir() => "a link to a folder: put the folder itself there",
+                true if !path.exists() => "a link that leads nowhere",
+                _ => "a pipe or a device",
+            };
+            let what = format!("`{}`", path.display());
+            return Err(Error::of(ErrorKind::Io, what, "a file or a folder", got));
         }
     }
     Ok(())

@@ -20,14 +20,16 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The text of some bytes; else what was expected and found.
-    fn decode(self, bytes: &[u8]) -> Result<Cow<'_, str>, Reason> {
+    /// The text of some bytes; else what was expected and found. Only at the `start` of a file can there be a mark.
+    fn decode(self, bytes: &[u8], start: bool) -> Result<Cow<'_, str>, Reason> {
         let text = match self {
             Self::Utf8 => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
                 let place = e.valid_up_to();
                 let byte = bytes.get(place).copied().unwrap_or_default();
                 let got = match bytes {
-                    [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "the byte order mark of UTF-16".to_owned(),
+                    [0xff, 0xfe, ..] | [0xfe, 0xff, ..] if start => {
+                        "the byte order mark of UTF-16: save the file as UTF-8".to_owned()
+                    }
                     _ => format!("byte 0x{byte:02x} at place {place}: is it another `Encoding`?"),
                 };
                 Reason { expected: "UTF-8".into(), got }
@@ -38,7 +40,8 @@ impl Encoding {
         match text.bytes().position(|byte| byte == 0) {
             None => Ok(text),
             Some(place) => {
-                Err(Reason { expected: "text".into(), got: format!("byte 0x00 at place {place}") })
+                let got = format!("byte 0x00 at place {place}: is it UTF-16, or no text at all?");
+                Err(Reason { expected: "text".into(), got })
             }
         }
     }
@@ -76,8 +79,20 @@ impl Lines {
     }
 
     fn broken(&self, error: &std::io::Error) -> Error {
+        use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
         let what = format!("{}:{}", self.name, self.number);
-        Error::of(ErrorKind::Io, what, "bytes that can be read", error.to_string())
+        // Only what unpacks looks at the bytes; and a plain file may end anywhere.
+        match error.kind() {
+            UnexpectedEof => {
+                let got = "its end: it was cut short, as by a download that broke off";
+                Error::of(ErrorKind::Format, what, "more of the compressed file", got)
+            }
+            InvalidData | InvalidInput => {
+                let got = format!("a damaged one ({error})");
+                Error::of(ErrorKind::Format, what, "a compressed file that can be unpacked", got)
+            }
+            _ => Error::io(what, "read", error),
+        }
     }
 
     /// The next line without its end, or `None` behind the last. The inner error is of this line alone; the outer one
@@ -99,11 +114,12 @@ impl Lines {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.len() > self.max {
             let expected = format!("a line of at most {} bytes", self.max);
-            return Ok(Some(Err(Reason { expected, got: "a longer one: see `max_line`".into() })));
+            let got = "a longer one (`TextFile::max_line` sets the limit)".into();
+            return Ok(Some(Err(Reason { expected, got })));
         }
         let marked = self.number == 1 && self.encoding == Encoding::Utf8;
         let line = line.strip_prefix(MARK).filter(|_| marked).unwrap_or(line);
-        Ok(Some(self.encoding.decode(line)))
+        Ok(Some(self.encoding.decode(line, self.number == 1)))
     }
 
     /// All the text at once, of at most `max` bytes, with every line ended by `\n` alone.
@@ -118,22 +134,29 @@ impl Lines {
                 ErrorKind::Format,
                 what,
                 format!("at most {max} bytes"),
-                "more: see `max_text`",
+                "more (`TextFile::max_text` sets the limit)",
             ));
         }
-        let marked = self.encoding == Encoding::Utf8;
-        let whole = bytes.strip_prefix(MARK).filter(|_| marked).unwrap_or(&bytes);
-        match self.encoding.decode(whole) {
-            // The one copy: `into_owned` would make it anyway.
-            Ok(text) => Ok(if text.contains('\r') { text.replace("\r\n", "\n") } else { text.into_owned() }),
-            Err(_) => Err(self.culprit(whole)),
+        if self.encoding == Encoding::Utf8 && bytes.starts_with(MARK) {
+            bytes.drain(..MARK.len());
         }
+        let text = match self.encoding.decode(&bytes, true) {
+            Err(_) => return Err(self.culprit(&bytes)),
+            // A long text is not copied: it was found to be UTF-8.
+            Ok(Cow::Borrowed(_)) => None,
+            Ok(Cow::Owned(text)) => Some(text),
+        };
+        let text = match text {
+            Some(text) => text,
+            None => String::from_utf8(bytes).map_err(|e| self.culprit(e.as_bytes()))?,
+        };
+        Ok(if text.contains('\r') { text.replace("\r\n", "\n") } else { text })
     }
 
     /// The error of the first malformed line.
     fn culprit(&self, bytes: &[u8]) -> Error {
         let of = |(number, line): (u64, &[u8])| {
-            let Reason { expected, got } = self.encoding.decode(line).err()?;
+            let Reason { expected, got } = self.encoding.decode(line, number == 1).err()?;
             Some(Error::of(ErrorKind::Format, format!("{}:{number}", self.name), expected, got))
         };
         let found = (1..).zip(bytes.split(|&byte| byte == b'\n')).find_map(of);

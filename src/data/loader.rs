@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch::{check, kinds};
+use super::batch::{check, kinds, same_lengths};
 use super::order::{Buffer, Draws, permutation};
 use super::prefetch::prefetch;
 use super::{Batch, Batches, Data, Fingerprint, Sample, Sampled, Source};
@@ -147,6 +147,12 @@ impl Data for Loader {
             Batching::Sequences(n) => self.source.size().map(|size| size.div_ceil(n.max(1) as u64)),
             Batching::Tokens(_) => None,
         }
+    }
+
+    fn same_lengths(&self, feeds: [&str; 2], levels: usize) -> Result<()> {
+        let places = feeds.map(|feed| self.names.iter().position(|name| name == feed));
+        let ([Some(a), Some(b)], Some(samples)) = (places, self.source.in_memory()) else { return Ok(()) };
+        samples.iter().try_for_each(|sample| same_lengths(feeds, [a, b], levels, sample))
     }
 
     fn fingerprint(&self) -> u64 {

@@ -91,6 +91,16 @@ pub trait Data: Send + Sync {
     /// How many batches an epoch has, if that is known without reading them.
     fn batch_count(&self) -> Option<u64>;
 
+    /// Checks, before training reads a batch, what the model says of two feeds that it made alike (`feed_like`): that in
+    /// each sample both have the same lengths, in so many levels from the top. Data that is not in memory cannot know;
+    /// it says `Ok`, and a batch that does not fit is refused when it comes.
+    ///
+    /// # Errors
+    /// The first sample where they differ, by its number.
+    fn same_lengths(&self, _feeds: [&str; 2], _levels: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// A number of all that decides which batches come: the samples, their order, the batching. Training is resumed
     /// only on data of the same number.
     fn fingerprint(&self) -> u64;

@@ -153,7 +153,12 @@ impl TextFile {
             let members = file.origin.members()?;
             match &members[..] {
                 [only] => file.member = Some(only.clone()),
-                _ => return Err(file.which(&members, "none: see `member`")),
+                [] => return Err(file.which(&members, "none")),
+                _ => {
+                    let got =
+                        format!("{}: unpack the one meant, or `TextFile::member` names it", members.len());
+                    return Err(file.which(&members, &got));
+                }
             }
         }
         let bytes: Bytes = match &file.member {

@@ -248,6 +248,10 @@ impl Vocabulary {
     /// If the operating system refuses.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let body = wire::encode(self)?;
+        if body.len() as u64 > wire::LONGEST {
+            let (expected, got) = (format!("at most {} bytes", wire::LONGEST), body.len().to_string());
+            return Err(Error::new("vocabulary to save", expected, got));
+        }
         wire::write_atomically(path.as_ref(), |file| file.write_section(Self::SECTION, &body))
     }
 
@@ -260,10 +264,10 @@ impl Vocabulary {
         let mut file = wire::open(path)?;
         while let Some(name) = file.next_section()? {
             if name == Self::SECTION {
-                let body = file.read_section()?;
+                let vocabulary = file.read_value(wire::LONGEST)?;
                 // The checksums behind it belong to the file too.
                 while file.next_section()?.is_some() {}
-                return wire::decode(&body);
+                return Ok(vocabulary);
             }
         }
         let what = format!("file `{}`", path.display());

@@ -14,6 +14,7 @@ use super::plan::{Access, Instr, OpInstr, Ref, Slot, Span};
 use super::recurrent::Tools;
 use crate::error::Result;
 use crate::kernels::arena::{Lane, Share};
+use crate::kernels::helpers;
 use crate::program::context::Place;
 use crate::program::{BlockId, Extent, Reach, Role};
 
@@ -202,7 +203,7 @@ impl<'p> Shared<'p> {
                     Share::Stepped { base: region.row, stride: region.extent.stride };
             }
         }
-        let threads = if rows * chain.width < WORTH_DIVIDING { 1 } else { tools.workers.len() };
+        let threads = helpers(rows * chain.width, WORTH_DIVIDING, tools.workers.len());
         memory.cuts.clear();
         memory.cuts.extend((0..=threads).map(|i| rows * i / threads));
         let nested = tools.workers[0].stepping();

@@ -35,8 +35,8 @@ pub(super) struct Compiler<'a> {
     pub(super) written: HashSet<VarId>,
     /// Forward values that backward operators read.
     pub(super) saved: HashSet<VarId>,
-    /// To be zeroed before the top-level instruction, since a loop inside a loop adds to them.
-    pub(super) zero_first: Vec<Ref>,
+    /// Gradients of constants to which the steps of a loop add, with their block: to be zeroed where its run begins.
+    zero_first: Vec<(BlockId, Ref)>,
     pools: usize,
     prepared: usize,
     pub(super) makers: Vec<Maker>,
@@ -115,7 +115,7 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         let op = &program.root().ops[number];
         let site = Site { block: BlockId(0), number, span: Span::All, repeated: false, why: None };
         compiler.instruction(op, site, None, &mut instrs)?;
-        code.extend(std::mem::take(&mut compiler.zero_first).into_iter().map(|view| Instr::Zero(view, 0)));
+        code.extend(compiler.zero_first(BlockId(0)).map(|view| Instr::Zero(view, 0)));
         code.append(&mut compiler.layouts.pending);
         code.extend(instrs);
     }
@@ -352,10 +352,20 @@ impl<'a> Compiler<'a> {
         let constant = matches!(self.access_of(grad)?, Access::Slot(s) if self.slots[s].home == Home::Whole);
         if constant && site.repeated && self.written.insert(grad) {
             let reference = self.reference(grad)?;
-            self.zero_first.push(reference);
+            self.zero_first.push((self.program.var(grad).block, reference));
             return Ok(Store::Add);
         }
         Ok(if self.written.insert(grad) { Store::Write } else { Store::Add })
+    }
+
+    /// What a run of the block, which has just been compiled, has to zero before anything else: a block inside a loop
+    /// runs again and again, and the sums of one visit must not go into those of the next.
+    pub(super) fn zero_first(&mut self, block: BlockId) -> impl Iterator<Item = Ref> + use<> {
+        let (here, around) =
+            std::mem::take(&mut self.zero_first).into_iter().partition(|(of, _)| *of == block);
+        self.zero_first = around;
+        let here: Vec<(BlockId, Ref)> = here;
+        here.into_iter().map(|(_, view)| view)
     }
 
     /// The number of the top-level instruction that is being compiled.

@@ -10,7 +10,7 @@ use crate::kernels::arena::Region;
 use crate::lod::Lod;
 use crate::program::call::row_buffer;
 use crate::program::infer::LevelTable;
-use crate::program::{BlockId, Extent, Spec, VarId, VarRole};
+use crate::program::{BlockId, Extent, LevelId, Spec, VarId, VarRole};
 use crate::tensor::{Storage, Variable, with_element};
 
 impl Executor {
@@ -21,7 +21,7 @@ impl Executor {
     /// # Errors
     /// As for the feeds of a run.
     pub fn bytes_for(&mut self, feeds: &[(VarId, &Variable)]) -> Result<usize> {
-        let batch = self.check_feeds(feeds)?;
+        let batch = self.check_feeds(feeds, &[])?;
         let mut most = vec![0; self.plan.buffers.len()];
         for slot in self.plan.slots.iter().filter(|s| s.pool.is_none()) {
             let rows = match slot.home {
@@ -68,20 +68,17 @@ impl Executor {
         self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref())
     }
 
-    /// Checks the feeds against their descriptions, binds their levels and copies their values.
-    fn check_feeds(&mut self, feeds: &[(VarId, &Variable)]) -> Result<usize> {
+    /// Checks the feeds against their descriptions and binds their levels; `numbers` are those of the sequences in the
+    /// data, for messages.
+    fn check_feeds(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<usize> {
         self.fed.fill(false);
         self.kept.levels.clear();
         let mut batch = None;
-        for &(id, value) in feeds {
+        for (place, &(id, value)) in feeds.iter().enumerate() {
             let known = (id.0 as usize) < self.fed.len() && self.program.var(id).role == VarRole::Feed;
             if !known {
-                return Err(Error::of(
-                    ErrorKind::Program,
-                    "feed",
-                    "a feed of the program",
-                    format!("{id:?}"),
-                ));
+                let got = self.program.called(id);
+                return Err(Error::of(ErrorKind::Program, "feed", "a feed of the program", got));
             }
             let var = self.program.var(id);
             let wrong = |e: Error| e.variable(&var.name);
@@ -102,7 +99,13 @@ impl Executor {
                 }
                 _ => {}
             }
-            bind_levels(&mut self.kept.levels, spec, value.lod()).map_err(wrong)?;
+            let before = |level| {
+                let mut before = feeds[..place].iter().map(|&(id, _)| id);
+                let name =
+                    before.find(|&id| self.program.spec(id).is_ok_and(|spec| spec.lod.contains(&level)));
+                name.map_or("another feed", |id| &self.program.var(id).name)
+            };
+            bind_levels(&mut self.kept.levels, spec, value.lod(), numbers, before).map_err(wrong)?;
         }
         let missing = self
             .plan
@@ -120,7 +123,7 @@ impl Executor {
 
     /// Checks and binds the feeds of a run and copies their values; returns the number of sequences.
     pub(super) fn bind_feeds(&mut self, run: &Run<'_>) -> Result<usize> {
-        let batch = self.check_feeds(run.feeds)?;
+        let batch = self.check_feeds(run.feeds, run.numbers)?;
         self.kept.batch = batch;
         for (what, of_each) in [("numbers", run.numbers), ("places", run.places)] {
             if !of_each.is_empty() && of_each.len() != batch {
@@ -177,19 +180,38 @@ fn check_feed(spec: &Spec, value: &Variable) -> Result<Option<usize>> {
     Ok(spec.batched().then(|| value.lod().map_or(shape[0], |lod| lod.sequences())))
 }
 
-/// Binds the levels of a feed, and checks those that an earlier feed has bound.
-fn bind_levels(table: &mut LevelTable, spec: &Spec, lod: Option<&Arc<Lod>>) -> Result<()> {
+/// Binds the levels of a feed, and checks those that an earlier feed has bound, whose name `before` tells.
+fn bind_levels<'a>(
+    table: &mut LevelTable,
+    spec: &Spec,
+    lod: Option<&Arc<Lod>>,
+    numbers: &[u64],
+    before: impl Fn(LevelId) -> &'a str,
+) -> Result<()> {
     let mut part = lod;
     for &level in spec.lod.iter().rev() {
         let Some(lod) = part else { break };
         match table.get(level) {
             Some(known) if Lod::same(Some(known), Some(lod)) => {}
             Some(known) => {
-                return Err(Error::new("LoD of a feed", format!("{known:.8}"), format!("{lod:.8}")));
+                return Err(other_lengths(known, lod, numbers, before(level)));
             }
             None => table.set(level, Some(lod.clone())),
         }
         part = lod.upper();
     }
     Ok(())
+}
+
+/// The error of a feed whose offsets are others than those of the feed `first`, with which it shares its levels: it names
+/// the first sequence of another length.
+fn other_lengths(known: &Lod, lod: &Lod, numbers: &[u64], first: &str) -> Error {
+    let Some((level, i, [expected, got])) = known.first_difference(lod) else {
+        return Error::new("LoD of a feed", format!("{known:.8}, as `{first}` has"), format!("{lod:.8}"));
+    };
+    let top = known.top_of(level, i);
+    let part = if level == 0 { String::new() } else { format!("{i} of LoD level {level}, in sequence ") };
+    let number = numbers.get(top).map_or_else(String::new, |number| format!(", number {number} in the data"));
+    let what = format!("length of sequence {part}{top} of the batch{number}");
+    Error::new(what, format!("{expected}, as in `{first}`"), got.to_string())
 }

@@ -144,12 +144,8 @@ impl<'a> Interpreter<'a> {
         }
         for &(id, value) in feeds {
             if self.program.vars().nth(id.0 as usize).is_none_or(|(_, var)| var.role != VarRole::Feed) {
-                return Err(Error::of(
-                    ErrorKind::Program,
-                    "feed",
-                    "a feed of the program",
-                    format!("{id:?}"),
-                ));
+                let got = self.program.called(id);
+                return Err(Error::of(ErrorKind::Program, "feed", "a feed of the program", got));
             }
             self.define(&mut root, id, value.clone())?;
         }
@@ -483,7 +479,7 @@ impl<'a> Interpreter<'a> {
         let first = step.inputs.first().ok_or_else(missing)?.outer;
         let lod = self.value(first, frame, around)?.lod().ok_or_else(missing)?;
         let at = self.program.spec(first)?.lod.iter().position(|&l| l == step.level).ok_or_else(missing)?;
-        Ok(Sequences { depth: at, offsets: lod.level(at).to_vec() })
+        Ok(Sequences { depth: at, offsets: lod.level(at)?.to_vec() })
     }
 
     fn value<'f>(

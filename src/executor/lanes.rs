@@ -10,7 +10,7 @@ use super::plan::{Home, Instr, Loop};
 use super::recurrent::Tools;
 use crate::error::Result;
 use crate::kernels::arena::{Lane, Part, Share};
-use crate::kernels::own_cache;
+use crate::kernels::{helpers, own_cache};
 
 /// A loop with fewer numbers to compute than this, over all its steps, is not split over threads.
 const WORTH_SPLITTING: usize = 1 << 15;
@@ -52,7 +52,7 @@ impl<'p> Shared<'p> {
         let starts = frame.rank.starts();
         let widths = instr.body.iter().flat_map(|i| if let Instr::Op(op) = i { &op.writes[..] } else { &[] });
         let numbers = widths.map(|v| v.width).sum::<usize>() * starts[steps];
-        let threads = if numbers < WORTH_SPLITTING { 1 } else { tools.workers.len() };
+        let threads = helpers(numbers, WORTH_SPLITTING, tools.workers.len());
         // Where few sequences are left, the threads share columns instead; sooner, if they would all read weights that
         // their own caches cannot hold.
         let heavy = threads > 1 && instr.weights >= own_cache();

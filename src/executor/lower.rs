@@ -129,7 +129,7 @@ impl Compiler<'_> {
                 ErrorKind::Program,
                 "step level",
                 "one of the step input's",
-                format!("{:?}", step.level),
+                format!("level {}", step.level.0),
             )),
         }
     }

@@ -8,7 +8,7 @@ use super::plan::{Access, Home, Instr, Loop, OpInstr, Plan, Ref, Span};
 use super::recorder::Recorder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Region};
-use crate::kernels::{Extent2, Store, flush};
+use crate::kernels::{Extent2, Store, flush, helpers};
 use crate::program::context::{Backward, Call, Forward, Pass, Place, Prepare, Prepared, RunFacts, Scratch};
 use crate::program::infer::{InferShape, LevelTable, Phase};
 use crate::program::keys::{Keys, Names, RowKey};
@@ -239,11 +239,9 @@ impl Shared<'_> {
         writes.clear();
         writes.extend(instr.writes.iter().map(|r| self.region(r, at)));
         let elements: usize = writes.iter().map(|r| r.extent.rows * r.extent.width).sum();
-        let units = if !others.is_empty() && elements >= WORTH_DIVIDING && divisible(instr) {
-            self.units(instr, at)
-        } else {
-            None
-        };
+        let threads = helpers(elements, WORTH_DIVIDING, 1 + others.len());
+        let others = &mut others[..threads - 1];
+        let units = if threads > 1 && divisible(instr) { self.units(instr, at) } else { None };
         let mut operands = lane.operands(room, reads, writes);
         let call = self.call(instr, at);
         match units {

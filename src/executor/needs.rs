@@ -63,7 +63,7 @@ pub(super) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
             .vars()
             .nth(id.0 as usize)
             .ok_or_else(|| {
-                Error::of(ErrorKind::Program, "wanted variable", "one of the program", format!("{id:?}"))
+                Error::of(ErrorKind::Program, "wanted variable", "one of the program", program.called(id))
             })?
             .1;
         if var.block != BlockId(0) || var.spec().is_none() {

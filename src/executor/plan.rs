@@ -205,7 +205,7 @@ pub(super) struct Loop {
     pub(super) statics: Vec<Move>,
     pub(super) memories: Vec<MemoryPlan>,
     pub(super) gradients: Vec<MemoryGradientPlan>,
-    /// Set to zero before the loop: gradients of static inputs.
+    /// Set to zero before the loop: gradients of static inputs, and of constants of the block that steps add to.
     pub(super) zero: Vec<Ref>,
     pub(super) before: Vec<Instr>,
     pub(super) body: Vec<Instr>,

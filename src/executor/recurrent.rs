@@ -66,7 +66,8 @@ impl<'p> Shared<'p> {
                 Ok(())
             }
             Instr::Op(op) => {
-                if !op.made.is_empty() {
+                // Those of the root block are made before their rows have room.
+                if !op.made.is_empty() && op.desc.0 != BlockId(0) {
                     self.make_levels(&*op.op, &op.inputs, &op.made, op.top).map_err(|e| op.err(e))?;
                 }
                 self.exec(op, lane, None, tools.workers, tools.pool)

@@ -119,7 +119,8 @@ fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
 
 impl Executor {
     /// Compiles `program` for the variables that will be fetched, to run on `threads` threads (0: as many as the
-    /// machine has cores). Operators that neither the fetched variables nor an update needs are left out.
+    /// machine has cores). Work is divided for that many where there is enough of it, on no more threads of the system
+    /// than there are cores. Operators that neither the fetched variables nor an update needs are left out.
     ///
     /// # Errors
     /// If the program is not well formed, an operator is not registered, or threads cannot be started (or are more
@@ -136,15 +137,16 @@ impl Executor {
         for &dtype in &plan.buffers {
             with_element!(dtype, T => arena.add::<T>());
         }
-        let threads = match threads {
-            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            n => n,
-        };
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = if threads == 0 { cores } else { threads };
+        // Work is divided for as many threads as were asked for; more than there are cores would only wake each other.
         let pool = (threads > 1)
-            .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
+            .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads.min(cores)).build())
             .transpose()
             .map_err(|e| {
-                Error::of(ErrorKind::Io, "thread pool", format!("{threads} threads"), e.to_string())
+                let error =
+                    Error::of(ErrorKind::Io, "thread pool", format!("{threads} threads"), e.to_string());
+                error.called(caller)
             })?;
         let mut kept = Kept::default();
         kept.frames.resize_with(program.blocks().len(), Frame::default);
@@ -314,12 +316,8 @@ impl Executor {
             false => e,
         };
         if !self.wanted.contains(&id) {
-            return Err(Error::of(
-                ErrorKind::Program,
-                "fetch",
-                "a variable given to `Executor::new`",
-                format!("{id:?}"),
-            ));
+            let (expected, got) = ("a variable given to `Executor::new`", self.program.called(id));
+            return Err(Error::of(ErrorKind::Program, "fetch", expected, got));
         }
         let var = self.program.var(id);
         if var.persistable {
@@ -389,13 +387,14 @@ fn execute<'p>(
             checked = true;
         }
         shared.prepare(instr, &mut lane, &mut tools.workers[0])?;
-        shared.instruction(instr, &mut lane, tools)?;
-        // A level that an operator just made tells how many rows come with it.
+        // A level that an operator makes tells how many rows it will write.
         if let Instr::Op(op) = instr
             && !op.made.is_empty()
         {
+            shared.make_levels(&*op.op, &op.inputs, &op.made, op.top).map_err(|e| op.err(e))?;
             reserve(shared, plan, &mut lane, end);
         }
+        shared.instruction(instr, &mut lane, tools)?;
     }
     Ok(())
 }

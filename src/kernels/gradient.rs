@@ -71,7 +71,7 @@ fn weight_gradient<T: Float>(
         }
         return;
     }
-    let threads = if rows * k * n < WORTH_A_THREAD { 1 } else { threads.max(1) };
+    let threads = super::helpers(rows * k * n, WORTH_A_THREAD, threads);
     room.0.resize_with(room.0.len().max(threads), Vec::new);
     share(path, all, &mut room.0[..threads]);
 }

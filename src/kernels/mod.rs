@@ -37,6 +37,22 @@ pub use random::{RowStream, fill_uniform, philox, uniform01};
 pub use rows::{RowMerge, gather_rows, scatter_add_rows, scatter_rows};
 pub use view::{Extent2, View, ViewMut};
 
+/// How many of `threads` are to divide work, if it is worth dividing from `worth` on: each gets at least half of that, so
+/// that more threads than the work needs are left asleep.
+pub fn helpers(work: usize, worth: usize, threads: usize) -> usize {
+    if work < worth { 1 } else { (work / worth).saturating_mul(2).clamp(1, threads.max(1)) }
+}
+
+#[test]
+fn more_threads_than_work_are_left_asleep() {
+    let cases =
+        [(0, 10, 9, 1), (9, 10, 9, 1), (10, 10, 9, 2), (25, 10, 9, 4), (1000, 10, 9, 9), (10, 10, 1, 1)];
+    for (work, worth, threads, expected) in cases {
+        assert_eq!(helpers(work, worth, threads), expected, "{work} of {worth} on {threads}");
+    }
+    assert_eq!(helpers(usize::MAX, 1, 1000), 1000);
+}
+
 /// Numbers without a pattern, in -1..1, for tests.
 #[cfg(test)]
 fn numbers<T: Float>(len: usize, seed: u64) -> Vec<T> {

@@ -98,7 +98,7 @@ impl Lod {
     /// As [`Lod::take`].
     pub fn take_rows(&self, sequences: &[usize]) -> Result<Vec<usize>> {
         self.check_sequences(sequences)?;
-        let offsets = self.row_offsets(0);
+        let offsets = self.row_offsets(0)?;
         let parts = sequences.iter().map(|&i| offsets[i]..offsets[i + 1]);
         let mut rows = reserved(total(parts.clone())?, "rows of the taken sequences")?;
         parts.for_each(|part| rows.extend(part));

@@ -33,21 +33,44 @@ fn sizes_from_outside_are_errors() {
     let claims = Lod::new(vec![vec![0, usize::MAX]]).unwrap();
     assert!(claims.row_ids().is_err());
     assert!(claims.check_rows(3).is_err());
-    assert!(claims.try_level(1).is_err());
+    assert!(claims.level(1).is_err());
 }
 
 #[test]
 fn counts_and_ranges() {
     let lod = Lod::from_lengths(&[vec![2, 0], vec![1, 3]]).unwrap();
-    assert_eq!((0..3).map(|k| lod.count(k)).collect::<Vec<_>>(), [2, 2, 4]);
-    assert_eq!(lod.range(0, 0), 0..4);
-    assert_eq!(lod.range(0, 1), 4..4);
-    assert_eq!(lod.range(1, 1), 1..4);
-    assert_eq!(lod.row_offsets(0), [0, 4, 4]);
-    assert_eq!(lod.lengths(1).collect::<Vec<_>>(), [1, 3]);
+    assert_eq!((0..3).map(|k| lod.count(k).unwrap()).collect::<Vec<_>>(), [2, 2, 4]);
+    assert_eq!(lod.range(0, 0).unwrap(), 0..4);
+    assert_eq!(lod.range(0, 1).unwrap(), 4..4);
+    assert_eq!(lod.range(1, 1).unwrap(), 1..4);
+    assert_eq!(lod.row_offsets(0).unwrap(), [0, 4, 4]);
+    assert_eq!(lod.lengths(1).unwrap().collect::<Vec<_>>(), [1, 3]);
+    let level = |k: usize| lod.level(k).map(<[usize]>::to_vec).map_err(|e| e.to_string());
+    assert_eq!((level(0), level(1)), (Ok(vec![0, 2, 2]), Ok(vec![0, 1, 4])));
+    for k in [2, 3, usize::MAX] {
+        let expected = format!("LoD level: expected 0 to 1, got {k}");
+        assert_eq!(level(k), Err(expected.clone()));
+        assert_eq!(lod.lengths(k).map(drop).unwrap_err().to_string(), expected);
+        assert_eq!(lod.row_offsets(k).unwrap_err().to_string(), expected);
+        assert_eq!(lod.range(k, 0).unwrap_err().to_string(), expected);
+        assert_eq!(lod.count(k).is_err(), k > 2);
+    }
+    let message = lod.range(0, 2).unwrap_err().to_string();
+    assert_eq!(message, "sequence of LoD level 0: expected a number below 2, got 2");
     assert_eq!(format!("{lod:?}"), "Lod([[0, 2, 2], [0, 1, 4]])");
     assert_eq!(format!("{lod:.1}"), "[[2, … 1 more], [1, … 1 more]]");
     assert_eq!(Lod::new(vec![vec![0]]).unwrap().to_string(), "[[]]");
+}
+
+#[test]
+fn the_first_difference_and_where_it_lies() {
+    let of = |lengths: [&[usize]; 2]| Lod::from_lengths(&lengths.map(<[usize]>::to_vec)).unwrap();
+    let lod = of([&[2, 0, 1], &[1, 3, 2]]);
+    assert_eq!(lod.first_difference(&lod), None);
+    assert_eq!(lod.first_difference(&of([&[2, 0, 1], &[1, 3, 4]])), Some((1, 2, [2, 4])));
+    assert_eq!(lod.first_difference(&of([&[2, 1, 0], &[1, 3, 2]])), Some((0, 1, [0, 1])));
+    let tops = |k: usize, n: usize| (0..n).map(|i| lod.top_of(k, i)).collect::<Vec<_>>();
+    assert_eq!((tops(0, 3), tops(1, 3), tops(2, 6)), (vec![0, 1, 2], vec![0, 0, 2], vec![0, 0, 0, 0, 2, 2]));
 }
 
 #[test]

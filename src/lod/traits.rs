@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Lod, build};
+use super::{Lod, build, lengths};
 use crate::error::{Error, Result};
 
 impl PartialEq for Lod {
@@ -26,13 +26,15 @@ impl fmt::Debug for Lod {
 impl fmt::Display for Lod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = f.precision().unwrap_or(usize::MAX);
-        for k in 0..self.levels() {
+        for (k, offsets) in self.all().into_iter().enumerate() {
+            let lengths = lengths(offsets);
+            let more = lengths.len().saturating_sub(shown);
             write!(f, "{}", if k == 0 { "[[" } else { ", [" })?;
-            for (i, length) in self.lengths(k).enumerate().take(shown) {
+            for (i, length) in lengths.enumerate().take(shown) {
                 write!(f, "{}{length}", if i == 0 { "" } else { ", " })?;
             }
-            if self.count(k) > shown {
-                write!(f, ", … {} more", self.count(k) - shown)?;
+            if more > 0 {
+                write!(f, ", … {more} more")?;
             }
             write!(f, "]")?;
         }

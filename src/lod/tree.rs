@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Lod, sums};
+use super::{Lod, lengths, sums};
 use crate::error::{Error, Result};
 
 /// A batch as a tree: its children are the top sequences, a leaf is the number of rows of a sequence.
@@ -83,10 +83,12 @@ impl Lod {
     /// As a tree. [`Lod::from_tree`] gives this LoD back, unless its last two levels or more have no sequence: then
     /// the tree does not show how many they were.
     pub fn to_tree(&self) -> SeqPos {
-        let mut nodes: Vec<SeqPos> = self.lengths(self.levels() - 1).map(SeqPos::Rows).collect();
-        for k in (0..self.levels() - 1).rev() {
+        let mut nodes: Vec<SeqPos> = lengths(&self.offsets).map(SeqPos::Rows).collect();
+        for upper in self.above() {
             let mut children = nodes.into_iter();
-            nodes = self.lengths(k).map(|n| SeqPos::Sequences(children.by_ref().take(n).collect())).collect();
+            nodes = lengths(&upper.offsets)
+                .map(|n| SeqPos::Sequences(children.by_ref().take(n).collect()))
+                .collect();
         }
         SeqPos::Sequences(nodes)
     }

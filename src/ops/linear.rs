@@ -57,15 +57,12 @@ impl Builder {
 }
 
 /// Packs so many weights, side by side.
-fn pack<'v, T: Float>(
+fn pack<'v, T: Float + 'v>(
     packed: &mut Packed<T>,
     count: usize,
     weight: impl Fn(usize) -> Result<View<'v, T>>,
     transpose: Transpose,
-) -> Result<()>
-where
-    T: 'v,
-{
+) -> Result<()> {
     let (mut height, mut width) = (0, 0);
     for k in 0..count {
         let weight = weight(k)?;

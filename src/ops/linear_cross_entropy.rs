@@ -33,7 +33,7 @@ use super::rowwise::{numbers, put_nothing};
 use crate::error::Result;
 use crate::kernels::{
     Arithmetic, Float, GradientRoom, Packed, Store, Sweep, Transpose, View, ViewMut, affine, affine_gradient,
-    product, sweep,
+    helpers, product, sweep,
 };
 use crate::lod::Lod;
 use crate::program::{
@@ -52,6 +52,8 @@ const LOSS: usize = 0;
 
 /// Numbers in a chunk of logits, about: few enough for a cache that cores share.
 const CHUNK: usize = 2 << 20;
+/// A chunk with fewer multiply-adds is not divided over threads.
+const WORTH_DIVIDING: usize = 1 << 16;
 
 /// Rows of a chunk: by the number of classes and nothing else. Each chunk reads and writes the whole gradient of W, which
 /// fewer rows would not pay for, however many classes there are.
@@ -306,7 +308,8 @@ fn all<T: RowValue>(
         let (chunk, after) = rest.split(count);
         let x = chunk.x;
         let mut logits = ViewMut::new(room, count, classes);
-        part(shared, weights, chunk, logits.reborrow(), threads)?;
+        let parts = helpers(count * x.width() * classes, WORTH_DIVIDING, threads);
+        part(shared, weights, chunk, logits.reborrow(), parts)?;
         if let Some(sums) = &mut sums {
             add(x, logits.as_view(), sums, gradient, threads);
         }

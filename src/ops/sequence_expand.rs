@@ -201,7 +201,7 @@ impl SequenceExpand {
         // One level more than y has above is that of x's sequences.
         let sequences = if x.lod.len() > level { x_lod.map(Lod::offsets) } else { None };
         let mut at = 0;
-        for (i, times) in y.lengths(level).enumerate() {
+        for (i, times) in y.lengths(level)?.enumerate() {
             let rows = sequences.map_or(i..i + 1, |offsets| offsets[i]..offsets[i + 1]);
             for _ in 0..times {
                 let len = rows.len();

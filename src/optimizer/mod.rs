@@ -142,7 +142,8 @@ fn append(
     let known = |var: VarId| (var.0 as usize) < program.vars().len();
     if let Some(pair) = gradients.iter().find(|&&(param, grad)| !known(param) || !known(grad)) {
         let expected = "two variables of the program";
-        return Err(Error::of(ErrorKind::Program, "parameter and gradient", expected, format!("{pair:?}")));
+        let got = format!("{} and {}", program.called(pair.0), program.called(pair.1));
+        return Err(Error::of(ErrorKind::Program, "parameter and gradient", expected, got));
     }
     if gradients.is_empty() {
         return Err(Error::of(ErrorKind::Program, "parameters to update", "at least one", "none"));

@@ -58,8 +58,15 @@ macro_rules! literal_from {
         }
     )*};
 }
-literal_from!(bool => Bool as bool, i64 => Int as i64, i32 => Int as i64, u32 => Int as i64, usize => Int as i64,
+literal_from!(bool => Bool as bool, i64 => Int as i64, i32 => Int as i64, u32 => Int as i64,
     f64 => Float as f64, f32 => Float as f64);
+
+/// Sizes beyond what files hold become the largest that they do: nothing is so large.
+impl From<usize> for Literal {
+    fn from(value: usize) -> Self {
+        Literal::Int(i64::try_from(value).unwrap_or(i64::MAX))
+    }
+}
 
 impl From<&str> for Literal {
     fn from(value: &str) -> Self {

@@ -44,7 +44,7 @@ pub fn differentiate(
 ) -> Result<HashMap<VarId, VarId>> {
     if loss.0 as usize >= program.vars().len() {
         let expected = "a variable of the program";
-        return Err(Error::of(ErrorKind::Program, "loss", expected, format!("{loss:?}")));
+        return Err(Error::of(ErrorKind::Program, "loss", expected, program.called(loss)));
     }
     let name = program.var(loss).name.clone();
     let spec = program.spec(loss)?.clone();
@@ -92,8 +92,13 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     program.var_mut(seed).gradient_of = Some(loss);
     pass.grads.insert(loss, seed);
     pass.block(program, BlockId(0), &forward)?;
+    // Of what an operator computes, that operator's backward reads the gradient, and needs all rows.
+    let computed: HashSet<VarId> =
+        program.blocks().flat_map(|(_, block)| &block.ops).flat_map(OpDesc::writes).collect();
     for (&grad, kinds) in &pass.storages {
-        if kinds.iter().all(|&k| k == StorageKind::SelectedRows)
+        let leaf = program.var(grad).gradient_of.is_some_and(|of| !computed.contains(&of));
+        if leaf
+            && kinds.iter().all(|&k| k == StorageKind::SelectedRows)
             && let super::var_desc::VarKind::Tensor(spec) = &mut program.var_mut(grad).kind
         {
             spec.storage = StorageKind::SelectedRows;

@@ -22,7 +22,7 @@ impl Program {
     /// ```
     pub fn difference(&self, other: &Program) -> Option<String> {
         if self.seed != other.seed {
-            return Some(format!("another seed, {} in place of {}", other.seed, self.seed));
+            return Some(format!("seed {} in place of {}", other.seed, self.seed));
         }
         let both = self.vars.iter().zip(&other.vars);
         if let Some((ours, theirs)) = both.clone().find(|(ours, theirs)| ours != theirs) {

@@ -64,6 +64,15 @@ impl Extent {
     }
 }
 
+/// What messages expect of a variable with a row for each sequence that a step runs over, as `sequences` counts them.
+pub(crate) fn rows_of_step(sequences: Extent) -> String {
+    let of = match sequences {
+        Extent::Batch => "the batch".to_owned(),
+        other => format!("the step ({other})"),
+    };
+    format!("one row for each sequence of {of}")
+}
+
 impl fmt::Display for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -56,9 +56,6 @@ impl Keys<'_> {
 
 /// The top-level sequence that a row belongs to, and its place in it.
 fn locate(lod: &Lod, row: usize) -> (usize, usize) {
-    let mut entry = row;
-    for level in (0..lod.levels()).rev() {
-        entry = lod.level(level).partition_point(|&start| start <= entry) - 1;
-    }
-    (entry, row - lod.range(0, entry).start)
+    let sequence = lod.top_of(lod.levels(), row);
+    (sequence, row - lod.range(0, sequence).map_or(row, |rows| rows.start))
 }

@@ -2,7 +2,7 @@
 
 use super::attributes::Attributes;
 use super::builder::{Builder, State, Var, at};
-use super::extent::{Extent, Levels, Spec, VarId};
+use super::extent::{Extent, Levels, Spec, VarId, rows_of_step};
 use super::step::{OpenMemory, Step};
 use super::var_desc::VarRole;
 use crate::error::{Error, ErrorKind, Result};
@@ -60,12 +60,8 @@ impl Step {
         let id = outside.resolve(initial)?;
         let spec = self.state.borrow().program.spec(id)?.clone();
         if spec.lod != above || spec.rows() != sequences {
-            return Err(Error::new(
-                "initial memory",
-                format!("one row for each of {sequences}"),
-                spec.to_string(),
-            )
-            .variable(self.name_of(initial)));
+            let error = Error::new("initial memory", rows_of_step(sequences), spec.to_string());
+            return Err(error.variable(self.name_of(initial)));
         }
         let mut shape = spec.shape.clone();
         shape[0] = Extent::Alive(self.block);

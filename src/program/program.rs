@@ -71,6 +71,14 @@ impl Program {
         &mut self.vars[id.0 as usize]
     }
 
+    /// What messages call a variable that may be of another program.
+    pub(crate) fn called(&self, id: VarId) -> String {
+        match self.vars.get(id.0 as usize) {
+            Some(var) => format!("`{}`", var.name),
+            None => format!("number {} of {} variables: is it another program's?", id.0, self.vars.len()),
+        }
+    }
+
     /// A variable by name.
     pub fn find(&self, name: &str) -> Option<VarId> {
         self.vars.iter().position(|v| v.name == name).map(|i| VarId(i as u32))

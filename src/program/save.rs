@@ -46,7 +46,7 @@ impl Program {
     /// What [`Self::save`] writes.
     ///
     /// # Errors
-    /// If the program is not well formed, or a literal is nested deeper than can be read back.
+    /// If the program is not well formed, longer than 16 MiB, or a literal is nested deeper than can be read back.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut writer = Writer::new(Vec::new())?;
         writer.write_section(SECTION, &self.to_section()?)?;
@@ -76,7 +76,12 @@ impl Program {
             let expected = format!("at most {MAX_LITERAL_DEPTH} lists in each other");
             return Err(Error::of(ErrorKind::Program, "literal", expected, "more"));
         }
-        wire::encode(self)
+        let body = wire::encode(self)?;
+        if body.len() as u64 > wire::STRUCTURED {
+            let (expected, got) = (format!("at most {} bytes", wire::STRUCTURED), body.len().to_string());
+            return Err(Error::of(ErrorKind::Program, "program to save", expected, got));
+        }
+        Ok(body)
     }
 
     /// A program from the body of its section.
@@ -84,18 +89,22 @@ impl Program {
     /// # Errors
     /// If it is not one, or not well formed.
     pub fn from_section(body: &[u8]) -> Result<Self> {
-        let program: Self = wire::decode(body)?;
+        wire::decode::<Self>(body)?.well_formed()
+    }
+
+    /// A program that was read.
+    pub(crate) fn well_formed(self) -> Result<Self> {
         let malformed =
             |e: Error| Error::of(ErrorKind::Format, "program", "a well-formed one", e.to_string());
-        program.validate().map_err(malformed)?;
-        Ok(program)
+        self.validate().map_err(malformed)?;
+        Ok(self)
     }
 
     fn read(mut reader: Reader<impl Read>) -> Result<Self> {
         let mut program = None;
         while let Some(name) = reader.next_section()? {
             if name == SECTION {
-                program = Some(Self::from_section(&reader.read_section()?)?);
+                program = Some(reader.read_value::<Self>(wire::STRUCTURED)?.well_formed()?);
             }
         }
         program.ok_or_else(|| Error::of(ErrorKind::Format, "file", "a section `program`", "none"))

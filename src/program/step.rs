@@ -5,7 +5,7 @@ use std::panic::Location;
 
 use super::attributes::Attributes;
 use super::builder::{Builder, Var};
-use super::extent::{BlockId, Extent, LevelId, Levels, Spec, VarId};
+use super::extent::{BlockId, Extent, LevelId, Levels, Spec, VarId, rows_of_step};
 use super::op_desc::{Bound, Memory, OpDesc, Pair, RECURRENT, Role, StepDesc};
 use super::program::Program;
 use super::var_desc::VarRole;
@@ -355,8 +355,7 @@ impl OpenStep {
             && spec.lod[..depth] == self.above[..]
             && (spec.lod.len() > depth || spec.rows() == self.sequences);
         if !fits {
-            let expected =
-                format!("one row or one sub-sequence for each of the step's sequences ({})", self.sequences);
+            let expected = format!("{}, or one sub-sequence", rows_of_step(self.sequences));
             return Err(Error::new("static input of a step", expected, spec.to_string()));
         }
         // A static sub-sequence has its own levels even where a step input has the same ones: there they are cut to

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use super::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId};
+use super::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
 use super::infer::{InferShape, Phase};
 use super::op::Signature;
 use super::op_desc::{Bound, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient};
@@ -36,7 +36,7 @@ impl Program {
         let mut depths = vec![0; self.blocks.len()];
         for (i, block) in self.blocks.iter().enumerate().skip(1) {
             let Some(parent) = block.parent.map(|p| p.0 as usize).filter(|&p| p < i) else {
-                let got = format!("{:?}", block.parent);
+                let got = block.parent.map_or_else(|| "none".to_owned(), |p| p.0.to_string());
                 return Err(malformed(format!("block {i}"), "a parent before it", got));
             };
             depths[i] = depths[parent] + 1;
@@ -101,6 +101,9 @@ impl Program {
         if desc.block.0 > 0 && (desc.persistable || desc.role == VarRole::Feed) {
             return Err(malformed("block of a feed or a persistent variable", "the root", "a step block"));
         }
+        if desc.persistable && desc.spec().is_some_and(Spec::batched) {
+            return Err(malformed("shape of a persistent variable", "one that no batch changes", "rows"));
+        }
         if let Some(of) = desc.gradient_of {
             self.has_var(of)?;
         }
@@ -143,6 +146,15 @@ impl Program {
                 }
             }
         }
+        // What an operator writes lies where it runs; only gradients are added to those of the blocks around.
+        for id in op.writes() {
+            let desc = self.has_var(id)?;
+            let outside = op.role == Role::Backward && desc.gradient_of.is_some();
+            if desc.block != block && !(outside && self.encloses(desc.block, block)) {
+                let got = format!("`{}` of block {}", desc.name, desc.block.0);
+                return wrong("to write variables of its own block", got);
+            }
+        }
         if (op.kind == RECURRENT) != op.step.is_some() {
             return wrong("a step block where it is recurrent", "not so".to_owned());
         }
@@ -182,7 +194,7 @@ impl Program {
                 self.alike(outer, memory.previous)?;
                 let (desc, spec) = (self.has_var(outer)?, self.spec(outer)?);
                 if desc.block != border.home || spec.lod != border.above || spec.rows() != border.sequences {
-                    let expected = format!("one row for each of {}", border.sequences);
+                    let expected = rows_of_step(border.sequences);
                     return Err(malformed("memory", expected, spec.to_string()).variable(&desc.name));
                 }
             }
@@ -241,7 +253,7 @@ impl Program {
             return Err(malformed("gradient of a recurrent", "that of a recurrent of the program", got));
         }
         let is = |grad: VarId, of: VarId| -> Result<()> {
-            match self.has_var(grad)?.gradient_of == Some(of) {
+            match self.is_gradient(grad, of)? {
                 true => self.alike(grad, of),
                 false => Err(malformed("gradient", format!("that of variable {}", of.0), grad.0.to_string())),
             }
@@ -509,7 +521,7 @@ impl Program {
                 for (&of, &grad) in of.iter().zip(grads).filter(|(_, grad)| **grad != VarId::NONE) {
                     let (x, dx) = (self.spec(of)?, self.spec(grad)?);
                     let name = &self.has_var(grad)?.name;
-                    if self.has_var(grad)?.gradient_of != Some(of) {
+                    if !self.is_gradient(grad, of)? {
                         let expected = format!("that of variable {}", self.shown(of));
                         return Err(malformed("gradient", expected, "another").variable(name));
                     }
@@ -520,6 +532,12 @@ impl Program {
             }
         }
         Ok(())
+    }
+
+    /// Whether a variable is the gradient of another, and lies where that one's gradients are computed.
+    fn is_gradient(&self, grad: VarId, of: VarId) -> Result<bool> {
+        let (grad, home) = (self.has_var(grad)?, self.has_var(of)?.block);
+        Ok(grad.gradient_of == Some(of) && self.run_by(grad.block) == home)
     }
 
     /// The step block whose sequences a (gradient) block runs over.
@@ -586,7 +604,8 @@ fn same_slot(slots: &[Bound], slot: &str, vars: impl Iterator<Item = VarId>) -> 
     let found = slots.iter().find(|b| b.slot == slot).map_or(&[][..], |b| &b.vars);
     let vars: Vec<VarId> = vars.collect();
     if found != vars {
-        let (expected, got) = (format!("{vars:?}, as the step has"), format!("{found:?}"));
+        let shown = |vars: &[VarId]| format!("variables {:?}", vars.iter().map(|v| v.0).collect::<Vec<_>>());
+        let (expected, got) = (format!("{}, as the step has", shown(&vars)), shown(found));
         return Err(malformed(format!("slot `{slot}` of a recurrent"), expected, got));
     }
     Ok(())

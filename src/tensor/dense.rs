@@ -9,7 +9,7 @@ use ndarray::{Array, ArrayD, ArrayViewD, ArrayViewMutD, Dimension, IxDyn};
 
 use super::dtype::sealed::Sealed;
 use super::dtype::{DType, Element};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A dense tensor of any dtype and rank. The first dimension counts the rows.
 ///
@@ -268,6 +268,37 @@ impl Dense {
             }
             Self::from_vec(&shape, numbers)
         })
+    }
+
+    /// The first number of a tensor of floats that is so, with its place in row-major order.
+    pub(crate) fn find_float(&self, so: impl Fn(f64) -> bool) -> Option<(usize, f64)> {
+        fn first<T: Copy>(
+            all: Result<&[T]>,
+            wide: impl Fn(T) -> f64,
+            so: impl Fn(f64) -> bool,
+        ) -> Option<(usize, f64)> {
+            all.ok()?.iter().map(|&x| wide(x)).enumerate().find(|&(_, x)| so(x))
+        }
+        match self.dtype() {
+            DType::F32 => first(self.as_slice::<f32>(), f64::from, so),
+            DType::F64 => first(self.as_slice::<f64>(), |x| x, so),
+            DType::F16 => first(self.as_slice::<f16>(), f64::from, so),
+            DType::BF16 => first(self.as_slice::<bf16>(), f64::from, so),
+            _ => None,
+        }
+    }
+
+    /// Refuses a tensor with a number that is NaN or infinite.
+    ///
+    /// # Errors
+    /// With its index and what it is; `what` says what the tensor is.
+    pub(crate) fn check_finite(&self, what: &str) -> Result<()> {
+        let Some((mut place, number)) = self.find_float(|x| !x.is_finite()) else { return Ok(()) };
+        let mut index = vec![0; self.shape().len()];
+        for (i, &size) in index.iter_mut().zip(self.shape()).rev() {
+            (*i, place) = (place % size, place / size);
+        }
+        Err(Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number} at {index:?}")))
     }
 
     /// Whether dtype, shape and every bit are the same. Unlike `==`, a not-a-number equals itself and 0 differs

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use super::metrics::{Better, Metric};
 use super::trainer::Trainer;
-use crate::data::Batch;
+use crate::data::{Batch, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Profile, Run, Scope};
-use crate::program::{Extent, Spec, Var, VarId, VarRole};
+use crate::program::{Extent, Levels, Program, Spec, Var, VarId, VarRole};
 use crate::tensor::{Dense, Variable};
 
 /// A trainer's program, ready to run.
@@ -16,6 +16,8 @@ pub(super) struct Compiled {
     /// Feeds of the program, by name.
     feeds: BTreeMap<String, VarId>,
     carry: Vec<Carry>,
+    /// Feeds that share sequences, by two, and in how many levels.
+    alike: Vec<([String; 2], usize)>,
     /// The metric that decides which epoch is the best.
     pub(super) selected: usize,
     pub(super) better: Better,
@@ -78,9 +80,15 @@ impl Compiled {
             executor: Executor::new(program, &trainer.registry, &wanted, trainer.threads)?,
             feeds: feeds.map(|(id, v)| (v.name.clone(), id)).collect(),
             carry,
+            alike: alike(program),
             selected,
             better: metrics.get(selected).map_or(Better::Lower, |m| m.better()),
         })
+    }
+
+    /// Checks what can be known of data before its batches are read.
+    pub(super) fn check(&self, data: &dyn Data) -> Result<()> {
+        self.alike.iter().try_for_each(|([a, b], levels)| data.same_lengths([a, b], *levels))
     }
 
     /// Runs a batch, passes on what is carried, and takes the values into the metrics. `how` makes the run of the feeds.
@@ -142,6 +150,19 @@ impl Carry {
             }
         }
     }
+}
+
+/// Each feed with the one before it that it shares the most levels with.
+fn alike(program: &Program) -> Vec<([String; 2], usize)> {
+    let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
+    let feeds: Vec<_> = feeds.filter_map(|(_, v)| Some((&v.name, &v.spec()?.lod))).collect();
+    let shared = |a: &Levels, b: &Levels| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let pair = |(i, (name, lod)): (usize, &(&String, &Levels))| {
+        let before = feeds[..i].iter().rev().map(|(before, of)| (before, shared(of, lod)));
+        let (before, levels) = before.max_by_key(|(_, levels)| *levels)?;
+        (levels > 0).then(|| ([(*before).clone(), (*name).clone()], levels))
+    };
+    feeds.iter().enumerate().filter_map(pair).collect()
 }
 
 fn carry(trainer: &Trainer, feed: Var, from: Var) -> Result<Carry> {

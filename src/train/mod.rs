@@ -3,6 +3,7 @@
 //! [`Trainer`] holds a model and what it was told; here is what it does. [`Trainer::fit`] reads from top to bottom: what
 //! happens in a run, an epoch, a step and a save stands in this file, in this order.
 
+mod best;
 mod checkpoint;
 mod compiled;
 pub mod metrics;
@@ -15,6 +16,7 @@ mod signal;
 mod trainer;
 mod windows;
 
+pub use best::Criterion;
 pub use checkpoint::{Best, Checkpoint, Position};
 pub use predictor::Predictor;
 pub use progress::Progress;
@@ -29,6 +31,7 @@ use std::sync::atomic::Ordering;
 use crate::data::{Batch, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Run, diagnose};
+use crate::wire::Target;
 use compiled::Compiled;
 use metrics::Metric;
 use progress::Console;
@@ -38,16 +41,22 @@ impl Trainer {
     /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
     /// already (zero epochs, or a training that was done when it was resumed), it only evaluates.
     ///
-    /// While it runs, an interrupt (Ctrl-C) finishes the step, saves the checkpoint and returns; a second one ends the
-    /// program at once.
+    /// While it runs, an interrupt (Ctrl-C, and SIGTERM or SIGHUP, as containers and schedulers send them) finishes the
+    /// step, saves the checkpoint and returns; a second one ends the program at once. A SIGHUP that was ignored when
+    /// the program began, as by `nohup`, still is.
     ///
     /// # Errors
     /// If a setting, a batch or a feed does not fit; if the data fails; if a loss or a gradient is not finite; if the
-    /// checkpoint cannot be written. The message says where the last checkpoint stands.
+    /// checkpoint cannot be written, or another training saves to its file, which is found before the first step (but for
+    /// a disk that is full); if the best epoch so far was chosen on other development data or by another metric
+    /// ([`Self::remeasure_best`]). The message says where the last checkpoint stands.
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
         self.prepare(Some(train))?;
+        [train, dev].into_iter().try_for_each(|data| self.check(data)).map_err(|e| e.called(caller))?;
+        let remeasure = self.must_remeasure(dev).map_err(|e| e.called(caller))?;
+        let file = self.claim(until).map_err(|e| e.called(caller))?;
         let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
         let mut progress = std::mem::take(&mut self.progress);
@@ -56,8 +65,12 @@ impl Trainer {
             console.say(&format!("resumed at {position}"));
         }
         let mut last = Scores::default();
-        let ended = Interrupts::catch(&self.stop)
-            .and_then(|_caught| self.epochs(train, dev, until, &mut console, &mut last));
+        let ended = Interrupts::catch(&self.stop).and_then(|_caught| {
+            if remeasure && !self.measure_best_anew(dev, &mut console)? {
+                return Ok(Ended::Interrupted);
+            }
+            self.epochs(train, dev, until, file.as_ref(), &mut console, &mut last)
+        });
         self.stop.store(false, Ordering::SeqCst);
         let report = ended.map(|ended| Report {
             ended,
@@ -71,6 +84,7 @@ impl Trainer {
             seconds: console.seconds().as_secs_f64(),
             tokens_per_s: console.tokens_per_s(),
         });
+        drop(file);
         if let (Ok(Report { ended: Ended::Interrupted, .. }), Some(file)) = (&report, &self.file) {
             console.say(&format!(
                 "interrupted; saved in `{}`, to resume at {}",
@@ -88,16 +102,16 @@ impl Trainer {
         train: &dyn Data,
         dev: &dyn Data,
         until: Until,
+        file: Option<&Target>,
         console: &mut Console<'_>,
         last: &mut Scores,
     ) -> Result<Ended> {
         loop {
-            let early = self.patience.is_some_and(|epochs| self.state.position.since_best >= epochs);
-            if early || until.reached(&self.state.position) {
+            if let Some(ended) = self.over(until) {
                 if last.0.is_empty() {
                     *last = self.evaluate(dev)?;
                 }
-                return Ok(if early { Ended::Early } else { Ended::Done });
+                return Ok(ended);
             }
 
             // An epoch: its batches, from the one where the last run stopped.
@@ -105,12 +119,12 @@ impl Trainer {
             console.resume_clock();
             loop {
                 if self.stop.load(Ordering::SeqCst) {
-                    self.save_checkpoint()?;
+                    self.save_checkpoint(file)?;
                     return Ok(Ended::Interrupted);
                 }
                 let Some(batch) = batches.next().transpose()? else { break };
                 if until.reached(&self.state.position) {
-                    self.save_checkpoint()?;
+                    self.save_checkpoint(file)?;
                     return Ok(Ended::Done);
                 }
 
@@ -124,7 +138,7 @@ impl Trainer {
                 console.step(&self.state.position, || scores(&self.metrics));
                 if self.every.is_some_and(|steps| self.state.position.step.is_multiple_of(steps)) {
                     console.pause_clock();
-                    self.save_checkpoint()?;
+                    self.save_checkpoint(file)?;
                     console.resume_clock();
                 }
             }
@@ -135,18 +149,25 @@ impl Trainer {
 
             // Its end: evaluate, decide whether it is the best, save.
             let Some(found) = self.pass(dev, Stop::WhenAsked)? else {
-                self.save_checkpoint()?;
+                self.save_checkpoint(file)?;
                 return Ok(Ended::Interrupted);
             };
-            let better = self.decide(&found)?;
+            let better = self.decide(&found, dev)?;
             console.epoch(&self.state.position, &scores(&self.metrics), &found, better);
             *last = found;
             self.state.position.epoch += 1;
             self.state.position.batch = 0;
             self.state.carried.clear();
             self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
-            self.save_checkpoint()?;
+            self.save_checkpoint(file)?;
         }
+    }
+
+    /// Whether nothing is left to train, and why.
+    fn over(&self, until: Until) -> Option<Ended> {
+        let early = self.patience.is_some_and(|epochs| self.state.position.since_best >= epochs);
+        let done = until.reached(&self.state.position).then_some(Ended::Done);
+        if early { Some(Ended::Early) } else { done }
     }
 
     /// One training step on a batch.
@@ -168,23 +189,6 @@ impl Trainer {
         )
     }
 
-    /// Whether an epoch with these scores is the best so far, whose parameters are then kept.
-    fn decide(&mut self, found: &Scores) -> Result<bool> {
-        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
-        let value = found.0.get(compiled.selected).map_or(f64::NAN, |(_, value)| *value);
-        let than = |best: Best| compiled.better.than(value, best.value);
-        let better = self.state.position.best.map_or(value.is_finite(), than);
-        if better {
-            let Position { epoch, step, .. } = self.state.position;
-            self.state.position.best = Some(Best { value, epoch: epoch + 1, step });
-            self.state.position.since_best = 0;
-            self.state.best = self.parameters()?;
-        } else {
-            self.state.position.since_best += 1;
-        }
-        Ok(better)
-    }
-
     /// The loss and the metrics over all of `data`, with the parameters as they are. It changes nothing in the training,
     /// wherever it is.
     ///
@@ -193,7 +197,8 @@ impl Trainer {
     #[track_caller]
     pub fn evaluate(&mut self, data: &dyn Data) -> Result<Scores> {
         let caller = Location::caller();
-        let found = self.prepare(None).and_then(|()| self.pass(data, Stop::Never));
+        let found =
+            self.prepare(None).and_then(|()| self.check(data)).and_then(|()| self.pass(data, Stop::Never));
         found.map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
@@ -225,6 +230,11 @@ impl Trainer {
         }
     }
 
+    /// Checks data before its first batch.
+    fn check(&self, data: &dyn Data) -> Result<()> {
+        self.compiled.as_ref().ok_or_else(unprepared)?.check(data)
+    }
+
     /// Compiles, if that has not been done, and checks that `train` is what this training has trained on so far.
     fn prepare(&mut self, train: Option<&dyn Data>) -> Result<()> {
         if self.compiled.is_none() {
@@ -239,11 +249,8 @@ impl Trainer {
                 "that of the training so far (fingerprint {known:016x}), which stands at {}",
                 self.state.position
             );
-            return Err(Error::new(
-                "training data",
-                expected,
-                format!("other data or batches (fingerprint {data:016x})"),
-            ));
+            let got = format!("other samples, batches or another order (fingerprint {data:016x})");
+            return Err(Error::new("training data", expected, got));
         }
         self.state.position.data = data;
         Ok(())

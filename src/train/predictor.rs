@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope};
 use crate::ops;
 use crate::program::{Program, RECURRENT, Registry, VarId, VarRole};
-use crate::tensor::Variable;
+use crate::tensor::{Storage, Variable};
 
 /// A model to predict with.
 ///
@@ -86,14 +86,16 @@ impl Predictor {
     /// As [`Checkpoint::load`] and [`Self::new`].
     #[track_caller]
     pub fn load_with(path: impl AsRef<Path>, registry: &Registry) -> Result<Self> {
-        Self::new(Checkpoint::load(path)?, registry)
+        let path = path.as_ref();
+        let named = |e: Error| e.noted(format!("in checkpoint `{}`", path.display()));
+        Self::new(Checkpoint::load(path)?, registry).map_err(named)
     }
 
     /// From a checkpoint.
     ///
     /// # Errors
-    /// If it names no outputs, if one of them is not a forward value, or if an operator that they need is not
-    /// registered or does not fit.
+    /// If it names no outputs, if one of them is not a forward value, if an operator that they need is not registered or
+    /// does not fit, or if a parameter that they need is not finite.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, .. } = checkpoint;
@@ -115,7 +117,9 @@ impl Predictor {
         for desc in program.reads().into_iter().map(|id| program.var(id)).filter(|desc| desc.persistable) {
             let value = best.remove(&desc.name).or_else(|| tensors.remove(&desc.name));
             let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
-            scope.set(&desc.name, value.ok_or_else(missing).map_err(|e| e.variable(&desc.name))?)?;
+            let value = value.ok_or_else(missing).map_err(|e| e.variable(&desc.name))?;
+            value.check_finite("value of the checkpoint").map_err(|e| e.variable(&desc.name))?;
+            scope.set(&desc.name, value)?;
         }
         // What does not compile should be known now.
         Executor::new(&program, registry, &all, 1)?;
@@ -143,7 +147,7 @@ impl Predictor {
     ///
     /// # Errors
     /// An output or a feed that is not known (the error lists those that are), a feed that is missing or does not
-    /// fit, or data that an operator refuses.
+    /// fit, data that an operator refuses, or an output that is not a number (NaN): no prediction can be read off it.
     #[track_caller]
     pub fn run(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let caller = Location::caller();
@@ -192,7 +196,19 @@ impl Predictor {
             }
         }
         executor.run(&mut self.scope, &Run::infer(&values))?;
-        wanted.into_iter().map(|id| executor.fetch(id)).collect()
+        let mut fetched = Vec::with_capacity(wanted.len());
+        for (id, name) in wanted.into_iter().zip(outputs) {
+            let value = executor.fetch(id)?;
+            if let Storage::Dense(dense) = value.storage()
+                && let Some((at, number)) = dense.find_float(f64::is_nan)
+            {
+                let (what, row) = (format!("output `{name}`"), at / dense.width().max(1));
+                let got = format!("{number} in row {row}");
+                return Err(Error::of(ErrorKind::NotFinite, what, "numbers", got));
+            }
+            fetched.push(value);
+        }
+        Ok(fetched)
     }
 
     /// The names of the outputs.

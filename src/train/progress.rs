@@ -121,8 +121,8 @@ impl<'a> Console<'a> {
     pub(super) fn say(&mut self, line: &str) {
         match &mut self.to {
             To::Nothing => {}
-            To::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
-            // Training does not end because nobody listens.
+            // Training does not end because nobody listens, or the terminal is gone.
+            To::Bar(bar) => bar.suspend(|| drop(writeln!(std::io::stderr(), "{line}"))),
             To::Lines(to) => drop(writeln!(to, "{line}").and_then(|()| to.flush())),
         }
     }

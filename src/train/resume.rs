@@ -1,58 +1,79 @@
 //! Saving a training and going on with it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::checkpoint::Checkpoint;
-use super::trainer::Trainer;
+use super::trainer::{Trainer, Until};
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::VarRole;
-use crate::tensor::{DType, Dense};
-use crate::with_float;
+use crate::wire::Target;
 
 impl Trainer {
-    /// Saves everything to a file: parameters, the best ones, the optimizer's state, the position in the data.
+    /// Saves everything to a file: parameters, the best ones, the optimizer's state, the position in the data. A file
+    /// that was there is replaced, and hands on its permissions.
     ///
     /// # Errors
-    /// If it cannot be written, which leaves a file that was there as it was; if a parameter is not finite: what cannot
-    /// be trained further does not replace what can.
+    /// If another training saves to this file, or it cannot be written, which leaves a file that was there as it was;
+    /// if a parameter is not finite: what cannot be trained further does not replace what can.
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        let target = Target::find(path.as_ref())?;
+        let held = self.held.as_ref().is_some_and(|held| held.is(&target));
+        self.save_to(&if held { target } else { target.lock()? })
+    }
+
+    fn save_to(&mut self, target: &Target) -> Result<()> {
         self.restore_sums()?;
+        let refused = |e: Error, name: &str| e.noted("nothing was saved").variable(name);
         for name in self.persistent() {
-            if !finite(&self.scope.get(&name)?) {
-                let got = "NaN or infinity; nothing was saved";
-                return Err(
-                    Error::of(ErrorKind::NotFinite, "value to save", "finite numbers", got).variable(name)
-                );
-            }
+            self.scope.get(&name)?.check_finite("value to save").map_err(|e| refused(e, &name))?;
+        }
+        for (name, value) in &self.state.best {
+            value.check_finite("value of the best epoch, to save").map_err(|e| refused(e, name))?;
         }
         let sums = self.metrics.iter_mut().map(|m| (m.name().to_owned(), m.sums().to_vec()));
         self.state.position.running = sums.collect();
-        let saved = self.state.save_from(&mut self.scope, path);
+        let saved = self.state.save_to(&mut self.scope, target);
         self.state.position.running.clear();
         saved
     }
 
+    /// The file of [`Self::checkpoint`], which from here on is this training's alone, and can be written; if there is one
+    /// and anything is left to save.
+    pub(super) fn claim(&mut self, until: Until) -> Result<Option<Target>> {
+        let held = self.held.take();
+        let Some(file) = self.file.as_deref().filter(|_| self.over(until).is_none()) else { return Ok(None) };
+        let target = held.map_or_else(|| Target::find(file)?.lock(), Ok)?;
+        target.check()?;
+        Ok(Some(target))
+    }
+
     /// Saves to the file of [`Self::checkpoint`], if there is one.
-    pub(super) fn save_checkpoint(&mut self) -> Result<()> {
-        let Some(file) = self.file.clone() else { return Ok(()) };
-        self.save(&file)?;
+    pub(super) fn save_checkpoint(&mut self, file: Option<&Target>) -> Result<()> {
+        let Some(file) = file else { return Ok(()) };
+        self.save_to(file)?;
         self.saved = Some(self.state.position.clone());
         Ok(())
     }
 
     /// Goes on with a training that was saved: its parameters, the optimizer's state, its place in the data. The model
-    /// is built as it was then; only the lines of code may have moved.
+    /// is built as it was then; only the lines of code may have moved. If it is the file of [`Self::checkpoint`], no other
+    /// training may save there until [`Self::fit`] has returned, or this trainer is gone.
     ///
     /// # Errors
-    /// If the file is damaged; if the program or a vocabulary is another one, with the first difference. Nothing was
-    /// changed then.
+    /// If the file is damaged; if the program or a vocabulary is another one, with the first difference; if a parameter
+    /// or a state of the optimizer is not finite; if it is where this training saves and another one saves there now.
+    /// Nothing was changed then.
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
+        self.held = None;
+        // Before it is read: what another training would save after that, this one would replace.
+        let own = self.file.as_deref().and_then(|file| Target::find(file).ok());
+        let own = own.filter(|own| Target::find(path).is_ok_and(|from| from.is(own)));
+        let held = own.map(Target::lock).transpose()?;
         let checkpoint = Checkpoint::load(path)?;
         self.take(checkpoint).map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))?;
-        self.saved = self.file.as_deref().filter(|file| *file == path).map(|_| self.state.position.clone());
+        self.saved = held.is_some().then(|| self.state.position.clone());
+        self.held = held;
         Ok(())
     }
 
@@ -72,22 +93,27 @@ impl Trainer {
         // First: another vocabulary makes another program, and says more than a shape.
         let (ours, theirs) = (&self.state.vocabularies, &from.vocabularies);
         for name in ours.keys().chain(theirs.keys()) {
-            let shown = |v: Option<&Vocabulary>| match v {
-                Some(v) => format!("{} entries (fingerprint {:016x})", v.len(), v.fingerprint()),
-                None => "none".to_owned(),
-            };
-            let (ours, theirs) = (shown(ours.get(name)), shown(theirs.get(name)));
-            if ours != theirs {
-                return Err(Error::new(format!("vocabulary `{name}`"), ours, theirs));
+            if let Some((expected, got)) = other_entries(theirs.get(name), ours.get(name)) {
+                let what = format!("vocabulary `{name}`");
+                let note = "make it of the same data, or take it out of the checkpoint";
+                return Err(Error::new(what, expected, got).noted(note));
             }
+        }
+        let (ours, theirs) = (self.state.program.seed, from.program.seed);
+        if ours != theirs {
+            let expected = format!("{theirs}, as in the checkpoint (`Builder::seed`)");
+            return Err(Error::of(ErrorKind::Program, "seed of the model", expected, ours.to_string()));
         }
         if let Some(difference) = self.state.program.difference(&from.program) {
             let expected = "that of the model being built";
             return Err(Error::of(ErrorKind::Program, "program", expected, difference));
         }
+        for (name, value) in from.tensors.iter().chain(&from.best) {
+            value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
+        }
         from.restore(&mut self.scope)?;
-        let Checkpoint { best, carried, position, .. } = from;
-        self.state = Checkpoint { best, carried, position, ..std::mem::take(&mut self.state) };
+        let Checkpoint { best, criterion, carried, position, .. } = from;
+        self.state = Checkpoint { best, criterion, carried, position, ..std::mem::take(&mut self.state) };
         self.resumed = true;
         Ok(())
     }
@@ -115,32 +141,6 @@ impl Trainer {
         kept.map(|(_, v)| v.name.clone()).collect()
     }
 
-    /// A copy of the parameters, without the optimizer's state.
-    pub(super) fn parameters(&mut self) -> Result<BTreeMap<String, Dense>> {
-        let kept = self.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
-        let names: Vec<String> = kept.map(|(_, v)| v.name.clone()).collect();
-        names.into_iter().map(|name| Ok((name.clone(), self.scope.get(&name)?))).collect()
-    }
-
-    /// Puts the parameters of the best epoch in the place of the last ones, to evaluate or predict with them.
-    ///
-    /// # Errors
-    /// If no epoch has ended, or none had a finite value.
-    pub fn use_best(&mut self) -> Result<()> {
-        if self.state.best.is_empty() {
-            return Err(Error::of(
-                ErrorKind::Program,
-                "best parameters",
-                "an epoch that was evaluated",
-                "none",
-            ));
-        }
-        for (name, value) in &self.state.best {
-            self.scope.set(name, value.clone())?;
-        }
-        Ok(())
-    }
-
     /// For the end of an error's message.
     pub(super) fn where_to_resume(&self) -> String {
         match (&self.file, &self.saved) {
@@ -151,7 +151,21 @@ impl Trainer {
     }
 }
 
-fn finite(value: &Dense) -> bool {
-    let all = || with_float!(value.dtype(), T => Ok(value.as_slice::<T>()?.iter().all(|x| x.is_finite())));
-    !matches!(value.dtype(), DType::F32 | DType::F64) || all().unwrap_or(true)
+/// What a checkpoint's vocabulary is, and how the model's is another one.
+fn other_entries(theirs: Option<&Vocabulary>, ours: Option<&Vocabulary>) -> Option<(String, String)> {
+    let size = |v: &Vocabulary| format!("{} entries", v.len());
+    let (theirs, ours) = match (theirs, ours) {
+        (Some(theirs), Some(ours)) if theirs.fingerprint() == ours.fingerprint() => return None,
+        (Some(theirs), Some(ours)) => (theirs, ours),
+        (theirs, ours) => {
+            let shown = |v: Option<&Vocabulary>| v.map_or_else(|| "none".to_owned(), size);
+            return Some((format!("{}, as the checkpoint has", shown(theirs)), shown(ours)));
+        }
+    };
+    let differ = (0..).find(|&id| theirs.token(id) != ours.token(id)).unwrap_or(0);
+    let entry = |v: &Vocabulary| match v.token(differ) {
+        Some(token) => format!("{}, number {differ} of them {token:?}", size(v)),
+        None => size(v),
+    };
+    Some((format!("that of the checkpoint ({})", entry(theirs)), entry(ours)))
 }

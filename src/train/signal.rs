@@ -1,49 +1,86 @@
-//! Interrupts: Ctrl-C sets a flag while a training runs, and ends the program at other times.
+//! Interrupts: Ctrl-C and its like set a flag while a training runs, and end the program at other times.
 
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
 use crate::error::Result;
 
 /// How many trainings catch interrupts, and the flag that is up while none does. Once a handler is installed the
 /// system's own is gone for good, so one of ours does what it did when no training runs.
-static RUNNING: Mutex<(usize, Option<Arc<AtomicBool>>)> = Mutex::new((0, None));
+static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
+
+struct Running {
+    trainings: usize,
+    idle: Arc<AtomicBool>,
+    signals: Vec<c_int>,
+}
 
 /// While it lives, the first interrupt sets the flag, and one that comes while the flag is set ends the program.
 pub(super) struct Interrupts(Vec<SigId>);
 
 impl Interrupts {
     pub(super) fn catch(stop: &Arc<AtomicBool>) -> Result<Self> {
-        {
-            let (running, idle) = &mut *RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-            let idle = match idle {
-                Some(idle) => idle,
-                none => {
-                    let up = Arc::new(AtomicBool::new(false));
-                    flag::register_conditional_default(SIGINT, up.clone())?;
-                    none.insert(up)
-                }
+        // Dropped if one cannot be caught.
+        let mut caught = Self(Vec::new());
+        let signals = {
+            let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+            let running = match &mut *running {
+                Some(running) => running,
+                none => none.insert(Running::begin()?),
             };
-            *running += 1;
-            idle.store(false, Ordering::SeqCst);
+            running.trainings += 1;
+            running.idle.store(false, Ordering::SeqCst);
+            running.signals.clone()
+        };
+        for signal in signals {
+            // In this order: the first looks at what an interrupt before has set with the second. The status is what
+            // a shell makes of a program that the signal has ended.
+            caught.0.push(flag::register_conditional_shutdown(signal, 128 + signal, stop.clone())?);
+            caught.0.push(flag::register(signal, stop.clone())?);
         }
-        // In this order: the first looks at what an interrupt before has set with the second.
-        let mut caught = Self(Vec::with_capacity(2));
-        caught.0.push(flag::register_conditional_shutdown(SIGINT, 130, stop.clone())?);
-        caught.0.push(flag::register(SIGINT, stop.clone())?);
         Ok(caught)
     }
 }
 
+impl Running {
+    fn begin() -> Result<Self> {
+        let signals: Vec<c_int> = [SIGINT, SIGTERM].into_iter().chain(hangup()).collect();
+        let idle = Arc::new(AtomicBool::new(false));
+        for &signal in &signals {
+            flag::register_conditional_default(signal, idle.clone())?;
+        }
+        Ok(Self { trainings: 0, idle, signals })
+    }
+}
+
+/// The signal of a terminal's end, unless the program was begun with it ignored, as by `nohup`, where the operating
+/// system tells.
+#[cfg(unix)]
+fn hangup() -> Option<c_int> {
+    use signal_hook::consts::SIGHUP;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let ignored = mask.is_some_and(|mask| mask >> (SIGHUP - 1) & 1 == 1);
+    (!ignored).then_some(SIGHUP)
+}
+
+#[cfg(not(unix))]
+fn hangup() -> Option<c_int> {
+    None
+}
+
 impl Drop for Interrupts {
     fn drop(&mut self) {
-        let (running, idle) = &mut *RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
-        *running -= 1;
-        if let (0, Some(idle)) = (*running, idle) {
-            idle.store(true, Ordering::SeqCst);
+        if let Some(running) = &mut *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) {
+            running.trainings -= 1;
+            if running.trainings == 0 {
+                running.idle.store(true, Ordering::SeqCst);
+            }
         }
         for id in self.0.drain(..) {
             low_level::unregister(id);

@@ -16,6 +16,7 @@ use crate::executor::Scope;
 use crate::optimizer::Optimizer;
 use crate::program::{Builder, OpDesc, Program, Registry, Var, VarId};
 use crate::tensor::Dense;
+use crate::wire::Target;
 
 /// How far [`Trainer::fit`] goes. Both count from the start of the training, over all runs that it was resumed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,9 +100,13 @@ pub struct Trainer {
     pub(super) file: Option<PathBuf>,
     pub(super) every: Option<u64>,
     pub(super) patience: Option<u64>,
+    /// The best epoch may be measured anew.
+    pub(super) remeasure: bool,
     pub(super) progress: Progress,
     pub(super) stop: Arc<AtomicBool>,
 
+    /// The file, from a resumption on until `fit` takes it.
+    pub(super) held: Option<Target>,
     /// Where the checkpoint in the file stands, if this trainer has saved or loaded one.
     pub(super) saved: Option<Position>,
     /// The position was loaded, so the data has to be that of its file.
@@ -138,8 +143,10 @@ impl Trainer {
             file: None,
             every: None,
             patience: None,
+            remeasure: false,
             progress: Progress::Auto,
             stop: Arc::default(),
+            held: None,
             saved: None,
             resumed: false,
             net,
@@ -212,9 +219,13 @@ impl Trainer {
     }
 
     /// Saves everything to this file at each epoch's end and on an interrupt; see [`Self::every`].
+    ///
+    /// The first save replaces a checkpoint that is there, of whatever model, and keeps the file's permissions: to go on
+    /// with it, [`resume`](Self::resume) or [`resume_if`](Self::resume_if). [`Self::fit`] refuses, before it trains, a
+    /// file of anything else, one that cannot be written, and one that another training saves to.
     #[must_use]
     pub fn checkpoint(mut self, path: impl Into<PathBuf>) -> Self {
-        self.file = Some(path.into());
+        (self.file, self.held) = (Some(path.into()), None);
         self
     }
 
@@ -239,7 +250,7 @@ impl Trainer {
         self
     }
 
-    /// Setting it to `true` does what an interrupt (Ctrl-C) does: [`Self::fit`] finishes its step, saves and returns.
+    /// Setting it to `true` does what Ctrl-C does: [`Self::fit`] finishes its step, saves and returns.
     /// It is `false` again then.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stop.clone()

@@ -127,9 +127,16 @@ fn a_missing_feed() {
     let twice = [feeds[0], feeds[1], feeds[2], feeds[3], feeds[2]];
     says(&this.fails(&twice), "variable `label`: feed: expected each once, got the same twice");
     let stranger = [feeds[0], feeds[1], feeds[2], (this.loss, &values[3])];
-    assert_eq!(this.fails(&stranger).kind(), ErrorKind::Program);
+    let loss = &this.program.var(this.loss).name;
+    says(&this.fails(&stranger), &format!("feed: expected a feed of the program, got `{loss}`"));
     let nobody = [feeds[0], feeds[1], feeds[2], (VarId(10_000), &values[3])];
-    assert_eq!(this.fails(&nobody).kind(), ErrorKind::Program);
+    says(
+        &this.fails(&nobody),
+        &format!(
+            "feed: expected a feed of the program, got number 10000 of {} variables: is it another program's?",
+            this.program.vars().len()
+        ),
+    );
 }
 
 #[test]
@@ -156,7 +163,22 @@ fn sequences_that_disagree() {
         Lod::from_lengths1(&[2, 1, 2]).unwrap(),
     );
     let error = this.fails_with(1, marks.unwrap());
-    says(&error, "variable `marks`: LoD of a feed: expected [[3, 0, 2]], got [[2, 1, 2]]");
+    says(&error, "variable `marks`: length of sequence 0 of the batch: expected 3, as in `words`, got 2");
+    // Eight equal lengths first: what differs comes late.
+    let (long, other) = (vec![vec![1i64; 3]; 12], [vec![vec![1i64; 3]; 11], vec![vec![1; 4]]].concat());
+    let [words, marks] = [long, other].map(|ids| Variable::from_sequences(&ids).unwrap());
+    let marks =
+        Dense::zeros(DType::F32, &[37, 2]).map(|numbers| Variable::new(numbers, marks.lod().cloned()));
+    let values = [words, marks.unwrap().unwrap()];
+    let feeds: Vec<_> = this.feeds(&batch(&WORDS)).iter().zip(&values).map(|(&(id, _), v)| (id, v)).collect();
+    let numbers: Vec<u64> = (70..82).collect();
+    let run = Run::train(&feeds, 0).numbers(&numbers);
+    let error = this.executor().run(&mut Scope::of(&this.program).unwrap(), &run).unwrap_err();
+    says(
+        &error,
+        "variable `marks`: length of sequence 11 of the batch, number 81 in the data: expected 3, as in `words`, \
+         got 4",
+    );
     let error = this.fails_with(2, Variable::dense(Dense::from_vec(&[2], vec![0i64, 1]).unwrap()));
     says(&error, "variable `label`: sequences of a feed: expected 3, as `words` has, got 2");
     let values = batch(&WORDS);
@@ -244,7 +266,8 @@ fn what_cannot_be_fetched() {
     assert!(error.to_string().contains("fetch: expected a variable given to `Executor::new`"), "{error}");
     let error = exe.fetch(weight).unwrap_err().to_string();
     assert!(error.contains("ask the scope"), "{error}");
-    assert!(exe.fetch(VarId(10_000)).is_err());
+    let error = exe.fetch(VarId(10_000)).unwrap_err().to_string();
+    assert!(error.contains("got number 10000 of "), "{error}");
     assert!(exe.scalar(grad).is_err());
     assert!(Executor::new(&this.program, &ops::catalogue(), &[VarId(10_000)], 1).is_err());
 }
@@ -415,4 +438,58 @@ fn a_run_goes_as_far_as_it_is_told() {
     let before = contents(&mut scope);
     whole.run(&mut scope, &Run::train(&feeds, 0)).unwrap();
     assert!(contents(&mut scope) == before);
+}
+
+/// An operator that makes a level runs at the root, forward and backward, on batches that grow and shrink.
+#[test]
+fn a_level_that_an_operator_makes_has_its_rows() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F64, &[], 1).unwrap();
+    net.watch(x).unwrap();
+    let repeated = net.sequence_expand(x, x, None).unwrap();
+    let twice = net.scale(repeated, 2.0, 0.0).unwrap();
+    let loss = net.sum(net.square(twice).unwrap()).unwrap().id();
+    let mut program = net.finish();
+    let gradients = backward::differentiate(&mut program, &ops::catalogue(), loss).unwrap();
+    let (out, gradient) = (twice.id(), gradients[&x.id()]);
+    let mut executor = Executor::new(&program, &ops::catalogue(), &[out, gradient], 2).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    let cases: [(&[Vec<f64>], &str, &[f64], &[f64]); 4] = [
+        (
+            &[vec![1.0, 2.0], vec![], vec![3.0]],
+            "[[2, 0, 1], [2, 2, 1]]",
+            &[2.0, 4.0, 2.0, 4.0, 6.0],
+            &[16.0, 32.0, 24.0],
+        ),
+        (&[vec![1.0, 1.0, 1.0], vec![1.0]], "[[3, 1], [3, 3, 3, 1]]", &[2.0; 10], &[24.0, 24.0, 24.0, 8.0]),
+        (&[vec![]], "[[0], []]", &[], &[]),
+        (&[vec![5.0]], "[[1], [1]]", &[10.0], &[40.0]),
+    ];
+    for (data, lod, numbers, slopes) in cases {
+        let fed = Variable::from_sequences(data).unwrap();
+        executor.run(&mut scope, &Run::train(&[(x.id(), &fed)], 1).until(Stage::Gradients)).unwrap();
+        let value = executor.fetch(out).unwrap();
+        assert_eq!(value.as_slice::<f64>().unwrap(), numbers);
+        assert_eq!(value.lod().unwrap().to_string(), lod);
+        assert_eq!(executor.fetch(gradient).unwrap().as_slice::<f64>().unwrap(), slopes);
+    }
+}
+
+/// Rows are looked up in a table that an operator makes: what goes back through that operator is dense.
+#[test]
+fn a_sparse_lookup_in_a_table_that_is_computed() {
+    let net = Builder::new();
+    let ids = net.feed("ids", DType::I64, &[], 0).unwrap();
+    let w = net.parameter("w", DType::F64, &[3, 2], unpadded::layers::init::constant(1.0)).unwrap();
+    let table = net.scale(w, 2.0, 0.0).unwrap();
+    let rows = net.lookup(ids, table, None, true).unwrap();
+    let loss = net.sum(net.square(rows).unwrap()).unwrap().id();
+    let mut program = net.finish();
+    let gradient = backward::append(&mut program, &ops::catalogue(), loss).unwrap()[0].1;
+    let mut executor = Executor::new(&program, &ops::catalogue(), &[gradient], 1).unwrap();
+    let fed = Variable::dense(Dense::from_vec(&[3], vec![2i64, 0, 2]).unwrap());
+    let mut scope = Scope::of(&program).unwrap();
+    executor.run(&mut scope, &Run::train(&[(ids.id(), &fed)], 1).until(Stage::Gradients)).unwrap();
+    let got = executor.fetch(gradient).unwrap();
+    assert_eq!(got.as_slice::<f64>().unwrap(), [8.0, 8.0, 0.0, 0.0, 16.0, 16.0]);
 }

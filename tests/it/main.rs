@@ -26,6 +26,7 @@ mod parity_optim;
 mod predictor;
 mod profile;
 mod saved_program;
+mod saving;
 mod shape_errors;
 mod step_blocks;
 mod tidy;

@@ -237,3 +237,21 @@ fn weights_of_the_block_around() {
     let listing = model.executor(1).listing().to_string();
     assert!(listing.contains("as one, since all read"), "{listing}");
 }
+
+/// Products of what was a product itself, and of sums of them: each reads its own part of what was merged before.
+#[test]
+fn products_of_products() {
+    let listing = model(|step, x| {
+        let h = step.memory(WIDTH)?;
+        let (a, b) = (step.linear(h, WIDTH)?, step.linear(h, WIDTH)?);
+        let (c, d) = (step.linear(a, WIDTH)?, step.linear(a, WIDTH)?);
+        let (e, f) = (step.add(c, step.linear(b, WIDTH)?)?, step.add(d, step.linear(b, WIDTH)?)?);
+        let (g, i) = (step.linear(f, 3)?, step.linear(f, 3)?);
+        let seen = step.concat(&[step.tanh(e)?, step.tanh(f)?, g, i, b, x])?;
+        let out = step.tanh(step.linear(seen, WIDTH)?)?;
+        step.update(h, out)?;
+        Ok(out)
+    })
+    .holds();
+    assert!(listing.contains("as one, since all read"), "{listing}");
+}

@@ -60,6 +60,15 @@ fn columns_must_be_there() {
     assert_eq!(net.split(x, &[2, 3]).unwrap().len(), 2);
     says(net.split(x, &[2, 2]), "input `x`: expected rows of as many numbers as the sizes [2, 2] add up to");
     says(net.slice(x, 3..6), "input `x`: expected rows that have the columns 3..6, got f32[rows0, 5]");
+    let most = i64::MAX; // as much as a file holds, and never a negative number
+    says(
+        net.slice(x, 0..usize::MAX),
+        &format!("input `x`: expected rows that have the columns 0..{most}, got f32["),
+    );
+    says(
+        net.split(x, &[usize::MAX]),
+        &format!("expected rows of as many numbers as the sizes [{most}] add up to"),
+    );
     let empty = net.slice(x, 2..2).unwrap();
     says(net.max_features(empty), "input `x`: expected at least one number in a row, got f32[rows0, 0]");
 }
@@ -138,9 +147,12 @@ fn a_layer_is_wrong_at_the_line_that_called_it() {
     let x = net.feed("x", DType::F32, &[4], 1).unwrap();
     says(
         net.lstm(x, Lstm::new(4).initial(x, x)),
-        "variable `x`: initial memory: expected one row for each of",
+        "variable `x`: initial memory: expected one row for each sequence of the batch, got f32[",
     );
-    says(net.gru(x, Gru::new(4).initial(x)), "variable `x`: initial memory: expected one row for each of");
+    says(
+        net.gru(x, Gru::new(4).initial(x)),
+        "variable `x`: initial memory: expected one row for each sequence of the batch, got f32[",
+    );
     let ids = net.feed("ids", DType::I64, &[], 1).unwrap();
     says(
         net.embedding(ids, Embedding::new(3, 2).padding(9)),
@@ -183,7 +195,7 @@ fn the_optimizer_and_the_run_are_wrong_at_their_lines() {
     let sgd = Sgd::new(0.1);
     says(
         sgd.minimize(&mut program, &registry, far.id()),
-        "loss: expected a variable of the program, got VarId(",
+        "loss: expected a variable of the program, got number ",
     );
     says(sgd.minimize(&mut program, &registry, y.id()), "variable `linear`: loss: expected one float");
     says(

@@ -71,8 +71,8 @@ fn a_malformed_line_says_file_line_and_reason() {
     assert_eq!(labelled(b"a\t1\ncaf\xe9\t1\n"), e);
     assert_eq!(message(file(b"ok\ncaf\xe9").text()), e);
     let utf16 = labelled(b"\xff\xfea\0\t\x001\0\n\0");
-    assert_eq!(utf16, "f:1: expected UTF-8, got the byte order mark of UTF-16");
-    assert_eq!(labelled(b"a\0b\t1\n"), "f:1: expected text, got byte 0x00 at place 1");
+    assert!(utf16.starts_with("f:1: expected UTF-8, got the byte order mark of UTF-16"), "{utf16}");
+    assert!(labelled(b"a\0b\t1\n").starts_with("f:1: expected text, got byte 0x00 at place 1: is it"));
     let columns = |bytes: &[u8], separator| {
         let spec = ColumnSpec { columns: 3, separator, comment: Some("#".into()) };
         message(file(bytes).columns(spec).unwrap().read_all())
@@ -148,7 +148,8 @@ fn a_long_line_is_never_held() {
     let lines = Lines::new("f".into(), bytes, Encoding::Utf8, 1000);
     let mut records = Records::new(lines, Box::new(OneLine(labelled)), Malformed::Skip);
     assert_eq!(records.read_all().unwrap().len(), 1);
-    let expected = "f:1: expected a line of at most 1000 bytes, got a longer one: see `max_line`";
+    let expected = "f:1: expected a line of at most 1000 bytes, got a longer one (`TextFile::max_line` sets the \
+                    limit)";
     assert_eq!(records.skipped().first[0].to_string(), expected);
     // A line of exactly the limit is read, whatever ends it.
     for end in ["", "\n", "\r\n"] {
@@ -159,7 +160,7 @@ fn a_long_line_is_never_held() {
         assert!(file(text.as_bytes()).max_line(999).lines().unwrap().next().unwrap().is_err(), "{end:?}");
     }
     let message = message(file(b"abcd").max_text(3).text());
-    assert_eq!(message, "file `f`: expected at most 3 bytes, got more: see `max_text`");
+    assert_eq!(message, "file `f`: expected at most 3 bytes, got more (`TextFile::max_text` sets the limit)");
 }
 
 #[test]
@@ -171,8 +172,15 @@ fn gzip_is_recognised_and_its_damage_too() {
     assert_eq!(file(&[gzip(b"a"), gzip(b"b")].concat()).text().unwrap(), "ab");
     for cut in [3, 15, packed.len() / 2, packed.len() - 4] {
         let mut records = file(&packed[..cut]).labelled().unwrap();
-        assert!(records.any(|record| record.is_err_and(|e| e.kind() == ErrorKind::Io)), "cut at {cut}");
+        assert!(records.any(|record| record.is_err_and(|e| e.kind() == ErrorKind::Format)), "cut at {cut}");
     }
+    let whole = text.lines().count();
+    let mut records = file(&packed[..packed.len() / 2]).labelled().unwrap();
+    let cut = records.find_map(Result::err).unwrap().to_string();
+    let line: usize = cut.strip_prefix("f:").unwrap().split(':').next().unwrap().parse().unwrap();
+    let said = "expected more of the compressed file, got its end: it was cut short, as by a download that broke off";
+    assert!((2..whole).contains(&line) && cut.ends_with(said), "{cut}");
+    assert!(message(file(&packed[..packed.len() / 2]).text()).ends_with(said));
     let mut flipped = packed.clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 16;
@@ -195,20 +203,67 @@ fn zips_are_read_member_by_member() {
     let two = file(&zipped(&[("b.txt", b"bb"), ("a.txt", b"aa")]));
     assert_eq!(two.clone().member("b.txt").unwrap().text().unwrap(), "bb");
     assert_eq!(two.clone().member("b.txt").unwrap().name(), "f!b.txt");
-    let expected = "member of zip `f`: expected one of `a.txt`, `b.txt`, got none: see `member`";
+    let expected = "member of zip `f`: expected one of `a.txt`, `b.txt`, got 2: unpack the one meant, or \
+                    `TextFile::member` names it";
     assert_eq!(message(two.text()), expected);
     let absent = message(two.clone().member("c.txt"));
     assert_eq!(absent, "member of zip `f`: expected one of `a.txt`, `b.txt`, got `c.txt`");
     let plain = message(file(b"text").member("c.txt"));
     assert_eq!(plain, "member `c.txt` of file `f`: expected a zip, got a file of another kind");
-    assert_eq!(
-        message(file(&zipped(&[])).text()),
-        "member of zip `f`: expected a file in it, got none: see `member`"
-    );
+    assert_eq!(message(file(&zipped(&[])).text()), "member of zip `f`: expected a file in it, got none");
     assert_ne!(
         two.clone().member("a.txt").unwrap().fingerprint(),
         two.member("b.txt").unwrap().fingerprint()
     );
+}
+
+#[test]
+fn what_macos_adds_to_a_zip_is_no_member() {
+    let added: &[(&str, &[u8])] =
+        &[("a.txt", b"a"), ("__MACOSX/._a.txt", b"\0\x05\x16\x07"), (".DS_Store", b"\0"), ("._a.txt", b"\0")];
+    assert_eq!(file(&zipped(added)).text().unwrap(), "a");
+    let folder = Temporary::new("macos.zip", &zipped(added));
+    let below: Vec<_> =
+        Folder::open(&folder.0).unwrap().files().iter().map(|(below, _)| below.clone()).collect();
+    assert_eq!(below, ["a.txt"]);
+}
+
+#[test]
+fn the_mark_of_utf_16_stands_at_the_start() {
+    let at_start = "f:1: expected UTF-8, got the byte order mark of UTF-16: save the file as UTF-8";
+    let later = "f:2: expected UTF-8, got byte 0xff at place 0: is it another `Encoding`?";
+    for (bytes, expected) in [(&b"\xff\xfea\0\n"[..], at_start), (b"a\n\xff\xfeb\n", later)] {
+        assert_eq!(message(file(bytes).text()), expected);
+        assert_eq!(message(file(bytes).lines().unwrap().read_all()), expected);
+    }
+    let zero = "f:1: expected text, got byte 0x00 at place 1: is it UTF-16, or no text at all?";
+    assert_eq!(message(file(b"a\0b\0").text()), zero);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_in_a_folder_is_named() {
+    let folder = std::env::temp_dir().join(format!("unpadded-{}-classes", std::process::id()));
+    std::fs::create_dir_all(folder.join("pos/.git")).unwrap();
+    std::fs::write(folder.join("pos/1.txt"), "1").unwrap();
+    let open = || Folder::open(&folder).map(|folder| folder.files().len()).map_err(|e| e.to_string());
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+    link("1.txt", "pos/2.txt");
+    link("nowhere", "pos/.git/hidden");
+    let _hidden = std::os::unix::net::UnixListener::bind(folder.join(".socket")).unwrap();
+    assert_eq!(open(), Ok(2));
+    let refused = |name: &str, got: &str| {
+        let path = folder.join(name);
+        assert_eq!(open(), Err(format!("`{}`: expected a file or a folder, got {got}", path.display())));
+        std::fs::remove_file(path).unwrap();
+    };
+    link("nowhere", "pos/3.txt");
+    refused("pos/3.txt", "a link that leads nowhere");
+    link("pos", "neg");
+    refused("neg", "a link to a folder: put the folder itself there");
+    let _listener = std::os::unix::net::UnixListener::bind(folder.join("pipe")).unwrap();
+    refused("pipe", "a pipe or a device");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -257,6 +312,11 @@ fn folders_and_absent_files_are_refused() {
         std::fs::remove_file(&path).unwrap();
     }
     assert_eq!(TextFile::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
+    let absent = message(TextFile::open("no/such/file"));
+    assert!(
+        absent.starts_with("file `no/such/file`: expected it to be there, got nothing there ("),
+        "{absent}"
+    );
     assert_eq!(Folder::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
     let text = Temporary::new("text", b"text");
     assert_eq!(TextFile::open(&text.0).unwrap().text().unwrap(), "text");

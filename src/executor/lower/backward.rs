@@ -136,6 +136,7 @@ impl Compiler<'_> {
             let (outer, inner) = (self.reference(pair.outer)?, self.reference(pair.inner)?);
             instr.scatter_statics.push(Move { outer, inner, store: self.store(pair.outer, site)? });
         }
+        instr.zero.extend(self.zero_first(gradient.block));
         Ok(())
     }
 

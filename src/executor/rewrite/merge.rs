@@ -61,6 +61,13 @@ struct Inside {
     reaching: HashSet<VarId>,
 }
 
+/// A variable whose columns several results became, and its gradient.
+#[derive(Clone, Copy)]
+struct Columns {
+    whole: VarId,
+    grad: Option<VarId>,
+}
+
 /// Operators to put before those of some numbers in a block, and numbers that go.
 #[derive(Default)]
 struct Edits {
@@ -224,13 +231,15 @@ impl Draft<'_> {
 
     fn merge(&mut self, nodes: &[Node], block: BlockId, there: Option<BlockId>) -> Result<()> {
         let (mut forward, mut backward) = (Edits::default(), Edits::default());
-        // Variables, each with the one whose columns it becomes.
-        let mut wholes: HashMap<VarId, VarId> = HashMap::new();
+        // The result of each node that was merged, with the one whose columns it becomes, and their gradients.
+        let mut done: Vec<Option<Columns>> = vec![None; nodes.len()];
         for group in groups(nodes) {
             let members: Vec<&Node> = group.iter().map(|&node| &nodes[node]).collect();
             let Some((whole, grad)) = self.whole(&members, block, there)? else { return Ok(()) };
-            wholes.extend(members.iter().map(|node| (node.out, whole)));
-            wholes.extend(members.iter().filter_map(|node| Some((node.grad?, grad?))));
+            for &node in &group {
+                done[node] = Some(Columns { whole, grad });
+            }
+            let wholes = wholes(nodes, &group, &done);
             let at = members.iter().map(|node| node.op).min().unwrap_or_default();
             let last = members.iter().filter_map(|node| node.back).max().and_then(|at| Some((there?, at)));
             let descs: Vec<&OpDesc> = members.iter().map(|node| &self.ops(block)[node.op]).collect();
@@ -410,6 +419,18 @@ fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = groups.into_values().filter(fits).collect();
     groups.iter_mut().for_each(|group| group.sort_by_key(|&i| root(i)));
     groups
+}
+
+/// What the operator that some nodes become reads and writes instead of their results and, of sums, their operands. A
+/// product still reads the part that it read: if that is a column of another merged result, it is cut from it before.
+fn wholes(nodes: &[Node], group: &[usize], done: &[Option<Columns>]) -> HashMap<VarId, VarId> {
+    let mut wholes = HashMap::new();
+    for &number in group.iter().flat_map(|node| std::iter::once(node).chain(&nodes[*node].operands)) {
+        let (Node { out, grad, .. }, Some(columns)) = (&nodes[number], done[number]) else { continue };
+        wholes.insert(*out, columns.whole);
+        wholes.extend(grad.zip(columns.grad));
+    }
+    wholes
 }
 
 /// The product that a node begins with.

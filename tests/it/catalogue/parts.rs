@@ -99,7 +99,7 @@ fn row_keys(lod: Option<&Arc<Lod>>, rows: usize, numbers: &[u64]) -> Vec<RowKey>
         Some(lod) => (0..lod.sequences())
             .flat_map(|i| {
                 let sequence = numbers[i];
-                (0..lod.range(0, i).len() as u64).map(move |position| RowKey { sequence, position })
+                (0..lod.range(0, i).unwrap().len() as u64).map(move |position| RowKey { sequence, position })
             })
             .collect(),
     }

@@ -2,9 +2,9 @@
 
 use ndarray::{Array1, Array2};
 
-use unpadded::layers::{Linear, Lstm, init};
+use unpadded::layers::{Gru, Linear, Lstm, Mgu, Reset, init};
 use unpadded::ops::Pool;
-use unpadded::program::{Recurrence, VarId, backward};
+use unpadded::program::{Recurrence, Step, VarId, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Result, Var, Variable};
 
@@ -214,7 +214,7 @@ fn plain_loops_over_arrays_give_the_same_numbers() {
     let (mut plain, mut lstm) = (Vec::new(), Vec::new());
     for s in 0..4 {
         let (mut h, mut g, mut cell) = (Array1::zeros(4), Array1::<f64>::zeros(4), Array1::<f64>::zeros(4));
-        for i in lod.range(0, s) {
+        for i in lod.range(0, s).unwrap() {
             let x = row(&x, i);
             h = (x.dot(&w) + b.row(0) + h.dot(&u) + c.row(0)).mapv(f64::tanh);
             plain.extend(h.to_vec());
@@ -230,5 +230,121 @@ fn plain_loops_over_arrays_give_the_same_numbers() {
     for (expected, got) in [plain, lstm].iter().zip(&got) {
         let far = expected.iter().zip(numbers(got)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         assert!(far < 1e-6, "off by {far}");
+    }
+}
+
+/// Values that a block inside a loop computes from parameters alone are the same at every visit; their gradients are not.
+#[test]
+fn operators_on_parameters_in_a_loop_that_a_memory_reaches() {
+    type Made = fn(&Step, Var) -> Result<Var>;
+    let made: [(&str, Made); 6] = [
+        ("scale", |s, w| s.scale(w, 2.0, 0.0)),
+        ("tanh", |s, w| s.tanh(w)),
+        ("assign", |s, w| s.assign(w)),
+        ("slice", |s, w| s.slice(s.concat(&[w, w])?, 1..3)),
+        ("matmul", |s, w| s.matmul(w, w)),
+        ("a chain", |s, w| s.square(s.add(s.tanh(w)?, s.scale(w, 0.5, 0.1)?)?)),
+    ];
+    for (what, make) in made {
+        for depth in [1, 2, 3] {
+            let lengths = [vec![2, 3], vec![1, 2, 0, 1, 2], vec![1, 3, 0, 2, 1, 2]];
+            let (case, got) = holds(&[("x", sequences(&lengths[..depth], 2))], |net, vars| {
+                let w = net.parameter("w", DType::F32, &[2, 2], init::uniform(-0.7, 0.7))?;
+                Ok(vec![visits(net, vars[0], depth, None, &|step| make(step, w))?])
+            });
+            let gradient = got.last().map(numbers).unwrap_or_default();
+            assert!(
+                gradient.iter().any(|d| d.abs() > 1e-3),
+                "{what} {depth}: {:?}",
+                case.program.var(case.loss).name
+            );
+        }
+    }
+}
+
+/// Loops inside loops, each starting from the memory around it; the innermost one multiplies by a weight that it makes.
+fn visits(
+    net: &Builder,
+    x: Var,
+    depth: usize,
+    around: Option<Var>,
+    make: &dyn Fn(&Step) -> Result<Var>,
+) -> Result<Var> {
+    let level = if depth > 1 { Some(0) } else { None };
+    net.recurrent_with(Recurrence { level, reverse: false }, x, |step, x| {
+        let h = match around {
+            Some(start) => step.memory_from(start)?,
+            None => step.memory(2)?,
+        };
+        let next = match depth {
+            1 => step.tanh(step.add(step.product(h, make(step)?, None)?, x)?)?,
+            _ => {
+                step.tanh(step.add(step.scale(h, 0.5, 0.1)?, visits(step, x, depth - 1, Some(h), make)?)?)?
+            }
+        };
+        step.update(h, next)?;
+        step.last(h)
+    })
+}
+
+#[test]
+fn the_gradient_of_a_weight_that_an_inner_loop_scales_by_hand() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F64, &[1], 2).unwrap();
+    let w = net.parameter("w", DType::F64, &[1, 1], init::constant(0.5)).unwrap();
+    let outer = Recurrence { level: Some(0), reverse: false };
+    let last = net.recurrent_with(outer, x, |s, x| {
+        let m = s.memory_of(DType::F64, &[1])?;
+        let last = s.recurrent(x, |s, x| {
+            let h = s.memory_from(m)?;
+            let n = s.add(s.product(x, s.scale(w, 2.0, 0.0)?, None)?, h)?;
+            s.update(h, n)?;
+            s.last(h)
+        })?;
+        let n = s.add(s.scale(m, 0.5, 0.0)?, last)?;
+        s.update(m, n)?;
+        Ok(n)
+    });
+    let loss = net.sum(last.unwrap()).unwrap().id();
+    let registry = net.registry();
+    let mut program = net.finish();
+    let grads = backward::differentiate(&mut program, &registry, loss).unwrap();
+    // m1 = 2w, m2 = 1.5 m1 + 4w; the loss is m1 + m2 = 9w.
+    let rows = Dense::from_vec(&[2, 1], vec![1.0, 2.0]).unwrap();
+    let x = (x.id(), Variable::new(rows, Some(Lod::from_lengths(&[vec![2], vec![1, 1]]).unwrap())).unwrap());
+    let w = grads[&w.id()];
+    let case = Case { program, registry, loss, feeds: vec![x], values: vec![loss], gradients: vec![w] };
+    let got = compiled(&case, &[loss, w], &case.fed(), &[], 1).unwrap();
+    assert_eq!(got.iter().map(numbers).collect::<Vec<_>>(), [[4.5], [9.0]]);
+}
+
+#[test]
+fn layers_that_cut_their_weights_over_words_in_sentences_in_documents() {
+    let lengths = [vec![2, 1], vec![2, 1, 3], vec![3, 1, 2, 0, 1, 2]];
+    type Layer = fn(&Builder, Var, Var) -> Result<Var>;
+    let layers: [(&str, Layer); 3] = [
+        ("gru", |net, x, h| net.gru(x, Gru::new(3).reset(Reset::Before).initial(h))),
+        ("mgu", |net, x, h| net.mgu(x, Mgu::new(3).initial(h))),
+        ("lstm", |net, x, h| net.lstm(x, Lstm::new(3).peepholes().initial(h, h))),
+    ];
+    for (name, layer) in layers {
+        println!("{name}");
+        holds(&[("x", sequences(&lengths, 3))], |net, vars| {
+            let outer = Recurrence { level: Some(0), reverse: false };
+            let out = net.recurrent_with(outer, vars[0], |step, document| {
+                let h = step.memory(3)?;
+                let last = step.recurrent_with(outer, document, |step, sentence| {
+                    let g = step.memory_from(h)?;
+                    let words = layer(step, sentence, g)?;
+                    let next = step.sequence_pool(words, Pool::Last)?;
+                    step.update(g, next)?;
+                    step.last(g)
+                })?;
+                let next = step.tanh(step.add(last, h)?)?;
+                step.update(h, next)?;
+                Ok(next)
+            })?;
+            Ok(vec![out])
+        });
     }
 }

@@ -1,5 +1,7 @@
 //! What a trainer refuses, and what it says.
 
+use unpadded::data::{Sample, Streamed};
+
 use super::*;
 
 fn refused<T: std::fmt::Debug>(outcome: Result<T>, expected: &str) {
@@ -107,6 +109,59 @@ fn data_that_does_not_fit_is_refused() {
     assert!(values(&mut training) == values(&mut trainer()) && training.position().step == 0);
 }
 
+/// A tag a word, in sentences of documents or not, and one sample whose tags are too few.
+#[test]
+fn feeds_that_are_alike_have_the_same_lengths_in_every_sample() {
+    let tagger = |levels| {
+        let net = Builder::new();
+        let words = net.feed("words", DType::I64, &[], levels).unwrap();
+        let tags = net.feed_like("tags", DType::I64, &[], words).unwrap();
+        let topic = net.feed("topic", DType::I64, &[], 1).unwrap(); // of other lengths
+        let x = net.embedding(words, Embedding::new(20, 4)).unwrap();
+        let of = net.sequence_pool(net.embedding(topic, Embedding::new(20, 4)).unwrap(), Pool::Sum).unwrap();
+        let loss = net.mean(net.cross_entropy(x, tags).unwrap()).unwrap();
+        let loss = net.add(loss, net.mean(of).unwrap()).unwrap();
+        Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet)
+    };
+    let names = ["tags", "topic", "words"];
+    let sample = |n: usize, tags: usize| {
+        vec![Field::Ints(vec![1; tags]), Field::Ints(vec![2; n + 1]), Field::Ints(vec![3; n])]
+    };
+    let data = move |short: usize| -> Vec<Vec<Field>> {
+        (0..9).map(|i| sample(i % 4, if i == short { 2 } else { i % 4 })).collect()
+    };
+    let loader = |short| Loader::new(data(short).into_iter().collect::<Samples>(), &names).unwrap();
+    tagger(1).fit(&loader(99).shuffle(1), &loader(99), Until::Epochs(1)).unwrap();
+    let expected = "length of field `tags` of sample 7: expected 3, as in field `words`, got 2 (at ";
+    let mut training = tagger(1);
+    for (train, dev) in [(7, 99), (99, 7)] {
+        refused(training.fit(&loader(train).shuffle(1), &loader(dev), Until::Epochs(1)), expected);
+        assert_eq!(training.position().step, 0); // known before the first batch
+    }
+    refused(training.evaluate(&loader(7)), expected);
+
+    let parts = |lengths: &[usize]| Field::Nested(lengths.iter().map(|&n| vec![1; n]).collect());
+    let nested = |tags: &[usize]| {
+        let fields = [parts(tags), Field::Ints(vec![1]), parts(&[2, 0, 3])];
+        Loader::new(Samples::from(vec![Sample::new(40, fields)]), &names).unwrap()
+    };
+    tagger(2).evaluate(&nested(&[2, 0, 3])).unwrap();
+    let more = "length of field `tags` of sample 40: expected 3, as in field `words`, got 2";
+    refused(tagger(2).evaluate(&nested(&[2, 0])), more);
+    let longer = "length of part 1 of field `tags` of sample 40: expected 0, as in field `words`, got 1";
+    refused(tagger(2).evaluate(&nested(&[2, 1, 3])), longer);
+
+    // What is streamed is known when it comes; then the batch's message says which sample it is.
+    let streamed = Streamed::new(1, move || {
+        let samples = (0..).zip(data(7)).map(|(number, fields)| Ok(Sample::new(number, fields)));
+        Ok(Box::new(samples.skip(1)))
+    });
+    let streamed = Loader::new(streamed, &names).unwrap().batching(Batching::Sequences(4));
+    let batch = "variable `words`: length of sequence 2 of the batch, number 7 in the data: expected 2, as in \
+                 `tags`, got 3";
+    refused(training.evaluate(&streamed), batch);
+}
+
 #[test]
 fn carried_states_fit_or_are_refused() {
     let build = |shape: &[usize], level, grows: bool| {
@@ -169,15 +224,19 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
         error
     };
     let none = resume(trainer());
-    assert!(none.contains("vocabulary `words`: expected none, got 3 entries (fingerprint "), "{none}");
-    let other = resume(trainer().vocabulary("words", vocabulary(&["a", "c"])));
-    assert!(other.contains("vocabulary `words`: expected 3 entries"), "{other}");
-    let program = resume(language_model().vocabulary("words", vocabulary(&["a", "b"])));
     assert!(
-        program
-            .contains("program: expected that of the model being built, got another seed, 3 in place of 1"),
-        "{program}"
+        none.contains("vocabulary `words`: expected 3 entries, as the checkpoint has, got none; make it"),
+        "{none}"
     );
+    let other = resume(trainer().vocabulary("words", vocabulary(&["a", "c"])));
+    let said = "vocabulary `words`: expected that of the checkpoint (3 entries, number 2 of them \"b\"), got 3 \
+                entries, number 2 of them \"c\"; make it of the same data, or take it out of the checkpoint";
+    assert!(other.contains(said), "{other}");
+    let longer = resume(trainer().vocabulary("words", vocabulary(&["a", "b", "c"])));
+    assert!(longer.contains("(3 entries), got 4 entries, number 3 of them \"c\""), "{longer}");
+    let seed = resume(language_model().vocabulary("words", vocabulary(&["a", "b"])));
+    let said = "seed of the model: expected 3, as in the checkpoint (`Builder::seed`), got 1";
+    assert!(seed.starts_with(said), "{seed}");
 
     let mut second = trainer().vocabulary("words", vocabulary(&["a", "b"]));
     second.resume(&file).unwrap();
@@ -185,7 +244,9 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
     let error = second.fit(&others, &dev(), Until::Epochs(3)).unwrap_err().to_string();
     assert!(error.contains("training data: expected that of the training so far (fingerprint "), "{error}");
     assert!(
-        error.contains("which stands at epoch 2, batch 3 (step 12), got other data or batches"),
+        error.contains(
+            "which stands at epoch 2, batch 3 (step 12), got other samples, batches or another order"
+        ),
         "{error}"
     );
     fit(&mut second, Until::Epochs(2));

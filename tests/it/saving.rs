@@ -1,0 +1,316 @@
+//! Where a training saves: alone, tried before the first step, and also when the system asks it to end.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use unpadded::data::{Batches, Data, Loader};
+use unpadded::train::{Checkpoint, Ended, Report, Steps, Until};
+use unpadded::{ErrorKind, Result};
+
+use crate::trainer::{dev, train, trainer};
+
+/// Where the other process trains.
+const FOLDER: &str = "UNPADDED_SAVING_FOLDER";
+
+/// An empty folder of a test's own, which anybody may enter.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("unpadded-saving-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+/// Data that calls something before the first batch.
+struct Calling<F>(F, Loader);
+
+fn calling<F: Fn() + Send + Sync>(call: F) -> Calling<F> {
+    Calling(call, train())
+}
+
+impl<F: Fn() + Send + Sync> Data for Calling<F> {
+    fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+        (self.0)();
+        self.1.batches(epoch, from)
+    }
+    fn batch_count(&self) -> Option<u64> {
+        self.1.batch_count()
+    }
+    fn fingerprint(&self) -> u64 {
+        self.1.fingerprint()
+    }
+}
+
+/// The message of a training that is refused before it asks its data for anything.
+fn refused(file: &Path, data: &dyn Data) -> String {
+    let mut trainer = trainer().checkpoint(file);
+    let error = trainer.fit(data, &dev(), Until::Epochs(1)).unwrap_err();
+    assert_eq!((error.kind(), trainer.position().step), (ErrorKind::Io, 0), "{error}");
+    error.to_string()
+}
+
+fn refused_at_once(file: &Path) -> String {
+    refused(file, &calling(|| panic!("it trains")))
+}
+
+fn fit(file: &Path) -> Report {
+    trainer().checkpoint(file).fit(&train(), &dev(), Until::Epochs(1)).unwrap()
+}
+
+/// The other process: in each epoch it says that it is there, and waits until it may go on. By itself it has nothing to do.
+#[test]
+fn child() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    if folder.join("alone").exists() {
+        println!("refused: {}", refused_at_once(&folder.join("x.ckpt")));
+        return;
+    }
+    let wait = calling(|| {
+        std::fs::write(folder.join("there"), "").unwrap();
+        while !folder.join("go").exists() {
+            sleep(Duration::from_millis(5));
+        }
+        sleep(Duration::from_millis(200)); // a signal that was sent before has come
+    });
+    let mut trainer = trainer().checkpoint(folder.join("x.ckpt")).every(Steps(1));
+    let ended = trainer.fit(&wait, &dev(), Until::Epochs(3)).unwrap().ended;
+    std::fs::write(folder.join("ended"), format!("{ended:?}")).unwrap();
+}
+
+/// The other process, once it trains.
+fn spawn(folder: &Path, by: &[&str]) -> Child {
+    let exe = std::env::current_exe().unwrap();
+    let words = ["--exact", "saving::child", "--nocapture", "--test-threads=1"];
+    let mut command = match by {
+        [] => Command::new(exe),
+        [program, first @ ..] => {
+            let mut command = Command::new(program);
+            command.args(first).arg(exe);
+            command
+        }
+    };
+    let child = command.args(words).env(FOLDER, folder).stdout(Stdio::null()).spawn().unwrap();
+    wait_for(&folder.join("there"));
+    child
+}
+
+fn wait_for(file: &Path) {
+    let clock = Instant::now();
+    while !file.exists() {
+        assert!(clock.elapsed() < Duration::from_secs(60), "it does not come: {}", file.display());
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn go(folder: &Path) {
+    std::fs::write(folder.join("go"), "").unwrap();
+}
+
+#[test]
+fn two_trainings_do_not_save_to_one_file() {
+    let folder = folder("two");
+    let x = folder.join("x.ckpt");
+    let mut child = spawn(&folder, &[]);
+    let error = refused_at_once(&x);
+    let start = format!("file `{}`: expected no other training that saves to it, got one that", x.display());
+    assert!(
+        error.starts_with(&start) && error.contains(".x.ckpt.lock`: wait until it ends, stop it,"),
+        "{error}"
+    );
+    assert!(trainer().save(&x).unwrap_err().to_string().starts_with(&start));
+    assert_eq!(names(&folder), [".x.ckpt.lock", "there"]); // the other's, untouched
+    fit(&folder.join("y.ckpt"));
+
+    // Its lock dies with it, and what it leaves stands in nobody's way.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fit(&x);
+    assert_eq!(names(&folder), ["there", "x.ckpt", "y.ckpt"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn two_trainings_of_one_process_do_not_either() {
+    let folder = folder("one-process");
+    let x = folder.join("x.ckpt");
+    let mut outer = trainer().checkpoint(&x);
+    let inner = calling(|| assert!(refused_at_once(&x).contains("expected no other training")));
+    outer.fit(&inner, &dev(), Until::Epochs(1)).unwrap();
+    // It has ended, so another one may train, though this one is still there.
+    let mut second = trainer().checkpoint(&x);
+    second.resume(&x).unwrap();
+    // From here on: what was saved after it was loaded would be replaced.
+    assert!(refused_at_once(&x).contains("expected no other training"));
+    assert!(
+        trainer().checkpoint(&x).resume(&x).unwrap_err().to_string().contains("expected no other training")
+    );
+    second.save(&x).unwrap();
+    second.resume(&x).unwrap();
+    second.fit(&train(), &dev(), Until::Epochs(2)).unwrap();
+    outer.fit(&train(), &dev(), Until::Epochs(2)).unwrap();
+    assert_eq!(names(&folder), ["x.ckpt"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn what_is_no_checkpoint_is_not_replaced() {
+    let folder = folder("foreign");
+    let text = folder.join("train.tsv");
+    std::fs::write(&text, "some text\tlabel\n").unwrap();
+    let error = refused_at_once(&text);
+    assert!(
+        error.contains("expected a new file, or one of `unpadded` to replace, got a foreign one"),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_to_string(&text).unwrap(), "some text\tlabel\n");
+    // A checkpoint is, as each run of a program does that does not resume.
+    let x = folder.join("x.ckpt");
+    fit(&x);
+    fit(&x);
+    let error = refused_at_once(&folder.join("x".repeat(240)));
+    assert!(error.contains("expected a shorter name"), "{error}");
+    assert_eq!(names(&folder), ["train.tsv", "x.ckpt"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Where nothing is left to save, nothing is asked of the folder: it may be full, or not to be written in.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_training_that_is_done_needs_no_room() {
+    let folder = folder("done");
+    let (x, nowhere) = (folder.join("x.ckpt"), Path::new("/proc/self/x.ckpt"));
+    fit(&x);
+    let mut done = trainer().checkpoint(nowhere);
+    done.resume(&x).unwrap();
+    let report = done.fit(&train(), &dev(), Until::Epochs(1)).unwrap();
+    assert_eq!((report.ended, report.tokens), (Ended::Done, 0));
+    let error = done.fit(&train(), &dev(), Until::Epochs(2)).unwrap_err().to_string();
+    assert!(error.contains("expected a folder that files can be written in, got one where"), "{error}");
+    assert_eq!(done.position().epoch, 1);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// What the other process says, run by these words as another user; `None` if that cannot be done here.
+#[cfg(unix)]
+fn as_nobody(folder: &Path) -> Option<String> {
+    let out = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "saving::child", "--nocapture"])
+        .env(FOLDER, folder)
+        .output()
+        .ok()?;
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    if said.contains("refused: ") {
+        return Some(said);
+    }
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert!(!error.contains("panicked"), "{said}{error}");
+    println!("not tried, as it takes root and a test that anybody may run: {error}");
+    None
+}
+
+#[cfg(unix)]
+#[test]
+fn what_the_system_forbids_is_found_before_the_first_step() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder("forbidden");
+    let x = folder.join("x.ckpt");
+    fit(&x);
+    std::fs::write(folder.join("alone"), "").unwrap();
+    let before = std::fs::read(&x).unwrap();
+    let mode = |mode: u32| {
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(0o1777); // as /tmp: everybody writes, and replaces what is theirs
+    if let Some(said) = as_nobody(&folder) {
+        assert!(
+            said.contains(
+                "expected a file that may be replaced, got another user's or an immutable one: Operation"
+            ),
+            "{said}"
+        );
+        mode(0o755);
+        let said = as_nobody(&folder).unwrap();
+        assert!(
+            said.contains(
+                "expected a folder that files can be written in, got one where that fails: Permission denied"
+            ),
+            "{said}"
+        );
+    }
+    mode(0o755);
+    let chattr = |word: &str| Command::new("chattr").arg(word).arg(&x).status().is_ok_and(|s| s.success());
+    if chattr("+i") {
+        let error = std::panic::catch_unwind(|| refused_at_once(&x));
+        assert!(chattr("-i"));
+        let error = error.unwrap();
+        assert!(
+            error.contains(
+                "expected a file that may be replaced, got another user's or an immutable one: Operation"
+            ),
+            "{error}"
+        );
+    } else {
+        println!("not tried, as it takes root and a file system with attributes: an immutable file");
+    }
+    assert_eq!(std::fs::read(&x).unwrap(), before);
+    assert_eq!(names(&folder), ["alone", "x.ckpt"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[cfg(unix)]
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").arg(format!("-{name}")).arg(child.id().to_string()).status().unwrap();
+    assert!(sent.success());
+    sleep(Duration::from_millis(200)); // the next one is another
+}
+
+#[cfg(unix)]
+fn ended(folder: &Path, status: ExitStatus) -> String {
+    assert!(status.success(), "{status}");
+    std::fs::read_to_string(folder.join("ended")).unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn what_asks_a_training_to_end_saves_it() {
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let folder = folder(name);
+        let mut child = spawn(&folder, &[]);
+        signal(&child, name);
+        go(&folder);
+        assert_eq!(ended(&folder, child.wait().unwrap()), "Interrupted");
+        assert_eq!(Checkpoint::load(folder.join("x.ckpt")).unwrap().position.step, 0, "{name}");
+        assert_eq!(names(&folder), ["ended", "go", "there", "x.ckpt"]);
+        std::fs::remove_dir_all(&folder).unwrap();
+
+        // A second one does not wait for the step, whichever came first.
+        std::fs::create_dir(&folder).unwrap();
+        let mut child = spawn(&folder, &[]);
+        signal(&child, "TERM");
+        signal(&child, name);
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{name}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+/// `nohup` has a program go on when its terminal is gone.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_ignored_hangup_stays_ignored() {
+    let folder = folder("nohup");
+    let mut child = spawn(&folder, &["sh", "-c", "trap '' HUP; exec \"$0\" \"$@\""]);
+    signal(&child, "HUP");
+    go(&folder);
+    assert_eq!(ended(&folder, child.wait().unwrap()), "Done");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
