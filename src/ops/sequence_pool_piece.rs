@@ -13,7 +13,7 @@
 //! use unpadded::{Variable, ops};
 //! let op = ops::catalogue().parse("sequence_pool_piece", &Attributes::new().with("pool", "mean"))?;
 //! let x = |rows: &[Vec<f64>]| Variable::from_sequences(rows).map(|x| Operand::batch("x", x));
-//! let first = op.call(&[x(&[vec![1.0, 2.0], vec![5.0]])?])?;
+//! let first = op.clone().call(&[x(&[vec![1.0, 2.0], vec![5.0]])?])?;
 //! assert_eq!(first[0].as_slice::<f64>()?, [1.5, 5.0]);
 //! let before = [Operand::batch("carried", first[1].clone()), Operand::batch("seen", first[2].clone())];
 //! let second = op.call(&[&[x(&[vec![6.0], vec![]])?], &before[..]].concat())?;
