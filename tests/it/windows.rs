@@ -247,6 +247,7 @@ fn errors_are_those_of_the_whole() {
     let feeds = [("x", &wrong), ("start", &start(2))];
     let [a, b] = [&mut whole, &mut windows].map(|p| p.run(&feeds, &["0"]).unwrap_err());
     assert!(b.to_string().contains("at least 0 and below 9, the height, got 9"), "{b}");
-    assert_eq!(a.place(), b.place());
+    assert_eq!((a.place(), a.to_string()), (b.place(), b.to_string()));
+    assert!(b.to_string().contains("sample 0, position 18"), "{b}");
     assert_eq!(windows.run(&[("x", &ids), ("start", &start(2))], &["0"]).unwrap(), expected);
 }
