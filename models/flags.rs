@@ -306,6 +306,39 @@ fn numbers_say_their_range() {
 }
 
 #[test]
+fn what_differs_from_a_checkpoint_is_told_by_its_flag() -> Outcome<()> {
+    use clap::Parser;
+    use unpadded::data::Continuous;
+    use unpadded::train::Position;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        flags: Flags,
+    }
+    let path = std::env::temp_dir().join(format!("unpadded-flags-{}.ckpt", std::process::id()));
+    let data = |last| Continuous::new([1, 2, last], 1, 1, ["x", "y"]);
+    let position = Position { step: 1, data: data(3)?.fingerprint(), ..Position::default() };
+    let program = unpadded::Builder::new().seed(7).finish();
+    let notes = [("model".to_owned(), "this".to_owned())].into();
+    Checkpoint { program, notes, position, ..Checkpoint::default() }.save(&path)?;
+    let refused = |seed: &str, model: &str, last| -> Outcome<String> {
+        let Cli { flags } = Cli::try_parse_from(["this", "--seed", seed])?;
+        let outcome = flags.resumable(&path, model, &data(last)?);
+        Ok(outcome
+            .map_err(|e| e.to_string().replace(&path.display().to_string(), "FILE"))
+            .err()
+            .unwrap_or_default())
+    };
+    assert_eq!(refused("7", "this", 3)?, "");
+    assert_eq!(refused("1", "this", 3)?, "--seed: expected 7, as checkpoint `FILE` has, got 1");
+    let other = "--train: expected the data of checkpoint `FILE`, got other data; give --train, and --dev or not, as then";
+    assert_eq!(refused("7", "this", 4)?, other);
+    assert_eq!(refused("7", "that", 3)?, "checkpoint `FILE`: expected one of `that`, got one of `this`");
+    Ok(std::fs::remove_file(path)?)
+}
+
+#[test]
 fn only_a_new_file_or_a_checkpoint_is_replaced() -> Outcome<()> {
     let folder = std::env::temp_dir().join(format!("unpadded-flags-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
