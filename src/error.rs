@@ -109,7 +109,7 @@ impl Error {
     pub(crate) fn io(what: impl Into<String>, verb: &str, error: &std::io::Error) -> Self {
         use std::io::ErrorKind::{NotFound, PermissionDenied, StorageFull};
         let (expected, got) = match error.kind() {
-            NotFound if verb == "read" => ("it to be there".to_owned(), format!("nothing there ({error})")),
+            NotFound if verb == "read" => ("a file".to_owned(), format!("none there ({error})")),
             NotFound => ("a folder where it can be written".to_owned(), format!("none ({error})")),
             PermissionDenied => (format!("permission to {verb} it"), format!("none ({error})")),
             StorageFull => ("room to write it".to_owned(), format!("a full disk ({error})")),

@@ -313,10 +313,7 @@ fn folders_and_absent_files_are_refused() {
     }
     assert_eq!(TextFile::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
     let absent = message(TextFile::open("no/such/file"));
-    assert!(
-        absent.starts_with("file `no/such/file`: expected it to be there, got nothing there ("),
-        "{absent}"
-    );
+    assert!(absent.starts_with("file `no/such/file`: expected a file, got none there ("), "{absent}");
     assert_eq!(Folder::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
     let text = Temporary::new("text", b"text");
     assert_eq!(TextFile::open(&text.0).unwrap().text().unwrap(), "text");
