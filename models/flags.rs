@@ -65,6 +65,7 @@ fn epochs(text: &str) -> Result<u64, String> {
 
 impl Flags {
     /// Trains as the flags say, from a checkpoint on if they say so; `None` if that was interrupted.
+    #[track_caller]
     pub(crate) fn fit(
         &self,
         model: &str,

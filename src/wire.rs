@@ -27,7 +27,7 @@ use crc32fast::Hasher;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// The first bytes of every file.
 pub const MAGIC: [u8; 8] = *b"unpadded";
@@ -45,9 +45,11 @@ const CONFIG: Configuration<LittleEndian, Fixint> = standard().with_fixed_int_en
 ///
 /// # Errors
 /// If the value refuses to be written.
+#[track_caller]
 pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     bincode::serde::encode_to_vec(value, CONFIG)
         .map_err(|e| Error::of(ErrorKind::Format, "encoding", "a value that can be stored", e.to_string()))
+        .at_caller()
 }
 
 /// A value from bytes, all of them. No length inside is believed: beyond a mebibyte, nothing larger than about
@@ -55,6 +57,7 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// If the bytes are not those of such a value, or longer than 256 MiB.
+#[track_caller]
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     // bincode takes its limit as a constant, so the next of four steps serves.
     let decoded = match bytes.len() {
@@ -66,14 +69,16 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         }
         n => return Err(damaged("structured section", "at most 256 MiB", format!("{n} bytes"))),
     };
-    let (value, used): (T, usize) =
-        decoded.map_err(|e| damaged("structured section", "a value of this version", e.to_string()))?;
+    let (value, used): (T, usize) = decoded
+        .map_err(|e| damaged("structured section", "a value of this version", e.to_string()))
+        .at_caller()?;
     if used != bytes.len() {
         return Err(damaged("structured section", format!("{used} bytes"), format!("{} bytes", bytes.len())));
     }
     Ok(value)
 }
 
+#[track_caller]
 fn damaged(what: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> Error {
     Error::of(ErrorKind::Format, what, expected, got)
 }
@@ -98,13 +103,14 @@ impl<W: Write> Body<'_, W> {
     ///
     /// # Errors
     /// If they are more than was said, or cannot be written.
+    #[track_caller]
     pub fn write(&mut self, piece: &[u8]) -> Result<()> {
         let Some(left) = self.left.checked_sub(piece.len() as u64) else {
             return Err(damaged("body of a section", format!("{} more bytes", self.left), "more"));
         };
         self.left = left;
         self.sum.update(piece);
-        self.writer.put(piece)
+        self.writer.put(piece).at_caller()
     }
 }
 
@@ -113,8 +119,9 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If `out` cannot be written.
+    #[track_caller]
     pub fn new(out: W) -> Result<Self> {
-        Self::named("bytes", out)
+        Self::named("bytes", out).at_caller()
     }
 
     fn named(target: &str, out: W) -> Result<Self> {
@@ -132,6 +139,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If the name is empty or longer than 255 bytes, or the file cannot be written.
+    #[track_caller]
     pub fn write_section(&mut self, name: &str, body: &[u8]) -> Result<()> {
         self.stream_section(name, body.len() as u64, |out| out.write(body))
     }
@@ -141,6 +149,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// If the name is empty or longer than 255 bytes, `write` hands over another number of bytes or fails, or the
     /// file cannot be written.
+    #[track_caller]
     pub fn stream_section(
         &mut self,
         name: &str,
@@ -150,7 +159,7 @@ impl<W: Write> Writer<W> {
         if name.is_empty() {
             return Err(damaged("section name", "1 to 255 bytes", "none"));
         }
-        self.section(name, length, write)
+        self.section(name, length, write).at_caller()
     }
 
     fn section(
@@ -180,9 +189,10 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If it cannot be written.
+    #[track_caller]
     pub fn finish(mut self) -> Result<W> {
-        self.section("", 0, |_| Ok(()))?;
-        self.out.flush().map_err(|e| unwritable(&self.target, &e))?;
+        self.section("", 0, |_| Ok(())).at_caller()?;
+        self.out.flush().map_err(|e| unwritable(&self.target, &e)).at_caller()?;
         Ok(self.out)
     }
 }
@@ -212,11 +222,12 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// If it is no file of this crate or one of a future version.
+    #[track_caller]
     pub fn new(source: &str, input: R, size: u64) -> Result<Self> {
         let mut reader = Self { source: source.to_owned(), input, size, left: size, open: None, done: false };
         let mut first = [0; MAGIC.len()];
         let known = usize::try_from(size).map_or(MAGIC.len(), |size| size.min(MAGIC.len()));
-        reader.fill(&mut first[..known], "first bytes")?;
+        reader.fill(&mut first[..known], "first bytes").at_caller()?;
         if size == 0 || first[..known] != MAGIC[..known] {
             let got = if size == 0 { "an empty one" } else { "a foreign one" };
             return Err(reader.refused("first bytes", "a file of `unpadded`", got));
@@ -225,7 +236,7 @@ impl<R: Read> Reader<R> {
             let got = format!("{size}: the file is cut short");
             return Err(reader.refused("size", format!("at least {SMALLEST} bytes"), got));
         }
-        let version = u32::from_le_bytes(reader.take("the format version")?);
+        let version = u32::from_le_bytes(reader.take("the format version").at_caller()?);
         if version == 0 || version > VERSION {
             let expected = format!("1 to {VERSION}: a newer release may read it");
             return Err(reader.refused("format version", expected, version.to_string()));
@@ -234,6 +245,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The error that the file holds something else than it should; it names the file.
+    #[track_caller]
     pub fn refused(&self, what: &str, expected: impl Into<String>, got: impl Into<String>) -> Error {
         damaged(format!("{}: {what}", self.source), expected, got)
     }
@@ -258,6 +270,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
+    #[track_caller]
     fn short(&self, what: &str, wanted: u64) -> Error {
         let got = format!("{} of the file's {}: it is cut short, or damaged", self.left, self.size);
         self.refused(what, format!("{wanted} more bytes"), got)
@@ -273,6 +286,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// If the file is damaged.
+    #[track_caller]
     pub fn next_section(&mut self) -> Result<Option<&str>> {
         if self.open.is_some() {
             self.end_section()?;
@@ -280,15 +294,16 @@ impl<R: Read> Reader<R> {
         if self.done {
             return Ok(None);
         }
-        let mut head = vec![self.take::<1>("length of a section name")?[0]];
+        let mut head = vec![self.take::<1>("length of a section name").at_caller()?[0]];
         let length = usize::from(head[0]);
         head.resize(1 + length + 8, 0);
-        self.fill(&mut head[1..], "head of a section")?;
-        let sum = u32::from_le_bytes(self.take("checksum of a section head")?);
-        self.check("head of a section", crc32fast::hash(&head), sum)?;
+        self.fill(&mut head[1..], "head of a section").at_caller()?;
+        let sum = u32::from_le_bytes(self.take("checksum of a section head").at_caller()?);
+        self.check("head of a section", crc32fast::hash(&head), sum).at_caller()?;
         let (name, size) = head[1..].split_at(length);
         let name = String::from_utf8(name.to_vec())
-            .map_err(|_| self.refused("section name", "text", "bytes that are no UTF-8"))?;
+            .map_err(|_| self.refused("section name", "text", "bytes that are no UTF-8"))
+            .at_caller()?;
         let size = size.iter().rev().fold(0, |size, &byte| size << 8 | u64::from(byte));
         if length == 0 && size > 0 {
             return Err(self.refused("end", "a section without bytes", format!("one of {size}")));
@@ -316,6 +331,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// If the body has fewer, or the file cannot be read.
+    #[track_caller]
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
         let Some(mut open) = self.open.take() else {
             return Err(self.refused("section", "one that is open", "none"));
@@ -331,17 +347,19 @@ impl<R: Read> Reader<R> {
             })
         };
         self.open = Some(open);
-        outcome
+        outcome.at_caller()
     }
 
     /// The whole body of the section that [`Self::next_section`] named.
     ///
     /// # Errors
     /// If the file is damaged.
+    #[track_caller]
     pub fn read_section(&mut self) -> Result<Vec<u8>> {
         let (mut body, size) = (Vec::new(), usize::try_from(self.section_left()).unwrap_or(usize::MAX));
         let room = body.try_reserve_exact(size);
-        room.map_err(|e| Error::of(ErrorKind::Io, "memory for a section", "to be there", e.to_string()))?;
+        room.map_err(|e| Error::of(ErrorKind::Io, "memory for a section", "to be there", e.to_string()))
+            .at_caller()?;
         body.resize(size, 0);
         self.read(&mut body)?;
         self.end_section()?;
@@ -352,6 +370,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// If the file is damaged.
+    #[track_caller]
     pub fn end_section(&mut self) -> Result<()> {
         let mut piece = vec![0; PIECE.min(usize::try_from(self.section_left()).unwrap_or(PIECE))];
         while self.section_left() > 0 {
@@ -362,8 +381,8 @@ impl<R: Read> Reader<R> {
             return Err(self.refused("section", "one that is open", "none"));
         };
         let what = format!("section `{}`", open.name);
-        let stored = u32::from_le_bytes(self.take(&what)?);
-        self.check(&what, open.sum.finalize(), stored)
+        let stored = u32::from_le_bytes(self.take(&what).at_caller()?);
+        self.check(&what, open.sum.finalize(), stored).at_caller()
     }
 
     fn check(&self, what: &str, computed: u32, stored: u32) -> Result<()> {
@@ -383,15 +402,16 @@ fn unwritable(target: &str, error: &io::Error) -> Error {
 ///
 /// # Errors
 /// If it cannot be opened, or as [`Reader::new`].
+#[track_caller]
 pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let source = format!("file `{}`", path.display());
     let failed = |e: io::Error| Error::of(ErrorKind::Io, &source, "to be readable", e.to_string());
     // Asked before it is opened: to open a pipe would wait for whoever writes it.
-    if !fs::metadata(path).map_err(failed)?.is_file() {
+    if !fs::metadata(path).map_err(failed).at_caller()?.is_file() {
         return Err(Error::of(ErrorKind::Io, source, "a file", "a folder or a device"));
     }
-    let file = File::open(path).map_err(failed)?;
-    let size = file.metadata().map_err(failed)?.len();
+    let file = File::open(path).map_err(failed).at_caller()?;
+    let size = file.metadata().map_err(failed).at_caller()?.len();
     Reader::new(&source, BufReader::new(file), size)
 }
 
@@ -401,6 +421,7 @@ pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
 /// # Errors
 /// What `write` returns, if `path` is something else than a file, or if the operating system refuses; what stood at
 /// `path` is then untouched.
+#[track_caller]
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>,
@@ -417,15 +438,15 @@ pub fn write_atomically(
                 led = file;
                 &led
             }
-            Err(_) => return refused("a link that leads nowhere"),
+            Err(_) => return refused("a link that leads nowhere").at_caller(),
         },
         _ => path,
     };
     let Some(name) = path.file_name().filter(|_| !path.is_dir()) else {
-        return refused("that of a folder");
+        return refused("that of a folder").at_caller();
     };
     if path.exists() && !path.is_file() {
-        return refused("that of a device or a pipe");
+        return refused("that of a device or a pipe").at_caller();
     }
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -451,12 +472,12 @@ pub fn write_atomically(
     if outcome.is_err() {
         // The first error is the one to report.
         let _ = fs::remove_file(&temporary);
-        return outcome;
+        return outcome.at_caller();
     }
     clear(folder, name);
     // The renamed entry itself is safe once its folder is synced; only unix can open one.
     if cfg!(unix) {
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed).at_caller()?;
     }
     Ok(())
 }

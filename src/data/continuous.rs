@@ -1,5 +1,6 @@
 //! Continuous text, cut into parallel streams and these into windows, for language models that carry their state.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::{Batch, Batches, Data, Fingerprint};
@@ -31,6 +32,8 @@ pub struct Continuous {
     steps: usize,
     names: [String; 2],
     fingerprint: u64,
+    /// The line that made it.
+    caller: &'static Location<'static>,
 }
 
 impl Continuous {
@@ -39,6 +42,7 @@ impl Continuous {
     ///
     /// # Errors
     /// No stream or no step, or a text too short to give each stream an id to predict.
+    #[track_caller]
     pub fn new(ids: impl Into<Arc<[i64]>>, streams: usize, steps: usize, names: [&str; 2]) -> Result<Self> {
         let ids: Arc<[i64]> = ids.into();
         for (what, number) in [("streams of a text", streams), ("steps of a window", steps)] {
@@ -55,7 +59,8 @@ impl Continuous {
         }
         let f = ids.iter().fold(Fingerprint::default(), |f, &id| f.number(id as u64));
         let f = f.number(streams as u64).number(steps as u64).text(names[0]).text(names[1]);
-        Ok(Self { ids, streams, steps, names: names.map(str::to_owned), fingerprint: f.finish() })
+        let (names, fingerprint) = (names.map(str::to_owned), f.finish());
+        Ok(Self { ids, streams, steps, names, fingerprint, caller: Location::caller() })
     }
 
     /// The longest stream's ids that have one to predict.
@@ -98,6 +103,10 @@ impl Data for Continuous {
         let (text, count) = (self.clone(), self.longest().div_ceil(self.steps));
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         Ok(Box::new((from..count).map(move |k| text.batch(k))))
+    }
+
+    fn made_at(&self) -> Option<&'static Location<'static>> {
+        Some(self.caller)
     }
 
     fn batch_count(&self) -> Option<u64> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::plan::Home;
 use super::run::{Executor, Run};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Extent2;
 use crate::kernels::arena::Region;
 use crate::lod::Lod;
@@ -20,8 +20,9 @@ impl Executor {
     ///
     /// # Errors
     /// As for the feeds of a run.
+    #[track_caller]
     pub fn bytes_for(&mut self, feeds: &[(VarId, &Variable)]) -> Result<usize> {
-        let batch = self.check_feeds(feeds)?;
+        let batch = self.check_feeds(feeds).at_caller()?;
         let mut most = vec![0; self.plan.buffers.len()];
         for slot in self.plan.slots.iter().filter(|s| s.pool.is_none()) {
             let rows = match slot.home {

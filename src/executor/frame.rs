@@ -308,6 +308,24 @@ impl Frame {
         keys.get(first - base..first - base + count).unwrap_or(&[])
     }
 
+    /// Of a row of a call at `at`, the row outside: what counts it there, and its number.
+    pub(super) fn outside(&self, instr: &Loop, at: At, rows: Extent, row: usize) -> Option<(Extent, usize)> {
+        let Extent::Rows(id) = rows else {
+            if at == At::Sequences {
+                return Some((instr.sequences, *self.rank.order().get(row)?));
+            }
+            let place = self.stepped(at, rows).0 - self.base + row;
+            return Some((Extent::Rows(instr.desc.level), *self.rank.rows().get(place)?));
+        };
+        let (level, inner) =
+            self.levels.iter().zip(&instr.inner).find(|(level, _)| level.level == Some(id))?;
+        let place = self.stepped(at, rows).0 - level.base + row;
+        // The rows of a static sub-sequence come again at every step.
+        let step = level.starts.partition_point(|&start| start <= place).saturating_sub(1);
+        let place = if inner.statics { place - level.starts.get(step)? } else { place };
+        Some((Extent::Rows(inner.outer), *level.map.get(place)?))
+    }
+
     /// The place of each outer row in this order.
     pub(super) fn inverse(&self, rows: Extent, sequences: bool, out: &mut Vec<usize>) {
         match rows {

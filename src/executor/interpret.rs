@@ -17,7 +17,7 @@ use rows::{add, add_rows, part, put, select, zeros};
 
 use super::run::{Run, Stage};
 use super::scope::Scope;
-use crate::error::{Error, ErrorKind, Place, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Place, Result};
 use crate::kernels::{ViewMut, flush};
 use crate::lod::Lod;
 use crate::program::call::Direct;
@@ -53,13 +53,14 @@ use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 ///
 /// # Errors
 /// If a feed or a parameter is missing, or an operator refuses its operands.
+#[track_caller]
 pub fn interpret(
     program: &Program,
     registry: &Registry,
     scope: &mut Scope,
     run: &Run<'_>,
 ) -> Result<HashMap<VarId, Variable>> {
-    Interpreter::new(program, registry, run).run(scope, run.feeds)
+    Interpreter::new(program, registry, run).run(scope, run.feeds).at_caller()
 }
 struct Interpreter<'a> {
     program: &'a Program,
@@ -235,6 +236,10 @@ impl<'a> Interpreter<'a> {
                 } else {
                     None
                 }
+            }
+            // What names the rows in errors.
+            (Some(known), Some(&var)) => {
+                Some(known.get(&self.program.spec(var)?.rows()).cloned().unwrap_or_default())
             }
             _ => None,
         };

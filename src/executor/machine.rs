@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::frame::{At, Frame, root_key};
+use super::frame::{At, Frame, root_key, step_parent};
 use super::plan::{Access, Home, Instr, Loop, OpInstr, Plan, Ref, Span};
 use super::recorder::Recorder;
 use crate::error::{Error, ErrorKind, Result};
@@ -201,6 +201,28 @@ impl Shared<'_> {
         }
     }
 
+    /// An error about a row of a call, with the sample that the row is of.
+    fn named(&self, instr: &OpInstr, lane: Option<LaneAt>, error: Error) -> Error {
+        error.of_sample(|row| {
+            let row = row + lane.and_then(|lane| lane.rows).map_or(0, |(from, _)| from);
+            let spec = instr.inputs.iter().flatten().find(|spec| spec.batched())?;
+            let (mut block, mut at, mut extent) = match (instr.order, instr.top) {
+                (Some((block, rows)), _) => (Some(block), At::All, rows),
+                (None, Extent::Alive(block)) => (Some(block), self.at(block, lane), spec.rows()),
+                _ => (None, At::All, spec.rows()),
+            };
+            let mut row = row;
+            while let Some(inner) = block {
+                let (instr, frame) = (self.loops[inner.0 as usize]?, &self.frames[inner.0 as usize]);
+                (extent, row) = frame.outside(instr, at, extent, row)?;
+                block = step_parent(instr);
+                at = block.map_or(At::All, |block| self.frames[block.0 as usize].at);
+            }
+            let RowKey { sequence, position } = root_key(&self.levels, &self.numbers, extent, row);
+            Some((sequence, matches!(extent, Extent::Rows(_)).then_some(position as usize)))
+        })
+    }
+
     fn call<'a>(&'a self, instr: &'a OpInstr, lane: Option<LaneAt>) -> Call<'a> {
         Call {
             signature: instr.op.signature(),
@@ -241,12 +263,13 @@ impl Shared<'_> {
         let mut operands = lane.operands(room, reads, writes);
         let call = self.call(instr, at);
         match units {
-            None => run(instr, call, operands, pool, scratch)?,
+            None => run(instr, call, operands, pool, scratch).map_err(|e| self.named(instr, at, e))?,
             Some(units) => {
                 let range = 0..units.count();
                 if divide(instr, call, &mut operands, &units, range, scratch, others).is_err() {
                     // The whole call names the same row on any number of threads.
-                    run(instr, self.call(instr, at), lane.operands(room, reads, writes), pool, scratch)?;
+                    let (call, operands) = (self.call(instr, at), lane.operands(room, reads, writes));
+                    run(instr, call, operands, pool, scratch).map_err(|e| self.named(instr, at, e))?;
                 }
             }
         }

@@ -135,7 +135,8 @@ impl Executor {
             .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads).build())
             .transpose()
             .map_err(|e| {
-                Error::of(ErrorKind::Io, "thread pool", format!("{threads} threads"), e.to_string())
+                let expected = format!("{threads} threads");
+                Error::of(ErrorKind::Io, "thread pool", expected, e.to_string()).called(caller)
             })?;
         let mut kept = Kept::default();
         kept.frames.resize_with(program.blocks().len(), Frame::default);
@@ -173,10 +174,16 @@ impl Executor {
     /// gradient is not finite, before any update.
     #[track_caller]
     pub fn run(&mut self, scope: &mut Scope, run: &Run<'_>) -> Result<()> {
+        self.run_data(scope, run, Location::caller())
+    }
+
+    /// The same for feeds of data that another line made: what does not fit names that.
+    #[track_caller]
+    pub(crate) fn run_data(&mut self, scope: &mut Scope, run: &Run<'_>, data: &Location<'_>) -> Result<()> {
         let caller = Location::caller();
         self.done = None;
         let clock = self.profiling.as_ref().map(|_| Instant::now());
-        let batch = self.bind_feeds(run).map_err(|e| e.called(caller))?;
+        let batch = self.bind_feeds(run).map_err(|e| e.called(data))?;
         // All variables are checked before the first leaves the scope, so that a run that fails leaves it whole.
         for slot in self.plan.slots.iter().filter(|s| s.persistent) {
             let (name, spec) = (&self.program.var(slot.var).name, self.program.spec(slot.var)?);
@@ -190,7 +197,7 @@ impl Executor {
         if let Some(start) = clock {
             self.count_run(start, matches!(outcome, Ok(Ok(()))));
         }
-        outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
+        outcome.unwrap_or_else(|panic| resume_unwind(panic)).map_err(|e| e.called(caller))?;
         self.done = Some(run.stage);
         Ok(())
     }

@@ -16,6 +16,7 @@ pub mod extent;
 pub mod infer;
 mod inference;
 pub mod initialize;
+mod keys;
 mod memories;
 pub mod naming;
 pub mod op;

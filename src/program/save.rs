@@ -7,7 +7,7 @@ use super::attributes::{Attributes, Literal};
 use super::program::Program;
 use super::stored::MAX_LITERAL_DEPTH;
 use super::var_desc::VarKind;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::wire::{self, Reader, Writer};
 
 /// The name of the section that holds a program.
@@ -30,6 +30,7 @@ impl Program {
     ///
     /// # Errors
     /// If the operating system refuses, or as [`Self::to_bytes`].
+    #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let body = self.to_section()?;
         wire::write_atomically(path.as_ref(), |writer| writer.write_section(SECTION, &body))
@@ -39,14 +40,16 @@ impl Program {
     ///
     /// # Errors
     /// If the file is damaged, foreign or of a future version, or holds no well-formed program.
+    #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        Self::read(wire::open(path.as_ref())?)
+        Self::read(wire::open(path.as_ref())?).at_caller()
     }
 
     /// What [`Self::save`] writes.
     ///
     /// # Errors
     /// If the program is not well formed, or a literal is nested deeper than can be read back.
+    #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut writer = Writer::new(Vec::new())?;
         writer.write_section(SECTION, &self.to_section()?)?;
@@ -57,14 +60,16 @@ impl Program {
     ///
     /// # Errors
     /// As [`Self::load`].
+    #[track_caller]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        Self::read(Reader::new("bytes of a program", bytes, bytes.len() as u64)?)
+        Self::read(Reader::new("bytes of a program", bytes, bytes.len() as u64)?).at_caller()
     }
 
     /// The body of a file's section for it.
     ///
     /// # Errors
     /// As [`Self::to_bytes`].
+    #[track_caller]
     pub fn to_section(&self) -> Result<Vec<u8>> {
         self.validate()?;
         let attributes = |a: &Attributes| a.iter().any(|(_, l)| too_deep(l, MAX_LITERAL_DEPTH));
@@ -83,11 +88,12 @@ impl Program {
     ///
     /// # Errors
     /// If it is not one, or not well formed.
+    #[track_caller]
     pub fn from_section(body: &[u8]) -> Result<Self> {
         let program: Self = wire::decode(body)?;
         let malformed =
             |e: Error| Error::of(ErrorKind::Format, "program", "a well-formed one", e.to_string());
-        program.validate().map_err(malformed)?;
+        program.validate().map_err(malformed).at_caller()?;
         Ok(program)
     }
 

@@ -14,7 +14,7 @@ use super::op_desc::{Bound, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradien
 use super::program::{Block, Program, check_inner_extents, malformed};
 use super::registry::Registry;
 use super::var_desc::{VarDesc, VarRole, grad_name};
-use crate::error::{Place, Result};
+use crate::error::{AtCaller, Place, Result};
 
 /// How deep step blocks may be in each other: a compiler that follows them must not overflow its stack.
 const MAX_DEPTH: usize = 64;
@@ -24,7 +24,12 @@ impl Program {
     ///
     /// # Errors
     /// The first thing that is wrong.
+    #[track_caller]
     pub fn validate(&self) -> Result<()> {
+        self.well_formed().at_caller()
+    }
+
+    fn well_formed(&self) -> Result<()> {
         if self.blocks.first().is_none_or(|root| root.parent.is_some()) {
             return Err(malformed("first block", "a root without a parent", "none, or one with a parent"));
         }

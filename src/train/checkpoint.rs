@@ -29,7 +29,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::data::Vocabulary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::Scope;
 use crate::lod::Lod;
 use crate::program::save::SECTION as PROGRAM;
@@ -141,8 +141,9 @@ impl Checkpoint {
     /// # Errors
     /// If the parts do not fit each other, such as a tensor that the program does not have, or the operating system
     /// refuses. What stood at `path` is then untouched.
+    #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.check_all(&unfit)?;
+        self.check_all(&unfit).at_caller()?;
         wire::write_atomically(path.as_ref(), |out| self.write(out, &mut |name| self.tensor(name)))
     }
 
@@ -151,8 +152,9 @@ impl Checkpoint {
     ///
     /// # Errors
     /// As [`Self::save`], or if the scope lacks a persistent variable of the program.
+    #[track_caller]
     pub fn save_from(&self, scope: &mut Scope, path: impl AsRef<Path>) -> Result<()> {
-        self.check(&unfit)?;
+        self.check(&unfit).at_caller()?;
         wire::write_atomically(path.as_ref(), |out| {
             self.write(out, &mut |name| scope.get(name).map(Cow::Owned))
         })
@@ -162,10 +164,11 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the parts do not fit each other.
+    #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        self.check_all(&unfit)?;
+        self.check_all(&unfit).at_caller()?;
         let mut out = Writer::new(Vec::new())?;
-        self.write(&mut out, &mut |name| self.tensor(name))?;
+        self.write(&mut out, &mut |name| self.tensor(name)).at_caller()?;
         out.finish()
     }
 
@@ -174,22 +177,25 @@ impl Checkpoint {
     /// # Errors
     /// If the file is damaged, foreign or of a future version, or its parts do not fit each other. The error names the
     /// file and the section.
+    #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        Self::read(wire::open(path.as_ref())?)
+        Self::read(wire::open(path.as_ref())?).at_caller()
     }
 
     /// What [`Self::load`] reads.
     ///
     /// # Errors
     /// As [`Self::load`].
+    #[track_caller]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?)
+        Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?).at_caller()
     }
 
     /// Moves the tensors into a scope; [`Self::tensors`] is empty after it.
     ///
     /// # Errors
     /// If the scope has one of another shape or dtype.
+    #[track_caller]
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
         // One at a time, so that no more than one tensor is there twice.
         while let Some((name, value)) = self.tensors.pop_first() {

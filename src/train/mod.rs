@@ -32,6 +32,7 @@ use compiled::Compiled;
 use metrics::Metric;
 use progress::Console;
 use signal::Interrupts;
+use trainer::Told;
 
 impl Trainer {
     /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
@@ -46,7 +47,7 @@ impl Trainer {
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
-        self.prepare(Some(train))?;
+        self.prepare(Some(train)).map_err(|e| e.called(caller))?;
         let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
         let mut progress = std::mem::take(&mut self.progress);
@@ -91,10 +92,11 @@ impl Trainer {
         last: &mut Scores,
     ) -> Result<Ended> {
         loop {
-            let early = self.patience.is_some_and(|epochs| self.state.position.since_best >= epochs);
+            let early =
+                self.patience.as_ref().is_some_and(|epochs| self.state.position.since_best >= **epochs);
             if early || until.reached(&self.state.position) {
                 if last.0.is_empty() {
-                    *last = self.evaluate(dev)?;
+                    *last = self.pass(dev, Stop::Never)?.unwrap_or_default();
                 }
                 return Ok(if early { Ended::Early } else { Ended::Done });
             }
@@ -114,14 +116,14 @@ impl Trainer {
                 }
 
                 // A step: forward, backward, the check that all is finite, updates; then metrics and carried states.
-                self.step(&batch)?;
+                self.step(train, &batch)?;
                 self.state.position.batch += 1;
                 self.state.position.step += 1;
                 self.state.position.tokens += batch.tokens as u64;
                 console.tokens += batch.tokens as u64;
                 console.padded += batch.padded as u64;
                 console.step(&self.state.position, || scores(&self.metrics));
-                if self.every.is_some_and(|steps| self.state.position.step.is_multiple_of(steps)) {
+                if self.every.as_ref().is_some_and(|steps| self.state.position.step.is_multiple_of(**steps)) {
                     console.pause_clock();
                     self.save_checkpoint()?;
                     console.resume_clock();
@@ -149,13 +151,13 @@ impl Trainer {
     }
 
     /// One training step on a batch.
-    fn step(&mut self, batch: &Batch) -> Result<()> {
+    fn step(&mut self, data: &dyn Data, batch: &Batch) -> Result<()> {
         let Self { compiled, scope, state, metrics, registry, .. } = self;
         let Checkpoint { program, carried, position, .. } = state;
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
         compiled.run(
             scope,
-            batch,
+            (data, batch),
             carried,
             metrics,
             |feeds| Run::train(feeds, step),
@@ -215,7 +217,8 @@ impl Trainer {
             if stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst) {
                 return Ok(None);
             }
-            compiled.run(scope, &batch?, &mut carried, metrics, |feeds| Run::infer(feeds), |_, _, e| e)?;
+            let batch = (data, &batch?);
+            compiled.run(scope, batch, &mut carried, metrics, |feeds| Run::infer(feeds), |_, _, e| e)?;
             empty = false;
         }
         match empty {
@@ -238,11 +241,8 @@ impl Trainer {
                 "that of the training so far (fingerprint {known:016x}), which stands at {}",
                 self.state.position
             );
-            return Err(Error::new(
-                "training data",
-                expected,
-                format!("other data or batches (fingerprint {data:016x})"),
-            ));
+            let got = format!("other data or batches (fingerprint {data:016x})");
+            return Err(Error::new("training data", expected, got));
         }
         self.state.position.data = data;
         Ok(())
@@ -256,7 +256,7 @@ enum Stop {
     WhenAsked,
 }
 
-fn scores(metrics: &[Box<dyn Metric>]) -> Scores {
+fn scores(metrics: &[Told<Box<dyn Metric>>]) -> Scores {
     Scores(metrics.iter().map(|m| (m.name().to_owned(), m.value())).collect())
 }
 

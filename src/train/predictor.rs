@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope};
 use crate::ops;
 use crate::program::{Program, RECURRENT, Registry, VarId, VarRole};
@@ -83,6 +83,10 @@ impl Predictor {
     /// registered or does not fit.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
+        Self::of(checkpoint, registry).at_caller()
+    }
+
+    fn of(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, .. } = checkpoint;
         let mut named = BTreeMap::new();
         for (name, of) in outputs {
@@ -128,7 +132,6 @@ impl Predictor {
         self.predict(feeds, outputs).map_err(|e| e.called(caller))
     }
 
-    #[track_caller]
     fn predict(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let find = |&name: &&str| {
             let id = self.outputs.get(name).copied();
@@ -179,9 +182,10 @@ impl Predictor {
     ///
     /// # Errors
     /// If there is none of that name; the error lists those there are.
+    #[track_caller]
     pub fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
         let known = self.vocabularies.keys().map(String::as_str);
-        self.vocabularies.get(name).ok_or_else(|| unknown("vocabulary", name, known))
+        self.vocabularies.get(name).ok_or_else(|| unknown("vocabulary", name, known)).at_caller()
     }
 
     /// A note of the checkpoint.

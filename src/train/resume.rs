@@ -6,7 +6,7 @@ use std::path::Path;
 use super::checkpoint::Checkpoint;
 use super::trainer::Trainer;
 use crate::data::Vocabulary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::VarRole;
 use crate::tensor::{DType, Dense};
 use crate::with_float;
@@ -17,8 +17,9 @@ impl Trainer {
     /// # Errors
     /// If it cannot be written, which leaves a file that was there as it was; if a parameter is not finite: what cannot
     /// be trained further does not replace what can.
+    #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
-        self.restore_sums()?;
+        self.restore_sums().at_caller()?;
         for name in self.persistent() {
             if !finite(&self.scope.get(&name)?) {
                 let got = "NaN or infinity; nothing was saved";
@@ -48,10 +49,13 @@ impl Trainer {
     /// # Errors
     /// If the file is damaged; if the program or a vocabulary is another one, with the first difference. Nothing was
     /// changed then.
+    #[track_caller]
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let checkpoint = Checkpoint::load(path)?;
-        self.take(checkpoint).map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))?;
+        self.take(checkpoint)
+            .map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))
+            .at_caller()?;
         self.saved = self.file.as_deref().filter(|file| *file == path).map(|_| self.state.position.clone());
         Ok(())
     }
@@ -60,6 +64,7 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`Self::resume`].
+    #[track_caller]
     pub fn resume_if(&mut self, path: impl AsRef<Path>) -> Result<bool> {
         let exists = path.as_ref().try_exists()?;
         if exists {
@@ -126,6 +131,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If no epoch has ended, or none had a finite value.
+    #[track_caller]
     pub fn use_best(&mut self) -> Result<()> {
         if self.state.best.is_empty() {
             return Err(Error::of(

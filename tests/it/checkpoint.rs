@@ -26,7 +26,10 @@ fn folder(name: &str) -> PathBuf {
 fn refused(sections: &Sections) -> String {
     let error = Checkpoint::from_bytes(&file(sections)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Format, "{error}");
-    error.to_string()
+    let message = error.to_string();
+    let (said, line) = message.split_once(" (at ").unwrap();
+    assert!(line.starts_with(file!()), "{message}");
+    said.to_owned()
 }
 
 /// A file whose section of some name holds another value.
