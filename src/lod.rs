@@ -205,6 +205,7 @@ impl Lod {
     ///
     /// # Errors
     /// If there is no level `k`.
+    #[track_caller]
     pub fn lengths(&self, k: usize) -> Result<impl ExactSizeIterator<Item = usize> + '_> {
         self.level(k).map(lengths)
     }
@@ -213,16 +214,18 @@ impl Lod {
     ///
     /// # Errors
     /// If `k` is greater.
+    #[track_caller]
     pub fn count(&self, k: usize) -> Result<usize> {
-        if k == self.levels() { Ok(self.rows()) } else { self.level_to(k).map(Lod::last_len) }
+        if k == self.levels() { Ok(self.rows()) } else { self.level_to(k).map(Lod::last_len).at_caller() }
     }
 
     /// The rows of sequence `i` of level `k`.
     ///
     /// # Errors
     /// If there is no such level or sequence.
+    #[track_caller]
     pub fn range(&self, k: usize, i: usize) -> Result<Range<usize>> {
-        let sequences = self.level_to(k)?.last_len();
+        let sequences = self.level_to(k).at_caller()?.last_len();
         if i >= sequences {
             let what = format!("sequence of LoD level {k}");
             return Err(Error::new(what, format!("a number below {sequences}"), i.to_string()));
@@ -237,6 +240,7 @@ impl Lod {
     ///
     /// # Errors
     /// If there is no level `k`.
+    #[track_caller]
     pub fn row_offsets(&self, k: usize) -> Result<Vec<usize>> {
         let mut offsets = self.level(k)?.to_vec();
         for finer in &self.all()[k + 1..] {

@@ -385,6 +385,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// As [`Self::read`].
+    #[track_caller]
     pub fn read_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         while (bytes.len() as u64) < count {
@@ -412,8 +413,9 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// If the file is damaged, the body is longer than `most` bytes or than [`LONGEST`], or holds no such value.
+    #[track_caller]
     pub fn read_value<T: DeserializeOwned>(&mut self, most: u64) -> Result<T> {
-        self.at_most(most)?;
+        self.at_most(most).at_caller()?;
         let what = format!("section `{}`", self.open.as_ref().map_or("", |open| &open.name));
         let size = self.section_left();
         let mut body = BodyRead { reader: self, failed: None };
@@ -421,7 +423,7 @@ impl<R: Read> Reader<R> {
         let value = decode_from(&mut pieces, size);
         let unused = pieces.buffer().len() as u64;
         if let Some(error) = body.failed {
-            return Err(error);
+            return Err(error.at_caller());
         }
         let left = unused + self.section_left();
         // A checksum that is wrong says more than what its bytes seem to mean.

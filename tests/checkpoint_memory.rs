@@ -45,8 +45,15 @@ fn try_changed(whole: &Checkpoint, rounds: usize, times: f64) {
     println!("{} bytes: {sound} to load, at most {most} damaged", bytes.len());
 }
 
+/// What is allocated is counted for the whole process, so one test at a time measures.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 #[test]
 fn a_damaged_checkpoint_takes_no_more_memory_than_its_size_justifies() {
+    let _alone = alone();
     let mut checkpoint = trained::checkpoint(4);
     try_changed(&checkpoint, 10_000, 4.0);
 
@@ -89,6 +96,7 @@ fn head(name: &str, dtype: &str, shape: &[u64]) -> Vec<u8> {
 /// A file that says to be large, and is a hole, is refused in little memory and at once, whatever reads it.
 #[test]
 fn a_forged_length_takes_no_memory() {
+    let _alone = alone();
     let path = std::env::temp_dir().join(format!("unpadded-forged-{}.ckpt", std::process::id()));
     let parts = sections(&trained::checkpoint(4).to_bytes().unwrap());
     let first = |name: &str| parts.iter().position(|(section, _)| section == name).unwrap();
@@ -177,6 +185,7 @@ fn a_forged_length_takes_no_memory() {
 /// What is saved can be loaded: a section beyond its bound is refused before there is a file.
 #[test]
 fn what_is_too_long_to_load_is_not_saved() {
+    let _alone = alone();
     let mut checkpoint = trained::checkpoint(1);
     checkpoint.notes.insert("large".to_owned(), "x".repeat(wire::STRUCTURED as usize));
     let error = checkpoint.to_bytes().unwrap_err().to_string();

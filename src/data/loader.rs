@@ -162,7 +162,8 @@ impl Data for Loader {
     fn same_lengths(&self, feeds: [&str; 2], levels: usize) -> Result<()> {
         let places = feeds.map(|feed| self.names.iter().position(|name| name == feed));
         let ([Some(a), Some(b)], Some(samples)) = (places, self.source.in_memory()) else { return Ok(()) };
-        samples.iter().try_for_each(|sample| same_lengths(feeds, [a, b], levels, sample))
+        let outcome = samples.iter().try_for_each(|sample| same_lengths(feeds, [a, b], levels, sample));
+        outcome.map_err(|e| e.called(self.caller))
     }
 
     fn fingerprint(&self) -> u64 {

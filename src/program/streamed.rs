@@ -9,7 +9,7 @@ use super::op_desc::{Bound, OpDesc, StepDesc};
 use super::program::{Program, malformed};
 use super::registry::Registry;
 use super::var_desc::VarRole;
-use crate::error::{Error, Place, Result};
+use crate::error::{AtCaller, Error, Place, Result};
 use crate::tensor::StorageKind;
 
 /// A program whose sequences are run in windows of some rows each: see [`Program::streamed`]. Its programs have the
@@ -112,7 +112,12 @@ impl Program {
     ///
     /// # Errors
     /// The first operator that cannot be run so, and why; or as [`Program::inference`].
+    #[track_caller]
     pub fn streamed(&self, registry: &Registry, outputs: &[VarId]) -> Result<Streamed> {
+        self.in_windows(registry, outputs).at_caller()
+    }
+
+    fn in_windows(&self, registry: &Registry, outputs: &[VarId]) -> Result<Streamed> {
         let mut program = self.inference(outputs)?;
         let level = program.cut_level(outputs)?;
         let mut rest = program.clone();

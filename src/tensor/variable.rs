@@ -72,6 +72,7 @@ impl Variable {
     ///
     /// # Errors
     /// Never of a sequence that is in memory.
+    #[track_caller]
     pub fn from_sequence<T: Element>(sequence: Vec<T>) -> Result<Self> {
         let lod = Lod::from_lengths1(&[sequence.len()])?;
         Self::flat(sequence, lod)

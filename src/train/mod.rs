@@ -34,7 +34,7 @@ use crate::executor::{Run, diagnose};
 use crate::wire::Target;
 use compiled::Compiled;
 use metrics::Metric;
-use progress::Console;
+use progress::{Console, UNOPTIMISED};
 use signal::Interrupts;
 use trainer::Told;
 
@@ -62,6 +62,9 @@ impl Trainer {
         self.resumed = false;
         let mut progress = std::mem::take(&mut self.progress);
         let mut console = Console::new(&mut progress, until, train.batch_count(), &self.state.position);
+        if let Some(slow) = UNOPTIMISED.filter(|_| !std::mem::replace(&mut self.warned, true)) {
+            console.say(slow);
+        }
         if let Some(position) = &resumed {
             console.say(&format!("resumed at {position}"));
         }

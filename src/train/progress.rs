@@ -35,6 +35,15 @@ impl fmt::Debug for Progress {
     }
 }
 
+/// What is said at the start where the library was built without optimisation, which `build.rs` finds out.
+pub(super) const UNOPTIMISED: Option<&str> = match env!("UNPADDED_OPT_LEVEL").as_bytes() {
+    b"0" => Some(
+        "debug build: `unpadded` is not optimised, and trains many times slower than it can; use `cargo run --release`, or \
+         put `[profile.dev.package.\"*\"]` and `opt-level = 3` into Cargo.toml",
+    ),
+    _ => None,
+};
+
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_secs(5);
 /// A bar is drawn at most so often; the text beside it is made no more often.

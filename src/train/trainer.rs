@@ -104,6 +104,8 @@ pub struct Trainer {
     /// The best epoch may be measured anew.
     pub(super) remeasure: bool,
     pub(super) progress: Progress,
+    /// It has said that the library is not optimised.
+    pub(super) warned: bool,
     pub(super) stop: Arc<AtomicBool>,
 
     /// The file, from a resumption on until `fit` takes it.
@@ -174,6 +176,7 @@ impl Trainer {
             patience: None,
             remeasure: false,
             progress: Progress::Auto,
+            warned: false,
             stop: Arc::default(),
             held: None,
             saved: None,

@@ -1,8 +1,9 @@
 //! Predictors: what they need, what they compute, and what they say when something is missing.
 
 use unpadded::executor::{Executor, Run, Scope};
+use unpadded::tensor::Dense;
 use unpadded::train::{Checkpoint, Predictor};
-use unpadded::{ErrorKind, Registry, Variable, ops};
+use unpadded::{Builder, DType, ErrorKind, Registry, Variable, ops};
 
 use crate::trained::{self, FEEDS};
 
@@ -118,5 +119,54 @@ fn errors_say_what_there_is() {
     assert!(
         refused(missing)
             .starts_with("variable `linear_0.bias`: checkpoint: expected a value for it, got none")
+    );
+}
+
+/// A file whose parameters are not finite would predict what is no number.
+#[test]
+fn parameters_that_are_not_finite_are_refused() {
+    let file = std::env::temp_dir().join(format!("unpadded-predictor-{}.ckpt", std::process::id()));
+    for (number, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
+        let mut checkpoint = trained::checkpoint(2);
+        let weight = checkpoint.best["linear_0.weight"].clone();
+        let mut numbers = weight.as_slice::<f32>().unwrap().to_vec();
+        numbers[3] = number;
+        let odd = Dense::from_vec(weight.shape(), numbers).unwrap();
+        // The best parameters are those that predict; the last ones may be what they are.
+        checkpoint.tensors.insert("linear_0.weight".to_owned(), odd.clone());
+        assert!(Predictor::new(checkpoint.clone(), &ops::catalogue()).is_ok());
+        checkpoint.best.insert("linear_0.weight".to_owned(), odd);
+        checkpoint.save(&file).unwrap();
+        let error = Predictor::load(&file).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::NotFinite);
+        let expected = format!(
+            "variable `linear_0.weight`: value of the checkpoint: expected finite numbers, got {shown} at [1, 1]; in \
+             checkpoint `{}`",
+            file.display()
+        );
+        assert_eq!(error.to_string(), expected);
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
+/// Finite parameters and feeds may overflow all the same; what comes out is then an error and no prediction.
+#[test]
+fn an_output_that_is_no_number_is_an_error() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[2], 0).unwrap();
+    let large = net.exp(x).unwrap();
+    let share = net.softmax(large).unwrap();
+    let outputs = [("large", large), ("share", share)].map(|(name, var)| (name.to_owned(), net.name_of(var)));
+    let checkpoint = Checkpoint { outputs: outputs.into(), program: net.finish(), ..Checkpoint::default() };
+    let mut some = predictor(&checkpoint);
+    let rows = Variable::dense(ndarray::array![[0.0f32, 1.0], [0.0, 1000.0]]);
+    let error = some.run(&[("x", &rows)], &["large", "share"]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFinite);
+    let expected = "output `share`: expected numbers, got NaN in row 1 (at tests/it/predictor.rs:";
+    assert!(error.to_string().starts_with(expected), "{error}");
+    // Infinity is a number to say: that of a logarithm of zero, say.
+    assert_eq!(
+        some.run(&[("x", &rows)], &["large"]).unwrap()[0].as_slice::<f32>().unwrap()[3],
+        f32::INFINITY
     );
 }

@@ -251,8 +251,13 @@ fn it_says_what_it_does_in_plain_lines() {
     second.fit(&Flagging(train(), 5, flag), &dev(), Until::Epochs(9)).unwrap();
     fit(&mut second, Until::Epochs(2));
     let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-    let lines: Vec<&str> =
-        text.lines().filter(|line| !line.contains(", batch ") || !line.starts_with("epoch")).collect();
+    let shown = |line: &&str| !line.contains(", batch ") || !line.starts_with("epoch");
+    let (slow, lines): (Vec<&str>, Vec<&str>) =
+        text.lines().filter(shown).partition(|line| line.starts_with("debug build: "));
+    // Each trainer says it once, in its first run, and only if it is one.
+    let unoptimised = env!("UNPADDED_OPT_LEVEL") == "0";
+    assert_eq!(slow.len(), if unoptimised { 2 } else { 0 }, "{text}");
+    assert!(!unoptimised || text.starts_with("debug build: ") && slow[0].contains("opt-level = 3"), "{text}");
     assert!(lines[0].starts_with("epoch 1: loss 0.") && lines[0].contains("; dev loss 0."), "{text}");
     assert!(lines[0].contains(", accuracy 0.") && lines[0].contains(" (best so far); "), "{text}");
     assert!(lines[0].contains(" tokens/s, ") && lines[0].ends_with(" s"), "{text}");

@@ -78,6 +78,11 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Loader::new", || Loader::new(samples(), &[]));
     calls.at("Loader::new", || Loader::new(samples(), &["words"]));
     calls.at("Continuous::new", || Continuous::new(vec![1], 2, 3, ["x", "y"]));
+    calls.at("Continuous::try_new", || Continuous::try_new([Ok(1), Ok(-1)], 2, 3, ["x", "y"]));
+    calls.at("Data::same_lengths", || {
+        let one: Samples = [vec![Field::Ints(vec![1]), Field::Ints(vec![1, 2])]].into_iter().collect();
+        Loader::new(one, &["words", "tags"])?.same_lengths(["words", "tags"], 1)
+    });
     // The batches of a loader name the line that made it.
     calls.at("Data::batches", || {
         read(&Loader::new(samples(), &["words", "label"])?.batching(Batching::Tokens(0)))

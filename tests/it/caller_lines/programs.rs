@@ -183,6 +183,7 @@ fn as_data(calls: &mut Calls) {
         own.append(&registry, BlockId(0), Append { inputs, ..Append::forward("tanh") })
     });
     calls.at("Program::inference", || program.inference(&[literal]));
+    calls.at("Program::streamed", || program.streamed(&registry, &[literal]));
     let mut broken = program.clone();
     broken.var_mut(x.id()).name = "one".into();
     calls.at("Program::validate", || broken.validate());

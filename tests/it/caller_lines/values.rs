@@ -28,6 +28,11 @@ pub(super) fn calls(calls: &mut Calls) {
         Lod::rebuild(&mut own, None, |out| out.push(1))
     });
     calls.at("Lod::level", || lod.level(1));
+    calls.at("Lod::lengths", || lod.lengths(1).map(drop));
+    calls.at("Lod::count", || lod.count(2));
+    calls.at("Lod::range", || lod.range(1, 0));
+    calls.at("Lod::range", || lod.range(0, 9));
+    calls.at("Lod::row_offsets", || lod.row_offsets(1));
     let endless = Lod::from_lengths1(&[usize::MAX]).unwrap();
     calls.at("Lod::row_ids", || endless.row_ids());
     calls.at("Lod::check_rows", || lod.check_rows(4));
@@ -109,8 +114,8 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("wire::encode", || wire::encode(&Unstorable));
     calls.at("wire::open", || wire::open(nowhere).map(drop));
     calls.at("wire::open", || wire::open(&std::env::temp_dir()).map(drop));
-    calls.at("wire::write_atomically", || wire::write_atomically(nowhere, |_| Ok(())));
-    calls.at("wire::write_atomically", || wire::write_atomically(&std::env::temp_dir(), |_| Ok(())));
+    calls.at("target::write_atomically", || wire::write_atomically(nowhere, |_| Ok(())));
+    calls.at("target::write_atomically", || wire::write_atomically(&std::env::temp_dir(), |_| Ok(())));
     calls.at("Writer::new", || Writer::new(Full(0)).map(drop));
     let full = || Writer::new(Full(12)).unwrap();
     calls.at("Writer::write_section", || full().write_section("a", b"b"));
@@ -128,6 +133,8 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Reader::next_section", || read().next_section().map(drop));
     calls.at("Reader::read", || read().read(&mut [0]));
     calls.at("Reader::read_section", || read().read_section());
+    calls.at("Reader::read_bytes", || read().read_bytes(1));
+    calls.at("Reader::read_value", || read().read_value::<String>(9));
     calls.at("Reader::end_section", || read().end_section());
 }
 

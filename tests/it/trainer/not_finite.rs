@@ -1,6 +1,7 @@
 //! Numbers that are not finite: found before the update, and named where they first came from.
 
 use unpadded::Var;
+use unpadded::train::Checkpoint;
 
 use super::*;
 
@@ -132,5 +133,39 @@ fn what_is_not_finite_is_not_saved() {
         (ErrorKind::NotFinite, Some("linear_0.bias"))
     );
     assert!(before == std::fs::read(&file).unwrap());
+    std::fs::remove_file(file).unwrap();
+}
+
+/// Nor is it gone on with: neither parameters, nor the optimizer's state, nor the best epoch.
+#[test]
+fn what_is_not_finite_is_not_resumed() {
+    let file = path("not-resumed");
+    let mut first = trainer();
+    fit(&mut first, Until::Epochs(1));
+    first.save(&file).unwrap();
+    let sound = Checkpoint::load(&file).unwrap();
+    let with = |value: &Dense| {
+        let mut numbers = value.as_slice::<f32>().unwrap().to_vec();
+        *numbers.last_mut().unwrap() = f32::INFINITY;
+        Dense::from_vec(value.shape(), numbers).unwrap()
+    };
+    let floats = |all: &std::collections::BTreeMap<String, Dense>| -> Vec<String> {
+        let all = all.iter().filter(|(_, value)| value.dtype() == DType::F32 && !value.shape().is_empty());
+        all.map(|(name, _)| name.clone()).collect()
+    };
+    let (mut second, mut tried) = (trainer(), 0);
+    let before = values(&mut second);
+    let cases = floats(&sound.tensors).into_iter().map(|name| (name, false));
+    for (name, best) in cases.chain(floats(&sound.best).into_iter().map(|name| (name, true))) {
+        let mut odd = sound.clone();
+        let all = if best { &mut odd.best } else { &mut odd.tensors };
+        all.insert(name.clone(), with(&all[&name]));
+        odd.save(&file).unwrap();
+        let error = second.resume(&file).unwrap_err();
+        assert_eq!(error.place().variable.as_deref(), Some(name.as_str()), "{error}");
+        assert!(error.to_string().contains("value of the checkpoint: expected finite numbers, got inf at ["));
+        tried += 1;
+    }
+    assert!(tried > 10 && values(&mut second) == before && second.position().step == 0);
     std::fs::remove_file(file).unwrap();
 }

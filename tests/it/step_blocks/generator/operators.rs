@@ -10,7 +10,7 @@ use super::{Item, LARGE, Maker, TABLE};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
 /// gradient passes where the function has one.
-const ROUGH: [&str; 14] = [
+const ROUGH: [&str; 15] = [
     "abs",
     "accuracy",
     "cast",
@@ -25,6 +25,7 @@ const ROUGH: [&str; 14] = [
     "softsign",
     "learning_rate",
     "sequence_pool",
+    "sequence_pool_piece",
 ];
 
 /// Operators that most rows can be put through: what makes something else of one item.
