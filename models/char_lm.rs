@@ -85,9 +85,13 @@ fn write(predictor: &mut Predictor, prompt: &str, mut sampler: Sampler, length: 
     let prompt = if prompt.is_empty() { "\n" } else { prompt };
     let mut ids = predictor.vocabulary("characters")?.ids(CHARACTERS.tokens(prompt))?;
     let zeros = Variable::dense(ndarray::Array2::<f32>::zeros((1, HIDDEN)));
-    let (mut h, mut c, mut text) = (zeros.clone(), zeros, String::new());
+    let last = ids.split_off(ids.len().saturating_sub(1)); // of what is before it, only the state is wanted
+    let x = Variable::from_sequence(ids)?;
+    let out = predictor.run(&[("x", &x), ("h0", &zeros), ("c0", &zeros)], &["h", "c"])?;
+    let (mut h, mut c, mut text) = (out[0].clone(), out[1].clone(), String::new());
+    ids = last;
     for _ in 0..length {
-        let x = Variable::from_sequences(&[ids])?;
+        let x = Variable::from_sequence(ids)?;
         let out = predictor.run(&[("x", &x), ("h0", &h), ("c0", &c)], &["logits", "h", "c"])?;
         let characters = predictor.vocabulary("characters")?;
         let next = sampler.draw(out[0].as_slice()?.rchunks(characters.len()).next().unwrap_or_default())?;

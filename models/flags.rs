@@ -37,6 +37,9 @@ pub(crate) struct Flags {
     /// Go on from a checkpoint exactly where it stands; give the same data, and more epochs to train for longer
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     resume: Option<Option<PathBuf>>,
+    /// With --resume: --dev is other data on purpose, and the best epoch so far is measured on it anew
+    #[arg(long, requires = "resume")]
+    remeasure_best: bool,
     /// Train nothing: answer each line of standard input out of a checkpoint
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["train", "dev", "test", "save", "save_every", "overwrite", "resume", "epochs", "json"])]
     predict: Option<Option<PathBuf>>,
@@ -67,6 +70,7 @@ pub(crate) fn positive<T: FromStr + From<u8> + PartialOrd>(text: &str) -> Result
 
 impl Flags {
     /// Trains as the flags say, from a checkpoint on if they say so; `None` if that was interrupted.
+    #[track_caller]
     pub(crate) fn fit(
         &self,
         model: &str,
@@ -83,6 +87,9 @@ impl Flags {
         let mut trainer = trainer.note("model", model).threads(self.threads()).checkpoint(&save);
         if let Some(steps) = self.save_every {
             trainer = trainer.every(Steps(steps));
+        }
+        if self.remeasure_best {
+            trainer = trainer.remeasure_best();
         }
         if let Some(checkpoint) = resumed {
             self.resumable(&checkpoint, model, train)?;
@@ -312,18 +319,49 @@ fn numbers_say_their_range() {
     assert_eq!((positive::<u64>("1"), whole::<u64>("0")), (Ok(1), Ok(0)));
 }
 
-#[test]
-fn only_what_nobody_wants_is_replaced() -> Outcome<()> {
+#[cfg(test)]
+fn parsed(words: &[&str]) -> clap::error::Result<Flags> {
     use clap::Parser;
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
         flags: Flags,
     }
+    Cli::try_parse_from(words).map(|cli| cli.flags)
+}
+
+#[test]
+fn what_differs_from_a_checkpoint_is_told_by_its_flag() -> Outcome<()> {
+    use unpadded::data::Continuous;
+    use unpadded::train::Position;
+
+    let path = std::env::temp_dir().join(format!("unpadded-flags-{}.ckpt", std::process::id()));
+    let data = |last| Continuous::new([1, 2, last], 1, 1, ["x", "y"]);
+    let position = Position { step: 1, data: data(3)?.fingerprint(), ..Position::default() };
+    let program = unpadded::Builder::new().seed(7).finish();
+    let notes = [("model".to_owned(), "this".to_owned())].into();
+    Checkpoint { program, notes, position, ..Checkpoint::default() }.save(&path)?;
+    let refused = |seed: &str, model: &str, last| -> Outcome<String> {
+        let flags = parsed(&["this", "--seed", seed])?;
+        let outcome = flags.resumable(&path, model, &data(last)?);
+        Ok(outcome
+            .map_err(|e| e.to_string().replace(&path.display().to_string(), "FILE"))
+            .err()
+            .unwrap_or_default())
+    };
+    assert_eq!(refused("7", "this", 3)?, "");
+    assert_eq!(refused("1", "this", 3)?, "--seed: expected 7, as checkpoint `FILE` has, got 1");
+    let other = "--train: expected the data of checkpoint `FILE`, got other data; give --train, and --dev or not, as then";
+    assert_eq!(refused("7", "this", 4)?, other);
+    assert_eq!(refused("7", "that", 3)?, "checkpoint `FILE`: expected one of `that`, got one of `this`");
+    Ok(std::fs::remove_file(path)?)
+}
+
+#[test]
+fn only_what_nobody_wants_is_replaced() -> Outcome<()> {
     let folder = std::env::temp_dir().join(format!("unpadded-flags-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let path = |name: &str| folder.join(name);
-    let flags = |words: &[&str]| Cli::try_parse_from(words).map(|cli| cli.flags);
     let of = |model: &str| Checkpoint {
         notes: [("model".to_owned(), model.to_owned())].into(),
         ..Checkpoint::default()
@@ -333,8 +371,8 @@ fn only_what_nobody_wants_is_replaced() -> Outcome<()> {
     }
     std::fs::write(path("empty"), "")?;
     std::fs::write(path("text"), "text")?;
-    let named = flags(&["ours", "--save", "x"])?;
-    let default = flags(&["ours"])?;
+    let named = parsed(&["ours", "--save", "x"])?;
+    let default = parsed(&["ours"])?;
     let refused = |flags: &Flags, name: &str| {
         flags.replaceable(&path(name), "ours").map_err(|e| e.to_string()).err().unwrap_or_default()
     };
@@ -355,9 +393,9 @@ fn only_what_nobody_wants_is_replaced() -> Outcome<()> {
     assert!(same(&path("ours"), &folder.join(".").join("ours")) && !same(&path("ours"), &path("text")));
 
     let cores = std::thread::available_parallelism()?.get();
-    assert_eq!(flags(&["ours", "--threads", "100000"])?.threads(), cores);
-    assert_eq!((default.threads(), flags(&["ours", "--threads", "1"])?.threads()), (0, 1));
-    assert!(flags(&["ours", "--save-every", "0"]).is_err());
+    assert_eq!(parsed(&["ours", "--threads", "100000"])?.threads(), cores);
+    assert_eq!((default.threads(), parsed(&["ours", "--threads", "1"])?.threads()), (0, 1));
+    assert!(parsed(&["ours", "--save-every", "0"]).is_err());
     std::fs::remove_dir_all(&folder)?;
     Ok(())
 }

@@ -86,7 +86,7 @@ fn loader((from, names): &(String, Names), characters: &Vocabulary, classes: &Vo
 /// The likeliest class of a name, and its probability.
 fn predict(predictor: &mut Predictor, name: &str) -> Result<String> {
     let ids = predictor.vocabulary("characters")?.ids(CHARACTERS.tokens(name.trim()))?;
-    let out = predictor.run(&[("characters", &Variable::from_sequences(&[ids])?)], &["probabilities"])?;
+    let out = predictor.run(&[("characters", &Variable::from_sequence(ids)?)], &["probabilities"])?;
     let probabilities = out[0].as_slice::<f32>()?.iter().zip(0..);
     let (probability, class) = probabilities.max_by(|a, b| a.0.total_cmp(b.0)).unwrap_or((&0.0, 0));
     Ok(format!("{}\t{probability:.3}", predictor.vocabulary("classes")?.token(class).unwrap_or_default()))

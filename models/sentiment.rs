@@ -78,7 +78,7 @@ fn loader(
 /// The likeliest label of a text and its probability.
 fn predict(predictor: &mut Predictor, text: &str) -> Result<String> {
     let ids = predictor.vocabulary("words")?.ids(WORDS.tokens(text))?;
-    let out = predictor.run(&[("words", &Variable::from_sequences(&[ids])?)], &["probabilities"])?;
+    let out = predictor.run(&[("words", &Variable::from_sequence(ids)?)], &["probabilities"])?;
     let probabilities = out[0].as_slice::<f32>()?.iter().zip(0..);
     let (probability, label) = probabilities.max_by(|a, b| a.0.total_cmp(b.0)).unwrap_or((&0.0, 0));
     let label = predictor.vocabulary("labels")?.token(label).unwrap_or_default();

@@ -2,24 +2,41 @@
 //!
 //! A check deep in a kernel or a storage type only knows [`Error::new`]'s three facts. The layers above add the
 //! place (block, operator, variable, the caller's line) with [`Error::at`], so that no layer repeats another's words.
+//!
+//! The line is one of the user's own code. An error knows where it was made, and `#[track_caller]` all the way up makes
+//! that the line of the public call; where closures or iterators lose it, the public call adds its caller itself
+//! ([`Error::called`]). A line of this library never stands where another one is known.
 
 use std::fmt;
+use std::panic::Location;
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, in one line, with the place when it is known.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Error(Box<Details>);
 
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Clone, PartialEq, Default)]
 struct Details {
     kind: ErrorKind,
     what: String,
     expected: String,
     got: String,
     place: Place,
+    /// The caller's line is only that where the error was made: any other is better.
+    made: bool,
+    row: Option<Row>,
     notes: Vec<String>,
+}
+
+/// The row that an error is about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Row {
+    /// By its number among those that an operator was called on.
+    OfCall(usize),
+    /// By the number of its sequence in the data and, if that has many, its place there.
+    OfSample(u64, Option<usize>),
 }
 
 /// The families of errors, for callers that act on them.
@@ -53,23 +70,30 @@ pub struct Place {
 }
 
 impl Error {
-    /// A mismatch: `what` names the thing, then what was expected and what was found.
+    /// A mismatch: `what` names the thing, then what was expected and what was found. Until a better line is known, an
+    /// error names the one where it was made.
     ///
     /// ```
     /// use unpadded::Error;
     /// let e = Error::new("offsets", "to start with 0", "3");
-    /// assert_eq!(e.to_string(), "offsets: expected to start with 0, got 3");
+    /// assert!(e.to_string().starts_with("offsets: expected to start with 0, got 3"));
     /// ```
+    #[track_caller]
     pub fn new(what: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> Self {
+        let line = Location::caller().to_string();
+        let caller = (!is_own(&line)).then_some(line);
         Self(Box::new(Details {
             what: what.into(),
             expected: expected.into(),
             got: got.into(),
+            place: Place { caller, ..Place::default() },
+            made: true,
             ..Details::default()
         }))
     }
 
     /// The same of another family.
+    #[track_caller]
     pub fn of(
         kind: ErrorKind,
         what: impl Into<String>,
@@ -85,8 +109,8 @@ impl Error {
     pub(crate) fn io(what: impl Into<String>, verb: &str, error: &std::io::Error) -> Self {
         use std::io::ErrorKind::{NotFound, PermissionDenied, StorageFull};
         let (expected, got) = match error.kind() {
-            NotFound if verb == "read" => ("it to be there".to_owned(), format!("nothing there ({error})")),
-            NotFound => ("a folder to write it in".to_owned(), format!("none there ({error})")),
+            NotFound if verb == "read" => ("a file".to_owned(), format!("none there ({error})")),
+            NotFound => ("a folder where it can be written".to_owned(), format!("none ({error})")),
             PermissionDenied => (format!("permission to {verb} it"), format!("none ({error})")),
             StorageFull => ("room to write it".to_owned(), format!("a full disk ({error})")),
             _ => (format!("the system to {verb} it"), format!("an error ({error})")),
@@ -104,21 +128,30 @@ impl Error {
         &self.0.place
     }
 
-    /// Adds the fields of `place` that are not known yet: the innermost layer's word stands.
+    /// Adds the fields of `place` that are not known yet: the innermost layer's word stands, but for a line that is only
+    /// where the error was made, or one of this library.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
-        let known = &mut self.0.place;
+        let Details { place: known, made, .. } = &mut *self.0;
         known.operator = known.operator.take().or(place.operator);
         known.variable = known.variable.take().or(place.variable);
         known.block = known.block.or(place.block);
-        known.caller = known.caller.take().or(place.caller);
+        if place.caller.is_some() && (*made || known.caller.as_deref().is_none_or(is_own)) {
+            (known.caller, *made) = (place.caller, false);
+        }
         self
     }
 
     /// Adds the line of the user's code, if none is known yet.
     #[must_use]
-    pub fn called(self, caller: &std::panic::Location<'_>) -> Self {
+    pub fn called(self, caller: &Location<'_>) -> Self {
         self.at(Place { caller: Some(caller.to_string()), ..Place::default() })
+    }
+
+    /// The same for the line that made what the error is about, some time before.
+    #[must_use]
+    pub(crate) fn made_at(self, line: &Location<'_>) -> Self {
+        if is_own(line.file()) { self } else { self.called(line) }
     }
 
     /// Puts a variable's name in the place of a slot's: an operator knows its slots, a program what is in them.
@@ -138,6 +171,31 @@ impl Error {
         self
     }
 
+    /// Adds the number of the row that it is about, counted in an operator's call or a metric's batch. A run puts the
+    /// sample that the row is of in its place.
+    ///
+    /// ```
+    /// use unpadded::Error;
+    /// let e = Error::new("score", "at least 0", "-1").row(4);
+    /// assert!(e.to_string().starts_with("score of row 4: expected at least 0, got -1"));
+    /// ```
+    #[must_use]
+    pub fn row(mut self, row: usize) -> Self {
+        self.0.row = self.0.row.or(Some(Row::OfCall(row)));
+        self
+    }
+
+    /// Puts the number of a sample, and a place in its sequence, in the place of a row's number.
+    #[must_use]
+    pub(crate) fn of_sample(mut self, name: impl FnOnce(usize) -> Option<(u64, Option<usize>)>) -> Self {
+        if let Some(Row::OfCall(row)) = self.0.row
+            && let Some((sample, position)) = name(row)
+        {
+            self.0.row = Some(Row::OfSample(sample, position));
+        }
+        self
+    }
+
     /// Adds the variable's name, if none is known yet.
     #[must_use]
     pub fn variable(self, name: impl Into<String>) -> Self {
@@ -145,9 +203,46 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Details { what, expected, got, place, notes, .. } = &*self.0;
+/// Whether a line, or a file, is one of this library.
+pub(crate) fn is_own(line: &str) -> bool {
+    // The folder of the sources, as the compiler was told it.
+    line.starts_with(file!().trim_end_matches("error.rs"))
+}
+
+/// In a `#[track_caller]` function: what fails in its closures, iterators and private functions was made where the
+/// function was called.
+pub(crate) trait AtCaller {
+    #[track_caller]
+    #[must_use]
+    fn at_caller(self) -> Self;
+}
+
+impl AtCaller for Error {
+    #[track_caller]
+    fn at_caller(mut self) -> Self {
+        let line = Location::caller().to_string();
+        if self.0.place.caller.is_none() && !is_own(&line) {
+            (self.0.place.caller, self.0.made) = (Some(line), true);
+        }
+        self
+    }
+}
+
+impl<T> AtCaller for Result<T> {
+    #[track_caller]
+    fn at_caller(self) -> Self {
+        // Not `map_err`: a closure has no caller.
+        match self {
+            Ok(value) => Ok(value),
+            Err(error) => Err(error.at_caller()),
+        }
+    }
+}
+
+impl Error {
+    /// The message, without the notes.
+    fn message(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Details { what, expected, got, place, row, .. } = &*self.0;
         if let Some(operator) = &place.operator {
             write!(f, "{operator}")?;
             if let Some(block) = place.block {
@@ -158,18 +253,43 @@ impl fmt::Display for Error {
         if let Some(variable) = &place.variable {
             write!(f, "variable `{variable}`: ")?;
         }
-        write!(f, "{what}: expected {expected}, got {got}")?;
+        write!(f, "{what}")?;
+        match row {
+            Some(Row::OfSample(sample, Some(position))) => {
+                write!(f, " of sample {sample}, position {position}")?
+            }
+            Some(Row::OfSample(sample, None)) => write!(f, " of sample {sample}")?,
+            Some(Row::OfCall(row)) => write!(f, " of row {row}")?,
+            None => {}
+        }
+        write!(f, ": expected {expected}, got {got}")?;
         if let Some(caller) = &place.caller {
             write!(f, " (at {caller})")?;
         }
-        notes.iter().try_for_each(|note| write!(f, "; {note}"))?;
         Ok(())
+    }
+}
+
+/// The message and the notes, in one line.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.message(f)?;
+        self.0.notes.iter().try_for_each(|note| write!(f, "; {note}"))
+    }
+}
+
+/// The message and a line for each note: what `fn main() -> unpadded::Result<()>` and `unwrap` print.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.message(f)?;
+        self.0.notes.iter().try_for_each(|note| write!(f, "\n  {note}"))
     }
 }
 
 impl std::error::Error for Error {}
 
 impl From<std::io::Error> for Error {
+    #[track_caller]
     fn from(error: std::io::Error) -> Self {
         Error::of(ErrorKind::Io, "input/output", "to succeed", error.to_string())
     }

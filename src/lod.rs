@@ -24,7 +24,7 @@ pub use tree::SeqPos;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 
 /// Nested offsets, checked when built and never changed while shared.
 ///
@@ -52,16 +52,18 @@ impl Lod {
     ///
     /// # Errors
     /// No level, too many of them, or a level that breaks a rule of validity.
+    #[track_caller]
     pub fn new(levels: Vec<Vec<usize>>) -> Result<Arc<Lod>> {
-        build(levels).map(Arc::new)
+        build(levels).map(Arc::new).at_caller()
     }
 
     /// A new last level below `upper`, or the only level.
     ///
     /// # Errors
     /// Offsets that break a rule of validity, or that are not one more than the last offset of `upper`.
+    #[track_caller]
     pub fn extend(upper: Option<Arc<Lod>>, offsets: Vec<usize>) -> Result<Arc<Lod>> {
-        check(upper.as_deref(), &offsets)?;
+        check(upper.as_deref(), &offsets).at_caller()?;
         Ok(Arc::new(Lod { upper, offsets }))
     }
 
@@ -69,6 +71,7 @@ impl Lod {
     ///
     /// # Errors
     /// As [`Lod::extend`].
+    #[track_caller]
     pub fn append(self: &Arc<Self>, offsets: Vec<usize>) -> Result<Arc<Lod>> {
         Self::extend(Some(Arc::clone(self)), offsets)
     }
@@ -77,17 +80,19 @@ impl Lod {
     ///
     /// # Errors
     /// A sum that overflows, or levels that don't fit each other.
+    #[track_caller]
     pub fn from_lengths(lengths: &[Vec<usize>]) -> Result<Arc<Lod>> {
         let levels = lengths.iter().enumerate().map(|(level, lengths)| sums(level, lengths));
-        Self::new(levels.collect::<Result<_>>()?)
+        Self::new(levels.collect::<Result<_>>().at_caller()?)
     }
 
     /// One level, from its lengths.
     ///
     /// # Errors
     /// A sum that overflows.
+    #[track_caller]
     pub fn from_lengths1(lengths: &[usize]) -> Result<Arc<Lod>> {
-        Self::extend(None, sums(0, lengths)?)
+        Self::extend(None, sums(0, lengths).at_caller()?)
     }
 
     /// One level, from the number of the sequence that each row belongs to.
@@ -103,8 +108,9 @@ impl Lod {
     /// # Errors
     /// Numbers that decrease, or that are not below `sequences`.
     #[doc(alias = "value_rowids")]
+    #[track_caller]
     pub fn from_row_ids(row_ids: &[usize], sequences: usize) -> Result<Arc<Lod>> {
-        let mut offsets = reserved(sequences.saturating_add(1), "LoD from row ids")?;
+        let mut offsets = reserved(sequences.saturating_add(1), "LoD from row ids").at_caller()?;
         for (row, &id) in row_ids.iter().enumerate() {
             if id >= sequences {
                 let expected = format!("a sequence below {sequences}");
@@ -127,6 +133,7 @@ impl Lod {
     ///
     /// # Errors
     /// As [`Lod::extend`]; `slot` is then `None`.
+    #[track_caller]
     pub fn rebuild(
         slot: &mut Option<Arc<Lod>>,
         upper: Option<Arc<Lod>>,
@@ -136,7 +143,7 @@ impl Lod {
         if let Some(lod) = shared.as_mut().and_then(Arc::get_mut) {
             lod.offsets.clear();
             fill(&mut lod.offsets);
-            check(upper.as_deref(), &lod.offsets)?;
+            check(upper.as_deref(), &lod.offsets).at_caller()?;
             lod.upper = upper;
             *slot = shared;
         } else {
@@ -189,8 +196,9 @@ impl Lod {
     ///
     /// # Errors
     /// If there is no level `k`.
+    #[track_caller]
     pub fn level(&self, k: usize) -> Result<&[usize]> {
-        self.level_to(k).map(Lod::offsets)
+        self.level_to(k).map(Lod::offsets).at_caller()
     }
 
     /// The lengths of the sequences of level `k`.
@@ -259,8 +267,9 @@ impl Lod {
     /// # Errors
     /// If there is no memory for the number of rows that the offsets claim.
     #[doc(alias = "value_rowids")]
+    #[track_caller]
     pub fn row_ids(&self) -> Result<Vec<usize>> {
-        let mut ids = reserved(self.rows(), "row ids")?;
+        let mut ids = reserved(self.rows(), "row ids").at_caller()?;
         for (sequence, pair) in self.offsets.windows(2).enumerate() {
             ids.resize(pair[1], sequence);
         }
@@ -285,6 +294,7 @@ impl Lod {
     ///
     /// # Errors
     /// If the last offset is another number.
+    #[track_caller]
     pub fn check_rows(&self, rows: usize) -> Result<()> {
         if rows == self.rows() {
             return Ok(());
@@ -296,8 +306,9 @@ impl Lod {
     /// The LoD whose last level is level `k` of this one.
     fn level_to(&self, k: usize) -> Result<&Lod> {
         let levels = self.levels();
-        let found =
-            levels.checked_sub(k + 1).and_then(|up| std::iter::once(self).chain(self.above()).nth(up));
+        let found = levels
+            .checked_sub(k)
+            .and_then(|n| std::iter::once(self).chain(self.above()).nth(n.checked_sub(1)?));
         found.ok_or_else(|| {
             let expected =
                 if levels == 1 { "0, the only one".into() } else { format!("0 to {}", levels - 1) };

@@ -12,8 +12,8 @@
 //! **What belongs to the format version:** bincode writes the fields of a struct in their order and the variants of
 //! an enum by their position. Closed lists that are likely to grow (dtypes, storages, roles) and operator kinds,
 //! slots, attributes and initialisers are stored by name. Structure is stored by position: the order of the fields
-//! of `Program`, `Block`, `OpDesc`, `StepDesc`, `VarDesc` and `Spec`, of a checkpoint's `Position` and `Best` and of a
-//! `Vocabulary`, and of the variants of `Extent`, `VarKind` and `Literal`, is part of [`VERSION`]; whoever changes it
+//! of `Program`, `Block`, `OpDesc`, `StepDesc`, `VarDesc` and `Spec`, of a checkpoint's `Position`, `Best` and
+//! `Criterion` and of a `Vocabulary`, and of the variants of `Extent`, `VarKind` and `Literal`, is part of [`VERSION`]; whoever changes it
 //! raises the version. Sections of new names need no other version.
 
 mod target;
@@ -27,7 +27,7 @@ use crc32fast::Hasher;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub(crate) use target::Target;
 pub use target::write_atomically;
 
@@ -35,6 +35,11 @@ pub use target::write_atomically;
 pub const MAGIC: [u8; 8] = *b"unpadded";
 /// The version that is written, and the last one that is read.
 pub const VERSION: u32 = 1;
+
+/// Bytes of the longest section that is read as a whole; tensors may be longer, and are read piece by piece.
+pub const LONGEST: u64 = 0x1000_0000;
+/// Bytes of the longest section that holds structure, such as a program, and not the words of a vocabulary.
+pub const STRUCTURED: u64 = 0x100_0000;
 
 /// Bytes of a file without sections: none is smaller.
 const SMALLEST: u64 = 8 + 4 + (1 + 8 + 4 + 4);
@@ -47,35 +52,51 @@ const CONFIG: Configuration<LittleEndian, Fixint> = standard().with_fixed_int_en
 ///
 /// # Errors
 /// If the value refuses to be written.
+#[track_caller]
 pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     bincode::serde::encode_to_vec(value, CONFIG)
         .map_err(|e| Error::of(ErrorKind::Format, "encoding", "a value that can be stored", e.to_string()))
+        .at_caller()
 }
 
 /// A value from bytes, all of them. No length inside is believed: beyond a mebibyte, nothing larger than about
 /// sixteen times the bytes is allocated for it.
 ///
 /// # Errors
-/// If the bytes are not those of such a value, or longer than 256 MiB.
-pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    // bincode takes its limit as a constant, so the next of four steps serves.
-    let decoded = match bytes.len() {
-        0..=0x1_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x1_0000>()),
-        0x1_0001..=0x10_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x10_0000>()),
-        0x10_0001..=0x100_0000 => bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x100_0000>()),
-        0x100_0001..=0x1000_0000 => {
-            bincode::serde::decode_from_slice(bytes, CONFIG.with_limit::<0x1000_0000>())
-        }
-        n => return Err(damaged("structured section", "at most 256 MiB", format!("{n} bytes"))),
-    };
-    let (value, used): (T, usize) =
-        decoded.map_err(|e| damaged("structured section", "a value of this version", e.to_string()))?;
-    if used != bytes.len() {
-        return Err(damaged("structured section", format!("{used} bytes"), format!("{} bytes", bytes.len())));
+/// If the bytes are not those of such a value, or longer than [`LONGEST`].
+#[track_caller]
+pub fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T> {
+    let size = bytes.len() as u64;
+    let value = decode_from(&mut bytes, size).at_caller()?;
+    if !bytes.is_empty() {
+        return Err(longer(size, bytes.len() as u64));
     }
     Ok(value)
 }
 
+/// A value from the start of so many bytes.
+fn decode_from<T: DeserializeOwned>(mut source: &mut dyn Read, size: u64) -> Result<T> {
+    // bincode takes its limit as a constant, so the next of some steps serves.
+    macro_rules! within {
+        ($($limit:literal)*) => {
+            match size {
+                $(0..=$limit => {
+                    bincode::serde::decode_from_std_read(&mut source, CONFIG.with_limit::<$limit>())
+                })*
+                n => return Err(damaged("structured section", "at most 256 MiB", format!("{n} bytes"))),
+            }
+        };
+    }
+    let decoded = within!(0x1_0000 0x10_0000 0x100_0000 0x400_0000 0x1000_0000);
+    decoded.map_err(|e| damaged("structured section", "a value of this version", e.to_string()))
+}
+
+/// The error for bytes behind a value.
+fn longer(size: u64, left: u64) -> Error {
+    damaged("structured section", format!("{} bytes", size - left), format!("{size} bytes"))
+}
+
+#[track_caller]
 fn damaged(what: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> Error {
     Error::of(ErrorKind::Format, what, expected, got)
 }
@@ -100,13 +121,14 @@ impl<W: Write> Body<'_, W> {
     ///
     /// # Errors
     /// If they are more than was said, or cannot be written.
+    #[track_caller]
     pub fn write(&mut self, piece: &[u8]) -> Result<()> {
         let Some(left) = self.left.checked_sub(piece.len() as u64) else {
             return Err(damaged("body of a section", format!("{} more bytes", self.left), "more"));
         };
         self.left = left;
         self.sum.update(piece);
-        self.writer.put(piece)
+        self.writer.put(piece).at_caller()
     }
 }
 
@@ -115,8 +137,9 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If `out` cannot be written.
+    #[track_caller]
     pub fn new(out: W) -> Result<Self> {
-        Self::named("bytes", out)
+        Self::named("bytes", out).at_caller()
     }
 
     fn named(target: &str, out: W) -> Result<Self> {
@@ -134,6 +157,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If the name is empty or longer than 255 bytes, or the file cannot be written.
+    #[track_caller]
     pub fn write_section(&mut self, name: &str, body: &[u8]) -> Result<()> {
         self.stream_section(name, body.len() as u64, |out| out.write(body))
     }
@@ -143,6 +167,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// If the name is empty or longer than 255 bytes, `write` hands over another number of bytes or fails, or the
     /// file cannot be written.
+    #[track_caller]
     pub fn stream_section(
         &mut self,
         name: &str,
@@ -152,7 +177,7 @@ impl<W: Write> Writer<W> {
         if name.is_empty() {
             return Err(damaged("section name", "1 to 255 bytes", "none"));
         }
-        self.section(name, length, write)
+        self.section(name, length, write).at_caller()
     }
 
     fn section(
@@ -182,9 +207,10 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If it cannot be written.
+    #[track_caller]
     pub fn finish(mut self) -> Result<W> {
-        self.section("", 0, |_| Ok(()))?;
-        self.out.flush().map_err(|e| unwritable(&self.target, &e))?;
+        self.section("", 0, |_| Ok(())).at_caller()?;
+        self.out.flush().map_err(|e| unwritable(&self.target, &e)).at_caller()?;
         Ok(self.out)
     }
 }
@@ -209,16 +235,34 @@ struct Open {
     sum: Hasher,
 }
 
+/// The body of a section, to be decoded from.
+struct BodyRead<'a, R> {
+    reader: &'a mut Reader<R>,
+    failed: Option<Error>,
+}
+
+impl<R: Read> Read for BodyRead<'_, R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.reader.section_left()).unwrap_or(usize::MAX);
+        let n = bytes.len().min(left);
+        match self.reader.read(&mut bytes[..n]) {
+            Ok(()) => Ok(n),
+            Err(e) => Err(io::Error::other(self.failed.insert(e).to_string())),
+        }
+    }
+}
+
 impl<R: Read> Reader<R> {
     /// Starts to read `size` bytes; `source` is what errors call them.
     ///
     /// # Errors
     /// If it is no file of this crate or one of a future version.
+    #[track_caller]
     pub fn new(source: &str, input: R, size: u64) -> Result<Self> {
         let mut reader = Self { source: source.to_owned(), input, size, left: size, open: None, done: false };
         let mut first = [0; MAGIC.len()];
         let known = usize::try_from(size).map_or(MAGIC.len(), |size| size.min(MAGIC.len()));
-        reader.fill(&mut first[..known], "first bytes")?;
+        reader.fill(&mut first[..known], "first bytes").at_caller()?;
         if size == 0 || first[..known] != MAGIC[..known] {
             let got = if size == 0 { "an empty one" } else { "a foreign one" };
             return Err(reader.refused("first bytes", "a file of `unpadded`", got));
@@ -227,7 +271,7 @@ impl<R: Read> Reader<R> {
             let got = format!("{size}: the file is cut short");
             return Err(reader.refused("size", format!("at least {SMALLEST} bytes"), got));
         }
-        let version = u32::from_le_bytes(reader.take("the format version")?);
+        let version = u32::from_le_bytes(reader.take("the format version").at_caller()?);
         if version == 0 || version > VERSION {
             let expected = if VERSION == 1 { "1".to_owned() } else { format!("1 to {VERSION}") };
             let why = if version == 0 { "the file is damaged" } else { "a newer release may read it" };
@@ -237,6 +281,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// The error that the file holds something else than it should; it names the file.
+    #[track_caller]
     pub fn refused(&self, what: &str, expected: impl Into<String>, got: impl Into<String>) -> Error {
         damaged(format!("{}: {what}", self.source), expected, got)
     }
@@ -256,6 +301,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
+    #[track_caller]
     fn short(&self, what: &str, wanted: u64) -> Error {
         let got = format!("{} of the file's {}: it is cut short, or damaged", self.left, self.size);
         self.refused(what, format!("{wanted} more bytes"), got)
@@ -271,6 +317,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// If the file is damaged.
+    #[track_caller]
     pub fn next_section(&mut self) -> Result<Option<&str>> {
         if self.open.is_some() {
             self.end_section()?;
@@ -278,15 +325,16 @@ impl<R: Read> Reader<R> {
         if self.done {
             return Ok(None);
         }
-        let mut head = vec![self.take::<1>("length of a section name")?[0]];
+        let mut head = vec![self.take::<1>("length of a section name").at_caller()?[0]];
         let length = usize::from(head[0]);
         head.resize(1 + length + 8, 0);
-        self.fill(&mut head[1..], "head of a section")?;
-        let sum = u32::from_le_bytes(self.take("checksum of a section head")?);
-        self.check("head of a section", crc32fast::hash(&head), sum)?;
+        self.fill(&mut head[1..], "head of a section").at_caller()?;
+        let sum = u32::from_le_bytes(self.take("checksum of a section head").at_caller()?);
+        self.check("head of a section", crc32fast::hash(&head), sum).at_caller()?;
         let (name, size) = head[1..].split_at(length);
         let name = String::from_utf8(name.to_vec())
-            .map_err(|_| self.refused("section name", "text", "bytes that are no UTF-8"))?;
+            .map_err(|_| self.refused("section name", "text", "bytes that are no UTF-8"))
+            .at_caller()?;
         let size = size.iter().rev().fold(0, |size, &byte| size << 8 | u64::from(byte));
         if length == 0 && size > 0 {
             return Err(self.refused("end", "a section without bytes", format!("one of {size}")));
@@ -314,6 +362,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     /// If the body has fewer, or the file cannot be read.
+    #[track_caller]
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
         let Some(mut open) = self.open.take() else {
             return Err(self.refused("section", "one that is open", "none"));
@@ -329,27 +378,71 @@ impl<R: Read> Reader<R> {
             })
         };
         self.open = Some(open);
-        outcome
+        outcome.at_caller()
+    }
+
+    /// The next bytes of the section's body, so many. Room for them is taken as they come.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_bytes(&mut self, count: u64) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < count {
+            let (start, left) = (bytes.len(), count - bytes.len() as u64);
+            bytes.resize(start + usize::try_from(left).unwrap_or(PIECE).min(PIECE), 0);
+            self.read(&mut bytes[start..])?;
+        }
+        Ok(bytes)
     }
 
     /// The whole body of the section that [`Self::next_section`] named.
     ///
     /// # Errors
-    /// If the file is damaged.
+    /// If the file is damaged, or the body is longer than [`LONGEST`].
+    #[track_caller]
     pub fn read_section(&mut self) -> Result<Vec<u8>> {
-        let (mut body, size) = (Vec::new(), usize::try_from(self.section_left()).unwrap_or(usize::MAX));
-        let room = body.try_reserve_exact(size);
-        room.map_err(|e| Error::of(ErrorKind::Io, "memory for a section", "to be there", e.to_string()))?;
-        body.resize(size, 0);
-        self.read(&mut body)?;
+        self.at_most(LONGEST).at_caller()?;
+        let body = self.read_bytes(self.section_left()).at_caller()?;
         self.end_section()?;
         Ok(body)
+    }
+
+    /// The value that is the whole body of the section that [`Self::next_section`] named, decoded as it is read: what
+    /// makes no sense is refused where it stands, before what follows it takes memory.
+    ///
+    /// # Errors
+    /// If the file is damaged, the body is longer than `most` bytes or than [`LONGEST`], or holds no such value.
+    pub fn read_value<T: DeserializeOwned>(&mut self, most: u64) -> Result<T> {
+        self.at_most(most)?;
+        let what = format!("section `{}`", self.open.as_ref().map_or("", |open| &open.name));
+        let size = self.section_left();
+        let mut body = BodyRead { reader: self, failed: None };
+        let mut pieces = BufReader::with_capacity(PIECE.min(size as usize), &mut body);
+        let value = decode_from(&mut pieces, size);
+        let unused = pieces.buffer().len() as u64;
+        if let Some(error) = body.failed {
+            return Err(error);
+        }
+        let left = unused + self.section_left();
+        // A checksum that is wrong says more than what its bytes seem to mean.
+        self.end_section()?;
+        let value = value.and_then(|value| if left > 0 { Err(longer(size, left)) } else { Ok(value) });
+        value.map_err(|e| self.refused(&what, "what this release writes there", e.to_string()))
+    }
+
+    /// Refuses a section that is longer, before anything is read of it.
+    fn at_most(&self, most: u64) -> Result<()> {
+        let Some(Open { name, left, .. }) = self.open.as_ref().filter(|open| open.left > most) else {
+            return Ok(());
+        };
+        Err(self.refused(&format!("section `{name}`"), format!("at most {most} bytes"), left.to_string()))
     }
 
     /// Skips what is left of the section's body and checks all of it.
     ///
     /// # Errors
     /// If the file is damaged.
+    #[track_caller]
     pub fn end_section(&mut self) -> Result<()> {
         let mut piece = vec![0; PIECE.min(usize::try_from(self.section_left()).unwrap_or(PIECE))];
         while self.section_left() > 0 {
@@ -360,8 +453,8 @@ impl<R: Read> Reader<R> {
             return Err(self.refused("section", "one that is open", "none"));
         };
         let what = format!("section `{}`", open.name);
-        let stored = u32::from_le_bytes(self.take(&what)?);
-        self.check(&what, open.sum.finalize(), stored)
+        let stored = u32::from_le_bytes(self.take(&what).at_caller()?);
+        self.check(&what, open.sum.finalize(), stored).at_caller()
     }
 
     fn check(&self, what: &str, computed: u32, stored: u32) -> Result<()> {
@@ -381,15 +474,16 @@ fn unwritable(target: &str, error: &io::Error) -> Error {
 ///
 /// # Errors
 /// If it cannot be opened, or as [`Reader::new`].
+#[track_caller]
 pub fn open(path: &Path) -> Result<Reader<BufReader<File>>> {
     let source = format!("file `{}`", path.display());
     let failed = |e: io::Error| Error::io(&source, "read", &e);
     // Asked before it is opened: to open a pipe would wait for whoever writes it.
-    if !fs::metadata(path).map_err(failed)?.is_file() {
+    if !fs::metadata(path).map_err(failed).at_caller()?.is_file() {
         return Err(Error::of(ErrorKind::Io, source, "a file", "a folder or a device"));
     }
-    let file = File::open(path).map_err(failed)?;
-    let size = file.metadata().map_err(failed)?.len();
+    let file = File::open(path).map_err(failed).at_caller()?;
+    let size = file.metadata().map_err(failed).at_caller()?.len();
     Reader::new(&source, BufReader::new(file), size)
 }
 

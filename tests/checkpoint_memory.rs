@@ -17,8 +17,8 @@ use damage::{change, file, sections};
 use models::Random;
 use unpadded::program::VarKind;
 use unpadded::tensor::Dense;
-use unpadded::train::Checkpoint;
-use unpadded::{DType, program::Spec};
+use unpadded::train::{Checkpoint, Predictor};
+use unpadded::{DType, Program, program::Spec, wire};
 
 /// Bytes that loading takes at its peak, and whether it loads.
 fn load(bytes: &[u8]) -> (usize, bool) {
@@ -57,4 +57,130 @@ fn a_damaged_checkpoint_takes_no_more_memory_than_its_size_justifies() {
     checkpoint.best.clear();
     checkpoint.tensors.insert("linear_0.bias".to_owned(), Dense::zeros(DType::F32, &[rows]).unwrap());
     try_changed(&checkpoint, 100, 1.1);
+}
+
+/// Bytes that a forged file says it has; what it really has is a few, and a hole behind them.
+const FORGED: u64 = 10 << 30;
+/// What refusing it may take.
+const LITTLE: usize = 32 << 20;
+
+/// The start of a file, and in it a section that goes on to the forged end: its body begins with `body`, and the rest of it
+/// is a hole.
+fn forge(path: &std::path::Path, before: &[(String, Vec<u8>)], section: &str, length: u64, body: &[u8]) {
+    let mut bytes = file(&before.to_vec());
+    // The empty section at the end goes.
+    bytes.truncate(bytes.len() - 17);
+    let mut head = vec![section.len() as u8];
+    head.extend_from_slice(section.as_bytes());
+    head.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(&head);
+    bytes.extend_from_slice(&crc32fast::hash(&head).to_le_bytes());
+    bytes.extend_from_slice(body);
+    std::fs::write(path, bytes).unwrap();
+    std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(FORGED).unwrap();
+}
+
+/// The head of a tensor, as a checkpoint has it.
+fn head(name: &str, dtype: &str, shape: &[u64]) -> Vec<u8> {
+    let head = wire::encode(&(name, dtype, shape, None::<u8>)).unwrap();
+    [(head.len() as u32).to_le_bytes().to_vec(), head].concat()
+}
+
+/// A file that says to be large, and is a hole, is refused in little memory and at once, whatever reads it.
+#[test]
+fn a_forged_length_takes_no_memory() {
+    let path = std::env::temp_dir().join(format!("unpadded-forged-{}.ckpt", std::process::id()));
+    let parts = sections(&trained::checkpoint(4).to_bytes().unwrap());
+    let first = |name: &str| parts.iter().position(|(section, _)| section == name).unwrap();
+    let most = wire::LONGEST - 1000;
+    let numbers = |elements: u64| head("linear_0.bias", "f32", &[elements]).len() as u64 + 4 * elements;
+    let (billion, names) = (1u64 << 31, [4u64, 1 << 24].map(u64::to_le_bytes).concat());
+    // The section, its length, the start of its body, and what the error says.
+    let cases: Vec<(&str, u64, Vec<u8>, &str)> = vec![
+        ("program", 9 << 30, Vec::new(), "section `program`: expected at most"),
+        ("program", wire::STRUCTURED, Vec::new(), "section `program`"),
+        ("position", 9 << 30, Vec::new(), "section `position`: expected at most"),
+        ("notes", 9 << 30, Vec::new(), "section `notes`: expected at most"),
+        ("notes", wire::STRUCTURED, (1u64 << 20).to_le_bytes().to_vec(), "section `notes`"),
+        ("outputs", 9 << 30, Vec::new(), "section `outputs`: expected at most"),
+        ("criterion", 9 << 30, Vec::new(), "section `criterion`: expected at most"),
+        ("vocabulary", 9 << 30, Vec::new(), "section `vocabulary`: expected at most"),
+        ("vocabulary", most, Vec::new(), "section `vocabulary`"),
+        ("vocabulary", most, names, "section `vocabulary`"),
+        (
+            "tensor",
+            9 << 30,
+            u32::MAX.to_le_bytes().to_vec(),
+            "section `tensor`, length of the head: expected at most",
+        ),
+        ("best", 9 << 30, (1u32 << 24).to_le_bytes().to_vec(), "section `best`"),
+        (
+            "tensor",
+            numbers(billion),
+            head("linear_0.bias", "f32", &[billion]),
+            "`linear_0.bias`: expected f32[2], got",
+        ),
+        (
+            "tensor",
+            numbers(billion),
+            head("linear_0.bias", "f32", &[2]),
+            "`linear_0.bias`: expected the bytes of f32[2]",
+        ),
+        (
+            "tensor",
+            numbers(billion),
+            head("another", "f32", &[billion]),
+            "`another`: expected only what the program has",
+        ),
+        (
+            "best",
+            numbers(billion),
+            head("linear_0.bias", "f32", &[billion]),
+            "`linear_0.bias`: expected f32[2], got",
+        ),
+        ("carried", 1 << 33, head("h", "f32", &[billion / 2, 2]), "`h`: expected at most"),
+        (
+            "carried",
+            1 << 33,
+            head("words", "i64", &[1 << 30]),
+            "`words`: expected 1 levels of offsets, got 0",
+        ),
+    ];
+    for (section, length, body, says) in cases {
+        let at = if section == "criterion" { first("tensor") } else { first(section) };
+        let before = if section == "vocabulary" { &parts[..at] } else { &parts[..at.max(1)] };
+        forge(&path, if section == "program" { &[] } else { before }, section, length, &body);
+        let case = format!("`{section}` of {length} bytes");
+        let clock = std::time::Instant::now();
+        let (peak, error) = peak_memory::of(|| Checkpoint::load(&path).unwrap_err().to_string());
+        assert!(error.contains(says), "{case}: {error}");
+        assert!(peak < LITTLE, "{case}: {peak} bytes");
+        let (peak, refused) = peak_memory::of(|| Predictor::load(&path).is_err());
+        assert!(refused && peak < LITTLE, "{case}: {peak} bytes to predict");
+        if section == "program" {
+            let (peak, refused) = peak_memory::of(|| Program::load(&path).is_err());
+            assert!(refused && peak < LITTLE, "{case}: {peak} bytes for the program");
+        }
+        println!("{case}: {:.2} s", clock.elapsed().as_secs_f64());
+        assert!(clock.elapsed().as_secs() < 20, "{case}");
+    }
+    // A section of a later release is skipped without being held.
+    forge(&path, &parts, "later", 1 << 30, &[]);
+    let (peak, refused) = peak_memory::of(|| Checkpoint::load(&path).is_err());
+    assert!(refused && peak < LITTLE, "{peak} bytes to skip");
+    forge(&path, &[], "vocabulary", 9 << 30, &[]);
+    let (peak, refused) = peak_memory::of(|| unpadded::data::Vocabulary::load(&path).is_err());
+    assert!(refused && peak < LITTLE, "{peak} bytes for a vocabulary");
+    std::fs::remove_file(path).unwrap();
+}
+
+/// What is saved can be loaded: a section beyond its bound is refused before there is a file.
+#[test]
+fn what_is_too_long_to_load_is_not_saved() {
+    let mut checkpoint = trained::checkpoint(1);
+    checkpoint.notes.insert("large".to_owned(), "x".repeat(wire::STRUCTURED as usize));
+    let error = checkpoint.to_bytes().unwrap_err().to_string();
+    assert!(error.contains("section `notes`: expected at most 16777216 bytes, got "), "{error}");
+    checkpoint.notes.insert("large".to_owned(), "x".repeat(wire::STRUCTURED as usize - 1000));
+    assert_eq!(Checkpoint::from_bytes(&checkpoint.to_bytes().unwrap()).unwrap().notes, checkpoint.notes);
 }

@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 use std::sync::Arc;
 
 use super::Fingerprint;
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
 use crate::tensor::{Dense, Element, Variable};
 
@@ -168,17 +168,18 @@ impl Batch {
     /// # Errors
     /// A sample that has not one field for each name, or one of another kind than the first sample has there; the
     /// message says the sample's number.
+    #[track_caller]
     pub fn new<S: Borrow<Sample>>(names: &[String], samples: &[S]) -> Result<Self> {
         let samples: Vec<&Sample> = samples.iter().map(Borrow::borrow).collect();
         let Some(first) = samples.first() else {
             return Err(Error::new("samples of a batch", "at least one", "none"));
         };
         let kinds = kinds(first);
-        samples.iter().try_for_each(|sample| check(names, &kinds, sample))?;
+        samples.iter().try_for_each(|sample| check(names, &kinds, sample)).at_caller()?;
         let (mut values, mut tokens, mut padded) = (Vec::with_capacity(names.len()), 0, 0);
         for (i, name) in names.iter().enumerate() {
             let column = Column { samples: &samples, field: i };
-            let value = column.stack()?;
+            let value = column.stack().at_caller()?;
             if value.rows() > tokens {
                 (tokens, padded) = (value.rows(), column.padded());
             }

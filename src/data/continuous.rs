@@ -1,9 +1,10 @@
 //! Continuous text, cut into parallel streams and these into windows, for language models that carry their state.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::{Batch, Batches, Data, Fingerprint};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
 use crate::tensor::{Dense, Variable};
 
@@ -32,6 +33,8 @@ pub struct Continuous {
     steps: usize,
     names: [String; 2],
     fingerprint: u64,
+    /// The line that made it.
+    caller: &'static Location<'static>,
 }
 
 impl Continuous {
@@ -41,6 +44,7 @@ impl Continuous {
     /// # Errors
     /// No stream or no step, a text too short to give each stream an id to predict, or an id that is not from 0 to
     /// 2^32 - 1.
+    #[track_caller]
     pub fn new(
         ids: impl IntoIterator<Item = i64>,
         streams: usize,
@@ -63,6 +67,7 @@ impl Continuous {
     ///
     /// # Errors
     /// As [`Self::new`], or the first error among the ids.
+    #[track_caller]
     pub fn try_new(
         ids: impl IntoIterator<Item = Result<i64>>,
         streams: usize,
@@ -74,7 +79,8 @@ impl Continuous {
             let wrong = |_| Error::new(format!("id {place} of a text"), "0 to 4294967295", id.to_string());
             u32::try_from(id).map_err(wrong)
         };
-        let ids: Arc<Vec<u32>> = Arc::new(ids.into_iter().enumerate().map(narrow).collect::<Result<_>>()?);
+        let ids: Arc<Vec<u32>> =
+            Arc::new(ids.into_iter().enumerate().map(narrow).collect::<Result<_>>().at_caller()?);
         for (what, number) in [("streams of a text", streams), ("steps of a window", steps)] {
             if number == 0 {
                 return Err(Error::new(what, "at least 1", "0"));
@@ -89,7 +95,8 @@ impl Continuous {
         }
         let f = ids.iter().fold(Fingerprint::default(), |f, &id| f.number(u64::from(id)));
         let f = f.number(streams as u64).number(steps as u64).text(names[0]).text(names[1]);
-        Ok(Self { ids, streams, steps, names: names.map(str::to_owned), fingerprint: f.finish() })
+        let (names, fingerprint) = (names.map(str::to_owned), f.finish());
+        Ok(Self { ids, streams, steps, names, fingerprint, caller: Location::caller() })
     }
 
     /// The longest stream's ids that have one to predict.
@@ -132,6 +139,10 @@ impl Data for Continuous {
         let (text, count) = (self.clone(), self.longest().div_ceil(self.steps));
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         Ok(Box::new((from..count).map(move |k| text.batch(k))))
+    }
+
+    fn made_at(&self) -> Option<&'static Location<'static>> {
+        Some(self.caller)
     }
 
     fn batch_count(&self) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::TextFile;
 use super::archive::{Member, Origin, Wrapping, debris};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// The files of a folder or of a zip, with all folders in it, sorted by name; hidden ones are passed over.
 #[derive(Debug, Clone)]
@@ -24,13 +24,14 @@ impl Folder {
     /// # Errors
     /// If it is neither, cannot be read, or holds no file; if there is something else in it, as a pipe, a link that leads
     /// nowhere or one to a folder.
+    #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
         let mut files = Vec::new();
         if path.is_dir() {
             let mut found = Vec::new();
-            walk(path, 0, &mut found)?;
+            walk(path, 0, &mut found).at_caller()?;
             for file in found {
                 let below = file.strip_prefix(path).unwrap_or(&file);
                 let Some(below) = below.to_str() else {
@@ -40,8 +41,8 @@ impl Folder {
                 files.push((below.replace(std::path::MAIN_SEPARATOR, "/"), TextFile::open(&file)?));
             }
         } else {
-            let origin = Origin::file(path)?;
-            if origin.wrapping()? != Wrapping::Zip {
+            let origin = Origin::file(path).at_caller()?;
+            if origin.wrapping().at_caller()? != Wrapping::Zip {
                 let what = format!("file `{name}`");
                 return Err(Error::of(
                     ErrorKind::Format,
@@ -52,7 +53,7 @@ impl Folder {
             }
             let below =
                 |member: Member| (member.name.to_string(), TextFile::of(origin.clone(), Some(member)));
-            files.extend(origin.members()?.into_iter().map(below));
+            files.extend(origin.members().at_caller()?.into_iter().map(below));
         }
         files.retain(|(below, _)| !below.split('/').any(hidden));
         files.sort_by(|a, b| a.0.cmp(&b.0));
@@ -63,11 +64,13 @@ impl Folder {
     ///
     /// # Errors
     /// If there is none.
+    #[track_caller]
     pub fn extension(mut self, extension: &str) -> Result<Self> {
         self.files.retain(|(below, _)| parts(below).2 == Some(extension));
         self.filled(&format!("some that end with `.{extension}`"))
     }
 
+    #[track_caller]
     fn filled(self, expected: &str) -> Result<Self> {
         if self.files.is_empty() {
             return Err(Error::of(ErrorKind::Format, format!("files of `{}`", self.name), expected, "none"));
@@ -85,6 +88,7 @@ impl Folder {
     ///
     /// # Errors
     /// If only one label would come of it, or one twice.
+    #[track_caller]
     pub fn file_per_class(&self) -> Result<Vec<(String, TextFile)>> {
         let stems = || self.files.iter().map(|(below, _)| parts(below).1);
         let by_extension = stems().all(|stem| Some(stem) == stems().next()) && self.files.len() > 1;
@@ -112,6 +116,7 @@ impl Folder {
     ///
     /// # Errors
     /// If a file is in no folder of its own class, or if there is one label alone.
+    #[track_caller]
     pub fn folder_per_class(&self) -> Result<Vec<(String, TextFile)>> {
         let label = |(below, file): &(String, TextFile)| match parts(below).0.rsplit('/').next() {
             Some(folder) if !folder.is_empty() => Ok((folder.to_owned(), file.clone())),
@@ -125,9 +130,10 @@ impl Folder {
                 ))
             }
         };
-        self.several(self.files.iter().map(label).collect::<Result<_>>()?)
+        self.several(self.files.iter().map(label).collect::<Result<_>>().at_caller()?)
     }
 
+    #[track_caller]
     fn several(&self, classes: Vec<(String, TextFile)>) -> Result<Vec<(String, TextFile)>> {
         match classes.first() {
             Some((first, _)) if classes.iter().all(|(label, _)| label == first) => {

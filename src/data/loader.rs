@@ -1,12 +1,13 @@
 //! From samples to batches: order, batching, prefetch.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::batch::{check, kinds, same_lengths};
 use super::order::{Buffer, Draws, permutation};
 use super::prefetch::prefetch;
 use super::{Batch, Batches, Data, Fingerprint, Sample, Sampled, Source};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 
 /// How many samples make a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Loader {
     seed: Option<u64>,
     buffer: Option<usize>,
     prefetch: usize,
+    /// The line that made it.
+    caller: &'static Location<'static>,
 }
 
 impl Loader {
@@ -49,6 +52,7 @@ impl Loader {
     /// # Errors
     /// No name or one that comes twice. Of samples in memory: none at all, or one that doesn't have a field for each
     /// name, of the same kinds as the first sample. Samples that are read later are checked as they come.
+    #[track_caller]
     pub fn new(source: impl Source + 'static, names: &[&str]) -> Result<Self> {
         let names: Arc<[String]> = names.iter().map(|&name| name.to_owned()).collect();
         if names.is_empty() {
@@ -64,10 +68,11 @@ impl Loader {
                 return Err(Error::new("samples to load", "at least one", "none"));
             };
             let kinds = kinds(first);
-            samples.iter().try_for_each(|sample| check(&names, &kinds, sample))?;
+            samples.iter().try_for_each(|sample| check(&names, &kinds, sample)).at_caller()?;
         }
         let source = Box::new(source);
-        Ok(Self { source, names, batching: Batching::Sequences(32), seed: None, buffer: None, prefetch: 0 })
+        let (batching, caller) = (Batching::Sequences(32), Location::caller());
+        Ok(Self { source, names, batching, seed: None, buffer: None, prefetch: 0, caller })
     }
 
     /// How many samples make a batch.
@@ -130,16 +135,21 @@ impl Loader {
 
 impl Data for Loader {
     fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
-        self.sizes()?;
+        self.sizes().map_err(|e| e.made_at(self.caller))?;
         let batches = Box::new(Batched {
-            samples: Some(self.ordered(epoch)?),
+            samples: Some(self.ordered(epoch).map_err(|e| e.made_at(self.caller))?),
             names: Arc::clone(&self.names),
             kinds: None,
             batching: self.batching,
             next: None,
             skip: from,
+            caller: self.caller,
         });
         if self.prefetch == 0 { Ok(batches) } else { prefetch(batches, self.prefetch) }
+    }
+
+    fn made_at(&self) -> Option<&'static Location<'static>> {
+        Some(self.caller)
     }
 
     fn batch_count(&self) -> Option<u64> {
@@ -186,6 +196,7 @@ struct Batched {
     next: Option<Sample>,
     /// Batches to leave out.
     skip: u64,
+    caller: &'static Location<'static>,
 }
 
 impl Batched {
@@ -238,7 +249,7 @@ impl Iterator for Batched {
 
     fn next(&mut self) -> Option<Result<Batch>> {
         self.samples.as_ref()?;
-        let batch = self.batch().transpose();
+        let batch = self.batch().map_err(|e| e.made_at(self.caller)).transpose();
         if !matches!(batch, Some(Ok(_))) {
             self.samples = None;
         }

@@ -74,6 +74,8 @@ pub use text_file::{Malformed, TextFile};
 pub use tokenizer::Tokenizer;
 pub use vocabulary::{Limits, Vocabulary};
 
+use std::panic::Location;
+
 use crate::error::Result;
 
 /// The batches of one pass over the data, one after another.
@@ -104,4 +106,9 @@ pub trait Data: Send + Sync {
     /// A number of all that decides which batches come: the samples, their order, the batching. Training is resumed
     /// only on data of the same number.
     fn fingerprint(&self) -> u64;
+
+    /// The line of the user's code that made it, for errors of what does not fit the model.
+    fn made_at(&self) -> Option<&'static Location<'static>> {
+        None
+    }
 }

@@ -1,6 +1,7 @@
 //! Records out of lines: one line each, or a block of lines up to a blank one.
 
 use std::fmt;
+use std::panic::Location;
 
 use super::lines::{Lines, Reason};
 use super::text_file::Malformed;
@@ -204,12 +205,22 @@ pub struct Records<R> {
     parser: Box<dyn Parser<R>>,
     policy: Malformed,
     skipped: Skipped,
+    /// The line that opened the file.
+    caller: &'static Location<'static>,
 }
 
 impl<R> Records<R> {
+    #[track_caller]
     pub(super) fn new(lines: Lines, parser: Box<dyn Parser<R>>, policy: Malformed) -> Self {
         let name = lines.name.to_string();
-        Self { lines: Some(lines), name, parser, policy, skipped: Skipped::default() }
+        Self {
+            lines: Some(lines),
+            name,
+            parser,
+            policy,
+            skipped: Skipped::default(),
+            caller: Location::caller(),
+        }
     }
 
     /// What was left out so far.
@@ -221,6 +232,7 @@ impl<R> Records<R> {
     ///
     /// # Errors
     /// The first error, or that there is no record at all.
+    #[track_caller]
     pub fn read_all(&mut self) -> Result<Vec<R>> {
         let records: Vec<R> = self.by_ref().collect::<Result<_>>()?;
         if records.is_empty() {
@@ -260,7 +272,7 @@ impl<R> Iterator for Records<R> {
     type Item = Result<R>;
 
     fn next(&mut self) -> Option<Result<R>> {
-        let record = self.read().transpose();
+        let record = self.read().map_err(|e| e.made_at(self.caller)).transpose();
         if !matches!(record, Some(Ok(_))) {
             self.lines = None;
         }

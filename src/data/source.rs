@@ -88,6 +88,7 @@ pub struct Streamed {
 impl Streamed {
     /// Samples that `open` starts to read, each time from the first. `fingerprint` tells them from others: that of the
     /// file they come from, say, with the vocabulary's.
+    #[track_caller]
     pub fn new(fingerprint: u64, open: impl Fn() -> Result<Sampled> + Send + Sync + 'static) -> Self {
         Self { open: Box::new(open), size: None, fingerprint }
     }

@@ -76,6 +76,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If there is none of this name.
+    #[track_caller]
     pub fn from_name(name: &str) -> Result<Self> {
         let (cut, lowercase) = name.strip_suffix(LOWERCASE).map_or((name, false), |cut| (cut, true));
         match Cut::ALL.into_iter().find(|c| c.name() == cut) {

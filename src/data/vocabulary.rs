@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::Fingerprint;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::wire;
 
 /// What a vocabulary takes in.
@@ -105,6 +105,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// If a special is named twice, if they are more than `max_size`, or if no token is left.
+    #[track_caller]
     pub fn of<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>, limits: &Limits) -> Result<Self> {
         let mut counts: HashMap<String, u64> = HashMap::new();
         for token in tokens {
@@ -138,9 +139,9 @@ impl Vocabulary {
             *count += left_out;
         }
         entries.extend(kept);
-        Self::new(entries, unknown.map(|id| id as i64)).map_err(|special| {
-            Error::new("specials of a vocabulary", "each once", format!("`{special}` twice"))
-        })
+        let twice =
+            |special| Error::new("specials of a vocabulary", "each once", format!("`{special}` twice"));
+        Self::new(entries, unknown.map(|id| id as i64)).map_err(twice).at_caller()
     }
 
     /// Labels: sorted by their text, with no specials, so that an unknown one is an error.
@@ -150,12 +151,13 @@ impl Vocabulary {
     /// let labels = Vocabulary::labels(["pos", "neg", "pos"])?;
     /// assert_eq!(labels.lookup("pos")?, 1);
     /// let message = labels.lookup("good").unwrap_err().to_string();
-    /// assert_eq!(message, "token: expected one of `neg`, `pos`, got `good`");
+    /// assert!(message.starts_with("token: expected one of `neg`, `pos`, got `good`"), "{message}");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there is none.
+    #[track_caller]
     pub fn labels<T: AsRef<str>>(labels: impl IntoIterator<Item = T>) -> Result<Self> {
         let limits = Limits { specials: Vec::new(), ..Limits::default() };
         let counted = Self::of(labels, &limits)?;
@@ -163,6 +165,7 @@ impl Vocabulary {
         entries.sort();
         Self::new(entries, None)
             .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))
+            .at_caller()
     }
 
     /// From distinct tokens and their counts; a token that comes twice is the error.
@@ -196,23 +199,25 @@ impl Vocabulary {
     ///
     /// # Errors
     /// A token without a number where there is no such special; the message lists some that have one.
+    #[track_caller]
     pub fn lookup(&self, token: &str) -> Result<i64> {
-        self.id(token).or(self.unknown).ok_or_else(|| {
-            const SHOWN: usize = 10;
-            let shown: Vec<String> =
-                self.tokens.iter().take(SHOWN).map(|token| format!("`{token}`")).collect();
-            let more = self.len().checked_sub(SHOWN).filter(|&more| more > 0);
-            let more = more.map_or_else(String::new, |more| format!(" and {more} more"));
-            Error::new("token", format!("one of {}{more}", shown.join(", ")), format!("`{token}`"))
-        })
+        if let Some(id) = self.id(token).or(self.unknown) {
+            return Ok(id);
+        }
+        const SHOWN: usize = 10;
+        let shown: Vec<String> = self.tokens.iter().take(SHOWN).map(|token| format!("`{token}`")).collect();
+        let more = self.len().checked_sub(SHOWN).filter(|&more| more > 0);
+        let more = more.map_or_else(String::new, |more| format!(" and {more} more"));
+        Err(Error::new("token", format!("one of {}{more}", shown.join(", ")), format!("`{token}`")))
     }
 
     /// The numbers of tokens, as [`Self::lookup`].
     ///
     /// # Errors
     /// As [`Self::lookup`].
+    #[track_caller]
     pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
-        tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect()
+        tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect::<Result<_>>().at_caller()
     }
 
     /// The token of a number.
@@ -246,8 +251,13 @@ impl Vocabulary {
     ///
     /// # Errors
     /// If the operating system refuses.
+    #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let body = wire::encode(self)?;
+        if body.len() as u64 > wire::LONGEST {
+            let (expected, got) = (format!("at most {} bytes", wire::LONGEST), body.len().to_string());
+            return Err(Error::new("vocabulary to save", expected, got));
+        }
         wire::write_atomically(path.as_ref(), |file| file.write_section(Self::SECTION, &body))
     }
 
@@ -255,15 +265,16 @@ impl Vocabulary {
     ///
     /// # Errors
     /// If the file cannot be read, is damaged, or holds something else.
+    #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let mut file = wire::open(path)?;
         while let Some(name) = file.next_section()? {
             if name == Self::SECTION {
-                let body = file.read_section()?;
+                let vocabulary = file.read_value(wire::LONGEST)?;
                 // The checksums behind it belong to the file too.
                 while file.next_section()?.is_some() {}
-                return wire::decode(&body);
+                return Ok(vocabulary);
             }
         }
         let what = format!("file `{}`", path.display());

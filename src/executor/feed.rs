@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::plan::Home;
 use super::run::{Executor, Run};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Extent2;
 use crate::kernels::arena::Region;
 use crate::lod::Lod;
@@ -20,8 +20,9 @@ impl Executor {
     ///
     /// # Errors
     /// As for the feeds of a run.
+    #[track_caller]
     pub fn bytes_for(&mut self, feeds: &[(VarId, &Variable)]) -> Result<usize> {
-        let batch = self.check_feeds(feeds, &[])?;
+        let batch = self.check_feeds(feeds, &[]).at_caller()?;
         let mut most = vec![0; self.plan.buffers.len()];
         for slot in self.plan.slots.iter().filter(|s| s.pool.is_none()) {
             let rows = match slot.home {
@@ -125,12 +126,11 @@ impl Executor {
     pub(super) fn bind_feeds(&mut self, run: &Run<'_>) -> Result<usize> {
         let batch = self.check_feeds(run.feeds, run.numbers)?;
         self.kept.batch = batch;
-        if !run.numbers.is_empty() && run.numbers.len() != batch {
-            return Err(Error::new(
-                "numbers of the sequences",
-                batch.to_string(),
-                run.numbers.len().to_string(),
-            ));
+        for (what, of_each) in [("numbers", run.numbers), ("places", run.places)] {
+            if !of_each.is_empty() && of_each.len() != batch {
+                let what = format!("{what} of the sequences");
+                return Err(Error::new(what, batch.to_string(), of_each.len().to_string()));
+            }
         }
         for &(id, value) in run.feeds {
             let Some(slot) = self.plan.of_var[id.0 as usize] else { continue };

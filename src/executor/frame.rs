@@ -7,8 +7,8 @@ use super::plan::Loop;
 use super::rank_table::RankTable;
 use crate::error::Result;
 use crate::lod::Lod;
-use crate::program::context::{RowKey, locate};
 use crate::program::infer::LevelTable;
+use crate::program::keys::{Names, RowKey};
 use crate::program::{BlockId, Extent, LevelId};
 
 /// Which rows of a step block are being computed.
@@ -308,6 +308,24 @@ impl Frame {
         keys.get(first - base..first - base + count).unwrap_or(&[])
     }
 
+    /// Of a row of a call at `at`, the row outside: what counts it there, and its number.
+    pub(super) fn outside(&self, instr: &Loop, at: At, rows: Extent, row: usize) -> Option<(Extent, usize)> {
+        let Extent::Rows(id) = rows else {
+            if at == At::Sequences {
+                return Some((instr.sequences, *self.rank.order().get(row)?));
+            }
+            let place = self.stepped(at, rows).0 - self.base + row;
+            return Some((Extent::Rows(instr.desc.level), *self.rank.rows().get(place)?));
+        };
+        let (level, inner) =
+            self.levels.iter().zip(&instr.inner).find(|(level, _)| level.level == Some(id))?;
+        let place = self.stepped(at, rows).0 - level.base + row;
+        // The rows of a static sub-sequence come again at every step.
+        let step = level.starts.partition_point(|&start| start <= place).saturating_sub(1);
+        let place = if inner.statics { place - level.starts.get(step)? } else { place };
+        Some((Extent::Rows(inner.outer), *level.map.get(place)?))
+    }
+
     /// The place of each outer row in this order.
     pub(super) fn inverse(&self, rows: Extent, sequences: bool, out: &mut Vec<usize>) {
         match rows {
@@ -321,10 +339,9 @@ impl Frame {
 }
 
 /// The key of a row of the root block.
-pub(super) fn root_key(levels: &LevelTable, numbers: &[u64], rows: Extent, row: usize) -> RowKey {
+pub(super) fn root_key(levels: &LevelTable, names: Names<'_>, rows: Extent, row: usize) -> RowKey {
     let lod = if let Extent::Rows(level) = rows { levels.get(level) } else { None };
-    let (sequence, position) = lod.map_or((row, 0), |lod| locate(lod, row));
-    RowKey { sequence: numbers.get(sequence).copied().unwrap_or(sequence as u64), position: position as u64 }
+    names.key(lod, row)
 }
 
 /// The block around a loop, if it is a step block.

@@ -15,15 +15,16 @@ use crate::program::{BlockId, OpDesc, Program, RECURRENT, StepDesc, StepGradient
 
 impl Compiler<'_> {
     /// Lets operators whose result is only added to another value add it there, and takes the additions out of `units`.
-    /// Returns whether there was one.
+    /// When the others run stays as it was decided: what reads a value before something is added to it must not move
+    /// behind that, as it would if the decision were made anew for the one array.
     pub(super) fn add_in_place(
         &mut self,
         step: &StepDesc,
         classes: &Classes,
         kept: &HashSet<VarId>,
         units: &mut Vec<Unit>,
-        when: &[When],
-    ) -> Result<bool> {
+        when: &mut Vec<When>,
+    ) -> Result<()> {
         let program = self.program;
         let ops = &program.block(step.block).ops;
         let mut done: HashSet<usize> = HashSet::new();
@@ -80,7 +81,9 @@ impl Compiler<'_> {
         }
         let mut number = 0..;
         units.retain(|_| !number.next().is_some_and(|i| done.contains(&i)));
-        Ok(!done.is_empty())
+        let mut number = 0..;
+        when.retain(|_| !number.next().is_some_and(|i| done.contains(&i)));
+        Ok(())
     }
 
     /// The two terms and the sum, if that is what an operator computes.

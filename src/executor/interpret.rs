@@ -17,11 +17,12 @@ use rows::{add, add_rows, part, put, select, zeros};
 
 use super::run::{Run, Stage};
 use super::scope::Scope;
-use crate::error::{Error, ErrorKind, Place, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Place, Result};
 use crate::kernels::{ViewMut, flush};
 use crate::lod::Lod;
 use crate::program::call::Direct;
-use crate::program::context::{RowKey, RunFacts, locate};
+use crate::program::context::RunFacts;
+use crate::program::keys::{Names, RowKey};
 use crate::program::{
     BlockId, Extent, LevelId, Op, OpDesc, Operand, Pair, Program, RECURRENT, Registry, Role, StepDesc,
     StepGradient, VarId, VarRole, grad_name,
@@ -53,19 +54,20 @@ use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 ///
 /// # Errors
 /// If a feed or a parameter is missing, or an operator refuses its operands.
+#[track_caller]
 pub fn interpret(
     program: &Program,
     registry: &Registry,
     scope: &mut Scope,
     run: &Run<'_>,
 ) -> Result<HashMap<VarId, Variable>> {
-    Interpreter::new(program, registry, run).run(scope, run.feeds)
+    Interpreter::new(program, registry, run).run(scope, run.feeds).at_caller()
 }
 struct Interpreter<'a> {
     program: &'a Program,
     registry: &'a Registry,
     facts: RunFacts,
-    numbers: &'a [u64],
+    names: Names<'a>,
     stage: Stage,
     /// The operators of the root block after which it looks for numbers that are not finite.
     watched: Vec<usize>,
@@ -124,7 +126,14 @@ impl Sequences {
 impl<'a> Interpreter<'a> {
     fn new(program: &'a Program, registry: &'a Registry, run: &Run<'a>) -> Self {
         let facts = RunFacts { mode: run.mode, step: run.step, seed: program.seed, threads: 1 };
-        Self { program, registry, facts, numbers: run.numbers, stage: run.stage, watched: Vec::new() }
+        Self {
+            program,
+            registry,
+            facts,
+            names: Names { numbers: run.numbers, places: run.places },
+            stage: run.stage,
+            watched: Vec::new(),
+        }
     }
 
     fn run(&self, scope: &mut Scope, feeds: &[(VarId, &Variable)]) -> Result<HashMap<VarId, Variable>> {
@@ -232,11 +241,15 @@ impl<'a> Interpreter<'a> {
                     None
                 }
             }
+            // What names the rows in errors.
+            (Some(known), Some(&var)) => {
+                Some(known.get(&self.program.spec(var)?.rows()).cloned().unwrap_or_default())
+            }
             _ => None,
         };
-        let numbers = if frame.keys.is_none() { self.numbers } else { &[] };
-        let direct =
-            Direct::new(instance.clone(), &operands)?.run_as(self.facts, numbers).keyed(stream, keys);
+        let names = if frame.keys.is_none() { self.names } else { Names::default() };
+        let direct = Direct::new(instance.clone(), &operands)?.run_as(self.facts, names.numbers);
+        let direct = direct.placed(names.places).keyed(stream, keys);
         Ok((instance, direct, outputs))
     }
 
@@ -389,9 +402,7 @@ impl<'a> Interpreter<'a> {
             Some(known) => known.get(&extent)?.get(row).copied(),
             None => {
                 let lod = if let Extent::Rows(level) = extent { frame.levels.get(&level) } else { None };
-                let (sequence, position) = lod.map_or((row, 0), |lod| locate(lod, row));
-                let number = self.numbers.get(sequence).copied().unwrap_or(sequence as u64);
-                Some(RowKey { sequence: number, position: position as u64 })
+                Some(self.names.key(lod, row))
             }
         };
         let moved = |key: RowKey| RowKey { position: key.position + later, ..key };

@@ -214,9 +214,7 @@ impl Compiler<'_> {
             }
         }
         when = split(&mut units, &carried, &nexts);
-        if self.add_in_place(step, &classes, &kept, &mut units, &when)? {
-            when = split(&mut units, &carried, &nexts);
-        }
+        self.add_in_place(step, &classes, &kept, &mut units, &mut when)?;
         for (unit, time) in units.iter().zip(&when) {
             if let (Some(inner), When::Body) = (&ops[unit.op].step, time) {
                 self.stepwise.insert(inner.block);

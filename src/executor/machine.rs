@@ -3,16 +3,15 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::frame::{At, Frame, root_key};
+use super::frame::{At, Frame, root_key, step_parent};
 use super::plan::{Access, Home, Instr, Loop, OpInstr, Plan, Ref, Span};
 use super::recorder::Recorder;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Region};
 use crate::kernels::{Extent2, Store, flush, helpers};
-use crate::program::context::{
-    Backward, Call, Forward, Keys, Pass, Place, Prepare, Prepared, RowKey, RunFacts, Scratch,
-};
+use crate::program::context::{Backward, Call, Forward, Pass, Place, Prepare, Prepared, RunFacts, Scratch};
 use crate::program::infer::{InferShape, LevelTable, Phase};
+use crate::program::keys::{Keys, Names, RowKey};
 use crate::program::rows::RowBuffer;
 use crate::program::{BlockId, Cost, Extent, LevelId, Reach, Role, Spec};
 use crate::tensor::DType;
@@ -28,6 +27,7 @@ pub(super) struct Shared<'p> {
     pub(super) levels: LevelTable,
     pub(super) prepared: Vec<Prepared>,
     pub(super) numbers: Vec<u64>,
+    pub(super) places: Vec<u64>,
     pub(super) batch: usize,
     pub(super) facts: RunFacts,
 }
@@ -170,10 +170,14 @@ impl Shared<'_> {
         slot.map_or(DType::F32, |s| self.plan.slots[s].dtype)
     }
 
+    fn names(&self) -> Names<'_> {
+        Names { numbers: &self.numbers, places: &self.places }
+    }
+
     /// What names a row of the rows that `extent` counts now.
     pub(super) fn key(&self, block: Option<BlockId>, extent: Extent, row: usize) -> RowKey {
         match block {
-            None => root_key(&self.levels, &self.numbers, extent, row),
+            None => root_key(&self.levels, self.names(), extent, row),
             Some(block) => {
                 let frame = &self.frames[block.0 as usize];
                 frame.keys(frame.at, extent).get(row).copied().unwrap_or_default()
@@ -189,16 +193,40 @@ impl Shared<'_> {
         }
         match (block, spec) {
             // The rows of a constant are no sequences.
-            (_, Some(spec)) if !spec.batched() => Keys::Natural { numbers: &[], lod: None, first: 0 },
+            (_, Some(spec)) if !spec.batched() => {
+                Keys::Natural { names: Names::default(), lod: None, first: 0 }
+            }
             (Some(Extent::Alive(block)), Some(spec)) if instr.random => {
                 let frame = &self.frames[block.0 as usize];
                 listed(frame.keys(self.at(block, lane), spec.rows()), lane)
             }
             (_, spec) => {
                 let lod = spec.and_then(|s| self.levels.lod(&s.lod));
-                Keys::Natural { numbers: &self.numbers, lod, first: 0 }
+                Keys::Natural { names: self.names(), lod, first: 0 }
             }
         }
+    }
+
+    /// An error about a row of a call, with the sample that the row is of.
+    fn named(&self, instr: &OpInstr, lane: Option<LaneAt>, error: Error) -> Error {
+        error.of_sample(|row| {
+            let row = row + lane.and_then(|lane| lane.rows).map_or(0, |(from, _)| from);
+            let spec = instr.inputs.iter().flatten().find(|spec| spec.batched())?;
+            let (mut block, mut at, mut extent) = match (instr.order, instr.top) {
+                (Some((block, rows)), _) => (Some(block), At::All, rows),
+                (None, Extent::Alive(block)) => (Some(block), self.at(block, lane), spec.rows()),
+                _ => (None, At::All, spec.rows()),
+            };
+            let mut row = row;
+            while let Some(inner) = block {
+                let (instr, frame) = (self.loops[inner.0 as usize]?, &self.frames[inner.0 as usize]);
+                (extent, row) = frame.outside(instr, at, extent, row)?;
+                block = step_parent(instr);
+                at = block.map_or(At::All, |block| self.frames[block.0 as usize].at);
+            }
+            let RowKey { sequence, position } = root_key(&self.levels, self.names(), extent, row);
+            Some((sequence, matches!(extent, Extent::Rows(_)).then_some(position as usize)))
+        })
     }
 
     fn call<'a>(&'a self, instr: &'a OpInstr, lane: Option<LaneAt>) -> Call<'a> {
@@ -239,12 +267,13 @@ impl Shared<'_> {
         let mut operands = lane.operands(room, reads, writes);
         let call = self.call(instr, at);
         match units {
-            None => run(instr, call, operands, pool, scratch)?,
+            None => run(instr, call, operands, pool, scratch).map_err(|e| self.named(instr, at, e))?,
             Some(units) => {
                 let range = 0..units.count();
                 if divide(instr, call, &mut operands, &units, range, scratch, others).is_err() {
                     // The whole call names the same row on any number of threads.
-                    run(instr, self.call(instr, at), lane.operands(room, reads, writes), pool, scratch)?;
+                    let (call, operands) = (self.call(instr, at), lane.operands(room, reads, writes));
+                    run(instr, call, operands, pool, scratch).map_err(|e| self.named(instr, at, e))?;
                 }
             }
         }
@@ -491,12 +520,12 @@ fn divide(
     };
     let keys = match call.keys {
         Keys::Listed(keys) => Keys::Listed(keys.get(middle - range.start..).unwrap_or(&[])),
-        Keys::Natural { numbers, lod, first } => {
+        Keys::Natural { names, lod, first } => {
             let moved = match units {
                 Units::Rows(_) => middle - range.start,
                 Units::Sequences { offsets, .. } => offsets[middle] - offsets[range.start],
             };
-            Keys::Natural { numbers, lod, first: first + moved }
+            Keys::Natural { names, lod, first: first + moved }
         }
     };
     let run_facts = RunFacts { threads: 1, ..call.run };

@@ -46,6 +46,8 @@ pub struct Run<'a> {
     /// The numbers of the batch's sequences in the data; 0, 1, … without it. Random operators depend on them, and so
     /// not on how the data is cut into batches.
     pub numbers: &'a [u64],
+    /// The place of each sequence's first row in the sequence, where a window of it is fed; 0 without it.
+    pub places: &'a [u64],
     /// How far to go.
     pub stage: Stage,
 }
@@ -53,18 +55,24 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     /// A training step: forward, backward, updates.
     pub fn train(feeds: &'a [(VarId, &'a Variable)], step: u64) -> Self {
-        Run { feeds, mode: Mode::Train, step, numbers: &[], stage: Stage::Updates }
+        Run { feeds, mode: Mode::Train, step, numbers: &[], places: &[], stage: Stage::Updates }
     }
 
     /// A forward pass that infers.
     pub fn infer(feeds: &'a [(VarId, &'a Variable)]) -> Self {
-        Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], stage: Stage::Forward }
+        Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], places: &[], stage: Stage::Forward }
     }
 
     /// The same with the numbers of the sequences in the data.
     #[must_use]
     pub fn numbers(self, numbers: &'a [u64]) -> Self {
         Run { numbers, ..self }
+    }
+
+    /// The same of windows of the sequences: the place of each one's first row in it.
+    #[must_use]
+    pub fn places(self, places: &'a [u64]) -> Self {
+        Run { places, ..self }
     }
 
     /// The same up to a stage.
@@ -97,6 +105,7 @@ pub(super) struct Kept {
     pub(super) levels: LevelTable,
     prepared: Vec<Prepared>,
     numbers: Vec<u64>,
+    places: Vec<u64>,
     memory: LoopMemory,
     pub(super) batch: usize,
 }
@@ -135,9 +144,8 @@ impl Executor {
             .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads.min(cores)).build())
             .transpose()
             .map_err(|e| {
-                let error =
-                    Error::of(ErrorKind::Io, "thread pool", format!("{threads} threads"), e.to_string());
-                error.called(caller)
+                let expected = format!("{threads} threads");
+                Error::of(ErrorKind::Io, "thread pool", expected, e.to_string()).called(caller)
             })?;
         let mut kept = Kept::default();
         kept.frames.resize_with(program.blocks().len(), Frame::default);
@@ -175,10 +183,16 @@ impl Executor {
     /// gradient is not finite, before any update.
     #[track_caller]
     pub fn run(&mut self, scope: &mut Scope, run: &Run<'_>) -> Result<()> {
+        self.run_data(scope, run, Location::caller())
+    }
+
+    /// The same for feeds of data that another line made: what does not fit names that.
+    #[track_caller]
+    pub(crate) fn run_data(&mut self, scope: &mut Scope, run: &Run<'_>, data: &Location<'_>) -> Result<()> {
         let caller = Location::caller();
         self.done = None;
         let clock = self.profiling.as_ref().map(|_| Instant::now());
-        let batch = self.bind_feeds(run).map_err(|e| e.called(caller))?;
+        let batch = self.bind_feeds(run).map_err(|e| e.called(data))?;
         // All variables are checked before the first leaves the scope, so that a run that fails leaves it whole.
         for slot in self.plan.slots.iter().filter(|s| s.persistent) {
             let (name, spec) = (&self.program.var(slot.var).name, self.program.spec(slot.var)?);
@@ -192,7 +206,7 @@ impl Executor {
         if let Some(start) = clock {
             self.count_run(start, matches!(outcome, Ok(Ok(()))));
         }
-        outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
+        outcome.unwrap_or_else(|panic| resume_unwind(panic)).map_err(|e| e.called(caller))?;
         self.done = Some(run.stage);
         Ok(())
     }
@@ -210,6 +224,8 @@ impl Executor {
         let facts = RunFacts { mode: run.mode, step: run.step, seed: program.seed, threads: workers.len() };
         kept.numbers.clear();
         kept.numbers.extend_from_slice(run.numbers);
+        kept.places.clear();
+        kept.places.extend_from_slice(run.places);
         let mut shared = Shared {
             plan,
             loops: emptied(std::mem::take(&mut kept.loops)),
@@ -217,6 +233,7 @@ impl Executor {
             levels: std::mem::take(&mut kept.levels),
             prepared: std::mem::take(&mut kept.prepared),
             numbers: std::mem::take(&mut kept.numbers),
+            places: std::mem::take(&mut kept.places),
             batch,
             facts,
         };
@@ -236,6 +253,7 @@ impl Executor {
         kept.levels = std::mem::take(&mut shared.levels);
         kept.prepared = std::mem::take(&mut shared.prepared);
         kept.numbers = std::mem::take(&mut shared.numbers);
+        kept.places = std::mem::take(&mut shared.places);
         outcome
     }
 

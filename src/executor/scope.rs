@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, OperandRoom, Region};
 use crate::program::{Program, Spec, VarKind, initialize};
@@ -32,6 +32,7 @@ impl Scope {
     ///
     /// # Errors
     /// If an initialiser is unknown or does not fit.
+    #[track_caller]
     pub fn of(program: &Program) -> Result<Self> {
         let mut scope = Self::new();
         scope.initialize(program)?;
@@ -42,12 +43,13 @@ impl Scope {
     ///
     /// # Errors
     /// If an initialiser is unknown or does not fit, or a variable is here with another shape or dtype.
+    #[track_caller]
     pub fn initialize(&mut self, program: &Program) -> Result<()> {
         for (_, var) in program.vars().filter(|(_, v)| v.persistable) {
             let VarKind::Tensor(spec) = &var.kind else { continue };
-            let dims = dims_of(spec).map_err(|e| e.variable(&var.name))?;
+            let dims = dims_of(spec).map_err(|e| e.variable(&var.name)).at_caller()?;
             if self.entries.contains_key(&var.name) {
-                self.check(&var.name, spec)?;
+                self.check(&var.name, spec).at_caller()?;
                 continue;
             }
             let value = match &var.initializer {
@@ -68,8 +70,9 @@ impl Scope {
     ///
     /// # Errors
     /// If there is none of that name.
+    #[track_caller]
     pub fn get(&mut self, name: &str) -> Result<Dense> {
-        let entry = self.entry(name)?.clone();
+        let entry = self.entry(name).at_caller()?.clone();
         let (region, elements) = whole(&entry);
         let mut room = OperandRoom::default();
         let mut lane = self.arena.lane();
@@ -85,6 +88,7 @@ impl Scope {
     ///
     /// # Errors
     /// If it is here with another shape or dtype.
+    #[track_caller]
     pub fn set(&mut self, name: &str, value: impl Into<Dense>) -> Result<()> {
         let value = value.into();
         let entry = match self.entries.get(name) {

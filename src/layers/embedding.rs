@@ -1,7 +1,7 @@
 //! A table of vectors, looked up by id.
 
 use crate::error::{Error, Result};
-use crate::layers::init;
+use crate::layers::{init, wide};
 use crate::program::{Builder, Initializer, Var};
 use crate::tensor::DType;
 
@@ -60,10 +60,14 @@ impl Builder {
     /// The row of each id, in the LoD of the ids. Parameter: `weight` `[vocabulary, width]`.
     ///
     /// # Errors
-    /// If `ids` are no ids, or the padding id is outside the table.
+    /// If `ids` are no ids, the table is empty, or the padding id is outside it.
     #[track_caller]
     pub fn embedding(&self, ids: Var, options: Embedding) -> Result<Var> {
         let Embedding { vocabulary, width, sparse, padding, dtype, weight, name } = options;
+        wide(self, "embedding", width)?;
+        if vocabulary == 0 {
+            return Err(self.located(Error::new("rows of layer `embedding`", "at least one", "0")));
+        }
         let number = padding.map(|id| i64::try_from(id).ok().filter(|_| id < vocabulary));
         if let (Some(None), Some(id)) = (number, padding) {
             let what = "padding id of layer `embedding`";

@@ -1,7 +1,7 @@
 //! A product with a weight matrix, and a bias.
 
 use crate::error::Result;
-use crate::layers::init;
+use crate::layers::{init, wide};
 use crate::program::{Builder, Initializer, Var};
 
 /// Options of [`Builder::linear`]. A width alone is one too.
@@ -66,11 +66,12 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold rows of floats.
+    /// If `x` does not hold rows of floats, or the width is 0.
     #[track_caller]
     pub fn linear(&self, x: Var, options: impl Into<Linear>) -> Result<Var> {
         let Linear { width, bias, weight, name } = options.into();
         let spec = self.spec(x)?;
+        wide(self, "linear", width)?;
         let name = self.layer_name("linear", name.as_deref());
         let weight = self.parameter(&format!("{name}.weight"), spec.dtype, &[spec.width(), width], weight)?;
         let bias = match bias {

@@ -34,5 +34,17 @@ pub use rnn::{Rnn, RnnWeights};
 pub use stacked::Stacked;
 pub use torch::{from_torch, load_torch};
 
+use crate::error::{Error, Result};
+use crate::program::Builder;
+
+/// Checks the width of what a layer gives.
+#[track_caller]
+fn wide(net: &Builder, layer: &str, width: usize) -> Result<()> {
+    if width > 0 {
+        return Ok(());
+    }
+    Err(net.located(Error::new(format!("width of layer `{layer}`"), "at least 1", "0")))
+}
+
 #[cfg(test)]
 mod tests;

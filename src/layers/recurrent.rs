@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::layers::init;
+use crate::layers::{init, wide};
 use crate::program::{Builder, Initializer, Recurrence, Spec, Step, Var, Vars};
 
 /// The weights of a recurrent layer, its gates side by side (G of them; LSTM: i, f, g, o; GRU: r, z, n). PyTorch's are
@@ -32,6 +32,7 @@ pub trait RecurrentLayer<const STATES: usize>: Clone {
     ///
     /// # Errors
     /// If `x` does not hold sequences of rows of floats.
+    #[track_caller]
     fn weights(&self, net: &Builder, x: Var) -> Result<Self::Weights>;
 
     /// Runs it with weights that exist: the output after every step, in the rows and LoD of `x`, and the states after
@@ -39,6 +40,7 @@ pub trait RecurrentLayer<const STATES: usize>: Clone {
     ///
     /// # Errors
     /// If the input, a weight or an initial state does not fit.
+    #[track_caller]
     fn states(&self, net: &Builder, x: Var, weights: Self::Weights) -> Result<(Var, [Var; STATES])>;
 
     /// The same layer in the other direction.
@@ -174,12 +176,15 @@ macro_rules! recurrent_layer {
         impl $crate::layers::RecurrentLayer<$states> for $layer {
             type Weights = $weights;
 
+            #[track_caller]
             fn weights(&self, net: &Builder, x: Var) -> Result<$weights> {
-                self.make(net, x)
+                self.make(&net.called_from(Location::caller()), x)
             }
 
+            #[track_caller]
             fn states(&self, net: &Builder, x: Var, weights: $weights) -> Result<(Var, [Var; $states])> {
-                let all = self.run(net, x, weights, |step, out, memories| {
+                let net = net.called_from(Location::caller());
+                let all = self.run(&net, x, weights, |step, out, memories| {
                     let last = memories.into_iter().map(|memory| step.last(memory));
                     std::iter::once(Ok(out)).chain(last).collect::<Result<Vec<Var>>>()
                 })?;
@@ -413,6 +418,7 @@ pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
 /// The columns of all gates side by side; the columns of fewer of them are a number too, then.
 fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -> Result<usize> {
     let hidden = cell.options().hidden;
+    cell.widths().into_iter().try_for_each(|width| wide(net, C::KIND, width))?;
     C::GATES.checked_mul(hidden).ok_or_else(|| {
         let what = format!("numbers of state of layer `{}`", C::KIND);
         net.located(Error::new(what, format!("at most {}", usize::MAX / C::GATES), hidden.to_string()))

@@ -87,11 +87,12 @@ fn recurrent_layers_keep_rows_and_give_final_states() {
 fn shared_weights() {
     let (net, x) = net();
     let weight = |name: &str, dims: &[usize]| net.parameter(name, DType::F32, dims, init::xavier()).unwrap();
+    let bias = |name: &str| net.parameter(name, DType::F32, &[8], init::zeros()).unwrap();
     let weights = RecurrentWeights {
         w_ih: weight("w_ih", &[3, 8]),
         w_hh: weight("w_hh", &[2, 8]),
-        b_ih: Some(weight("b_ih", &[8])),
-        b_hh: Some(weight("b_hh", &[8])),
+        b_ih: Some(bias("b_ih")),
+        b_hh: Some(bias("b_hh")),
     };
     let (_, h, c) = net.lstm_states_with(x, weights, Lstm::new(2)).unwrap();
     net.lstm_with(x, weights, Lstm::new(2).backwards().initial(h, c)).unwrap();

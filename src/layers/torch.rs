@@ -2,7 +2,7 @@
 
 use ndarray::{Array2, ArrayView2, Ix2};
 
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::executor::Scope;
 use crate::tensor::{DType, Dense};
 
@@ -48,6 +48,7 @@ pub fn from_torch<T: Clone>(weight: ArrayView2<'_, T>) -> Array2<T> {
 /// # Errors
 /// If the scope has no such layer, it has a parameter that PyTorch's does not know (peepholes), `read` fails, or a
 /// tensor does not fit.
+#[track_caller]
 pub fn load_torch(
     scope: &mut Scope,
     layer: &str,
@@ -72,7 +73,7 @@ pub fn load_torch(
             }
         };
         let name = format!("{begin}{part}");
-        values.push((value.map_err(|e| e.variable(&name))?, name));
+        values.push((value.map_err(|e| e.variable(&name)).at_caller()?, name));
     }
     // Only now, when all are there, is anything changed; what does not fit is refused before the first one as well.
     for (value, name) in values.iter_mut() {
@@ -83,7 +84,7 @@ pub fn load_torch(
         }
         *value = value.cast(here.dtype());
     }
-    values.into_iter().try_for_each(|(value, name)| scope.set(&name, value))
+    values.into_iter().try_for_each(|(value, name)| scope.set(&name, value)).at_caller()
 }
 
 fn turned(weight: &Dense) -> Result<Dense> {

@@ -6,15 +6,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Lod, last, reserved};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 
 impl Lod {
     /// The rows of the top sequences in `part`.
     ///
     /// # Errors
     /// A range that ends before it starts or beyond the last sequence.
+    #[track_caller]
     pub fn row_range(&self, part: Range<usize>) -> Result<Range<usize>> {
-        self.check_part(&part)?;
+        self.check_part(&part).at_caller()?;
         Ok(self.all().iter().fold(part, |part, offsets| offsets[part.start]..offsets[part.end]))
     }
 
@@ -22,9 +23,10 @@ impl Lod {
     ///
     /// # Errors
     /// A range that ends before it starts or beyond the last sequence.
+    #[track_caller]
     pub fn slice(&self, part: Range<usize>) -> Result<Arc<Lod>> {
-        self.check_part(&part)?;
-        self.pick(vec![part])
+        self.check_part(&part).at_caller()?;
+        self.pick(vec![part]).at_caller()
     }
 
     /// Consecutive slices of `counts` top sequences each.
@@ -40,6 +42,7 @@ impl Lod {
     ///
     /// # Errors
     /// If the counts don't add up to [`Lod::sequences`].
+    #[track_caller]
     pub fn split(&self, counts: &[usize]) -> Result<Vec<Arc<Lod>>> {
         let sum = counts.iter().try_fold(0usize, |sum, &n| sum.checked_add(n));
         if sum != Some(self.sequences()) {
@@ -51,7 +54,7 @@ impl Lod {
             start += n;
             self.slice(start - n..start)
         };
-        counts.iter().map(slice).collect()
+        counts.iter().map(slice).collect::<Result<_>>().at_caller()
     }
 
     /// One batch after another. A single part is handed on as it is.
@@ -59,6 +62,7 @@ impl Lod {
     /// # Errors
     /// No part, parts of different numbers of levels, or a sum that overflows.
     #[doc(alias = "concat")]
+    #[track_caller]
     pub fn merge(parts: &[Arc<Lod>]) -> Result<Arc<Lod>> {
         let first = match parts {
             [] => return Err(Error::new("LoDs to merge", "at least one", "none")),
@@ -74,7 +78,7 @@ impl Lod {
         for part in parts {
             for (whole, offsets) in merged.iter_mut().zip(part.all()) {
                 let base = last(whole);
-                base.checked_add(last(offsets)).ok_or_else(overflow)?;
+                base.checked_add(last(offsets)).ok_or_else(overflow).at_caller()?;
                 whole.extend(offsets[1..].iter().map(|offset| base + offset));
             }
         }
@@ -87,20 +91,23 @@ impl Lod {
     /// # Errors
     /// A number that is not below [`Lod::sequences`], or a result too large for memory.
     #[doc(alias = "gather")]
+    #[track_caller]
     pub fn take(&self, sequences: &[usize]) -> Result<Arc<Lod>> {
-        self.check_sequences(sequences)?;
-        self.pick(sequences.iter().map(|&i| i..i + 1).collect())
+        self.check_sequences(sequences).at_caller()?;
+        self.pick(sequences.iter().map(|&i| i..i + 1).collect()).at_caller()
     }
 
     /// The row in this batch that each row of [`Lod::take`] comes from.
     ///
     /// # Errors
     /// As [`Lod::take`].
+    #[track_caller]
     pub fn take_rows(&self, sequences: &[usize]) -> Result<Vec<usize>> {
-        self.check_sequences(sequences)?;
-        let offsets = self.row_offsets(0)?;
+        self.check_sequences(sequences).at_caller()?;
+        let offsets = self.row_offsets(0).at_caller()?;
         let parts = sequences.iter().map(|&i| offsets[i]..offsets[i + 1]);
-        let mut rows = reserved(total(parts.clone())?, "rows of the taken sequences")?;
+        let room = total(parts.clone()).at_caller()?;
+        let mut rows = reserved(room, "rows of the taken sequences").at_caller()?;
         parts.for_each(|part| rows.extend(part));
         Ok(rows)
     }
@@ -117,8 +124,9 @@ impl Lod {
     ///
     /// # Errors
     /// If `order` does not list every sequence once.
+    #[track_caller]
     pub fn reorder(&self, order: &[usize]) -> Result<Arc<Lod>> {
-        self.check_order(order)?;
+        self.check_order(order).at_caller()?;
         self.take(order)
     }
 
@@ -126,8 +134,9 @@ impl Lod {
     ///
     /// # Errors
     /// If `order` does not list every sequence once.
+    #[track_caller]
     pub fn reorder_rows(&self, order: &[usize]) -> Result<Vec<usize>> {
-        self.check_order(order)?;
+        self.check_order(order).at_caller()?;
         self.take_rows(order)
     }
 
@@ -143,16 +152,18 @@ impl Lod {
     ///
     /// # Errors
     /// If there is not one number for each sequence, or the result is too large for memory.
+    #[track_caller]
     pub fn repeat(&self, times: &[usize]) -> Result<Arc<Lod>> {
-        self.take(&self.repeated(times)?)
+        self.take(&self.repeated(times).at_caller()?)
     }
 
     /// The row in this batch that each row of [`Lod::repeat`] comes from.
     ///
     /// # Errors
     /// As [`Lod::repeat`].
+    #[track_caller]
     pub fn repeat_rows(&self, times: &[usize]) -> Result<Vec<usize>> {
-        self.take_rows(&self.repeated(times)?)
+        self.take_rows(&self.repeated(times).at_caller()?)
     }
 
     /// Joins level `k` with the level below it: the sequences of level `k` stay, the boundaries of level `k + 1` go,
@@ -170,6 +181,7 @@ impl Lod {
     ///
     /// # Errors
     /// If there is no level below `k`.
+    #[track_caller]
     pub fn flatten(&self, k: usize) -> Result<Arc<Lod>> {
         let mut levels = self.to_levels();
         if k >= levels.len() - 1 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Lod, lengths, sums};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 
 /// A batch as a tree: its children are the top sequences, a leaf is the number of rows of a sequence.
 ///
@@ -47,6 +47,7 @@ impl Lod {
     ///
     /// # Errors
     /// A root that is a leaf, leaves of different depths, or more than [`Lod::MAX_LEVELS`] levels.
+    #[track_caller]
     pub fn from_tree(tree: &SeqPos) -> Result<Arc<Lod>> {
         let SeqPos::Sequences(children) = tree else {
             return Err(Error::new("tree", "a batch of sequences at the root", "a leaf of rows"));
@@ -71,7 +72,7 @@ impl Lod {
                     }
                 }
             }
-            upper = Some(Self::extend(upper, sums(level, &lengths)?)?);
+            upper = Some(Self::extend(upper, sums(level, &lengths).at_caller()?)?);
             if !deeper {
                 break;
             }

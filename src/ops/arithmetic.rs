@@ -1,9 +1,9 @@
 //! `add`, `sub`, `mul`, `div`, `maximum`, `minimum`: two variables, element by element.
 //!
-//! out = x ∘ y. Both have the same rows (the same LoD), or y is a constant that every row meets: a vector of x's
-//! width, or one number. A y of width 1 meets every column of its row. The output has x's shape and LoD; the
-//! gradient of what was repeated is the sum over its uses, rows first to last. The larger or smaller of two has the
-//! whole gradient; at a tie it is x.
+//! out = x ∘ y. Both have the same rows (the same LoD), or one of them is a constant that every row of the other meets: a
+//! vector of its width, or one number. One of width 1 meets every column of its row. The output has the rows and LoD of
+//! the one that has rows, and the width of the wider one; the gradient of what was repeated is the sum over its uses,
+//! rows first to last. The larger or smaller of two has the whole gradient; at a tie it is x.
 //!
 //! ```
 //! use ndarray::array;
@@ -25,7 +25,7 @@
 
 use std::marker::PhantomData;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::program::{
     Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, Needs, Op, RowValue, Sample,
@@ -41,8 +41,8 @@ const Y: usize = 1;
 const OUT: usize = 0;
 
 impl Builder {
-    /// x + y, row by row; either may be a constant for all rows, and y a column (the module `ops::arithmetic` says
-    /// which shapes meet).
+    /// x + y, row by row; either may be a constant for all rows, or a column (the module `ops::arithmetic` says which
+    /// shapes meet).
     ///
     /// # Errors
     /// If the rows, widths or dtypes do not fit.
@@ -52,7 +52,7 @@ impl Builder {
         self.append1("add", &[("x", &[x]), ("y", &[y])], Attributes::new())
     }
 
-    /// x − y, row by row, where y may be a constant for all rows or a column.
+    /// x − y, row by row; either may be a constant for all rows, or a column.
     ///
     /// # Errors
     /// If the rows, widths or dtypes do not fit.
@@ -61,7 +61,7 @@ impl Builder {
         self.append1("sub", &[("x", &[x]), ("y", &[y])], Attributes::new())
     }
 
-    /// x · y, element by element; either may be a constant for all rows, and y a column.
+    /// x · y, element by element; either may be a constant for all rows, or a column.
     ///
     /// # Errors
     /// If the rows, widths or dtypes do not fit.
@@ -71,7 +71,7 @@ impl Builder {
         self.append1("mul", &[("x", &[x]), ("y", &[y])], Attributes::new())
     }
 
-    /// x / y, element by element, where y may be a constant for all rows or a column.
+    /// x / y, element by element; either may be a constant for all rows, or a column.
     ///
     /// # Errors
     /// If the rows, widths or dtypes do not fit.
@@ -80,7 +80,7 @@ impl Builder {
         self.append1("div", &[("x", &[x]), ("y", &[y])], Attributes::new())
     }
 
-    /// The larger of x and y, element by element, where y may be a constant for all rows or a column.
+    /// The larger of x and y, element by element; either may be a constant for all rows, or a column.
     ///
     /// # Errors
     /// If the rows, widths or dtypes do not fit.
@@ -89,7 +89,7 @@ impl Builder {
         self.append1("maximum", &[("x", &[x]), ("y", &[y])], Attributes::new())
     }
 
-    /// The smaller of x and y, element by element, where y may be a constant for all rows or a column.
+    /// The smaller of x and y, element by element; either may be a constant for all rows, or a column.
     ///
     /// # Errors
     /// If the rows, widths or dtypes do not fit.
@@ -193,20 +193,29 @@ impl<F: Function> Op for Binary<F> {
         s.is_float(X)?;
         s.same_dtype(X, Y)?;
         let (x, y) = (s.input(X), s.input(Y));
-        if y.rows() != Extent::Known(1) {
+        let repeated = |spec: &Spec| spec.rows() == Extent::Known(1);
+        if !repeated(x) && !repeated(y) {
             s.same_rows(X, Y)?;
         }
-        if y.width() != 1 && y.width() != x.width() {
+        if x.width() != 1 && y.width() != 1 && y.width() != x.width() {
             return Err(s.mismatch(Y, &format!("rows of {} numbers, as `x` has, or of one", x.width())));
         }
-        s.set(OUT, x.clone());
+        let rows = if repeated(x) { y } else { x };
+        let wide = if x.width() == 1 { y } else { x };
+        let whole = [x, y].into_iter().find(|s| s.rows() == rows.rows() && s.width() == wide.width());
+        s.set(OUT, whole.map_or_else(|| rows.with_width(wide.width()), Spec::clone));
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
             let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
-            combine_rows(|x, y, _| F::value(x, y), x, y, x, out, Store::Write);
+            let size = (out.rows(), out.width());
+            // There is no gradient to read: an operand of the output's size stands for it.
+            match [x, y].into_iter().find(|v| (v.rows(), v.width()) == size) {
+                Some(g) => combine_rows(|x, y, _| F::value(x, y), x, y, g, out, Store::Write),
+                None => combine_outer(F::value::<T>, x, y, out),
+            }
             Ok(())
         })
     }
@@ -244,6 +253,19 @@ impl<F: Function> Op for Binary<F> {
             Ok(sample.constant("y", y(1, 3).remove_axis(ndarray::Axis(0))))
         }));
         samples.extend(row_samples(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1)))));
+        // The other way round: x is what every row or column of y meets.
+        let other = |mut sample: Sample, x: &Variable, width| {
+            let values = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
+            (sample.operands[0].slot, sample.operands[0].value) = ("y".to_owned(), values);
+            Ok::<_, Error>(sample)
+        };
+        let vector = || numbers(1, 3, 2).remove_axis(ndarray::Axis(0));
+        samples.extend(row_samples(&none, 3, |sample, x| Ok(other(sample, x, 3)?.constant("x", vector()))));
+        samples.extend(row_samples(&none, 3, |sample, x| Ok(other(sample, x, 1)?.constant("x", vector()))));
+        samples.extend(row_samples(&none, 3, |sample, x| {
+            Ok(other(sample, x, 3)?.constant("x", numbers(1, 1, 2)))
+        }));
+        samples.extend(row_samples(&none, 1, |sample, x| like(sample, x, 3)));
         samples
     }
 }
@@ -255,46 +277,57 @@ fn meeting<'a, T>(y: View<'a, T>, i: usize, rows: usize) -> &'a [T] {
 
 fn backward<F: Function, T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-    let rows = dout.rows();
     // What a derivative does not need may be gone: zeros of any fitting shape stand for it.
     let zero = [T::ZERO];
     let zero = View::new(&zero, 1, 1);
-    if let Some((dx, store)) = run.gradient::<T>(X)? {
-        let x = if F::DX_NEEDS.has_input(X) { run.input::<T>(X)? } else { zero };
-        let y = if F::DX_NEEDS.has_input(Y) { run.input::<T>(Y)? } else { zero };
-        combine_rows(F::dx::<T>, x, y, dout, dx, store);
-    }
-    if let Some((mut dy, store)) = run.gradient::<T>(Y)? {
-        let x = if F::DY_NEEDS.has_input(X) { run.input::<T>(X)? } else { zero };
-        let y = if F::DY_NEEDS.has_input(Y) { run.input::<T>(Y)? } else { zero };
-        let (own_row, own_column) = (dy.rows() == rows, dy.width() == dout.width());
-        if own_row && own_column {
-            combine_rows(F::dy::<T>, x, y, dout, dy, store);
-            return Ok(());
-        }
-        let Sums { all, row } = run.scratch().get::<Sums<T>>();
-        all.clear();
-        all.resize(dy.width(), T::ZERO);
-        row.resize(dout.width(), T::ZERO);
-        for (i, g) in dout.iter().enumerate() {
-            let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
-            if own_column {
-                sweep(Combine { f: F::dy::<T>, x, y, g, to: all, store: Store::Add });
-                continue;
-            }
-            sweep(Combine { f: F::dy::<T>, x, y, g, to: row, store: Store::Write });
-            let sum: T = row.iter().copied().sum();
-            if own_row {
-                put_row(dy.row(i), &[sum], store);
-            } else {
-                all[0] += sum;
-            }
-        }
-        if !own_row {
-            put_row(dy.row(0), all, store);
+    for slot in [X, Y] {
+        let Some((to, store)) = run.gradient::<T>(slot)? else { continue };
+        let needs = if slot == X { F::DX_NEEDS } else { F::DY_NEEDS };
+        let x = if needs.has_input(X) { run.input::<T>(X)? } else { zero };
+        let y = if needs.has_input(Y) { run.input::<T>(Y)? } else { zero };
+        let sums = run.scratch().get::<Sums<T>>();
+        match slot {
+            X => gradient(F::dx::<T>, x, y, dout, (to, store), sums),
+            _ => gradient(F::dy::<T>, x, y, dout, (to, store), sums),
         }
     }
     Ok(())
+}
+
+/// The gradient of an operand, added up over the rows and columns that it was repeated for.
+fn gradient<T: Float>(
+    f: impl Fn(T, T, T) -> T + Copy,
+    x: View<'_, T>,
+    y: View<'_, T>,
+    dout: View<'_, T>,
+    (mut to, store): (ViewMut<'_, T>, Store),
+    Sums { all, row }: &mut Sums<T>,
+) {
+    let rows = dout.rows();
+    let (own_row, own_column) = (to.rows() == rows, to.width() == dout.width());
+    if own_row && own_column {
+        return combine_rows(f, x, y, dout, to, store);
+    }
+    all.clear();
+    all.resize(to.width(), T::ZERO);
+    row.resize(dout.width(), T::ZERO);
+    for (i, g) in dout.iter().enumerate() {
+        let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
+        if own_column {
+            sweep(Combine { f, x, y, g, to: all, store: Store::Add });
+            continue;
+        }
+        sweep(Combine { f, x, y, g, to: row, store: Store::Write });
+        let sum: T = row.iter().copied().sum();
+        if own_row {
+            put_row(to.row(i), &[sum], store);
+        } else {
+            all[0] += sum;
+        }
+    }
+    if !own_row {
+        put_row(to.row(0), all, store);
+    }
 }
 
 /// Sums over rows, and the terms of one row.
@@ -306,6 +339,16 @@ struct Sums<T> {
 impl<T> Default for Sums<T> {
     fn default() -> Self {
         Self { all: Vec::new(), row: Vec::new() }
+    }
+}
+
+/// Writes f(x, y) where x has the rows and y the columns, or the other way round.
+fn combine_outer<T: Float>(f: impl Fn(T, T) -> T, x: View<'_, T>, y: View<'_, T>, mut to: ViewMut<'_, T>) {
+    let rows = to.rows();
+    for (i, to) in to.iter_mut().enumerate() {
+        let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
+        let at = |v: &[T], column: usize| if v.len() == 1 { v[0] } else { v[column] };
+        to.iter_mut().enumerate().for_each(|(column, to)| *to = f(at(x, column), at(y, column)));
     }
 }
 

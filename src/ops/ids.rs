@@ -42,11 +42,10 @@ impl Ids<'_> {
         }
         match index(label, classes) {
             Some(class) => Ok(Some(class)),
-            None => Err(Error::new(
-                format!("label of row {row}"),
-                format!("at least 0 and below {classes}, the number of classes"),
-                label.to_string(),
-            )),
+            None => {
+                let expected = format!("at least 0 and below {classes}, the number of classes");
+                Err(Error::new("label", expected, label.to_string()).row(row))
+            }
         }
     }
 }

@@ -25,6 +25,7 @@ mod rowwise;
 mod sequence_expand;
 mod sequence_expand_as;
 mod sequence_pool;
+mod sequence_pool_piece;
 mod sequence_reverse;
 mod sequence_softmax;
 mod sgd;
@@ -115,6 +116,7 @@ catalogue![
     sequence_expand::SequenceExpand,
     sequence_expand_as::SequenceExpandAs,
     sequence_pool::SequencePool,
+    sequence_pool_piece::SequencePoolPiece,
     sequence_reverse::SequenceReverse,
     sequence_softmax::SequenceSoftmax,
     sgd::Momentum,

@@ -27,8 +27,8 @@ use crate::error::{Error, Result};
 use crate::kernels::Store;
 use crate::kernels::arena::Plain;
 use crate::program::{
-    Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue, Sample,
-    Signature, Slot, Var,
+    Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, Pieces, RowValue,
+    Sample, Signature, Slot, Var,
 };
 use crate::tensor::{Dense, StorageKind, Variable, with_element};
 use crate::with_float;
@@ -102,6 +102,10 @@ impl Op for SequenceExpandAs {
 
     fn needs(&self, _: usize) -> Needs {
         Needs::nothing()
+    }
+
+    fn pieces(&self, _: bool) -> Option<Pieces> {
+        Some(Pieces { into: Self::kind(), attributes: Attributes::new(), carried: &[] })
     }
 
     fn samples() -> Vec<Sample> {

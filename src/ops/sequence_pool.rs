@@ -26,13 +26,16 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+use std::ops::Range;
+
 use super::optional;
 use super::rowwise::{numbers, sequence_samples};
+use super::sequence_pool_piece::SequencePoolPiece;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, Store, View};
 use crate::program::{
-    Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue, Sample,
-    Signature, Slot, Var,
+    Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, Pieces, RowValue,
+    Sample, Signature, Slot, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -73,11 +76,55 @@ impl Pool {
         }
     }
 
-    fn parse(name: &str) -> Result<Self> {
+    pub(super) fn parse(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|pool| pool.name() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
             Error::of(ErrorKind::Program, "attribute `pool`", format!("one of {names}"), format!("{name:?}"))
         })
+    }
+
+    /// Takes some rows of a sequence in: what came of those before them, if there are any, is in `so_far`.
+    pub(super) fn take<T: Float>(
+        self,
+        x: View<'_, T>,
+        rows: Range<usize>,
+        any_before: bool,
+        so_far: &mut [T],
+    ) {
+        if rows.is_empty() {
+            return;
+        }
+        let fresh = usize::from(!any_before);
+        if fresh == 1 {
+            so_far.copy_from_slice(x.row(rows.start));
+        }
+        let rest = rows.start + fresh..rows.end;
+        match self {
+            Pool::First => {}
+            Pool::Last => so_far.copy_from_slice(x.row(rows.end - 1)),
+            Pool::Max => {
+                for row in rest {
+                    for (out, &x) in so_far.iter_mut().zip(x.row(row)) {
+                        *out = if exceeds(x, *out) { x } else { *out };
+                    }
+                }
+            }
+            Pool::Sum | Pool::Mean | Pool::Sqrt => {
+                for row in rest {
+                    for (out, &x) in so_far.iter_mut().zip(x.row(row)) {
+                        *out += x;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes the result of what came of all `len` rows of a sequence.
+    pub(super) fn finish<T: Float>(self, len: usize, out: &mut [T]) {
+        if matches!(self, Pool::Mean | Pool::Sqrt) {
+            let divisor = self.divisor::<T>(len);
+            out.iter_mut().for_each(|out| *out /= divisor);
+        }
     }
 
     /// What a sum over `len` rows is divided by.
@@ -158,6 +205,14 @@ impl Op for SequencePool {
         if self.pool == Pool::Max { Needs::nothing().input(X) } else { Needs::nothing() }
     }
 
+    fn pieces(&self, from_end: bool) -> Option<Pieces> {
+        let attributes = Attributes::new().with("pool", self.pool.name()).with("pad_value", self.pad_value);
+        let attributes = if from_end { attributes.with("from_end", true) } else { attributes };
+        let carried = &["carried", "seen"];
+        let fits = !from_end || SequencePoolPiece::reads_from_end(self.pool);
+        fits.then_some(Pieces { into: SequencePoolPiece::kind(), attributes, carried })
+    }
+
     fn samples() -> Vec<Sample> {
         let of = |pool: Pool| {
             let attributes = Attributes::new().with("pool", pool.name()).with("pad_value", -0.5);
@@ -179,29 +234,8 @@ impl SequencePool {
                 out.fill(T::from_f64(self.pad_value));
                 continue;
             }
-            let rest = rows.start + 1..rows.end;
-            match self.pool {
-                Pool::First => out.copy_from_slice(x.row(rows.start)),
-                Pool::Last => out.copy_from_slice(x.row(rows.end - 1)),
-                Pool::Max => {
-                    out.copy_from_slice(x.row(rows.start));
-                    for row in rest {
-                        for (out, &x) in out.iter_mut().zip(x.row(row)) {
-                            *out = if exceeds(x, *out) { x } else { *out };
-                        }
-                    }
-                }
-                Pool::Sum | Pool::Mean | Pool::Sqrt => {
-                    out.copy_from_slice(x.row(rows.start));
-                    for row in rest {
-                        for (out, &x) in out.iter_mut().zip(x.row(row)) {
-                            *out += x;
-                        }
-                    }
-                    let divisor = self.pool.divisor::<T>(rows.len());
-                    out.iter_mut().for_each(|out| *out /= divisor);
-                }
-            }
+            self.pool.take(x, rows.clone(), false, out);
+            self.pool.finish(rows.len(), out);
         }
         Ok(())
     }
@@ -247,7 +281,7 @@ impl SequencePool {
 #[derive(Default)]
 struct FirstMaximum(Vec<usize>);
 
-fn first_maximum<T: Float>(x: View<'_, T>, rows: std::ops::Range<usize>, best: &mut Vec<usize>) {
+fn first_maximum<T: Float>(x: View<'_, T>, rows: Range<usize>, best: &mut Vec<usize>) {
     best.clear();
     best.resize(x.width(), rows.start);
     for row in rows.start + 1..rows.end {

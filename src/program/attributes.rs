@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A scalar, a string, or a list of them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -123,6 +123,7 @@ impl Attributes {
         self.0.is_empty()
     }
 
+    #[track_caller]
     fn read<'a, T>(
         &'a self,
         name: &str,
@@ -130,14 +131,15 @@ impl Attributes {
         read: impl FnOnce(&'a Literal) -> Option<T>,
     ) -> Result<T> {
         let wrong = |got: String| Error::of(ErrorKind::Program, format!("attribute `{name}`"), expected, got);
-        let literal = self.0.get(name).ok_or_else(|| wrong("nothing".into()))?;
-        read(literal).ok_or_else(|| wrong(format!("{} ({literal})", literal.kind())))
+        let literal = self.0.get(name).ok_or_else(|| wrong("nothing".into())).at_caller()?;
+        read(literal).ok_or_else(|| wrong(format!("{} ({literal})", literal.kind()))).at_caller()
     }
 
     /// A truth value.
     ///
     /// # Errors
     /// If it is missing or something else.
+    #[track_caller]
     pub fn bool(&self, name: &str) -> Result<bool> {
         self.read(name, "a truth value", |l| if let Literal::Bool(v) = l { Some(*v) } else { None })
     }
@@ -146,6 +148,7 @@ impl Attributes {
     ///
     /// # Errors
     /// If it is missing or something else.
+    #[track_caller]
     pub fn int(&self, name: &str) -> Result<i64> {
         self.read(name, "a whole number", |l| if let Literal::Int(v) = l { Some(*v) } else { None })
     }
@@ -154,6 +157,7 @@ impl Attributes {
     ///
     /// # Errors
     /// If it is missing or something else.
+    #[track_caller]
     pub fn size(&self, name: &str) -> Result<usize> {
         self.read(name, "a whole number from 0", |l| {
             if let Literal::Int(v) = l { usize::try_from(*v).ok() } else { None }
@@ -164,6 +168,7 @@ impl Attributes {
     ///
     /// # Errors
     /// If it is missing or something else.
+    #[track_caller]
     pub fn float(&self, name: &str) -> Result<f64> {
         self.read(name, "a number", |l| match l {
             Literal::Float(v) => Some(*v),
@@ -176,6 +181,7 @@ impl Attributes {
     ///
     /// # Errors
     /// If it is missing or something else.
+    #[track_caller]
     pub fn text(&self, name: &str) -> Result<&str> {
         self.read(name, "a string", |l| if let Literal::Text(v) = l { Some(v.as_str()) } else { None })
     }
@@ -184,6 +190,7 @@ impl Attributes {
     ///
     /// # Errors
     /// If it is missing or something else.
+    #[track_caller]
     pub fn floats(&self, name: &str) -> Result<Vec<f64>> {
         self.list(name, "a list of numbers", |l| match l {
             Literal::Float(v) => Some(*v),
@@ -196,12 +203,14 @@ impl Attributes {
     ///
     /// # Errors
     /// If it is missing or something else.
+    #[track_caller]
     pub fn sizes(&self, name: &str) -> Result<Vec<usize>> {
         self.list(name, "a list of whole numbers from 0", |l| {
             if let Literal::Int(v) = l { usize::try_from(*v).ok() } else { None }
         })
     }
 
+    #[track_caller]
     fn list<T>(&self, name: &str, expected: &str, item: impl Fn(&Literal) -> Option<T>) -> Result<Vec<T>> {
         self.read(name, expected, |l| {
             if let Literal::List(values) = l { values.iter().map(&item).collect() } else { None }

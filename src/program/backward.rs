@@ -12,7 +12,7 @@ use super::op_desc::{Bound, MemoryGradient, OpDesc, Pair, RECURRENT, Role, StepD
 use super::program::{Append, Program};
 use super::registry::Registry;
 use super::var_desc::{VarRole, grad_name};
-use crate::error::{Error, ErrorKind, Place, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Place, Result};
 use crate::tensor::StorageKind;
 
 /// Appends the backward operators of `loss`, a scalar, to the program. Returns each trainable variable with its
@@ -20,6 +20,7 @@ use crate::tensor::StorageKind;
 ///
 /// # Errors
 /// If `loss` is not one float, the program was differentiated before, or nothing trainable is reached.
+#[track_caller]
 pub fn append(program: &mut Program, registry: &Registry, loss: VarId) -> Result<Vec<(VarId, VarId)>> {
     let grads = differentiate(program, registry, loss)?;
     let pairs: Vec<(VarId, VarId)> =
@@ -37,6 +38,7 @@ pub fn append(program: &mut Program, registry: &Registry, loss: VarId) -> Result
 ///
 /// # Errors
 /// As [`append`], except that nothing trainable need be reached.
+#[track_caller]
 pub fn differentiate(
     program: &mut Program,
     registry: &Registry,
@@ -53,20 +55,21 @@ pub fn differentiate(
     };
     if spec.batched() || spec.width() != 1 || !spec.dtype.is_float() || program.var(loss).block != BlockId(0)
     {
-        return fail("one float in the root block: a sum or a mean", spec.to_string());
+        return fail("one float in the root block: a sum or a mean", spec.to_string()).at_caller();
     }
     if program.root().ops.iter().any(|op| op.role != Role::Forward) {
-        return fail("a program without backward operators", "one that was differentiated before".into());
+        return fail("a program without backward operators", "one that was differentiated before".into())
+            .at_caller();
     }
     if program.var(loss).stop_gradient {
-        return fail("to depend on a trainable variable", "one that no gradient can pass".into());
+        return fail("to depend on a trainable variable", "one that no gradient can pass".into()).at_caller();
     }
     let saved = program.clone();
     let outcome = run(program, registry, loss);
     if outcome.is_err() {
         *program = saved;
     }
-    outcome
+    outcome.at_caller()
 }
 
 fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMap<VarId, VarId>> {
@@ -77,11 +80,13 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
         storages: HashMap::new(),
         blocks: HashMap::from([(BlockId(0), BlockId(0))]),
     };
+    let made = forward.iter().find(|op| op.writes().any(|var| var == loss));
     let one = Append {
         inputs: vec![("x", vec![loss])],
         attributes: Attributes::new().with("value", 1.0),
         role: Role::Backward,
         name: Some(&grad_name(&program.var(loss).name)),
+        caller: made.map_or_else(String::new, |op| op.caller.clone()),
         ..Append::forward("fill_like")
     };
     let seed = program.append(registry, BlockId(0), one)?[0][0];
@@ -92,8 +97,13 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     program.var_mut(seed).gradient_of = Some(loss);
     pass.grads.insert(loss, seed);
     pass.block(program, BlockId(0), &forward)?;
+    // Of what an operator computes, that operator's backward reads the gradient, and needs all rows.
+    let computed: HashSet<VarId> =
+        program.blocks().flat_map(|(_, block)| &block.ops).flat_map(OpDesc::writes).collect();
     for (&grad, kinds) in &pass.storages {
-        if kinds.iter().all(|&k| k == StorageKind::SelectedRows)
+        let leaf = program.var(grad).gradient_of.is_some_and(|of| !computed.contains(&of));
+        if leaf
+            && kinds.iter().all(|&k| k == StorageKind::SelectedRows)
             && let super::var_desc::VarKind::Tensor(spec) = &mut program.var_mut(grad).kind
         {
             spec.storage = StorageKind::SelectedRows;

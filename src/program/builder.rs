@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::attributes::{Attributes, Literal};
 use super::extent::{BlockId, Extent, Levels, MAX_LEVELS, Spec, VarId};
+use super::initialize;
 use super::op_desc::Role;
 use super::program::{Append, Program};
 use super::registry::Registry;
@@ -269,7 +270,7 @@ impl Builder {
     /// A trainable variable of known shape, wherever it is asked for a variable of the root block.
     ///
     /// # Errors
-    /// If there are too many dimensions.
+    /// If there are too many dimensions, or they do not fit the initialiser.
     #[track_caller]
     pub fn parameter(
         &self,
@@ -280,7 +281,9 @@ impl Builder {
     ) -> Result<Var> {
         let caller = self.here();
         let program = &mut self.state.borrow_mut().program;
-        let spec = Spec::fixed(dtype, dims).map_err(|e| at(e.variable(name), caller))?;
+        let spec = initialize::check(&initializer, dims)
+            .and_then(|()| Spec::fixed(dtype, dims))
+            .map_err(|e| at(e.variable(name), caller))?;
         let var = VarDesc {
             name: program.fresh_name(name),
             block: BlockId(0),
@@ -367,10 +370,15 @@ impl Builder {
     /// As [`Self::append`].
     #[track_caller]
     pub fn append1(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> Result<Var> {
-        self.append(kind, inputs, attributes)?
-            .first()
-            .copied()
-            .ok_or_else(|| Error::of(ErrorKind::Program, format!("operator `{kind}`"), "an output", "none"))
+        match self.append(kind, inputs, attributes)?.first() {
+            Some(out) => Ok(*out),
+            None => Err(self.located(Error::of(
+                ErrorKind::Program,
+                format!("operator `{kind}`"),
+                "an output",
+                "none",
+            ))),
+        }
     }
 
     /// A variable of this builder's program by its number.

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use super::attributes::Attributes;
-use super::context::{Backward, Call, Forward, Keys, Place, RowKey, RunFacts, Scratch, Wiring};
+use super::context::{Backward, Call, Forward, Place, RunFacts, Scratch, Wiring};
 use super::extent::{Extent, LevelId, Levels, Spec};
 use super::infer::{InferShape, LevelTable, Phase};
+use super::keys::{Keys, Names, RowKey};
 use super::op::{Op, Signature, Slot};
 use super::registry::Registry;
 use super::rows::RowBuffer;
 use super::sample::Operand;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::arena::{Lender, OperandRoom, Operands};
 use crate::kernels::{Store, View, ViewMut};
 use crate::lod::Lod;
@@ -27,6 +28,7 @@ pub struct Direct {
     levels: LevelTable,
     batch: usize,
     numbers: Vec<u64>,
+    places: Vec<u64>,
     keys: Option<Vec<RowKey>>,
     stream: u64,
     run: RunFacts,
@@ -46,7 +48,12 @@ impl Direct {
     ///
     /// # Errors
     /// If anything does not fit.
+    #[track_caller]
     pub fn new(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
+        Self::bound(op, operands).at_caller()
+    }
+
+    fn bound(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
         let signature = op.signature();
         let mut direct = Direct {
             op,
@@ -57,6 +64,7 @@ impl Direct {
             levels: LevelTable::default(),
             batch: usize::MAX,
             numbers: Vec::new(),
+            places: Vec::new(),
             keys: None,
             stream: 0,
             run: RunFacts { threads: 1, ..RunFacts::default() },
@@ -89,6 +97,7 @@ impl Direct {
     ///
     /// # Errors
     /// If anything does not fit.
+    #[track_caller]
     pub fn of(
         registry: &Registry,
         kind: &str,
@@ -103,6 +112,12 @@ impl Direct {
     pub fn run_as(mut self, run: RunFacts, numbers: &[u64]) -> Self {
         self.run = run;
         self.numbers = numbers.to_vec();
+        self
+    }
+
+    /// Sets the place of each sequence's first row, where the operands are windows of sequences.
+    pub(crate) fn placed(mut self, places: &[u64]) -> Self {
+        self.places = places.to_vec();
         self
     }
 
@@ -220,9 +235,17 @@ impl Direct {
                 let lod = spec.and_then(|s| self.levels.lod(&s.lod));
                 // The rows of a constant are no sequences.
                 let numbers = if spec.is_some_and(Spec::batched) { &self.numbers[..] } else { &[] };
-                Keys::Natural { numbers, lod, first: 0 }
+                Keys::Natural { names: Names { numbers, places: &self.places }, lod, first: 0 }
             }
         }
+    }
+
+    /// The sample that a row of the operands is of, and its place there.
+    fn sample(&self, row: usize) -> Option<(u64, Option<usize>)> {
+        let spec = self.input_specs.iter().flatten().find(|spec| spec.batched())?;
+        let names = Names { numbers: &self.numbers, places: &self.places };
+        let natural = Keys::Natural { names, lod: self.levels.lod(&spec.lod), first: 0 };
+        self.keys.as_deref().map_or(natural, Keys::Listed).sample(row)
     }
 
     fn call<'a>(&'a self, wiring: &'a Wiring) -> Call<'a> {
@@ -244,7 +267,12 @@ impl Direct {
     ///
     /// # Errors
     /// As the operator's.
+    #[track_caller]
     pub fn forward(&self) -> Result<Vec<Vec<Variable>>> {
+        self.run_forward().at_caller()
+    }
+
+    fn run_forward(&self) -> Result<Vec<Vec<Variable>>> {
         let signature = self.op.signature();
         let mut pool = Vec::new();
         let mut wiring = Wiring::default();
@@ -289,12 +317,13 @@ impl Direct {
         }
         let mut scratch = Scratch::default();
         let operands = lender.finish();
-        self.op.forward(&mut Forward {
+        let outcome = self.op.forward(&mut Forward {
             call: self.call(&wiring),
             operands,
             pool: &mut pool,
             scratch: &mut scratch,
-        })?;
+        });
+        outcome.map_err(|e| e.of_sample(|row| self.sample(row)))?;
         let mut values = values.into_iter();
         let mut out = Vec::new();
         for (specs, places) in self.output_specs.iter().zip(&wiring.outputs) {
@@ -340,6 +369,7 @@ impl Direct {
     ///
     /// # Errors
     /// As the operator's.
+    #[track_caller]
     pub fn backward(
         &self,
         outputs: &[Vec<Variable>],
@@ -347,7 +377,23 @@ impl Direct {
         wanted: &dyn Fn(usize) -> bool,
         before: Option<&InputGradients>,
     ) -> Result<InputGradients> {
+        self.run_backward(outputs, gradients, wanted, before).at_caller()
+    }
+
+    fn run_backward(
+        &self,
+        outputs: &[Vec<Variable>],
+        gradients: &[Vec<Option<Storage>>],
+        wanted: &dyn Fn(usize) -> bool,
+        before: Option<&InputGradients>,
+    ) -> Result<InputGradients> {
         let signature = self.op.signature();
+        for (what, given) in [("outputs", outputs.len()), ("gradients of outputs", gradients.len())] {
+            if given != signature.outputs.len() {
+                let expected = format!("{}, one a slot", signature.outputs.len());
+                return Err(Error::of(ErrorKind::Program, what, expected, given.to_string()));
+            }
+        }
         let needs = (0..signature.inputs.len())
             .filter(|&slot| wanted(slot))
             .fold(super::op::Needs::nothing(), |n, slot| n.union(self.op.needs(slot)));
@@ -462,20 +508,9 @@ impl dyn Op {
     ///
     /// # Errors
     /// If the operands do not fit or the operator refuses them.
+    #[track_caller]
     pub fn call(self: Arc<Self>, operands: &[Operand]) -> Result<Vec<Variable>> {
         Ok(Direct::new(self, operands)?.forward()?.into_iter().flatten().collect())
-    }
-}
-
-impl Operand {
-    /// An operand whose rows are those of a batch.
-    pub fn batch(slot: &str, value: impl Into<Variable>) -> Self {
-        Operand { slot: slot.to_owned(), value: value.into(), batched: true }
-    }
-
-    /// A constant operand, like a parameter.
-    pub fn constant(slot: &str, value: impl Into<Variable>) -> Self {
-        Operand { slot: slot.to_owned(), value: value.into(), batched: false }
     }
 }
 

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use super::extent::Spec;
 use super::infer::LevelTable;
+use super::keys::{Keys, RowKey};
 use super::op::Signature;
 use super::rows::RowBuffer;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::arena::{Operands, Plain};
 use crate::kernels::random::{RowStream, fill_uniform};
 use crate::kernels::{Store, View, ViewMut};
@@ -37,46 +38,6 @@ pub struct RunFacts {
     pub seed: u64,
     /// How many threads a batch-wide operator may use.
     pub threads: usize,
-}
-
-/// What names a row independently of the batch it is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RowKey {
-    /// The number of the row's (top-level) sequence in the data.
-    pub sequence: u64,
-    /// The row's place in that sequence.
-    pub position: u64,
-}
-
-/// The keys of a call's rows.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Keys<'a> {
-    /// The rows lie in the batch's own order, from row `first` on.
-    Natural { numbers: &'a [u64], lod: Option<&'a Arc<Lod>>, first: usize },
-    /// A key a row.
-    Listed(&'a [RowKey]),
-}
-
-impl Keys<'_> {
-    fn get(&self, row: usize) -> RowKey {
-        match *self {
-            Keys::Listed(keys) => keys.get(row).copied().unwrap_or_default(),
-            Keys::Natural { numbers, lod, first } => {
-                let row = row + first;
-                let (sequence, position) = lod.map_or((row, 0), |lod| locate(lod, row));
-                RowKey {
-                    sequence: numbers.get(sequence).copied().unwrap_or(sequence as u64),
-                    position: position as u64,
-                }
-            }
-        }
-    }
-}
-
-/// The top-level sequence that a row belongs to, and its place in it.
-pub(crate) fn locate(lod: &Lod, row: usize) -> (usize, usize) {
-    let sequence = lod.top_of(lod.levels(), row);
-    (sequence, row - lod.range(0, sequence).map_or(row, |rows| rows.start))
 }
 
 /// Where the value of a variable is, among the operands of a call.
@@ -205,6 +166,7 @@ macro_rules! shared_methods {
             ///
             /// # Errors
             /// If it does not hold `T`, or is not bound or not among what the operator declared to need.
+            #[track_caller]
             pub fn input<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
                 self.input_at(slot, 0)
             }
@@ -213,19 +175,23 @@ macro_rules! shared_methods {
             ///
             /// # Errors
             /// As [`Self::input`].
+            #[track_caller]
             pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
                 let place = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(Place::Absent);
-                self.read(place, self.call.signature.inputs[slot].name)
+                self.read(place, self.call.signature.inputs[slot].name).at_caller()
             }
 
             /// The variable of an optional input slot.
             ///
             /// # Errors
             /// If it does not hold `T`.
+            #[track_caller]
             pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
                 match self.call.wiring.inputs[slot].first() {
                     None | Some(Place::Absent) => Ok(None),
-                    Some(&place) => self.read(place, self.call.signature.inputs[slot].name).map(Some),
+                    Some(&place) => {
+                        self.read(place, self.call.signature.inputs[slot].name).map(Some).at_caller()
+                    }
                 }
             }
 
@@ -281,10 +247,12 @@ macro_rules! shared_methods {
             ///
             /// # Errors
             /// If it has no LoD.
+            #[track_caller]
             pub fn sequences(&self, slot: usize) -> Result<Sequences<'a>> {
-                let lod = self.lod(slot).ok_or_else(|| {
-                    Error::new(format!("input `{}`", self.call.signature.inputs[slot].name), "a LoD", "none")
-                })?;
+                let Some(lod) = self.lod(slot) else {
+                    let what = format!("input `{}`", self.call.signature.inputs[slot].name);
+                    return Err(Error::new(what, "a LoD", "none"));
+                };
                 let offsets = lod.offsets();
                 Ok(Sequences::new(match &self.call.sequences {
                     Some(range) => &offsets[range.start..=range.end],
@@ -324,17 +292,18 @@ macro_rules! shared_methods {
                     Place::Dense(i) => self.operands.read(i),
                     _ => None,
                 };
-                view.ok_or_else(|| {
-                    let got = if place == Place::Absent {
-                        "nothing bound, or not declared in `needs`"
-                    } else {
-                        "another"
-                    };
-                    Error::of(ErrorKind::Program, format!("slot `{name}`"), std::any::type_name::<T>(), got)
+                view.ok_or_else(|| match place {
+                    Place::Absent => another::<T>(name, "nothing bound, or not declared in `needs`"),
+                    _ => another::<T>(name, "another"),
                 })
             }
         }
     };
+}
+
+/// A slot does not hold `T`.
+fn another<T>(slot: &str, got: &str) -> Error {
+    Error::of(ErrorKind::Program, format!("slot `{slot}`"), std::any::type_name::<T>(), got)
 }
 
 /// The context of [`Op::forward`](super::op::Op::forward).
@@ -351,6 +320,7 @@ impl<'a> Forward<'a> {
     ///
     /// # Errors
     /// If it does not hold `T`.
+    #[track_caller]
     pub fn output<T: Plain>(&mut self, slot: usize) -> Result<ViewMut<'a, T>> {
         self.output_at(slot, 0)
     }
@@ -359,15 +329,13 @@ impl<'a> Forward<'a> {
     ///
     /// # Errors
     /// If it does not hold `T`.
+    #[track_caller]
     pub fn output_at<T: Plain>(&mut self, slot: usize, k: usize) -> Result<ViewMut<'a, T>> {
         let view = match self.call.wiring.outputs[slot].get(k) {
             Some(&Place::Dense(i)) => self.operands.write(i),
             _ => None,
         };
-        view.ok_or_else(|| {
-            let name = self.call.signature.outputs[slot].name;
-            Error::of(ErrorKind::Program, format!("slot `{name}`"), std::any::type_name::<T>(), "another")
-        })
+        view.ok_or_else(|| another::<T>(self.call.signature.outputs[slot].name, "another")).at_caller()
     }
 
     /// Whether the output is written, or added to what is there; the latter only if the operator
@@ -422,6 +390,7 @@ impl<'a> Backward<'a> {
     ///
     /// # Errors
     /// If it does not hold `T` or is not among what the operator declared to need.
+    #[track_caller]
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
         let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(Place::Absent);
         self.read(place, self.call.signature.outputs[slot].name)
@@ -432,20 +401,20 @@ impl<'a> Backward<'a> {
     ///
     /// # Errors
     /// If it does not hold `T`.
+    #[track_caller]
     pub fn result<T: Plain>(&mut self, slot: usize) -> Result<Option<ViewMut<'a, T>>> {
         let Some(&Place::Dense(i)) = self.call.wiring.results.get(slot).and_then(|s| s.first()) else {
             return Ok(None);
         };
         let name = self.call.signature.outputs[slot].name;
-        let wrong =
-            || Error::of(ErrorKind::Program, format!("slot `{name}`"), std::any::type_name::<T>(), "another");
-        self.operands.write(i).map(Some).ok_or_else(wrong)
+        self.operands.write(i).map(Some).ok_or_else(|| another::<T>(name, "another")).at_caller()
     }
 
     /// The gradient of output slot `slot`; `None` if none reaches it, which is not the same as zeros.
     ///
     /// # Errors
     /// If it does not hold `T`.
+    #[track_caller]
     pub fn output_gradient<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
         self.output_gradient_at(slot, 0)
     }
@@ -454,10 +423,11 @@ impl<'a> Backward<'a> {
     ///
     /// # Errors
     /// If it does not hold `T`.
+    #[track_caller]
     pub fn output_gradient_at<T: Plain>(&self, slot: usize, k: usize) -> Result<Option<View<'a, T>>> {
         match self.call.wiring.output_gradients[slot].get(k) {
             None | Some(Place::Absent) => Ok(None),
-            Some(&place) => self.read(place, self.call.signature.outputs[slot].name).map(Some),
+            Some(&place) => self.read(place, self.call.signature.outputs[slot].name).map(Some).at_caller(),
         }
     }
 
@@ -471,6 +441,7 @@ impl<'a> Backward<'a> {
     ///
     /// # Errors
     /// If it does not hold `T`.
+    #[track_caller]
     pub fn gradient<T: Plain>(&mut self, slot: usize) -> Result<Option<(ViewMut<'a, T>, Store)>> {
         self.gradient_at(slot, 0)
     }
@@ -479,6 +450,7 @@ impl<'a> Backward<'a> {
     ///
     /// # Errors
     /// If it does not hold `T`.
+    #[track_caller]
     pub fn gradient_at<T: Plain>(
         &mut self,
         slot: usize,

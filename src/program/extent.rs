@@ -8,7 +8,7 @@ use std::fmt;
 use arrayvec::ArrayVec;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{DType, StorageKind};
 
 /// Most dimensions a described variable can have, its rows included.
@@ -103,10 +103,11 @@ impl Spec {
     ///
     /// # Errors
     /// If there are more than [`MAX_RANK`] dimensions.
+    #[track_caller]
     pub fn fixed(dtype: DType, dims: &[usize]) -> Result<Self> {
         let mut spec = Spec { dtype, shape: Shape::new(), lod: Levels::new(), storage: StorageKind::Dense };
         for &n in dims {
-            spec.push(Extent::Known(n))?;
+            spec.push(Extent::Known(n)).at_caller()?;
         }
         Ok(spec)
     }
@@ -115,11 +116,12 @@ impl Spec {
     ///
     /// # Errors
     /// If there are more than [`MAX_RANK`] dimensions.
+    #[track_caller]
     pub fn rows_of(dtype: DType, rows: Extent, dims: &[usize], lod: Levels) -> Result<Self> {
         let mut spec = Spec { dtype, shape: Shape::new(), lod, storage: StorageKind::Dense };
-        spec.push(rows)?;
+        spec.push(rows).at_caller()?;
         for &n in dims {
-            spec.push(Extent::Known(n))?;
+            spec.push(Extent::Known(n)).at_caller()?;
         }
         Ok(spec)
     }
@@ -194,6 +196,7 @@ impl Spec {
     ///
     /// # Errors
     /// If the variable has no LoD.
+    #[track_caller]
     pub fn drop_level(&self, top: Extent) -> Result<Self> {
         let mut out = self.clone();
         if out.lod.pop().is_none() {

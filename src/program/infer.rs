@@ -113,6 +113,7 @@ impl<'a> InferShape<'a> {
     ///
     /// # Errors
     /// What `fill` returns, or that its offsets break a rule.
+    #[track_caller]
     pub fn new_level(
         &mut self,
         upper: &[LevelId],
@@ -128,9 +129,9 @@ impl<'a> InferShape<'a> {
                 Ok(id)
             }
             Phase::Run { made, table } => {
-                let id = *made.get(self.made).ok_or_else(|| {
-                    Error::new("new level", "as many as when the program was built", "more")
-                })?;
+                let Some(&id) = made.get(self.made) else {
+                    return Err(Error::new("new level", "as many as when the program was built", "more"));
+                };
                 self.made += 1;
                 let above = table.lod(upper).cloned();
                 let mut slot = table.slot(id).take();
@@ -147,6 +148,7 @@ impl<'a> InferShape<'a> {
     ///
     /// # Errors
     /// If they differ; both are printed.
+    #[track_caller]
     pub fn same_rows(&self, a: usize, b: usize) -> Result<()> {
         let (x, y) = (self.input(a), self.input(b));
         if x.lod == y.lod && x.rows() == y.rows() {
@@ -164,6 +166,7 @@ impl<'a> InferShape<'a> {
     ///
     /// # Errors
     /// If it has none.
+    #[track_caller]
     pub fn has_lod(&self, slot: usize) -> Result<()> {
         if self.input(slot).lod.is_empty() {
             return Err(self.mismatch(slot, "sequences (a LoD of at least one level)"));
@@ -175,6 +178,7 @@ impl<'a> InferShape<'a> {
     ///
     /// # Errors
     /// If it has another.
+    #[track_caller]
     pub fn dtype_in(&self, slot: usize, dtypes: &[DType]) -> Result<()> {
         for (k, spec) in self.inputs[slot].iter().enumerate() {
             if !dtypes.contains(&spec.dtype) {
@@ -189,6 +193,7 @@ impl<'a> InferShape<'a> {
     ///
     /// # Errors
     /// If it holds something else.
+    #[track_caller]
     pub fn is_float(&self, slot: usize) -> Result<()> {
         self.dtype_in(slot, &[DType::F32, DType::F64])
     }
@@ -197,6 +202,7 @@ impl<'a> InferShape<'a> {
     ///
     /// # Errors
     /// If they differ.
+    #[track_caller]
     pub fn same_dtype(&self, a: usize, b: usize) -> Result<()> {
         let expected = self.input(a).dtype;
         if let Some(k) = self.inputs[b].iter().position(|spec| spec.dtype != expected) {
@@ -210,6 +216,7 @@ impl<'a> InferShape<'a> {
     ///
     /// # Errors
     /// If it has others.
+    #[track_caller]
     pub fn constant(&self, slot: usize, dims: &[usize]) -> Result<()> {
         self.constant_at(slot, 0, dims)
     }
@@ -218,6 +225,7 @@ impl<'a> InferShape<'a> {
     ///
     /// # Errors
     /// If it has others.
+    #[track_caller]
     pub fn constant_at(&self, slot: usize, k: usize, dims: &[usize]) -> Result<()> {
         let spec = &self.inputs[slot][k];
         if spec.lod.is_empty() && spec.shape.iter().map(|e| e.known()).eq(dims.iter().map(|&d| Some(d))) {
@@ -227,11 +235,13 @@ impl<'a> InferShape<'a> {
     }
 
     /// An error about the spec of input slot `slot`.
+    #[track_caller]
     pub fn mismatch(&self, slot: usize, expected: &str) -> Error {
         self.mismatch_at(slot, 0, expected)
     }
 
     /// An error about the spec of variable `k` of input slot `slot`.
+    #[track_caller]
     pub fn mismatch_at(&self, slot: usize, k: usize, expected: &str) -> Error {
         let given = &self.inputs[slot];
         let number = if given.len() > 1 { format!("[{k}]") } else { String::new() };

@@ -26,6 +26,7 @@ impl Program {
     ///
     /// # Errors
     /// If an output is no variable of the root block, or only gradients or updates compute it.
+    #[track_caller]
     pub fn inference(&self, outputs: &[VarId]) -> Result<Self> {
         let mut needed: HashSet<VarId> = HashSet::new();
         for &id in outputs {

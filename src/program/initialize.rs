@@ -18,14 +18,37 @@
 
 use super::attributes::Attributes;
 use super::var_desc::Initializer;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::random::philox;
 use crate::tensor::{DType, Dense};
+
+/// Checks that a variable of this shape can start so, without its numbers.
+///
+/// # Errors
+/// As [`evaluate`], but for memory.
+pub(super) fn check(initializer: &Initializer, dims: &[usize]) -> Result<()> {
+    let given = &initializer.attributes;
+    match initializer.kind.as_str() {
+        "zeros" => Ok(()),
+        "constant" => number(given, "value").map(drop),
+        "uniform" => range(given).map(drop),
+        "normal" => deviation(given).map(drop),
+        "xavier_uniform" | "orthogonal" => gates(given, dims).map(drop),
+        "lstm_bias" => number(given, "forget").and_then(|_| gate_width(dims)).map(drop),
+        "embedding" => deviation(given).and_then(|_| padding(given)).map(drop),
+        other => {
+            let known =
+                "zeros, constant, uniform, normal, xavier_uniform, orthogonal, lstm_bias or embedding";
+            Err(Error::of(ErrorKind::Program, "initialiser", known, format!("`{other}`")))
+        }
+    }
+}
 
 /// The first value of variable `name`.
 ///
 /// # Errors
 /// If the initialiser is unknown, its attributes are wrong, the shape does not fit it, or memory is short.
+#[track_caller]
 pub fn evaluate(
     initializer: &Initializer,
     dims: &[usize],
@@ -40,8 +63,7 @@ pub fn evaluate(
         Ok(if dtype == DType::F64 { dense } else { dense.cast(dtype) })
     };
     let given = &initializer.attributes;
-    let outcome = match initializer.kind.as_str() {
-        "zeros" => Dense::zeros(dtype, dims),
+    let outcome = check(initializer, dims).and_then(|()| match initializer.kind.as_str() {
         "constant" => number(given, "value").and_then(|value| {
             with(&mut |out| {
                 out.fill(value);
@@ -51,7 +73,7 @@ pub fn evaluate(
         "uniform" => {
             range(given).and_then(|(low, high)| with(&mut |out| random.fill_uniform(low, high, out)))
         }
-        "normal" => given.float("std").and_then(|std| with(&mut |out| random.fill_normal(std, out))),
+        "normal" => deviation(given).and_then(|std| with(&mut |out| random.fill_normal(std, out))),
         "xavier_uniform" => gates(given, dims).and_then(|gates| {
             let bound = gates.gain * (6.0 / (gates.rows as f64 + gates.columns as f64)).sqrt();
             with(&mut |out| random.fill_uniform(-bound, bound, out))
@@ -60,17 +82,14 @@ pub fn evaluate(
             gates(given, dims).and_then(|gates| with(&mut |out| gates.orthogonal(&mut random, out)))
         }
         "lstm_bias" => number(given, "forget").and_then(|forget| {
+            let width = gate_width(dims)?;
             with(&mut |out| {
-                if dims.len() != 1 || out.len() % 4 != 0 {
-                    return Err(Error::new("shape", "[4H], the gates i, f, g, o", format!("{dims:?}")));
-                }
-                let width = out.len() / 4;
                 out[width..2 * width].fill(forget);
                 Ok(())
             })
         }),
-        "embedding" => given.float("std").and_then(|std| {
-            let padding = if given.get("padding").is_some() { Some(given.size("padding")?) } else { None };
+        "embedding" => deviation(given).and_then(|std| {
+            let padding = padding(given)?;
             with(&mut |out| {
                 random.fill_normal(std, out)?;
                 let width = out.len().checked_div(dims.first().copied().unwrap_or(0)).unwrap_or(0);
@@ -82,13 +101,9 @@ pub fn evaluate(
                 Ok(())
             })
         }),
-        other => {
-            let known =
-                "zeros, constant, uniform, normal, xavier_uniform, orthogonal, lstm_bias or embedding";
-            Err(Error::of(ErrorKind::Program, "initialiser", known, format!("`{other}`")))
-        }
-    };
-    outcome.map_err(|e| e.variable(name))
+        _ => Dense::zeros(dtype, dims),
+    });
+    outcome.map_err(|e| e.variable(name)).at_caller()
 }
 
 /// A number that is one; infinities are, for masks.
@@ -99,6 +114,28 @@ fn number(given: &Attributes, name: &str) -> Result<f64> {
         return Err(Error::of(ErrorKind::Program, what, "a number", value.to_string()));
     }
     Ok(value)
+}
+
+/// A standard deviation.
+fn deviation(given: &Attributes) -> Result<f64> {
+    let std = given.float("std")?;
+    if std >= 0.0 && std.is_finite() {
+        return Ok(std);
+    }
+    Err(Error::of(ErrorKind::Program, "attribute `std`", "a number from 0", std.to_string()))
+}
+
+/// The row of an embedding that starts at zero, if one does.
+fn padding(given: &Attributes) -> Result<Option<usize>> {
+    if given.get("padding").is_some() { given.size("padding").map(Some) } else { Ok(None) }
+}
+
+/// The numbers of each gate of an LSTM's bias.
+fn gate_width(dims: &[usize]) -> Result<usize> {
+    match dims {
+        [width] if width % 4 == 0 => Ok(width / 4),
+        _ => Err(Error::new("shape", "[4H], the gates i, f, g, o", format!("{dims:?}"))),
+    }
 }
 
 fn range(given: &Attributes) -> Result<(f64, f64)> {
@@ -242,9 +279,6 @@ impl Random {
 
     /// Box and Muller: two uniform numbers give two normal ones.
     fn fill_normal(&mut self, std: f64, out: &mut [f64]) -> Result<()> {
-        if !(std >= 0.0 && std.is_finite()) {
-            return Err(Error::of(ErrorKind::Program, "attribute `std`", "a number from 0", std.to_string()));
-        }
         for pair in out.chunks_mut(2) {
             let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
             let (sin, cos) = (std::f64::consts::TAU * self.uniform()).sin_cos();

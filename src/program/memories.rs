@@ -8,23 +8,36 @@ use super::var_desc::VarRole;
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::DType;
 
+fn empty_memory(got: String) -> Error {
+    Error::new("row of a memory", "at least one number", got)
+}
+
 impl Step {
-    /// A memory of `width` f32 numbers a row that starts at zero.
+    /// A memory of `width` numbers a row that starts at zero: of the dtype of the step's first input if that is a float,
+    /// else f32.
     ///
     /// # Errors
-    /// If `width` is refused by the program.
+    /// If `width` is 0.
     #[track_caller]
     pub fn memory(&self, width: usize) -> Result<Var> {
-        self.memory_of(DType::F32, &[width])
+        let input = {
+            let state = self.state.borrow();
+            let step = state.open.iter().find(|step| step.block == self.block);
+            step.and_then(|step| state.program.spec(step.first_input()?).ok()).map(|spec| spec.dtype)
+        };
+        self.memory_of(input.filter(|dtype| dtype.is_float()).unwrap_or(DType::F32), &[width])
     }
 
     /// A memory of any dtype and row shape that starts at zero.
     ///
     /// # Errors
-    /// If there are too many dimensions.
+    /// If a row has no numbers, or there are too many dimensions.
     #[track_caller]
     pub fn memory_of(&self, dtype: DType, dims: &[usize]) -> Result<Var> {
         let caller = self.here();
+        if dims.contains(&0) {
+            return Err(at(empty_memory(format!("{dims:?}")), caller));
+        }
         let spec = Spec::rows_of(dtype, Extent::Alive(self.block), dims, Levels::new())
             .map_err(|e| at(e, caller))?;
         self.add_memory(spec, None).map_err(|e| at(e, caller))
@@ -33,7 +46,7 @@ impl Step {
     /// A memory that starts with the rows of an outer variable, one a sequence.
     ///
     /// # Errors
-    /// If it has not one row a sequence.
+    /// If it has not one row a sequence, or rows without numbers.
     #[track_caller]
     pub fn memory_from(&self, initial: Var) -> Result<Var> {
         let caller = self.here();
@@ -62,6 +75,9 @@ impl Step {
         if spec.lod != above || spec.rows() != sequences {
             let error = Error::new("initial memory", rows_of_step(sequences), spec.to_string());
             return Err(error.variable(self.name_of(initial)));
+        }
+        if spec.width() == 0 {
+            return Err(empty_memory(spec.to_string()).variable(self.name_of(initial)));
         }
         let mut shape = spec.shape.clone();
         shape[0] = Extent::Alive(self.block);

@@ -125,6 +125,13 @@ pub trait Op: Send + Sync + 'static {
         None
     }
 
+    /// How an operator that reaches over the rows of a sequence can be called on one piece of each sequence after the
+    /// other, from the last piece to the first if it is `from_end`, for the same bits as on whole sequences. `None`: only
+    /// on whole ones. Not asked of a row-wise operator, for which a piece is as good as the whole.
+    fn pieces(&self, _from_end: bool) -> Option<Pieces> {
+        None
+    }
+
     /// What a call costs, for [profiles](crate::program::cost). Without a word of the operator's: one operation for each
     /// number it writes, and the bytes of everything that is bound to the call.
     fn cost(&self, work: &Work<'_>) -> Cost {
@@ -218,6 +225,20 @@ pub struct Merge {
     pub parts: &'static str,
 }
 
+/// Calls on pieces of sequences: see [`Op::pieces`]. The operator that is called on each piece has the slots of the one that
+/// declares it, and more: for each value that it hands from piece to piece, an optional input, which is zero at the first
+/// piece, and an output of the same name. Every other input but the rows of the sequences is the same at each piece; what
+/// it writes for each sequence is right at the last piece, what it writes for each row at every one.
+#[derive(Debug, Clone)]
+pub struct Pieces {
+    /// Its kind.
+    pub into: &'static str,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// The values that it hands on, one row a sequence: a slot's name each, of an input and of an output.
+    pub carried: &'static [&'static str],
+}
+
 /// A named place for variables.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot {
@@ -302,7 +323,8 @@ pub enum Reach {
 /// What an operator does to the LoD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LodEffect {
-    /// Every batched output has the LoD of this input slot, the same `Arc`.
+    /// Every batched output has the LoD of this input slot, the same `Arc`; if a constant is bound there, that of the
+    /// first slot behind it that has rows.
     Keeps(usize),
     /// Every output has the LoD of this input slot without its last level.
     DropsLevel(usize),

@@ -1,5 +1,7 @@
 //! Programs and blocks: what is computed, as data.
 
+use std::panic::Location;
+
 use serde::{Deserialize, Serialize};
 
 use super::attributes::Attributes;
@@ -9,7 +11,7 @@ use super::op::{Reach, Slot};
 use super::op_desc::{Bound, OpDesc, Role};
 use super::registry::Registry;
 use super::var_desc::{VarDesc, VarKind, VarRole};
-use crate::error::{Error, ErrorKind, Place, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Place, Result, is_own};
 
 /// A sequence of operators; step blocks nest in the block that runs them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -36,6 +38,7 @@ impl Default for Program {
     }
 }
 
+#[track_caller]
 pub(super) fn malformed(
     what: impl Into<String>,
     expected: impl Into<String>,
@@ -84,13 +87,23 @@ impl Program {
         self.vars.iter().position(|v| v.name == name).map(|i| VarId(i as u32))
     }
 
+    /// Operators that name a line of this library, since a call through `dyn` has no caller, name this one.
+    pub(crate) fn called_from(&mut self, caller: &Location<'_>) {
+        for op in self.blocks.iter_mut().flat_map(|block| &mut block.ops).filter(|op| is_own(&op.caller)) {
+            op.caller = caller.to_string();
+        }
+    }
+
     /// The spec of a tensor variable.
     ///
     /// # Errors
     /// If it is a literal.
+    #[track_caller]
     pub fn spec(&self, id: VarId) -> Result<&Spec> {
         let var = self.var(id);
-        var.spec().ok_or_else(|| malformed(format!("variable `{}`", var.name), "a tensor", "a literal"))
+        var.spec()
+            .ok_or_else(|| malformed(format!("variable `{}`", var.name), "a tensor", "a literal"))
+            .at_caller()
     }
 
     /// All blocks; the first is the root.
@@ -165,6 +178,7 @@ impl Program {
     ///
     /// # Errors
     /// If the name is taken.
+    #[track_caller]
     pub fn add_var(&mut self, var: VarDesc) -> Result<VarId> {
         if self.find(&var.name).is_some() {
             return Err(malformed("variable name", "one that is free", format!("`{}` again", var.name)));
@@ -202,6 +216,7 @@ impl Program {
     ///
     /// # Errors
     /// If anything does not fit; the error names the operator and `caller`. The program is then as it was.
+    #[track_caller]
     pub fn append(
         &mut self,
         registry: &Registry,
@@ -212,10 +227,10 @@ impl Program {
         let place = Place {
             operator: Some(format!("{} #{number}", request.kind)),
             block: (block.0 > 0).then_some(block.0 as usize),
-            caller: Some(request.caller.clone()),
+            caller: Some(request.caller.clone()).filter(|caller| !caller.is_empty()),
             variable: None,
         };
-        self.try_append(registry, block, request).map_err(|e| e.at(place))
+        self.try_append(registry, block, request).map_err(|e| e.at(place)).at_caller()
     }
 
     fn try_append(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::attributes::Attributes;
 use super::op::Op;
 use super::sample::Sample;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// An operator type: how to read it from a program, and its samples.
 #[derive(Clone, Copy)]
@@ -30,6 +30,7 @@ impl Registry {
     ///
     /// # Errors
     /// If its kind is taken.
+    #[track_caller]
     pub fn add<O: Op>(&mut self) -> Result<&mut Self> {
         let entry = Entry { parse: |a| Ok(Arc::new(O::parse(a)?)), samples: O::samples };
         if self.0.insert(O::kind(), entry).is_some() {
@@ -47,21 +48,17 @@ impl Registry {
     ///
     /// # Errors
     /// If the kind is not registered or the attributes are wrong.
+    #[track_caller]
     pub fn parse(&self, kind: &str, attributes: &Attributes) -> Result<Arc<dyn Op>> {
-        let entry = self.0.get(kind).ok_or_else(|| {
+        let Some(entry) = self.0.get(kind) else {
             let known: Vec<&str> = self.0.keys().copied().collect();
-            Error::of(
-                ErrorKind::Program,
-                "operator kind",
-                if known.is_empty() {
-                    "none: the registry is empty".into()
-                } else {
-                    format!("one of {}", known.join(", "))
-                },
-                format!("`{kind}`"),
-            )
-        })?;
-        (entry.parse)(attributes)
+            let expected = match &known[..] {
+                [] => "none: the registry is empty".to_owned(),
+                known => format!("one of {}", known.join(", ")),
+            };
+            return Err(Error::of(ErrorKind::Program, "operator kind", expected, format!("`{kind}`")));
+        };
+        (entry.parse)(attributes).at_caller()
     }
 
     /// The kinds, sorted.

@@ -1,6 +1,6 @@
 //! Selected rows while a program runs: buffers that keep their memory from step to step.
 
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::kernels::arena::Plain;
 use crate::kernels::{Float, View, ViewMut};
 use crate::tensor::DType;
@@ -88,8 +88,9 @@ impl RowBuffer {
     ///
     /// # Errors
     /// If it holds another dtype.
+    #[track_caller]
     pub fn values<T: RowValue>(&self) -> Result<View<'_, T>> {
-        self.check::<T>()?;
+        self.check::<T>().at_caller()?;
         Ok(View::new(T::of(self), self.rows.len(), self.width))
     }
 
@@ -97,8 +98,9 @@ impl RowBuffer {
     ///
     /// # Errors
     /// If it holds another dtype.
+    #[track_caller]
     pub fn values_mut<T: RowValue>(&mut self) -> Result<ViewMut<'_, T>> {
-        self.check::<T>()?;
+        self.check::<T>().at_caller()?;
         let (rows, width) = (self.rows.len(), self.width);
         Ok(ViewMut::new(T::of_mut(self), rows, width))
     }

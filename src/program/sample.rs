@@ -14,6 +14,18 @@ pub struct Operand {
     pub batched: bool,
 }
 
+impl Operand {
+    /// An operand whose rows are those of a batch.
+    pub fn batch(slot: &str, value: impl Into<Variable>) -> Self {
+        Operand { slot: slot.to_owned(), value: value.into(), batched: true }
+    }
+
+    /// A constant operand, like a parameter.
+    pub fn constant(slot: &str, value: impl Into<Variable>) -> Self {
+        Operand { slot: slot.to_owned(), value: value.into(), batched: false }
+    }
+}
+
 /// One call of an operator: attributes and operands.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {

@@ -7,7 +7,7 @@ use super::attributes::{Attributes, Literal};
 use super::program::Program;
 use super::stored::MAX_LITERAL_DEPTH;
 use super::var_desc::VarKind;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::wire::{self, Reader, Writer};
 
 /// The name of the section that holds a program.
@@ -30,6 +30,7 @@ impl Program {
     ///
     /// # Errors
     /// If the operating system refuses, or as [`Self::to_bytes`].
+    #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let body = self.to_section()?;
         wire::write_atomically(path.as_ref(), |writer| writer.write_section(SECTION, &body))
@@ -39,14 +40,16 @@ impl Program {
     ///
     /// # Errors
     /// If the file is damaged, foreign or of a future version, or holds no well-formed program.
+    #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        Self::read(wire::open(path.as_ref())?)
+        Self::read(wire::open(path.as_ref())?).at_caller()
     }
 
     /// What [`Self::save`] writes.
     ///
     /// # Errors
-    /// If the program is not well formed, or a literal is nested deeper than can be read back.
+    /// If the program is not well formed, longer than 16 MiB, or a literal is nested deeper than can be read back.
+    #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut writer = Writer::new(Vec::new())?;
         writer.write_section(SECTION, &self.to_section()?)?;
@@ -57,14 +60,16 @@ impl Program {
     ///
     /// # Errors
     /// As [`Self::load`].
+    #[track_caller]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        Self::read(Reader::new("bytes of a program", bytes, bytes.len() as u64)?)
+        Self::read(Reader::new("bytes of a program", bytes, bytes.len() as u64)?).at_caller()
     }
 
     /// The body of a file's section for it.
     ///
     /// # Errors
     /// As [`Self::to_bytes`].
+    #[track_caller]
     pub fn to_section(&self) -> Result<Vec<u8>> {
         self.validate()?;
         let attributes = |a: &Attributes| a.iter().any(|(_, l)| too_deep(l, MAX_LITERAL_DEPTH));
@@ -76,26 +81,37 @@ impl Program {
             let expected = format!("at most {MAX_LITERAL_DEPTH} lists in each other");
             return Err(Error::of(ErrorKind::Program, "literal", expected, "more"));
         }
-        wire::encode(self)
+        let body = wire::encode(self)?;
+        if body.len() as u64 > wire::STRUCTURED {
+            let (expected, got) = (format!("at most {} bytes", wire::STRUCTURED), body.len().to_string());
+            return Err(Error::of(ErrorKind::Program, "program to save", expected, got));
+        }
+        Ok(body)
     }
 
     /// A program from the body of its section.
     ///
     /// # Errors
     /// If it is not one, or not well formed.
+    #[track_caller]
     pub fn from_section(body: &[u8]) -> Result<Self> {
-        let program: Self = wire::decode(body)?;
+        wire::decode::<Self>(body)?.checked()
+    }
+
+    /// A program that was read.
+    #[track_caller]
+    pub(crate) fn checked(self) -> Result<Self> {
         let malformed =
             |e: Error| Error::of(ErrorKind::Format, "program", "a well-formed one", e.to_string());
-        program.validate().map_err(malformed)?;
-        Ok(program)
+        self.validate().map_err(malformed).at_caller()?;
+        Ok(self)
     }
 
     fn read(mut reader: Reader<impl Read>) -> Result<Self> {
         let mut program = None;
         while let Some(name) = reader.next_section()? {
             if name == SECTION {
-                program = Some(Self::from_section(&reader.read_section()?)?);
+                program = Some(reader.read_value::<Self>(wire::STRUCTURED)?.checked()?);
             }
         }
         program.ok_or_else(|| Error::of(ErrorKind::Format, "file", "a section `program`", "none"))

@@ -312,6 +312,10 @@ impl Builder {
 }
 
 impl OpenStep {
+    pub(super) fn first_input(&self) -> Option<VarId> {
+        self.desc.inputs.first().map(|pair| pair.inner)
+    }
+
     fn is_last(&self, var: VarId) -> bool {
         self.memories.iter().any(|m| m.last == Some(var))
     }

@@ -5,6 +5,8 @@
 //! are what they are said to be ([`Program::check_steps`]), every operator's shape rule gives the shapes that the
 //! program declares ([`Program::check_shapes`]), and nothing is read before it is written ([`Program::check_order`]).
 
+mod order;
+
 use std::collections::HashSet;
 
 use super::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
@@ -14,7 +16,7 @@ use super::op_desc::{Bound, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradien
 use super::program::{Block, Program, check_inner_extents, malformed};
 use super::registry::Registry;
 use super::var_desc::{VarDesc, VarRole, grad_name};
-use crate::error::{Place, Result};
+use crate::error::{AtCaller, Place, Result};
 
 /// How deep step blocks may be in each other: a compiler that follows them must not overflow its stack.
 const MAX_DEPTH: usize = 64;
@@ -24,7 +26,12 @@ impl Program {
     ///
     /// # Errors
     /// The first thing that is wrong.
+    #[track_caller]
     pub fn validate(&self) -> Result<()> {
+        self.well_formed().at_caller()
+    }
+
+    fn well_formed(&self) -> Result<()> {
         if self.blocks.first().is_none_or(|root| root.parent.is_some()) {
             return Err(malformed("first block", "a root without a parent", "none, or one with a parent"));
         }
@@ -101,6 +108,9 @@ impl Program {
         if desc.block.0 > 0 && (desc.persistable || desc.role == VarRole::Feed) {
             return Err(malformed("block of a feed or a persistent variable", "the root", "a step block"));
         }
+        if desc.persistable && desc.spec().is_some_and(Spec::batched) {
+            return Err(malformed("shape of a persistent variable", "one that no batch changes", "rows"));
+        }
         if let Some(of) = desc.gradient_of {
             self.has_var(of)?;
         }
@@ -141,6 +151,15 @@ impl Program {
                 if desc.spec().is_none() {
                     return wrong("tensors", format!("the literal `{}`", desc.name));
                 }
+            }
+        }
+        // What an operator writes lies where it runs; only gradients are added to those of the blocks around.
+        for id in op.writes() {
+            let desc = self.has_var(id)?;
+            let outside = op.role == Role::Backward && desc.gradient_of.is_some();
+            if desc.block != block && !(outside && self.encloses(desc.block, block)) {
+                let got = format!("`{}` of block {}", desc.name, desc.block.0);
+                return wrong("to write variables of its own block", got);
             }
         }
         if (op.kind == RECURRENT) != op.step.is_some() {
@@ -241,7 +260,7 @@ impl Program {
             return Err(malformed("gradient of a recurrent", "that of a recurrent of the program", got));
         }
         let is = |grad: VarId, of: VarId| -> Result<()> {
-            match self.has_var(grad)?.gradient_of == Some(of) {
+            match self.is_gradient(grad, of)? {
                 true => self.alike(grad, of),
                 false => Err(malformed("gradient", format!("that of variable {}", of.0), grad.0.to_string())),
             }
@@ -410,93 +429,6 @@ impl Program {
         if backward { self.gradients(signature, desc) } else { Ok(()) }
     }
 
-    /// Checks that the operators that will run (`live` of the root block, and all that they run) read only what was
-    /// written before, that what is computed is computed once, and that no operator writes what it reads.
-    ///
-    /// # Errors
-    /// The first operator that does otherwise; the error names it.
-    pub(crate) fn check_order(&self, live: &[usize]) -> Result<()> {
-        let ops: Vec<&OpDesc> = live.iter().filter_map(|&number| self.root().ops.get(number)).collect();
-        self.order(&ops, &mut HashSet::new())
-    }
-
-    /// Whether some forward operator is the one that a backward operator says it belongs to.
-    fn has_forward(&self, backward: &OpDesc) -> bool {
-        let alone = |step: &StepDesc| StepDesc { gradient: None, ..step.clone() };
-        let step = backward.step.as_deref().map(alone);
-        self.blocks.iter().flat_map(|b| &b.ops).any(|forward| {
-            // A loop's final values and outputs are not read again.
-            let outputs: &[Bound] = if step.is_some() { &[] } else { &forward.outputs };
-            forward.role == Role::Forward
-                && forward.kind == backward.kind
-                && forward.attributes == backward.attributes
-                && backward.inputs.iter().zip(forward.inputs.iter().chain(outputs)).all(|(a, b)| a == b)
-                && backward.inputs.len() >= forward.inputs.len() + outputs.len()
-                && forward.step.as_deref() == step.as_ref()
-        })
-    }
-
-    fn order(&self, ops: &[&OpDesc], known: &mut HashSet<VarId>) -> Result<()> {
-        for op in ops {
-            if op.role == Role::Backward && !self.has_forward(op) {
-                let expected = "the slots, attributes and step of a forward operator";
-                return Err(malformed(format!("backward operator `{}`", op.kind), expected, "those of none"));
-            }
-            let wrong = |expected: &str, id: VarId| {
-                let name = self.shown(id);
-                Err(malformed(format!("operator `{}`", op.kind), expected, "another").variable(name))
-            };
-            for id in op.reads() {
-                let made = matches!(self.has_var(id)?.role, VarRole::Computed | VarRole::Step);
-                if made && !known.contains(&id) {
-                    return wrong("to read what was written before", id);
-                }
-            }
-            if let Some(step) = op.step.as_deref() {
-                self.step_order(step, known)?;
-            }
-            let mut own: HashSet<VarId> = op.reads().collect();
-            for id in op.writes() {
-                let fresh = known.insert(id);
-                if op.role == Role::Forward && !(fresh && self.has_var(id)?.role == VarRole::Computed) {
-                    return wrong("to write a variable of its own", id);
-                }
-                // `mul(x, x)` has one gradient twice.
-                if !own.insert(id) && (op.role != Role::Backward || op.reads().any(|read| read == id)) {
-                    return wrong("to write what it does not read", id);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn step_order(&self, step: &StepDesc, known: &mut HashSet<VarId>) -> Result<()> {
-        let inner = |pair: &Pair| pair.inner;
-        let (run, left): (BlockId, Vec<VarId>) = match step.gradient.as_deref() {
-            None => {
-                known.extend(step.inputs.iter().chain(&step.statics).map(inner));
-                known.extend(step.memories.iter().map(|m| m.previous));
-                let nexts = step.memories.iter().map(|m| m.next);
-                (step.block, step.outputs.iter().map(inner).chain(nexts).collect())
-            }
-            Some(gradient) => {
-                known.extend(gradient.outputs.iter().map(inner));
-                known.extend(gradient.memories.iter().map(|m| m.next));
-                let passed = gradient.memories.iter().filter_map(|m| m.previous);
-                let out = gradient.inputs.iter().chain(&gradient.statics).map(inner);
-                (gradient.block, out.chain(passed).collect())
-            }
-        };
-        self.order(&self.has_block(run)?.ops.iter().collect::<Vec<_>>(), known)?;
-        match left.into_iter().find(|id| !known.contains(id)) {
-            None => Ok(()),
-            Some(id) => {
-                let what = format!("step block {}", run.0);
-                Err(malformed(what, "to compute what leaves it", "nothing").variable(self.shown(id)))
-            }
-        }
-    }
-
     /// The gradients that a backward operator reads and writes have the shapes of what they are of.
     fn gradients(&self, signature: Signature, desc: &OpDesc) -> Result<()> {
         for (slots, bounds) in [(signature.outputs, &desc.inputs), (signature.inputs, &desc.outputs)] {
@@ -509,7 +441,7 @@ impl Program {
                 for (&of, &grad) in of.iter().zip(grads).filter(|(_, grad)| **grad != VarId::NONE) {
                     let (x, dx) = (self.spec(of)?, self.spec(grad)?);
                     let name = &self.has_var(grad)?.name;
-                    if self.has_var(grad)?.gradient_of != Some(of) {
+                    if !self.is_gradient(grad, of)? {
                         let expected = format!("that of variable {}", self.shown(of));
                         return Err(malformed("gradient", expected, "another").variable(name));
                     }
@@ -520,6 +452,12 @@ impl Program {
             }
         }
         Ok(())
+    }
+
+    /// Whether a variable is the gradient of another, and lies where that one's gradients are computed.
+    fn is_gradient(&self, grad: VarId, of: VarId) -> Result<bool> {
+        let (grad, home) = (self.has_var(grad)?, self.has_var(of)?.block);
+        Ok(grad.gradient_of == Some(of) && self.run_by(grad.block) == home)
     }
 
     /// The step block whose sequences a (gradient) block runs over.

@@ -3,7 +3,7 @@
 use ndarray::{Array2, ArrayView2, Axis};
 
 use super::{DType, Dense};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 
 /// A sparse tensor: row *i* of the coordinates says where value *i* stands. In any order; repeated ones add up.
 ///
@@ -27,6 +27,7 @@ impl Coo {
     /// # Errors
     /// A shape without dimensions, coordinates of another rank, values that are not one for each entry, or a
     /// coordinate that is negative or not below its extent.
+    #[track_caller]
     pub fn new(shape: &[usize], coordinates: Array2<i64>, values: impl Into<Dense>) -> Result<Self> {
         let values = values.into();
         let (entries, rank) = coordinates.dim();
@@ -56,10 +57,11 @@ impl Coo {
     ///
     /// # Errors
     /// If the tensor has no dimension.
+    #[track_caller]
     pub fn from_dense(dense: &Dense) -> Result<Self> {
         let shape = dense.shape();
         let flat = dense.clone().reshape(&[dense.len()])?;
-        let kept = flat.nonzero_rows()?;
+        let kept = flat.nonzero_rows().at_caller()?;
         let mut coordinates = Array2::zeros((kept.len(), shape.len()));
         for (mut row, &place) in coordinates.outer_iter_mut().zip(&kept) {
             let mut rest = place;
@@ -107,13 +109,15 @@ impl Coo {
     /// # Errors
     /// If there is no memory for the result.
     #[doc(alias = "coalesce")]
+    #[track_caller]
     pub fn canonicalize(self) -> Result<Self> {
         if self.is_canonical() {
             return Ok(self);
         }
         let mut order: Vec<usize> = (0..self.values.len()).collect();
         order.sort_by(|&a, &b| self.entry(a).cmp(self.entry(b)));
-        let (values, heads) = self.values.sum_runs(&order, |a, b| self.entry(a).eq(self.entry(b)))?;
+        let (values, heads) =
+            self.values.sum_runs(&order, |a, b| self.entry(a).eq(self.entry(b))).at_caller()?;
         let coordinates = self.coordinates.select(Axis(0), &heads);
         Ok(Self { shape: self.shape, coordinates, values })
     }
@@ -122,6 +126,7 @@ impl Coo {
     ///
     /// # Errors
     /// If it does not fit into memory.
+    #[track_caller]
     pub fn to_dense(&self) -> Result<Dense> {
         if !self.is_canonical() {
             return self.clone().canonicalize()?.to_dense();
@@ -129,7 +134,7 @@ impl Coo {
         let place = |entry| {
             self.entry(entry).zip(&self.shape).fold(0, |place, (&at, extent)| place * extent + at as usize)
         };
-        self.values.place((0..self.values.len()).map(place), &self.shape)
+        self.values.place((0..self.values.len()).map(place), &self.shape).at_caller()
     }
 
     fn entry(&self, entry: usize) -> impl Iterator<Item = &i64> {

@@ -1,7 +1,7 @@
 //! Sparse matrices by rows: bags of words, features of a document.
 
 use super::{DType, Dense};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 
 /// A sparse matrix: row *r* has the entries `indptr[r]..indptr[r + 1]` of `indices` (the columns) and `values`.
 ///
@@ -29,6 +29,7 @@ impl Csr {
     /// # Errors
     /// An `indptr` of another length, that does not start with 0, decreases, or does not end with the number of
     /// entries; values that are not one for each index; a column that is negative or beyond the last.
+    #[track_caller]
     pub fn new(
         shape: [usize; 2],
         indptr: Vec<i64>,
@@ -44,17 +45,18 @@ impl Csr {
         }
         let refuse = |expected: String, got: String| Err(Error::new("indptr of csr", expected, got));
         if indptr.len().checked_sub(1) != Some(rows) {
-            return refuse(format!("one more than the {rows} rows"), indptr.len().to_string());
+            return refuse(format!("one more than the {rows} rows"), indptr.len().to_string()).at_caller();
         }
         if indptr[0] != 0 {
-            return refuse("to start with 0".into(), indptr[0].to_string());
+            return refuse("to start with 0".into(), indptr[0].to_string()).at_caller();
         }
         if let Some(row) = indptr.windows(2).position(|pair| pair[1] < pair[0]) {
             let got = format!("{} after {} at row {row}", indptr[row + 1], indptr[row]);
-            return refuse("never to decrease".into(), got);
+            return refuse("never to decrease".into(), got).at_caller();
         }
         if usize::try_from(indptr[rows]) != Ok(entries) {
-            return refuse(format!("to end with the {entries} entries"), indptr[rows].to_string());
+            return refuse(format!("to end with the {entries} entries"), indptr[rows].to_string())
+                .at_caller();
         }
         if let Some(place) = indices.iter().position(|&i| usize::try_from(i).map_or(true, |i| i >= columns)) {
             let what = format!("index of csr at place {place}");
@@ -68,16 +70,17 @@ impl Csr {
     ///
     /// # Errors
     /// If the tensor has not two dimensions, or more rows than memory has room to count: rows may have no width.
+    #[track_caller]
     pub fn from_dense(dense: &Dense) -> Result<Self> {
         let &[rows, columns] = dense.shape() else {
             let got = format!("shape {:?}", dense.shape());
             return Err(Error::new("dense tensor for csr", "two dimensions", got));
         };
         let flat = dense.clone().reshape(&[dense.len()])?;
-        let kept = flat.nonzero_rows()?;
+        let kept = flat.nonzero_rows().at_caller()?;
         let place = |&at: &usize| (at / columns, (at % columns) as i64);
         let (row_of, indices): (Vec<_>, Vec<_>) = kept.iter().map(place).unzip();
-        Self::new([rows, columns], pointers(&row_of, rows)?, indices, flat.gather_rows(&kept)?)
+        Self::new([rows, columns], pointers(&row_of, rows).at_caller()?, indices, flat.gather_rows(&kept)?)
     }
 
     /// The dtype of the values.
@@ -123,6 +126,7 @@ impl Csr {
     ///
     /// # Errors
     /// If there is no memory for the result.
+    #[track_caller]
     pub fn canonicalize(self) -> Result<Self> {
         if self.is_canonical() {
             return Ok(self);
@@ -131,23 +135,24 @@ impl Csr {
         let key = |at: usize| (row_of[at], self.indices[at]);
         let mut order: Vec<usize> = (0..self.indices.len()).collect();
         order.sort_by_key(|&at| key(at));
-        let (values, heads) = self.values.sum_runs(&order, |a, b| key(a) == key(b))?;
+        let (values, heads) = self.values.sum_runs(&order, |a, b| key(a) == key(b)).at_caller()?;
         let rows: Vec<usize> = heads.iter().map(|&at| row_of[at]).collect();
         let indices = heads.iter().map(|&at| self.indices[at]).collect();
-        Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0])?, indices, values })
+        Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0]).at_caller()?, indices, values })
     }
 
     /// The dense matrix.
     ///
     /// # Errors
     /// If it does not fit into memory.
+    #[track_caller]
     pub fn to_dense(&self) -> Result<Dense> {
         if !self.is_canonical() {
             return self.clone().canonicalize()?.to_dense();
         }
         let row_of = self.row_of();
         let at = row_of.iter().zip(&self.indices).map(|(row, &column)| row * self.shape[1] + column as usize);
-        self.values.place(at, &self.shape)
+        self.values.place(at, &self.shape).at_caller()
     }
 
     /// The row of each entry.

@@ -9,7 +9,7 @@ use ndarray::{Array, ArrayD, ArrayViewD, ArrayViewMutD, Dimension, IxDyn};
 
 use super::dtype::sealed::Sealed;
 use super::dtype::{DType, Element};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A dense tensor of any dtype and rank. The first dimension counts the rows.
 ///
@@ -83,21 +83,26 @@ impl Dense {
     ///
     /// # Errors
     /// If there are not as many numbers as the shape has places.
+    #[track_caller]
     pub fn from_vec<T: Element>(shape: &[usize], numbers: Vec<T>) -> Result<Self> {
-        let (given, places) = (numbers.len(), size(shape, T::DTYPE)?);
-        let array = ArrayD::from_shape_vec(IxDyn(shape), numbers).map_err(|_| {
-            Error::new(format!("numbers of shape {shape:?}"), places.to_string(), given.to_string())
-        })?;
-        Ok(Self(T::wrap(array)))
+        let (given, places) = (numbers.len(), size(shape, T::DTYPE).at_caller()?);
+        match ArrayD::from_shape_vec(IxDyn(shape), numbers) {
+            Ok(array) => Ok(Self(T::wrap(array))),
+            Err(_) => {
+                let what = format!("numbers of shape {shape:?}");
+                Err(Error::new(what, places.to_string(), given.to_string()))
+            }
+        }
     }
 
     /// Zeros (`false` for bool).
     ///
     /// # Errors
     /// A shape too large for memory: never an abort.
+    #[track_caller]
     pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Self> {
-        let n = size(shape, dtype)?;
-        for_dtype!(dtype, T => Self::from_vec(shape, blank::<T>(n)?))
+        let n = size(shape, dtype).at_caller()?;
+        for_dtype!(dtype, T => Self::from_vec(shape, blank::<T>(n).at_caller()?))
     }
 
     /// The dtype.
@@ -143,48 +148,54 @@ impl Dense {
     ///
     /// # Errors
     /// If `T` is not its dtype.
+    #[track_caller]
     pub fn view<T: Element>(&self) -> Result<ArrayViewD<'_, T>> {
-        self.typed().map(|array| array.view())
+        self.typed().map(|array| array.view()).at_caller()
     }
 
     /// The array, to write.
     ///
     /// # Errors
     /// If `T` is not its dtype.
+    #[track_caller]
     pub fn view_mut<T: Element>(&mut self) -> Result<ArrayViewMutD<'_, T>> {
-        self.typed_mut().map(|array| array.view_mut())
+        self.typed_mut().map(|array| array.view_mut()).at_caller()
     }
 
     /// The numbers in row-major order, to read.
     ///
     /// # Errors
     /// If `T` is not its dtype.
+    #[track_caller]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
-        self.typed()?.as_slice().ok_or_else(layout)
+        self.typed().at_caller()?.as_slice().ok_or_else(layout).at_caller()
     }
 
     /// The numbers in row-major order, to write.
     ///
     /// # Errors
     /// If `T` is not its dtype.
+    #[track_caller]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
-        self.typed_mut()?.as_slice_mut().ok_or_else(layout)
+        self.typed_mut().at_caller()?.as_slice_mut().ok_or_else(layout).at_caller()
     }
 
     /// The array, without a copy.
     ///
     /// # Errors
     /// If `T` is not its dtype.
+    #[track_caller]
     pub fn into_array<T: Element>(self) -> Result<ArrayD<T>> {
-        T::unwrap(self.0).map_err(|data| Self(data).wrong_dtype::<T>())
+        T::unwrap(self.0).map_err(|data| Self(data).wrong_dtype::<T>()).at_caller()
     }
 
     /// The same numbers in another shape, without a copy.
     ///
     /// # Errors
     /// If the number of places differs.
+    #[track_caller]
     pub fn reshape(self, shape: &[usize]) -> Result<Self> {
-        let places = size(shape, self.dtype())?;
+        let places = size(shape, self.dtype()).at_caller()?;
         if places != self.len() {
             let what = format!("reshape from {:?} to {shape:?}", self.shape());
             return Err(Error::new(what, format!("{} places", self.len()), places.to_string()));
@@ -210,8 +221,9 @@ impl Dense {
     /// A number that is not below [`Dense::rows`], a tensor without dimensions, or a result too large for memory.
     #[doc(alias = "take")]
     #[doc(alias = "index_select")]
+    #[track_caller]
     pub fn gather_rows(&self, rows: &[usize]) -> Result<Self> {
-        let shape = self.with_rows(rows.len())?;
+        let shape = self.with_rows(rows.len()).at_caller()?;
         if let Some(place) = rows.iter().position(|&row| row >= self.rows()) {
             let what = format!("row number at place {place}");
             return Err(Error::new(what, format!("below {}", self.rows()), rows[place].to_string()));
@@ -219,7 +231,7 @@ impl Dense {
         let w = self.width();
         each!(&self.0, array => {
             let from = array.as_slice().ok_or_else(layout)?;
-            let mut numbers = reserved(size(&shape, self.dtype())?)?;
+            let mut numbers = reserved(size(&shape, self.dtype()).at_caller()?).at_caller()?;
             rows.iter().for_each(|&row| numbers.extend_from_slice(&from[row * w..(row + 1) * w]));
             Self::from_vec(&shape, numbers)
         })
@@ -229,12 +241,13 @@ impl Dense {
     ///
     /// # Errors
     /// A range that ends before it starts or beyond the last row, or a tensor without dimensions.
+    #[track_caller]
     pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
         if part.start > part.end || part.end > self.rows() {
             let expected = format!("a range within 0..{}", self.rows());
             return Err(Error::new("rows to slice", expected, format!("{part:?}")));
         }
-        let (shape, w) = (self.with_rows(part.len())?, self.width());
+        let (shape, w) = (self.with_rows(part.len()).at_caller()?, self.width());
         each!(&self.0, array => {
             let from = array.as_slice().ok_or_else(layout)?;
             Self::from_vec(&shape, from[part.start * w..part.end * w].to_vec())
@@ -246,6 +259,7 @@ impl Dense {
     /// # Errors
     /// No part, or parts that differ in dtype or in any extent but the first.
     #[doc(alias = "concatenate")]
+    #[track_caller]
     pub fn concat_rows(parts: &[&Dense]) -> Result<Self> {
         let Some((first, rest)) = parts.split_first() else {
             return Err(Error::new("tensors to concatenate", "at least one", "none"));
@@ -260,14 +274,45 @@ impl Dense {
             }
             rows = rows.saturating_add(part.rows());
         }
-        let shape = first.with_rows(rows)?;
+        let shape = first.with_rows(rows).at_caller()?;
         for_dtype!(first.dtype(), T => {
-            let mut numbers = reserved(size(&shape, T::DTYPE)?)?;
+            let mut numbers = reserved(size(&shape, T::DTYPE).at_caller()?).at_caller()?;
             for part in parts {
                 numbers.extend_from_slice(part.as_slice::<T>()?);
             }
             Self::from_vec(&shape, numbers)
         })
+    }
+
+    /// The first number of a tensor of floats that is so, with its place in row-major order.
+    pub(crate) fn find_float(&self, so: impl Fn(f64) -> bool) -> Option<(usize, f64)> {
+        fn first<T: Copy>(
+            all: Result<&[T]>,
+            wide: impl Fn(T) -> f64,
+            so: impl Fn(f64) -> bool,
+        ) -> Option<(usize, f64)> {
+            all.ok()?.iter().map(|&x| wide(x)).enumerate().find(|&(_, x)| so(x))
+        }
+        match self.dtype() {
+            DType::F32 => first(self.as_slice::<f32>(), f64::from, so),
+            DType::F64 => first(self.as_slice::<f64>(), |x| x, so),
+            DType::F16 => first(self.as_slice::<f16>(), f64::from, so),
+            DType::BF16 => first(self.as_slice::<bf16>(), f64::from, so),
+            _ => None,
+        }
+    }
+
+    /// Refuses a tensor with a number that is NaN or infinite.
+    ///
+    /// # Errors
+    /// With its index and what it is; `what` says what the tensor is.
+    pub(crate) fn check_finite(&self, what: &str) -> Result<()> {
+        let Some((mut place, number)) = self.find_float(|x| !x.is_finite()) else { return Ok(()) };
+        let mut index = vec![0; self.shape().len()];
+        for (i, &size) in index.iter_mut().zip(self.shape()).rev() {
+            (*i, place) = (place % size, place / size);
+        }
+        Err(Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number} at {index:?}")))
     }
 
     /// Whether dtype, shape and every bit are the same. Unlike `==`, a not-a-number equals itself and 0 differs
@@ -400,11 +445,12 @@ impl<T: Element, D: Dimension> From<Array<T, D>> for Dense {
 impl<T: Element, D: Dimension> TryFrom<Dense> for Array<T, D> {
     type Error = Error;
 
+    #[track_caller]
     fn try_from(dense: Dense) -> Result<Self> {
         let array = dense.into_array::<T>()?;
         let got = format!("shape {:?}", array.shape());
         let expected = || format!("{} dimensions", D::NDIM.unwrap_or(0));
-        array.into_dimensionality().map_err(|_| Error::new("array", expected(), got))
+        array.into_dimensionality().map_err(|_| Error::new("array", expected(), got)).at_caller()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Row-sparse tensors: some rows of a tall table, as the gradient of an embedding has them.
 
 use super::{DType, Dense};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 
 /// Rows of a table of `height` rows. A row may be listed more than once and in any order: the dense meaning is the
 /// SUM over the repeated ones.
@@ -31,6 +31,7 @@ impl SelectedRows {
     ///
     /// # Errors
     /// If there is not one row of `value` for each number, or a number is negative or not below `height`.
+    #[track_caller]
     pub fn new(height: usize, rows: Vec<i64>, value: impl Into<Dense>) -> Result<Self> {
         let value = value.into();
         let mut shape = value.shape().to_vec();
@@ -55,11 +56,12 @@ impl SelectedRows {
     ///
     /// # Errors
     /// If the tensor has no dimension.
+    #[track_caller]
     pub fn from_dense(dense: &Dense) -> Result<Self> {
         if dense.shape().is_empty() {
             return Err(Error::new("rows of a tensor", "at least one dimension", "shape []"));
         }
-        let kept = dense.nonzero_rows()?;
+        let kept = dense.nonzero_rows().at_caller()?;
         let rows = kept.iter().map(|&row| row as i64).collect();
         Self::new(dense.rows(), rows, dense.gather_rows(&kept)?)
     }
@@ -105,13 +107,14 @@ impl SelectedRows {
     /// # Errors
     /// If there is no memory for the result.
     #[doc(alias = "coalesce")]
+    #[track_caller]
     pub fn merge(self) -> Result<Self> {
         if self.is_merged() {
             return Ok(self);
         }
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
         order.sort_by_key(|&place| self.rows[place]);
-        let (value, heads) = self.value.sum_runs(&order, |a, b| self.rows[a] == self.rows[b])?;
+        let (value, heads) = self.value.sum_runs(&order, |a, b| self.rows[a] == self.rows[b]).at_caller()?;
         Ok(Self { rows: heads.into_iter().map(|place| self.rows[place]).collect(), value, shape: self.shape })
     }
 
@@ -119,11 +122,12 @@ impl SelectedRows {
     ///
     /// # Errors
     /// If the table does not fit into memory.
+    #[track_caller]
     pub fn densify(&self) -> Result<Dense> {
         if !self.is_merged() {
             return self.clone().merge()?.densify();
         }
-        self.value.place(self.rows.iter().map(|&row| row as usize), &self.shape)
+        self.value.place(self.rows.iter().map(|&row| row as usize), &self.shape).at_caller()
     }
 }
 

@@ -86,6 +86,7 @@ impl Storage {
     ///
     /// # Errors
     /// If it does not fit into memory.
+    #[track_caller]
     pub fn to_dense(&self) -> Result<Cow<'_, Dense>> {
         match self {
             Self::Dense(x) => Ok(Cow::Borrowed(x)),
@@ -99,6 +100,7 @@ impl Storage {
     ///
     /// # Errors
     /// If it does not fit into memory.
+    #[track_caller]
     pub fn into_dense(self) -> Result<Dense> {
         match self {
             Self::Dense(x) => Ok(x),
@@ -110,6 +112,7 @@ impl Storage {
     ///
     /// # Errors
     /// If it is not dense: this never converts.
+    #[track_caller]
     pub fn as_dense(&self) -> Result<&Dense> {
         match self {
             Self::Dense(x) => Ok(x),
@@ -121,6 +124,7 @@ impl Storage {
     ///
     /// # Errors
     /// If it is not dense: this never converts.
+    #[track_caller]
     pub fn as_dense_mut(&mut self) -> Result<&mut Dense> {
         let kind = self.kind();
         match self {
@@ -133,6 +137,7 @@ impl Storage {
     ///
     /// # Errors
     /// If it is another storage: this never converts.
+    #[track_caller]
     pub fn as_selected_rows(&self) -> Result<&SelectedRows> {
         match self {
             Self::SelectedRows(x) => Ok(x),
@@ -141,6 +146,7 @@ impl Storage {
     }
 }
 
+#[track_caller]
 fn not(kind: StorageKind, wanted: StorageKind) -> Error {
     Error::new("storage", wanted.name(), kind.name())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ndarray::{Array, ArrayD, Dimension};
 
 use super::{DType, Dense, Element, Storage};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
 
 /// A tensor and, if its rows are grouped into sequences, their [`Lod`].
@@ -33,6 +33,7 @@ impl Variable {
     ///
     /// # Errors
     /// If the last offset is not the number of rows.
+    #[track_caller]
     pub fn new(storage: impl Into<Storage>, lod: Option<Arc<Lod>>) -> Result<Self> {
         let storage = storage.into();
         if let Some(lod) = &lod {
@@ -50,6 +51,7 @@ impl Variable {
     ///
     /// # Errors
     /// If the last offset is not the number of rows.
+    #[track_caller]
     pub fn sequences(array: impl Into<Dense>, lod: Arc<Lod>) -> Result<Self> {
         Self::new(array.into(), Some(lod))
     }
@@ -59,20 +61,32 @@ impl Variable {
     /// # Errors
     /// If the lengths overflow, which no batch in memory does.
     #[doc(alias = "ragged")]
+    #[track_caller]
     pub fn from_sequences<T: Element>(sequences: &[Vec<T>]) -> Result<Self> {
         let lengths: Vec<usize> = sequences.iter().map(Vec::len).collect();
-        Self::flat(sequences.concat(), Lod::from_lengths1(&lengths)?)
+        Self::flat(sequences.concat(), Lod::from_lengths1(&lengths)?).at_caller()
+    }
+
+    /// A batch of one sequence, such as the ids of a text to predict for: a tensor of shape `[rows]` with one level, made
+    /// without a copy.
+    ///
+    /// # Errors
+    /// Never of a sequence that is in memory.
+    pub fn from_sequence<T: Element>(sequence: Vec<T>) -> Result<Self> {
+        let lod = Lod::from_lengths1(&[sequence.len()])?;
+        Self::flat(sequence, lod)
     }
 
     /// A ragged batch of groups of sequences, such as documents of sentences: shape `[rows]` with two levels.
     ///
     /// # Errors
     /// If the lengths overflow, which no batch in memory does.
+    #[track_caller]
     pub fn from_nested<T: Element>(groups: &[Vec<Vec<T>>]) -> Result<Self> {
         let outer = groups.iter().map(Vec::len).collect();
         let inner = groups.iter().flatten().map(Vec::len).collect();
         let numbers = groups.iter().flatten().flatten().copied().collect();
-        Self::flat(numbers, Lod::from_lengths(&[outer, inner])?)
+        Self::flat(numbers, Lod::from_lengths(&[outer, inner])?).at_caller()
     }
 
     /// The tensor.
@@ -95,6 +109,7 @@ impl Variable {
     /// # Errors
     /// If the last offset is not the number of rows.
     #[doc(alias = "lod_reset")]
+    #[track_caller]
     pub fn with_lod(self, lod: Option<Arc<Lod>>) -> Result<Self> {
         Self::new(self.storage, lod)
     }
@@ -123,6 +138,7 @@ impl Variable {
     ///
     /// # Errors
     /// If it is not dense, or `T` is not its dtype.
+    #[track_caller]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         self.storage.as_dense()?.as_slice()
     }
@@ -131,6 +147,7 @@ impl Variable {
     ///
     /// # Errors
     /// If it is not dense, or `T` is not its dtype.
+    #[track_caller]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         self.storage.as_dense_mut()?.as_mut_slice()
     }
@@ -139,6 +156,7 @@ impl Variable {
     ///
     /// # Errors
     /// If it is not dense, or `T` is not its dtype.
+    #[track_caller]
     pub fn into_array<T: Element>(self) -> Result<ArrayD<T>> {
         self.storage.as_dense()?;
         self.storage.into_dense()?.into_array()
@@ -148,6 +166,7 @@ impl Variable {
     ///
     /// # Errors
     /// A range that ends before it starts or beyond the last sequence, or a tensor that is not dense.
+    #[track_caller]
     pub fn slice_sequences(&self, part: Range<usize>) -> Result<Self> {
         let dense = self.storage.as_dense()?;
         match &self.lod {
@@ -165,8 +184,10 @@ impl Variable {
     /// No part; parts that are not dense or that differ in dtype or in the shape of a row; parts of different
     /// numbers of levels, or some without LoD.
     #[doc(alias = "concat")]
+    #[track_caller]
     pub fn merge(parts: &[Variable]) -> Result<Self> {
-        let dense: Vec<&Dense> = parts.iter().map(|part| part.storage.as_dense()).collect::<Result<_>>()?;
+        let dense: Vec<&Dense> =
+            parts.iter().map(|part| part.storage.as_dense()).collect::<Result<_>>().at_caller()?;
         let lods: Vec<Arc<Lod>> = parts.iter().filter_map(|part| part.lod.clone()).collect();
         if !lods.is_empty() && lods.len() != parts.len() {
             let got = format!("{} of {} with LoD", lods.len(), parts.len());

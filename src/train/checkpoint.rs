@@ -8,6 +8,7 @@
 //! notes        name -> text
 //! outputs      name -> variable
 //! vocabulary   one for each: its name, the vocabulary
+//! criterion    by what the best epoch was chosen; files of earlier releases do not have it
 //! tensor       one for each persistent variable of the program: head, numbers
 //! best         one for each parameter, as it was after the best epoch: head, numbers
 //! carried      one for each value that passes from batch to batch: head, numbers
@@ -28,14 +29,17 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::best::Criterion;
 use crate::data::Vocabulary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::Scope;
-use crate::lod::Lod;
 use crate::program::save::SECTION as PROGRAM;
-use crate::program::{Program, Spec, VarDesc, VarRole};
-use crate::tensor::{DType, Dense, Variable};
+use crate::program::{Program, VarDesc, VarRole};
+use crate::tensor::{Dense, Variable};
 use crate::wire::{self, Reader, Target, Writer};
+use tensor::{complete, declared, fits, persistent};
+
+mod tensor;
 
 /// A training at one moment, or a model to predict with. Everything is found by name.
 ///
@@ -71,6 +75,8 @@ pub struct Checkpoint {
     pub tensors: BTreeMap<String, Dense>,
     /// The parameters as they were after the best epoch so far; empty if none was kept.
     pub best: BTreeMap<String, Dense>,
+    /// By what the best epoch was chosen; `None` if there is none, and in files of earlier releases.
+    pub criterion: Option<Criterion>,
     /// What numbers the tokens and the labels.
     pub vocabularies: BTreeMap<String, Vocabulary>,
     /// The user's own strings, such as the name of a tokenizer.
@@ -119,6 +125,7 @@ const POSITION: &str = "position";
 const NOTES: &str = "notes";
 const OUTPUTS: &str = "outputs";
 const VOCABULARY: &str = "vocabulary";
+const CRITERION: &str = "criterion";
 const TENSOR: &str = "tensor";
 const BEST: &str = "best";
 const CARRIED: &str = "carried";
@@ -126,23 +133,15 @@ const CARRIED: &str = "carried";
 /// Counts are exact as floats too, and there is room to count on.
 const MOST: u64 = 1 << 53;
 
-/// What stands before the numbers of a tensor.
-#[derive(Serialize, Deserialize)]
-struct Head {
-    name: String,
-    dtype: DType,
-    shape: Vec<usize>,
-    lod: Option<Lod>,
-}
-
 impl Checkpoint {
     /// Writes the file: whole, or not at all.
     ///
     /// # Errors
     /// If the parts do not fit each other, such as a tensor that the program does not have, or the operating system
     /// refuses. What stood at `path` is then untouched.
+    #[track_caller]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.check_all(&unfit)?;
+        self.check_all(&unfit).at_caller()?;
         wire::write_atomically(path.as_ref(), |out| self.write(out, &mut |name| self.tensor(name)))
     }
 
@@ -151,8 +150,9 @@ impl Checkpoint {
     ///
     /// # Errors
     /// As [`Self::save`], or if the scope lacks a persistent variable of the program.
+    #[track_caller]
     pub fn save_from(&self, scope: &mut Scope, path: impl AsRef<Path>) -> Result<()> {
-        self.save_to(scope, &Target::find(path.as_ref())?)
+        self.save_to(scope, &Target::find(path.as_ref()).at_caller()?).at_caller()
     }
 
     /// What [`Self::save_from`] does.
@@ -165,10 +165,11 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the parts do not fit each other.
+    #[track_caller]
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        self.check_all(&unfit)?;
+        self.check_all(&unfit).at_caller()?;
         let mut out = Writer::new(Vec::new())?;
-        self.write(&mut out, &mut |name| self.tensor(name))?;
+        self.write(&mut out, &mut |name| self.tensor(name)).at_caller()?;
         out.finish()
     }
 
@@ -177,22 +178,25 @@ impl Checkpoint {
     /// # Errors
     /// If the file is damaged, foreign or of a future version, or its parts do not fit each other. The error names the
     /// file and the section.
+    #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        Self::read(wire::open(path.as_ref())?)
+        Self::read(wire::open(path.as_ref())?).at_caller()
     }
 
     /// What [`Self::load`] reads.
     ///
     /// # Errors
     /// As [`Self::load`].
+    #[track_caller]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?)
+        Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?).at_caller()
     }
 
     /// Moves the tensors into a scope; [`Self::tensors`] is empty after it.
     ///
     /// # Errors
     /// If the scope has one of another shape or dtype.
+    #[track_caller]
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
         // One at a time, so that no more than one tensor is there twice.
         while let Some((name, value)) = self.tensors.pop_first() {
@@ -211,23 +215,34 @@ impl Checkpoint {
         out: &mut Writer<W>,
         tensor: &mut dyn FnMut(&str) -> Result<Cow<'a, Dense>>,
     ) -> Result<()> {
-        out.write_section(PROGRAM, &self.program.to_section()?)?;
-        out.write_section(POSITION, &wire::encode(&self.position)?)?;
-        out.write_section(NOTES, &wire::encode(&self.notes)?)?;
-        out.write_section(OUTPUTS, &wire::encode(&self.outputs)?)?;
+        let mut put = |section, body: Vec<u8>| {
+            let most = longest(section);
+            if body.len() as u64 > most {
+                let (expected, got) = (format!("at most {most} bytes"), body.len().to_string());
+                return Err(unfit(&format!("section `{section}`"), &expected, &got));
+            }
+            out.write_section(section, &body)
+        };
+        put(PROGRAM, self.program.to_section()?)?;
+        put(POSITION, wire::encode(&self.position)?)?;
+        put(NOTES, wire::encode(&self.notes)?)?;
+        put(OUTPUTS, wire::encode(&self.outputs)?)?;
         for named in &self.vocabularies {
-            out.write_section(VOCABULARY, &wire::encode(&named)?)?;
+            put(VOCABULARY, wire::encode(&named)?)?;
+        }
+        if let Some(criterion) = &self.criterion {
+            put(CRITERION, wire::encode(criterion)?)?;
         }
         for (name, desc) in persistent(&self.program) {
             let value = tensor(name)?;
-            fits(desc, &value, &unfit).map_err(|e| e.variable(name))?;
-            write_tensor(out, TENSOR, name, (&value, None))?;
+            fits(desc, value.dtype(), value.shape(), &unfit).map_err(|e| e.variable(name))?;
+            tensor::write(out, TENSOR, name, (&value, None))?;
         }
         for (name, value) in &self.best {
-            write_tensor(out, BEST, name, (value, None))?;
+            tensor::write(out, BEST, name, (value, None))?;
         }
         for (name, value) in &self.carried {
-            write_tensor(out, CARRIED, name, (value.storage().as_dense()?, value.lod().map(|lod| &**lod)))?;
+            tensor::write(out, CARRIED, name, (value.storage().as_dense()?, value.lod().map(|lod| &**lod)))?;
         }
         Ok(())
     }
@@ -239,30 +254,28 @@ impl Checkpoint {
             let what = section.as_str();
             match what {
                 PROGRAM => {
-                    let body = reader.read_section()?;
-                    let value = Program::from_section(&body).map_err(|e| malformed(&reader, what, &e))?;
+                    let value: Program = reader.read_value(longest(what))?;
+                    let value = value.checked().map_err(|e| malformed(&reader, what, &e))?;
                     once(&reader, what, &mut program, value)?;
                 }
                 POSITION => one(&mut reader, what, &mut position)?,
                 NOTES => one(&mut reader, what, &mut notes)?,
                 OUTPUTS => one(&mut reader, what, &mut outputs)?,
+                CRITERION => one(&mut reader, what, &mut read.criterion)?,
                 VOCABULARY => {
-                    let (name, value): (String, Vocabulary) = structured(&mut reader, what)?;
+                    let (name, value): (String, Vocabulary) = reader.read_value(longest(what))?;
                     named(&reader, what, &mut read.vocabularies, name, value)?;
                 }
-                TENSOR | BEST => {
-                    let (head, value) = tensor(&mut reader, what)?;
-                    if head.lod.is_some() {
-                        return Err(refused(&reader, what, &head.name, "no offsets", "some"));
+                TENSOR | BEST | CARRIED => {
+                    // What it says of a tensor is held against the program's word before there is room for it.
+                    let Some(program) = &program else { return present(&reader, PROGRAM, None) };
+                    let (name, value) = tensor::read(&mut reader, what, program)?;
+                    if what == CARRIED {
+                        named(&reader, what, &mut read.carried, name, value)?;
+                    } else {
+                        let all = if what == TENSOR { &mut read.tensors } else { &mut read.best };
+                        named(&reader, what, all, name, value.into_parts().0.into_dense()?)?;
                     }
-                    let all = if what == TENSOR { &mut read.tensors } else { &mut read.best };
-                    named(&reader, what, all, head.name, value)?;
-                }
-                CARRIED => {
-                    let (head, value) = tensor(&mut reader, what)?;
-                    let value = Variable::new(value, head.lod.map(Into::into))
-                        .map_err(|e| refused(&reader, what, &head.name, "rows that fit", e.to_string()))?;
-                    named(&reader, what, &mut read.carried, head.name, value)?;
                 }
                 // Of a later release.
                 _ => reader.end_section()?,
@@ -297,19 +310,10 @@ impl Checkpoint {
             }
         }
         for (name, value) in &self.carried {
-            let what = about(CARRIED, name);
-            let desc = self.program.find(name).map(|id| self.program.var(id));
-            let Some(desc) = desc.filter(|desc| desc.role == VarRole::Feed) else {
-                return Err(wrong(&what, "the name of a feed", "another"));
-            };
-            let dense =
-                value.storage().as_dense().map_err(|e| wrong(&what, "a dense value", &e.to_string()))?;
-            fits(desc, dense, &|_, expected, got| wrong(&what, expected, got))?;
+            let not_dense = |e: Error| wrong(&about(CARRIED, name), "a dense value", &e.to_string());
+            let dense = value.storage().as_dense().map_err(not_dense)?;
             let levels = value.lod().map_or(0, |lod| lod.levels());
-            if levels != desc.lod_level() {
-                let expected = format!("{} levels of offsets", desc.lod_level());
-                return Err(wrong(&what, &expected, &levels.to_string()));
-            }
+            declared(&self.program, CARRIED, name, (dense.dtype(), dense.shape(), levels), wrong)?;
         }
         self.position.check(wrong)
     }
@@ -342,6 +346,11 @@ impl Position {
     }
 }
 
+/// Bytes of the longest section of this name that is no tensor.
+fn longest(section: &str) -> u64 {
+    if section == VOCABULARY { wire::LONGEST } else { wire::STRUCTURED }
+}
+
 /// Makes an error of what is wrong, what was expected and what was found.
 type Wrong<'a> = &'a dyn Fn(&str, &str, &str) -> Error;
 
@@ -368,19 +377,13 @@ fn malformed<R: Read>(reader: &Reader<R>, section: &str, error: &Error) -> Error
     reader.refused(&format!("section `{section}`"), "what this release writes there", error.to_string())
 }
 
-/// The value of a section that is no tensor.
-fn structured<T: DeserializeOwned>(reader: &mut Reader<impl Read>, section: &str) -> Result<T> {
-    let body = reader.read_section()?;
-    wire::decode(&body).map_err(|e| malformed(reader, section, &e))
-}
-
 /// Reads a section that is there once.
 fn one<T: DeserializeOwned>(
     reader: &mut Reader<impl Read>,
     section: &str,
     place: &mut Option<T>,
 ) -> Result<()> {
-    let value = structured(reader, section)?;
+    let value = reader.read_value(longest(section))?;
     once(reader, section, place, value)
 }
 
@@ -408,92 +411,4 @@ fn named<T>(
 fn present<T>(reader: &Reader<impl Read>, section: &str, value: Option<T>) -> Result<T> {
     let missing = || reader.refused("a checkpoint's sections", format!("`{section}` among them"), "none");
     value.ok_or_else(missing)
-}
-
-fn write_tensor<W: Write>(
-    out: &mut Writer<W>,
-    section: &str,
-    name: &str,
-    (value, lod): (&Dense, Option<&Lod>),
-) -> Result<()> {
-    let (dtype, shape) = (value.dtype(), value.shape().to_vec());
-    let head = wire::encode(&Head { name: name.to_owned(), dtype, shape, lod: lod.cloned() })?;
-    let length = u32::try_from(head.len())
-        .map_err(|_| unfit(&about(section, name), "a head below 4 GiB", "a longer one"))?;
-    let numbers = value.len() as u64 * dtype.size_of() as u64;
-    out.stream_section(section, 4 + head.len() as u64 + numbers, |body| {
-        body.write(&length.to_le_bytes())?;
-        body.write(&head)?;
-        value.write_numbers(|piece| body.write(piece))
-    })
-}
-
-/// Reads a tensor; nothing is allocated for it before its size was found to be that of the section.
-fn tensor(reader: &mut Reader<impl Read>, section: &str) -> Result<(Head, Dense)> {
-    let outcome = tensor_body(reader, section);
-    // A checksum that is wrong says more than what its bytes seem to mean.
-    reader.end_section()?;
-    outcome
-}
-
-fn tensor_body(reader: &mut Reader<impl Read>, section: &str) -> Result<(Head, Dense)> {
-    let mut length = [0; 4];
-    reader.read(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if u64::from(length) > reader.section_left() {
-        let (expected, got) = (format!("at most {} bytes", reader.section_left()), length.to_string());
-        return Err(reader.refused(&format!("section `{section}`, length of the head"), expected, got));
-    }
-    let mut head = vec![0; length as usize];
-    reader.read(&mut head)?;
-    let head: Head = wire::decode(&head).map_err(|e| malformed(reader, section, &e))?;
-    let bytes = head.shape.iter().map(|&n| n as u64).try_fold(head.dtype.size_of() as u64, u64::checked_mul);
-    if bytes != Some(reader.section_left()) {
-        let expected = format!("the bytes of {}{:?}", head.dtype, head.shape);
-        let got = reader.section_left().to_string();
-        return Err(refused(reader, section, &head.name, &expected, got));
-    }
-    let value = Dense::read_numbers(head.dtype, &head.shape, |bytes| reader.read(bytes));
-    let value = value.map_err(|e| refused(reader, section, &head.name, "a tensor", e.to_string()))?;
-    Ok((head, value))
-}
-
-/// The persistent variables of a program, by name.
-fn persistent(program: &Program) -> BTreeMap<&str, &VarDesc> {
-    let vars = program.vars().map(|(_, desc)| desc);
-    vars.filter(|desc| desc.persistable && desc.spec().is_some()).map(|desc| (&*desc.name, desc)).collect()
-}
-
-/// Checks that there is a tensor for each variable, and none else.
-fn complete(
-    section: &str,
-    vars: &BTreeMap<&str, &VarDesc>,
-    tensors: &BTreeMap<String, Dense>,
-    wrong: Wrong<'_>,
-) -> Result<()> {
-    for (name, desc) in vars {
-        let what = about(section, name);
-        let value =
-            tensors.get(*name).ok_or_else(|| wrong(&what, "a tensor, as the program has one", "none"))?;
-        fits(desc, value, &|_, expected, got| wrong(&what, expected, got))?;
-    }
-    match tensors.keys().find(|name| !vars.contains_key(name.as_str())) {
-        Some(name) => Err(wrong(&about(section, name), "only what the program has", "a tensor")),
-        None => Ok(()),
-    }
-}
-
-/// Checks a value against its description.
-fn fits(desc: &VarDesc, value: &Dense, wrong: Wrong<'_>) -> Result<()> {
-    let alike = |spec: &Spec| {
-        let (dims, shape) = (&spec.shape, value.shape());
-        let same = dims.len() == shape.len()
-            && dims.iter().zip(shape).all(|(extent, &n)| extent.known().is_none_or(|known| known == n));
-        same && spec.dtype == value.dtype()
-    };
-    if desc.spec().is_some_and(alike) {
-        return Ok(());
-    }
-    let expected = desc.spec().map_or_else(|| "a tensor".to_owned(), Spec::to_string);
-    Err(wrong("tensor", &expected, &format!("{}{:?}", value.dtype(), value.shape())))
 }

@@ -1,12 +1,14 @@
 //! What a trainer makes of its settings before the first batch: checked, compiled, and every name resolved.
 
 use std::collections::BTreeMap;
+use std::panic::Location;
 
 use super::metrics::{Better, Metric};
-use super::trainer::Trainer;
+use super::trainer::{Told, Trainer};
 use crate::data::{Batch, Data};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Profile, Run, Scope};
+use crate::program::keys::locate;
 use crate::program::{Extent, Levels, Program, Spec, Var, VarId, VarRole};
 use crate::tensor::{Dense, Variable};
 
@@ -29,6 +31,8 @@ struct Carry {
     from: VarId,
     name: String,
     spec: Spec,
+    /// The line that told it.
+    line: &'static Location<'static>,
 }
 
 impl Compiled {
@@ -38,7 +42,8 @@ impl Compiled {
         let program = &state.program;
         for (i, metric) in metrics.iter().enumerate() {
             if metrics[..i].iter().any(|other| other.name() == metric.name()) {
-                return Err(Error::new("metrics", "each name once", format!("`{}` twice", metric.name())));
+                let error = Error::new("metrics", "each name once", format!("`{}` twice", metric.name()));
+                return Err(error.called(metric.line));
             }
             let named = |e: Error| {
                 Error::of(
@@ -48,28 +53,41 @@ impl Compiled {
                     e.to_string(),
                 )
             };
-            metric.variables().into_iter().try_for_each(|var| trainer.own(var).map(drop)).map_err(named)?;
+            metric
+                .variables()
+                .into_iter()
+                .try_for_each(|var| trainer.own(var).map(drop))
+                .map_err(named)
+                .map_err(|e| e.called(metric.line))?;
         }
-        for (name, var) in &trainer.outputs {
-            trainer.own(*var).map_err(|e| e.variable(format!("output {name}")))?;
+        for told in &trainer.outputs {
+            let (name, var) = &**told;
+            trainer.own(*var).map_err(|e| e.variable(format!("output {name}")).called(told.line))?;
         }
         for (what, number) in [
-            ("patience, in epochs", trainer.patience),
-            ("steps from checkpoint to checkpoint", trainer.every),
+            ("patience, in epochs", &trainer.patience),
+            ("steps from checkpoint to checkpoint", &trainer.every),
         ] {
-            if number == Some(0) {
-                return Err(Error::new(what, "at least 1", "0"));
+            if let Some(told) = number
+                && **told == 0
+            {
+                return Err(Error::new(what, "at least 1", "0").called(told.line));
             }
         }
         let selected = match &trainer.select {
             None => usize::from(metrics.len() > 1),
-            Some(name) => metrics.iter().position(|m| m.name() == name).ok_or_else(|| {
+            Some(name) => metrics.iter().position(|m| m.name() == name.what).ok_or_else(|| {
                 let names: Vec<String> = metrics.iter().map(|m| format!("`{}`", m.name())).collect();
-                Error::new("selected metric", format!("one of {}", names.join(", ")), format!("`{name}`"))
+                Error::new(
+                    "selected metric",
+                    format!("one of {}", names.join(", ")),
+                    format!("`{}`", name.what),
+                )
+                .called(name.line)
             })?,
         };
         let carry: Vec<Carry> =
-            trainer.carry.iter().map(|&(feed, from)| carry(trainer, feed, from)).collect::<Result<_>>()?;
+            trainer.carry.iter().map(|told| carry(trainer, told)).collect::<Result<_>>()?;
         let mut wanted: Vec<VarId> = vec![trainer.loss.id()];
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
         wanted.extend(carry.iter().map(|c| c.from));
@@ -95,13 +113,15 @@ impl Compiled {
     pub(super) fn run(
         &mut self,
         scope: &mut Scope,
-        batch: &Batch,
+        (data, batch): (&dyn Data, &Batch),
         carried: &mut BTreeMap<String, Variable>,
-        metrics: &mut [Box<dyn Metric>],
+        metrics: &mut [Told<Box<dyn Metric>>],
         how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
     ) -> Result<()> {
         let sequences = batch.numbers.len();
+        // Data of the user's own kinds do not know where they were made: then the call that trains is the place.
+        let made = data.made_at().unwrap_or(Location::caller());
         for c in &self.carry {
             let state = c.state(carried.get(&c.name), sequences)?;
             carried.insert(c.name.clone(), state);
@@ -115,16 +135,19 @@ impl Compiled {
                     format!("one of {}", known.join(", ")),
                     format!("`{name}`"),
                 )
+                .called(made)
             })?;
             feeds.push((*id, value));
         }
         feeds.extend(self.carry.iter().filter_map(|c| Some((c.feed, carried.get(&c.name)?))));
         let run = how(&feeds).numbers(&batch.numbers);
-        self.executor.run(scope, &run).map_err(|e| failed(scope, &run, e))?;
+        self.executor.run_data(scope, &run, made).map_err(|e| failed(scope, &run, e))?;
         drop(feeds);
         for metric in metrics {
             let values = metric.variables().into_iter().map(|var| self.executor.fetch(var));
-            metric.update(&values.collect::<Result<Vec<_>>>()?, sequences)?;
+            let values = values.collect::<Result<Vec<_>>>()?;
+            let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row)).called(metric.line);
+            metric.update(&values, sequences).map_err(named)?;
         }
         for c in &self.carry {
             carried.insert(c.name.clone(), self.executor.fetch(c.from)?);
@@ -146,7 +169,8 @@ impl Carry {
             Some(state) => {
                 let expected =
                     format!("at most {}, as the batch before, whose state is carried", state.rows());
-                Err(Error::new("sequences of a batch", expected, sequences.to_string()).variable(&self.name))
+                let error = Error::new("sequences of a batch", expected, sequences.to_string());
+                Err(error.variable(&self.name).called(self.line))
             }
         }
     }
@@ -165,7 +189,24 @@ fn alike(program: &Program) -> Vec<([String; 2], usize)> {
     feeds.iter().enumerate().filter_map(pair).collect()
 }
 
-fn carry(trainer: &Trainer, feed: Var, from: Var) -> Result<Carry> {
+/// The sample of a row of a value of a batch, and the row's place in it.
+fn sample(batch: &Batch, value: &Variable, row: usize) -> Option<(u64, Option<usize>)> {
+    let (sequence, position) = match value.lod() {
+        Some(lod) => {
+            let (sequence, position) = locate(lod, row);
+            (sequence, Some(position))
+        }
+        None => (row, None),
+    };
+    Some((*batch.numbers.get(sequence)?, position))
+}
+
+fn carry(trainer: &Trainer, told: &Told<(Var, Var)>) -> Result<Carry> {
+    carried(trainer, told).map_err(|e| e.called(told.line))
+}
+
+fn carried(trainer: &Trainer, told: &Told<(Var, Var)>) -> Result<Carry> {
+    let (feed, from) = told.what;
     let (to, value) = (trainer.own(feed)?.clone(), trainer.own(from)?);
     let name = trainer.state.program.var(feed.id()).name.clone();
     let refuse = |expected: &str, got: String| {
@@ -183,7 +224,7 @@ fn carry(trainer: &Trainer, feed: Var, from: Var) -> Result<Carry> {
     {
         return refuse(&format!("a variable as the feed, {to}"), value.to_string());
     }
-    Ok(Carry { feed: feed.id(), from: from.id(), name, spec: to })
+    Ok(Carry { feed: feed.id(), from: from.id(), name, spec: to, line: told.line })
 }
 
 impl Trainer {
@@ -205,8 +246,9 @@ impl Trainer {
     ///
     /// # Errors
     /// If a setting does not fit.
+    #[track_caller]
     pub fn listing(&mut self) -> Result<String> {
-        self.compiled().map(|compiled| compiled.executor.listing().to_string())
+        self.compiled().map(|compiled| compiled.executor.listing().to_string()).at_caller()
     }
 
     /// From now on writes down where the time of training and evaluating goes, until [`Self::take_profile`].
@@ -237,8 +279,9 @@ impl Trainer {
     ///
     /// # Errors
     /// If a setting does not fit.
+    #[track_caller]
     pub fn start_profile(&mut self) -> Result<()> {
-        self.compiled().map(|compiled| compiled.executor.start_profile())
+        self.compiled().map(|compiled| compiled.executor.start_profile()).at_caller()
     }
 
     /// Where the time went since [`Self::start_profile`]; `None` if it was not started.

@@ -60,6 +60,7 @@ pub use classes::{Accuracy, Average, F1};
 
 use crate::error::{Error, Result};
 use crate::program::Var;
+use crate::tensor::named::named;
 use crate::tensor::{DType, Variable};
 
 /// Which of two values of a metric is the better one.
@@ -70,6 +71,8 @@ pub enum Better {
     /// The lower one: a loss.
     Lower,
 }
+
+named!(Better, "which of two values is better", Higher = "higher", Lower = "lower");
 
 impl Better {
     /// Whether `value` is better than `than`. What is not finite never is.

@@ -3,6 +3,7 @@
 //! [`Trainer`] holds a model and what it was told; here is what it does. [`Trainer::fit`] reads from top to bottom: what
 //! happens in a run, an epoch, a step and a save stands in this file, in this order.
 
+mod best;
 mod checkpoint;
 mod compiled;
 pub mod metrics;
@@ -13,7 +14,9 @@ mod resume;
 mod sampling;
 mod signal;
 mod trainer;
+mod windows;
 
+pub use best::Criterion;
 pub use checkpoint::{Best, Checkpoint, Position};
 pub use predictor::Predictor;
 pub use progress::Progress;
@@ -33,6 +36,7 @@ use compiled::Compiled;
 use metrics::Metric;
 use progress::Console;
 use signal::Interrupts;
+use trainer::Told;
 
 impl Trainer {
     /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
@@ -45,12 +49,14 @@ impl Trainer {
     /// # Errors
     /// If a setting, a batch or a feed does not fit; if the data fails; if a loss or a gradient is not finite; if the
     /// checkpoint cannot be written, or another training saves to its file, which is found before the first step (but for
-    /// a disk that is full). The message says where the last checkpoint stands.
+    /// a disk that is full); if the best epoch so far was chosen on other development data or by another metric
+    /// ([`Self::remeasure_best`]). The message says where the last checkpoint stands.
     #[track_caller]
     pub fn fit(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<Report> {
         let caller = Location::caller();
-        self.prepare(Some(train))?;
+        self.prepare(Some(train)).map_err(|e| e.called(caller))?;
         [train, dev].into_iter().try_for_each(|data| self.check(data)).map_err(|e| e.called(caller))?;
+        let remeasure = self.must_remeasure(dev).map_err(|e| e.called(caller))?;
         let file = self.claim(until).map_err(|e| e.called(caller))?;
         let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
@@ -60,8 +66,12 @@ impl Trainer {
             console.say(&format!("resumed at {position}"));
         }
         let mut last = Scores::default();
-        let ended = Interrupts::catch(&self.stop)
-            .and_then(|_caught| self.epochs(train, dev, until, file.as_ref(), &mut console, &mut last));
+        let ended = Interrupts::catch(&self.stop).and_then(|_caught| {
+            if remeasure && !self.measure_best_anew(dev, &mut console)? {
+                return Ok(Ended::Interrupted);
+            }
+            self.epochs(train, dev, until, file.as_ref(), &mut console, &mut last)
+        });
         self.stop.store(false, Ordering::SeqCst);
         let report = ended.map(|ended| Report {
             ended,
@@ -100,7 +110,7 @@ impl Trainer {
         loop {
             if let Some(ended) = self.over(until) {
                 if last.0.is_empty() {
-                    *last = self.evaluate(dev)?;
+                    *last = self.pass(dev, Stop::Never)?.unwrap_or_default();
                 }
                 return Ok(ended);
             }
@@ -120,14 +130,14 @@ impl Trainer {
                 }
 
                 // A step: forward, backward, the check that all is finite, updates; then metrics and carried states.
-                self.step(&batch)?;
+                self.step(train, &batch)?;
                 self.state.position.batch += 1;
                 self.state.position.step += 1;
                 self.state.position.tokens += batch.tokens as u64;
                 console.tokens += batch.tokens as u64;
                 console.padded += batch.padded as u64;
                 console.step(&self.state.position, || scores(&self.metrics));
-                if self.every.is_some_and(|steps| self.state.position.step.is_multiple_of(steps)) {
+                if self.every.as_ref().is_some_and(|steps| self.state.position.step.is_multiple_of(**steps)) {
                     console.pause_clock();
                     self.save_checkpoint(file)?;
                     console.resume_clock();
@@ -143,7 +153,7 @@ impl Trainer {
                 self.save_checkpoint(file)?;
                 return Ok(Ended::Interrupted);
             };
-            let better = self.decide(&found)?;
+            let better = self.decide(&found, dev)?;
             console.epoch(&self.state.position, &scores(&self.metrics), &found, better);
             *last = found;
             self.state.position.epoch += 1;
@@ -156,19 +166,19 @@ impl Trainer {
 
     /// Whether nothing is left to train, and why.
     fn over(&self, until: Until) -> Option<Ended> {
-        let early = self.patience.is_some_and(|epochs| self.state.position.since_best >= epochs);
+        let early = self.patience.as_ref().is_some_and(|epochs| self.state.position.since_best >= **epochs);
         let done = until.reached(&self.state.position).then_some(Ended::Done);
         if early { Some(Ended::Early) } else { done }
     }
 
     /// One training step on a batch.
-    fn step(&mut self, batch: &Batch) -> Result<()> {
+    fn step(&mut self, data: &dyn Data, batch: &Batch) -> Result<()> {
         let Self { compiled, scope, state, metrics, registry, .. } = self;
         let Checkpoint { program, carried, position, .. } = state;
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
         compiled.run(
             scope,
-            batch,
+            (data, batch),
             carried,
             metrics,
             |feeds| Run::train(feeds, step),
@@ -178,23 +188,6 @@ impl Trainer {
                 _ => error,
             },
         )
-    }
-
-    /// Whether an epoch with these scores is the best so far, whose parameters are then kept.
-    fn decide(&mut self, found: &Scores) -> Result<bool> {
-        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
-        let value = found.0.get(compiled.selected).map_or(f64::NAN, |(_, value)| *value);
-        let than = |best: Best| compiled.better.than(value, best.value);
-        let better = self.state.position.best.map_or(value.is_finite(), than);
-        if better {
-            let Position { epoch, step, .. } = self.state.position;
-            self.state.position.best = Some(Best { value, epoch: epoch + 1, step });
-            self.state.position.since_best = 0;
-            self.state.best = self.parameters()?;
-        } else {
-            self.state.position.since_best += 1;
-        }
-        Ok(better)
     }
 
     /// The loss and the metrics over all of `data`, with the parameters as they are. It changes nothing in the training,
@@ -229,7 +222,8 @@ impl Trainer {
             if stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst) {
                 return Ok(None);
             }
-            compiled.run(scope, &batch?, &mut carried, metrics, |feeds| Run::infer(feeds), |_, _, e| e)?;
+            let batch = (data, &batch?);
+            compiled.run(scope, batch, &mut carried, metrics, |feeds| Run::infer(feeds), |_, _, e| e)?;
             empty = false;
         }
         match empty {
@@ -272,7 +266,7 @@ enum Stop {
     WhenAsked,
 }
 
-fn scores(metrics: &[Box<dyn Metric>]) -> Scores {
+fn scores(metrics: &[Told<Box<dyn Metric>>]) -> Scores {
     Scores(metrics.iter().map(|m| (m.name().to_owned(), m.value())).collect())
 }
 

@@ -6,12 +6,13 @@ use std::panic::Location;
 use std::path::Path;
 
 use super::checkpoint::Checkpoint;
+use super::windows::Windows;
 use crate::data::Vocabulary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope};
 use crate::ops;
 use crate::program::{Program, RECURRENT, Registry, VarId, VarRole};
-use crate::tensor::Variable;
+use crate::tensor::{Storage, Variable};
 
 /// A model to predict with.
 ///
@@ -53,9 +54,21 @@ pub struct Predictor {
     notes: BTreeMap<String, String>,
     outputs: BTreeMap<String, VarId>,
     threads: usize,
+    /// Batches of more rows run in windows of at most so many, if the program can.
+    most_rows: usize,
     /// One for each set of outputs that was asked for so far.
-    executors: BTreeMap<Vec<VarId>, Executor>,
+    compiled: BTreeMap<Vec<VarId>, Compiled>,
 }
+
+/// The part of the program for a set of outputs.
+struct Compiled {
+    executor: Executor,
+    /// The same in windows, once a batch was long; `None` inside if it cannot be run so.
+    windows: Option<Option<Windows>>,
+}
+
+/// Rows that run at once: enough to be fast, and some tens of megabytes in a model of usual width.
+const MOST_ROWS: usize = 16_384;
 
 impl Predictor {
     /// From a checkpoint's file, whose operators are the catalogue's.
@@ -73,16 +86,22 @@ impl Predictor {
     /// As [`Checkpoint::load`] and [`Self::new`].
     #[track_caller]
     pub fn load_with(path: impl AsRef<Path>, registry: &Registry) -> Result<Self> {
-        Self::new(Checkpoint::load(path)?, registry)
+        let path = path.as_ref();
+        let named = |e: Error| e.noted(format!("in checkpoint `{}`", path.display()));
+        Self::new(Checkpoint::load(path)?, registry).map_err(named)
     }
 
     /// From a checkpoint.
     ///
     /// # Errors
-    /// If it names no outputs, if one of them is not a forward value, or if an operator that they need is not
-    /// registered or does not fit.
+    /// If it names no outputs, if one of them is not a forward value, if an operator that they need is not registered or
+    /// does not fit, or if a parameter that they need is not finite.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
+        Self::of(checkpoint, registry).at_caller()
+    }
+
+    fn of(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, .. } = checkpoint;
         let mut named = BTreeMap::new();
         for (name, of) in outputs {
@@ -102,18 +121,29 @@ impl Predictor {
         for desc in program.reads().into_iter().map(|id| program.var(id)).filter(|desc| desc.persistable) {
             let value = best.remove(&desc.name).or_else(|| tensors.remove(&desc.name));
             let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
-            scope.set(&desc.name, value.ok_or_else(missing).map_err(|e| e.variable(&desc.name))?)?;
+            let value = value.ok_or_else(missing).map_err(|e| e.variable(&desc.name))?;
+            value.check_finite("value of the checkpoint").map_err(|e| e.variable(&desc.name))?;
+            scope.set(&desc.name, value)?;
         }
         // What does not compile should be known now.
         Executor::new(&program, registry, &all, 1)?;
-        let (registry, executors) = (registry.clone(), BTreeMap::new());
-        Ok(Self { program, registry, scope, vocabularies, notes, outputs: named, threads: 0, executors })
+        let (registry, compiled) = (registry.clone(), BTreeMap::new());
+        let (outputs, most_rows) = (named, MOST_ROWS);
+        Ok(Self { program, registry, scope, vocabularies, notes, outputs, threads: 0, most_rows, compiled })
     }
 
     /// The same on so many threads; without it, on as many as the machine has cores. Results do not depend on it.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
-        Self { threads, executors: BTreeMap::new(), ..self }
+        Self { threads, compiled: BTreeMap::new(), ..self }
+    }
+
+    /// The same with at most so many rows of sequences in memory at once, 16,384 without it. What is longer runs in windows
+    /// that hand on their states, if the model can: not one that joins rows read from both ends, attends to all rows
+    /// of a sequence, or nests sequences. Results do not depend on it.
+    #[must_use]
+    pub fn most_rows(self, most_rows: usize) -> Self {
+        Self { most_rows: most_rows.max(1), ..self }
     }
 
     /// The values of the outputs for a batch, in the order of `outputs`. Only the feeds that these outputs need must
@@ -121,14 +151,13 @@ impl Predictor {
     ///
     /// # Errors
     /// An output or a feed that is not known (the error lists those that are), a feed that is missing or does not
-    /// fit, or data that an operator refuses.
+    /// fit, data that an operator refuses, or an output that is not a number (NaN): no prediction can be read off it.
     #[track_caller]
     pub fn run(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let caller = Location::caller();
         self.predict(feeds, outputs).map_err(|e| e.called(caller))
     }
 
-    #[track_caller]
     fn predict(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let find = |&name: &&str| {
             let id = self.outputs.get(name).copied();
@@ -143,12 +172,12 @@ impl Predictor {
         let mut set = wanted.clone();
         set.sort();
         set.dedup();
-        let executor = match self.executors.entry(set) {
+        let Compiled { executor, windows } = match self.compiled.entry(set) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let program = self.program.inference(place.key())?;
                 let executor = Executor::new(&program, &self.registry, place.key(), self.threads)?;
-                place.insert(executor)
+                place.insert(Compiled { executor, windows: None })
             }
         };
         let program = executor.program();
@@ -160,8 +189,29 @@ impl Predictor {
                 return Err(Error::of(ErrorKind::Program, what, expected, got));
             }
         }
+        if values.iter().any(|(_, value)| value.lod().is_some() && value.rows() > self.most_rows) {
+            let (program, registry, threads) = (executor.program(), &self.registry, self.threads);
+            let windows =
+                windows.get_or_insert_with(|| Windows::new(program, registry, &wanted, threads).ok());
+            if let Some(windows) = windows {
+                executor.bytes_for(&values)?; // the feeds are checked as a whole
+                return windows.run(&mut self.scope, &values, &wanted, self.most_rows);
+            }
+        }
         executor.run(&mut self.scope, &Run::infer(&values))?;
-        wanted.into_iter().map(|id| executor.fetch(id)).collect()
+        let mut fetched = Vec::with_capacity(wanted.len());
+        for (id, name) in wanted.into_iter().zip(outputs) {
+            let value = executor.fetch(id)?;
+            if let Storage::Dense(dense) = value.storage()
+                && let Some((at, number)) = dense.find_float(f64::is_nan)
+            {
+                let (what, row) = (format!("output `{name}`"), at / dense.width().max(1));
+                let got = format!("{number} in row {row}");
+                return Err(Error::of(ErrorKind::NotFinite, what, "numbers", got));
+            }
+            fetched.push(value);
+        }
+        Ok(fetched)
     }
 
     /// The names of the outputs.
@@ -179,9 +229,10 @@ impl Predictor {
     ///
     /// # Errors
     /// If there is none of that name; the error lists those there are.
+    #[track_caller]
     pub fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
         let known = self.vocabularies.keys().map(String::as_str);
-        self.vocabularies.get(name).ok_or_else(|| unknown("vocabulary", name, known))
+        self.vocabularies.get(name).ok_or_else(|| unknown("vocabulary", name, known)).at_caller()
     }
 
     /// A note of the checkpoint.

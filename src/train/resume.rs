@@ -1,16 +1,12 @@
 //! Saving a training and going on with it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::checkpoint::Checkpoint;
 use super::trainer::{Trainer, Until};
 use crate::data::Vocabulary;
-use crate::error::{Error, ErrorKind, Result};
-use crate::program::VarRole;
-use crate::tensor::{DType, Dense};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::wire::Target;
-use crate::with_float;
 
 impl Trainer {
     /// Saves everything to a file: parameters, the best ones, the optimizer's state, the position in the data. A file
@@ -19,21 +15,22 @@ impl Trainer {
     /// # Errors
     /// If another training saves to this file, or it cannot be written, which leaves a file that was there as it was;
     /// if a parameter is not finite: what cannot be trained further does not replace what can.
+    #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
-        let target = Target::find(path.as_ref())?;
+        let target = Target::find(path.as_ref()).at_caller()?;
         let held = self.held.as_ref().is_some_and(|held| held.is(&target));
-        self.save_to(&if held { target } else { target.lock()? })
+        let target = if held { target } else { target.lock().at_caller()? };
+        self.save_to(&target).at_caller()
     }
 
     fn save_to(&mut self, target: &Target) -> Result<()> {
         self.restore_sums()?;
+        let refused = |e: Error, name: &str| e.noted("nothing was saved").variable(name);
         for name in self.persistent() {
-            if !finite(&self.scope.get(&name)?) {
-                let got = "NaN or infinity; nothing was saved";
-                return Err(
-                    Error::of(ErrorKind::NotFinite, "value to save", "finite numbers", got).variable(name)
-                );
-            }
+            self.scope.get(&name)?.check_finite("value to save").map_err(|e| refused(e, &name))?;
+        }
+        for (name, value) in &self.state.best {
+            value.check_finite("value of the best epoch, to save").map_err(|e| refused(e, name))?;
         }
         let sums = self.metrics.iter_mut().map(|m| (m.name().to_owned(), m.sums().to_vec()));
         self.state.position.running = sums.collect();
@@ -65,17 +62,21 @@ impl Trainer {
     /// training may save there until [`Self::fit`] has returned, or this trainer is gone.
     ///
     /// # Errors
-    /// If the file is damaged; if the program or a vocabulary is another one, with the first difference; if it is where
-    /// this training saves and another one saves there now. Nothing was changed then.
+    /// If the file is damaged; if the program or a vocabulary is another one, with the first difference; if a parameter
+    /// or a state of the optimizer is not finite; if it is where this training saves and another one saves there now.
+    /// Nothing was changed then.
+    #[track_caller]
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         self.held = None;
         // Before it is read: what another training would save after that, this one would replace.
         let own = self.file.as_deref().and_then(|file| Target::find(file).ok());
         let own = own.filter(|own| Target::find(path).is_ok_and(|from| from.is(own)));
-        let held = own.map(Target::lock).transpose()?;
+        let held = own.map(Target::lock).transpose().at_caller()?;
         let checkpoint = Checkpoint::load(path)?;
-        self.take(checkpoint).map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))?;
+        self.take(checkpoint)
+            .map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))
+            .at_caller()?;
         self.saved = held.is_some().then(|| self.state.position.clone());
         self.held = held;
         Ok(())
@@ -85,6 +86,7 @@ impl Trainer {
     ///
     /// # Errors
     /// As [`Self::resume`].
+    #[track_caller]
     pub fn resume_if(&mut self, path: impl AsRef<Path>) -> Result<bool> {
         let exists = path.as_ref().try_exists()?;
         if exists {
@@ -112,9 +114,12 @@ impl Trainer {
             let expected = "that of the model being built";
             return Err(Error::of(ErrorKind::Program, "program", expected, difference));
         }
+        for (name, value) in from.tensors.iter().chain(&from.best) {
+            value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
+        }
         from.restore(&mut self.scope)?;
-        let Checkpoint { best, carried, position, .. } = from;
-        self.state = Checkpoint { best, carried, position, ..std::mem::take(&mut self.state) };
+        let Checkpoint { best, criterion, carried, position, .. } = from;
+        self.state = Checkpoint { best, criterion, carried, position, ..std::mem::take(&mut self.state) };
         self.resumed = true;
         Ok(())
     }
@@ -140,32 +145,6 @@ impl Trainer {
     fn persistent(&self) -> Vec<String> {
         let kept = self.state.program.vars().filter(|(_, v)| v.persistable);
         kept.map(|(_, v)| v.name.clone()).collect()
-    }
-
-    /// A copy of the parameters, without the optimizer's state.
-    pub(super) fn parameters(&mut self) -> Result<BTreeMap<String, Dense>> {
-        let kept = self.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
-        let names: Vec<String> = kept.map(|(_, v)| v.name.clone()).collect();
-        names.into_iter().map(|name| Ok((name.clone(), self.scope.get(&name)?))).collect()
-    }
-
-    /// Puts the parameters of the best epoch in the place of the last ones, to evaluate or predict with them.
-    ///
-    /// # Errors
-    /// If no epoch has ended, or none had a finite value.
-    pub fn use_best(&mut self) -> Result<()> {
-        if self.state.best.is_empty() {
-            return Err(Error::of(
-                ErrorKind::Program,
-                "best parameters",
-                "an epoch that was evaluated",
-                "none",
-            ));
-        }
-        for (name, value) in &self.state.best {
-            self.scope.set(name, value.clone())?;
-        }
-        Ok(())
     }
 
     /// For the end of an error's message.
@@ -195,9 +174,4 @@ fn other_entries(theirs: Option<&Vocabulary>, ours: Option<&Vocabulary>) -> Opti
         None => size(v),
     };
     Some((format!("that of the checkpoint ({})", entry(theirs)), entry(ours)))
-}
-
-fn finite(value: &Dense) -> bool {
-    let all = || with_float!(value.dtype(), T => Ok(value.as_slice::<T>()?.iter().all(|x| x.is_finite())));
-    !matches!(value.dtype(), DType::F32 | DType::F64) || all().unwrap_or(true)
 }

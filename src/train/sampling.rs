@@ -37,6 +37,7 @@ impl Sampling {
     ///
     /// # Errors
     /// If the temperature is below zero or not finite, `top_k` is zero, or `top_p` not above 0 and at most 1.
+    #[track_caller]
     pub fn sampler(self, seed: u64) -> Result<Sampler> {
         let Self { temperature, top_k, top_p } = self;
         if !(temperature >= 0.0 && temperature.is_finite()) {
@@ -65,6 +66,7 @@ impl Sampler {
     ///
     /// # Errors
     /// If there is no logit above negative infinity, or one is NaN or positive infinity.
+    #[track_caller]
     pub fn draw(&mut self, logits: &[f32]) -> Result<i64> {
         let Sampling { temperature, top_k, top_p } = self.sampling;
         if let Some(wrong) = logits.iter().find(|x| x.is_nan() || **x == f32::INFINITY) {

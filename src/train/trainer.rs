@@ -1,6 +1,7 @@
 //! The trainer: what it is told, and what it holds.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -93,13 +94,15 @@ pub struct Trainer {
 
     pub(super) threads: usize,
     /// The loss first.
-    pub(super) metrics: Vec<Box<dyn Metric>>,
-    pub(super) select: Option<String>,
-    pub(super) outputs: Vec<(String, Var)>,
-    pub(super) carry: Vec<(Var, Var)>,
+    pub(super) metrics: Vec<Told<Box<dyn Metric>>>,
+    pub(super) select: Option<Told<String>>,
+    pub(super) outputs: Vec<Told<(String, Var)>>,
+    pub(super) carry: Vec<Told<(Var, Var)>>,
     pub(super) file: Option<PathBuf>,
-    pub(super) every: Option<u64>,
-    pub(super) patience: Option<u64>,
+    pub(super) every: Option<Told<u64>>,
+    pub(super) patience: Option<Told<u64>>,
+    /// The best epoch may be measured anew.
+    pub(super) remeasure: bool,
     pub(super) progress: Progress,
     pub(super) stop: Arc<AtomicBool>,
 
@@ -109,6 +112,33 @@ pub struct Trainer {
     pub(super) saved: Option<Position>,
     /// The position was loaded, so the data has to be that of its file.
     pub(super) resumed: bool,
+}
+
+/// What a trainer was told, and the line that told it.
+pub(super) struct Told<T> {
+    pub(super) what: T,
+    pub(super) line: &'static Location<'static>,
+}
+
+impl<T> Told<T> {
+    #[track_caller]
+    pub(super) fn new(what: T) -> Self {
+        Self { what, line: Location::caller() }
+    }
+}
+
+impl<T> Deref for Told<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.what
+    }
+}
+
+impl<T> DerefMut for Told<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.what
+    }
 }
 
 impl Trainer {
@@ -124,7 +154,8 @@ impl Trainer {
         let (registry, mut program) = (net.registry(), net.program());
         let forward = program.vars().len();
         let averaged = averaged(&program, loss).map(|id| net.var(id));
-        optimizer.minimize(&mut program, &registry, loss.id())?;
+        optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| e.called(caller))?;
+        program.called_from(caller);
         let scope = Scope::of(&program).map_err(|e| e.called(caller))?;
         Ok(Self {
             registry,
@@ -134,13 +165,14 @@ impl Trainer {
             scope,
             compiled: None,
             threads: 0,
-            metrics: vec![Box::new(Loss::new(averaged.unwrap_or(loss)))],
+            metrics: vec![Told::new(Box::new(Loss::new(averaged.unwrap_or(loss))))],
             select: None,
             outputs: Vec::new(),
             carry: Vec::new(),
             file: None,
             every: None,
             patience: None,
+            remeasure: false,
             progress: Progress::Auto,
             stop: Arc::default(),
             held: None,
@@ -163,28 +195,32 @@ impl Trainer {
     /// over all rows of the data, else as the mean of its batches weighted by their sequences. A metric that is called
     /// `loss` takes its place.
     #[must_use]
+    #[track_caller]
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
         self.compiled = None;
+        let metric: Told<Box<dyn Metric>> = Told::new(Box::new(metric));
         match self.metrics.first_mut() {
-            Some(loss) if loss.name() == metric.name() => *loss = Box::new(metric),
-            _ => self.metrics.push(Box::new(metric)),
+            Some(loss) if loss.name() == metric.name() => *loss = metric,
+            _ => self.metrics.push(metric),
         }
         self
     }
 
     /// The metric of this name decides which epoch is the best; `loss` is one too.
     #[must_use]
+    #[track_caller]
     pub fn select(mut self, metric: &str) -> Self {
-        (self.select, self.compiled) = (Some(metric.to_owned()), None);
+        (self.select, self.compiled) = (Some(Told::new(metric.to_owned())), None);
         self
     }
 
     /// A variable that a predictor gives under this name.
     #[must_use]
+    #[track_caller]
     pub fn output(mut self, name: &str, var: Var) -> Self {
         self.compiled = None;
         self.state.outputs.insert(name.to_owned(), self.net.name_of(var));
-        self.outputs.push((name.to_owned(), var));
+        self.outputs.push(Told::new((name.to_owned(), var)));
         self
     }
 
@@ -209,9 +245,10 @@ impl Trainer {
     /// Sequence *i* of a batch goes on where sequence *i* of the one before ended. A batch may have fewer sequences
     /// than the one before, whose first ones then go on; it may not have more.
     #[must_use]
+    #[track_caller]
     pub fn carry(mut self, feed: Var, from: Var) -> Self {
         self.compiled = None;
-        self.carry.push((feed, from));
+        self.carry.push(Told::new((feed, from)));
         self
     }
 
@@ -228,15 +265,17 @@ impl Trainer {
 
     /// Saves the checkpoint after every so many steps too.
     #[must_use]
+    #[track_caller]
     pub fn every(mut self, steps: Steps) -> Self {
-        self.every = Some(steps.0);
+        self.every = Some(Told::new(steps.0));
         self
     }
 
     /// Stops after so many epochs without a better one. It needs no checkpoint: the best parameters are kept in memory.
     #[must_use]
+    #[track_caller]
     pub fn patience(mut self, epochs: u64) -> Self {
-        self.patience = Some(epochs);
+        self.patience = Some(Told::new(epochs));
         self
     }
 
@@ -262,6 +301,7 @@ impl Trainer {
     ///
     /// # Errors
     /// If there is none of that name, or it has another shape or dtype.
+    #[track_caller]
     pub fn set_parameter(&mut self, name: &str, value: impl Into<Dense>) -> Result<()> {
         if !self.scope.names().any(|known| known == name) {
             let known: Vec<String> =

@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Read};
 use std::path::{Path, PathBuf};
 
 use super::{MAGIC, Writer, unwritable};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Writes a file whole or not at all: into a temporary file beside it, synced, then renamed over `path`. A file that
 /// was there hands on its permissions. Temporary files that killed processes left there for the same `path` go. If
@@ -16,11 +16,12 @@ use crate::error::{Error, ErrorKind, Result};
 /// # Errors
 /// What `write` returns, if `path` is something else than a file, or if the operating system refuses; what stood at
 /// `path` is then untouched.
+#[track_caller]
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut Writer<BufWriter<File>>) -> Result<()>,
 ) -> Result<()> {
-    Target::find(path)?.write(write)
+    Target::find(path).at_caller()?.write(write).at_caller()
 }
 
 /// A file that is to be written, once or again.

@@ -184,7 +184,9 @@ impl Case {
                 let from = |slot: usize| ran.direct.inputs()[slot].first().and_then(|v| v.lod());
                 let expected = match facts.lod {
                     _ if !spec.batched() => None,
-                    LodEffect::Keeps(slot) => from(slot),
+                    LodEffect::Keeps(slot) => (slot..ran.direct.inputs().len())
+                        .find(|&slot| ran.direct.input_specs()[slot].first().is_some_and(|s| s.batched()))
+                        .and_then(from),
                     LodEffect::DropsLevel(slot) => from(slot).and_then(|lod| lod.upper()),
                     LodEffect::Drops => None,
                     LodEffect::Replaces => continue,

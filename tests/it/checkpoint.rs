@@ -26,7 +26,10 @@ fn folder(name: &str) -> PathBuf {
 fn refused(sections: &Sections) -> String {
     let error = Checkpoint::from_bytes(&file(sections)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Format, "{error}");
-    error.to_string()
+    let message = error.to_string();
+    let (said, line) = message.split_once(" (at ").unwrap();
+    assert!(line.starts_with(file!()), "{message}");
+    said.to_owned()
 }
 
 /// A file whose section of some name holds another value.
@@ -339,7 +342,7 @@ fn a_full_disk_leaves_the_old_file() -> Result<()> {
     let out = String::from_utf8_lossy(&child.stdout);
     assert!(child.status.success(), "{out}\n{}", String::from_utf8_lossy(&child.stderr));
     assert!(
-        out.contains(&format!("refused: file `{}`: expected to be writable, got", path.display())),
+        out.contains(&format!("refused: file `{}`: expected the system to write it, got", path.display())),
         "{out}"
     );
     untouched(&path, &before);
@@ -354,7 +357,9 @@ fn a_folder_that_cannot_be_written() {
     let error = trained::checkpoint(4).save("/proc/self/x.ckpt").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(
-        error.to_string().starts_with("file `/proc/self/x.ckpt`: expected to be writable, got"),
+        error.to_string().starts_with(
+            "file `/proc/self/x.ckpt`: expected a folder where it can be written, got none (No such"
+        ),
         "{error}"
     );
 }

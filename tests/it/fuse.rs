@@ -283,7 +283,7 @@ fn inference_fuses_the_forward_alone() {
     assert_eq!(losses, model.interpreted(&mut scope, &batch)[1]);
 }
 
-/// A wrong label is said by the operator that the user wrote, with its row and line.
+/// A wrong label is said by the operator that the user wrote, with its sample and line.
 #[test]
 fn a_wrong_label_is_said_as_before() {
     let model = model(Where::Root, DType::F32, options()[0].0, false, mean);
@@ -297,7 +297,11 @@ fn a_wrong_label_is_said_as_before() {
         let mut fused = model.executor(&[], 2);
         let mut unfused = model.executor(&[model.logits], 2);
         let errors = [&mut fused, &mut unfused].map(|e| e.run(&mut scope, &run).unwrap_err().to_string());
-        assert!(errors[0].contains("row 30") && errors[0].contains("cross_entropy #2"), "{}", errors[0]);
+        assert!(
+            errors[0].contains("label of sample 4, position 9:") && errors[0].contains("cross_entropy #2"),
+            "{}",
+            errors[0]
+        );
         let said = |error: &str| error.split("fuse.rs").next().unwrap().to_owned();
         assert_eq!(said(&errors[0]), said(&errors[1]));
     }

@@ -1,15 +1,18 @@
 //! Programs of damaged or hostile files: what is well formed enough to load prints, and compiles and runs, or is
 //! refused.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::optimizer::{Adam, Optimizer};
-use unpadded::program::{Spec, VarId, VarKind, VarRole};
+use unpadded::program::{Extent, Levels, Spec, VarId, VarKind, VarRole};
 use unpadded::{Builder, DType, ErrorKind, Program, Variable, ops};
 
-use crate::models::{LOOP_IN_LOOP, Model, Random, TRAINED, batch};
+use crate::models::{LOOP_IN_LOOP, Model, Random, STATIC_ROWS, TRAINED, TRAINED_NESTED, batch};
 
-/// How many changed programs the suite tries of each model.
+/// How many changed programs the suite tries of each model, unless this variable says how many.
 const ROUNDS: usize = 4000;
+const MUTANTS: &str = "UNPADDED_MUTANTS";
 
 /// A program that trains, and its loss.
 fn program(model: &Model) -> (Program, VarId) {
@@ -20,22 +23,36 @@ fn program(model: &Model) -> (Program, VarId) {
     (program, made.loss.id())
 }
 
-/// Everything that a user does with a program that was loaded; whether it ran.
-fn use_up(program: &Program, loss: VarId, model: &Model, values: &[Variable]) -> bool {
+/// Everything that a user does with a program that was loaded: its loss, all that its root block holds, and some other
+/// variable are computed and fetched. Whether that worked for the loss, and for all.
+fn use_up(
+    program: &Program,
+    loss: VarId,
+    model: &Model,
+    values: &[Variable],
+    random: &mut Random,
+) -> [bool; 2] {
     let _ = (program.to_string(), program.dot());
     // What a well-formed program says is large takes the memory that it takes.
     let count = |spec: &Spec| spec.shape.iter().filter_map(|e| e.known()).fold(1usize, usize::saturating_mul);
     if program.vars().filter_map(|(_, v)| v.spec()).any(|spec| count(spec) > 1 << 20) {
-        return false;
+        return [false; 2];
     }
-    let Ok(mut exe) = Executor::new(program, &ops::catalogue(), &[loss], 2) else { return false };
-    let Ok(mut scope) = Scope::of(program) else { return false };
     let feed = |(_, v): &(VarId, &unpadded::program::VarDesc)| v.role == VarRole::Feed;
     let feeds = program.vars().filter(feed).map(|(id, _)| id);
     let feeds: Vec<(VarId, &Variable)> = feeds.zip(values).collect();
-    let _ = exe.bytes_for(&feeds);
-    let outcome = exe.run(&mut scope, &Run::train(&feeds, 0));
-    outcome.is_ok() && feeds.len() == model.feeds.len() && exe.fetch(loss).is_ok()
+    let run = |wanted: &[VarId]| {
+        let Ok(mut exe) = Executor::new(program, &ops::catalogue(), wanted, 2) else { return false };
+        let Ok(mut scope) = Scope::of(program) else { return false };
+        let _ = exe.bytes_for(&feeds);
+        let ran = exe.run(&mut scope, &Run::train(&feeds, 0)).is_ok();
+        let fetched = wanted.iter().filter(|&&id| (exe.scalar(id).is_ok(), exe.fetch(id).is_ok()).1);
+        ran && fetched.count() == wanted.len()
+    };
+    let root = program.vars().filter(|(_, v)| v.block.0 == 0 && !v.persistable && v.spec().is_some());
+    let root: Vec<VarId> = root.map(|(id, _)| id).collect();
+    run(&[VarId(random.below(program.vars().len()) as u32)]);
+    [run(&[loss]) && feeds.len() == model.feeds.len(), run(&root)]
 }
 
 /// Bytes are changed behind the checksum, most often to numbers that stand elsewhere in the file.
@@ -43,9 +60,10 @@ fn change(model: &Model) {
     let (program, loss) = program(model);
     let body = program.to_section().unwrap();
     let values = batch(model, &[vec![2, 3], vec![], vec![1]], 3);
-    assert!(use_up(&program, loss, model, &values));
-    let (mut random, mut loaded, mut ran, mut bad) = (Random(5), 0, 0, Vec::new());
-    for round in 0..ROUNDS {
+    let (mut random, mut loaded, mut ran, mut bad) = (Random(5), 0, [0; 2], Vec::new());
+    assert_eq!(use_up(&program, loss, model, &values, &mut random), [true; 2]);
+    let rounds = std::env::var(MUTANTS).map_or(ROUNDS, |n| n.parse().expect("UNPADDED_MUTANTS: a number"));
+    for round in 0..rounds {
         let mut body = body.clone();
         for _ in 0..1 + random.below(2) {
             let at = random.below(body.len() - 8);
@@ -61,14 +79,15 @@ fn change(model: &Model) {
         }
         let Ok(program) = Program::from_section(&body) else { continue };
         loaded += 1;
-        match std::panic::catch_unwind(|| use_up(&program, loss, model, &values)) {
-            Ok(fine) => ran += usize::from(fine),
+        let used = AssertUnwindSafe(|| use_up(&program, loss, model, &values, &mut random));
+        match catch_unwind(used) {
+            Ok(fine) => (0..2).for_each(|i| ran[i] += usize::from(fine[i])),
             Err(_) => bad.push(round),
         }
     }
-    println!("{}: {loaded} loaded, {ran} ran, {} panicked", model.name, bad.len());
+    println!("{}: {loaded} loaded, {ran:?} ran, {} panicked", model.name, bad.len());
     assert!(bad.is_empty(), "{}: rounds {bad:?}", model.name);
-    assert!(loaded > ROUNDS / 20 && ran > 0, "{loaded} {ran}");
+    assert!(loaded > rounds / 20 && ran.iter().all(|&n| n > 0), "{loaded} {ran:?}");
 }
 
 #[test]
@@ -79,6 +98,44 @@ fn a_changed_program_never_panics() {
 #[test]
 fn a_changed_program_with_a_loop_in_a_loop_never_panics() {
     change(&LOOP_IN_LOOP);
+}
+
+#[test]
+fn a_changed_program_with_static_inputs_never_panics() {
+    change(&STATIC_ROWS);
+}
+
+#[test]
+fn a_changed_program_over_two_levels_never_panics() {
+    change(&TRAINED_NESTED);
+}
+
+/// What an operator writes lies in its own block. A gradient may lie around it: where those of its variable do.
+#[test]
+fn an_operator_writes_in_its_own_block() {
+    let (whole, _) = program(&LOOP_IN_LOOP);
+    let step = unpadded::program::BlockId(1);
+    let written: Vec<VarId> = whole.root().ops.iter().flat_map(|op| op.writes()).collect();
+    let mut refused = 0;
+    for id in written {
+        let desc = whole.var(id);
+        if desc.persistable {
+            continue;
+        }
+        let mut other = whole.clone();
+        other.var_mut(id).block = step;
+        let Err(error) = other.validate() else { panic!("`{}` in a step block", desc.name) };
+        assert!(matches!(error.kind(), ErrorKind::Program), "{error}");
+        refused += usize::from(error.to_string().contains("expected to write variables of its own block"));
+    }
+    assert!(refused > 5, "{refused}");
+    // A persistent variable has the same rows in every batch.
+    let (mut rows, _) = program(&TRAINED);
+    let weight = rows.find("linear_0.weight").unwrap();
+    rows.var_mut(weight).kind =
+        VarKind::Tensor(Spec::rows_of(DType::F32, Extent::Batch, &[2], Levels::new()).unwrap());
+    let error = rows.validate().unwrap_err().to_string();
+    assert!(error.contains("shape of a persistent variable: expected one that no batch changes"), "{error}");
 }
 
 /// A shape that no rule gives would be a kernel's panic.

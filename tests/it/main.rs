@@ -3,6 +3,7 @@
 // A test says what it expects by panicking; clippy knows only `#[test]` functions, not their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod caller_lines;
 mod catalogue;
 mod cells;
 mod chains;
@@ -33,3 +34,4 @@ mod tidy;
 mod trained;
 mod trainer;
 mod user_operator;
+mod windows;

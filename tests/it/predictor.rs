@@ -96,10 +96,7 @@ fn errors_say_what_there_is() {
     is(message(some.run(&wrong, &["logits"])), "variable `words`: feed: expected i64 dense, got f32 dense");
     assert!(some.run(&fed, &["logits"]).is_ok());
     let error = some.vocabulary("word").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "vocabulary: expected one of those there are (`labels`, `words`), got `word`"
-    );
+    is(error.to_string(), "vocabulary: expected one of those there are (`labels`, `words`), got `word`");
 
     let refused = |checkpoint: Checkpoint| {
         let error = Predictor::new(checkpoint, &ops::catalogue()).err().unwrap();

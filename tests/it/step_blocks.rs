@@ -2,7 +2,7 @@
 
 mod cases;
 mod checks;
-mod generator;
+pub(crate) mod generator;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,11 +17,11 @@ use generator::{Case, Kind, callable, case, fed};
 
 /// How many programs the suite runs of each kind.
 const PROGRAMS: u64 = 200;
-const F32: Kind = Kind { dtype: DType::F32, smooth: false, wide: false };
+pub(crate) const F32: Kind = Kind { dtype: DType::F32, smooth: false, wide: false };
 const F64: Kind = Kind { dtype: DType::F64, ..F32 };
 
 pub(crate) fn run<'a>(feeds: &'a [(VarId, &'a Variable)], numbers: &'a [u64]) -> Run<'a> {
-    Run { feeds, mode: Mode::Train, step: 2, numbers, stage: Stage::Gradients }
+    Run { feeds, mode: Mode::Train, step: 2, numbers, places: &[], stage: Stage::Gradients }
 }
 
 /// The values of `fetch` after a run of the compiled program on buffers that it has used before.

@@ -9,7 +9,8 @@ use unpadded::layers::{Embedding, Lstm};
 use unpadded::optimizer::{Adam, Optimizer};
 use unpadded::program::VarRole;
 use unpadded::tensor::Dense;
-use unpadded::train::{Best, Checkpoint, Position};
+use unpadded::train::metrics::Better;
+use unpadded::train::{Best, Checkpoint, Criterion, Position};
 use unpadded::{Builder, DType, Program, Variable, ops};
 
 const TOKENS: [&str; 6] = ["a", "film", "fine", "it", "not", "é"];
@@ -75,6 +76,11 @@ pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
     Checkpoint {
         tensors: all(&mut scope, None),
         best,
+        criterion: Some(Criterion {
+            metric: "accuracy".to_owned(),
+            better: Better::Higher,
+            data: 0xdead_0000_0000_cafe,
+        }),
         vocabularies: [
             ("words".to_owned(), Vocabulary::labels(TOKENS).unwrap()),
             ("labels".to_owned(), Vocabulary::labels(["bad", "good"]).unwrap()),

@@ -18,6 +18,7 @@ use unpadded::train::metrics::{Accuracy, Average, F1, Loss};
 use unpadded::train::{Ended, Progress, Report, Steps, Trainer, Until};
 use unpadded::{Builder, DType, Error, ErrorKind, Result};
 
+mod best;
 mod not_finite;
 mod refusals;
 

@@ -71,8 +71,8 @@ fn a_malformed_line_says_file_line_and_reason() {
     assert_eq!(labelled(b"a\t1\ncaf\xe9\t1\n"), e);
     assert_eq!(message(file(b"ok\ncaf\xe9").text()), e);
     let utf16 = labelled(b"\xff\xfea\0\t\x001\0\n\0");
-    assert_eq!(utf16, "f:1: expected UTF-8, got the byte order mark of UTF-16");
-    assert_eq!(labelled(b"a\0b\t1\n"), "f:1: expected text, got byte 0x00 at place 1");
+    assert!(utf16.starts_with("f:1: expected UTF-8, got the byte order mark of UTF-16"), "{utf16}");
+    assert!(labelled(b"a\0b\t1\n").starts_with("f:1: expected text, got byte 0x00 at place 1: is it"));
     let columns = |bytes: &[u8], separator| {
         let spec = ColumnSpec { columns: 3, separator, comment: Some("#".into()) };
         message(file(bytes).columns(spec).unwrap().read_all())
@@ -148,7 +148,7 @@ fn a_long_line_is_never_held() {
     let lines = Lines::new("f".into(), bytes, Encoding::Utf8, 1000);
     let mut records = Records::new(lines, Box::new(OneLine(labelled)), Malformed::Skip);
     assert_eq!(records.read_all().unwrap().len(), 1);
-    let expected = "f:1: expected a line of at most 1000 bytes, got one of 1073741824 (`TextFile::max_line` sets the \
+    let expected = "f:1: expected a line of at most 1000 bytes, got a longer one (`TextFile::max_line` sets the \
                     limit)";
     assert_eq!(records.skipped().first[0].to_string(), expected);
     // A line of exactly the limit is read, whatever ends it.
@@ -313,10 +313,7 @@ fn folders_and_absent_files_are_refused() {
     }
     assert_eq!(TextFile::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
     let absent = message(TextFile::open("no/such/file"));
-    assert!(
-        absent.starts_with("file `no/such/file`: expected it to be there, got nothing there ("),
-        "{absent}"
-    );
+    assert!(absent.starts_with("file `no/such/file`: expected a file, got none there ("), "{absent}");
     assert_eq!(Folder::open("no/such/file").unwrap_err().kind(), ErrorKind::Io);
     let text = Temporary::new("text", b"text");
     assert_eq!(TextFile::open(&text.0).unwrap().text().unwrap(), "text");

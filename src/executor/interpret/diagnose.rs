@@ -6,7 +6,7 @@ use crate::executor::needs::live;
 use crate::executor::run::Run;
 use crate::executor::scope::Scope;
 use crate::program::{OpDesc, Program, Registry, VarId, VarRole};
-use crate::tensor::{DType, Dense, Storage};
+use crate::tensor::{Dense, Storage};
 
 /// What in a run first was NaN or infinite, as an error that names it: a feed, a parameter or the optimizer's state, else
 /// the output or the gradient of an operator, with its block, the user's line, and whose row it is. `None` if all
@@ -112,11 +112,6 @@ fn found(storage: &Storage) -> Option<(usize, f64)> {
 }
 
 fn in_dense(dense: &Dense) -> Option<(usize, f64)> {
-    if !matches!(dense.dtype(), DType::F32 | DType::F64) {
-        return None;
-    }
-    let numbers = dense.cast(DType::F64);
-    let mut numbers = numbers.as_slice::<f64>().ok()?.iter().copied().enumerate();
-    let (at, number) = numbers.find(|(_, x)| !x.is_finite())?;
+    let (at, number) = dense.find_float(|x| !x.is_finite())?;
     Some((at / dense.width().max(1), number))
 }

@@ -56,7 +56,7 @@ fn a_label_out_of_range_names_row_and_classes() {
         Operand::batch("labels", array![1i32, 2]),
     ];
     let error = call(SoftmaxCrossEntropy { ignore_index: None, smoothing: 0.0 }, &operands).unwrap_err();
-    let expected = "label of row 1: expected at least 0 and below 2, the number of classes, got 2";
+    let expected = "label of sample 1: expected at least 0 and below 2, the number of classes, got 2";
     assert_eq!(error.to_string(), expected);
 }
 

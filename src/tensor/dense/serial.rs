@@ -9,7 +9,7 @@ use serde::ser::{Error as _, SerializeTuple};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Data, Dense, layout, reserved, size};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::tensor::dtype::with_element;
 use crate::tensor::{DType, Element};
 
@@ -21,6 +21,7 @@ impl Dense {
     ///
     /// # Errors
     /// What `take` returns.
+    #[track_caller]
     pub fn write_numbers(&self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut bytes = Vec::new();
         with_element!(self.dtype(), T => {
@@ -38,23 +39,25 @@ impl Dense {
     ///
     /// # Errors
     /// A shape too large for memory, a bool that is neither 0 nor 1, or what `fill` returns.
+    #[track_caller]
     pub fn read_numbers(
         dtype: DType,
         shape: &[usize],
         mut fill: impl FnMut(&mut [u8]) -> Result<()>,
     ) -> Result<Self> {
-        let n = size(shape, dtype)?;
+        let n = size(shape, dtype).at_caller()?;
         let mut bytes = vec![0; n.min(PIECE) * dtype.size_of()];
         with_element!(dtype, T => {
-            let mut numbers: Vec<T> = reserved(n)?;
+            let mut numbers: Vec<T> = reserved(n).at_caller()?;
             while numbers.len() < n {
                 let piece = &mut bytes[..(n - numbers.len()).min(PIECE) * dtype.size_of()];
                 fill(piece)?;
                 for number in piece.chunks_exact(dtype.size_of()) {
-                    numbers.push(T::get(number).ok_or_else(|| {
+                    let Some(number) = T::get(number) else {
                         let got = format!("{number:?}");
-                        Error::of(ErrorKind::Format, format!("number of a {dtype}"), "0 or 1", got)
-                    })?);
+                        return Err(Error::of(ErrorKind::Format, format!("number of a {dtype}"), "0 or 1", got));
+                    };
+                    numbers.push(number);
                 }
             }
             Self::from_vec(shape, numbers)

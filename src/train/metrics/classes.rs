@@ -170,7 +170,8 @@ impl Metric for F1 {
         }
         let of = |label| usize::try_from(label).ok().filter(|&class| class < known);
         if let Some(row) = rows.iter().find(|row| of(row.label).is_none()) {
-            return wrong(format!("labels of 0 to below {known}"), row.label.to_string());
+            let expected = format!("labels of 0 to below {known}");
+            return wrong(expected, row.label.to_string()).map_err(|e| e.row(row.number));
         }
         for row in rows {
             let (label, guess) = (of(row.label), row.guess.and_then(of));
@@ -212,8 +213,9 @@ struct Classified {
     ignore: Option<i64>,
 }
 
-/// A row that counts: its label, and the class of its first largest logit, if no logit is NaN.
+/// A row that counts: its number in the batch, its label, and the class of its first largest logit, if no logit is NaN.
 struct Row {
+    number: usize,
     label: i64,
     guess: Option<i64>,
 }
@@ -243,9 +245,9 @@ impl Classified {
             let guesses = logits.as_slice::<T>()?.chunks(classes.max(1)).map(largest);
             // Rows of no class have no logits, and no guess.
             let guesses = guesses.chain(std::iter::repeat(None));
-            let rows = labels.as_slice::<i64>()?.iter().zip(guesses);
-            let rows = rows.filter(|&(&label, _)| Some(label) != self.ignore);
-            Ok(rows.map(|(&label, guess)| Row { label, guess }).collect())
+            let rows = labels.as_slice::<i64>()?.iter().zip(guesses).enumerate();
+            let rows = rows.map(|(number, (&label, guess))| Row { number, label, guess });
+            Ok(rows.filter(|row| Some(row.label) != self.ignore).collect())
         })
     }
 }

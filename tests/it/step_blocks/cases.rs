@@ -337,3 +337,27 @@ fn layers_that_cut_their_weights_over_words_in_sentences_in_documents() {
         });
     }
 }
+
+/// Something before the loop reads a term to which another one is added in place, in the loop.
+#[test]
+fn a_term_of_a_sum_that_is_read_before_the_loop_too() {
+    type Read = fn(&Step, Var, Var) -> Result<Var>;
+    let reads: [Read; 4] = [
+        |s, sum, a| s.mul(sum, s.tanh(a)?),
+        |s, sum, a| s.mul(sum, a),
+        |s, sum, a| s.add(s.tanh(sum)?, s.tanh(a)?),
+        |s, sum, a| s.mul(s.linear(s.square(a)?, spread(2))?, s.tanh(sum)?),
+    ];
+    for read in reads {
+        holds(&[("x", sequences(&[vec![3, 0, 2]], 2))], |net, vars| {
+            let out = net.recurrent(vars[0], |s, x| {
+                let h = s.memory(2)?;
+                let (a, b) = (s.linear(x, spread(2))?, s.linear(h, spread(2))?);
+                let next = s.tanh(read(s, s.add(a, b)?, a)?)?;
+                s.update(h, next)?;
+                Ok(next)
+            })?;
+            Ok(vec![out])
+        });
+    }
+}

@@ -1,0 +1,98 @@
+//! In which order operators may stand: what is read was written before, and by one operator alone.
+
+use std::collections::HashSet;
+
+use super::super::extent::{BlockId, VarId};
+use super::super::op_desc::{Bound, OpDesc, Pair, Role, StepDesc};
+use super::super::program::{Program, malformed};
+use super::super::var_desc::VarRole;
+use crate::error::Result;
+
+impl Program {
+    /// Checks that the operators that will run (`live` of the root block, and all that they run) read only what was
+    /// written before, that what is computed is computed once, and that no operator writes what it reads.
+    ///
+    /// # Errors
+    /// The first operator that does otherwise; the error names it.
+    pub(crate) fn check_order(&self, live: &[usize]) -> Result<()> {
+        let ops: Vec<&OpDesc> = live.iter().filter_map(|&number| self.root().ops.get(number)).collect();
+        self.order(&ops, &mut HashSet::new())
+    }
+
+    /// Whether some forward operator is the one that a backward operator says it belongs to.
+    fn has_forward(&self, backward: &OpDesc) -> bool {
+        let alone = |step: &StepDesc| StepDesc { gradient: None, ..step.clone() };
+        let step = backward.step.as_deref().map(alone);
+        self.blocks.iter().flat_map(|b| &b.ops).any(|forward| {
+            // A loop's final values and outputs are not read again.
+            let outputs: &[Bound] = if step.is_some() { &[] } else { &forward.outputs };
+            forward.role == Role::Forward
+                && forward.kind == backward.kind
+                && forward.attributes == backward.attributes
+                && backward.inputs.iter().zip(forward.inputs.iter().chain(outputs)).all(|(a, b)| a == b)
+                && backward.inputs.len() >= forward.inputs.len() + outputs.len()
+                && forward.step.as_deref() == step.as_ref()
+        })
+    }
+
+    fn order(&self, ops: &[&OpDesc], known: &mut HashSet<VarId>) -> Result<()> {
+        for op in ops {
+            if op.role == Role::Backward && !self.has_forward(op) {
+                let expected = "the slots, attributes and step of a forward operator";
+                return Err(malformed(format!("backward operator `{}`", op.kind), expected, "those of none"));
+            }
+            let wrong = |expected: &str, id: VarId| {
+                let name = self.shown(id);
+                Err(malformed(format!("operator `{}`", op.kind), expected, "another").variable(name))
+            };
+            for id in op.reads() {
+                let made = matches!(self.has_var(id)?.role, VarRole::Computed | VarRole::Step);
+                if made && !known.contains(&id) {
+                    return wrong("to read what was written before", id);
+                }
+            }
+            if let Some(step) = op.step.as_deref() {
+                self.step_order(step, known)?;
+            }
+            let mut own: HashSet<VarId> = op.reads().collect();
+            for id in op.writes() {
+                let fresh = known.insert(id);
+                if op.role == Role::Forward && !(fresh && self.has_var(id)?.role == VarRole::Computed) {
+                    return wrong("to write a variable of its own", id);
+                }
+                // `mul(x, x)` has one gradient twice.
+                if !own.insert(id) && (op.role != Role::Backward || op.reads().any(|read| read == id)) {
+                    return wrong("to write what it does not read", id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step_order(&self, step: &StepDesc, known: &mut HashSet<VarId>) -> Result<()> {
+        let inner = |pair: &Pair| pair.inner;
+        let (run, left): (BlockId, Vec<VarId>) = match step.gradient.as_deref() {
+            None => {
+                known.extend(step.inputs.iter().chain(&step.statics).map(inner));
+                known.extend(step.memories.iter().map(|m| m.previous));
+                let nexts = step.memories.iter().map(|m| m.next);
+                (step.block, step.outputs.iter().map(inner).chain(nexts).collect())
+            }
+            Some(gradient) => {
+                known.extend(gradient.outputs.iter().map(inner));
+                known.extend(gradient.memories.iter().map(|m| m.next));
+                let passed = gradient.memories.iter().filter_map(|m| m.previous);
+                let out = gradient.inputs.iter().chain(&gradient.statics).map(inner);
+                (gradient.block, out.chain(passed).collect())
+            }
+        };
+        self.order(&self.has_block(run)?.ops.iter().collect::<Vec<_>>(), known)?;
+        match left.into_iter().find(|id| !known.contains(id)) {
+            None => Ok(()),
+            Some(id) => {
+                let what = format!("step block {}", run.0);
+                Err(malformed(what, "to compute what leaves it", "nothing").variable(self.shown(id)))
+            }
+        }
+    }
+}

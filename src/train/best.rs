@@ -1,0 +1,149 @@
+//! The best epoch: by what it was chosen, and that a value by another measure never stands for it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::checkpoint::{Best, Position};
+use super::metrics::Better;
+use super::progress::Console;
+use super::report::Scores;
+use super::trainer::Trainer;
+use super::{Stop, unprepared};
+use crate::data::Data;
+use crate::error::{Error, ErrorKind, Result};
+use crate::program::VarRole;
+use crate::tensor::Dense;
+
+/// By what the best epoch was chosen. Its value says nothing about other data, or by another metric.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Criterion {
+    /// The name of the metric that decides.
+    pub metric: String,
+    /// Which of two of its values is the better one.
+    pub better: Better,
+    /// The fingerprint of the data that was evaluated on.
+    pub data: u64,
+}
+
+impl Trainer {
+    /// Lets the development data or the metric that decides be others than those by which the best epoch of a training
+    /// that goes on was chosen, which [`fit`](Self::fit) refuses otherwise: its parameters are then measured anew, and
+    /// stay the best until an epoch to come is better by the new measure.
+    #[must_use]
+    pub fn remeasure_best(mut self) -> Self {
+        self.remeasure = true;
+        self
+    }
+
+    /// What decides in this run.
+    fn criterion(&self, dev: &dyn Data) -> Result<Criterion> {
+        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
+        let metric = self.metrics.get(compiled.selected).ok_or_else(unprepared)?.name().to_owned();
+        Ok(Criterion { metric, better: compiled.better, data: dev.fingerprint() })
+    }
+
+    /// Whether the best epoch so far has to be measured anew: it may be, or a file of an earlier release does not say by
+    /// what it was chosen.
+    ///
+    /// # Errors
+    /// If it was chosen by something else.
+    pub(super) fn must_remeasure(&self, dev: &dyn Data) -> Result<bool> {
+        let Some(best) = self.state.position.best else { return Ok(false) };
+        let Some(known) = &self.state.criterion else { return Ok(true) };
+        let ours = self.criterion(dev)?;
+        if ours == *known || self.remeasure {
+            return Ok(ours != *known);
+        }
+        let so_far = format!("epoch {}, {} {:.4}", best.epoch, known.metric, best.value);
+        let (what, expected, got) = if ours.data == known.data {
+            let of = |c: &Criterion| format!("`{}`, where {} is better", c.metric, c.better);
+            let expected = format!("{}, which chose the best epoch so far ({so_far})", of(known));
+            ("metric that decides which epoch is the best", expected, of(&ours))
+        } else {
+            let expected = format!(
+                "that on which the best epoch so far was chosen ({so_far}; fingerprint {:016x})",
+                known.data
+            );
+            let got = format!("other data or batches (fingerprint {:016x})", ours.data);
+            ("development data", expected, got)
+        };
+        Err(Error::new(what, expected, got).noted(
+            "`Trainer::remeasure_best` (`--remeasure-best` of the programs) goes on with these, and measures that epoch anew",
+        ))
+    }
+
+    /// Measures the parameters of the best epoch by what decides now; `false` if it was asked to stop before.
+    pub(super) fn measure_best_anew(&mut self, dev: &dyn Data, console: &mut Console<'_>) -> Result<bool> {
+        let criterion = self.criterion(dev)?;
+        let mut value = f64::NAN;
+        if !self.state.best.is_empty() {
+            let last = self.parameters()?;
+            self.use_best()?;
+            let found = self.pass(dev, Stop::WhenAsked);
+            last.into_iter().try_for_each(|(name, value)| self.scope.set(&name, value))?;
+            let Some(found) = found? else { return Ok(false) };
+            value = found.get(&criterion.metric).unwrap_or(f64::NAN);
+        }
+        let Position { best, since_best, .. } = &mut self.state.position;
+        *best = best.map(|best| Best { value, ..best }).filter(|_| value.is_finite());
+        if let Some(best) = best {
+            console.say(&format!(
+                "the best epoch so far, {}, measured anew: {} {value:.4}",
+                best.epoch, criterion.metric
+            ));
+        } else {
+            self.state.best.clear();
+        }
+        // Epochs that another measure found no better are not held against this one.
+        if self.state.criterion.replace(criterion).is_some() {
+            *since_best = 0;
+        }
+        Ok(true)
+    }
+
+    /// Whether an epoch with these scores is the best so far, whose parameters are then kept.
+    pub(super) fn decide(&mut self, found: &Scores, dev: &dyn Data) -> Result<bool> {
+        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
+        let value = found.0.get(compiled.selected).map_or(f64::NAN, |(_, value)| *value);
+        let than = |best: Best| compiled.better.than(value, best.value);
+        let better = self.state.position.best.map_or(value.is_finite(), than);
+        if better {
+            let Position { epoch, step, .. } = self.state.position;
+            self.state.position.best = Some(Best { value, epoch: epoch + 1, step });
+            self.state.position.since_best = 0;
+            self.state.best = self.parameters()?;
+            self.state.criterion = Some(self.criterion(dev)?);
+        } else {
+            self.state.position.since_best += 1;
+        }
+        Ok(better)
+    }
+
+    /// A copy of the parameters, without the optimizer's state.
+    fn parameters(&mut self) -> Result<BTreeMap<String, Dense>> {
+        let kept = self.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
+        let names: Vec<String> = kept.map(|(_, v)| v.name.clone()).collect();
+        names.into_iter().map(|name| Ok((name.clone(), self.scope.get(&name)?))).collect()
+    }
+
+    /// Puts the parameters of the best epoch in the place of the last ones, to evaluate or predict with them.
+    ///
+    /// # Errors
+    /// If no epoch has ended, or none had a finite value.
+    #[track_caller]
+    pub fn use_best(&mut self) -> Result<()> {
+        if self.state.best.is_empty() {
+            return Err(Error::of(
+                ErrorKind::Program,
+                "best parameters",
+                "an epoch that was evaluated",
+                "none",
+            ));
+        }
+        for (name, value) in &self.state.best {
+            self.scope.set(name, value.clone())?;
+        }
+        Ok(())
+    }
+}

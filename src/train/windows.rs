@@ -1,0 +1,224 @@
+//! Long sequences in windows: inference in memory that does not grow with their length.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::executor::{Executor, Run, Scope};
+use crate::lod::Lod;
+use crate::program::{Carried, LevelId, Program, Registry, Streamed, VarId, Windowed};
+use crate::tensor::{Dense, Variable, with_element};
+
+/// A program that infers in [windows](Program::streamed).
+pub(super) struct Windows {
+    level: LevelId,
+    passes: Vec<Pass>,
+    /// Of what the first windows are fed.
+    starts: Option<Executor>,
+    /// What is computed when the passes are done, and for which outputs.
+    rest: Option<(Executor, Vec<VarId>)>,
+}
+
+/// A pass over all windows.
+struct Pass {
+    windowed: Windowed,
+    executor: Executor,
+}
+
+impl Windows {
+    /// Of the part of a program that computes `outputs`.
+    ///
+    /// # Errors
+    /// If it cannot be run in windows.
+    pub(super) fn new(
+        program: &Program,
+        registry: &Registry,
+        outputs: &[VarId],
+        threads: usize,
+    ) -> Result<Self> {
+        let Streamed { level, passes, rest } = program.streamed(registry, outputs)?;
+        let first = passes.iter().flat_map(|pass| &pass.carried).filter_map(|c| c.start);
+        let first: Vec<VarId> = unique(first);
+        let starts = (!first.is_empty())
+            .then(|| Executor::new(&program.inference(&first)?, registry, &first, 1))
+            .transpose()?;
+        let of_rows = |id: &VarId| passes.iter().any(|pass| pass.rows.contains(id));
+        let at_last = unique(outputs.iter().copied().filter(|id| !of_rows(id)));
+        let rest = match at_last.is_empty() {
+            true => None,
+            false => Some((Executor::new(&rest, registry, &at_last, threads)?, at_last)),
+        };
+        let compiled = |windowed: Windowed| {
+            let left = windowed.carried.iter().map(|c| c.left);
+            let wanted = unique(windowed.rows.iter().chain(&windowed.reached).copied().chain(left));
+            Ok(Pass { executor: Executor::new(&windowed.program, registry, &wanted, threads)?, windowed })
+        };
+        Ok(Self { level, passes: passes.into_iter().map(compiled).collect::<Result<_>>()?, starts, rest })
+    }
+
+    /// The values of `outputs` for a batch whose feeds are known to fit, with at most `most` rows at once (one of each
+    /// sequence that has some left, where those are more).
+    ///
+    /// # Errors
+    /// Data that an operator refuses.
+    #[track_caller]
+    pub(super) fn run(
+        &mut self,
+        scope: &mut Scope,
+        feeds: &[(VarId, &Variable)],
+        outputs: &[VarId],
+        most: usize,
+    ) -> Result<Vec<Variable>> {
+        let Self { level, passes, starts, rest } = self;
+        if let Some(starts) = starts {
+            starts.run(scope, &Run::infer(feeds))?;
+        }
+        let mut known: Vec<(VarId, Variable)> = Vec::new();
+        for pass in passes {
+            known.extend(pass.run(scope, feeds, *level, starts.as_mut(), most)?);
+        }
+        if let Some((executor, at_last)) = rest {
+            let of_rows = |id: VarId| executor.program().spec(id).is_ok_and(|s| s.lod[..] == [*level]);
+            let reached = known.iter().map(|(id, value)| (*id, value));
+            let all: Vec<_> = feeds.iter().copied().chain(reached).filter(|&(id, _)| !of_rows(id)).collect();
+            executor.run(scope, &Run::infer(&all))?;
+            let values = at_last.iter().map(|&id| Ok((id, executor.fetch(id)?)));
+            let values: Vec<(VarId, Variable)> = values.collect::<Result<_>>()?;
+            known.retain(|(id, _)| !at_last.contains(id));
+            known.extend(values);
+        }
+        let mut left = outputs;
+        let mut values = Vec::with_capacity(outputs.len());
+        while let Some((id, later)) = left.split_first() {
+            let at = known.iter().position(|(known, _)| known == id);
+            let at = at.ok_or_else(|| Error::new("output of windows", "one that they compute", "another"))?;
+            // One that is asked for twice is there twice.
+            values.push(if later.contains(id) { known[at].1.clone() } else { known.swap_remove(at).1 });
+            left = later;
+        }
+        Ok(values)
+    }
+}
+
+impl Pass {
+    /// The values of the outputs with rows, and of what is reached.
+    #[track_caller]
+    fn run(
+        &mut self,
+        scope: &mut Scope,
+        feeds: &[(VarId, &Variable)],
+        level: LevelId,
+        mut starts: Option<&mut Executor>,
+        most: usize,
+    ) -> Result<Vec<(VarId, Variable)>> {
+        let Self { windowed: Windowed { program, from_end, carried, rows, reached }, executor } = self;
+        let cut = |id: VarId| program.spec(id).is_ok_and(|spec| spec.lod[..] == [level]);
+        let (sequences, others): (Vec<_>, Vec<_>) = feeds.iter().copied().partition(|&(id, _)| cut(id));
+        let Some(lod) = sequences.first().and_then(|(_, value)| value.lod().cloned()) else {
+            return Err(Error::new("feeds of windows", "sequences", "none"));
+        };
+        let first = |&Carried { fed, start, .. }: &Carried| match (start, starts.as_deref_mut()) {
+            (Some(start), Some(starts)) => starts.fetch(start),
+            _ => zeros(program, fed, lod.sequences(), None),
+        };
+        let mut handed: Vec<Variable> = carried.iter().map(first).collect::<Result<_>>()?;
+        let room = |&id: &VarId| Ok((id, zeros(program, id, lod.rows(), Some(lod.clone()))?));
+        let mut whole: Vec<(VarId, Variable)> = rows.iter().map(room).collect::<Result<_>>()?;
+        let mut windows = Cut::new(&lod, *from_end);
+        while let Some((places, numbers, part)) = windows.next(most)? {
+            let mut fed: Vec<(VarId, Variable)> = Vec::with_capacity(sequences.len());
+            for &(id, value) in &sequences {
+                let dense = value.storage().as_dense()?.gather_rows(numbers)?;
+                fed.push((id, Variable::new(dense, Some(part.clone()))?));
+            }
+            let own = fed.iter().map(|(id, value)| (*id, value));
+            let before = carried.iter().map(|c| c.fed).zip(&handed);
+            let all: Vec<(VarId, &Variable)> = own.chain(before).chain(others.iter().copied()).collect();
+            executor.run(scope, &Run::infer(&all).places(places))?;
+            handed = carried.iter().map(|c| executor.fetch(c.left)).collect::<Result<_>>()?;
+            for (id, whole) in &mut whole {
+                put_rows(&executor.fetch(*id)?, numbers, whole)?;
+            }
+        }
+        for &id in &*reached {
+            whole.push((id, executor.fetch(id)?));
+        }
+        Ok(whole)
+    }
+}
+
+/// Each of them once.
+fn unique(ids: impl Iterator<Item = VarId>) -> Vec<VarId> {
+    ids.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// A value of a batched variable with so many rows.
+fn zeros(program: &Program, id: VarId, rows: usize, lod: Option<Arc<Lod>>) -> Result<Variable> {
+    let spec = program.spec(id)?;
+    let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(rows)).collect();
+    if let Some(first) = shape.first_mut() {
+        *first = rows;
+    }
+    Variable::new(Dense::zeros(spec.dtype, &shape)?, lod)
+}
+
+/// Puts the rows of a window where they are in the whole.
+fn put_rows(part: &Variable, numbers: &[usize], whole: &mut Variable) -> Result<()> {
+    with_element!(part.dtype(), T => {
+        let (from, to) = (part.as_slice::<T>()?, whole.as_mut_slice::<T>()?);
+        let width = from.len().checked_div(numbers.len()).unwrap_or(0);
+        for (from, &row) in from.chunks_exact(width.max(1)).zip(numbers) {
+            to[row * width..(row + 1) * width].copy_from_slice(from);
+        }
+    });
+    Ok(())
+}
+
+/// Sequences that are cut into windows.
+struct Cut<'a> {
+    offsets: &'a [usize],
+    from_end: bool,
+    /// The rows of each sequence that are still to come.
+    left: Vec<Range<usize>>,
+    begun: bool,
+    places: Vec<u64>,
+    rows: Vec<usize>,
+    lengths: Vec<usize>,
+}
+
+/// The place of each sequence's first row, the numbers of the rows in the whole, and their LoD.
+type Window<'a> = (&'a [u64], &'a [usize], Arc<Lod>);
+
+impl<'a> Cut<'a> {
+    fn new(lod: &'a Lod, from_end: bool) -> Self {
+        let offsets = lod.offsets();
+        let left = offsets.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        let (places, rows, lengths) = (Vec::new(), Vec::new(), Vec::new());
+        Self { offsets, from_end, left, begun: false, places, rows, lengths }
+    }
+
+    /// The next window, the first one even of no row; `None` after the last row. Sequences share its rows evenly; one that
+    /// has ended has none.
+    fn next(&mut self, most: usize) -> Result<Option<Window<'_>>> {
+        let running = self.left.iter().filter(|left| !left.is_empty()).count();
+        if std::mem::replace(&mut self.begun, true) && running == 0 {
+            return Ok(None);
+        }
+        let share = (most / running.max(1)).max(1);
+        self.places.clear();
+        self.rows.clear();
+        self.lengths.clear();
+        for (left, start) in self.left.iter_mut().zip(self.offsets) {
+            let count = left.len().min(share);
+            let part =
+                if self.from_end { left.end - count..left.end } else { left.start..left.start + count };
+            *left = if self.from_end { left.start..part.start } else { part.end..left.end };
+            self.places.push((part.start - start) as u64);
+            self.lengths.push(count);
+            self.rows.extend(part);
+        }
+        let lod = Lod::from_lengths1(&self.lengths)?;
+        Ok(Some((&self.places, &self.rows, lod)))
+    }
+}

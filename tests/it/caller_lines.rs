@@ -1,0 +1,240 @@
+//! An error names the line of the user's code: every public function that can fail is called wrongly here, and the line
+//! of that call must be named. What is public and can fail is read off the sources, so that none is forgotten.
+
+mod data;
+mod lines;
+mod programs;
+mod training;
+mod values;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::panic::Location;
+use std::path::{Path, PathBuf};
+
+use unpadded::Result;
+
+/// Public functions that can fail and are not called here, each with the reason.
+const LEFT_OUT: [(&str, &str); 17] = [
+    (
+        "SelectedRows::merge",
+        "fails only where memory ends: what it is given fits, and its result is no larger",
+    ),
+    ("Csr::canonicalize", "fails only where memory ends: what it is given fits, and its result is no larger"),
+    ("Coo::canonicalize", "fails only where memory ends: what it is given fits, and its result is no larger"),
+    ("Variable::from_sequences", "fails only if lengths overflow, which no batch in memory does"),
+    ("Variable::from_nested", "fails only if lengths overflow, which no batch in memory does"),
+    ("Lane::split", "hands on what the work of the threads returns, and has no error of its own"),
+    ("Backward::result", "fails if two operators were made one wrongly, which no call can do"),
+    ("Backward::output", "as `Forward::output`, by the same lines"),
+    ("Op::parse", "a user's own: what it returns is an error of the call that appends the operator"),
+    ("Op::infer_shape", "a user's own: what it returns is an error of the call that appends the operator"),
+    ("Op::forward", "a user's own: what it returns is an error at the line that appended the operator"),
+    ("Op::backward", "a user's own: what it returns is an error at the line that appended the operator"),
+    ("Op::prepare", "a user's own: what it returns is an error at the line that appended the operator"),
+    ("Optimizer::rule", "a user's own: what it returns is an error of `minimize`"),
+    ("Vars::from_list", "a step block calls it with as many variables as it has"),
+    ("Metric::update", "a user's own: what it returns is an error at the line of `Trainer::metric`"),
+    ("Source::open", "a user's own: what it returns is an error at the line of `Loader::new`"),
+];
+
+/// What was called, and where the call begins; and what its error says.
+#[derive(Default)]
+struct Calls(Vec<(&'static str, &'static Location<'static>, Option<String>)>);
+
+impl Calls {
+    /// A call that fails, written behind this one, on the same line or further down.
+    #[track_caller]
+    fn at<T>(&mut self, name: &'static str, call: impl FnOnce() -> Result<T>) {
+        let said = call().err().map(|e| e.place().caller.clone().unwrap_or_else(|| format!("{e}: no line")));
+        self.0.push((name, Location::caller(), said));
+    }
+
+    /// What is wrong: a call that did not fail, or whose error names a line before it or behind the next call.
+    fn complaints(&self) -> Vec<String> {
+        let next = |i: usize| self.0.get(i + 1).map(|(_, next, _)| next);
+        let mut found = Vec::new();
+        for (i, (name, from, said)) in self.0.iter().enumerate() {
+            let end =
+                next(i).filter(|next| next.file() == from.file()).map_or(from.line() + 12, |n| n.line());
+            let said = said.as_deref().unwrap_or("no error");
+            let line = said.strip_prefix(from.file()).and_then(|rest| rest.strip_prefix(':'));
+            let line = line.and_then(|rest| rest.split(':').next()).and_then(|line| line.parse::<u32>().ok());
+            if !line.is_some_and(|line| (from.line()..end.max(from.line() + 1)).contains(&line)) {
+                found.push(format!("{name} at {}:{}: {said}", from.file(), from.line()));
+            }
+        }
+        found
+    }
+}
+
+#[test]
+fn every_public_call_that_fails_names_its_line() {
+    let mut calls = Calls::default();
+    values::calls(&mut calls);
+    data::calls(&mut calls);
+    programs::calls(&mut calls);
+    training::calls(&mut calls);
+    let mut wrong = calls.complaints();
+
+    let called: BTreeSet<&str> = calls.0.iter().map(|(name, ..)| *name).collect();
+    let left_out: BTreeSet<&str> = LEFT_OUT.iter().map(|(name, _)| *name).collect();
+    let public = public_fallible();
+    assert!(public.len() > 200, "{}", public.len());
+    let named = |name: &str| called.contains(name) || left_out.contains(name);
+    wrong.extend(
+        public.iter().filter(|name| !named(name)).map(|name| format!("{name} is called nowhere here")),
+    );
+    let known = |name: &&&str| !public.contains(**name);
+    wrong.extend(called.iter().chain(&left_out).filter(known).map(|name| format!("{name}: there is none")));
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The public functions of `src/` that return a `Result`, as `Type::name` or `module::name`.
+fn public_fallible() -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    sources(&root, &mut paths);
+    let mut found = BTreeSet::new();
+    for path in paths.iter().filter(|path| !path.ends_with("tests.rs")) {
+        let module = if path.ends_with("mod.rs") { path.parent().unwrap_or(path) } else { path };
+        let module = module.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        found.extend(fallible(&module, &fs::read_to_string(path).unwrap()));
+    }
+    found
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The same of one file. Names that a macro fills in keep their `$`, and get the module's name.
+fn fallible(module: &str, source: &str) -> Vec<String> {
+    let source = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let code: Vec<&str> =
+        source.lines().map(|line| if line.trim_start().starts_with("//") { "" } else { line }).collect();
+    let (mut found, mut owner, mut public_trait) = (Vec::new(), None, false);
+    for (i, line) in code.iter().enumerate() {
+        let text = line.trim_start();
+        if let Some(head) = text.strip_prefix("impl").filter(|rest| rest.starts_with([' ', '<'])) {
+            (owner, public_trait) = (Some(owner_of(head)), false);
+        } else if text.starts_with("pub trait ") || text.starts_with("trait ") || text.contains(") trait ") {
+            let name = text.split("trait ").nth(1).unwrap_or_default();
+            (owner, public_trait) = (Some(word(name).to_owned()), text.starts_with("pub trait "));
+        } else if *line == "}" {
+            (owner, public_trait) = (None, false);
+        }
+        let name = match text.strip_prefix("pub fn ").or_else(|| text.strip_prefix("pub const fn ")) {
+            Some(name) => name,
+            None => match text.strip_prefix("fn ").filter(|_| public_trait && line.starts_with("    fn ")) {
+                Some(name) => name,
+                None => continue,
+            },
+        };
+        let signature: String = code[i..].iter().take(14).copied().collect::<Vec<_>>().join(" ");
+        if returns(&signature).is_some_and(|out| out.contains("Result<")) {
+            let name = word(name);
+            let owner = owner.clone().filter(|_| !name.starts_with('$'));
+            found.push(format!("{}::{name}", owner.unwrap_or_else(|| module.to_owned())));
+        }
+    }
+    found
+}
+
+/// The type of `impl<T> Type<T>`, or of `impl Trait for Type`.
+fn owner_of(head: &str) -> String {
+    let mut depth = 0;
+    let start = head.find(|c: char| {
+        depth += i32::from(c == '<') - i32::from(c == '>');
+        depth == 0 && c != '>' && c != ' '
+    });
+    let head = head.get(start.unwrap_or(0)..).unwrap_or_default();
+    let of = head.split(" for ").last().unwrap_or_default().trim_start_matches("dyn ");
+    match word(of) {
+        "$context" => "Forward".to_owned(), // and `Backward`, by the same lines
+        name => name.to_owned(),
+    }
+}
+
+fn word(text: &str) -> &str {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '$')
+        .find(|w| !w.is_empty())
+        .unwrap_or_default()
+}
+
+/// What stands behind the arrow of a function: the one that follows its last parameter.
+fn returns(signature: &str) -> Option<&str> {
+    let mut depth = 0;
+    for (i, c) in signature.char_indices() {
+        depth += i32::from(matches!(c, '(' | '[')) - i32::from(matches!(c, ')' | ']'));
+        match (depth, c) {
+            (0, ')') if signature[i + 1..].trim_start().starts_with("->") => {
+                let out = &signature[i + 1..];
+                return out.split(['{', ';']).next();
+            }
+            (0, '{' | ';') => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The reader of sources sees what is public, and takes nothing else for it.
+#[test]
+fn what_is_public_is_found() {
+    let source = "\
+impl<T: Copy> Table<T> {
+    /// pub fn told(&self) -> Result<()> {}
+    pub fn get(&self) -> Result<T> {
+    }
+    pub fn with(
+        read: impl Fn() -> Result<T>,
+    ) -> Result<Self> {
+    }
+    pub fn two(names: [&str; 2]) -> Result<Self> {
+    pub fn cannot(read: impl Fn() -> Result<T>) -> Self {
+    pub(crate) fn own(&self) -> Result<T> {
+    fn private(&self) -> Result<T> {
+}
+pub trait Source {
+    fn open(&self) -> Result<u8>;
+    fn size(&self) -> usize;
+}
+trait Hidden {
+    fn open_hidden(&self) -> Result<u8>;
+}
+impl Source for Table<u8> {
+    fn open(&self) -> Result<u8> {
+}
+macro_rules! methods {
+            pub fn $kind(&self) -> Result<u8> {
+}
+pub fn free() -> Result<u8> {
+}
+#[cfg(test)]
+mod tests {
+    pub fn tested() -> Result<u8> {}
+}
+";
+    let expected = ["Table::get", "Table::with", "Table::two", "Source::open", "part::$kind", "part::free"];
+    assert_eq!(fallible("part", source), expected);
+}
+
+/// A call that does not fail and a line that is another's are complained of.
+#[test]
+fn complaints_bite() {
+    let mut calls = Calls::default();
+    calls.at("succeeds", || Ok(()));
+    let early: Result<()> = Err(unpadded::Error::new("made", "too", "early"));
+    calls.at("early", || early);
+    calls.at("right", || Err::<(), _>(unpadded::Error::new("made", "here", "so")));
+    let found = calls.complaints();
+    assert!(found.len() == 2 && found[0].contains("no error") && found[1].starts_with("early"), "{found:?}");
+}

@@ -1,0 +1,94 @@
+//! Files, vocabularies, loaders.
+
+use std::fs;
+
+use unpadded::data::{
+    Batch, Batching, ColumnSpec, Continuous, Data, Field, Folder, Limits, Loader, Sample, Samples, Source,
+    Streamed, TextFile, Tokenizer, Vocabulary,
+};
+use unpadded::{Error, Result};
+
+use super::Calls;
+use crate::trainer::path;
+
+fn samples() -> Samples {
+    (0..4).map(|i| vec![Field::Ints(vec![i]), Field::Int(i)]).collect()
+}
+
+/// The first error of its batches.
+#[track_caller]
+fn read(data: &dyn Data) -> Result<()> {
+    data.batches(None, 0)?.try_for_each(|batch| batch.map(drop))
+}
+
+pub(super) fn calls(calls: &mut Calls) {
+    let folder = path("caller_lines");
+    fs::create_dir(&folder).unwrap();
+    let nowhere = folder.join("nowhere");
+    let broken = TextFile::embedded("broken.zip", b"PK\x03\x04 and no more");
+    let gzip = TextFile::embedded("broken.gz", b"\x1f\x8b and no more");
+    let line = TextFile::embedded("lines.txt", "one line without a tab\n");
+    calls.at("TextFile::open", || TextFile::open(&nowhere));
+    calls.at("TextFile::open", || TextFile::open(&folder));
+    calls.at("TextFile::member", || line.clone().member("a"));
+    calls.at("TextFile::member", || broken.clone().member("a"));
+    calls.at("TextFile::labelled", || broken.labelled().map(drop));
+    calls.at("TextFile::pairs", || broken.pairs().map(drop));
+    calls.at("TextFile::columns", || broken.columns(ColumnSpec::default()).map(drop));
+    calls.at("TextFile::lines", || broken.lines().map(drop));
+    calls.at("TextFile::documents", || broken.documents().map(drop));
+    calls.at("TextFile::text", || gzip.text());
+    calls.at("TextFile::text", || TextFile::embedded("empty.txt", "").text());
+    fs::write(&nowhere, "a\n").unwrap();
+    let gone = TextFile::open(&nowhere).unwrap();
+    fs::remove_file(&nowhere).unwrap();
+    calls.at("TextFile::fingerprint", || gone.fingerprint());
+    // What is wrong in a file is found while it is read, and named with the line that began to.
+    calls.at("Records::read_all", || line.labelled()?.read_all());
+    calls.at("Records::read_all", || TextFile::embedded("empty.txt", "").lines()?.read_all());
+    calls.at("TextFile::labelled", || line.labelled()?.collect::<Result<Vec<_>>>());
+    calls.at("TextFile::pairs", || line.pairs()?.collect::<Result<Vec<_>>>());
+
+    calls.at("Folder::open", || Folder::open(&folder));
+    calls.at("Folder::open", || Folder::open(&nowhere));
+    fs::write(folder.join("a.txt"), "a\n").unwrap();
+    let one = || Folder::open(&folder).unwrap();
+    calls.at("Folder::extension", || one().extension("csv"));
+    calls.at("Folder::file_per_class", || one().file_per_class());
+    calls.at("Folder::folder_per_class", || one().folder_per_class());
+    fs::write(folder.join("a.csv"), "a\n").unwrap();
+    fs::write(folder.join("b.csv"), "a\n").unwrap();
+    calls.at("Folder::file_per_class", || one().file_per_class());
+
+    calls.at("Tokenizer::from_name", || Tokenizer::from_name("bpe"));
+    calls.at("Vocabulary::of", || Vocabulary::of::<&str>([], &Limits::default()));
+    let twice = Limits { specials: vec!["a".into(), "a".into()], ..Limits::default() };
+    calls.at("Vocabulary::of", || Vocabulary::of(["b"], &twice));
+    calls.at("Vocabulary::labels", || Vocabulary::labels::<&str>([]));
+    let labels = Vocabulary::labels(["good", "bad"]).unwrap();
+    calls.at("Vocabulary::lookup", || labels.lookup("fair"));
+    calls.at("Vocabulary::ids", || labels.ids(["good", "fair"]));
+    calls.at("Vocabulary::save", || labels.save(nowhere.join("x")));
+    calls.at("Vocabulary::load", || Vocabulary::load(&nowhere));
+
+    let names = ["words".to_owned(), "label".to_owned()];
+    let one = || Sample::new(3, [Field::from(vec![1i64])]);
+    calls.at("Batch::new", || Batch::new(&names, &[one()]));
+    calls.at("Batch::new", || Batch::new::<Sample>(&names, &[]));
+    calls.at("Loader::new", || Loader::new(samples(), &[]));
+    calls.at("Loader::new", || Loader::new(samples(), &["words"]));
+    calls.at("Continuous::new", || Continuous::new(vec![1], 2, 3, ["x", "y"]));
+    // The batches of a loader name the line that made it.
+    calls.at("Data::batches", || {
+        read(&Loader::new(samples(), &["words", "label"])?.batching(Batching::Tokens(0)))
+    });
+    let stream = || {
+        let two = vec![Sample::new(0, [Field::Int(0)]), Sample::new(1, [Field::Float(0.0)])];
+        Ok(Box::new(two.into_iter().map(Ok)) as unpadded::data::Sampled)
+    };
+    calls.at("Data::batches", || read(&Loader::new(Streamed::new(0, stream), &["x"])?));
+    let fails = || Streamed::new(0, || Err(Error::new("source", "to be there", "none")));
+    assert!(fails().open().is_err());
+    calls.at("Data::batches", || read(&Loader::new(fails(), &["x"])?.prefetch(2)));
+    fs::remove_dir_all(&folder).unwrap();
+}

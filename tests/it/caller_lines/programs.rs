@@ -1,0 +1,375 @@
+//! Programs: the builder, operators, step blocks, layers, the executor.
+
+use ndarray::array;
+use unpadded::executor::{Executor, Run, Scope, interpret};
+use unpadded::kernels::Transpose;
+use unpadded::layers::{
+    Embedding, Gru, Linear, Lstm, Mgu, RecurrentLayer, RecurrentWeights, Rnn, Stacked, init, load_torch,
+};
+use unpadded::ops::{self, CrossEntropy, Pool, Update};
+use unpadded::optimizer::{Optimizer, Sgd};
+use unpadded::program::call::Direct;
+use unpadded::program::{
+    Append, Attributes, Backward, BlockId, Extent, Facts, Forward, InferShape, Levels, Needs, Op, Operand,
+    Program, RowBuffer, Sample, Signature, Slot, Spec, VarId, backward,
+};
+use unpadded::tensor::{Dense, StorageKind};
+use unpadded::{Builder, DType, Result, Var, Variable};
+
+use super::Calls;
+
+pub(super) fn calls(calls: &mut Calls) {
+    builder(calls);
+    operators(calls);
+    layers(calls);
+    steps(calls);
+    as_data(calls);
+    of_operators(calls);
+    runs(calls);
+}
+
+/// A builder with sequences of rows of 3 numbers, and a variable of another builder.
+fn net() -> (Builder, Var, Var) {
+    let (net, other) = (Builder::new(), Builder::new());
+    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
+    let mut foreign = other.feed("foreign", DType::F32, &[3], 1).unwrap();
+    for _ in 0..9 {
+        foreign = other.tanh(foreign).unwrap();
+    }
+    (net, x, foreign)
+}
+
+fn builder(calls: &mut Calls) {
+    let (net, x, foreign) = net();
+    let ids = net.feed("ids", DType::I64, &[], 1).unwrap();
+    calls.at("Builder::spec", || net.spec(foreign));
+    calls.at("Builder::feed", || net.feed("x", DType::F32, &[], 0));
+    calls.at("Builder::feed", || net.feed("deep", DType::F32, &[], 99));
+    calls.at("Builder::feed_stored", || net.feed_stored("empty", DType::F32, &[], StorageKind::Dense));
+    calls.at("Builder::feed_like", || net.feed_like("like", DType::F32, &[], foreign));
+    calls.at("Builder::watch", || net.watch(ids));
+    calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[1; 9], init::zeros()));
+    calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[3], init::xavier()));
+    calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[3, 1], init::normal(f64::NAN)));
+    calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[3, 1], init::lstm_bias(1.0)));
+    calls.at("Builder::literal", || net.literal("x", 1.0));
+    calls.at("Builder::stop_gradient", || net.stop_gradient(foreign));
+    calls.at("Builder::append", || net.append("no operator", &[], Attributes::new()));
+    calls.at("Builder::append", || net.append("tanh", &[("y", &[x])], Attributes::new()));
+    calls.at("Builder::append1", || net.append1("tanh", &[("x", &[foreign])], Attributes::new()));
+}
+
+fn operators(calls: &mut Calls) {
+    let (net, x, foreign) = net();
+    calls.at("Builder::accuracy", || net.accuracy(x, x, None));
+    calls.at("Builder::add", || net.add(x, foreign));
+    calls.at("Builder::sub", || net.sub(x, foreign));
+    calls.at("Builder::mul", || net.mul(foreign, x));
+    calls.at("Builder::div", || net.div(x, foreign));
+    calls.at("Builder::maximum", || net.maximum(x, foreign));
+    calls.at("Builder::minimum", || net.minimum(x, foreign));
+    calls.at("Builder::assign", || net.assign(foreign));
+    calls.at("Builder::cast", || net.cast(foreign, DType::F64));
+    calls.at("Builder::cross_entropy", || net.cross_entropy(x, x));
+    calls.at("Builder::cross_entropy_with", || {
+        net.cross_entropy_with(x, x, CrossEntropy { label_smoothing: 2.0, ..CrossEntropy::default() })
+    });
+    calls.at("Builder::dropout", || net.dropout(x, 1.0));
+    calls.at("Builder::variational_dropout", || net.variational_dropout(x, 1.0));
+    calls.at("Builder::lookup", || net.lookup(x, x, None, false));
+    calls.at("Builder::concat", || net.concat(&[]));
+    calls.at("Builder::split", || net.split(x, &[1]));
+    calls.at("Builder::slice", || net.slice(x, 2..4));
+    calls.at("Builder::fill_like", || net.fill_like(foreign, 1.0));
+    calls.at("Builder::gru_cell", || net.gru_cell(x, x, foreign, Update::default()));
+    calls.at("Builder::product", || net.product(x, x, None));
+    calls.at("Builder::lod_of", || net.lod_of(foreign));
+    calls.at("Builder::lstm_cell", || net.lstm_cell(x, x));
+    calls.at("Builder::matmul", || net.matmul(x, x));
+    calls.at("Builder::matmul_with", || net.matmul_with(x, Transpose::Yes, x, Transpose::No));
+    calls.at("Builder::sequence_expand", || net.sequence_expand(x, x, Some(9)));
+    calls.at("Builder::sequence_expand_as", || net.sequence_expand_as(x, foreign));
+    calls.at("Builder::sequence_pool", || net.sequence_pool(foreign, Pool::Sum));
+    calls.at("Builder::sequence_pool_with", || net.sequence_pool_with(foreign, Pool::Sum, 0.0));
+    calls.at("Builder::sequence_reverse", || net.sequence_reverse(foreign));
+    calls.at("Builder::sequence_softmax", || net.sequence_softmax(x));
+    calls.at("Builder::softmax", || net.softmax(foreign));
+    calls.at("Builder::log_softmax", || net.log_softmax(foreign));
+    // One body of a macro for all kinds.
+    calls.at("unary::$kind", || net.tanh(foreign));
+    calls.at("unary::$kind", || net.scale(foreign, 1.0, 0.0));
+    calls.at("reduce::$kind", || net.mean(foreign));
+}
+
+fn layers(calls: &mut Calls) {
+    let (net, x, foreign) = net();
+    let ids = net.feed("ids", DType::I64, &[], 1).unwrap();
+    calls.at("Builder::linear", || net.linear(ids, 2));
+    calls.at("Builder::linear", || net.linear(x, 0));
+    calls.at("Builder::linear", || net.linear(x, Linear::new(2).weight_init(init::lstm_bias(1.0))));
+    calls.at("Builder::linear", || net.linear(x, Linear::new(2).bias_init(init::xavier())));
+    calls.at("Builder::embedding", || net.embedding(x, Embedding::new(3, 2)));
+    calls.at("Builder::embedding", || net.embedding(ids, Embedding::new(3, 0)));
+    calls.at("Builder::embedding", || net.embedding(ids, Embedding::new(0, 3)));
+    calls.at("Builder::embedding", || net.embedding(ids, Embedding::new(3, 2).padding(3)));
+    calls.at("Builder::zoneout", || net.zoneout(x, x, 1.0));
+    // The four methods of each recurrent layer are one macro's.
+    calls.at("recurrent::$run", || net.lstm(ids, Lstm::new(2)));
+    calls.at("recurrent::$run", || net.lstm(x, Lstm::new(0)));
+    calls.at("recurrent::$run", || net.lstm(x, Lstm::new(2).projection(0)));
+    calls.at("recurrent::$run", || net.gru(x, Gru::new(0)));
+    calls.at("recurrent::$run", || net.mgu(x, Mgu::new(0)));
+    calls.at("recurrent::$run", || net.rnn(x, Rnn::new(0)));
+    calls.at("recurrent::$run", || net.rnn(x, Rnn::new(2).recurrent_init(init::lstm_bias(0.0))));
+    calls.at("recurrent::$run", || net.rnn(x, Rnn::new(2).recurrent_dropout(1.0)));
+    calls.at("recurrent::$run_states", || net.gru_states(x, Gru::new(2).initial(x)));
+    let weight = |name: &str, dims: &[usize]| net.parameter(name, DType::F32, dims, init::zeros()).unwrap();
+    let weights =
+        RecurrentWeights { w_ih: weight("a", &[3, 2]), w_hh: weight("b", &[2, 2]), b_ih: None, b_hh: None };
+    let narrow = RecurrentWeights { w_hh: weights.w_ih, ..weights };
+    calls.at("recurrent::$run_with", || net.rnn_with(x, narrow, Rnn::new(2)));
+    calls.at("recurrent::$run_states_with", || net.rnn_states_with(x, narrow, Rnn::new(2)));
+    let rnn = Rnn::new(2);
+    calls.at("Builder::stacked", || net.stacked(x, Stacked::new(Rnn::new(2), 0)));
+    calls.at("Builder::stacked", || net.stacked(ids, Stacked::new(Rnn::new(2), 2)));
+    calls.at("Builder::stacked_states", || net.stacked_states(x, Stacked::new(Rnn::new(0), 2)));
+    calls.at("Builder::stacked_with", || net.stacked_with(x, &[narrow], Stacked::new(rnn.clone(), 1)));
+    calls.at("Builder::bidirectional", || net.bidirectional(foreign, rnn.clone()));
+    calls.at("RecurrentLayer::weights", || rnn.weights(&net, ids));
+    calls.at("RecurrentLayer::states", || rnn.states(&net, x, narrow));
+
+    let mut scope = Scope::new();
+    let tensor = |_: &str| Ok(Dense::from(array![[1.0f32, 2.0]]));
+    calls.at("torch::load_torch", || load_torch(&mut scope, "rnn_0", "_l0", tensor));
+    scope.set("rnn_0.weight_ih", Dense::from(array![[1.0f32]])).unwrap();
+    calls.at("torch::load_torch", || load_torch(&mut scope, "rnn_0", "_l0", tensor));
+    scope.set("rnn_0.peephole", Dense::from(array![[1.0f32]])).unwrap();
+    calls.at("torch::load_torch", || load_torch(&mut scope, "rnn_0", "_l0", tensor));
+}
+
+fn steps(calls: &mut Calls) {
+    let (net, x, foreign) = net();
+    let row = net.feed("row", DType::F32, &[0], 0).unwrap();
+    calls.at("Builder::recurrent", || net.recurrent(foreign, |_, x| Ok(x)));
+    calls.at("Builder::recurrent", || net.recurrent(row, |_, x| Ok(x)));
+    calls.at("Builder::recurrent_with", || {
+        let level = unpadded::program::Recurrence { level: Some(3), reverse: false };
+        net.recurrent_with(level, x, |_, x| Ok(x))
+    });
+    calls.at("Step::memory", || net.recurrent(x, |step, _| step.memory(0)));
+    calls.at("Step::memory_of", || net.recurrent(x, |step, _| step.memory_of(DType::F32, &[1; 9])));
+    calls.at("Step::memory_of", || net.recurrent(x, |step, _| step.memory_of(DType::F32, &[2, 0])));
+    calls.at("Step::memory_from", || net.recurrent(x, |step, _| step.memory_from(x)));
+    calls.at("Step::memory_from", || net.recurrent(x, |step, _| step.memory_from(row)));
+    calls.at("Step::update", || net.recurrent(x, |step, x| step.update(x, x).map(|()| x)));
+    calls.at("Step::last", || net.recurrent(x, |step, x| step.last(x)));
+    // A memory that is never updated is found where the block ends.
+    calls.at("Builder::recurrent", || net.recurrent(x, |step, _| step.memory(2)));
+}
+
+fn as_data(calls: &mut Calls) {
+    let (net, x, _) = net();
+    let y = net.linear(x, 2).unwrap();
+    let loss = net.mean(y).unwrap();
+    net.literal("one", 1.0).unwrap();
+    let registry = net.registry();
+    let program = net.finish();
+    let literal = program.find("one").unwrap();
+    let mut own = program.clone();
+    calls.at("Program::spec", || program.spec(literal));
+    calls.at("Program::add_var", || own.add_var(program.var(x.id()).clone()));
+    let inputs = vec![("x", vec![literal])];
+    calls.at("Program::append", || {
+        own.append(&registry, BlockId(0), Append { inputs, ..Append::forward("tanh") })
+    });
+    calls.at("Program::inference", || program.inference(&[literal]));
+    let mut broken = program.clone();
+    broken.var_mut(x.id()).name = "one".into();
+    calls.at("Program::validate", || broken.validate());
+    calls.at("Program::to_section", || broken.to_section());
+    calls.at("Program::to_bytes", || broken.to_bytes());
+    calls.at("Program::save", || program.save("no such folder/x"));
+    calls.at("Program::load", || Program::load("no such folder/x"));
+    calls.at("Program::from_bytes", || Program::from_bytes(b"else"));
+    calls.at("Program::from_bytes", || {
+        Program::from_bytes(&unpadded::wire::Writer::new(Vec::new())?.finish()?)
+    });
+    calls.at("Program::from_section", || Program::from_section(b"else"));
+    calls.at("backward::append", || backward::append(&mut own, &registry, x.id()));
+    calls.at("backward::differentiate", || backward::differentiate(&mut own, &registry, VarId(999)));
+    calls.at("Optimizer::minimize", || Sgd::new(0.1).minimize(&mut own, &registry, y.id()));
+    calls.at("Optimizer::minimize", || Sgd::new(-0.1).minimize(&mut own, &registry, loss.id()));
+    calls.at("Optimizer::update", || Sgd::new(0.1).update(&mut own, &registry, Vec::new()));
+
+    let start = init::xavier();
+    calls.at("initialize::evaluate", || init::evaluate(&start, &[3], DType::F32, 0, "w"));
+    calls.at("initialize::evaluate", || init::evaluate(&init::zeros(), &[usize::MAX], DType::F32, 0, "w"));
+    calls.at("Registry::add", || ops::catalogue().add::<Probe>()?.add::<Probe>().map(drop));
+    calls.at("Registry::parse", || registry.parse("no operator", &Attributes::new()));
+    calls.at("Registry::parse", || registry.parse("dropout", &Attributes::new()));
+    let attributes = Attributes::new().with("a", Vec::<i64>::new());
+    calls.at("Attributes::bool", || attributes.bool("a"));
+    calls.at("Attributes::int", || attributes.int("b"));
+    calls.at("Attributes::size", || attributes.size("a"));
+    calls.at("Attributes::float", || attributes.float("a"));
+    calls.at("Attributes::text", || attributes.text("a").map(drop));
+    calls.at("Attributes::floats", || attributes.floats("b"));
+    calls.at("Attributes::sizes", || attributes.sizes("b"));
+    calls.at("Spec::fixed", || Spec::fixed(DType::F32, &[1; 9]));
+    calls.at("Spec::rows_of", || Spec::rows_of(DType::F32, Extent::Batch, &[1; 9], Levels::new()));
+    calls.at("Spec::drop_level", || Spec::fixed(DType::F32, &[1])?.drop_level(Extent::Batch));
+    calls.at("RowBuffer::values", || RowBuffer::default().values::<f32>().map(drop));
+    calls.at("RowBuffer::values_mut", || RowBuffer::default().values_mut::<f32>().map(drop));
+
+    let tanh = || registry.parse("tanh", &Attributes::new()).unwrap();
+    let scalar = [Operand::batch("x", Variable::dense(ndarray::arr0(1.0)))];
+    calls.at("Direct::new", || Direct::new(tanh(), &scalar).map(drop));
+    calls.at("Direct::of", || Direct::of(&registry, "tanh", &Attributes::new(), &[]).map(drop));
+    calls.at("Op::call", || tanh().call(&[]));
+    let lookup = [Operand::batch("ids", array![7i64]), Operand::constant("weight", array![[1.0]])];
+    let direct = Direct::of(&registry, "embedding", &Attributes::new(), &lookup).unwrap();
+    calls.at("Direct::forward", || direct.forward());
+    calls.at("Direct::backward", || direct.backward(&[], &[], &|slot| slot == 1, None));
+}
+
+/// An operator whose attribute says which of its context's calls is to fail.
+struct Probe(String);
+
+impl Op for Probe {
+    fn kind() -> &'static str {
+        "probe"
+    }
+
+    fn parse(attributes: &Attributes) -> Result<Self> {
+        Ok(Self(attributes.text("call")?.to_owned()))
+    }
+
+    fn signature(&self) -> Signature {
+        const {
+            Signature {
+                inputs: &[Slot::one("x"), Slot::one("y"), Slot::optional("z")],
+                outputs: &[Slot::one("out")],
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        Facts::row_wise()
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.set(0, s.input(0).clone());
+        match self.0.as_str() {
+            "new_level" => s.new_level(&[s.levels(0)[0]; 6], |_, _| Ok(())).map(drop),
+            "same_rows" => s.same_rows(0, 1),
+            "has_lod" => s.has_lod(1),
+            "dtype_in" => s.dtype_in(0, &[DType::I64]),
+            "is_float" => s.is_float(1),
+            "same_dtype" => s.same_dtype(0, 1),
+            "constant" => s.constant(0, &[1]),
+            "constant_at" => s.constant_at(0, 0, &[1]),
+            _ => Ok(()),
+        }
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        if let Some(mut out) = run.output::<f32>(0).ok().filter(|_| !self.0.starts_with("output")) {
+            out.fill(0.0);
+        }
+        match self.0.as_str() {
+            "input" => run.input::<f64>(0).map(drop),
+            "input_at" => run.input_at::<f32>(0, 7).map(drop),
+            "optional" => run.optional::<f64>(2).map(drop),
+            "sequences" => run.sequences(1).map(drop),
+            "output" => run.output::<f64>(0).map(drop),
+            "output_at" => run.output_at::<f32>(0, 7).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        match self.0.as_str() {
+            "output_gradient" => run.output_gradient::<f64>(0).map(drop),
+            "output_gradient_at" => run.output_gradient_at::<f64>(0, 0).map(drop),
+            "gradient" => run.gradient::<f64>(0).map(drop),
+            _ => run.gradient_at::<f64>(0, 0).map(drop),
+        }
+    }
+
+    fn needs(&self, _: usize) -> Needs {
+        Needs::nothing()
+    }
+
+    fn samples() -> Vec<Sample> {
+        Vec::new()
+    }
+}
+
+/// Appends the operator at the caller's line, runs it and its gradient.
+#[track_caller]
+fn probed(call: &str) -> Result<()> {
+    let mut registry = ops::catalogue();
+    registry.add::<Probe>()?;
+    let net = Builder::with_registry(registry);
+    let (x, y) = (net.feed("x", DType::F32, &[1], 1)?, net.feed("y", DType::I64, &[], 0)?);
+    net.watch(x)?;
+    let inputs: [(&str, &[Var]); 3] = [("x", &[x]), ("y", &[y]), ("z", &[x])];
+    let out = net.append1("probe", &inputs, Attributes::new().with("call", call))?;
+    let loss = net.sum(out)?;
+    let (registry, mut program) = (net.registry(), net.finish());
+    let gradients = backward::differentiate(&mut program, &registry, loss.id())?;
+    let fed = Variable::from_sequences(&[vec![1.0f32]])?.into_parts();
+    let fed = Variable::new(fed.0.into_dense()?.reshape(&[1, 1])?, fed.1)?;
+    let label = Variable::dense(array![0i64]);
+    let wanted = [loss.id(), gradients[&x.id()]];
+    let mut executor = Executor::new(&program, &registry, &wanted, 1)?;
+    executor.run(&mut Scope::of(&program)?, &Run::train(&[(x.id(), &fed), (y.id(), &label)], 0))
+}
+
+/// What an operator's context refuses is an error of the line that appended the operator.
+fn of_operators(calls: &mut Calls) {
+    calls.at("InferShape::new_level", || probed("new_level"));
+    calls.at("InferShape::same_rows", || probed("same_rows"));
+    calls.at("InferShape::has_lod", || probed("has_lod"));
+    calls.at("InferShape::dtype_in", || probed("dtype_in"));
+    calls.at("InferShape::is_float", || probed("is_float"));
+    calls.at("InferShape::same_dtype", || probed("same_dtype"));
+    calls.at("InferShape::constant", || probed("constant"));
+    calls.at("InferShape::constant_at", || probed("constant_at"));
+    calls.at("Forward::input", || probed("input"));
+    calls.at("Forward::input_at", || probed("input_at"));
+    calls.at("Forward::optional", || probed("optional"));
+    calls.at("Forward::sequences", || probed("sequences"));
+    calls.at("Forward::output", || probed("output"));
+    calls.at("Forward::output_at", || probed("output_at"));
+    calls.at("Backward::output_gradient", || probed("output_gradient"));
+    calls.at("Backward::output_gradient_at", || probed("output_gradient_at"));
+    calls.at("Backward::gradient", || probed("gradient"));
+    calls.at("Backward::gradient_at", || probed("gradient_at"));
+}
+
+fn runs(calls: &mut Calls) {
+    let (net, x, _) = net();
+    let y = net.linear(x, 2).unwrap();
+    let (registry, program) = (net.registry(), net.finish());
+    let mut scope = Scope::of(&program).unwrap();
+    calls.at("Executor::new", || Executor::new(&program, &registry, &[VarId(999)], 1).map(drop));
+    calls.at("Executor::new", || Executor::new(&program, &registry, &[y.id()], 1 << 40).map(drop));
+    let mut executor = Executor::new(&program, &registry, &[y.id()], 1).unwrap();
+    calls.at("Executor::run", || executor.run(&mut scope, &Run::infer(&[])));
+    calls.at("Executor::fetch", || executor.fetch(y));
+    calls.at("Executor::scalar", || executor.scalar(y));
+    calls.at("Executor::bytes_for", || executor.bytes_for(&[]));
+    let value = Variable::dense(array![1.0f32]);
+    let far = [(VarId(999), &value)];
+    calls.at("interpret::interpret", || interpret(&program, &registry, &mut scope, &Run::infer(&far)));
+    calls.at("Scope::get", || scope.get("nothing"));
+    calls.at("Scope::set", || scope.set("linear_0.bias", Dense::from(array![1.0f32])));
+    let mut other = program.clone();
+    let weight = other.find("linear_0.weight").unwrap();
+    other.var_mut(weight).initializer = Some(init::lstm_bias(1.0));
+    calls.at("Scope::of", || Scope::of(&other).map(drop));
+    scope = Scope::new();
+    scope.set("linear_0.weight", Dense::from(array![1.0f32])).unwrap();
+    calls.at("Scope::initialize", || scope.initialize(&program));
+}

@@ -1,0 +1,88 @@
+//! The trainer, checkpoints, predictors.
+
+use std::collections::BTreeMap;
+
+use ndarray::array;
+use unpadded::data::{Field, Loader, Samples};
+use unpadded::executor::Scope;
+use unpadded::optimizer::Sgd;
+use unpadded::tensor::Dense;
+use unpadded::train::metrics::Loss;
+use unpadded::train::{Checkpoint, Predictor, Sampling, Trainer, Until};
+use unpadded::{Builder, DType, Registry, Variable, ops};
+
+use super::Calls;
+use crate::trained;
+use crate::trainer::{dev, path, train, trainer};
+
+pub(super) fn calls(calls: &mut Calls) {
+    let (net, other) = (Builder::new(), Builder::new());
+    let loss = other.feed("loss", DType::F32, &[1], 0).unwrap();
+    calls.at("Trainer::new", || Trainer::new(net, loss, &Sgd::new(0.1)));
+    calls.at("Trainer::new", || Trainer::new(other, loss, &Sgd::new(0.1)));
+    let until = Until::Epochs(1);
+    // Data without a line of their own: those of this call.
+    struct Nothing;
+    impl unpadded::data::Data for Nothing {
+        fn batches(&self, _: Option<u64>, _: u64) -> unpadded::Result<unpadded::data::Batches> {
+            Ok(Box::new(std::iter::empty()))
+        }
+        fn batch_count(&self) -> Option<u64> {
+            None
+        }
+        fn fingerprint(&self) -> u64 {
+            0
+        }
+    }
+    calls.at("Trainer::fit", || trainer().fit(&Nothing, &dev(), until));
+    calls.at("Trainer::fit", || trainer().fit(&train(), &Nothing, until));
+    calls.at("Trainer::fit", || trainer().checkpoint("no such folder/x").fit(&train(), &dev(), until));
+    let one: Samples = (0..3).map(|i| vec![Field::Ints(vec![i])]).collect();
+    calls.at("Trainer::fit", || trainer().fit(&Loader::new(one.clone(), &["words"])?, &dev(), until));
+    calls.at("Trainer::evaluate", || trainer().evaluate(&Nothing));
+    calls.at("Trainer::listing", || trainer().metric(Loss::new(loss).named("later")).listing());
+    calls.at("Trainer::start_profile", || trainer().patience(0).start_profile());
+    calls.at("Trainer::save", || trainer().save("no such folder/x"));
+    calls.at("Trainer::resume", || trainer().resume("no such folder/x"));
+    let file = path("caller_lines");
+    let mut checkpoint = trained::checkpoint(3);
+    checkpoint.save(&file).unwrap();
+    calls.at("Trainer::resume", || trainer().resume(&file));
+    calls.at("Trainer::resume_if", || trainer().resume_if(&file));
+    calls.at("Trainer::resume_if", || trainer().resume_if("\0"));
+    calls.at("Trainer::use_best", || trainer().use_best());
+    calls.at("Trainer::set_parameter", || trainer().set_parameter("bias", array![1.0f32]));
+    calls.at("Trainer::set_parameter", || trainer().set_parameter("linear_0.bias", array![1.0f32]));
+
+    let mut broken = checkpoint.clone();
+    broken.outputs.insert("nothing".into(), "nowhere".into());
+    calls.at("Checkpoint::save", || broken.save(&file));
+    calls.at("Checkpoint::save", || checkpoint.save("no such folder/x"));
+    calls.at("Checkpoint::save_from", || checkpoint.save_from(&mut Scope::new(), &file));
+    calls.at("Checkpoint::to_bytes", || broken.to_bytes());
+    calls.at("Checkpoint::load", || Checkpoint::load("no such folder/x"));
+    calls.at("Checkpoint::from_bytes", || Checkpoint::from_bytes(b"else"));
+    let bytes = checkpoint.to_bytes().unwrap();
+    calls.at("Checkpoint::from_bytes", || Checkpoint::from_bytes(&bytes[..bytes.len() / 2]));
+    let mut scope = Scope::new();
+    let name = checkpoint.tensors.keys().next().unwrap().clone();
+    scope.set(&name, Dense::from(array![1i64])).unwrap();
+
+    calls.at("Predictor::load", || Predictor::load("no such folder/x").map(drop));
+    calls.at("Predictor::load_with", || Predictor::load_with(&file, &Registry::empty()).map(drop));
+    calls.at("Predictor::new", || Predictor::new(broken, &ops::catalogue()).map(drop));
+    let none = Checkpoint { outputs: BTreeMap::new(), ..checkpoint.clone() };
+    calls.at("Predictor::new", || Predictor::new(none, &ops::catalogue()).map(drop));
+    let mut predictor = Predictor::new(checkpoint.clone(), &ops::catalogue()).unwrap();
+    let row = Variable::dense(array![[1.0f32]]);
+    calls.at("Predictor::run", || predictor.run(&[], &["nothing"]));
+    calls.at("Predictor::run", || predictor.run(&[("nothing", &row)], &["logits"]));
+    calls.at("Predictor::run", || predictor.run(&[], &["logits"]));
+    calls.at("Predictor::vocabulary", || predictor.vocabulary("nothing").map(drop));
+    calls.at("Checkpoint::restore", || checkpoint.restore(&mut scope));
+
+    calls.at("Sampling::sampler", || Sampling { top_p: 0.0, ..Sampling::default() }.sampler(1));
+    let mut sampler = Sampling::default().sampler(1).unwrap();
+    calls.at("Sampler::draw", || sampler.draw(&[]));
+    std::fs::remove_file(file).unwrap();
+}

@@ -1,0 +1,29 @@
+//! A long text on its way to training takes its own bytes and four for each of its characters, and nothing for lists of
+//! them.
+//!
+//! A binary of its own, because its allocator counts.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "it/peak_memory.rs"]
+mod peak_memory;
+
+use unpadded::data::{Continuous, Data, Limits, TextFile, Tokenizer, Vocabulary};
+
+#[test]
+fn a_text_is_held_once_and_its_characters_as_numbers() {
+    // Just below a power of two, so that what grows by doubling is full.
+    let size = (1 << 20) - 16;
+    let path = std::env::temp_dir().join(format!("unpadded-text-memory-{}", std::process::id()));
+    std::fs::write(&path, "to be or not to be\n".repeat(size / 19 + 1).get(..size).unwrap()).unwrap();
+    let (peak, data) = peak_memory::of(|| {
+        let (text, cut) = (TextFile::open(&path).unwrap().text().unwrap(), Tokenizer::characters());
+        let characters = Vocabulary::of(cut.tokens(&text), &Limits::default()).unwrap();
+        let ids = cut.tokens(&text).map(|character| characters.lookup(&character));
+        Continuous::try_new(ids, 64, 64, ["x", "y"]).unwrap()
+    });
+    assert_eq!(data.batch_count(), Some((size as u64 - 1).div_ceil(64 * 64)));
+    // While the ids are moved to a place of twice the size, both are there: 6 bytes, and the text with room to grow.
+    assert!(peak <= 8 * size, "{peak} bytes for a text of {size}");
+    std::fs::remove_file(path).unwrap();
+}
