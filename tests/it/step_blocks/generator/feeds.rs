@@ -101,7 +101,7 @@ impl Feeds {
         let mut lod: Option<Arc<Lod>> = None;
         let mut count = sequences;
         for level in 0..levels {
-            let most = if self.kind.wide { [30, 9, 4][level] } else { [8, 5, 4][level] };
+            let most = if self.kind.wide { [30, 4, 2][level] } else { [8, 5, 4][level] };
             let long = size == Size::Larger || dice.chance(70);
             let mut offsets = vec![0];
             for _ in 0..count {
