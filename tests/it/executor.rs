@@ -455,7 +455,8 @@ fn a_level_that_an_operator_makes_has_its_rows() {
     let (out, gradient) = (twice.id(), gradients[&x.id()]);
     let mut executor = Executor::new(&program, &ops::catalogue(), &[out, gradient], 2).unwrap();
     let mut scope = Scope::of(&program).unwrap();
-    let cases: [(&[Vec<f64>], &str, &[f64], &[f64]); 4] = [
+    type Batch<'a> = (&'a [Vec<f64>], &'a str, &'a [f64], &'a [f64]);
+    let cases: [Batch<'_>; 4] = [
         (
             &[vec![1.0, 2.0], vec![], vec![3.0]],
             "[[2, 0, 1], [2, 2, 1]]",

@@ -139,12 +139,10 @@ fn parameters_that_are_not_finite_are_refused() {
         checkpoint.save(&file).unwrap();
         let error = Predictor::load(&file).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::NotFinite);
-        let expected = format!(
-            "variable `linear_0.weight`: value of the checkpoint: expected finite numbers, got {shown} at [1, 1]; in \
-             checkpoint `{}`",
-            file.display()
-        );
-        assert_eq!(error.to_string(), expected);
+        let said = error.to_string();
+        let what = "variable `linear_0.weight`: value of the checkpoint: expected finite numbers, got";
+        assert!(said.starts_with(&format!("{what} {shown} at [1, 1] (at tests/it/predictor.rs:")), "{said}");
+        assert!(said.ends_with(&format!("; in checkpoint `{}`", file.display())), "{said}");
     }
     std::fs::remove_file(file).unwrap();
 }

@@ -225,7 +225,7 @@ pub(super) fn updates(seed: u64, case: &Case) -> Check {
             return Err(told(format!("parameter {k}: other bits on {threads} threads")));
         }
     }
-    if seed % 4 > 0 {
+    if !seed.is_multiple_of(4) {
         return Ok(());
     }
     let mut scope = Scope::of(&case.program).map_err(err)?;
