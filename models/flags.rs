@@ -112,8 +112,14 @@ impl Flags {
             return Ok(()); // what else is wrong with it is said by the trainer
         }
         let file = save.display();
-        let wrong = format!("--save {file}: expected a new file, got one that");
-        let found = Checkpoint::load(save).map_err(|e| format!("{wrong} is no checkpoint ({e})"))?;
+        let flag = if self.save.is_some() { "--save " } else { "" };
+        let wrong = format!("{flag}{file}: expected a new file, got one that");
+        let unread = |e| {
+            format!(
+                "{wrong} cannot be read as a checkpoint ({e}); --overwrite replaces a damaged one, another --save leaves it"
+            )
+        };
+        let found = Checkpoint::load(save).map_err(unread)?;
         let of = found.notes.get("model").map_or("another program", |name| name);
         if self.save.is_none() && of == model {
             return Ok(());
@@ -379,7 +385,10 @@ fn only_what_nobody_wants_is_replaced() -> Outcome<()> {
     for flags in [&named, &default] {
         assert_eq!([refused(flags, "new"), refused(flags, "empty"), refused(flags, "none/x")], ["", "", ""]);
         let text = refused(flags, "text");
-        assert!(text.contains("expected a new file, got one that is no checkpoint ("), "{text}");
+        assert!(
+            text.contains("expected a new file, got one that cannot be read as a checkpoint ("),
+            "{text}"
+        );
         let theirs = refused(flags, "theirs");
         assert!(
             theirs

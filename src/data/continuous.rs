@@ -79,8 +79,9 @@ impl Continuous {
             let wrong = |_| Error::new(format!("id {place} of a text"), "0 to 4294967295", id.to_string());
             u32::try_from(id).map_err(wrong)
         };
-        let ids: Arc<Vec<u32>> =
-            Arc::new(ids.into_iter().enumerate().map(narrow).collect::<Result<_>>().at_caller()?);
+        let mut ids: Vec<u32> = ids.into_iter().enumerate().map(narrow).collect::<Result<_>>().at_caller()?;
+        ids.shrink_to_fit(); // their number was not known before
+        let ids = Arc::new(ids);
         for (what, number) in [("streams of a text", streams), ("steps of a window", steps)] {
             if number == 0 {
                 return Err(Error::new(what, "at least 1", "0"));

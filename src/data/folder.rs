@@ -181,7 +181,8 @@ fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
         } else {
             let got = match kind.is_symlink() {
                 true if path.is_dir() => "a link to a folder: put the folder itself there",
-                true if !path.exists() => "a link that leads nowhere",
+                true if path.try_exists().map_err(refused)? => "a pipe or a device",
+                true => "a link that leads nowhere",
                 _ => "a pipe or a device",
             };
             let what = format!("`{}`", path.display());

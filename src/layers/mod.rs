@@ -1,6 +1,6 @@
 //! What a model author calls: operators with their parameters and how these start.
 //!
-//! A layer is a plain struct of options and a method of [`Builder`](crate::Builder) that appends ordinary
+//! A layer is a plain struct of options and a method of [`Builder`] that appends ordinary
 //! operators. The recurrent layers are ordinary [`Builder::recurrent`](crate::Builder::recurrent) blocks: a
 //! cell of one's own, written the same way, is compiled the same way.
 //!

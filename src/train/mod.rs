@@ -43,8 +43,8 @@ impl Trainer {
     /// already (zero epochs, or a training that was done when it was resumed), it only evaluates.
     ///
     /// While it runs, an interrupt (Ctrl-C, and SIGTERM or SIGHUP, as containers and schedulers send them) finishes the
-    /// step, saves the checkpoint and returns; a second one ends the program at once. A SIGHUP that was ignored when
-    /// the program began, as by `nohup`, still is.
+    /// step, saves the checkpoint and returns; a second one ends the program at once. On Linux a SIGHUP that was
+    /// ignored when the program began, as by `nohup`, still is.
     ///
     /// # Errors
     /// If a setting, a batch or a feed does not fit; if the data fails; if a loss or a gradient is not finite; if the
@@ -57,7 +57,7 @@ impl Trainer {
         self.prepare(Some(train)).map_err(|e| e.called(caller))?;
         [train, dev].into_iter().try_for_each(|data| self.check(data)).map_err(|e| e.called(caller))?;
         let remeasure = self.must_remeasure(dev).map_err(|e| e.called(caller))?;
-        let file = self.claim(until).map_err(|e| e.called(caller))?;
+        let file = self.claim(until, remeasure).map_err(|e| e.called(caller))?;
         let resumed = self.resumed.then(|| self.state.position.clone());
         self.resumed = false;
         let mut progress = std::mem::take(&mut self.progress);
@@ -70,8 +70,12 @@ impl Trainer {
         }
         let mut last = Scores::default();
         let ended = Interrupts::catch(&self.stop).and_then(|_caught| {
-            if remeasure && !self.measure_best_anew(dev, &mut console)? {
-                return Ok(Ended::Interrupted);
+            if remeasure {
+                let measured = self.measure_best_anew(dev, &mut console)?;
+                self.save_checkpoint(file.as_ref())?;
+                if !measured {
+                    return Ok(Ended::Interrupted);
+                }
             }
             self.epochs(train, dev, until, file.as_ref(), &mut console, &mut last)
         });

@@ -195,23 +195,13 @@ impl Predictor {
                 windows.get_or_insert_with(|| Windows::new(program, registry, &wanted, threads).ok());
             if let Some(windows) = windows {
                 executor.bytes_for(&values)?; // the feeds are checked as a whole
-                return windows.run(&mut self.scope, &values, &wanted, self.most_rows);
+                let found = windows.run(&mut self.scope, &values, &wanted, self.most_rows)?;
+                return numbers(found, outputs);
             }
         }
         executor.run(&mut self.scope, &Run::infer(&values))?;
-        let mut fetched = Vec::with_capacity(wanted.len());
-        for (id, name) in wanted.into_iter().zip(outputs) {
-            let value = executor.fetch(id)?;
-            if let Storage::Dense(dense) = value.storage()
-                && let Some((at, number)) = dense.find_float(f64::is_nan)
-            {
-                let (what, row) = (format!("output `{name}`"), at / dense.width().max(1));
-                let got = format!("{number} in row {row}");
-                return Err(Error::of(ErrorKind::NotFinite, what, "numbers", got));
-            }
-            fetched.push(value);
-        }
-        Ok(fetched)
+        let fetched = wanted.into_iter().map(|id| executor.fetch(id)).collect::<Result<_>>()?;
+        numbers(fetched, outputs)
     }
 
     /// The names of the outputs.
@@ -239,6 +229,21 @@ impl Predictor {
     pub fn note(&self, name: &str) -> Option<&str> {
         self.notes.get(name).map(String::as_str)
     }
+}
+
+/// The values of some outputs, if none is NaN, which would pass for a prediction.
+#[track_caller]
+fn numbers(values: Vec<Variable>, outputs: &[&str]) -> Result<Vec<Variable>> {
+    for (value, name) in values.iter().zip(outputs) {
+        if let Storage::Dense(dense) = value.storage()
+            && let Some((at, number)) = dense.find_float(f64::is_nan)
+        {
+            let (what, row) = (format!("output `{name}`"), at / dense.width().max(1));
+            let got = format!("{number} in row {row}");
+            return Err(Error::of(ErrorKind::NotFinite, what, "numbers", got));
+        }
+    }
+    Ok(values)
 }
 
 /// The feeds that a program reads, or gives back as outputs.

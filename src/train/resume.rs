@@ -20,6 +20,7 @@ impl Trainer {
         let target = Target::find(path.as_ref()).at_caller()?;
         let held = self.held.as_ref().is_some_and(|held| held.is(&target));
         let target = if held { target } else { target.lock().at_caller()? };
+        target.check().at_caller()?;
         self.save_to(&target).at_caller()
     }
 
@@ -40,10 +41,12 @@ impl Trainer {
     }
 
     /// The file of [`Self::checkpoint`], which from here on is this training's alone, and can be written; if there is one
-    /// and anything is left to save.
-    pub(super) fn claim(&mut self, until: Until) -> Result<Option<Target>> {
+    /// and anything will be there to save.
+    pub(super) fn claim(&mut self, until: Until, remeasure: bool) -> Result<Option<Target>> {
         let held = self.held.take();
-        let Some(file) = self.file.as_deref().filter(|_| self.over(until).is_none()) else { return Ok(None) };
+        // A best epoch that is measured anew is saved, and may bring back a patience that was at its end.
+        let saves = remeasure || self.over(until).is_none();
+        let Some(file) = self.file.as_deref().filter(|_| saves) else { return Ok(None) };
         let target = held.map_or_else(|| Target::find(file)?.lock(), Ok)?;
         target.check()?;
         Ok(Some(target))
@@ -88,7 +91,12 @@ impl Trainer {
     /// As [`Self::resume`].
     #[track_caller]
     pub fn resume_if(&mut self, path: impl AsRef<Path>) -> Result<bool> {
-        let exists = path.as_ref().try_exists()?;
+        let shown = path.as_ref().display();
+        let exists = path
+            .as_ref()
+            .try_exists()
+            .map_err(|e| Error::io(format!("file `{shown}`"), "read", &e))
+            .at_caller()?;
         if exists {
             self.resume(path)?;
         }

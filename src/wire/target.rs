@@ -255,10 +255,13 @@ impl Target {
             if !middle.is_some_and(ours) {
                 continue;
             }
-            // Who still writes it holds its lock.
-            if lockable(&entry.path()).is_ok_and(|file| file.try_lock().is_ok()) {
+            // Who still writes it holds its lock; this one is held until the file is gone, so that nobody takes it up.
+            if let Ok(file) = lockable(&entry.path())
+                && file.try_lock().is_ok()
+            {
                 // If it stays, it is in nobody's way.
                 let _ = fs::remove_file(entry.path());
+                drop(file);
             }
         }
     }

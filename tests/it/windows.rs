@@ -249,5 +249,11 @@ fn errors_are_those_of_the_whole() {
     assert!(b.to_string().contains("at least 0 and below 9, the height, got 9"), "{b}");
     assert_eq!((a.place(), a.to_string()), (b.place(), b.to_string()));
     assert!(b.to_string().contains("sample 0, position 18"), "{b}");
+    let mut none = start(2);
+    none.as_mut_slice::<f32>().unwrap()[WIDTH] = f32::NAN;
+    let [a, b] =
+        [&mut whole, &mut windows].map(|p| p.run(&[("x", &ids), ("start", &none)], &["0"]).unwrap_err());
+    assert_eq!(a.to_string(), b.to_string());
+    assert!(b.to_string().starts_with("output `0`: expected numbers, got NaN in row 1"), "{b}");
     assert_eq!(windows.run(&[("x", &ids), ("start", &start(2))], &["0"]).unwrap(), expected);
 }

@@ -113,7 +113,11 @@ fn patience_starts_again_with_the_measure() {
         trainer.fit(&train(), dev, Until::Epochs(4)).unwrap().ended
     };
     assert_eq!(run(trainer(), &dev()), Ended::Early);
-    assert_eq!(run(trainer().remeasure_best(), &easy()), Ended::Done);
+    let saving = trainer().remeasure_best().checkpoint(&file);
+    assert_eq!(run(saving, &easy()), Ended::Done);
+    // It was saved, and what was measured anew needs no word when it goes on.
+    assert_eq!(Checkpoint::load(&file).unwrap().position.epoch, 4);
+    assert_eq!(run(trainer(), &easy()), Ended::Done);
     std::fs::remove_file(file).unwrap();
 }
 
