@@ -80,7 +80,10 @@ impl Continuous {
             u32::try_from(id).map_err(wrong)
         };
         let mut ids: Vec<u32> = ids.into_iter().enumerate().map(narrow).collect::<Result<_>>().at_caller()?;
-        ids.shrink_to_fit(); // their number was not known before
+        // Their number was not known before; to move them for little would take more than it gives.
+        if ids.capacity() - ids.len() > ids.len() / 8 {
+            ids.shrink_to_fit();
+        }
         let ids = Arc::new(ids);
         for (what, number) in [("streams of a text", streams), ("steps of a window", steps)] {
             if number == 0 {
