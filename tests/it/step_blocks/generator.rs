@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use unpadded::layers::init;
 use unpadded::ops::catalogue;
 use unpadded::program::backward;
-use unpadded::program::{Program, Spec, VarId};
+use unpadded::program::{Program, Reach, Spec, VarId};
 use unpadded::{Builder, DType, Error, Registry, Result, Var, Variable};
 
 pub(crate) use dice::Dice;
@@ -52,6 +52,8 @@ pub(crate) struct Case {
     pub(crate) gradients: Vec<VarId>,
     /// What the builder refused on the way, by its words.
     pub(crate) refused: BTreeMap<String, usize>,
+    /// Refusals that name no line of the call, or speak of what a user does not know.
+    pub(crate) wrong: Vec<String>,
 }
 
 pub(crate) fn fed(batch: &Batch) -> Vec<(VarId, &Variable)> {
@@ -71,8 +73,8 @@ impl Case {
         let grads = backward::differentiate(&mut program, &registry, loss)?;
         let vars = feeds.iter().map(|(id, _)| *id).chain(program.parameters());
         let gradients = vars.filter_map(|v| grads.get(&v).copied()).collect();
-        let (others, refused) = (Vec::new(), BTreeMap::new());
-        Ok(Case { program, forward, registry, loss, feeds, others, values, gradients, refused })
+        let (others, refused, wrong) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Ok(Case { program, forward, registry, loss, feeds, others, values, gradients, refused, wrong })
     }
 
     pub(crate) fn fed(&self) -> Vec<(VarId, &Variable)> {
@@ -118,7 +120,12 @@ struct Maker {
     /// Constants that the open blocks have computed.
     made: Vec<Item>,
     refused: BTreeMap<String, usize>,
+    /// Refusals that do not name the line of the call, or speak of what a user does not know.
+    wrong: Vec<String>,
 }
+
+/// Words of errors that are no user's business.
+const INTERNAL: [&str; 4] = ["merged", "malformed", "a place inside its step", "internal"];
 
 /// Rows of the tables that ids are looked up in, and classes of the labels.
 const TABLE: usize = 5;
@@ -136,6 +143,19 @@ pub(crate) fn callable(registry: &Registry) -> Vec<&'static str> {
     registry.kinds().filter(|kind| !updates(kind)).collect()
 }
 
+/// Those, the ones more often that most blocks refuse.
+fn often(registry: &Registry) -> Vec<&'static str> {
+    let times = |kind: &&'static str| {
+        let sample = registry.samples(kind).first().cloned().unwrap_or_default();
+        registry.parse(kind, &sample.attributes).map_or(1, |op| match op.facts().reach {
+            Reach::Row => 1,
+            Reach::Sequence => 2,
+            Reach::Batch => 3,
+        })
+    };
+    callable(registry).into_iter().flat_map(|kind| std::iter::repeat_n(kind, times(&kind))).collect()
+}
+
 /// The program of a seed.
 pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
     let mut dice = Dice::new(seed);
@@ -148,22 +168,23 @@ pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
         kind,
         width,
         calls,
-        kinds: callable(&registry),
+        kinds: often(&registry),
         registry: registry.clone(),
         parameters: Vec::new(),
         made: Vec::new(),
         refused: BTreeMap::new(),
+        wrong: Vec::new(),
     };
     let (feeds, mut items) = maker.feeds(&net)?;
     let fed = items.len();
     let depth = if kind.wide { 1 + maker.dice.below(2) } else { 1 + maker.dice.below(3) };
-    for _ in 0..maker.dice.below(1 + calls.min(3)) {
+    for _ in 0..maker.dice.below(2 + calls.min(4)) {
         maker.grow(&net, &mut items, 0);
     }
     for _ in 0..1 + maker.dice.below(calls.min(2)) {
         let known = items.clone();
         maker.tried(|maker| maker.recurrent(&net, &known, depth), &mut items);
-        for _ in 0..maker.dice.below(1 + calls.min(3)) {
+        for _ in 0..maker.dice.below(2 + calls.min(4)) {
             maker.grow(&net, &mut items, 0);
         }
     }
@@ -175,7 +196,7 @@ pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
     let sizes = [Size::Larger, Size::Smaller, Size::EmptySequences, Size::NoSequences];
     let others = sizes.into_iter().map(|size| feeds.batch(dice, size)).collect::<Result<_>>()?;
     let case = Case::of(net.finish(), registry, loss.id(), batch, values)?;
-    Ok(Case { others, refused: maker.refused, ..case })
+    Ok(Case { others, refused: maker.refused, wrong: maker.wrong, ..case })
 }
 
 /// The words of an error without what differs from program to program.
@@ -233,10 +254,18 @@ impl Maker {
                 some
             }
             Err(error) => {
-                *self.refused.entry(words(&error)).or_default() += 1;
+                self.refuse(&error);
                 false
             }
         }
+    }
+
+    fn refuse(&mut self, error: &Error) {
+        let caller = error.place().caller.as_deref().unwrap_or_default();
+        if !caller.contains("step_blocks") || INTERNAL.iter().any(|word| error.to_string().contains(word)) {
+            self.wrong.push(error.to_string());
+        }
+        *self.refused.entry(words(error)).or_default() += 1;
     }
 
     fn call(&mut self, net: &Builder, items: &[Item], depth: usize) -> Result<Vec<Item>> {
@@ -328,7 +357,7 @@ impl Maker {
                     });
                 }
                 Ok(None) => {}
-                Err(error) => *self.refused.entry(words(&error)).or_default() += 1,
+                Err(error) => self.refuse(&error),
             }
         }
         // Something that a gradient reaches.

@@ -24,7 +24,7 @@ impl Maker {
         let mut inputs = vec![first.clone()];
         for item in &sequences {
             let same = item.spec.lod.len() > level && item.spec.lod[..=level] == first.spec.lod[..=level];
-            if same && inputs.len() < 4 && self.dice.chance(40) {
+            if same && inputs.len() < 4 && self.dice.chance(if item.float() { 40 } else { 70 }) {
                 inputs.push(item.clone());
             }
         }
@@ -65,7 +65,10 @@ impl Maker {
         for _ in 0..self.dice.below(4) {
             let memory = match self.memory(step, starts) {
                 Ok(memory) => memory,
-                Err(_) => step.memory_of(self.kind.dtype, &[self.width])?,
+                Err(error) => {
+                    self.refuse(&error);
+                    step.memory_of(self.kind.dtype, &[self.width])?
+                }
             };
             let memory = self.item(step, memory, 1.0)?;
             let size = if memory.float() { 1.0 } else { TABLE as f64 };
@@ -80,12 +83,16 @@ impl Maker {
                         let var = if self.dice.chance(50) { copy } else { item.var };
                         items.push(Item { var, spec: step.spec(copy)?, ..item.clone() });
                     }
-                    Err(error) => *self.refused.entry(super::words(&error)).or_default() += 1,
+                    Err(error) => self.refuse(&error),
                 }
             }
         }
         for _ in 0..1 + self.dice.below(self.calls) {
             self.grow(step, &mut items, depth);
+        }
+        if depth > 0 && self.dice.chance(40) {
+            let known = items.clone();
+            self.tried(|maker| maker.recurrent(step, &known, depth), &mut items);
         }
         for memory in &memories {
             let next = self.next(step, memory, &items)?;

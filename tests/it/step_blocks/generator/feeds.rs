@@ -38,12 +38,12 @@ impl Maker {
         let mut feeds = Feeds { kind: self.kind, groups: Vec::new(), feeds: Vec::new() };
         let mut items = Vec::new();
         for group in 0..3 {
-            let levels = if group == 0 { 1 + self.dice.below(3) } else { self.dice.below(3) };
+            let levels = if group == 0 { *self.dice.pick(&[1, 2, 2, 3, 3]) } else { self.dice.below(3) };
             feeds.groups.push(levels);
             let mut first = None;
-            for k in 0..1 + self.dice.below(2) {
+            for k in 0..1 + self.dice.below(3) {
                 let name = format!("x{group}{k}");
-                let ids = k == 1 && self.dice.chance(50);
+                let ids = k > 0 && self.dice.chance(60);
                 let (dtype, dims) = match self.dice.below(8) {
                     0 if ids => (DType::I32, vec![]),
                     _ if ids => (DType::I64, vec![]),

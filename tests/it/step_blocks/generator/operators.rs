@@ -106,6 +106,7 @@ impl Maker {
                 self.by_signature(net, kind, &[x, y], items)
             }
             "sequence_pool" => self.any_pooled(net, items),
+            "sequence_pool_piece" => self.pieces(net, kind, items),
             "sequence_softmax" => {
                 let x = self.floats(net, items)?;
                 let x = self.fit_width(net, &x, 1)?;
@@ -197,9 +198,7 @@ impl Maker {
         let padding = self.dice.chance(20).then(|| self.dice.below(TABLE) as i64);
         // The row of a padding id has no gradient, where the function has one.
         let padding = if self.kind.smooth { None } else { padding };
-        // Only what is no operator's output can have a gradient of selected rows.
-        let sparse = self.dice.chance(50) && self.parameters.iter().any(|p| p.var == table.var);
-        let var = net.lookup(ids.var, table.var, padding, sparse)?;
+        let var = net.lookup(ids.var, table.var, padding, self.dice.chance(50))?;
         self.item(net, var, table.size)
     }
 
@@ -327,6 +326,26 @@ impl Maker {
             var,
             if matches!(pool, Pool::Sum | Pool::Sqrt) { most * y.size } else { y.size.max(pad) },
         )
+    }
+
+    /// A pool over sequences that come in two pieces.
+    fn pieces(&mut self, net: &Builder, kind: &str, items: &[Item]) -> Result<Vec<Item>> {
+        let sequences: Vec<Item> =
+            items.iter().filter(|i| i.float() && !i.spec.lod.is_empty()).cloned().collect();
+        if sequences.is_empty() || self.kind.smooth {
+            return Ok(Vec::new());
+        }
+        let samples = self.registry.samples(kind);
+        let attributes = self.dice.pick(&samples).attributes.clone();
+        let (x, y) = (self.any(&sequences), self.any(&sequences));
+        let first = net.append(kind, &[("x", &[x.var])], attributes.clone())?;
+        let size = 8.0 * (x.size + y.size);
+        if self.dice.chance(30) {
+            return first.into_iter().map(|var| self.item(net, var, size)).collect();
+        }
+        let inputs: [(&str, &[Var]); 3] = [("x", &[y.var]), ("carried", &[first[1]]), ("seen", &[first[2]])];
+        let both = net.append(kind, &inputs, attributes)?;
+        both.into_iter().map(|var| self.item(net, var, 2.0 * size)).collect()
     }
 
     pub(super) fn any_pooled(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
