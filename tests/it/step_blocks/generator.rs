@@ -162,7 +162,7 @@ pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
     let net = Builder::new().seed(seed);
     let width = if kind.wide { 48 } else { 1 + dice.below(4) };
     let registry = catalogue();
-    let calls = [1, 2, 4, 7, 7][dice.below(5)];
+    let calls = if kind.wide { 1 + dice.below(3) } else { [1, 2, 4, 7, 7][dice.below(5)] };
     let mut maker = Maker {
         dice,
         kind,

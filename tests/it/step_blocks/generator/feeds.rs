@@ -73,7 +73,7 @@ impl Feeds {
             Size::NoSequences => 0,
             Size::Smaller => 1,
             Size::Larger => 9,
-            _ if self.kind.wide => 60,
+            _ if self.kind.wide => 40,
             _ => [0, 1, 1, 2, 3, 4, 5, 2, 3, 4, 5, 3][dice.below(12)],
         };
         let lods: Vec<Option<Arc<Lod>>> =
@@ -101,7 +101,7 @@ impl Feeds {
         let mut lod: Option<Arc<Lod>> = None;
         let mut count = sequences;
         for level in 0..levels {
-            let most = if self.kind.wide { [30, 4, 2][level] } else { [8, 5, 4][level] };
+            let most = if self.kind.wide { [24, 3, 2][level] } else { [8, 5, 4][level] };
             let long = size == Size::Larger || dice.chance(70);
             let mut offsets = vec![0];
             for _ in 0..count {
