@@ -116,7 +116,7 @@ impl Flags {
         let wrong = format!("{flag}{file}: expected a new file, got one that");
         let unread = |e| {
             format!(
-                "{wrong} cannot be read as a checkpoint ({e}); --overwrite replaces a damaged one, another --save leaves it"
+                "{wrong} cannot be read as a checkpoint ({e:#}); --overwrite replaces a damaged one, another --save leaves it"
             )
         };
         let found = Checkpoint::load(save).map_err(unread)?;
@@ -282,7 +282,7 @@ pub(crate) fn answer(mut reply: impl FnMut(&str) -> unpadded::Result<String>) ->
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        let wrong = |e: &dyn Display| format!("standard input, line {number}: {e}");
+        let wrong = |e: &dyn Display| format!("standard input, line {number}: {e:#}");
         let mut most = input.by_ref().take(TextFile::MAX_LINE as u64 + 1);
         if most.read_until(b'\n', &mut line).map_err(|e| wrong(&e))? == 0 {
             break;
@@ -307,7 +307,10 @@ pub(crate) fn exit(outcome: Outcome<()>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(format!("error: {error}"));
+            match error.downcast::<unpadded::Error>() {
+                Ok(error) => say(format!("error: {error:#}")),
+                Err(error) => say(format!("error: {error}")),
+            }
             ExitCode::FAILURE
         }
     }

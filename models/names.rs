@@ -76,7 +76,7 @@ fn loader((from, names): &(String, Names), characters: &Vocabulary, classes: &Vo
     let none = format!("{from}: expected at least one name, got none");
     let names = Some(names).filter(|names| !names.is_empty()).ok_or(none)?;
     let sample = |(name, class): &(String, String)| {
-        let class = classes.lookup(class).map_err(|e| format!("{from}: the class of {name:?}: {e}"))?;
+        let class = classes.lookup(class).map_err(|e| format!("{from}: the class of {name:?}: {e:#}"))?;
         Ok(vec![characters.ids(CHARACTERS.tokens(name))?.into(), class.into()])
     };
     let samples: Samples = names.iter().map(sample).collect::<Outcome<_>>()?;

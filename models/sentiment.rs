@@ -68,7 +68,7 @@ fn loader(
 ) -> Outcome<Loader> {
     let sample = |Labelled { text, label }: &Labelled| {
         let start: String = text.chars().take(60).collect();
-        let label = labels.lookup(label).map_err(|e| format!("{file}: the label of {start:?}: {e}"))?;
+        let label = labels.lookup(label).map_err(|e| format!("{file}: the label of {start:?}: {e:#}"))?;
         Ok(vec![words.ids(WORDS.tokens(text))?.into(), label.into()])
     };
     let samples: Samples = texts.iter().map(sample).collect::<Outcome<_>>()?;
@@ -95,7 +95,7 @@ fn run(flags: &Flags) -> Outcome<()> {
     let (train_texts, dev_texts) = (read(flags.train.as_ref(), TRAIN)?, read(flags.dev.as_ref(), DEV)?);
     let limits = Limits { min_count: 2, ..Limits::default() };
     let of_train = train_texts.1.iter().flat_map(|r| WORDS.tokens(&r.text));
-    let words = Vocabulary::of(of_train, &limits).map_err(|e| format!("{}: {e}", train_texts.0))?;
+    let words = Vocabulary::of(of_train, &limits).map_err(|e| format!("{}: {e:#}", train_texts.0))?;
     let labels = Vocabulary::labels(train_texts.1.iter().map(|r| &r.label))?;
     if labels.len() < 2 {
         return Err(format!("{}: expected two labels or more, got only one", train_texts.0).into());

@@ -263,14 +263,19 @@ impl Error {
             None => {}
         }
         write!(f, ": expected {expected}, got {got}")?;
-        if let Some(caller) = &place.caller {
+        if let Some(caller) = place.caller.as_ref().filter(|_| !f.alternate()) {
             write!(f, " (at {caller})")?;
         }
         Ok(())
     }
 }
 
-/// The message and the notes, in one line.
+/// The message and the notes, in one line; as `{:#}` without the line of code, for those who use a program and have none.
+///
+/// ```
+/// let error = unpadded::data::TextFile::open("no/such/file").err().unwrap();
+/// assert!(error.to_string().contains(" (at ") && !format!("{error:#}").contains(" (at "));
+/// ```
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.message(f)?;
