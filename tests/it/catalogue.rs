@@ -35,7 +35,13 @@ const RULES: [Rule; 6] = [
 pub(crate) fn check(registry: &Registry) -> Vec<String> {
     let mut failures = Vec::new();
     for kind in registry.kinds() {
-        let samples = registry.samples(kind);
+        let samples = match registry.samples(kind) {
+            Ok(samples) => samples,
+            Err(error) => {
+                failures.push(format!("{kind}: samples: {error}"));
+                continue;
+            }
+        };
         failures.extend(gaps(&samples).map(|gap| format!("{kind}: {gap}")));
         for sample in &samples {
             let name = format!("{kind}, sample `{}`", sample.name);
@@ -203,7 +209,7 @@ impl Case {
 
     /// Outputs that are declared columns of the input are.
     fn columns(&self) -> Outcome {
-        let Some(columns) = self.op.columns() else { return Ok(()) };
+        let Some(columns) = self.op.hints().columns else { return Ok(()) };
         let ran = self.run_sample(DType::F64)?;
         let outputs = ran.outputs.first().map_or(&[][..], Vec::as_slice);
         ensure(outputs.len() == columns.len(), || format!("{} outputs, not {columns:?}", outputs.len()))?;
@@ -290,7 +296,7 @@ impl Case {
                     format!("`{name}`: other bits when its gradient is asked for alone")
                 })?;
             }
-            let kind = self.op.gradient_storage(slot);
+            let kind = self.op.gradient(slot, ran.direct.input_specs()).storage;
             let stored = all[slot].iter().flatten().all(|g| g.kind() == kind);
             ensure(stored, || format!("`{name}`: its gradient is declared {kind}"))?;
         }
@@ -300,7 +306,10 @@ impl Case {
             before.push(row.iter().map(fill).collect::<Result<_, _>>()?);
         }
         let added = ran.gradients(&|slot| slots.contains(&slot), Some(&before))?;
-        for &slot in slots.iter().filter(|&&s| self.op.gradient_storage(s) == StorageKind::Dense) {
+        for &slot in slots
+            .iter()
+            .filter(|&&s| self.op.gradient(s, ran.direct.input_specs()).storage == StorageKind::Dense)
+        {
             let cells = all[slot].iter().zip(&before[slot]).zip(&added[slot]);
             for ((written, before), added) in cells {
                 let (Some(written), Some(before), Some(added)) = (written, before, added) else { continue };

@@ -2,8 +2,8 @@
 
 use unpadded::kernels::Store;
 use unpadded::program::{
-    Attributes, Backward, Facts, Forward, InferShape, LodEffect, Needs, Op, Registry, RowValue, Sample,
-    Signature, Slot,
+    Attributes, Backward, Declaration, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
+    Registry, RowValue, Sample, Signature, Slot, Spec,
 };
 use unpadded::{Result, Variable, with_float};
 
@@ -22,19 +22,32 @@ const CLAIMS_COLUMNS: u8 = 8;
 /// out = x².
 struct Squared<const FAULT: u8>;
 
-impl<const FAULT: u8> Op for Squared<FAULT> {
-    fn kind() -> &'static str {
-        "squared"
+impl<const FAULT: u8> Declared for Squared<FAULT> {
+    fn declaration() -> &'static Declaration {
+        const {
+            &Declaration {
+                kind: "squared",
+                text: "x²",
+                attributes: &[],
+                signature: Signature {
+                    inputs: &[Slot::one("x")],
+                    outputs: &[Slot::one("out")],
+                    kernels: &[],
+                },
+            }
+        }
     }
 
     fn parse(_: &Attributes) -> Result<Self> {
         Ok(Self)
     }
 
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
+    fn declared(&self) -> &'static Declaration {
+        Self::declaration()
     }
+}
 
+impl<const FAULT: u8> Op for Squared<FAULT> {
     fn facts(&self) -> Facts {
         let lod = if FAULT == KEEPS_IN_SECRET { LodEffect::Drops } else { LodEffect::Keeps(0) };
         Facts { lod, ..Facts::row_wise() }
@@ -53,19 +66,20 @@ impl<const FAULT: u8> Op for Squared<FAULT> {
         with_float!(run.dtype(0), T => self.slope::<T>(run))
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        if FAULT == NEEDS_TOO_LITTLE { Needs::nothing() } else { Needs::nothing().input(0) }
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        if FAULT == NEEDS_TOO_LITTLE { Gradient::reads_nothing() } else { Gradient::reads_nothing().input(0) }
     }
 
-    fn columns(&self) -> Option<Vec<std::ops::Range<usize>>> {
-        (FAULT == CLAIMS_COLUMNS).then(|| std::iter::once(0..1).collect())
+    fn hints(&self) -> Hints {
+        let columns = (FAULT == CLAIMS_COLUMNS).then(|| std::iter::once(0..1).collect());
+        Hints { columns, ..Hints::default() }
     }
 
-    fn samples() -> Vec<Sample> {
+    fn samples() -> Result<Vec<Sample>> {
         let batches = [vec![vec![0.5, -1.0], vec![], vec![2.0]], vec![]];
         let kept = if FAULT == FEW_SAMPLES { 1 } else { 2 };
         let batches = batches.into_iter().take(kept).map(|batch| Variable::from_sequences(&batch).unwrap());
-        batches.map(|x| Sample::new("a batch", Attributes::new()).batch("x", x)).collect()
+        Ok(batches.map(|x| Sample::new("a batch", Attributes::new()).batch("x", x)).collect())
     }
 }
 
