@@ -8,7 +8,7 @@ macro_rules! family {
                 F::declaration()
             }
 
-            fn parse(attributes: &$crate::program::Attributes) -> $crate::Result<Self> {
+            fn parse(attributes: &$crate::program::Attributes) -> $crate::error::Result<Self> {
                 F::parse(attributes).map(Self)
             }
 

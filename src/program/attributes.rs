@@ -266,7 +266,10 @@ named_attribute!(DType, StorageKind);
 /// One that may be missing.
 impl<T: Attribute> Attribute for Option<T> {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
-        attributes.get(name).map(|_| T::read(attributes, name)).transpose()
+        match attributes.get(name) {
+            Some(_) => T::read(attributes, name).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn write(&self, attributes: &mut Attributes, name: &str) {

@@ -8,7 +8,9 @@ use unpadded::layers::{
 };
 use unpadded::ops::{self, CrossEntropy, Pool, Update};
 use unpadded::optimizer::{Optimizer, Sgd};
+use unpadded::program::attributes::Attribute;
 use unpadded::program::call::Direct;
+use unpadded::program::op::or_default;
 use unpadded::program::{
     Append, Attributes, Backward, BlockId, Extent, Facts, Forward, Gradient, InferShape, Levels, Op, Operand,
     Program, RowBuffer, Sample, Spec, VarId, backward,
@@ -62,12 +64,12 @@ fn builder(calls: &mut Calls) {
 fn operators(calls: &mut Calls) {
     let (net, x, foreign) = net();
     calls.at("Builder::accuracy", || net.accuracy(x, x, None));
-    calls.at("Builder::add", || net.add(x, foreign));
-    calls.at("Builder::sub", || net.sub(x, foreign));
-    calls.at("Builder::mul", || net.mul(foreign, x));
-    calls.at("Builder::div", || net.div(x, foreign));
-    calls.at("Builder::maximum", || net.maximum(x, foreign));
-    calls.at("Builder::minimum", || net.minimum(x, foreign));
+    calls.at("arithmetic::$kind", || net.add(x, foreign));
+    calls.at("arithmetic::$kind", || net.sub(x, foreign));
+    calls.at("arithmetic::$kind", || net.mul(foreign, x));
+    calls.at("arithmetic::$kind", || net.div(x, foreign));
+    calls.at("arithmetic::$kind", || net.maximum(x, foreign));
+    calls.at("arithmetic::$kind", || net.minimum(x, foreign));
     calls.at("Builder::assign", || net.assign(foreign));
     calls.at("Builder::cast", || net.cast(foreign, DType::F64));
     calls.at("Builder::cross_entropy", || net.cross_entropy(x, x));
@@ -224,6 +226,16 @@ fn as_data(calls: &mut Calls) {
 
     let tanh = || registry.parse("tanh", &Attributes::new()).unwrap();
     let scalar = [Operand::batch("x", Variable::dense(ndarray::arr0(1.0)))];
+    let no_number = Attributes::new().with("rate", "high");
+    calls.at("Attribute::read", || f64::read(&no_number, "rate"));
+    calls.at("Attribute::read", || Option::<f64>::read(&no_number, "rate"));
+    calls.at("declare::or_default", || or_default(&no_number, "rate", 0.5));
+    calls.at("Sample::of_rows", || {
+        Sample::of_rows(&no_number, 1, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
+    });
+    calls.at("Sample::of_sequences", || {
+        Sample::of_sequences(&no_number, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
+    });
     calls.at("Direct::new", || Direct::new(tanh(), &scalar).map(drop));
     calls.at("Direct::of", || Direct::of(&registry, "tanh", &Attributes::new(), &[]).map(drop));
     calls.at("Op::call", || tanh().call(&[]));
@@ -289,7 +301,7 @@ impl Op for Probe {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        Ok(Vec::new())
+        Err(unpadded::Error::new("samples", "some", "none"))
     }
 }
 
