@@ -401,6 +401,7 @@ impl Shared<'_> {
             DType::F32 => operands.write::<f32>(0).into_iter().for_each(|mut v| v.fill(0.0)),
             DType::I64 => operands.write::<i64>(0).into_iter().for_each(|mut v| v.fill(0)),
             DType::I32 => operands.write::<i32>(0).into_iter().for_each(|mut v| v.fill(0)),
+            DType::I8 => operands.write::<i8>(0).into_iter().for_each(|mut v| v.fill(0)),
             DType::I16 => operands.write::<i16>(0).into_iter().for_each(|mut v| v.fill(0)),
             DType::Bool => operands.write::<bool>(0).into_iter().for_each(|mut v| v.fill(false)),
             DType::F16 => {

@@ -177,7 +177,7 @@ impl Op for Cast {
         samples.extend(row_samples(&to(DType::F32), 2, |sample, _| Ok(sample.without_gradient())));
         let ids = Variable::from_sequences(&[vec![1i64, 0], vec![], vec![300]]).ok();
         let ids = |dtype| Some(Sample::new("ids", to(dtype)).batch("x", ids.clone()?));
-        samples.extend([DType::F32, DType::I16, DType::Bool].into_iter().filter_map(ids));
+        samples.extend([DType::F32, DType::I8, DType::I16, DType::Bool].into_iter().filter_map(ids));
         samples
     }
 }
