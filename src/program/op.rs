@@ -252,6 +252,8 @@ pub struct Slot {
     pub updated: bool,
     /// An input of which only the shape and the LoD are looked at, never a number.
     pub shape_only: bool,
+    /// An input that takes literals of the program, and no tensor.
+    pub literal: bool,
     /// Which storages the operator has kernels for at this slot.
     pub storages: &'static [StorageKind],
 }
@@ -265,6 +267,7 @@ impl Slot {
             gradient: true,
             updated: false,
             shape_only: false,
+            literal: false,
             storages: &[StorageKind::Dense],
         }
     }
@@ -282,6 +285,17 @@ impl Slot {
     /// None, one or more variables.
     pub const fn any(name: &'static str) -> Self {
         Slot { arity: Arity::Any, ..Self::one(name) }
+    }
+
+    /// One [literal](super::Builder::literal): a value that the program carries, read by `literal` of the contexts.
+    pub const fn literal(name: &'static str) -> Self {
+        Self::one(name).literals()
+    }
+
+    /// The same input, for literals in place of tensors; none of its places counts among the specs of the inputs.
+    #[must_use]
+    pub const fn literals(self) -> Self {
+        Slot { literal: true, gradient: false, storages: &[], ..self }
     }
 
     /// The same, and no gradient passes it.

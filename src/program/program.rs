@@ -251,7 +251,8 @@ impl Program {
         let mut levels = self.levels;
         let outputs = {
             let phase = Phase::Build { next: &mut levels };
-            let mut shapes = InferShape::new(signature, &specs, self.top(block), phase);
+            let literals = self.literals(&groups);
+            let mut shapes = InferShape::new(signature, (&specs, &literals), self.top(block), phase);
             op.infer_shape(&mut shapes)?;
             shapes.finish()?
         };
@@ -343,9 +344,9 @@ impl Program {
             .vars
             .get(var.0 as usize)
             .ok_or_else(|| malformed("variable", "one of this program", "another"))?;
-        let spec = self.spec(var).map_err(|e| e.variable(&desc.name))?;
+        self.check_kind(desc, slot)?;
         let visible = desc.block == block
-            || (self.encloses(desc.block, block) && !spec.batched())
+            || (self.encloses(desc.block, block) && !desc.spec().is_some_and(Spec::batched))
             || self.is_gradient_of(desc.block, block);
         if !visible {
             let expected = format!("a variable of block {} or a constant of a block around it", block.0);
@@ -353,7 +354,9 @@ impl Program {
                 malformed("scope", expected, format!("one of block {}", desc.block.0)).variable(&desc.name)
             );
         }
-        if !slot.storages.contains(&spec.storage) {
+        if let Some(spec) = desc.spec()
+            && !slot.storages.contains(&spec.storage)
+        {
             let kinds: Vec<String> = slot.storages.iter().map(|s| s.to_string()).collect();
             return Err(Error::new(
                 format!("storage of input `{}`", slot.name),
@@ -374,8 +377,12 @@ impl Program {
             .any(|s| s.block == step && s.gradient.as_ref().is_some_and(|g| g.block == gradient))
     }
 
+    /// The specs of the tensors of each slot: of a slot for literals none.
     pub(crate) fn specs(&self, groups: &[Vec<VarId>]) -> Result<Vec<Vec<Spec>>> {
-        groups.iter().map(|vars| vars.iter().map(|&v| self.spec(v).cloned()).collect()).collect()
+        let specs = |vars: &Vec<VarId>| {
+            self.tensors(vars.iter().copied()).map(|var| self.spec(var).cloned()).collect()
+        };
+        groups.iter().map(specs).collect()
     }
 
     /// The variables of each slot of an operator, in the order of the slots; `suffix` is `"@grad"` for gradients.
