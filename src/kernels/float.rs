@@ -6,6 +6,7 @@ use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssi
 
 use super::math;
 use super::path::Arithmetic;
+use super::peak::Registers;
 use super::tile::Tiles;
 
 /// What a kernel does with its output.
@@ -24,6 +25,7 @@ pub enum Store {
 /// f64 they call `std`.
 pub trait Float:
     Tiles
+    + Registers
     + Copy
     + Send
     + Sync

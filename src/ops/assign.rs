@@ -136,7 +136,7 @@ impl Op for Cast {
         // The steps of f32 are too coarse for differences.
         samples.extend(Sample::of_rows(&to(DType::F32), 2, |sample, _| Ok(sample.without_gradient()))?);
         let ids = Variable::from_sequences(&[vec![1i64, 0], vec![], vec![300]])?;
-        let dtypes = [DType::F32, DType::I16, DType::Bool];
+        let dtypes = [DType::F32, DType::I8, DType::I16, DType::Bool];
         samples.extend(dtypes.map(|dtype| Sample::new("ids", to(dtype)).batch("x", ids.clone())));
         Ok(samples)
     }

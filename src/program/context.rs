@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::extent::Spec;
 use super::infer::LevelTable;
 use super::keys::{Keys, RowKey};
+use super::literals::Literals;
 use super::op::Signature;
 use super::rows::RowBuffer;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -115,6 +116,7 @@ pub(crate) struct Call<'a> {
     pub(crate) signature: Signature,
     pub(crate) wiring: &'a Wiring,
     pub(crate) inputs: &'a [Vec<Spec>],
+    pub(crate) literals: Literals<'a>,
     pub(crate) outputs: &'a [Vec<Spec>],
     pub(crate) levels: &'a LevelTable,
     pub(crate) run: RunFacts,
@@ -195,7 +197,7 @@ macro_rules! shared_methods {
                 }
             }
 
-            /// How many variables input slot `slot` has.
+            /// How many tensors input slot `slot` has.
             pub fn count(&self, slot: usize) -> usize {
                 self.call.inputs[slot].len()
             }
@@ -498,6 +500,7 @@ pub struct Prepare<'a> {
     /// For each input slot, the reads that hold it, if it is constant.
     pub(crate) constants: &'a [Range<usize>],
     pub(crate) inputs: &'a [Vec<Spec>],
+    pub(crate) literals: Literals<'a>,
     /// For each input slot, whether its gradient is asked for; empty in a forward pass.
     pub(crate) wanted: &'a [bool],
     pub(crate) prepared: &'a mut Prepared,

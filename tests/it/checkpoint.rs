@@ -77,6 +77,7 @@ fn every_bit_of_every_dtype_comes_back() {
         Dense::from(ndarray::array![[f64::from_bits(0xfff8_dead_beef_0001)], [-0.0], [5e-324]]),
         Dense::from(ndarray::array![f16(0x7e01), f16(0x8000), f16(1), f16(0xfc00)]),
         Dense::from(ndarray::array![bf16(0x7fc1), bf16(0x8000), bf16(1), bf16(0xff80)]),
+        Dense::from(ndarray::array![i8::MIN, -1, i8::MAX]),
         Dense::from(ndarray::array![i16::MIN, -1, i16::MAX]),
         Dense::from(ndarray::array![i32::MIN, -1, i32::MAX]),
         Dense::from(ndarray::array![i64::MIN, -1, i64::MAX]),
