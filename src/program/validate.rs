@@ -151,7 +151,9 @@ impl Program {
         };
         for (number, bound) in op.inputs.iter().chain(&op.outputs).enumerate() {
             let gradient = op.role == Role::Backward && bound.slot.ends_with(&grad_name(""));
-            let literals = number < op.inputs.len() && !gradient && op.kind != RECURRENT;
+            // A step block reads those of the blocks around it; nothing else of a loop is one.
+            let slot = op.kind != RECURRENT || bound.slot == "constant";
+            let literals = number < op.inputs.len() && !gradient && slot;
             for &id in bound.vars.iter().filter(|&&id| id != VarId::NONE || !gradient) {
                 let desc = self.has_var(id)?;
                 if desc.spec().is_none() && !literals {

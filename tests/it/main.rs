@@ -18,6 +18,7 @@ mod hostile_program;
 mod invariance;
 mod kill;
 mod listing;
+mod literals;
 mod lod_laws;
 mod merge;
 mod models;
