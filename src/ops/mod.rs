@@ -40,7 +40,6 @@ mod lod_of;
 mod lstm_cell;
 mod matmul;
 mod reduce;
-mod rowwise;
 mod sequence_expand;
 mod sequence_expand_as;
 mod sequence_pool;

@@ -341,7 +341,7 @@ impl<'a> Forward<'a> {
     }
 
     /// Whether the output is written, or added to what is there; the latter only if the operator
-    /// [accumulates](super::op::Op::accumulates).
+    /// [accumulates](super::op::Hints::accumulates).
     pub fn store(&self) -> Store {
         if self.call.wiring.adds { Store::Add } else { Store::Write }
     }
@@ -399,7 +399,7 @@ impl<'a> Backward<'a> {
     }
 
     /// Where the value of output slot `slot` goes, if this call is to compute it beside the gradients
-    /// ([`Facts::joins`](super::op::Facts::joins)). Handed out once.
+    /// ([`Facts::joins`](super::op::Hints::joins)). Handed out once.
     ///
     /// # Errors
     /// If it does not hold `T`.
@@ -473,7 +473,7 @@ impl<'a> Backward<'a> {
     }
 
     /// Whether the value of input slot `slot` lies where its gradient is to be written; only if the operator
-    /// [overwrites](super::op::Op::overwrites) it.
+    /// [overwrites](super::op::Gradient::overwrites) it.
     pub fn in_place(&self, slot: usize) -> bool {
         self.call.wiring.in_place.contains(&slot)
     }

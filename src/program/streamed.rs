@@ -86,7 +86,7 @@ impl Way {
 impl Program {
     /// The part of the program that computes `outputs`, such that its sequences can be run in windows of some rows each,
     /// for the same bits: a memory starts with a feed and its last value is there to be fetched; an operator that makes
-    /// one row of a sequence takes it [piece by piece](super::Op::pieces).
+    /// one row of a sequence takes it [piece by piece](super::Hints::pieces).
     ///
     /// Every recurrent runs over sequences that are fed; those that read each other's rows run from the same end. Every
     /// operator between is row-wise, takes pieces, or reads nothing of their rows.
