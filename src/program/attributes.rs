@@ -213,6 +213,7 @@ macro_rules! readers {
                 /// # Errors
                 /// If it is missing or something else.
                 #[track_caller]
+                #[allow(clippy::needless_lifetimes, reason = "what borrows from the attribute names it")]
                 pub fn $attribute<'a>(&'a self, name: &str) -> Result<$type> {
                     let role = "attribute";
                     match self.0.get_key_value(name) {

@@ -1,6 +1,8 @@
 //! Literals in the slots of operators: scalars, strings and lists that a program carries, read at the root and in step
 //! blocks, in direct calls, compiled and interpreted, trained, saved and loaded; and what is refused.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::kernels::{Float, Store};
@@ -17,6 +19,8 @@ use unpadded::{
 };
 
 use crate::catalogue;
+use crate::models::Random;
+use crate::thorough::times;
 
 operator! {
     /// out = x · by or x + by, as the string `how` says, in the columns that the lists in `columns` name (all without any);
@@ -369,4 +373,37 @@ fn a_changed_program_is_refused() {
     }
     let op = registry().parse("test.change", &Attributes::new()).unwrap();
     assert!(Direct::new(op, &[]).is_err());
+}
+
+/// Bytes of a program with literals, changed at random: it compiles and runs, or is refused.
+#[test]
+fn changed_bytes_never_panic() {
+    let (net, x, out, loss) = model();
+    let mut program = net.finish();
+    Sgd::new(0.1).minimize(&mut program, &registry(), loss.id()).unwrap();
+    let (body, value) = (program.to_section().unwrap(), fed());
+    let (mut random, mut loaded, mut ran) = (Random(7), 0, 0);
+    for round in 0..times(600) {
+        let mut changed = body.clone();
+        let (at, from) = (random.below(body.len() - 4), random.below(body.len() - 4));
+        match random.below(3) {
+            0 => changed[at] = random.below(12) as u8,
+            1 => changed[at] = changed[at].wrapping_add(1),
+            _ => changed.copy_within(from..from + 4, at),
+        }
+        let Ok(program) = Program::from_section(&changed) else { continue };
+        let large = |spec: &Spec| spec.shape.iter().filter_map(|e| e.known()).any(|n| n > 1 << 10);
+        if program.vars().filter_map(|(_, v)| v.spec()).any(large) {
+            continue;
+        }
+        loaded += 1;
+        let used = AssertUnwindSafe(|| {
+            let _ = (program.to_string(), program.dot());
+            let mut executor = Executor::new(&program, &registry(), &[out.id(), loss.id()], 1)?;
+            executor.run(&mut Scope::of(&program)?, &Run::train(&[(x.id(), &value)], 0))
+        });
+        let outcome = catch_unwind(used).unwrap_or_else(|_| panic!("round {round}"));
+        ran += usize::from(outcome.is_ok());
+    }
+    assert!(loaded > 50 && ran > 10, "{loaded} {ran}");
 }

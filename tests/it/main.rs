@@ -31,6 +31,7 @@ mod saved_program;
 mod saving;
 mod shape_errors;
 mod step_blocks;
+mod thorough;
 mod tidy;
 mod trained;
 mod trainer;
