@@ -248,8 +248,8 @@ impl<'a> Interpreter<'a> {
             _ => None,
         };
         let names = if frame.keys.is_none() { self.names } else { Names::default() };
-        let direct = Direct::new(instance.clone(), &operands)?.run_as(self.facts, names.numbers);
-        let direct = direct.placed(names.places).keyed(stream, keys);
+        let direct = Direct::bound(instance.clone(), &operands)?.run_as(self.facts, names.numbers);
+        let direct = direct.placed(names.places).keyed(stream, keys).made()?;
         Ok((instance, direct, outputs))
     }
 

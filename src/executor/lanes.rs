@@ -38,10 +38,6 @@ impl<'p> Shared<'p> {
             let opened = tools.workers[0].open(1, false);
             for i in 0..steps {
                 self.go(block, At::Step { t: order(i), from: 0, to: usize::MAX })?;
-                for &maker in &instr.levels {
-                    let maker = &self.plan.makers[maker];
-                    self.make_levels(&*maker.op, &maker.inputs, &maker.made, maker.top)?;
-                }
                 for inner in &instr.body {
                     self.instruction(inner, lane, tools)?;
                 }

@@ -22,11 +22,13 @@ mod lstm_cell;
 mod matmul;
 mod reduce;
 mod rowwise;
+mod sequence_erase;
 mod sequence_expand;
 mod sequence_expand_as;
 mod sequence_pool;
 mod sequence_pool_piece;
 mod sequence_reverse;
+mod sequence_slice;
 mod sequence_softmax;
 mod sgd;
 mod softmax;
@@ -113,11 +115,13 @@ catalogue![
     PerRow<reduce::Mean>,
     Whole<reduce::Sum>,
     PerRow<reduce::Sum>,
+    sequence_erase::SequenceErase,
     sequence_expand::SequenceExpand,
     sequence_expand_as::SequenceExpandAs,
     sequence_pool::SequencePool,
     sequence_pool_piece::SequencePoolPiece,
     sequence_reverse::SequenceReverse,
+    sequence_slice::SequenceSlice,
     sequence_softmax::SequenceSoftmax,
     sgd::Momentum,
     sgd::Sgd,

@@ -199,6 +199,15 @@ impl Attributes {
         })
     }
 
+    /// A list of whole numbers.
+    ///
+    /// # Errors
+    /// If it is missing or something else.
+    #[track_caller]
+    pub fn ints(&self, name: &str) -> Result<Vec<i64>> {
+        self.list(name, "a list of whole numbers", |l| if let Literal::Int(v) = l { Some(*v) } else { None })
+    }
+
     /// A list of whole numbers that are not negative.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ pub mod context;
 pub mod cost;
 mod difference;
 pub mod display;
+mod decided;
 pub mod dot;
 pub mod extent;
 pub mod infer;
@@ -36,8 +37,9 @@ mod vars;
 
 pub use attributes::{Attributes, Literal};
 pub use builder::{Builder, Var};
-pub use context::{Backward, Forward, Mode, Pass, Prepare, RunFacts, Sequences};
+pub use context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
 pub use cost::{Cost, Work};
+pub(crate) use decided::decided_late;
 pub use extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
 pub use infer::InferShape;
 pub use keys::RowKey;

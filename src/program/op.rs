@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::attributes::Attributes;
-use super::context::{Backward, Forward, Prepare};
+use super::context::{Backward, Forward, NewLevels, Prepare};
 use super::cost::{Cost, Work};
 use super::extent::Spec;
 use super::infer::InferShape;
@@ -19,7 +19,8 @@ use crate::tensor::StorageKind;
 /// An operator with its attributes.
 ///
 /// - `infer_shape` runs when the operator is appended, so that its errors point at the user's line, and again, for
-///   operators that make new sequences, at every run, with the offsets known. ONE rule serves both.
+///   operators that make new sequences from offsets, at every run, with the offsets known. ONE rule serves both. Offsets
+///   that the data decides come from `levels` instead.
 /// - `forward` WRITES its outputs whole: what they hold on entry is undefined (may be NaN), unless the slot is
 ///   declared [`Slot::updated`].
 /// - `backward` computes only the gradients that are asked for, and for each WRITES or ADDS as the request says.
@@ -58,6 +59,17 @@ pub trait Op: Send + Sync + 'static {
     /// # Errors
     /// If the inputs do not fit; the error names the slot, what was expected and what came.
     fn infer_shape(&self, shapes: &mut InferShape<'_>) -> Result<()>;
+
+    /// Computes the offsets of the levels that `infer_shape` makes by [`InferShape::level_from_data`], from the slots
+    /// that [`LodEffect::FromData`] names. It runs before `forward`, when no output has room yet. In a step block it runs
+    /// for one step after the other, before the first of them does anything else.
+    ///
+    /// # Errors
+    /// As `forward`.
+    fn levels(&self, _run: &mut NewLevels<'_>) -> Result<()> {
+        let expected = "an operator that computes them (`Op::levels`)";
+        Err(Error::of(ErrorKind::Program, "offsets from data", expected, "one that does not"))
+    }
 
     /// Computes the outputs.
     ///
@@ -328,8 +340,11 @@ pub enum LodEffect {
     Keeps(usize),
     /// Every output has the LoD of this input slot without its last level.
     DropsLevel(usize),
-    /// Makes new offsets, from the inputs' offsets or from the data.
+    /// Makes new offsets from the inputs' offsets, with [`InferShape::new_level`].
     Replaces,
+    /// Makes new offsets from the numbers in these input slots, with [`InferShape::level_from_data`] and
+    /// [`Op::levels`]. In a step block no memory may reach them: the rows of every step are counted before the first.
+    FromData(&'static [usize]),
     /// No output has a LoD.
     Drops,
 }
