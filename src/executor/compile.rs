@@ -14,8 +14,8 @@ use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::Store;
 use crate::program::context::{Place, Wiring};
 use crate::program::{
-    BlockId, Extent, Needs, Op, OpDesc, Pass, Program, RECURRENT, Registry, Role, Spec, VarId,
-    VarRole, grad_name,
+    BlockId, Extent, Needs, Op, OpDesc, Pass, Program, RECURRENT, Registry, Role, Spec, VarId, VarRole,
+    grad_name,
 };
 use crate::tensor::StorageKind;
 

@@ -275,7 +275,8 @@ impl<'a> Interpreter<'a> {
                 (keys.get(&rows), above.and_then(|above| keys.get(&above)), levels.get(&level))
             {
                 let each = known.iter().zip(lod.offsets().windows(2));
-                let made = each.flat_map(|(key, pair)| (0..pair[1] - pair[0]).map(|k| RowKey::below(*key, k)));
+                let made =
+                    each.flat_map(|(key, pair)| (0..pair[1] - pair[0]).map(|k| RowKey::below(*key, k)));
                 let made = made.collect();
                 keys.insert(rows, made);
             }

@@ -284,9 +284,9 @@ impl<'a> Text<'a> {
             text.memories(inner);
             let before = (&inner.before[..], &inner.chains.before[..]);
             let after = (&inner.after[..], &inner.chains.after[..]);
+            text.part("before the loop, one step after the other", before, Some(Span::Steps));
             text.part("before the loop, over all steps at once", before, Some(Span::All));
             text.part("before the loop, once a sequence", before, Some(Span::Sequences));
-            text.part("before the loop, one step after the other", before, Some(Span::Steps));
             let how = if inner.splits { "each thread its own sequences" } else { "all sequences together" };
             let body = (&inner.body[..], &inner.chains.body[..]);
             text.part(&format!("the loop, at every step, {how}"), body, None);

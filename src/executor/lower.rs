@@ -297,7 +297,8 @@ impl Compiler<'_> {
                     let call = self.levels_call(op, site, place.clone()).map_err(|e| e.at(place))?;
                     out.extend(call.map(|call| Instr::Levels(Box::new(call))));
                 } else {
-                    let site = if unit.steps { Site { span: Span::Steps, repeated: true, ..site } } else { site };
+                    let site =
+                        if unit.steps { Site { span: Span::Steps, repeated: true, ..site } } else { site };
                     self.instruction(op, site, None, &mut out)?;
                 }
                 instr.at(time).extend(out);

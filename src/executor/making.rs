@@ -12,8 +12,8 @@ use super::frame::At;
 use super::lower::Site;
 use super::machine::Shared;
 use super::plan::{Home, Instr, MadeLevel, OpInstr};
-use super::run::Executor;
 use super::recurrent::Tools;
+use super::run::Executor;
 use super::split::{Class, Reached, Unit, When, early};
 use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::arena::Lane;
@@ -91,14 +91,24 @@ impl Compiler<'_> {
 
     /// Notes the levels that an operator of a step block makes, and returns what decides their offsets; `None` if it
     /// makes none.
-    pub(super) fn makes_in_step(&mut self, op: &OpDesc, step: &StepDesc, class: Class) -> Result<Option<Vec<VarId>>> {
+    pub(super) fn makes_in_step(
+        &mut self,
+        op: &OpDesc,
+        step: &StepDesc,
+        class: Class,
+    ) -> Result<Option<Vec<VarId>>> {
         let made = self.makes(op)?;
         if made.is_empty() {
             return Ok(None);
         }
         if class == Class::Constant {
             let got = "one without rows of the step";
-            return Err(Error::of(ErrorKind::Program, "operator that makes sequences in a step", "an input", got));
+            return Err(Error::of(
+                ErrorKind::Program,
+                "operator that makes sequences in a step",
+                "an input",
+                got,
+            ));
         }
         let inner = self.inner_levels(step)?;
         for (level, upper) in made {
@@ -108,7 +118,12 @@ impl Compiler<'_> {
                 let here = || known.iter().position(|made| made.level == upper).map(|i| inner.len() + i);
                 outside.or_else(here).ok_or_else(|| {
                     let got = format!("level {}", upper.0);
-                    Error::of(ErrorKind::Program, "level above one that is made in a step", "one of the step", got)
+                    Error::of(
+                        ErrorKind::Program,
+                        "level above one that is made in a step",
+                        "one of the step",
+                        got,
+                    )
                 })
             });
             let over_all = upper.is_none_or(|upper| self.over_all(upper, step));

@@ -25,8 +25,8 @@ use super::rowwise::sequence_samples;
 use crate::error::Result;
 use crate::kernels::arena::Plain;
 use crate::program::{
-    Attributes, Builder, Extent, Facts, Forward, InferShape, Literal, LodEffect, Needs, NewLevels, Op, Sample,
-    Signature, Slot, Var,
+    Attributes, Builder, Extent, Facts, Forward, InferShape, Literal, LodEffect, Needs, NewLevels, Op,
+    Sample, Signature, Slot, Var,
 };
 use crate::tensor::{DType, Variable};
 
@@ -120,9 +120,10 @@ impl Op for SequenceErase {
             let ids = Array2::from_shape_fn((lod.rows(), 1), |at| id(at) as i32);
             Ok(sample.batch("x", Variable::sequences(ids.remove_axis(ndarray::Axis(1)), lod)?))
         }));
-        samples.extend(sequence_samples(&Attributes::new().with("tokens", Literal::List(vec![])), |s, lod| {
-            Ok(s.batch("x", Variable::sequences(Array2::from_shape_fn((lod.rows(), 1), id), lod)?))
-        }));
+        samples
+            .extend(sequence_samples(&Attributes::new().with("tokens", Literal::List(vec![])), |s, lod| {
+                Ok(s.batch("x", Variable::sequences(Array2::from_shape_fn((lod.rows(), 1), id), lod)?))
+            }));
         samples
     }
 }
@@ -152,17 +153,25 @@ mod tests {
         let tokens = |value: Literal| Attributes::new().with("tokens", value);
         let parsed = |attributes: &Attributes| catalogue.parse("sequence_erase", attributes).err().map(said);
         let missing = parsed(&Attributes::new()).unwrap_or_default();
-        assert!(missing.contains("attribute `tokens`: expected a list of whole numbers, got nothing"), "{missing}");
+        assert!(
+            missing.contains("attribute `tokens`: expected a list of whole numbers, got nothing"),
+            "{missing}"
+        );
         let wrong = parsed(&tokens(Literal::List(vec![Literal::Float(0.5)]))).unwrap_or_default();
-        assert!(wrong.contains("attribute `tokens`: expected a list of whole numbers, got a list"), "{wrong}");
+        assert!(
+            wrong.contains("attribute `tokens`: expected a list of whole numbers, got a list"),
+            "{wrong}"
+        );
 
         let op = catalogue.parse("sequence_erase", &tokens(Literal::List(vec![])))?;
-        let refused = |x: Variable| op.clone().call(&[Operand::batch("x", x)]).err().map(said).unwrap_or_default();
+        let refused =
+            |x: Variable| op.clone().call(&[Operand::batch("x", x)]).err().map(said).unwrap_or_default();
         let words = refused(Variable::from_sequences(&[vec![1.0, 2.0]])?);
         assert!(words.contains("input `x`: expected dtype i64 or i32"), "{words}");
         let flat = refused(Variable::dense(ndarray::array![1i64, 2]));
         assert!(flat.contains("input `x`: expected sequences"), "{flat}");
-        let wide = refused(Variable::sequences(ndarray::array![[1i64, 2]], crate::Lod::from_lengths1(&[1])?)?);
+        let wide =
+            refused(Variable::sequences(ndarray::array![[1i64, 2]], crate::Lod::from_lengths1(&[1])?)?);
         assert!(wide.contains("expected one whole number a row"), "{wide}");
         Ok(())
     }
@@ -170,7 +179,8 @@ mod tests {
     #[test]
     fn tokens_are_found_in_any_order_and_of_any_size() -> Result<()> {
         let tokens = Literal::List([9, i64::MIN, -1, 9, i64::MAX].map(Literal::Int).to_vec());
-        let op = crate::ops::catalogue().parse("sequence_erase", &Attributes::new().with("tokens", tokens))?;
+        let op =
+            crate::ops::catalogue().parse("sequence_erase", &Attributes::new().with("tokens", tokens))?;
         let x = Variable::from_sequences(&[vec![i64::MAX, 8, 9], vec![i64::MIN, -1], vec![-2, -1, 7]])?;
         let out = op.call(&[Operand::batch("x", x)])?;
         assert_eq!(out[OUT].as_slice::<i64>()?, [8, -2, 7]);

@@ -427,9 +427,8 @@ impl Maker {
 
 /// Ids that can be looked up, in sequences.
 fn ids_of_sequences(items: &[Item]) -> Vec<Item> {
-    let fits = |i: &&Item| {
-        !i.float() && i.size <= TABLE as f64 && !i.spec.lod.is_empty() && i.spec.width() == 1
-    };
+    let fits =
+        |i: &&Item| !i.float() && i.size <= TABLE as f64 && !i.spec.lod.is_empty() && i.spec.width() == 1;
     items.iter().filter(fits).cloned().collect()
 }
 
