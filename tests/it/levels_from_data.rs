@@ -2,8 +2,11 @@
 
 use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::layers::{Gru, init};
-use unpadded::ops::Pool;
-use unpadded::program::{Append, BlockId, Program, Recurrence, VarId};
+use unpadded::ops::{Pool, catalogue};
+use unpadded::program::{
+    Append, Attributes, Backward, BlockId, Extent, Facts, Forward, InferShape, LodEffect, NewLevels, Op,
+    Program, Recurrence, Sample, Signature, Slot, VarId,
+};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Result, Var, Variable};
 
@@ -64,7 +67,9 @@ fn shapes(levels: usize) -> Vec<Vec<Vec<usize>>> {
 }
 
 fn case(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Result<Vec<Var>>) -> Result<Case> {
-    let net = Builder::new().seed(3);
+    let mut registry = catalogue();
+    registry.add::<Groups>()?;
+    let net = Builder::with_registry(registry).seed(3);
     let feeds = feeds(&net, levels)?;
     let results = build(&net, feeds)?;
     let mut loss: Option<Var> = None;
@@ -387,4 +392,181 @@ fn a_listing_shows_the_calls() {
     let all = at("before the loop, over all steps at once");
     assert!(all < at("sequence_erase #0 (ids.step) -> sequence_erase:") && all < at("embedding #1"));
     assert!(!listing.contains("at every step"), "{listing}");
+}
+
+/// Each sequence of f64 rows in groups of two levels: each row twice, as a group of its own. The offsets follow from
+/// offsets, or are said to be data, as the attribute `how` says; some of its words are lies.
+struct Groups(String);
+
+impl Groups {
+    fn rows<T>(
+        from: impl Iterator<Item = std::ops::Range<usize>>,
+        mut each: impl FnMut(usize) -> Result<T>,
+    ) -> Result<()> {
+        from.flatten().try_for_each(|row| each(row).map(drop))
+    }
+}
+
+impl Op for Groups {
+    fn kind() -> &'static str {
+        "test.groups"
+    }
+
+    fn parse(attributes: &Attributes) -> Result<Self> {
+        Ok(Self(attributes.text("how")?.to_owned()))
+    }
+
+    fn signature(&self) -> Signature {
+        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
+    }
+
+    fn facts(&self) -> Facts {
+        match self.0.as_str() {
+            "offsets" | "not said" => Facts::sequence_wise(LodEffect::Replaces),
+            "row-wise" => Facts { lod: LodEffect::FromData(&[0]), ..Facts::row_wise() },
+            "no slot" => Facts::sequence_wise(LodEffect::FromData(&[1])),
+            _ => Facts::sequence_wise(LodEffect::FromData(&[0])),
+        }
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.has_lod(0)?;
+        let mut out = s.input(0).clone();
+        let x = out.lod.clone();
+        out.lod.pop();
+        let both = match self.0.as_str() {
+            "offsets" | "none so" => {
+                // A sequence has as many groups as rows, and a group two rows.
+                let groups = s.new_level(&out.lod, |levels, offsets| {
+                    offsets.extend(levels.lod(&x).map_or(&[][..], |lod| lod.offsets()));
+                    Ok(())
+                })?;
+                out.lod.push(groups);
+                let rows = s.new_level(&out.lod, |levels, offsets| {
+                    let count = levels.lod(&x).map_or(0, |lod| lod.rows());
+                    offsets.extend((0..=count).map(|group| 2 * group));
+                    Ok(())
+                })?;
+                (groups, rows)
+            }
+            "elsewhere" => (s.level_from_data(&out.lod)?, s.level_from_data(&[])?),
+            _ => {
+                let groups = s.level_from_data(&out.lod)?;
+                let below: Vec<_> = out.lod.iter().copied().chain([groups]).collect();
+                (groups, s.level_from_data(&below)?)
+            }
+        };
+        out.lod = s.levels(0).iter().copied().take(x.len() - 1).chain([both.0, both.1]).collect();
+        out.shape[0] = Extent::Rows(both.1);
+        s.set(0, out);
+        Ok(())
+    }
+
+    fn levels(&self, run: &mut NewLevels<'_>) -> Result<()> {
+        let (x, sequences) = (run.input::<f64>(0)?, run.sequences(0)?);
+        run.offsets(0).extend([0].into_iter().chain(sequences.iter().map(|rows| rows.end)));
+        if self.0 != "too few" {
+            run.offsets(1).extend((0..=x.rows()).map(|group| 2 * group));
+        }
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, mut out) = (run.input::<f64>(0)?, run.output::<f64>(0)?);
+        Self::rows(run.sequences(0)?.iter(), |row| {
+            out.row(2 * row).copy_from_slice(x.row(row));
+            out.row(2 * row + 1).copy_from_slice(x.row(row));
+            Ok(())
+        })
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<f64>(0)? else { return Ok(()) };
+        let Some((mut dx, store)) = run.gradient::<f64>(0)? else { return Ok(()) };
+        Self::rows(run.sequences(0)?.iter(), |row| {
+            for (k, d) in dx.row(row).iter_mut().enumerate() {
+                let sum = dout.row(2 * row)[k] + dout.row(2 * row + 1)[k];
+                *d = if store == unpadded::kernels::Store::Add { *d + sum } else { sum };
+            }
+            Ok(())
+        })
+    }
+
+    fn samples() -> Vec<Sample> {
+        Vec::new()
+    }
+}
+
+fn grouped(net: &Builder, x: Var, how: &str) -> Result<Var> {
+    net.append1("test.groups", &[("x", &[x])], Attributes::new().with("how", how))
+}
+
+#[test]
+fn two_levels_made_at_once() {
+    for how in ["offsets", "data"] {
+        held(2, |net, feeds| {
+            let all = net.tanh(grouped(net, feeds.x, how)?)?;
+            let means = net.sequence_pool(net.sequence_pool(all, Pool::Sqrt)?, Pool::Sum)?;
+            let options = Recurrence { level: Some(0), reverse: false };
+            let inputs = (feeds.ids, feeds.x);
+            let out = net.recurrent_with(options, inputs, |step, (ids, x)| {
+                let before = step.memory_of(DType::F64, &[3])?;
+                let groups = grouped(step, x, how)?;
+                let pooled = step.sequence_pool(step.square(groups)?, Pool::Sum)?;
+                // A loop over the groups, whose step sees the rows of one.
+                let over = Recurrence { level: Some(0), reverse: true };
+                let read = step.recurrent_with(over, groups, |inner, rows| {
+                    let h = inner.memory_from(before)?;
+                    let seen = inner.sequence_pool(rows, Pool::Mean)?;
+                    inner.update(h, inner.tanh(inner.add(h, seen)?)?)?;
+                    inner.last(h)
+                })?;
+                let words = step.sequence_pool(
+                    looked_up(step, step.sequence_erase(ids, &[1])?, table(net)?)?,
+                    Pool::Sum,
+                )?;
+                let next = step.add(step.add(read, words)?, step.sequence_pool(pooled, Pool::Mean)?)?;
+                step.update(before, step.tanh(next)?)?;
+                Ok(next)
+            })?;
+            Ok(vec![means, out])
+        });
+    }
+}
+
+#[test]
+fn groups_of_static_sub_sequences() {
+    for how in ["offsets", "data"] {
+        held(1, |net, feeds| {
+            let out = net.recurrent(feeds.x, |step, x| {
+                let before = step.memory_of(DType::F64, &[3])?;
+                let groups = grouped(step, feeds.x, how)?;
+                let pooled = step.sequence_pool(step.sequence_pool(groups, Pool::Sum)?, Pool::Mean)?;
+                let next = step.tanh(step.add(step.add(pooled, before)?, x)?)?;
+                step.update(before, next)?;
+                Ok(next)
+            })?;
+            Ok(vec![out])
+        });
+    }
+}
+
+#[test]
+fn what_an_operator_declares_is_held_against_its_shape_rule() {
+    for (how, expected) in [
+        ("not said", "expected `LodEffect::FromData` among its facts, got another effect on the LoD"),
+        ("row-wise", "expected a sequence-wise or batch-wide operator, got a row-wise one"),
+        ("no slot", "expected input slots that it has, got another number"),
+        ("none so", "expected all its levels to be made so, got others, or none"),
+        ("elsewhere", "expected each in an output, below the level that it was made below, got others"),
+    ] {
+        let built = case(1, |net, feeds| Ok(vec![grouped(net, feeds.x, how)?]));
+        let error = built.err().unwrap().to_string();
+        assert!(error.starts_with("test.groups #1: levels that an operator makes from data: "), "{error}");
+        assert!(error.contains(expected) && error.contains("levels_from_data.rs"), "{error}");
+    }
+    let few = case(1, |net, feeds| Ok(vec![grouped(net, feeds.x, "too few")?])).unwrap();
+    for error in refused(&few, &few.feeds) {
+        assert!(error.starts_with("test.groups #1: offsets of LoD level 1: expected"), "{error}");
+    }
 }
