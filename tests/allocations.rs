@@ -203,6 +203,12 @@ fn a_loop_in_a_loop() {
     nothing(&models::LOOP_IN_LOOP, &sgd());
 }
 
+#[test]
+fn levels_from_data() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    nothing(&models::ERASED, &adam());
+}
+
 /// The count can be believed: it sees this crate's allocations and tells whose they are.
 #[test]
 fn allocations_are_counted() {

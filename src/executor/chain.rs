@@ -142,7 +142,6 @@ fn rows_of(instr: &Instr) -> Option<Extent> {
         && op.reach == Reach::Row
         && op.role != Role::Update
         && op.span == Span::All
-        && op.made.is_empty()
         && op.order.is_none()
         && !selects(op)
         && op.writes.iter().all(|r| r.rows == rows)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::layout::{Layouts, Ranked};
 use super::lower::Site;
-use super::needs::{gradient_reads, live, made_levels, needed_values, reads, started, wanted_slots};
-use super::plan::{Access, Home, Instr, Maker, OpInstr, Plan, Ref, Slot, Span};
+use super::needs::{gradient_reads, live, needed_values, reads, started, wanted_slots};
+use super::plan::{Access, Home, Instr, MadeLevel, OpInstr, Plan, Ref, Slot, Span};
 use super::rewrite::{Rewritten, rewrite};
 use super::split::Classes;
 use super::views::Views;
@@ -14,8 +14,8 @@ use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::Store;
 use crate::program::context::{Place, Wiring};
 use crate::program::{
-    BlockId, Extent, LodEffect, Needs, Op, OpDesc, Pass, Program, RECURRENT, Registry, Role, Spec, VarId,
-    VarRole, grad_name,
+    BlockId, Extent, Needs, Op, OpDesc, Pass, Program, RECURRENT, Registry, Role, Spec, VarId, VarRole,
+    grad_name,
 };
 use crate::tensor::StorageKind;
 
@@ -39,13 +39,12 @@ pub(super) struct Compiler<'a> {
     zero_first: Vec<(BlockId, Ref)>,
     pools: usize,
     prepared: usize,
-    pub(super) makers: Vec<Maker>,
     /// Memories of each forward block, for its backward loop.
     pub(super) memories: Vec<Vec<super::plan::MemoryPlan>>,
     /// Step blocks whose loops run inside the loop around them, step by step.
     pub(super) stepwise: HashSet<BlockId>,
-    /// Operators that make levels, by forward block.
-    pub(super) made: Vec<Vec<usize>>,
+    /// Levels that operators make, by forward block.
+    pub(super) made: Vec<Vec<MadeLevel>>,
     /// Which variables lie in step-major order.
     pub(super) layouts: Layouts,
     /// Variables of step blocks that are columns of another one.
@@ -84,7 +83,6 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         zero_first: Vec::new(),
         pools: 0,
         prepared: 0,
-        makers: Vec::new(),
         memories: vec![Vec::new(); program.blocks().len()],
         stepwise: HashSet::new(),
         made: vec![Vec::new(); program.blocks().len()],
@@ -114,6 +112,9 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         let mut instrs = Vec::new();
         let op = &program.root().ops[number];
         let site = Site { block: BlockId(0), number, span: Span::All, repeated: false, why: None };
+        let place = compiler.place_of(op, (BlockId(0), number));
+        let levels = compiler.levels_call(op, site, place.clone()).map_err(|e| e.at(place))?;
+        instrs.extend(levels.map(|call| Instr::Levels(Box::new(call))));
         compiler.instruction(op, site, None, &mut instrs)?;
         code.extend(compiler.zero_first(BlockId(0)).map(|view| Instr::Zero(view, 0)));
         code.append(&mut compiler.layouts.pending);
@@ -136,7 +137,6 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         prepared: compiler.prepared,
         instructions: 0,
         keyed: compiler.layouts.keyed,
-        makers: compiler.makers,
         losses,
         views: compiler.views,
         same: compiler.same,
@@ -295,16 +295,7 @@ impl<'a> Compiler<'a> {
         }
         let (inputs, outputs) = (self.program.specs(&input_vars)?, self.program.specs(&output_vars)?);
         let literals = self.program.literals(&input_vars);
-        let made = if !backward && facts.lod == LodEffect::Replaces {
-            made_levels(&inputs, &outputs)
-        } else {
-            Vec::new()
-        };
-        let names = signature.inputs.iter().zip(&input_vars).filter_map(|(slot, vars)| match vars[..] {
-            [var] if var != VarId::NONE => Some((slot.name, self.program.var(var).name.clone())),
-            _ => None,
-        });
-        let names = names.collect();
+        let names = self.names(&*instance, op);
         let stream = output_vars.iter().flatten().next().map_or(0, |v| u64::from(v.0));
         let prepared = hints.prepares.then(|| {
             self.prepared += 1;
@@ -323,7 +314,7 @@ impl<'a> Compiler<'a> {
             inputs,
             literals,
             outputs,
-            made,
+            made: Vec::new(),
             top: self.program.top(self.forward_block(site.block)),
             stream,
             random: facts.random,
@@ -338,6 +329,21 @@ impl<'a> Compiler<'a> {
             stands_for: self.rewritten.note(site),
             index: 0,
         })
+    }
+
+    /// The name of the variable in each input slot that has one variable.
+    pub(super) fn names(&self, instance: &dyn Op, op: &OpDesc) -> Vec<(&'static str, String)> {
+        let slots = instance.signature().inputs;
+        let named = |slot: &crate::program::Slot| match *op.input(slot.name) {
+            [var] if var != VarId::NONE => Some((slot.name, self.program.var(var).name.clone())),
+            _ => None,
+        };
+        slots.iter().filter_map(named).collect()
+    }
+
+    /// Where an operator is in the program that was given.
+    pub(super) fn place_of(&self, op: &OpDesc, (block, number): (BlockId, usize)) -> Where {
+        self.rewritten.place(op, Site { block, number, span: Span::All, repeated: false, why: None })
     }
 
     /// The step block whose sequences a (gradient) block runs over.
@@ -436,7 +442,7 @@ impl<'a> Compiler<'a> {
         self.places(vars, true, order, refs)
     }
 
-    fn places(
+    pub(super) fn places(
         &mut self,
         vars: &[VarId],
         bound: bool,

@@ -73,6 +73,7 @@ impl Executor {
     /// data, for messages.
     fn check_feeds(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<usize> {
         self.fed.fill(false);
+        self.set_aside();
         self.kept.levels.clear();
         let mut batch = None;
         for (place, &(id, value)) in feeds.iter().enumerate() {

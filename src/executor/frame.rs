@@ -1,9 +1,11 @@
 //! A step block while it runs: its rank table, the levels inside it, and which rows it is at.
 
+mod made;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::plan::Loop;
+use super::plan::{Loop, MadeLevel};
 use super::rank_table::RankTable;
 use crate::error::Result;
 use crate::lod::Lod;
@@ -28,13 +30,22 @@ pub(super) enum At {
 pub(super) struct FrameLevel {
     pub(super) level: Option<LevelId>,
     pub(super) statics: bool,
+    /// Which level of the frame is above it; none if it delimits the entries (or, of a static input, the sequences).
+    above: Option<usize>,
+    /// Its offsets are known: those of a level that an operator makes are once that was asked.
+    known: bool,
+    /// The rows of all steps, or of all sequences, have a LoD.
+    over_all: bool,
+    /// Of a level that an operator makes: the length of each sequence, by the places of the entries or rows above. The
+    /// visits of a loop inside a loop have places of their own, so that the backward pass finds them again.
+    lengths: Vec<usize>,
     /// The first row of step 0 in step-major buffers.
     pub(super) base: usize,
     /// The first row of each step after that.
     pub(super) starts: Vec<usize>,
     /// The offsets of all steps (of a static level: of all sequences, in rank order).
     whole: Option<Arc<Lod>>,
-    step: Option<Arc<Lod>>,
+    pub(super) step: Option<Arc<Lod>>,
     /// For each row in this order, its row outside.
     pub(super) map: Vec<usize>,
     keys: Vec<RowKey>,
@@ -52,7 +63,7 @@ pub(super) struct Frame {
     pub(super) inverse_order: Vec<usize>,
     keys: Vec<RowKey>,
     sequence_keys: Vec<RowKey>,
-    /// The level table's own entries below the block, for nested frames of the same level.
+    /// How many of the levels come from outside; those behind them are made in the step.
     used: usize,
     /// Of a loop inside a loop: where the rows of a static level begin, by level and by the base of this visit. Each
     /// visit has rows of its own, which the backward pass finds again.
@@ -73,6 +84,7 @@ impl Frame {
     pub(super) fn build(&mut self, instr: &Loop, lod: &Lod, levels: &mut LevelTable) -> Result<()> {
         // The table lets go of last time's offsets, so that their memory can be used again.
         instr.inner.iter().for_each(|inner| levels.set(inner.inner, None));
+        instr.levels.iter().for_each(|made| levels.set(made.level, None));
         self.rank.rebuild(lod.offsets(), instr.desc.reverse);
         invert(self.rank.rows(), &mut self.inverse);
         invert(self.rank.order(), &mut self.inverse_order);
@@ -92,6 +104,7 @@ impl Frame {
             let this = &mut rest[0];
             this.level = Some(inner.inner);
             this.statics = inner.statics;
+            (this.above, this.known, this.over_all) = (inner.above, true, true);
             let outer = levels.get(inner.outer);
             let offsets = outer.map_or(&[0][..], |lod| lod.offsets());
             let above = inner.above.map(|a| &before[a]);
@@ -126,6 +139,15 @@ impl Frame {
                 this.starts.push(this.starts[t] + rows);
             }
         }
+        for (this, made) in self.levels[self.used..].iter_mut().zip(&instr.levels) {
+            let &MadeLevel { level, above, over_all } = made;
+            (this.level, this.above, this.over_all) = (Some(level), above, over_all);
+            (this.known, this.statics, this.base) = (false, false, 0);
+            this.map.clear();
+            this.keys.clear();
+            this.starts.clear();
+            this.starts.resize(steps + 1, 0);
+        }
         Ok(())
     }
 
@@ -137,21 +159,27 @@ impl Frame {
 
     /// Sets where the rows of static levels begin in this visit, once the frame's own base is known.
     pub(super) fn place_statics(&mut self) {
-        self.taken.resize(self.taken.len().max(self.used), 0);
-        for (i, level) in self.levels[..self.used].iter_mut().enumerate().filter(|(_, level)| level.statics) {
-            let rows = level.starts.last().copied().unwrap_or(0);
-            // A visit without rows may have the base of the next one.
-            if rows == 0 {
-                level.base = 0;
-                continue;
+        for i in 0..self.used {
+            if self.levels[i].statics {
+                self.place_rows(i);
             }
-            let taken = &mut self.taken[i];
-            level.base = *self.visits.entry((i, self.base)).or_insert_with(|| {
+        }
+    }
+
+    /// The same of one level.
+    fn place_rows(&mut self, i: usize) {
+        self.taken.resize(self.taken.len().max(self.levels.len()), 0);
+        let (level, taken) = (&mut self.levels[i], &mut self.taken[i]);
+        let rows = level.starts.last().copied().unwrap_or(0);
+        // A visit without rows may have the base of the next one.
+        level.base = match rows {
+            0 => 0,
+            _ => *self.visits.entry((i, self.base)).or_insert_with(|| {
                 let base = *taken;
                 *taken += rows;
                 base
-            });
-        }
+            }),
+        };
     }
 
     /// The inner level of the frame by its name.
@@ -217,24 +245,22 @@ impl Frame {
     pub(super) fn go(&mut self, at: At, table: &mut LevelTable) -> Result<()> {
         self.at = at;
         if let At::Step { .. } = at {
-            for this in self.levels[..self.used].iter_mut().rev() {
+            for this in self.levels.iter_mut().rev().filter(|this| this.known) {
                 this.level.into_iter().for_each(|level| table.set(level, None));
                 Lod::release(&mut this.step);
             }
         }
-        for i in 0..self.used {
+        for i in 0..self.levels.len() {
             let (before, rest) = self.levels.split_at_mut(i);
             let this = &mut rest[0];
-            let Some(level) = this.level else { continue };
+            let Some(level) = this.level.filter(|_| this.known) else { continue };
             let At::Step { t, .. } = at else {
-                table.set(level, this.whole.clone());
+                table.set(level, this.whole.clone().filter(|_| this.over_all));
                 continue;
             };
             let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
             // The LoD above is the one that was just bound, if this one hangs below an inner level.
-            let above = this.whole.as_ref().and_then(|lod| lod.upper()).and_then(|upper| {
-                before.iter().find(|l| l.whole.as_ref().is_some_and(|w| Arc::ptr_eq(w, upper)))
-            });
+            let above = this.above.map(|a| &before[a]);
             let (first, last) = if this.statics {
                 (0, above.map_or(self.rank.alive(t), |a| a.starts[t + 1] - a.starts[t]))
             } else {
@@ -250,24 +276,6 @@ impl Frame {
             table.set(level, this.step.clone());
         }
         Ok(())
-    }
-
-    /// Adds a level that an operator in the step makes, step by step.
-    pub(super) fn start_made(&mut self, index: usize, level: LevelId) {
-        let place = &mut self.levels[self.used + index];
-        place.level = Some(level);
-        place.base = 0;
-        place.statics = false;
-        place.starts.clear();
-        place.starts.push(0);
-        place.map.clear();
-        place.whole = None;
-    }
-
-    /// Adds a step's rows to a made level.
-    pub(super) fn add_made(&mut self, index: usize, rows: usize) {
-        let starts = &mut self.levels[self.used + index].starts;
-        starts.push(starts.last().copied().unwrap_or(0) + rows);
     }
 
     /// Makes the keys of all rows, from those of the rows outside.
@@ -310,6 +318,12 @@ impl Frame {
 
     /// Of a row of a call at `at`, the row outside: what counts it there, and its number.
     pub(super) fn outside(&self, instr: &Loop, at: At, rows: Extent, row: usize) -> Option<(Extent, usize)> {
+        if let Extent::Rows(id) = rows
+            && let Some((above, row)) = self.above_made(at, id, row)
+        {
+            // A row of sequences that are made in the step is named by what its sequence is of.
+            return self.outside(instr, At::All, above, row);
+        }
         let Extent::Rows(id) = rows else {
             if at == At::Sequences {
                 return Some((instr.sequences, *self.rank.order().get(row)?));

@@ -245,15 +245,16 @@ impl<'a> Interpreter<'a> {
                     None
                 }
             }
-            // What names the rows in errors.
-            (Some(known), Some(&var)) => {
-                Some(known.get(&self.program.spec(var)?.rows()).cloned().unwrap_or_default())
+            // What names the rows in errors: those of the first operand that has some.
+            (Some(known), Some(_)) => {
+                let mut rows = op.reads().filter_map(|v| self.program.var(v).spec().filter(|s| s.batched()));
+                Some(rows.next().and_then(|spec| known.get(&spec.rows()).cloned()).unwrap_or_default())
             }
             _ => None,
         };
         let names = if frame.keys.is_none() { self.names } else { Names::default() };
-        let direct = Direct::new(instance.clone(), &operands)?.run_as(self.facts, names.numbers);
-        let direct = direct.placed(names.places).keyed(stream, keys);
+        let direct = Direct::bound(instance.clone(), &operands)?.run_as(self.facts, names.numbers);
+        let direct = direct.placed(names.places).keyed(stream, keys).made()?;
         Ok((instance, direct, outputs))
     }
 
@@ -262,7 +263,28 @@ impl<'a> Interpreter<'a> {
         for (vars, values) in outputs.iter().zip(direct.forward()?) {
             for (&var, value) in vars.iter().zip(values) {
                 self.define(frame, var, value)?;
+                self.name_made(frame, var)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Names the rows of sequences that an operator of a step has made: by what they are of, and their number there.
+    fn name_made(&self, frame: &mut Frame, var: VarId) -> Result<()> {
+        let Frame { keys: Some(keys), levels, .. } = frame else { return Ok(()) };
+        let mut above = keys.keys().copied().find(|extent| matches!(extent, Extent::Alive(_)));
+        for &level in &self.program.spec(var)?.lod {
+            let rows = Extent::Rows(level);
+            if let (None, Some(known), Some(lod)) =
+                (keys.get(&rows), above.and_then(|above| keys.get(&above)), levels.get(&level))
+            {
+                let each = known.iter().zip(lod.offsets().windows(2));
+                let made =
+                    each.flat_map(|(key, pair)| (0..pair[1] - pair[0]).map(|k| RowKey::below(*key, k)));
+                let made = made.collect();
+                keys.insert(rows, made);
+            }
+            above = Some(rows);
         }
         Ok(())
     }

@@ -38,11 +38,6 @@ impl<'p> Shared<'p> {
             let opened = tools.workers[0].open(1, false);
             for i in 0..steps {
                 self.go(block, At::Step { t: order(i), from: 0, to: usize::MAX })?;
-                for &maker in &instr.levels {
-                    let maker = &self.plan.makers[maker];
-                    let given = (&maker.inputs[..], &maker.literals[..]);
-                    self.make_levels(&*maker.op, given, &maker.made, maker.top)?;
-                }
                 for inner in &instr.body {
                     self.instruction(inner, lane, tools)?;
                 }

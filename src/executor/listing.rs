@@ -112,6 +112,7 @@ impl<'a> Text<'a> {
     fn instruction(&mut self, instr: &'a Instr) {
         match instr {
             Instr::Op(op) => self.call(op),
+            Instr::Levels(op) => self.levels(op),
             Instr::Loop(inner) => self.step_loop(inner),
             Instr::Zero(view, index) => {
                 self.line(&format!("[{index}] zero -> {}", self.place_of(view)));
@@ -149,6 +150,17 @@ impl<'a> Text<'a> {
         }
         notes.extend(line_of(&op.place));
         self.notes(&notes);
+    }
+
+    /// The call that computes offsets.
+    fn levels(&mut self, op: &'a OpInstr) {
+        let Some(desc) = self.program.block(op.desc.0).ops.get(op.desc.1) else { return };
+        let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
+        let made: Vec<String> = op.made.iter().map(|(level, _)| level.0.to_string()).collect();
+        let (reads, made) = (self.operands(op, desc).0, made.join(", "));
+        self.line(&format!("[{}] {operator} ({reads}) -> the offsets of level {made}", op.index));
+        let when = if op.span == Span::Steps { ", for one step after the other" } else { "" };
+        self.inside(|text| text.line(&format!("before its output has room{when}")));
     }
 
     /// What a call reads, and what it writes with its place.
@@ -251,6 +263,7 @@ impl<'a> Text<'a> {
             }
             Why::Sinks(from) => format!("sinks: `{}` reaches it, and no step needs it", self.name(from)),
             Why::Pinned(pin) => pin.to_string(),
+            Why::Decides => "decides the rows of sequences that are made in the step".to_owned(),
         }
     }
 
@@ -271,6 +284,7 @@ impl<'a> Text<'a> {
             text.memories(inner);
             let before = (&inner.before[..], &inner.chains.before[..]);
             let after = (&inner.after[..], &inner.chains.after[..]);
+            text.part("before the loop, one step after the other", before, Some(Span::Steps));
             text.part("before the loop, over all steps at once", before, Some(Span::All));
             text.part("before the loop, once a sequence", before, Some(Span::Sequences));
             let how = if inner.splits { "each thread its own sequences" } else { "all sequences together" };
@@ -286,12 +300,7 @@ impl<'a> Text<'a> {
     }
 
     fn part(&mut self, title: &str, (code, chains): (&'a [Instr], &[Chain]), only: Option<Span>) {
-        let span = |instr: &Instr| match instr {
-            Instr::Op(op) => op.span,
-            Instr::Loop(inner) => inner.span,
-            Instr::Zero(..) | Instr::Reorder { .. } => Span::All,
-        };
-        let here = |instr: &Instr| only.is_none_or(|only| span(instr) == only);
+        let here = |instr: &Instr| only.is_none_or(|only| instr.span() == only);
         if !code.iter().any(here) {
             return;
         }

@@ -90,12 +90,12 @@ impl Compiler<'_> {
             .collect();
         instr.random = [&instr.before, &instr.body, &instr.after].into_iter().flatten().any(is_random);
         instr.weights = instr.body.iter().map(|i| self.weights(i)).fold(0, usize::saturating_add);
-        instr.splits = instr.levels.is_empty() && instr.body.iter().all(|i| self.splits(i, step));
+        instr.splits = instr.body.iter().all(|i| self.splits(i, step));
         Ok(instr)
     }
 
     /// The levels of step inputs and static inputs, those above first.
-    fn inner_levels(&self, step: &StepDesc) -> Result<Vec<InnerLevel>> {
+    pub(super) fn inner_levels(&self, step: &StepDesc) -> Result<Vec<InnerLevel>> {
         let mut levels: Vec<InnerLevel> = Vec::new();
         let pairs = step.inputs.iter().map(|p| (p, false)).chain(step.statics.iter().map(|p| (p, true)));
         for (pair, statics) in pairs {
@@ -198,7 +198,10 @@ impl Compiler<'_> {
                 true if self.draws(op)? => Some(Pin::Random),
                 _ => None,
             };
-            let stays = self.stays(program, op, step, class)?;
+            if let Some(decides) = self.makes_in_step(op, step, class)? {
+                units.push(Unit::of_levels(number, decides));
+            }
+            let stays = self.stays(op, step, class)?;
             let pinned = mixed.then_some(Pin::Mixed).or(again).or(stays);
             let class = if pinned.is_some() && class != Class::Constant { Class::Step } else { class };
             op.writes().for_each(|v| classes.set(v, class));
@@ -214,9 +217,13 @@ impl Compiler<'_> {
             }
         }
         when = split(&mut units, &carried, &nexts);
+        let place = |number: usize| self.place_of(&ops[number], (block, number));
+        self.decide_early(step, &mut units, &mut when, &place)?;
         self.add_in_place(step, &classes, &kept, &mut units, &mut when)?;
         for (unit, time) in units.iter().zip(&when) {
-            if let (Some(inner), When::Body) = (&ops[unit.op].step, time) {
+            if let Some(inner) = &ops[unit.op].step
+                && (*time == When::Body || unit.steps)
+            {
                 self.stepwise.insert(inner.block);
             }
         }
@@ -284,7 +291,16 @@ impl Compiler<'_> {
                 let class = op.writes().next().map_or(Class::Step, |v| self.class(step, v));
                 let site = self.site(site, (block, number), time, class).because(unit.why);
                 let mut out = Vec::new();
-                self.instruction(op, site, None, &mut out)?;
+                if unit.levels {
+                    let place = self.place_of(op, (block, number));
+                    let site = Site { span: Span::Steps, ..site };
+                    let call = self.levels_call(op, site, place.clone()).map_err(|e| e.at(place))?;
+                    out.extend(call.map(|call| Instr::Levels(Box::new(call))));
+                } else {
+                    let site =
+                        if unit.steps { Site { span: Span::Steps, repeated: true, ..site } } else { site };
+                    self.instruction(op, site, None, &mut out)?;
+                }
                 instr.at(time).extend(out);
             }
         }
@@ -334,7 +350,7 @@ fn is_random(instr: &Instr) -> bool {
     match instr {
         Instr::Op(op) => op.random,
         Instr::Loop(inner) => inner.random,
-        Instr::Zero(..) | Instr::Reorder { .. } => false,
+        Instr::Levels(_) | Instr::Zero(..) | Instr::Reorder { .. } => false,
     }
 }
 

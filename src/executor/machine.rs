@@ -10,11 +10,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Region};
 use crate::kernels::{Extent2, Store, flush, helpers};
 use crate::program::context::{Backward, Call, Forward, Pass, Place, Prepare, Prepared, RunFacts, Scratch};
-use crate::program::infer::{InferShape, LevelTable, Phase};
+use crate::program::infer::LevelTable;
 use crate::program::keys::{Keys, Names, RowKey};
 use crate::program::literals::Literals;
 use crate::program::rows::RowBuffer;
-use crate::program::{BlockId, Cost, Extent, LevelId, Literal, Reach, Role, Spec};
+use crate::program::{BlockId, Cost, Extent, Reach, Role};
 use crate::tensor::DType;
 
 /// A call with fewer numbers to write than this is not divided.
@@ -26,6 +26,8 @@ pub(super) struct Shared<'p> {
     pub(super) loops: Vec<Option<&'p Loop>>,
     pub(super) frames: Vec<Frame>,
     pub(super) levels: LevelTable,
+    /// Levels that the last run made at the root, whose memory is used again.
+    pub(super) spare: LevelTable,
     pub(super) prepared: Vec<Prepared>,
     pub(super) numbers: Vec<u64>,
     pub(super) places: Vec<u64>,
@@ -209,7 +211,7 @@ impl Shared<'_> {
     }
 
     /// An error about a row of a call, with the sample that the row is of.
-    fn named(&self, instr: &OpInstr, lane: Option<LaneAt>, error: Error) -> Error {
+    pub(super) fn named(&self, instr: &OpInstr, lane: Option<LaneAt>, error: Error) -> Error {
         error.of_sample(|row| {
             let row = row + lane.and_then(|lane| lane.rows).map_or(0, |(from, _)| from);
             let spec = instr.inputs.iter().flatten().find(|spec| spec.batched())?;
@@ -230,7 +232,7 @@ impl Shared<'_> {
         })
     }
 
-    fn call<'a>(&'a self, instr: &'a OpInstr, lane: Option<LaneAt>) -> Call<'a> {
+    pub(super) fn call<'a>(&'a self, instr: &'a OpInstr, lane: Option<LaneAt>) -> Call<'a> {
         Call {
             signature: instr.op.signature(),
             wiring: &instr.wiring,
@@ -320,23 +322,10 @@ impl Shared<'_> {
         views.clone().all(known).then_some(Units::Sequences { offsets, above })
     }
 
-    /// Binds the levels that an operator makes, for the rows where the run is now.
-    pub(super) fn make_levels(
-        &mut self,
-        op: &dyn crate::program::Op,
-        inputs: (&[Vec<Spec>], &[Vec<Literal>]),
-        made: &[LevelId],
-        top: Extent,
-    ) -> Result<()> {
-        let phase = Phase::Run { made, table: &mut self.levels };
-        let mut shapes = InferShape::new(op.signature(), inputs, top, phase);
-        op.infer_shape(&mut shapes)
-    }
-
     /// Lets operators pack their constant inputs, before they are called many times.
     pub(super) fn prepare(&mut self, instr: &Instr, lane: &mut Lane<'_>, worker: &mut Worker) -> Result<()> {
         match instr {
-            Instr::Zero(..) | Instr::Reorder { .. } => Ok(()),
+            Instr::Levels(_) | Instr::Zero(..) | Instr::Reorder { .. } => Ok(()),
             Instr::Loop(inner) => {
                 let parts = [&inner.before, &inner.body, &inner.after];
                 parts.into_iter().flatten().try_for_each(|i| self.prepare(i, lane, worker))
@@ -419,7 +408,7 @@ impl Shared<'_> {
     /// The rows over which an instruction of a step block runs outside the loop.
     pub(super) fn span_at(span: Span) -> At {
         match span {
-            Span::All => At::All,
+            Span::All | Span::Steps => At::All,
             Span::Sequences => At::Sequences,
         }
     }

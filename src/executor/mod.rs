@@ -15,6 +15,7 @@ mod layout;
 pub mod listing;
 mod lower;
 mod machine;
+mod making;
 mod memory;
 mod needs;
 mod pin;

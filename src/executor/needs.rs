@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::compile::Compiler;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::{BlockId, LevelId, Needs, Op, OpDesc, Program, Role, Spec, VarId, grad_name};
+use crate::program::{BlockId, Needs, Op, OpDesc, Program, Role, Spec, VarId, grad_name};
 use crate::tensor::StorageKind;
 
 /// The input slots whose gradients a backward operator computes.
@@ -34,18 +34,6 @@ pub(super) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Needs) -> Vec<Var
 pub(super) fn values_read(program: &Program, op: &dyn Op, desc: &OpDesc) -> Result<Vec<VarId>> {
     let inputs = program.input_specs(op.signature(), desc)?;
     Ok(needed_values(op, desc, gradient_reads(op, &wanted_slots(op, desc), &inputs)))
-}
-
-/// Levels of the outputs that no input has, in the order they were made.
-pub(super) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<LevelId> {
-    let mut made: Vec<LevelId> = Vec::new();
-    for level in outputs.iter().flatten().flat_map(|s| s.lod.iter().copied()) {
-        if !inputs.iter().flatten().any(|s| s.lod.contains(&level)) && !made.contains(&level) {
-            made.push(level);
-        }
-    }
-    made.sort();
-    made
 }
 
 /// What an operator of the root block starts the gradient of.

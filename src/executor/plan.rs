@@ -10,6 +10,7 @@ use super::views::Views;
 use crate::error::{Error, Place};
 use crate::kernels::Store;
 use crate::program::context::Wiring;
+use crate::program::infer::Made;
 use crate::program::{
     BlockId, Extent, LevelId, Literal, Op, Pass, Program, Reach, Role, Spec, StepDesc, VarId,
 };
@@ -73,6 +74,8 @@ pub(super) enum Span {
     All,
     /// Once for each sequence.
     Sequences,
+    /// One step after the other, before the loop: what a level is made from must be known for all of them.
+    Steps,
 }
 
 /// One call of an operator.
@@ -91,8 +94,9 @@ pub(super) struct OpInstr {
     /// The literals of each input slot.
     pub(super) literals: Vec<Vec<Literal>>,
     pub(super) outputs: Vec<Vec<Spec>>,
-    /// Levels that the operator makes, and the block's count of top-level sequences.
-    pub(super) made: Vec<LevelId>,
+    /// Levels that the operator makes, where it is called for their offsets.
+    pub(super) made: Vec<Made>,
+    /// The block's count of top-level sequences.
     pub(super) top: Extent,
     pub(super) stream: u64,
     pub(super) random: bool,
@@ -130,6 +134,8 @@ impl OpInstr {
 pub(super) enum Instr {
     /// A call.
     Op(Box<OpInstr>),
+    /// Offsets of levels that an operator makes, before its call.
+    Levels(Box<OpInstr>),
     /// A step loop.
     Loop(Box<Loop>),
     /// Sets a gradient that a loop adds to: zero, or no rows. With its number in the plan.
@@ -144,6 +150,17 @@ pub(super) enum Instr {
         role: Role,
         index: usize,
     },
+}
+
+impl Instr {
+    /// Over which rows of a step block it runs.
+    pub(super) fn span(&self) -> Span {
+        match self {
+            Instr::Op(op) | Instr::Levels(op) => op.span,
+            Instr::Loop(inner) => inner.span,
+            Instr::Zero(..) | Instr::Reorder { .. } => Span::All,
+        }
+    }
 }
 
 /// Rows that are moved between the order of the batch and a step block's.
@@ -193,6 +210,16 @@ pub(super) struct InnerLevel {
     pub(super) statics: bool,
 }
 
+/// A level that an operator of a step block makes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MadeLevel {
+    pub(super) level: LevelId,
+    /// Which of the frame's levels is above it; none if it delimits the entries.
+    pub(super) above: Option<usize>,
+    /// The rows of all steps have a LoD: nothing above it is static, and so the same at every step.
+    pub(super) over_all: bool,
+}
+
 /// A step loop, forward or backward.
 pub(super) struct Loop {
     pub(super) desc: StepDesc,
@@ -229,8 +256,8 @@ pub(super) struct Loop {
     pub(super) splits: bool,
     /// Bytes of constants that calls of every step prepare: weights.
     pub(super) weights: usize,
-    /// Operators of the forward block that make levels, which each step must know.
-    pub(super) levels: Vec<usize>,
+    /// Levels that operators of the forward block make.
+    pub(super) levels: Vec<MadeLevel>,
     /// Levels of step inputs and static inputs.
     pub(super) inner: Vec<InnerLevel>,
     /// The block that holds the forward loop.
@@ -262,8 +289,6 @@ pub(super) struct Plan {
     pub(super) instructions: usize,
     /// Blocks whose frames know the keys of their rows for instructions outside.
     pub(super) keyed: Vec<BlockId>,
-    /// All instructions that make levels, in the order of `Loop::levels`.
-    pub(super) makers: Vec<Maker>,
     /// The slots of what is minimised.
     pub(super) losses: Vec<usize>,
     /// Variables of step blocks that are columns of another one.
@@ -285,7 +310,7 @@ impl Plan {
                 let index = *next;
                 *next += 1;
                 match instr {
-                    Instr::Op(op) => op.index = index,
+                    Instr::Op(op) | Instr::Levels(op) => op.index = index,
                     Instr::Reorder { index: i, .. } | Instr::Zero(_, i) => *i = index,
                     Instr::Loop(inner) => {
                         inner.index = index;
@@ -300,14 +325,4 @@ impl Plan {
         all(&mut self.code, &mut next);
         next
     }
-}
-
-/// What is needed to compute the levels of an operator again.
-pub(super) struct Maker {
-    pub(super) op: Arc<dyn Op>,
-    pub(super) inputs: Vec<Vec<Spec>>,
-    /// The literals of each input slot.
-    pub(super) literals: Vec<Vec<Literal>>,
-    pub(super) made: Vec<LevelId>,
-    pub(super) top: Extent,
 }

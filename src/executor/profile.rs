@@ -284,6 +284,9 @@ fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(Rows) -> Part) -
                     Entry { instruction: *index, part: Part::Moves, ..nothing("into the batch's order") };
                 profile.add(entry, |recorder| &recorder.calls)
             }
+            Instr::Levels(op) => {
+                profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
+            }
             Instr::Op(op) => {
                 // Before the top-level instruction, so not in the time of a loop around it.
                 profile.add(Entry { part: Part::Prepare, ..of_op(op) }, |recorder| &recorder.packs);
@@ -298,7 +301,7 @@ fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(Rows) -> Part) -
 fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
     let outside = |all: Part| {
         move |rows| match rows {
-            Rows::All => all,
+            Rows::All | Rows::Steps => all,
             Rows::Sequences => Part::Sequences,
         }
     };

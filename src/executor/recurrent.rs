@@ -8,7 +8,7 @@
 use super::chain::{Chain, parts};
 use super::frame::{At, step_parent};
 use super::machine::{LaneAt, Shared, Worker, put};
-use super::plan::{Access, Home, Instr, Loop, MemoryGradientPlan, Ref};
+use super::plan::{Access, Instr, Loop, MemoryGradientPlan, Ref, Span};
 use super::recording::Laps;
 use crate::error::{Error, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Plain, Region, Share};
@@ -24,6 +24,8 @@ const WORTH_DIVIDING: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct LoopMemory {
     index: Vec<usize>,
+    /// Offsets that an operator computes from data.
+    pub(super) offsets: Vec<Vec<usize>>,
     pub(super) cuts: Vec<usize>,
     pub(super) shares: Vec<Share>,
 }
@@ -65,14 +67,8 @@ impl<'p> Shared<'p> {
                 }
                 Ok(())
             }
-            Instr::Op(op) => {
-                // Those of the root block are made before their rows have room.
-                if !op.made.is_empty() && op.desc.0 != BlockId(0) {
-                    self.make_levels(&*op.op, (&op.inputs, &op.literals), &op.made, op.top)
-                        .map_err(|e| op.err(e))?;
-                }
-                self.exec(op, lane, None, tools.workers, tools.pool)
-            }
+            Instr::Levels(op) => self.make_levels(op, lane, tools),
+            Instr::Op(op) => self.exec(op, lane, None, tools.workers, tools.pool),
         }
     }
 
@@ -80,15 +76,7 @@ impl<'p> Shared<'p> {
         let block = instr.desc.block;
         let mut laps = Laps::start(&tools.workers[0]);
         self.enter(instr)?;
-        if !instr.levels.is_empty() {
-            self.measure(instr)?;
-        }
-        let frame = &self.frames[block.0 as usize];
-        for &s in &instr.slots {
-            let slot = &self.plan.slots[s];
-            let room = frame.room(slot.rows, matches!(slot.home, Home::Stepped(_)));
-            lane.reserve(slot.buffer, room * slot.width);
-        }
+        self.make_room(block, &instr.slots, lane);
         self.go(block, At::All)?;
         for gather in &instr.gather {
             self.gather(block, &gather.outer, &gather.inner, false, lane, tools);
@@ -182,6 +170,9 @@ impl<'p> Shared<'p> {
         if (instr.random || self.plan.keyed.contains(&block)) && built.is_ok() {
             frame.build_keys(instr, &|extent, row| self.key(parent, extent, row));
         }
+        // The forward pass wrote down how long the sequences are that are made in the step.
+        let known = frame.made().filter(|_| instr.backward && built.is_ok());
+        let built = known.into_iter().try_for_each(|i| frame.close_made(i)).and(built);
         self.frames[index] = frame;
         built
     }
@@ -192,33 +183,6 @@ impl<'p> Shared<'p> {
         let outcome = frame.go(at, &mut self.levels);
         self.frames[index] = frame;
         outcome
-    }
-
-    /// Runs the shape rules of operators that make levels in the step, to know where each step's rows start.
-    fn measure(&mut self, instr: &Loop) -> Result<()> {
-        let block = instr.desc.block;
-        let mut index = 0;
-        for &maker in &instr.levels {
-            for &level in &self.plan.makers[maker].made {
-                self.frames[block.0 as usize].start_made(index, level);
-                index += 1;
-            }
-        }
-        for t in 0..self.frames[block.0 as usize].rank.steps() {
-            self.go(block, At::Step { t, from: 0, to: usize::MAX })?;
-            let mut index = 0;
-            for &maker in &instr.levels {
-                let maker = &self.plan.makers[maker];
-                let given = (&maker.inputs[..], &maker.literals[..]);
-                self.make_levels(&*maker.op, given, &maker.made, maker.top)?;
-                for &level in &maker.made {
-                    let rows = self.levels.get(level).map_or(0, |lod| lod.rows());
-                    self.frames[block.0 as usize].add_made(index, rows);
-                    index += 1;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Instructions that left the loop.
@@ -236,11 +200,14 @@ impl<'p> Shared<'p> {
                 continue;
             }
             let instr = &code[calls.start];
-            let span = match instr {
-                Instr::Op(op) => op.span,
-                Instr::Loop(inner) => inner.span,
-                Instr::Zero(..) | Instr::Reorder { .. } => super::plan::Span::All,
-            };
+            let span = instr.span();
+            if span == Span::Steps && !matches!(instr, Instr::Levels(_)) {
+                for t in 0..self.frames[block.0 as usize].rank.steps() {
+                    self.go(block, At::Step { t, from: 0, to: usize::MAX })?;
+                    self.instruction(instr, lane, tools)?;
+                }
+                continue;
+            }
             self.go(block, Shared::span_at(span))?;
             self.instruction(instr, lane, tools)?;
         }

@@ -103,6 +103,8 @@ pub(super) struct Kept {
     loops: Vec<Option<&'static Loop>>,
     frames: Vec<Frame>,
     pub(super) levels: LevelTable,
+    /// Levels that operators of the root made, for the next run to use their memory.
+    pub(super) spare: LevelTable,
     prepared: Vec<Prepared>,
     numbers: Vec<u64>,
     places: Vec<u64>,
@@ -231,6 +233,7 @@ impl Executor {
             loops: emptied(std::mem::take(&mut kept.loops)),
             frames: std::mem::take(&mut kept.frames),
             levels: std::mem::take(&mut kept.levels),
+            spare: std::mem::take(&mut kept.spare),
             prepared: std::mem::take(&mut kept.prepared),
             numbers: std::mem::take(&mut kept.numbers),
             places: std::mem::take(&mut kept.places),
@@ -251,6 +254,7 @@ impl Executor {
         kept.loops = emptied(std::mem::take(&mut shared.loops));
         kept.frames = std::mem::take(&mut shared.frames);
         kept.levels = std::mem::take(&mut shared.levels);
+        kept.spare = std::mem::take(&mut shared.spare);
         kept.prepared = std::mem::take(&mut shared.prepared);
         kept.numbers = std::mem::take(&mut shared.numbers);
         kept.places = std::mem::take(&mut shared.places);
@@ -392,16 +396,11 @@ fn execute<'p>(
             checked = true;
         }
         shared.prepare(instr, &mut lane, &mut tools.workers[0])?;
+        shared.instruction(instr, &mut lane, tools)?;
         // A level that an operator makes tells how many rows it will write.
-        if let Instr::Op(op) = instr
-            && !op.made.is_empty()
-        {
-            shared
-                .make_levels(&*op.op, (&op.inputs, &op.literals), &op.made, op.top)
-                .map_err(|e| op.err(e))?;
+        if matches!(instr, Instr::Levels(_)) {
             reserve(shared, plan, &mut lane, end);
         }
-        shared.instruction(instr, &mut lane, tools)?;
     }
     Ok(())
 }
@@ -413,7 +412,7 @@ fn superseded(instr: &Instr) -> bool {
 
 fn role_of(instr: &Instr) -> Role {
     match instr {
-        Instr::Op(op) => op.role,
+        Instr::Op(op) | Instr::Levels(op) => op.role,
         Instr::Loop(inner) if inner.backward => Role::Backward,
         Instr::Loop(_) => Role::Forward,
         Instr::Zero(..) => Role::Backward,

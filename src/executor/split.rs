@@ -38,6 +38,10 @@ pub(super) struct Unit {
     pub(super) wrt: Vec<usize>,
     pub(super) reads: Vec<VarId>,
     pub(super) writes: Vec<VarId>,
+    /// It computes offsets of levels, before the operator itself runs.
+    pub(super) levels: bool,
+    /// It runs before the loop, but one step after the other.
+    pub(super) steps: bool,
     /// Why it must run at every step, whatever depends on what.
     pub(super) pinned: Option<Pin>,
     /// Why it runs when it does; [`split`] says it.
@@ -52,7 +56,14 @@ impl Unit {
         writes: Vec<VarId>,
         pinned: Option<Pin>,
     ) -> Self {
-        Self { op, wrt, reads, writes, pinned, why: Why::Apart }
+        Self { op, wrt, reads, writes, levels: false, steps: false, pinned, why: Why::Apart }
+    }
+}
+
+impl Unit {
+    /// The call that computes offsets from `reads`.
+    pub(super) fn of_levels(op: usize, reads: Vec<VarId>) -> Self {
+        Self { levels: true, ..Self::new(op, Vec::new(), reads, Vec::new(), None) }
     }
 }
 
@@ -68,6 +79,8 @@ pub(super) enum Why {
     Sinks(VarId),
     /// For a reason of its own.
     Pinned(Pin),
+    /// Offsets of sequences that are made in the step depend on it, so that it runs before the loop.
+    Decides,
 }
 
 /// Why an operator stays in the loop, whatever depends on what.
@@ -82,7 +95,7 @@ pub(super) enum Pin {
     Leaves,
     /// It has a row a sequence, but draws other random numbers at every step.
     Random,
-    /// It makes sequences.
+    /// It makes sequences of what is the same at every step.
     Makes,
     /// Its sequences are not those of a step input, so that there is no LoD over all steps.
     Foreign,
@@ -158,6 +171,39 @@ pub(super) fn split(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) -> 
         when.push(decided.0);
     }
     when
+}
+
+/// A memory reaches what decides offsets: the operator that makes them, and the memory's previous value.
+pub(super) struct Reached {
+    pub(super) op: usize,
+    pub(super) by: VarId,
+}
+
+/// Moves what decides the offsets of levels before the loop, where it runs step by step if it cannot run at once.
+///
+/// # Errors
+/// If it depends on what comes from another step, one of `carried`.
+pub(super) fn early(units: &mut [Unit], when: &mut [When], carried: &[VarId]) -> Result<(), Reached> {
+    for of in 0..units.len() {
+        if !units[of].levels {
+            continue;
+        }
+        let mut due = vec![of];
+        while let Some(i) = due.pop() {
+            if when[i] == When::Before {
+                continue;
+            }
+            if let Some(&by) = units[i].reads.iter().find(|v| carried.contains(v)) {
+                return Err(Reached { op: units[of].op, by });
+            }
+            when[i] = When::Before;
+            let unit = &mut units[i];
+            (unit.steps, unit.why) = (!unit.levels, Why::Decides);
+            let reads = unit.reads.clone();
+            due.extend((0..units.len()).filter(|&j| units[j].writes.iter().any(|v| reads.contains(v))));
+        }
+    }
+    Ok(())
 }
 
 /// The class of every variable that a step block and its gradient block use.

@@ -40,11 +40,13 @@ mod lod_of;
 mod lstm_cell;
 mod matmul;
 mod reduce;
+mod sequence_erase;
 mod sequence_expand;
 mod sequence_expand_as;
 mod sequence_pool;
 mod sequence_pool_piece;
 mod sequence_reverse;
+mod sequence_slice;
 mod sequence_softmax;
 mod sgd;
 mod softmax;
@@ -130,11 +132,13 @@ catalogue![
     PerRow<reduce::MeanFeatures>,
     Whole<reduce::Sum>,
     PerRow<reduce::SumFeatures>,
+    sequence_erase::SequenceErase,
     sequence_expand::SequenceExpand,
     sequence_expand_as::SequenceExpandAs,
     sequence_pool::SequencePool,
     sequence_pool_piece::SequencePoolPiece,
     sequence_reverse::SequenceReverse,
+    sequence_slice::SequenceSlice,
     sequence_softmax::SequenceSoftmax,
     sgd::Momentum,
     sgd::Sgd,

@@ -359,7 +359,13 @@ impl Builder {
             bound.push((slot, ids.map_err(|e| e.at(place()))?));
         }
         let outputs = {
-            let State { program, registry, .. } = &mut *self.state.borrow_mut();
+            let State { program, registry, open, .. } = &mut *self.state.borrow_mut();
+            if let Some(step) = open.iter().find(|step| step.block == self.block) {
+                let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
+                let checked =
+                    program.decided_early(registry, (self.block, &carried), (kind, &attributes), &bound);
+                checked.map_err(|e| e.at(place()))?;
+            }
             let request = Append {
                 inputs: bound,
                 attributes,

@@ -11,7 +11,7 @@ pub(crate) use lend::{row_buffer, selected_rows};
 use super::attributes::{Attributes, Literal};
 use super::context::{Backward, Call, Forward, Place, RunFacts, Scratch, Wiring};
 use super::extent::{Extent, LevelId, Levels, Spec};
-use super::infer::{InferShape, LevelTable, Phase};
+use super::infer::LevelTable;
 use super::keys::{Keys, Names, RowKey};
 use super::literals::{Literals, taken};
 use super::op::{Op, Signature, Slot};
@@ -24,6 +24,8 @@ use crate::kernels::arena::{OperandRoom, Operands};
 use crate::lod::Lod;
 use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
 
+mod making;
+
 /// An operator with its inputs, ready to be called.
 pub struct Direct {
     op: Arc<dyn Op>,
@@ -33,6 +35,8 @@ pub struct Direct {
     output_specs: Vec<Vec<Spec>>,
     updated: Vec<Vec<Variable>>,
     levels: LevelTable,
+    /// How many levels the operands have.
+    bound: u32,
     batch: usize,
     numbers: Vec<u64>,
     places: Vec<u64>,
@@ -57,10 +61,11 @@ impl Direct {
     /// If anything does not fit.
     #[track_caller]
     pub fn new(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
-        Self::bound(op, operands).at_caller()
+        Self::bound(op, operands).and_then(Self::made).at_caller()
     }
 
-    fn bound(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
+    /// With the operands bound, and no shape yet.
+    pub(crate) fn bound(op: Arc<dyn Op>, operands: &[Operand]) -> Result<Self> {
         let signature = op.signature();
         let mut direct = Direct {
             op,
@@ -70,6 +75,7 @@ impl Direct {
             output_specs: Vec::new(),
             updated: vec![Vec::new(); signature.outputs.len()],
             levels: LevelTable::default(),
+            bound: 0,
             batch: usize::MAX,
             numbers: Vec::new(),
             places: Vec::new(),
@@ -89,18 +95,7 @@ impl Direct {
                 return Err(Error::of(ErrorKind::Program, format!("input `{}`", slot.name), expected, got));
             }
         }
-        let mut next = bound.len() as u32;
-        let given = (&direct.input_specs[..], &direct.literals[..]);
-        let infer = |phase: Phase<'_>| {
-            let mut shapes = InferShape::new(signature, given, Extent::Batch, phase);
-            direct.op.infer_shape(&mut shapes)?;
-            shapes.finish()
-        };
-        let first = next;
-        infer(Phase::Build { next: &mut next })?;
-        let made: Vec<LevelId> = (first..next).map(LevelId).collect();
-        let phase = Phase::Run { made: &made, table: &mut direct.levels };
-        direct.output_specs = infer(phase)?;
+        direct.bound = bound.len() as u32;
         Ok(direct)
     }
 

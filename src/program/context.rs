@@ -303,6 +303,10 @@ macro_rules! shared_methods {
     };
 }
 
+mod levels;
+
+pub use levels::NewLevels;
+
 /// A slot does not hold `T`.
 fn another<T>(slot: &str, got: &str) -> Error {
     Error::of(ErrorKind::Program, format!("slot `{slot}`"), std::any::type_name::<T>(), got)

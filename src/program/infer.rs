@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::attributes::Literal;
 use super::extent::{Extent, LevelId, Levels, MAX_LEVELS, Spec};
 use super::literals::Literals;
-use super::op::{Arity, Signature};
-use crate::error::{Error, Result};
+use super::op::{Arity, LodEffect, Op, Reach, Signature};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lod::Lod;
 use crate::tensor::DType;
 
@@ -45,6 +45,69 @@ impl LevelTable {
     }
 }
 
+/// A level that an operator makes, and the one above it.
+pub(crate) type Made = (LevelId, Option<LevelId>);
+
+/// Levels of the outputs that no input has, in the order they were made.
+pub(crate) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<Made> {
+    let mut made: Vec<Made> = Vec::new();
+    for lod in outputs.iter().flatten().map(|spec| &spec.lod) {
+        for (k, &level) in lod.iter().enumerate() {
+            let known = inputs.iter().flatten().any(|spec| spec.lod.contains(&level));
+            if !known && !made.iter().any(|(other, _)| *other == level) {
+                made.push((level, k.checked_sub(1).map(|above| lod[above])));
+            }
+        }
+    }
+    made.sort();
+    made
+}
+
+/// Binds the levels that an operator makes from data to the offsets that it computed, in the memory of what is bound.
+/// `top` is the number of sequences where there is no level above.
+pub(crate) fn bind_made(
+    table: &mut LevelTable,
+    made: &[Made],
+    offsets: &[Vec<usize>],
+    top: usize,
+) -> Result<()> {
+    for (k, &(level, upper)) in made.iter().enumerate() {
+        let offsets = offsets.get(k).map_or(&[][..], Vec::as_slice);
+        if upper.is_none() && offsets.len() != top + 1 {
+            return Err(Error::new("offsets from data", format!("{}", top + 1), offsets.len().to_string()));
+        }
+        let above = upper.and_then(|upper| table.get(upper).cloned());
+        Lod::rebuild(table.slot(level), above, |out| out.extend_from_slice(offsets))?;
+    }
+    Ok(())
+}
+
+/// Runs an operator's shape rule, and holds it to what the operator declares: the specs of its outputs.
+pub(crate) fn infer(
+    op: &dyn Op,
+    inputs: (&[Vec<Spec>], &[Vec<Literal>]),
+    top: Extent,
+    phase: Phase<'_>,
+) -> Result<Vec<Vec<Spec>>> {
+    let mut shapes = InferShape::new(op.signature(), inputs, top, phase);
+    op.infer_shape(&mut shapes)?;
+    shapes.finish(op)
+}
+
+#[track_caller]
+fn room_below(upper: &[LevelId]) -> Result<()> {
+    if upper.len() >= MAX_LEVELS {
+        return Err(Error::new("LoD", format!("at most {MAX_LEVELS} levels"), "one more"));
+    }
+    Ok(())
+}
+
+fn fresh(next: &mut u32) -> LevelId {
+    let id = LevelId(*next);
+    *next += 1;
+    id
+}
+
 /// Where new levels come from.
 pub(crate) enum Phase<'a> {
     /// The program is being built: a new level is a new name.
@@ -54,8 +117,8 @@ pub(crate) enum Phase<'a> {
     },
     /// The program runs: the names are known, the offsets are computed.
     Run {
-        /// The level names that this operator made when it was appended, in order.
-        made: &'a [LevelId],
+        /// The levels that this operator made when it was appended, in order.
+        made: &'a [Made],
         /// All levels of the run.
         table: &'a mut LevelTable,
     },
@@ -70,18 +133,19 @@ pub struct InferShape<'a> {
     top: Extent,
     phase: Phase<'a>,
     made: usize,
+    from_data: Vec<Made>,
 }
 
 impl<'a> InferShape<'a> {
     /// The specs of the tensors and the literals of each input slot.
-    pub(crate) fn new(
+    fn new(
         signature: Signature,
         (inputs, literals): (&'a [Vec<Spec>], &'a [Vec<Literal>]),
         top: Extent,
         phase: Phase<'a>,
     ) -> Self {
         let outputs = vec![Vec::new(); signature.outputs.len()];
-        Self { signature, inputs, literals, outputs, top, phase, made: 0 }
+        Self { signature, inputs, literals, outputs, top, phase, made: 0, from_data: Vec::new() }
     }
 
     pub(super) fn bound(&self) -> Literals<'a> {
@@ -132,17 +196,14 @@ impl<'a> InferShape<'a> {
         upper: &[LevelId],
         fill: impl FnOnce(&LevelTable, &mut Vec<usize>) -> Result<()>,
     ) -> Result<LevelId> {
-        if upper.len() >= MAX_LEVELS {
-            return Err(Error::new("LoD", format!("at most {MAX_LEVELS} levels"), "one more"));
-        }
+        room_below(upper)?;
         match &mut self.phase {
             Phase::Build { next } => {
-                let id = LevelId(**next);
-                **next += 1;
-                Ok(id)
+                self.made += 1;
+                Ok(fresh(next))
             }
             Phase::Run { made, table } => {
-                let Some(&id) = made.get(self.made) else {
+                let Some(&(id, _)) = made.get(self.made) else {
                     return Err(Error::new("new level", "as many as when the program was built", "more"));
                 };
                 self.made += 1;
@@ -155,6 +216,23 @@ impl<'a> InferShape<'a> {
                 Ok(id)
             }
         }
+    }
+
+    /// Makes a new level below `upper`, whose offsets [`Op::levels`] computes before the operator runs: they depend on
+    /// what is in the slots that [`LodEffect::FromData`] names. Each level that such an operator makes is made so.
+    ///
+    /// # Errors
+    /// If `upper` has no room for one more.
+    #[track_caller]
+    pub fn level_from_data(&mut self, upper: &[LevelId]) -> Result<LevelId> {
+        room_below(upper)?;
+        let Phase::Build { next } = &mut self.phase else {
+            return Err(Error::new("level from data", "a rule that is not asked at a run", "one that is"));
+        };
+        let id = fresh(next);
+        self.made += 1;
+        self.from_data.push((id, upper.last().copied()));
+        Ok(id)
     }
 
     /// Checks that input slots `a` and `b` have the same rows: the same LoD, or none and the same count.
@@ -267,7 +345,10 @@ impl<'a> InferShape<'a> {
         &self.input(slot).lod
     }
 
-    pub(crate) fn finish(self) -> Result<Vec<Vec<Spec>>> {
+    fn finish(self, op: &dyn Op) -> Result<Vec<Vec<Spec>>> {
+        if matches!(self.phase, Phase::Build { .. }) {
+            self.declared(op)?;
+        }
         for (slot, specs) in self.signature.outputs.iter().zip(&self.outputs) {
             if slot.arity == Arity::One && specs.len() != 1 {
                 return Err(Error::new(
@@ -278,5 +359,32 @@ impl<'a> InferShape<'a> {
             }
         }
         Ok(self.outputs)
+    }
+
+    /// Checks that levels are made from data where the operator says so, and only there.
+    fn declared(&self, op: &dyn Op) -> Result<()> {
+        let facts = op.facts();
+        let wrong = |expected: &str, got: &str| {
+            Err(Error::of(ErrorKind::Program, "levels that an operator makes from data", expected, got))
+        };
+        let LodEffect::FromData(slots) = facts.lod else {
+            return match self.from_data.is_empty() {
+                true => Ok(()),
+                false => wrong("`LodEffect::FromData` among its facts", "another effect on the LoD"),
+            };
+        };
+        if facts.reach == Reach::Row {
+            return wrong("a sequence-wise or batch-wide operator", "a row-wise one");
+        }
+        if slots.iter().any(|&slot| slot >= self.inputs.len()) {
+            return wrong("input slots that it has", "another number");
+        }
+        if self.from_data.is_empty() || self.made != self.from_data.len() {
+            return wrong("all its levels to be made so", "others, or none");
+        }
+        if made_levels(self.inputs, &self.outputs) != self.from_data {
+            return wrong("each in an output, below the level that it was made below", "others");
+        }
+        Ok(())
     }
 }

@@ -13,6 +13,15 @@ pub struct RowKey {
     pub position: u64,
 }
 
+impl RowKey {
+    /// The key of a row of a sequence that is made in a step, for what `above` names: the place is that one's, and the
+    /// upper half, where it is 0 or a step's number, says which row it is.
+    pub(crate) fn below(above: RowKey, row: usize) -> RowKey {
+        let high = (above.position >> 32).wrapping_mul(0x9e37_79b1).wrapping_add(row as u64 + 1);
+        RowKey { position: above.position & u64::from(u32::MAX) | high << 32, ..above }
+    }
+}
+
 /// What names the sequences of a batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Names<'a> {

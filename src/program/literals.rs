@@ -1,7 +1,7 @@
 //! Literals in an operator's input slots: how they are bound, and how the operator reads them.
 
 use super::attributes::{Literal, LiteralRef};
-use super::context::{Backward, Forward, Prepare};
+use super::context::{Backward, Forward, NewLevels, Prepare};
 use super::extent::VarId;
 use super::infer::InferShape;
 use super::op::{Signature, Slot};
@@ -55,6 +55,7 @@ macro_rules! literal_methods {
 }
 literal_methods!(
     InferShape: |s: &InferShape<'a>| s.bound(),
+    NewLevels: |run: &NewLevels<'a>| run.call.literals,
     Forward: |run: &Forward<'a>| run.call.literals,
     Backward: |run: &Backward<'a>| run.call.literals,
     Prepare: |prepare: &Prepare<'a>| prepare.literals

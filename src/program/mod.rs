@@ -9,6 +9,7 @@ pub mod builder;
 pub mod call;
 pub mod context;
 pub mod cost;
+mod decided;
 mod difference;
 pub mod display;
 pub mod dot;
@@ -37,8 +38,9 @@ pub mod vars;
 
 pub use attributes::{Attributes, Literal, LiteralRef};
 pub use builder::{Builder, Var};
-pub use context::{Backward, Forward, Mode, Pass, Prepare, RunFacts, Sequences};
+pub use context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
 pub use cost::{Cost, Work};
+pub(crate) use decided::decided_late;
 pub use extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
 pub use infer::InferShape;
 pub use keys::RowKey;

@@ -15,7 +15,7 @@ pub use hints::{Fusion, Hints, Merge, Pieces};
 pub(crate) use signature::NoKernel;
 pub use signature::{Arity, DENSE, DENSE_OR_ROWS, Kernel, ROWS, Signature, Slot};
 
-use super::context::{Backward, Forward, Prepare};
+use super::context::{Backward, Forward, NewLevels, Prepare};
 use super::cost::{Cost, Work};
 use super::extent::Spec;
 use super::infer::InferShape;
@@ -25,7 +25,8 @@ use crate::error::{Error, ErrorKind, Result};
 /// An operator with its attributes.
 ///
 /// - `infer_shape` runs when the operator is appended, so that its errors point at the user's line, and again, for
-///   operators that make new sequences, at every run, with the offsets known. ONE rule serves both.
+///   operators that make new sequences from offsets, at every run, with the offsets known. ONE rule serves both. Offsets
+///   that the data decides come from `levels` instead.
 /// - `forward` WRITES its outputs whole: what they hold on entry is undefined (may be NaN), unless the slot is
 ///   declared [`Slot::updated`].
 /// - `backward` computes only the gradients that are asked for, and for each WRITES or ADDS as the request says.
@@ -43,6 +44,17 @@ pub trait Op: Declared {
     /// # Errors
     /// If the inputs do not fit; the error names the slot, what was expected and what came.
     fn infer_shape(&self, shapes: &mut InferShape<'_>) -> Result<()>;
+
+    /// Computes the offsets of the levels that `infer_shape` makes by [`InferShape::level_from_data`], from the slots
+    /// that [`LodEffect::FromData`] names. It runs before `forward`, when no output has room yet. In a step block it runs
+    /// for one step after the other, before the first of them does anything else.
+    ///
+    /// # Errors
+    /// As `forward`.
+    fn levels(&self, _run: &mut NewLevels<'_>) -> Result<()> {
+        let expected = "an operator that computes them (`Op::levels`)";
+        Err(Error::of(ErrorKind::Program, "offsets from data", expected, "one that does not"))
+    }
 
     /// Computes the outputs.
     ///

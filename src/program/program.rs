@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attributes::Attributes;
 use super::extent::{BlockId, Extent, LevelId, Spec, VarId};
-use super::infer::{InferShape, Phase};
+use super::infer::{Phase, infer};
 use super::op::{NoKernel, Reach, Signature, Slot};
 use super::op_desc::{Bound, OpDesc, Role};
 use super::registry::Registry;
@@ -254,9 +254,7 @@ impl Program {
         let outputs = {
             let phase = Phase::Build { next: &mut levels };
             let literals = self.literals(&groups);
-            let mut shapes = InferShape::new(signature, (&specs, &literals), self.top(block), phase);
-            op.infer_shape(&mut shapes)?;
-            shapes.finish()?
+            infer(&*op, (&specs, &literals), self.top(block), phase)?
         };
         let stop = !groups.iter().flatten().any(|&v| !self.var(v).stop_gradient);
         for spec in outputs.iter().flatten() {

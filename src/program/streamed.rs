@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::extent::{BlockId, Extent, LevelId, Spec, VarId};
-use super::infer::{InferShape, Phase};
+use super::infer::{Phase, infer};
 use super::op::{Pieces, Reach};
 use super::op_desc::{Bound, OpDesc, StepDesc};
 use super::program::{Program, malformed};
@@ -289,9 +289,7 @@ impl Making<'_> {
         let (specs, literals) = (self.program.specs(&inputs)?, self.program.literals(&inputs));
         let made = {
             let phase = Phase::Build { next: &mut self.program.levels.clone() };
-            let mut shapes = InferShape::new(signature, (&specs, &literals), Extent::Batch, phase);
-            parsed.infer_shape(&mut shapes)?;
-            shapes.finish()?
+            infer(&*parsed, (&specs, &literals), Extent::Batch, phase)?
         };
         for &name in carried {
             let specs = signature.outputs.iter().zip(&made).find(|(slot, _)| slot.name == name);

@@ -10,7 +10,7 @@ mod order;
 use std::collections::HashSet;
 
 use super::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
-use super::infer::{InferShape, Phase};
+use super::infer::{Phase, infer};
 use super::op::Signature;
 use super::op_desc::{Bound, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient};
 use super::program::{Block, Program, check_inner_extents, malformed};
@@ -405,9 +405,7 @@ impl Program {
         self.check_storages(signature, &inputs)?;
         let mut next = self.levels;
         let (given, phase) = ((&specs[..], &self.literals(&inputs)[..]), Phase::Build { next: &mut next });
-        let mut shapes = InferShape::new(signature, given, self.top(here), phase);
-        op.infer_shape(&mut shapes)?;
-        let given = shapes.finish()?;
+        let given = infer(&*op, given, self.top(here), phase)?;
         // Levels that the operator makes have other numbers now; each stands for one of the program's.
         let mut named: Vec<(LevelId, LevelId)> = Vec::new();
         for (slot, (vars, given)) in signature.outputs.iter().zip(outputs.iter().zip(&given)) {

@@ -195,7 +195,7 @@ impl Case {
                         .and_then(from),
                     LodEffect::DropsLevel(slot) => from(slot).and_then(|lod| lod.upper()),
                     LodEffect::Drops => None,
-                    LodEffect::Replaces => continue,
+                    LodEffect::Replaces | LodEffect::FromData(_) => continue,
                 };
                 let same = match (expected, var.lod()) {
                     (Some(a), Some(b)) => Arc::ptr_eq(a, b),

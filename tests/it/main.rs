@@ -17,6 +17,7 @@ mod golden;
 mod hostile_program;
 mod invariance;
 mod kill;
+mod levels_from_data;
 mod listing;
 mod literals;
 mod lod_laws;

@@ -227,6 +227,31 @@ pub(crate) const LOOP_IN_LOOP: Model = Model {
     },
 };
 
+/// Some words are erased, and pieces taken of what is left, at the root and in a step over sentences.
+pub(crate) const ERASED: Model = Model {
+    name: "erased words",
+    feeds: &[Feed::NestedWords],
+    build: |net| {
+        let words = Feed::NestedWords.add(net)?;
+        let left = net.sequence_erase(words, &[3, 4, 5, 6])?;
+        let rows = net.embedding(left, Embedding::new(VOCABULARY, INPUT))?;
+        let nothing = net.lod_of(net.sequence_erase(left, &(0..VOCABULARY as i64).collect::<Vec<i64>>())?)?;
+        let some = net.lod_of(net.sequence_erase(left, &[7, 8, 9])?)?;
+        let piece = net.sequence_slice(rows, nothing, some)?;
+        let over_sentences = Recurrence { level: Some(0), ..Recurrence::default() };
+        let last = net.recurrent_with(over_sentences, (left, piece), |step, (ids, rows)| {
+            let state = step.memory_of(DType::F32, &[INPUT])?;
+            let fewer = step.sequence_erase(ids, &[10, 11, 12])?;
+            let words = step.embedding(fewer, Embedding::new(VOCABULARY, INPUT))?;
+            let read = step.sequence_pool(step.lstm(words, Lstm::new(INPUT))?, Pool::Mean)?;
+            let read = step.add(read, step.sequence_pool(rows, Pool::Sqrt)?)?;
+            step.update(state, step.tanh(step.add(state, read)?)?)?;
+            step.last(state)
+        })?;
+        Ok(Made { loss: summed(net, &[last])?, outputs: vec![last] })
+    },
+};
+
 /// A cell of plain operators, with dropout inside the step.
 pub(crate) const OWN_CELL: Model = Model {
     name: "a cell of plain operators",

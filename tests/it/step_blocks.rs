@@ -198,6 +198,14 @@ fn updates_follow_from_the_gradients() {
     hold(seeds(PROGRAMS / 2), |seed, worst| updates(seed, &made(seed, F64, worst)?));
 }
 
+/// Holds a program in f64 to the interpreter and its gradients to differences.
+pub(crate) fn holds(case: &Case) -> Check {
+    let mut worst = Worst::default();
+    check(case, F64, &mut worst)?;
+    directional(1, case, &mut worst)?;
+    if worst.rough > 0 { Err("too rough for differences".to_owned()) } else { Ok(()) }
+}
+
 fn made(seed: u64, kind: Kind, worst: &mut Worst) -> Result<Case, String> {
     let case = case(seed, kind).map_err(|e| format!("building: {e}"))?;
     for (words, count) in &case.refused {

@@ -6,7 +6,6 @@ use super::{Site, readers, writers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::compile::Compiler;
 use crate::executor::needs::{gradient_reads, needed_values, wanted_slots};
-use crate::executor::pin::foreign_levels;
 use crate::executor::plan::{Access, Home, Loop, MemoryGradientPlan, Move, Ref};
 use crate::executor::split::{Class, Pin, Unit, When, split};
 use crate::executor::through::{Through, resolve};
@@ -213,7 +212,6 @@ impl Compiler<'_> {
         (passed, through): (&[VarId], &Through),
         units: &mut Vec<Unit>,
     ) -> Result<()> {
-        let program = self.program;
         let mixed = |this: &Self, vars: &[VarId]| {
             let classes: Vec<Class> = vars.iter().map(|&v| this.class(step, v)).collect();
             classes.contains(&Class::Sequence) && classes.contains(&Class::Step)
@@ -224,9 +222,7 @@ impl Compiler<'_> {
             let writes: Vec<VarId> = op.writes().collect();
             let around: Vec<VarId> = reads.iter().chain(&writes).copied().collect();
             let foreign = around.iter().any(|&v| self.class(step, v) == Class::Step)
-                && around
-                    .iter()
-                    .any(|&v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)));
+                && around.iter().any(|&v| self.foreign(v, step));
             let stepwise = op.step.as_ref().is_some_and(|inner| self.stepwise.contains(&inner.block));
             let pinned = [
                 (mixed(self, &around), Pin::Mixed),
@@ -260,7 +256,7 @@ impl Compiler<'_> {
             }
         }
         for slots in parts {
-            let needs = gradient_reads(&*instance, &slots, &program.input_specs(signature, op)?);
+            let needs = gradient_reads(&*instance, &slots, &self.program.input_specs(signature, op)?);
             let mut reads = needed_values(&*instance, op, needs);
             for out in signature.outputs {
                 let grads = op.input(&grad_name(out.name)).iter().filter(|&&v| v != VarId::NONE);
@@ -272,7 +268,7 @@ impl Compiler<'_> {
             let around: Vec<VarId> = reads.iter().chain(&writes).copied().collect();
             let foreign = instance.facts().reach == Reach::Sequence
                 && around.iter().any(|&v| self.class(step, v) == Class::Step)
-                && op.reads().any(|v| program.var(v).spec().is_some_and(|spec| foreign_levels(spec, step)));
+                && op.reads().any(|v| self.foreign(v, step));
             let pinned =
                 [(mixed(self, &around), Pin::Mixed), (passes(&writes), Pin::Passes), (foreign, Pin::Foreign)];
             units.push(Unit::new(number, slots, reads, writes, first(&pinned)));

@@ -21,8 +21,13 @@ pub enum LodEffect {
     Keeps(usize),
     /// Every output has the LoD of this input slot without its last level.
     DropsLevel(usize),
-    /// Makes new offsets, from the inputs' offsets or from the data.
+    /// Makes new offsets from the inputs' offsets, with [`InferShape::new_level`](crate::program::InferShape::new_level).
     Replaces,
+    /// Makes new offsets from the numbers in these input slots, with
+    /// [`InferShape::level_from_data`](crate::program::InferShape::level_from_data) and
+    /// [`Op::levels`](super::Op::levels). In a step block no memory may reach them: the rows of every step are counted
+    /// before the first.
+    FromData(&'static [usize]),
     /// No output has a LoD.
     Drops,
 }

@@ -89,11 +89,13 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::lstm_cell", || net.lstm_cell(x, x));
     calls.at("Builder::matmul", || net.matmul(x, x));
     calls.at("Builder::matmul_with", || net.matmul_with(x, Transpose::Yes, x, Transpose::No));
+    calls.at("Builder::sequence_erase", || net.sequence_erase(x, &[0]));
     calls.at("Builder::sequence_expand", || net.sequence_expand(x, x, Some(9)));
     calls.at("Builder::sequence_expand_as", || net.sequence_expand_as(x, foreign));
     calls.at("Builder::sequence_pool", || net.sequence_pool(foreign, Pool::Sum));
     calls.at("Builder::sequence_pool_with", || net.sequence_pool_with(foreign, Pool::Sum, 0.0));
     calls.at("Builder::sequence_reverse", || net.sequence_reverse(foreign));
+    calls.at("Builder::sequence_slice", || net.sequence_slice(x, x, x));
     calls.at("Builder::sequence_softmax", || net.sequence_softmax(x));
     calls.at("Builder::softmax", || net.softmax(foreign));
     calls.at("Builder::log_softmax", || net.log_softmax(foreign));
@@ -264,6 +266,7 @@ impl Op for Probe {
         s.set(0, s.input(0).clone());
         match self.call.as_str() {
             "new_level" => s.new_level(&[s.levels(0)[0]; 6], |_, _| Ok(())).map(drop),
+            "level_from_data" => s.level_from_data(&[s.levels(0)[0]; 6]).map(drop),
             "same_rows" => s.same_rows(0, 1),
             "has_lod" => s.has_lod(1),
             "dtype_in" => s.dtype_in(0, &[DType::I64]),
@@ -336,6 +339,7 @@ fn probed(call: &str) -> Result<()> {
 /// What an operator's context refuses is an error of the line that appended the operator.
 fn of_operators(calls: &mut Calls) {
     calls.at("InferShape::new_level", || probed("new_level"));
+    calls.at("InferShape::level_from_data", || probed("level_from_data"));
     calls.at("InferShape::same_rows", || probed("same_rows"));
     calls.at("InferShape::has_lod", || probed("has_lod"));
     calls.at("InferShape::dtype_in", || probed("dtype_in"));

@@ -4,7 +4,7 @@
 use unpadded::ops::{CrossEntropy, Pool, Update};
 use unpadded::program::op::Arity;
 use unpadded::program::{Attributes, Spec};
-use unpadded::{Builder, Result, Var};
+use unpadded::{Builder, DType, Result, Var};
 
 use super::{Item, LARGE, Maker, TABLE};
 
@@ -105,6 +105,17 @@ impl Maker {
                 let x = if self.dice.chance(30) { self.pooled(net, &y)? } else { self.any(&fits) };
                 self.by_signature(net, kind, &[x, y], items)
             }
+            "sequence_erase" => {
+                let sequences = ids_of_sequences(items);
+                if sequences.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let ids = self.any(&sequences);
+                let tokens = self.tokens();
+                let var = net.sequence_erase(ids.var, &tokens)?;
+                Ok(vec![self.item(net, var, ids.size)?])
+            }
+            "sequence_slice" => self.sliced(net, items),
             "sequence_pool" => self.any_pooled(net, items),
             "sequence_pool_piece" => self.pieces(net, kind, items),
             "sequence_softmax" => {
@@ -130,6 +141,34 @@ impl Maker {
             }
             _ => self.by_signature(net, kind, &[], items),
         }
+    }
+
+    /// Some of the ids that there are.
+    fn tokens(&mut self) -> Vec<i64> {
+        (0..TABLE as i64).filter(|_| self.dice.chance(40)).collect()
+    }
+
+    /// A piece of each sequence. Where it lies is told by ids in the same sequences: it begins behind as many rows as some
+    /// ids have, and has as many as others.
+    fn sliced(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
+        let sequences = ids_of_sequences(items);
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = self.any(&sequences);
+        let fits: Vec<Item> = items.iter().filter(|i| i.meets(&ids)).cloned().collect();
+        let x = if self.dice.chance(25) { self.lookup(net, &ids)? } else { self.any(&fits) };
+        let before = self.tokens();
+        let inside: Vec<i64> = self.tokens().into_iter().filter(|id| !before.contains(id)).collect();
+        let count = |counted: &[i64]| -> Result<Var> {
+            let others: Vec<i64> = (0..TABLE as i64).filter(|id| !counted.contains(id)).collect();
+            net.lod_of(net.sequence_erase(ids.var, &others)?)
+        };
+        let (offset, length) = (count(&before)?, count(&inside)?);
+        let offset = if self.dice.chance(50) { offset } else { net.cast(offset, DType::I32)? };
+        let length = if !before.is_empty() || self.dice.chance(70) { length } else { net.lod_of(x.var)? };
+        let var = net.sequence_slice(x.var, offset, length)?;
+        Ok(vec![self.item(net, var, x.size)?])
     }
 
     /// Labels of an item of ids, and logits in its rows.
@@ -384,6 +423,13 @@ impl Maker {
         let var = net.sequence_pool(part, Pool::Sum)?;
         Ok(vec![self.item(net, var, y.size)?])
     }
+}
+
+/// Ids that can be looked up, in sequences.
+fn ids_of_sequences(items: &[Item]) -> Vec<Item> {
+    let fits =
+        |i: &&Item| !i.float() && i.size <= TABLE as f64 && !i.spec.lod.is_empty() && i.spec.width() == 1;
+    items.iter().filter(fits).cloned().collect()
 }
 
 /// About how large the numbers of an output are, by those of the inputs. An operator that is not named here may do anything.

@@ -1,0 +1,53 @@
+//! What decides the offsets of sequences that are made in a step: no memory may reach it.
+
+use std::collections::HashSet;
+
+use super::attributes::Attributes;
+use super::extent::{BlockId, VarId};
+use super::op::LodEffect;
+use super::program::{Program, malformed};
+use super::registry::Registry;
+use crate::error::{Error, Result};
+
+/// A memory reaches what decides offsets.
+#[track_caller]
+pub(crate) fn decided_late(memory: &str) -> Error {
+    malformed(
+        "what decides sequences that are made in a step",
+        "values that no memory reaches, since the rows of every step are counted before the first",
+        format!("one that `{memory}` reaches"),
+    )
+}
+
+impl Program {
+    /// Checks that none of the memories of a block whose previous values are `carried` reaches the inputs that decide
+    /// the offsets of an operator that is to be appended to the block.
+    ///
+    /// # Errors
+    /// If one does; the error names the input.
+    pub(super) fn decided_early(
+        &self,
+        registry: &Registry,
+        (block, carried): (BlockId, &[VarId]),
+        (kind, attributes): (&str, &Attributes),
+        inputs: &[(&str, Vec<VarId>)],
+    ) -> Result<()> {
+        let op = registry.parse(kind, attributes)?;
+        let LodEffect::FromData(slots) = op.facts().lod else { return Ok(()) };
+        for &memory in carried {
+            let mut reached = HashSet::from([memory]);
+            for op in &self.block(block).ops {
+                if op.reads().any(|var| reached.contains(&var)) {
+                    reached.extend(op.writes());
+                }
+            }
+            let decides = |name: &str| op.signature().inputs.iter().position(|slot| slot.name == name);
+            let decides = |name: &str| decides(name).is_some_and(|slot| slots.contains(&slot));
+            let mut vars = inputs.iter().filter(|(name, _)| decides(name)).flat_map(|(_, vars)| vars);
+            if let Some(&var) = vars.find(|var| reached.contains(var)) {
+                return Err(decided_late(&self.var(memory).name).variable(&self.var(var).name));
+            }
+        }
+        Ok(())
+    }
+}
