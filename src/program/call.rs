@@ -216,7 +216,7 @@ impl Direct {
     }
 
     /// Memory to be written: floats that are no numbers, so that an operator that takes them for zeros is found.
-    fn unwritten(&self, spec: &Spec) -> Result<Dense> {
+    pub(crate) fn unwritten(&self, spec: &Spec) -> Result<Dense> {
         let shape: Vec<usize> = spec.shape.iter().map(|&e| self.extent(e)).collect();
         let mut dense = Dense::zeros(spec.dtype, &shape)?;
         match spec.dtype {
@@ -248,7 +248,7 @@ impl Direct {
         self.keys.as_deref().map_or(natural, Keys::Listed).sample(row)
     }
 
-    fn call<'a>(&'a self, wiring: &'a Wiring) -> Call<'a> {
+    pub(crate) fn call<'a>(&'a self, wiring: &'a Wiring) -> Call<'a> {
         Call {
             signature: self.op.signature(),
             wiring,
