@@ -27,6 +27,8 @@ pub(super) struct Case<'a> {
     pub(super) op: Arc<dyn Op>,
     pub(super) sample: Sample,
     pub(super) mode: Mode,
+    /// It is run on a batch large enough to be divided, too.
+    pub(super) wide: bool,
 }
 
 /// A call, its outputs, and made-up gradients of them.

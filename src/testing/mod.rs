@@ -90,6 +90,7 @@
 
 mod call;
 mod case;
+mod compiled;
 
 mod declared;
 mod fusions;
@@ -99,6 +100,7 @@ mod merges;
 mod parts;
 mod pieces;
 mod shapes;
+mod steps;
 
 mod values;
 
@@ -203,7 +205,7 @@ impl std::error::Error for Failures {}
 type Rule<'a> = (&'static str, fn(&Case<'a>) -> Outcome);
 
 /// The rules of a sample.
-fn rules<'a>() -> [Rule<'a>; 19] {
+fn rules<'a>() -> [Rule<'a>; 21] {
     [
         ("shape and LoD", Case::shapes),
         ("columns", Case::columns),
@@ -224,6 +226,8 @@ fn rules<'a>() -> [Rule<'a>; 19] {
         ("prepares", Case::prepares),
         ("merges", Case::merges),
         ("pieces", Case::pieces),
+        ("compiled", Case::compiled),
+        ("in a step", Case::in_steps),
     ]
 }
 
@@ -283,7 +287,9 @@ impl<'a> Kind<'a> {
         }
         // Declared random, with random numbers in some sample; a sum, with two inputs of one spec in some sample.
         let (mut random, mut draws, mut sums) = (false, false, samples.is_empty());
-        for sample in &samples {
+        let rows = |s: &Sample| s.operands.iter().any(|o| o.batched && o.value.rows() > 0);
+        let wide = samples.iter().position(rows);
+        for (number, sample) in samples.iter().enumerate() {
             let parsed = caught(|| {
                 let op = self.registry.parse(self.kind, &sample.attributes)?;
                 let random = op.facts().random;
@@ -305,6 +311,7 @@ impl<'a> Kind<'a> {
                     op: op.clone(),
                     sample: sample.clone(),
                     mode,
+                    wide: Some(number) == wide,
                 };
                 let place = Some((sample, Some(mode)));
                 for (rule, run) in rules() {
@@ -345,7 +352,8 @@ impl<'a> Kind<'a> {
                 let outcome = caught(|| {
                     let op = registry.parse(fusion.into, &sample.attributes)?;
                     let sample = sample.clone();
-                    let case = Case { registry, kind: fusion.into, op, sample, mode: Mode::Infer };
+                    let case =
+                        Case { registry, kind: fusion.into, op, sample, mode: Mode::Infer, wide: false };
                     case.fused(self.kind, &fusion)
                 });
                 self.note(Some((sample, None)), FUSIONS, outcome);
