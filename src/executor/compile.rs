@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::layout::{Layouts, Ranked};
 use super::lower::Site;
-use super::needs::{live, made_levels, needed_values, reads, started, wanted_slots};
+use super::needs::{gradient_reads, live, made_levels, needed_values, reads, started, wanted_slots};
 use super::plan::{Access, Home, Instr, Maker, OpInstr, Plan, Ref, Slot, Span};
 use super::rewrite::{Rewritten, rewrite};
 use super::split::Classes;
@@ -191,7 +191,7 @@ impl<'a> Compiler<'a> {
             return Ok(together);
         }
         let instance = self.parse(op)?;
-        if !instance.facts().apart {
+        if !instance.hints().apart {
             return Ok(together);
         }
         let wanted = only.map_or_else(|| wanted_slots(&*instance, op), <[usize]>::to_vec);
@@ -223,16 +223,16 @@ impl<'a> Compiler<'a> {
     ) -> Result<OpInstr> {
         let instance = self.parse(op)?;
         let signature = instance.signature();
-        let facts = instance.facts();
+        let (facts, hints) = (instance.facts(), instance.hints());
         let input_vars = Program::slots_of(signature.inputs, &op.inputs, "");
         let backward = op.role == Role::Backward;
         let forward_outputs = if backward { &op.inputs } else { &op.outputs };
         let output_vars = Program::slots_of(signature.outputs, forward_outputs, "");
         let all = wanted_slots(&*instance, op);
         let wanted: Vec<usize> = only.map_or(all, <[usize]>::to_vec);
-        let needs = wanted.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
+        let needs = gradient_reads(&*instance, &wanted, &self.program.specs(&input_vars)?);
         // What sums over rows beside computing them keeps to the batch's order.
-        let order = if facts.joins { None } else { self.order(op, &*instance, (&wanted, needs), site)? };
+        let order = if hints.joins { None } else { self.order(op, &*instance, (&wanted, needs), site)? };
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         let mut wiring = Wiring::default();
         let mut constants = Vec::new();
@@ -305,7 +305,7 @@ impl<'a> Compiler<'a> {
         });
         let names = names.collect();
         let stream = output_vars.iter().flatten().next().map_or(0, |v| u64::from(v.0));
-        let prepared = facts.prepares.then(|| {
+        let prepared = hints.prepares.then(|| {
             self.prepared += 1;
             self.prepared - 1
         });

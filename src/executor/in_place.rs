@@ -11,7 +11,7 @@ use super::plan::{Access, Home};
 use super::split::{Class, Classes, Unit, When};
 use super::through::Through;
 use crate::error::Result;
-use crate::program::{BlockId, OpDesc, Program, RECURRENT, StepDesc, StepGradient, VarId, grad_name};
+use crate::program::{BlockId, OpDesc, RECURRENT, StepDesc, StepGradient, VarId, grad_name};
 
 impl Compiler<'_> {
     /// Lets operators whose result is only added to another value add it there, and takes the additions out of `units`.
@@ -93,9 +93,9 @@ impl Compiler<'_> {
         }
         let instance = self.parse(op)?;
         let (inputs, outputs): (Vec<VarId>, Vec<VarId>) = (op.reads().collect(), op.writes().collect());
-        let specs = self.program.specs(&Program::slots_of(instance.signature().inputs, &op.inputs, ""))?;
         let (&[x, y], &[out]) = (&inputs[..], &outputs[..]) else { return Ok(None) };
-        Ok((instance.sums(&specs) && x != y).then_some((x, y, out)))
+        let same = self.program.spec(x)? == self.program.spec(y)?;
+        Ok((instance.hints().sums && same && x != y).then_some((x, y, out)))
     }
 
     /// Lets backward operators write a gradient over the value that they alone read. Returns the gradients that have a
@@ -118,7 +118,8 @@ impl Compiler<'_> {
         for (number, unit) in units.iter().enumerate().filter(|(_, u)| !u.wrt.is_empty()) {
             let op = &ops[unit.op];
             let instance = self.parse(op)?;
-            for &slot in unit.wrt.iter().filter(|&&slot| instance.overwrites(slot)) {
+            let specs = program.input_specs(instance.signature(), op)?;
+            for &slot in unit.wrt.iter().filter(|&&slot| instance.gradient(slot, &specs).overwrites) {
                 let name = instance.signature().inputs[slot].name;
                 let (&[value], &[result]) = (op.input(name), op.output(&grad_name(name))) else { continue };
                 let whole = self.whole_of(value);
@@ -153,6 +154,6 @@ impl Compiler<'_> {
         if op.kind == RECURRENT || op.writes().count() != 1 {
             return Ok(false);
         }
-        Ok(self.parse(op)?.accumulates())
+        Ok(self.parse(op)?.hints().accumulates)
     }
 }

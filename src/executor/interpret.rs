@@ -266,6 +266,7 @@ impl<'a> Interpreter<'a> {
     fn backward(&self, op: &OpDesc, frame: &mut Frame, around: Option<&Around<'_>>) -> Result<()> {
         let (instance, direct, outputs) = self.direct(op, frame, around)?;
         let signature = instance.signature();
+        let specs = self.program.input_specs(signature, op)?;
         let gradient = |var: &VarId| frame.values.get(var).map(|v| v.storage().clone());
         let incoming: Vec<Vec<Option<Storage>>> =
             Program::slots_of(signature.outputs, &op.inputs, &grad_name(""))
@@ -292,7 +293,7 @@ impl<'a> Interpreter<'a> {
                 let dense = self.program.spec(var)?.storage == StorageKind::Dense;
                 row.push(match frame.values.get(&var).filter(|_| first) {
                     Some(value) => Some(value.storage().clone()),
-                    None if dense && instance.gradient_storage(slot) != StorageKind::Dense => {
+                    None if dense && instance.gradient(slot, &specs).storage != StorageKind::Dense => {
                         Some(self.nothing(var, None)?)
                     }
                     None => None,

@@ -15,6 +15,11 @@ pub(super) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
         .collect()
 }
 
+/// The forward values that the gradients of these input slots are computed from.
+pub(super) fn gradient_reads(op: &dyn Op, wanted: &[usize], inputs: &[Vec<Spec>]) -> Needs {
+    wanted.iter().fold(Needs::nothing(), |needs, &slot| needs.union(op.gradient(slot, inputs).reads))
+}
+
 /// The forward values that a backward operator reads for `needs`.
 pub(super) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Needs) -> Vec<VarId> {
     let signature = op.signature();
@@ -26,9 +31,9 @@ pub(super) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Needs) -> Vec<Var
 }
 
 /// The forward values that a backward operator reads for all the gradients that it computes.
-pub(super) fn values_read(op: &dyn Op, desc: &OpDesc) -> Vec<VarId> {
-    let needs = wanted_slots(op, desc).iter().fold(Needs::nothing(), |n, &slot| n.union(op.needs(slot)));
-    needed_values(op, desc, needs)
+pub(super) fn values_read(program: &Program, op: &dyn Op, desc: &OpDesc) -> Result<Vec<VarId>> {
+    let inputs = program.input_specs(op.signature(), desc)?;
+    Ok(needed_values(op, desc, gradient_reads(op, &wanted_slots(op, desc), &inputs)))
 }
 
 /// Levels of the outputs that no input has, in the order they were made.
@@ -106,7 +111,7 @@ impl Compiler<'_> {
                     blocks.push((&self.program.block(gradient.block).ops, None));
                     continue;
                 }
-                saved.extend(values_read(&*self.parse(op)?, op));
+                saved.extend(values_read(self.program, &*self.parse(op)?, op)?);
             }
         }
         Ok(saved)

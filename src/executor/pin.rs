@@ -69,7 +69,7 @@ impl Compiler<'_> {
         let made = facts.lod == LodEffect::Replaces && class != Class::Constant;
         if made && op.role == Role::Forward {
             let signature = instance.signature();
-            let inputs = program.specs(&Program::slots_of(signature.inputs, &op.inputs, ""))?;
+            let inputs = program.input_specs(signature, op)?;
             let outputs = program.specs(&Program::slots_of(signature.outputs, &op.outputs, ""))?;
             let made = made_levels(&inputs, &outputs);
             if !made.is_empty() {

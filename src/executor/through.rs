@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::compile::Compiler;
 use super::needs::wanted_slots;
 use crate::error::Result;
-use crate::program::{OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient, VarId, grad_name};
+use crate::program::{OpDesc, RECURRENT, Role, StepDesc, StepGradient, VarId, grad_name};
 
 /// Gradient to the gradient that it is.
 pub(super) type Through = HashMap<VarId, VarId>;
@@ -34,14 +34,14 @@ impl Compiler<'_> {
         for op in ops.iter().filter(|op| op.role == Role::Backward && op.kind != RECURRENT) {
             let instance = self.parse(op)?;
             let signature = instance.signature();
-            let inputs = program.specs(&Program::slots_of(signature.inputs, &op.inputs, ""))?;
+            let inputs = program.input_specs(signature, op)?;
             let [of] = op.input(&grad_name(signature.outputs[0].name)) else { continue };
             for slot in wanted_slots(&*instance, op) {
                 let [var] = op.output(&grad_name(signature.inputs[slot].name)) else { continue };
                 let alike = program.spec(*var)? == program.spec(*of)?
                     && self.class(step, *var) == self.class(step, *of);
                 let inside = program.var(*var).block == gradient.block && !leaves.contains(var);
-                if instance.passes_gradient(slot, &inputs) && alike && inside && writers(*var) == 1 {
+                if instance.gradient(slot, &inputs).passes && alike && inside && writers(*var) == 1 {
                     through.insert(*var, *of);
                 }
             }

@@ -33,7 +33,7 @@ impl Compiler<'_> {
         let instance = self.parse(op)?;
         let signature = instance.signature();
         let vars = Program::slots_of(signature.inputs, &op.inputs, "");
-        let Some(columns) = instance.columns() else { return Ok(false) };
+        let Some(columns) = instance.hints().columns else { return Ok(false) };
         let (Some(&[x]), parts) = (vars.first().map(Vec::as_slice), op.output(signature.outputs[0].name))
         else {
             return Ok(false);
@@ -75,7 +75,7 @@ impl Compiler<'_> {
             }
             let instance = self.parse(op)?;
             let signature = instance.signature();
-            let Some(columns) = instance.columns() else { continue };
+            let Some(columns) = instance.hints().columns else { continue };
             let parts = op.input(&grad_name(signature.outputs[0].name));
             let &[x] = op.output(&grad_name(signature.inputs[0].name)) else { continue };
             let free = |var: VarId| {

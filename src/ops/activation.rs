@@ -21,9 +21,8 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
-use crate::error::Result;
 use crate::kernels::{Arithmetic, Float};
-use crate::program::{Attributes, Builder, Var};
+use crate::program::{Attributes, Var};
 
 use super::unary::functions;
 

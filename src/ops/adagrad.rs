@@ -1,47 +1,12 @@
 //! `adagrad`: steps that shrink where gradients were large.
-//!
-//! With d = grad + weight_decay · param and t = 0, 1, … the number of the step,
-//!
-//! - sum += d²;
-//! - param −= rate / (1 + t · rate_decay) · d / (√sum + epsilon).
-//!
-//! Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12,
-//! 2011, in the form of PyTorch's `torch.optim.Adagrad`.
-//!
-//! A row without a gradient does not move, so a gradient of selected rows is exact once its duplicate rows are added
-//! up; with weight decay it asks for the mode `lazy`.
-//!
-//! ```
-//! use ndarray::{arr0, array};
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::ops;
-//! let plain = Attributes::new().with("mode", "exact").with("epsilon", 0.0).with("rate_decay", 0.0);
-//! let out = ops::catalogue().parse("adagrad", &plain.with("weight_decay", 0.0))?.call(&[
-//!     Operand::constant("grad", array![[3.0, -4.0]]),
-//!     Operand::constant("rate", arr0(0.5f32)),
-//!     Operand::constant("param", array![[1.0, 1.0]]),
-//!     Operand::constant("sum", array![[16.0, 9.0]]),
-//! ])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [1.0 - 0.3, 1.0 + 0.4]);
-//! assert_eq!(out[1].as_slice::<f64>()?, [25.0, 25.0]);
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use super::update::{self, RATE, Rule, SparseMode, not_negative};
 use crate::error::Result;
 use crate::kernels::Float;
-use crate::program::{
-    Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Signature, Slot,
-};
+use crate::operator;
+use crate::program::op::{DENSE, ROWS};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
 use crate::with_float;
-
-/// Adagrad.
-pub(super) struct Adagrad {
-    mode: SparseMode,
-    epsilon: f64,
-    rate_decay: f64,
-    weight_decay: f64,
-}
 
 #[derive(Clone, Copy)]
 struct Shrink<T> {
@@ -62,29 +27,47 @@ impl<T: Float> Rule<T, 2> for Shrink<T> {
     }
 }
 
+operator! {
+    /// Adagrad: steps that shrink where gradients were large.
+    ///
+    /// With d = grad + weight_decay · param and t = 0, 1, … the number of the step,
+    ///
+    /// - sum += d²;
+    /// - param −= rate / (1 + t · rate_decay) · d / (√sum + epsilon).
+    ///
+    /// Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12,
+    /// 2011, in the form of PyTorch's `torch.optim.Adagrad`.
+    ///
+    /// A row without a gradient does not move, so a gradient of selected rows is exact once its duplicate rows are added
+    /// up; with weight decay it asks for the mode `lazy`.
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::ops;
+    /// let plain = Attributes::new().with("mode", "exact").with("epsilon", 0.0).with("rate_decay", 0.0);
+    /// let out = ops::catalogue().parse("adagrad", &plain.with("weight_decay", 0.0))?.call(&[
+    ///     Operand::constant("grad", array![[3.0, -4.0]]),
+    ///     Operand::constant("rate", arr0(0.5f32)),
+    ///     Operand::constant("param", array![[1.0, 1.0]]),
+    ///     Operand::constant("sum", array![[16.0, 9.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0 - 0.3, 1.0 + 0.4]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [25.0, 25.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(super) struct Adagrad = adagrad {
+        mode: SparseMode,
+        epsilon: f64 => not_negative,
+        rate_decay: f64 => not_negative,
+        weight_decay: f64 => not_negative,
+    }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    kernels { [DENSE], [ROWS] }
+    outputs { PARAM = param: one.updated(), SUM = sum: one.updated() }
+}
+
 impl Op for Adagrad {
-    fn kind() -> &'static str {
-        "adagrad"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self {
-            mode: SparseMode::parse(attributes)?,
-            epsilon: not_negative(attributes, "epsilon")?,
-            rate_decay: not_negative(attributes, "rate_decay")?,
-            weight_decay: not_negative(attributes, "weight_decay")?,
-        })
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: update::INPUTS,
-                outputs: &[Slot::one("param").updated(), Slot::one("sum").updated()],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
     }
@@ -108,11 +91,8 @@ impl Op for Adagrad {
         with_float!(run.dtype(update::GRAD), T => forward::<T>(self, run))
     }
 
-    fn samples() -> Vec<Sample> {
-        let attributes = |mode: &str| {
-            let attributes = Attributes::new().with("mode", mode).with("epsilon", 1e-10);
-            attributes.with("rate_decay", 0.25).with("weight_decay", 0.5)
-        };
-        update::samples(attributes, &["param", "sum"])
+    fn samples() -> Result<Vec<Sample>> {
+        let op = |mode| Adagrad { mode, epsilon: 1e-10, rate_decay: 0.25, weight_decay: 0.5 };
+        update::samples(|mode| op(mode).attributes(), &["param", "sum"])
     }
 }

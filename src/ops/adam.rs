@@ -1,57 +1,12 @@
 //! `adam`: steps along the mean of the gradients, in units of their spread.
-//!
-//! With t = 1, 2, … the number of the step and d = grad + weight_decay · param (d = grad, and first
-//! param −= rate · weight_decay · param, where the decay is `decoupled`: AdamW),
-//!
-//! - moment1 += (1 − beta1) · (d − moment1);
-//! - moment2 = beta2 · moment2 + (1 − beta2) · d²;
-//! - param −= rate / (1 − beta1ᵗ) · moment1 / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
-//!
-//! Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980; Loshchilov and Hutter,
-//! "Decoupled weight decay regularization", 2019, arXiv:1711.05101; in the form of PyTorch's `torch.optim.Adam` and
-//! `AdamW`.
-//!
-//! The moments of every row move at every step, so a gradient of selected rows asks for the mode `lazy`: then only
-//! the touched rows and their moments move, as in PyTorch's `SparseAdam` (whose epsilon, unlike Adam's, is added
-//! before the correction of moment2; here it is Adam's in both). t counts the steps of the program, also those
-//! whose gradient was empty.
-//!
-//! ```
-//! use ndarray::{arr0, array};
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::ops;
-//! let betas = Attributes::new().with("beta1", 0.5).with("beta2", 0.75).with("epsilon", 0.0);
-//! let plain = betas.with("mode", "exact").with("weight_decay", 0.0).with("decoupled", false);
-//! let out = ops::catalogue().parse("adam", &plain)?.call(&[
-//!     Operand::constant("grad", array![[2.0, -4.0]]),
-//!     Operand::constant("rate", arr0(0.125f32)),
-//!     Operand::constant("param", array![[1.0, 1.0]]),
-//!     Operand::constant("moment1", array![[0.0, 0.0]]),
-//!     Operand::constant("moment2", array![[0.0, 0.0]]),
-//! ])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [0.875, 1.125]); // the first step is the sign of the gradient
-//! assert_eq!(out[1].as_slice::<f64>()?, [1.0, -2.0]);
-//! assert_eq!(out[2].as_slice::<f64>()?, [1.0, 4.0]);
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use super::update::{self, RATE, Rule, SparseMode, fraction, not_negative};
 use crate::error::Result;
 use crate::kernels::Float;
-use crate::program::{
-    Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Signature, Slot,
-};
+use crate::operator;
+use crate::program::op::{DENSE, ROWS};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
 use crate::with_float;
-
-/// Adam, and AdamW where the decay is decoupled.
-pub(super) struct Adam {
-    mode: SparseMode,
-    beta1: f64,
-    beta2: f64,
-    epsilon: f64,
-    weight_decay: f64,
-    decoupled: bool,
-}
 
 #[derive(Clone, Copy)]
 struct Moments<T> {
@@ -84,35 +39,57 @@ impl<T: Float> Rule<T, 3> for Moments<T> {
     }
 }
 
+operator! {
+    /// Adam, and AdamW where the decay is `decoupled`: steps along the mean of the gradients, in units of their spread.
+    ///
+    /// With t = 1, 2, … the number of the step and d = grad + weight_decay · param (d = grad, and first
+    /// param −= rate · weight_decay · param, where the decay is `decoupled`: AdamW),
+    ///
+    /// - moment1 += (1 − beta1) · (d − moment1);
+    /// - moment2 = beta2 · moment2 + (1 − beta2) · d²;
+    /// - param −= rate / (1 − beta1ᵗ) · moment1 / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
+    ///
+    /// Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980; Loshchilov and Hutter,
+    /// "Decoupled weight decay regularization", 2019, arXiv:1711.05101; in the form of PyTorch's `torch.optim.Adam` and
+    /// `AdamW`.
+    ///
+    /// The moments of every row move at every step, so a gradient of selected rows asks for the mode `lazy`: then only
+    /// the touched rows and their moments move, as in PyTorch's `SparseAdam` (whose epsilon, unlike Adam's, is added
+    /// before the correction of moment2; here it is Adam's in both). t counts the steps of the program, also those
+    /// whose gradient was empty.
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::ops;
+    /// let betas = Attributes::new().with("beta1", 0.5).with("beta2", 0.75).with("epsilon", 0.0);
+    /// let plain = betas.with("mode", "exact").with("weight_decay", 0.0).with("decoupled", false);
+    /// let out = ops::catalogue().parse("adam", &plain)?.call(&[
+    ///     Operand::constant("grad", array![[2.0, -4.0]]),
+    ///     Operand::constant("rate", arr0(0.125f32)),
+    ///     Operand::constant("param", array![[1.0, 1.0]]),
+    ///     Operand::constant("moment1", array![[0.0, 0.0]]),
+    ///     Operand::constant("moment2", array![[0.0, 0.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.875, 1.125]); // the first step is the sign of the gradient
+    /// assert_eq!(out[1].as_slice::<f64>()?, [1.0, -2.0]);
+    /// assert_eq!(out[2].as_slice::<f64>()?, [1.0, 4.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(super) struct Adam = adam {
+        mode: SparseMode,
+        beta1: f64 => fraction,
+        beta2: f64 => fraction,
+        epsilon: f64 => not_negative,
+        weight_decay: f64 => not_negative,
+        decoupled: bool,
+    }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    kernels { [DENSE], [ROWS] }
+    outputs { PARAM = param: one.updated(), MOMENT1 = moment1: one.updated(), MOMENT2 = moment2: one.updated() }
+}
+
 impl Op for Adam {
-    fn kind() -> &'static str {
-        "adam"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self {
-            mode: SparseMode::parse(attributes)?,
-            beta1: fraction(attributes, "beta1")?,
-            beta2: fraction(attributes, "beta2")?,
-            epsilon: not_negative(attributes, "epsilon")?,
-            weight_decay: not_negative(attributes, "weight_decay")?,
-            decoupled: attributes.bool("decoupled")?,
-        })
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: update::INPUTS,
-                outputs: &[
-                    Slot::one("param").updated(),
-                    Slot::one("moment1").updated(),
-                    Slot::one("moment2").updated(),
-                ],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
     }
@@ -145,11 +122,9 @@ impl Op for Adam {
         with_float!(run.dtype(update::GRAD), T => forward::<T>(self, run))
     }
 
-    fn samples() -> Vec<Sample> {
-        let attributes = |mode: &str| {
-            let attributes = Attributes::new().with("mode", mode).with("beta1", 0.75).with("beta2", 0.875);
-            attributes.with("epsilon", 1e-8).with("weight_decay", 0.5).with("decoupled", true)
-        };
-        update::samples(attributes, &["param", "moment1", "moment2"])
+    fn samples() -> Result<Vec<Sample>> {
+        let (beta1, beta2, epsilon) = (0.75, 0.875, 1e-8);
+        let op = |mode| Adam { mode, beta1, beta2, epsilon, weight_decay: 0.5, decoupled: true };
+        update::samples(|mode| op(mode).attributes(), &["param", "moment1", "moment2"])
     }
 }

@@ -1,103 +1,23 @@
 //! `add`, `sub`, `mul`, `div`, `maximum`, `minimum`: two variables, element by element.
-//!
-//! out = x ∘ y. Both have the same rows (the same LoD), or one of them is a constant that every row of the other meets: a
-//! vector of its width, or one number. One of width 1 meets every column of its row. The output has the rows and LoD of
-//! the one that has rows, and the width of the wider one; the gradient of what was repeated is the sum over its uses,
-//! rows first to last. The larger or smaller of two has the whole gradient; at a tie it is x.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Lod, Variable, ops};
-//! let lod = Lod::from_lengths1(&[2, 0, 1])?;
-//! let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], lod.clone())?;
-//! let mul = ops::catalogue().parse("mul", &Attributes::new())?;
-//! let every_row = Operand::constant("y", array![10.0, 100.0]);
-//! let out = mul.clone().call(&[Operand::batch("x", x.clone()), every_row])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [10.0, 200.0, 30.0, 400.0, 50.0, 600.0]);
-//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
-//!
-//! let every_column = Operand::batch("y", Variable::sequences(array![[1.0], [0.0], [2.0]], lod)?);
-//! let out = mul.call(&[Operand::batch("x", x), every_column])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, 0.0, 0.0, 10.0, 12.0]);
-//! # Ok::<(), unpadded::Error>(())
-//! ```
-
-use std::marker::PhantomData;
 
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, Needs, Op, RowValue, Sample,
-    Signature, Slot, Spec, Var,
+    Attributes, Backward, Builder, Declared, Extent, Facts, Forward, Gradient, Hints, InferShape, Needs, Op,
+    RowValue, Sample, Spec, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
 
-use super::rowwise::{numbers, put, put_row, row_samples};
+use super::rowwise::{put, put_row};
 
+/// The slots of all of them.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
 impl Builder {
-    /// x + y, row by row; either may be a constant for all rows, or a column (the module `ops::arithmetic` says which
-    /// shapes meet).
-    ///
-    /// # Errors
-    /// If the rows, widths or dtypes do not fit.
-    #[track_caller]
-    pub fn add(&self, x: Var, y: Var) -> Result<Var> {
-        let (x, y) = self.rows_first(x, y)?;
-        self.append1("add", &[("x", &[x]), ("y", &[y])], Attributes::new())
-    }
-
-    /// x − y, row by row; either may be a constant for all rows, or a column.
-    ///
-    /// # Errors
-    /// If the rows, widths or dtypes do not fit.
-    #[track_caller]
-    pub fn sub(&self, x: Var, y: Var) -> Result<Var> {
-        self.append1("sub", &[("x", &[x]), ("y", &[y])], Attributes::new())
-    }
-
-    /// x · y, element by element; either may be a constant for all rows, or a column.
-    ///
-    /// # Errors
-    /// If the rows, widths or dtypes do not fit.
-    #[track_caller]
-    pub fn mul(&self, x: Var, y: Var) -> Result<Var> {
-        let (x, y) = self.rows_first(x, y)?;
-        self.append1("mul", &[("x", &[x]), ("y", &[y])], Attributes::new())
-    }
-
-    /// x / y, element by element; either may be a constant for all rows, or a column.
-    ///
-    /// # Errors
-    /// If the rows, widths or dtypes do not fit.
-    #[track_caller]
-    pub fn div(&self, x: Var, y: Var) -> Result<Var> {
-        self.append1("div", &[("x", &[x]), ("y", &[y])], Attributes::new())
-    }
-
-    /// The larger of x and y, element by element; either may be a constant for all rows, or a column.
-    ///
-    /// # Errors
-    /// If the rows, widths or dtypes do not fit.
-    #[track_caller]
-    pub fn maximum(&self, x: Var, y: Var) -> Result<Var> {
-        self.append1("maximum", &[("x", &[x]), ("y", &[y])], Attributes::new())
-    }
-
-    /// The smaller of x and y, element by element; either may be a constant for all rows, or a column.
-    ///
-    /// # Errors
-    /// If the rows, widths or dtypes do not fit.
-    #[track_caller]
-    pub fn minimum(&self, x: Var, y: Var) -> Result<Var> {
-        self.append1("minimum", &[("x", &[x]), ("y", &[y])], Attributes::new())
-    }
-
     /// The two, one that has rows first.
     #[track_caller]
     fn rows_first(&self, x: Var, y: Var) -> Result<(Var, Var)> {
@@ -107,13 +27,9 @@ impl Builder {
 }
 
 /// A function of two numbers, and its derivatives.
-pub(super) trait Function: Send + Sync + 'static {
-    /// The operator's kind.
-    const KIND: &'static str;
-    /// What the derivative by x reads.
-    const DX_NEEDS: Needs = Needs::nothing();
-    /// What the derivative by y reads.
-    const DY_NEEDS: Needs = Needs::nothing();
+pub(super) trait Function: Declared {
+    /// What the derivatives by x and by y read.
+    const READS: [Needs; 2] = [Needs::nothing(); 2];
     /// Whether the derivatives by x and by y are 1.
     const PASSES: [bool; 2] = [false, false];
     /// Whether it is x + y.
@@ -126,18 +42,37 @@ pub(super) trait Function: Send + Sync + 'static {
     fn dy<T: Float>(x: T, y: T, g: T) -> T;
 }
 
-macro_rules! function {
-    (
-        $name:ident = $kind:literal: |$x:ident, $y:ident| $value:expr, |$g:ident| $dx:expr, $dy:expr
-        $(; $fact:ident: $type:ty = $set:expr)*
-    ) => {
-        /// The function of the operator of that name.
-        pub(super) struct $name;
+/// Declares a function of two numbers as an operator: its documentation, type and method, the value, the derivatives, and
+/// what is said of them.
+macro_rules! functions {
+    ($(
+        $(#[doc = $text:literal])*
+        $type:ident = fn $kind:ident $(, $first:ident)? $({ $($said:tt)* })?
+            value |$x:ident, $y:ident| $value:expr;
+            slopes |$g:ident| $dx:expr, $dy:expr;
+    )*) => {$(
+        $crate::operator! {
+            $(#[doc = $text])*
+            /// Both have the same rows (the same LoD), or one of them is a constant that every row of the other meets: a
+            /// vector of its width, or one number. One of width 1 meets every column of its row. The output has the rows and
+            /// LoD of the one that has rows, and the width of the wider one; the gradient of what was repeated is the sum
+            /// over its uses, rows first to last.
+            ///
+            /// # Errors
+            /// If the rows, widths or dtypes do not fit.
+            pub(super) struct $type = $kind {}
+            inputs { X = x: one, Y = y: one }
+            outputs { OUT = out: one }
+            impl Builder {
+                fn $kind(&self, x: Var, y: Var) -> Var {
+                    $(let (x, y) = self.$first(x, y)?;)?
+                }
+            }
+        }
 
         #[allow(unused_variables)]
-        impl Function for $name {
-            const KIND: &'static str = $kind;
-            $(const $fact: $type = $set;)*
+        impl Function for $type {
+            $($($said)*)?
 
             #[inline(always)]
             fn value<T: Float>($x: T, $y: T) -> T {
@@ -152,39 +87,90 @@ macro_rules! function {
                 $dy
             }
         }
-    };
+    )*};
 }
 
-function!(Add = "add": |x, y| x + y, |g| g, g; PASSES: [bool; 2] = [true, true]; SUMS: bool = true);
-function!(Sub = "sub": |x, y| x - y, |g| g, -g; PASSES: [bool; 2] = [true, false]);
-function!(Mul = "mul": |x, y| x * y, |g| g * y, g * x;
-    DX_NEEDS: Needs = Needs::nothing().input(Y); DY_NEEDS: Needs = Needs::nothing().input(X));
-function!(Div = "div": |x, y| x / y, |g| g / y, -(g * x / (y * y));
-    DX_NEEDS: Needs = Needs::nothing().input(Y); DY_NEEDS: Needs = Needs::nothing().input(X).input(Y));
-// NaN in either comes out, as of the others: that is what the sum is for.
-function!(Maximum = "maximum": |x, y| if y > x { y } else if x >= y { x } else { x + y },
-    |g| if y > x { T::ZERO } else { g }, if y > x { g } else { T::ZERO };
-    DX_NEEDS: Needs = Needs::nothing().input(X).input(Y); DY_NEEDS: Needs = Needs::nothing().input(X).input(Y));
-function!(Minimum = "minimum": |x, y| if y < x { y } else if x <= y { x } else { x + y },
-    |g| if y < x { T::ZERO } else { g }, if y < x { g } else { T::ZERO };
-    DX_NEEDS: Needs = Needs::nothing().input(X).input(Y); DY_NEEDS: Needs = Needs::nothing().input(X).input(Y));
+functions! {
+    /// x + y, element by element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let add = ops::catalogue().parse("add", &Attributes::new())?;
+    /// let every_row = Operand::constant("y", array![10.0, 100.0]);
+    /// assert_eq!(add.call(&[Operand::batch("x", x), every_row])?[0].as_slice::<f64>()?, [11.0, 102.0, 13.0, 104.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    Add = fn add, rows_first {
+        const PASSES: [bool; 2] = [true, true];
+        const SUMS: bool = true;
+    }
+        value |x, y| x + y;
+        slopes |g| g, g;
+
+    /// x − y, element by element.
+    ///
+    Sub = fn sub {
+        const PASSES: [bool; 2] = [true, false];
+    }
+        value |x, y| x - y;
+        slopes |g| g, -g;
+
+    /// x · y, element by element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
+    /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], lod.clone())?;
+    /// let mul = ops::catalogue().parse("mul", &Attributes::new())?;
+    /// let every_column = Operand::batch("y", Variable::sequences(array![[1.0], [0.0], [2.0]], lod)?);
+    /// let out = mul.call(&[Operand::batch("x", x), every_column])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, 0.0, 0.0, 10.0, 12.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    Mul = fn mul, rows_first {
+        const READS: [Needs; 2] = [Needs::nothing().input(Y), Needs::nothing().input(X)];
+    }
+        value |x, y| x * y;
+        slopes |g| g * y, g * x;
+
+    /// x / y, element by element.
+    ///
+    Div = fn div {
+        const READS: [Needs; 2] = [Needs::nothing().input(Y), Needs::nothing().input(X).input(Y)];
+    }
+        value |x, y| x / y;
+        slopes |g| g / y, -(g * x / (y * y));
+
+    /// The larger of x and y, element by element; NaN in either comes out. The larger has the whole gradient, at a tie x.
+    ///
+    Maximum = fn maximum {
+        const READS: [Needs; 2] = [Needs::nothing().input(X).input(Y); 2];
+    }
+        value |x, y| if y > x { y } else if x >= y { x } else { x + y };
+        slopes |g| if y > x { T::ZERO } else { g }, if y > x { g } else { T::ZERO };
+
+    /// The smaller of x and y, element by element; NaN in either comes out. The smaller has the whole gradient, at a tie x.
+    ///
+    Minimum = fn minimum {
+        const READS: [Needs; 2] = [Needs::nothing().input(X).input(Y); 2];
+    }
+        value |x, y| if y < x { y } else if x <= y { x } else { x + y };
+        slopes |g| if y < x { T::ZERO } else { g }, if y < x { g } else { T::ZERO };
+}
 
 /// A [`Function`] of two variables, as an operator.
-pub(super) struct Binary<F>(PhantomData<F>);
+pub(super) struct Binary<F>(F);
+family!(Binary);
 
 impl<F: Function> Op for Binary<F> {
-    fn kind() -> &'static str {
-        F::KIND
-    }
-
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self(PhantomData))
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x"), Slot::one("y")], outputs: &[Slot::one("out")] } }
-    }
-
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
@@ -208,37 +194,24 @@ impl<F: Function> Op for Binary<F> {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => {
-            let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
-            let size = (out.rows(), out.width());
-            // There is no gradient to read: an operand of the output's size stands for it.
-            match [x, y].into_iter().find(|v| (v.rows(), v.width()) == size) {
-                Some(g) => combine_rows(|x, y, _| F::value(x, y), x, y, g, out, Store::Write),
-                None => combine_outer(F::value::<T>, x, y, out),
-            }
-            Ok(())
-        })
+        with_float!(run.dtype(X), T => forward::<F, T>(run))
+    }
+
+    fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        // Not where y is broadcast: then its gradient is a sum.
+        let size = |slot: usize| (inputs[slot][0].rows(), inputs[slot][0].width());
+        Gradient::reading(F::READS[wrt]).passes(F::PASSES[wrt] && size(X) == size(Y))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { sums: F::SUMS, ..Hints::default() }
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => backward::<F, T>(run))
     }
 
-    fn needs(&self, wrt: usize) -> Needs {
-        if wrt == X { F::DX_NEEDS } else { F::DY_NEEDS }
-    }
-
-    fn sums(&self, inputs: &[Vec<Spec>]) -> bool {
-        F::SUMS && inputs[X] == inputs[Y]
-    }
-
-    fn passes_gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> bool {
-        // Not where y is broadcast: then its gradient is a sum.
-        let alike = |spec: &Spec| spec.rows() == inputs[X][0].rows() && spec.width() == inputs[X][0].width();
-        F::PASSES[wrt] && alike(&inputs[Y][0])
-    }
-
-    fn samples() -> Vec<Sample> {
+    fn samples() -> Result<Vec<Sample>> {
         // Away from 0, which nothing divides by.
         let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });
         let none = Attributes::new();
@@ -247,12 +220,12 @@ impl<F: Function> Op for Binary<F> {
             let batched = sample.operands[0].batched;
             Ok(if batched { sample.batch("y", y) } else { sample.constant("y", y) })
         };
-        let mut samples = row_samples(&none, 3, |sample, x| like(sample, x, 3));
-        samples.extend(row_samples(&none, 3, |sample, x| like(sample, x, 1)));
-        samples.extend(row_samples(&none, 3, |sample, _| {
+        let mut samples = Sample::of_rows(&none, 3, |sample, x| like(sample, x, 3))?;
+        samples.extend(Sample::of_rows(&none, 3, |sample, x| like(sample, x, 1))?);
+        samples.extend(Sample::of_rows(&none, 3, |sample, _| {
             Ok(sample.constant("y", y(1, 3).remove_axis(ndarray::Axis(0))))
-        }));
-        samples.extend(row_samples(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1)))));
+        })?);
+        samples.extend(Sample::of_rows(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1))))?);
         // The other way round: x is what every row or column of y meets.
         let other = |mut sample: Sample, x: &Variable, width| {
             let values = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
@@ -260,14 +233,27 @@ impl<F: Function> Op for Binary<F> {
             Ok::<_, Error>(sample)
         };
         let vector = || numbers(1, 3, 2).remove_axis(ndarray::Axis(0));
-        samples.extend(row_samples(&none, 3, |sample, x| Ok(other(sample, x, 3)?.constant("x", vector()))));
-        samples.extend(row_samples(&none, 3, |sample, x| Ok(other(sample, x, 1)?.constant("x", vector()))));
-        samples.extend(row_samples(&none, 3, |sample, x| {
-            Ok(other(sample, x, 3)?.constant("x", numbers(1, 1, 2)))
-        }));
-        samples.extend(row_samples(&none, 1, |sample, x| like(sample, x, 3)));
         samples
+            .extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 3)?.constant("x", vector())))?);
+        samples
+            .extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 1)?.constant("x", vector())))?);
+        samples.extend(Sample::of_rows(&none, 3, |sample, x| {
+            Ok(other(sample, x, 3)?.constant("x", numbers(1, 1, 2)))
+        })?);
+        samples.extend(Sample::of_rows(&none, 1, |sample, x| like(sample, x, 3))?);
+        Ok(samples)
     }
+}
+
+fn forward<F: Function, T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+    let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
+    let size = (out.rows(), out.width());
+    // There is no gradient to read: an operand of the output's size stands for it.
+    match [x, y].into_iter().find(|v| (v.rows(), v.width()) == size) {
+        Some(g) => combine_rows(|x, y, _| F::value(x, y), x, y, g, out, Store::Write),
+        None => combine_outer(F::value::<T>, x, y, out),
+    }
+    Ok(())
 }
 
 /// The row of y that row `i` of `rows` meets: its own, or the only one.
@@ -282,9 +268,9 @@ fn backward<F: Function, T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let zero = View::new(&zero, 1, 1);
     for slot in [X, Y] {
         let Some((to, store)) = run.gradient::<T>(slot)? else { continue };
-        let needs = if slot == X { F::DX_NEEDS } else { F::DY_NEEDS };
-        let x = if needs.has_input(X) { run.input::<T>(X)? } else { zero };
-        let y = if needs.has_input(Y) { run.input::<T>(Y)? } else { zero };
+        let reads = F::READS[slot];
+        let x = if reads.has_input(X) { run.input::<T>(X)? } else { zero };
+        let y = if reads.has_input(Y) { run.input::<T>(Y)? } else { zero };
         let sums = run.scratch().get::<Sums<T>>();
         match slot {
             X => gradient(F::dx::<T>, x, y, dout, (to, store), sums),

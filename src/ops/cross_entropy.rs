@@ -1,49 +1,19 @@
 //! `cross_entropy`: the loss of a softmax over classes, from logits.
-//!
-//! With p = softmax(logits_i), the label y, class weights w (1 without them) and label smoothing ε over C classes:
-//!
-//! loss_i = −(1 − ε) · w_y · ln p_y − ε/C · Σ_c w_c · ln p_c, share_i = w_y;
-//!
-//! both are 0 where the label is `ignore_index`. The loss is PyTorch's with `reduction='none'`; PyTorch's mean is
-//! Σ loss / Σ share. The gradient is (1 − ε) · w_y · (p − onehot(y)) + ε/C · (p · Σ_c w_c − w), in one pass over the
-//! logits, without a softmax being kept.
-//!
-//! Row-wise: the rows may belong to sequences of any LoD, which both outputs keep; they have the shape `[rows]`.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Lod, Variable, ops};
-//! let lod = Lod::from_lengths1(&[2, 0, 1])?;
-//! let logits = Variable::sequences(array![[0.0, 0.0], [1000.0, 0.0], [1.0, 2.0]], lod.clone())?;
-//! let labels = Variable::sequences(array![1i64, 0, -1], lod)?;
-//! let op = ops::catalogue().parse("cross_entropy", &Attributes::new().with("ignore_index", -1i64))?;
-//! let out = op.call(&[Operand::batch("logits", logits), Operand::batch("labels", labels)])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 0.0, 0.0]);
-//! assert_eq!(out[1].as_slice::<f64>()?, [1.0, 1.0, 0.0]); // two rows count
-//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use ndarray::array;
 
 use super::ids::{self, Ids, ids};
-use super::optional;
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::lod::Lod;
+use crate::operator;
+use crate::program::op::or_default;
 use crate::program::{
-    Attributes, Backward, Builder, Facts, Forward, Fusion, InferShape, Needs, Op, RowValue, Sample,
-    Signature, Slot, Var,
+    Attributes, Backward, Builder, Facts, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Sample,
+    Spec, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
-
-const LOGITS: usize = 0;
-const LABELS: usize = 1;
-const WEIGHT: usize = 2;
-const LOSS: usize = 0;
-const SHARE: usize = 1;
 
 /// What [`Builder::cross_entropy_with`] may be told; nothing of it by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -56,13 +26,6 @@ pub struct CrossEntropy {
     pub label_smoothing: f64,
 }
 
-/// The loss of a softmax over classes.
-#[derive(Clone, Copy)]
-pub(super) struct SoftmaxCrossEntropy {
-    ignore_index: Option<i64>,
-    smoothing: f64,
-}
-
 impl Builder {
     /// The softmax cross-entropy of each row of `logits` `[rows, classes]` against its label.
     ///
@@ -72,88 +35,96 @@ impl Builder {
     pub fn cross_entropy(&self, logits: Var, labels: Var) -> Result<Var> {
         self.cross_entropy_with(logits, labels, CrossEntropy::default()).map(|(loss, _)| loss)
     }
+}
 
-    /// The same with ignored rows, class weights and label smoothing: the loss of each row, and its share, the weight
-    /// that it counts with. Σ loss / Σ share is the weighted mean.
+operator! {
+    /// The softmax cross-entropy of each row of `logits` `[rows, classes]` against its label, with ignored rows, class weights
+    /// and label smoothing: the loss of each row, and its share, the weight that it counts with. Σ loss / Σ share is the
+    /// weighted mean.
+    ///
+    /// With p = softmax(logits_i), the label y, class weights w (1 without them) and label smoothing ε over C classes:
+    ///
+    /// loss_i = −(1 − ε) · w_y · ln p_y − ε/C · Σ_c w_c · ln p_c, share_i = w_y;
+    ///
+    /// both are 0 where the label is `ignore_index`. The loss is PyTorch's with `reduction='none'`; PyTorch's mean is
+    /// Σ loss / Σ share. The gradient is (1 − ε) · w_y · (p − onehot(y)) + ε/C · (p · Σ_c w_c − w), in one pass over the
+    /// logits, without a softmax being kept.
+    ///
+    /// Row-wise: the rows may belong to sequences of any LoD, which both outputs keep; they have the shape `[rows]`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
+    /// let logits = Variable::sequences(array![[0.0, 0.0], [1000.0, 0.0], [1.0, 2.0]], lod.clone())?;
+    /// let labels = Variable::sequences(array![1i64, 0, -1], lod)?;
+    /// let op = ops::catalogue().parse("cross_entropy", &Attributes::new().with("ignore_index", -1i64))?;
+    /// let out = op.call(&[Operand::batch("logits", logits), Operand::batch("labels", labels)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 0.0, 0.0]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [1.0, 1.0, 0.0]); // two rows count
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`Self::cross_entropy`]; if there is not one weight a class, or the smoothing is not in 0 to 1.
-    #[track_caller]
-    pub fn cross_entropy_with(&self, logits: Var, labels: Var, options: CrossEntropy) -> Result<(Var, Var)> {
-        let mut attributes = Attributes::new().with("label_smoothing", options.label_smoothing);
-        if let Some(index) = options.ignore_index {
-            attributes.set("ignore_index", index);
+    /// If the rows differ, the labels are not whole numbers, one a row, there is not one weight a class, or the smoothing is
+    /// not in 0 to 1.
+    #[derive(Clone, Copy)]
+    pub(super) struct SoftmaxCrossEntropy = cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
+    inputs { LOGITS = logits: one, LABELS = labels: one.without_gradient(), WEIGHT = weight: optional.without_gradient() }
+    outputs { LOSS = loss: one, SHARE = share: one.without_gradient() }
+    impl Builder {
+        fn cross_entropy_with(&self, logits: Var, labels: Var, options: CrossEntropy) -> (Var, Var) {
+            let CrossEntropy { ignore_index, class_weights: weight, label_smoothing } = options;
         }
-        let weight = options.class_weights.as_slice();
-        let inputs: [(&str, &[Var]); 3] = [("logits", &[logits]), ("labels", &[labels]), ("weight", weight)];
-        let out = self.append("cross_entropy", &inputs, attributes)?;
-        Ok((out[LOSS], out[SHARE]))
     }
 }
 
+/// The part of the target that is spread evenly: 0 if nothing is said.
+pub(super) fn smoothing(attributes: &Attributes, name: &str) -> Result<f64> {
+    let smoothing = or_default(attributes, name, 0.0)?;
+    if !(0.0..=1.0).contains(&smoothing) {
+        let expected = "a number from 0 to 1";
+        return Err(Error::new(format!("attribute `{name}`"), expected, smoothing.to_string()));
+    }
+    Ok(smoothing)
+}
+
 impl Op for SoftmaxCrossEntropy {
-    fn kind() -> &'static str {
-        "cross_entropy"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        let smoothing = optional(attributes, "label_smoothing", Attributes::float)?.unwrap_or(0.0);
-        if !(0.0..=1.0).contains(&smoothing) {
-            return Err(Error::new(
-                "attribute `label_smoothing`",
-                "a number from 0 to 1",
-                smoothing.to_string(),
-            ));
-        }
-        Ok(Self { ignore_index: optional(attributes, "ignore_index", Attributes::int)?, smoothing })
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: &[
-                    Slot::one("logits"),
-                    Slot::one("labels").without_gradient(),
-                    Slot::optional("weight").without_gradient(),
-                ],
-                outputs: &[Slot::one("loss"), Slot::one("share").without_gradient()],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(LOGITS)?;
-        ids::check(s, LABELS)?;
-        s.same_rows(LOGITS, LABELS)?;
-        let logits = s.input(LOGITS);
+        s.is_float(Self::LOGITS)?;
+        ids::check(s, Self::LABELS)?;
+        s.same_rows(Self::LOGITS, Self::LABELS)?;
+        let logits = s.input(Self::LOGITS);
         if logits.shape.len() != 2 {
-            return Err(s.mismatch(LOGITS, "shape [rows, classes]"));
+            return Err(s.mismatch(Self::LOGITS, "shape [rows, classes]"));
         }
-        if s.optional(WEIGHT).is_some() {
-            s.same_dtype(LOGITS, WEIGHT)?;
-            s.constant(WEIGHT, &[logits.width()])?;
+        if s.optional(Self::WEIGHT).is_some() {
+            s.same_dtype(Self::LOGITS, Self::WEIGHT)?;
+            s.constant(Self::WEIGHT, &[logits.width()])?;
         }
         let mut out = logits.clone();
         out.shape.truncate(1);
-        s.set(LOSS, out.clone());
-        s.set(SHARE, out);
+        s.set(Self::LOSS, out.clone());
+        s.set(Self::SHARE, out);
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(LOGITS), T => self.losses::<T>(run))
+        with_float!(run.dtype(Self::LOGITS), T => self.losses::<T>(run))
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(LOGITS), T => self.gradient::<T>(run))
+        with_float!(run.dtype(Self::LOGITS), T => self.gradient::<T>(run))
     }
 
-    fn fusions(&self) -> &'static [Fusion] {
-        &[Fusion {
+    fn hints(&self) -> Hints {
+        const FUSIONS: &[Fusion] = &[Fusion {
             slot: "logits",
             producer: "linear",
             into: "linear_cross_entropy",
@@ -162,16 +133,17 @@ impl Op for SoftmaxCrossEntropy {
             apart: &[("share", "cross_entropy_share")],
             // A row of two logits costs nothing; one of many thousands is most of what a language model holds.
             least_width: 256,
-        }]
+        }];
+        Hints { fusions: FUSIONS, ..Hints::default() }
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing().input(LOGITS).input(LABELS).input(WEIGHT)
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::LOGITS).input(Self::LABELS).input(Self::WEIGHT)
     }
 
-    fn samples() -> Vec<Sample> {
+    fn samples() -> Result<Vec<Sample>> {
         let plain = Attributes::new();
-        let smooth = Attributes::new().with("label_smoothing", 0.2).with("ignore_index", -1i64);
+        let smooth = SoftmaxCrossEntropy { ignore_index: Some(-1), label_smoothing: 0.2 }.attributes();
         let sample =
             |name: &str, lengths: &[Vec<usize>], labels: &[i64], attributes: &Attributes| -> Result<Sample> {
                 let number = |(i, j): (usize, usize)| 2.0 * ((i * 3 + j) as f64 * 1.3).sin();
@@ -197,27 +169,37 @@ impl Op for SoftmaxCrossEntropy {
             sample("all empty", &[vec![0, 0]], &[], &plain),
             sample("none", &[vec![]], &[], &smooth),
         ];
-        samples.into_iter().flatten().collect()
+        samples.into_iter().collect()
     }
 }
 
 impl SoftmaxCrossEntropy {
     fn losses<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let rows = Rows::new(*self, run.input::<T>(LOGITS)?, ids!(run, LABELS), run.optional::<T>(WEIGHT)?);
-        sweep(Losses { rows, loss: run.output::<T>(LOSS)?, share: run.output::<T>(SHARE)? })
+        let rows = Rows::new(
+            *self,
+            run.input::<T>(Self::LOGITS)?,
+            ids!(run, Self::LABELS),
+            run.optional::<T>(Self::WEIGHT)?,
+        );
+        sweep(Losses { rows, loss: run.output::<T>(Self::LOSS)?, share: run.output::<T>(Self::SHARE)? })
     }
 
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some((mut dlogits, store)) = run.gradient::<T>(LOGITS)? else { return Ok(()) };
-        let Some(dloss) = run.output_gradient::<T>(LOSS)? else {
+        let Some((mut dlogits, store)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
+        let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
             // Only the shares were used, and they do not depend on the logits.
             if store == Store::Write {
                 dlogits.fill(T::ZERO);
             }
             return Ok(());
         };
-        let rows = Rows::new(*self, run.input::<T>(LOGITS)?, ids!(run, LABELS), run.optional::<T>(WEIGHT)?);
-        sweep(Gradient { rows, dloss, dlogits, store })
+        let rows = Rows::new(
+            *self,
+            run.input::<T>(Self::LOGITS)?,
+            ids!(run, Self::LABELS),
+            run.optional::<T>(Self::WEIGHT)?,
+        );
+        sweep(Slopes { rows, dloss, dlogits, store })
     }
 }
 
@@ -236,15 +218,20 @@ pub(super) struct Target<'a, T> {
 }
 
 impl<'a, T: Float> Target<'a, T> {
-    pub(super) fn new(op: SoftmaxCrossEntropy, classes: usize, weight: Option<View<'a, T>>) -> Self {
+    /// The criterion is the label that is ignored, and the smoothing.
+    pub(super) fn new(
+        (ignore_index, smoothing): (Option<i64>, f64),
+        classes: usize,
+        weight: Option<View<'a, T>>,
+    ) -> Self {
         let count = classes as f64;
         let weight = weight.map(|weight| weight.row(0));
         Self {
             classes,
-            ignore_index: op.ignore_index,
+            ignore_index,
             weight,
-            sharp: T::from_f64(1.0 - op.smoothing),
-            even: T::from_f64(op.smoothing / count.max(1.0)),
+            sharp: T::from_f64(1.0 - smoothing),
+            even: T::from_f64(smoothing / count.max(1.0)),
             weights: weight.map_or(T::from_f64(count), |weight| weight.iter().copied().sum()),
         }
     }
@@ -299,7 +286,11 @@ impl<'a, T: Float> Rows<'a, T> {
         labels: Ids<'a>,
         weight: Option<View<'a, T>>,
     ) -> Self {
-        Self { logits, labels, target: Target::new(op, logits.width(), weight) }
+        Self {
+            logits,
+            labels,
+            target: Target::new((op.ignore_index, op.label_smoothing), logits.width(), weight),
+        }
     }
 
     fn class(&self, row: usize) -> Result<Option<usize>> {
@@ -353,14 +344,14 @@ impl<T: Float> Sweep for Losses<'_, T> {
     }
 }
 
-struct Gradient<'a, T> {
+struct Slopes<'a, T> {
     rows: Rows<'a, T>,
     dloss: View<'a, T>,
     dlogits: ViewMut<'a, T>,
     store: Store,
 }
 
-impl<T: Float> Sweep for Gradient<'_, T> {
+impl<T: Float> Sweep for Slopes<'_, T> {
     type Output = Result<()>;
 
     #[inline(always)]

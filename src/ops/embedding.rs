@@ -1,128 +1,88 @@
 //! `embedding`: rows of a table, by number.
-//!
-//! out_i = W\[ids_i\], with ids `[rows]` or `[rows, 1]` of i64 or i32 and W `[height, width]`. Row-wise: the ids may
-//! belong to sequences of any LoD, which the output keeps.
-//!
-//! The gradient of W adds up over equal ids. With `sparse` it is stored as selected rows, one for each looked-up id in
-//! their order, and the table's size costs nothing. The `padding_id`, if there is one, is looked up like any other,
-//! but its row gets no gradient, dense or sparse.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Variable, ops};
-//! let op = ops::catalogue().parse("embedding", &Attributes::new())?;
-//! let table = array![[0.0, 0.5], [1.0, 1.5], [2.0, 2.5]];
-//! let out = op.clone().call(&[
-//!     Operand::batch("ids", Variable::from_sequences(&[vec![2i64, 0], vec![], vec![2]])?),
-//!     Operand::constant("weight", table.clone()),
-//! ])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [2.0, 2.5, 0.0, 0.5, 2.0, 2.5]);
-//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
-//!
-//! let ids = Variable::from_sequences(&[vec![0i64, 3]])?;
-//! let error = op.call(&[Operand::batch("ids", ids), Operand::constant("weight", table)]).unwrap_err();
-//! let said = "variable `weight`: id of sample 0, position 1: expected at least 0 and below 3, the height, got 3";
-//! assert!(error.to_string().starts_with(said), "{error}");
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use ndarray::array;
 
 use super::ids::{self, Ids, ids};
-use super::optional;
 use crate::error::{Error, Result};
 use crate::kernels::Store;
 use crate::lod::Lod;
+use crate::operator;
 use crate::program::{
-    Attributes, Backward, Builder, Cost, Extent, Facts, Forward, InferShape, Needs, Op, Pass, RowValue,
-    Sample, Signature, Slot, Var, Work,
+    Backward, Cost, Extent, Facts, Forward, Gradient, InferShape, Op, Pass, RowValue, Sample, Spec, Var, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
 
-const IDS: usize = 0;
-const WEIGHT: usize = 1;
-const OUT: usize = 0;
-
-/// out_i = W[ids_i].
-pub(super) struct Embedding {
-    padding_id: Option<i64>,
-    sparse: bool,
-}
-
-impl Builder {
+operator! {
     /// The rows of `weight` `[height, width]` that `ids` name; the layer `embedding` makes the weight.
     ///
-    /// The row `padding_id` gets no gradient. With `sparse` the weight's gradient is stored as selected rows, which
-    /// pays when a batch touches a small part of the table.
+    /// out_i = W\[ids_i\], with ids `[rows]` or `[rows, 1]` of i64 or i32 and W `[height, width]`. Row-wise: the ids may
+    /// belong to sequences of any LoD, which the output keeps.
+    ///
+    /// The gradient of W adds up over equal ids. With `sparse` it is stored as selected rows, one for each looked-up id in
+    /// their order, and the table's size costs nothing. The `padding_id`, if there is one, is looked up like any other,
+    /// but its row gets no gradient, dense or sparse.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let op = ops::catalogue().parse("embedding", &Attributes::new())?;
+    /// let table = array![[0.0, 0.5], [1.0, 1.5], [2.0, 2.5]];
+    /// let out = op.clone().call(&[
+    ///     Operand::batch("ids", Variable::from_sequences(&[vec![2i64, 0], vec![], vec![2]])?),
+    ///     Operand::constant("weight", table.clone()),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 2.5, 0.0, 0.5, 2.0, 2.5]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    ///
+    /// let ids = Variable::from_sequences(&[vec![0i64, 3]])?;
+    /// let error = op.call(&[Operand::batch("ids", ids), Operand::constant("weight", table)]).unwrap_err();
+    /// let said = "variable `weight`: id of sample 0, position 1: expected at least 0 and below 3, the height, got 3";
+    /// assert!(error.to_string().starts_with(said), "{error}");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If `ids` are not whole numbers, one a row, or `weight` is not a matrix of floats.
-    #[track_caller]
     #[doc(alias = "embedding")]
-    pub fn lookup(&self, ids: Var, weight: Var, padding_id: Option<i64>, sparse: bool) -> Result<Var> {
-        let mut attributes = Attributes::new().with("sparse", sparse);
-        if let Some(id) = padding_id {
-            attributes.set("padding_id", id);
-        }
-        self.append1("embedding", &[("ids", &[ids]), ("weight", &[weight])], attributes)
-    }
+    pub(super) struct Embedding = embedding { padding_id: Option<i64>, sparse: bool = false }
+    inputs { IDS = ids: one.without_gradient(), WEIGHT = weight: one }
+    outputs { OUT = out: one }
+    impl Builder { fn lookup(&self, ids: Var, weight: Var, padding_id: Option<i64>, sparse: bool) -> Var; }
 }
 
 impl Op for Embedding {
-    fn kind() -> &'static str {
-        "embedding"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self {
-            padding_id: optional(attributes, "padding_id", Attributes::int)?,
-            sparse: optional(attributes, "sparse", Attributes::bool)?.unwrap_or(false),
-        })
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: &[Slot::one("ids").without_gradient(), Slot::one("weight")],
-                outputs: &[Slot::one("out")],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        ids::check(s, IDS)?;
-        s.is_float(WEIGHT)?;
-        let (ids, weight) = (s.input(IDS), s.input(WEIGHT));
+        ids::check(s, Self::IDS)?;
+        s.is_float(Self::WEIGHT)?;
+        let (ids, weight) = (s.input(Self::IDS), s.input(Self::WEIGHT));
         let &[Extent::Known(height), Extent::Known(width)] = weight.shape.as_slice() else {
-            return Err(s.mismatch(WEIGHT, "a constant of shape [height, width]"));
+            return Err(s.mismatch(Self::WEIGHT, "a constant of shape [height, width]"));
         };
         if let Some(id) = self.padding_id.filter(|&id| ids::index(id, height).is_none()) {
             return Err(Error::new("attribute `padding_id`", below(height), id.to_string()));
         }
-        s.set(OUT, ids.with_dtype(weight.dtype).with_width(width));
+        s.set(Self::OUT, ids.with_dtype(weight.dtype).with_width(width));
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(WEIGHT), T => forward::<T>(run))
+        with_float!(run.dtype(Self::WEIGHT), T => forward::<T>(run))
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(WEIGHT), T => self.gradient::<T>(run))
+        with_float!(run.dtype(Self::WEIGHT), T => self.gradient::<T>(run))
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing().input(IDS)
-    }
-
-    fn gradient_storage(&self, wrt: usize) -> StorageKind {
-        if wrt == WEIGHT && self.sparse { StorageKind::SelectedRows } else { StorageKind::Dense }
+    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
+        let rows = wrt == Self::WEIGHT && self.sparse;
+        let storage = if rows { StorageKind::SelectedRows } else { StorageKind::Dense };
+        Gradient::reads_nothing().input(Self::IDS).stored(storage)
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
@@ -134,40 +94,30 @@ impl Op for Embedding {
         }
     }
 
-    fn samples() -> Vec<Sample> {
+    fn samples() -> Result<Vec<Sample>> {
         let weight = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9], [0.8, -0.1]];
-        let dense = Attributes::new();
-        let sparse = Attributes::new().with("sparse", true);
-        let ids = |rows: &[i64], lengths: &[Vec<usize>]| -> Result<Variable> {
-            Variable::sequences(ndarray::Array1::from(rows.to_vec()), Lod::from_lengths(lengths)?)
+        let sample = |name, ids: &[i64], lengths: &[Vec<usize>], sparse| -> Result<Sample> {
+            let ids = Variable::sequences(ndarray::Array1::from(ids.to_vec()), Lod::from_lengths(lengths)?)?;
+            let attributes = Embedding { padding_id: None, sparse }.attributes();
+            Ok(Sample::new(name, attributes).batch("ids", ids).constant("weight", weight.clone()))
         };
-        let mut samples = Vec::new();
-        for (name, rows, lengths, attributes) in [
-            ("repeated ids", vec![3, 0, 3], vec![vec![2, 0, 1]], &dense),
-            ("repeated ids, sparse", vec![3, 0, 3], vec![vec![2, 0, 1]], &sparse),
-            ("two levels", vec![1, 2, 1, 1], vec![vec![2, 0, 1], vec![1, 0, 3]], &sparse),
-            ("all empty", vec![], vec![vec![0, 0]], &dense),
-            ("none, sparse", vec![], vec![vec![]], &sparse),
-        ] {
-            let Ok(ids) = ids(&rows, &lengths) else { continue };
-            samples.push(
-                Sample::new(name, attributes.clone()).batch("ids", ids).constant("weight", weight.clone()),
-            );
-        }
         // The padding row's gradient is zero by decree, not by calculus.
-        samples.push(
-            Sample::new("padding, i32, a column", Attributes::new().with("padding_id", 0i64))
-                .batch("ids", Variable::dense(array![[2i32], [0]]))
-                .constant("weight", weight)
-                .without_gradient(),
-        );
-        samples
+        let padding = Embedding { padding_id: Some(0), sparse: false }.attributes();
+        let padding = Sample::new("padding, i32, a column", padding).without_gradient();
+        Ok(vec![
+            sample("repeated ids", &[3, 0, 3], &[vec![2, 0, 1]], false)?,
+            sample("repeated ids, sparse", &[3, 0, 3], &[vec![2, 0, 1]], true)?,
+            sample("two levels", &[1, 2, 1, 1], &[vec![2, 0, 1], vec![1, 0, 3]], true)?,
+            sample("all empty", &[], &[vec![0, 0]], false)?,
+            sample("none, sparse", &[], &[vec![]], true)?,
+            padding.batch("ids", Variable::dense(array![[2i32], [0]])).constant("weight", weight.clone()),
+        ])
     }
 }
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
-    let (ids, weight) = (ids!(run, IDS), run.input::<T>(WEIGHT)?);
-    for (row, out) in run.output::<T>(OUT)?.iter_mut().enumerate() {
+    let (ids, weight) = (ids!(run, Embedding::IDS), run.input::<T>(Embedding::WEIGHT)?);
+    for (row, out) in run.output::<T>(Embedding::OUT)?.iter_mut().enumerate() {
         out.copy_from_slice(weight.row(place(&ids, row, weight.rows())?));
     }
     Ok(())
@@ -175,21 +125,21 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 
 impl Embedding {
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some(dout) = run.output_gradient::<T>(OUT)? else {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
             return Err(Error::new("embedding", "a gradient of its output", "none"));
         };
-        let ids = ids!(run, IDS);
-        let spec = run.input_spec(WEIGHT);
+        let ids = ids!(run, Self::IDS);
+        let spec = run.input_spec(Self::WEIGHT);
         let (height, width) = (spec.shape[0].known().unwrap_or(0), spec.width());
         let learning = |row: &usize| self.padding_id != Some(ids.get(*row));
-        if let Some((rows, store)) = run.gradient_rows(WEIGHT) {
+        if let Some((rows, store)) = run.gradient_rows(Self::WEIGHT) {
             if store == Store::Write || rows.dtype().is_none() {
                 rows.reset::<T>(height, width);
             }
             for row in (0..dout.rows()).filter(learning) {
                 rows.push(place(&ids, row, height)? as i64, dout.row(row));
             }
-        } else if let Some((mut dw, store)) = run.gradient::<T>(WEIGHT)? {
+        } else if let Some((mut dw, store)) = run.gradient::<T>(Self::WEIGHT)? {
             if store == Store::Write {
                 dw.fill(T::ZERO);
             }
@@ -235,10 +185,10 @@ mod tests {
         let gradients = direct.backward(
             &direct.forward()?,
             &[vec![Some(dout)]],
-            &|slot| slot == WEIGHT,
+            &|slot| slot == Embedding::WEIGHT,
             before.as_ref(),
         )?;
-        Ok(gradients[WEIGHT][0].clone().expect("asked for"))
+        Ok(gradients[Embedding::WEIGHT][0].clone().expect("asked for"))
     }
 
     #[test]

@@ -1,90 +1,50 @@
 //! Features side by side and apart: `concat`, `split`, `slice`.
-//!
-//! `concat` puts the rows of several variables next to each other: out_i = [x⁰_i, x¹_i, …]. `split` is its inverse:
-//! `sizes` are the widths of the outputs. `slice` takes the columns `from..to`. Row-wise: all inputs have the same LoD,
-//! which the outputs keep; gradients are copied, and are 0 where nothing was taken.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Lod, Variable, ops};
-//! let lod = Lod::from_lengths1(&[2, 0, 1])?;
-//! let a = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], lod.clone())?;
-//! let b = Variable::sequences(array![[-1.0], [-2.0], [-3.0]], lod)?;
-//! let concat = ops::catalogue().parse("concat", &Attributes::new())?;
-//! let out = concat.call(&[Operand::batch("x", a), Operand::batch("x", b)])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, -1.0, 3.0, 4.0, -2.0, 5.0, 6.0, -3.0]);
-//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
-//!
-//! let split = ops::catalogue().parse("split", &Attributes::new().with("sizes", vec![1usize, 2]))?;
-//! let parts = split.call(&[Operand::batch("x", out[0].clone())])?;
-//! assert_eq!(parts[0].as_slice::<f64>()?, [1.0, 3.0, 5.0]);
-//! assert_eq!(parts[1].as_slice::<f64>()?, [2.0, -1.0, 4.0, -2.0, 6.0, -3.0]);
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::kernels::Store;
+use crate::operator;
+use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Builder, Facts, Forward, InferShape, Needs, Op, RowValue, Sample, Signature, Slot,
-    Var,
+    Attributes, Backward, Facts, Forward, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
 
-use super::rowwise::{numbers, put_nothing, put_rows, row_samples};
+use super::rowwise::{put_nothing, put_rows};
 
+/// The slots of all of them.
 const X: usize = 0;
 const OUT: usize = 0;
 
-impl Builder {
-    /// The rows of several variables next to each other.
+operator! {
+    /// The rows of several variables next to each other: `out_i = [x⁰_i, x¹_i, …]`. All have the same LoD, which the output
+    /// keeps; the gradient of each is its columns of the output's.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
+    /// let a = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], lod.clone())?;
+    /// let b = Variable::sequences(array![[-1.0], [-2.0], [-3.0]], lod)?;
+    /// let concat = ops::catalogue().parse("concat", &Attributes::new())?;
+    /// let out = concat.call(&[Operand::batch("x", a), Operand::batch("x", b)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, -1.0, 3.0, 4.0, -2.0, 5.0, 6.0, -3.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If there is none, or their rows or dtypes differ.
-    #[track_caller]
-    pub fn concat(&self, x: &[Var]) -> Result<Var> {
-        self.append1("concat", &[("x", x)], Attributes::new())
-    }
-
-    /// Columns of `x`, as many in each part as `sizes` says.
-    ///
-    /// # Errors
-    /// If the sizes do not add up to the width of `x`, or it holds no floats.
-    #[track_caller]
-    pub fn split(&self, x: Var, sizes: &[usize]) -> Result<Vec<Var>> {
-        self.append("split", &[("x", &[x])], Attributes::new().with("sizes", sizes.to_vec()))
-    }
-
-    /// The columns of `x` in a range.
-    ///
-    /// # Errors
-    /// If the range is not within the width of `x`, or it holds no floats.
-    #[track_caller]
-    pub fn slice(&self, x: Var, columns: Range<usize>) -> Result<Var> {
-        let attributes = Attributes::new().with("from", columns.start).with("to", columns.end);
-        self.append1("slice", &[("x", &[x])], attributes)
-    }
+    pub(super) struct Concat = concat {}
+    inputs { X = x: many }
+    outputs { OUT = out: one }
+    impl Builder { fn concat(&self, x: &[Var]) -> Var; }
 }
 
-/// The rows of several variables next to each other.
-pub(super) struct Concat;
-
 impl Op for Concat {
-    fn kind() -> &'static str {
-        "concat"
-    }
-
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self)
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::many("x")], outputs: &[Slot::one("out")] } }
-    }
-
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
@@ -132,13 +92,13 @@ impl Op for Concat {
         })
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing()
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
     }
 
-    fn samples() -> Vec<Sample> {
+    fn samples() -> Result<Vec<Sample>> {
         let none = Attributes::new();
-        let mut samples = row_samples(&none, 2, |sample, x| {
+        let mut samples = Sample::of_rows(&none, 2, |sample, x| {
             let more = |salt, width| {
                 let numbers = Variable::from(numbers(x.rows(), width, salt));
                 numbers.with_lod(x.lod().cloned())
@@ -146,9 +106,9 @@ impl Op for Concat {
             let batched = sample.operands[0].batched;
             let add = |s: Sample, y| if batched { s.batch("x", y) } else { s.constant("x", y) };
             Ok(add(add(sample, more(1, 1)?), more(2, 3)?))
-        });
-        samples.extend(row_samples(&none, 2, |sample, _| Ok(sample)).into_iter().take(1));
-        samples
+        })?;
+        samples.extend(Sample::of_rows(&none, 2, |sample, _| Ok(sample))?.into_iter().take(1));
+        Ok(samples)
     }
 }
 
@@ -179,9 +139,27 @@ fn backward<T: RowValue>(run: &mut Backward<'_>, parts: impl Iterator<Item = Ran
     Ok(())
 }
 
-/// Columns cut into parts.
-pub(super) struct Split {
-    sizes: Vec<usize>,
+operator! {
+    /// Columns of `x`, as many in each part as `sizes` says; the inverse of `concat`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0, -1.0], [3.0, 4.0, -2.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let split = ops::catalogue().parse("split", &Attributes::new().with("sizes", vec![1usize, 2]))?;
+    /// let parts = split.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(parts[0].as_slice::<f64>()?, [1.0, 3.0, 5.0]);
+    /// assert_eq!(parts[1].as_slice::<f64>()?, [2.0, -1.0, 4.0, -2.0, 6.0, -3.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the sizes do not add up to the width of `x`, or it holds no floats.
+    pub(super) struct Split = split { sizes: Vec<usize> }
+    inputs { X = x: one }
+    outputs { OUT = out: many }
+    impl Builder { fn split(&self, x: Var, sizes: &[usize]) -> Vec<Var>; }
 }
 
 impl Split {
@@ -195,18 +173,6 @@ impl Split {
 }
 
 impl Op for Split {
-    fn kind() -> &'static str {
-        "split"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self { sizes: attributes.sizes("sizes")? })
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::many("out")] } }
-    }
-
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
@@ -228,45 +194,42 @@ impl Op for Split {
         with_float!(run.dtype(X), T => forward::<T>(run, self.parts()))
     }
 
-    fn columns(&self) -> Option<Vec<Range<usize>>> {
-        Some(self.parts().collect())
+    fn hints(&self) -> Hints {
+        Hints { columns: Some(self.parts().collect()), ..Hints::default() }
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => backward::<T>(run, self.parts()))
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing()
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
     }
 
-    fn samples() -> Vec<Sample> {
-        let sizes = |sizes: &[usize]| Attributes::new().with("sizes", sizes.to_vec());
-        let mut samples = row_samples(&sizes(&[2, 0, 1]), 3, |sample, _| Ok(sample));
-        samples.extend(row_samples(&sizes(&[3]), 3, |sample, _| Ok(sample)).into_iter().take(1));
-        samples
+    fn samples() -> Result<Vec<Sample>> {
+        let sizes = |sizes: &[usize]| Split { sizes: sizes.to_vec() }.attributes();
+        let mut samples = Sample::of_rows(&sizes(&[2, 0, 1]), 3, |sample, _| Ok(sample))?;
+        samples.extend(Sample::of_rows(&sizes(&[3]), 3, |sample, _| Ok(sample))?.into_iter().take(1));
+        Ok(samples)
     }
 }
 
-/// A range of the columns.
-pub(super) struct Slice {
-    from: usize,
-    to: usize,
+operator! {
+    /// The columns of `x` in a range. The gradient is 0 in the others.
+    ///
+    /// # Errors
+    /// If the range is not within the width of `x`, or it holds no floats.
+    pub(super) struct Slice = slice { from: usize, to: usize }
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder {
+        fn slice(&self, x: Var, columns: Range<usize>) -> Var {
+            let Range { start: from, end: to } = columns;
+        }
+    }
 }
 
 impl Op for Slice {
-    fn kind() -> &'static str {
-        "slice"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self { from: attributes.size("from")?, to: attributes.size("to")? })
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
-    }
-
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
@@ -285,22 +248,22 @@ impl Op for Slice {
         with_float!(run.dtype(X), T => forward::<T>(run, std::iter::once(self.from..self.to)))
     }
 
-    fn columns(&self) -> Option<Vec<Range<usize>>> {
-        Some(std::iter::once(self.from..self.to).collect())
+    fn hints(&self) -> Hints {
+        Hints { columns: Some(vec![self.from..self.to]), ..Hints::default() }
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => backward::<T>(run, std::iter::once(self.from..self.to)))
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing()
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
     }
 
-    fn samples() -> Vec<Sample> {
-        let range = |from: usize, to: usize| Attributes::new().with("from", from).with("to", to);
-        let mut samples = row_samples(&range(1, 3), 4, |sample, _| Ok(sample));
-        samples.extend(row_samples(&range(2, 2), 4, |sample, _| Ok(sample)).into_iter().take(1));
-        samples
+    fn samples() -> Result<Vec<Sample>> {
+        let range = |from, to| Slice { from, to }.attributes();
+        let mut samples = Sample::of_rows(&range(1, 3), 4, |sample, _| Ok(sample))?;
+        samples.extend(Sample::of_rows(&range(2, 2), 4, |sample, _| Ok(sample))?.into_iter().take(1));
+        Ok(samples)
     }
 }

@@ -1,44 +1,15 @@
 //! `global_norm` and `scale_gradient`: gradients clipped by the norm of all of them.
-//!
-//! - `global_norm`: norm = √(Σ g²) over every element of every gradient, and
-//!   scale = min(1, max_norm / (norm + 10⁻⁶));
-//! - `scale_gradient`: a gradient is multiplied by `scale` in place.
-//!
-//! Together they are PyTorch's `torch.nn.utils.clip_grad_norm_`. Rows of a sparse gradient that repeat are added up
-//! before they are squared. Sums are in f64, and their order depends on the shapes alone: not on threads.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::tensor::SelectedRows;
-//! use unpadded::{Variable, ops};
-//! let sparse = SelectedRows::new(9, vec![7, 7], array![[1.0], [2.0]])?;
-//! let out = ops::catalogue().parse("global_norm", &Attributes::new().with("max_norm", 2.5))?.call(&[
-//!     Operand::constant("grads", array![[4.0, 0.0]]),
-//!     Operand::constant("grads", Variable::new(sparse, None)?),
-//! ])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [5.0]);
-//! assert!((out[1].as_slice::<f64>()?[0] - 0.5).abs() < 1e-6);
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use ndarray::{arr0, array};
 
 use super::update::{Merged, number, scalar};
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, sweep};
-use crate::program::{
-    Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Signature, Slot, Spec,
-};
+use crate::operator;
+use crate::program::op::DENSE_OR_ROWS;
+use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
-
-const GRADS: usize = 0;
-const NORM: usize = 0;
-const SCALE: usize = 1;
-
-const PARAM: usize = 0;
-const GRAD: usize = 0;
 
 /// What PyTorch adds to the norm before it divides.
 const EPSILON: f64 = 1e-6;
@@ -47,86 +18,85 @@ const RUN: usize = 1 << 12;
 /// Below this many elements a thread more does not pay.
 const GRAIN: usize = 1 << 16;
 
-/// The norm of all gradients, and what to scale them by.
-pub(super) struct GlobalNorm {
-    max_norm: f64,
+operator! {
+    /// The norm of all gradients, and what to scale them by: norm = √(Σ g²) over every element of every gradient, and
+    /// scale = min(1, max_norm / (norm + 10⁻⁶)).
+    ///
+    /// With `scale_gradient` it is PyTorch's `torch.nn.utils.clip_grad_norm_`. Rows of a sparse gradient that repeat are added up
+    /// before they are squared. Sums are in f64, and their order depends on the shapes alone: not on threads.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::tensor::SelectedRows;
+    /// use unpadded::{Variable, ops};
+    /// let sparse = SelectedRows::new(9, vec![7, 7], array![[1.0], [2.0]])?;
+    /// let out = ops::catalogue().parse("global_norm", &Attributes::new().with("max_norm", 2.5))?.call(&[
+    ///     Operand::constant("grads", array![[4.0, 0.0]]),
+    ///     Operand::constant("grads", Variable::new(sparse, None)?),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [5.0]);
+    /// assert!((out[1].as_slice::<f64>()?[0] - 0.5).abs() < 1e-6);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(super) struct GlobalNorm = global_norm { max_norm: f64 => positive }
+    inputs { GRADS = grads: many.without_gradient() }
+    kernels { [DENSE_OR_ROWS] }
+    outputs { NORM = norm: one, SCALE = scale: one }
 }
 
-/// A gradient times a scalar, in place.
-pub(super) struct ScaleGradient {
-    storage: StorageKind,
+fn positive(attributes: &Attributes, name: &str) -> Result<f64> {
+    number(attributes, name, "a finite number above 0", |v| v > 0.0)
 }
 
 impl Op for GlobalNorm {
-    fn kind() -> &'static str {
-        "global_norm"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        let max_norm = number(attributes, "max_norm", "a finite number above 0", |v| v > 0.0)?;
-        Ok(Self { max_norm })
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: &[Slot::many("grads")
-                    .without_gradient()
-                    .storages(&[StorageKind::Dense, StorageKind::SelectedRows])],
-                outputs: &[Slot::one("norm"), Slot::one("scale")],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(GRADS)?;
-        let spec = Spec::fixed(s.input(GRADS).dtype, &[])?;
-        s.set(NORM, spec.clone());
-        s.set(SCALE, spec);
+        s.is_float(Self::GRADS)?;
+        let spec = Spec::fixed(s.input(Self::GRADS).dtype, &[])?;
+        s.set(Self::NORM, spec.clone());
+        s.set(Self::SCALE, spec);
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         let mut sum = 0.0;
-        for k in 0..run.count(GRADS) {
-            sum += with_float!(run.input_spec_at(GRADS, k).dtype, T => gradient_squares::<T>(run, k))?;
+        for k in 0..run.count(Self::GRADS) {
+            sum += with_float!(run.input_spec_at(Self::GRADS, k).dtype, T => gradient_squares::<T>(run, k))?;
         }
         let norm = sum.sqrt();
         // A norm that is not a number makes the scale one too: neither may hide it.
         let scale = self.max_norm / (norm + EPSILON);
         let scale = if scale > 1.0 { 1.0 } else { scale };
-        with_float!(run.dtype(GRADS), T => {
-            run.output::<T>(NORM)?.fill(T::from_f64(norm));
-            run.output::<T>(SCALE)?.fill(T::from_f64(scale));
+        with_float!(run.dtype(Self::GRADS), T => {
+            run.output::<T>(Self::NORM)?.fill(T::from_f64(norm));
+            run.output::<T>(Self::SCALE)?.fill(T::from_f64(scale));
             Ok(())
         })
     }
 
-    fn samples() -> Vec<Sample> {
-        let attributes = Attributes::new().with("max_norm", 1.5);
-        let dense = Sample::new("dense", attributes.clone())
+    fn samples() -> Result<Vec<Sample>> {
+        let dense = Sample::new("dense", GlobalNorm { max_norm: 1.5 }.attributes())
             .without_gradient()
             .constant("grads", array![[0.5, -2.0], [1.0, 0.25]])
             .constant("grads", array![3.0, -1.0, 0.5]);
-        let repeated = SelectedRows::new(5, vec![4, 1, 4], array![[1.0, 2.0], [0.5, 0.5], [-1.0, 2.0]]);
-        let Ok(rows) = repeated.and_then(|rows| Variable::new(rows, None)) else { return vec![dense] };
-        let mixed = dense.clone().constant("grads", rows);
-        vec![dense, Sample { name: "rows that repeat".to_owned(), ..mixed }]
+        let rows = SelectedRows::new(5, vec![4, 1, 4], array![[1.0, 2.0], [0.5, 0.5], [-1.0, 2.0]])?;
+        let mixed = dense.clone().constant("grads", Variable::new(rows, None)?);
+        Ok(vec![dense, Sample { name: "rows that repeat".to_owned(), ..mixed }])
     }
 }
 
 /// The squares of gradient `k`, added up.
 fn gradient_squares<T: RowValue>(run: &mut Forward<'_>, k: usize) -> Result<f64> {
     let threads = run.run().threads;
-    if run.rows_at(GRADS, k).is_none() {
-        return Ok(squares(run.input_at::<T>(GRADS, k)?, threads));
+    if run.rows_at(GlobalNorm::GRADS, k).is_none() {
+        return Ok(squares(run.input_at::<T>(GlobalNorm::GRADS, k)?, threads));
     }
     let mut merged = std::mem::take(run.scratch().get::<Merged<T>>());
-    let sum = match run.rows_at(GRADS, k) {
+    let sum = match run.rows_at(GlobalNorm::GRADS, k) {
         Some(rows) => merged.of(rows).map(|(_, values)| squares(values, threads)),
         None => Ok(0.0),
     };
@@ -177,61 +147,48 @@ impl<T: Float> Sweep for Squares<'_, T> {
     }
 }
 
+operator! {
+    /// A gradient, stored as `storage` says in the shape and dtype of `param`, times `scale`, in place.
+    pub(super) struct ScaleGradient = scale_gradient { storage: StorageKind }
+    inputs { PARAM = param: one.without_gradient(), SCALE = scale: one.without_gradient() }
+    outputs { GRAD = grad: one.updated() }
+}
+
 impl Op for ScaleGradient {
-    fn kind() -> &'static str {
-        "scale_gradient"
-    }
-
-    /// `storage` is the gradient's, whose shape and dtype are those of `param`.
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self { storage: attributes.text("storage")?.parse()? })
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: &[Slot::one("param").without_gradient(), Slot::one("scale").without_gradient()],
-                outputs: &[Slot::one("grad")
-                    .updated()
-                    .storages(&[StorageKind::Dense, StorageKind::SelectedRows])],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(PARAM)?;
-        s.is_float(SCALE)?;
-        s.constant(SCALE, &[])?;
-        s.set(GRAD, Spec { storage: self.storage, ..s.input(PARAM).clone() });
+        s.is_float(Self::PARAM)?;
+        s.is_float(Self::SCALE)?;
+        s.constant(Self::SCALE, &[])?;
+        s.set(Self::GRAD, Spec { storage: self.storage, ..s.input(Self::PARAM).clone() });
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
-            let (scale, threads) = (scalar(run, SCALE)?, run.run().threads);
+            let (scale, threads) = (scalar(run, ScaleGradient::SCALE)?, run.run().threads);
             if scale == 1.0 {
                 return Ok(());
             }
             let scale = T::from_f64(scale);
-            match run.output_rows(GRAD) {
+            match run.output_rows(ScaleGradient::GRAD) {
                 // Rows that repeat may be scaled one by one.
                 Some(rows) if rows.ids().is_empty() => {}
                 Some(rows) => multiply(rows.values_mut::<T>()?, scale, threads),
-                None => multiply(run.output::<T>(GRAD)?, scale, threads),
+                None => multiply(run.output::<T>(ScaleGradient::GRAD)?, scale, threads),
             }
             Ok(())
         }
-        with_float!(run.dtype(PARAM), T => forward::<T>(run))
+        with_float!(run.dtype(Self::PARAM), T => forward::<T>(run))
     }
 
-    fn samples() -> Vec<Sample> {
-        let attributes = Attributes::new().with("storage", StorageKind::Dense.to_string());
-        let sample = Sample::new("dense", attributes).without_gradient().constant("scale", arr0(0.25));
-        vec![sample.constant("param", array![[1.0, 2.0]]).constant("grad", array![[4.0, -2.0]])]
+    fn samples() -> Result<Vec<Sample>> {
+        let sample = Sample::new("dense", ScaleGradient { storage: StorageKind::Dense }.attributes());
+        let sample = sample.without_gradient().constant("scale", arr0(0.25));
+        Ok(vec![sample.constant("param", array![[1.0, 2.0]]).constant("grad", array![[4.0, -2.0]])])
     }
 }
 

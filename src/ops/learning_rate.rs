@@ -19,7 +19,10 @@
 
 use super::update::{not_negative, number};
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample, Signature, Slot, Spec};
+use crate::program::{
+    Attributes, Declaration, Declared, Facts, Forward, InferShape, LodEffect, Op, Sample, Signature, Slot,
+    Spec,
+};
 use crate::tensor::DType;
 
 /// How the learning rate moves over the steps of training; starts constant.
@@ -131,19 +134,29 @@ pub(super) struct LearningRate {
     schedule: Schedule,
 }
 
-impl Op for LearningRate {
-    fn kind() -> &'static str {
-        "learning_rate"
+/// What the form says decides which attributes there are.
+impl Declared for LearningRate {
+    fn declaration() -> &'static Declaration {
+        const {
+            &Declaration {
+                kind: "learning_rate",
+                text: "The rate of a step, by a schedule.",
+                attributes: &["base", "warm_up", "kind", "every", "factor", "steps", "least"],
+                signature: Signature { inputs: &[], outputs: &[Slot::one("rate")], kernels: &[] },
+            }
+        }
     }
 
     fn parse(attributes: &Attributes) -> Result<Self> {
         Ok(Self { base: not_negative(attributes, "base")?, schedule: Schedule::parse(attributes)? })
     }
 
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[], outputs: &[Slot::one("rate")] } }
+    fn declared(&self) -> &'static Declaration {
+        Self::declaration()
     }
+}
 
+impl Op for LearningRate {
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
     }
@@ -158,13 +171,13 @@ impl Op for LearningRate {
         Ok(())
     }
 
-    fn samples() -> Vec<Sample> {
+    fn samples() -> Result<Vec<Sample>> {
         let schedules = [
             ("constant", Schedule::constant()),
             ("steps", Schedule::step(10, 0.5).warm_up(3)),
             ("cosine", Schedule::cosine_to(100, 0.001)),
         ];
-        schedules.map(|(name, s)| Sample::new(name, s.attributes(0.1)).without_gradient()).to_vec()
+        Ok(schedules.map(|(name, s)| Sample::new(name, s.attributes(0.1)).without_gradient()).to_vec())
     }
 }
 

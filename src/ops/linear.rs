@@ -1,59 +1,49 @@
 //! `linear`: a product with a weight matrix, and a bias.
-//!
-//! out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. Row-wise: the rows may belong to sequences of any
-//! LoD, which the output keeps. There may be many weights, with as many biases or none: they are taken side by side,
-//! out = x · [W₁ W₂ …] + [b₁ b₂ …].
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Lod, Variable, ops};
-//! let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
-//! let op = ops::catalogue().parse("linear", &Attributes::new())?;
-//! let out = op.call(&[
-//!     Operand::batch("x", x),
-//!     Operand::constant("weight", array![[1.0], [10.0]]),
-//!     Operand::constant("bias", array![0.5]),
-//! ])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [21.5, 43.5, 65.5]);
-//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use ndarray::array;
 
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Packed, Transpose, View, affine, affine_gradient};
 use crate::lod::Lod;
+use crate::operator;
+use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Builder, Cost, Extent, Facts, Forward, InferShape, Merge, Needs, Op, Pass, Prepare,
-    RowValue, Sample, Signature, Slot, Var, Work,
+    Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, Merge, Op, Pass,
+    Prepare, RowValue, Sample, Spec, Var, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;
 
-const X: usize = 0;
-const WEIGHT: usize = 1;
-const BIAS: usize = 2;
-const OUT: usize = 0;
-
-/// out = x · W + b.
-pub(super) struct Linear;
-
-impl Builder {
-    /// x · W + b with given variables: x `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`; the layer
+operator! {
+    /// x · W + b with given variables: `x` `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`; the layer
     /// `layers::Linear` makes them.
+    ///
+    /// out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. Row-wise: the rows may belong to sequences of any
+    /// LoD, which the output keeps. There may be many weights, with as many biases or none: they are taken side by side,
+    /// out = x · [W₁ W₂ …] + [b₁ b₂ …].
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("linear", &Attributes::new())?;
+    /// let out = op.call(&[
+    ///     Operand::batch("x", x),
+    ///     Operand::constant("weight", array![[1.0], [10.0]]),
+    ///     Operand::constant("bias", array![0.5]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [21.5, 43.5, 65.5]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the widths differ.
-    #[track_caller]
-    pub fn product(&self, x: Var, weight: Var, bias: Option<Var>) -> Result<Var> {
-        self.append1(
-            "linear",
-            &[("x", &[x]), ("weight", &[weight]), ("bias", bias.as_slice())],
-            Attributes::new(),
-        )
-    }
+    pub(super) struct Linear = linear {}
+    inputs { X = x: one, WEIGHT = weight: many, BIAS = bias: any }
+    outputs { OUT = out: one }
+    impl Builder { fn product(&self, x: Var, weight: Var, bias: Option<Var>) -> Var; }
 }
 
 /// Packs so many weights, side by side.
@@ -90,97 +80,77 @@ struct Room<T: Float> {
 }
 
 impl Op for Linear {
-    fn kind() -> &'static str {
-        "linear"
-    }
-
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self)
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: &[Slot::one("x"), Slot::many("weight"), Slot::any("bias")],
-                outputs: &[Slot::one("out")],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
-        Facts { prepares: true, apart: true, ..Facts::row_wise() }
+        Facts::row_wise()
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(X)?;
-        s.same_dtype(X, WEIGHT)?;
-        let (x, weights, biases) = (s.input(X), s.many(WEIGHT), s.many(BIAS));
+        s.is_float(Self::X)?;
+        s.same_dtype(Self::X, Self::WEIGHT)?;
+        let (x, weights, biases) = (s.input(Self::X), s.many(Self::WEIGHT), s.many(Self::BIAS));
         let mut widths = Vec::with_capacity(weights.len());
         for (k, weight) in weights.iter().enumerate() {
             let &[Extent::Known(rows), Extent::Known(width)] = weight.shape.as_slice() else {
-                return Err(s.mismatch_at(WEIGHT, k, "a constant of shape [in, out]"));
+                return Err(s.mismatch_at(Self::WEIGHT, k, "a constant of shape [in, out]"));
             };
             if k > 0 && rows != x.width() {
                 let expected = format!("a height of {}, that of the first", x.width());
-                return Err(s.mismatch_at(WEIGHT, k, &expected));
+                return Err(s.mismatch_at(Self::WEIGHT, k, &expected));
             }
             if x.width() != rows || x.shape.len() > 2 {
-                return Err(s.mismatch(X, &format!("rows of {rows} numbers, the height of `weight`")));
+                return Err(s.mismatch(Self::X, &format!("rows of {rows} numbers, the height of `weight`")));
             }
             widths.push(width);
         }
         if !biases.is_empty() {
-            s.same_dtype(X, BIAS)?;
+            s.same_dtype(Self::X, Self::BIAS)?;
             if biases.len() != weights.len() {
                 let (expected, got) = (format!("none or {}", weights.len()), biases.len().to_string());
                 return Err(Error::new("number of `bias`, one for each `weight`", expected, got));
             }
             for (k, &width) in widths.iter().enumerate() {
-                s.constant_at(BIAS, k, &[width])?;
+                s.constant_at(Self::BIAS, k, &[width])?;
             }
         }
         let width = widths.into_iter().try_fold(0, usize::checked_add).ok_or_else(|| {
             Error::new("the widths of `weight` together", "a number that can be counted", "more")
         })?;
-        s.set(OUT, x.with_width(width));
+        s.set(Self::OUT, x.with_width(width));
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => forward::<T>(run))
+        with_float!(run.dtype(Self::X), T => forward::<T>(run))
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => backward::<T>(run))
+        with_float!(run.dtype(Self::X), T => backward::<T>(run))
     }
 
-    fn needs(&self, wrt: usize) -> Needs {
+    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
         match wrt {
-            X => Needs::nothing().input(WEIGHT),
-            WEIGHT => Needs::nothing().input(X),
-            _ => Needs::nothing(),
+            Self::X => Gradient::reads_nothing().input(Self::WEIGHT),
+            Self::WEIGHT => Gradient::reads_nothing().input(Self::X),
+            _ => Gradient::reads_nothing(),
         }
     }
 
-    fn accumulates(&self) -> bool {
-        true
-    }
-
-    fn merges(&self) -> Option<Merge> {
-        Some(Merge { beside: &["weight", "bias"], parts: "split" })
+    fn hints(&self) -> Hints {
+        let merges = Some(Merge { beside: &["weight", "bias"], parts: "split" });
+        Hints { accumulates: true, apart: true, prepares: true, merges, ..Hints::default() }
     }
 
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
-        with_float!(prepare.dtype(X), T => {
-            let wanted = prepare.pass() == Pass::Forward || prepare.wants(X);
-            if wanted && prepare.constant::<T>(WEIGHT).is_some() {
+        with_float!(prepare.dtype(Self::X), T => {
+            let wanted = prepare.pass() == Pass::Forward || prepare.wants(Self::X);
+            if wanted && prepare.constant::<T>(Self::WEIGHT).is_some() {
                 let transpose = if prepare.pass() == Pass::Forward { Transpose::No } else { Transpose::Yes };
                 let mut weights = std::mem::take(prepare.keep::<Packed<T>>());
                 let constant = |k| {
                     let expected = || Error::new("weight", "one that stays the same", "another");
-                    prepare.constant_at::<T>(WEIGHT, k).ok_or_else(expected)
+                    prepare.constant_at::<T>(Self::WEIGHT, k).ok_or_else(expected)
                 };
-                pack(&mut weights, prepare.count(WEIGHT), constant, transpose)?;
+                pack(&mut weights, prepare.count(Self::WEIGHT), constant, transpose)?;
                 *prepare.keep::<Packed<T>>() = weights;
             }
             Ok(())
@@ -188,69 +158,69 @@ impl Op for Linear {
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
-        let ((m, k), (_, n)) = (work.input(X), work.output(OUT));
+        let ((m, k), (_, n)) = (work.input(Self::X), work.output(Self::OUT));
         let product = 2 * m * k * n;
         let flops = match work.pass() {
             // The bias is what the sums start with.
             Pass::Forward => product,
             Pass::Backward => {
-                let products = u64::from(work.wants(X)) + u64::from(work.wants(WEIGHT));
-                products * product + u64::from(work.wants(BIAS)) * m * n
+                let products = u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::WEIGHT));
+                products * product + u64::from(work.wants(Self::BIAS)) * m * n
             }
         };
         Cost { flops, ..work.touched() }
     }
 
-    fn samples() -> Vec<Sample> {
-        let x = |lengths: &[usize]| -> Result<Variable> {
-            let rows = lengths.iter().sum::<usize>();
-            let numbers =
-                ndarray::Array2::from_shape_fn((rows, 3), |(i, j)| ((i * 3 + j) as f64 * 0.7).sin());
-            Variable::sequences(numbers, Lod::from_lengths1(lengths)?)
-        };
+    fn samples() -> Result<Vec<Sample>> {
         let weight = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9]];
+        let mut samples = Vec::new();
         let cases =
             [("sequences with an empty one", vec![2, 0, 1]), ("all empty", vec![0, 0]), ("none", vec![])];
-        let mut samples = Vec::new();
         for (name, lengths) in cases {
-            let Ok(x) = x(&lengths) else { continue };
+            let lod = Lod::from_lengths1(&lengths)?;
+            let x = Variable::sequences(numbers(lod.rows(), 3, 0), lod)?;
             let sample =
                 Sample::new(name, Attributes::new()).batch("x", x).constant("weight", weight.clone());
             samples.push(sample.clone());
             samples.push(sample.constant("bias", array![0.5, -0.25]));
         }
         let second = array![[-0.6], [0.1], [0.8]];
-        let samples_of_many = samples.iter().map(|sample| {
+        let of_many = |sample: &Sample| {
             let many = sample.clone().constant("weight", second.clone());
             let biased = sample.operands.iter().any(|o| o.slot == "bias");
             if biased { many.constant("bias", array![0.75]) } else { many }
-        });
-        let many: Vec<Sample> = samples_of_many.collect();
+        };
+        let many: Vec<Sample> = samples.iter().map(of_many).collect();
         samples.extend(many);
         let vector = Sample::new("a constant vector", Attributes::new());
         samples.push(vector.constant("x", array![0.5, -1.5, 2.0]).constant("weight", weight));
-        samples
+        Ok(samples)
     }
 }
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
-    let (x, out) = (run.input::<T>(X)?, run.output::<T>(OUT)?);
+    let (x, out) = (run.input::<T>(Linear::X)?, run.output::<T>(Linear::OUT)?);
     let (store, threads) = (run.store(), run.run().threads);
     let mut room = std::mem::take(run.scratch().get::<Room<T>>());
     let weights = match run.prepared::<Packed<T>>() {
         Some(weights) => weights,
         None => {
-            pack(&mut room.weights, run.count(WEIGHT), |k| run.input_at(WEIGHT, k), Transpose::No)?;
+            pack(
+                &mut room.weights,
+                run.count(Linear::WEIGHT),
+                |k| run.input_at(Linear::WEIGHT, k),
+                Transpose::No,
+            )?;
             &room.weights
         }
     };
     room.bias.clear();
-    let bias = match run.count(BIAS) {
+    let bias = match run.count(Linear::BIAS) {
         0 => None,
-        1 => Some(run.input::<T>(BIAS)?.row(0)),
+        1 => Some(run.input::<T>(Linear::BIAS)?.row(0)),
         count => {
             for k in 0..count {
-                room.bias.extend_from_slice(run.input_at::<T>(BIAS, k)?.row(0));
+                room.bias.extend_from_slice(run.input_at::<T>(Linear::BIAS, k)?.row(0));
             }
             Some(&room.bias[..])
         }
@@ -261,16 +231,21 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(OUT)? else {
+    let Some(dout) = run.output_gradient::<T>(Linear::OUT)? else {
         return Err(Error::new("linear", "a gradient of its output", "none"));
     };
     let threads = run.run().threads;
-    if let Some((dx, store)) = run.gradient::<T>(X)? {
+    if let Some((dx, store)) = run.gradient::<T>(Linear::X)? {
         let mut room = std::mem::take(run.scratch().get::<Room<T>>());
         let weights = match run.prepared::<Packed<T>>() {
             Some(weights) => weights,
             None => {
-                pack(&mut room.weights, run.count(WEIGHT), |k| run.input_at(WEIGHT, k), Transpose::Yes)?;
+                pack(
+                    &mut room.weights,
+                    run.count(Linear::WEIGHT),
+                    |k| run.input_at(Linear::WEIGHT, k),
+                    Transpose::Yes,
+                )?;
                 &room.weights
             }
         };
@@ -278,13 +253,13 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         *run.scratch().get::<Room<T>>() = room;
     }
     let mut from = 0;
-    for k in 0..run.count(WEIGHT) {
-        let to = from + run.input_spec_at(WEIGHT, k).width();
-        let weight = match run.gradient_at::<T>(WEIGHT, k)? {
-            Some(dw) => Some((run.input::<T>(X)?, dw)),
+    for k in 0..run.count(Linear::WEIGHT) {
+        let to = from + run.input_spec_at(Linear::WEIGHT, k).width();
+        let weight = match run.gradient_at::<T>(Linear::WEIGHT, k)? {
+            Some(dw) => Some((run.input::<T>(Linear::X)?, dw)),
             None => None,
         };
-        let mut bias = run.gradient_at::<T>(BIAS, k)?;
+        let mut bias = run.gradient_at::<T>(Linear::BIAS, k)?;
         let bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
         affine_gradient(dout.columns(from, to), weight, bias, run.scratch().get(), threads);
         from = to;

@@ -1,54 +1,25 @@
 //! `linear_cross_entropy`: the loss of a softmax over classes, from what a `linear` makes the logits of; the logits
 //! are never in memory as a whole.
-//!
-//! loss = `cross_entropy`(x · W + b, labels), with x `[rows, in]`, W `[in, classes]`, b `[classes]` and the attributes
-//! of `cross_entropy`; its share of each row is an operator of its own, `cross_entropy_share`, since it reads labels
-//! alone. Row-wise.
-//!
-//! The rows are taken in chunks whose size depends on the number of classes alone, so that sums over them have the
-//! same bits on any number of threads. A chunk's logits become its losses and, in place, its logits' gradient, which
-//! goes into the gradients of x, W and b at once. Backward alone makes the logits again; the compiler calls it so that
-//! it computes the losses too, and then they are made once.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Lod, Variable, ops};
-//! let lod = Lod::from_lengths1(&[2, 0])?;
-//! let op = ops::catalogue().parse("linear_cross_entropy", &Attributes::new())?;
-//! let out = op.call(&[
-//!     Operand::batch("x", Variable::sequences(array![[0.0], [0.0]], lod.clone())?),
-//!     Operand::constant("weight", array![[1.0, -1.0]]),
-//!     Operand::batch("labels", Variable::sequences(array![1i64, 0], lod)?),
-//! ])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 2f64.ln()]); // both classes are alike
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use ndarray::{Array1, Array2, array};
 
-use super::cross_entropy::{SoftmaxCrossEntropy, Target, log_sum_exp};
+use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use super::ids::{self, Ids, ids};
-use super::rowwise::{numbers, put_nothing};
+use super::rowwise::put_nothing;
 use crate::error::Result;
 use crate::kernels::{
     Arithmetic, Float, GradientRoom, Packed, Store, Sweep, Transpose, View, ViewMut, affine, affine_gradient,
     helpers, product, sweep,
 };
 use crate::lod::Lod;
+use crate::operator;
+use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Cost, Extent, Facts, Forward, InferShape, LodEffect, Needs, Op, Pass, Prepare,
-    RowValue, Sample, Signature, Slot, Spec, Work,
+    Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
+    Prepare, RowValue, Sample, Spec, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;
-
-const X: usize = 0;
-const WEIGHT: usize = 1;
-const BIAS: usize = 2;
-const LABELS: usize = 3;
-const CLASS_WEIGHTS: usize = 4;
-const LOSS: usize = 0;
 
 /// Numbers in a chunk of logits, about: few enough for a cache that cores share.
 const CHUNK: usize = 2 << 20;
@@ -61,70 +32,75 @@ fn chunk_rows(classes: usize) -> usize {
     (CHUNK / classes.max(1)).clamp(128, 4096).next_multiple_of(32)
 }
 
-/// The loss of a softmax over a linear layer.
-pub(super) struct LinearCrossEntropy(SoftmaxCrossEntropy);
+operator! {
+    /// The loss of a softmax over a linear layer; the logits are never in memory as a whole.
+    ///
+    /// loss = `cross_entropy`(x · W + b, labels), with x `[rows, in]`, W `[in, classes]`, b `[classes]` and the attributes
+    /// of `cross_entropy`; its share of each row is an operator of its own, `cross_entropy_share`, since it reads labels
+    /// alone. Row-wise.
+    ///
+    /// The rows are taken in chunks whose size depends on the number of classes alone, so that sums over them have the
+    /// same bits on any number of threads. A chunk's logits become its losses and, in place, its logits' gradient, which
+    /// goes into the gradients of x, W and b at once. Backward alone makes the logits again; the compiler calls it so that
+    /// it computes the losses too, and then they are made once.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0])?;
+    /// let op = ops::catalogue().parse("linear_cross_entropy", &Attributes::new())?;
+    /// let out = op.call(&[
+    ///     Operand::batch("x", Variable::sequences(array![[0.0], [0.0]], lod.clone())?),
+    ///     Operand::constant("weight", array![[1.0, -1.0]]),
+    ///     Operand::batch("labels", Variable::sequences(array![1i64, 0], lod)?),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 2f64.ln()]); // both classes are alike
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(super) struct LinearCrossEntropy = linear_cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
+    inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient(), CLASS_WEIGHTS = class_weights: optional.without_gradient() }
+    outputs { LOSS = loss: one }
+}
 
 impl Op for LinearCrossEntropy {
-    fn kind() -> &'static str {
-        "linear_cross_entropy"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        SoftmaxCrossEntropy::parse(attributes).map(Self)
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: &[
-                    Slot::one("x"),
-                    Slot::one("weight"),
-                    Slot::optional("bias"),
-                    Slot::one("labels").without_gradient(),
-                    Slot::optional("class_weights").without_gradient(),
-                ],
-                outputs: &[Slot::one("loss")],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
-        Facts { prepares: true, joins: true, ..Facts::row_wise() }
+        Facts::row_wise()
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(X)?;
-        s.same_dtype(X, WEIGHT)?;
-        let (x, weight) = (s.input(X), s.input(WEIGHT));
+        s.is_float(Self::X)?;
+        s.same_dtype(Self::X, Self::WEIGHT)?;
+        let (x, weight) = (s.input(Self::X), s.input(Self::WEIGHT));
         let &[Extent::Known(rows), Extent::Known(classes)] = weight.shape.as_slice() else {
-            return Err(s.mismatch(WEIGHT, "a constant of shape [in, classes]"));
+            return Err(s.mismatch(Self::WEIGHT, "a constant of shape [in, classes]"));
         };
         if x.width() != rows || x.shape.len() > 2 {
-            return Err(s.mismatch(X, &format!("rows of {rows} numbers, the height of `weight`")));
+            return Err(s.mismatch(Self::X, &format!("rows of {rows} numbers, the height of `weight`")));
         }
-        if s.optional(BIAS).is_some() {
-            s.same_dtype(X, BIAS)?;
-            s.constant(BIAS, &[classes])?;
+        if s.optional(Self::BIAS).is_some() {
+            s.same_dtype(Self::X, Self::BIAS)?;
+            s.constant(Self::BIAS, &[classes])?;
         }
-        ids::check(s, LABELS)?;
-        s.same_rows(X, LABELS)?;
-        if s.optional(CLASS_WEIGHTS).is_some() {
-            s.same_dtype(X, CLASS_WEIGHTS)?;
-            s.constant(CLASS_WEIGHTS, &[classes])?;
+        ids::check(s, Self::LABELS)?;
+        s.same_rows(Self::X, Self::LABELS)?;
+        if s.optional(Self::CLASS_WEIGHTS).is_some() {
+            s.same_dtype(Self::X, Self::CLASS_WEIGHTS)?;
+            s.constant(Self::CLASS_WEIGHTS, &[classes])?;
         }
         let mut loss = x.clone();
         loss.shape.truncate(1);
-        s.set(LOSS, loss);
+        s.set(Self::LOSS, loss);
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => {
-            let loss = run.output::<T>(LOSS)?;
-            let (x, weight, labels) = (run.input::<T>(X)?, run.input::<T>(WEIGHT)?, ids!(run, LABELS));
+        with_float!(run.dtype(Self::X), T => {
+            let loss = run.output::<T>(Self::LOSS)?;
+            let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
             let shared = Shared {
-                bias: run.optional::<T>(BIAS)?.map(|bias| bias.row(0)),
-                target: Target::new(self.0, weight.width(), run.optional::<T>(CLASS_WEIGHTS)?),
+                bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
+                target: Target::new((self.ignore_index, self.label_smoothing), weight.width(), run.optional::<T>(Self::CLASS_WEIGHTS)?),
                 labels: &labels,
             };
             let rows = Part { first: 0, x, loss: Some(loss), dloss: None, dx: None };
@@ -136,17 +112,17 @@ impl Op for LinearCrossEntropy {
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => {
-            let loss = run.result::<T>(LOSS)?;
-            let (dx, dw, db) = (run.gradient::<T>(X)?, run.gradient::<T>(WEIGHT)?, run.gradient::<T>(BIAS)?);
-            let Some(dloss) = run.output_gradient::<T>(LOSS)? else {
+        with_float!(run.dtype(Self::X), T => {
+            let loss = run.result::<T>(Self::LOSS)?;
+            let (dx, dw, db) = (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::WEIGHT)?, run.gradient::<T>(Self::BIAS)?);
+            let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
                 [dx, dw, db].into_iter().flatten().for_each(|(to, store)| put_nothing(to, store));
                 return Ok(());
             };
-            let (x, weight, labels) = (run.input::<T>(X)?, run.input::<T>(WEIGHT)?, ids!(run, LABELS));
+            let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
             let shared = Shared {
-                bias: run.optional::<T>(BIAS)?.map(|bias| bias.row(0)),
-                target: Target::new(self.0, weight.width(), run.optional::<T>(CLASS_WEIGHTS)?),
+                bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
+                target: Target::new((self.ignore_index, self.label_smoothing), weight.width(), run.optional::<T>(Self::CLASS_WEIGHTS)?),
                 labels: &labels,
             };
             let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
@@ -157,14 +133,23 @@ impl Op for LinearCrossEntropy {
         })
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing().input(X).input(WEIGHT).input(BIAS).input(LABELS).input(CLASS_WEIGHTS)
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+            .input(Self::X)
+            .input(Self::WEIGHT)
+            .input(Self::BIAS)
+            .input(Self::LABELS)
+            .input(Self::CLASS_WEIGHTS)
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { prepares: true, joins: true, ..Hints::default() }
     }
 
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
-        with_float!(prepare.dtype(X), T => {
-            let back = prepare.pass() == Pass::Backward && prepare.wants(X);
-            if let Some(weight) = prepare.constant::<T>(WEIGHT) {
+        with_float!(prepare.dtype(Self::X), T => {
+            let back = prepare.pass() == Pass::Backward && prepare.wants(Self::X);
+            if let Some(weight) = prepare.constant::<T>(Self::WEIGHT) {
                 prepare.keep::<Weights<T>>().pack(weight, back);
             }
             Ok(())
@@ -172,15 +157,15 @@ impl Op for LinearCrossEntropy {
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
-        let ((rows, _), (height, classes)) = (work.input(X), work.input(WEIGHT));
-        let products = 1 + u64::from(work.wants(X)) + u64::from(work.wants(WEIGHT));
-        let bias = u64::from(work.wants(BIAS)) * rows * classes;
+        let ((rows, _), (height, classes)) = (work.input(Self::X), work.input(Self::WEIGHT));
+        let products = 1 + u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::WEIGHT));
+        let bias = u64::from(work.wants(Self::BIAS)) * rows * classes;
         Cost { flops: products * 2 * rows * height * classes + bias, ..work.touched() }
     }
 
-    fn samples() -> Vec<Sample> {
+    fn samples() -> Result<Vec<Sample>> {
         let plain = Attributes::new();
-        let smooth = Attributes::new().with("label_smoothing", 0.2).with("ignore_index", -1i64);
+        let smooth = LinearCrossEntropy { ignore_index: Some(-1), label_smoothing: 0.2 }.attributes();
         let weight = array![[0.3, -0.7, 0.9], [1.1, 0.2, -0.6]];
         let sample =
             |name: &str, lengths: &[Vec<usize>], labels: &[i64], attributes: &Attributes| -> Result<Sample> {
@@ -202,7 +187,7 @@ impl Op for LinearCrossEntropy {
             sample("all empty", &[vec![0, 0]], &[], &plain).map(bias),
             sample("none", &[vec![]], &[], &smooth),
         ];
-        samples.into_iter().flatten().collect()
+        samples.into_iter().collect()
     }
 }
 
@@ -399,79 +384,59 @@ impl<T: Float> Sweep for Losses<'_, T> {
     }
 }
 
-/// How much each row counts: the weight of its class, nothing where it is ignored.
-pub(super) struct Share(SoftmaxCrossEntropy);
+operator! {
+    /// How much each row counts: the weight of its class, nothing where it is ignored. `weight` is read for the dtype and the
+    /// number of classes.
+    pub(super) struct Share = cross_entropy_share { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
+    inputs { WEIGHT = weight: one.without_gradient().shape_only(), LABELS = labels: one.without_gradient(), CLASS_WEIGHTS = class_weights: optional.without_gradient() }
+    outputs { SHARE = share: one.without_gradient() }
+}
 
 impl Op for Share {
-    fn kind() -> &'static str {
-        "cross_entropy_share"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        SoftmaxCrossEntropy::parse(attributes).map(Self)
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: &[
-                    // For the dtype, and for the number of classes.
-                    Slot::one("weight").without_gradient().shape_only(),
-                    Slot::one("labels").without_gradient(),
-                    Slot::optional("class_weights").without_gradient(),
-                ],
-                outputs: &[Slot::one("share").without_gradient()],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
-        Facts { lod: LodEffect::Keeps(1), ..Facts::row_wise() }
+        Facts { lod: LodEffect::Keeps(Self::LABELS), ..Facts::row_wise() }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(0)?;
-        ids::check(s, 1)?;
-        let &[_, Extent::Known(classes)] = s.input(0).shape.as_slice() else {
-            return Err(s.mismatch(0, "a constant of shape [in, classes]"));
+        s.is_float(Self::WEIGHT)?;
+        ids::check(s, Self::LABELS)?;
+        let &[_, Extent::Known(classes)] = s.input(Self::WEIGHT).shape.as_slice() else {
+            return Err(s.mismatch(Self::WEIGHT, "a constant of shape [in, classes]"));
         };
-        if s.optional(2).is_some() {
-            s.same_dtype(0, 2)?;
-            s.constant(2, &[classes])?;
+        if s.optional(Self::CLASS_WEIGHTS).is_some() {
+            s.same_dtype(Self::WEIGHT, Self::CLASS_WEIGHTS)?;
+            s.constant(Self::CLASS_WEIGHTS, &[classes])?;
         }
-        let mut share = Spec { dtype: s.input(0).dtype, ..s.input(1).clone() };
+        let mut share = Spec { dtype: s.input(Self::WEIGHT).dtype, ..s.input(Self::LABELS).clone() };
         share.shape.truncate(1);
-        s.set(0, share);
+        s.set(Self::SHARE, share);
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(0), T => {
-            let classes = run.input_spec(0).width();
-            let target = Target::<T>::new(self.0, classes, run.optional::<T>(2)?);
-            let labels = ids!(run, 1);
-            for (row, share) in run.output::<T>(0)?.iter_mut().enumerate() {
+        with_float!(run.dtype(Self::WEIGHT), T => {
+            let classes = run.input_spec(Self::WEIGHT).width();
+            let target = Target::<T>::new((self.ignore_index, self.label_smoothing), classes, run.optional::<T>(Self::CLASS_WEIGHTS)?);
+            let labels = ids!(run, Self::LABELS);
+            for (row, share) in run.output::<T>(Self::SHARE)?.iter_mut().enumerate() {
                 share[0] = target.class(&labels, row)?.map_or(T::ZERO, |class| target.weight(class));
             }
             Ok(())
         })
     }
 
-    fn samples() -> Vec<Sample> {
-        let labels = |lengths: &[usize], labels: &[i64]| {
-            Variable::sequences(Array1::from(labels.to_vec()), Lod::from_lengths1(lengths)?)
+    fn samples() -> Result<Vec<Sample>> {
+        let sample = |name, lengths: &[usize], labels: &[i64]| -> Result<Sample> {
+            let labels = Variable::sequences(Array1::from(labels.to_vec()), Lod::from_lengths1(lengths)?)?;
+            Ok(Sample::new(name, Share { ignore_index: Some(-1), label_smoothing: 0.0 }.attributes())
+                .constant("weight", Array2::<f64>::zeros((2, 3)))
+                .batch("labels", labels)
+                .constant("class_weights", array![0.5, 1.0, 2.0]))
         };
-        let attributes = Attributes::new().with("ignore_index", -1i64);
-        let cases = [
-            ("sequences with an empty one", labels(&[2, 0, 1], &[2, -1, 1])),
-            ("all empty", labels(&[0, 0], &[])),
-            ("none", labels(&[], &[])),
-        ];
-        let sample = |(name, labels): (&str, Result<Variable>)| -> Option<Sample> {
-            let sample =
-                Sample::new(name, attributes.clone()).constant("weight", Array2::<f64>::zeros((2, 3)));
-            Some(sample.batch("labels", labels.ok()?).constant("class_weights", array![0.5, 1.0, 2.0]))
-        };
-        cases.into_iter().filter_map(sample).collect()
+        Ok(vec![
+            sample("sequences with an empty one", &[2, 0, 1], &[2, -1, 1])?,
+            sample("all empty", &[0, 0], &[])?,
+            sample("none", &[], &[])?,
+        ])
     }
 }

@@ -1,41 +1,46 @@
 //! `matmul`: the product of two matrices that are not batched.
-//!
-//! out = A · B, where A is x or, with `transpose_x`, its transpose, and B likewise of y. Both are constants of the
-//! program such as parameters, so there is no LoD and nothing depends on the batch; rows of a batch are multiplied by
-//! `linear`.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::ops;
-//! use unpadded::program::{Attributes, Operand};
-//! let attributes = Attributes::new().with("transpose_x", false).with("transpose_y", true);
-//! let op = ops::catalogue().parse("matmul", &attributes)?;
-//! let out = op.call(&[
-//!     Operand::constant("x", array![[1.0, 2.0], [3.0, 4.0]]),
-//!     Operand::constant("y", array![[10.0, 1.0]]),
-//! ])?;
-//! assert_eq!((out[0].as_slice::<f64>()?, out[0].shape()), ([12.0, 34.0].as_slice(), [2, 1].as_slice()));
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Packed, Store, Transpose, View, ViewMut, product};
+use crate::operator;
+use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Builder, Cost, Extent, Facts, Forward, InferShape, LodEffect, Needs, Op, Pass,
-    RowValue, Sample, Signature, Slot, Spec, Var, Work,
+    Backward, Builder, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue,
+    Sample, Spec, Var, Work,
 };
 use crate::with_float;
 
-use super::rowwise::numbers;
-
-const X: usize = 0;
-const Y: usize = 1;
-const OUT: usize = 0;
-
-/// out = A · B.
-pub(super) struct Matmul {
-    transpose_x: bool,
-    transpose_y: bool,
+operator! {
+    /// The product of two matrices that are not batched, of either or of its transpose.
+    ///
+    /// out = A · B, where A is x or, with `transpose_x`, its transpose, and B likewise of y. Both are constants of the
+    /// program such as parameters, so there is no LoD and nothing depends on the batch; rows of a batch are multiplied by
+    /// `linear`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let attributes = Attributes::new().with("transpose_x", false).with("transpose_y", true);
+    /// let op = ops::catalogue().parse("matmul", &attributes)?;
+    /// let out = op.call(&[
+    ///     Operand::constant("x", array![[1.0, 2.0], [3.0, 4.0]]),
+    ///     Operand::constant("y", array![[10.0, 1.0]]),
+    /// ])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].shape()), ([12.0, 34.0].as_slice(), [2, 1].as_slice()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the variables are no such matrices or do not fit.
+    pub(super) struct Matmul = matmul { transpose_x: bool, transpose_y: bool }
+    inputs { X = x: one, Y = y: one }
+    outputs { OUT = out: one }
+    impl Builder {
+        fn matmul_with(&self, x: Var, transpose_x: Transpose, y: Var, transpose_y: Transpose) -> Var {
+            let (transpose_x, transpose_y) = (transpose_x == Transpose::Yes, transpose_y == Transpose::Yes);
+        }
+    }
 }
 
 impl Builder {
@@ -47,92 +52,64 @@ impl Builder {
     pub fn matmul(&self, x: Var, y: Var) -> Result<Var> {
         self.matmul_with(x, Transpose::No, y, Transpose::No)
     }
-
-    /// The product of two matrices that are not batched, of either or of its transpose.
-    ///
-    /// # Errors
-    /// If the variables are no such matrices or do not fit.
-    #[track_caller]
-    pub fn matmul_with(&self, x: Var, transpose_x: Transpose, y: Var, transpose_y: Transpose) -> Result<Var> {
-        let attributes = Attributes::new()
-            .with("transpose_x", transpose_x == Transpose::Yes)
-            .with("transpose_y", transpose_y == Transpose::Yes);
-        self.append1("matmul", &[("x", &[x]), ("y", &[y])], attributes)
-    }
 }
 
 impl Op for Matmul {
-    fn kind() -> &'static str {
-        "matmul"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self {
-            transpose_x: attributes.bool("transpose_x")?,
-            transpose_y: attributes.bool("transpose_y")?,
-        })
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x"), Slot::one("y")], outputs: &[Slot::one("out")] } }
-    }
-
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(X)?;
-        s.same_dtype(X, Y)?;
+        s.is_float(Self::X)?;
+        s.same_dtype(Self::X, Self::Y)?;
         let matrix = |slot: usize, transpose: bool| match *s.input(slot).shape.as_slice() {
             [Extent::Known(rows), Extent::Known(width)] if transpose => Ok((width, rows)),
             [Extent::Known(rows), Extent::Known(width)] => Ok((rows, width)),
             _ => Err(s.mismatch(slot, "a matrix that is not batched")),
         };
-        let ((m, k), (rows, n)) = (matrix(X, self.transpose_x)?, matrix(Y, self.transpose_y)?);
+        let ((m, k), (rows, n)) = (matrix(Self::X, self.transpose_x)?, matrix(Self::Y, self.transpose_y)?);
         if k != rows {
             let side = if self.transpose_y { "columns" } else { "rows" };
-            return Err(s.mismatch(Y, &format!("{k} {side}, to fit `x`, {}", s.input(X))));
+            return Err(s.mismatch(Self::Y, &format!("{k} {side}, to fit `x`, {}", s.input(Self::X))));
         }
-        s.set(OUT, Spec::fixed(s.input(X).dtype, &[m, n])?);
+        s.set(Self::OUT, Spec::fixed(s.input(Self::X).dtype, &[m, n])?);
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => {
-            let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
+        with_float!(run.dtype(Self::X), T => {
+            let (x, y, out) = (run.input::<T>(Self::X)?, run.input::<T>(Self::Y)?, run.output::<T>(Self::OUT)?);
             run.scratch().get::<Room<T>>().multiply((x, self.transpose_x), (y, self.transpose_y), out, Store::Write);
             Ok(())
         })
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => backward::<T>(self, run))
+        with_float!(run.dtype(Self::X), T => backward::<T>(self, run))
     }
 
-    fn needs(&self, wrt: usize) -> Needs {
-        Needs::nothing().input(if wrt == X { Y } else { X })
+    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(if wrt == Self::X { Self::Y } else { Self::X })
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
-        let ((rows, width), (m, n)) = (work.input(X), work.output(OUT));
+        let ((rows, width), (m, n)) = (work.input(Self::X), work.output(Self::OUT));
         let product = 2 * if self.transpose_x { rows } else { width } * m * n;
         let products = match work.pass() {
             Pass::Forward => 1,
-            Pass::Backward => u64::from(work.wants(X)) + u64::from(work.wants(Y)),
+            Pass::Backward => u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::Y)),
         };
         Cost { flops: products * product, ..work.touched() }
     }
 
-    fn samples() -> Vec<Sample> {
+    fn samples() -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for (transpose_x, transpose_y) in [(false, false), (false, true), (true, false), (true, true)] {
             for (m, k, n) in [(2, 3, 4), (1, 1, 1), (2, 0, 3), (0, 2, 3)] {
                 let matrix = |rows, width, transpose, salt| {
                     if transpose { numbers(width, rows, salt) } else { numbers(rows, width, salt) }
                 };
-                let attributes =
-                    Attributes::new().with("transpose_x", transpose_x).with("transpose_y", transpose_y);
+                let attributes = Matmul { transpose_x, transpose_y }.attributes();
                 let name = format!("{m}x{k} by {k}x{n}, transposed {transpose_x} {transpose_y}");
                 samples.push(
                     Sample::new(&name, attributes)
@@ -141,25 +118,25 @@ impl Op for Matmul {
                 );
             }
         }
-        samples
+        Ok(samples)
     }
 }
 
 fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(OUT)? else {
+    let Some(dout) = run.output_gradient::<T>(Matmul::OUT)? else {
         return Err(Error::new("matmul", "a gradient of its output", "none"));
     };
     // dA = dout · Bᵀ and dB = Aᵀ · dout, each transposed as a whole where the operand was.
-    if let Some((dx, store)) = run.gradient::<T>(X)? {
-        let y = run.input::<T>(Y)?;
+    if let Some((dx, store)) = run.gradient::<T>(Matmul::X)? {
+        let y = run.input::<T>(Matmul::Y)?;
         let room = run.scratch().get::<Room<T>>();
         match op.transpose_x {
             false => room.multiply((dout, false), (y, !op.transpose_y), dx, store),
             true => room.multiply((y, op.transpose_y), (dout, true), dx, store),
         }
     }
-    if let Some((dy, store)) = run.gradient::<T>(Y)? {
-        let x = run.input::<T>(X)?;
+    if let Some((dy, store)) = run.gradient::<T>(Matmul::Y)? {
+        let x = run.input::<T>(Matmul::X)?;
         let room = run.scratch().get::<Room<T>>();
         match op.transpose_y {
             false => room.multiply((x, !op.transpose_x), (dout, false), dy, store),

@@ -1,5 +1,24 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
 
+/// Makes a wrapper a family of operators: each operator is what it wraps, which is declared.
+macro_rules! family {
+    ($wrapper:ident) => {
+        impl<F: $crate::program::Declared> $crate::program::Declared for $wrapper<F> {
+            fn declaration() -> &'static $crate::program::Declaration {
+                F::declaration()
+            }
+
+            fn parse(attributes: &$crate::program::Attributes) -> $crate::Result<Self> {
+                F::parse(attributes).map(Self)
+            }
+
+            fn declared(&self) -> &'static $crate::program::Declaration {
+                F::declaration()
+            }
+        }
+    };
+}
+
 mod accuracy;
 mod activation;
 mod adagrad;
@@ -39,8 +58,7 @@ pub use learning_rate::Schedule;
 pub use sequence_pool::Pool;
 pub use update::SparseMode;
 
-use crate::error::Result;
-use crate::program::{Attributes, Builder, Registry};
+use crate::program::{Builder, Registry};
 
 use arithmetic::Binary;
 use reduce::{PerRow, Whole};
@@ -108,11 +126,11 @@ catalogue![
     lod_of::LodOf,
     lstm_cell::LstmCell,
     matmul::Matmul,
-    PerRow<reduce::Max>,
+    PerRow<reduce::MaxFeatures>,
     Whole<reduce::Mean>,
-    PerRow<reduce::Mean>,
+    PerRow<reduce::MeanFeatures>,
     Whole<reduce::Sum>,
-    PerRow<reduce::Sum>,
+    PerRow<reduce::SumFeatures>,
     sequence_expand::SequenceExpand,
     sequence_expand_as::SequenceExpandAs,
     sequence_pool::SequencePool,
@@ -121,8 +139,8 @@ catalogue![
     sequence_softmax::SequenceSoftmax,
     sgd::Momentum,
     sgd::Sgd,
-    Softmax<softmax::Log>,
-    Softmax<softmax::Plain>,
+    Softmax<softmax::LogSoftmax>,
+    Softmax<softmax::PlainSoftmax>,
 ];
 
 impl Builder {
@@ -131,13 +149,4 @@ impl Builder {
     pub fn new() -> Self {
         Builder::with_registry(catalogue())
     }
-}
-
-/// An attribute that may be missing.
-fn optional<T>(
-    attributes: &Attributes,
-    name: &str,
-    read: impl FnOnce(&Attributes, &str) -> Result<T>,
-) -> Result<Option<T>> {
-    attributes.get(name).map(|_| read(attributes, name)).transpose()
 }

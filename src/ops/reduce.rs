@@ -1,74 +1,20 @@
 //! Reductions: `sum` and `mean` of everything, and `sum_features`, `mean_features`, `max_features` of each row.
-//!
-//! `sum` and `mean` give one number without LoD, whatever the LoD of x; the mean of nothing is 0. They add up row by
-//! row, first to last, so that the result does not depend on threads; the sum is kept in f64. The others are row-wise,
-//! give rows of width 1 and keep x's LoD; the gradient of `max_features` goes to the first maximum.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Lod, Variable, ops};
-//! let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
-//! let call = |kind| ops::catalogue().parse(kind, &Attributes::new())?.call(&[Operand::batch("x", x.clone())]);
-//! assert_eq!(call("mean")?[0].as_slice::<f64>()?, [4.0]);
-//! let max = &call("max_features")?[0];
-//! assert_eq!((max.as_slice::<f64>()?, max.shape()), ([2.0, 7.0, 5.0].as_slice(), [3, 1].as_slice()));
-//! assert_eq!(max.lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
-//! # Ok::<(), unpadded::Error>(())
-//! ```
-
-use std::marker::PhantomData;
 
 use crate::error::Result;
 use crate::kernels::{Float, Store};
 use crate::program::{
-    Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, Sample, Signature, Slot,
-    Spec, Var,
+    Attributes, Backward, Declared, Facts, Forward, Gradient, InferShape, LodEffect, Op, Sample, Spec, Var,
 };
 use crate::with_float;
 
-use super::rowwise::{put, row_samples};
+use super::rowwise::put;
 
+/// The slots of all of them.
 const X: usize = 0;
 const OUT: usize = 0;
-const SIGNATURE: Signature = Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] };
-
-macro_rules! methods {
-    ($($(#[$doc:meta])* $kind:ident;)*) => {
-        impl Builder {
-            $(
-                $(#[$doc])*
-                ///
-                /// # Errors
-                /// If `x` holds no floats, or for a maximum if its rows are empty.
-                #[track_caller]
-                pub fn $kind(&self, x: Var) -> Result<Var> {
-                    self.append1(stringify!($kind), &[("x", &[x])], Attributes::new())
-                }
-            )*
-        }
-    };
-}
-
-methods! {
-    /// The sum of all numbers: one number.
-    sum;
-    /// The mean of all numbers, 0 if there is none: one number.
-    mean;
-    /// The sum of each row.
-    sum_features;
-    /// The mean of each row, 0 if it is empty.
-    mean_features;
-    /// The maximum of each row.
-    max_features;
-}
 
 /// How numbers become one.
-pub(super) trait Reduction: Send + Sync + 'static {
-    /// The kind of the operator over everything; empty if there is none.
-    const WHOLE: &'static str;
-    /// The kind of the operator over each row.
-    const ROW: &'static str;
+pub(super) trait Reduction: Declared {
     /// Whether the gradient reads the numbers.
     const NEEDS_X: bool = false;
     /// The result for `n` numbers in rows.
@@ -77,77 +23,109 @@ pub(super) trait Reduction: Send + Sync + 'static {
     fn slope<T: Float>(j: usize, n: usize, best: usize) -> T;
 }
 
-/// Σ x.
-pub(super) struct Sum;
-/// Σ x / n.
-pub(super) struct Mean;
-/// max x.
-pub(super) struct Max;
+/// Declares reductions: each documentation, the type and the method, then the result and its derivative.
+macro_rules! reductions {
+    ($(
+        $(#[doc = $text:literal])*
+        $type:ident = fn $kind:ident $({ $($said:tt)* })?
+            result |$rows:ident, $count:pat_param| $result:expr;
+            slope |$j:pat_param, $n:pat_param, $best:pat_param| $slope:expr;
+    )*) => {$(
+        $crate::operator! {
+            $(#[doc = $text])*
+            pub(super) struct $type = $kind {}
+            inputs { X = x: one }
+            outputs { OUT = out: one }
+            impl Builder { fn $kind(&self, x: Var) -> Var; }
+        }
+
+        impl Reduction for $type {
+            $($($said)*)?
+
+            fn reduce<'a, T: Float>($rows: impl Iterator<Item = &'a [T]>, $count: usize) -> T {
+                $result
+            }
+
+            fn slope<T: Float>($j: usize, $n: usize, $best: usize) -> T {
+                $slope
+            }
+        }
+    )*};
+}
+
+reductions! {
+    /// The sum of all numbers, whatever the LoD: one number without a LoD. They are added up row by row, first to last, in
+    /// f64, so that the result does not depend on threads.
+    ///
+    /// # Errors
+    /// If `x` holds no floats.
+    Sum = fn sum
+        result |rows, _| T::from_f64(total(rows));
+        slope |_, _, _| T::ONE;
+
+    /// The mean of all numbers, 0 if there is none: one number without a LoD, computed from their sum.
+    ///
+    /// # Errors
+    /// If `x` holds no floats.
+    Mean = fn mean
+        result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
+        slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
+
+    /// The sum of each row, one number a row; the LoD is kept.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let call = |kind| ops::catalogue().parse(kind, &Attributes::new())?.call(&[Operand::batch("x", x.clone())]);
+    /// assert_eq!(call("mean")?[0].as_slice::<f64>()?, [4.0]);
+    /// let max = &call("max_features")?[0];
+    /// assert_eq!((max.as_slice::<f64>()?, max.shape()), ([2.0, 7.0, 5.0].as_slice(), [3, 1].as_slice()));
+    /// assert_eq!(max.lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats.
+    SumFeatures = fn sum_features
+        result |rows, _| T::from_f64(total(rows));
+        slope |_, _, _| T::ONE;
+
+    /// The mean of each row, 0 if it is empty; one number a row, the LoD is kept.
+    ///
+    /// # Errors
+    /// If `x` holds no floats.
+    MeanFeatures = fn mean_features
+        result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
+        slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
+
+    /// The maximum of each row, one number a row; the LoD is kept. The gradient goes to the first maximum.
+    ///
+    /// # Errors
+    /// If `x` holds no floats, or its rows are empty.
+    MaxFeatures = fn max_features { const NEEDS_X: bool = true; }
+        result |rows, _| maximum(rows);
+        slope |j, _, best| if j == best { T::ONE } else { T::ZERO };
+}
 
 fn total<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>) -> f64 {
     rows.map(|row| row.iter().map(|x| x.to_f64()).sum::<f64>()).fold(0.0, |all, row| all + row)
+}
+
+fn maximum<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>) -> T {
+    rows.map(|row| row[first_maximum(row)]).fold(T::NEG_INFINITY, |all, x| if x > all { x } else { all })
 }
 
 fn first_maximum<T: Float>(row: &[T]) -> usize {
     row.iter().enumerate().fold(0, |best, (j, x)| if *x > row[best] { j } else { best })
 }
 
-impl Reduction for Sum {
-    const WHOLE: &'static str = "sum";
-    const ROW: &'static str = "sum_features";
-
-    fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, _: usize) -> T {
-        T::from_f64(total(rows))
-    }
-
-    fn slope<T: Float>(_: usize, _: usize, _: usize) -> T {
-        T::ONE
-    }
-}
-
-impl Reduction for Mean {
-    const WHOLE: &'static str = "mean";
-    const ROW: &'static str = "mean_features";
-
-    fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, n: usize) -> T {
-        T::from_f64(total(rows) / n.max(1) as f64)
-    }
-
-    fn slope<T: Float>(_: usize, n: usize, _: usize) -> T {
-        T::from_f64(1.0 / n.max(1) as f64)
-    }
-}
-
-impl Reduction for Max {
-    const WHOLE: &'static str = "";
-    const ROW: &'static str = "max_features";
-    const NEEDS_X: bool = true;
-
-    fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, _: usize) -> T {
-        rows.map(|row| row[first_maximum(row)]).fold(T::NEG_INFINITY, |all, x| if x > all { x } else { all })
-    }
-
-    fn slope<T: Float>(j: usize, _: usize, best: usize) -> T {
-        if j == best { T::ONE } else { T::ZERO }
-    }
-}
-
 /// A [`Reduction`] of everything, as an operator.
-pub(super) struct Whole<R>(PhantomData<R>);
+pub(super) struct Whole<R>(R);
+family!(Whole);
 
 impl<R: Reduction> Op for Whole<R> {
-    fn kind() -> &'static str {
-        R::WHOLE
-    }
-
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self(PhantomData))
-    }
-
-    fn signature(&self) -> Signature {
-        SIGNATURE
-    }
-
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
     }
@@ -179,31 +157,20 @@ impl<R: Reduction> Op for Whole<R> {
         })
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing()
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
     }
 
-    fn samples() -> Vec<Sample> {
-        row_samples(&Attributes::new(), 3, |sample, _| Ok(sample))
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
     }
 }
 
 /// A [`Reduction`] of each row, as an operator.
-pub(super) struct PerRow<R>(PhantomData<R>);
+pub(super) struct PerRow<R>(R);
+family!(PerRow);
 
 impl<R: Reduction> Op for PerRow<R> {
-    fn kind() -> &'static str {
-        R::ROW
-    }
-
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self(PhantomData))
-    }
-
-    fn signature(&self) -> Signature {
-        SIGNATURE
-    }
-
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
@@ -240,11 +207,11 @@ impl<R: Reduction> Op for PerRow<R> {
         })
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        if R::NEEDS_X { Needs::nothing().input(X) } else { Needs::nothing() }
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        if R::NEEDS_X { Gradient::reads_nothing().input(X) } else { Gradient::reads_nothing() }
     }
 
-    fn samples() -> Vec<Sample> {
-        row_samples(&Attributes::new(), 3, |sample, _| Ok(sample))
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
     }
 }

@@ -1,105 +1,74 @@
 //! `sequence_expand`: rows or sequences repeated after the lengths of others.
-//!
-//! Let n_i be the length of the i-th sequence of y's level `ref_level` (the last one by default).
-//! - x has one row for each of these sequences: row i is repeated n_i times. The output's rows are the entries of
-//!   y's level, and its LoD is y's down to that level, the same `Arc` when it is y's last: so it can meet y's rows.
-//! - x has one sequence for each of them: sequence i is repeated n_i times. The output's LoD is y's down to that
-//!   level, and below it a level with the repeated lengths.
-//!
-//! So x's LoD is y's above `ref_level` in the first case (none at all for level 0), with one level more in the second.
-//! n_i = 0 drops row or sequence i. Only the LoD of y is read. The gradient is the sum over the copies.
-//!
-//! Any dtype. What a row of the output depends on is a row or a sequence of x that may lie in another sequence of the
-//! last level, or at another level: the operator reaches over the batch, and cannot stand in a step block. For rows
-//! over y's last level, [`Builder::sequence_expand_as`] can.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Lod, Variable, ops};
-//! let op = ops::catalogue().parse("sequence_expand", &Attributes::new())?;
-//! let y = Variable::sequences(array![0.0, 0.0, 0.0], Lod::from_lengths1(&[2, 0, 1])?)?;
-//! let rows = Variable::dense(array![[1.0], [2.0], [3.0]]);
-//! let out = op.clone().call(&[Operand::batch("x", rows), Operand::batch("y", y.clone())])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [1.0, 1.0, 3.0]);
-//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
-//!
-//! let sequences = Variable::from_sequences(&[vec![1.0, 2.0], vec![3.0], vec![4.0, 5.0, 6.0]])?;
-//! let out = op.call(&[Operand::batch("x", sequences), Operand::batch("y", y)])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, 1.0, 2.0, 4.0, 5.0, 6.0]);
-//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1], [2, 2, 3]]".into()));
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use std::ops::Range;
 
 use ndarray::Array2;
 
-use super::optional;
 use crate::error::{Error, Result};
 use crate::kernels::Store;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
+use crate::operator;
 use crate::program::{
-    Attributes, Backward, Builder, Extent, Facts, Forward, InferShape, LodEffect, Needs, Op, RowValue,
-    Sample, Signature, Slot, Spec, Var,
+    Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec, Var,
 };
-use crate::tensor::{StorageKind, Variable, with_element};
+use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
-const X: usize = 0;
-const Y: usize = 1;
-const OUT: usize = 0;
-
-/// Rows or sequences repeated after the lengths of others.
-pub(super) struct SequenceExpand {
-    ref_level: Option<usize>,
-}
-
-impl Builder {
-    /// The i-th row, or sequence, of `x` as often as the i-th sequence of `y`'s level `ref_level` is long; `None`
-    /// takes `y`'s last level.
+operator! {
+    /// The i-th row, or sequence, of `x` as often as the i-th sequence of `y`'s level `ref_level` is long; `None` takes `y`'s
+    /// last level.
+    ///
+    /// Let n_i be the length of the i-th sequence of y's level `ref_level` (the last one by default).
+    /// - x has one row for each of these sequences: row i is repeated n_i times. The output's rows are the entries of
+    ///   y's level, and its LoD is y's down to that level, the same `Arc` when it is y's last: so it can meet y's rows.
+    /// - x has one sequence for each of them: sequence i is repeated n_i times. The output's LoD is y's down to that
+    ///   level, and below it a level with the repeated lengths.
+    ///
+    /// So x's LoD is y's above `ref_level` in the first case (none at all for level 0), with one level more in the second.
+    /// n_i = 0 drops row or sequence i. Only the LoD of y is read. The gradient is the sum over the copies.
+    ///
+    /// Any dtype. What a row of the output depends on is a row or a sequence of x that may lie in another sequence of the
+    /// last level, or at another level: the operator reaches over the batch, and cannot stand in a step block. For rows
+    /// over y's last level, [`Builder::sequence_expand_as`] can.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let op = ops::catalogue().parse("sequence_expand", &Attributes::new())?;
+    /// let y = Variable::sequences(array![0.0, 0.0, 0.0], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let rows = Variable::dense(array![[1.0], [2.0], [3.0]]);
+    /// let out = op.clone().call(&[Operand::batch("x", rows), Operand::batch("y", y.clone())])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 1.0, 3.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    ///
+    /// let sequences = Variable::from_sequences(&[vec![1.0, 2.0], vec![3.0], vec![4.0, 5.0, 6.0]])?;
+    /// let out = op.call(&[Operand::batch("x", sequences), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, 1.0, 2.0, 4.0, 5.0, 6.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1], [2, 2, 3]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If `y` has no such level, or `x` does not have one row, or one sequence, for each sequence of it.
-    #[track_caller]
-    pub fn sequence_expand(&self, x: Var, y: Var, ref_level: Option<usize>) -> Result<Var> {
-        let mut attributes = Attributes::new();
-        if let Some(level) = ref_level {
-            attributes.set("ref_level", level);
-        }
-        self.append1("sequence_expand", &[("x", &[x]), ("y", &[y])], attributes)
-    }
+    pub(super) struct SequenceExpand = sequence_expand { ref_level: Option<usize> }
+    inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
+    outputs { OUT = out: one }
+    impl Builder { fn sequence_expand(&self, x: Var, y: Var, ref_level: Option<usize>) -> Var; }
 }
 
 impl Op for SequenceExpand {
-    fn kind() -> &'static str {
-        "sequence_expand"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self { ref_level: optional(attributes, "ref_level", Attributes::size)? })
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: &[Slot::one("x"), Slot::one("y").without_gradient().storages(&StorageKind::ALL)],
-                outputs: &[Slot::one("out")],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Replaces)
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.has_lod(Y)?;
-        let (x, y) = (s.input(X), s.levels(Y));
+        s.has_lod(Self::Y)?;
+        let (x, y) = (s.input(Self::X), s.levels(Self::Y));
         let level = self.level(y.len());
         let Some(&counts) = y.get(level) else {
-            return Err(s.mismatch(Y, &format!("a LoD with a level {level}, the `ref_level`")));
+            return Err(s.mismatch(Self::Y, &format!("a LoD with a level {level}, the `ref_level`")));
         };
         let (above, kept) = (&y[..level], &y[..=level]);
         let entries = above.last().map_or(s.top(), |&level| Extent::Rows(level));
@@ -123,27 +92,27 @@ impl Op for SequenceExpand {
         } else {
             let names: Vec<String> = above.iter().map(|level| level.0.to_string()).collect();
             return Err(s.mismatch(
-                X,
+                Self::X,
                 &format!("lod({}), or one level more: a row or sequence for each of `y`'s", names.join(", ")),
             ));
         }
-        s.set(OUT, out);
+        s.set(Self::OUT, out);
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(X), T => self.expand::<T>(run))
+        with_element!(run.dtype(Self::X), T => self.expand::<T>(run))
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => self.gradient::<T>(run))
+        with_float!(run.dtype(Self::X), T => self.gradient::<T>(run))
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing()
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
     }
 
-    fn samples() -> Vec<Sample> {
+    fn samples() -> Result<Vec<Sample>> {
         let sample = |name: &str,
                       x: &[Vec<usize>],
                       rows: usize,
@@ -154,11 +123,7 @@ impl Op for SequenceExpand {
             let lod = if x.is_empty() { None } else { Some(Lod::from_lengths(x)?) };
             let x = Variable::new(crate::tensor::Dense::from(Array2::from_shape_fn((rows, 2), number)), lod)?;
             let y = Lod::from_lengths(y)?;
-            let mut attributes = Attributes::new();
-            if let Some(level) = level {
-                attributes.set("ref_level", level);
-            }
-            Ok(Sample::new(name, attributes)
+            Ok(Sample::new(name, SequenceExpand { ref_level: level }.attributes())
                 .batch("x", x)
                 .batch("y", Variable::sequences(Array2::<f64>::zeros((y.rows(), 1)), y)?))
         };
@@ -180,7 +145,7 @@ impl Op for SequenceExpand {
             sample("rows, all empty", &[], 2, &[vec![0, 0]], None),
             sample("none", &[], 0, &[vec![]], None),
         ];
-        samples.into_iter().flatten().collect()
+        samples.into_iter().collect()
     }
 }
 
@@ -213,9 +178,9 @@ impl SequenceExpand {
     }
 
     fn expand<T: Plain>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (x, mut out) = (run.input::<T>(X)?, run.output::<T>(OUT)?);
-        let source = (run.input_spec(X), run.lod(X).map(|lod| &**lod));
-        self.copies(source, run.lod(Y).map(|lod| &**lod), |rows, at| {
+        let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+        let source = (run.input_spec(Self::X), run.lod(Self::X).map(|lod| &**lod));
+        self.copies(source, run.lod(Self::Y).map(|lod| &**lod), |rows, at| {
             for (k, row) in rows.enumerate() {
                 out.row(at + k).copy_from_slice(x.row(row));
             }
@@ -223,15 +188,15 @@ impl SequenceExpand {
     }
 
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some(dout) = run.output_gradient::<T>(OUT)? else {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
             return Err(Error::new("sequence_expand", "a gradient of its output", "none"));
         };
-        let Some((mut dx, store)) = run.gradient::<T>(X)? else { return Ok(()) };
+        let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
         if store == Store::Write {
             dx.fill(T::ZERO);
         }
-        let source = (run.input_spec(X), run.lod(X).map(|lod| &**lod));
-        self.copies(source, run.lod(Y).map(|lod| &**lod), |rows, at| {
+        let source = (run.input_spec(Self::X), run.lod(Self::X).map(|lod| &**lod));
+        self.copies(source, run.lod(Self::Y).map(|lod| &**lod), |rows, at| {
             for (k, row) in rows.enumerate() {
                 dx.row(row).iter_mut().zip(dout.row(at + k)).for_each(|(dx, &d)| *dx += d);
             }
@@ -265,16 +230,22 @@ mod tests {
 
     use super::*;
     use crate::program::call::Direct;
+    use crate::program::{Builder, Declared};
     use crate::tensor::DType;
 
     #[test]
     fn rows_get_the_lod_of_y_itself() -> Result<()> {
-        for sample in
-            SequenceExpand::samples().iter().filter(|s| s.name.starts_with("rows") && !s.name.contains("top"))
+        for sample in SequenceExpand::samples()?
+            .iter()
+            .filter(|s| s.name.starts_with("rows") && !s.name.contains("top"))
         {
             let direct = Direct::new(Arc::new(SequenceExpand::parse(&sample.attributes)?), &sample.operands)?;
             let out = direct.forward()?;
-            assert!(Lod::same(out[OUT][0].lod(), direct.inputs()[Y][0].lod()), "{}", sample.name);
+            assert!(
+                Lod::same(out[SequenceExpand::OUT][0].lod(), direct.inputs()[SequenceExpand::Y][0].lod()),
+                "{}",
+                sample.name
+            );
         }
         Ok(())
     }

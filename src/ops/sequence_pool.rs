@@ -1,47 +1,19 @@
 //! `sequence_pool`: one row a sequence.
-//!
-//! | pool | out_s, over the rows x_t of sequence s | gradient of x_t |
-//! |---|---|---|
-//! | sum | Σ x_t | d |
-//! | mean | Σ x_t / n | d / n |
-//! | sqrt | Σ x_t / √n | d / √n |
-//! | max | the largest of each column; NaN counts as the largest | d at the first maximum, else 0 |
-//! | first | the first row | d at the first row, else 0 |
-//! | last | the last row | d at the last row, else 0 |
-//!
-//! An empty sequence gives a row of `pad_value`, 0 by default, and passes no gradient. The output has the LoD of x
-//! without its last level.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Lod, Variable, ops};
-//! // Two documents, of two sentences and of one.
-//! let lod = Lod::from_lengths(&[vec![2, 1], vec![2, 0, 1]])?;
-//! let x = Variable::sequences(array![[1.0, 5.0], [3.0, 4.0], [5.0, 6.0]], lod)?;
-//! let op = ops::catalogue().parse("sequence_pool", &Attributes::new().with("pool", "max"))?;
-//! let out = op.call(&[Operand::batch("x", x)])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [3.0, 5.0, 0.0, 0.0, 5.0, 6.0]);
-//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 1]]".into()));
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use std::ops::Range;
 
-use super::optional;
-use super::rowwise::{numbers, sequence_samples};
 use super::sequence_pool_piece::SequencePoolPiece;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, Store, View};
+use crate::operator;
+use crate::program::attributes::Attribute;
+use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Builder, Facts, Forward, InferShape, LodEffect, Needs, Op, Pieces, RowValue,
-    Sample, Signature, Slot, Var,
+    Attributes, Backward, Builder, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
+    Pieces, RowValue, Sample, Spec, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
-
-const X: usize = 0;
-const OUT: usize = 0;
 
 /// What a row that stands for a sequence is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -74,13 +46,6 @@ impl Pool {
             Pool::First => "first",
             Pool::Last => "last",
         }
-    }
-
-    pub(super) fn parse(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|pool| pool.name() == name).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            Error::of(ErrorKind::Program, "attribute `pool`", format!("one of {names}"), format!("{name:?}"))
-        })
     }
 
     /// Takes some rows of a sequence in: what came of those before them, if there are any, is in `so_far`.
@@ -138,10 +103,55 @@ impl Pool {
     }
 }
 
-/// One row a sequence.
-pub(super) struct SequencePool {
-    pool: Pool,
-    pad_value: f64,
+impl Attribute for Pool {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        let text = attributes.text(name)?;
+        Self::ALL.into_iter().find(|pool| pool.name() == text).ok_or_else(|| {
+            let names = format!("one of {}", Self::ALL.map(Self::name).join(", "));
+            Error::of(ErrorKind::Program, format!("attribute `{name}`"), names, format!("{text:?}"))
+        })
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        attributes.set(name, self.name());
+    }
+}
+
+operator! {
+    /// One row for each sequence of the last level.
+    ///
+    /// | pool | out_s, over the rows x_t of sequence s | gradient of x_t |
+    /// |---|---|---|
+    /// | sum | Σ x_t | d |
+    /// | mean | Σ x_t / n | d / n |
+    /// | sqrt | Σ x_t / √n | d / √n |
+    /// | max | the largest of each column; NaN counts as the largest | d at the first maximum, else 0 |
+    /// | first | the first row | d at the first row, else 0 |
+    /// | last | the last row | d at the last row, else 0 |
+    ///
+    /// An empty sequence gives a row of `pad_value`, 0 by default, and passes no gradient. The output has the LoD of x
+    /// without its last level.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// // Two documents, of two sentences and of one.
+    /// let lod = Lod::from_lengths(&[vec![2, 1], vec![2, 0, 1]])?;
+    /// let x = Variable::sequences(array![[1.0, 5.0], [3.0, 4.0], [5.0, 6.0]], lod)?;
+    /// let op = ops::catalogue().parse("sequence_pool", &Attributes::new().with("pool", "max"))?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [3.0, 5.0, 0.0, 0.0, 5.0, 6.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has no LoD or does not hold floats.
+    pub(super) struct SequencePool = sequence_pool { pool: Pool, pad_value: f64 = 0.0 }
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder { fn sequence_pool_with(&self, x: Var, pool: Pool, pad_value: f64) -> Var; }
 }
 
 impl Builder {
@@ -153,82 +163,66 @@ impl Builder {
     pub fn sequence_pool(&self, x: Var, pool: Pool) -> Result<Var> {
         self.sequence_pool_with(x, pool, 0.0)
     }
-
-    /// The same, with `pad_value` in the row of an empty sequence.
-    ///
-    /// # Errors
-    /// As [`Self::sequence_pool`].
-    #[track_caller]
-    pub fn sequence_pool_with(&self, x: Var, pool: Pool, pad_value: f64) -> Result<Var> {
-        let attributes = Attributes::new().with("pool", pool.name()).with("pad_value", pad_value);
-        self.append1("sequence_pool", &[("x", &[x])], attributes)
-    }
 }
 
 impl Op for SequencePool {
-    fn kind() -> &'static str {
-        "sequence_pool"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self {
-            pool: Pool::parse(attributes.text("pool")?)?,
-            pad_value: optional(attributes, "pad_value", Attributes::float)?.unwrap_or(0.0),
-        })
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
-    }
-
     fn facts(&self) -> Facts {
-        Facts::sequence_wise(LodEffect::DropsLevel(X))
+        Facts::sequence_wise(LodEffect::DropsLevel(Self::X))
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(X)?;
-        s.has_lod(X)?;
-        let out = s.input(X).drop_level(s.top())?;
-        s.set(OUT, out);
+        s.is_float(Self::X)?;
+        s.has_lod(Self::X)?;
+        let out = s.input(Self::X).drop_level(s.top())?;
+        s.set(Self::OUT, out);
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => self.pool::<T>(run))
+        with_float!(run.dtype(Self::X), T => self.pool::<T>(run))
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => self.gradient::<T>(run))
+        with_float!(run.dtype(Self::X), T => self.gradient::<T>(run))
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        if self.pool == Pool::Max { Needs::nothing().input(X) } else { Needs::nothing() }
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        if self.pool == Pool::Max {
+            Gradient::reads_nothing().input(Self::X)
+        } else {
+            Gradient::reads_nothing()
+        }
     }
 
-    fn pieces(&self, from_end: bool) -> Option<Pieces> {
-        let attributes = Attributes::new().with("pool", self.pool.name()).with("pad_value", self.pad_value);
-        let attributes = if from_end { attributes.with("from_end", true) } else { attributes };
-        let carried = &["carried", "seen"];
-        let fits = !from_end || SequencePoolPiece::reads_from_end(self.pool);
-        fits.then_some(Pieces { into: SequencePoolPiece::kind(), attributes, carried })
+    fn hints(&self) -> Hints {
+        let SequencePool { pool, pad_value } = *self;
+        let pieces = |from_end| Pieces {
+            into: SequencePoolPiece::kind(),
+            attributes: SequencePoolPiece { pool, pad_value, from_end }.attributes(),
+            carried: &["carried", "seen"],
+        };
+        let from_end = SequencePoolPiece::reads_from_end(pool).then(|| pieces(Some(true)));
+        Hints { pieces: Some(pieces(None)), pieces_from_end: from_end, ..Hints::default() }
     }
 
-    fn samples() -> Vec<Sample> {
-        let of = |pool: Pool| {
-            let attributes = Attributes::new().with("pool", pool.name()).with("pad_value", -0.5);
-            sequence_samples(&attributes, |sample, lod| {
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for pool in Pool::ALL {
+            let attributes = SequencePool { pool, pad_value: -0.5 }.attributes();
+            samples.extend(Sample::of_sequences(&attributes, |sample, lod| {
                 let name = format!("{}, {}", pool.name(), sample.name);
                 let x = Variable::sequences(numbers(lod.rows(), 3, 0), lod)?;
                 Ok(Sample { name, ..sample }.batch("x", x))
-            })
-        };
-        Pool::ALL.into_iter().flat_map(of).collect()
+            })?);
+        }
+        Ok(samples)
     }
 }
 
 impl SequencePool {
     fn pool<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (x, mut out, sequences) = (run.input::<T>(X)?, run.output::<T>(OUT)?, run.sequences(X)?);
+        let (x, mut out, sequences) =
+            (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?, run.sequences(Self::X)?);
         for (rows, out) in sequences.iter().zip(out.iter_mut()) {
             if rows.is_empty() {
                 out.fill(T::from_f64(self.pad_value));
@@ -241,11 +235,11 @@ impl SequencePool {
     }
 
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some(dout) = run.output_gradient::<T>(OUT)? else {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
             return Err(Error::new("sequence_pool", "a gradient of its output", "none"));
         };
-        let Some((mut dx, store)) = run.gradient::<T>(X)? else { return Ok(()) };
-        let sequences = run.sequences(X)?;
+        let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+        let sequences = run.sequences(Self::X)?;
         if store == Store::Write && matches!(self.pool, Pool::First | Pool::Last | Pool::Max) {
             dx.fill(T::ZERO);
         }
@@ -254,7 +248,7 @@ impl SequencePool {
                 Pool::First => add(dx.row(rows.start), dout),
                 Pool::Last => add(dx.row(rows.end - 1), dout),
                 Pool::Max => {
-                    let x = run.input::<T>(X)?;
+                    let x = run.input::<T>(Self::X)?;
                     let best = &mut run.scratch().get::<FirstMaximum>().0;
                     first_maximum(x, rows, best);
                     for (column, (&row, &d)) in best.iter().zip(dout).enumerate() {
@@ -326,7 +320,7 @@ mod tests {
         let before =
             before.map(|v| vec![vec![Some(Dense::from(ndarray::Array2::from_elem((3, 2), v)).into())]]);
         let out = direct.backward(&direct.forward()?, &[vec![Some(dout)]], &|_| true, before.as_ref())?;
-        Ok(out[X][0].as_ref().expect("asked for").as_dense()?.as_slice::<f64>()?.to_vec())
+        Ok(out[SequencePool::X][0].as_ref().expect("asked for").as_dense()?.as_slice::<f64>()?.to_vec())
     }
 
     #[test]

@@ -1,50 +1,46 @@
-//! `sequence_pool_piece`: [`sequence_pool`](super::sequence_pool) of sequences that come piece by piece.
-//!
-//! x holds the next rows of each sequence, `seen` how many rows of it came before (i64, 0 without it), and `carried` what
-//! came of those, one row a sequence. out is the pool over all rows so far, the outputs `carried` and `seen` are what the
-//! next piece is given. The rows are added in their order, one to what came of those before, so the last piece's out has
-//! the bits of one call on the whole sequences. With the attribute `from_end` the pieces come from the last one to the
-//! first, for the pools first and last. A sequence whose piece is empty keeps what it has. It is what programs that
-//! infer in pieces have in place of `sequence_pool`; it has no gradient.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Variable, ops};
-//! let op = ops::catalogue().parse("sequence_pool_piece", &Attributes::new().with("pool", "mean"))?;
-//! let x = |rows: &[Vec<f64>]| Variable::from_sequences(rows).map(|x| Operand::batch("x", x));
-//! let first = op.clone().call(&[x(&[vec![1.0, 2.0], vec![5.0]])?])?;
-//! assert_eq!(first[0].as_slice::<f64>()?, [1.5, 5.0]);
-//! let before = [Operand::batch("carried", first[1].clone()), Operand::batch("seen", first[2].clone())];
-//! let second = op.call(&[&[x(&[vec![6.0], vec![]])?], &before[..]].concat())?;
-//! assert_eq!(second[0].as_slice::<f64>()?, [3.0, 5.0]);
-//! # Ok::<(), unpadded::Error>(())
-//! ```
+//! `sequence_pool_piece`: a `sequence_pool` of sequences that come piece by piece.
 
 use ndarray::Array1;
 
-use super::optional;
-use super::rowwise::{numbers, sequence_samples};
 use super::sequence_pool::Pool;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::{
-    Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Signature, Slot,
-};
+use crate::operator;
+use crate::program::attributes::Attribute;
+use crate::program::sample::numbers;
+use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
 use crate::tensor::{DType, Dense, Variable};
 use crate::with_float;
 
-const X: usize = 0;
-const CARRIED: usize = 1;
-const SEEN: usize = 2;
-const OUT: usize = 0;
-const CARRIED_ON: usize = 1;
-const SEEN_NOW: usize = 2;
-
-/// One row a sequence, so far.
-pub(super) struct SequencePoolPiece {
-    pool: Pool,
-    pad_value: f64,
-    from_end: bool,
+operator! {
+    /// The `sequence_pool` of sequences that come piece by piece.
+    ///
+    /// x holds the next rows of each sequence, `seen` how many rows of it came before (i64, 0 without it), and `carried` what
+    /// came of those, one row a sequence. out is the pool over all rows so far, the outputs `carried` and `seen` are what the
+    /// next piece is given. The rows are added in their order, one to what came of those before, so the last piece's out has
+    /// the bits of one call on the whole sequences. With the attribute `from_end` the pieces come from the last one to the
+    /// first, for the pools first and last. A sequence whose piece is empty keeps what it has. It is what programs that
+    /// infer in pieces have in place of `sequence_pool`; it has no gradient.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let op = ops::catalogue().parse("sequence_pool_piece", &Attributes::new().with("pool", "mean"))?;
+    /// let x = |rows: &[Vec<f64>]| Variable::from_sequences(rows).map(|x| Operand::batch("x", x));
+    /// let first = op.clone().call(&[x(&[vec![1.0, 2.0], vec![5.0]])?])?;
+    /// assert_eq!(first[0].as_slice::<f64>()?, [1.5, 5.0]);
+    /// let before = [Operand::batch("carried", first[1].clone()), Operand::batch("seen", first[2].clone())];
+    /// let second = op.call(&[&[x(&[vec![6.0], vec![]])?], &before[..]].concat())?;
+    /// assert_eq!(second[0].as_slice::<f64>()?, [3.0, 5.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(super) struct SequencePoolPiece = sequence_pool_piece {
+        pool: Pool,
+        pad_value: f64 = 0.0,
+        from_end: Option<bool> => from_end,
+    }
+    inputs { X = x: one.without_gradient(), CARRIED = carried: optional.without_gradient(), SEEN = seen: optional.without_gradient() }
+    outputs { OUT = out: one.without_gradient(), CARRIED_ON = carried: one.without_gradient(), SEEN_NOW = seen: one.without_gradient() }
 }
 
 impl SequencePoolPiece {
@@ -54,70 +50,48 @@ impl SequencePoolPiece {
     }
 }
 
+fn from_end(attributes: &Attributes, name: &str) -> Result<Option<bool>> {
+    let (pool, from_end) = (Pool::read(attributes, "pool")?, Option::<bool>::read(attributes, name)?);
+    if from_end == Some(true) && !SequencePoolPiece::reads_from_end(pool) {
+        let expected = "first or last where pieces come from the end";
+        return Err(Error::of(ErrorKind::Program, "attribute `pool`", expected, pool.name()));
+    }
+    Ok(from_end)
+}
+
 impl Op for SequencePoolPiece {
-    fn kind() -> &'static str {
-        "sequence_pool_piece"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        let pool = Pool::parse(attributes.text("pool")?)?;
-        let from_end = optional(attributes, "from_end", Attributes::bool)?.unwrap_or(false);
-        if from_end && !Self::reads_from_end(pool) {
-            let expected = "first or last where pieces come from the end";
-            return Err(Error::of(ErrorKind::Program, "attribute `pool`", expected, pool.name()));
-        }
-        let pad_value = optional(attributes, "pad_value", Attributes::float)?.unwrap_or(0.0);
-        Ok(Self { pool, pad_value, from_end })
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: &[
-                    Slot::one("x").without_gradient(),
-                    Slot::optional("carried").without_gradient(),
-                    Slot::optional("seen").without_gradient(),
-                ],
-                outputs: &[
-                    Slot::one("out").without_gradient(),
-                    Slot::one("carried").without_gradient(),
-                    Slot::one("seen").without_gradient(),
-                ],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
-        Facts::sequence_wise(LodEffect::DropsLevel(X))
+        Facts::sequence_wise(LodEffect::DropsLevel(Self::X))
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(X)?;
-        s.has_lod(X)?;
-        let out = s.input(X).drop_level(s.top())?;
+        s.is_float(Self::X)?;
+        s.has_lod(Self::X)?;
+        let out = s.input(Self::X).drop_level(s.top())?;
         let mut seen = out.with_dtype(DType::I64);
         seen.shape.truncate(1);
-        for (slot, spec) in [(CARRIED, &out), (SEEN, &seen)] {
+        for (slot, spec) in [(Self::CARRIED, &out), (Self::SEEN, &seen)] {
             if s.optional(slot).is_some_and(|given| given != spec) {
                 return Err(s.mismatch(slot, &format!("{spec}, as the output of that name")));
             }
         }
-        s.set(OUT, out.clone());
-        s.set(CARRIED_ON, out);
-        s.set(SEEN_NOW, seen);
+        s.set(Self::OUT, out.clone());
+        s.set(Self::CARRIED_ON, out);
+        s.set(Self::SEEN_NOW, seen);
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => self.pool::<T>(run))
+        with_float!(run.dtype(Self::X), T => self.pool::<T>(run))
     }
 
-    fn samples() -> Vec<Sample> {
-        let of = |(pool, from_end): (Pool, bool)| {
-            let attributes = Attributes::new().with("pool", pool.name()).with("pad_value", -0.5);
-            let attributes = if from_end { attributes.with("from_end", true) } else { attributes };
-            sequence_samples(&attributes, |sample, lod| {
-                let end = if from_end { " from the end" } else { "" };
+    fn samples() -> Result<Vec<Sample>> {
+        let from_end = [(Pool::First, Some(true)), (Pool::Last, Some(true))];
+        let mut samples = Vec::new();
+        for (pool, from_end) in Pool::ALL.map(|pool| (pool, None)).into_iter().chain(from_end) {
+            let attributes = SequencePoolPiece { pool, pad_value: -0.5, from_end }.attributes();
+            samples.extend(Sample::of_sequences(&attributes, |sample, lod| {
+                let end = if from_end == Some(true) { " from the end" } else { "" };
                 let name = format!("{}{end}, {}", pool.name(), sample.name);
                 let (sequences, upper) = (lod.last_len(), lod.upper().cloned());
                 // Of the sequences some have been seen before, among them the empty one.
@@ -127,19 +101,18 @@ impl Op for SequencePoolPiece {
                     .batch("x", Variable::sequences(numbers(lod.rows(), 3, 0), lod)?)
                     .batch("carried", carried)
                     .batch("seen", Variable::new(Dense::from(seen), upper)?))
-            })
-        };
-        let from_end = [(Pool::First, true), (Pool::Last, true)];
-        Pool::ALL.map(|pool| (pool, false)).into_iter().chain(from_end).flat_map(of).collect()
+            })?);
+        }
+        Ok(samples)
     }
 }
 
 impl SequencePoolPiece {
     fn pool<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (x, sequences) = (run.input::<T>(X)?, run.sequences(X)?);
-        let (before, seen) = (run.optional::<T>(CARRIED)?, run.optional::<i64>(SEEN)?);
-        let (mut out, mut carried) = (run.output::<T>(OUT)?, run.output::<T>(CARRIED_ON)?);
-        let mut now = run.output::<i64>(SEEN_NOW)?;
+        let (x, sequences) = (run.input::<T>(Self::X)?, run.sequences(Self::X)?);
+        let (before, seen) = (run.optional::<T>(Self::CARRIED)?, run.optional::<i64>(Self::SEEN)?);
+        let (mut out, mut carried) = (run.output::<T>(Self::OUT)?, run.output::<T>(Self::CARRIED_ON)?);
+        let mut now = run.output::<i64>(Self::SEEN_NOW)?;
         for (sequence, rows) in sequences.iter().enumerate() {
             let seen = seen.map_or(0, |seen| seen.row(sequence)[0]).max(0);
             let (out, carried) = (out.row(sequence), carried.row(sequence));
@@ -149,7 +122,7 @@ impl SequencePoolPiece {
             }
             let all = seen.saturating_add(rows.len() as i64);
             now.row(sequence)[0] = all;
-            match (self.from_end, self.pool) {
+            match (self.from_end == Some(true), self.pool) {
                 (true, Pool::First) => self.pool.take(x, rows, false, carried),
                 (true, Pool::Last) if seen > 0 => {}
                 _ => self.pool.take(x, rows, seen > 0, carried),

@@ -1,55 +1,12 @@
 //! `sgd` and `momentum`: stochastic gradient descent.
-//!
-//! With d = grad + weight_decay · param,
-//!
-//! - `sgd`: param −= rate · d;
-//! - `momentum`: velocity = momentum · velocity + d, then param −= rate · velocity, or, with `nesterov`,
-//!   param −= rate · (d + momentum · velocity).
-//!
-//! The velocity starts at zero, so that it is d after the first step. These are the formulas of PyTorch's
-//! `torch.optim.SGD` without dampening; the Nesterov form is that of Sutskever et al., "On the importance of
-//! initialization and momentum in deep learning", 2013, with the parameter read where the gradient is taken.
-//!
-//! Under a gradient of selected rows, `sgd` without decay is exact; momentum and decay would move every row, so these
-//! ask for the mode `lazy`.
-//!
-//! ```
-//! use ndarray::{arr0, array};
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::tensor::SelectedRows;
-//! use unpadded::{Variable, ops};
-//! let plain = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
-//! let grad = SelectedRows::new(3, vec![2, 0, 2], array![[1.0], [4.0], [1.0]])?;
-//! let out = ops::catalogue().parse("sgd", &plain)?.call(&[
-//!     Operand::constant("grad", Variable::new(grad, None)?),
-//!     Operand::constant("rate", arr0(0.5f32)),
-//!     Operand::constant("param", array![[10.0], [20.0], [30.0]]),
-//! ])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [8.0, 20.0, 29.0]);
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use super::update::{self, RATE, Rule, SparseMode, fraction, not_negative};
 use crate::error::Result;
 use crate::kernels::Float;
-use crate::program::{
-    Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Signature, Slot,
-};
+use crate::operator;
+use crate::program::op::{DENSE, ROWS};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
 use crate::with_float;
-
-/// Plain descent.
-pub(super) struct Sgd {
-    mode: SparseMode,
-    weight_decay: f64,
-}
-
-/// Descent along a velocity.
-pub(super) struct Momentum {
-    mode: SparseMode,
-    momentum: f64,
-    nesterov: bool,
-    weight_decay: f64,
-}
 
 #[derive(Clone, Copy)]
 struct Descend<T> {
@@ -83,22 +40,37 @@ impl<T: Float> Rule<T, 2> for Roll<T> {
     }
 }
 
+operator! {
+    /// Stochastic gradient descent: param −= rate · (grad + weight_decay · param).
+    ///
+    /// Under a gradient of selected rows it is exact without decay, which would move every row and so asks for the mode
+    /// `lazy`.
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::tensor::SelectedRows;
+    /// use unpadded::{Variable, ops};
+    /// let plain = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
+    /// let grad = SelectedRows::new(3, vec![2, 0, 2], array![[1.0], [4.0], [1.0]])?;
+    /// let out = ops::catalogue().parse("sgd", &plain)?.call(&[
+    ///     Operand::constant("grad", Variable::new(grad, None)?),
+    ///     Operand::constant("rate", arr0(0.5f32)),
+    ///     Operand::constant("param", array![[10.0], [20.0], [30.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [8.0, 20.0, 29.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(super) struct Sgd = sgd {
+        mode: SparseMode,
+        weight_decay: f64 => not_negative,
+    }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    kernels { [DENSE], [ROWS] }
+    outputs { PARAM = param: one.updated() }
+}
+
 impl Op for Sgd {
-    fn kind() -> &'static str {
-        "sgd"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self {
-            mode: SparseMode::parse(attributes)?,
-            weight_decay: not_negative(attributes, "weight_decay")?,
-        })
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: update::INPUTS, outputs: &[Slot::one("param").updated()] } }
-    }
-
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
     }
@@ -115,35 +87,34 @@ impl Op for Sgd {
         with_float!(run.dtype(update::GRAD), T => forward::<T>(self, run))
     }
 
-    fn samples() -> Vec<Sample> {
-        let attributes = |mode: &str| Attributes::new().with("mode", mode).with("weight_decay", 0.5);
-        update::samples(attributes, &["param"])
+    fn samples() -> Result<Vec<Sample>> {
+        update::samples(|mode| Sgd { mode, weight_decay: 0.5 }.attributes(), &["param"])
     }
 }
 
+operator! {
+    /// Gradient descent along a velocity. With d = grad + weight_decay · param,
+    ///
+    /// - velocity = momentum · velocity + d,
+    /// - param −= rate · velocity, or, with `nesterov`, param −= rate · (d + momentum · velocity).
+    ///
+    /// The velocity starts at zero, so that it is d after the first step. These are the formulas of PyTorch's
+    /// `torch.optim.SGD` without dampening; the Nesterov form is that of Sutskever et al., "On the importance of
+    /// initialization and momentum in deep learning", 2013, with the parameter read where the gradient is taken.
+    ///
+    /// Momentum moves every row, so under a gradient of selected rows it asks for the mode `lazy`.
+    pub(super) struct Momentum = momentum {
+        mode: SparseMode,
+        momentum: f64 => fraction,
+        nesterov: bool,
+        weight_decay: f64 => not_negative,
+    }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    kernels { [DENSE], [ROWS] }
+    outputs { PARAM = param: one.updated(), VELOCITY = velocity: one.updated() }
+}
+
 impl Op for Momentum {
-    fn kind() -> &'static str {
-        "momentum"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self {
-            mode: SparseMode::parse(attributes)?,
-            momentum: fraction(attributes, "momentum")?,
-            nesterov: attributes.bool("nesterov")?,
-            weight_decay: not_negative(attributes, "weight_decay")?,
-        })
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: update::INPUTS,
-                outputs: &[Slot::one("param").updated(), Slot::one("velocity").updated()],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
     }
@@ -170,11 +141,8 @@ impl Op for Momentum {
         with_float!(run.dtype(update::GRAD), T => forward::<T>(self, run))
     }
 
-    fn samples() -> Vec<Sample> {
-        let attributes = |mode: &str| {
-            let attributes = Attributes::new().with("mode", mode).with("momentum", 0.75);
-            attributes.with("nesterov", true).with("weight_decay", 0.5)
-        };
-        update::samples(attributes, &["param", "velocity"])
+    fn samples() -> Result<Vec<Sample>> {
+        let op = |mode| Momentum { mode, momentum: 0.75, nesterov: true, weight_decay: 0.5 };
+        update::samples(|mode| op(mode).attributes(), &["param", "velocity"])
     }
 }

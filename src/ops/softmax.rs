@@ -1,94 +1,75 @@
 //! `softmax` and `log_softmax` over the features of each row.
-//!
-//! softmax: out_j = e^(x_j − m) / Σ_k e^(x_k − m); log_softmax: out_j = x_j − m − log Σ_k e^(x_k − m), where m is the
-//! row's maximum. Row-wise: the rows may belong to sequences of any LoD, which the output keeps. A row that is -inf
-//! throughout (all is masked) has the softmax 0 and the log_softmax -inf.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Lod, Variable, ops};
-//! let x = Variable::sequences(array![[0.0, 0.0], [1e4, 1e4], [-7.0, -7.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
-//! let op = ops::catalogue().parse("softmax", &Attributes::new())?;
-//! let out = op.call(&[Operand::batch("x", x)])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [0.5; 6]);
-//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
-//! # Ok::<(), unpadded::Error>(())
-//! ```
-
-use std::marker::PhantomData;
 
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::operator;
 use crate::program::{
-    Attributes, Backward, Builder, Facts, Forward, InferShape, Needs, Op, Sample, Signature, Slot, Var,
+    Attributes, Backward, Declared, Facts, Forward, Gradient, InferShape, Op, Sample, Spec, Var,
 };
 use crate::with_float;
 
-use super::rowwise::{put, row_samples};
+use super::rowwise::put;
 
+/// The slots of both.
 const X: usize = 0;
 const OUT: usize = 0;
 
-impl Builder {
-    /// The softmax of each row's features.
+operator! {
+    /// The softmax of each row's features: `out_j = e^(x_j − m) / Σ_k e^(x_k − m)`, where m is the row's maximum.
+    ///
+    /// The rows may belong to sequences of any LoD, which the output keeps. A row that is -inf throughout (all is masked)
+    /// has the softmax 0.
+    ///
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[0.0, 0.0], [1e4, 1e4], [-7.0, -7.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("softmax", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.5; 6]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If `x` holds no floats.
-    #[track_caller]
-    pub fn softmax(&self, x: Var) -> Result<Var> {
-        self.append1("softmax", &[("x", &[x])], Attributes::new())
-    }
+    pub(super) struct PlainSoftmax = softmax {}
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder { fn softmax(&self, x: Var) -> Var; }
+}
 
-    /// The logarithm of the softmax of each row's features.
+operator! {
+    /// The logarithm of the softmax of each row's features: `out_j = x_j − m − log Σ_k e^(x_k − m)`, where m is the row's
+    /// maximum. A row that is -inf throughout has -inf.
     ///
     /// # Errors
     /// If `x` holds no floats.
-    #[track_caller]
-    pub fn log_softmax(&self, x: Var) -> Result<Var> {
-        self.append1("log_softmax", &[("x", &[x])], Attributes::new())
-    }
+    pub(super) struct LogSoftmax = log_softmax {}
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder { fn log_softmax(&self, x: Var) -> Var; }
 }
 
 /// Whether the logarithm is taken.
-pub(super) trait Form: Send + Sync + 'static {
-    /// The operator's kind.
-    const KIND: &'static str;
+pub(super) trait Form: Declared {
     /// The logarithm.
     const LOG: bool;
 }
 
-/// The softmax itself.
-pub(super) struct Plain;
-/// Its logarithm.
-pub(super) struct Log;
-
-impl Form for Plain {
-    const KIND: &'static str = "softmax";
+impl Form for PlainSoftmax {
     const LOG: bool = false;
 }
 
-impl Form for Log {
-    const KIND: &'static str = "log_softmax";
+impl Form for LogSoftmax {
     const LOG: bool = true;
 }
 
 /// The softmax of each row, or its logarithm.
-pub(super) struct Softmax<F>(PhantomData<F>);
+pub(super) struct Softmax<F>(F);
+family!(Softmax);
 
 impl<F: Form> Op for Softmax<F> {
-    fn kind() -> &'static str {
-        F::KIND
-    }
-
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self(PhantomData))
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
-    }
-
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
@@ -106,6 +87,10 @@ impl<F: Form> Op for Softmax<F> {
         })
     }
 
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().output(OUT)
+    }
+
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => {
             if let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
@@ -115,17 +100,13 @@ impl<F: Form> Op for Softmax<F> {
         })
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing().output(OUT)
-    }
-
-    fn samples() -> Vec<Sample> {
-        let mut samples = row_samples(&Attributes::new(), 4, |sample, _| Ok(sample));
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Sample::of_rows(&Attributes::new(), 4, |sample, _| Ok(sample))?;
         let large = ndarray::array![[1e4, 1e4 + 1.0], [-1e4, 3.0]];
         samples.push(Sample::new("large numbers", Attributes::new()).batch("x", large).without_gradient());
         let masked = ndarray::Array2::from_elem((2, 3), f64::NEG_INFINITY);
         samples.push(Sample::new("all masked", Attributes::new()).batch("x", masked).without_gradient());
-        samples
+        Ok(samples)
     }
 }
 

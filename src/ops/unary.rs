@@ -1,14 +1,13 @@
-//! The machinery of the element-by-element families: one operator for any [`Function`].
+//! The machinery of the element-by-element family: an operator for any [`Function`].
 
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::program::{
-    Attributes, Backward, Facts, Forward, InferShape, Needs, Op, RowValue, Sample, Signature, Slot,
+    Attributes, Backward, Declared, Facts, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
 };
 use crate::with_float;
 
-use super::rowwise::row_samples;
-
+/// The slots of all of them.
 const X: usize = 0;
 const OUT: usize = 0;
 
@@ -24,17 +23,13 @@ pub(super) enum From {
 }
 
 /// A function of one number, and its derivative.
-pub(super) trait Function: Copy + Send + Sync + 'static {
-    /// The operator's kind.
-    const KIND: &'static str;
+pub(super) trait Function: Declared + Copy {
     /// What [`Self::slope`] is given.
     const SLOPE_FROM: From;
-    /// Reads the parameters of the function.
-    fn parse(attributes: &Attributes) -> Result<Self>;
-    /// Parameters that a sample uses.
-    fn sample() -> Attributes;
     /// Whether it takes only positive numbers.
-    fn positive() -> bool;
+    const POSITIVE: bool;
+    /// The attributes of its samples.
+    fn sample() -> Attributes;
     /// The value at `x`.
     fn value<T: Float, A: Arithmetic>(self, x: T) -> T;
     /// The derivative, from what [`Self::SLOPE_FROM`] says.
@@ -43,20 +38,9 @@ pub(super) trait Function: Copy + Send + Sync + 'static {
 
 /// A [`Function`] of every element, as an operator.
 pub(super) struct Unary<F>(F);
+family!(Unary);
 
 impl<F: Function> Op for Unary<F> {
-    fn kind() -> &'static str {
-        F::KIND
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        F::parse(attributes).map(Self)
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
-    }
-
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
@@ -75,21 +59,21 @@ impl<F: Function> Op for Unary<F> {
         })
     }
 
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => backward::<F, T>(self.0, run))
-    }
-
-    fn needs(&self, _: usize) -> Needs {
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         match F::SLOPE_FROM {
-            From::Nothing => Needs::nothing(),
-            From::Input => Needs::nothing().input(X),
-            From::Output => Needs::nothing().output(OUT),
+            From::Nothing => Gradient::reads_nothing(),
+            From::Input => Gradient::reads_nothing().input(X),
+            From::Output => Gradient::reads_nothing().output(OUT),
         }
     }
 
-    fn samples() -> Vec<Sample> {
-        row_samples(&F::sample(), 3, |mut sample, _| {
-            if F::positive() {
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => slopes::<F, T>(self.0, run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_rows(&F::sample(), 3, |mut sample, _| {
+            if F::POSITIVE {
                 for number in sample.operands[0].value.as_mut_slice::<f64>()? {
                     *number = number.abs() + 0.25;
                 }
@@ -99,7 +83,7 @@ impl<F: Function> Op for Unary<F> {
     }
 }
 
-fn backward<F: Function, T: RowValue>(function: F, run: &mut Backward<'_>) -> Result<()> {
+fn slopes<F: Function, T: RowValue>(function: F, run: &mut Backward<'_>) -> Result<()> {
     let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) else {
         return Ok(());
     };
@@ -160,64 +144,50 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
     }
 }
 
-/// Declares functions of one number: for each the type, the operator's kind, and the builder method of that name.
+/// Declares functions of one number as operators: for each the documentation, the type, the method and what its samples
+/// set, then its value and its derivative.
 macro_rules! functions {
     ($(
-        $(#[$doc:meta])*
-        $name:ident = fn $kind:ident($($parameter:ident = $sample:literal),*) $(where $positive:ident)?
+        $(#[doc = $text:literal])*
+        $(#[doc(alias = $alias:literal)])?
+        $type:ident = fn $kind:ident($($parameter:ident = $sample:literal),*) $(where $positive:ident)?
             value |$f:pat_param, $x:pat_param| $value:expr;
             slope |$g:pat_param, $from:ident: $source:ident| $slope:expr;
-    )*) => {
-        $(
-            $(#[$doc])*
+    )*) => {$(
+        $crate::operator! {
+            $(#[doc = $text])*
+            ///
+            /// # Errors
+            /// If `x` holds no floats.
+            $(#[doc(alias = $alias)])?
             #[derive(Clone, Copy)]
-            pub(super) struct $name {
-                $($parameter: f64,)*
-            }
-
-            impl $crate::ops::unary::Function for $name {
-                const KIND: &'static str = stringify!($kind);
-                const SLOPE_FROM: $crate::ops::unary::From = $crate::ops::unary::From::$source;
-
-                fn parse(_attributes: &Attributes) -> Result<Self> {
-                    Ok(Self { $($parameter: _attributes.float(stringify!($parameter))?,)* })
-                }
-
-                fn sample() -> Attributes {
-                    Attributes::new()$(.with(stringify!($parameter), $sample))*
-                }
-
-                fn positive() -> bool {
-                    [$(stringify!($positive))?].contains(&"positive")
-                }
-
-                #[inline(always)]
-                fn value<T: Float, A: Arithmetic>(self, $x: T) -> T {
-                    let $f = self;
-                    $value
-                }
-
-                #[inline(always)]
-                fn slope<T: Float, A: Arithmetic>(self, $from: T) -> T {
-                    let $g = self;
-                    $slope
-                }
-            }
-        )*
-
-        impl Builder {
-            $(
-                $(#[$doc])*
-                ///
-                /// # Errors
-                /// If `x` holds no floats.
-                #[track_caller]
-                pub fn $kind(&self, x: Var $(, $parameter: f64)*) -> Result<Var> {
-                    let attributes = Attributes::new()$(.with(stringify!($parameter), $parameter))*;
-                    self.append1(stringify!($kind), &[("x", &[x])], attributes)
-                }
-            )*
+            pub(super) struct $type = $kind { $($parameter: f64),* }
+            inputs { X = x: one }
+            outputs { OUT = out: one }
+            impl Builder { fn $kind(&self, x: Var $(, $parameter: f64)*) -> Var; }
         }
-    };
+
+        impl $crate::ops::unary::Function for $type {
+            const SLOPE_FROM: $crate::ops::unary::From = $crate::ops::unary::From::$source;
+
+            const POSITIVE: bool = !concat!("", $(stringify!($positive))?).is_empty();
+
+            fn sample() -> Attributes {
+                Self { $($parameter: $sample),* }.attributes()
+            }
+
+            #[inline(always)]
+            fn value<T: Float, A: Arithmetic>(self, $x: T) -> T {
+                let $f = self;
+                $value
+            }
+
+            #[inline(always)]
+            fn slope<T: Float, A: Arithmetic>(self, $from: T) -> T {
+                let $g = self;
+                $slope
+            }
+        }
+    )*};
 }
 pub(super) use functions;

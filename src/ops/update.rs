@@ -10,19 +10,14 @@ pub(super) use engine::{Merged, Rule, apply};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Float;
-use crate::program::{Attributes, Forward, InferShape, Sample, Slot, Spec};
+use crate::program::attributes::Attribute;
+use crate::program::{Attributes, Forward, InferShape, Sample, Spec};
 use crate::tensor::{Dense, SelectedRows, StorageKind, Variable};
 
 /// Input slot of the gradient, in every rule.
 pub(super) const GRAD: usize = 0;
 /// Input slot of the learning rate, in every rule.
 pub(super) const RATE: usize = 1;
-
-/// The inputs of every rule.
-pub(super) const INPUTS: &[Slot] = &[
-    Slot::one("grad").without_gradient().storages(&[StorageKind::Dense, StorageKind::SelectedRows]),
-    Slot::one("rate").without_gradient(),
-];
 
 /// What a rule does with a gradient of selected rows; stored by name in the attribute `mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,15 +36,6 @@ impl SparseMode {
         match self {
             SparseMode::Exact => "exact",
             SparseMode::Lazy => "lazy",
-        }
-    }
-
-    /// Reads the attribute `mode`.
-    pub(super) fn parse(attributes: &Attributes) -> Result<Self> {
-        match attributes.text("mode")? {
-            "exact" => Ok(SparseMode::Exact),
-            "lazy" => Ok(SparseMode::Lazy),
-            other => Err(Error::of(ErrorKind::Program, "attribute `mode`", "exact or lazy", other)),
         }
     }
 
@@ -84,6 +70,22 @@ impl SparseMode {
     }
 }
 
+impl Attribute for SparseMode {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        match attributes.text(name)? {
+            "exact" => Ok(SparseMode::Exact),
+            "lazy" => Ok(SparseMode::Lazy),
+            other => {
+                Err(Error::of(ErrorKind::Program, format!("attribute `{name}`"), "exact or lazy", other))
+            }
+        }
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        attributes.set(name, self.name());
+    }
+}
+
 /// A number among the attributes, checked.
 pub(super) fn number(
     attributes: &Attributes,
@@ -113,8 +115,8 @@ pub(super) fn scalar(run: &Forward<'_>, slot: usize) -> Result<f64> {
     crate::with_float!(run.dtype(slot), T => Ok(run.input::<T>(slot)?.row(0)[0].to_f64()))
 }
 
-/// The samples of a rule: a matrix, a vector, rows that repeat, and none. `attributes` gets the name of the mode.
-pub(super) fn samples(attributes: impl Fn(&str) -> Attributes, fields: &[&str]) -> Vec<Sample> {
+/// The samples of a rule: a matrix, a vector, rows that repeat, and none. `attributes` gets the mode.
+pub(super) fn samples(attributes: impl Fn(SparseMode) -> Attributes, fields: &[&str]) -> Result<Vec<Sample>> {
     let numbers = |shape: &[usize], pace: f64, least: f64| -> Result<Variable> {
         let len = shape.iter().product::<usize>();
         let values = (0..len).map(|i| (i as f64 * pace).sin() + least).collect();
@@ -122,7 +124,7 @@ pub(super) fn samples(attributes: impl Fn(&str) -> Attributes, fields: &[&str]) 
     };
     let sample = |name: &str, mode: SparseMode, shape: &[usize]| -> Result<Sample> {
         let rate = Variable::dense(Dense::from_vec(&[], vec![0.125f32])?);
-        let mut sample = Sample::new(name, attributes(mode.name())).without_gradient().constant("rate", rate);
+        let mut sample = Sample::new(name, attributes(mode)).without_gradient().constant("rate", rate);
         for (k, field) in fields.iter().enumerate() {
             // Above 0, as some states must be.
             sample = sample.constant(field, numbers(shape, 0.9 + k as f64, 1.5)?);
@@ -133,14 +135,11 @@ pub(super) fn samples(attributes: impl Fn(&str) -> Attributes, fields: &[&str]) 
         let values = numbers(&[ids.len(), 3], 0.7, 0.0)?.into_parts().0.into_dense()?;
         Variable::new(SelectedRows::new(5, ids.to_vec(), values)?, None)
     };
-    let all = || -> Result<Vec<Sample>> {
-        let (exact, lazy) = (SparseMode::Exact, SparseMode::Lazy);
-        Ok(vec![
-            sample("matrix", exact, &[4, 3])?.constant("grad", numbers(&[4, 3], 0.7, 0.0)?),
-            sample("vector", exact, &[5])?.constant("grad", numbers(&[5], 0.7, 0.0)?),
-            sample("rows that repeat", lazy, &[5, 3])?.constant("grad", rows(&[4, 1, 4])?),
-            sample("no row", lazy, &[5, 3])?.constant("grad", rows(&[])?),
-        ])
-    };
-    all().unwrap_or_default()
+    let (exact, lazy) = (SparseMode::Exact, SparseMode::Lazy);
+    Ok(vec![
+        sample("matrix", exact, &[4, 3])?.constant("grad", numbers(&[4, 3], 0.7, 0.0)?),
+        sample("vector", exact, &[5])?.constant("grad", numbers(&[5], 0.7, 0.0)?),
+        sample("rows that repeat", lazy, &[5, 3])?.constant("grad", rows(&[4, 1, 4])?),
+        sample("no row", lazy, &[5, 3])?.constant("grad", rows(&[])?),
+    ])
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::tensor::{DType, StorageKind};
 
 /// A scalar, a string, or a list of them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -215,5 +216,62 @@ impl Attributes {
         self.read(name, expected, |l| {
             if let Literal::List(values) = l { values.iter().map(&item).collect() } else { None }
         })
+    }
+}
+
+/// What a field of an operator can be: read from its attributes by name, and written among them.
+pub trait Attribute: Sized {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// If it is missing, of another type or out of range.
+    #[track_caller]
+    fn read(attributes: &Attributes, name: &str) -> Result<Self>;
+
+    /// Writes it.
+    fn write(&self, attributes: &mut Attributes, name: &str);
+}
+
+macro_rules! attribute {
+    ($($type:ty: $read:ident),*) => {$(
+        impl Attribute for $type {
+            fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+                attributes.$read(name).map(Into::into)
+            }
+
+            fn write(&self, attributes: &mut Attributes, name: &str) {
+                attributes.set(name, self.clone());
+            }
+        }
+    )*};
+}
+attribute!(bool: bool, i64: int, usize: size, f64: float, String: text, Vec<f64>: floats, Vec<usize>: sizes);
+
+/// By name.
+macro_rules! named_attribute {
+    ($($type:ty),*) => {$(
+        impl Attribute for $type {
+            fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+                attributes.text(name)?.parse()
+            }
+
+            fn write(&self, attributes: &mut Attributes, name: &str) {
+                attributes.set(name, self.name());
+            }
+        }
+    )*};
+}
+named_attribute!(DType, StorageKind);
+
+/// One that may be missing.
+impl<T: Attribute> Attribute for Option<T> {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        attributes.get(name).map(|_| T::read(attributes, name)).transpose()
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        if let Some(value) = self {
+            value.write(attributes, name);
+        }
     }
 }

@@ -150,6 +150,7 @@ impl Pass<'_> {
         }
         let instance = self.registry.parse(&op.kind, &op.attributes)?;
         let signature = instance.signature();
+        let specs = program.input_specs(signature, op)?;
         let mut outputs = Vec::new();
         for (index, slot) in signature.inputs.iter().enumerate() {
             let vars = op.input(slot.name);
@@ -159,7 +160,7 @@ impl Pass<'_> {
             let mut grads = Vec::new();
             for &var in vars {
                 grads.push(if wants_gradient(program, var) {
-                    self.contribute(program, var, instance.gradient_storage(index))?
+                    self.contribute(program, var, instance.gradient(index, &specs).storage)?
                 } else {
                     VarId::NONE
                 });

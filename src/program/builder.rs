@@ -12,6 +12,7 @@ use super::program::{Append, Program};
 use super::registry::Registry;
 use super::step::OpenStep;
 use super::var_desc::{Initializer, VarDesc, VarKind, VarRole};
+use super::vars::Vars;
 use crate::error::{Error, ErrorKind, Place, Result};
 use crate::tensor::{DType, StorageKind};
 
@@ -341,13 +342,18 @@ impl Builder {
         Ok(())
     }
 
-    /// Appends an operator: `inputs` by slot name, and its outputs in the order of the operator's slots. A batched
-    /// variable of a block around a step is captured as a static input.
+    /// Appends an operator: `inputs` by slot name; the result is its outputs in the order of its slots, one variable, a
+    /// tuple or a list. A batched variable of a block around a step is captured as a static input.
     ///
     /// # Errors
-    /// If anything does not fit; the error names the operator and the line that called.
+    /// If anything does not fit, also the number of outputs; the error names the operator and the line that called.
     #[track_caller]
-    pub fn append(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> Result<Vec<Var>> {
+    pub fn append<V: Vars>(
+        &self,
+        kind: &str,
+        inputs: &[(&str, &[Var])],
+        attributes: Attributes,
+    ) -> Result<V> {
         let caller = self.here();
         let place = || Place {
             operator: Some(kind.to_owned()),
@@ -359,33 +365,19 @@ impl Builder {
             let ids: Result<Vec<VarId>> = vars.iter().map(|&v| self.resolve(v)).collect();
             bound.push((slot, ids.map_err(|e| e.at(place()))?));
         }
-        let State { program, registry, .. } = &mut *self.state.borrow_mut();
-        let request = Append {
-            inputs: bound,
-            attributes,
-            role: Role::Forward,
-            caller: caller.to_string(),
-            ..Append::forward(kind)
+        let outputs = {
+            let State { program, registry, .. } = &mut *self.state.borrow_mut();
+            let request = Append {
+                inputs: bound,
+                attributes,
+                role: Role::Forward,
+                caller: caller.to_string(),
+                ..Append::forward(kind)
+            };
+            program.append(registry, self.block, request)?
         };
-        let outputs = program.append(registry, self.block, request)?;
-        Ok(outputs.into_iter().flatten().map(|id| self.var(id)).collect())
-    }
-
-    /// [`Self::append`] for an operator with one output.
-    ///
-    /// # Errors
-    /// As [`Self::append`].
-    #[track_caller]
-    pub fn append1(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> Result<Var> {
-        match self.append(kind, inputs, attributes)?.first() {
-            Some(out) => Ok(*out),
-            None => Err(self.located(Error::of(
-                ErrorKind::Program,
-                format!("operator `{kind}`"),
-                "an output",
-                "none",
-            ))),
-        }
+        let outputs: Vec<Var> = outputs.into_iter().flatten().map(|id| self.var(id)).collect();
+        V::from_list(&outputs).map_err(|e| e.at(place()))
     }
 
     /// A variable of this builder's program by its number.

@@ -396,7 +396,9 @@ impl Direct {
         }
         let needs = (0..signature.inputs.len())
             .filter(|&slot| wanted(slot))
-            .fold(super::op::Needs::nothing(), |n, slot| n.union(self.op.needs(slot)));
+            .fold(super::op::Needs::nothing(), |n, slot| {
+                n.union(self.op.gradient(slot, &self.input_specs).reads)
+            });
         let mut pool = Vec::new();
         let mut wiring = Wiring::default();
         let mut room = OperandRoom::default();
@@ -456,7 +458,7 @@ impl Direct {
             let mut places = Vec::new();
             for (k, value) in row.iter_mut().enumerate() {
                 let store = if given(slot, k).is_some() { Store::Add } else { Store::Write };
-                let sparse = self.op.gradient_storage(slot) == StorageKind::SelectedRows;
+                let sparse = self.op.gradient(slot, &self.input_specs).storage == StorageKind::SelectedRows;
                 places.push(match (value, given(slot, k)) {
                     (None, _) => (Place::Absent, store),
                     (Some(_), None) if sparse => {

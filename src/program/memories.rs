@@ -119,7 +119,8 @@ impl Step {
             })?;
             if taken {
                 // Two memories with one next value: the second gets a copy, so that each has a gradient of its own.
-                id = net.append1("assign", &[("x", &[self.var(id)])], Attributes::new())?.id;
+                let copy: Var = net.append("assign", &[("x", &[self.var(id)])], Attributes::new())?;
+                id = copy.id;
             }
             let program = &self.state.borrow().program;
             let (want, got) = (program.spec(memory.id)?, program.spec(id)?);

@@ -32,7 +32,7 @@ mod stored;
 pub mod streamed;
 mod validate;
 pub mod var_desc;
-mod vars;
+pub mod vars;
 
 pub use attributes::{Attributes, Literal};
 pub use builder::{Builder, Var};
@@ -41,7 +41,10 @@ pub use cost::{Cost, Work};
 pub use extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
 pub use infer::InferShape;
 pub use keys::RowKey;
-pub use op::{Facts, Fusion, LodEffect, Merge, Needs, Op, Pieces, Reach, Signature, Slot};
+pub use op::{
+    Declaration, Declared, Facts, Fusion, Gradient, Hints, LodEffect, Merge, Needs, Op, Pieces, Reach,
+    Signature, Slot,
+};
 pub use op_desc::{Bound, Memory, MemoryGradient, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient};
 pub use program::{Append, Block, Program};
 pub use registry::Registry;

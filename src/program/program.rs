@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::attributes::Attributes;
 use super::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use super::infer::{InferShape, Phase};
-use super::op::{Reach, Slot};
+use super::op::{NoKernel, Reach, Signature, Slot};
 use super::op_desc::{Bound, OpDesc, Role};
 use super::registry::Registry;
 use super::var_desc::{VarDesc, VarKind, VarRole};
 use crate::error::{AtCaller, Error, ErrorKind, Place, Result, is_own};
+use crate::tensor::StorageKind;
 
 /// A sequence of operators; step blocks nest in the block that runs them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -244,6 +245,7 @@ impl Program {
         let signature = op.signature();
         let groups = self.arrange(signature.inputs, &inputs, block)?;
         let specs = self.specs(&groups)?;
+        self.check_storages(signature, &groups)?;
         if block.0 > 0 && op.facts().reach == Reach::Batch && specs.iter().flatten().any(Spec::batched) {
             let got = "one that reaches over the batch: a sequence's result would depend on the others";
             return Err(malformed("operator in a step block", "a row- or sequence-wise one", got));
@@ -338,7 +340,7 @@ impl Program {
         Ok(groups)
     }
 
-    fn check_usable(&self, var: VarId, slot: &Slot, block: BlockId) -> Result<()> {
+    fn check_usable(&self, var: VarId, _slot: &Slot, block: BlockId) -> Result<()> {
         let desc = self
             .vars
             .get(var.0 as usize)
@@ -353,16 +355,18 @@ impl Program {
                 malformed("scope", expected, format!("one of block {}", desc.block.0)).variable(&desc.name)
             );
         }
-        if !slot.storages.contains(&spec.storage) {
-            let kinds: Vec<String> = slot.storages.iter().map(|s| s.to_string()).collect();
-            return Err(Error::new(
-                format!("storage of input `{}`", slot.name),
-                kinds.join(" or "),
-                spec.storage.to_string(),
-            )
-            .variable(&desc.name));
-        }
         Ok(())
+    }
+
+    pub(super) fn check_storages(&self, signature: Signature, groups: &[Vec<VarId>]) -> Result<()> {
+        let storages = |vars: &Vec<VarId>| vars.iter().map(|&v| Ok(self.spec(v)?.storage)).collect();
+        let storages: Result<Vec<Vec<StorageKind>>> = groups.iter().map(storages).collect();
+        let Err(NoKernel { slot, number, expected }) = signature.kernel(&storages?) else { return Ok(()) };
+        let var = groups[slot][number];
+        let kinds: Vec<String> = expected.iter().map(ToString::to_string).collect();
+        let what = format!("storage of input `{}`", signature.inputs[slot].name);
+        let got = self.spec(var)?.storage.to_string();
+        Err(Error::new(what, kinds.join(" or "), got).variable(&self.var(var).name))
     }
 
     /// Gradient blocks stand beside the step block they belong to and read its variables.
@@ -376,6 +380,11 @@ impl Program {
 
     pub(crate) fn specs(&self, groups: &[Vec<VarId>]) -> Result<Vec<Vec<Spec>>> {
         groups.iter().map(|vars| vars.iter().map(|&v| self.spec(v).cloned()).collect()).collect()
+    }
+
+    /// The specs of what an operator, or its backward one, reads in the input slots of its signature.
+    pub(crate) fn input_specs(&self, signature: Signature, op: &OpDesc) -> Result<Vec<Vec<Spec>>> {
+        self.specs(&Self::slots_of(signature.inputs, &op.inputs, ""))
     }
 
     /// The variables of each slot of an operator, in the order of the slots; `suffix` is `"@grad"` for gradients.

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::attributes::Attributes;
-use super::op::Op;
+use super::op::{Declaration, Op};
 use super::sample::Sample;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// An operator type: how to read it from a program, and its samples.
 #[derive(Clone, Copy)]
 pub struct Entry {
+    declaration: &'static Declaration,
     parse: fn(&Attributes) -> Result<Arc<dyn Op>>,
-    samples: fn() -> Vec<Sample>,
+    samples: fn() -> Result<Vec<Sample>>,
 }
 
 /// The operators that a program may use, by kind. A user's crate adds its own with [`Registry::add`] and gives the
@@ -32,14 +33,11 @@ impl Registry {
     /// If its kind is taken.
     #[track_caller]
     pub fn add<O: Op>(&mut self) -> Result<&mut Self> {
-        let entry = Entry { parse: |a| Ok(Arc::new(O::parse(a)?)), samples: O::samples };
-        if self.0.insert(O::kind(), entry).is_some() {
-            return Err(Error::of(
-                ErrorKind::Program,
-                "registry",
-                "each kind once",
-                format!("`{}` twice", O::kind()),
-            ));
+        let declaration = O::declaration();
+        let entry = Entry { declaration, parse: |a| Ok(Arc::new(O::parse(a)?)), samples: O::samples };
+        if self.0.insert(declaration.kind, entry).is_some() {
+            let got = format!("`{}` twice", declaration.kind);
+            return Err(Error::of(ErrorKind::Program, "registry", "each kind once", got));
         }
         Ok(self)
     }
@@ -64,6 +62,20 @@ impl Registry {
             };
             return Err(Error::of(ErrorKind::Program, "operator kind", expected, format!("`{kind}`")));
         };
+        let known = entry.declaration.attributes;
+        if let Some((name, _)) = attributes.iter().find(|(name, _)| !known.contains(name)) {
+            let expected = match known {
+                [] => "none".to_owned(),
+                known => format!("{} and no other", known.join(", ")),
+            };
+            let error = Error::of(
+                ErrorKind::Program,
+                format!("attributes of `{kind}`"),
+                expected,
+                format!("`{name}`"),
+            );
+            return Err(error).at_caller();
+        }
         (entry.parse)(attributes).at_caller()
     }
 
@@ -72,8 +84,17 @@ impl Registry {
         self.0.keys().copied()
     }
 
-    /// The samples of a kind.
-    pub fn samples(&self, kind: &str) -> Vec<Sample> {
-        self.0.get(kind).map_or_else(Vec::new, |entry| (entry.samples)())
+    /// What an operator type says of itself.
+    pub fn declaration(&self, kind: &str) -> Option<&'static Declaration> {
+        self.0.get(kind).map(|entry| entry.declaration)
+    }
+
+    /// The samples of a kind; none of one that is not registered.
+    ///
+    /// # Errors
+    /// If one cannot be made.
+    #[track_caller]
+    pub fn samples(&self, kind: &str) -> Result<Vec<Sample>> {
+        self.0.get(kind).map_or_else(|| Ok(Vec::new()), |entry| (entry.samples)()).at_caller()
     }
 }

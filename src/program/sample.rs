@@ -1,6 +1,12 @@
-//! Small cases of an operator, for the catalogue-wide test.
+//! Small cases of an operator, which show what it does and which it is held to.
+
+use std::sync::Arc;
+
+use ndarray::Array2;
 
 use super::attributes::Attributes;
+use crate::error::{AtCaller, Result};
+use crate::lod::Lod;
 use crate::tensor::Variable;
 
 /// An operand of a sample or of a direct call.
@@ -65,4 +71,71 @@ impl Sample {
         self.forward_only = true;
         self
     }
+
+    /// What every row-wise operator is tried on: a variable `x` of `width` numbers a row, as sequences with an empty one, in
+    /// two levels, as empty sequences only, as none, as rows without a LoD, and as a constant. `add` binds further operands
+    /// beside it.
+    ///
+    /// # Errors
+    /// What `add` returns.
+    #[track_caller]
+    pub fn of_rows(
+        attributes: &Attributes,
+        width: usize,
+        add: impl Fn(Sample, &Variable) -> Result<Sample>,
+    ) -> Result<Vec<Sample>> {
+        let sequences = |lengths: &[&[usize]]| -> Result<Variable> {
+            let lod = Lod::from_lengths(&lengths.iter().map(|l| l.to_vec()).collect::<Vec<_>>())?;
+            Variable::sequences(numbers(lod.rows(), width, 0), lod)
+        };
+        let rows = |rows| Variable::from(numbers(rows, width, 0));
+        let cases = || -> Result<Vec<Sample>> {
+            [
+                ("sequences, one empty", sequences(&[&[2, 0, 1]])?, true),
+                ("two levels", sequences(&[&[2, 0, 1], &[3, 0, 2]])?, true),
+                ("all empty", sequences(&[&[0, 0]])?, true),
+                ("no sequence", sequences(&[&[]])?, true),
+                ("one row a sequence", rows(3), true),
+                ("a constant", rows(2), false),
+            ]
+            .into_iter()
+            .map(|(name, value, batched)| {
+                let mut sample = Sample::new(name, attributes.clone());
+                sample.operands.push(Operand { slot: "x".to_owned(), value: value.clone(), batched });
+                add(sample, &value)
+            })
+            .collect()
+        };
+        cases().at_caller()
+    }
+
+    /// What every sequence-wise operator is tried on: sequences with an empty one, of two levels, only empty ones, none.
+    /// `bind` binds the operands, to sequences of that LoD.
+    ///
+    /// # Errors
+    /// What `bind` returns.
+    #[track_caller]
+    pub fn of_sequences(
+        attributes: &Attributes,
+        bind: impl Fn(Sample, Arc<Lod>) -> Result<Sample>,
+    ) -> Result<Vec<Sample>> {
+        let cases: [(&str, &[&[usize]]); 4] = [
+            ("sequences with an empty one", &[&[3, 0, 1]]),
+            ("two levels", &[&[2, 0, 1], &[2, 0, 4]]),
+            ("all empty", &[&[0, 0]]),
+            ("none", &[&[]]),
+        ];
+        let sample = |(name, lengths): (&str, &[&[usize]])| {
+            let lod = Lod::from_lengths(&lengths.iter().map(|l| l.to_vec()).collect::<Vec<_>>())?;
+            bind(Sample::new(name, attributes.clone()), lod)
+        };
+        cases.into_iter().map(sample).collect::<Result<_>>().at_caller()
+    }
+}
+
+/// A matrix of numbers between -1.5 and 1.5, without a pattern or a tie; `salt` makes others.
+pub fn numbers(rows: usize, width: usize, salt: usize) -> Array2<f64> {
+    Array2::from_shape_fn((rows, width), |(i, j)| {
+        1.5 * ((i * width + j + 1) as f64 * 2.4 + salt as f64 * 0.9).sin()
+    })
 }

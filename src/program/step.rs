@@ -306,7 +306,7 @@ impl Builder {
         if written {
             Ok(id)
         } else {
-            self.append1("assign", &[("x", &[self.var(id)])], Attributes::new()).map(Var::id)
+            self.append("assign", &[("x", &[self.var(id)])], Attributes::new()).map(Var::id)
         }
     }
 }

@@ -271,7 +271,8 @@ impl Making<'_> {
         if facts.reach == Reach::Row && op.reads().all(same_rows) && op.writes().all(|var| self.cut(var)) {
             return Ok(op);
         }
-        match parsed.pieces(way == Way::FromEnd) {
+        let hints = parsed.hints();
+        match if way == Way::FromEnd { hints.pieces_from_end } else { hints.pieces } {
             Some(pieces) => self.piece(op, pieces),
             None => Err(cannot("one that takes sequences in pieces", "one that needs them whole")),
         }
@@ -283,7 +284,7 @@ impl Making<'_> {
         let mut op = OpDesc { kind: into.to_owned(), attributes, ..op };
         let parsed = self.registry.parse(into, &op.attributes)?;
         let signature = parsed.signature();
-        let specs = self.program.specs(&Program::slots_of(signature.inputs, &op.inputs, ""))?;
+        let specs = self.program.input_specs(signature, &op)?;
         let made = {
             let phase = Phase::Build { next: &mut self.program.levels.clone() };
             let mut shapes = InferShape::new(signature, &specs, Extent::Batch, phase);

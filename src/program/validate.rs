@@ -399,16 +399,7 @@ impl Program {
             }
         }
         let specs = self.specs(&inputs)?;
-        for ((slot, vars), specs) in signature.inputs.iter().zip(&inputs).zip(&specs) {
-            for (&var, spec) in vars.iter().zip(specs) {
-                let desc = self.has_var(var)?;
-                if !slot.storages.contains(&spec.storage) {
-                    let got = spec.storage.to_string();
-                    let what = format!("storage of input `{}`", slot.name);
-                    return Err(malformed(what, "one it has a kernel for", got).variable(&desc.name));
-                }
-            }
-        }
+        self.check_storages(signature, &inputs)?;
         let mut next = self.levels;
         let mut shapes = InferShape::new(signature, &specs, self.top(here), Phase::Build { next: &mut next });
         op.infer_shape(&mut shapes)?;

@@ -1,9 +1,9 @@
-//! One variable, a tuple or a list of them: what goes into a step and what comes out.
+//! One variable, a tuple or a list of them: what operators give, what goes into a step and what comes out.
 
 use super::builder::Var;
 use crate::error::{Error, ErrorKind, Result};
 
-/// One or several variables: what goes into a step and what comes out.
+/// One or several variables: what an operator gives, what goes into a step and what comes out.
 pub trait Vars: Sized {
     /// As a list.
     fn list(&self) -> Vec<Var>;
@@ -15,7 +15,7 @@ pub trait Vars: Sized {
 }
 
 fn wrong_count<T>(expected: usize, got: usize) -> Result<T> {
-    Err(Error::of(ErrorKind::Program, "variables of a step", expected.to_string(), got.to_string()))
+    Err(Error::of(ErrorKind::Program, "number of variables", expected.to_string(), got.to_string()))
 }
 
 impl Vars for Var {

@@ -229,7 +229,7 @@ pub(super) fn backward(
     }
     let mut writes = 0;
     for (slot, row) in values.iter_mut().enumerate() {
-        let sparse = super::declared::gradient(op, slot, specs).storage == StorageKind::SelectedRows;
+        let sparse = op.gradient(slot, specs).storage == StorageKind::SelectedRows;
         let mut places = Vec::new();
         for (k, value) in row.iter_mut().enumerate() {
             let place = match value {
@@ -278,7 +278,7 @@ pub(super) fn backward(
 
 /// What the gradients of some slots are declared to read together.
 pub(super) fn reads(op: &dyn Op, direct: &Direct, wanted: &[usize]) -> Needs {
-    let of = |&slot: &usize| super::declared::gradient(op, slot, direct.input_specs()).reads;
+    let of = |&slot: &usize| op.gradient(slot, direct.input_specs()).reads;
     wanted.iter().map(of).fold(Needs::nothing(), Needs::union)
 }
 

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use super::call::{self, Given, How};
-use super::declared::{self, Gradient, Hints};
 use super::values::{Outcome, cast, is_float, numbers, weights};
 use crate::error::Result;
 use crate::program::call::{Direct, InputGradients};
 use crate::program::context::Scratch;
-use crate::program::{Mode, Op, Operand, Registry, RowKey, RunFacts, Sample};
+use crate::program::{Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Sample};
 use crate::tensor::{DType, Storage, Variable};
 
 /// What a call's random numbers are keyed by, where nothing else is said.
@@ -145,12 +144,8 @@ impl Case<'_> {
         self.op.signature().outputs.iter().any(|slot| slot.updated)
     }
 
-    pub(super) fn hints(&self, ran: &Ran) -> Hints {
-        declared::hints(&*self.op, ran.direct.input_specs())
-    }
-
     pub(super) fn gradient(&self, ran: &Ran, slot: usize) -> Gradient {
-        declared::gradient(&*self.op, slot, ran.direct.input_specs())
+        self.op.gradient(slot, ran.direct.input_specs())
     }
 }
 

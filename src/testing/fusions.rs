@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use super::case::{Case, Ran, SEED, STEP, graded};
-use super::declared;
 use super::values::{Outcome, ensure, near};
 use crate::program::call::Direct;
-use crate::program::{Fusion, Mode, Op, Operand, Registry, RunFacts, Sample};
+use crate::program::{Attributes, Fusion, Mode, Op, Operand, Registry, RunFacts, Sample};
 use crate::tensor::{DType, Storage};
 
 /// How far the one may be from the two, in f64 and measured by the largest number: sums in another order.
@@ -17,7 +16,7 @@ pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[Sample]) -> Ve
     let mut found: Vec<Fusion> = Vec::new();
     for sample in samples {
         let Ok(op) = registry.parse(kind, &sample.attributes) else { continue };
-        for fusion in declared::fusions(&*op) {
+        for fusion in op.hints().fusions {
             if !found
                 .iter()
                 .any(|f| (f.producer, f.into, f.slot) == (fusion.producer, fusion.into, fusion.slot))
@@ -47,11 +46,7 @@ fn under(names: &[(&str, &str)], operands: &[Operand]) -> Vec<Operand> {
 impl Case<'_> {
     /// Of the third operator with one of its samples: it computes what the producer and then the consumer do.
     pub(super) fn fused(&self, consumer: &str, fusion: &Fusion) -> Outcome {
-        let attributes = &self.sample.attributes;
-        let pair = Pair {
-            producer: self.registry.parse(fusion.producer, attributes)?,
-            consumer: self.registry.parse(consumer, attributes)?,
-        };
+        let pair = Pair { producer: self.part(fusion.producer)?, consumer: self.part(consumer)? };
         let operands = self.operands(DType::F64)?;
         let third = self.run(&operands, &self.numbers(), None)?;
         for operand in &operands {
@@ -97,6 +92,16 @@ impl Case<'_> {
             }
         }
         self.fused_gradients(&pair, fusion, (&third, &producer, &consumer), between.storage())
+    }
+
+    /// One of the two, with those of the third's attributes that are its own.
+    fn part(&self, kind: &str) -> crate::error::Result<Arc<dyn Op>> {
+        let known = self.registry.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
+        let mut own = Attributes::new();
+        for (name, value) in self.sample.attributes.iter().filter(|(name, _)| known.contains(name)) {
+            own.set(name, value.clone());
+        }
+        self.registry.parse(kind, &own)
     }
 
     /// What the operator computes that has an output beside the third one.

@@ -21,7 +21,7 @@ impl Case<'_> {
         let mut met = false;
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
-            if !self.hints(&ran).sums {
+            if !self.op.hints().sums {
                 return Ok(true);
             }
             let inputs: Vec<&Storage> = ran.direct.inputs().iter().flatten().map(|v| v.storage()).collect();
@@ -44,7 +44,7 @@ impl Case<'_> {
     pub(super) fn accumulates(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
-            if !self.hints(&ran).accumulates {
+            if !self.op.hints().accumulates {
                 return Ok(());
             }
             let written: Vec<&Storage> = ran.outputs.iter().flatten().map(|v| v.storage()).collect();
@@ -70,7 +70,7 @@ impl Case<'_> {
     pub(super) fn apart(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
-            if !self.hints(&ran).apart {
+            if !self.op.hints().apart {
                 return Ok(());
             }
             let slots = self.slots(&ran);
@@ -98,7 +98,7 @@ impl Case<'_> {
     pub(super) fn joins(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
-            if !self.hints(&ran).joins {
+            if !self.op.hints().joins {
                 return Ok(());
             }
             let slots = self.slots(&ran);
@@ -135,7 +135,7 @@ impl Case<'_> {
             if self.updates() || !ran.dense() {
                 return Ok(());
             }
-            let declared = self.hints(&ran).prepares;
+            let declared = self.op.hints().prepares;
             let constants = ran.direct.input_specs().iter().flatten().any(|spec| !spec.batched());
             let slots = self.slots(&ran);
             let mut prepared = Prepared::default();

@@ -1,7 +1,6 @@
 //! Calls that share an input made one call, and the parts cut from its output.
 
 use super::case::{Case, Ran};
-use super::declared;
 use super::values::{Outcome, beside, ensure, filled, near, same_bits};
 use crate::error::Result;
 use crate::program::call::Direct;
@@ -16,7 +15,7 @@ impl Case<'_> {
     /// the sum of theirs, the others as they are.
     pub(super) fn merges(&self) -> Outcome {
         let first = self.run_sample(DType::F64)?;
-        let Some(merge) = self.hints(&first).merges else { return Ok(()) };
+        let Some(merge) = self.op.hints().merges else { return Ok(()) };
         self.mergeable(&first)?;
         let operands = self.operands(DType::F64)?;
         let goes_beside = |o: &Operand| merge.beside.contains(&o.slot.as_str());
@@ -94,7 +93,7 @@ impl Case<'_> {
         let whole =
             Operand { slot: x.name.to_owned(), value: both.outputs[0][0].clone(), batched: spec.batched() };
         let direct = Direct::new(op.clone(), &[whole])?;
-        let columns = declared::hints(&*op, direct.input_specs()).columns;
+        let columns = op.hints().columns;
         let found: Option<Vec<usize>> = columns.map(|c| c.iter().map(|c| c.len()).collect());
         ensure(found.as_deref() == Some(&widths[..]), || {
             format!("`{}` with sizes {widths:?} has the columns {found:?}", merge.parts)

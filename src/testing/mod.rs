@@ -5,54 +5,49 @@
 //! operators of your own crate the check is one line:
 //!
 //! ```
-//! use unpadded::program::{
-//!     Attributes, Backward, Facts, Forward, InferShape, Needs, Op, Sample, Signature, Slot,
-//! };
-//! use unpadded::{Registry, Result, Variable, testing, with_float};
+//! use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample};
+//! use unpadded::{Registry, Result, operator, testing, with_float};
 //!
-//! /// out = 2 · x.
-//! struct Twice;
+//! operator! {
+//!     /// out = 2 · x.
+//!     ///
+//!     /// # Errors
+//!     /// If `x` holds no floats.
+//!     struct Twice = "acme.twice" {}
+//!     inputs { X = x: one }
+//!     outputs { OUT = out: one }
+//!     trait BuildTwice { fn twice(&self, x: Var) -> Var; }
+//! }
 //!
 //! impl Op for Twice {
-//!     fn kind() -> &'static str {
-//!         "acme.twice"
-//!     }
-//!     fn parse(_: &Attributes) -> Result<Self> {
-//!         Ok(Self)
-//!     }
-//!     fn signature(&self) -> Signature {
-//!         const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
-//!     }
 //!     fn facts(&self) -> Facts {
 //!         Facts::row_wise()
 //!     }
+//!
 //!     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-//!         s.is_float(0)?;
-//!         s.set(0, s.input(0).clone());
+//!         s.is_float(Self::X)?;
+//!         s.set(Self::OUT, s.input(Self::X).clone());
 //!         Ok(())
 //!     }
+//!
 //!     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-//!         with_float!(run.dtype(0), T => {
-//!             let (x, mut out) = (run.input::<T>(0)?, run.output::<T>(0)?);
+//!         with_float!(run.dtype(Self::X), T => {
+//!             let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
 //!             out.iter_mut().flatten().zip(x.iter().flatten()).for_each(|(out, &x)| *out = x + x);
 //!             Ok(())
 //!         })
 //!     }
-//!     fn needs(&self, _: usize) -> Needs {
-//!         Needs::nothing()
-//!     }
-//!     fn samples() -> Vec<Sample> {
-//!         let batches = [vec![vec![0.5, -1.0], vec![], vec![2.0]], vec![]];
-//!         let x = batches.iter().filter_map(|batch| Variable::from_sequences(batch).ok());
-//!         x.map(|x| Sample::new("sequences", Attributes::new()).batch("x", x)).collect()
+//!
+//!     fn samples() -> Result<Vec<Sample>> {
+//!         Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
 //!     }
 //! }
 //!
 //! let mut own = Registry::empty();
 //! own.add::<Twice>()?;
-//! // In a test of yours: `testing::check(&own).unwrap()`. This one has no gradient yet.
+//! // In a test of yours, `testing::check(&own).unwrap()` is all. This operator has no gradient yet, and hears of it:
 //! let failures = testing::check(&own).unwrap_err();
-//! assert!(failures.iter().all(|failure| failure.kind == "acme.twice"));
+//! assert!(failures.iter().any(|failure| failure.kind == "acme.twice" && failure.rule == "gradient"));
 //! assert!(failures.to_string().contains("gradient: gradient: expected an operator that has one"));
 //! # Ok::<(), unpadded::Error>(())
 //! ```
@@ -92,7 +87,6 @@ mod call;
 mod case;
 mod compiled;
 
-mod declared;
 mod fusions;
 mod gradients;
 mod hints;
@@ -266,7 +260,7 @@ impl<'a> Kind<'a> {
 
     /// The samples of a kind; what keeps them from being built is noted.
     fn samples(&mut self, kind: &str) -> Vec<Sample> {
-        let found = caught(|| Ok(declared::samples(self.registry, kind)?));
+        let found = caught(|| Ok(self.registry.samples(kind)?));
         found.unwrap_or_else(|broken| {
             self.note(None, SAMPLES, Err(broken));
             Vec::new()

@@ -15,7 +15,7 @@ impl Case<'_> {
     /// Pieces from the first to the last, and from the last to the first, give what the whole sequences give.
     pub(super) fn pieces(&self) -> Outcome {
         let ran = self.run_sample(DType::F32)?;
-        let hints = self.hints(&ran);
+        let hints = self.op.hints();
         if self.op.facts().reach == Reach::Row || self.mode == Mode::Train {
             return Ok(());
         }

@@ -197,9 +197,10 @@ impl Case<'_> {
         let slots = self.op.signature().inputs.iter().zip(&bound);
         let inputs: Vec<(&str, &[Var])> =
             slots.filter(|(_, vars)| !vars.is_empty()).map(|(slot, vars)| (slot.name, &vars[..])).collect();
-        let outputs = step.append(self.kind, &inputs, self.sample.attributes.clone()).inspect_err(|e| {
-            *refused.borrow_mut() = Some(e.clone());
-        })?;
+        let outputs: Vec<Var> =
+            step.append(self.kind, &inputs, self.sample.attributes.clone()).inspect_err(|e| {
+                *refused.borrow_mut() = Some(e.clone());
+            })?;
         let mut next = step.scale(memory, 0.5, 0.125)?;
         if let Some(tick) = tick {
             next = step.add(next, tick)?;

@@ -4,11 +4,9 @@ use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
-use unpadded::program::{
-    Attributes, Facts, Forward, InferShape, Op, Program, Sample, Signature, Slot, VarId, backward,
-};
+use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Program, Sample, VarId, backward};
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Variable, ops};
+use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Variable, operator, ops};
 
 /// Words, a mark beside each word, a label and a row of numbers for each sequence.
 struct Tagger {
@@ -343,19 +341,14 @@ fn no_sequence_and_empty_sequences_train_without_nan() {
     }
 }
 
-/// Hands its input on, and panics when that holds a 13.
-struct Unlucky;
+operator! {
+    /// Hands its input on, and panics when that holds a 13.
+    struct Unlucky = unlucky {}
+    inputs { X = x: one.without_gradient() }
+    outputs { OUT = out: one }
+}
 
 impl Op for Unlucky {
-    fn kind() -> &'static str {
-        "unlucky"
-    }
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self)
-    }
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x").without_gradient()], outputs: &[Slot::one("out")] } }
-    }
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
@@ -371,8 +364,8 @@ impl Op for Unlucky {
         }
         Ok(())
     }
-    fn samples() -> Vec<Sample> {
-        Vec::new()
+    fn samples() -> Result<Vec<Sample>> {
+        Ok(Vec::new())
     }
 }
 
@@ -382,7 +375,7 @@ fn a_panic_in_a_users_operator_leaves_the_scope_whole() {
     registry.add::<Unlucky>().unwrap();
     let net = Builder::with_registry(registry.clone());
     let x = net.feed("x", DType::F32, &[1], 0).unwrap();
-    let x = (x, net.append1("unlucky", &[("x", &[x])], Attributes::new()).unwrap());
+    let x = (x, net.append("unlucky", &[("x", &[x])], Attributes::new()).unwrap());
     let loss = net.sum(net.linear(x.1, 1).unwrap()).unwrap();
     let mut program = net.finish();
     Sgd::new(0.5).minimize(&mut program, &registry, loss.id()).unwrap();

@@ -6,11 +6,10 @@ use unpadded::layers::Linear;
 use unpadded::layers::init::uniform;
 use unpadded::ops::CrossEntropy;
 use unpadded::program::{
-    Attributes, Facts, Forward, Fusion, InferShape, Op, Program, Sample, Signature, Slot, Step, VarId,
-    backward,
+    Attributes, Facts, Forward, Fusion, Hints, InferShape, Op, Program, Sample, Step, VarId, backward,
 };
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Lod, Result, Var, Variable, ops};
+use unpadded::{Builder, DType, Lod, Result, Var, Variable, operator, ops};
 
 use crate::models::Random;
 
@@ -374,9 +373,19 @@ fn it_is_refused_with_a_reason() {
     refused(&executor, "a memory keeps");
 }
 
-/// A user's operator, Σ x² of each row, and the one that it becomes behind a `linear`.
-struct Energy;
-struct LinearEnergy;
+operator! {
+    /// A user's operator: Σ x² of each row.
+    struct Energy = "acme.energy" {}
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+}
+
+operator! {
+    /// What it becomes behind a `linear`.
+    struct LinearEnergy = "acme.linear_energy" {}
+    inputs { X = input: one, MATRIX = matrix: one }
+    outputs { OUT = out: one }
+}
 
 const ENERGY: Facts = Facts::row_wise();
 
@@ -388,17 +397,8 @@ fn rows_of(s: &mut InferShape<'_>) -> Result<()> {
 }
 
 impl Op for Energy {
-    fn kind() -> &'static str {
-        "acme.energy"
-    }
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self)
-    }
-    fn samples() -> Vec<Sample> {
-        Vec::new()
-    }
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
+    fn samples() -> Result<Vec<Sample>> {
+        Ok(Vec::new())
     }
     fn facts(&self) -> Facts {
         ENERGY
@@ -413,8 +413,8 @@ impl Op for Energy {
         }
         Ok(())
     }
-    fn fusions(&self) -> &'static [Fusion] {
-        &[Fusion {
+    fn hints(&self) -> Hints {
+        const FUSIONS: &[Fusion] = &[Fusion {
             slot: "x",
             producer: "linear",
             into: "acme.linear_energy",
@@ -422,22 +422,14 @@ impl Op for Energy {
             own_slots: &[],
             apart: &[],
             least_width: 2,
-        }]
+        }];
+        Hints { fusions: FUSIONS, ..Hints::default() }
     }
 }
 
 impl Op for LinearEnergy {
-    fn kind() -> &'static str {
-        "acme.linear_energy"
-    }
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self)
-    }
-    fn samples() -> Vec<Sample> {
-        Vec::new()
-    }
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("input"), Slot::one("matrix")], outputs: &[Slot::one("out")] } }
+    fn samples() -> Result<Vec<Sample>> {
+        Ok(Vec::new())
     }
     fn facts(&self) -> Facts {
         ENERGY
@@ -463,7 +455,7 @@ fn a_users_operators_take_part() {
     let x = net.feed("x", DType::F32, &[WIDTH], 1).unwrap();
     let energy = |layer: Linear| {
         let y = net.linear(x, layer).unwrap();
-        net.append1("acme.energy", &[("x", &[y])], Attributes::new()).unwrap()
+        net.append::<Var>("acme.energy", &[("x", &[y])], Attributes::new()).unwrap()
     };
     let (fused, biased) = (energy(Linear::new(4).without_bias()), energy(Linear::new(4)));
     let program = net.finish();

@@ -256,7 +256,7 @@ fn one_weight_of_many() {
     let (a, high) = (of("a", DType::F32, &[2, 1]), of("high", DType::F32, &[3, 1]));
     let (double, bias) = (of("double", DType::F64, &[2, 1]), of("bias", DType::F32, &[1]));
     let product = |weights: &[Var], biases: &[Var]| {
-        net.append1("linear", &[("x", &[x]), ("weight", weights), ("bias", biases)], Attributes::new())
+        net.append("linear", &[("x", &[x]), ("weight", weights), ("bias", biases)], Attributes::new())
     };
     assert_eq!(net.spec(product(&[a, a], &[bias, bias]).unwrap()).unwrap().width(), 2);
     says(product(&[a, high], &[]), "`weight`[1]: expected a height of 2, that of the first, got f32[3, 1]");

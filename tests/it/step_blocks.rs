@@ -214,7 +214,7 @@ fn every_operator_stands_in_programs_at_the_root_and_in_blocks() {
     let registry = catalogue();
     let mut missing: BTreeSet<(usize, String)> = BTreeSet::new();
     for kind in callable(&registry) {
-        let sample = registry.samples(kind).remove(0);
+        let sample = registry.samples(kind).unwrap().remove(0);
         let facts = registry.parse(kind, &sample.attributes).unwrap().facts();
         // At the root, in a block, and in a block of a block.
         let depths = if facts.reach == Reach::Batch { 0..1 } else { 0..3 };

@@ -8,19 +8,37 @@ use unpadded::layers::{Lstm, init};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::call::Direct;
+use unpadded::program::sample::numbers;
 use unpadded::program::{
-    Attributes, Backward, Facts, Forward, InferShape, LodEffect, Needs, Op, Operand, Program, RowValue,
-    Sample, Signature, Slot, VarId, backward,
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, Operand, Program, RowValue,
+    Sample, Spec, VarId, backward,
 };
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Var, Variable, ops, with_float};
+use unpadded::{
+    Builder, DType, Error, ErrorKind, Lod, Registry, Result, Var, Variable, operator, ops, testing,
+    with_float,
+};
 
-/// out = x · sigmoid(slope · x), column by column, with a slope to be learnt for each column.
-struct Swish;
+operator! {
+    /// out = x · sigmoid(slope · x), column by column.
+    ///
+    /// # Errors
+    /// If there is not one slope for each column of `x`.
+    struct Swish = "acme.swish" {}
+    inputs { X = x: one, SLOPE = slope: one }
+    outputs { OUT = out: one }
+    trait BuildSwish { fn swish_by(&self, x: Var, slope: Var) -> Var; }
+}
 
-/// out_t = x_t − the mean of x over its sequence, times an attribute.
-struct Centre {
-    factor: f64,
+operator! {
+    /// out_t = factor · (x_t − the mean of x over its sequence).
+    ///
+    /// # Errors
+    /// If `x` has no LoD.
+    struct Centre = "acme.centre" { factor: f64 }
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    trait BuildCentre { fn centre(&self, x: Var, factor: f64) -> Var; }
 }
 
 fn sigmoid(x: f64) -> f64 {
@@ -28,49 +46,40 @@ fn sigmoid(x: f64) -> f64 {
 }
 
 impl Op for Swish {
-    fn kind() -> &'static str {
-        "acme.swish"
-    }
-
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self)
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x"), Slot::one("slope")], outputs: &[Slot::one("out")] } }
-    }
-
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(0)?;
-        s.same_dtype(0, 1)?;
-        s.constant(1, &[s.input(0).width()])?;
-        s.set(0, s.input(0).clone());
+        s.is_float(Self::X)?;
+        s.same_dtype(Self::X, Self::SLOPE)?;
+        s.constant(Self::SLOPE, &[s.input(Self::X).width()])?;
+        s.set(Self::OUT, s.input(Self::X).clone());
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(0), T => swish::<T>(run))
+        with_float!(run.dtype(Self::X), T => swish::<T>(run))
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(0), T => swish_gradients::<T>(run))
+        with_float!(run.dtype(Self::X), T => swish_gradients::<T>(run))
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing().input(0).input(1)
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::X).input(Self::SLOPE)
     }
 
-    fn samples() -> Vec<Sample> {
-        samples(Attributes::new(), |sample| sample.constant("slope", array![1.0, -0.5, 2.0]))
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_rows(&Attributes::new(), 3, |sample, _| {
+            Ok(sample.constant("slope", array![1.0, -0.5, 2.0]))
+        })
     }
 }
 
 fn swish<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
-    let (x, slope, mut out) = (run.input::<T>(0)?, run.input::<T>(1)?, run.output::<T>(0)?);
+    let (x, slope, mut out) =
+        (run.input::<T>(Swish::X)?, run.input::<T>(Swish::SLOPE)?, run.output::<T>(Swish::OUT)?);
     for (out, x) in out.iter_mut().zip(x.iter()) {
         for ((out, &x), &slope) in out.iter_mut().zip(x).zip(slope.row(0)) {
             *out = x * T::from_f64(sigmoid((slope * x).to_f64()));
@@ -80,10 +89,10 @@ fn swish<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn swish_gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(0)? else { return Ok(()) };
-    let (x, slope) = (run.input::<T>(0)?, run.input::<T>(1)?);
+    let Some(dout) = run.output_gradient::<T>(Swish::OUT)? else { return Ok(()) };
+    let (x, slope) = (run.input::<T>(Swish::X)?, run.input::<T>(Swish::SLOPE)?);
     let gate = |x: T, slope: T| T::from_f64(sigmoid((slope * x).to_f64()));
-    if let Some((mut dx, store)) = run.gradient::<T>(0)? {
+    if let Some((mut dx, store)) = run.gradient::<T>(Swish::X)? {
         for (i, dx) in dx.iter_mut().enumerate() {
             for (j, dx) in dx.iter_mut().enumerate() {
                 let (x, slope) = (x.row(i)[j], slope.row(0)[j]);
@@ -93,7 +102,7 @@ fn swish_gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
             }
         }
     }
-    if let Some((mut dslope, store)) = run.gradient::<T>(1)? {
+    if let Some((mut dslope, store)) = run.gradient::<T>(Swish::SLOPE)? {
         for (j, dslope) in dslope.row(0).iter_mut().enumerate() {
             let mut sum = T::ZERO;
             for i in 0..x.rows() {
@@ -108,33 +117,21 @@ fn swish_gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
 }
 
 impl Op for Centre {
-    fn kind() -> &'static str {
-        "acme.centre"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self { factor: attributes.float("factor")? })
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
-    }
-
     fn facts(&self) -> Facts {
-        Facts::sequence_wise(LodEffect::Keeps(0))
+        Facts::sequence_wise(LodEffect::Keeps(Self::X))
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(0)?;
-        s.has_lod(0)?;
-        s.set(0, s.input(0).clone());
+        s.is_float(Self::X)?;
+        s.has_lod(Self::X)?;
+        s.set(Self::OUT, s.input(Self::X).clone());
         Ok(())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(0), T => {
-            let (x, mut out) = (run.input::<T>(0)?, run.output::<T>(0)?);
-            for rows in run.sequences(0)?.iter() {
+        with_float!(run.dtype(Self::X), T => {
+            let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+            for rows in run.sequences(Self::X)?.iter() {
                 for j in 0..x.width() {
                     let mean = self.mean(rows.clone().map(|i| x.row(i)[j]));
                     rows.clone().for_each(|i| out.row(i)[j] = T::from_f64(self.factor) * (x.row(i)[j] - mean));
@@ -145,10 +142,10 @@ impl Op for Centre {
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(0), T => {
-            let Some(dout) = run.output_gradient::<T>(0)? else { return Ok(()) };
-            let Some((mut dx, store)) = run.gradient::<T>(0)? else { return Ok(()) };
-            for rows in run.sequences(0)?.iter() {
+        with_float!(run.dtype(Self::X), T => {
+            let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
+            let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+            for rows in run.sequences(Self::X)?.iter() {
                 for j in 0..dout.width() {
                     let mean = self.mean(rows.clone().map(|i| dout.row(i)[j]));
                     for i in rows.clone() {
@@ -162,12 +159,14 @@ impl Op for Centre {
         })
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing()
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
     }
 
-    fn samples() -> Vec<Sample> {
-        samples(Attributes::new().with("factor", 1.5), |sample| sample)
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_sequences(&Centre { factor: 1.5 }.attributes(), |sample, lod| {
+            Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 3, 0), lod)?))
+        })
     }
 }
 
@@ -178,39 +177,16 @@ impl Centre {
     }
 }
 
-fn samples(attributes: Attributes, more: impl Fn(Sample) -> Sample) -> Vec<Sample> {
-    let cases: [(&str, &[Vec<usize>]); 4] = [
-        ("sequences, one empty", &[vec![2, 0, 3]]),
-        ("two levels", &[vec![2, 0, 1], vec![1, 0, 3]]),
-        ("all empty", &[vec![0, 0]]),
-        ("none", &[vec![]]),
-    ];
-    let sample = |(name, lengths): (&str, &[Vec<usize>])| {
-        let lod = Lod::from_lengths(lengths).ok()?;
-        let x = Array2::from_shape_fn((lod.rows(), 3), |(i, j)| 1.5 * ((3 * i + j) as f64 * 2.4).sin());
-        let x = Variable::sequences(x, lod).ok()?;
-        Some(more(Sample::new(name, attributes.clone()).batch("x", x)))
-    };
-    cases.into_iter().filter_map(sample).collect()
-}
-
-/// What the user's crate adds to the builder.
+/// A layer of the user's crate: the operator with a slope to learn for each column.
 trait Acme {
     fn swish(&self, x: Var) -> Result<Var>;
-    fn centre(&self, x: Var, factor: f64) -> Result<Var>;
 }
 
 impl Acme for Builder {
     #[track_caller]
     fn swish(&self, x: Var) -> Result<Var> {
         let spec = self.spec(x)?;
-        let slope = self.parameter("swish.slope", spec.dtype, &[spec.width()], init::constant(1.0))?;
-        self.append1("acme.swish", &[("x", &[x]), ("slope", &[slope])], Attributes::new())
-    }
-
-    #[track_caller]
-    fn centre(&self, x: Var, factor: f64) -> Result<Var> {
-        self.append1("acme.centre", &[("x", &[x])], Attributes::new().with("factor", factor))
+        self.swish_by(x, self.parameter("swish.slope", spec.dtype, &[spec.width()], init::constant(1.0))?)
     }
 }
 
@@ -224,7 +200,7 @@ fn registry() -> Registry {
 fn it_keeps_the_contract_of_the_catalogue() {
     let mut own = Registry::empty();
     own.add::<Swish>().unwrap().add::<Centre>().unwrap();
-    unpadded::testing::check(&own).unwrap();
+    testing::check(&own).unwrap();
     let twice = own.add::<Swish>().err().unwrap().to_string();
     assert!(
         twice.starts_with("registry: expected each kind once, got `acme.swish` twice (at tests/it/"),

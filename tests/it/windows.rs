@@ -3,10 +3,10 @@
 use unpadded::executor::Scope;
 use unpadded::layers::{Embedding, Gru, Lstm, Mgu, Rnn, Stacked, init};
 use unpadded::ops::Pool;
-use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample, Signature, Slot, VarId};
+use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample, VarId};
 use unpadded::tensor::Dense;
 use unpadded::train::{Checkpoint, Predictor};
-use unpadded::{Builder, DType, Lod, Program, Registry, Result, Var, Variable, ops};
+use unpadded::{Builder, DType, Lod, Program, Registry, Result, Var, Variable, operator, ops};
 
 use crate::models::{self, Random};
 use crate::step_blocks::{self, generator};
@@ -59,22 +59,14 @@ fn check(
     }
 }
 
-/// out = x + a random number for each row, when it infers too.
-struct Noise;
+operator! {
+    /// out = x + a random number for each row, when it infers too.
+    struct Noise = "test.noise" {}
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+}
 
 impl Op for Noise {
-    fn kind() -> &'static str {
-        "test.noise"
-    }
-
-    fn parse(_: &Attributes) -> Result<Self> {
-        Ok(Self)
-    }
-
-    fn signature(&self) -> Signature {
-        const { Signature { inputs: &[Slot::one("x")], outputs: &[Slot::one("out")] } }
-    }
-
     fn facts(&self) -> Facts {
         Facts { random: true, ..Facts::row_wise() }
     }
@@ -94,13 +86,13 @@ impl Op for Noise {
         Ok(())
     }
 
-    fn samples() -> Vec<Sample> {
-        Vec::new()
+    fn samples() -> Result<Vec<Sample>> {
+        Ok(Vec::new())
     }
 }
 
 fn noise(net: &Builder, x: Var) -> Result<Var> {
-    net.append1("test.noise", &[("x", &[x])], Attributes::new())
+    net.append("test.noise", &[("x", &[x])], Attributes::new())
 }
 
 /// The layers and operators of a model by dice; each keeps the rows and their width.

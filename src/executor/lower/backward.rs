@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use super::{Site, readers, writers};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::compile::Compiler;
-use crate::executor::needs::{needed_values, wanted_slots};
+use crate::executor::needs::{gradient_reads, needed_values, wanted_slots};
 use crate::executor::pin::foreign_levels;
 use crate::executor::plan::{Access, Home, Loop, MemoryGradientPlan, Move, Ref};
 use crate::executor::split::{Class, Pin, Unit, When, split};
 use crate::executor::through::{Through, resolve};
 use crate::kernels::Store;
-use crate::program::{Needs, OpDesc, RECURRENT, Reach, StepDesc, StepGradient, VarId, grad_name};
+use crate::program::{OpDesc, RECURRENT, Reach, StepDesc, StepGradient, VarId, grad_name};
 
 impl Compiler<'_> {
     pub(super) fn backward_loop(
@@ -248,7 +248,7 @@ impl Compiler<'_> {
             // Gradients of rows that share work are one part: computed apart they would do it twice.
             let of_rows =
                 grads(slot).filter(|&v| v != VarId::NONE).all(|v| self.class(step, v) == Class::Step);
-            let shares = instance.facts().reach == Reach::Row && !instance.facts().apart && of_rows;
+            let shares = instance.facts().reach == Reach::Row && !instance.hints().apart && of_rows;
             match rows.and_then(|part: usize| parts.get_mut(part)).filter(|_| shares) {
                 Some(part) => part.push(slot),
                 None => {
@@ -260,7 +260,7 @@ impl Compiler<'_> {
             }
         }
         for slots in parts {
-            let needs = slots.iter().fold(Needs::nothing(), |n, &slot| n.union(instance.needs(slot)));
+            let needs = gradient_reads(&*instance, &slots, &program.input_specs(signature, op)?);
             let mut reads = needed_values(&*instance, op, needs);
             for out in signature.outputs {
                 let grads = op.input(&grad_name(out.name)).iter().filter(|&&v| v != VarId::NONE);

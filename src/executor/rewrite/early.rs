@@ -70,7 +70,7 @@ impl Draft<'_> {
         let signature = instance.signature();
         let mut values = Vec::new();
         if op.role == Role::Backward {
-            values = values_read(&*instance, op);
+            values = values_read(&self.program, &*instance, op)?;
             values.extend(signature.outputs.iter().flat_map(|s| op.input(&grad_name(s.name))));
         } else {
             values.extend(signature.inputs.iter().filter(|s| !s.shape_only).flat_map(|s| op.input(s.name)));

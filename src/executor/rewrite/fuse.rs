@@ -44,7 +44,7 @@ fn candidates(program: &Program, registry: &Registry) -> Vec<(VarId, Fusion)> {
         }
         // What is not registered is an error only where it is needed.
         let Ok(instance) = registry.parse(&op.kind, &op.attributes) else { continue };
-        let fusions = instance.fusions();
+        let fusions = instance.hints().fusions;
         found.extend(op.writes().next().into_iter().flat_map(|v| fusions.iter().map(move |f| (v, *f))));
     }
     found
@@ -145,7 +145,7 @@ impl Draft<'_> {
                 if a.outputs.len() != 1 || written.windows(2).any(|pair| pair[0] == pair[1]) {
                     return Ok(Err("two of the gradients are one variable".to_owned()));
                 }
-                if !instance.facts().joins {
+                if !instance.hints().joins {
                     return Ok(Err(format!("`{}` cannot compute gradients with its outputs", fusion.into)));
                 }
                 let mut inputs = op.inputs.clone();
@@ -248,7 +248,7 @@ impl Draft<'_> {
         if inputs.len() != producer.inputs.len() + own.len() {
             return None;
         }
-        let Signature { inputs: slots, outputs } = instance.signature();
+        let Signature { inputs: slots, outputs, .. } = instance.signature();
         let bound = |slot: &Slot| inputs.iter().filter(|b| b.slot == slot.name).map(|b| b.vars.len()).sum();
         if !slots.iter().all(|slot| slot.arity.takes(bound(slot))) {
             return None;

@@ -16,8 +16,8 @@ use crate::error::Result;
 use crate::executor::needs::values_read;
 use crate::executor::split::{Class, Classes};
 use crate::program::{
-    Attributes, BlockId, Bound, Extent, Merge, Op, OpDesc, Program, RECURRENT, Reach, Role, StepDesc,
-    StepGradient, VarId, VarRole, grad_name,
+    Attributes, BlockId, Bound, Extent, Merge, Op, OpDesc, RECURRENT, Reach, Role, StepDesc, StepGradient,
+    VarId, VarRole, grad_name,
 };
 
 /// An operator that may be merged: a product, or the sum of two results of such operators that nothing else reads.
@@ -137,7 +137,7 @@ impl Draft<'_> {
                 graded: grad.is_some(),
                 reach: (inside.reached.contains(&out), inside.reaching.contains(&out)),
             };
-            let operands = match instance.merges() {
+            let operands = match instance.hints().merges {
                 Some(merge) => {
                     if !self.mergeable(op, &*instance, &merge, step.block) {
                         continue;
@@ -148,7 +148,7 @@ impl Draft<'_> {
                     Vec::new()
                 }
                 None => {
-                    let specs = self.program.specs(&Program::slots_of(signature.inputs, &op.inputs, ""))?;
+                    let specs = self.program.input_specs(signature, op)?;
                     let of = |bound: &Bound| {
                         nodes.iter().position(|node| {
                             bound.vars == [node.out]
@@ -161,7 +161,8 @@ impl Draft<'_> {
                     if operands.len() != 2
                         || op.reads().count() != 2
                         || operands[0] == operands[1]
-                        || !instance.sums(&specs)
+                        || !instance.hints().sums
+                        || specs[0] != specs[1]
                     {
                         continue;
                     }
@@ -224,7 +225,7 @@ impl Draft<'_> {
         }
         for op in back_ops.iter().filter(|op| op.role == Role::Backward && op.kind != RECURRENT) {
             let instance = self.registry.parse(&op.kind, &op.attributes)?;
-            inside.needed.extend(values_read(&*instance, op));
+            inside.needed.extend(values_read(&self.program, &*instance, op)?);
         }
         Ok(inside)
     }
@@ -309,14 +310,15 @@ impl Draft<'_> {
         (whole, grad): (VarId, Option<VarId>),
         caller: &str,
     ) -> Result<Option<(OpDesc, OpDesc)>> {
-        let Some(merge) = product.instance.merges() else { return Ok(None) };
+        let Some(merge) = product.instance.hints().merges else { return Ok(None) };
         let mut sizes = Vec::new();
         for node in members {
             sizes.push(self.program.spec(node.out)?.width());
         }
         let attributes = Attributes::new().with("sizes", sizes.clone());
         let Ok(instance) = self.registry.parse(merge.parts, &attributes) else { return Ok(None) };
-        let widths: Option<Vec<usize>> = instance.columns().map(|c| c.iter().map(|c| c.len()).collect());
+        let widths: Option<Vec<usize>> =
+            instance.hints().columns.map(|c| c.iter().map(|c| c.len()).collect());
         let signature = instance.signature();
         let ([x], [out]) = (signature.inputs, signature.outputs) else { return Ok(None) };
         if widths != Some(sizes) {
@@ -444,7 +446,7 @@ fn leaf(nodes: &[Node], mut node: usize) -> &Node {
 /// The one operator, forward or backward, that some become.
 fn merged(instance: &dyn Op, descs: &[&OpDesc], wholes: &HashMap<VarId, VarId>) -> OpDesc {
     let mut op = descs[0].clone();
-    let slots = instance.merges().map_or(&[][..], |merge| merge.beside);
+    let slots = instance.hints().merges.map_or(&[][..], |merge| merge.beside);
     for &slot in slots {
         let of = |desc: &OpDesc| desc.input(slot).to_vec();
         put(&mut op.inputs, slot, descs.iter().flat_map(|desc| of(desc)).collect());

@@ -41,9 +41,10 @@ fn the_mean_is_pytorchs() -> Result<()> {
         if weighted {
             operands.push(Operand::constant("weight", weight.clone()));
         }
-        let out = call(SoftmaxCrossEntropy { ignore_index: Some(-100), smoothing }, &operands)?;
+        let out =
+            call(SoftmaxCrossEntropy { ignore_index: Some(-100), label_smoothing: smoothing }, &operands)?;
         let sum = |slot: usize| out[slot].as_slice::<f64>().map(|rows| rows.iter().sum::<f64>());
-        let got = sum(LOSS)? / sum(SHARE)?;
+        let got = sum(SoftmaxCrossEntropy::LOSS)? / sum(SoftmaxCrossEntropy::SHARE)?;
         assert!((got - mean).abs() < 1e-6, "{got} for {mean}");
     }
     Ok(())
@@ -55,7 +56,8 @@ fn a_label_out_of_range_names_row_and_classes() {
         Operand::batch("logits", array![[0.5f32, 1.0], [0.0, 0.0]]),
         Operand::batch("labels", array![1i32, 2]),
     ];
-    let error = call(SoftmaxCrossEntropy { ignore_index: None, smoothing: 0.0 }, &operands).unwrap_err();
+    let error =
+        call(SoftmaxCrossEntropy { ignore_index: None, label_smoothing: 0.0 }, &operands).unwrap_err();
     let expected = "label of sample 1: expected at least 0 and below 2, the number of classes, got 2";
     assert_eq!(error.to_string(), expected);
 }
@@ -64,8 +66,8 @@ fn a_label_out_of_range_names_row_and_classes() {
 fn an_impossible_class_does_no_harm_and_a_nan_is_not_hidden() -> Result<()> {
     let logits = array![[0.0f32, f32::NEG_INFINITY], [0.0, f32::NAN]];
     let operands = [Operand::batch("logits", logits), Operand::batch("labels", array![0i64, 0])];
-    let out = call(SoftmaxCrossEntropy { ignore_index: None, smoothing: 0.0 }, &operands)?;
-    let losses = out[LOSS].as_slice::<f32>()?;
+    let out = call(SoftmaxCrossEntropy { ignore_index: None, label_smoothing: 0.0 }, &operands)?;
+    let losses = out[SoftmaxCrossEntropy::LOSS].as_slice::<f32>()?;
     assert!(losses[0] == 0.0 && losses[1].is_nan(), "{losses:?}");
     Ok(())
 }
@@ -76,16 +78,25 @@ fn many_classes_are_those_of_the_formula() -> Result<()> {
     let logits = ndarray::Array2::from_shape_fn((3, 37), |(i, j)| 4.0 * ((i * 37 + j) as f64 * 0.9).sin());
     let labels = array![36i64, 0, 17];
     let operands = [Operand::batch("logits", logits.clone()), Operand::batch("labels", labels.clone())];
-    let op = SoftmaxCrossEntropy { ignore_index: None, smoothing: 0.0 };
+    let op = SoftmaxCrossEntropy { ignore_index: None, label_smoothing: 0.0 };
     let direct = Direct::new(Arc::new(op), &operands)?;
     let out = direct.forward()?;
     let ones = Dense::from(array![1.0, 1.0, 1.0]).into();
-    let gradients = direct.backward(&out, &[vec![Some(ones)], vec![None]], &|slot| slot == LOGITS, None)?;
-    let gradient = gradients[LOGITS][0].as_ref().expect("asked for").as_dense()?.as_slice::<f64>()?;
+    let gradients = direct.backward(
+        &out,
+        &[vec![Some(ones)], vec![None]],
+        &|slot| slot == SoftmaxCrossEntropy::LOGITS,
+        None,
+    )?;
+    let gradient = gradients[SoftmaxCrossEntropy::LOGITS][0]
+        .as_ref()
+        .expect("asked for")
+        .as_dense()?
+        .as_slice::<f64>()?;
     for (row, (logits, &label)) in logits.rows().into_iter().zip(&labels).enumerate() {
         let sum: f64 = logits.iter().map(|x| x.exp()).sum();
         let loss = -(logits[label as usize].exp() / sum).ln();
-        assert!((out[LOSS][0].as_slice::<f64>()?[row] - loss).abs() < 1e-12);
+        assert!((out[SoftmaxCrossEntropy::LOSS][0].as_slice::<f64>()?[row] - loss).abs() < 1e-12);
         for (class, x) in logits.iter().enumerate() {
             let expected = x.exp() / sum - f64::from(u8::from(class == label as usize));
             assert!((gradient[row * 37 + class] - expected).abs() < 1e-12);

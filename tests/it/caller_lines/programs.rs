@@ -10,11 +10,11 @@ use unpadded::ops::{self, CrossEntropy, Pool, Update};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::call::Direct;
 use unpadded::program::{
-    Append, Attributes, Backward, BlockId, Extent, Facts, Forward, InferShape, Levels, Needs, Op, Operand,
-    Program, RowBuffer, Sample, Signature, Slot, Spec, VarId, backward,
+    Append, Attributes, Backward, BlockId, Extent, Facts, Forward, Gradient, InferShape, Levels, Op, Operand,
+    Program, RowBuffer, Sample, Spec, VarId, backward,
 };
 use unpadded::tensor::{Dense, StorageKind};
-use unpadded::{Builder, DType, Result, Var, Variable};
+use unpadded::{Builder, DType, Result, Var, Variable, operator};
 
 use super::Calls;
 
@@ -54,9 +54,9 @@ fn builder(calls: &mut Calls) {
     calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[3, 1], init::lstm_bias(1.0)));
     calls.at("Builder::literal", || net.literal("x", 1.0));
     calls.at("Builder::stop_gradient", || net.stop_gradient(foreign));
-    calls.at("Builder::append", || net.append("no operator", &[], Attributes::new()));
-    calls.at("Builder::append", || net.append("tanh", &[("y", &[x])], Attributes::new()));
-    calls.at("Builder::append1", || net.append1("tanh", &[("x", &[foreign])], Attributes::new()));
+    calls.at("Builder::append", || net.append::<Var>("no operator", &[], Attributes::new()));
+    calls.at("Builder::append", || net.append::<Var>("tanh", &[("y", &[x])], Attributes::new()));
+    calls.at("Builder::append", || net.append::<Var>("tanh", &[("x", &[foreign])], Attributes::new()));
 }
 
 fn operators(calls: &mut Calls) {
@@ -233,34 +233,21 @@ fn as_data(calls: &mut Calls) {
     calls.at("Direct::backward", || direct.backward(&[], &[], &|slot| slot == 1, None));
 }
 
-/// An operator whose attribute says which of its context's calls is to fail.
-struct Probe(String);
+operator! {
+    /// An operator whose attribute says which of its context's calls is to fail.
+    struct Probe = probe { call: String }
+    inputs { X = x: one, Y = y: one, Z = z: optional }
+    outputs { OUT = out: one }
+}
 
 impl Op for Probe {
-    fn kind() -> &'static str {
-        "probe"
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        Ok(Self(attributes.text("call")?.to_owned()))
-    }
-
-    fn signature(&self) -> Signature {
-        const {
-            Signature {
-                inputs: &[Slot::one("x"), Slot::one("y"), Slot::optional("z")],
-                outputs: &[Slot::one("out")],
-            }
-        }
-    }
-
     fn facts(&self) -> Facts {
         Facts::row_wise()
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.set(0, s.input(0).clone());
-        match self.0.as_str() {
+        match self.call.as_str() {
             "new_level" => s.new_level(&[s.levels(0)[0]; 6], |_, _| Ok(())).map(drop),
             "same_rows" => s.same_rows(0, 1),
             "has_lod" => s.has_lod(1),
@@ -274,10 +261,10 @@ impl Op for Probe {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        if let Some(mut out) = run.output::<f32>(0).ok().filter(|_| !self.0.starts_with("output")) {
+        if let Some(mut out) = run.output::<f32>(0).ok().filter(|_| !self.call.starts_with("output")) {
             out.fill(0.0);
         }
-        match self.0.as_str() {
+        match self.call.as_str() {
             "input" => run.input::<f64>(0).map(drop),
             "input_at" => run.input_at::<f32>(0, 7).map(drop),
             "optional" => run.optional::<f64>(2).map(drop),
@@ -288,8 +275,12 @@ impl Op for Probe {
         }
     }
 
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        match self.0.as_str() {
+        match self.call.as_str() {
             "output_gradient" => run.output_gradient::<f64>(0).map(drop),
             "output_gradient_at" => run.output_gradient_at::<f64>(0, 0).map(drop),
             "gradient" => run.gradient::<f64>(0).map(drop),
@@ -297,12 +288,8 @@ impl Op for Probe {
         }
     }
 
-    fn needs(&self, _: usize) -> Needs {
-        Needs::nothing()
-    }
-
-    fn samples() -> Vec<Sample> {
-        Vec::new()
+    fn samples() -> Result<Vec<Sample>> {
+        Ok(Vec::new())
     }
 }
 
@@ -315,7 +302,7 @@ fn probed(call: &str) -> Result<()> {
     let (x, y) = (net.feed("x", DType::F32, &[1], 1)?, net.feed("y", DType::I64, &[], 0)?);
     net.watch(x)?;
     let inputs: [(&str, &[Var]); 3] = [("x", &[x]), ("y", &[y]), ("z", &[x])];
-    let out = net.append1("probe", &inputs, Attributes::new().with("call", call))?;
+    let out = net.append("probe", &inputs, Attributes::new().with("call", call))?;
     let loss = net.sum(out)?;
     let (registry, mut program) = (net.registry(), net.finish());
     let gradients = backward::differentiate(&mut program, &registry, loss.id())?;

@@ -135,7 +135,7 @@ const LARGE: f64 = 6.0;
 /// The operators that a program calls itself: those that update variables are an optimizer's.
 pub(crate) fn callable(registry: &Registry) -> Vec<&'static str> {
     let updates = |kind: &&'static str| {
-        let sample = registry.samples(kind).first().cloned().unwrap_or_default();
+        let sample = registry.samples(kind).unwrap().first().cloned().unwrap_or_default();
         registry
             .parse(kind, &sample.attributes)
             .is_ok_and(|op| op.signature().outputs.iter().any(|s| s.updated))
@@ -146,7 +146,7 @@ pub(crate) fn callable(registry: &Registry) -> Vec<&'static str> {
 /// Those, the ones more often that most blocks refuse.
 fn often(registry: &Registry) -> Vec<&'static str> {
     let times = |kind: &&'static str| {
-        let sample = registry.samples(kind).first().cloned().unwrap_or_default();
+        let sample = registry.samples(kind).unwrap().first().cloned().unwrap_or_default();
         registry.parse(kind, &sample.attributes).map_or(1, |op| match op.facts().reach {
             Reach::Row => 1,
             Reach::Sequence => 2,

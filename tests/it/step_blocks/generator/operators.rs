@@ -185,7 +185,7 @@ impl Maker {
                 if kind == "linear_cross_entropy" {
                     inputs.push(("x", &x));
                 }
-                let var = net.append1(kind, &inputs, attributes)?;
+                let var = net.append(kind, &inputs, attributes)?;
                 Ok(vec![self.item(net, var, f64::INFINITY)?])
             }
         }
@@ -249,7 +249,7 @@ impl Maker {
         if self.kind.smooth && ROUGH.contains(&kind) {
             return Ok(Vec::new());
         }
-        let samples = self.registry.samples(kind);
+        let samples = self.registry.samples(kind).unwrap();
         let attributes = self.dice.pick(&samples).attributes.clone();
         // Where the first operand of the samples has sequences, this one mostly has.
         let ragged = samples.iter().filter_map(|s| s.operands.first()).any(|o| o.value.lod().is_some());
@@ -287,7 +287,7 @@ impl Maker {
         let inputs: Vec<(&str, &[Var])> =
             bound.iter().zip(&vars).map(|((name, _), vars)| (*name, vars.as_slice())).collect();
         let sizes: Vec<f64> = bound.iter().flat_map(|(_, items)| items).map(|i| i.size).collect();
-        let made = net.append(kind, &inputs, attributes)?;
+        let made: Vec<Var> = net.append(kind, &inputs, attributes)?;
         made.into_iter().map(|var| self.item(net, var, grown(kind, &sizes))).collect()
     }
 
@@ -335,16 +335,16 @@ impl Maker {
         if sequences.is_empty() || self.kind.smooth {
             return Ok(Vec::new());
         }
-        let samples = self.registry.samples(kind);
+        let samples = self.registry.samples(kind).unwrap();
         let attributes = self.dice.pick(&samples).attributes.clone();
         let (x, y) = (self.any(&sequences), self.any(&sequences));
-        let first = net.append(kind, &[("x", &[x.var])], attributes.clone())?;
+        let first: Vec<Var> = net.append(kind, &[("x", &[x.var])], attributes.clone())?;
         let size = 8.0 * (x.size + y.size);
         if self.dice.chance(30) {
             return first.into_iter().map(|var| self.item(net, var, size)).collect();
         }
         let inputs: [(&str, &[Var]); 3] = [("x", &[y.var]), ("carried", &[first[1]]), ("seen", &[first[2]])];
-        let both = net.append(kind, &inputs, attributes)?;
+        let both: Vec<Var> = net.append(kind, &inputs, attributes)?;
         both.into_iter().map(|var| self.item(net, var, 2.0 * size)).collect()
     }
 

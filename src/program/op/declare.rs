@@ -1,0 +1,291 @@
+//! The declaration of an operator: its kind, documentation, attributes, slots and the method that appends it stand once,
+//! in [`operator!`](crate::operator).
+
+use super::signature::Signature;
+use crate::error::Result;
+use crate::program::attributes::{Attribute, Attributes};
+use crate::program::builder::Var;
+
+/// What an operator type says of itself before there is one.
+#[derive(Debug)]
+pub struct Declaration {
+    /// The name stored in programs. Two operators of one registry cannot share it.
+    pub kind: &'static str,
+    /// The documentation: the formula, what the slots hold, a worked example.
+    pub text: &'static str,
+    /// The names of its attributes.
+    pub attributes: &'static [&'static str],
+    /// The slots it reads and writes.
+    pub signature: Signature,
+}
+
+/// An operator type with its [`Declaration`]. [`operator!`](crate::operator) writes the implementation.
+pub trait Declared: Send + Sync + 'static {
+    /// The declaration of the type.
+    fn declaration() -> &'static Declaration
+    where
+        Self: Sized;
+
+    /// Reads the operator's attributes.
+    ///
+    /// # Errors
+    /// If one is missing, of the wrong type or out of range.
+    fn parse(attributes: &Attributes) -> Result<Self>
+    where
+        Self: Sized;
+
+    /// The name stored in programs.
+    fn kind() -> &'static str
+    where
+        Self: Sized,
+    {
+        Self::declaration().kind
+    }
+
+    /// The declaration of this operator's type.
+    fn declared(&self) -> &'static Declaration;
+
+    /// The slots it reads and writes.
+    fn signature(&self) -> Signature {
+        self.declared().signature
+    }
+}
+
+/// What a method that appends an operator takes for an input slot: a variable, an optional one, or several.
+pub trait Given {
+    /// The variables, in order.
+    fn vars(&self) -> &[Var];
+}
+
+impl Given for Var {
+    fn vars(&self) -> &[Var] {
+        std::slice::from_ref(self)
+    }
+}
+
+impl Given for Option<Var> {
+    fn vars(&self) -> &[Var] {
+        self.as_slice()
+    }
+}
+
+impl Given for &[Var] {
+    fn vars(&self) -> &[Var] {
+        self
+    }
+}
+
+/// Reads an attribute that may be missing; then it is `default`.
+///
+/// # Errors
+/// If it is there and of the wrong type.
+pub fn or_default<T: Attribute>(attributes: &Attributes, name: &str, default: T) -> Result<T> {
+    Ok(Option::<T>::read(attributes, name)?.unwrap_or(default))
+}
+
+/// Declares an operator: its type, with a constant for the number of each slot; how its attributes are read and written;
+/// its documentation; and the method that appends it. What it computes is the trait [`Op`](crate::program::Op), which
+/// the caller implements for the type.
+///
+/// ```
+/// use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample};
+/// use unpadded::{Builder, DType, Registry, Result, ops, operator};
+///
+/// operator! {
+///     /// `out = x + amount`, every element.
+///     ///
+///     /// # Errors
+///     /// If `x` does not hold f32.
+///     pub struct Shift = "acme.shift" { amount: f64 }
+///     inputs { X = x: one.without_gradient() }
+///     outputs { OUT = out: one }
+///     pub trait BuildShift { fn shift(&self, x: Var, amount: f64) -> Var; }
+/// }
+///
+/// impl Op for Shift {
+///     fn facts(&self) -> Facts {
+///         Facts::row_wise()
+///     }
+///
+///     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+///         s.dtype_in(Self::X, &[DType::F32])?;
+///         s.set(Self::OUT, s.input(Self::X).clone());
+///         Ok(())
+///     }
+///
+///     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+///         let (x, mut out) = (run.input::<f32>(Self::X)?, run.output::<f32>(Self::OUT)?);
+///         for (out, x) in out.iter_mut().zip(x.iter()) {
+///             out.iter_mut().zip(x).for_each(|(out, x)| *out = x + self.amount as f32);
+///         }
+///         Ok(())
+///     }
+///
+///     fn samples() -> Result<Vec<Sample>> {
+///         Sample::of_rows(&Shift { amount: 0.5 }.attributes(), 3, |sample, _| Ok(sample))
+///     }
+/// }
+///
+/// let mut registry = ops::catalogue();
+/// registry.add::<Shift>()?;
+/// let net = Builder::with_registry(registry);
+/// let x = net.feed("x", DType::F32, &[4], 1)?;
+/// assert_eq!(net.spec(net.shift(x, 1.0)?)?, net.spec(x)?);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+///
+/// - **Attributes** are fields with a type that is an [`Attribute`](crate::program::attributes::Attribute): numbers,
+///   strings, lists, and what a crate makes one. `rate: f64 = 0.5` may be missing in a program; `rate: f64 => read` is
+///   read by `fn read(&Attributes, &str) -> Result<f64>`, which can refuse values.
+/// - **Slots** are a constant, the name in programs, and how many variables it takes (`one`, `optional`, `many`, `any`),
+///   with what [`Slot`](crate::program::Slot) adds: `.without_gradient()`, `.updated()`.
+/// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of storages that there is code for;
+///   without them all inputs are dense.
+/// - **The method** has the name of each input slot and each attribute among its parameters, in any order, and what it
+///   appends as its result: `Var`, several in a tuple, or `Vec<Var>`. Its body, if it has one, stands before that.
+///   `impl Builder` in this crate, a trait that is implemented for the builder in any other.
+#[macro_export]
+macro_rules! operator {
+    (
+        $(#[doc = $text:literal])*
+        $(#[doc($($alias:tt)*)])*
+        $(#[derive($($derived:ident),*)])?
+        $visible:vis struct $type:ident = $kind:tt {
+            $($field:ident: $holds:ty $(= $default:expr)? $(=> $read:path)?),* $(,)?
+        }
+        inputs { $($input:ident = $input_name:ident: $input_arity:ident $(.$input_more:ident($($input_argument:expr)?))*),* $(,)? }
+        $(kernels { $($kernel:expr),* $(,)? })?
+        outputs { $($output:ident = $output_name:ident: $output_arity:ident $(.$output_more:ident($($output_argument:expr)?))*),* $(,)? }
+        $($method:tt)*
+    ) => {
+        $crate::operator!(@type [$(#[doc = $text])*] [$($method)*] $(#[derive($($derived),*)])? $visible struct $type = $kind { $($field: $holds),* });
+
+        impl $type {
+            $crate::operator!(@numbers 0usize; $($input)*);
+            $crate::operator!(@numbers 0usize; $($output)*);
+
+            /// As they stand in a program.
+            #[allow(dead_code)]
+            $visible fn attributes(&self) -> $crate::program::Attributes {
+                #[allow(unused_mut)]
+                let mut attributes = $crate::program::Attributes::new();
+                $($crate::program::attributes::Attribute::write(&self.$field, &mut attributes, stringify!($field));)*
+                attributes
+            }
+        }
+
+        impl $crate::program::Declared for $type {
+            fn declaration() -> &'static $crate::program::Declaration {
+                const {
+                    &$crate::program::Declaration {
+                        kind: $crate::operator!(@kind $kind),
+                        text: concat!($($text, "\n"),*),
+                        attributes: &[$(stringify!($field)),*],
+                        signature: $crate::program::Signature {
+                            inputs: &[$($crate::program::Slot::$input_arity(stringify!($input_name))
+                                $(.$input_more($($input_argument)?))*),*],
+                            outputs: &[$($crate::program::Slot::$output_arity(stringify!($output_name))
+                                $(.$output_more($($output_argument)?))*),*],
+                            kernels: &[$($(&$kernel),*)?],
+                        },
+                    }
+                }
+            }
+
+            fn parse(_attributes: &$crate::program::Attributes) -> $crate::Result<Self> {
+                Ok(Self {
+                    $($field: $crate::operator!(@read _attributes, $field $(= $default)? $(=> $read)?),)*
+                })
+            }
+
+            fn declared(&self) -> &'static $crate::program::Declaration {
+                <Self as $crate::program::Declared>::declaration()
+            }
+        }
+
+        $crate::operator!(@method $type [$(#[doc = $text])* $(#[doc($($alias)*)])*] [$($input_name)*] [$($field)*] $($method)*);
+    };
+
+    (@kind $kind:ident) => { stringify!($kind) };
+    (@kind $kind:literal) => { $kind };
+
+    // The documentation stands where a reader looks for it: at the method, or at the type of an operator without one.
+    (@type [$(#[$doc:meta])*] [] $(#[$derive:meta])? $visible:vis struct $type:ident = $kind:tt { $($field:ident: $holds:ty),* }) => {
+        $(#[$doc])*
+        $(#[$derive])?
+        $visible struct $type { $($visible $field: $holds),* }
+    };
+    (@type [$(#[$doc:meta])*] [$($method:tt)+] $(#[$derive:meta])? $visible:vis struct $type:ident = $kind:tt { $($field:ident: $holds:ty),* }) => {
+        #[doc = concat!("The operator `", $crate::operator!(@kind $kind), "`.")]
+        $(#[$derive])?
+        $visible struct $type { $($visible $field: $holds),* }
+    };
+
+    (@numbers $number:expr;) => {};
+    (@numbers $number:expr; $first:ident $($rest:ident)*) => {
+        #[allow(dead_code)]
+        const $first: usize = $number;
+        $crate::operator!(@numbers $number + 1usize; $($rest)*);
+    };
+
+    (@read $attributes:ident, $field:ident) => {
+        $crate::program::attributes::Attribute::read($attributes, stringify!($field))?
+    };
+    (@read $attributes:ident, $field:ident = $default:expr) => {
+        $crate::program::op::or_default($attributes, stringify!($field), $default)?
+    };
+    (@read $attributes:ident, $field:ident => $read:path) => {
+        $read($attributes, stringify!($field))?
+    };
+
+    (@method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt) => {};
+    (@method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt
+        impl Builder { fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty { $($before:tt)* } }
+    ) => {
+        impl $crate::Builder {
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(&$self $(, $parameter: $takes)*) -> $crate::Result<$gives> {
+                $crate::operator!(@append $type $self $slots $fields { $($before)* })
+            }
+        }
+    };
+    (@method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt
+        impl Builder { fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty; }
+    ) => {
+        impl $crate::Builder {
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name(&$self $(, $parameter: $takes)*) -> $crate::Result<$gives> {
+                $crate::operator!(@append $type $self $slots $fields)
+            }
+        }
+    };
+    (@method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt
+        $visible:vis trait $trait:ident { fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty; }
+    ) => {
+        #[doc = concat!("What appends `", stringify!($name), "`.")]
+        $visible trait $trait {
+            $(#[$doc])*
+            #[track_caller]
+            fn $name(&$self $(, $parameter: $takes)*) -> $crate::Result<$gives>;
+        }
+
+        impl $trait for $crate::Builder {
+            #[track_caller]
+            fn $name(&$self $(, $parameter: $takes)*) -> $crate::Result<$gives> {
+                $crate::operator!(@append $type $self $slots $fields)
+            }
+        }
+    };
+
+    (@append $type:ident $self:ident [$($slot:ident)*] [$($field:ident)*] $({ $($before:tt)* })?) => {{
+        $($($before)*)?
+        let operator = $type { $($field: $field.into()),* };
+        $self.append(
+            <$type as $crate::program::Declared>::declaration().kind,
+            &[$((stringify!($slot), $crate::program::op::Given::vars(&$slot))),*],
+            operator.attributes(),
+        )
+    }};
+}
