@@ -55,6 +55,17 @@ impl fmt::Display for Way {
     }
 }
 
+/// The ways that are tried in a dtype, in operands of so many levels: each in one of the two, in the loop in both.
+fn ways(depth: usize, dtype: DType) -> Vec<Way> {
+    let single = dtype == DType::F32;
+    let (over, fixed) = match single {
+        true => ([Place::Inside, Place::Behind], Place::Before),
+        false => ([Place::Before, Place::Inside], Place::Inside),
+    };
+    let levels = (0..depth).flat_map(|level| over.map(|place| Way { level: Some(level), place }));
+    levels.chain([Way { level: None, place: fixed }]).collect()
+}
+
 /// A sample's program with a step block, and the loss Σ weight · output.
 struct Looped {
     model: Model,
@@ -94,18 +105,15 @@ impl Case<'_> {
             let operands = self.operands(dtype)?;
             let direct = Direct::new(self.op.clone(), &operands)?;
             let depth = direct.input_specs().iter().flatten().map(|s| s.lod.len()).max().unwrap_or(0);
-            for level in (0..depth).map(Some).chain([None]) {
-                for place in [Place::Before, Place::Inside, Place::Behind] {
-                    let way = Way { level, place };
-                    let looped = match self.looped(&direct, way, dtype) {
-                        Ok(looped) => looped,
-                        Err(No::Illegal) => continue,
-                        // A row of it alone has no sequences left to reach over.
-                        Err(No::Refused(_)) if reach == Reach::Sequence && level.is_some() => continue,
-                        Err(No::Refused(e) | No::Wrong(e)) => return Err(Broken(format!("{way}: {e}"))),
-                    };
-                    within(self.same_as_interpreted(&looped, dtype), || format!("{dtype}, {way}"))?;
-                }
+            for way in ways(depth, dtype) {
+                let looped = match self.looped(&direct, way, dtype) {
+                    Ok(looped) => looped,
+                    Err(No::Illegal) => continue,
+                    // A row of it alone has no sequences left to reach over.
+                    Err(No::Refused(_)) if reach == Reach::Sequence && way.level.is_some() => continue,
+                    Err(No::Refused(e) | No::Wrong(e)) => return Err(Broken(format!("{dtype}, {way}: {e}"))),
+                };
+                within(self.same_as_interpreted(&looped, dtype), || format!("{dtype}, {way}"))?;
             }
         }
         Ok(())
@@ -278,11 +286,12 @@ impl Case<'_> {
         }
         let gradients = looped.gradients.iter().map(|(var, ..)| *var);
         let fetched: Vec<VarId> = looped.outputs.iter().copied().chain(gradients).collect();
-        // The gradients of each batch on one thread.
+        // The gradients of each batch on one thread, in the order of the batches.
         let mut first: Vec<Vec<Storage>> = Vec::new();
         for threads in [1, 3] {
             let mut executor = Executor::new(program, self.registry, &fetched, threads)?;
-            for (turn, batch) in [0, 1, 0].into_iter().enumerate() {
+            let order: &[usize] = if threads == 1 { &[0, 1, 0] } else { &[1, 0] };
+            for (turn, &batch) in order.iter().enumerate() {
                 let Some((numbers, direct, feeds, values)) = known.get(batch) else { continue };
                 let place = || {
                     let copies = if batch > 0 { ", copies of the batch" } else { "" };

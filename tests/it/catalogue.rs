@@ -1,6 +1,8 @@
 //! Every operator of the catalogue is held to its contract, and the check itself is tested: each of its rules finds the
 //! operator that breaks it.
 
+mod faults;
+
 use unpadded::{ops, testing};
 
 #[test]

@@ -1,0 +1,37 @@
+//! The check tested: sound operators pass, and the same ones with a fault are reported under the rule that they break.
+
+mod affine;
+mod product;
+mod sequences;
+
+use unpadded::program::{Op, Registry};
+use unpadded::testing::{self, Failures};
+
+/// Nothing is wrong.
+const NONE: u8 = 0;
+
+fn failures<O: Op>() -> Option<Failures> {
+    let mut registry = Registry::empty();
+    registry.add::<O>().unwrap();
+    testing::check(&registry).err()
+}
+
+/// One of the failures is of this rule, and says that.
+#[track_caller]
+fn finds<O: Op>(rule: &str, words: &str) {
+    let failures = failures::<O>();
+    let found = failures.iter().flat_map(Failures::iter);
+    let mut found = found.filter(|failure| failure.kind == O::kind() && failure.rule == rule);
+    assert!(found.any(|failure| failure.what.contains(words)), "{rule}, {words}: {failures:?}");
+}
+
+#[track_caller]
+fn passes<O: Op>() {
+    assert_eq!(failures::<O>(), None);
+}
+
+#[test]
+fn a_kind_that_is_not_registered_is_a_failure() {
+    let failures = testing::check_kinds(&Registry::empty(), &["acme.nothing"]).unwrap_err();
+    assert_eq!(format!("{failures:?}"), "1 failure of operators\nacme.nothing: samples: not registered");
+}
