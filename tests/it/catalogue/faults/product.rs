@@ -311,7 +311,7 @@ fn a_product_that_says_what_is_not_so_is_found() {
     finds::<Product<CLAIMS_OVERWRITING>>("overwrites", "slot `y`: expected f32");
     finds::<Product<CLAIMS_APART>>(
         "apart",
-        "gradient of `x`[0] by itself, in memory of another's, element 0",
+        "gradient of `y`[0] by itself, in memory of another's, element 0",
     );
     finds::<Product<CLAIMS_JOINING>>("joins", "`out`[0] beside the gradients, element 0: NaN instead of");
 }
