@@ -1,5 +1,8 @@
 //! What every program in `models/` shares: its flags, the line that `--json` ends in, and how it talks to standard
 //! input and output.
+#[path = "memory.rs"]
+mod memory;
+
 use std::fmt::Display;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -236,7 +239,7 @@ fn json(found: &Found<'_>, report: &Report) -> String {
     let number = |x: f64| if x.is_finite() { format!("{x:.4}") } else { "null".to_owned() };
     let [model, dataset, metric] = [found.model, found.dataset, found.metric].map(quoted);
     let [value, seconds, speed] = [found.value, report.seconds, report.tokens_per_s].map(number);
-    let rss = peak_rss_mb().map_or("null".to_owned(), number);
+    let rss = memory::peak_rss_mb().map_or("null".to_owned(), number);
     format!(
         r#"{{"model":{model},"dataset":{dataset},"metric":{metric},"value":{value},"train_seconds":{seconds},"tokens_per_s":{speed},"peak_rss_mb":{rss}}}"#
     )
@@ -250,13 +253,6 @@ fn quoted(text: &str) -> String {
         c => c.to_string(),
     });
     format!("\"{}\"", escaped.collect::<String>())
-}
-
-/// The most memory that this process had so far, in megabytes, where the operating system tells.
-fn peak_rss_mb() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<f64>().ok().map(|kb| kb * 1024.0 / 1e6)
 }
 
 /// Writes to standard output. That nobody reads it any more is no error.

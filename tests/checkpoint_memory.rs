@@ -10,11 +10,14 @@ mod damage;
 mod models;
 #[path = "it/peak_memory.rs"]
 mod peak_memory;
+#[path = "it/thorough.rs"]
+mod thorough;
 #[path = "it/trained.rs"]
 mod trained;
 
 use damage::{change, file, sections};
 use models::Random;
+use thorough::times;
 use unpadded::program::VarKind;
 use unpadded::tensor::Dense;
 use unpadded::train::{Checkpoint, Predictor};
@@ -55,7 +58,7 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 fn a_damaged_checkpoint_takes_no_more_memory_than_its_size_justifies() {
     let _alone = alone();
     let mut checkpoint = trained::checkpoint(4);
-    try_changed(&checkpoint, 10_000, 4.0);
+    try_changed(&checkpoint, times(2_000), 4.0);
 
     // The numbers are most of a large one, and are there once.
     let rows = 1_000_000;

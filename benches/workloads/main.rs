@@ -11,6 +11,8 @@
 //! take their steps again under the profiler: a table of where the time goes, and the trace `target/profile-W1.json`.
 
 mod data;
+#[path = "../../models/memory.rs"]
+mod memory;
 mod models;
 mod scaling;
 
@@ -100,11 +102,12 @@ impl Timed {
         let (version, middle) = (env!("CARGO_PKG_VERSION"), self.0.len() / 2);
         let (times, rates) = (self.sorted(|s| s.0 * 1e3), self.sorted(|s| s.1 / s.0));
         let loss = self.0[self.0.len() - 1].2;
+        let rss = memory::peak_rss_mb().map_or("null".to_owned(), |mb| format!("{mb:.0}"));
         format!(
             concat!(
                 r#"{{"peer":"unpadded","version":"{}","workload":"{}","mode":"unpadded","threads":{},"#,
                 r#""tokens_per_s":{:.0},"tokens_per_s_total":{:.0},"step_ms_median":{:.2},"step_ms_min":{:.2},"#,
-                r#""peak_rss_mb":{:.0},"padding_ratio":1.0,"final_loss":{:.4},"steps":{}{}}}"#
+                r#""peak_rss_mb":{},"padding_ratio":1.0,"final_loss":{:.4},"steps":{}{}}}"#
             ),
             version,
             workload,
@@ -113,20 +116,12 @@ impl Timed {
             self.total(),
             times[middle],
             times[0],
-            peak_rss(),
+            rss,
             loss,
             self.0.len(),
             more
         )
     }
-}
-
-/// The most memory that this process ever had, in MB; so workloads after the first also count those before.
-fn peak_rss() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|l| l.split_whitespace().next()).and_then(|n| n.parse::<f64>().ok());
-    kib.unwrap_or(0.0) / 1024.0
 }
 
 fn adam() -> Adam {

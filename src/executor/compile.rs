@@ -294,6 +294,7 @@ impl<'a> Compiler<'a> {
             }
         }
         let (inputs, outputs) = (self.program.specs(&input_vars)?, self.program.specs(&output_vars)?);
+        let literals = self.program.literals(&input_vars);
         let made = if !backward && facts.lod == LodEffect::Replaces {
             made_levels(&inputs, &outputs)
         } else {
@@ -320,6 +321,7 @@ impl<'a> Compiler<'a> {
             reads,
             writes,
             inputs,
+            literals,
             outputs,
             made,
             top: self.program.top(self.forward_block(site.block)),
@@ -416,6 +418,7 @@ impl<'a> Compiler<'a> {
         } else {
             (op.reads().collect(), op.writes().collect())
         };
+        let reads: Vec<VarId> = self.program.tensors(reads.into_iter()).collect();
         let order = self.order_for(facts.reach, op, site, (&reads, &writes))?;
         if let (Some(order), true) = (&order, facts.random) {
             self.layouts.keyed.push(order.block);
@@ -442,7 +445,7 @@ impl<'a> Compiler<'a> {
     ) -> Result<Vec<Place>> {
         let mut places = Vec::new();
         for &var in vars {
-            if !bound || var == VarId::NONE {
+            if !bound || var == VarId::NONE || self.program.var(var).spec().is_none() {
                 places.push(Place::Absent);
                 continue;
             }

@@ -25,7 +25,7 @@ use crate::program::context::RunFacts;
 use crate::program::keys::{Names, RowKey};
 use crate::program::{
     BlockId, Extent, LevelId, Op, OpDesc, Operand, Pair, Program, RECURRENT, Registry, Role, StepDesc,
-    StepGradient, VarId, VarRole, grad_name,
+    StepGradient, VarId, VarKind, VarRole, grad_name,
 };
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 
@@ -215,9 +215,13 @@ impl<'a> Interpreter<'a> {
         let mut operands = Vec::new();
         for slot in signature.inputs {
             for &var in op.input(slot.name) {
+                if let VarKind::Literal(literal) = &self.program.var(var).kind {
+                    operands.push(Operand::literal(slot.name, literal.clone()));
+                    continue;
+                }
                 let batched = self.program.spec(var)?.batched();
                 let value = self.value(var, frame, around)?.clone();
-                operands.push(Operand { slot: slot.name.to_owned(), value, batched });
+                operands.push(Operand { batched, ..Operand::constant(slot.name, value) });
             }
         }
         let bound = if op.role == Role::Backward { &op.inputs } else { &op.outputs };

@@ -40,7 +40,8 @@ impl<'p> Shared<'p> {
                 self.go(block, At::Step { t: order(i), from: 0, to: usize::MAX })?;
                 for &maker in &instr.levels {
                     let maker = &self.plan.makers[maker];
-                    self.make_levels(&*maker.op, &maker.inputs, &maker.made, maker.top)?;
+                    let given = (&maker.inputs[..], &maker.literals[..]);
+                    self.make_levels(&*maker.op, given, &maker.made, maker.top)?;
                 }
                 for inner in &instr.body {
                     self.instruction(inner, lane, tools)?;

@@ -12,8 +12,9 @@ use crate::kernels::{Extent2, Store, flush, helpers};
 use crate::program::context::{Backward, Call, Forward, Pass, Place, Prepare, Prepared, RunFacts, Scratch};
 use crate::program::infer::{InferShape, LevelTable, Phase};
 use crate::program::keys::{Keys, Names, RowKey};
+use crate::program::literals::Literals;
 use crate::program::rows::RowBuffer;
-use crate::program::{BlockId, Cost, Extent, LevelId, Reach, Role, Spec};
+use crate::program::{BlockId, Cost, Extent, LevelId, Literal, Reach, Role, Spec};
 use crate::tensor::DType;
 
 /// A call with fewer numbers to write than this is not divided.
@@ -234,6 +235,7 @@ impl Shared<'_> {
             signature: instr.op.signature(),
             wiring: &instr.wiring,
             inputs: &instr.inputs,
+            literals: Literals { signature: instr.op.signature(), values: &instr.literals },
             outputs: &instr.outputs,
             levels: &self.levels,
             run: RunFacts { threads: lane.map_or(self.facts.threads, |lane| lane.threads), ..self.facts },
@@ -322,7 +324,7 @@ impl Shared<'_> {
     pub(super) fn make_levels(
         &mut self,
         op: &dyn crate::program::Op,
-        inputs: &[Vec<Spec>],
+        inputs: (&[Vec<Spec>], &[Vec<Literal>]),
         made: &[LevelId],
         top: Extent,
     ) -> Result<()> {
@@ -360,6 +362,7 @@ impl Shared<'_> {
                     operands,
                     constants: &op.constants,
                     inputs: &op.inputs,
+                    literals: Literals { signature: op.op.signature(), values: &op.literals },
                     wanted: if op.pass == Pass::Backward { &op.wanted } else { &[] },
                     prepared: &mut self.prepared[index],
                 };
@@ -401,6 +404,7 @@ impl Shared<'_> {
             DType::F32 => operands.write::<f32>(0).into_iter().for_each(|mut v| v.fill(0.0)),
             DType::I64 => operands.write::<i64>(0).into_iter().for_each(|mut v| v.fill(0)),
             DType::I32 => operands.write::<i32>(0).into_iter().for_each(|mut v| v.fill(0)),
+            DType::I8 => operands.write::<i8>(0).into_iter().for_each(|mut v| v.fill(0)),
             DType::I16 => operands.write::<i16>(0).into_iter().for_each(|mut v| v.fill(0)),
             DType::Bool => operands.write::<bool>(0).into_iter().for_each(|mut v| v.fill(false)),
             DType::F16 => {

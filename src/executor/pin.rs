@@ -69,12 +69,13 @@ impl Compiler<'_> {
         let made = facts.lod == LodEffect::Replaces && class != Class::Constant;
         if made && op.role == Role::Forward {
             let signature = instance.signature();
-            let inputs = program.input_specs(signature, op)?;
+            let vars = Program::slots_of(signature.inputs, &op.inputs, "");
+            let (inputs, literals) = (program.specs(&vars)?, program.literals(&vars));
             let outputs = program.specs(&Program::slots_of(signature.outputs, &op.outputs, ""))?;
             let made = made_levels(&inputs, &outputs);
             if !made.is_empty() {
                 let top = program.top(step.block);
-                self.makers.push(Maker { op: instance.clone(), inputs, made, top });
+                self.makers.push(Maker { op: instance.clone(), inputs, literals, made, top });
                 self.made[step.block.0 as usize].push(self.makers.len() - 1);
             }
         }

@@ -10,7 +10,9 @@ use super::views::Views;
 use crate::error::{Error, Place};
 use crate::kernels::Store;
 use crate::program::context::Wiring;
-use crate::program::{BlockId, Extent, LevelId, Op, Pass, Program, Reach, Role, Spec, StepDesc, VarId};
+use crate::program::{
+    BlockId, Extent, LevelId, Literal, Op, Pass, Program, Reach, Role, Spec, StepDesc, VarId,
+};
 use crate::tensor::DType;
 
 /// How the rows of a slot lie in its buffer.
@@ -86,6 +88,8 @@ pub(super) struct OpInstr {
     pub(super) reads: Vec<Ref>,
     pub(super) writes: Vec<Ref>,
     pub(super) inputs: Vec<Vec<Spec>>,
+    /// The literals of each input slot.
+    pub(super) literals: Vec<Vec<Literal>>,
     pub(super) outputs: Vec<Vec<Spec>>,
     /// Levels that the operator makes, and the block's count of top-level sequences.
     pub(super) made: Vec<LevelId>,
@@ -302,6 +306,8 @@ impl Plan {
 pub(super) struct Maker {
     pub(super) op: Arc<dyn Op>,
     pub(super) inputs: Vec<Vec<Spec>>,
+    /// The literals of each input slot.
+    pub(super) literals: Vec<Vec<Literal>>,
     pub(super) made: Vec<LevelId>,
     pub(super) top: Extent,
 }

@@ -38,7 +38,8 @@
 //! *Time* is time on the clock: where threads run the steps of a loop side by side, each counts for its share, so that
 //! all entries and what is in none add up to [`Profile::wall`]. FLOP are what operators declare
 //! ([`Op::cost`](crate::program::Op::cost)), a multiply-add as two; bytes are those of the operands, whether they come
-//! from a cache or from memory. The *peak* is the highest rate that [`peak()`] saw on one thread, times the threads.
+//! from a cache or from memory. The *peak* is the highest rate of multiply-adds from register to register that
+//! [`peak()`] saw on one thread, times the threads: no kernel can be faster.
 
 use std::fmt::{self, Write};
 use std::time::{Duration, Instant};

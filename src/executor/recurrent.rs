@@ -68,7 +68,8 @@ impl<'p> Shared<'p> {
             Instr::Op(op) => {
                 // Those of the root block are made before their rows have room.
                 if !op.made.is_empty() && op.desc.0 != BlockId(0) {
-                    self.make_levels(&*op.op, &op.inputs, &op.made, op.top).map_err(|e| op.err(e))?;
+                    self.make_levels(&*op.op, (&op.inputs, &op.literals), &op.made, op.top)
+                        .map_err(|e| op.err(e))?;
                 }
                 self.exec(op, lane, None, tools.workers, tools.pool)
             }
@@ -208,7 +209,8 @@ impl<'p> Shared<'p> {
             let mut index = 0;
             for &maker in &instr.levels {
                 let maker = &self.plan.makers[maker];
-                self.make_levels(&*maker.op, &maker.inputs, &maker.made, maker.top)?;
+                let given = (&maker.inputs[..], &maker.literals[..]);
+                self.make_levels(&*maker.op, given, &maker.made, maker.top)?;
                 for &level in &maker.made {
                     let rows = self.levels.get(level).map_or(0, |lod| lod.rows());
                     self.frames[block.0 as usize].add_made(index, rows);

@@ -396,7 +396,9 @@ fn execute<'p>(
         if let Instr::Op(op) = instr
             && !op.made.is_empty()
         {
-            shared.make_levels(&*op.op, &op.inputs, &op.made, op.top).map_err(|e| op.err(e))?;
+            shared
+                .make_levels(&*op.op, (&op.inputs, &op.literals), &op.made, op.top)
+                .map_err(|e| op.err(e))?;
             reserve(shared, plan, &mut lane, end);
         }
         shared.instruction(instr, &mut lane, tools)?;

@@ -43,7 +43,7 @@ macro_rules! plain {
         }
     };
 }
-plain!(f32, f64, i16, i32, i64, bool, half::f16, half::bf16);
+plain!(f32, f64, i8, i16, i32, i64, bool, half::f16, half::bf16);
 
 struct Buffer {
     lines: Vec<Line>,

@@ -6,7 +6,9 @@ use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Sub, SubAssi
 
 use super::math;
 use super::path::Arithmetic;
+use super::peak::Registers;
 use super::tile::Tiles;
+use super::view::{View, ViewMut};
 
 /// What a kernel does with its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +19,38 @@ pub enum Store {
     Add,
 }
 
+impl Store {
+    /// Writes or adds one element.
+    #[inline(always)]
+    pub fn put<T: Float>(self, to: &mut T, value: T) {
+        match self {
+            Store::Write => *to = value,
+            Store::Add => *to += value,
+        }
+    }
+
+    /// Writes or adds a row.
+    #[inline]
+    pub fn put_row<T: Float>(self, to: &mut [T], values: &[T]) {
+        match self {
+            Store::Write => to.copy_from_slice(values),
+            Store::Add => to.iter_mut().zip(values).for_each(|(to, &value)| *to += value),
+        }
+    }
+
+    /// Writes or adds all rows.
+    pub fn put_rows<T: Float>(self, mut to: ViewMut<'_, T>, values: View<'_, T>) {
+        to.iter_mut().zip(values.iter()).for_each(|(to, values)| self.put_row(to, values));
+    }
+
+    /// Writes zeros, or adds nothing and leaves what is there.
+    pub fn put_nothing<T: Float>(self, mut to: ViewMut<'_, T>) {
+        if self == Store::Write {
+            to.fill(T::ZERO);
+        }
+    }
+}
+
 /// `f32` and `f64`: f32 for work, f64 to check it against.
 ///
 /// The methods named as in `std` are `std`'s, exact and scalar. `exp_with`, `sigmoid_with` and `tanh_with` are for
@@ -24,6 +58,7 @@ pub enum Store {
 /// f64 they call `std`.
 pub trait Float:
     Tiles
+    + Registers
     + Copy
     + Send
     + Sync

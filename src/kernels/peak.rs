@@ -1,51 +1,134 @@
 //! How fast this machine multiplies and adds at best, as a yardstick for profiles.
+//!
+//! Nothing of ours is measured: no product, no memory, only multiply-adds from register to register, enough of them
+//! under way at a time that none waits for another. No kernel can be faster.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use super::float::{Float, Store};
+use super::float::Float;
 use super::path::Path;
-use super::product::{Packed, Transpose, product};
-use super::tile::{PANEL_VECTORS, max_rows};
-use super::view::{View, ViewMut};
+use super::tile::{MAX_LANES, Vector};
 
-/// Bytes of the right-hand matrix: with the left one they stay in the first cache.
-const PANEL_BYTES: usize = 20 << 10;
+/// Sums that grow side by side. A unit starts a multiply-add each cycle and finishes it some four later, and a CPU has
+/// two such units, ARM's largest four; with the two factors of all sums these fit into its registers.
+const SUMS: usize = if cfg!(target_arch = "aarch64") { 24 } else { 13 };
 const SAMPLES: usize = 20;
-const CALLS: usize = 400;
+/// Multiply-adds of each sum in a sample, which takes about a millisecond.
+const ROUNDS: usize = 200_000;
 
-/// The most floating-point operations a second that one thread was seen to make, a multiply-add counted as two: the
-/// innermost tile of the packed product on operands in the first cache, the best of 20 samples. Measured when it is
-/// first asked for, which takes some ten milliseconds; then remembered.
+/// The most floating-point operations a second that one thread was seen to make, a multiply-add counted as two:
+/// independent multiply-adds of full vectors that stay in registers, with the instructions that the kernels use on
+/// this CPU, the best of 20 samples. Measured when it is first asked for, which takes some twenty milliseconds; then
+/// remembered.
 pub fn peak<T: Float>() -> f64 {
     static PEAKS: [OnceLock<f64>; 2] = [OnceLock::new(), OnceLock::new()];
-    *PEAKS[usize::from(size_of::<T>() == size_of::<f64>())].get_or_init(measure::<T>)
+    *PEAKS[usize::from(size_of::<T>() == size_of::<f64>())].get_or_init(|| measure::<T>(Path::best()))
 }
 
-fn measure<T: Float>() -> f64 {
-    let mut packed = Packed::<T>::new();
-    let n = packed.panel_width();
-    let k = PANEL_BYTES / (n * size_of::<T>());
-    let m = 4 * max_rows(Path::best(), PANEL_VECTORS);
-    let (a, b) = (vec![T::from_f64(0.5); m * k], vec![T::from_f64(0.25); k * n]);
-    let mut c = vec![T::ZERO; m * n];
-    packed.pack(View::new(&b, k, n), Transpose::No);
-    let sample = |c: &mut [T]| {
+/// The rate on a path that this CPU can run.
+fn measure<T: Float>(path: Path) -> f64 {
+    let run = T::multiply_adds(path);
+    let sample = || {
         let clock = Instant::now();
-        for _ in 0..CALLS {
-            product(black_box(View::new(&a, m, k)), &packed, ViewMut::new(c, m, n), Store::Write);
-        }
-        black_box(c);
+        // The sums approach shift / (1 - scale): nothing overflows or becomes subnormal.
+        let factors = Factors { scale: [T::from_f64(0.5); MAX_LANES], shift: [T::from_f64(0.25); MAX_LANES] };
+        let mut total = [T::ZERO; MAX_LANES];
+        // SAFETY: the caller's path is one that this CPU can run.
+        unsafe { run(black_box(ROUNDS), black_box(&factors), &mut total) };
+        black_box(&total);
         clock.elapsed().as_secs_f64()
     };
-    let best = (0..SAMPLES).map(|_| sample(&mut c)).fold(f64::INFINITY, f64::min);
-    (2 * m * k * n * CALLS) as f64 / best.max(1e-9)
+    let best = (0..SAMPLES).map(|_| sample()).fold(f64::INFINITY, f64::min);
+    (2 * T::lanes(path) * SUMS * ROUNDS) as f64 / best.max(1e-9)
 }
+
+/// Each round makes `sum * scale + shift` of every sum, by lanes of a vector.
+pub struct Factors<T> {
+    scale: [T; MAX_LANES],
+    shift: [T; MAX_LANES],
+}
+
+/// So many multiply-adds of each sum, and their total, by lanes, which keeps the compiler from leaving any of them out. The CPU must
+/// have the path's instructions.
+pub(super) type MultiplyAdds<T> = unsafe fn(rounds: usize, factors: &Factors<T>, total: &mut [T; MAX_LANES]);
+
+/// The loop of each element type.
+pub trait Registers: Sized {
+    /// It on a path.
+    fn multiply_adds(path: Path) -> MultiplyAdds<Self>;
+}
+
+/// # Safety
+/// See [`MultiplyAdds`].
+#[inline(always)]
+unsafe fn multiply_adds<V: Vector>(
+    rounds: usize,
+    factors: &Factors<V::Elem>,
+    total: &mut [V::Elem; MAX_LANES],
+) {
+    // SAFETY: the caller's promise, passed on; the arrays are as long as the widest vector.
+    unsafe {
+        let (scale, shift) = (V::load(factors.scale.as_ptr()), V::load(factors.shift.as_ptr()));
+        // Each starts from another value: equal ones would be one to the compiler.
+        let mut sums = [shift; SUMS];
+        for i in 1..SUMS {
+            sums[i] = sums[i - 1].add(scale);
+        }
+        for _ in 0..rounds {
+            for sum in &mut sums {
+                *sum = sum.mul_add(scale, shift);
+            }
+        }
+        let mut sum = sums[0];
+        for &next in &sums[1..] {
+            sum = sum.add(next);
+        }
+        sum.store(total.as_mut_ptr());
+    }
+}
+
+macro_rules! registers {
+    ($type:ident, $wide:ident, $middle:ident, $narrow:ty) => {
+        impl Registers for $type {
+            fn multiply_adds(path: Path) -> MultiplyAdds<Self> {
+                #[cfg(target_arch = "x86_64")]
+                use std::arch::x86_64::{$middle, $wide};
+                /// # Safety
+                /// See [`MultiplyAdds`].
+                #[cfg(target_arch = "x86_64")]
+                #[target_feature(enable = "avx512f,avx2,fma")]
+                unsafe fn wide(rounds: usize, factors: &Factors<$type>, total: &mut [$type; MAX_LANES]) {
+                    // SAFETY: the caller's promise, passed on.
+                    unsafe { multiply_adds::<$wide>(rounds, factors, total) }
+                }
+                /// # Safety
+                /// See [`MultiplyAdds`].
+                #[cfg(target_arch = "x86_64")]
+                #[target_feature(enable = "avx2,fma")]
+                unsafe fn middle(rounds: usize, factors: &Factors<$type>, total: &mut [$type; MAX_LANES]) {
+                    // SAFETY: the caller's promise, passed on.
+                    unsafe { multiply_adds::<$middle>(rounds, factors, total) }
+                }
+                match path {
+                    #[cfg(target_arch = "x86_64")]
+                    Path::Avx512 => wide,
+                    #[cfg(target_arch = "x86_64")]
+                    Path::Avx2 => middle,
+                    _ => multiply_adds::<$narrow>,
+                }
+            }
+        }
+    };
+}
+registers!(f32, __m512, __m256, super::tile::Array<f32, 4>);
+registers!(f64, __m512d, __m256d, super::tile::Array<f64, 2>);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::tile::Tiles;
 
     #[test]
     fn it_is_measured_once() {
@@ -53,5 +136,29 @@ mod tests {
         assert!(first.is_finite() && first > 1e6, "{first}");
         assert_eq!(peak::<f32>(), first);
         assert_ne!(peak::<f64>(), first);
+    }
+
+    #[test]
+    fn every_round_is_made_on_every_path() {
+        for path in Path::available() {
+            let run = f64::multiply_adds(path);
+            let factors = Factors { scale: [0.5; MAX_LANES], shift: [0.25; MAX_LANES] };
+            let after = |rounds| {
+                let mut total = [0.0; MAX_LANES];
+                // SAFETY: the path is available.
+                unsafe { run(rounds, &factors, &mut total) };
+                total
+            };
+            let mut sums: Vec<f64> = (0..SUMS).map(|i| 0.25 + 0.5 * i as f64).collect();
+            for rounds in 0..4 {
+                let (total, lanes) = (after(rounds), f64::lanes(path));
+                assert_eq!(
+                    total[..lanes],
+                    vec![sums.iter().sum::<f64>(); lanes],
+                    "{path:?}, {rounds} rounds"
+                );
+                sums.iter_mut().for_each(|x| *x = *x * 0.5 + 0.25);
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::path::Path;
 /// Vectors side by side in a panel of columns, where nothing speaks for more.
 pub(super) const PANEL_VECTORS: usize = 2;
 /// Elements of the widest vector.
-const MAX_LANES: usize = 16;
+pub(super) const MAX_LANES: usize = 16;
 
 /// Rows × panels of one product.
 pub struct Tile<T> {
@@ -85,7 +85,7 @@ pub(super) fn max_panels(path: Path, vectors: usize, rows: usize) -> usize {
 }
 
 /// A register of elements. Its methods must run inside a function that has its instructions.
-trait Vector: Copy {
+pub(super) trait Vector: Copy {
     type Elem: Copy + Default + std::ops::Add<Output = Self::Elem>;
     const LANES: usize;
     unsafe fn splat(value: Self::Elem) -> Self;
@@ -198,7 +198,7 @@ unsafe fn last_columns<V: Vector, const ROWS: usize, const COLUMNS: usize>(
 
 /// A register for builds without intrinsics; the compiler makes vectors of it.
 #[derive(Clone, Copy)]
-struct Array<T, const LANES: usize>([T; LANES]);
+pub(super) struct Array<T, const LANES: usize>([T; LANES]);
 
 macro_rules! array_vector {
     ($type:ident, $lanes:literal) => {

@@ -5,21 +5,6 @@
 //! f′ is computed from out if that is enough, so that x can be freed. At a kink (0 for `relu`, `leaky_relu` and `abs`)
 //! it is that of the left side for the rectifiers and 0 for `abs`; `clamp` passes it between and at its bounds. Outside its domain a function gives what IEEE 754
 //! says: log(0) = -inf, sqrt(-1) = NaN.
-//!
-//! ```
-//! use ndarray::array;
-//! use unpadded::program::{Attributes, Operand};
-//! use unpadded::{Lod, Variable, ops};
-//! let x = Variable::sequences(array![[-1.0, 2.0], [3.0, -4.0], [0.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
-//! let relu = ops::catalogue().parse("relu", &Attributes::new())?;
-//! let out = relu.call(&[Operand::batch("x", x.clone())])?;
-//! assert_eq!(out[0].as_slice::<f64>()?, [0.0, 2.0, 3.0, 0.0, 0.0, 5.0]);
-//! assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
-//!
-//! let scale = ops::catalogue().parse("scale", &Attributes::new().with("factor", 2.0).with("offset", 1.0))?;
-//! assert_eq!(scale.call(&[Operand::batch("x", x)])?[0].as_slice::<f64>()?, [-1.0, 5.0, 7.0, -7.0, 1.0, 11.0]);
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 
 use crate::kernels::{Arithmetic, Float};
 use crate::program::{Attributes, Var};
@@ -39,6 +24,18 @@ functions! {
         slope |_, y: Output| y * (T::ONE - y);
 
     /// max(x, 0).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[-1.0, 2.0], [3.0, -4.0], [0.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let relu = ops::catalogue().parse("relu", &Attributes::new())?;
+    /// let out = relu.call(&[Operand::batch("x", x.clone())])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.0, 2.0, 3.0, 0.0, 0.0, 5.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     Relu = fn relu()
         value |_, x| if x > T::ZERO { x } else { T::ZERO };
         slope |_, y: Output| if y > T::ZERO { T::ONE } else { T::ZERO };
@@ -115,6 +112,16 @@ functions! {
         slope |_, x: Input| if x > T::ZERO { T::ONE } else if x < T::ZERO { -T::ONE } else { T::ZERO };
 
     /// factor · x + offset.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[-1.0, 2.0], [3.0, -4.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let scale = ops::catalogue().parse("scale", &Attributes::new().with("factor", 2.0).with("offset", 1.0))?;
+    /// assert_eq!(scale.call(&[Operand::batch("x", x)])?[0].as_slice::<f64>()?, [-1.0, 5.0, 7.0, -7.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     Scale = fn scale(factor = -1.5, offset = 0.25)
         value |f, x| x * T::from_f64(f.factor) + T::from_f64(f.offset);
         slope |f, _g: Nothing| T::from_f64(f.factor);

@@ -10,8 +10,6 @@ use crate::program::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-use super::rowwise::{put, put_row};
-
 /// The slots of all of them.
 const X: usize = 0;
 const Y: usize = 1;
@@ -306,13 +304,13 @@ fn gradient<T: Float>(
         sweep(Combine { f, x, y, g, to: row, store: Store::Write });
         let sum: T = row.iter().copied().sum();
         if own_row {
-            put_row(to.row(i), &[sum], store);
+            store.put_row(to.row(i), &[sum]);
         } else {
             all[0] += sum;
         }
     }
     if !own_row {
-        put_row(to.row(0), all, store);
+        store.put_row(to.row(0), all);
     }
 }
 
@@ -381,11 +379,11 @@ impl<F: Fn(T, T, T) -> T, T: Float> Sweep for Combine<'_, F, T> {
         let whole = |a: &[T]| a.len() == g.len();
         match (whole(x), whole(y)) {
             (true, true) => {
-                to.zip(x.iter().zip(y)).for_each(|((to, &g), (&x, &y))| put(to, f(x, y, g), store))
+                to.zip(x.iter().zip(y)).for_each(|((to, &g), (&x, &y))| store.put(to, f(x, y, g)))
             }
-            (true, false) => to.zip(x).for_each(|((to, &g), &x)| put(to, f(x, y[0], g), store)),
-            (false, true) => to.zip(y).for_each(|((to, &g), &y)| put(to, f(x[0], y, g), store)),
-            (false, false) => to.for_each(|(to, &g)| put(to, f(x[0], y[0], g), store)),
+            (true, false) => to.zip(x).for_each(|((to, &g), &x)| store.put(to, f(x, y[0], g))),
+            (false, true) => to.zip(y).for_each(|((to, &g), &y)| store.put(to, f(x[0], y, g))),
+            (false, false) => to.for_each(|(to, &g)| store.put(to, f(x[0], y[0], g))),
         }
     }
 }

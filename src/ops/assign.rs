@@ -7,8 +7,6 @@ use crate::program::{Attributes, Backward, Facts, Forward, Gradient, InferShape,
 use crate::tensor::{DType, Element, Variable, with_element};
 use crate::with_float;
 
-use super::rowwise::{put, put_rows};
-
 operator! {
     /// A copy of `x`, of any dtype, shape and LoD; the gradient is copied back.
     ///
@@ -53,7 +51,7 @@ impl Op for Assign {
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             if let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) {
-                put_rows(dx, dout, store);
+                store.put_rows(dx, dout);
             }
             Ok(())
         })
@@ -119,7 +117,7 @@ impl Op for Cast {
         with_float!(run.dtype(Self::X), T => with_float!(self.dtype, U => {
             if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<U>(Self::OUT)?) {
                 for (dx, &g) in dx.iter_mut().flatten().zip(dout.iter().flatten()) {
-                    put(dx, T::from_f64(g.to_f64()), store);
+                    store.put(dx, T::from_f64(g.to_f64()));
                 }
             }
             Ok(())
@@ -136,7 +134,7 @@ impl Op for Cast {
         // The steps of f32 are too coarse for differences.
         samples.extend(Sample::of_rows(&to(DType::F32), 2, |sample, _| Ok(sample.without_gradient()))?);
         let ids = Variable::from_sequences(&[vec![1i64, 0], vec![], vec![300]])?;
-        let dtypes = [DType::F32, DType::I16, DType::Bool];
+        let dtypes = [DType::F32, DType::I8, DType::I16, DType::Bool];
         samples.extend(dtypes.map(|dtype| Sample::new("ids", to(dtype)).batch("x", ids.clone())));
         Ok(samples)
     }

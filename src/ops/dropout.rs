@@ -8,8 +8,6 @@ use crate::program::{
 };
 use crate::with_float;
 
-use super::rowwise::{put, put_rows};
-
 operator! {
     /// Leaves out each number with probability `rate` while training, and scales the others up.
     ///
@@ -92,7 +90,7 @@ impl Op for Dropout {
         with_float!(run.dtype(Self::X), T => {
             let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
             if run.run().mode == Mode::Infer {
-                put_rows(out, x, Store::Write);
+                Store::Write.put_rows(out, x);
                 return Ok(());
             }
             let mut uniform = std::mem::take(run.scratch().get::<Uniform>());
@@ -108,7 +106,7 @@ impl Op for Dropout {
                 return Ok(());
             };
             if run.run().mode == Mode::Infer {
-                put_rows(dx, dout, store);
+                store.put_rows(dx, dout);
                 return Ok(());
             }
             let mut uniform = std::mem::take(run.scratch().get::<Uniform>());
@@ -146,7 +144,7 @@ impl Dropout {
         for (i, to) in to.iter_mut().enumerate() {
             draw(i, &mut uniform.0);
             for ((to, &x), &u) in to.iter_mut().zip(from.row(i)).zip(&uniform.0) {
-                put(to, if u < rate { T::ZERO } else { x * scale }, store);
+                store.put(to, if u < rate { T::ZERO } else { x * scale });
             }
         }
     }

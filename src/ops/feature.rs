@@ -12,8 +12,6 @@ use crate::program::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-use super::rowwise::{put_nothing, put_rows};
-
 /// The slots of all of them.
 const X: usize = 0;
 const OUT: usize = 0;
@@ -70,7 +68,7 @@ impl Op for Concat {
             for k in 0..run.count(X) {
                 let x = run.input_at::<T>(X, k)?;
                 let to = from + x.width();
-                put_rows(out.reborrow().columns(from, to), x, Store::Write);
+                Store::Write.put_rows(out.reborrow().columns(from, to), x);
                 from = to;
             }
             Ok(())
@@ -84,7 +82,7 @@ impl Op for Concat {
             for k in 0..run.count(X) {
                 let to = from + run.input_spec_at(X, k).width();
                 if let Some((dx, store)) = run.gradient_at::<T>(X, k)? {
-                    put_rows(dx, dout.columns(from, to), store);
+                    store.put_rows(dx, dout.columns(from, to));
                 }
                 from = to;
             }
@@ -116,7 +114,7 @@ impl Op for Concat {
 fn forward<T: RowValue>(run: &mut Forward<'_>, parts: impl Iterator<Item = Range<usize>>) -> Result<()> {
     let x = run.input::<T>(X)?;
     for (k, part) in parts.enumerate() {
-        put_rows(run.output_at::<T>(OUT, k)?, x.columns(part.start, part.end), Store::Write);
+        Store::Write.put_rows(run.output_at::<T>(OUT, k)?, x.columns(part.start, part.end));
     }
     Ok(())
 }
@@ -126,16 +124,16 @@ fn backward<T: RowValue>(run: &mut Backward<'_>, parts: impl Iterator<Item = Ran
     let Some((mut dx, store)) = run.gradient::<T>(X)? else { return Ok(()) };
     let mut done = 0;
     for (k, part) in parts.enumerate() {
-        put_nothing(dx.reborrow().columns(done, part.start), store);
+        store.put_nothing(dx.reborrow().columns(done, part.start));
         let to = dx.reborrow().columns(part.start, part.end);
         match run.output_gradient_at::<T>(OUT, k)? {
-            Some(dout) => put_rows(to, dout, store),
-            None => put_nothing(to, store),
+            Some(dout) => store.put_rows(to, dout),
+            None => store.put_nothing(to),
         }
         done = part.end;
     }
     let width = dx.width();
-    put_nothing(dx.columns(done, width), store);
+    store.put_nothing(dx.columns(done, width));
     Ok(())
 }
 
@@ -249,7 +247,7 @@ impl Op for Slice {
     }
 
     fn hints(&self) -> Hints {
-        Hints { columns: Some(vec![self.from..self.to]), ..Hints::default() }
+        Hints { columns: Some(std::iter::once(self.from..self.to).collect()), ..Hints::default() }
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {

@@ -5,7 +5,6 @@ use ndarray::{Array1, Array2, array};
 
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use super::ids::{self, Ids, ids};
-use super::rowwise::put_nothing;
 use crate::error::Result;
 use crate::kernels::{
     Arithmetic, Float, GradientRoom, Packed, Store, Sweep, Transpose, View, ViewMut, affine, affine_gradient,
@@ -116,7 +115,7 @@ impl Op for LinearCrossEntropy {
             let loss = run.result::<T>(Self::LOSS)?;
             let (dx, dw, db) = (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::WEIGHT)?, run.gradient::<T>(Self::BIAS)?);
             let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
-                [dx, dw, db].into_iter().flatten().for_each(|(to, store)| put_nothing(to, store));
+                [dx, dw, db].into_iter().flatten().for_each(|(to, store)| store.put_nothing(to));
                 return Ok(());
             };
             let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));

@@ -8,7 +8,7 @@ macro_rules! family {
                 F::declaration()
             }
 
-            fn parse(attributes: &$crate::program::Attributes) -> $crate::Result<Self> {
+            fn parse(attributes: &$crate::program::Attributes) -> $crate::error::Result<Self> {
                 F::parse(attributes).map(Self)
             }
 
@@ -40,7 +40,6 @@ mod lod_of;
 mod lstm_cell;
 mod matmul;
 mod reduce;
-mod rowwise;
 mod sequence_expand;
 mod sequence_expand_as;
 mod sequence_pool;

@@ -7,8 +7,6 @@ use crate::program::{
 };
 use crate::with_float;
 
-use super::rowwise::put;
-
 /// The slots of all of them.
 const X: usize = 0;
 const OUT: usize = 0;
@@ -200,7 +198,7 @@ impl<R: Reduction> Op for PerRow<R> {
                 for (i, dx) in dx.iter_mut().enumerate() {
                     let (g, n) = (dout.row(i)[0], dx.len());
                     let best = x.map_or(0, |x| first_maximum(x.row(i)));
-                    dx.iter_mut().enumerate().for_each(|(j, dx)| put(dx, g * R::slope::<T>(j, n, best), store));
+                    dx.iter_mut().enumerate().for_each(|(j, dx)| store.put(dx, g * R::slope::<T>(j, n, best)));
                 }
             }
             Ok(())

@@ -30,7 +30,7 @@ operator! {
     ///
     /// Any dtype. What a row of the output depends on is a row or a sequence of x that may lie in another sequence of the
     /// last level, or at another level: the operator reaches over the batch, and cannot stand in a step block. For rows
-    /// over y's last level, [`Builder::sequence_expand_as`] can.
+    /// over y's last level, [`sequence_expand_as`](Self::sequence_expand_as) can.
     ///
     /// ```
     /// use ndarray::array;

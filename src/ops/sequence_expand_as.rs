@@ -23,7 +23,7 @@ operator! {
     /// the sum over its copies.
     ///
     /// Sequence-wise, so it may stand in a step block: there it lays the state of a decoder beside every row of a static
-    /// sequence, as attention does. [`Builder::sequence_expand`] repeats whole sequences too, and after any level.
+    /// sequence, as attention does. [`sequence_expand`](Self::sequence_expand) repeats whole sequences too, and after any level.
     ///
     /// ```
     /// use ndarray::array;

@@ -12,8 +12,6 @@ use crate::program::{
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
 
-use super::rowwise::put_row;
-
 operator! {
     /// Each sequence of the last level backwards.
     ///
@@ -91,7 +89,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some((mut dx, store)) = run.gradient::<T>(SequenceReverse::X)? else { return Ok(()) };
     for rows in run.sequences(SequenceReverse::X)?.iter() {
         for (from, to) in rows.clone().rev().zip(rows) {
-            put_row(dx.row(to), dout.row(from), store);
+            store.put_row(dx.row(to), dout.row(from));
         }
     }
     Ok(())

@@ -10,8 +10,6 @@ use crate::program::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-use super::rowwise::put;
-
 operator! {
     /// The softmax over each sequence of the last level; `x` is one number a row.
     ///
@@ -112,7 +110,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         let mean = rows.clone().fold(T::ZERO, |sum, row| sum + dout.row(row)[0] * out.row(row)[0]);
         for row in rows {
             let d = (dout.row(row)[0] - mean) * out.row(row)[0];
-            put(&mut dx.row(row)[0], d, store);
+            store.put(&mut dx.row(row)[0], d);
         }
     }
     Ok(())

@@ -8,8 +8,6 @@ use crate::program::{
 };
 use crate::with_float;
 
-use super::rowwise::put;
-
 /// The slots of both.
 const X: usize = 0;
 const OUT: usize = 0;
@@ -20,6 +18,7 @@ operator! {
     /// The rows may belong to sequences of any LoD, which the output keeps. A row that is -inf throughout (all is masked)
     /// has the softmax 0.
     ///
+    /// ```
     /// use ndarray::array;
     /// use unpadded::program::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
@@ -158,10 +157,10 @@ impl<T: Float> Sweep for Gradients<'_, T> {
             let cells = dx.iter_mut().zip(y.iter().zip(g));
             if self.log {
                 let sum: T = g.iter().copied().sum();
-                cells.for_each(|(dx, (&y, &g))| put(dx, g - y.exp_with::<A>() * sum, store));
+                cells.for_each(|(dx, (&y, &g))| store.put(dx, g - y.exp_with::<A>() * sum));
             } else {
                 let sum: T = y.iter().zip(g).map(|(&y, &g)| y * g).sum();
-                cells.for_each(|(dx, (&y, &g))| put(dx, (g - sum) * y, store));
+                cells.for_each(|(dx, (&y, &g))| store.put(dx, (g - sum) * y));
             }
         }
     }

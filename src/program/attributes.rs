@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +32,16 @@ impl Literal {
             Literal::Float(_) => "a number",
             Literal::Text(_) => "a string",
             Literal::List(_) => "a list",
+        }
+    }
+
+    /// Its kind and its value, of which a long one is cut.
+    pub(super) fn told(&self) -> String {
+        const MOST: usize = 60;
+        let value = self.to_string();
+        match value.char_indices().nth(MOST) {
+            Some((end, _)) => format!("{} ({}…)", self.kind(), &value[..end]),
+            None => format!("{} ({value})", self.kind()),
         }
     }
 }
@@ -123,100 +134,135 @@ impl Attributes {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
 
-    #[track_caller]
-    fn read<'a, T>(
-        &'a self,
-        name: &str,
-        expected: &str,
-        read: impl FnOnce(&'a Literal) -> Option<T>,
-    ) -> Result<T> {
-        let wrong = |got: String| Error::of(ErrorKind::Program, format!("attribute `{name}`"), expected, got);
-        let literal = self.0.get(name).ok_or_else(|| wrong("nothing".into())).at_caller()?;
-        read(literal).ok_or_else(|| wrong(format!("{} ({literal})", literal.kind()))).at_caller()
+/// A literal with what messages call it: an attribute, or what is bound to an operator's input slot. Reading one of
+/// another kind is an error that names it.
+///
+/// ```
+/// use unpadded::program::Attributes;
+/// let attributes = Attributes::new().with("sizes", vec![2, 3]);
+/// assert_eq!(attributes.sizes("sizes")?, [2, 3]);
+/// let message = attributes.text("sizes").unwrap_err().to_string();
+/// assert!(message.contains("attribute `sizes`: expected a string, got a list ([2, 3])"), "{message}");
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct LiteralRef<'a> {
+    role: &'static str,
+    name: &'a str,
+    value: &'a Literal,
+}
+
+impl Deref for LiteralRef<'_> {
+    type Target = Literal;
+
+    fn deref(&self) -> &Literal {
+        self.value
+    }
+}
+
+impl<'a> LiteralRef<'a> {
+    /// What is bound to an input slot.
+    pub(super) fn input(name: &'a str, value: &'a Literal) -> Self {
+        Self { role: "input", name, value }
     }
 
-    /// A truth value.
-    ///
-    /// # Errors
-    /// If it is missing or something else.
-    #[track_caller]
-    pub fn bool(&self, name: &str) -> Result<bool> {
-        self.read(name, "a truth value", |l| if let Literal::Bool(v) = l { Some(*v) } else { None })
+    /// The literal itself, for as long as it lives.
+    pub fn get(self) -> &'a Literal {
+        self.value
     }
 
-    /// A whole number.
-    ///
-    /// # Errors
-    /// If it is missing or something else.
+    /// An error about it: what an operator expects of it, as its range.
     #[track_caller]
-    pub fn int(&self, name: &str) -> Result<i64> {
-        self.read(name, "a whole number", |l| if let Literal::Int(v) = l { Some(*v) } else { None })
-    }
-
-    /// A whole number that is not negative.
-    ///
-    /// # Errors
-    /// If it is missing or something else.
-    #[track_caller]
-    pub fn size(&self, name: &str) -> Result<usize> {
-        self.read(name, "a whole number from 0", |l| {
-            if let Literal::Int(v) = l { usize::try_from(*v).ok() } else { None }
-        })
-    }
-
-    /// A number.
-    ///
-    /// # Errors
-    /// If it is missing or something else.
-    #[track_caller]
-    pub fn float(&self, name: &str) -> Result<f64> {
-        self.read(name, "a number", |l| match l {
-            Literal::Float(v) => Some(*v),
-            Literal::Int(v) => Some(*v as f64),
-            _ => None,
-        })
-    }
-
-    /// A string.
-    ///
-    /// # Errors
-    /// If it is missing or something else.
-    #[track_caller]
-    pub fn text(&self, name: &str) -> Result<&str> {
-        self.read(name, "a string", |l| if let Literal::Text(v) = l { Some(v.as_str()) } else { None })
-    }
-
-    /// A list of numbers.
-    ///
-    /// # Errors
-    /// If it is missing or something else.
-    #[track_caller]
-    pub fn floats(&self, name: &str) -> Result<Vec<f64>> {
-        self.list(name, "a list of numbers", |l| match l {
-            Literal::Float(v) => Some(*v),
-            Literal::Int(v) => Some(*v as f64),
-            _ => None,
-        })
-    }
-
-    /// A list of whole numbers that are not negative.
-    ///
-    /// # Errors
-    /// If it is missing or something else.
-    #[track_caller]
-    pub fn sizes(&self, name: &str) -> Result<Vec<usize>> {
-        self.list(name, "a list of whole numbers from 0", |l| {
-            if let Literal::Int(v) = l { usize::try_from(*v).ok() } else { None }
-        })
+    pub fn mismatch(self, expected: &str) -> Error {
+        wrong(self.role, self.name, expected, self.value.told())
     }
 
     #[track_caller]
-    fn list<T>(&self, name: &str, expected: &str, item: impl Fn(&Literal) -> Option<T>) -> Result<Vec<T>> {
-        self.read(name, expected, |l| {
-            if let Literal::List(values) = l { values.iter().map(&item).collect() } else { None }
-        })
+    fn read<T>(self, expected: &str, read: impl FnOnce(&'a Literal) -> Option<T>) -> Result<T> {
+        read(self.value).ok_or_else(|| self.mismatch(expected)).at_caller()
     }
+}
+
+#[track_caller]
+fn wrong(role: &str, name: &str, expected: &str, got: String) -> Error {
+    Error::of(ErrorKind::Program, format!("{role} `{name}`"), expected, got)
+}
+
+/// One reader for each kind of value: of a literal that is there, and of an attribute by its name.
+macro_rules! readers {
+    ($($attribute:ident, $reader:ident -> $type:ty: $expected:literal, $read:expr;)*) => {
+        impl<'a> LiteralRef<'a> {
+            $(
+                #[doc = concat!("As ", $expected, ".")]
+                ///
+                /// # Errors
+                /// If it is something else.
+                #[track_caller]
+                pub fn $reader(self) -> Result<$type> {
+                    self.read($expected, $read).at_caller()
+                }
+            )*
+        }
+
+        impl Attributes {
+            $(
+                #[doc = concat!("The attribute of this name: ", $expected, ".")]
+                ///
+                /// # Errors
+                /// If it is missing or something else.
+                #[track_caller]
+                #[allow(clippy::needless_lifetimes, reason = "what borrows from the attribute names it")]
+                pub fn $attribute<'a>(&'a self, name: &str) -> Result<$type> {
+                    let role = "attribute";
+                    match self.0.get_key_value(name) {
+                        Some((name, value)) => LiteralRef { role, name, value }.$reader().at_caller(),
+                        None => Err(wrong(role, name, $expected, "nothing".to_owned())).at_caller(),
+                    }
+                }
+            )*
+        }
+    };
+}
+readers! {
+    bool, as_bool -> bool: "a truth value", truth;
+    int, as_int -> i64: "a whole number", whole;
+    size, as_size -> usize: "a whole number from 0", size;
+    float, as_float -> f64: "a number", number;
+    text, as_text -> &'a str: "a string", text;
+    ints, as_ints -> Vec<i64>: "a list of whole numbers", |l| list(l, whole);
+    sizes, as_sizes -> Vec<usize>: "a list of whole numbers from 0", |l| list(l, size);
+    floats, as_floats -> Vec<f64>: "a list of numbers", |l| list(l, number);
+    texts, as_texts -> Vec<&'a str>: "a list of strings", |l| list(l, text);
+}
+
+fn truth(literal: &Literal) -> Option<bool> {
+    if let Literal::Bool(v) = literal { Some(*v) } else { None }
+}
+
+fn whole(literal: &Literal) -> Option<i64> {
+    if let Literal::Int(v) = literal { Some(*v) } else { None }
+}
+
+fn size(literal: &Literal) -> Option<usize> {
+    whole(literal).and_then(|v| usize::try_from(v).ok())
+}
+
+fn number(literal: &Literal) -> Option<f64> {
+    match literal {
+        Literal::Float(v) => Some(*v),
+        Literal::Int(v) => Some(*v as f64),
+        _ => None,
+    }
+}
+
+fn text(literal: &Literal) -> Option<&str> {
+    if let Literal::Text(v) = literal { Some(v) } else { None }
+}
+
+fn list<'a, T>(literal: &'a Literal, item: impl Fn(&'a Literal) -> Option<T>) -> Option<Vec<T>> {
+    if let Literal::List(values) = literal { values.iter().map(item).collect() } else { None }
 }
 
 /// What a field of an operator can be: read from its attributes by name, and written among them.
@@ -245,7 +291,7 @@ macro_rules! attribute {
         }
     )*};
 }
-attribute!(bool: bool, i64: int, usize: size, f64: float, String: text, Vec<f64>: floats, Vec<usize>: sizes);
+attribute!(bool: bool, i64: int, usize: size, f64: float, String: text, Vec<f64>: floats, Vec<i64>: ints, Vec<usize>: sizes);
 
 /// By name.
 macro_rules! named_attribute {
@@ -266,7 +312,10 @@ named_attribute!(DType, StorageKind);
 /// One that may be missing.
 impl<T: Attribute> Attribute for Option<T> {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
-        attributes.get(name).map(|_| T::read(attributes, name)).transpose()
+        match attributes.get(name) {
+            Some(_) => T::read(attributes, name).map(Some),
+            None => Ok(None),
+        }
     }
 
     fn write(&self, attributes: &mut Attributes, name: &str) {

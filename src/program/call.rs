@@ -1,28 +1,35 @@
 //! An operator called at once on values, without a program: for tests, notebooks and data preparation, and for the
 //! reference interpreter.
 
+mod lend;
+
 use std::sync::Arc;
 
-use super::attributes::Attributes;
+use lend::{lend_reads, lend_write};
+pub(crate) use lend::{row_buffer, selected_rows, two_dimensional};
+
+use super::attributes::{Attributes, Literal};
 use super::context::{Backward, Call, Forward, Place, RunFacts, Scratch, Wiring};
 use super::extent::{Extent, LevelId, Levels, Spec};
 use super::infer::{InferShape, LevelTable, Phase};
 use super::keys::{Keys, Names, RowKey};
+use super::literals::{Literals, taken};
 use super::op::{Op, Signature, Slot};
 use super::registry::Registry;
 use super::rows::RowBuffer;
 use super::sample::Operand;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::kernels::arena::{Lender, OperandRoom, Operands};
-use crate::kernels::{Store, View, ViewMut};
+use crate::kernels::Store;
+use crate::kernels::arena::{OperandRoom, Operands};
 use crate::lod::Lod;
-use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable, with_element};
+use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
 
 /// An operator with its inputs, ready to be called.
 pub struct Direct {
     op: Arc<dyn Op>,
     inputs: Vec<Vec<Variable>>,
     input_specs: Vec<Vec<Spec>>,
+    literals: Vec<Vec<Literal>>,
     output_specs: Vec<Vec<Spec>>,
     updated: Vec<Vec<Variable>>,
     levels: LevelTable,
@@ -59,6 +66,7 @@ impl Direct {
             op,
             inputs: vec![Vec::new(); signature.inputs.len()],
             input_specs: vec![Vec::new(); signature.inputs.len()],
+            literals: vec![Vec::new(); signature.inputs.len()],
             output_specs: Vec::new(),
             updated: vec![Vec::new(); signature.outputs.len()],
             levels: LevelTable::default(),
@@ -73,23 +81,26 @@ impl Direct {
         for operand in operands {
             direct.bind(signature, operand, &mut bound)?;
         }
-        for (slot, given) in signature.inputs.iter().zip(&direct.inputs) {
-            if !slot.arity.takes(given.len()) {
-                let (expected, got) = (slot.arity.to_string(), given.len().to_string());
+        let tensors = direct.inputs.iter().map(Vec::len);
+        let counts = tensors.zip(&direct.literals).map(|(tensors, literals)| tensors + literals.len());
+        for (slot, given) in signature.inputs.iter().zip(counts) {
+            if !slot.arity.takes(given) {
+                let (expected, got) = (slot.arity.to_string(), given.to_string());
                 return Err(Error::of(ErrorKind::Program, format!("input `{}`", slot.name), expected, got));
             }
         }
         let mut next = bound.len() as u32;
-        let infer = |phase: Phase<'_>, specs: &[Vec<Spec>], op: &dyn Op| {
-            let mut shapes = InferShape::new(signature, specs, Extent::Batch, phase);
-            op.infer_shape(&mut shapes)?;
+        let given = (&direct.input_specs[..], &direct.literals[..]);
+        let infer = |phase: Phase<'_>| {
+            let mut shapes = InferShape::new(signature, given, Extent::Batch, phase);
+            direct.op.infer_shape(&mut shapes)?;
             shapes.finish()
         };
         let first = next;
-        infer(Phase::Build { next: &mut next }, &direct.input_specs, &*direct.op)?;
+        infer(Phase::Build { next: &mut next })?;
         let made: Vec<LevelId> = (first..next).map(LevelId).collect();
         let phase = Phase::Run { made: &made, table: &mut direct.levels };
-        direct.output_specs = infer(phase, &direct.input_specs, &*direct.op)?;
+        direct.output_specs = infer(phase)?;
         Ok(direct)
     }
 
@@ -144,6 +155,18 @@ impl Direct {
                 &operand.slot,
             ));
         };
+        if operand.literal.is_some() != signature.inputs[slot].literal {
+            let got = operand
+                .literal
+                .as_ref()
+                .map_or("a tensor".to_owned(), |l| format!("a literal, {}", l.told()));
+            let (what, expected) = (format!("input `{}`", operand.slot), taken(&signature.inputs[slot]));
+            return Err(Error::of(ErrorKind::Program, what, expected, got));
+        }
+        if let Some(literal) = &operand.literal {
+            self.literals[slot].push(literal.clone());
+            return Ok(());
+        }
         let mut levels = Levels::new();
         if let Some(lod) = value.lod() {
             for k in 0..lod.levels() {
@@ -253,6 +276,7 @@ impl Direct {
             signature: self.op.signature(),
             wiring,
             inputs: &self.input_specs,
+            literals: Literals { signature: self.op.signature(), values: &self.literals },
             outputs: &self.output_specs,
             levels: &self.levels,
             run: self.run,
@@ -514,89 +538,4 @@ impl dyn Op {
     pub fn call(self: Arc<Self>, operands: &[Operand]) -> Result<Vec<Variable>> {
         Ok(Direct::new(self, operands)?.forward()?.into_iter().flatten().collect())
     }
-}
-
-fn lend_reads<'a>(
-    values: impl Iterator<Item = Option<&'a Storage>>,
-    specs: &[Spec],
-    lender: &mut Lender<'a>,
-    reads: &mut usize,
-    pool: &mut Vec<RowBuffer>,
-) -> Result<Vec<Place>> {
-    let mut places = Vec::new();
-    for (value, spec) in values.zip(specs) {
-        places.push(match value {
-            None => Place::Absent,
-            Some(Storage::Dense(dense)) => {
-                let (rows, width) = two_dimensional(dense.shape(), spec);
-                with_element!(dense.dtype(), T => lender.read(View::new(dense.as_slice::<T>()?, rows, width)));
-                *reads += 1;
-                Place::Dense(*reads - 1)
-            }
-            Some(Storage::SelectedRows(rows)) => {
-                pool.push(row_buffer(rows)?);
-                Place::Rows(pool.len() - 1)
-            }
-            Some(other) => return Err(Error::new("storage", "dense or selected rows", other.kind().to_string())),
-        });
-    }
-    Ok(places)
-}
-
-fn lend_write<'a>(dense: &'a mut Dense, spec: &Spec, lender: &mut Lender<'a>) -> Result<()> {
-    let (rows, width) = two_dimensional(dense.shape(), spec);
-    with_element!(dense.dtype(), T => lender.write(ViewMut::new(dense.as_mut_slice::<T>()?, rows, width)));
-    Ok(())
-}
-
-/// Rows and width of a value's two-dimensional view.
-pub(crate) fn two_dimensional(shape: &[usize], spec: &Spec) -> (usize, usize) {
-    match shape {
-        [] => (1, 1),
-        [n] if spec.batched() => (*n, 1),
-        [n] => (1, *n),
-        [rows, rest @ ..] => (*rows, rest.iter().product()),
-    }
-}
-
-/// Selected rows as operators see them.
-///
-/// # Errors
-/// If the values are not f32 or f64.
-pub(crate) fn row_buffer(rows: &SelectedRows) -> Result<RowBuffer> {
-    let mut buffer = RowBuffer::default();
-    let width = rows.value().width();
-    crate::with_float!(rows.dtype(), T => {
-        buffer.reset::<T>(rows.height(), width);
-        let values = rows.value().as_slice::<T>()?;
-        let mut out = buffer.extend::<T>(rows.row_ids().iter().copied());
-        for (i, row) in out.iter_mut().enumerate() {
-            row.copy_from_slice(&values[i * width..(i + 1) * width]);
-        }
-        Ok(())
-    })?;
-    if rows.is_merged() {
-        buffer.set_merged();
-    }
-    Ok(buffer)
-}
-
-/// Selected rows as values, in the shape of the table `spec`.
-///
-/// # Errors
-/// If a row number is out of range.
-pub(crate) fn selected_rows(buffer: &RowBuffer, spec: &Spec) -> Result<SelectedRows> {
-    let mut shape = vec![buffer.ids().len()];
-    shape.extend(spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(1)));
-    let Some(dtype) = buffer.dtype() else {
-        return SelectedRows::new(
-            spec.shape[0].known().unwrap_or(0),
-            Vec::new(),
-            Dense::zeros(spec.dtype, &shape)?,
-        );
-    };
-    crate::with_float!(dtype, T => {
-        let values: Vec<T> = buffer.values::<T>()?.iter().flatten().copied().collect();
-        SelectedRows::new(buffer.height(), buffer.ids().to_vec(), Dense::from_vec(&shape, values)?)
-    })
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::extent::Spec;
 use super::infer::LevelTable;
 use super::keys::{Keys, RowKey};
+use super::literals::Literals;
 use super::op::Signature;
 use super::rows::RowBuffer;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -120,6 +121,7 @@ pub(crate) struct Call<'a> {
     pub(crate) signature: Signature,
     pub(crate) wiring: &'a Wiring,
     pub(crate) inputs: &'a [Vec<Spec>],
+    pub(crate) literals: Literals<'a>,
     pub(crate) outputs: &'a [Vec<Spec>],
     pub(crate) levels: &'a LevelTable,
     pub(crate) run: RunFacts,
@@ -200,7 +202,7 @@ macro_rules! shared_methods {
                 }
             }
 
-            /// How many variables input slot `slot` has.
+            /// How many tensors input slot `slot` has.
             pub fn count(&self, slot: usize) -> usize {
                 self.call.inputs[slot].len()
             }
@@ -344,7 +346,7 @@ impl<'a> Forward<'a> {
     }
 
     /// Whether the output is written, or added to what is there; the latter only if the operator
-    /// [accumulates](super::op::Op::accumulates).
+    /// [accumulates](super::op::Hints::accumulates).
     pub fn store(&self) -> Store {
         if self.call.wiring.adds { Store::Add } else { Store::Write }
     }
@@ -402,7 +404,7 @@ impl<'a> Backward<'a> {
     }
 
     /// Where the value of output slot `slot` goes, if this call is to compute it beside the gradients
-    /// ([`Facts::joins`](super::op::Facts::joins)). Handed out once.
+    /// ([`Facts::joins`](super::op::Hints::joins)). Handed out once.
     ///
     /// # Errors
     /// If it does not hold `T`.
@@ -476,7 +478,7 @@ impl<'a> Backward<'a> {
     }
 
     /// Whether the value of input slot `slot` lies where its gradient is to be written; only if the operator
-    /// [overwrites](super::op::Op::overwrites) it.
+    /// [overwrites](super::op::Gradient::overwrites) it.
     pub fn in_place(&self, slot: usize) -> bool {
         self.call.wiring.in_place.contains(&slot)
     }
@@ -503,6 +505,7 @@ pub struct Prepare<'a> {
     /// For each input slot, the reads that hold it, if it is constant.
     pub(crate) constants: &'a [Range<usize>],
     pub(crate) inputs: &'a [Vec<Spec>],
+    pub(crate) literals: Literals<'a>,
     /// For each input slot, whether its gradient is asked for; empty in a forward pass.
     pub(crate) wanted: &'a [bool],
     pub(crate) prepared: &'a mut Prepared,

@@ -2,6 +2,7 @@
 
 use super::op_desc::OpDesc;
 use super::program::Program;
+use super::var_desc::VarKind;
 
 impl Program {
     /// The first difference to `other`: what is here and what is there. Only the lines of the user's code, which
@@ -32,6 +33,12 @@ impl Program {
                     format!("variable `{}` in place of `{}`", theirs.name, ours.name)
                 }
                 (Some(a), Some(b)) if a != b => format!("variable `{}` as {b} in place of {a}", ours.name),
+                (None, None) => match (&ours.kind, &theirs.kind) {
+                    (VarKind::Literal(a), VarKind::Literal(b)) if a != b => {
+                        format!("variable `{}` as {} in place of {}", ours.name, b.told(), a.told())
+                    }
+                    _ => format!("variable `{}` as {b} in place of {a}", ours.name),
+                },
                 _ => format!("variable `{}` as {b} in place of {a}", ours.name),
             });
         }

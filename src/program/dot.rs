@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::extent::{BlockId, VarId};
 use super::op_desc::{OpDesc, Role, StepDesc};
 use super::program::Program;
-use super::var_desc::{VarDesc, VarRole};
+use super::var_desc::{VarDesc, VarKind, VarRole};
 
 impl Program {
     /// The program for Graphviz: variables as ellipses, operators as boxes, each step block as a cluster inside the
@@ -65,7 +65,10 @@ impl Program {
 
     fn variable(&self, out: &mut String, id: VarId) {
         let Some(var) = self.vars.get(id.0 as usize) else { return };
-        let what = var.spec().map_or_else(|| "literal".to_owned(), ToString::to_string);
+        let what = match &var.kind {
+            VarKind::Tensor(spec) => spec.to_string(),
+            VarKind::Literal(literal) => literal.told(),
+        };
         let style = match var {
             VarDesc { role: VarRole::Feed, .. } => ", style=filled, fillcolor=lightblue",
             VarDesc { role: VarRole::Parameter | VarRole::State, .. } => {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use super::attributes::Literal;
 use super::extent::{Extent, LevelId, Levels, MAX_LEVELS, Spec};
+use super::literals::Literals;
 use super::op::{Arity, Signature};
 use crate::error::{Error, Result};
 use crate::lod::Lod;
@@ -63,6 +65,7 @@ pub(crate) enum Phase<'a> {
 pub struct InferShape<'a> {
     signature: Signature,
     inputs: &'a [Vec<Spec>],
+    literals: &'a [Vec<Literal>],
     outputs: Vec<Vec<Spec>>,
     top: Extent,
     phase: Phase<'a>,
@@ -70,9 +73,19 @@ pub struct InferShape<'a> {
 }
 
 impl<'a> InferShape<'a> {
-    pub(crate) fn new(signature: Signature, inputs: &'a [Vec<Spec>], top: Extent, phase: Phase<'a>) -> Self {
+    /// The specs of the tensors and the literals of each input slot.
+    pub(crate) fn new(
+        signature: Signature,
+        (inputs, literals): (&'a [Vec<Spec>], &'a [Vec<Literal>]),
+        top: Extent,
+        phase: Phase<'a>,
+    ) -> Self {
         let outputs = vec![Vec::new(); signature.outputs.len()];
-        Self { signature, inputs, outputs, top, phase, made: 0 }
+        Self { signature, inputs, literals, outputs, top, phase, made: 0 }
+    }
+
+    pub(super) fn bound(&self) -> Literals<'a> {
+        Literals { signature: self.signature, values: self.literals }
     }
 
     /// The spec of input slot `slot`, which takes one variable.

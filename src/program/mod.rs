@@ -17,6 +17,7 @@ pub mod infer;
 mod inference;
 pub mod initialize;
 pub(crate) mod keys;
+pub(crate) mod literals;
 mod memories;
 pub mod naming;
 pub mod op;
@@ -34,7 +35,7 @@ mod validate;
 pub mod var_desc;
 pub mod vars;
 
-pub use attributes::{Attributes, Literal};
+pub use attributes::{Attributes, Literal, LiteralRef};
 pub use builder::{Builder, Var};
 pub use context::{Backward, Forward, Mode, Pass, Prepare, RunFacts, Sequences};
 pub use cost::{Cost, Work};

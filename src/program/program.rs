@@ -253,7 +253,8 @@ impl Program {
         let mut levels = self.levels;
         let outputs = {
             let phase = Phase::Build { next: &mut levels };
-            let mut shapes = InferShape::new(signature, &specs, self.top(block), phase);
+            let literals = self.literals(&groups);
+            let mut shapes = InferShape::new(signature, (&specs, &literals), self.top(block), phase);
             op.infer_shape(&mut shapes)?;
             shapes.finish()?
         };
@@ -340,14 +341,14 @@ impl Program {
         Ok(groups)
     }
 
-    fn check_usable(&self, var: VarId, _slot: &Slot, block: BlockId) -> Result<()> {
+    fn check_usable(&self, var: VarId, slot: &Slot, block: BlockId) -> Result<()> {
         let desc = self
             .vars
             .get(var.0 as usize)
             .ok_or_else(|| malformed("variable", "one of this program", "another"))?;
-        let spec = self.spec(var).map_err(|e| e.variable(&desc.name))?;
+        self.check_kind(desc, slot)?;
         let visible = desc.block == block
-            || (self.encloses(desc.block, block) && !spec.batched())
+            || (self.encloses(desc.block, block) && !desc.spec().is_some_and(Spec::batched))
             || self.is_gradient_of(desc.block, block);
         if !visible {
             let expected = format!("a variable of block {} or a constant of a block around it", block.0);
@@ -359,9 +360,12 @@ impl Program {
     }
 
     pub(super) fn check_storages(&self, signature: Signature, groups: &[Vec<VarId>]) -> Result<()> {
-        let storages = |vars: &Vec<VarId>| vars.iter().map(|&v| Ok(self.spec(v)?.storage)).collect();
-        let storages: Result<Vec<Vec<StorageKind>>> = groups.iter().map(storages).collect();
-        let Err(NoKernel { slot, number, expected }) = signature.kernel(&storages?) else { return Ok(()) };
+        let storages = |vars: &Vec<VarId>| {
+            let specs = vars.iter().filter_map(|&v| self.var(v).spec());
+            specs.map(|spec| spec.storage).collect()
+        };
+        let storages: Vec<Vec<StorageKind>> = groups.iter().map(storages).collect();
+        let Err(NoKernel { slot, number, expected }) = signature.kernel(&storages) else { return Ok(()) };
         let var = groups[slot][number];
         let kinds: Vec<String> = expected.iter().map(ToString::to_string).collect();
         let what = format!("storage of input `{}`", signature.inputs[slot].name);
@@ -378,8 +382,12 @@ impl Program {
             .any(|s| s.block == step && s.gradient.as_ref().is_some_and(|g| g.block == gradient))
     }
 
+    /// The specs of the tensors of each slot: of a slot for literals none.
     pub(crate) fn specs(&self, groups: &[Vec<VarId>]) -> Result<Vec<Vec<Spec>>> {
-        groups.iter().map(|vars| vars.iter().map(|&v| self.spec(v).cloned()).collect()).collect()
+        let specs = |vars: &Vec<VarId>| {
+            self.tensors(vars.iter().copied()).map(|var| self.spec(var).cloned()).collect()
+        };
+        groups.iter().map(specs).collect()
     }
 
     /// The specs of what an operator, or its backward one, reads in the input slots of its signature.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ndarray::Array2;
 
-use super::attributes::Attributes;
+use super::attributes::{Attributes, Literal};
 use crate::error::{AtCaller, Result};
 use crate::lod::Lod;
 use crate::tensor::Variable;
@@ -18,17 +18,24 @@ pub struct Operand {
     pub value: Variable,
     /// Whether its rows are those of a batch; else it is a constant, like a parameter.
     pub batched: bool,
+    /// A literal, for a slot that takes them; nobody reads `value` then.
+    pub literal: Option<Literal>,
 }
 
 impl Operand {
     /// An operand whose rows are those of a batch.
     pub fn batch(slot: &str, value: impl Into<Variable>) -> Self {
-        Operand { slot: slot.to_owned(), value: value.into(), batched: true }
+        Operand { slot: slot.to_owned(), value: value.into(), batched: true, literal: None }
     }
 
     /// A constant operand, like a parameter.
     pub fn constant(slot: &str, value: impl Into<Variable>) -> Self {
-        Operand { slot: slot.to_owned(), value: value.into(), batched: false }
+        Operand { batched: false, ..Self::batch(slot, value) }
+    }
+
+    /// A literal.
+    pub fn literal(slot: &str, value: impl Into<Literal>) -> Self {
+        Operand { literal: Some(value.into()), ..Self::constant(slot, ndarray::arr0(false)) }
     }
 }
 
@@ -54,14 +61,21 @@ impl Sample {
     /// Adds a batched operand: its rows are sequences, or the rows of sequences.
     #[must_use]
     pub fn batch(mut self, slot: &str, value: impl Into<Variable>) -> Self {
-        self.operands.push(Operand { slot: slot.to_owned(), value: value.into(), batched: true });
+        self.operands.push(Operand::batch(slot, value));
         self
     }
 
     /// Adds a constant operand.
     #[must_use]
     pub fn constant(mut self, slot: &str, value: impl Into<Variable>) -> Self {
-        self.operands.push(Operand { slot: slot.to_owned(), value: value.into(), batched: false });
+        self.operands.push(Operand::constant(slot, value));
+        self
+    }
+
+    /// Adds a literal.
+    #[must_use]
+    pub fn literal(mut self, slot: &str, value: impl Into<Literal>) -> Self {
+        self.operands.push(Operand::literal(slot, value));
         self
     }
 
@@ -101,7 +115,7 @@ impl Sample {
             .into_iter()
             .map(|(name, value, batched)| {
                 let mut sample = Sample::new(name, attributes.clone());
-                sample.operands.push(Operand { slot: "x".to_owned(), value: value.clone(), batched });
+                sample.operands.push(Operand { batched, ..Operand::batch("x", value.clone()) });
                 add(sample, &value)
             })
             .collect()

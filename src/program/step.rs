@@ -203,7 +203,7 @@ impl Builder {
         let desc = program.var(var.id);
         let name = desc.name.clone();
         let from = desc.block;
-        let known = desc.spec().is_some_and(|spec| !spec.batched());
+        let known = !desc.spec().is_some_and(Spec::batched);
         if from == self.block || (known && program.encloses(from, self.block)) {
             return Ok(var.id);
         }

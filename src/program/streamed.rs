@@ -86,7 +86,7 @@ impl Way {
 impl Program {
     /// The part of the program that computes `outputs`, such that its sequences can be run in windows of some rows each,
     /// for the same bits: a memory starts with a feed and its last value is there to be fetched; an operator that makes
-    /// one row of a sequence takes it [piece by piece](super::Op::pieces).
+    /// one row of a sequence takes it [piece by piece](super::Hints::pieces).
     ///
     /// Every recurrent runs over sequences that are fed; those that read each other's rows run from the same end. Every
     /// operator between is row-wise, takes pieces, or reads nothing of their rows.
@@ -264,7 +264,7 @@ impl Making<'_> {
     fn over_rows(&mut self, op: OpDesc, way: Way) -> Result<OpDesc> {
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
         let facts = parsed.facts();
-        let same_rows = |var| self.cut(var) || self.program.var(var).spec().is_some_and(|s| !s.batched());
+        let same_rows = |var| self.cut(var) || !self.program.var(var).spec().is_some_and(Spec::batched);
         if facts.batch_dependent || facts.reach == Reach::Batch {
             return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
         }
@@ -284,10 +284,12 @@ impl Making<'_> {
         let mut op = OpDesc { kind: into.to_owned(), attributes, ..op };
         let parsed = self.registry.parse(into, &op.attributes)?;
         let signature = parsed.signature();
-        let specs = self.program.input_specs(signature, &op)?;
+        let inputs = Program::slots_of(signature.inputs, &op.inputs, "");
+        self.program.check_bound(signature.inputs, &inputs)?;
+        let (specs, literals) = (self.program.specs(&inputs)?, self.program.literals(&inputs));
         let made = {
             let phase = Phase::Build { next: &mut self.program.levels.clone() };
-            let mut shapes = InferShape::new(signature, &specs, Extent::Batch, phase);
+            let mut shapes = InferShape::new(signature, (&specs, &literals), Extent::Batch, phase);
             parsed.infer_shape(&mut shapes)?;
             shapes.finish()?
         };

@@ -86,7 +86,7 @@ impl Program {
         self.each_block_once()
     }
 
-    fn has_var(&self, id: VarId) -> Result<&VarDesc> {
+    pub(super) fn has_var(&self, id: VarId) -> Result<&VarDesc> {
         let number = || malformed("variable number", format!("below {}", self.vars.len()), id.0.to_string());
         self.vars.get(id.0 as usize).ok_or_else(number)
     }
@@ -113,6 +113,11 @@ impl Program {
         }
         if let Some(of) = desc.gradient_of {
             self.has_var(of)?;
+        }
+        if (desc.role == VarRole::Literal) != desc.spec().is_none()
+            || (desc.persistable && desc.spec().is_none())
+        {
+            return Err(malformed("role of a variable", "that of a literal for what is one", "another"));
         }
         let Some(spec) = desc.spec() else { return Ok(()) };
         spec.lod.iter().try_for_each(|&l| self.has_level(l))?;
@@ -144,11 +149,14 @@ impl Program {
         let wrong = |expected: &str, got: String| {
             Err(malformed(format!("operator `{}` of block {}", op.kind, block.0), expected, got))
         };
-        for bound in op.inputs.iter().chain(&op.outputs) {
+        for (number, bound) in op.inputs.iter().chain(&op.outputs).enumerate() {
             let gradient = op.role == Role::Backward && bound.slot.ends_with(&grad_name(""));
+            // A step block reads those of the blocks around it; nothing else of a loop is one.
+            let slot = op.kind != RECURRENT || bound.slot == "constant";
+            let literals = number < op.inputs.len() && !gradient && slot;
             for &id in bound.vars.iter().filter(|&&id| id != VarId::NONE || !gradient) {
                 let desc = self.has_var(id)?;
-                if desc.spec().is_none() {
+                if desc.spec().is_none() && !literals {
                     return wrong("tensors", format!("the literal `{}`", desc.name));
                 }
             }
@@ -380,19 +388,14 @@ impl Program {
         let inputs = Self::slots_of(signature.inputs, &desc.inputs, "");
         let outputs =
             Self::slots_of(signature.outputs, if backward { &desc.inputs } else { &desc.outputs }, "");
-        for (slot, vars) in signature.inputs.iter().zip(&inputs).chain(signature.outputs.iter().zip(&outputs))
-        {
-            if !slot.arity.takes(vars.len()) {
-                let (expected, got) = (slot.arity.to_string(), format!("{} variables", vars.len()));
-                return Err(malformed(format!("slot `{}`", slot.name), expected, got));
-            }
-        }
+        self.check_bound(signature.inputs, &inputs)?;
+        self.check_bound(signature.outputs, &outputs)?;
         let here = self.run_by(block);
         for id in desc.reads().chain(desc.writes()) {
             let var = self.has_var(id)?;
             // A gradient block lies beside the step block that it is of, and sees what that one sees.
             let around = self.encloses(var.block, block) || (backward && self.encloses(var.block, here));
-            let constant = around && !self.spec(id)?.batched();
+            let constant = around && !var.spec().is_some_and(Spec::batched);
             if var.block != block && !constant && !(backward && var.block == here) {
                 let expected = format!("a variable of block {} or a constant around it", block.0);
                 return Err(malformed("scope", expected, "another").variable(&var.name));
@@ -401,7 +404,8 @@ impl Program {
         let specs = self.specs(&inputs)?;
         self.check_storages(signature, &inputs)?;
         let mut next = self.levels;
-        let mut shapes = InferShape::new(signature, &specs, self.top(here), Phase::Build { next: &mut next });
+        let (given, phase) = ((&specs[..], &self.literals(&inputs)[..]), Phase::Build { next: &mut next });
+        let mut shapes = InferShape::new(signature, given, self.top(here), phase);
         op.infer_shape(&mut shapes)?;
         let given = shapes.finish()?;
         // Levels that the operator makes have other numbers now; each stands for one of the program's.

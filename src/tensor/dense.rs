@@ -32,6 +32,7 @@ pub struct Dense(Data);
 pub(crate) enum Data {
     F32(ArrayD<f32>),
     F64(ArrayD<f64>),
+    I8(ArrayD<i8>),
     I16(ArrayD<i16>),
     I32(ArrayD<i32>),
     I64(ArrayD<i64>),
@@ -46,6 +47,7 @@ macro_rules! each {
         match $data {
             Data::F32($array) => $body,
             Data::F64($array) => $body,
+            Data::I8($array) => $body,
             Data::I16($array) => $body,
             Data::I32($array) => $body,
             Data::I64($array) => $body,
@@ -68,6 +70,7 @@ macro_rules! for_dtype {
         match $dtype {
             DType::F32 => arm!(f32),
             DType::F64 => arm!(f64),
+            DType::I8 => arm!(i8),
             DType::I16 => arm!(i16),
             DType::I32 => arm!(i32),
             DType::I64 => arm!(i64),
@@ -110,6 +113,7 @@ impl Dense {
         match self.0 {
             Data::F32(_) => DType::F32,
             Data::F64(_) => DType::F64,
+            Data::I8(_) => DType::I8,
             Data::I16(_) => DType::I16,
             Data::I32(_) => DType::I32,
             Data::I64(_) => DType::I64,

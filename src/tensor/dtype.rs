@@ -20,6 +20,8 @@ pub enum DType {
     F32,
     /// 64-bit float.
     F64,
+    /// 8-bit signed integer: stored, but no operator computes with it.
+    I8,
     /// 16-bit signed integer.
     I16,
     /// 32-bit signed integer.
@@ -39,6 +41,7 @@ named!(
     "dtype",
     F32 = "f32",
     F64 = "f64",
+    I8 = "i8",
     I16 = "i16",
     I32 = "i32",
     I64 = "i64",
@@ -54,7 +57,7 @@ impl DType {
             Self::F64 | Self::I64 => 8,
             Self::F32 | Self::I32 => 4,
             Self::F16 | Self::BF16 | Self::I16 => 2,
-            Self::Bool => 1,
+            Self::I8 | Self::Bool => 1,
         }
     }
 
@@ -223,6 +226,7 @@ float!(f32, F32);
 float!(f64, F64);
 short_float!(f16, F16);
 short_float!(bf16, BF16);
+integer!(i8, I8);
 integer!(i16, I16);
 integer!(i32, I32);
 integer!(i64, I64);
@@ -246,6 +250,7 @@ macro_rules! with_element {
         match $dtype {
             DType::F32 => with_element!(as f32, $T => $body),
             DType::F64 => with_element!(as f64, $T => $body),
+            DType::I8 => with_element!(as i8, $T => $body),
             DType::I16 => with_element!(as i16, $T => $body),
             DType::I32 => with_element!(as i32, $T => $body),
             DType::I64 => with_element!(as i64, $T => $body),
@@ -271,7 +276,10 @@ mod tests {
             assert_eq!(dtype.name().parse::<DType>().unwrap(), dtype);
         }
         let message = "float".parse::<DType>().unwrap_err().to_string();
-        assert_eq!(message, "dtype: expected one of f32, f64, i16, i32, i64, bool, f16, bf16, got `float`");
+        assert_eq!(
+            message,
+            "dtype: expected one of f32, f64, i8, i16, i32, i64, bool, f16, bf16, got `float`"
+        );
         assert_eq!(bf16::DTYPE.size_of(), size_of::<bf16>());
         assert!(f16::DTYPE.is_float() && !bool::DTYPE.is_float());
     }

@@ -309,5 +309,7 @@ pub(super) fn prepare(
     let wanted = if pass == Pass::Backward { &flags[..] } else { &[] };
     let operands = lent.lender.finish();
     let inputs = direct.input_specs();
-    op.prepare(&mut Prepare { pass, operands, constants: &constants, inputs, wanted, prepared })
+    let wiring = Wiring::default();
+    let literals = direct.call(&wiring).literals;
+    op.prepare(&mut Prepare { pass, operands, constants: &constants, inputs, literals, wanted, prepared })
 }

@@ -8,8 +8,8 @@ use crate::executor::{Executor, Run, Scope, Stage};
 use crate::lod::Lod;
 use crate::program::call::{Direct, InputGradients};
 use crate::program::{
-    Append, Attributes, BlockId, Initializer, Operand, Program, Registry, Spec, VarDesc, VarId, VarKind,
-    VarRole, backward,
+    Append, Attributes, BlockId, Initializer, Literal, Operand, Program, Registry, Spec, VarDesc, VarId,
+    VarKind, VarRole, backward,
 };
 use crate::tensor::{DType, Dense, StorageKind, Variable};
 
@@ -50,6 +50,21 @@ pub(super) fn given(
     })
 }
 
+/// A literal that the program carries.
+fn literal(program: &mut Program, name: &str, value: Literal) -> Result<VarId> {
+    program.add_var(VarDesc {
+        name: program.fresh_name(name),
+        block: ROOT,
+        kind: VarKind::Literal(value),
+        role: VarRole::Literal,
+        persistable: false,
+        trainable: false,
+        stop_gradient: true,
+        initializer: None,
+        gradient_of: None,
+    })
+}
+
 impl Model {
     /// The operands of a call, with the levels that they share.
     pub(super) fn new(case: &Case<'_>, direct: &Direct) -> Result<Self> {
@@ -75,6 +90,10 @@ impl Model {
                 let var = given(&mut model.program, declared.name, spec.clone(), role, graded)?;
                 list.push((var, slot, k));
                 vars.push(var);
+            }
+            let theirs = case.sample.operands.iter().filter(|o| o.slot == declared.name);
+            for literal in theirs.filter_map(|o| o.literal.clone()) {
+                vars.push(self::literal(&mut model.program, declared.name, literal)?);
             }
             model.vars.push(vars);
         }

@@ -65,7 +65,7 @@ impl Case<'_> {
         };
         let batched = producer.output_specs().iter().flatten().any(|spec| spec.batched());
         let mut own = under(fusion.own_slots, &operands);
-        own.push(Operand { slot: fusion.slot.to_owned(), value: between.clone(), batched });
+        own.push(Operand { batched, ..Operand::constant(fusion.slot, between.clone()) });
         let mut consumer = Ran::new(direct(&pair.consumer, &own)?)?;
 
         let thirds = self.op.signature().outputs;

@@ -91,7 +91,7 @@ impl Case<'_> {
         };
         let spec = &both.direct.output_specs()[0][0];
         let whole =
-            Operand { slot: x.name.to_owned(), value: both.outputs[0][0].clone(), batched: spec.batched() };
+            Operand { batched: spec.batched(), ..Operand::constant(x.name, both.outputs[0][0].clone()) };
         let direct = Direct::new(op.clone(), &[whole])?;
         let columns = op.hints().columns;
         let found: Option<Vec<usize>> = columns.map(|c| c.iter().map(|c| c.len()).collect());

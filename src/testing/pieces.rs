@@ -43,7 +43,7 @@ impl Case<'_> {
         let Some(lod) = lods().next().filter(|_| lods().all(|lod| lod.levels() == 1)) else {
             return Ok(());
         };
-        let op = self.registry.parse(&pieces.into, &pieces.attributes)?;
+        let op = self.registry.parse(pieces.into, &pieces.attributes)?;
         let signature = op.signature();
         let facts = RunFacts { mode: Mode::Infer, step: STEP, seed: SEED, threads: 1 };
         let has_rows = |value: &Variable| value.lod().is_some_and(|other| **other == **lod);

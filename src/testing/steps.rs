@@ -77,6 +77,9 @@ struct Looped {
     gradients: Vec<(VarId, usize, usize)>,
 }
 
+/// What outputs are multiplied by, and the sum of it all.
+type Loss = (Vec<(VarId, Spec)>, Option<VarId>);
+
 /// Why there is no such program.
 enum No {
     /// It would not be legal, for any operator.
@@ -121,7 +124,8 @@ impl Case<'_> {
 
     fn looped(&self, direct: &Direct, way: Way, dtype: DType) -> std::result::Result<Looped, No> {
         let Model { mut program, vars, parameters, feeds } = Model::new(self, direct)?;
-        let batched = || vars.iter().flatten().copied().zip(direct.input_specs().iter().flatten());
+        let slots = || vars.iter().zip(direct.input_specs());
+        let batched = || slots().flat_map(|(vars, specs)| vars.iter().copied().zip(specs));
         let batched = || batched().filter(|(_, spec)| spec.batched());
         let mut ticks = None;
         let inputs: Vec<VarId> = match way.level {
@@ -246,12 +250,7 @@ impl Case<'_> {
     }
 
     /// The loss of what a step block gives, and what it is multiplied by.
-    fn weighted(
-        &self,
-        program: &mut Program,
-        outputs: &[VarId],
-        dtype: DType,
-    ) -> Result<(Vec<(VarId, Spec)>, Option<VarId>)> {
+    fn weighted(&self, program: &mut Program, outputs: &[VarId], dtype: DType) -> Result<Loss> {
         let (mut weights, mut loss) = (Vec::new(), None);
         for &var in outputs {
             let spec = program.spec(var)?.clone();

@@ -488,3 +488,43 @@ fn a_sparse_lookup_in_a_table_that_is_computed() {
     let got = executor.fetch(gradient).unwrap();
     assert_eq!(got.as_slice::<f64>().unwrap(), [8.0, 8.0, 0.0, 0.0, 16.0, 16.0]);
 }
+
+/// What no operator computes with is fed, copied, carried from step to step, reversed and fetched all the same.
+#[test]
+fn every_dtype_passes_through_a_program() {
+    for dtype in DType::ALL {
+        let net = Builder::new();
+        let x = net.feed("x", dtype, &[], 1).unwrap();
+        let before = net
+            .recurrent(x, |step, x| {
+                let memory = step.memory_of(dtype, &[])?;
+                step.update(memory, x)?;
+                step.assign(memory)
+            })
+            .unwrap();
+        let turned = net.sequence_reverse(before).unwrap();
+        let wide = net.cast(turned, DType::F64).unwrap();
+        let program = Program::from_bytes(&net.finish().to_bytes().unwrap()).unwrap();
+        let fetch = [turned.id(), wide.id()];
+        let mut executor = Executor::new(&program, &ops::catalogue(), &fetch, 1).unwrap();
+        let mut scope = Scope::of(&program).unwrap();
+        let rows = Dense::from_vec(&[4], vec![1i64, 0, 1, 1]).unwrap().cast(dtype);
+        let lod = Lod::from_lengths(&[vec![3, 0, 1]]).unwrap();
+        let fed = Variable::new(rows, Some(lod)).unwrap();
+        executor.run(&mut scope, &Run::infer(&[(x.id(), &fed)])).unwrap();
+        let [turned, wide] = fetch.map(|var| executor.fetch(var).unwrap());
+        assert_eq!(wide.as_slice::<f64>().unwrap(), [0.0, 1.0, 0.0, 0.0], "{dtype}");
+        assert_eq!(
+            (turned.dtype(), turned.storage().to_dense().unwrap().cast(DType::F64)),
+            (dtype, wide.into_parts().0.into_dense().unwrap())
+        );
+        let other = Variable::new(Dense::zeros(DType::F32, &[4]).unwrap(), fed.lod().cloned()).unwrap();
+        if dtype != DType::F32 {
+            let refused = executor.run(&mut scope, &Run::infer(&[(x.id(), &other)])).unwrap_err();
+            assert!(
+                refused.to_string().contains(&format!("expected {dtype} dense, got f32 dense")),
+                "{refused}"
+            );
+        }
+    }
+}

@@ -9,10 +9,10 @@ use unpadded::program::{Extent, Levels, Spec, VarId, VarKind, VarRole};
 use unpadded::{Builder, DType, ErrorKind, Program, Variable, ops};
 
 use crate::models::{LOOP_IN_LOOP, Model, Random, STATIC_ROWS, TRAINED, TRAINED_NESTED, batch};
+use crate::thorough::times;
 
-/// How many changed programs the suite tries of each model, unless this variable says how many.
-const ROUNDS: usize = 4000;
-const MUTANTS: &str = "UNPADDED_MUTANTS";
+/// How many changed programs the suite tries of each model.
+const ROUNDS: usize = 800;
 
 /// A program that trains, and its loss.
 fn program(model: &Model) -> (Program, VarId) {
@@ -62,7 +62,7 @@ fn change(model: &Model) {
     let values = batch(model, &[vec![2, 3], vec![], vec![1]], 3);
     let (mut random, mut loaded, mut ran, mut bad) = (Random(5), 0, [0; 2], Vec::new());
     assert_eq!(use_up(&program, loss, model, &values, &mut random), [true; 2]);
-    let rounds = std::env::var(MUTANTS).map_or(ROUNDS, |n| n.parse().expect("UNPADDED_MUTANTS: a number"));
+    let rounds = times(ROUNDS);
     for round in 0..rounds {
         let mut body = body.clone();
         for _ in 0..1 + random.below(2) {

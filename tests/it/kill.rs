@@ -1,6 +1,6 @@
 //! A training that is killed at random moments and resumed ends with the same bytes as one that never stopped.
 //!
-//! The suite kills a few times; `UNPADDED_KILLS=200 cargo test --test it kill:: -- --nocapture` kills more.
+//! The suite kills a few times; `UNPADDED_THOROUGH=50 cargo test --test it kill:: -- --nocapture` kills more.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -15,12 +15,13 @@ use unpadded::train::{Checkpoint, Ended, Progress, Steps, Trainer, Until};
 use unpadded::{Builder, DType, Result};
 
 use crate::models::Random;
+use crate::thorough::times;
 
 /// Where the other process keeps its checkpoint.
 const FOLDER: &str = "UNPADDED_KILL_FOLDER";
 const THREADS: &str = "UNPADDED_KILL_THREADS";
 /// How often to kill.
-const KILLS: &str = "UNPADDED_KILLS";
+const KILLS: usize = 4;
 
 const FILE: &str = "x.ckpt";
 
@@ -83,7 +84,7 @@ fn spawn(folder: &Path, threads: usize) -> Child {
 
 #[test]
 fn killed_and_resumed_is_the_same_to_the_byte() {
-    let wanted = std::env::var(KILLS).map_or(5, |kills| kills.parse().expect("UNPADDED_KILLS: a number"));
+    let wanted = times(KILLS);
     let base = std::env::temp_dir().join(format!("unpadded-kill-{}", std::process::id()));
     let folder = |name: &str| {
         let folder = base.join(name);

@@ -53,6 +53,9 @@ fn rows_and_widths_must_meet() {
     says(net.concat(&[source, target]), "input `x`[1]: expected the dtype, rows and LoD of the first");
     says(net.tanh(ids), "input `x`: expected dtype f32 or f64, got i64[rows2] lod(2)");
     assert!(net.spec(net.assign(ids).unwrap()).is_ok());
+    let bytes = net.feed_like("bytes", DType::I8, &[], ids).unwrap();
+    says(net.tanh(bytes), "input `x`: expected dtype f32 or f64, got i8[rows2] lod(2)");
+    says(net.embedding(bytes, Embedding::new(3, 2)), "expected dtype i64 or i32, got i8[rows2] lod(2)");
 }
 
 #[test]

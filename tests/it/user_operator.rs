@@ -3,7 +3,7 @@
 
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::kernels::{Float, Store};
+use unpadded::kernels::Float;
 use unpadded::layers::{Lstm, init};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
@@ -98,7 +98,7 @@ fn swish_gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
                 let (x, slope) = (x.row(i)[j], slope.row(0)[j]);
                 let s = gate(x, slope);
                 let d = dout.row(i)[j] * (s + x * slope * s * (T::ONE - s));
-                *dx = if store == Store::Add { *dx + d } else { d };
+                store.put(dx, d);
             }
         }
     }
@@ -110,7 +110,7 @@ fn swish_gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
                 let s = gate(x, slope);
                 sum += dout.row(i)[j] * x * x * s * (T::ONE - s);
             }
-            *dslope = if store == Store::Add { *dslope + sum } else { sum };
+            store.put(dslope, sum);
         }
     }
     Ok(())
@@ -151,7 +151,7 @@ impl Op for Centre {
                     for i in rows.clone() {
                         let d = T::from_f64(self.factor) * (dout.row(i)[j] - mean);
                         let dx = &mut dx.row(i)[j];
-                        *dx = if store == Store::Add { *dx + d } else { d };
+                        store.put(dx, d);
                     }
                 }
             }

@@ -10,6 +10,7 @@ use unpadded::{Builder, DType, Lod, Program, Registry, Result, Var, Variable, op
 
 use crate::models::{self, Random};
 use crate::step_blocks::{self, generator};
+use crate::thorough::times;
 
 const WINDOWS: [usize; 5] = [1, 2, 5, 13, 40];
 const WIDTH: usize = 6;
@@ -164,7 +165,7 @@ fn model(net: &Builder, random: &mut Random) -> Result<Vec<VarId>> {
 
 #[test]
 fn models_at_random_have_the_same_bits_in_windows() {
-    for seed in 0..16 {
+    for seed in 0..times(10) as u64 {
         let mut random = Random(seed * 7919 + 1);
         let mut registry = ops::catalogue();
         registry.add::<Noise>().unwrap();
@@ -193,7 +194,7 @@ fn models_at_random_have_the_same_bits_in_windows() {
 #[test]
 fn programs_at_random_have_the_same_bits_in_windows() {
     let (mut streamed, mut whole) = (0, 0);
-    for seed in 0..60 {
+    for seed in 0..times(40) as u64 {
         let case = generator::case(seed, step_blocks::F32).unwrap();
         let can = |&id: &VarId| case.program.streamed(&case.registry, &[id]).is_ok();
         let (mut outputs, rest): (Vec<VarId>, Vec<VarId>) = case.values.iter().partition(|&id| can(id));

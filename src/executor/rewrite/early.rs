@@ -52,7 +52,7 @@ impl Draft<'_> {
         }
         let late = self.made_after(from, &early)?;
         for &i in &early {
-            for var in ops[i].reads().chain(ops[i].writes()) {
+            for var in self.program.tensors(ops[i].reads().chain(ops[i].writes())) {
                 if self.program.spec(var)?.lod.iter().any(|level| late.contains(level)) {
                     return Ok(Err(format!("the sequences of {} are made later", self.shown(var))));
                 }
@@ -87,7 +87,7 @@ impl Draft<'_> {
                 continue;
             }
             let mut known = Vec::new();
-            for var in op.reads() {
+            for var in self.program.tensors(op.reads()) {
                 known.extend(self.program.spec(var)?.lod.iter().copied());
             }
             for var in op.writes() {

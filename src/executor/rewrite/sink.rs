@@ -46,7 +46,7 @@ impl Draft<'_> {
         }
         let mut outside = Outside::new();
         for var in op.reads() {
-            if self.program.spec(var)?.batched() {
+            if self.program.var(var).spec().is_some_and(Spec::batched) {
                 let outer = self.outside(&mut step, var)?;
                 outside.insert(var, outer);
             }

@@ -79,6 +79,7 @@ impl Given for &[Var] {
 ///
 /// # Errors
 /// If it is there and of the wrong type.
+#[track_caller]
 pub fn or_default<T: Attribute>(attributes: &Attributes, name: &str, default: T) -> Result<T> {
     Ok(Option::<T>::read(attributes, name)?.unwrap_or(default))
 }
@@ -192,7 +193,7 @@ macro_rules! operator {
                 }
             }
 
-            fn parse(_attributes: &$crate::program::Attributes) -> $crate::Result<Self> {
+            fn parse(_attributes: &$crate::program::Attributes) -> $crate::error::Result<Self> {
                 Ok(Self {
                     $($field: $crate::operator!(@read _attributes, $field $(= $default)? $(=> $read)?),)*
                 })
@@ -242,10 +243,10 @@ macro_rules! operator {
     (@method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt
         impl Builder { fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty { $($before:tt)* } }
     ) => {
-        impl $crate::Builder {
+        impl $crate::program::Builder {
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(&$self $(, $parameter: $takes)*) -> $crate::Result<$gives> {
+            pub fn $name(&$self $(, $parameter: $takes)*) -> $crate::error::Result<$gives> {
                 $crate::operator!(@append $type $self $slots $fields { $($before)* })
             }
         }
@@ -253,10 +254,10 @@ macro_rules! operator {
     (@method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt
         impl Builder { fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty; }
     ) => {
-        impl $crate::Builder {
+        impl $crate::program::Builder {
             $(#[$doc])*
             #[track_caller]
-            pub fn $name(&$self $(, $parameter: $takes)*) -> $crate::Result<$gives> {
+            pub fn $name(&$self $(, $parameter: $takes)*) -> $crate::error::Result<$gives> {
                 $crate::operator!(@append $type $self $slots $fields)
             }
         }
@@ -268,12 +269,12 @@ macro_rules! operator {
         $visible trait $trait {
             $(#[$doc])*
             #[track_caller]
-            fn $name(&$self $(, $parameter: $takes)*) -> $crate::Result<$gives>;
+            fn $name(&$self $(, $parameter: $takes)*) -> $crate::error::Result<$gives>;
         }
 
-        impl $trait for $crate::Builder {
+        impl $trait for $crate::program::Builder {
             #[track_caller]
-            fn $name(&$self $(, $parameter: $takes)*) -> $crate::Result<$gives> {
+            fn $name(&$self $(, $parameter: $takes)*) -> $crate::error::Result<$gives> {
                 $crate::operator!(@append $type $self $slots $fields)
             }
         }

@@ -34,7 +34,7 @@ impl Signature {
         let takes = |kernel: Kernel, slot: usize| kernel.get(slot).copied().unwrap_or(DENSE);
         let mut left: Vec<Kernel> = if self.kernels.is_empty() { vec![&[]] } else { self.kernels.to_vec() };
         for (slot, (declared, given)) in self.inputs.iter().zip(inputs).enumerate() {
-            if declared.any_storage {
+            if declared.any_storage || declared.literal {
                 continue;
             }
             for (number, storage) in given.iter().enumerate() {
@@ -114,6 +114,8 @@ pub struct Slot {
     pub updated: bool,
     /// An input of which only the shape and the LoD are looked at, never a number.
     pub shape_only: bool,
+    /// An input that takes literals of the program, and no tensor.
+    pub literal: bool,
     /// An input that may be stored in any way, since only its LoD is looked at.
     pub any_storage: bool,
 }
@@ -127,6 +129,7 @@ impl Slot {
             gradient: true,
             updated: false,
             shape_only: false,
+            literal: false,
             any_storage: false,
         }
     }
@@ -144,6 +147,17 @@ impl Slot {
     /// None, one or more variables.
     pub const fn any(name: &'static str) -> Self {
         Slot { arity: Arity::Any, ..Self::one(name) }
+    }
+
+    /// One [literal](crate::Builder::literal): a value that the program carries, read by `literal` of the contexts.
+    pub const fn literal(name: &'static str) -> Self {
+        Self::one(name).literals()
+    }
+
+    /// The same input, for literals in place of tensors; none of its places counts among the specs of the inputs.
+    #[must_use]
+    pub const fn literals(self) -> Self {
+        Slot { literal: true, gradient: false, ..self }
     }
 
     /// The same, and no gradient passes it.

@@ -85,7 +85,7 @@ macro_rules! stored {
         })*
     };
 }
-stored!(f32 f64 i16 i32 i64 f16 bf16);
+stored!(f32 f64 i8 i16 i32 i64 f16 bf16);
 
 impl Stored for bool {
     fn put(self, bytes: &mut Vec<u8>) {
@@ -116,7 +116,7 @@ impl Serialize for Dense {
                 }
             };
         }
-        numbers!(F32 F64 I16 I32 I64 Bool F16 BF16)?;
+        numbers!(F32 F64 I8 I16 I32 I64 Bool F16 BF16)?;
         parts.end()
     }
 }
@@ -156,6 +156,7 @@ impl<'de> Visitor<'de> for Parts {
         dense!(
             F32 as f32,
             F64 as f64,
+            I8 as i8,
             I16 as i16,
             I32 as i32,
             I64 as i64,

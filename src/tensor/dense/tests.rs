@@ -3,6 +3,7 @@
 use ndarray::{Array1, Array2, array};
 
 use super::*;
+use crate::tensor::{Coo, Csr, SelectedRows};
 
 #[test]
 fn arrays_of_any_layout_come_in_row_major() {
@@ -44,14 +45,29 @@ fn sizes_too_large_are_errors() {
 fn casts_keep_what_can_be_kept() {
     let x = Dense::from(array![-1e30f64, f64::NAN, 0.0, 2.9]);
     assert_eq!(x.cast(DType::I16).as_slice::<i16>().unwrap(), [i16::MIN, 0, 0, 2]);
+    assert_eq!(x.cast(DType::I8).as_slice::<i8>().unwrap(), [i8::MIN, 0, 0, 2]);
     assert_eq!(x.cast(DType::Bool).as_slice::<bool>().unwrap(), [true, true, false, true]);
     let ids = Dense::from(array![i64::MAX, -5]);
     assert_eq!(ids.cast(DType::I32).as_slice::<i32>().unwrap(), [i32::MAX, -5]);
+    assert_eq!(ids.cast(DType::I8).as_slice::<i8>().unwrap(), [i8::MAX, -5]);
+    assert_eq!(ids.cast(DType::I8).cast(DType::I64).as_slice::<i64>().unwrap(), [127, -5]);
     for dtype in DType::ALL {
         let ones = Dense::from(array![true, false]).cast(dtype);
         assert_eq!(ones.dtype(), dtype);
         assert_eq!(ones.cast(DType::F32).as_slice::<f32>().unwrap(), [1.0, 0.0]);
     }
+}
+
+#[test]
+fn bytes_are_stored_in_every_way() {
+    let x = Dense::from(array![[0i8, -128], [0, 0], [127, 0]]);
+    assert_eq!((x.dtype(), x.dtype().size_of()), (DType::I8, 1));
+    assert_eq!(Array2::<i8>::try_from(x.clone()).unwrap()[[2, 0]], 127);
+    assert_eq!(Csr::from_dense(&x).unwrap().to_dense().unwrap(), x);
+    assert_eq!(Coo::from_dense(&x).unwrap().to_dense().unwrap(), x);
+    let twice = SelectedRows::new(3, vec![2, 2], array![[100i8, -1], [100, 1]]).unwrap();
+    // Sums of integers wrap around.
+    assert_eq!(twice.densify().unwrap(), Dense::from(array![[0i8, 0], [0, 0], [-56, 0]]));
 }
 
 #[test]

@@ -8,7 +8,9 @@ use unpadded::layers::{
 };
 use unpadded::ops::{self, CrossEntropy, Pool, Update};
 use unpadded::optimizer::{Optimizer, Sgd};
+use unpadded::program::attributes::Attribute;
 use unpadded::program::call::Direct;
+use unpadded::program::op::or_default;
 use unpadded::program::{
     Append, Attributes, Backward, BlockId, Extent, Facts, Forward, Gradient, InferShape, Levels, Op, Operand,
     Program, RowBuffer, Sample, Spec, VarId, backward,
@@ -62,12 +64,12 @@ fn builder(calls: &mut Calls) {
 fn operators(calls: &mut Calls) {
     let (net, x, foreign) = net();
     calls.at("Builder::accuracy", || net.accuracy(x, x, None));
-    calls.at("Builder::add", || net.add(x, foreign));
-    calls.at("Builder::sub", || net.sub(x, foreign));
-    calls.at("Builder::mul", || net.mul(foreign, x));
-    calls.at("Builder::div", || net.div(x, foreign));
-    calls.at("Builder::maximum", || net.maximum(x, foreign));
-    calls.at("Builder::minimum", || net.minimum(x, foreign));
+    calls.at("arithmetic::$kind", || net.add(x, foreign));
+    calls.at("arithmetic::$kind", || net.sub(x, foreign));
+    calls.at("arithmetic::$kind", || net.mul(foreign, x));
+    calls.at("arithmetic::$kind", || net.div(x, foreign));
+    calls.at("arithmetic::$kind", || net.maximum(x, foreign));
+    calls.at("arithmetic::$kind", || net.minimum(x, foreign));
     calls.at("Builder::assign", || net.assign(foreign));
     calls.at("Builder::cast", || net.cast(foreign, DType::F64));
     calls.at("Builder::cross_entropy", || net.cross_entropy(x, x));
@@ -209,13 +211,15 @@ fn as_data(calls: &mut Calls) {
     calls.at("Registry::parse", || registry.parse("no operator", &Attributes::new()));
     calls.at("Registry::parse", || registry.parse("dropout", &Attributes::new()));
     let attributes = Attributes::new().with("a", Vec::<i64>::new());
-    calls.at("Attributes::bool", || attributes.bool("a"));
-    calls.at("Attributes::int", || attributes.int("b"));
-    calls.at("Attributes::size", || attributes.size("a"));
-    calls.at("Attributes::float", || attributes.float("a"));
-    calls.at("Attributes::text", || attributes.text("a").map(drop));
-    calls.at("Attributes::floats", || attributes.floats("b"));
-    calls.at("Attributes::sizes", || attributes.sizes("b"));
+    calls.at("attributes::$attribute", || attributes.bool("a"));
+    calls.at("attributes::$attribute", || attributes.int("b"));
+    calls.at("attributes::$attribute", || attributes.size("a"));
+    calls.at("attributes::$attribute", || attributes.float("a"));
+    calls.at("attributes::$attribute", || attributes.text("a").map(drop));
+    calls.at("attributes::$attribute", || attributes.floats("b"));
+    calls.at("attributes::$attribute", || attributes.sizes("b"));
+    calls.at("attributes::$attribute", || Attributes::new().with("a", vec![true]).ints("a"));
+    calls.at("attributes::$attribute", || attributes.texts("b").map(drop));
     calls.at("Spec::fixed", || Spec::fixed(DType::F32, &[1; 9]));
     calls.at("Spec::rows_of", || Spec::rows_of(DType::F32, Extent::Batch, &[1; 9], Levels::new()));
     calls.at("Spec::drop_level", || Spec::fixed(DType::F32, &[1])?.drop_level(Extent::Batch));
@@ -224,7 +228,18 @@ fn as_data(calls: &mut Calls) {
 
     let tanh = || registry.parse("tanh", &Attributes::new()).unwrap();
     let scalar = [Operand::batch("x", Variable::dense(ndarray::arr0(1.0)))];
+    let no_number = Attributes::new().with("rate", "high");
+    calls.at("Attribute::read", || f64::read(&no_number, "rate"));
+    calls.at("Attribute::read", || Option::<f64>::read(&no_number, "rate"));
+    calls.at("declare::or_default", || or_default(&no_number, "rate", 0.5));
+    calls.at("Sample::of_rows", || {
+        Sample::of_rows(&no_number, 1, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
+    });
+    calls.at("Sample::of_sequences", || {
+        Sample::of_sequences(&no_number, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
+    });
     calls.at("Direct::new", || Direct::new(tanh(), &scalar).map(drop));
+    calls.at("Direct::new", || Direct::new(tanh(), &[Operand::literal("x", 1.0)]).map(drop));
     calls.at("Direct::of", || Direct::of(&registry, "tanh", &Attributes::new(), &[]).map(drop));
     calls.at("Op::call", || tanh().call(&[]));
     let lookup = [Operand::batch("ids", array![7i64]), Operand::constant("weight", array![[1.0]])];
@@ -236,7 +251,7 @@ fn as_data(calls: &mut Calls) {
 operator! {
     /// An operator whose attribute says which of its context's calls is to fail.
     struct Probe = probe { call: String }
-    inputs { X = x: one, Y = y: one, Z = z: optional }
+    inputs { X = x: one, Y = y: one, Z = z: optional, L = l: literal }
     outputs { OUT = out: one }
 }
 
@@ -256,6 +271,8 @@ impl Op for Probe {
             "same_dtype" => s.same_dtype(0, 1),
             "constant" => s.constant(0, &[1]),
             "constant_at" => s.constant_at(0, 0, &[1]),
+            "shape_literal" => s.literal(0).map(drop),
+            "reader" => s.literal(3)?.as_ints().map(drop),
             _ => Ok(()),
         }
     }
@@ -269,6 +286,7 @@ impl Op for Probe {
             "input_at" => run.input_at::<f32>(0, 7).map(drop),
             "optional" => run.optional::<f64>(2).map(drop),
             "sequences" => run.sequences(1).map(drop),
+            "literal" => run.literal(1).map(drop),
             "output" => run.output::<f64>(0).map(drop),
             "output_at" => run.output_at::<f32>(0, 7).map(drop),
             _ => Ok(()),
@@ -289,7 +307,7 @@ impl Op for Probe {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        Ok(Vec::new())
+        Err(unpadded::Error::new("samples", "some", "none"))
     }
 }
 
@@ -301,7 +319,8 @@ fn probed(call: &str) -> Result<()> {
     let net = Builder::with_registry(registry);
     let (x, y) = (net.feed("x", DType::F32, &[1], 1)?, net.feed("y", DType::I64, &[], 0)?);
     net.watch(x)?;
-    let inputs: [(&str, &[Var]); 3] = [("x", &[x]), ("y", &[y]), ("z", &[x])];
+    let literal = net.literal("literal", 1)?;
+    let inputs: [(&str, &[Var]); 4] = [("x", &[x]), ("y", &[y]), ("z", &[x]), ("l", &[literal])];
     let out = net.append("probe", &inputs, Attributes::new().with("call", call))?;
     let loss = net.sum(out)?;
     let (registry, mut program) = (net.registry(), net.finish());
@@ -324,6 +343,9 @@ fn of_operators(calls: &mut Calls) {
     calls.at("InferShape::same_dtype", || probed("same_dtype"));
     calls.at("InferShape::constant", || probed("constant"));
     calls.at("InferShape::constant_at", || probed("constant_at"));
+    calls.at("Forward::literal", || probed("shape_literal"));
+    calls.at("Forward::literal", || probed("literal"));
+    calls.at("attributes::$reader", || probed("reader"));
     calls.at("Forward::input", || probed("input"));
     calls.at("Forward::input_at", || probed("input_at"));
     calls.at("Forward::optional", || probed("optional"));

@@ -1,0 +1,9 @@
+//! How much memory a program took: for the last line of the models and of the workloads in `benches/`.
+
+/// The most memory that this process had so far, in MB of 1,000,000 bytes, where the operating system tells.
+pub(crate) fn peak_rss_mb() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    // What the kernel calls kB are KiB.
+    line.trim().strip_suffix(" kB")?.parse::<f64>().ok().map(|kib| kib * 1024.0 / 1e6)
+}

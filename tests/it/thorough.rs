@@ -1,0 +1,11 @@
+//! How much the suite tries at random: enough to meet every kind of case, and more where the environment asks for it.
+
+/// By how much to multiply every number of random programs, damaged files, kills and the like.
+const TIMES: &str = "UNPADDED_THOROUGH";
+
+/// So many, times `UNPADDED_THOROUGH`. What is tried first stays the same: what failed with a larger number fails with it
+/// again.
+pub(crate) fn times(usual: usize) -> usize {
+    let times = std::env::var(TIMES).map_or(1, |times| times.parse().expect("UNPADDED_THOROUGH: a number"));
+    usual.saturating_mul(times)
+}
