@@ -19,6 +19,7 @@
 //! | [`program`] | programs as data: shapes, step blocks, differentiation, the contract [`Op`](program::Op) |
 //! | [`ops`] | the operators, one file a family, and their catalogue |
 //! | [`executor`] | from a program to slots and buffers; the step executor |
+//! | [`testing`] | the check that every operator passes, a user's own too |
 //! | [`optimizer`] | front ends that append update operators |
 //! | [`layers`] | operators with their parameters and how these start |
 //! | [`data`] | files of text, vocabularies, batches |
@@ -38,6 +39,7 @@ pub mod ops;
 pub mod optimizer;
 pub mod program;
 pub mod tensor;
+pub mod testing;
 pub mod train;
 pub mod wire;
 

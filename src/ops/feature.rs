@@ -247,7 +247,7 @@ impl Op for Slice {
     }
 
     fn hints(&self) -> Hints {
-        Hints { columns: Some(vec![self.from..self.to]), ..Hints::default() }
+        Hints { columns: Some(std::iter::once(self.from..self.to).collect()), ..Hints::default() }
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {

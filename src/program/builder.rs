@@ -72,6 +72,13 @@ impl Builder {
         Self { number, state: Rc::new(RefCell::new(state)), block: BlockId(0), caller: None }
     }
 
+    /// A builder that goes on with a program.
+    pub(crate) fn over(program: Program, registry: Registry) -> Self {
+        let net = Self::with_registry(registry);
+        net.state.borrow_mut().program = program;
+        net
+    }
+
     /// This builder, whose operators and errors name `caller` as the line of the user's code, wherever they are appended:
     /// for a layer, which is called in one line and appends many operators, some of them in closures. Step blocks
     /// that it opens do the same. In a layer inside another layer the outermost one's line stands.

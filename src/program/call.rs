@@ -6,7 +6,7 @@ mod lend;
 use std::sync::Arc;
 
 use lend::{lend_reads, lend_write};
-pub(crate) use lend::{row_buffer, selected_rows};
+pub(crate) use lend::{row_buffer, selected_rows, two_dimensional};
 
 use super::attributes::{Attributes, Literal};
 use super::context::{Backward, Call, Forward, Place, RunFacts, Scratch, Wiring};
@@ -234,7 +234,7 @@ impl Direct {
     }
 
     /// Memory to be written: floats that are no numbers, so that an operator that takes them for zeros is found.
-    fn unwritten(&self, spec: &Spec) -> Result<Dense> {
+    pub(crate) fn unwritten(&self, spec: &Spec) -> Result<Dense> {
         let shape: Vec<usize> = spec.shape.iter().map(|&e| self.extent(e)).collect();
         let mut dense = Dense::zeros(spec.dtype, &shape)?;
         match spec.dtype {
@@ -266,7 +266,7 @@ impl Direct {
         self.keys.as_deref().map_or(natural, Keys::Listed).sample(row)
     }
 
-    fn call<'a>(&'a self, wiring: &'a Wiring) -> Call<'a> {
+    pub(crate) fn call<'a>(&'a self, wiring: &'a Wiring) -> Call<'a> {
         Call {
             signature: self.op.signature(),
             wiring,

@@ -100,6 +100,11 @@ impl Prepared {
     pub(crate) fn get<S: 'static>(&self) -> Option<&S> {
         self.0.as_ref()?.downcast_ref::<S>()
     }
+
+    /// Whether there is anything.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
 }
 
 /// Which pass a preparation is for.

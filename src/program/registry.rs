@@ -42,6 +42,12 @@ impl Registry {
         Ok(self)
     }
 
+    /// This one's operators and those of `other`, which come first where both have a kind.
+    pub(crate) fn with(mut self, other: &Registry) -> Self {
+        self.0.extend(&other.0);
+        self
+    }
+
     /// Reads an operator.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
     "error",
     "lod",
     "kernels",
@@ -14,6 +14,7 @@ const LAYERS: [&str; 13] = [
     "program",
     "ops",
     "executor",
+    "testing",
     "optimizer",
     "layers",
     "data",

@@ -15,10 +15,9 @@ use unpadded::program::{
 };
 use unpadded::tensor::Dense;
 use unpadded::{
-    Builder, DType, Error, ErrorKind, Lod, Registry, Result, Var, Variable, operator, ops, with_float,
+    Builder, DType, Error, ErrorKind, Lod, Registry, Result, Var, Variable, operator, ops, testing,
+    with_float,
 };
-
-use crate::catalogue;
 
 operator! {
     /// out = x · sigmoid(slope · x), column by column.
@@ -201,8 +200,7 @@ fn registry() -> Registry {
 fn it_keeps_the_contract_of_the_catalogue() {
     let mut own = Registry::empty();
     own.add::<Swish>().unwrap().add::<Centre>().unwrap();
-    let failures = catalogue::check(&own);
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    testing::check(&own).unwrap();
     let twice = own.add::<Swish>().err().unwrap().to_string();
     assert!(
         twice.starts_with("registry: expected each kind once, got `acme.swish` twice (at tests/it/"),

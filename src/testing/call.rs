@@ -1,0 +1,315 @@
+//! Calls as the executor makes them: on a part of the rows, adding to what is there, writing over an input, with what was
+//! prepared. [`Direct`] knows the operands; a call of its own has none of these.
+
+use std::ops::Range;
+
+use crate::error::Result;
+use crate::kernels::arena::{Lender, OperandRoom, Operands};
+use crate::kernels::{Store, View, ViewMut};
+use crate::program::call::{Direct, InputGradients, row_buffer, selected_rows, two_dimensional};
+use crate::program::context::{Backward, Call, Forward, Pass, Place, Prepare, Prepared, Scratch, Wiring};
+use crate::program::keys::Keys;
+use crate::program::rows::RowBuffer;
+use crate::program::{Extent, Needs, Op, Spec};
+use crate::tensor::{Dense, Storage, StorageKind, Variable, with_element};
+
+use super::case::{Weights, signature_slots};
+
+/// A part of the rows of a call.
+#[derive(Debug, Clone)]
+pub(super) enum Part {
+    /// Of a row-wise operator.
+    Rows(Range<usize>),
+    /// Of a sequence-wise one: sequences, with what counts them, and their rows.
+    Sequences { of: Range<usize>, counted: Extent, rows: Range<usize> },
+}
+
+impl Part {
+    /// The rows of a variable that are in it; all of a constant.
+    pub(super) fn of(&self, spec: &Spec, rows: usize) -> Range<usize> {
+        match self {
+            _ if !spec.batched() => 0..rows,
+            Part::Rows(range) => range.clone(),
+            Part::Sequences { of, counted, .. } if spec.rows() == *counted => of.clone(),
+            Part::Sequences { rows, .. } => rows.clone(),
+        }
+    }
+
+    /// The same rows of a value.
+    pub(super) fn cut(&self, value: &Storage, spec: &Spec) -> Result<Storage> {
+        if !spec.batched() {
+            return Ok(value.clone());
+        }
+        let dense = value.to_dense()?;
+        Ok(dense.slice_rows(self.of(spec, dense.rows()))?.into())
+    }
+}
+
+/// How a call is made, beside its operands.
+#[derive(Default, Clone, Copy)]
+pub(super) struct How<'a> {
+    pub(super) part: Option<&'a Part>,
+    pub(super) prepared: Option<&'a Prepared>,
+    /// What the output is added to.
+    pub(super) added_to: Option<&'a Storage>,
+    /// Input slots whose value lies where its gradient goes.
+    pub(super) in_place: &'a [usize],
+    /// The outputs are to be computed too.
+    pub(super) results: bool,
+    /// Everything is bound, not only what the gradients are declared to read.
+    pub(super) unveiled: bool,
+}
+
+/// What was lent so far.
+struct Lent<'a> {
+    lender: Lender<'a>,
+    reads: usize,
+    pool: Vec<RowBuffer>,
+}
+
+impl<'a> Lent<'a> {
+    fn read(&mut self, value: &'a Storage, spec: &Spec, part: Option<&Part>) -> Result<Place> {
+        let dense = match value {
+            Storage::SelectedRows(rows) => {
+                self.pool.push(row_buffer(rows)?);
+                return Ok(Place::Rows(self.pool.len() - 1));
+            }
+            other => other.as_dense()?,
+        };
+        let (rows, width) = two_dimensional(dense.shape(), spec);
+        let of = part.map_or(0..rows, |part| part.of(spec, rows));
+        with_element!(dense.dtype(), T => {
+            let view = View::new(dense.as_slice::<T>()?, rows, width);
+            self.lender.read(view.rows_range(of.start, of.end));
+        });
+        self.reads += 1;
+        Ok(Place::Dense(self.reads - 1))
+    }
+
+    fn slot(
+        &mut self,
+        values: impl Iterator<Item = Option<&'a Storage>>,
+        specs: &[Spec],
+        part: Option<&Part>,
+    ) -> Result<Vec<Place>> {
+        let mut places = Vec::new();
+        for (value, spec) in values.zip(specs) {
+            places.push(match value {
+                Some(value) => self.read(value, spec, part)?,
+                None => Place::Absent,
+            });
+        }
+        Ok(places)
+    }
+
+    fn write(&mut self, dense: &'a mut Dense, spec: &Spec) -> Result<()> {
+        let (rows, width) = two_dimensional(dense.shape(), spec);
+        with_element!(dense.dtype(), T => {
+            self.lender.write(ViewMut::new(dense.as_mut_slice::<T>()?, rows, width));
+        });
+        Ok(())
+    }
+}
+
+/// Memory for a variable of a call, of which nothing is known.
+fn unwritten(direct: &Direct, spec: &Spec, part: Option<&Part>) -> Result<Dense> {
+    let whole = direct.unwritten(spec)?;
+    match part {
+        Some(part) if spec.batched() => whole.slice_rows(0..part.of(spec, whole.rows()).len()),
+        _ => Ok(whole),
+    }
+}
+
+/// The call of a part, as [`Direct`] makes the whole one.
+fn part_of<'a>(call: Call<'a>, how: How<'a>) -> Call<'a> {
+    let moved = match how.part {
+        Some(Part::Rows(range)) => range.start,
+        Some(Part::Sequences { rows, .. }) => rows.start,
+        None => 0,
+    };
+    let keys = match call.keys {
+        Keys::Listed(keys) => Keys::Listed(keys.get(moved..).unwrap_or(&[])),
+        Keys::Natural { names, lod, first } => Keys::Natural { names, lod, first: first + moved },
+    };
+    let sequences = match how.part {
+        Some(Part::Sequences { of, .. }) => Some(of.clone()),
+        _ => None,
+    };
+    Call { keys, sequences, prepared: how.prepared, ..call }
+}
+
+/// The dense outputs of a forward call.
+pub(super) fn forward(op: &dyn Op, direct: &Direct, how: How<'_>) -> Result<Vec<Vec<Storage>>> {
+    let mut wiring = Wiring { adds: how.added_to.is_some(), ..Wiring::default() };
+    let mut room = OperandRoom::default();
+    let mut lent = Lent { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
+    for (vars, specs) in direct.inputs().iter().zip(direct.input_specs()) {
+        let values = vars.iter().map(|v| Some(v.storage()));
+        wiring.inputs.push(lent.slot(values, specs, how.part)?);
+    }
+    let mut values: Vec<Vec<Dense>> = Vec::new();
+    for specs in direct.output_specs() {
+        let start = |spec: &Spec| match how.added_to {
+            Some(value) => value.to_dense().map(|dense| dense.into_owned()),
+            None => unwritten(direct, spec, how.part),
+        };
+        values.push(specs.iter().map(start).collect::<Result<_>>()?);
+    }
+    let mut writes = 0;
+    for (row, specs) in values.iter_mut().zip(direct.output_specs()) {
+        let mut places = Vec::new();
+        for (dense, spec) in row.iter_mut().zip(specs) {
+            lent.write(dense, spec)?;
+            places.push(Place::Dense(writes));
+            writes += 1;
+        }
+        wiring.outputs.push(places);
+    }
+    let Lent { lender, mut pool, .. } = lent;
+    let call = part_of(direct.call(&wiring), how);
+    let mut scratch = Scratch::default();
+    let operands = lender.finish();
+    op.forward(&mut Forward { call, operands, pool: &mut pool, scratch: &mut scratch })?;
+    Ok(values.into_iter().map(|row| row.into_iter().map(Storage::from).collect()).collect())
+}
+
+/// What a backward call is given: forward's outputs, their gradients, and which gradients it is asked for.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a> {
+    pub(super) outputs: &'a [Vec<Variable>],
+    pub(super) weights: &'a Weights,
+    pub(super) wanted: &'a [usize],
+}
+
+/// The gradients of a backward call, and the outputs that it computed beside them, if it was asked for those.
+pub(super) fn backward(
+    op: &dyn Op,
+    direct: &Direct,
+    given: Given<'_>,
+    how: How<'_>,
+    scratch: &mut Scratch,
+) -> Result<(InputGradients, Vec<Vec<Storage>>)> {
+    let Given { outputs, weights, wanted } = given;
+    let specs = direct.input_specs();
+    let reads = if how.unveiled { Needs::everything() } else { reads(op, direct, wanted) };
+    let mut wiring = Wiring { in_place: how.in_place.to_vec(), ..Wiring::default() };
+    let mut room = OperandRoom::default();
+    let mut lent = Lent { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
+    for (slot, vars) in direct.inputs().iter().enumerate() {
+        let bound = reads.has_input(slot) && !how.in_place.contains(&slot);
+        let values = vars.iter().map(|v| bound.then(|| v.storage()));
+        wiring.inputs.push(lent.slot(values, &specs[slot], how.part)?);
+    }
+    for (slot, vars) in outputs.iter().enumerate() {
+        let bound = reads.has_output(slot) && !how.results;
+        let values = vars.iter().map(|v| bound.then(|| v.storage()));
+        wiring.outputs.push(lent.slot(values, &direct.output_specs()[slot], how.part)?);
+    }
+    for (slot, values) in weights.iter().enumerate() {
+        let values = values.iter().map(Option::as_ref);
+        wiring.output_gradients.push(lent.slot(values, &direct.output_specs()[slot], how.part)?);
+    }
+    let mut values: Vec<Vec<Option<Dense>>> = Vec::new();
+    for (slot, vars) in direct.inputs().iter().enumerate() {
+        let mut row = Vec::new();
+        for (var, spec) in vars.iter().zip(&specs[slot]) {
+            row.push(if !wanted.contains(&slot) || !spec.dtype.is_float() {
+                None
+            } else if how.in_place.contains(&slot) {
+                Some(var.storage().to_dense()?.into_owned())
+            } else {
+                Some(unwritten(direct, spec, how.part)?)
+            });
+        }
+        values.push(row);
+    }
+    let mut results: Vec<Vec<Dense>> = Vec::new();
+    for specs in direct.output_specs().iter().filter(|_| how.results) {
+        results.push(specs.iter().map(|s| unwritten(direct, s, how.part)).collect::<Result<_>>()?);
+    }
+    let mut writes = 0;
+    for (slot, row) in values.iter_mut().enumerate() {
+        let sparse = op.gradient(slot, specs).storage == StorageKind::SelectedRows;
+        let mut places = Vec::new();
+        for (k, value) in row.iter_mut().enumerate() {
+            let place = match value {
+                None => Place::Absent,
+                Some(_) if sparse => {
+                    lent.pool.push(RowBuffer::default());
+                    Place::Rows(lent.pool.len() - 1)
+                }
+                Some(dense) => {
+                    lent.write(dense, &specs[slot][k])?;
+                    writes += 1;
+                    Place::Dense(writes - 1)
+                }
+            };
+            places.push((place, Store::Write));
+        }
+        wiring.input_gradients.push(places);
+    }
+    for (row, specs) in results.iter_mut().zip(direct.output_specs()) {
+        let mut places = Vec::new();
+        for (dense, spec) in row.iter_mut().zip(specs) {
+            lent.write(dense, spec)?;
+            places.push(Place::Dense(writes));
+            writes += 1;
+        }
+        wiring.results.push(places);
+    }
+    let Lent { lender, mut pool, .. } = lent;
+    let call = part_of(direct.call(&wiring), how);
+    let operands = lender.finish();
+    op.backward(&mut Backward { call, operands, pool: &mut pool, scratch })?;
+    let mut gradients: InputGradients = Vec::new();
+    for (slot, row) in values.into_iter().enumerate() {
+        let mut found = Vec::new();
+        for (k, value) in row.into_iter().enumerate() {
+            found.push(match (wiring.input_gradients[slot][k].0, value) {
+                (Place::Rows(i), _) => Some(selected_rows(&pool[i], &specs[slot][k])?.into()),
+                (_, value) => value.map(Storage::from),
+            });
+        }
+        gradients.push(found);
+    }
+    let results = results.into_iter().map(|row| row.into_iter().map(Storage::from).collect()).collect();
+    Ok((gradients, results))
+}
+
+/// What the gradients of some slots are declared to read together.
+pub(super) fn reads(op: &dyn Op, direct: &Direct, wanted: &[usize]) -> Needs {
+    let of = |&slot: &usize| op.gradient(slot, direct.input_specs()).reads;
+    wanted.iter().map(of).fold(Needs::nothing(), Needs::union)
+}
+
+/// Lets the operator prepare for calls whose constants do not change.
+pub(super) fn prepare(
+    op: &dyn Op,
+    direct: &Direct,
+    (pass, wanted): (Pass, &[usize]),
+    prepared: &mut Prepared,
+) -> Result<()> {
+    let bound = match pass {
+        Pass::Forward => Needs::everything(),
+        Pass::Backward => reads(op, direct, wanted),
+    };
+    let none = Part::Rows(0..0);
+    let mut room = OperandRoom::default();
+    let mut lent = Lent { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
+    let mut constants = Vec::new();
+    for (slot, (vars, specs)) in direct.inputs().iter().zip(direct.input_specs()).enumerate() {
+        let first = lent.reads;
+        let values = vars.iter().map(|v| bound.has_input(slot).then(|| v.storage()));
+        // Rows of the batch may have no place yet.
+        lent.slot(values, specs, Some(&none))?;
+        let constant = !specs.iter().any(Spec::batched);
+        constants.push(first..if constant { lent.reads } else { first });
+    }
+    let flags: Vec<bool> = signature_slots(op).map(|slot| wanted.contains(&slot)).collect();
+    let wanted = if pass == Pass::Backward { &flags[..] } else { &[] };
+    let operands = lent.lender.finish();
+    let inputs = direct.input_specs();
+    let wiring = Wiring::default();
+    let literals = direct.call(&wiring).literals;
+    op.prepare(&mut Prepare { pass, operands, constants: &constants, inputs, literals, wanted, prepared })
+}

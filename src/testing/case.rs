@@ -1,0 +1,174 @@
+//! An operator with one of its samples, and how the rules run it.
+
+use std::sync::Arc;
+
+use super::call::{self, Given, How};
+use super::values::{Outcome, cast, is_float, numbers, weights};
+use crate::error::Result;
+use crate::program::call::{Direct, InputGradients};
+use crate::program::context::Scratch;
+use crate::program::{Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Sample};
+use crate::tensor::{DType, Storage, Variable};
+
+/// What a call's random numbers are keyed by, where nothing else is said.
+pub(super) const STREAM: u64 = 5;
+pub(super) const SEED: u64 = 11;
+pub(super) const STEP: u64 = 3;
+
+/// Gradients of the outputs, by slot: the weights of a loss.
+pub(super) type Weights = Vec<Vec<Option<Storage>>>;
+
+/// An operator with one of its samples.
+pub(super) struct Case<'a> {
+    /// Its own operators, and the catalogue's for programs around it.
+    pub(super) registry: &'a Registry,
+    pub(super) kind: &'a str,
+    pub(super) op: Arc<dyn Op>,
+    pub(super) sample: Sample,
+    pub(super) mode: Mode,
+    /// It is run on a batch large enough to be divided, too.
+    pub(super) wide: bool,
+}
+
+/// A call, its outputs, and made-up gradients of them.
+pub(super) struct Ran {
+    pub(super) direct: Direct,
+    pub(super) outputs: Vec<Vec<Variable>>,
+    pub(super) weights: Weights,
+}
+
+/// The numbers of an operator's input slots.
+pub(super) fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
+    0..op.signature().inputs.len()
+}
+
+impl Ran {
+    /// A call of an operator with such outputs and weights for them.
+    pub(super) fn new(direct: Direct) -> Result<Self> {
+        let outputs = direct.forward()?;
+        let weights = outputs.iter().enumerate().map(|(slot, vars)| {
+            vars.iter().enumerate().map(|(k, v)| weights(v, slot * 10 + k)).collect::<Result<_>>()
+        });
+        let weights = weights.collect::<Result<_>>()?;
+        Ok(Ran { direct, outputs, weights })
+    }
+
+    /// The gradients that [`Direct`] finds, with nothing bound that was not declared.
+    pub(super) fn gradients(
+        &self,
+        wanted: &[usize],
+        before: Option<&InputGradients>,
+    ) -> Result<InputGradients> {
+        self.direct.backward(&self.outputs, &self.weights, &|slot| wanted.contains(&slot), before)
+    }
+
+    /// Those of a call that is made in some other way.
+    pub(super) fn gradients_as(&self, op: &dyn Op, wanted: &[usize], how: How<'_>) -> Result<InputGradients> {
+        let given = Given { outputs: &self.outputs, weights: &self.weights, wanted };
+        Ok(call::backward(op, &self.direct, given, how, &mut Scratch::default())?.0)
+    }
+
+    /// Σ weight · output.
+    pub(super) fn loss(&self, weights: &Weights) -> Result<f64> {
+        let mut sum = 0.0;
+        for (outputs, weights) in self.outputs.iter().zip(weights) {
+            for (output, weights) in outputs.iter().zip(weights) {
+                let Some(weights) = weights else { continue };
+                let (y, w) = (numbers(output.storage())?, numbers(weights)?);
+                sum += y.iter().zip(&w).map(|(y, w)| y * w).sum::<f64>();
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Whether all that it computes and is given is dense.
+    pub(super) fn dense(&self) -> bool {
+        let outputs = self.direct.output_specs().iter();
+        let mut specs = outputs.chain(self.direct.input_specs()).flatten();
+        specs.all(|spec| spec.storage == crate::tensor::StorageKind::Dense)
+    }
+}
+
+impl Case<'_> {
+    pub(super) fn run_facts(&self) -> RunFacts {
+        RunFacts { mode: self.mode, step: STEP, seed: SEED, threads: 1 }
+    }
+
+    /// The sample's operands with floats of `dtype`. They are rounded to f32 first, so that both dtypes see the same
+    /// numbers.
+    pub(super) fn operands(&self, dtype: DType) -> Result<Vec<Operand>> {
+        let cast =
+            |o: &Operand| Ok(Operand { value: cast(&cast(&o.value, DType::F32)?, dtype)?, ..o.clone() });
+        self.sample.operands.iter().map(cast).collect()
+    }
+
+    pub(super) fn run(
+        &self,
+        operands: &[Operand],
+        numbers: &[u64],
+        keys: Option<Vec<RowKey>>,
+    ) -> Result<Ran> {
+        let direct = Direct::new(self.op.clone(), operands)?;
+        Ran::new(direct.run_as(self.run_facts(), numbers).keyed(STREAM, keys))
+    }
+
+    pub(super) fn run_sample(&self, dtype: DType) -> Result<Ran> {
+        self.run(&self.operands(dtype)?, &self.numbers(), None)
+    }
+
+    /// The number of sequences.
+    pub(super) fn batch(&self) -> usize {
+        self.sample.operands.iter().find(|o| o.batched).map_or(0, |o| o.value.batch_size())
+    }
+
+    /// The numbers of the sequences in the data.
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        (0..self.batch() as u64).map(|i| 100 + 7 * i).collect()
+    }
+
+    /// The input slots whose gradient can be asked for.
+    pub(super) fn slots(&self, ran: &Ran) -> Vec<usize> {
+        graded(&*self.op, &ran.direct)
+    }
+
+    pub(super) fn input_name(&self, slot: usize) -> &'static str {
+        self.op.signature().inputs[slot].name
+    }
+
+    pub(super) fn output_name(&self, slot: usize) -> &'static str {
+        self.op.signature().outputs[slot].name
+    }
+
+    /// Whether it changes what it is given, as an update rule does.
+    pub(super) fn updates(&self) -> bool {
+        self.op.signature().outputs.iter().any(|slot| slot.updated)
+    }
+
+    pub(super) fn gradient(&self, ran: &Ran, slot: usize) -> Gradient {
+        self.op.gradient(slot, ran.direct.input_specs())
+    }
+}
+
+/// The input slots of a call whose gradient can be asked for.
+pub(super) fn graded(op: &dyn Op, direct: &Direct) -> Vec<usize> {
+    let slots = op.signature().inputs.iter().zip(direct.inputs()).enumerate();
+    let float = |vars: &[Variable]| vars.iter().any(|v| is_float(v.dtype()));
+    slots.filter(|(_, (slot, vars))| slot.gradient && float(vars)).map(|(i, _)| i).collect()
+}
+
+/// Holds each gradient of `got` to that of `expected`, by slot and variable.
+pub(super) fn each(
+    got: &InputGradients,
+    expected: &InputGradients,
+    slots: &[usize],
+    mut hold: impl FnMut(usize, usize, &Storage, &Storage) -> Outcome,
+) -> Outcome {
+    for &slot in slots {
+        for (k, pair) in got[slot].iter().zip(&expected[slot]).enumerate() {
+            if let (Some(a), Some(b)) = pair {
+                hold(slot, k, a, b)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,437 @@
+//! A sample in a program of its own at the root, against the direct call: the same bits, on any number of threads, whatever
+//! the buffers held before.
+
+use super::case::{Case, Ran, SEED, STEP, Weights};
+use super::values::{Broken, Outcome, ensure, filled, same_bits, within};
+use crate::error::Result;
+use crate::executor::{Executor, Run, Scope, Stage};
+use crate::lod::Lod;
+use crate::program::call::{Direct, InputGradients};
+use crate::program::{
+    Append, Attributes, BlockId, Initializer, Literal, Operand, Program, Registry, Spec, VarDesc, VarId,
+    VarKind, VarRole, backward,
+};
+use crate::tensor::{DType, Dense, StorageKind, Variable};
+
+pub(super) const ROOT: BlockId = BlockId(0);
+
+/// Copies of a batch that make one which is divided over threads, however few numbers it has.
+const DIVIDED: usize = 3 << 14;
+
+/// The operands of a sample as variables of a program: what is a constant in f32 or f64 is a parameter, all else is fed.
+pub(super) struct Model {
+    pub(super) program: Program,
+    /// The variables of each slot.
+    pub(super) vars: Vec<Vec<VarId>>,
+    /// Parameters, with the slot and the number of the operand whose value they have.
+    pub(super) parameters: Vec<(VarId, usize, usize)>,
+    pub(super) feeds: Vec<(VarId, usize, usize)>,
+}
+
+/// A variable of the root block that somebody else computes.
+pub(super) fn given(
+    program: &mut Program,
+    name: &str,
+    spec: Spec,
+    role: VarRole,
+    graded: bool,
+) -> Result<VarId> {
+    let kept = role != VarRole::Feed;
+    program.add_var(VarDesc {
+        name: program.fresh_name(name),
+        block: ROOT,
+        kind: VarKind::Tensor(spec),
+        role,
+        persistable: kept,
+        trainable: role == VarRole::Parameter && graded,
+        stop_gradient: !graded,
+        initializer: kept.then(|| Initializer::new("zeros", Attributes::new())),
+        gradient_of: None,
+    })
+}
+
+/// A literal that the program carries.
+fn literal(program: &mut Program, name: &str, value: Literal) -> Result<VarId> {
+    program.add_var(VarDesc {
+        name: program.fresh_name(name),
+        block: ROOT,
+        kind: VarKind::Literal(value),
+        role: VarRole::Literal,
+        persistable: false,
+        trainable: false,
+        stop_gradient: true,
+        initializer: None,
+        gradient_of: None,
+    })
+}
+
+impl Model {
+    /// The operands of a call, with the levels that they share.
+    pub(super) fn new(case: &Case<'_>, direct: &Direct) -> Result<Self> {
+        let mut program = Program::new();
+        program.seed = SEED;
+        let levels = direct.input_specs().iter().flatten().flat_map(|spec| &spec.lod);
+        for _ in 0..levels.map(|level| level.0 + 1).max().unwrap_or(0) {
+            program.add_level();
+        }
+        let mut model = Model { program, vars: Vec::new(), parameters: Vec::new(), feeds: Vec::new() };
+        for (slot, (declared, specs)) in
+            case.op.signature().inputs.iter().zip(direct.input_specs()).enumerate()
+        {
+            let mut vars = Vec::new();
+            for (k, spec) in specs.iter().enumerate() {
+                let float = matches!(spec.dtype, DType::F32 | DType::F64);
+                let constant = !spec.batched() && float && spec.storage == StorageKind::Dense;
+                let (role, list) = match constant {
+                    true => (VarRole::Parameter, &mut model.parameters),
+                    false => (VarRole::Feed, &mut model.feeds),
+                };
+                let graded = declared.gradient && float;
+                let var = given(&mut model.program, declared.name, spec.clone(), role, graded)?;
+                list.push((var, slot, k));
+                vars.push(var);
+            }
+            let theirs = case.sample.operands.iter().filter(|o| o.slot == declared.name);
+            for literal in theirs.filter_map(|o| o.literal.clone()) {
+                vars.push(self::literal(&mut model.program, declared.name, literal)?);
+            }
+            model.vars.push(vars);
+        }
+        Ok(model)
+    }
+
+    /// The variables of an operator's inputs, for a call in the program.
+    pub(super) fn inputs(&self, case: &Case<'_>) -> Vec<(&'static str, Vec<VarId>)> {
+        let slots = case.op.signature().inputs.iter().zip(&self.vars);
+        slots.filter(|(_, vars)| !vars.is_empty()).map(|(slot, vars)| (slot.name, vars.clone())).collect()
+    }
+
+    /// The values of the parameters, those of a call.
+    pub(super) fn scope(&self, direct: &Direct) -> Result<Scope> {
+        let mut scope = Scope::of(&self.program)?;
+        for &(var, slot, k) in &self.parameters {
+            let value = direct.inputs()[slot][k].storage().as_dense()?.clone();
+            scope.set(&self.program.var(var).name, value)?;
+        }
+        Ok(scope)
+    }
+}
+
+/// One output variable of an operator.
+pub(super) fn append(
+    program: &mut Program,
+    registry: &Registry,
+    kind: &str,
+    inputs: &[(&str, VarId)],
+) -> Result<VarId> {
+    let inputs = inputs.iter().map(|&(slot, var)| (slot, vec![var])).collect();
+    let made = program.append(registry, ROOT, Append { inputs, ..Append::forward(kind) })?;
+    let out = made.first().and_then(|vars| vars.first()).copied();
+    out.ok_or_else(|| crate::error::Error::new(format!("operator `{kind}`"), "an output", "none"))
+}
+
+/// The weights that a program multiplies an output by.
+#[derive(Debug, Clone, Copy)]
+struct Weighted {
+    slot: usize,
+    k: usize,
+    fed: VarId,
+    /// The same for all rows, of which nothing is known before a run.
+    repeated: bool,
+}
+
+/// A sample's program, with the loss Σ weight · output.
+struct Alone {
+    model: Model,
+    outputs: Vec<Vec<VarId>>,
+    weighted: Vec<Weighted>,
+    /// By slot and variable, where one can be asked for.
+    gradients: Vec<Vec<Option<VarId>>>,
+}
+
+impl Alone {
+    fn new(case: &Case<'_>, direct: &Direct) -> Result<Self> {
+        let registry = case.registry;
+        let mut model = Model::new(case, direct)?;
+        let levels = model.program.levels;
+        let call = Append {
+            inputs: model.inputs(case),
+            attributes: case.sample.attributes.clone(),
+            ..Append::forward(case.kind)
+        };
+        let outputs = model.program.append(registry, ROOT, call)?;
+        let mut weighted = Vec::new();
+        let mut loss: Option<VarId> = None;
+        for (slot, vars) in outputs.iter().enumerate() {
+            for (k, &var) in vars.iter().enumerate() {
+                let program = &mut model.program;
+                let spec = program.spec(var)?.clone();
+                let float = matches!(spec.dtype, DType::F32 | DType::F64);
+                let alike = loss.is_none_or(|loss| program.spec(loss).is_ok_and(|s| s.dtype == spec.dtype));
+                if !float || !alike || spec.storage != StorageKind::Dense || program.var(var).stop_gradient {
+                    continue;
+                }
+                let repeated = spec.lod.iter().any(|level| level.0 >= levels);
+                let of = if repeated { Spec::fixed(spec.dtype, &[spec.width()])? } else { spec };
+                let fed = given(program, "weights", of, VarRole::Feed, false)?;
+                let product = append(program, registry, "mul", &[("x", var), ("y", fed)])?;
+                let sum = append(program, registry, "sum", &[("x", product)])?;
+                loss = Some(match loss {
+                    Some(loss) => append(program, registry, "add", &[("x", loss), ("y", sum)])?,
+                    None => sum,
+                });
+                weighted.push(Weighted { slot, k, fed, repeated });
+            }
+        }
+        let mut gradients: Vec<Vec<Option<VarId>>> =
+            model.vars.iter().map(|vars| vec![None; vars.len()]).collect();
+        if let Some(loss) = loss {
+            let found = backward::differentiate(&mut model.program, registry, loss)?;
+            for (row, vars) in gradients.iter_mut().zip(&model.vars) {
+                for (gradient, var) in row.iter_mut().zip(vars) {
+                    *gradient = found.get(var).copied();
+                }
+            }
+        }
+        Ok(Alone { model, outputs, weighted, gradients })
+    }
+
+    /// What the direct call gives, with the weights that the program is fed.
+    fn reference(&self, case: &Case<'_>, operands: &[Operand], numbers: &[u64]) -> Result<Ran> {
+        let stream = self.outputs.iter().flatten().next().map_or(0, |var| u64::from(var.0));
+        let direct = Direct::new(case.op.clone(), operands)?.run_as(case.run_facts(), numbers);
+        let mut ran = Ran::new(direct.keyed(stream, None))?;
+        let mut weights: Weights = ran.weights.iter().map(|row| vec![None; row.len()]).collect();
+        for &Weighted { slot, k, repeated, .. } in &self.weighted {
+            let output = ran.outputs[slot][k].storage();
+            weights[slot][k] = match repeated {
+                false => ran.weights[slot][k].take(),
+                true => {
+                    let spec = &ran.direct.output_specs()[slot][k];
+                    let row = row_of_weights(spec)?;
+                    let rows = vec![&row; output.rows()];
+                    let whole = match rows.is_empty() {
+                        true => Dense::zeros(output.dtype(), output.shape())?,
+                        false => Dense::concat_rows(&rows)?.reshape(output.shape())?,
+                    };
+                    Some(whole.into())
+                }
+            };
+        }
+        ran.weights = weights;
+        Ok(ran)
+    }
+
+    /// What is fed for a call: the operands, and the weights.
+    fn feeds(&self, ran: &Ran) -> Result<Vec<(VarId, Variable)>> {
+        let mut feeds = Vec::new();
+        for &(var, slot, k) in &self.model.feeds {
+            feeds.push((var, ran.direct.inputs()[slot][k].clone()));
+        }
+        for &Weighted { slot, k, fed, repeated } in &self.weighted {
+            let value = match repeated {
+                true => {
+                    let spec = &ran.direct.output_specs()[slot][k];
+                    Variable::dense(row_of_weights(spec)?.reshape(&[spec.width()])?)
+                }
+                false => match &ran.weights[slot][k] {
+                    Some(weights) => Variable::new(weights.clone(), ran.outputs[slot][k].lod().cloned())?,
+                    None => continue,
+                },
+            };
+            feeds.push((fed, value));
+        }
+        Ok(feeds)
+    }
+
+    /// What is fetched: the outputs that are dense, and the gradients.
+    fn fetched(&self) -> Vec<VarId> {
+        let outputs = self.outputs.iter().flatten();
+        outputs.chain(self.gradients.iter().flatten().flatten()).copied().collect()
+    }
+
+    fn hold(
+        &self,
+        case: &Case<'_>,
+        executor: &mut Executor,
+        ran: &Ran,
+        gradients: &InputGradients,
+    ) -> Outcome {
+        for (slot, vars) in self.outputs.iter().enumerate() {
+            for (k, &var) in vars.iter().enumerate() {
+                let (got, expected) = (executor.fetch(var)?, &ran.outputs[slot][k]);
+                let name = format!("`{}`[{k}]", case.output_name(slot));
+                same_bits(got.storage(), expected.storage(), &name)?;
+                ensure(Lod::same(got.lod(), expected.lod()), || format!("{name}: another LoD"))?;
+            }
+        }
+        for (slot, row) in self.gradients.iter().enumerate() {
+            for (k, &var) in row.iter().enumerate() {
+                let expected = gradients.get(slot).and_then(|row| row.get(k)?.as_ref());
+                let name = format!("gradient of `{}`[{k}]", case.input_name(slot));
+                match (var, expected) {
+                    (Some(var), Some(expected)) => {
+                        same_bits(executor.fetch(var)?.storage(), expected, name)?;
+                    }
+                    (None, None) => {}
+                    (Some(_), None) => return Err(Broken(format!("{name}: only the program has one"))),
+                    (None, Some(_)) => return Err(Broken(format!("{name}: the program has none"))),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row of weights for an output of which not even the number of rows is known before a run.
+fn row_of_weights(spec: &Spec) -> Result<Dense> {
+    filled(&[1, spec.width()], spec.dtype, 90)
+}
+
+/// A batch so many times after itself; `None` for what cannot be.
+pub(super) fn copies(operands: &[Operand], count: usize) -> Option<Vec<Operand>> {
+    let more = |o: &Operand| {
+        let value =
+            if o.batched { Variable::merge(&vec![o.value.clone(); count]).ok()? } else { o.value.clone() };
+        Some(Operand { value, ..o.clone() })
+    };
+    operands.iter().any(|o| o.batched).then(|| operands.iter().map(more).collect()).flatten()
+}
+
+/// A run of a program with those feeds.
+pub(super) fn run<'a>(
+    case: &Case<'_>,
+    feeds: &'a [(VarId, &'a Variable)],
+    numbers: &'a [u64],
+    stage: Stage,
+) -> Run<'a> {
+    Run { feeds, mode: case.mode, step: STEP, numbers, places: &[], stage }
+}
+
+/// The feeds by reference.
+pub(super) fn by_reference(feeds: &[(VarId, Variable)]) -> Vec<(VarId, &Variable)> {
+    feeds.iter().map(|(var, value)| (*var, value)).collect()
+}
+
+impl Case<'_> {
+    /// In a program of its own the sample has the bits of the direct call, values and gradients, on 1 and 3 threads, before
+    /// and after other batches.
+    pub(super) fn compiled(&self) -> Outcome {
+        if self.updates() {
+            return self.updated();
+        }
+        for dtype in [DType::F32, DType::F64] {
+            let operands = self.operands(dtype)?;
+            let direct = Direct::new(self.op.clone(), &operands)?;
+            let alone = Alone::new(self, &direct)?;
+            let batches = self.batches(&direct, &operands, dtype);
+            // A batch, its numbers, and what the direct call gives for it.
+            let mut known = Vec::new();
+            for operands in batches {
+                let numbers = self.numbers_of(&operands);
+                let Ok(ran) = alone.reference(self, &operands, &numbers) else { continue };
+                let slots = if alone.weighted.is_empty() { Vec::new() } else { self.slots(&ran) };
+                let gradients = if slots.is_empty() { Vec::new() } else { ran.gradients(&slots, None)? };
+                known.push((numbers, ran, gradients));
+            }
+            for threads in [1, 3] {
+                let program = &alone.model.program;
+                let mut executor = Executor::new(program, self.registry, &alone.fetched(), threads)?;
+                let mut scope = alone.model.scope(&direct)?;
+                // The sample, larger ones, and the sample again.
+                let order = (0..known.len()).chain(known.len().checked_sub(1).map(|_| 0));
+                for (turn, batch) in order.enumerate() {
+                    let (numbers, ran, gradients) = &known[batch];
+                    let feeds = alone.feeds(ran)?;
+                    let fed = by_reference(&feeds);
+                    let outcome = executor
+                        .run(&mut scope, &run(self, &fed, numbers, Stage::Gradients))
+                        .map_err(Broken::from)
+                        .and_then(|()| alone.hold(self, &mut executor, ran, gradients));
+                    within(outcome, || {
+                        let copies = if batch > 0 { ", many copies of the batch" } else { "" };
+                        let used = if turn > 0 { ", on used buffers" } else { "" };
+                        format!("{dtype}, {threads} threads{copies}{used}")
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The sample, and larger batches: one of a few copies, and one that is divided over threads.
+    fn batches(&self, direct: &Direct, operands: &[Operand], dtype: DType) -> Vec<Vec<Operand>> {
+        let mut batches = vec![operands.to_vec()];
+        batches.extend(copies(operands, 3));
+        let numbers: usize = direct
+            .output_specs()
+            .iter()
+            .flatten()
+            .filter(|s| s.batched())
+            .map(Spec::width)
+            .max()
+            .unwrap_or(0)
+            * operands.iter().filter(|o| o.batched).map(|o| o.value.rows()).max().unwrap_or(0);
+        if self.wide && numbers > 0 && dtype == DType::F32 {
+            batches.extend(copies(operands, DIVIDED.div_ceil(numbers)));
+        }
+        batches
+    }
+
+    /// The numbers of the sequences of a batch in the data; none without one.
+    pub(super) fn numbers_of(&self, operands: &[Operand]) -> Vec<u64> {
+        let batch = operands.iter().find(|o| o.batched).map_or(0, |o| o.value.batch_size());
+        (0..batch as u64).map(|i| 100 + 7 * i).collect()
+    }
+
+    /// An update rule, as an optimizer appends it: it changes the variables as the direct call does.
+    fn updated(&self) -> Outcome {
+        for dtype in [DType::F32, DType::F64] {
+            let operands = self.operands(dtype)?;
+            let direct = Direct::new(self.op.clone(), &operands)?.run_as(self.run_facts(), &[]);
+            let expected = direct.forward()?;
+            let mut model = Model::new(self, &direct)?;
+            let mut updated = Vec::new();
+            let mut fresh = Vec::new();
+            for (slot, specs) in self.op.signature().outputs.iter().zip(direct.output_specs()) {
+                let start = operands.iter().find(|o| o.slot == slot.name);
+                let (Some(spec), true, Some(start)) = (specs.first(), slot.updated, start) else { continue };
+                let var = given(&mut model.program, slot.name, spec.clone(), VarRole::State, false)?;
+                updated.push((slot.name, var));
+                fresh.push((var, start.value.storage().as_dense()?.clone()));
+            }
+            let call = Append {
+                inputs: model.inputs(self),
+                updated: updated.clone(),
+                attributes: self.sample.attributes.clone(),
+                role: crate::program::Role::Update,
+                ..Append::forward(self.kind)
+            };
+            let outputs = model.program.append(self.registry, ROOT, call)?;
+            let mut feeds = Vec::new();
+            for &(var, slot, k) in &model.feeds {
+                feeds.push((var, direct.inputs()[slot][k].clone()));
+            }
+            let fed = by_reference(&feeds);
+            for threads in [1, 3] {
+                let mut executor = Executor::new(&model.program, self.registry, &[], threads)?;
+                let mut scope = model.scope(&direct)?;
+                for turn in 0..2 {
+                    for (var, value) in &fresh {
+                        scope.set(&model.program.var(*var).name, value.clone())?;
+                    }
+                    executor.run(&mut scope, &run(self, &fed, &[], Stage::Updates))?;
+                    for (slot, vars) in outputs.iter().enumerate() {
+                        for (k, &var) in vars.iter().enumerate() {
+                            let got = scope.get(&model.program.var(var).name)?;
+                            let name = format!("`{}`[{k}]", self.output_name(slot));
+                            let outcome = same_bits(&got.into(), expected[slot][k].storage(), name);
+                            within(outcome, || format!("{dtype}, {threads} threads, run {turn}"))?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

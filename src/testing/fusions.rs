@@ -1,0 +1,162 @@
+//! Two operators that can be one: on the samples of the third, the two give what it gives.
+
+use std::sync::Arc;
+
+use super::case::{Case, Ran, SEED, STEP, graded};
+use super::values::{Outcome, ensure, near};
+use crate::program::call::Direct;
+use crate::program::{Attributes, Fusion, Mode, Op, Operand, Registry, RunFacts, Sample};
+use crate::tensor::{DType, Storage};
+
+/// How far the one may be from the two, in f64 and measured by the largest number: sums in another order.
+const ROUNDING: f64 = 1e-12;
+
+/// The fusions that an operator declares with the attributes of its samples, each once.
+pub(super) fn of_kind(registry: &Registry, kind: &str, samples: &[Sample]) -> Vec<Fusion> {
+    let mut found: Vec<Fusion> = Vec::new();
+    for sample in samples {
+        let Ok(op) = registry.parse(kind, &sample.attributes) else { continue };
+        for fusion in op.hints().fusions {
+            if !found
+                .iter()
+                .any(|f| (f.producer, f.into, f.slot) == (fusion.producer, fusion.into, fusion.slot))
+            {
+                found.push(*fusion);
+            }
+        }
+    }
+    found
+}
+
+/// The operators of a fusion, with the attributes that the third has.
+struct Pair {
+    producer: Arc<dyn Op>,
+    consumer: Arc<dyn Op>,
+}
+
+/// The operands of the operator whose slots have other names at the third.
+fn under(names: &[(&str, &str)], operands: &[Operand]) -> Vec<Operand> {
+    let own = |o: &Operand| {
+        let (name, _) = names.iter().find(|(_, third)| *third == o.slot)?;
+        Some(Operand { slot: (*name).to_owned(), ..o.clone() })
+    };
+    operands.iter().filter_map(own).collect()
+}
+
+impl Case<'_> {
+    /// Of the third operator with one of its samples: it computes what the producer and then the consumer do.
+    pub(super) fn fused(&self, consumer: &str, fusion: &Fusion) -> Outcome {
+        let pair = Pair { producer: self.part(fusion.producer)?, consumer: self.part(consumer)? };
+        let operands = self.operands(DType::F64)?;
+        let third = self.run(&operands, &self.numbers(), None)?;
+        for operand in &operands {
+            let known = fusion.producer_slots.iter().chain(fusion.own_slots).any(|(_, n)| *n == operand.slot);
+            ensure(known, || format!("`{}` of `{}` is neither's", operand.slot, self.kind))?;
+        }
+        let facts = RunFacts { mode: Mode::Infer, step: STEP, seed: SEED, threads: 1 };
+        let direct = |op: &Arc<dyn Op>, operands: &[Operand]| -> crate::error::Result<Direct> {
+            Ok(Direct::new(op.clone(), operands)?.run_as(facts, &self.numbers()))
+        };
+        let producer = direct(&pair.producer, &under(fusion.producer_slots, &operands))?;
+        let mut made = producer.forward()?;
+        let between = match made.iter().flatten().count() {
+            1 => made.remove(0).remove(0),
+            count => return ensure(false, || format!("`{}` has {count} outputs", fusion.producer)),
+        };
+        let batched = producer.output_specs().iter().flatten().any(|spec| spec.batched());
+        let mut own = under(fusion.own_slots, &operands);
+        own.push(Operand { batched, ..Operand::constant(fusion.slot, between.clone()) });
+        let mut consumer = Ran::new(direct(&pair.consumer, &own)?)?;
+
+        let thirds = self.op.signature().outputs;
+        for (slot, declared) in pair.consumer.signature().outputs.iter().enumerate() {
+            let apart = fusion.apart.iter().find(|(name, _)| *name == declared.name);
+            let place = thirds.iter().position(|s| s.name == declared.name);
+            for k in 0..consumer.outputs[slot].len() {
+                let expected = consumer.outputs[slot][k].storage().clone();
+                let name = format!("`{}`[{k}]", declared.name);
+                match (place, apart) {
+                    (Some(place), None) => {
+                        let words = format!("{name} of `{}`", self.kind);
+                        near(third.outputs[place][k].storage(), &expected, ROUNDING, words)?;
+                        // One loss for both.
+                        consumer.weights[slot][k] = third.weights[place][k].clone();
+                    }
+                    (None, Some((_, kind))) => {
+                        let found = self.beside(kind, declared.name, &operands)?;
+                        near(&found, &expected, ROUNDING, format!("{name} of `{kind}`"))?;
+                        consumer.weights[slot][k] = None;
+                    }
+                    _ => ensure(false, || format!("{name} is not either of `{}` or apart", self.kind))?,
+                }
+            }
+        }
+        self.fused_gradients(&pair, fusion, (&third, &producer, &consumer), between.storage())
+    }
+
+    /// One of the two, with those of the third's attributes that are its own.
+    fn part(&self, kind: &str) -> crate::error::Result<Arc<dyn Op>> {
+        let known = self.registry.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
+        let mut own = Attributes::new();
+        for (name, value) in self.sample.attributes.iter().filter(|(name, _)| known.contains(name)) {
+            own.set(name, value.clone());
+        }
+        self.registry.parse(kind, &own)
+    }
+
+    /// What the operator computes that has an output beside the third one.
+    fn beside(&self, kind: &str, output: &str, operands: &[Operand]) -> Outcome<Storage> {
+        let op = self.registry.parse(kind, &self.sample.attributes)?;
+        let signature = op.signature();
+        let own: Vec<Operand> =
+            operands.iter().filter(|o| signature.inputs.iter().any(|s| s.name == o.slot)).cloned().collect();
+        let found = Direct::new(op, &own)?.forward()?;
+        let slot = signature.outputs.iter().position(|s| s.name == output);
+        match slot.and_then(|slot| found[slot].first()) {
+            Some(value) => Ok(value.storage().clone()),
+            None => Err(super::values::Broken(format!("`{kind}` has no output `{output}`"))),
+        }
+    }
+
+    fn fused_gradients(
+        &self,
+        pair: &Pair,
+        fusion: &Fusion,
+        (third, producer, consumer): (&Ran, &Direct, &Ran),
+        between: &Storage,
+    ) -> Outcome {
+        let slots = self.slots(third);
+        if slots.is_empty() || third.weights.iter().flatten().all(Option::is_none) {
+            return Ok(());
+        }
+        let found = third.gradients(&slots, None)?;
+        let theirs = consumer.gradients(&graded(&*pair.consumer, &consumer.direct), None)?;
+        let position =
+            |op: &Arc<dyn Op>, name: &str| op.signature().inputs.iter().position(|slot| slot.name == name);
+        let Some(slot) = position(&pair.consumer, fusion.slot) else {
+            return ensure(false, || format!("no input `{}`", fusion.slot));
+        };
+        let passed = theirs[slot].first().cloned().flatten();
+        let before = vec![vec![crate::tensor::Variable::new(between.clone(), None)?]];
+        let wanted = graded(&*pair.producer, producer);
+        let made = producer.backward(&before, &[vec![passed]], &|slot| wanted.contains(&slot), None)?;
+        for slot in slots {
+            let name = self.input_name(slot);
+            let own = |names: &[(&'static str, &'static str)]| {
+                names.iter().find(|(_, third)| *third == name).map(|(own, _)| *own)
+            };
+            let at_producer = own(fusion.producer_slots).and_then(|n| position(&pair.producer, n));
+            let at_consumer = own(fusion.own_slots).and_then(|n| position(&pair.consumer, n));
+            let expected = match (at_producer, at_consumer) {
+                (Some(at), _) => &made[at],
+                (None, Some(at)) => &theirs[at],
+                (None, None) => return ensure(false, || format!("`{name}` is neither's")),
+            };
+            for (k, pair) in found[slot].iter().zip(expected).enumerate() {
+                let (Some(got), Some(expected)) = pair else { continue };
+                near(got, expected, ROUNDING, format!("gradient of `{name}`[{k}] of `{}`", self.kind))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,232 @@
+//! Gradients: the right numbers, whatever else is asked for, from what is declared to be read.
+
+use super::call::How;
+use super::case::{Case, Weights, each};
+use super::values::{Broken, Outcome, ensure, filled, has_nan, near, numbers, same_bits, same_numbers};
+use crate::program::call::InputGradients;
+use crate::tensor::{DType, Storage, StorageKind};
+
+impl Case<'_> {
+    /// Gradients are central differences in f64: of all outputs together, and of each output alone.
+    pub(super) fn differences(&self) -> Outcome {
+        let operands = self.operands(DType::F64)?;
+        let mut ran = self.run(&operands, &self.numbers(), None)?;
+        let slots = self.slots(&ran);
+        if slots.is_empty() || self.sample.forward_only {
+            return Ok(());
+        }
+        for weights in losses(&ran.weights) {
+            ran.weights = weights;
+            let gradients = ran.gradients(&slots, None)?;
+            for &slot in &slots {
+                let name = self.input_name(slot);
+                let bound = operands.iter().enumerate().filter(|(_, o)| o.slot == name);
+                for (k, (place, operand)) in bound.enumerate() {
+                    let Some(gradient) = &gradients[slot][k] else {
+                        return Err(Broken(format!("`{name}`[{k}]: no gradient")));
+                    };
+                    let gradient = numbers(gradient)?;
+                    let x = numbers(operand.value.storage())?;
+                    ensure(gradient.len() == x.len(), || {
+                        format!("`{name}`[{k}]: {} elements", gradient.len())
+                    })?;
+                    for (i, (&g, &at)) in gradient.iter().zip(&x).enumerate() {
+                        let h = 1e-5 * at.abs().max(1.0);
+                        let loss = |to: f64| {
+                            let mut moved = operands.clone();
+                            moved[place].value.as_mut_slice::<f64>()?[i] = to;
+                            self.run(&moved, &self.numbers(), None)?.loss(&ran.weights)
+                        };
+                        let expected = (loss(at + h)? - loss(at - h)?) / (2.0 * h);
+                        let close = (g - expected).abs() <= 1e-6 * g.abs().max(1.0);
+                        ensure(close, || {
+                            format!("`{name}`[{k}], element {i}: {g}, by differences {expected}")
+                        })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A gradient asked for alone is the one asked for with the others; added, it is the written one more; it is stored
+    /// as declared.
+    pub(super) fn requests(&self) -> Outcome {
+        let ran = self.run_sample(DType::F64)?;
+        let slots = self.slots(&ran);
+        if slots.is_empty() {
+            return Ok(());
+        }
+        let all = ran.gradients(&slots, None)?;
+        for &slot in &slots {
+            let name = self.input_name(slot);
+            let alone = ran.gradients(&[slot], None)?;
+            each(&alone, &all, &[slot], |_, _, a, b| {
+                ensure(!has_nan(b)?, || format!("`{name}`: NaN in its gradient"))?;
+                same_bits(a, b, format!("`{name}`: other bits when its gradient is asked for alone"))
+            })?;
+            let kind = self.gradient(&ran, slot).storage;
+            let stored = all[slot].iter().flatten().all(|g| g.kind() == kind);
+            ensure(stored, || format!("`{name}`: its gradient is declared {kind}"))?;
+        }
+        let mut before: InputGradients = Vec::new();
+        for row in &all {
+            let fill = |g: &Option<Storage>| {
+                g.as_ref().map(|g| filled(g.shape(), g.dtype(), 50).map(Storage::from)).transpose()
+            };
+            before.push(row.iter().map(fill).collect::<crate::error::Result<_>>()?);
+        }
+        let added = ran.gradients(&slots, Some(&before))?;
+        let dense = |&slot: &usize| self.gradient(&ran, slot).storage == StorageKind::Dense;
+        for slot in slots.into_iter().filter(dense) {
+            let cells = all[slot].iter().zip(&before[slot]).zip(&added[slot]);
+            for ((written, before), added) in cells {
+                let (Some(written), Some(before), Some(added)) = (written, before, added) else { continue };
+                let sums = numbers(written)?.into_iter().zip(numbers(before)?).map(|(w, b)| w + b);
+                let close = numbers(added)?
+                    .into_iter()
+                    .zip(sums)
+                    .all(|(a, s)| (a - s).abs() <= 1e-12 * s.abs().max(1.0));
+                ensure(close, || format!("`{}`: an added gradient is not the sum", self.input_name(slot)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// f32 is f64 within rounding.
+    pub(super) fn single_precision(&self) -> Outcome {
+        const ROUNDING: f64 = 2e-6;
+        let (single, double) = (self.run_sample(DType::F32)?, self.run_sample(DType::F64)?);
+        for (slot, vars) in single.outputs.iter().enumerate() {
+            let name = format!("`{}` in f32", self.output_name(slot));
+            for (a, b) in vars.iter().zip(&double.outputs[slot]) {
+                near(a.storage(), b.storage(), ROUNDING, &name)?;
+            }
+        }
+        let slots = self.slots(&single);
+        if slots.is_empty() || self.sample.forward_only {
+            return Ok(());
+        }
+        let (a, b) = (single.gradients(&slots, None)?, double.gradients(&slots, None)?);
+        each(&a, &b, &slots, |slot, k, a, b| {
+            near(a, b, ROUNDING, format!("gradient of `{}`[{k}] in f32", self.input_name(slot)))
+        })
+    }
+
+    /// What a gradient is not declared to read has no part in it, and what it is declared to read is enough.
+    pub(super) fn reads(&self) -> Outcome {
+        let ran = self.run_sample(DType::F64)?;
+        for slot in self.slots(&ran) {
+            let name = self.input_name(slot);
+            let all = ran.gradients_as(&*self.op, &[slot], How { unveiled: true, ..How::default() })?;
+            let few = ran.gradients_as(&*self.op, &[slot], How::default())?;
+            each(&few, &all, &[slot], |_, k, few, all| {
+                let words = "without the values that it is not declared to read";
+                same_bits(few, all, format!("gradient of `{name}`[{k}] {words}"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A gradient of an output that is declared to pass none has no part in those of the inputs.
+    pub(super) fn without_gradient(&self) -> Outcome {
+        let mut ran = self.run_sample(DType::F64)?;
+        let slots = self.slots(&ran);
+        let passes: Vec<bool> = self.op.signature().outputs.iter().map(|slot| slot.gradient).collect();
+        let given = |weights: &Weights, some: bool| {
+            weights
+                .iter()
+                .zip(&passes)
+                .any(|(row, passes)| *passes == some && row.iter().any(Option::is_some))
+        };
+        if slots.is_empty() || !given(&ran.weights, false) || !given(&ran.weights, true) {
+            return Ok(());
+        }
+        let with = ran.gradients(&slots, None)?;
+        for (row, _) in ran.weights.iter_mut().zip(&passes).filter(|(_, passes)| !**passes) {
+            row.fill(None);
+        }
+        let without = ran.gradients(&slots, None)?;
+        each(&with, &without, &slots, |slot, k, with, without| {
+            let name = self.input_name(slot);
+            let words = "depends on that of an output which passes none";
+            same_bits(with, without, format!("gradient of `{name}`[{k}] {words}"))
+        })
+    }
+
+    /// A gradient that is declared to be that of the first output is.
+    pub(super) fn passes(&self) -> Outcome {
+        for dtype in [DType::F32, DType::F64] {
+            let ran = self.run_sample(dtype)?;
+            let slots = self.slots(&ran);
+            if !slots.iter().any(|&slot| self.gradient(&ran, slot).passes) {
+                continue;
+            }
+            let Some(Some(passed)) = ran.weights.first().and_then(|row| row.first()) else {
+                return ensure(false, || "the first output has no gradient to pass on".to_owned());
+            };
+            for &slot in slots.iter().filter(|&&slot| self.gradient(&ran, slot).passes) {
+                for (k, gradient) in ran.gradients(&[slot], None)?[slot].iter().enumerate() {
+                    let Some(gradient) = gradient else { continue };
+                    // Another dtype is another array.
+                    if gradient.dtype() != passed.dtype() {
+                        continue;
+                    }
+                    let words = "is not that of the first output";
+                    let name = format!("gradient of `{}`[{k}] {words}", self.input_name(slot));
+                    same_numbers(gradient, passed, name)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A gradient that is written over its input's value has the same bits.
+    pub(super) fn overwrites(&self) -> Outcome {
+        for dtype in [DType::F32, DType::F64] {
+            let ran = self.run_sample(dtype)?;
+            let slots = self.slots(&ran);
+            let single = |&slot: &usize| ran.direct.inputs()[slot].len() == 1;
+            let over = |slot: &usize| self.gradient(&ran, *slot).overwrites;
+            let over: Vec<usize> = slots.iter().copied().filter(over).filter(|slot| single(slot)).collect();
+            if over.is_empty() {
+                continue;
+            }
+            let all = ran.gradients(&slots, None)?;
+            let mut asked: Vec<(Vec<usize>, Vec<usize>)> = vec![(slots.clone(), over.clone())];
+            for &slot in &over {
+                asked.extend([(slots.clone(), vec![slot]), (vec![slot], vec![slot])]);
+            }
+            for (wanted, in_place) in asked {
+                let how = How { in_place: &in_place, ..How::default() };
+                let found = ran.gradients_as(&*self.op, &wanted, how)?;
+                let names: Vec<&str> = in_place.iter().map(|&slot| self.input_name(slot)).collect();
+                each(&found, &all, &wanted, |slot, k, a, b| {
+                    let name = self.input_name(slot);
+                    let over = names.join("`, `");
+                    same_bits(a, b, format!("gradient of `{name}`[{k}] with that of `{over}` over its value"))
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A loss of all outputs, and of each one alone.
+fn losses(full: &Weights) -> Vec<Weights> {
+    let places: Vec<(usize, usize)> =
+        full.iter().enumerate().flat_map(|(s, row)| (0..row.len()).map(move |k| (s, k))).collect();
+    let mut losses = vec![full.clone()];
+    if places.len() > 1 {
+        losses.extend(places.iter().map(|&place| {
+            let mut only = full.clone();
+            for (s, row) in only.iter_mut().enumerate() {
+                let others = row.iter_mut().enumerate().filter(|(k, _)| (s, *k) != place);
+                others.for_each(|(_, weights)| *weights = None);
+            }
+            only
+        }));
+    }
+    losses.retain(|weights| weights.iter().flatten().any(Option::is_some));
+    losses
+}

@@ -1,0 +1,201 @@
+//! What the compiler may make of single calls: sums, additions in place, gradients at their own time, outputs beside
+//! gradients, prepared constants.
+
+use super::call::{self, Given, How};
+use super::case::{Case, Ran, each};
+use super::values::{Outcome, ensure, filled, same_bits};
+use crate::kernels::Float;
+use crate::program::context::{Pass, Prepared, Scratch};
+use crate::program::{Reach, Spec};
+use crate::tensor::{DType, Dense, Storage, StorageKind};
+use crate::with_float;
+
+/// Whether a rule had anything to hold an operator to.
+pub(super) type Met = bool;
+
+const BOTH: [DType; 2] = [DType::F32, DType::F64];
+
+impl Case<'_> {
+    /// Where both inputs have the same spec, what is declared a sum is x + y.
+    pub(super) fn sums(&self) -> Outcome<Met> {
+        let mut met = false;
+        for dtype in BOTH {
+            let ran = self.run_sample(dtype)?;
+            if !self.op.hints().sums {
+                return Ok(true);
+            }
+            let inputs: Vec<&Storage> = ran.direct.inputs().iter().flatten().map(|v| v.storage()).collect();
+            let specs: Vec<&Spec> = ran.direct.input_specs().iter().flatten().collect();
+            let (&[x, y], &[a, b]) = (&inputs[..], &specs[..]) else { continue };
+            let outputs: Vec<&Storage> = ran.outputs.iter().flatten().map(|v| v.storage()).collect();
+            if a != b || a.storage != StorageKind::Dense {
+                continue;
+            }
+            let &[out] = &outputs[..] else {
+                return ensure(false, || format!("{} outputs", outputs.len())).map(|()| true);
+            };
+            same_bits(out, &sum(x, y)?, "the output is not x + y")?;
+            met = true;
+        }
+        Ok(met)
+    }
+
+    /// Forward asked to add gives what was there plus what it would have written.
+    pub(super) fn accumulates(&self) -> Outcome {
+        for dtype in BOTH {
+            let ran = self.run_sample(dtype)?;
+            if !self.op.hints().accumulates {
+                return Ok(());
+            }
+            let written: Vec<&Storage> = ran.outputs.iter().flatten().map(|v| v.storage()).collect();
+            let &[written] = &written[..] else {
+                return ensure(false, || format!("{} outputs, not one", written.len()));
+            };
+            if !ran.dense() {
+                continue;
+            }
+            let before = Storage::from(filled(written.shape(), written.dtype(), 40)?);
+            let how = How { added_to: Some(&before), ..How::default() };
+            let added = call::forward(&*self.op, &ran.direct, how)?;
+            let expected = sum(&before, written)?;
+            for added in added.iter().flatten() {
+                same_bits(added, &expected, "added to what was there")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gradients that share no work: each alone, in any order, with the memory of another, has the same bits and reads
+    /// nothing but what it is declared to read.
+    pub(super) fn apart(&self) -> Outcome {
+        for dtype in BOTH {
+            let ran = self.run_sample(dtype)?;
+            if !self.op.hints().apart {
+                return Ok(());
+            }
+            let slots = self.slots(&ran);
+            if slots.is_empty() {
+                continue;
+            }
+            let all = ran.gradients(&slots, None)?;
+            let mut scratch = Scratch::default();
+            for &slot in slots.iter().chain(slots.iter().rev()) {
+                let fresh = ran.gradients_as(&*self.op, &[slot], How::default())?;
+                let given = Given { outputs: &ran.outputs, weights: &ran.weights, wanted: &[slot] };
+                let used = call::backward(&*self.op, &ran.direct, given, How::default(), &mut scratch)?.0;
+                let name = self.input_name(slot);
+                for (found, memory) in [(&fresh, "in fresh memory"), (&used, "in memory of another's")] {
+                    each(found, &all, &[slot], |_, k, a, b| {
+                        same_bits(a, b, format!("gradient of `{name}`[{k}] by itself, {memory}"))
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Backward that computes the outputs too writes forward's bits, and needs no output of a forward call.
+    pub(super) fn joins(&self) -> Outcome {
+        for dtype in BOTH {
+            let ran = self.run_sample(dtype)?;
+            if !self.op.hints().joins {
+                return Ok(());
+            }
+            let slots = self.slots(&ran);
+            if slots.is_empty() || !ran.dense() {
+                continue;
+            }
+            let mut sets: Vec<Vec<usize>> = slots.iter().map(|&slot| vec![slot]).collect();
+            sets.push(slots);
+            for wanted in sets {
+                let given = Given { outputs: &ran.outputs, weights: &ran.weights, wanted: &wanted };
+                let how = How { results: true, ..How::default() };
+                let scratch = &mut Scratch::default();
+                let (gradients, results) = call::backward(&*self.op, &ran.direct, given, how, scratch)?;
+                for (slot, (results, outputs)) in results.iter().zip(&ran.outputs).enumerate() {
+                    for (k, (result, output)) in results.iter().zip(outputs).enumerate() {
+                        let name = format!("`{}`[{k}] beside the gradients", self.output_name(slot));
+                        same_bits(result, output.storage(), name)?;
+                    }
+                }
+                each(&gradients, &ran.gradients(&wanted, None)?, &wanted, |slot, k, a, b| {
+                    let name = self.input_name(slot);
+                    same_bits(a, b, format!("gradient of `{name}`[{k}] beside the outputs"))
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// With what it prepared before, an operator gives the same bits; and it keeps something if it says so, else
+    /// nothing.
+    pub(super) fn prepares(&self) -> Outcome {
+        for dtype in BOTH {
+            let ran = self.run_sample(dtype)?;
+            if self.updates() || !ran.dense() {
+                return Ok(());
+            }
+            let declared = self.op.hints().prepares;
+            let constants = ran.direct.input_specs().iter().flatten().any(|spec| !spec.batched());
+            let slots = self.slots(&ran);
+            let mut prepared = Prepared::default();
+            // Twice, as run after run.
+            for _ in 0..2 {
+                call::prepare(&*self.op, &ran.direct, (Pass::Forward, &[]), &mut prepared)?;
+            }
+            let mut kept = prepared.is_kept();
+            self.forward_prepared(&ran, &prepared)?;
+            let mut sets: Vec<Vec<usize>> = slots.iter().map(|&slot| vec![slot]).collect();
+            sets.extend((!slots.is_empty()).then_some(slots));
+            for wanted in sets {
+                let mut prepared = Prepared::default();
+                for _ in 0..2 {
+                    call::prepare(&*self.op, &ran.direct, (Pass::Backward, &wanted), &mut prepared)?;
+                }
+                kept |= prepared.is_kept();
+                let how = How { prepared: Some(&prepared), ..How::default() };
+                let found = ran.gradients_as(&*self.op, &wanted, how)?;
+                each(&found, &ran.gradients(&wanted, None)?, &wanted, |slot, k, a, b| {
+                    let name = self.input_name(slot);
+                    same_bits(a, b, format!("gradient of `{name}`[{k}] with what was prepared"))
+                })?;
+            }
+            ensure(kept == declared || !constants && !kept, || match declared {
+                true => "declared, but nothing was kept of the constants".to_owned(),
+                false => "not declared, but something was kept, which nothing asks for".to_owned(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn forward_prepared(&self, ran: &Ran, prepared: &Prepared) -> Outcome {
+        let how = How { prepared: Some(prepared), ..How::default() };
+        let outputs = call::forward(&*self.op, &ran.direct, how)?;
+        for (slot, (found, expected)) in outputs.iter().zip(&ran.outputs).enumerate() {
+            for (k, (a, b)) in found.iter().zip(expected).enumerate() {
+                let name = format!("`{}`[{k}] with what was prepared", self.output_name(slot));
+                same_bits(a, b.storage(), name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether calls of it may be one with others: it is row-wise, not random, and has one output.
+    pub(super) fn mergeable(&self, ran: &Ran) -> Outcome {
+        let facts = self.op.facts();
+        let one = ran.outputs.iter().flatten().count() == 1;
+        ensure(facts.reach == Reach::Row && !facts.random && one, || {
+            "only for an operator that is row-wise, not random, and has one output".to_owned()
+        })
+    }
+}
+
+/// x + y, number by number.
+pub(super) fn sum(x: &Storage, y: &Storage) -> crate::error::Result<Storage> {
+    fn add<T: Float + crate::tensor::Element>(x: &Dense, y: &Dense) -> crate::error::Result<Dense> {
+        let sums = x.as_slice::<T>()?.iter().zip(y.as_slice::<T>()?).map(|(&x, &y)| x + y);
+        Dense::from_vec(x.shape(), sums.collect())
+    }
+    let (x, y) = (x.to_dense()?, y.to_dense()?);
+    with_float!(x.dtype(), T => add::<T>(&x, &y)).map(Storage::from)
+}

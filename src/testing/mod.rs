@@ -1,0 +1,371 @@
+//! The check that every operator passes: whatever it declares is held against what it computes, on its own samples, called
+//! at once and in compiled programs.
+//!
+//! An operator writes no test of its own for any of that; it gives [samples](crate::program::Op::samples). For the
+//! operators of your own crate the check is one line:
+//!
+//! ```
+//! use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample};
+//! use unpadded::{Registry, Result, operator, testing, with_float};
+//!
+//! operator! {
+//!     /// out = 2 · x.
+//!     ///
+//!     /// # Errors
+//!     /// If `x` holds no floats.
+//!     struct Twice = "acme.twice" {}
+//!     inputs { X = x: one }
+//!     outputs { OUT = out: one }
+//!     trait BuildTwice { fn twice(&self, x: Var) -> Var; }
+//! }
+//!
+//! impl Op for Twice {
+//!     fn facts(&self) -> Facts {
+//!         Facts::row_wise()
+//!     }
+//!
+//!     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+//!         s.is_float(Self::X)?;
+//!         s.set(Self::OUT, s.input(Self::X).clone());
+//!         Ok(())
+//!     }
+//!
+//!     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+//!         with_float!(run.dtype(Self::X), T => {
+//!             let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+//!             out.iter_mut().flatten().zip(x.iter().flatten()).for_each(|(out, &x)| *out = x + x);
+//!             Ok(())
+//!         })
+//!     }
+//!
+//!     fn samples() -> Result<Vec<Sample>> {
+//!         Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
+//!     }
+//! }
+//!
+//! let mut own = Registry::empty();
+//! own.add::<Twice>()?;
+//! // In a test of yours, `testing::check(&own).unwrap()` is all. This operator has no gradient yet, and hears of it:
+//! let failures = testing::check(&own).unwrap_err();
+//! assert!(failures.iter().any(|failure| failure.kind == "acme.twice" && failure.rule == "gradient"));
+//! assert!(failures.to_string().contains("gradient: gradient: expected an operator that has one"));
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+//!
+//! # The rules
+//!
+//! | rule | what is held |
+//! |---|---|
+//! | `samples` | they are built, there are some, among them an empty sequence and a batch of no sequence, their attributes are read |
+//! | `shape and LoD` | outputs have the declared shape, dtype, storage and LoD, no NaN, and the same bits when run twice |
+//! | `columns` | outputs that are declared columns of the input are |
+//! | `shape only` | of a slot of which only the shape is looked at no number matters, not even NaN |
+//! | `gradient` | gradients are central differences in f64, of all outputs and of each alone |
+//! | `requests` | a gradient has the same bits whatever else is asked for, is added where it is to be added, and stored as declared |
+//! | `f32` | f32 is f64 within rounding |
+//! | `reads` | a gradient reads what it is declared to read and nothing else |
+//! | `without gradient` | the gradient of an output that passes none has no part in others |
+//! | `batch independence` | a sequence alone has the bits that it has in the batch |
+//! | `reach` | ranges of rows, or of sequences, have the bits of the whole call |
+//! | `random` | only what is declared random depends on the seed, and it does in some sample |
+//! | `sums` | what is declared a sum is x + y, bit for bit |
+//! | `passes` | a gradient that is declared the output's is, bit for bit |
+//! | `accumulates` | asked to add, forward gives what was there plus what it would have written, bit for bit |
+//! | `overwrites` | a gradient that is written over its input's value has the same bits |
+//! | `apart` | gradients that share no work have the same bits each by itself, in any order |
+//! | `joins` | backward that computes the outputs too has forward's bits, without an output of forward's |
+//! | `prepares` | with what was prepared, the bits are the same; something is kept if that is declared, else nothing |
+//! | `merges` | two calls that share an input are one: columns and gradients of their own bit for bit, shared gradients the sum |
+//! | `fusions` | on the samples of the third operator, the two that it replaces give the same within 1e-12 in f64 |
+//! | `pieces` | sequences piece by piece give the bits of whole ones, from either end |
+//! | `compiled` | the same bits in a program at the root, on 1 and 3 threads, on used buffers; an update changes the parameters alike |
+//! | `in a step` | the same in a step block over each level, before the loop, in it and as a static input, against the interpreter |
+//!
+//! An operator that panics breaks the rule under which it did; the others go on.
+
+mod call;
+mod case;
+mod compiled;
+
+mod fusions;
+mod gradients;
+mod hints;
+mod merges;
+mod parts;
+mod pieces;
+mod shapes;
+mod steps;
+
+mod values;
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use case::Case;
+use values::{Broken, Outcome};
+
+use crate::lod::Lod;
+use crate::ops;
+use crate::program::{Mode, Registry, Sample};
+
+/// Holds every operator of a registry to the contract of [`Op`](crate::program::Op), on its own samples. What the programs
+/// around it need is taken from the catalogue, so a registry of your own operators alone will do.
+///
+/// # Errors
+/// All that breaks a rule, a line each.
+pub fn check(registry: &Registry) -> Result<(), Failures> {
+    let kinds: Vec<&str> = registry.kinds().collect();
+    check_kinds(registry, &kinds)
+}
+
+/// [`check`] of some of the operators of a registry, by kind: your own in one that has the catalogue too.
+///
+/// # Errors
+/// As [`check`], or if a kind is not registered.
+pub fn check_kinds(registry: &Registry, kinds: &[&str]) -> Result<(), Failures> {
+    let all = ops::catalogue().with(registry);
+    let mut failures = Vec::new();
+    for &kind in kinds {
+        Kind { registry: &all, kind, failures: &mut failures }.check();
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Failures(failures)) }
+}
+
+/// One rule that an operator breaks.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The operator's kind.
+    pub kind: String,
+    /// The name of the sample; none if it is about all of them.
+    pub sample: Option<String>,
+    /// How the sample was run.
+    pub mode: Option<Mode>,
+    /// The rule, as the [module](self) lists it.
+    pub rule: &'static str,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        if let Some(sample) = &self.sample {
+            write!(f, ", sample `{sample}`")?;
+        }
+        if let Some(mode) = self.mode {
+            write!(f, ", {mode:?}")?;
+        }
+        // One line, whatever a panic said.
+        let what = self.what.split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
+        write!(f, ": {}: {what}", self.rule)
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// All that breaks a rule. It prints as a line for each, by `{}` and `{:?}` alike, so that a test may unwrap it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Failures(Vec<Failure>);
+
+impl Failures {
+    /// Each one, in the order of the kinds and of their samples.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Failure> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = self.0.len() == 1;
+        write!(f, "{} failure{} of operators", self.0.len(), if one { "" } else { "s" })?;
+        self.0.iter().try_for_each(|failure| write!(f, "\n{failure}"))
+    }
+}
+
+impl fmt::Debug for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Failures {}
+
+type Rule<'a> = (&'static str, fn(&Case<'a>) -> Outcome);
+
+/// The rules of a sample.
+fn rules<'a>() -> [Rule<'a>; 21] {
+    [
+        ("shape and LoD", Case::shapes),
+        ("columns", Case::columns),
+        ("shape only", Case::shape_only),
+        ("gradient", Case::differences),
+        ("requests", Case::requests),
+        ("f32", Case::single_precision),
+        ("reads", Case::reads),
+        ("without gradient", Case::without_gradient),
+        ("batch independence", Case::batch_independence),
+        ("reach", Case::reach),
+        (RANDOM, Case::random),
+        ("passes", Case::passes),
+        ("accumulates", Case::accumulates),
+        ("overwrites", Case::overwrites),
+        ("apart", Case::apart),
+        ("joins", Case::joins),
+        ("prepares", Case::prepares),
+        ("merges", Case::merges),
+        ("pieces", Case::pieces),
+        ("compiled", Case::compiled),
+        ("in a step", Case::in_steps),
+    ]
+}
+
+const SAMPLES: &str = "samples";
+const RANDOM: &str = "random";
+const SUMS: &str = "sums";
+const FUSIONS: &str = "fusions";
+
+/// What a caught panic said.
+fn said(panic: &(dyn Any + Send)) -> Broken {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("something without words");
+    Broken(format!("panicked: {text}"))
+}
+
+/// What `run` does, a panic in words.
+fn caught<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(said(&*panic)))
+}
+
+/// The check of one kind.
+struct Kind<'a> {
+    registry: &'a Registry,
+    kind: &'a str,
+    failures: &'a mut Vec<Failure>,
+}
+
+impl<'a> Kind<'a> {
+    fn note(&mut self, place: Option<(&Sample, Option<Mode>)>, rule: &'static str, outcome: Outcome) {
+        if let Err(Broken(what)) = outcome {
+            let sample = place.map(|(sample, _)| sample.name.clone());
+            let mode = place.and_then(|(_, mode)| mode);
+            self.failures.push(Failure { kind: self.kind.to_owned(), sample, mode, rule, what });
+        }
+    }
+
+    /// The samples of a kind; what keeps them from being built is noted.
+    fn samples(&mut self, kind: &str) -> Vec<Sample> {
+        let found = caught(|| Ok(self.registry.samples(kind)?));
+        found.unwrap_or_else(|broken| {
+            self.note(None, SAMPLES, Err(broken));
+            Vec::new()
+        })
+    }
+
+    fn check(&mut self) {
+        if !self.registry.kinds().any(|kind| kind == self.kind) {
+            return self.note(None, SAMPLES, Err(Broken("not registered".to_owned())));
+        }
+        let before = self.failures.len();
+        let samples = self.samples(self.kind);
+        if self.failures.len() > before {
+            return;
+        }
+        for gap in gaps(&samples) {
+            self.note(None, SAMPLES, Err(Broken(gap.to_owned())));
+        }
+        // Declared random, with random numbers in some sample; a sum, with two inputs of one spec in some sample.
+        let (mut random, mut draws, mut sums) = (false, false, samples.is_empty());
+        let rows = |s: &Sample| s.operands.iter().any(|o| o.batched && o.value.rows() > 0);
+        let wide = samples.iter().position(rows);
+        for (number, sample) in samples.iter().enumerate() {
+            let parsed = caught(|| {
+                let op = self.registry.parse(self.kind, &sample.attributes)?;
+                let random = op.facts().random;
+                Ok((op, random))
+            });
+            let (op, is_random) = match parsed {
+                Ok(parsed) => parsed,
+                Err(broken) => {
+                    self.note(Some((sample, None)), SAMPLES, Err(broken));
+                    continue;
+                }
+            };
+            random |= is_random;
+            let modes: &[Mode] = if is_random { &[Mode::Infer, Mode::Train] } else { &[Mode::Infer] };
+            for &mode in modes {
+                let case = Case {
+                    registry: self.registry,
+                    kind: self.kind,
+                    op: op.clone(),
+                    sample: sample.clone(),
+                    mode,
+                    wide: Some(number) == wide,
+                };
+                let place = Some((sample, Some(mode)));
+                for (rule, run) in rules() {
+                    let outcome = caught(|| run(&case));
+                    self.note(place, rule, outcome);
+                }
+                match caught(|| case.sums()) {
+                    Ok(met) => sums |= met,
+                    Err(broken) => {
+                        sums = true;
+                        self.note(place, SUMS, Err(broken));
+                    }
+                }
+                draws |= is_random && mode == Mode::Train && caught(|| Ok(case.draws()?)).unwrap_or(true);
+            }
+        }
+        if random && !draws {
+            let words = "declared, but in no sample an output depends on the seed while training";
+            self.note(None, RANDOM, Err(Broken(words.to_owned())));
+        }
+        if !sums {
+            let words = "declared, but in no sample two dense inputs have the same spec";
+            self.note(None, SUMS, Err(Broken(words.to_owned())));
+        }
+        self.fusions(&samples);
+    }
+
+    fn fusions(&mut self, samples: &[Sample]) {
+        let registry = self.registry;
+        let found = caught(|| Ok(fusions::of_kind(registry, self.kind, samples)));
+        for fusion in found.unwrap_or_default() {
+            let theirs = self.samples(fusion.into);
+            if theirs.is_empty() {
+                let words = format!("no sample of `{}`, which the two become", fusion.into);
+                self.note(None, FUSIONS, Err(Broken(words)));
+            }
+            for sample in &theirs {
+                let outcome = caught(|| {
+                    let op = registry.parse(fusion.into, &sample.attributes)?;
+                    let sample = sample.clone();
+                    let case =
+                        Case { registry, kind: fusion.into, op, sample, mode: Mode::Infer, wide: false };
+                    case.fused(self.kind, &fusion)
+                });
+                self.note(Some((sample, None)), FUSIONS, outcome);
+            }
+        }
+    }
+}
+
+/// The edge cases that the samples leave out.
+fn gaps(samples: &[Sample]) -> impl Iterator<Item = &'static str> {
+    let batched = || samples.iter().flat_map(|s| &s.operands).filter(|o| o.batched);
+    let lods = || batched().filter_map(|o| o.value.lod());
+    let empty = |lod: &Arc<Lod>| lod.offsets().windows(2).any(|pair| pair[0] == pair[1]);
+    [
+        (samples.is_empty(), "no sample"),
+        (lods().count() > 0 && !lods().any(empty), "no sample with an empty sequence"),
+        (batched().count() > 0 && !batched().any(|o| o.value.batch_size() == 0), "no sample of no sequence"),
+    ]
+    .into_iter()
+    .filter_map(|(gap, words)| gap.then_some(words))
+}

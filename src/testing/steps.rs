@@ -1,0 +1,400 @@
+//! A sample in a step block, over each level of its sequences and as a static input, before the loop, in it and behind it,
+//! against the reference interpreter.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use super::case::Case;
+use super::compiled::{Model, append, by_reference, copies, given, run};
+use super::values::{Broken, Outcome, filled, near, same_bits, within};
+use crate::error::{Error, Result};
+use crate::executor::{Executor, Stage, interpret};
+use crate::lod::Lod;
+use crate::ops::Pool;
+use crate::program::call::Direct;
+use crate::program::{
+    Builder, Extent, LevelId, Levels, Program, Reach, Recurrence, Spec, Step, Var, VarId, VarRole, backward,
+};
+use crate::tensor::{DType, Dense, Storage, Variable};
+
+/// How far a gradient may be from the interpreter's, whose sums over steps are in another order.
+fn rounding(dtype: DType) -> f64 {
+    if dtype == DType::F32 { 4e-6 } else { 1e-12 }
+}
+
+/// What the operator has to do with the memory of the loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The memory depends on it.
+    Before,
+    /// Both.
+    Inside,
+    /// It depends on the memory.
+    Behind,
+}
+
+/// How the operands come into a step block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Way {
+    /// The level whose sequences are run; all are static inputs without it.
+    level: Option<usize>,
+    place: Place,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.level {
+            Some(level) => write!(f, "over level {level}")?,
+            None => write!(f, "as static inputs")?,
+        }
+        f.write_str(match self.place {
+            Place::Before => ", before the loop",
+            Place::Inside => ", in the loop",
+            Place::Behind => ", behind the loop",
+        })
+    }
+}
+
+/// The ways that are tried in a dtype, in operands of so many levels: each in one of the two, in the loop in both.
+fn ways(depth: usize, dtype: DType) -> Vec<Way> {
+    let single = dtype == DType::F32;
+    let (over, fixed) = match single {
+        true => ([Place::Inside, Place::Behind], Place::Before),
+        false => ([Place::Before, Place::Inside], Place::Inside),
+    };
+    let levels = (0..depth).flat_map(|level| over.map(|place| Way { level: Some(level), place }));
+    levels.chain([Way { level: None, place: fixed }]).collect()
+}
+
+/// A sample's program with a step block, and the loss Σ weight · output.
+struct Looped {
+    model: Model,
+    /// What is counted while everything else is static.
+    ticks: Option<VarId>,
+    weights: Vec<(VarId, Spec)>,
+    outputs: Vec<VarId>,
+    /// With the slot and the variable that they are of.
+    gradients: Vec<(VarId, usize, usize)>,
+}
+
+/// What outputs are multiplied by, and the sum of it all.
+type Loss = (Vec<(VarId, Spec)>, Option<VarId>);
+
+/// Why there is no such program.
+enum No {
+    /// It would not be legal, for any operator.
+    Illegal,
+    /// The operator refuses its inputs there.
+    Refused(Error),
+    /// Something else is wrong.
+    Wrong(Error),
+}
+
+impl From<Error> for No {
+    fn from(error: Error) -> Self {
+        No::Wrong(error)
+    }
+}
+
+impl Case<'_> {
+    /// In a step block, wherever that is legal, the sample has the bits that the interpreter finds, and its gradients but for
+    /// rounding; they have the same bits on 1 and 3 threads, before and after other batches.
+    pub(super) fn in_steps(&self) -> Outcome {
+        let reach = self.op.facts().reach;
+        if self.updates() || reach == Reach::Batch || !self.sample.operands.iter().any(|o| o.batched) {
+            return Ok(());
+        }
+        for dtype in [DType::F32, DType::F64] {
+            let operands = self.operands(dtype)?;
+            let direct = Direct::new(self.op.clone(), &operands)?;
+            let depth = direct.input_specs().iter().flatten().map(|s| s.lod.len()).max().unwrap_or(0);
+            for way in ways(depth, dtype) {
+                let looped = match self.looped(&direct, way, dtype) {
+                    Ok(looped) => looped,
+                    Err(No::Illegal) => continue,
+                    // A row of it alone has no sequences left to reach over.
+                    Err(No::Refused(_)) if reach == Reach::Sequence && way.level.is_some() => continue,
+                    Err(No::Refused(e) | No::Wrong(e)) => return Err(Broken(format!("{dtype}, {way}: {e}"))),
+                };
+                within(self.same_as_interpreted(&looped, dtype), || format!("{dtype}, {way}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn looped(&self, direct: &Direct, way: Way, dtype: DType) -> std::result::Result<Looped, No> {
+        let Model { mut program, vars, parameters, feeds } = Model::new(self, direct)?;
+        let slots = || vars.iter().zip(direct.input_specs());
+        let batched = || slots().flat_map(|(vars, specs)| vars.iter().copied().zip(specs));
+        let batched = || batched().filter(|(_, spec)| spec.batched());
+        let mut ticks = None;
+        let inputs: Vec<VarId> = match way.level {
+            Some(level) => {
+                let deepest = batched().map(|(_, spec)| &spec.lod).max_by_key(|lod| lod.len());
+                let main: Levels = deepest.cloned().unwrap_or_default();
+                let under = |lod: &Levels| lod.len() > level && lod[..=level] == main[..=level];
+                let above = level.checked_sub(1).map_or(Extent::Batch, |i| Extent::Rows(main[i]));
+                let captured = |spec: &Spec| {
+                    spec.lod.len() >= level
+                        && spec.lod[..level] == main[..level]
+                        && (spec.lod.len() > level || spec.rows() == above)
+                };
+                if !batched().all(|(_, spec)| under(&spec.lod) || captured(spec)) {
+                    return Err(No::Illegal);
+                }
+                batched().filter(|(_, spec)| under(&spec.lod)).map(|(var, _)| var).collect()
+            }
+            None => {
+                let level = program.add_level();
+                let lod: Levels = [level].into_iter().collect();
+                let spec = Spec::rows_of(dtype, Extent::Rows(level), &[1], lod)?;
+                let var = given(&mut program, "ticks", spec, VarRole::Feed, false)?;
+                ticks = Some(var);
+                vec![var]
+            }
+        };
+        let net = Builder::over(program, self.registry.clone());
+        let refused = RefCell::new(None);
+        let options = Recurrence { level: way.level, reverse: way.place == Place::Inside };
+        let outer: Vec<Var> = inputs.iter().map(|&var| net.var(var)).collect();
+        let made = net.recurrent_with(options, outer, |step, inner: Vec<Var>| {
+            let seen = |var: VarId| match inputs.iter().position(|&input| input == var) {
+                Some(i) => inner[i],
+                None => step.var(var),
+            };
+            let bound: Vec<Vec<Var>> =
+                vars.iter().map(|vars| vars.iter().map(|&var| seen(var)).collect()).collect();
+            let tick = ticks.map(|_| inner[0]);
+            self.step(step, bound, direct, (way, dtype, tick), &refused)
+        });
+        let made = match (made, refused.into_inner()) {
+            (Ok(made), _) => made,
+            (Err(_), Some(error)) => return Err(No::Refused(error)),
+            (Err(error), None) => return Err(No::Wrong(error)),
+        };
+        let outputs: Vec<VarId> = made.iter().map(|var| var.id()).collect();
+        let mut program = net.finish();
+        let (weights, loss) = self.weighted(&mut program, &outputs, dtype)?;
+        let mut gradients = Vec::new();
+        if let Some(loss) = loss {
+            let found = backward::differentiate(&mut program, self.registry, loss)?;
+            for (slot, vars) in vars.iter().enumerate() {
+                let known = vars.iter().enumerate().filter_map(|(k, var)| Some((*found.get(var)?, slot, k)));
+                gradients.extend(known);
+            }
+        }
+        let model = Model { program, vars, parameters, feeds };
+        Ok(Looped { model, ticks, weights, outputs, gradients })
+    }
+
+    /// What one step does: the operator, and a memory that it has to do with.
+    fn step(
+        &self,
+        step: &Step,
+        mut bound: Vec<Vec<Var>>,
+        direct: &Direct,
+        (way, dtype, tick): (Way, DType, Option<Var>),
+        refused: &RefCell<Option<Error>>,
+    ) -> Result<Vec<Var>> {
+        let memory = step.memory_of(dtype, &[1])?;
+        if way.place != Place::Before {
+            let place = direct.input_specs().iter().enumerate().find_map(|(slot, specs)| {
+                let k = specs.iter().position(|spec| spec.batched() && spec.dtype == dtype)?;
+                Some((slot, k))
+            });
+            if let Some((slot, k)) = place {
+                bound[slot][k] = moved(step, bound[slot][k], memory, direct, (slot, k, way))?;
+            }
+        }
+        let slots = self.op.signature().inputs.iter().zip(&bound);
+        let inputs: Vec<(&str, &[Var])> =
+            slots.filter(|(_, vars)| !vars.is_empty()).map(|(slot, vars)| (slot.name, &vars[..])).collect();
+        let outputs: Vec<Var> =
+            step.append(self.kind, &inputs, self.sample.attributes.clone()).inspect_err(|e| {
+                *refused.borrow_mut() = Some(e.clone());
+            })?;
+        let mut next = step.scale(memory, 0.5, 0.125)?;
+        if let Some(tick) = tick {
+            next = step.add(next, tick)?;
+        }
+        let mut returned = Vec::new();
+        for out in outputs {
+            let mut row = out;
+            let spec = step.spec(out)?;
+            if !spec.batched() {
+                continue;
+            }
+            let float = spec.dtype == dtype;
+            // Sub-sequences of a static input are not those of the step's outputs.
+            let inside = way.level.is_some() || spec.lod.is_empty();
+            if inside {
+                returned.push(out);
+            }
+            if !float {
+                continue;
+            }
+            while !step.spec(row)?.lod.is_empty() {
+                row = step.sequence_pool(row, Pool::Sum)?;
+            }
+            let row = step.scale(step.sum_features(row)?, 0.0625, 0.0)?;
+            if !inside {
+                returned.push(row);
+            }
+            if way.place != Place::Behind {
+                next = step.add(next, row)?;
+            }
+        }
+        step.update(memory, step.tanh(next)?)?;
+        returned.push(step.last(memory)?);
+        Ok(returned)
+    }
+
+    /// The loss of what a step block gives, and what it is multiplied by.
+    fn weighted(&self, program: &mut Program, outputs: &[VarId], dtype: DType) -> Result<Loss> {
+        let (mut weights, mut loss) = (Vec::new(), None);
+        for &var in outputs {
+            let spec = program.spec(var)?.clone();
+            if spec.dtype != dtype || program.var(var).stop_gradient {
+                continue;
+            }
+            let fed = given(program, "weights", spec.clone(), VarRole::Feed, false)?;
+            let product = append(program, self.registry, "mul", &[("x", var), ("y", fed)])?;
+            let sum = append(program, self.registry, "sum", &[("x", product)])?;
+            loss = Some(match loss {
+                Some(loss) => append(program, self.registry, "add", &[("x", loss), ("y", sum)])?,
+                None => sum,
+            });
+            weights.push((fed, spec));
+        }
+        Ok((weights, loss))
+    }
+
+    fn same_as_interpreted(&self, looped: &Looped, dtype: DType) -> Outcome {
+        let operands = self.operands(dtype)?;
+        let program = &looped.model.program;
+        let mut known = Vec::new();
+        for operands in [Some(operands.clone()), copies(&operands, 3)].into_iter().flatten() {
+            let numbers = self.numbers_of(&operands);
+            let direct = Direct::new(self.op.clone(), &operands)?;
+            let feeds = looped.feeds(&direct, numbers.len())?;
+            let mut scope = looped.model.scope(&direct)?;
+            let fed = by_reference(&feeds);
+            let values =
+                interpret(program, self.registry, &mut scope, &run(self, &fed, &numbers, Stage::Gradients))?;
+            known.push((numbers, direct, feeds, values));
+        }
+        let gradients = looped.gradients.iter().map(|(var, ..)| *var);
+        let fetched: Vec<VarId> = looped.outputs.iter().copied().chain(gradients).collect();
+        // The gradients of each batch on one thread, in the order of the batches.
+        let mut first: Vec<Vec<Storage>> = Vec::new();
+        for threads in [1, 3] {
+            let mut executor = Executor::new(program, self.registry, &fetched, threads)?;
+            let order: &[usize] = if threads == 1 { &[0, 1, 0] } else { &[1, 0] };
+            for (turn, &batch) in order.iter().enumerate() {
+                let Some((numbers, direct, feeds, values)) = known.get(batch) else { continue };
+                let place = || {
+                    let copies = if batch > 0 { ", copies of the batch" } else { "" };
+                    let used = if turn > 0 { ", on used buffers" } else { "" };
+                    format!("{threads} threads{copies}{used}")
+                };
+                let mut scope = looped.model.scope(direct)?;
+                let fed = by_reference(feeds);
+                let ran = executor.run(&mut scope, &run(self, &fed, numbers, Stage::Gradients));
+                within(ran.map_err(Broken::from), place)?;
+                let value = |var: &VarId| {
+                    let found = values.get(var).map(Variable::storage);
+                    found.ok_or_else(|| Broken("the interpreter has no value".to_owned()))
+                };
+                for (k, var) in looped.outputs.iter().enumerate() {
+                    let found = executor.fetch(*var)?;
+                    within(same_bits(found.storage(), value(var)?, format!("output {k}")), place)?;
+                }
+                let mut found = Vec::new();
+                for (var, slot, k) in &looped.gradients {
+                    let name = format!("gradient of `{}`[{k}]", self.input_name(*slot));
+                    let storage = executor.fetch(*var)?.into_parts().0;
+                    within(near(&storage, value(var)?, rounding(dtype), name), place)?;
+                    found.push(storage);
+                }
+                match first.get(batch) {
+                    None => first.push(found),
+                    Some(first) => {
+                        for ((a, b), (_, slot, k)) in found.iter().zip(first).zip(&looped.gradients) {
+                            let name = format!("gradient of `{}`[{k}]", self.input_name(*slot));
+                            within(same_bits(a, b, name), place)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An operand times what the memory makes of it, between 0.9 and 1.1 or so: it stays on its side of 0.
+fn moved(
+    step: &Step,
+    x: Var,
+    memory: Var,
+    direct: &Direct,
+    (slot, k, way): (usize, usize, Way),
+) -> Result<Var> {
+    let mut factor = step.exp(step.scale(memory, 0.0625, 0.0)?)?;
+    let levels = direct.input_specs()[slot][k].lod.len();
+    let inner = way.level.map_or(levels, |level| levels.saturating_sub(level + 1));
+    // Each row of it meets the row of its sequence; of nested ones nothing is moved.
+    match inner {
+        0 => {}
+        1 => factor = step.sequence_expand_as(factor, x)?,
+        _ => return Ok(x),
+    }
+    step.mul(x, factor)
+}
+
+impl Looped {
+    /// What is fed for a call: operands, what is counted, weights.
+    fn feeds(&self, direct: &Direct, batch: usize) -> Result<Vec<(VarId, Variable)>> {
+        let mut feeds = Vec::new();
+        for &(var, slot, k) in &self.model.feeds {
+            feeds.push((var, direct.inputs()[slot][k].clone()));
+        }
+        let lengths: Vec<usize> = (0..batch).map(|i| [2, 0, 3, 1][i % 4]).collect();
+        let counted = Lod::from_lengths1(&lengths)?;
+        let mut own: Option<(LevelId, std::sync::Arc<Lod>)> = None;
+        if let Some(ticks) = self.ticks {
+            let spec = self.model.program.spec(ticks)?;
+            let value = filled(&[counted.rows(), 1], spec.dtype, 30)?;
+            own = spec.lod.last().map(|&level| (level, counted.clone()));
+            feeds.push((ticks, Variable::new(value, Some(counted))?));
+        }
+        for (fed, spec) in &self.weights {
+            let lod = match spec.lod.last() {
+                None => None,
+                Some(level) => match &own {
+                    Some((known, lod)) if known == level => Some(lod.clone()),
+                    _ => lod_of(direct, *level),
+                },
+            };
+            let rows = lod.as_ref().map_or(batch, |lod| lod.rows());
+            let mut shape = vec![rows];
+            shape.extend(spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(1)));
+            let value: Dense = filled(&shape, spec.dtype, 20)?;
+            feeds.push((*fed, Variable::new(value, lod)?));
+        }
+        Ok(feeds)
+    }
+}
+
+/// The LoD that ends with a level of the operands.
+fn lod_of(direct: &Direct, level: LevelId) -> Option<std::sync::Arc<Lod>> {
+    let pairs = direct.inputs().iter().flatten().zip(direct.input_specs().iter().flatten());
+    for (var, spec) in pairs {
+        let Some(at) = spec.lod.iter().position(|l| *l == level) else { continue };
+        let mut lod = var.lod()?.clone();
+        while lod.levels() > at + 1 {
+            lod = lod.upper()?.clone();
+        }
+        return Some(lod);
+    }
+    None
+}
