@@ -112,7 +112,7 @@ impl Op for SequenceErase {
 
     fn samples() -> Vec<Sample> {
         let attributes = Attributes::new().with("tokens", vec![1, -2, 1]);
-        let id = |(i, _): (usize, usize)| [3, 1, -2, 0, 1][i % 5];
+        let id = |(i, _): (usize, usize)| [3i64, 1, -2, 0, 1][i % 5];
         let mut samples = sequence_samples(&attributes, |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(Array2::from_shape_fn((lod.rows(), 1), id), lod)?))
         });
