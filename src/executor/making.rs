@@ -24,6 +24,9 @@ use crate::program::{
     BlockId, Extent, LevelId, LodEffect, Op, OpDesc, Program, RECURRENT, Role, Spec, StepDesc, VarId,
 };
 
+/// By slot.
+type Specs = Vec<Vec<Spec>>;
+
 impl Compiler<'_> {
     /// The levels that an operator makes.
     pub(super) fn makes(&self, op: &OpDesc) -> Result<Vec<Made>> {
@@ -39,7 +42,7 @@ impl Compiler<'_> {
     }
 
     /// The specs of a forward operator's slots.
-    fn around(&self, instance: &dyn Op, op: &OpDesc) -> Result<(Vec<Vec<Spec>>, Vec<Vec<Spec>>)> {
+    fn around(&self, instance: &dyn Op, op: &OpDesc) -> Result<(Specs, Specs)> {
         let signature = instance.signature();
         let inputs = self.program.input_specs(signature, op)?;
         let outputs = self.program.specs(&Program::slots_of(signature.outputs, &op.outputs, ""))?;
