@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample};
-//! use unpadded::{Registry, Result, operator, testing, with_float};
+//! use unpadded::{Registry, Result, Var, operator, testing, with_float};
 //!
 //! operator! {
 //!     /// out = 2 · x.
