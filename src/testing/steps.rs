@@ -218,6 +218,10 @@ impl Case<'_> {
             next = step.add(next, tick)?;
         }
         let mut returned = Vec::new();
+        let mut known: Vec<LevelId> = Vec::new();
+        for &var in bound.iter().flatten() {
+            known.extend(&step.spec(var)?.lod);
+        }
         for out in outputs {
             let mut row = out;
             let spec = step.spec(out)?;
@@ -225,12 +229,16 @@ impl Case<'_> {
                 continue;
             }
             let float = spec.dtype == dtype;
-            // Sub-sequences of a static input are not those of the step's outputs.
-            let inside = way.level.is_some() || spec.lod.is_empty();
+            // Sub-sequences of a static input, and those that the operator makes, are not those of the step's outputs.
+            let made = !spec.lod.iter().all(|level| known.contains(level));
+            let inside = spec.lod.is_empty() || (way.level.is_some() && !made);
             if inside {
                 returned.push(out);
             }
             if !float {
+                if made && spec.lod.len() == 1 {
+                    returned.push(step.lod_of(out)?);
+                }
                 continue;
             }
             while !step.spec(row)?.lod.is_empty() {
