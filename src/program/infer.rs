@@ -155,7 +155,7 @@ impl<'a> InferShape<'a> {
     /// The spec of input slot `slot`, which takes one variable.
     ///
     /// # Panics
-    /// If the slot is optional and empty: use [`Self::optional`].
+    /// If the slot is optional and empty: use [`Self::optional`]. Or if it takes literals: see [`Self::literal`].
     pub fn input(&self, slot: usize) -> &'a Spec {
         &self.inputs[slot][0]
     }
