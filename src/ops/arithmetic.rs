@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Builder, Declared, Extent, Facts, Forward, Gradient, Hints, InferShape, Needs, Op,
+    Attributes, Backward, Builder, Declared, Extent, Forward, Gradient, Hints, InferShape, Needs, Op,
     RowValue, Sample, Spec, Var,
 };
 use crate::tensor::Variable;
@@ -169,10 +169,6 @@ pub(super) struct Binary<F>(F);
 family!(Binary);
 
 impl<F: Function> Op for Binary<F> {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         s.same_dtype(X, Y)?;

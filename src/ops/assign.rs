@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
-use crate::program::{Attributes, Backward, Facts, Forward, Gradient, InferShape, Op, Sample, Spec, Var};
+use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, Sample, Spec, Var};
 use crate::tensor::{DType, Element, Variable, with_element};
 use crate::with_float;
 
@@ -31,10 +31,6 @@ operator! {
 }
 
 impl Op for Assign {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.set(Self::OUT, s.input(Self::X).clone());
         Ok(())
@@ -93,10 +89,6 @@ operator! {
 }
 
 impl Op for Cast {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.set(Self::OUT, s.input(Self::X).with_dtype(self.dtype));
         Ok(())

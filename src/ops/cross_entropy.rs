@@ -9,8 +9,8 @@ use crate::lod::Lod;
 use crate::operator;
 use crate::program::op::or_default;
 use crate::program::{
-    Attributes, Backward, Builder, Facts, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Sample,
-    Spec, Var,
+    Attributes, Backward, Builder, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec,
+    Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -92,10 +92,6 @@ pub(super) fn smoothing(attributes: &Attributes, name: &str) -> Result<f64> {
 }
 
 impl Op for SoftmaxCrossEntropy {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::LOGITS)?;
         ids::check(s, Self::LABELS)?;

@@ -8,7 +8,7 @@ use crate::kernels::Store;
 use crate::lod::Lod;
 use crate::operator;
 use crate::program::{
-    Backward, Cost, Extent, Facts, Forward, Gradient, InferShape, Op, Pass, RowValue, Sample, Spec, Var, Work,
+    Backward, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, RowValue, Sample, Spec, Var, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
@@ -53,10 +53,6 @@ operator! {
 }
 
 impl Op for Embedding {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         ids::check(s, Self::IDS)?;
         s.is_float(Self::WEIGHT)?;

@@ -7,7 +7,7 @@ use crate::kernels::Store;
 use crate::operator;
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Facts, Forward, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec, Var,
+    Attributes, Backward, Forward, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -43,10 +43,6 @@ operator! {
 }
 
 impl Op for Concat {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         let Some(first) = s.optional(X) else {
@@ -171,10 +167,6 @@ impl Split {
 }
 
 impl Op for Split {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         let x = s.input(X);
@@ -228,10 +220,6 @@ operator! {
 }
 
 impl Op for Slice {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         let (x, Slice { from, to }) = (s.input(X), self);

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
-use crate::program::{Facts, Forward, InferShape, Op, Sample, Var};
+use crate::program::{Forward, InferShape, Op, Sample, Var};
 use crate::with_float;
 
 operator! {
@@ -30,10 +30,6 @@ operator! {
 }
 
 impl Op for FillLike {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::X)?;
         s.set(Self::OUT, s.input(Self::X).clone());

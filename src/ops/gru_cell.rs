@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 use crate::operator;
 use crate::program::sample::numbers;
-use crate::program::{Backward, Facts, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec, Var};
+use crate::program::{Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec, Var};
 use crate::tensor::Variable;
 use crate::with_float;
 
@@ -59,10 +59,6 @@ operator! {
 }
 
 impl Op for GruCell {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::X)?;
         let state = s.input(Self::H_PREV);

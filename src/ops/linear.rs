@@ -8,8 +8,8 @@ use crate::lod::Lod;
 use crate::operator;
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, Merge, Op, Pass,
-    Prepare, RowValue, Sample, Spec, Var, Work,
+    Attributes, Backward, Cost, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass, Prepare,
+    RowValue, Sample, Spec, Var, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;
@@ -80,10 +80,6 @@ struct Room<T: Float> {
 }
 
 impl Op for Linear {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::X)?;
         s.same_dtype(Self::X, Self::WEIGHT)?;

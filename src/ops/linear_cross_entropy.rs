@@ -63,10 +63,6 @@ operator! {
 }
 
 impl Op for LinearCrossEntropy {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::X)?;
         s.same_dtype(Self::X, Self::WEIGHT)?;

@@ -4,9 +4,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{LstmBackward, lstm_backward, lstm_forward};
 use crate::operator;
 use crate::program::sample::numbers;
-use crate::program::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec, Var,
-};
+use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec, Var};
 use crate::tensor::Variable;
 use crate::with_float;
 
@@ -46,10 +44,6 @@ operator! {
 }
 
 impl Op for LstmCell {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::PRE)?;
         s.same_dtype(Self::PRE, Self::C_PREV)?;

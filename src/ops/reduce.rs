@@ -169,10 +169,6 @@ pub(super) struct PerRow<R>(R);
 family!(PerRow);
 
 impl<R: Reduction> Op for PerRow<R> {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         let x = s.input(X);

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
-use crate::program::{Attributes, Extent, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Sample, Var};
+use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Sample, Var};
 use crate::tensor::{DType, Variable};
 
 operator! {
@@ -54,12 +54,9 @@ impl Op for SequenceErase {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         check(s, Self::X)?;
         s.has_lod(Self::X)?;
-        let mut out = s.input(Self::X).clone();
-        out.lod.pop();
-        let level = s.level_from_data(&out.lod)?;
-        out.lod.push(level);
-        out.shape[0] = Extent::Rows(level);
-        s.set(Self::OUT, out);
+        let x = s.input(Self::X);
+        let level = s.level_from_data(x.upper_levels())?;
+        s.set(Self::OUT, x.with_last_level(level));
         Ok(())
     }
 

@@ -12,8 +12,8 @@ use crate::lod::Lod;
 use crate::operator;
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue,
-    Sample, Sequences, Spec, Var,
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue, Sample,
+    Sequences, Spec, Var,
 };
 use crate::tensor::{Variable, with_element};
 use crate::with_float;
@@ -63,19 +63,16 @@ impl Op for SequenceSlice {
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.has_lod(Self::X)?;
-        let mut out = s.input(Self::X).clone();
-        out.lod.pop();
+        let x = s.input(Self::X);
+        let rows = x.drop_level(s.top())?.rows();
         for slot in [Self::OFFSET, Self::LENGTH] {
             check(s, slot)?;
-            let rows = out.lod.last().map_or(s.top(), |&level| Extent::Rows(level));
-            if s.levels(slot) != &out.lod || s.input(slot).rows() != rows {
+            if s.levels(slot).as_slice() != x.upper_levels() || s.input(slot).rows() != rows {
                 return Err(s.mismatch(slot, "one whole number for each sequence of the last level of `x`"));
             }
         }
-        let level = s.level_from_data(&out.lod)?;
-        out.lod.push(level);
-        out.shape[0] = Extent::Rows(level);
-        s.set(Self::OUT, out);
+        let level = s.level_from_data(x.upper_levels())?;
+        s.set(Self::OUT, x.with_last_level(level));
         Ok(())
     }
 

@@ -3,9 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::operator;
-use crate::program::{
-    Attributes, Backward, Declared, Facts, Forward, Gradient, InferShape, Op, Sample, Spec, Var,
-};
+use crate::program::{Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, Sample, Spec, Var};
 use crate::with_float;
 
 /// The slots of both.
@@ -69,10 +67,6 @@ pub(super) struct Softmax<F>(F);
 family!(Softmax);
 
 impl<F: Form> Op for Softmax<F> {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         s.set(OUT, s.input(X).clone());

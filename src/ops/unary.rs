@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::program::{
-    Attributes, Backward, Declared, Facts, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
+    Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
 };
 use crate::with_float;
 
@@ -41,10 +41,6 @@ pub(super) struct Unary<F>(F);
 family!(Unary);
 
 impl<F: Function> Op for Unary<F> {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         s.set(OUT, s.input(X).clone());

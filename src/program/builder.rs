@@ -361,6 +361,7 @@ impl Builder {
             ..Place::default()
         };
         let mut bound = Vec::with_capacity(inputs.len());
+        let before = self.state.borrow().program.size();
         for &(slot, vars) in inputs {
             let ids: Result<Vec<VarId>> = vars.iter().map(|&v| self.resolve(v)).collect();
             bound.push((slot, ids.map_err(|e| e.at(place()))?));
@@ -383,7 +384,14 @@ impl Builder {
             program.append(registry, self.block, request)?
         };
         let outputs: Vec<Var> = outputs.into_iter().flatten().map(|id| self.var(id)).collect();
-        V::from_list(&outputs).map_err(|e| e.at(place()))
+        V::from_list(&outputs).map_err(|_| {
+            // The program is as it was.
+            let State { program, .. } = &mut *self.state.borrow_mut();
+            program.take_back(self.block, before);
+            let got = format!("another number of them asked for, and {} made", outputs.len());
+            Error::of(ErrorKind::Program, "outputs", "as many variables as the operator makes", got)
+                .at(place())
+        })
     }
 
     /// A variable of this builder's program by its number.

@@ -167,7 +167,7 @@ impl<'a> Sequences<'a> {
 }
 
 macro_rules! shared_methods {
-    ($context:ident) => {
+    ($context:ident, $absent:literal) => {
         impl<'a> $context<'a> {
             /// The variable of input slot `slot`.
             ///
@@ -185,7 +185,8 @@ macro_rules! shared_methods {
             #[track_caller]
             pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
                 let place = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(Place::Absent);
-                self.read(place, self.call.signature.inputs[slot].name).at_caller()
+                let spec = self.call.inputs[slot].get(k);
+                self.read(place, self.call.signature.inputs[slot].name, spec).at_caller()
             }
 
             /// The variable of an optional input slot.
@@ -197,7 +198,8 @@ macro_rules! shared_methods {
                 match self.call.wiring.inputs[slot].first() {
                     None | Some(Place::Absent) => Ok(None),
                     Some(&place) => {
-                        self.read(place, self.call.signature.inputs[slot].name).map(Some).at_caller()
+                        let spec = self.call.inputs[slot].first();
+                        self.read(place, self.call.signature.inputs[slot].name, spec).map(Some).at_caller()
                     }
                 }
             }
@@ -294,14 +296,14 @@ macro_rules! shared_methods {
                 fill_uniform(RowStream { seed, step, operator, sequence, position: 0 }, out);
             }
 
-            fn read<T: Plain>(&self, place: Place, name: &str) -> Result<View<'a, T>> {
+            fn read<T: Plain>(&self, place: Place, name: &str, spec: Option<&Spec>) -> Result<View<'a, T>> {
                 let view = match place {
                     Place::Dense(i) => self.operands.read(i),
                     _ => None,
                 };
                 view.ok_or_else(|| match place {
-                    Place::Absent => another::<T>(name, "nothing bound, or not declared in `needs`"),
-                    _ => another::<T>(name, "another"),
+                    Place::Absent => another::<T>(name, $absent),
+                    _ => another::<T>(name, &held(spec)),
                 })
             }
         }
@@ -311,6 +313,11 @@ macro_rules! shared_methods {
 mod levels;
 
 pub use levels::NewLevels;
+
+/// What a variable is, for a message.
+fn held(spec: Option<&Spec>) -> String {
+    spec.map_or_else(|| "nothing".to_owned(), |spec| format!("{}, {}", spec.dtype, spec.storage))
+}
 
 /// A slot does not hold `T`.
 fn another<T>(slot: &str, got: &str) -> Error {
@@ -324,7 +331,7 @@ pub struct Forward<'a> {
     pub(crate) pool: &'a mut [RowBuffer],
     pub(crate) scratch: &'a mut Scratch,
 }
-shared_methods!(Forward);
+shared_methods!(Forward, "nothing bound");
 
 impl<'a> Forward<'a> {
     /// The variable of output slot `slot`, handed out once.
@@ -346,7 +353,8 @@ impl<'a> Forward<'a> {
             Some(&Place::Dense(i)) => self.operands.write(i),
             _ => None,
         };
-        view.ok_or_else(|| another::<T>(self.call.signature.outputs[slot].name, "another")).at_caller()
+        let spec = self.call.outputs[slot].get(k);
+        view.ok_or_else(|| another::<T>(self.call.signature.outputs[slot].name, &held(spec))).at_caller()
     }
 
     /// Whether the output is written, or added to what is there; the latter only if the operator
@@ -394,7 +402,7 @@ pub struct Backward<'a> {
     pub(crate) pool: &'a mut [RowBuffer],
     pub(crate) scratch: &'a mut Scratch,
 }
-shared_methods!(Backward);
+shared_methods!(Backward, "nothing bound, or not among what `Op::gradient` says that it reads");
 
 impl<'a> Backward<'a> {
     /// The forward value of output slot `slot`.
@@ -404,11 +412,11 @@ impl<'a> Backward<'a> {
     #[track_caller]
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
         let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(Place::Absent);
-        self.read(place, self.call.signature.outputs[slot].name)
+        self.read(place, self.call.signature.outputs[slot].name, self.call.outputs[slot].first())
     }
 
     /// Where the value of output slot `slot` goes, if this call is to compute it beside the gradients
-    /// ([`Facts::joins`](super::op::Hints::joins)). Handed out once.
+    /// ([`Hints::joins`](super::op::Hints::joins)). Handed out once.
     ///
     /// # Errors
     /// If it does not hold `T`.
@@ -438,7 +446,10 @@ impl<'a> Backward<'a> {
     pub fn output_gradient_at<T: Plain>(&self, slot: usize, k: usize) -> Result<Option<View<'a, T>>> {
         match self.call.wiring.output_gradients[slot].get(k) {
             None | Some(Place::Absent) => Ok(None),
-            Some(&place) => self.read(place, self.call.signature.outputs[slot].name).map(Some).at_caller(),
+            Some(&place) => {
+                let spec = self.call.outputs[slot].get(k);
+                self.read(place, self.call.signature.outputs[slot].name, spec).map(Some).at_caller()
+            }
         }
     }
 
@@ -552,7 +563,8 @@ impl<'a> Prepare<'a> {
     }
 }
 
-/// Runs `$body` with the type `$T` standing for f32 or f64, as the dtype says.
+/// Runs `$body` with the type `$T` standing for f32 or f64, as the dtype says: it is that type's name, so that its constants
+/// and methods can be used.
 ///
 /// ```
 /// use unpadded::{tensor::DType, with_float};

@@ -207,6 +207,33 @@ impl Spec {
     }
 }
 
+impl Spec {
+    /// The same with other last sequences: its rows are those of `level`, which an operator made.
+    ///
+    /// ```
+    /// use unpadded::program::{Extent, LevelId, Spec};
+    /// use unpadded::DType;
+    /// let words = Spec::rows_of(DType::F32, Extent::Rows(LevelId(1)), &[3], [LevelId(0), LevelId(1)].into_iter().collect())?;
+    /// assert_eq!(words.with_last_level(LevelId(7)).to_string(), "f32[rows7, 3] lod(0, 7)");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_last_level(&self, level: LevelId) -> Self {
+        let mut out = self.clone();
+        out.lod.pop();
+        out.lod.push(level);
+        if let Some(rows) = out.shape.first_mut() {
+            *rows = Extent::Rows(level);
+        }
+        out
+    }
+
+    /// The levels above its last sequences.
+    pub fn upper_levels(&self) -> &[LevelId] {
+        self.lod.split_last().map_or(&[], |(_, upper)| upper)
+    }
+}
+
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}[", self.dtype)?;

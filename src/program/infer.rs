@@ -219,7 +219,9 @@ impl<'a> InferShape<'a> {
     }
 
     /// Makes a new level below `upper`, whose offsets [`Op::levels`] computes before the operator runs: they depend on
-    /// what is in the slots that [`LodEffect::FromData`] names. Each level that such an operator makes is made so.
+    /// what is in the slots that [`LodEffect::FromData`] names. Each level that such an operator makes is made so: for other
+    /// last sequences of an input `x`, `let level = s.level_from_data(x.upper_levels())?` and then
+    /// `s.set(Self::OUT, x.with_last_level(level))`.
     ///
     /// # Errors
     /// If `upper` has no room for one more.
@@ -370,14 +372,17 @@ impl<'a> InferShape<'a> {
         let LodEffect::FromData(slots) = facts.lod else {
             return match self.from_data.is_empty() {
                 true => Ok(()),
-                false => wrong("`LodEffect::FromData` among its facts", "another effect on the LoD"),
+                false => {
+                    wrong("`LodEffect::FromData` among its facts", &format!("`LodEffect::{:?}`", facts.lod))
+                }
             };
         };
         if facts.reach == Reach::Row {
             return wrong("a sequence-wise or batch-wide operator", "a row-wise one");
         }
         if slots.iter().any(|&slot| slot >= self.inputs.len()) {
-            return wrong("input slots that it has", "another number");
+            let got = format!("slots {slots:?} of {}", self.inputs.len());
+            return wrong("input slots that it has", &got);
         }
         if self.from_data.is_empty() || self.made != self.from_data.len() {
             return wrong("all its levels to be made so", "others, or none");

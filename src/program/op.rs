@@ -34,12 +34,16 @@ use crate::error::{Error, ErrorKind, Result};
 /// - Both take `&self`, may be called at the same time on disjoint ranges of rows (for a sequence-wise operator: of
 ///   whole sequences), and must give a row (a sequence) THE SAME BITS whatever else is in the batch, unless the
 ///   facts say [`Facts::batch_dependent`].
-/// - Both are TOTAL: no sequence, an empty sequence, an empty batch are defined, never a panic or a NaN.
+/// - Both are TOTAL: no sequence, an empty sequence, an empty batch, a row of zeros (the state that a loop starts from) are
+///   defined, never a panic or a NaN.
 pub trait Op: Declared {
-    /// What the compiler may assume.
-    fn facts(&self) -> Facts;
+    /// What the compiler may assume: row-wise, with the LoD of the first input slot, if nothing else is said.
+    fn facts(&self) -> Facts {
+        Facts::row_wise()
+    }
 
-    /// Sets the spec of every output: shape, dtype, LoD and storage.
+    /// Sets the spec of every output: shape, dtype, LoD and storage. Nobody else compares the inputs: of two that are read
+    /// row by row, [`InferShape::same_rows`] and [`InferShape::same_dtype`] do.
     ///
     /// # Errors
     /// If the inputs do not fit; the error names the slot, what was expected and what came.

@@ -52,6 +52,8 @@ pub struct Sample {
     pub forward_only: bool,
 }
 
+const ZEROS: &str = "rows of zeros";
+
 impl Sample {
     /// A case without operands.
     pub fn new(name: &str, attributes: Attributes) -> Self {
@@ -79,7 +81,8 @@ impl Sample {
         self
     }
 
-    /// Leaves the gradients unchecked.
+    /// Does not hold the gradients against differences: the case stands on a kink or at a tie, or its gradient is so by
+    /// decree.
     #[must_use]
     pub fn without_gradient(mut self) -> Self {
         self.forward_only = true;
@@ -87,8 +90,8 @@ impl Sample {
     }
 
     /// What every row-wise operator is tried on: a variable `x` of `width` numbers a row, as sequences with an empty one, in
-    /// two levels, as empty sequences only, as none, as rows without a LoD, and as a constant. `add` binds further operands
-    /// beside it.
+    /// two levels, as empty sequences only, as none, as rows without a LoD, as rows of zeros, and as a constant. `add` binds
+    /// further operands beside it.
     ///
     /// # Errors
     /// What `add` returns.
@@ -110,13 +113,16 @@ impl Sample {
                 ("all empty", sequences(&[&[0, 0]])?, true),
                 ("no sequence", sequences(&[&[]])?, true),
                 ("one row a sequence", rows(3), true),
+                (ZEROS, Variable::from(Array2::<f64>::zeros((2, width))), true),
                 ("a constant", rows(2), false),
             ]
             .into_iter()
             .map(|(name, value, batched)| {
                 let mut sample = Sample::new(name, attributes.clone());
                 sample.operands.push(Operand { batched, ..Operand::batch("x", value.clone()) });
-                add(sample, &value)
+                let sample = add(sample, &value)?;
+                // Many a function has a kink there.
+                Ok(if name == ZEROS { sample.without_gradient() } else { sample })
             })
             .collect()
         };
@@ -124,7 +130,7 @@ impl Sample {
     }
 
     /// What every sequence-wise operator is tried on: sequences with an empty one, of two levels, only empty ones, none.
-    /// `bind` binds the operands, to sequences of that LoD.
+    /// `bind` binds the operands, to sequences of that LoD; [`numbers`] makes rows for them.
     ///
     /// # Errors
     /// What `bind` returns.

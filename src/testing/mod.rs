@@ -5,7 +5,7 @@
 //! operators of your own crate the check is one line:
 //!
 //! ```
-//! use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample};
+//! use unpadded::program::{Attributes, Forward, InferShape, Op, Sample};
 //! use unpadded::{Registry, Result, Var, operator, testing, with_float};
 //!
 //! operator! {
@@ -20,10 +20,6 @@
 //! }
 //!
 //! impl Op for Twice {
-//!     fn facts(&self) -> Facts {
-//!         Facts::row_wise()
-//!     }
-//!
 //!     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
 //!         s.is_float(Self::X)?;
 //!         s.set(Self::OUT, s.input(Self::X).clone());
@@ -58,12 +54,13 @@
 //! |---|---|
 //! | `samples` | they are built, there are some, among them an empty sequence and a batch of no sequence, their attributes are read |
 //! | `shape and LoD` | outputs have the declared shape, dtype, storage and LoD, no NaN, and the same bits when run twice |
+//! | `operands` | what the shape rule accepts, of another dtype or with other rows, `forward` takes and writes whole |
 //! | `columns` | outputs that are declared columns of the input are |
 //! | `shape only` | of a slot of which only the shape is looked at no number matters, not even NaN |
 //! | `gradient` | gradients are central differences in f64, of all outputs and of each alone |
 //! | `requests` | a gradient has the same bits whatever else is asked for, is added where it is to be added, and stored as declared |
 //! | `f32` | f32 is f64 within rounding |
-//! | `reads` | a gradient reads what it is declared to read and nothing else |
+//! | `reads` | a gradient reads nothing that it is not declared to read |
 //! | `without gradient` | the gradient of an output that passes none has no part in others |
 //! | `batch independence` | a sequence alone has the bits that it has in the batch |
 //! | `reach` | ranges of rows, or of sequences, have the bits of the whole call |
@@ -81,7 +78,8 @@
 //! | `compiled` | the same bits in a program at the root, on 1 and 3 threads, on used buffers; an update changes the parameters alike |
 //! | `in a step` | the same in a step block over each level, before the loop, in it and as a static input, against the interpreter |
 //!
-//! An operator that panics breaks the rule under which it did; the others go on.
+//! An operator that panics breaks the rule under which it did; the others go on. A sample that breaks `shape and LoD` is not
+//! held to the rest.
 
 mod call;
 mod case;
@@ -93,6 +91,7 @@ mod hints;
 mod merges;
 mod parts;
 mod pieces;
+mod refusals;
 mod shapes;
 mod steps;
 
@@ -199,9 +198,10 @@ impl std::error::Error for Failures {}
 type Rule<'a> = (&'static str, fn(&Case<'a>) -> Outcome);
 
 /// The rules of a sample.
-fn rules<'a>() -> [Rule<'a>; 21] {
+fn rules<'a>() -> [Rule<'a>; 22] {
     [
-        ("shape and LoD", Case::shapes),
+        (SHAPES, Case::shapes),
+        ("operands", Case::operands_that_fit),
         ("columns", Case::columns),
         ("shape only", Case::shape_only),
         ("gradient", Case::differences),
@@ -226,6 +226,7 @@ fn rules<'a>() -> [Rule<'a>; 21] {
 }
 
 const SAMPLES: &str = "samples";
+const SHAPES: &str = "shape and LoD";
 const RANDOM: &str = "random";
 const SUMS: &str = "sums";
 const FUSIONS: &str = "fusions";
@@ -280,7 +281,7 @@ impl<'a> Kind<'a> {
             self.note(None, SAMPLES, Err(Broken(gap.to_owned())));
         }
         // Declared random, with random numbers in some sample; a sum, with two inputs of one spec in some sample.
-        let (mut random, mut draws, mut sums) = (false, false, samples.is_empty());
+        let (mut random, mut draws, mut sums, mut sound) = (false, false, false, false);
         let rows = |s: &Sample| s.operands.iter().any(|o| o.batched && o.value.rows() > 0);
         let wide = samples.iter().position(rows);
         for (number, sample) in samples.iter().enumerate() {
@@ -298,7 +299,7 @@ impl<'a> Kind<'a> {
             };
             random |= is_random;
             let modes: &[Mode] = if is_random { &[Mode::Infer, Mode::Train] } else { &[Mode::Infer] };
-            for &mode in modes {
+            'modes: for &mode in modes {
                 let case = Case {
                     registry: self.registry,
                     kind: self.kind,
@@ -310,8 +311,14 @@ impl<'a> Kind<'a> {
                 let place = Some((sample, Some(mode)));
                 for (rule, run) in rules() {
                     let outcome = caught(|| run(&case));
+                    let over = rule == SHAPES && outcome.is_err();
                     self.note(place, rule, outcome);
+                    // What cannot be called breaks every rule, for one reason.
+                    if over {
+                        continue 'modes;
+                    }
                 }
+                sound = true;
                 match caught(|| case.sums()) {
                     Ok(met) => sums |= met,
                     Err(broken) => {
@@ -322,11 +329,11 @@ impl<'a> Kind<'a> {
                 draws |= is_random && mode == Mode::Train && caught(|| Ok(case.draws()?)).unwrap_or(true);
             }
         }
-        if random && !draws {
+        if sound && random && !draws {
             let words = "declared, but in no sample an output depends on the seed while training";
             self.note(None, RANDOM, Err(Broken(words.to_owned())));
         }
-        if !sums {
+        if sound && !sums {
             let words = "declared, but in no sample two dense inputs have the same spec";
             self.note(None, SUMS, Err(Broken(words.to_owned())));
         }

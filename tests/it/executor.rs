@@ -4,7 +4,7 @@ use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
-use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Program, Sample, VarId, backward};
+use unpadded::program::{Attributes, Forward, InferShape, Op, Program, Sample, VarId, backward};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Variable, operator, ops};
 
@@ -349,9 +349,6 @@ operator! {
 }
 
 impl Op for Unlucky {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
     fn infer_shape(&self, shapes: &mut InferShape<'_>) -> Result<()> {
         shapes.set(0, shapes.input(0).clone());
         Ok(())

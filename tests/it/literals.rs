@@ -11,8 +11,8 @@ use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::call::Direct;
 use unpadded::program::{
-    Attributes, Backward, Facts, Forward, Gradient, Hints, InferShape, Literal, LiteralRef, Op, Operand,
-    Prepare, RowValue, Sample, Spec, VarId, VarKind, VarRole,
+    Attributes, Backward, Forward, Gradient, Hints, InferShape, Literal, LiteralRef, Op, Operand, Prepare,
+    RowValue, Sample, Spec, VarId, VarKind, VarRole,
 };
 use unpadded::{
     Builder, DType, ErrorKind, Lod, Program, Registry, Result, Var, Variable, operator, ops, testing,
@@ -50,10 +50,6 @@ fn multiplies(how: LiteralRef<'_>) -> Result<bool> {
 }
 
 impl Op for Change {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::X)?;
         multiplies(s.literal(Self::HOW)?)?;

@@ -46,10 +46,6 @@ fn sigmoid(x: f64) -> f64 {
 }
 
 impl Op for Swish {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::X)?;
         s.same_dtype(Self::X, Self::SLOPE)?;

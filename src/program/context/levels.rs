@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Call, Place, RunFacts, another};
+use super::{Call, Place, RunFacts, another, held};
 use crate::error::{AtCaller, Error, Result};
 use crate::kernels::View;
 use crate::kernels::arena::{Operands, Plain};
@@ -24,7 +24,7 @@ pub struct NewLevels<'a> {
     /// By level, in the order in which the shape rule makes them.
     pub(crate) offsets: &'a mut Vec<Vec<usize>>,
 }
-shared_methods!(NewLevels);
+shared_methods!(NewLevels, "nothing bound, or not among the slots of `LodEffect::FromData`");
 
 impl NewLevels<'_> {
     /// The offsets of level `k` of those that the operator makes, counted from 0; empty before it fills them. They start

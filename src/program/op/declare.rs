@@ -89,62 +89,87 @@ pub fn or_default<T: Attribute>(attributes: &Attributes, name: &str, default: T)
 /// the caller implements for the type.
 ///
 /// ```
-/// use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample};
-/// use unpadded::{Builder, DType, Registry, Result, ops, operator};
+/// use unpadded::program::{Backward, Forward, Gradient, InferShape, Op, Sample, Spec};
+/// use unpadded::{Builder, DType, Registry, Result, Var, operator, ops, testing, with_float};
 ///
 /// operator! {
-///     /// `out = x + amount`, every element.
+///     /// `out = x · sqrt(x² + soft)`, every element.
 ///     ///
 ///     /// # Errors
-///     /// If `x` does not hold f32.
-///     pub struct Shift = "acme.shift" { amount: f64 }
-///     inputs { X = x: one.without_gradient() }
+///     /// If `x` holds no floats.
+///     pub struct Grow = "acme.grow" { soft: f64 }
+///     inputs { X = x: one }
 ///     outputs { OUT = out: one }
-///     pub trait BuildShift { fn shift(&self, x: Var, amount: f64) -> Var; }
+///     pub trait BuildGrow { fn grow(&self, x: Var, soft: f64) -> Var; }
 /// }
 ///
-/// impl Op for Shift {
-///     fn facts(&self) -> Facts {
-///         Facts::row_wise()
-///     }
-///
+/// impl Op for Grow {
 ///     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-///         s.dtype_in(Self::X, &[DType::F32])?;
+///         s.is_float(Self::X)?;
 ///         s.set(Self::OUT, s.input(Self::X).clone());
 ///         Ok(())
 ///     }
 ///
 ///     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-///         let (x, mut out) = (run.input::<f32>(Self::X)?, run.output::<f32>(Self::OUT)?);
-///         for (out, x) in out.iter_mut().zip(x.iter()) {
-///             out.iter_mut().zip(x).for_each(|(out, x)| *out = x + self.amount as f32);
-///         }
-///         Ok(())
+///         // `T` is f32 or f64, so that its own methods can be called.
+///         with_float!(run.dtype(Self::X), T => {
+///             let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+///             for (out, &x) in out.iter_mut().flatten().zip(x.iter().flatten()) {
+///                 *out = x * (x * x + self.soft as T).sqrt();
+///             }
+///             Ok(())
+///         })
+///     }
+///
+///     // The gradient of `x` is computed from `x`; the output's value may be gone by then.
+///     fn gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> Gradient {
+///         Gradient::reads_nothing().input(Self::X)
+///     }
+///
+///     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+///         with_float!(run.dtype(Self::X), T => {
+///             let (x, g) = (run.input::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?);
+///             let (Some(g), Some((mut dx, store))) = (g, run.gradient::<T>(Self::X)?) else { return Ok(()) };
+///             for (dx, (&x, &g)) in dx.iter_mut().flatten().zip(x.iter().flatten().zip(g.iter().flatten())) {
+///                 let root = (x * x + self.soft as T).sqrt();
+///                 // Written or added, as the call says.
+///                 store.put(dx, g * (root + x * x / root));
+///             }
+///             Ok(())
+///         })
 ///     }
 ///
 ///     fn samples() -> Result<Vec<Sample>> {
-///         Sample::of_rows(&Shift { amount: 0.5 }.attributes(), 3, |sample, _| Ok(sample))
+///         Sample::of_rows(&Grow { soft: 0.5 }.attributes(), 3, |sample, _| Ok(sample))
 ///     }
 /// }
 ///
 /// let mut registry = ops::catalogue();
-/// registry.add::<Shift>()?;
+/// registry.add::<Grow>()?;
+/// # if false {
+/// testing::check_kinds(&registry, &["acme.grow"]).unwrap(); // in a test
+/// # }
 /// let net = Builder::with_registry(registry);
 /// let x = net.feed("x", DType::F32, &[4], 1)?;
-/// assert_eq!(net.spec(net.shift(x, 1.0)?)?, net.spec(x)?);
+/// assert_eq!(net.spec(net.grow(x, 1.0)?)?, net.spec(x)?);
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
-/// - **Attributes** are fields with a type that is an [`Attribute`](crate::program::attributes::Attribute): numbers,
-///   strings, lists, and what a crate makes one. `rate: f64 = 0.5` may be missing in a program; `rate: f64 => read` is
-///   read by `fn read(&Attributes, &str) -> Result<f64>`, which can refuse values.
-/// - **Slots** are a constant, the name in programs, and how many variables it takes (`one`, `optional`, `many`, `any`),
-///   with what [`Slot`](crate::program::Slot) adds: `.without_gradient()`, `.updated()`.
+/// - **Kind**: a string, or a plain word that stands for itself (not the name of a constant).
+/// - **Attributes** are fields of a type that is an [`Attribute`](crate::program::attributes::Attribute): `bool`, `i64`, `usize`,
+///   `f64`, `String`, a `Vec` of `i64`, `usize` or `f64`, an `Option` of these, and what a crate makes one. `rate: f64 = 0.5`
+///   may be missing in a program (the method takes it all the same); `rate: f64 => read` is read by
+///   `fn read(&Attributes, &str) -> Result<f64>`, which can refuse values.
+/// - **Slots** are a constant, the name in programs, and how many variables it takes (`one`, `optional`, `many`, `any`;
+///   `literal` for values of the program), with what [`Slot`](crate::program::Slot) adds: `.without_gradient()`, `.updated()`,
+///   `.shape_only()`, `.any_storage()`, `.literals()`.
 /// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of storages that there is code for;
 ///   without them all inputs are dense.
-/// - **The method** has the name of each input slot and each attribute among its parameters, in any order, and what it
-///   appends as its result: `Var`, several in a tuple, or `Vec<Var>`. Its body, if it has one, stands before that.
-///   `impl Builder` in this crate, a trait that is implemented for the builder in any other.
+/// - **The method** has a parameter of the name of each input slot and of each attribute, in any order, and what it appends as
+///   its result: `Var`, several in a tuple, or `Vec<Var>`. Where a parameter is something else, its body says what the slots
+///   and attributes are: `fn slice(&self, x: Var, columns: Range<usize>) -> Var { let (from, to) = (columns.start, columns.end); }`.
+///   It stands in `impl Builder` in this crate, in a trait that is implemented for the builder in any other.
+/// - The documentation comes first, then `#[doc(alias = "…")]`, then `#[derive(…)]`, if there are any.
 #[macro_export]
 macro_rules! operator {
     (
@@ -152,18 +177,18 @@ macro_rules! operator {
         $(#[doc($($alias:tt)*)])*
         $(#[derive($($derived:ident),*)])?
         $visible:vis struct $type:ident = $kind:tt {
-            $($field:ident: $holds:ty $(= $default:expr)? $(=> $read:path)?),* $(,)?
+            $($(#[doc = $about:literal])* $field:ident: $holds:ty $(= $default:expr)? $(=> $read:path)?),* $(,)?
         }
         inputs { $($input:ident = $input_name:ident: $input_arity:ident $(.$input_more:ident($($input_argument:expr)?))*),* $(,)? }
         $(kernels { $($kernel:expr),* $(,)? })?
         outputs { $($output:ident = $output_name:ident: $output_arity:ident $(.$output_more:ident($($output_argument:expr)?))*),* $(,)? }
         $($method:tt)*
     ) => {
-        $crate::operator!(@type [$(#[doc = $text])*] [$($method)*] $(#[derive($($derived),*)])? $visible struct $type = $kind { $($field: $holds),* });
+        $crate::operator_part!(type [$(#[doc = $text])*] [$($method)*] $(#[derive($($derived),*)])? $visible struct $type = $kind { $([$($about)*] $field: $holds),* });
 
         impl $type {
-            $crate::operator!(@numbers 0usize; $($input)*);
-            $crate::operator!(@numbers 0usize; $($output)*);
+            $crate::operator_part!(numbers 0usize; $($input)*);
+            $crate::operator_part!(numbers 0usize; $($output)*);
 
             /// As they stand in a program.
             #[allow(dead_code)]
@@ -179,7 +204,7 @@ macro_rules! operator {
             fn declaration() -> &'static $crate::program::Declaration {
                 const {
                     &$crate::program::Declaration {
-                        kind: $crate::operator!(@kind $kind),
+                        kind: $crate::operator_part!(kind $kind),
                         text: concat!($($text, "\n"),*),
                         attributes: &[$(stringify!($field)),*],
                         signature: $crate::program::Signature {
@@ -195,7 +220,7 @@ macro_rules! operator {
 
             fn parse(_attributes: &$crate::program::Attributes) -> $crate::error::Result<Self> {
                 Ok(Self {
-                    $($field: $crate::operator!(@read _attributes, $field $(= $default)? $(=> $read)?),)*
+                    $($field: $crate::operator_part!(read _attributes, $field $(= $default)? $(=> $read)?),)*
                 })
             }
 
@@ -204,67 +229,71 @@ macro_rules! operator {
             }
         }
 
-        $crate::operator!(@method $type [$(#[doc = $text])* $(#[doc($($alias)*)])*] [$($input_name)*] [$($field)*] $($method)*);
+        $crate::operator_part!(method $type [$(#[doc = $text])* $(#[doc($($alias)*)])*] [$($input_name)*] [$($field)*] $($method)*);
     };
+}
 
-    (@kind $kind:ident) => { stringify!($kind) };
-    (@kind $kind:literal) => { $kind };
+/// The parts of [`operator!`](crate::operator).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! operator_part {
+    (kind $kind:ident) => { stringify!($kind) };
+    (kind $kind:literal) => { $kind };
 
     // The documentation stands where a reader looks for it: at the method, or at the type of an operator without one.
-    (@type [$(#[$doc:meta])*] [] $(#[$derive:meta])? $visible:vis struct $type:ident = $kind:tt { $($field:ident: $holds:ty),* }) => {
+    (type [$(#[$doc:meta])*] [] $(#[$derive:meta])? $visible:vis struct $type:ident = $kind:tt { $([$($about:literal)*] $field:ident: $holds:ty),* }) => {
         $(#[$doc])*
         $(#[$derive])?
-        $visible struct $type { $($visible $field: $holds),* }
+        $visible struct $type {
+            $(
+                #[doc = concat!("The attribute `", stringify!($field), "`.", $($about),*)]
+                $visible $field: $holds,
+            )*
+        }
     };
-    (@type [$(#[$doc:meta])*] [$($method:tt)+] $(#[$derive:meta])? $visible:vis struct $type:ident = $kind:tt { $($field:ident: $holds:ty),* }) => {
-        #[doc = concat!("The operator `", $crate::operator!(@kind $kind), "`.")]
+    (type [$(#[$doc:meta])*] [$($method:tt)+] $(#[$derive:meta])? $visible:vis struct $type:ident = $kind:tt { $([$($about:literal)*] $field:ident: $holds:ty),* }) => {
+        #[doc = concat!("The operator `", $crate::operator_part!(kind $kind), "`.")]
         $(#[$derive])?
-        $visible struct $type { $($visible $field: $holds),* }
+        $visible struct $type {
+            $(
+                #[doc = concat!("The attribute `", stringify!($field), "`.", $($about),*)]
+                $visible $field: $holds,
+            )*
+        }
     };
 
-    (@numbers $number:expr;) => {};
-    (@numbers $number:expr; $first:ident $($rest:ident)*) => {
+    (numbers $number:expr;) => {};
+    (numbers $number:expr; $first:ident $($rest:ident)*) => {
         #[allow(dead_code)]
         const $first: usize = $number;
-        $crate::operator!(@numbers $number + 1usize; $($rest)*);
+        $crate::operator_part!(numbers $number + 1usize; $($rest)*);
     };
 
-    (@read $attributes:ident, $field:ident) => {
+    (read $attributes:ident, $field:ident) => {
         $crate::program::attributes::Attribute::read($attributes, stringify!($field))?
     };
-    (@read $attributes:ident, $field:ident = $default:expr) => {
+    (read $attributes:ident, $field:ident = $default:expr) => {
         $crate::program::op::or_default($attributes, stringify!($field), $default)?
     };
-    (@read $attributes:ident, $field:ident => $read:path) => {
+    (read $attributes:ident, $field:ident => $read:path) => {
         $read($attributes, stringify!($field))?
     };
 
-    (@method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt) => {};
-    (@method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt
-        impl Builder { fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty { $($before:tt)* } }
-    ) => {
+    (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt) => {};
+    (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt impl Builder {
+        fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty $({ $($before:tt)* })? $(;)?
+    }) => {
         impl $crate::program::Builder {
             $(#[$doc])*
             #[track_caller]
             pub fn $name(&$self $(, $parameter: $takes)*) -> $crate::error::Result<$gives> {
-                $crate::operator!(@append $type $self $slots $fields { $($before)* })
+                $crate::operator_part!(append $type $self $slots $fields $({ $($before)* })?)
             }
         }
     };
-    (@method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt
-        impl Builder { fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty; }
-    ) => {
-        impl $crate::program::Builder {
-            $(#[$doc])*
-            #[track_caller]
-            pub fn $name(&$self $(, $parameter: $takes)*) -> $crate::error::Result<$gives> {
-                $crate::operator!(@append $type $self $slots $fields)
-            }
-        }
-    };
-    (@method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt
-        $visible:vis trait $trait:ident { fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty; }
-    ) => {
+    (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt $visible:vis trait $trait:ident {
+        fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty $({ $($before:tt)* })? $(;)?
+    }) => {
         #[doc = concat!("What appends `", stringify!($name), "`.")]
         $visible trait $trait {
             $(#[$doc])*
@@ -275,12 +304,12 @@ macro_rules! operator {
         impl $trait for $crate::program::Builder {
             #[track_caller]
             fn $name(&$self $(, $parameter: $takes)*) -> $crate::error::Result<$gives> {
-                $crate::operator!(@append $type $self $slots $fields)
+                $crate::operator_part!(append $type $self $slots $fields $({ $($before)* })?)
             }
         }
     };
 
-    (@append $type:ident $self:ident [$($slot:ident)*] [$($field:ident)*] $({ $($before:tt)* })?) => {{
+    (append $type:ident $self:ident [$($slot:ident)*] [$($field:ident)*] $({ $($before:tt)* })?) => {{
         $($($before)*)?
         let operator = $type { $($field: $field.into()),* };
         $self.append(

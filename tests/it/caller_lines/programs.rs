@@ -12,7 +12,7 @@ use unpadded::program::attributes::Attribute;
 use unpadded::program::call::Direct;
 use unpadded::program::op::or_default;
 use unpadded::program::{
-    Append, Attributes, Backward, BlockId, Extent, Facts, Forward, Gradient, InferShape, Levels, Op, Operand,
+    Append, Attributes, Backward, BlockId, Extent, Forward, Gradient, InferShape, Levels, Op, Operand,
     Program, RowBuffer, Sample, Spec, VarId, backward,
 };
 use unpadded::tensor::{Dense, StorageKind};
@@ -258,10 +258,6 @@ operator! {
 }
 
 impl Op for Probe {
-    fn facts(&self) -> Facts {
-        Facts::row_wise()
-    }
-
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.set(0, s.input(0).clone());
         match self.call.as_str() {

@@ -1,0 +1,80 @@
+//! What does not fit is refused when an operator is appended, and not first when it runs, or never.
+
+use super::case::{Case, STREAM};
+use super::values::{Broken, Outcome, ensure, has_nan};
+use crate::error::Result;
+use crate::lod::Lod;
+use crate::program::Operand;
+use crate::program::call::Direct;
+use crate::tensor::{DType, Dense, Storage, Variable};
+
+impl Case<'_> {
+    /// What the shape rule accepts, of another dtype or with other rows, `forward` takes and writes whole.
+    pub(super) fn operands_that_fit(&self) -> Outcome {
+        // What is changed in place has to be of the updated variable's spec: the program sees to it.
+        if self.updates() {
+            return Ok(());
+        }
+        let operands = self.operands(DType::F64)?;
+        for (place, operand) in operands.iter().enumerate() {
+            let Storage::Dense(dense) = operand.value.storage() else { continue };
+            if operand.literal.is_some() {
+                continue;
+            }
+            let with = |value: Variable| {
+                let mut changed = operands.clone();
+                changed[place].value = value;
+                changed
+            };
+            let name = &operand.slot;
+            for dtype in [DType::F32, DType::I64] {
+                let cast = Variable::new(dense.cast(dtype), operand.value.lod().cloned())?;
+                self.taken(&with(cast), &format!("`{name}` as {dtype}"), true)?;
+            }
+            if let Some(longer) = longer(operand)? {
+                self.taken(&with(longer), &format!("`{name}` with other rows than the others"), false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A call that the shape rule accepts; `same` says that its data are the sample's, which `forward` takes.
+    fn taken(&self, operands: &[Operand], what: &str, same: bool) -> Outcome {
+        let Ok(direct) = Direct::new(self.op.clone(), operands) else { return Ok(()) };
+        let outputs = match direct.run_as(self.run_facts(), &self.numbers()).keyed(STREAM, None).forward() {
+            Ok(outputs) => outputs,
+            Err(_) if !same => return Ok(()),
+            Err(error) => {
+                return Err(Broken(format!("infer_shape accepts {what}, and forward does not: {error}")));
+            }
+        };
+        for (slot, vars) in outputs.iter().enumerate() {
+            for var in vars {
+                ensure(!has_nan(var.storage())?, || {
+                    format!(
+                        "infer_shape accepts {what}; then `{}` is not written whole",
+                        self.output_name(slot)
+                    )
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The operand with one row more in its first sequence; `None` if it has none.
+fn longer(operand: &Operand) -> Result<Option<Variable>> {
+    let (value, Some(lod)) = (&operand.value, operand.value.lod()) else { return Ok(None) };
+    if !operand.batched || value.rows() == 0 {
+        return Ok(None);
+    }
+    let mut lengths: Vec<Vec<usize>> =
+        (0..lod.levels()).map(|level| Ok(lod.lengths(level)?.collect())).collect::<Result<_>>()?;
+    let Some(first) = lengths.last_mut().and_then(|last| last.first_mut()) else { return Ok(None) };
+    *first += 1;
+    let mut shape = value.shape().to_vec();
+    shape[0] += 1;
+    // Ones: labels, ids and numbers that most functions take.
+    let ones = Dense::from_vec(&shape, vec![1i64; shape.iter().product()])?;
+    Ok(Some(Variable::new(ones.cast(value.dtype()), Some(Lod::from_lengths(&lengths)?))?))
+}
