@@ -209,7 +209,7 @@ fn a_loop_in_a_loop() {
 #[test]
 fn levels_from_data() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    nothing(&models::ERASED, &adam());
+    nothing(&models::ERASED, &adam(), WORDS);
 }
 
 /// The count can be believed: it sees this crate's allocations and tells whose they are.
