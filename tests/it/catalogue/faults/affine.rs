@@ -55,6 +55,8 @@ impl<const FAULT: u8> Op for Affine<FAULT> {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(0)?;
+        s.same_dtype(0, 1)?;
         let width = s.many(1).iter().map(Spec::width).sum();
         s.set(0, s.input(0).with_width(width));
         Ok(())

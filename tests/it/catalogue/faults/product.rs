@@ -39,6 +39,8 @@ const NO_SAMPLE_BUILDS: u8 = 24;
 const UNREADABLE: u8 = 25;
 const FUSES: u8 = 26;
 const FUSES_WRONGLY: u8 = 27;
+const TAKES_ANY_TYPE: u8 = 28;
+const TAKES_ANY_ROWS: u8 = 29;
 
 const BOTH: &[Slot] = &[Slot::one("x"), Slot::one("y")];
 const SHAPE: &[Slot] = &[Slot::one("x"), Slot::one("y").without_gradient().shape_only()];
@@ -118,6 +120,13 @@ impl<const FAULT: u8> Op for Product<FAULT> {
         if FAULT == REFUSES_STEPS && matches!(s.input(0).rows(), Extent::Alive(_)) {
             return Err(s.mismatch(0, "rows of a batch"));
         }
+        if FAULT != TAKES_ANY_TYPE {
+            s.is_float(0)?;
+            s.same_dtype(0, 1)?;
+        }
+        if FAULT != TAKES_ANY_ROWS {
+            s.same_rows(0, 1)?;
+        }
         s.set(0, s.input(0).clone());
         if FAULT == PASSES_NOTHING_ON {
             s.set(1, s.input(0).clone());
@@ -181,6 +190,9 @@ impl<const FAULT: u8> Op for Scaled<FAULT> {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(0)?;
+        s.same_dtype(0, 1)?;
+        s.same_rows(0, 1)?;
         s.set(0, s.input(0).clone());
         Ok(())
     }
@@ -226,7 +238,7 @@ fn forward<T: RowValue, const FAULT: u8>(run: &mut Forward<'_>, line: (f64, f64)
         _ => 0.0,
     };
     let mut drawn = vec![0.0f32; x.width()];
-    for i in 0..x.rows() {
+    for i in 0..x.rows().min(y.rows()) {
         if FAULT == DRAWS {
             run.uniform(i, &mut drawn);
         }
@@ -320,6 +332,13 @@ fn a_product_that_says_what_is_not_so_is_found() {
 fn a_product_that_is_wrong_only_in_a_program_is_found() {
     finds::<Product<COUNTS_THREADS>>("compiled", "f32, 3 threads: `out`[0], element 0: ");
     finds::<Product<REFUSES_STEPS>>("in a step", "input `x`: expected rows of a batch");
+}
+
+#[test]
+fn operands_that_do_not_fit_and_are_accepted_are_found() {
+    finds::<Product<TAKES_ANY_TYPE>>("operands", "infer_shape accepts `x` as i64, and forward does not: ");
+    let words = "infer_shape accepts `x` with other rows than the others; then `out` is not written whole";
+    finds::<Product<TAKES_ANY_ROWS>>("operands", words);
 }
 
 #[test]

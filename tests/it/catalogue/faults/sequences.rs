@@ -47,6 +47,7 @@ impl<const FAULT: u8> Op for Last<FAULT> {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(0)?;
         s.has_lod(0)?;
         s.set(0, s.input(0).drop_level(s.top())?);
         Ok(())
