@@ -75,6 +75,7 @@ operator! {
     /// ```
     /// use unpadded::program::{Attributes, Operand};
     /// use unpadded::{Variable, ops};
+    /// let ids = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
     /// let cast = ops::catalogue().parse("cast", &Attributes::new().with("dtype", "f32"))?;
     /// assert_eq!(cast.call(&[Operand::batch("x", ids)])?[0].as_slice::<f32>()?, [7.0, 8.0, 9.0]);
     /// # Ok::<(), unpadded::Error>(())

@@ -98,14 +98,18 @@ impl Op for GruCell {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        let of = |flip: bool| {
+        let of = |flip: bool, width: usize| {
             Sample::of_sequences(&GruCell { flip }.attributes(), |sample, lod| {
                 let rows = |width, salt| Variable::sequences(numbers(lod.rows(), width, salt), lod.clone());
-                Ok(sample.batch("x", rows(9, 0)?).batch("h", rows(9, 1)?).batch("h_prev", rows(3, 2)?))
+                Ok(sample
+                    .batch("x", rows(3 * width, 0)?)
+                    .batch("h", rows(3 * width, 1)?)
+                    .batch("h_prev", rows(width, 2)?))
             })
         };
-        let mut samples = of(false)?;
-        samples.extend(of(true)?);
+        let mut samples = of(false, 3)?;
+        samples.extend(of(true, 3)?);
+        samples.extend(of(false, 1)?);
         Ok(samples)
     }
 }

@@ -77,10 +77,15 @@ impl Op for LstmCell {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        Sample::of_sequences(&Attributes::new(), |sample, lod| {
-            let rows = |width, salt| Variable::sequences(numbers(lod.rows(), width, salt), lod.clone());
-            Ok(sample.batch("pre", rows(12, 0)?).batch("c_prev", rows(3, 1)?))
-        })
+        let of = |width: usize| {
+            Sample::of_sequences(&Attributes::new(), move |sample, lod| {
+                let rows = |width, salt| Variable::sequences(numbers(lod.rows(), width, salt), lod.clone());
+                Ok(sample.batch("pre", rows(4 * width, 0)?).batch("c_prev", rows(width, 1)?))
+            })
+        };
+        let mut samples = of(3)?;
+        samples.extend(of(1)?);
+        Ok(samples)
     }
 }
 

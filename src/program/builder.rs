@@ -361,11 +361,12 @@ impl Builder {
             ..Place::default()
         };
         let mut bound = Vec::with_capacity(inputs.len());
-        let before = self.state.borrow().program.size();
         for &(slot, vars) in inputs {
             let ids: Result<Vec<VarId>> = vars.iter().map(|&v| self.resolve(v)).collect();
             bound.push((slot, ids.map_err(|e| e.at(place()))?));
         }
+        // What a step captured for it stays, as after any call that does not fit.
+        let before = self.state.borrow().program.size();
         let outputs = {
             let State { program, registry, open, .. } = &mut *self.state.borrow_mut();
             if let Some(step) = open.iter().find(|step| step.block == self.block) {

@@ -32,7 +32,8 @@ impl Program {
         (kind, attributes): (&str, &Attributes),
         inputs: &[(&str, Vec<VarId>)],
     ) -> Result<()> {
-        let op = registry.parse(kind, attributes)?;
+        // What is wrong with it is said when it is appended.
+        let Ok(op) = registry.parse(kind, attributes) else { return Ok(()) };
         let LodEffect::FromData(slots) = op.facts().lod else { return Ok(()) };
         for &memory in carried {
             let mut reached = HashSet::from([memory]);

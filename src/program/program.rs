@@ -242,6 +242,7 @@ impl Program {
     ) -> Result<Vec<Vec<VarId>>> {
         let Append { kind, inputs, updated, attributes, role, name, caller } = request;
         let op = registry.parse(kind, &attributes)?;
+        registry.check_names(kind, &attributes)?;
         let signature = op.signature();
         let groups = self.arrange(signature.inputs, &inputs, block)?;
         let specs = self.specs(&groups)?;

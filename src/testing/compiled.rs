@@ -8,8 +8,8 @@ use crate::executor::{Executor, Run, Scope, Stage};
 use crate::lod::Lod;
 use crate::program::call::{Direct, InputGradients};
 use crate::program::{
-    Append, Attributes, BlockId, Initializer, Literal, Operand, Program, Registry, Spec, VarDesc, VarId,
-    VarKind, VarRole, backward,
+    Append, Attributes, BlockId, Initializer, Literal, Operand, Program, Reach, Registry, Spec, VarDesc,
+    VarId, VarKind, VarRole, backward,
 };
 use crate::tensor::{DType, Dense, StorageKind, Variable};
 
@@ -327,9 +327,16 @@ impl Case<'_> {
             let batches = self.batches(&direct, &operands, dtype);
             // A batch, its numbers, and what the direct call gives for it.
             let mut known = Vec::new();
-            for operands in batches {
+            for (number, operands) in batches.into_iter().enumerate() {
                 let numbers = self.numbers_of(&operands);
-                let Ok(ran) = alone.reference(self, &operands, &numbers) else { continue };
+                let ran = match alone.reference(self, &operands, &numbers) {
+                    Ok(ran) => ran,
+                    // The sample itself, and copies of sequences that know nothing of each other.
+                    Err(error) if number == 0 || self.op.facts().reach < Reach::Batch => {
+                        return Err(error.into());
+                    }
+                    Err(_) => continue,
+                };
                 let slots = if alone.weighted.is_empty() { Vec::new() } else { self.slots(&ran) };
                 let gradients = if slots.is_empty() { Vec::new() } else { ran.gradients(&slots, None)? };
                 known.push((numbers, ran, gradients));

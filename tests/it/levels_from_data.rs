@@ -546,9 +546,9 @@ fn groups_of_static_sub_sequences() {
 #[test]
 fn what_an_operator_declares_is_held_against_its_shape_rule() {
     for (how, expected) in [
-        ("not said", "expected `LodEffect::FromData` among its facts, got another effect on the LoD"),
+        ("not said", "expected `LodEffect::FromData` among its facts, got `LodEffect::Replaces`"),
         ("row-wise", "expected a sequence-wise or batch-wide operator, got a row-wise one"),
-        ("no slot", "expected input slots that it has, got another number"),
+        ("no slot", "expected input slots that it has, got slots [1] of 1"),
         ("none so", "expected all its levels to be made so, got others, or none"),
         ("elsewhere", "expected each in an output, below the level that it was made below, got others"),
     ] {

@@ -41,6 +41,7 @@ const FUSES: u8 = 26;
 const FUSES_WRONGLY: u8 = 27;
 const TAKES_ANY_TYPE: u8 = 28;
 const TAKES_ANY_ROWS: u8 = 29;
+const ROUNDS_IN_STEPS: u8 = 30;
 
 const BOTH: &[Slot] = &[Slot::one("x"), Slot::one("y")];
 const SHAPE: &[Slot] = &[Slot::one("x"), Slot::one("y").without_gradient().shape_only()];
@@ -233,6 +234,7 @@ fn forward<T: RowValue, const FAULT: u8>(run: &mut Forward<'_>, line: (f64, f64)
     let more = match FAULT {
         COUNTS_THE_BATCH => x.rows() as f64,
         ROUNDS if size_of::<T>() == 4 => 1e-3,
+        ROUNDS_IN_STEPS if matches!(run.input_spec(0).rows(), Extent::Alive(_)) => 1e-3,
         COUNTS_THREADS => run.run().threads as f64 - 1.0,
         NEEDS_ALL_ROWS => run.sequences(0)?.iter().map(|rows| 0.0 * x.row(rows.end - 1)[0].to_f64()).sum(),
         _ => 0.0,
@@ -332,6 +334,11 @@ fn a_product_that_says_what_is_not_so_is_found() {
 fn a_product_that_is_wrong_only_in_a_program_is_found() {
     finds::<Product<COUNTS_THREADS>>("compiled", "f32, 3 threads: `out`[0], element 0: ");
     finds::<Product<REFUSES_STEPS>>("in a step", "input `x`: expected rows of a batch");
+}
+
+#[test]
+fn other_numbers_in_a_step_are_found() {
+    finds::<Product<ROUNDS_IN_STEPS>>("in a step", "output 0");
 }
 
 #[test]
