@@ -220,7 +220,8 @@ impl Case<'_> {
         let mut returned = Vec::new();
         let mut known: Vec<LevelId> = Vec::new();
         for &var in bound.iter().flatten() {
-            known.extend(&step.spec(var)?.lod);
+            // A literal has none.
+            known.extend(step.spec(var).iter().flat_map(|spec| &spec.lod));
         }
         for out in outputs {
             let mut row = out;

@@ -302,7 +302,7 @@ fn a_product_with_a_fault_in_what_it_computes_is_found() {
     finds::<Product<ROUNDS>>("f32", "`out` in f32, element 0: ");
     finds::<Product<COUNTS_THE_BATCH>>("batch independence", "sequence 0 alone: `out`[0]: other bits");
     finds::<Product<KEEPS_IN_SECRET>>("shape and LoD", "`out`: Drops, but its LoD is [[");
-    finds::<Product<READS_IN_SECRET>>("reads", "not declared");
+    finds::<Product<READS_IN_SECRET>>("reads", "not among what `Op::gradient` says");
     finds::<Product<READS_A_SHAPE>>("shape only", "`y` holds other numbers: output, element 0: ");
     finds::<Product<PASSES_NOTHING_ON>>(
         "without gradient",
@@ -343,7 +343,7 @@ fn other_numbers_in_a_step_are_found() {
 
 #[test]
 fn operands_that_do_not_fit_and_are_accepted_are_found() {
-    finds::<Product<TAKES_ANY_TYPE>>("operands", "infer_shape accepts `x` as i64, and forward does not: ");
+    finds::<Product<TAKES_ANY_TYPE>>("operands", "infer_shape accepts `x` as f32, and forward does not: ");
     let words = "infer_shape accepts `x` with other rows than the others; then `out` is not written whole";
     finds::<Product<TAKES_ANY_ROWS>>("operands", words);
 }
