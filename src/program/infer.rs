@@ -1,4 +1,4 @@
-//! The context of [`Op::infer_shape`](super::op::Op::infer_shape): specs in, specs out, in both phases.
+//! The context of [`Op::infer_shape`]: specs in, specs out, in both phases.
 
 use std::sync::Arc;
 
