@@ -274,7 +274,7 @@ macro_rules! shared_methods {
                 self.call.run
             }
 
-            /// What [`Op::prepare`](super::op::Op::prepare) left; `None` if the inputs it wanted are not constant
+            /// What [`Op::prepare`](crate::program::Op::prepare) left; `None` if the inputs it wanted are not constant
             /// here.
             pub fn prepared<S: 'static>(&self) -> Option<&'a S> {
                 self.call.prepared?.get()
