@@ -268,3 +268,28 @@ fn one_weight_of_many() {
     says(product(&[a, a], &[bias, a]), "`bias`[1]: expected a constant of shape [1], got f32[2, 1]");
     says(product(&[], &[]), "`weight`: expected at least one variable, got 0");
 }
+
+#[test]
+fn another_number_of_outputs_leaves_the_program_as_it_was() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[2], 1).unwrap();
+    let row = net.feed("row", DType::F32, &[2], 0).unwrap();
+    let before = net.program();
+    let error = net.append::<(Var, Var)>("tanh", &[("x", &[x])], Attributes::new()).unwrap_err().to_string();
+    assert!(error.contains("tanh: outputs: expected as many variables as the operator makes"), "{error}");
+    assert!(error.contains(file!()), "{error}");
+    assert_eq!(net.program(), before);
+
+    // In a step what it captured stays, and can be used again.
+    let h = net
+        .recurrent(x, |step, x_t| {
+            let wrong = step.append::<(Var, Var)>("tanh", &[("x", &[row])], Attributes::new());
+            assert!(wrong.is_err());
+            let h_prev = step.memory(2)?;
+            let h = step.add(step.add(x_t, row)?, h_prev)?;
+            step.update(h_prev, h)?;
+            step.tanh(h)
+        })
+        .unwrap();
+    assert_eq!(net.spec(h).unwrap(), net.spec(x).unwrap());
+}
