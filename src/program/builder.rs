@@ -389,9 +389,8 @@ impl Builder {
             // The program is as it was.
             let State { program, .. } = &mut *self.state.borrow_mut();
             program.take_back(self.block, before);
-            let got = format!("another number of them asked for, and {} made", outputs.len());
-            Error::of(ErrorKind::Program, "outputs", "as many variables as the operator makes", got)
-                .at(place())
+            let expected = format!("{}, as many as the operator makes", outputs.len());
+            Error::of(ErrorKind::Program, "outputs asked for", expected, "another number").at(place())
         })
     }
 
