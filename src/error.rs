@@ -28,6 +28,8 @@ struct Details {
     made: bool,
     row: Option<Row>,
     notes: Vec<String>,
+    /// What else is wrong with the same program.
+    others: Vec<Error>,
 }
 
 /// The row that an error is about.
@@ -118,7 +120,30 @@ impl Error {
         Self::of(ErrorKind::Io, what, expected, got)
     }
 
-    /// Which family it belongs to.
+    /// All errors of a program as one; `None` if there is none.
+    pub(crate) fn several(errors: &[Error]) -> Option<Self> {
+        let (mut first, others) = errors.split_first().map(|(first, others)| (first.clone(), others))?;
+        first.0.others = others.to_vec();
+        Some(first)
+    }
+
+    /// Each of the errors that it stands for, first to last: several where a program has several mistakes.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let (a, b) = (x.linear(0), x.slice(4..9));
+    /// let y = a + b; // not known, and no third mistake
+    /// let errors = net.check().unwrap_err();
+    /// assert_eq!(errors.all().count(), 2);
+    /// # let _ = y;
+    /// ```
+    pub fn all(&self) -> impl Iterator<Item = &Error> {
+        std::iter::once(self).chain(&self.0.others)
+    }
+
+    /// Which family it belongs to; of several, the first one's.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
@@ -270,7 +295,7 @@ impl Error {
     }
 }
 
-/// The message and the notes, in one line; as `{:#}` without the line of code, for those who use a program and have none.
+/// The message and the notes, in one line, of several errors each in its own; as `{:#}` without the line of code, for those who use a program and have none.
 ///
 /// ```
 /// let error = unpadded::data::TextFile::open("no/such/file").err().unwrap();
@@ -278,16 +303,31 @@ impl Error {
 /// ```
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.message(f)?;
-        self.0.notes.iter().try_for_each(|note| write!(f, "; {note}"))
+        self.each(f, "; ")
     }
 }
 
 /// The message and a line for each note: what `fn main() -> unpadded::Result<()>` and `unwrap` print.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.message(f)?;
-        self.0.notes.iter().try_for_each(|note| write!(f, "\n  {note}"))
+        self.each(f, "\n  ")
+    }
+}
+
+impl Error {
+    /// Each error in a line of its own, and how many there are if there are several.
+    fn each(&self, f: &mut fmt::Formatter<'_>, before_note: &str) -> fmt::Result {
+        for error in self.all() {
+            error.message(f)?;
+            error.0.notes.iter().try_for_each(|note| write!(f, "{before_note}{note}"))?;
+            if !self.0.others.is_empty() {
+                writeln!(f)?;
+            }
+        }
+        match self.0.others.len() {
+            0 => Ok(()),
+            others => write!(f, "{} errors", others + 1),
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Which function a cell takes.
 
-use crate::error::Result;
-use crate::program::{Builder, Var};
+use crate::program::Var;
 
 /// A function of every number, by name, for the options of layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,12 +17,12 @@ pub enum Activation {
 
 impl Activation {
     /// Its value at `x`.
-    pub(super) fn of(self, net: &Builder, x: Var) -> Result<Var> {
+    pub(super) fn of(self, x: Var) -> Var {
         match self {
-            Activation::Sigmoid => net.sigmoid(x),
-            Activation::Tanh => net.tanh(x),
-            Activation::Relu => net.relu(x),
-            Activation::Identity => Ok(x),
+            Activation::Sigmoid => x.sigmoid(),
+            Activation::Tanh => x.tanh(),
+            Activation::Relu => x.relu(),
+            Activation::Identity => x,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! A table of vectors, looked up by id.
 
-use crate::error::{Error, Result};
-use crate::layers::{init, wide};
+use crate::builder_methods;
+use crate::error::Error;
+use crate::layers::{Layer, init, wide};
 use crate::program::{Builder, Initializer, Var};
 use crate::tensor::DType;
 
@@ -56,30 +57,53 @@ impl Embedding {
     }
 }
 
-impl Builder {
+impl Layer for Embedding {
+    /// The table.
+    type Weights = Var;
+
+    fn kind(&self) -> &str {
+        "embedding"
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn weights(&self, net: &Builder, _: Var) -> Option<Var> {
+        self.table(net)
+    }
+
+    fn run(&self, net: &Builder, ids: Var, &table: &Var) -> Var {
+        net.lookup(ids, table, self.padding.and_then(|id| i64::try_from(id).ok()), self.sparse)
+    }
+}
+
+impl Embedding {
+    /// Makes the table, which no input decides.
+    fn table(&self, net: &Builder) -> Option<Var> {
+        let &Embedding { vocabulary, width, padding, dtype, ref weight, .. } = self;
+        wide(net, "embedding", width)?;
+        if vocabulary == 0 {
+            net.refuse(Error::new("rows of layer `embedding`", "at least one", "0"));
+            return None;
+        }
+        if let Some(id) = padding.filter(|&id| id >= vocabulary || i64::try_from(id).is_err()) {
+            let expected = format!("below {vocabulary}, the height");
+            net.refuse(Error::new("padding id of layer `embedding`", expected, id.to_string()));
+            return None;
+        }
+        let usual = || init::embedding(1.0 / (width as f64).sqrt(), padding);
+        let start = weight.clone().unwrap_or_else(usual);
+        Some(net.parameter("weight", dtype, &[vocabulary, width], start))
+    }
+}
+
+builder_methods! { Builder, Var;
     /// The row of each id, in the LoD of the ids. Parameter: `weight` `[vocabulary, width]`.
     ///
     /// # Errors
     /// If `ids` are no ids, the table is empty, or the padding id is outside it.
-    #[track_caller]
-    pub fn embedding(&self, ids: Var, options: Embedding) -> Result<Var> {
-        let Embedding { vocabulary, width, sparse, padding, dtype, weight, name } = options;
-        wide(self, "embedding", width)?;
-        if vocabulary == 0 {
-            return Err(self.located(Error::new("rows of layer `embedding`", "at least one", "0")));
-        }
-        let number = padding.map(|id| i64::try_from(id).ok().filter(|_| id < vocabulary));
-        if let (Some(None), Some(id)) = (number, padding) {
-            let what = "padding id of layer `embedding`";
-            return Err(self.located(Error::new(
-                what,
-                format!("below {vocabulary}, the height"),
-                id.to_string(),
-            )));
-        }
-        let name = self.layer_name("embedding", name.as_deref());
-        let start = weight.unwrap_or_else(|| init::embedding(1.0 / (width.max(1) as f64).sqrt(), padding));
-        let weight = self.parameter(&format!("{name}.weight"), dtype, &[vocabulary, width], start)?;
-        self.lookup(ids, weight, number.flatten(), sparse)
+    pub fn embedding(&self, ids: Var, options: Embedding) -> Var {
+        self.layer(options).run(self, ids)
     }
 }

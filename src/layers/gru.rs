@@ -1,12 +1,9 @@
 //! The GRU layer. A reset gate that acts after the recurrent product (PyTorch's) takes two products and the pointwise
 //! cell in a step block; one that acts before it (the original) is composed of plain operators.
 
-use std::panic::Location;
-
-use crate::error::Result;
 use crate::layers::init;
 use crate::layers::recurrent::{
-    self, Before, Cell, Options, RecurrentWeights, builder_methods, recurrent_layer,
+    self, Before, Cell, Options, RecurrentWeights, recurrent_methods, recurrent_layer,
 };
 use crate::ops::Update;
 use crate::program::{Builder, Initializer, Step, Var, Vars};
@@ -79,7 +76,7 @@ impl Cell<1> for Gru {
         }
     }
 
-    fn make(&self, net: &Builder, x: Var) -> Result<GruWeights> {
+    fn make(&self, net: &Builder, x: Var) -> Option<GruWeights> {
         recurrent::weights(net, x, self)
     }
 
@@ -88,12 +85,12 @@ impl Cell<1> for Gru {
         net: &Builder,
         x: Var,
         weights: GruWeights,
-        wanted: impl FnOnce(&Step, Var, [Var; 1]) -> Result<O>,
-    ) -> Result<O> {
+        wanted: impl FnOnce(&Step, Var, [Var; 1]) -> O,
+    ) -> Option<O> {
         if self.reset == Reset::After {
             let next = |step: &Step, Before { from_input, h, states: [before] }: Before<1>| {
-                let from_state = step.product(h, weights.w_hh, weights.b_hh)?;
-                step.gru_cell(from_input, from_state, before, self.update).map(|h| [h])
+                let from_state = step.product(h, weights.w_hh, weights.b_hh);
+                [step.gru_cell(from_input, from_state, before, self.update)]
             };
             return recurrent::run(net, x, weights, self, next, wanted);
         }
@@ -101,28 +98,26 @@ impl Cell<1> for Gru {
         let hidden = self.options.hidden;
         let [gates, candidate] = [0..2 * hidden, 2 * hidden..3 * hidden];
         // Sliced outside the loop, once.
-        let [(w_rz, b_rz), (w_n, b_n)] = recurrent::sliced(net, weights, [gates.clone(), candidate.clone()])?;
+        let [(w_rz, b_rz), (w_n, b_n)] = recurrent::sliced(net, weights, [gates.clone(), candidate.clone()]);
         let next = |step: &Step, Before { from_input, h, states: [before] }: Before<1>| {
-            let gates = step.add(step.slice(from_input, gates)?, step.product(h, w_rz, b_rz)?)?;
-            let gates = step.sigmoid(gates)?;
-            let [r, z] = [step.slice(gates, 0..hidden)?, step.slice(gates, hidden..2 * hidden)?];
-            let kept = step.product(step.mul(r, h)?, w_n, b_n)?;
-            let n = step.tanh(step.add(step.slice(from_input, candidate)?, kept)?)?;
+            let gates = (from_input.slice(gates) + step.product(h, w_rz, b_rz)).sigmoid();
+            let [r, z] = [gates.slice(0..hidden), gates.slice(hidden..2 * hidden)];
+            let kept = step.product(r * h, w_n, b_n);
+            let n = (from_input.slice(candidate) + kept).tanh();
             let (closed, open) = match self.update {
                 Update::Keeps => (n, before),
                 Update::Takes => (before, n),
             };
-            let change = step.mul(z, step.sub(open, closed)?)?;
-            step.add(closed, change).map(|h| [h])
+            [closed + z * (open - closed)]
         };
         recurrent::run(net, x, weights, self, next, wanted)
     }
 }
 
-builder_methods! {
-    Gru, GruWeights, [h: Var];
+recurrent_methods! {
+    Gru, [h: Var];
     /// The state of a GRU after every step, in the rows and LoD of `x`. Runs over the sequences of the last LoD level.
     /// Parameters: `weight_ih` `[in, 3H]`, `weight_hh` `[H, 3H]`, `bias_ih` and `bias_hh` `[3H]`, with [`Reset::Before`]
     /// one `bias`; gates r, z, n.
-    gru, gru_states, gru_with, gru_states_with
+    gru, gru_states
 }

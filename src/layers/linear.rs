@@ -1,7 +1,7 @@
 //! A product with a weight matrix, and a bias.
 
-use crate::error::Result;
-use crate::layers::{init, wide};
+use crate::builder_methods;
+use crate::layers::{Layer, init, wide};
 use crate::program::{Builder, Initializer, Var};
 
 /// Options of [`Builder::linear`]. A width alone is one too.
@@ -50,34 +50,48 @@ impl From<usize> for Linear {
     }
 }
 
-impl Builder {
+impl Layer for Linear {
+    /// The weight `[in, out]` and the bias `[out]`.
+    type Weights = (Var, Option<Var>);
+
+    fn kind(&self) -> &str {
+        "linear"
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights> {
+        let (spec, width) = (net.spec(x)?, self.width);
+        wide(net, "linear", width)?;
+        let weight = net.parameter("weight", spec.dtype, &[spec.width(), width], self.weight.clone());
+        let bias = self.bias.clone().map(|start| net.parameter("bias", spec.dtype, &[width], start));
+        Some((weight, bias))
+    }
+
+    fn run(&self, net: &Builder, x: Var, &(weight, bias): &Self::Weights) -> Var {
+        net.product(x, weight, bias)
+    }
+}
+
+builder_methods! { Builder, Var;
     /// x · W + b, row by row: the LoD stays. Parameters: `weight` `[in, out]`, `bias` `[out]`.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
     /// use unpadded::layers::Linear;
     /// let net = Builder::new();
-    /// let x = net.feed("x", DType::F32, &[8], 1)?;
-    /// let h = net.linear(x, 16)?;
-    /// let y = net.linear(h, Linear::new(2).without_bias().named("out"))?;
-    /// assert_eq!(net.spec(y)?.to_string(), "f32[rows0, 2] lod(0)");
-    /// assert!(net.finish().find("out.weight").is_some());
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let y = x.linear(16).linear(Linear::new(2).without_bias().named("out"));
+    /// assert_eq!(net.describe(y), "`linear_2`: f32[rows0, 2] lod(0)");
+    /// assert!(net.finish()?.find("out.weight").is_some());
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
     /// # Errors
     /// If `x` does not hold rows of floats, or the width is 0.
-    #[track_caller]
-    pub fn linear(&self, x: Var, options: impl Into<Linear>) -> Result<Var> {
-        let Linear { width, bias, weight, name } = options.into();
-        let spec = self.spec(x)?;
-        wide(self, "linear", width)?;
-        let name = self.layer_name("linear", name.as_deref());
-        let weight = self.parameter(&format!("{name}.weight"), spec.dtype, &[spec.width(), width], weight)?;
-        let bias = match bias {
-            Some(start) => Some(self.parameter(&format!("{name}.bias"), spec.dtype, &[width], start)?),
-            None => None,
-        };
-        self.product(x, weight, bias)
+    pub fn linear(&self, x: Var, options: impl Into<Linear>) -> Var {
+        self.layer(options.into()).run(self, x)
     }
 }

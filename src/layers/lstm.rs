@@ -1,13 +1,11 @@
 //! The LSTM layer: two products, a sum and the pointwise cell, in a step block. With peepholes, a clipped cell state
 //! or other functions than the usual ones the cell is composed of plain operators instead.
 
-use std::panic::Location;
-
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::layers::activation::Activation;
 use crate::layers::init;
 use crate::layers::recurrent::{
-    self, Before, Cell, Options, RecurrentWeights, builder_methods, recurrent_layer,
+    self, Before, Cell, Options, RecurrentWeights, recurrent_methods, recurrent_layer,
 };
 use crate::program::{Builder, Initializer, Spec, Step, Var, Vars};
 
@@ -92,23 +90,18 @@ impl Lstm {
 
     /// The next hidden state, before a projection, and cell state, by plain operators. `pre` are the gates before
     /// their functions, `peepholes` the weights of i, f and o.
-    fn composed(&self, step: &Step, pre: Var, c: Var, peepholes: Option<[Var; 3]>) -> Result<[Var; 2]> {
+    fn composed(&self, pre: Var, c: Var, peepholes: Option<[Var; 3]>) -> [Var; 2] {
         let [gate, candidate, output] = self.activations;
-        let gates = step.split(pre, &[self.options.hidden; 4])?;
-        let [i, f, g, o] = gates[..] else {
-            return Err(Error::new("gates of an LSTM", "4", gates.len().to_string()));
-        };
+        let [i, f, g, o] = pre.split([self.options.hidden; 4]);
         let open = |gate_input: Var, which: usize, c: Var| {
-            let seen = peepholes.map(|weights| step.add(gate_input, step.mul(c, weights[which])?));
-            gate.of(step, seen.unwrap_or(Ok(gate_input))?)
+            gate.of(peepholes.map_or(gate_input, |weights| gate_input + c * weights[which]))
         };
-        let added = step.mul(open(i, 0, c)?, candidate.of(step, g)?)?;
-        let mut c = step.add(step.mul(open(f, 1, c)?, c)?, added)?;
+        let added = open(i, 0, c) * candidate.of(g);
+        let mut c = open(f, 1, c) * c + added;
         if let Some(bound) = self.cell_clip {
-            c = step.clamp(c, -bound, bound)?;
+            c = c.clamp(-bound, bound);
         }
-        let h = step.mul(open(o, 2, c)?, output.of(step, c)?)?;
-        Ok([h, c])
+        [open(o, 2, c) * output.of(c), c]
     }
 
     /// Checks that a weight was given exactly if the options ask for it, and its shape.
@@ -119,14 +112,15 @@ impl Lstm {
         weight: Option<Var>,
         like: &Spec,
         dims: Option<&[usize]>,
-    ) -> Result<()> {
+    ) -> Option<()> {
         match (weight, dims) {
             (Some(weight), Some(dims)) => recurrent::weight_shape(net, slot, weight, like, dims),
-            (None, None) => Ok(()),
+            (None, None) => Some(()),
             (given, asked) => {
                 let count = |there: bool| if there { "a weight" } else { "none" };
                 let expected = format!("{}, as the options say", count(asked.is_some()));
-                Err(net.located(Error::new(format!("`{slot}`"), expected, count(given.is_some()))))
+                net.refuse(Error::new(format!("`{slot}`"), expected, count(given.is_some())));
+                None
             }
         }
     }
@@ -152,15 +146,14 @@ impl Cell<2> for Lstm {
         [Some(("bias", init::lstm_bias(self.forget_bias))), None]
     }
 
-    fn make(&self, net: &Builder, x: Var) -> Result<LstmWeights> {
-        let (name, gates) = recurrent::named_weights(net, x, self)?;
-        let make = |part: &str, dims: &[usize], start: Initializer| {
-            net.parameter(&format!("{name}.{part}"), net.spec(x)?.dtype, dims, start)
-        };
-        let hidden = self.options.hidden;
-        let peepholes = self.peepholes.then(|| make("peephole", &[3 * hidden], init::zeros())).transpose()?;
-        let projection = self.projection.map(|width| make("weight_hr", &[hidden, width], init::xavier()));
-        Ok(LstmWeights { gates, peepholes, projection: projection.transpose()? })
+    fn make(&self, net: &Builder, x: Var) -> Option<LstmWeights> {
+        let gates = recurrent::weights(net, x, self)?;
+        let (dtype, hidden) = (net.spec(x)?.dtype, self.options.hidden);
+        let peepholes = self.peepholes.then(|| net.parameter("peephole", dtype, &[3 * hidden], init::zeros()));
+        let projection = self.projection;
+        let projection =
+            projection.map(|width| net.parameter("weight_hr", dtype, &[hidden, width], init::xavier()));
+        Some(LstmWeights { gates, peepholes, projection })
     }
 
     fn run<O: Vars>(
@@ -168,8 +161,8 @@ impl Cell<2> for Lstm {
         net: &Builder,
         x: Var,
         weights: LstmWeights,
-        wanted: impl FnOnce(&Step, Var, [Var; 2]) -> Result<O>,
-    ) -> Result<O> {
+        wanted: impl FnOnce(&Step, Var, [Var; 2]) -> O,
+    ) -> Option<O> {
         let (LstmWeights { gates, peepholes, projection }, hidden) = (weights, self.options.hidden);
         let like = recurrent::checked(net, x, gates, self)?;
         let dims = self.peepholes.then_some([3 * hidden]);
@@ -177,28 +170,27 @@ impl Cell<2> for Lstm {
         let dims = self.projection.map(|width| [hidden, width]);
         self.asked(net, "projection", projection, &like, dims.as_ref().map(|dims| &dims[..]))?;
         if let Some(bound) = self.cell_clip.filter(|&bound| bound.is_nan() || bound <= 0.0) {
-            let error = Error::new("`cell_clip` of layer `lstm`", "a number above 0", bound.to_string());
-            return Err(net.located(error));
+            net.refuse(Error::new("`cell_clip` of layer `lstm`", "a number above 0", bound.to_string()));
+            return None;
         }
         let part = |all: Var, k: usize| net.slice(all, k * hidden..(k + 1) * hidden);
-        let peepholes = peepholes.map(|all| Ok::<_, Error>([part(all, 0)?, part(all, 1)?, part(all, 2)?]));
-        let peepholes = peepholes.transpose()?;
+        let peepholes = peepholes.map(|all| [part(all, 0), part(all, 1), part(all, 2)]);
         let plain = peepholes.is_none() && self.cell_clip.is_none() && self.activations == USUAL;
         let next = |step: &Step, Before { from_input, h, states: [_, c] }: Before<2>| {
-            let pre = step.add(from_input, step.product(h, gates.w_hh, gates.b_hh)?)?;
+            let pre = from_input + step.product(h, gates.w_hh, gates.b_hh);
             let [h, c] = match plain {
-                true => step.lstm_cell(pre, c).map(|(h, c)| [h, c])?,
-                false => self.composed(step, pre, c, peepholes)?,
+                true => <[Var; 2]>::from(step.lstm_cell(pre, c)),
+                false => self.composed(pre, c, peepholes),
             };
-            Ok([projection.map_or(Ok(h), |weight| step.product(h, weight, None))?, c])
+            [projection.map_or(h, |weight| step.product(h, weight, None)), c]
         };
         recurrent::run(net, x, gates, self, next, wanted)
     }
 }
 
-builder_methods! {
-    Lstm, LstmWeights, [h: Var, c: Var];
+recurrent_methods! {
+    Lstm, [h: Var, c: Var];
     /// The hidden state of an LSTM after every step, in the rows and LoD of `x`. Runs over the sequences of the last
     /// LoD level. Parameters: `weight_ih` `[in, 4H]`, `weight_hh` `[H, 4H]`, `bias` `[4H]`; gates i, f, g, o.
-    lstm, lstm_states, lstm_with, lstm_states_with
+    lstm, lstm_states
 }

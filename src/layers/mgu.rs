@@ -1,11 +1,8 @@
 //! The minimal gated unit: a GRU with one gate that resets and updates.
 
-use std::panic::Location;
-
-use crate::error::Result;
 use crate::layers::init;
 use crate::layers::recurrent::{
-    self, Before, Cell, Options, RecurrentWeights, builder_methods, recurrent_layer,
+    self, Before, Cell, Options, RecurrentWeights, recurrent_methods, recurrent_layer,
 };
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
@@ -49,7 +46,7 @@ impl Cell<1> for Mgu {
         [Some(("bias", init::zeros())), None]
     }
 
-    fn make(&self, net: &Builder, x: Var) -> Result<MguWeights> {
+    fn make(&self, net: &Builder, x: Var) -> Option<MguWeights> {
         recurrent::weights(net, x, self)
     }
 
@@ -58,29 +55,27 @@ impl Cell<1> for Mgu {
         net: &Builder,
         x: Var,
         weights: MguWeights,
-        wanted: impl FnOnce(&Step, Var, [Var; 1]) -> Result<O>,
-    ) -> Result<O> {
+        wanted: impl FnOnce(&Step, Var, [Var; 1]) -> O,
+    ) -> Option<O> {
         recurrent::checked(net, x, weights, self)?;
         let hidden = self.options.hidden;
         let [gate, candidate] = [0..hidden, hidden..2 * hidden];
         // Sliced outside the loop, once.
-        let [(w_f, b_f), (w_n, b_n)] = recurrent::sliced(net, weights, [gate.clone(), candidate.clone()])?;
+        let [(w_f, b_f), (w_n, b_n)] = recurrent::sliced(net, weights, [gate.clone(), candidate.clone()]);
         let next = |step: &Step, Before { from_input, h, states: [before] }: Before<1>| {
-            let f = step.add(step.slice(from_input, gate)?, step.product(h, w_f, b_f)?)?;
-            let f = step.sigmoid(f)?;
-            let kept = step.product(step.mul(f, h)?, w_n, b_n)?;
-            let n = step.tanh(step.add(step.slice(from_input, candidate)?, kept)?)?;
-            let change = step.mul(f, step.sub(n, before)?)?;
-            step.add(before, change).map(|h| [h])
+            let f = (from_input.slice(gate) + step.product(h, w_f, b_f)).sigmoid();
+            let kept = step.product(f * h, w_n, b_n);
+            let n = (from_input.slice(candidate) + kept).tanh();
+            [before + f * (n - before)]
         };
         recurrent::run(net, x, weights, self, next, wanted)
     }
 }
 
-builder_methods! {
-    Mgu, MguWeights, [h: Var];
+recurrent_methods! {
+    Mgu, [h: Var];
     /// The state of a minimal gated unit (Zhou et al., 2016) after every step, in the rows and LoD of `x`:
     /// f = σ(x·W_f + h·U_f + b_f), n = tanh(x·W_n + (f ∘ h)·U_n + b_n), h = (1 − f) ∘ h + f ∘ n. Runs over the sequences of
     /// the last LoD level. Parameters: `weight_ih` `[in, 2H]`, `weight_hh` `[H, 2H]`, `bias` `[2H]`; gates f, n.
-    mgu, mgu_states, mgu_with, mgu_states_with
+    mgu, mgu_states
 }

@@ -15,6 +15,7 @@ pub mod init;
 mod activation;
 mod embedding;
 mod gru;
+mod layer;
 mod linear;
 mod lstm;
 mod mgu;
@@ -26,24 +27,26 @@ mod torch;
 pub use activation::Activation;
 pub use embedding::Embedding;
 pub use gru::{Gru, GruWeights, Reset};
+pub use layer::{Instance, Layer, RecurrentLayer, Stateful};
 pub use linear::Linear;
 pub use lstm::{Lstm, LstmWeights};
 pub use mgu::{Mgu, MguWeights};
-pub use recurrent::{RecurrentLayer, RecurrentWeights};
+pub use recurrent::RecurrentWeights;
 pub use rnn::{Rnn, RnnWeights};
 pub use stacked::Stacked;
 pub use torch::{from_torch, load_torch};
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::program::Builder;
 
 /// Checks the width of what a layer gives.
 #[track_caller]
-fn wide(net: &Builder, layer: &str, width: usize) -> Result<()> {
+fn wide(net: &Builder, layer: &str, width: usize) -> Option<()> {
     if width > 0 {
-        return Ok(());
+        return Some(());
     }
-    Err(net.located(Error::new(format!("width of layer `{layer}`"), "at least 1", "0")))
+    net.refuse(Error::new(format!("width of layer `{layer}`"), "at least 1", "0"));
+    None
 }
 
 #[cfg(test)]

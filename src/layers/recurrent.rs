@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::error::{Error, Result};
+use crate::builder_methods;
+use crate::error::Error;
 use crate::layers::{init, wide};
 use crate::program::{Builder, Initializer, Recurrence, Spec, Step, Var, Vars};
 
@@ -18,38 +19,6 @@ pub struct RecurrentWeights {
     pub b_ih: Option<Var>,
     /// `[G·H]`, added to the state's product: in a GRU that resets after it the part of n is inside the reset.
     pub b_hh: Option<Var>,
-}
-
-/// A layer that runs over sequences with `STATES` variables passing from step to step, the first of which is its
-/// output: [`Lstm`](crate::layers::Lstm), [`Gru`](crate::layers::Gru), [`Rnn`](crate::layers::Rnn),
-/// [`Mgu`](crate::layers::Mgu), and any layer of one's own that shall be stacked or run in both directions
-/// ([`Stacked`](crate::layers::Stacked)).
-pub trait RecurrentLayer<const STATES: usize>: Clone {
-    /// The variables that it multiplies by.
-    type Weights: Copy;
-
-    /// Makes its parameters for the input `x`.
-    ///
-    /// # Errors
-    /// If `x` does not hold sequences of rows of floats.
-    #[track_caller]
-    fn weights(&self, net: &Builder, x: Var) -> Result<Self::Weights>;
-
-    /// Runs it with weights that exist: the output after every step, in the rows and LoD of `x`, and the states after
-    /// each sequence's last step, one row a sequence.
-    ///
-    /// # Errors
-    /// If the input, a weight or an initial state does not fit.
-    #[track_caller]
-    fn states(&self, net: &Builder, x: Var, weights: Self::Weights) -> Result<(Var, [Var; STATES])>;
-
-    /// The same layer in the other direction.
-    #[must_use]
-    fn reversed(self) -> Self;
-
-    /// The same layer with these initial states, one row a sequence.
-    #[must_use]
-    fn starting_from(self, initial: [Var; STATES]) -> Self;
 }
 
 /// The options that every recurrent layer has.
@@ -103,16 +72,17 @@ pub(super) trait Cell<const STATES: usize> {
     fn biases(&self) -> [Option<(&'static str, Initializer)>; 2];
 
     /// Makes its parameters for the input `x`.
-    fn make(&self, net: &Builder, x: Var) -> Result<Self::Weights>;
+    fn make(&self, net: &Builder, x: Var) -> Option<Self::Weights>;
 
-    /// Runs it; `wanted` says what comes out, of the output after every step and of the memories.
+    /// Runs it; `wanted` says what comes out, of the output after every step and of the memories. `None` if something does
+    /// not fit, or is unknown.
     fn run<O: Vars>(
         &self,
         net: &Builder,
         x: Var,
         weights: Self::Weights,
-        wanted: impl FnOnce(&Step, Var, [Var; STATES]) -> Result<O>,
-    ) -> Result<O>;
+        wanted: impl FnOnce(&Step, Var, [Var; STATES]) -> O,
+    ) -> Option<O>;
 }
 
 /// The methods that set [`Options`], for a layer that keeps them in its field `options`, and what makes it a
@@ -173,24 +143,44 @@ macro_rules! recurrent_layer {
             }
         }
 
-        impl $crate::layers::RecurrentLayer<$states> for $layer {
+        impl $crate::layers::Layer for $layer {
             type Weights = $weights;
 
-            #[track_caller]
-            fn weights(&self, net: &Builder, x: Var) -> Result<$weights> {
-                self.make(&net.called_from(Location::caller()), x)
+            fn kind(&self) -> &str {
+                <$layer as Cell<$states>>::KIND
             }
 
-            #[track_caller]
-            fn states(&self, net: &Builder, x: Var, weights: $weights) -> Result<(Var, [Var; $states])> {
-                let net = net.called_from(Location::caller());
-                let all = self.run(&net, x, weights, |step, out, memories| {
-                    let last = memories.into_iter().map(|memory| step.last(memory));
-                    std::iter::once(Ok(out)).chain(last).collect::<Result<Vec<Var>>>()
-                })?;
-                $crate::layers::recurrent::output_and_states(&all)
+            fn name(&self) -> Option<&str> {
+                self.options.name.as_deref()
             }
 
+            fn weights(&self, net: &Builder, x: Var) -> Option<$weights> {
+                self.make(net, x)
+            }
+
+            fn run(&self, net: &Builder, x: Var, &weights: &$weights) -> Var {
+                let out = Cell::run(self, net, x, weights, |_, out, _| out);
+                out.unwrap_or_else(|| net.unknown())
+            }
+        }
+
+        impl $crate::layers::Stateful for $layer {
+            type States = [Var; $states];
+
+            fn states(&self, net: &Builder, x: Var, &weights: &$weights) -> (Var, [Var; $states]) {
+                let wanted = |step: &Step, out, memories: [Var; $states]| {
+                    (out, memories.map(|memory| step.last(memory)))
+                };
+                let all = Cell::run(self, net, x, weights, wanted);
+                all.unwrap_or_else(|| (net.unknown(), self.all_states(net.unknown())))
+            }
+
+            fn all_states(&self, var: Var) -> [Var; $states] {
+                [var; $states]
+            }
+        }
+
+        impl $crate::layers::RecurrentLayer for $layer {
             fn reversed(mut self) -> Self {
                 self.options.reverse = !self.options.reverse;
                 self
@@ -201,108 +191,63 @@ macro_rules! recurrent_layer {
                 self
             }
         }
-    };
-}
-pub(super) use recurrent_layer;
 
-/// The four methods of [`Builder`] that a layer has. `$state` are its states' names.
-macro_rules! builder_methods {
-    (
-        $layer:ident, $weights:ident, [$($state:ident: $var:ty),+];
-        $(#[$doc:meta])* $run:ident, $run_states:ident, $run_with:ident, $run_states_with:ident
-    ) => {
-        impl Builder {
-            $(#[$doc])*
-            ///
-            /// # Errors
-            /// If `x` does not hold sequences of rows of floats, or an option or initial state does not fit.
-            #[track_caller]
-            pub fn $run(&self, x: Var, options: $layer) -> Result<Var> {
-                let weights = options.make(&self.called_from(Location::caller()), x)?;
-                self.$run_with(x, weights, options)
-            }
-
-            #[doc = concat!("[`Self::", stringify!($run), "`], and the states after each sequence's last step")]
-            #[doc = concat!("(", stringify!($($state),+), "), one row a sequence. An empty sequence has its initial ones.")]
-            ///
-            /// # Errors
-            #[doc = concat!("As [`Self::", stringify!($run), "`].")]
-            #[track_caller]
-            pub fn $run_states(&self, x: Var, options: $layer) -> Result<(Var, $($var),+)> {
-                let weights = options.make(&self.called_from(Location::caller()), x)?;
-                self.$run_states_with(x, weights, options)
-            }
-
-            #[doc = concat!("[`Self::", stringify!($run), "`] with weights that exist: shared, imported or under test.")]
-            ///
-            /// # Errors
-            #[doc = concat!("As [`Self::", stringify!($run), "`], and if a weight does not fit.")]
-            #[track_caller]
-            pub fn $run_with(&self, x: Var, weights: impl Into<$weights>, options: $layer) -> Result<Var> {
-                options.run(&self.called_from(Location::caller()), x, weights.into(), |_, out, _| Ok(out))
-            }
-
-            #[doc = concat!("[`Self::", stringify!($run_states), "`] with weights that exist.")]
-            ///
-            /// # Errors
-            #[doc = concat!("As [`Self::", stringify!($run_with), "`].")]
-            #[track_caller]
-            pub fn $run_states_with(
-                &self,
-                x: Var,
-                weights: impl Into<$weights>,
-                options: $layer,
-            ) -> Result<(Var, $($var),+)> {
-                let net = self.called_from(Location::caller());
-                options.run(&net, x, weights.into(), |step, out, [$($state),+]| {
-                    Ok((out, $(step.last($state)?),+))
-                })
+        impl From<usize> for $layer {
+            fn from(hidden: usize) -> Self {
+                Self::new(hidden)
             }
         }
     };
 }
-pub(super) use builder_methods;
+pub(super) use recurrent_layer;
 
-/// The first variable and the `N` others.
-pub(super) fn output_and_states<const N: usize>(all: &[Var]) -> Result<(Var, [Var; N])> {
-    match all {
-        [out, states @ ..] if states.len() == N => Ok((*out, each(|k| Ok(states[k]))?)),
-        _ => Err(Error::new("variables of a layer", (N + 1).to_string(), all.len().to_string())),
-    }
+/// The methods of [`Builder`] and [`Var`] that a layer has. `$state` are its states' names.
+macro_rules! recurrent_methods {
+    (
+        $layer:ident, [$($state:ident: $var:ty),+];
+        $(#[$doc:meta])* $run:ident, $run_states:ident
+    ) => {
+        $crate::builder_methods! { Builder, Var;
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// If `x` does not hold sequences of rows of floats, or an option or initial state does not fit.
+            pub fn $run(&self, x: Var, options: impl Into<$layer>) -> Var {
+                self.layer(options.into()).run(self, x)
+            }
+
+            #[doc = concat!("[`Builder::", stringify!($run), "`], and the states after each sequence's last step")]
+            #[doc = concat!("(", stringify!($($state),+), "), one row a sequence. An empty sequence has its initial ones.")]
+            ///
+            /// # Errors
+            #[doc = concat!("As [`Builder::", stringify!($run), "`].")]
+            pub fn $run_states(&self, x: Var, options: impl Into<$layer>) -> (Var, $($var),+) {
+                let (out, [$($state),+]) = self.layer(options.into()).run_states(self, x);
+                (out, $($state),+)
+            }
+        }
+    };
 }
+pub(super) use recurrent_methods;
 
-/// Makes the weights of a layer over `x`.
-///
-/// # Errors
-/// If `x` does not hold sequences of rows of floats.
+/// Makes the weights of a layer over `x`; `None` if `x` is unknown or does not hold sequences of rows of floats.
 pub(super) fn weights<const STATES: usize, C: Cell<STATES>>(
     net: &Builder,
     x: Var,
     cell: &C,
-) -> Result<RecurrentWeights> {
-    named_weights(net, x, cell).map(|(_, weights)| weights)
-}
-
-/// [`weights`], and the first part of their names.
-pub(super) fn named_weights<const STATES: usize, C: Cell<STATES>>(
-    net: &Builder,
-    x: Var,
-    cell: &C,
-) -> Result<(String, RecurrentWeights)> {
+) -> Option<RecurrentWeights> {
     let spec = sequence_input(net, C::KIND, x)?;
-    let Options { bias, input, recurrent, name, .. } = cell.options();
+    let Options { bias, input, recurrent, .. } = cell.options();
     let gates = gate_columns(net, cell)?;
-    let name = net.layer_name(C::KIND, name.as_deref());
-    let make = |part: &str, dims: &[usize], start: &Initializer| {
-        net.parameter(&format!("{name}.{part}"), spec.dtype, dims, start.clone())
-    };
-    let w_ih = make("weight_ih", &[spec.width(), gates], input)?;
-    let w_hh = make("weight_hh", &[cell.widths()[0], gates], recurrent)?;
+    let make =
+        |part: &str, dims: &[usize], start: Initializer| net.parameter(part, spec.dtype, dims, start);
+    let w_ih = make("weight_ih", &[spec.width(), gates], input.clone());
+    let w_hh = make("weight_hh", &[cell.widths()[0], gates], recurrent.clone());
     let [b_ih, b_hh] = cell.biases().map(|start| {
-        let start = start.filter(|_| *bias);
-        start.map(|(part, start)| make(part, &[gates], &start)).transpose()
+        let (part, start) = start.filter(|_| *bias)?;
+        Some(make(part, &[gates], start))
     });
-    Ok((name, RecurrentWeights { w_ih, w_hh, b_ih: b_ih?, b_hh: b_hh? }))
+    Some(RecurrentWeights { w_ih, w_hh, b_ih, b_hh })
 }
 
 /// The columns of the state's weight and bias for each range of gates.
@@ -310,13 +255,11 @@ pub(super) fn sliced<const N: usize>(
     net: &Builder,
     weights: RecurrentWeights,
     columns: [Range<usize>; N],
-) -> Result<[(Var, Option<Var>); N]> {
-    let part = |columns: Range<usize>| {
-        let bias = weights.b_hh.map(|bias| net.slice(bias, columns.clone())).transpose();
-        Ok((net.slice(weights.w_hh, columns)?, bias?))
-    };
-    let parts: Vec<_> = columns.into_iter().map(part).collect::<Result<_>>()?;
-    parts.try_into().map_err(|_| Error::new("columns", N.to_string(), "others"))
+) -> [(Var, Option<Var>); N] {
+    columns.map(|columns| {
+        let bias = weights.b_hh.map(|bias| net.slice(bias, columns.clone()));
+        (net.slice(weights.w_hh, columns), bias)
+    })
 }
 
 /// What a cell makes its next states of, at one step.
@@ -330,18 +273,16 @@ pub(super) struct Before<const STATES: usize> {
 }
 
 /// Runs a cell over the sequences of `x`. `next` gives the next states, and `wanted` says what comes out: of the output
-/// after every step, and of the memories that hold the states.
-///
-/// # Errors
-/// If `x` does not hold sequences of rows of floats, or a weight or an initial state does not fit.
+/// after every step, and of the memories that hold the states. `None` if `x` does not hold sequences of rows of floats, or a
+/// weight, an option or an initial state does not fit.
 pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
     net: &Builder,
     x: Var,
     weights: RecurrentWeights,
     cell: &C,
-    next: impl FnOnce(&Step, Before<STATES>) -> Result<[Var; STATES]>,
-    wanted: impl FnOnce(&Step, Var, [Var; STATES]) -> Result<O>,
-) -> Result<O> {
+    next: impl FnOnce(&Step, Before<STATES>) -> [Var; STATES],
+    wanted: impl FnOnce(&Step, Var, [Var; STATES]) -> O,
+) -> Option<O> {
     let spec = checked(net, x, weights, cell)?;
     let &Options { reverse, initial, zoneout, recurrent_dropout, .. } = cell.options();
     let (widths, RecurrentWeights { w_ih, b_ih, .. }) = (cell.widths(), weights);
@@ -352,88 +293,82 @@ pub(super) fn run<const STATES: usize, C: Cell<STATES>, O: Vars>(
     for ((slot, width), state) in C::STATE_NAMES.into_iter().zip(widths).zip(initial.iter().flatten()) {
         state_width(net, slot, *state, &spec, width)?;
     }
-    net.recurrent_with(Recurrence { reverse, ..Recurrence::default() }, x, |step, x_t| {
-        let states = each(|k| match initial {
+    let options = Recurrence { reverse, ..Recurrence::default() };
+    Some(net.recurrent_with(options, x, |step, x_t| {
+        let states: [Var; STATES] = std::array::from_fn(|k| match initial {
             Some(states) => step.memory_from(states[k]),
             None => step.memory_of(spec.dtype, &[widths[k]]),
-        })?;
-        let from_input = step.product(x_t, w_ih, b_ih)?;
+        });
+        let from_input = step.product(x_t, w_ih, b_ih);
         let h = match recurrent_dropout {
             0.0 => states[0],
-            rate => step.variational_dropout(states[0], rate)?,
+            rate => states[0].variational_dropout(rate),
         };
-        let next = next(step, Before { from_input, h, states })?;
-        let after: [Var; STATES] = each(|k| match zoneout[k] {
-            0.0 => Ok(next[k]),
+        let next = next(step, Before { from_input, h, states });
+        let after: [Var; STATES] = std::array::from_fn(|k| match zoneout[k] {
+            0.0 => next[k],
             rate => step.zoneout(states[k], next[k], rate),
-        })?;
+        });
         for (memory, next) in states.into_iter().zip(after) {
-            step.update(memory, next)?;
+            step.update(memory, next);
         }
         wanted(step, after[0], states)
-    })
+    }))
 }
 
-impl Builder {
+builder_methods! { Builder;
     /// The state after a step with zoneout (Krueger et al., 2016): while training each number of `before` stays with
     /// probability `rate`, else it becomes that of `after`; without training the mean of the two cases. Composed as
     /// before + (1 − rate) · dropout(after − before).
     ///
     /// # Errors
     /// If the two do not have the same rows of floats, or `rate` is not in [0, 1).
-    #[track_caller]
-    pub fn zoneout(&self, before: Var, after: Var, rate: f64) -> Result<Var> {
-        let change = self.dropout(self.sub(after, before)?, rate)?;
-        self.add(before, self.scale(change, 1.0 - rate, 0.0)?)
+    pub fn zoneout(&self, before: Var, after: Var, rate: f64) -> Var {
+        let change = self.dropout(self.sub(after, before), rate);
+        self.add(before, self.scale(change, 1.0 - rate, 0.0))
     }
-}
-
-/// An array of what `make` gives for each index, or its first error.
-fn each<const N: usize>(make: impl Fn(usize) -> Result<Var>) -> Result<[Var; N]> {
-    let made: Vec<Var> = (0..N).map(make).collect::<Result<_>>()?;
-    made.try_into().map_err(|made: Vec<Var>| Error::new("states", N.to_string(), made.len().to_string()))
 }
 
 /// The spec of the input, after it and the weights were found to fit. A cell that takes its weights apart calls it
 /// before, so that an error names the weight.
-///
-/// # Errors
-/// If `x` does not hold sequences of rows of floats, or a weight does not fit.
 pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
     net: &Builder,
     x: Var,
     weights: RecurrentWeights,
     cell: &C,
-) -> Result<Spec> {
+) -> Option<Spec> {
     let (spec, gates) = (sequence_input(net, C::KIND, x)?, gate_columns(net, cell)?);
     let RecurrentWeights { w_ih, w_hh, b_ih, b_hh } = weights;
     weight_shape(net, "w_ih", w_ih, &spec, &[spec.width(), gates])?;
     weight_shape(net, "w_hh", w_hh, &spec, &[cell.widths()[0], gates])?;
     for (slot, bias) in [("b_ih", b_ih), ("b_hh", b_hh)] {
-        bias.map_or(Ok(()), |bias| weight_shape(net, slot, bias, &spec, &[gates]))?;
+        bias.map_or(Some(()), |bias| weight_shape(net, slot, bias, &spec, &[gates]))?;
     }
-    Ok(spec)
+    Some(spec)
 }
 
 /// The columns of all gates side by side; the columns of fewer of them are a number too, then.
-fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -> Result<usize> {
+fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -> Option<usize> {
     let hidden = cell.options().hidden;
     cell.widths().into_iter().try_for_each(|width| wide(net, C::KIND, width))?;
-    C::GATES.checked_mul(hidden).ok_or_else(|| {
+    let columns = C::GATES.checked_mul(hidden);
+    if columns.is_none() {
         let what = format!("numbers of state of layer `{}`", C::KIND);
-        net.located(Error::new(what, format!("at most {}", usize::MAX / C::GATES), hidden.to_string()))
-    })
+        net.refuse(Error::new(what, format!("at most {}", usize::MAX / C::GATES), hidden.to_string()));
+    }
+    columns
 }
 
 /// The spec of a recurrent layer's input.
-fn sequence_input(net: &Builder, layer: &str, x: Var) -> Result<Spec> {
+fn sequence_input(net: &Builder, layer: &str, x: Var) -> Option<Spec> {
     let spec = net.spec(x)?;
     if spec.lod.is_empty() || !spec.dtype.is_float() || spec.shape.len() != 2 {
         let expected = "sequences of rows of floats, [rows, width] with a LoD";
         let error = Error::new(format!("input of layer `{layer}`"), expected, spec.to_string());
-        return Err(net.located(error.variable(net.name_of(x))));
+        net.refuse(error.variable(net.name_of(x)));
+        return None;
     }
-    Ok(spec)
+    Some(spec)
 }
 
 /// Checks the shape of a weight that was given.
@@ -443,31 +378,34 @@ pub(super) fn weight_shape(
     weight: Var,
     like: &Spec,
     dims: &[usize],
-) -> Result<()> {
+) -> Option<()> {
     let spec = net.spec(weight)?;
-    if spec == Spec::fixed(like.dtype, dims)? {
-        return Ok(());
+    if spec == net.fitting(Spec::fixed(like.dtype, dims))? {
+        return Some(());
     }
     let error = Error::new(format!("`{slot}`"), format!("{} {dims:?}", like.dtype), spec.to_string());
-    Err(net.located(error.variable(net.name_of(weight))))
+    net.refuse(error.variable(net.name_of(weight)));
+    None
 }
 
 /// Checks a rate of the layer's options: the operator that takes it would name itself, which the user did not write.
-fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Result<()> {
+fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Option<()> {
     if (0.0..1.0).contains(&rate) {
-        return Ok(());
+        return Some(());
     }
     let what = format!("`{option}` of layer `{layer}`");
-    Err(net.located(Error::new(what, "a number from 0 to below 1", rate.to_string())))
+    net.refuse(Error::new(what, "a number from 0 to below 1", rate.to_string()));
+    None
 }
 
 /// Checks the width of an initial state; that it has one row a sequence is checked by the memory that starts with it.
-fn state_width(net: &Builder, slot: &str, state: Var, like: &Spec, width: usize) -> Result<()> {
+fn state_width(net: &Builder, slot: &str, state: Var, like: &Spec, width: usize) -> Option<()> {
     let spec = net.spec(state)?;
     if spec.dtype == like.dtype && spec.batched() && spec.width() == width {
-        return Ok(());
+        return Some(());
     }
     let expected = format!("{} rows of {width} numbers, one a sequence", like.dtype);
     let error = Error::new(format!("initial `{slot}`"), expected, spec.to_string());
-    Err(net.located(error.variable(net.name_of(state))))
+    net.refuse(error.variable(net.name_of(state)));
+    None
 }

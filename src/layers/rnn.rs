@@ -1,12 +1,9 @@
 //! The plain recurrent layer: two products, a sum and a function, in a step block.
 
-use std::panic::Location;
-
-use crate::error::Result;
 use crate::layers::activation::Activation;
 use crate::layers::init;
 use crate::layers::recurrent::{
-    self, Before, Cell, Options, RecurrentWeights, builder_methods, recurrent_layer,
+    self, Before, Cell, Options, RecurrentWeights, recurrent_methods, recurrent_layer,
 };
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 
@@ -58,7 +55,7 @@ impl Cell<1> for Rnn {
         [Some(("bias", init::zeros())), None]
     }
 
-    fn make(&self, net: &Builder, x: Var) -> Result<RnnWeights> {
+    fn make(&self, net: &Builder, x: Var) -> Option<RnnWeights> {
         recurrent::weights(net, x, self)
     }
 
@@ -67,20 +64,19 @@ impl Cell<1> for Rnn {
         net: &Builder,
         x: Var,
         weights: RnnWeights,
-        wanted: impl FnOnce(&Step, Var, [Var; 1]) -> Result<O>,
-    ) -> Result<O> {
+        wanted: impl FnOnce(&Step, Var, [Var; 1]) -> O,
+    ) -> Option<O> {
         let next = |step: &Step, Before { from_input, h, .. }: Before<1>| {
-            let sum = step.add(from_input, step.product(h, weights.w_hh, weights.b_hh)?)?;
-            self.activation.of(step, sum).map(|h| [h])
+            [self.activation.of(from_input + step.product(h, weights.w_hh, weights.b_hh))]
         };
         recurrent::run(net, x, weights, self, next, wanted)
     }
 }
 
-builder_methods! {
-    Rnn, RnnWeights, [h: Var];
+recurrent_methods! {
+    Rnn, [h: Var];
     /// The state of a plain recurrent layer after every step, h = f(x·W_ih + h·W_hh + b), in the rows and LoD of `x`.
     /// Runs over the sequences of the last LoD level. Parameters: `weight_ih` `[in, H]`, `weight_hh` `[H, H]`, `bias`
     /// `[H]`.
-    rnn, rnn_states, rnn_with, rnn_states_with
+    rnn, rnn_states
 }

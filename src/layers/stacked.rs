@@ -1,24 +1,24 @@
 //! Recurrent layers over one another, in one direction or both, with dropout between them and residual connections.
 
-use std::panic::Location;
-
-use crate::error::{Error, Result};
-use crate::layers::recurrent::RecurrentLayer;
+use crate::builder_methods;
+use crate::error::Error;
+use crate::layers::layer::{Instance, Layer, RecurrentLayer, Stateful};
+use crate::program::vars::unknown_of;
 use crate::program::{Builder, Var};
 
 /// Options of [`Builder::stacked`]: several layers like one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stacked<L, const STATES: usize> {
+pub struct Stacked<L: RecurrentLayer> {
     layer: L,
     layers: usize,
     bidirectional: bool,
     dropout: f64,
     variational_dropout: f64,
     residual: bool,
-    initial: Option<Vec<[Var; STATES]>>,
+    initial: Option<Vec<L::States>>,
 }
 
-impl<L: RecurrentLayer<STATES>, const STATES: usize> Stacked<L, STATES> {
+impl<L: RecurrentLayer> Stacked<L> {
     /// `layers` layers like `layer`, each with weights of its own, each over what the one before computed.
     pub fn new(layer: L, layers: usize) -> Self {
         let (bidirectional, dropout, variational_dropout, residual, initial) = (false, 0.0, 0.0, false, None);
@@ -52,137 +52,178 @@ impl<L: RecurrentLayer<STATES>, const STATES: usize> Stacked<L, STATES> {
     /// Starts from these states, one row a sequence: for each layer, or for each layer first the forward and then
     /// the backward direction.
     #[must_use]
-    pub fn initial(self, states: Vec<[Var; STATES]>) -> Self {
+    pub fn initial(self, states: Vec<L::States>) -> Self {
         Self { initial: Some(states), ..self }
     }
 }
 
-impl Builder {
+impl<L: RecurrentLayer> Stacked<L> {
+    /// How many layers there are in each direction and all directions.
+    fn count(&self) -> usize {
+        self.layers.saturating_mul(if self.bidirectional { 2 } else { 1 })
+    }
+
+    /// Checks how many there are of something of which every layer and direction has one.
+    fn counted(&self, net: &Builder, what: &str, got: usize) -> Option<()> {
+        if got == self.count() {
+            return Some(());
+        }
+        net.refuse(Error::new(what, self.count().to_string(), got.to_string()));
+        None
+    }
+
+    fn checked(&self, net: &Builder) -> Option<()> {
+        if self.layers == 0 {
+            net.refuse(Error::new("layers", "at least one", "none"));
+            return None;
+        }
+        // With one layer no operator takes the first rate, but it is wrong all the same.
+        let rates = [("dropout", self.dropout), ("variational_dropout", self.variational_dropout)];
+        if let Some((name, rate)) = rates.into_iter().find(|(_, rate)| !(0.0..1.0).contains(rate)) {
+            let (what, expected) = (format!("`{name}` of layers"), "a number from 0 to below 1");
+            net.refuse(Error::new(what, expected, rate.to_string()));
+            return None;
+        }
+        match &self.initial {
+            Some(initial) => self.counted(net, "initial states of layers", initial.len()),
+            None => Some(()),
+        }
+    }
+}
+
+impl<L: RecurrentLayer> Layer for Stacked<L> {
+    /// The layers, in each the forward direction before the backward one.
+    type Weights = Vec<Instance<L>>;
+
+    fn kind(&self) -> &str {
+        ""
+    }
+
+    fn weights(&self, net: &Builder, _: Var) -> Option<Self::Weights> {
+        self.checked(net)?;
+        Some((0..self.count()).map(|_| net.layer(self.layer.clone())).collect())
+    }
+
+    fn run(&self, net: &Builder, x: Var, layers: &Self::Weights) -> Var {
+        self.states(net, x, layers).0
+    }
+}
+
+impl<L: RecurrentLayer> Stateful for Stacked<L> {
+    /// Those of each layer; with both directions those of the forward one before those of the backward one.
+    type States = Vec<L::States>;
+
+    fn states(&self, net: &Builder, x: Var, layers: &Self::Weights) -> (Var, Vec<L::States>) {
+        let unknown = || (net.unknown(), self.all_states(net.unknown()));
+        let counted = self.checked(net).and_then(|()| self.counted(net, "weights of layers", layers.len()));
+        if counted.is_none() {
+            return unknown();
+        }
+        let (mut out, mut states) = (x, Vec::new());
+        for (k, directions) in layers.chunks(if self.bidirectional { 2 } else { 1 }).enumerate() {
+            let input = match self.variational_dropout {
+                0.0 => out,
+                rate => net.variational_dropout(out, rate),
+            };
+            let mut outputs = Vec::new();
+            for layer in directions {
+                let mut options = self.layer.clone();
+                if let Some(initial) = &self.initial {
+                    options = options.starting_from(initial[states.len()]);
+                }
+                if !outputs.is_empty() {
+                    options = options.reversed();
+                }
+                let (out, last) = layer.with(|_| options).run_states(net, input);
+                outputs.push(out);
+                states.push(last);
+            }
+            let mut computed = match outputs[..] {
+                [one] => one,
+                _ => net.concat(&outputs),
+            };
+            if self.dropout != 0.0 && k + 1 < self.layers {
+                computed = net.dropout(computed, self.dropout);
+            }
+            out = if self.residual && k > 0 { net.add(computed, out) } else { computed };
+        }
+        (out, states)
+    }
+
+    fn all_states(&self, var: Var) -> Vec<L::States> {
+        vec![self.layer.all_states(var); self.count()]
+    }
+}
+
+builder_methods! { Builder, Var;
     /// Recurrent layers over one another: the last one's output after every step, in the rows and LoD of `x`.
     ///
     /// ```
     /// use unpadded::layers::{Lstm, Stacked};
     /// use unpadded::{Builder, DType};
     /// let net = Builder::new();
-    /// let x = net.feed("x", DType::F32, &[8], 1)?;
-    /// let y = net.stacked(x, Stacked::new(Lstm::new(16), 2).bidirectional().dropout(0.3))?;
-    /// assert_eq!(net.spec(y)?.to_string(), "f32[rows0, 32] lod(0)");
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let y = x.stacked(Stacked::new(Lstm::new(16), 2).bidirectional().dropout(0.3));
+    /// assert_eq!(net.describe(y), "`concat_2`: f32[rows0, 32] lod(0)");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
     /// # Errors
     /// If there is no layer, `x` does not hold sequences of rows of floats, or the layer's options do not fit.
-    #[track_caller]
-    pub fn stacked<const STATES: usize, L: RecurrentLayer<STATES>>(
-        &self,
-        x: Var,
-        options: Stacked<L, STATES>,
-    ) -> Result<Var> {
-        self.stacked_states(x, options).map(|(out, _)| out)
-    }
-
-    /// [`Self::stacked`], and the states of every layer after each sequence's last step, one row a sequence; with both
-    /// directions those of the forward one before those of the backward one.
-    ///
-    /// # Errors
-    /// As [`Self::stacked`].
-    #[track_caller]
-    pub fn stacked_states<const STATES: usize, L: RecurrentLayer<STATES>>(
-        &self,
-        x: Var,
-        options: Stacked<L, STATES>,
-    ) -> Result<(Var, Vec<[Var; STATES]>)> {
-        let net = self.called_from(Location::caller());
-        stack(&net, x, &options, |layer, input, _| layer.weights(&net, input))
-    }
-
-    /// [`Self::stacked_states`] with weights that exist, in the order of the states.
-    ///
-    /// # Errors
-    /// As [`Self::stacked`], and if the weights do not fit.
-    #[track_caller]
-    pub fn stacked_with<const STATES: usize, L: RecurrentLayer<STATES>>(
-        &self,
-        x: Var,
-        weights: &[L::Weights],
-        options: Stacked<L, STATES>,
-    ) -> Result<(Var, Vec<[Var; STATES]>)> {
-        let net = self.called_from(Location::caller());
-        count(&net, "weights of layers", &options, weights.len())?;
-        stack(&net, x, &options, |_, _, k| Ok(weights[k]))
+    pub fn stacked[L: RecurrentLayer](&self, x: Var, options: Stacked<L>) -> Var {
+        self.layer(options).run(self, x)
     }
 
     /// A layer in both directions, with weights of their own: the two outputs side by side.
     ///
     /// # Errors
-    /// As [`Self::stacked`].
-    #[track_caller]
-    pub fn bidirectional<const STATES: usize, L: RecurrentLayer<STATES>>(
-        &self,
-        x: Var,
-        layer: L,
-    ) -> Result<Var> {
+    /// As [`Builder::stacked`].
+    pub fn bidirectional[L: RecurrentLayer](&self, x: Var, layer: L) -> Var {
         self.stacked(x, Stacked::new(layer, 1).bidirectional())
     }
 }
 
-/// Checks how many there are of something of which every layer and direction has one.
-fn count<L, const STATES: usize>(
-    net: &Builder,
-    what: &str,
-    options: &Stacked<L, STATES>,
-    got: usize,
-) -> Result<()> {
-    let expected = options.layers.saturating_mul(if options.bidirectional { 2 } else { 1 });
-    if got == expected {
-        return Ok(());
+impl Builder {
+    /// [`Builder::stacked`], and the states of every layer after each sequence's last step, one row a sequence; with both
+    /// directions those of the forward one before those of the backward one.
+    ///
+    /// # Errors
+    /// As [`Builder::stacked`].
+    #[track_caller]
+    pub fn stacked_states<L: RecurrentLayer>(&self, x: Var, options: Stacked<L>) -> (Var, Vec<L::States>) {
+        self.layer(options).run_states(self, x)
     }
-    Err(net.located(Error::new(what, expected.to_string(), got.to_string())))
+
+    /// [`Builder::bidirectional`], and the states of the forward and the backward direction after their last steps, one row
+    /// a sequence.
+    ///
+    /// # Errors
+    /// As [`Builder::stacked`].
+    #[track_caller]
+    pub fn bidirectional_states<L: RecurrentLayer>(&self, x: Var, layer: L) -> (Var, [L::States; 2]) {
+        let options = Stacked::new(layer, 1).bidirectional();
+        let unknown = options.layer.all_states(self.unknown());
+        let (out, states) = self.stacked_states(x, options);
+        (out, states.try_into().unwrap_or([unknown; 2]))
+    }
 }
 
-fn stack<L: RecurrentLayer<STATES>, const STATES: usize>(
-    net: &Builder,
-    x: Var,
-    options: &Stacked<L, STATES>,
-    weights: impl Fn(&L, Var, usize) -> Result<L::Weights>,
-) -> Result<(Var, Vec<[Var; STATES]>)> {
-    if options.layers == 0 {
-        return Err(net.located(Error::new("layers", "at least one", "none")));
-    }
-    // With one layer no operator takes the first rate, but it is wrong all the same.
-    let rates = [("dropout", options.dropout), ("variational_dropout", options.variational_dropout)];
-    if let Some((name, rate)) = rates.into_iter().find(|(_, rate)| !(0.0..1.0).contains(rate)) {
-        let (what, expected) = (format!("`{name}` of layers"), "a number from 0 to below 1");
-        return Err(net.located(Error::new(what, expected, rate.to_string())));
-    }
-    if let Some(initial) = &options.initial {
-        count(net, "initial states of layers", options, initial.len())?;
-    }
-    let (mut out, mut states) = (x, Vec::new());
-    for k in 0..options.layers {
-        let input = match options.variational_dropout {
-            0.0 => out,
-            rate => net.variational_dropout(out, rate)?,
-        };
-        let mut run = |layer: L| {
-            let number = states.len();
-            let layer = match &options.initial {
-                Some(initial) => layer.starting_from(initial[number]),
-                None => layer,
-            };
-            let (out, last) = layer.states(net, input, weights(&layer, input, number)?)?;
-            states.push(last);
-            Ok::<_, Error>(out)
-        };
-        let forward = run(options.layer.clone())?;
-        let mut computed = match options.bidirectional {
-            true => net.concat(&[forward, run(options.layer.clone().reversed())?])?,
-            false => forward,
-        };
-        if options.dropout != 0.0 && k + 1 < options.layers {
-            computed = net.dropout(computed, options.dropout)?;
+impl Var {
+    /// [`Builder::stacked_states`] of it.
+    #[track_caller]
+    pub fn stacked_states<L: RecurrentLayer>(self, options: Stacked<L>) -> (Var, Vec<L::States>) {
+        match Builder::of(self) {
+            Some(net) => net.stacked_states(self, options),
+            None => (unknown_of(self), options.all_states(unknown_of(self))),
         }
-        out = if options.residual && k > 0 { net.add(computed, out)? } else { computed };
     }
-    Ok((out, states))
+
+    /// [`Builder::bidirectional_states`] of it.
+    #[track_caller]
+    pub fn bidirectional_states<L: RecurrentLayer>(self, layer: L) -> (Var, [L::States; 2]) {
+        match Builder::of(self) {
+            Some(net) => net.bidirectional_states(self, layer),
+            None => (unknown_of(self), [layer.all_states(unknown_of(self)); 2]),
+        }
+    }
 }

@@ -36,7 +36,7 @@ operator! {
     pub(super) struct Accuracy = accuracy { ignore_index: Option<i64> }
     inputs { LOGITS = logits: one.without_gradient(), LABELS = labels: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
-    impl Builder { fn accuracy(&self, logits: Var, labels: Var, ignore_index: Option<i64>) -> Var; }
+    impl Builder, Var { fn accuracy(&self, logits: Var, labels: Var, ignore_index: Option<i64>) -> Var; }
 }
 
 impl Op for Accuracy {

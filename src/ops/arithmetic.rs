@@ -18,9 +18,9 @@ const OUT: usize = 0;
 impl Builder {
     /// The two, one that has rows first.
     #[track_caller]
-    fn rows_first(&self, x: Var, y: Var) -> Result<(Var, Var)> {
-        let swap = !self.spec(x)?.batched() && self.spec(y)?.batched();
-        Ok(if swap { (y, x) } else { (x, y) })
+    fn rows_first(&self, x: Var, y: Var) -> (Var, Var) {
+        let batched = |var| self.spec(var).is_some_and(|spec| spec.batched());
+        if !batched(x) && batched(y) { (y, x) } else { (x, y) }
     }
 }
 
@@ -45,7 +45,7 @@ pub(super) trait Function: Declared {
 macro_rules! functions {
     ($(
         $(#[doc = $text:literal])*
-        $type:ident = fn $kind:ident $(, $first:ident)? $({ $($said:tt)* })?
+        $type:ident = fn $kind:ident on $($on:ident),+ $(; $first:ident)? $({ $($said:tt)* })?
             value |$x:ident, $y:ident| $value:expr;
             slopes |$g:ident| $dx:expr, $dy:expr;
     )*) => {$(
@@ -61,9 +61,9 @@ macro_rules! functions {
             pub(super) struct $type = $kind {}
             inputs { X = x: one, Y = y: one }
             outputs { OUT = out: one }
-            impl Builder {
+            impl $($on),+ {
                 fn $kind(&self, x: Var, y: Var) -> Var {
-                    $(let (x, y) = self.$first(x, y)?;)?
+                    $(let (x, y) = self.$first(x, y);)?
                 }
             }
         }
@@ -102,7 +102,7 @@ functions! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
-    Add = fn add, rows_first {
+    Add = fn add on Builder; rows_first {
         const PASSES: [bool; 2] = [true, true];
         const SUMS: bool = true;
     }
@@ -111,7 +111,7 @@ functions! {
 
     /// x − y, element by element.
     ///
-    Sub = fn sub {
+    Sub = fn sub on Builder {
         const PASSES: [bool; 2] = [true, false];
     }
         value |x, y| x - y;
@@ -133,7 +133,7 @@ functions! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
-    Mul = fn mul, rows_first {
+    Mul = fn mul on Builder; rows_first {
         const READS: [Needs; 2] = [Needs::nothing().input(Y), Needs::nothing().input(X)];
     }
         value |x, y| x * y;
@@ -141,7 +141,7 @@ functions! {
 
     /// x / y, element by element.
     ///
-    Div = fn div {
+    Div = fn div on Builder {
         const READS: [Needs; 2] = [Needs::nothing().input(Y), Needs::nothing().input(X).input(Y)];
     }
         value |x, y| x / y;
@@ -149,7 +149,7 @@ functions! {
 
     /// The larger of x and y, element by element; NaN in either comes out. The larger has the whole gradient, at a tie x.
     ///
-    Maximum = fn maximum {
+    Maximum = fn maximum on Builder, Var {
         const READS: [Needs; 2] = [Needs::nothing().input(X).input(Y); 2];
     }
         value |x, y| if y > x { y } else if x >= y { x } else { x + y };
@@ -157,7 +157,7 @@ functions! {
 
     /// The smaller of x and y, element by element; NaN in either comes out. The smaller has the whole gradient, at a tie x.
     ///
-    Minimum = fn minimum {
+    Minimum = fn minimum on Builder, Var {
         const READS: [Needs; 2] = [Needs::nothing().input(X).input(Y); 2];
     }
         value |x, y| if y < x { y } else if x <= y { x } else { x + y };

@@ -27,7 +27,7 @@ operator! {
     pub(super) struct Assign = assign {}
     inputs { X = x: one }
     outputs { OUT = out: one }
-    impl Builder { fn assign(&self, x: Var) -> Var; }
+    impl Builder, Var { fn assign(&self, x: Var) -> Var; }
 }
 
 impl Op for Assign {
@@ -86,7 +86,7 @@ operator! {
     pub(super) struct Cast = cast { dtype: DType }
     inputs { X = x: one }
     outputs { OUT = out: one }
-    impl Builder { fn cast(&self, x: Var, dtype: DType) -> Var; }
+    impl Builder, Var { fn cast(&self, x: Var, dtype: DType) -> Var; }
 }
 
 impl Op for Cast {

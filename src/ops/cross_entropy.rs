@@ -6,10 +6,10 @@ use super::ids::{self, Ids, ids};
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::lod::Lod;
-use crate::operator;
+use crate::{builder_methods, operator};
 use crate::program::op::or_default;
 use crate::program::{
-    Attributes, Backward, Builder, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec,
+    Attributes, Backward, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec,
     Var,
 };
 use crate::tensor::Variable;
@@ -26,14 +26,13 @@ pub struct CrossEntropy {
     pub label_smoothing: f64,
 }
 
-impl Builder {
+builder_methods! { Builder, Var;
     /// The softmax cross-entropy of each row of `logits` `[rows, classes]` against its label.
     ///
     /// # Errors
     /// If the rows differ, or the labels are not whole numbers, one a row.
-    #[track_caller]
-    pub fn cross_entropy(&self, logits: Var, labels: Var) -> Result<Var> {
-        self.cross_entropy_with(logits, labels, CrossEntropy::default()).map(|(loss, _)| loss)
+    pub fn cross_entropy(&self, logits: Var, labels: Var) -> Var {
+        self.cross_entropy_with(logits, labels, CrossEntropy::default()).0
     }
 }
 
@@ -74,7 +73,7 @@ operator! {
     pub(super) struct SoftmaxCrossEntropy = cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
     inputs { LOGITS = logits: one, LABELS = labels: one.without_gradient(), WEIGHT = weight: optional.without_gradient() }
     outputs { LOSS = loss: one, SHARE = share: one.without_gradient() }
-    impl Builder {
+    impl Builder, Var {
         fn cross_entropy_with(&self, logits: Var, labels: Var, options: CrossEntropy) -> (Var, Var) {
             let CrossEntropy { ignore_index, class_weights: weight, label_smoothing } = options;
         }

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, Store, View, ViewMut};
-use crate::operator;
+use crate::{builder_methods, operator};
 use crate::program::{
-    Attributes, Backward, Builder, Facts, Forward, Gradient, InferShape, Mode, Op, Sample, Spec, Var,
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, Mode, Op, Sample, Spec, Var,
 };
 use crate::with_float;
 
@@ -33,21 +33,20 @@ operator! {
     pub(super) struct Dropout = dropout { rate: f64 => rate, per_sequence: Option<bool> }
     inputs { X = x: one }
     outputs { OUT = out: one }
-    impl Builder {
+    impl Builder, Var {
         fn dropout(&self, x: Var, rate: f64) -> Var {
             let per_sequence = None;
         }
     }
 }
 
-impl Builder {
-    /// [`Self::dropout`] with one mask for all rows of a sequence of the batch, and in a step block for all its steps.
+builder_methods! { Builder, Var;
+    /// [`Builder::dropout`] with one mask for all rows of a sequence of the batch, and in a step block for all its steps.
     ///
     /// # Errors
-    /// As [`Self::dropout`].
+    /// As [`Builder::dropout`].
     #[doc(alias = "locked_dropout")]
-    #[track_caller]
-    pub fn variational_dropout(&self, x: Var, rate: f64) -> Result<Var> {
+    pub fn variational_dropout(&self, x: Var, rate: f64) -> Var {
         let op = Dropout { rate, per_sequence: Some(true) };
         self.append("dropout", &[("x", &[x])], op.attributes())
     }

@@ -49,7 +49,7 @@ operator! {
     pub(super) struct Embedding = embedding { padding_id: Option<i64>, sparse: bool = false }
     inputs { IDS = ids: one.without_gradient(), WEIGHT = weight: one }
     outputs { OUT = out: one }
-    impl Builder { fn lookup(&self, ids: Var, weight: Var, padding_id: Option<i64>, sparse: bool) -> Var; }
+    impl Builder, Var { fn lookup(&self, ids: Var, weight: Var, padding_id: Option<i64>, sparse: bool) -> Var; }
 }
 
 impl Op for Embedding {

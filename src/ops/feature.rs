@@ -153,7 +153,7 @@ operator! {
     pub(super) struct Split = split { sizes: Vec<usize> }
     inputs { X = x: one }
     outputs { OUT = out: many }
-    impl Builder { fn split(&self, x: Var, sizes: &[usize]) -> Vec<Var>; }
+    impl Builder, Var { fn split[const N: usize](&self, x: Var, sizes: [usize; N]) -> [Var; N]; }
 }
 
 impl Split {
@@ -212,7 +212,7 @@ operator! {
     pub(super) struct Slice = slice { from: usize, to: usize }
     inputs { X = x: one }
     outputs { OUT = out: one }
-    impl Builder {
+    impl Builder, Var {
         fn slice(&self, x: Var, columns: Range<usize>) -> Var {
             let Range { start: from, end: to } = columns;
         }

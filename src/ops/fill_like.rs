@@ -26,7 +26,7 @@ operator! {
     pub(super) struct FillLike = fill_like { value: f64 }
     inputs { X = x: one.without_gradient().shape_only() }
     outputs { OUT = out: one }
-    impl Builder { fn fill_like(&self, x: Var, value: f64) -> Var; }
+    impl Builder, Var { fn fill_like(&self, x: Var, value: f64) -> Var; }
 }
 
 impl Op for FillLike {

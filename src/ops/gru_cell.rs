@@ -51,7 +51,7 @@ operator! {
     pub(super) struct GruCell = gru_cell { flip: bool = false }
     inputs { X = x: one, H = h: one, H_PREV = h_prev: one }
     outputs { OUT = out: one }
-    impl Builder {
+    impl Builder, Var {
         fn gru_cell(&self, x: Var, h: Var, h_prev: Var, update: Update) -> Var {
             let flip = update == Update::Takes;
         }

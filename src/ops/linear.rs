@@ -43,7 +43,7 @@ operator! {
     pub(super) struct Linear = linear {}
     inputs { X = x: one, WEIGHT = weight: many, BIAS = bias: any }
     outputs { OUT = out: one }
-    impl Builder { fn product(&self, x: Var, weight: Var, bias: Option<Var>) -> Var; }
+    impl Builder, Var { fn product(&self, x: Var, weight: Var, bias: Option<Var>) -> Var; }
 }
 
 /// Packs so many weights, side by side.

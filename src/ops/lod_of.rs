@@ -31,7 +31,7 @@ operator! {
     pub(super) struct LodOf = lod_of {}
     inputs { X = x: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
-    impl Builder { fn lod_of(&self, x: Var) -> Var; }
+    impl Builder, Var { fn lod_of(&self, x: Var) -> Var; }
 }
 
 impl Op for LodOf {

@@ -40,7 +40,7 @@ operator! {
     pub(super) struct LstmCell = lstm_cell {}
     inputs { PRE = pre: one, C_PREV = c_prev: one }
     outputs { H = h: one, C = c: one }
-    impl Builder { fn lstm_cell(&self, pre: Var, c_prev: Var) -> (Var, Var); }
+    impl Builder, Var { fn lstm_cell(&self, pre: Var, c_prev: Var) -> (Var, Var); }
 }
 
 impl Op for LstmCell {

@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Packed, Store, Transpose, View, ViewMut, product};
-use crate::operator;
+use crate::{builder_methods, operator};
 use crate::program::sample::numbers;
 use crate::program::{
-    Backward, Builder, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue,
+    Backward, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue,
     Sample, Spec, Var, Work,
 };
 use crate::with_float;
@@ -36,20 +36,19 @@ operator! {
     pub(super) struct Matmul = matmul { transpose_x: bool, transpose_y: bool }
     inputs { X = x: one, Y = y: one }
     outputs { OUT = out: one }
-    impl Builder {
+    impl Builder, Var {
         fn matmul_with(&self, x: Var, transpose_x: Transpose, y: Var, transpose_y: Transpose) -> Var {
             let (transpose_x, transpose_y) = (transpose_x == Transpose::Yes, transpose_y == Transpose::Yes);
         }
     }
 }
 
-impl Builder {
+builder_methods! { Builder, Var;
     /// The product of two matrices that are not batched.
     ///
     /// # Errors
     /// If the variables are no such matrices or do not fit.
-    #[track_caller]
-    pub fn matmul(&self, x: Var, y: Var) -> Result<Var> {
+    pub fn matmul(&self, x: Var, y: Var) -> Var {
         self.matmul_with(x, Transpose::No, y, Transpose::No)
     }
 }

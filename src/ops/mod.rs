@@ -28,6 +28,7 @@ mod assign;
 mod cross_entropy;
 mod dropout;
 mod embedding;
+mod expression;
 mod feature;
 mod fill_like;
 mod global_norm;

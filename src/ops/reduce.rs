@@ -34,7 +34,7 @@ macro_rules! reductions {
             pub(super) struct $type = $kind {}
             inputs { X = x: one }
             outputs { OUT = out: one }
-            impl Builder { fn $kind(&self, x: Var) -> Var; }
+            impl Builder, Var { fn $kind(&self, x: Var) -> Var; }
         }
 
         impl Reduction for $type {

@@ -36,7 +36,7 @@ operator! {
     pub(super) struct SequenceErase = sequence_erase { tokens: Vec<i64> => sorted }
     inputs { X = x: one.without_gradient() }
     outputs { OUT = out: one.without_gradient() }
-    impl Builder { fn sequence_erase(&self, x: Var, tokens: &[i64]) -> Var; }
+    impl Builder, Var { fn sequence_erase(&self, x: Var, tokens: &[i64]) -> Var; }
 }
 
 /// So that each id is looked up.

@@ -55,7 +55,7 @@ operator! {
     pub(super) struct SequenceExpand = sequence_expand { ref_level: Option<usize> }
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
-    impl Builder { fn sequence_expand(&self, x: Var, y: Var, ref_level: Option<usize>) -> Var; }
+    impl Builder, Var { fn sequence_expand(&self, x: Var, y: Var, ref_level: Option<usize>) -> Var; }
 }
 
 impl Op for SequenceExpand {

@@ -43,7 +43,7 @@ operator! {
     pub(super) struct SequenceExpandAs = sequence_expand_as {}
     inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
     outputs { OUT = out: one }
-    impl Builder { fn sequence_expand_as(&self, x: Var, y: Var) -> Var; }
+    impl Builder, Var { fn sequence_expand_as(&self, x: Var, y: Var) -> Var; }
 }
 
 impl Op for SequenceExpandAs {

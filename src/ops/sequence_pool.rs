@@ -5,11 +5,11 @@ use std::ops::Range;
 use super::sequence_pool_piece::SequencePoolPiece;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, Store, View};
-use crate::operator;
+use crate::{builder_methods, operator};
 use crate::program::attributes::Attribute;
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Builder, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
+    Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
     Pieces, RowValue, Sample, Spec, Var,
 };
 use crate::tensor::Variable;
@@ -151,16 +151,15 @@ operator! {
     pub(super) struct SequencePool = sequence_pool { pool: Pool, pad_value: f64 = 0.0 }
     inputs { X = x: one }
     outputs { OUT = out: one }
-    impl Builder { fn sequence_pool_with(&self, x: Var, pool: Pool, pad_value: f64) -> Var; }
+    impl Builder, Var { fn sequence_pool_with(&self, x: Var, pool: Pool, pad_value: f64) -> Var; }
 }
 
-impl Builder {
+builder_methods! { Builder, Var;
     /// One row for each sequence of the last level; zeros for an empty one.
     ///
     /// # Errors
     /// If `x` has no LoD or does not hold floats.
-    #[track_caller]
-    pub fn sequence_pool(&self, x: Var, pool: Pool) -> Result<Var> {
+    pub fn sequence_pool(&self, x: Var, pool: Pool) -> Var {
         self.sequence_pool_with(x, pool, 0.0)
     }
 }

@@ -34,7 +34,7 @@ operator! {
     pub(super) struct SequenceReverse = sequence_reverse {}
     inputs { X = x: one }
     outputs { OUT = out: one }
-    impl Builder { fn sequence_reverse(&self, x: Var) -> Var; }
+    impl Builder, Var { fn sequence_reverse(&self, x: Var) -> Var; }
 }
 
 impl Op for SequenceReverse {

@@ -53,7 +53,7 @@ operator! {
     pub(super) struct SequenceSlice = sequence_slice {}
     inputs { OFFSET = offset: one.without_gradient(), LENGTH = length: one.without_gradient(), X = x: one }
     outputs { OUT = out: one }
-    impl Builder { fn sequence_slice(&self, x: Var, offset: Var, length: Var) -> Var; }
+    impl Builder, Var { fn sequence_slice(&self, x: Var, offset: Var, length: Var) -> Var; }
 }
 
 impl Op for SequenceSlice {

@@ -33,7 +33,7 @@ operator! {
     pub(super) struct SequenceSoftmax = sequence_softmax {}
     inputs { X = x: one }
     outputs { OUT = out: one }
-    impl Builder { fn sequence_softmax(&self, x: Var) -> Var; }
+    impl Builder, Var { fn sequence_softmax(&self, x: Var) -> Var; }
 }
 
 impl Op for SequenceSoftmax {

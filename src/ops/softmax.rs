@@ -33,7 +33,7 @@ operator! {
     pub(super) struct PlainSoftmax = softmax {}
     inputs { X = x: one }
     outputs { OUT = out: one }
-    impl Builder { fn softmax(&self, x: Var) -> Var; }
+    impl Builder, Var { fn softmax(&self, x: Var) -> Var; }
 }
 
 operator! {
@@ -45,7 +45,7 @@ operator! {
     pub(super) struct LogSoftmax = log_softmax {}
     inputs { X = x: one }
     outputs { OUT = out: one }
-    impl Builder { fn log_softmax(&self, x: Var) -> Var; }
+    impl Builder, Var { fn log_softmax(&self, x: Var) -> Var; }
 }
 
 /// Whether the logarithm is taken.

@@ -160,7 +160,7 @@ macro_rules! functions {
             pub(super) struct $type = $kind { $($parameter: f64),* }
             inputs { X = x: one }
             outputs { OUT = out: one }
-            impl Builder { fn $kind(&self, x: Var $(, $parameter: f64)*) -> Var; }
+            impl Builder, Var { fn $kind(&self, x: Var $(, $parameter: f64)*) -> Var; }
         }
 
         impl $crate::ops::unary::Function for $type {

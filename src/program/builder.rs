@@ -1,128 +1,90 @@
 //! The builder: ordinary Rust calls that append operators, each checked at once.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
 
 use super::attributes::{Attributes, Literal};
 use super::extent::{BlockId, Extent, Levels, MAX_LEVELS, Spec, VarId};
 use super::initialize;
+use super::naming::Names;
 use super::op_desc::Role;
 use super::program::{Append, Program};
 use super::registry::Registry;
 use super::step::OpenStep;
+use super::var::{self, Number, Var};
 use super::var_desc::{Initializer, VarDesc, VarKind, VarRole};
-use super::vars::Vars;
+use super::vars::Outputs;
 use crate::error::{Error, ErrorKind, Place, Result};
 use crate::tensor::{DType, StorageKind};
 
-/// A variable of the program that is being built: a small copyable number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Var {
-    pub(super) builder: u64,
-    pub(super) id: VarId,
-}
-
-impl Var {
-    /// Its number in the program.
-    pub fn id(self) -> VarId {
-        self.id
-    }
-}
-
-impl From<Var> for VarId {
-    fn from(var: Var) -> Self {
-        var.id
-    }
-}
-
+/// A program under construction.
 pub(super) struct State {
+    pub(super) number: Number,
     pub(super) program: Program,
     pub(super) registry: Registry,
     /// The step blocks that are being built, outermost first.
     pub(super) open: Vec<OpenStep>,
+    /// Where each step block was opened.
+    pub(super) opened_at: Vec<(BlockId, &'static Location<'static>)>,
+    pub(super) names: Names,
+    /// What did not fit, first to last.
+    pub(super) errors: Vec<Error>,
 }
 
 /// Builds a [`Program`]. Cheap to clone; all clones build the same program.
 ///
-/// Methods take `&self`. One operator is one method, from the file of its family; a user's crate adds its own by an
-/// extension trait over [`Builder::append`].
+/// Methods take `&self`. One operator is one method, from the file of its family, and one of [`Var`] too if it has one main
+/// input; a user's crate adds its own by [`operator!`](crate::operator).
 ///
-/// Every operator records the line that appended it, and every error names it. A method that is `#[track_caller]` and
-/// only calls such methods passes its own caller's line on; one that calls them in a closure (a layer with a step
-/// block) uses [`Builder::called_from`].
+/// A call that does not fit is written down, with the line that called, and gives an unknown [`Var`]; [`Self::finish`] and
+/// [`Trainer::new`](crate::train::Trainer::new) return all that was written down. Every operator records the line that
+/// appended it, and every error names it. A method that is `#[track_caller]` and only calls such methods passes its own
+/// caller's line on; one that calls them in a closure (a layer with a step block) uses [`Builder::part`].
+///
+/// ```
+/// use unpadded::{Builder, DType};
+/// let net = Builder::new();
+/// let x = net.feed("x", DType::F32, &[8], 1);
+/// let label = net.feed("label", DType::I64, &[], 0);
+/// let narrow = x.linear(0);
+/// let loss = (narrow + x).cross_entropy(label).mean(); // unknown, but no mistake of its own
+/// let wide = x.slice(0..9);
+/// net.finish().unwrap_err().all().zip([loss, wide]).for_each(|(error, _)| println!("{error}"));
+/// ```
 #[derive(Clone)]
 pub struct Builder {
     pub(super) number: u64,
     pub(super) state: Rc<RefCell<State>>,
     pub(super) block: BlockId,
-    /// The line that operators and errors name, whoever calls.
-    pub(super) caller: Option<&'static Location<'static>>,
-}
-
-thread_local! {
-    static BUILDERS: Cell<u64> = const { Cell::new(0) };
 }
 
 impl Builder {
     /// A builder that knows the operators of `registry`.
     pub fn with_registry(registry: Registry) -> Self {
-        let number = BUILDERS.replace(BUILDERS.get() + 1);
-        let state = State { program: Program::new(), registry, open: Vec::new() };
-        Self { number, state: Rc::new(RefCell::new(state)), block: BlockId(0), caller: None }
+        Self::over(Program::new(), registry)
     }
 
     /// A builder that goes on with a program.
     pub(crate) fn over(program: Program, registry: Registry) -> Self {
-        let net = Self::with_registry(registry);
-        net.state.borrow_mut().program = program;
-        net
+        let state = var::entered(|number| State {
+            number,
+            program,
+            registry,
+            open: Vec::new(),
+            opened_at: Vec::new(),
+            names: Names::default(),
+            errors: Vec::new(),
+        });
+        let number = state.borrow().number.0;
+        Self { number, state, block: BlockId(0) }
     }
 
-    /// This builder, whose operators and errors name `caller` as the line of the user's code, wherever they are appended:
-    /// for a layer, which is called in one line and appends many operators, some of them in closures. Step blocks
-    /// that it opens do the same. In a layer inside another layer the outermost one's line stands.
-    ///
-    /// ```
-    /// use std::panic::Location;
-    /// use unpadded::{Builder, DType, Result, Var};
-    ///
-    /// #[track_caller]
-    /// fn running_sum(net: &Builder, x: Var, width: usize) -> Result<Var> {
-    ///     net.called_from(Location::caller()).recurrent(x, |step, x_t| {
-    ///         let before = step.memory(width)?;
-    ///         let after = step.add(before, x_t)?;
-    ///         step.update(before, after)?;
-    ///         Ok(after)
-    ///     })
-    /// }
-    ///
-    /// let net = Builder::new();
-    /// let x = net.feed("x", DType::F32, &[3], 1)?;
-    /// let line = line!() + 1;
-    /// running_sum(&net, x, 3)?;
-    /// let program = net.finish();
-    /// for op in program.blocks().flat_map(|(_, block)| &block.ops) {
-    ///     assert!(op.caller.contains(&format!(":{line}:")), "{}", op.caller);
-    /// }
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    #[must_use]
-    pub fn called_from(&self, caller: &'static Location<'static>) -> Builder {
-        Builder { caller: self.caller.or(Some(caller)), ..self.clone() }
-    }
-
-    /// Adds the line of the user's code to an error that a layer found itself, as the builder's own methods do: the line
-    /// given by [`Self::called_from`], else that of the call.
-    #[track_caller]
-    pub fn located(&self, error: Error) -> Error {
-        at(error, self.here())
-    }
-
-    /// The line given by [`Self::called_from`], else that of the caller of the `#[track_caller]` method around.
+    /// The line of the layer that is being called, else that of the caller of the `#[track_caller]` method around.
     #[track_caller]
     pub(super) fn here(&self) -> &'static Location<'static> {
-        self.caller.unwrap_or(Location::caller())
+        let layer = self.state.borrow().names.lines.first().copied();
+        layer.unwrap_or(Location::caller())
     }
 
     /// Sets the seed of the initialisers and of random operators; 0 without it.
@@ -132,17 +94,35 @@ impl Builder {
         self
     }
 
+    /// Everything that did not fit so far, first to last.
+    ///
+    /// # Errors
+    /// If anything did not fit: [`Error::all`] has each.
+    pub fn check(&self) -> Result<()> {
+        let state = &mut *self.state.borrow_mut();
+        state.errors.extend(var::stray_errors());
+        Error::several(&state.errors).map_or(Ok(()), Err)
+    }
+
     /// The program so far.
-    pub fn program(&self) -> Program {
-        self.state.borrow().program.clone()
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn program(&self) -> Result<Program> {
+        self.check()?;
+        Ok(self.state.borrow().program.clone())
     }
 
     /// The program, done.
-    pub fn finish(self) -> Program {
-        match Rc::try_unwrap(self.state) {
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn finish(self) -> Result<Program> {
+        self.check()?;
+        Ok(match Rc::try_unwrap(self.state) {
             Ok(state) => state.into_inner().program,
             Err(shared) => shared.borrow().program.clone(),
-        }
+        })
     }
 
     /// The registry it builds with.
@@ -150,22 +130,76 @@ impl Builder {
         self.state.borrow().registry.clone()
     }
 
-    /// The spec of a variable.
-    ///
-    /// # Errors
-    /// If it is of another builder or a literal.
+    /// Writes down an error that a layer found itself, with the line of the user's code, as the builder's own methods do.
+    /// Gives the unknown variable that stands for what could not be built.
     #[track_caller]
-    pub fn spec(&self, var: Var) -> Result<Spec> {
+    pub fn refuse(&self, error: Error) -> Var {
         let caller = self.here();
-        self.own(var)
-            .and_then(|()| self.state.borrow().program.spec(var.id).cloned())
-            .map_err(|e| at(e, caller))
+        self.state.borrow_mut().errors.push(error.called(caller));
+        self.unknown()
     }
 
-    /// The name of a variable; `?` for one of another builder.
+    /// An unknown variable, for a layer whose input is unknown.
+    pub fn unknown(&self) -> Var {
+        Var::unknown(self.number)
+    }
+
+    /// How many errors were written down.
+    pub(crate) fn errors(&self) -> usize {
+        self.state.borrow().errors.len()
+    }
+
+    /// What `found` is, or an error that is written down.
+    #[track_caller]
+    pub(crate) fn fitting<T>(&self, found: Result<T>) -> Option<T> {
+        match found {
+            Ok(found) => Some(found),
+            Err(error) => {
+                self.refuse(error);
+                None
+            }
+        }
+    }
+
+    /// The number of a variable of this builder; `None` if it is unknown, or another builder's, which is an error.
+    #[track_caller]
+    pub(super) fn known(&self, var: Var) -> Option<VarId> {
+        let own = self.state.borrow().own(var);
+        self.fitting(own).flatten()
+    }
+
+    /// The spec of a variable; `None` of an unknown one. That of another builder's variable or of a literal is unknown, and
+    /// an error.
+    #[track_caller]
+    pub fn spec(&self, var: Var) -> Option<Spec> {
+        let id = self.known(var)?;
+        let spec = self.state.borrow().program.spec(id).cloned();
+        self.fitting(spec)
+    }
+
+    /// The number of a variable of a program without errors.
+    pub(crate) fn owned(&self, var: Var) -> Result<VarId> {
+        let unknown = || Error::of(ErrorKind::Program, "variable", "one of the program", "an unknown one");
+        self.state.borrow().own(var)?.ok_or_else(unknown)
+    }
+
+    /// The spec of a variable, if it is known and a tensor.
+    pub(crate) fn spec_of_tensor(&self, var: Var) -> Option<Spec> {
+        let state = self.state.borrow();
+        let id = state.own(var).ok()??;
+        state.program.var(id).spec().cloned()
+    }
+
+    /// A variable's name, dtype, shape and LoD levels, as ``` `x`: f32[rows0, 8] lod(0) ```; `{x:?}` prints the same.
+    pub fn describe(&self, var: Var) -> String {
+        self.state.borrow().describe(var)
+    }
+
+    /// The name of a variable; `?` for an unknown one.
     pub fn name_of(&self, var: Var) -> String {
-        let own = self.own(var).is_ok();
-        if own { self.state.borrow().program.var(var.id).name.clone() } else { "?".to_owned() }
+        let state = self.state.borrow();
+        let id = state.own(var).ok().flatten();
+        id.map_or_else(|| "?".to_owned(), |id| state.program.var(id).name.clone())
     }
 
     /// What the caller gives at every run: `dims` in each row, and `lod_level` levels of sequences. With level 0
@@ -174,8 +208,7 @@ impl Builder {
     /// # Errors
     /// If the name is taken, in a step block, or if there are too many dimensions or levels.
     #[track_caller]
-    pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Result<Var> {
-        let caller = self.here();
+    pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
         self.add_feed(name, |program| {
             if lod_level > MAX_LEVELS {
                 return Err(Error::new("lod_level", format!("at most {MAX_LEVELS}"), lod_level.to_string()));
@@ -184,7 +217,6 @@ impl Builder {
             let rows = levels.last().map_or(Extent::Batch, |&level| Extent::Rows(level));
             Spec::rows_of(dtype, rows, dims, levels)
         })
-        .map_err(|e| at(e, caller))
     }
 
     /// A feed in any storage: csr and coo are two-dimensional, selected rows have the rows of a table of known height.
@@ -199,8 +231,7 @@ impl Builder {
         dtype: DType,
         shape: &[Option<usize>],
         storage: StorageKind,
-    ) -> Result<Var> {
-        let caller = self.here();
+    ) -> Var {
         self.add_feed(name, |_| {
             let rows = match shape.first() {
                 Some(Some(n)) => Extent::Known(*n),
@@ -216,49 +247,50 @@ impl Builder {
             }
             Ok(Spec { storage, ..Spec::rows_of(dtype, rows, &dims, Levels::new())? })
         })
-        .map_err(|e| at(e, caller))
     }
 
     /// A feed with the sequences of another one; that they are the same is checked when they are fed.
     ///
     /// # Errors
-    /// As [`Self::feed`].
+    /// As [`Self::feed`], and if `like` is not batched.
     #[track_caller]
-    pub fn feed_like(&self, name: &str, dtype: DType, dims: &[usize], like: Var) -> Result<Var> {
-        let caller = self.here();
-        self.own(like)
-            .and_then(|()| {
-                self.add_feed(name, |program| {
-                    let like = program.spec(like.id)?;
-                    if !like.batched() {
-                        return Err(Error::new("feed_like", "a batched variable", like.to_string()));
-                    }
-                    Spec::rows_of(dtype, like.rows(), dims, like.lod.clone())
-                })
-            })
-            .map_err(|e| at(e, caller))
+    pub fn feed_like(&self, name: &str, dtype: DType, dims: &[usize], like: Var) -> Var {
+        let Some(like) = self.spec(like) else { return self.unknown() };
+        self.add_feed(name, |_| {
+            if !like.batched() {
+                return Err(Error::new("feed_like", "a batched variable", like.to_string()));
+            }
+            Spec::rows_of(dtype, like.rows(), dims, like.lod.clone())
+        })
     }
 
-    fn add_feed(&self, name: &str, spec: impl FnOnce(&mut Program) -> Result<Spec>) -> Result<Var> {
-        if self.block != BlockId(0) {
-            return Err(
-                Error::of(ErrorKind::Program, "feed", "the root block", "a step block").variable(name)
-            );
-        }
-        let program = &mut self.state.borrow_mut().program;
-        let spec = spec(program).map_err(|e| e.variable(name))?;
-        let var = VarDesc {
-            name: name.to_owned(),
-            block: self.block,
-            kind: VarKind::Tensor(spec),
-            role: VarRole::Feed,
-            persistable: false,
-            trainable: false,
-            stop_gradient: true,
-            initializer: None,
-            gradient_of: None,
+    #[track_caller]
+    fn add_feed(&self, name: &str, spec: impl FnOnce(&mut Program) -> Result<Spec>) -> Var {
+        let add = |program: &mut Program| {
+            if self.block != BlockId(0) {
+                return Err(Error::of(ErrorKind::Program, "feed", "the root block", "a step block"));
+            }
+            let spec = spec(program)?;
+            program.add_var(VarDesc {
+                name: name.to_owned(),
+                block: self.block,
+                kind: VarKind::Tensor(spec),
+                role: VarRole::Feed,
+                persistable: false,
+                trainable: false,
+                stop_gradient: true,
+                initializer: None,
+                gradient_of: None,
+            })
         };
-        program.add_var(var).map(|id| self.var(id))
+        let added = add(&mut self.state.borrow_mut().program).map_err(|e| e.variable(name));
+        self.made(added)
+    }
+
+    /// The variable of a number, or the unknown one for an error, which is written down.
+    #[track_caller]
+    pub(super) fn made(&self, id: Result<VarId>) -> Var {
+        self.fitting(id).map_or_else(|| self.unknown(), |id| self.var(id))
     }
 
     /// Lets gradients pass to a feed (or any variable) that has none: for gradient checks and saliency.
@@ -266,16 +298,18 @@ impl Builder {
     /// # Errors
     /// If it does not hold floats.
     #[track_caller]
-    pub fn watch(&self, var: Var) -> Result<()> {
-        let spec = self.spec(var)?;
+    pub fn watch(&self, var: Var) {
+        let Some(spec) = self.spec(var) else { return };
         if !spec.dtype.is_float() {
-            return Err(at(Error::new("watch", "a float variable", spec.to_string()), self.here()));
+            self.refuse(Error::new("watch", "a float variable", spec.to_string()));
+            return;
         }
         self.state.borrow_mut().program.var_mut(var.id).stop_gradient = false;
-        Ok(())
     }
 
-    /// A trainable variable of known shape, wherever it is asked for a variable of the root block.
+    /// A trainable variable of known shape, of a dtype or of that of a variable, wherever it is asked for a variable of the
+    /// root block. Its name begins with the [scopes](Self::scope) that are open. In the dtype of an unknown variable it is
+    /// unknown too.
     ///
     /// # Errors
     /// If there are too many dimensions, or they do not fit the initialiser.
@@ -283,27 +317,39 @@ impl Builder {
     pub fn parameter(
         &self,
         name: &str,
-        dtype: DType,
+        dtype: impl Into<DTypeOf>,
         dims: &[usize],
         initializer: Initializer,
-    ) -> Result<Var> {
-        let caller = self.here();
-        let program = &mut self.state.borrow_mut().program;
-        let spec = initialize::check(&initializer, dims)
-            .and_then(|()| Spec::fixed(dtype, dims))
-            .map_err(|e| at(e.variable(name), caller))?;
-        let var = VarDesc {
-            name: program.fresh_name(name),
-            block: BlockId(0),
-            kind: VarKind::Tensor(spec),
-            role: VarRole::Parameter,
-            persistable: true,
-            trainable: true,
-            stop_gradient: false,
-            initializer: Some(initializer),
-            gradient_of: None,
+    ) -> Var {
+        let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
+        let add = |State { program, names, .. }: &mut State| {
+            let name = names.whole(name);
+            let spec = initialize::check(&initializer, dims)
+                .and_then(|()| Spec::fixed(dtype, dims))
+                .map_err(|e| e.variable(&name))?;
+            program.add_var(VarDesc {
+                name: program.fresh_name(&name),
+                block: BlockId(0),
+                kind: VarKind::Tensor(spec),
+                role: VarRole::Parameter,
+                persistable: true,
+                trainable: true,
+                stop_gradient: false,
+                initializer: Some(initializer),
+                gradient_of: None,
+            })
         };
-        program.add_var(var).map(|id| self.var(id)).map_err(|e| at(e, caller))
+        let added = add(&mut self.state.borrow_mut());
+        self.made(added)
+    }
+
+    /// The dtype that is meant; `None` for that of an unknown variable.
+    #[track_caller]
+    pub(super) fn dtype(&self, of: impl Into<DTypeOf>) -> Option<DType> {
+        match of.into() {
+            DTypeOf::DType(dtype) => Some(dtype),
+            DTypeOf::Var(var) => self.spec(var).map(|spec| spec.dtype),
+        }
     }
 
     /// A value that the program carries: a scalar, a string or a list of them.
@@ -311,9 +357,8 @@ impl Builder {
     /// # Errors
     /// If the name is taken.
     #[track_caller]
-    pub fn literal(&self, name: &str, value: impl Into<Literal>) -> Result<Var> {
-        let caller = self.here();
-        let var = VarDesc {
+    pub fn literal(&self, name: &str, value: impl Into<Literal>) -> Var {
+        let added = self.state.borrow_mut().program.add_var(VarDesc {
             name: name.to_owned(),
             block: BlockId(0),
             kind: VarKind::Literal(value.into()),
@@ -323,9 +368,8 @@ impl Builder {
             stop_gradient: true,
             initializer: None,
             gradient_of: None,
-        };
-        let program = &mut self.state.borrow_mut().program;
-        program.add_var(var).map(|id| self.var(id)).map_err(|e| at(e, caller))
+        });
+        self.made(added)
     }
 
     /// Keeps a variable from being trained or passing a gradient.
@@ -333,64 +377,37 @@ impl Builder {
     /// # Errors
     /// If it is of another builder.
     #[track_caller]
-    pub fn stop_gradient(&self, var: Var) -> Result<()> {
-        let caller = self.here();
-        self.own(var).map_err(|e| at(e, caller))?;
+    pub fn stop_gradient(&self, var: Var) {
+        let Some(id) = self.known(var) else { return };
         let program = &mut self.state.borrow_mut().program;
-        program.var_mut(var.id).stop_gradient = true;
-        program.var_mut(var.id).trainable = false;
-        Ok(())
+        program.var_mut(id).stop_gradient = true;
+        program.var_mut(id).trainable = false;
     }
 
-    /// Appends an operator: `inputs` by slot name; the result is its outputs in the order of its slots, one variable, a
-    /// tuple or a list. A batched variable of a block around a step is captured as a static input.
+    /// Appends an operator: `inputs` by slot name; the result is its outputs in the order of its slots, one variable, an
+    /// array, a tuple or a list. A batched variable of a block around a step is captured as a static input.
     ///
     /// # Errors
-    /// If anything does not fit, also the number of outputs; the error names the operator and the line that called.
+    /// If anything does not fit, also the number of outputs; the error names the operator and the line that called. What
+    /// it gives is then unknown.
     #[track_caller]
-    pub fn append<V: Vars>(
-        &self,
-        kind: &str,
-        inputs: &[(&str, &[Var])],
-        attributes: Attributes,
-    ) -> Result<V> {
+    pub fn append<V: Outputs>(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> V {
         let caller = self.here();
-        let place = || Place {
-            operator: Some(kind.to_owned()),
-            caller: Some(caller.to_string()),
-            ..Place::default()
+        let slots = || {
+            let state = self.state.borrow();
+            state.registry.parse(kind, &attributes).map_or(1, |op| op.signature().outputs.len())
         };
-        let mut bound = Vec::with_capacity(inputs.len());
-        for &(slot, vars) in inputs {
-            let ids: Result<Vec<VarId>> = vars.iter().map(|&v| self.resolve(v)).collect();
-            bound.push((slot, ids.map_err(|e| e.at(place()))?));
-        }
-        // What a step captured for it stays, as after any call that does not fit.
-        let before = self.state.borrow().program.size();
-        let outputs = {
-            let State { program, registry, open, .. } = &mut *self.state.borrow_mut();
-            if let Some(step) = open.iter().find(|step| step.block == self.block) {
-                let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
-                let checked =
-                    program.decided_early(registry, (self.block, &carried), (kind, &attributes), &bound);
-                checked.map_err(|e| e.at(place()))?;
-            }
-            let request = Append {
-                inputs: bound,
-                attributes,
-                role: Role::Forward,
-                caller: caller.to_string(),
-                ..Append::forward(kind)
-            };
-            program.append(registry, self.block, request)?
-        };
-        let outputs: Vec<Var> = outputs.into_iter().flatten().map(|id| self.var(id)).collect();
-        V::from_list(&outputs).map_err(|_| {
-            // The program is as it was.
-            let State { program, .. } = &mut *self.state.borrow_mut();
-            program.take_back(self.block, before);
+        let unknown = || V::unknown(self.unknown(), slots());
+        let appended = self.state.borrow_mut().append(self.block, (kind, &attributes), inputs, caller);
+        let Some(Some(outputs)) = self.fitting(appended) else { return unknown() };
+        let outputs: Vec<Var> = outputs.into_iter().map(|id| self.var(id)).collect();
+        V::of(&outputs).unwrap_or_else(|| {
+            let number = self.state.borrow().program.block(self.block).ops.len() - 1;
             let expected = format!("{}, as many as the operator makes", outputs.len());
-            Error::of(ErrorKind::Program, "outputs asked for", expected, "another number").at(place())
+            let error = Error::of(ErrorKind::Program, "outputs asked for", expected, "another number");
+            let operator = Some(format!("{kind} #{number}"));
+            self.refuse(error.at(Place { operator, ..Place::default() }).called(caller));
+            unknown()
         })
     }
 
@@ -398,15 +415,92 @@ impl Builder {
     pub(crate) fn var(&self, id: VarId) -> Var {
         Var { builder: self.number, id }
     }
+}
 
-    pub(super) fn own(&self, var: Var) -> Result<()> {
-        if var.builder == self.number && (var.id.0 as usize) < self.state.borrow().program.vars.len() {
-            return Ok(());
-        }
-        Err(Error::of(ErrorKind::Program, "variable", "one of this builder's program", "one of another's"))
+/// A dtype, or that of a variable.
+#[derive(Debug, Clone, Copy)]
+pub enum DTypeOf {
+    /// This one.
+    DType(DType),
+    /// What the variable holds.
+    Var(Var),
+}
+
+impl From<DType> for DTypeOf {
+    fn from(dtype: DType) -> Self {
+        Self::DType(dtype)
     }
 }
 
-pub(super) fn at(error: Error, caller: &Location<'_>) -> Error {
-    error.called(caller)
+impl From<Var> for DTypeOf {
+    fn from(var: Var) -> Self {
+        Self::Var(var)
+    }
+}
+
+impl State {
+    /// The number of a variable of this program; `None` if it is unknown.
+    pub(super) fn own(&self, var: Var) -> Result<Option<VarId>> {
+        if var.builder != self.number.0 {
+            let got = "one of another's";
+            return Err(Error::of(ErrorKind::Program, "variable", "one of this builder's program", got));
+        }
+        // Its own variables were made by it, so their numbers are the program's.
+        Ok((!var.is_unknown()).then_some(var.id))
+    }
+
+    pub(super) fn describe(&self, var: Var) -> String {
+        match self.own(var) {
+            Ok(Some(id)) => match &self.program.var(id).kind {
+                VarKind::Tensor(spec) => format!("`{}`: {spec}", self.program.var(id).name),
+                VarKind::Literal(literal) => format!("`{}`: {}", self.program.var(id).name, literal.told()),
+            },
+            Ok(None) => "unknown".to_owned(),
+            Err(_) => "another builder's".to_owned(),
+        }
+    }
+
+    /// Appends an operator; `None` if an input is unknown.
+    fn append(
+        &mut self,
+        block: BlockId,
+        (kind, attributes): (&str, &Attributes),
+        inputs: &[(&str, &[Var])],
+        caller: &'static Location<'static>,
+    ) -> Result<Option<Vec<VarId>>> {
+        let number = self.program.block(block).ops.len();
+        let place = || Place {
+            operator: Some(format!("{kind} #{number}")),
+            caller: Some(caller.to_string()),
+            ..Place::default()
+        };
+        let mut bound = Vec::with_capacity(inputs.len());
+        let mut known = true;
+        for &(slot, vars) in inputs {
+            let mut ids = Vec::with_capacity(vars.len());
+            for &var in vars {
+                let id = self.resolve(block, var).map_err(|e| e.at(place()))?;
+                known &= id.is_some();
+                ids.extend(id);
+            }
+            bound.push((slot, ids));
+        }
+        if !known {
+            return Ok(None);
+        }
+        let State { program, registry, open, .. } = self;
+        if let Some(step) = open.iter().find(|step| step.block == block) {
+            let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
+            let checked = program.decided_early(registry, (block, &carried), (kind, attributes), &bound);
+            checked.map_err(|e| e.at(place()))?;
+        }
+        let request = Append {
+            inputs: bound,
+            attributes: attributes.clone(),
+            role: Role::Forward,
+            caller: caller.to_string(),
+            ..Append::forward(kind)
+        };
+        Ok(Some(program.append(registry, block, request)?.into_iter().flatten().collect()))
+    }
 }

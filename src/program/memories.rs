@@ -1,9 +1,10 @@
 //! Memories of a step block: what passes from step to step.
 
 use super::attributes::Attributes;
-use super::builder::{Builder, State, Var, at};
+use super::builder::{DTypeOf, State};
 use super::extent::{Extent, Levels, Spec, VarId, rows_of_step};
-use super::step::{OpenMemory, Step};
+use super::step::{Next, OpenMemory, OpenStep, Step};
+use super::var::Var;
 use super::var_desc::VarRole;
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::DType;
@@ -19,7 +20,7 @@ impl Step {
     /// # Errors
     /// If `width` is 0.
     #[track_caller]
-    pub fn memory(&self, width: usize) -> Result<Var> {
+    pub fn memory(&self, width: usize) -> Var {
         let input = {
             let state = self.state.borrow();
             let step = state.open.iter().find(|step| step.block == self.block);
@@ -28,19 +29,19 @@ impl Step {
         self.memory_of(input.filter(|dtype| dtype.is_float()).unwrap_or(DType::F32), &[width])
     }
 
-    /// A memory of any dtype and row shape that starts at zero.
+    /// A memory of any dtype, or that of a variable, and any row shape that starts at zero.
     ///
     /// # Errors
     /// If a row has no numbers, or there are too many dimensions.
     #[track_caller]
-    pub fn memory_of(&self, dtype: DType, dims: &[usize]) -> Result<Var> {
-        let caller = self.here();
-        if dims.contains(&0) {
-            return Err(at(empty_memory(format!("{dims:?}")), caller));
-        }
-        let spec = Spec::rows_of(dtype, Extent::Alive(self.block), dims, Levels::new())
-            .map_err(|e| at(e, caller))?;
-        self.add_memory(spec, None).map_err(|e| at(e, caller))
+    pub fn memory_of(&self, dtype: impl Into<DTypeOf>, dims: &[usize]) -> Var {
+        let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
+        let spec = match dims.contains(&0) {
+            true => Err(empty_memory(format!("{dims:?}"))),
+            false => Spec::rows_of(dtype, Extent::Alive(self.block), dims, Levels::new()),
+        };
+        let added = spec.and_then(|spec| self.add_memory(spec, None));
+        self.made(added)
     }
 
     /// A memory that starts with the rows of an outer variable, one a sequence.
@@ -48,50 +49,22 @@ impl Step {
     /// # Errors
     /// If it has not one row a sequence, or rows without numbers.
     #[track_caller]
-    pub fn memory_from(&self, initial: Var) -> Result<Var> {
-        let caller = self.here();
-        self.initial(initial)
-            .and_then(|(id, spec)| self.add_memory(spec, Some(id)))
-            .map_err(|e| at(e, caller))
-    }
-
-    fn initial(&self, initial: Var) -> Result<(VarId, Spec)> {
-        let (parent, above, sequences) = {
-            let state = self.state.borrow();
-            let step = state.open.iter().find(|s| s.block == self.block);
-            let Some(step) = step else {
-                return Err(Error::of(
-                    ErrorKind::Program,
-                    "step",
-                    "one that is being built",
-                    "a finished one",
-                ));
-            };
-            (step.parent, step.above.clone(), step.sequences)
+    pub fn memory_from(&self, initial: Var) -> Var {
+        let found = self.state.borrow_mut().initial(self, initial);
+        let added = match found {
+            Ok(Some((id, spec))) => self.add_memory(spec, Some(id)),
+            Ok(None) => return self.unknown(),
+            Err(error) => Err(error),
         };
-        let outside = Builder { block: parent, ..self.builder.clone() };
-        let id = outside.resolve(initial)?;
-        let spec = self.state.borrow().program.spec(id)?.clone();
-        if spec.lod != above || spec.rows() != sequences {
-            let error = Error::new("initial memory", rows_of_step(sequences), spec.to_string());
-            return Err(error.variable(self.name_of(initial)));
-        }
-        if spec.width() == 0 {
-            return Err(empty_memory(spec.to_string()).variable(self.name_of(initial)));
-        }
-        let mut shape = spec.shape.clone();
-        shape[0] = Extent::Alive(self.block);
-        Ok((id, Spec { shape, lod: Levels::new(), ..spec }))
+        self.made(added)
     }
 
-    fn add_memory(&self, spec: Spec, initial: Option<VarId>) -> Result<Var> {
+    fn add_memory(&self, spec: Spec, initial: Option<VarId>) -> Result<VarId> {
         let state = &mut *self.state.borrow_mut();
         let previous = state.program.add_computed("memory", self.block, spec, VarRole::Step, false);
-        let Some(step) = state.open.iter_mut().find(|s| s.block == self.block) else {
-            return Err(Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one"));
-        };
-        step.memories.push(OpenMemory { previous, initial, next: None, last: None });
-        Ok(self.var(previous))
+        let memory = OpenMemory { previous, initial, next: Next::None, last: None };
+        state.building(self)?.memories.push(memory);
+        Ok(previous)
     }
 
     /// Says what `memory` holds at the next step.
@@ -99,44 +72,58 @@ impl Step {
     /// # Errors
     /// If `memory` is none, was updated before, or the shapes differ.
     #[track_caller]
-    pub fn update(&self, memory: Var, next: Var) -> Result<()> {
+    pub fn update(&self, memory: Var, next: Var) {
         let caller = self.here();
-        // What is appended in closures is the caller's too.
-        let net = self.called_from(caller);
-        let outcome = (|| {
-            self.own(memory)?;
-            self.own(next)?;
-            let mut id = net.computed_here(next)?;
-            let name = self.name_of(memory);
-            let taken = self.with_memory(memory, |m, others| {
-                if m.next.is_some() {
+        let Some(id) = self.known(memory) else {
+            // What is wrong with the next value is an error of its own.
+            self.known(next);
+            return;
+        };
+        // The copies that it appends are the caller's too.
+        let line = self.called_from(caller);
+        let next = self.next(id, next);
+        drop(line);
+        if let Ok(memory) = self.state.borrow_mut().memory(self, id) {
+            memory.next = next;
+        }
+    }
+
+    /// What `memory` holds at the next step, if `var` can be that.
+    fn next(&self, memory: VarId, var: Var) -> Next {
+        let others = {
+            let mut state = self.state.borrow_mut();
+            let name = state.program.var(memory).name.clone();
+            state.memory(self, memory).and_then(|found| match found.next {
+                Next::None => Ok(()),
+                _ => {
                     let expected = "one `update` in the step";
-                    return Err(
-                        Error::of(ErrorKind::Program, "memory", expected, "a second one").variable(name)
-                    );
+                    Err(Error::of(ErrorKind::Program, "memory", expected, "a second one").variable(name))
                 }
-                Ok(others.contains(&Some(id)))
-            })?;
-            if taken {
-                // Two memories with one next value: the second gets a copy, so that each has a gradient of its own.
-                let copy: Var = net.append("assign", &[("x", &[self.var(id)])], Attributes::new())?;
-                id = copy.id;
-            }
-            let program = &self.state.borrow().program;
-            let (want, got) = (program.spec(memory.id)?, program.spec(id)?);
-            if want != got {
-                return Err(Error::new("update of a memory", want.to_string(), got.to_string())
-                    .variable(&program.var(next.id).name));
-            }
-            Ok(id)
-        })()
-        .and_then(|id| {
-            self.with_memory(memory, |m, _| {
-                m.next = Some(id);
-                Ok(())
             })
-        });
-        outcome.map_err(|e| at(e, caller))
+        };
+        if self.fitting(others).is_none() {
+            return Next::Unknown;
+        }
+        let Some(mut id) = self.computed_here(var) else { return Next::Unknown };
+        let taken = {
+            let mut state = self.state.borrow_mut();
+            state.building(self).is_ok_and(|step| step.memories.iter().any(|m| m.next == Next::Known(id)))
+        };
+        if taken {
+            // Two memories with one next value: the second gets a copy, so that each has a gradient of its own.
+            let copy: Var = self.append("assign", &[("x", &[self.var(id)])], Attributes::new());
+            id = copy.id;
+        }
+        let fits = {
+            let program = &self.state.borrow().program;
+            let specs = program.spec(memory).and_then(|want| Ok((want, program.spec(id)?)));
+            specs.and_then(|(want, got)| match want == got {
+                true => Ok(()),
+                false => Err(Error::new("update of a memory", want.to_string(), got.to_string())
+                    .variable(&program.var(var.id).name)),
+            })
+        };
+        self.fitting(fits).map_or(Next::Unknown, |()| Next::Known(id))
     }
 
     /// What `memory` holds after each sequence's last step, one row a sequence, to be returned from the step block. A
@@ -145,45 +132,65 @@ impl Step {
     /// # Errors
     /// If `memory` is none.
     #[track_caller]
-    pub fn last(&self, memory: Var) -> Result<Var> {
-        let caller = self.here();
-        let known = self.with_memory(memory, |m, _| Ok(m.last)).map_err(|e| at(e, caller))?;
-        if let Some(id) = known {
-            return Ok(self.var(id));
-        }
-        let id = {
-            let State { program, open, .. } = &mut *self.state.borrow_mut();
-            let spec = program.spec(memory.id)?.clone();
-            let name = format!("{}.last", program.var(memory.id).name);
-            open.iter().find(|s| s.block == self.block).map(|step| {
-                let mut shape = spec.shape.clone();
-                shape[0] = step.sequences;
-                let spec = Spec { shape, lod: step.above.clone(), ..spec };
-                program.add_computed(&name, step.parent, spec, VarRole::Computed, false)
-            })
-        };
-        self.with_memory(memory, |m, _| {
-            m.last = id;
-            Ok(())
-        })?;
-        id.map(|id| self.var(id))
-            .ok_or_else(|| at(Error::new("step", "one that is being built", "a finished one"), caller))
+    pub fn last(&self, memory: Var) -> Var {
+        let Some(id) = self.known(memory) else { return self.unknown() };
+        let last = self.state.borrow_mut().last(self, id);
+        self.made(last)
+    }
+}
+
+impl State {
+    /// A step block while it is being built.
+    fn building(&mut self, step: &Step) -> Result<&mut OpenStep> {
+        self.open.iter_mut().find(|open| open.block == step.block).ok_or_else(|| {
+            Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one")
+        })
     }
 
-    fn with_memory<T>(
-        &self,
-        memory: Var,
-        change: impl FnOnce(&mut OpenMemory, &[Option<VarId>]) -> Result<T>,
-    ) -> Result<T> {
-        let state = &mut *self.state.borrow_mut();
-        let name = state.program.var(memory.id).name.clone();
-        let step = state.open.iter_mut().find(|s| s.block == self.block);
-        let memories = step.map_or(&mut [][..], |s| &mut s.memories);
-        let taken: Vec<Option<VarId>> = memories.iter().map(|m| m.next).collect();
-        match memories.iter_mut().find(|m| m.previous == memory.id) {
-            Some(m) => change(m, &taken),
-            None => Err(Error::of(ErrorKind::Program, "memory", "one made by this step", "another variable")
-                .variable(name)),
+    fn memory(&mut self, step: &Step, id: VarId) -> Result<&mut OpenMemory> {
+        let name = self.program.var(id).name.clone();
+        let memories = &mut self.building(step)?.memories;
+        memories.iter_mut().find(|memory| memory.previous == id).ok_or_else(|| {
+            Error::of(ErrorKind::Program, "memory", "one made by this step", "another variable").variable(name)
+        })
+    }
+
+    /// The variable around a step that a memory starts with, and the spec of the memory; `None` if it is unknown.
+    fn initial(&mut self, step: &Step, initial: Var) -> Result<Option<(VarId, Spec)>> {
+        let open = self.building(step)?;
+        let (parent, above, sequences) = (open.parent, open.above.clone(), open.sequences);
+        let known = open.is_known();
+        let Some(id) = self.resolve(parent, initial)? else { return Ok(None) };
+        if !known {
+            return Ok(None);
         }
+        let spec = self.program.spec(id)?.clone();
+        let name = || self.program.var(initial.id).name.clone();
+        if spec.lod != above || spec.rows() != sequences {
+            let error = Error::new("initial memory", rows_of_step(sequences), spec.to_string());
+            return Err(error.variable(name()));
+        }
+        if spec.width() == 0 {
+            return Err(empty_memory(spec.to_string()).variable(name()));
+        }
+        let mut shape = spec.shape.clone();
+        shape[0] = Extent::Alive(step.block);
+        Ok(Some((id, Spec { shape, lod: Levels::new(), ..spec })))
+    }
+
+    fn last(&mut self, step: &Step, memory: VarId) -> Result<VarId> {
+        if let Some(id) = self.memory(step, memory)?.last {
+            return Ok(id);
+        }
+        let open = self.building(step)?;
+        let (parent, lod, sequences) = (open.parent, open.above.clone(), open.sequences);
+        let spec = self.program.spec(memory)?.clone();
+        let name = format!("{}.last", self.program.var(memory).name);
+        let mut shape = spec.shape.clone();
+        shape[0] = sequences;
+        let spec = Spec { shape, lod, ..spec };
+        let id = self.program.add_computed(&name, parent, spec, VarRole::Computed, false);
+        self.memory(step, memory)?.last = Some(id);
+        Ok(id)
     }
 }

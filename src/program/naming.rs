@@ -1,27 +1,179 @@
-//! Names of layers: what the variables of one layer have in common.
+//! Names of layers and scopes: what the variables of a part of a model have in common.
 
-use super::builder::Builder;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::panic::Location;
+use std::rc::Rc;
 
-impl Builder {
-    /// The first part of the names of a layer's variables, as `lstm_0` in `lstm_0.weight_ih`: `wish` if it is free,
-    /// `wish_2` and so on if not; without a wish the kind and the first free count.
-    pub fn layer_name(&self, kind: &str, wish: Option<&str>) -> String {
-        let state = self.state.borrow();
-        let taken = |name: &str| {
-            let member = |var: &str| var.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-            state.program.vars().any(|(_, var)| member(&var.name))
-        };
-        let mut number = 0;
+use super::builder::{Builder, State};
+
+/// What a builder knows of names.
+#[derive(Default)]
+pub(super) struct Names {
+    /// The scopes that are open, each with its whole name, outermost first.
+    scopes: Vec<String>,
+    /// The line of each layer that is being called, outermost first.
+    pub(super) lines: Vec<&'static Location<'static>>,
+    /// What a variable's name begins with, up to a dot, or a layer has kept for itself.
+    taken: HashSet<String>,
+    /// How many variables of the program were looked through.
+    seen: usize,
+    /// For a wish, where to go on counting: a name never becomes free.
+    counts: HashMap<String, usize>,
+}
+
+impl Names {
+    /// The name of something in the scope that is open.
+    pub(super) fn whole(&self, name: &str) -> String {
+        match self.scopes.last() {
+            Some(scope) if !scope.is_empty() => format!("{scope}.{name}"),
+            _ => name.to_owned(),
+        }
+    }
+}
+
+impl State {
+    /// A free name for a layer in the scope that is open, kept for it: `wish`, or `wish_2` and so on; without a wish the
+    /// kind and a count.
+    pub(super) fn layer_name(&mut self, kind: &str, wish: Option<&str>) -> String {
+        let State { program, names, .. } = self;
+        for (_, var) in program.vars().skip(names.seen) {
+            let starts = var.name.match_indices('.').map(|(end, _)| &var.name[..end]);
+            let new: Vec<String> =
+                starts.filter(|start| !names.taken.contains(*start)).map(str::to_owned).collect();
+            names.taken.extend(new);
+        }
+        names.seen = program.vars().len();
+        let base = names.whole(wish.unwrap_or(kind));
+        // A wish and a kind of the same name count apart.
+        let key = format!("{base}{}", if wish.is_some() { "" } else { "_" });
+        let mut number = names.counts.get(&key).copied().unwrap_or(0);
         loop {
             let name = match (wish, number) {
-                (Some(wish), 0) => wish.to_owned(),
-                (Some(wish), n) => format!("{wish}_{}", n + 1),
-                (None, n) => format!("{kind}_{n}"),
+                (Some(_), 0) => base.clone(),
+                (Some(_), n) => format!("{base}_{}", n + 1),
+                (None, n) => format!("{base}_{n}"),
             };
-            if !taken(&name) {
+            number += 1;
+            if names.taken.insert(name.clone()) {
+                names.counts.insert(key, number);
                 return name;
             }
-            number += 1;
         }
+    }
+}
+
+/// Something that is open in a builder's state until this is dropped, also by a panic.
+pub(crate) struct Opened {
+    state: Rc<RefCell<State>>,
+    depth: usize,
+    close: fn(&mut State, usize),
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Ok(mut state) = self.state.try_borrow_mut() {
+            (self.close)(&mut state, self.depth);
+        }
+    }
+}
+
+impl Opened {
+    /// Opens something: `open` gives how much was open before, `close` goes back to that.
+    pub(super) fn new(
+        net: &Builder,
+        open: impl FnOnce(&mut State) -> usize,
+        close: fn(&mut State, usize),
+    ) -> Self {
+        let depth = open(&mut net.state.borrow_mut());
+        Self { state: Rc::clone(&net.state), depth, close }
+    }
+}
+
+impl Builder {
+    /// Builds a part of a model whose parameters' names begin with `name` and a dot. Scopes nest; layers are counted in
+    /// each anew.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[3], 1);
+    /// let h = net.scope("encoder", |net| net.lstm(x, 4));
+    /// net.linear(h, 2);
+    /// let program = net.finish()?;
+    /// let names: Vec<&str> = program.parameters().map(|id| program.var(id).name.as_str()).collect();
+    /// assert_eq!(names[0], "encoder.lstm_0.weight_ih");
+    /// assert_eq!(names[3], "linear_0.weight");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub fn scope<R>(&self, name: &str, part: impl FnOnce(&Builder) -> R) -> R {
+        let name = self.state.borrow().names.whole(name);
+        let _open = self.open_scope(name);
+        part(self)
+    }
+
+    /// The whole name of the scope that is open; empty without one.
+    pub(crate) fn scope_name(&self) -> String {
+        self.state.borrow().names.scopes.last().cloned().unwrap_or_default()
+    }
+
+    /// Parameters are named in the scope of this whole name, as long as the result lives.
+    pub(crate) fn open_scope(&self, name: String) -> Opened {
+        let open = |state: &mut State| {
+            state.names.scopes.push(name);
+            state.names.scopes.len() - 1
+        };
+        Opened::new(self, open, |state, depth| state.names.scopes.truncate(depth))
+    }
+
+    /// Operators and errors name `caller` as the line of the user's code, as long as the result lives.
+    pub(crate) fn called_from(&self, caller: &'static Location<'static>) -> Opened {
+        let open = |state: &mut State| {
+            state.names.lines.push(caller);
+            state.names.lines.len() - 1
+        };
+        Opened::new(self, open, |state, depth| state.names.lines.truncate(depth))
+    }
+
+    /// Builds one call of a layer that is written as a function: its parameters' names begin with `kind` and a count
+    /// (`highway_0.weight`), and its operators and errors name the line that called the function, which is
+    /// `#[track_caller]`, wherever they are appended. In a layer inside another one the outermost one's line stands.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType, Var};
+    ///
+    /// #[track_caller]
+    /// fn running_sum(net: &Builder, x: Var, width: usize) -> Var {
+    ///     net.part("running_sum", |net| {
+    ///         net.recurrent(x, |step, x_t| {
+    ///             let before = step.memory(width);
+    ///             let after = before + x_t;
+    ///             step.update(before, after);
+    ///             after
+    ///         })
+    ///     })
+    /// }
+    ///
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[3], 1);
+    /// let line = line!() + 1;
+    /// running_sum(&net, x, 3);
+    /// let program = net.finish()?;
+    /// for op in program.blocks().flat_map(|(_, block)| &block.ops) {
+    ///     assert!(op.caller.contains(&format!(":{line}:")), "{}", op.caller);
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn part<R>(&self, kind: &str, call: impl FnOnce(&Builder) -> R) -> R {
+        let name = self.layer_name(kind, None);
+        let (_line, _scope) = (self.called_from(Location::caller()), self.open_scope(name));
+        call(self)
+    }
+
+    /// A free name for a layer in the scope that is open: `wish`, or `wish_2` and so on; without a wish the kind and a
+    /// count.
+    pub(crate) fn layer_name(&self, kind: &str, wish: Option<&str>) -> String {
+        self.state.borrow_mut().layer_name(kind, wish)
     }
 }

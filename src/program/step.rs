@@ -1,27 +1,32 @@
 //! Step blocks: a closure that says what one step does, run unpadded over every sequence.
 
+use std::collections::HashSet;
 use std::ops::Deref;
 use std::panic::Location;
 
 use super::attributes::Attributes;
-use super::builder::{Builder, Var};
+use super::builder::{Builder, State};
 use super::extent::{BlockId, Extent, LevelId, Levels, Spec, VarId, rows_of_step};
+use super::naming::Opened;
 use super::op_desc::{Bound, Memory, OpDesc, Pair, RECURRENT, Role, StepDesc};
 use super::program::Program;
+use super::var::Var;
 use super::var_desc::VarRole;
 use super::vars::Vars;
 use crate::error::{Error, ErrorKind, Place, Result};
 
 /// A step block that is being built.
-#[derive(Clone)]
 pub(super) struct OpenStep {
     pub(super) block: BlockId,
     pub(super) parent: BlockId,
     /// Levels above the one whose sequences are run.
     pub(super) above: Levels,
-    level: LevelId,
     /// What counts the sequences that are run.
     pub(super) sequences: Extent,
+    /// The level whose sequences are run; `None` if the step inputs do not fit or are unknown.
+    over: Option<LevelId>,
+    /// Of the `recurrent`, for errors.
+    place: Place,
     desc: StepDesc,
     pub(super) memories: Vec<OpenMemory>,
 }
@@ -30,9 +35,19 @@ pub(super) struct OpenStep {
 pub(super) struct OpenMemory {
     pub(super) previous: VarId,
     pub(super) initial: Option<VarId>,
-    pub(super) next: Option<VarId>,
+    pub(super) next: Next,
     /// The outer variable of its final value, once it was asked for.
     pub(super) last: Option<VarId>,
+}
+
+/// What a memory holds at the next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing was said yet.
+    None,
+    /// What was said does not fit, or is unknown.
+    Unknown,
+    Known(VarId),
 }
 
 /// Options of a recurrent: which level's sequences run, and from which end.
@@ -62,15 +77,11 @@ impl Builder {
     /// memories ([`Step::last`]), one row a sequence.
     ///
     /// # Errors
-    /// If the inputs have no LoD or different ones, a memory is not updated, or anything in the block fails.
+    /// If the inputs have no LoD or different ones, a memory is not updated, or anything in the block fails. What does not
+    /// fit in the block leaves unknown what depends on it, and nothing else.
     #[track_caller]
-    pub fn recurrent<I: Vars, O: Vars>(
-        &self,
-        inputs: I,
-        step_block: impl FnOnce(&Step, I) -> Result<O>,
-    ) -> Result<O> {
-        let caller = self.here();
-        self.run_step(Recurrence::default(), inputs, step_block, caller)
+    pub fn recurrent<I: Vars, O: Vars>(&self, inputs: I, step_block: impl FnOnce(&Step, I) -> O) -> O {
+        self.recurrent_with(Recurrence::default(), inputs, step_block)
     }
 
     /// [`Self::recurrent`] with options: over another level, so that a step's entry is a whole (sub-)sequence, or
@@ -83,237 +94,249 @@ impl Builder {
         &self,
         options: Recurrence,
         inputs: I,
-        step_block: impl FnOnce(&Step, I) -> Result<O>,
-    ) -> Result<O> {
+        step_block: impl FnOnce(&Step, I) -> O,
+    ) -> O {
         let caller = self.here();
-        self.run_step(options, inputs, step_block, caller)
-    }
-
-    fn run_step<I: Vars, O: Vars>(
-        &self,
-        options: Recurrence,
-        inputs: I,
-        step_block: impl FnOnce(&Step, I) -> Result<O>,
-        caller: &'static Location<'static>,
-    ) -> Result<O> {
-        let number = self.state.borrow().program.block(self.block).ops.len();
-        let place = || Place {
-            operator: Some(format!("{RECURRENT} #{number}")),
-            block: (self.block.0 > 0).then_some(self.block.0 as usize),
-            caller: Some(caller.to_string()),
-            variable: None,
-        };
-        let outer: Vec<VarId> = inputs
-            .list()
-            .iter()
-            .map(|&v| self.resolve(v))
-            .collect::<Result<_>>()
-            .map_err(|e| e.at(place()))?;
-        let (program, around) = {
-            let state = self.state.borrow();
-            (state.program.clone(), state.open.clone())
-        };
-        let inner = self.open(options, &outer).map_err(|e| e.at(place()));
-        let outcome = inner.and_then(|(block, inner)| {
-            let step = Step { builder: Builder { block, ..self.clone() } };
-            let vars: Vec<Var> = inner.iter().map(|&id| self.var(id)).collect();
-            let out = step_block(&step, I::from_list(&vars)?)?;
-            let closed = self.close(&out.list(), caller).map_err(|e| e.at(place()))?;
-            O::from_list(&closed)
-        });
-        if outcome.is_err() {
-            // Nothing of a step that failed stays behind, nor what the steps around it captured for it.
-            let state = &mut *self.state.borrow_mut();
-            (state.program, state.open) = (program, around);
-        }
-        outcome
-    }
-
-    fn open(&self, options: Recurrence, outer: &[VarId]) -> Result<(BlockId, Vec<VarId>)> {
-        let state = &mut *self.state.borrow_mut();
-        let program = &mut state.program;
-        let prepare = |program: &mut Program| -> Result<OpenStep> {
-            let first = *outer
-                .first()
-                .ok_or_else(|| Error::of(ErrorKind::Program, "step inputs", "at least one", "none"))?;
-            let lod = program.spec(first)?.lod.clone();
-            let index = match (options.level, lod.len()) {
-                (_, 0) => {
-                    let got = program.spec(first)?.to_string();
-                    return Err(Error::new("step input", "sequences (a LoD of at least one level)", got)
-                        .variable(&program.var(first).name));
-                }
-                (None, n) => n - 1,
-                (Some(level), n) if level < n => level,
-                (Some(level), n) => return Err(Error::new("level", format!("below {n}"), level.to_string())),
+        let open = |state: &mut State| {
+            let depth = state.open.len();
+            let number = state.program.block(self.block).ops.len();
+            let place = Place {
+                operator: Some(format!("{RECURRENT} #{number}")),
+                block: (self.block.0 > 0).then_some(self.block.0 as usize),
+                caller: Some(caller.to_string()),
+                variable: None,
             };
-            let above: Levels = lod[..index].iter().copied().collect();
-            let sequences = above.last().map_or(program.top(self.block), |&l| Extent::Rows(l));
-            let block = program.add_block(self.block);
-            Ok(OpenStep {
-                block,
-                parent: self.block,
-                above,
-                level: lod[index],
-                sequences,
-                desc: StepDesc {
-                    block,
-                    level: lod[index],
-                    reverse: options.reverse,
-                    inputs: Vec::new(),
-                    statics: Vec::new(),
-                    memories: Vec::new(),
-                    outputs: Vec::new(),
-                    levels: Vec::new(),
-                    gradient: None,
-                },
-                memories: Vec::new(),
-            })
+            (depth, state.open(self.block, options, &inputs.list(), caller, place))
         };
-        let mut step = prepare(program)?;
-        let mut inner = Vec::new();
-        for &var in outer {
-            let spec = program.spec(var)?.clone();
-            let depth = step.above.len();
-            if spec.lod.len() <= depth || spec.lod[..depth] != step.above[..] || spec.lod[depth] != step.level
-            {
-                let first = program.spec(outer[0])?.to_string();
-                return Err(Error::new(
-                    "step input",
-                    format!("the sequences of the first one, {first}"),
-                    spec.to_string(),
-                )
-                .variable(&program.var(var).name));
+        let (depth, (block, inner)) = open(&mut self.state.borrow_mut());
+        // Closed also if the block panics.
+        let opened = Opened::new(self, |_| depth, |state, depth| state.open.truncate(depth));
+        let step = Step { builder: Builder { block, ..self.clone() } };
+        let inner: Vec<Var> = inner.into_iter().map(|id| id.map_or(self.unknown(), |id| self.var(id))).collect();
+        let results = step_block(&step, inputs.with(&inner));
+        let outputs = step.close(&results.list(), caller);
+        drop(opened);
+        results.with(&outputs)
+    }
+}
+
+impl State {
+    /// Opens a step block over variables of `parent`: its number and what its step inputs are there. If one does not fit,
+    /// or is unknown, none is known, nor any output of the block, but what is wrong inside is still found.
+    fn open(
+        &mut self,
+        parent: BlockId,
+        options: Recurrence,
+        inputs: &[Var],
+        caller: &'static Location<'static>,
+        place: Place,
+    ) -> (BlockId, Vec<Option<VarId>>) {
+        let mut outer = Vec::new();
+        for &var in inputs {
+            match self.resolve(parent, var) {
+                Ok(id) => outer.extend(id),
+                Err(error) => self.errors.push(error.at(place.clone())),
             }
-            let deeper: Vec<LevelId> = spec.lod[depth + 1..].to_vec();
-            let id = step.view(program, var, &spec, &deeper)?;
-            step.desc.inputs.push(Pair { outer: var, inner: id });
-            inner.push(id);
         }
-        let block = step.block;
-        state.open.push(step);
-        Ok((block, inner))
+        let block = self.program.add_block(parent);
+        self.opened_at.push((block, caller));
+        let mut step = OpenStep {
+            block,
+            parent,
+            above: Levels::new(),
+            sequences: Extent::Batch,
+            over: None,
+            place,
+            desc: StepDesc {
+                block,
+                level: LevelId(u32::MAX),
+                reverse: options.reverse,
+                inputs: Vec::new(),
+                statics: Vec::new(),
+                memories: Vec::new(),
+                outputs: Vec::new(),
+                levels: Vec::new(),
+                gradient: None,
+            },
+            memories: Vec::new(),
+        };
+        let mut inner = vec![None; inputs.len()];
+        if outer.len() == inputs.len() {
+            match step.bind(&mut self.program, options, &outer) {
+                Ok(bound) => inner = bound.into_iter().map(Some).collect(),
+                Err(error) => self.errors.push(error.at(step.place.clone())),
+            }
+        }
+        self.open.push(step);
+        (block, inner)
     }
 
-    /// The variable as this block sees it: itself, or the static capture of a batched variable from around.
-    pub(super) fn resolve(&self, var: Var) -> Result<VarId> {
-        self.own(var)?;
-        let state = &mut *self.state.borrow_mut();
-        let program = &mut state.program;
-        let desc = program.var(var.id);
+    /// The variable as a block sees it: itself, or the static capture of a batched variable from around. `None` if it is
+    /// unknown.
+    pub(super) fn resolve(&mut self, block: BlockId, var: Var) -> Result<Option<VarId>> {
+        let Some(id) = self.own(var)? else { return Ok(None) };
+        let State { program, open, opened_at, .. } = self;
+        let desc = program.var(id);
         let name = desc.name.clone();
         let from = desc.block;
         let known = !desc.spec().is_some_and(Spec::batched);
-        if from == self.block || (known && program.encloses(from, self.block)) {
-            return Ok(var.id);
+        if from == block || (known && program.encloses(from, block)) {
+            return Ok(Some(id));
         }
-        if !program.encloses(from, self.block) {
-            let expected = format!("a variable of block {} or of a block around it", self.block.0);
-            return Err(Error::of(
-                ErrorKind::Program,
-                "scope",
-                expected,
-                format!("one that is inside block {}", from.0),
-            )
-            .variable(name));
-        }
-        let mut id = var.id;
-        let first = state.open.iter().position(|s| s.parent == from);
-        let Some(first) = first else {
-            return Err(Error::of(
-                ErrorKind::Program,
-                "scope",
-                "a step that is still being built",
-                "a finished one",
-            )
-            .variable(name));
+        let scope = |expected: String, got: String| {
+            Error::of(ErrorKind::Program, "scope", expected, got).variable(&name)
         };
-        for step in &mut state.open[first..] {
-            id = step.capture(program, id).map_err(|e| e.variable(&name))?;
-            if step.block == self.block {
+        if !program.encloses(from, block) {
+            let writer = program.block(from).ops.iter().find(|op| op.writes().any(|written| written == id));
+            let line = opened_at.iter().find(|(step, _)| *step == from).map(|(_, line)| line.to_string());
+            let made = writer.map(|op| op.caller.clone()).or(line).unwrap_or_default();
+            let expected = format!("a variable of block {} or of a block around it", block.0);
+            let error = scope(expected, format!("one that is inside block {}", from.0));
+            return Err(error.noted(format!("it was made at {made}; what a step returns is known outside")));
+        }
+        let first = open.iter().position(|s| s.parent == from);
+        let first = first
+            .ok_or_else(|| scope("a step that is still being built".into(), "a finished one".into()))?;
+        let mut seen = id;
+        for step in &mut open[first..] {
+            let Some(inside) = step.capture(program, seen).map_err(|e| e.variable(&name))? else {
+                return Ok(None);
+            };
+            seen = inside;
+            if step.block == block {
                 break;
             }
         }
-        Ok(id)
+        Ok(Some(seen))
     }
+}
 
-    /// Ends the innermost step block: checks the memories, binds the outputs, appends the `recurrent`.
-    fn close(&self, results: &[Var], caller: &'static Location<'static>) -> Result<Vec<Var>> {
-        for &var in results {
-            self.own(var)?;
-        }
+impl Step {
+    /// Ends the innermost step block: checks the memories, binds the outputs, appends the `recurrent`. What the results
+    /// are outside.
+    fn close(&self, results: &[Var], caller: &'static Location<'static>) -> Vec<Var> {
+        let _line = self.called_from(caller);
         // A value that is no operator's own (an input, a memory) is copied, so that every output and every memory's
         // next value is written by one operator.
-        let block = self.state.borrow().open.last().map_or(self.block, |s| s.block);
-        let inside = Builder { block, ..self.called_from(caller) };
-        let mut finals = Vec::new();
-        let mut outputs = Vec::new();
+        let mut inside = Vec::new();
         for &var in results {
-            if self.state.borrow().open.last().is_some_and(|s| s.is_last(var.id)) {
-                finals.push(var.id);
-            } else {
-                outputs.push(inside.computed_here(var)?);
-            }
+            let last = self.state.borrow().open.last().is_some_and(|s| s.is_last(var.id));
+            let id = match self.known(var) {
+                Some(id) if last => Some(id),
+                Some(_) => self.computed_here(var),
+                None => None,
+            };
+            inside.push((id, last));
         }
         let state = &mut *self.state.borrow_mut();
-        let Some(mut step) = state.open.pop() else {
-            return Err(Error::of(ErrorKind::Program, "step", "an open step block", "none"));
-        };
-        let program = &mut state.program;
+        let Some(mut step) = state.open.pop() else { return vec![self.unknown(); results.len()] };
+        let State { program, errors, .. } = state;
         for memory in &step.memories {
-            let Some(next) = memory.next else {
-                return Err(Error::of(ErrorKind::Program, "memory", "one `update` in the step", "none")
-                    .variable(&program.var(memory.previous).name));
-            };
-            let (want, got) = (program.spec(memory.previous)?, program.spec(next)?);
-            if want != got {
-                return Err(Error::new("update of a memory", want.to_string(), got.to_string())
-                    .variable(&program.var(next).name));
+            if memory.next == Next::None {
+                let error = Error::of(ErrorKind::Program, "memory", "one `update` in the step", "none");
+                let name = &program.var(memory.previous).name;
+                errors.push(error.variable(name).at(step.place.clone()));
             }
         }
-        let mut outer_outputs: Vec<VarId> = Vec::new();
-        for &inner in &outputs {
-            if let Some(pair) = step.desc.outputs.iter().find(|p| p.inner == inner) {
-                outer_outputs.push(pair.outer);
-                continue;
+        let mut outside = |id: Option<VarId>, last: bool| -> Option<VarId> {
+            let (id, _) = (id?, step.over?);
+            if last {
+                return Some(id);
             }
-            let spec = step.outer_spec(program, inner)?;
-            let name = program.var(inner).name.clone();
-            let stop = program.var(inner).stop_gradient;
+            if let Some(pair) = step.desc.outputs.iter().find(|p| p.inner == id) {
+                return Some(pair.outer);
+            }
+            let spec = match step.outer_spec(program, id) {
+                Ok(spec) => spec,
+                Err(error) => {
+                    errors.push(error.at(step.place.clone()));
+                    return None;
+                }
+            };
+            let name = program.var(id).name.clone();
+            let stop = program.var(id).stop_gradient;
             let outer =
                 program.add_computed(&format!("{name}.steps"), step.parent, spec, VarRole::Computed, stop);
-            step.desc.outputs.push(Pair { outer, inner });
-            outer_outputs.push(outer);
-        }
+            step.desc.outputs.push(Pair { outer, inner: id });
+            Some(outer)
+        };
+        let outer: Vec<Option<VarId>> = inside.into_iter().map(|(id, last)| outside(id, last)).collect();
         for memory in &step.memories {
-            let Some(next) = memory.next else { continue };
-            let &OpenMemory { previous, initial, last, .. } = memory;
-            step.desc.memories.push(Memory { previous, next, initial, last });
+            let &OpenMemory { previous, initial, last, ref next } = memory;
+            if let &Next::Known(next) = next {
+                step.desc.memories.push(Memory { previous, next, initial, last });
+            }
         }
-        let desc = step.finish(program, caller.to_string());
-        program.blocks[step.parent.0 as usize].ops.push(desc);
-        let mut out = outer_outputs.into_iter();
-        let id = |&var: &Var| if finals.contains(&var.id) { Some(var.id) } else { out.next() };
-        Ok(results.iter().filter_map(id).map(|id| self.var(id)).collect())
+        if step.is_known() {
+            let desc = step.finish(program, caller.to_string());
+            program.blocks[step.parent.0 as usize].ops.push(desc);
+        }
+        outer.into_iter().map(|id| id.map_or(self.unknown(), |id| self.var(id))).collect()
     }
 
     /// `var`, or a copy of it, so that an operator of this very block has written it and no memory has it yet.
-    #[track_caller]
-    pub(super) fn computed_here(&self, var: Var) -> Result<VarId> {
-        let id = self.resolve(var)?;
-        let written =
-            self.state.borrow().program.block(self.block).ops.iter().any(|op| op.writes().any(|v| v == id));
+    pub(super) fn computed_here(&self, var: Var) -> Option<VarId> {
+        let resolved = self.state.borrow_mut().resolve(self.block, var);
+        let id = self.fitting(resolved)??;
+        let state = self.state.borrow();
+        let desc = state.program.var(id);
+        // Inside a block, what is neither its own view nor from around was computed there.
+        let written = desc.block == self.block && desc.role == VarRole::Computed;
+        drop(state);
         if written {
-            Ok(id)
-        } else {
-            self.append("assign", &[("x", &[self.var(id)])], Attributes::new()).map(Var::id)
+            return Some(id);
         }
+        let copy: Var = self.append("assign", &[("x", &[self.var(id)])], Attributes::new());
+        (!copy.is_unknown()).then_some(copy.id)
     }
 }
 
 impl OpenStep {
+    /// Binds the step inputs: what they are in the block.
+    fn bind(&mut self, program: &mut Program, options: Recurrence, outer: &[VarId]) -> Result<Vec<VarId>> {
+        let first = *outer
+            .first()
+            .ok_or_else(|| Error::of(ErrorKind::Program, "step inputs", "at least one", "none"))?;
+        let lod = program.spec(first)?.lod.clone();
+        let index = match (options.level, lod.len()) {
+            (_, 0) => {
+                let got = program.spec(first)?.to_string();
+                return Err(Error::new("step input", "sequences (a LoD of at least one level)", got)
+                    .variable(&program.var(first).name));
+            }
+            (None, n) => n - 1,
+            (Some(level), n) if level < n => level,
+            (Some(level), n) => return Err(Error::new("level", format!("below {n}"), level.to_string())),
+        };
+        let (level, depth) = (lod[index], index);
+        let above: Levels = lod[..index].iter().copied().collect();
+        for &var in outer {
+            let spec = program.spec(var)?;
+            if spec.lod.len() <= depth || spec.lod[..depth] != above[..] || spec.lod[depth] != level {
+                let expected = format!("the sequences of the first one, {}", program.spec(first)?);
+                let error = Error::new("step input", expected, spec.to_string());
+                return Err(error.variable(&program.var(var).name));
+            }
+        }
+        self.sequences = above.last().map_or(program.top(self.parent), |&l| Extent::Rows(l));
+        (self.above, self.over, self.desc.level) = (above, Some(level), level);
+        let mut inner = Vec::new();
+        for &var in outer {
+            let spec = program.spec(var)?.clone();
+            let id = self.view(program, var, &spec, &spec.lod[depth + 1..]);
+            self.desc.inputs.push(Pair { outer: var, inner: id });
+            inner.push(id);
+        }
+        Ok(inner)
+    }
+
     pub(super) fn first_input(&self) -> Option<VarId> {
         self.desc.inputs.first().map(|pair| pair.inner)
+    }
+
+    /// Whether it is known over which sequences it runs.
+    pub(super) fn is_known(&self) -> bool {
+        self.over.is_some()
     }
 
     fn is_last(&self, var: VarId) -> bool {
@@ -321,7 +344,7 @@ impl OpenStep {
     }
 
     /// The step's view of an outer variable, whose levels below the sequences become the step's own.
-    fn view(&mut self, program: &mut Program, var: VarId, spec: &Spec, deeper: &[LevelId]) -> Result<VarId> {
+    fn view(&mut self, program: &mut Program, var: VarId, spec: &Spec, deeper: &[LevelId]) -> VarId {
         let mut lod = Levels::new();
         for &outer in deeper {
             let known = self.desc.levels.iter().find(|(o, _)| *o == outer).map(|(_, inner)| *inner);
@@ -336,13 +359,17 @@ impl OpenStep {
         let view = Spec { shape, lod, ..spec.clone() };
         let desc = program.var(var);
         let (name, stop) = (format!("{}.step", desc.name), desc.stop_gradient);
-        Ok(program.add_computed(&name, self.block, view, VarRole::Step, stop))
+        program.add_computed(&name, self.block, view, VarRole::Step, stop)
     }
 
-    /// A static input: one row, or one whole sub-sequence, for each sequence.
-    fn capture(&mut self, program: &mut Program, var: VarId) -> Result<VarId> {
+    /// A static input: one row, or one whole sub-sequence, for each sequence. `None` if it is not known over which
+    /// sequences the block runs.
+    fn capture(&mut self, program: &mut Program, var: VarId) -> Result<Option<VarId>> {
+        if !self.is_known() {
+            return Ok(None);
+        }
         if let Some(pair) = self.desc.statics.iter().find(|p| p.outer == var) {
-            return Ok(pair.inner);
+            return Ok(Some(pair.inner));
         }
         if self.is_last(var) {
             let got = "the final value of a memory of this very step";
@@ -380,7 +407,7 @@ impl OpenStep {
         let (name, stop) = (format!("{}.static", desc.name), desc.stop_gradient);
         let inner = program.add_computed(&name, self.block, view, VarRole::Step, stop);
         self.desc.statics.push(Pair { outer: var, inner });
-        Ok(inner)
+        Ok(Some(inner))
     }
 
     /// The outer spec of an output: the levels down to the sequences, then the step's deeper ones.
@@ -393,7 +420,7 @@ impl OpenStep {
             );
         }
         let mut lod = self.above.clone();
-        lod.push(self.level);
+        lod.push(self.desc.level);
         for level in &spec.lod {
             let outer = self.desc.levels.iter().find(|(_, i)| i == level).map(|(o, _)| *o);
             let Some(outer) = outer else {
@@ -416,12 +443,14 @@ impl OpenStep {
         let desc = self.desc.clone();
         let outers = |pairs: &[Pair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
         let mut constants: Vec<VarId> = Vec::new();
-        for (id, block) in program.blocks() {
+        let mut known = HashSet::new();
+        // The blocks inside it were made after it.
+        for (id, block) in program.blocks().skip(self.block.0 as usize) {
             if !program.encloses(self.block, id) {
                 continue;
             }
             for var in block.ops.iter().flat_map(OpDesc::reads) {
-                if !program.encloses(self.block, program.var(var).block) && !constants.contains(&var) {
+                if !program.encloses(self.block, program.var(var).block) && known.insert(var) {
                     constants.push(var);
                 }
             }

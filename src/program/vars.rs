@@ -1,29 +1,47 @@
-//! One variable, a tuple or a list of them: what operators give, what goes into a step and what comes out.
+//! One variable, an array, a tuple or a list of them: what operators give, what goes into a step and what comes out.
 
-use super::builder::Var;
-use crate::error::{Error, ErrorKind, Result};
+use super::var::Var;
 
-/// One or several variables: what an operator gives, what goes into a step and what comes out.
+/// One or several variables: what goes into a step and what comes out.
 pub trait Vars: Sized {
     /// As a list.
     fn list(&self) -> Vec<Var>;
-    /// From a list of the same length.
-    ///
-    /// # Errors
-    /// If the length differs.
-    fn from_list(vars: &[Var]) -> Result<Self>;
+    /// The same with other variables in their places, as many as [`Self::list`] gives. Where one is missing, the old one
+    /// stays.
+    #[must_use]
+    fn with(&self, vars: &[Var]) -> Self;
 }
 
-fn wrong_count<T>(expected: usize, got: usize) -> Result<T> {
-    Err(Error::of(ErrorKind::Program, "number of variables", expected.to_string(), got.to_string()))
+/// What a call that builds gives.
+pub trait Outputs: Sized {
+    /// From the outputs of an operator in the order of its slots; `None` if there are more or fewer.
+    fn of(vars: &[Var]) -> Option<Self>;
+    /// What a call that does not fit gives: `unknown` in every place, and in a list as often as the operator has output
+    /// slots.
+    fn unknown(unknown: Var, slots: usize) -> Self;
+}
+
+/// What a method of a variable gives whose builder is not here.
+#[doc(hidden)]
+pub fn unknown_of<V: Outputs>(var: Var) -> V {
+    V::unknown(Var::unknown(var.builder), 1)
 }
 
 impl Vars for Var {
     fn list(&self) -> Vec<Var> {
         vec![*self]
     }
-    fn from_list(vars: &[Var]) -> Result<Self> {
-        if let [var] = vars { Ok(*var) } else { wrong_count(1, vars.len()) }
+    fn with(&self, vars: &[Var]) -> Self {
+        vars.first().copied().unwrap_or(*self)
+    }
+}
+
+impl Outputs for Var {
+    fn of(vars: &[Var]) -> Option<Self> {
+        if let [var] = vars { Some(*var) } else { None }
+    }
+    fn unknown(unknown: Var, _: usize) -> Self {
+        unknown
     }
 }
 
@@ -31,23 +49,81 @@ impl Vars for Vec<Var> {
     fn list(&self) -> Vec<Var> {
         self.clone()
     }
-    fn from_list(vars: &[Var]) -> Result<Self> {
-        Ok(vars.to_vec())
+    fn with(&self, vars: &[Var]) -> Self {
+        self.iter().enumerate().map(|(i, var)| vars.get(i).copied().unwrap_or(*var)).collect()
     }
 }
 
-macro_rules! vars_for_tuples {
-    ($($count:literal => $($name:ident)+),+) => {$(
-        impl Vars for ($(vars_for_tuples!(@ $name Var),)+) {
+impl Outputs for Vec<Var> {
+    fn of(vars: &[Var]) -> Option<Self> {
+        Some(vars.to_vec())
+    }
+    fn unknown(unknown: Var, slots: usize) -> Self {
+        vec![unknown; slots]
+    }
+}
+
+impl<const N: usize> Vars for [Var; N] {
+    fn list(&self) -> Vec<Var> {
+        self.to_vec()
+    }
+    fn with(&self, vars: &[Var]) -> Self {
+        std::array::from_fn(|i| vars.get(i).copied().unwrap_or(self[i]))
+    }
+}
+
+impl<const N: usize> Outputs for [Var; N] {
+    fn of(vars: &[Var]) -> Option<Self> {
+        vars.try_into().ok()
+    }
+    fn unknown(unknown: Var, _: usize) -> Self {
+        [unknown; N]
+    }
+}
+
+/// The output of a layer and its `N` states.
+impl<const N: usize> Vars for (Var, [Var; N]) {
+    fn list(&self) -> Vec<Var> {
+        std::iter::once(self.0).chain(self.1).collect()
+    }
+    fn with(&self, vars: &[Var]) -> Self {
+        (self.0.with(vars), self.1.with(vars.get(1..).unwrap_or_default()))
+    }
+}
+
+impl<const N: usize> Outputs for (Var, [Var; N]) {
+    fn of(vars: &[Var]) -> Option<Self> {
+        let (first, rest) = vars.split_first()?;
+        Some((*first, rest.try_into().ok()?))
+    }
+    fn unknown(unknown: Var, _: usize) -> Self {
+        (unknown, [unknown; N])
+    }
+}
+
+macro_rules! tuples {
+    ($($($name:ident)+),+) => {$(
+        impl Vars for ($(tuples!(@ $name Var),)+) {
             fn list(&self) -> Vec<Var> {
                 let ($($name,)+) = *self;
                 vec![$($name),+]
             }
-            fn from_list(vars: &[Var]) -> Result<Self> {
-                if let [$($name),+] = *vars { Ok(($($name,)+)) } else { wrong_count($count, vars.len()) }
+            fn with(&self, vars: &[Var]) -> Self {
+                let ($($name,)+) = *self;
+                let mut vars = vars.iter();
+                ($(vars.next().copied().unwrap_or($name),)+)
+            }
+        }
+
+        impl Outputs for ($(tuples!(@ $name Var),)+) {
+            fn of(vars: &[Var]) -> Option<Self> {
+                if let [$($name),+] = *vars { Some(($($name,)+)) } else { None }
+            }
+            fn unknown(unknown: Var, _: usize) -> Self {
+                ($(tuples!(@ $name unknown),)+)
             }
         }
     )+};
-    (@ $name:ident $type:ty) => { $type };
+    (@ $name:ident $in_its_place:tt) => { $in_its_place };
 }
-vars_for_tuples!(2 => a b, 3 => a b c, 4 => a b c d, 5 => a b c d e, 6 => a b c d e f);
+tuples!(a b, a b c, a b c d, a b c d e, a b c d e f);

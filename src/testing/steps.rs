@@ -1,7 +1,7 @@
 //! A sample in a step block, over each level of its sequences and as a static input, before the loop, in it and behind it,
 //! against the reference interpreter.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::fmt;
 
 use super::case::Case;
@@ -154,7 +154,7 @@ impl Case<'_> {
             }
         };
         let net = Builder::over(program, self.registry.clone());
-        let refused = RefCell::new(None);
+        let refused = Cell::new(false);
         let options = Recurrence { level: way.level, reverse: way.place == Place::Inside };
         let outer: Vec<Var> = inputs.iter().map(|&var| net.var(var)).collect();
         let made = net.recurrent_with(options, outer, |step, inner: Vec<Var>| {
@@ -167,13 +167,9 @@ impl Case<'_> {
             let tick = ticks.map(|_| inner[0]);
             self.step(step, bound, direct, (way, dtype, tick), &refused)
         });
-        let made = match (made, refused.into_inner()) {
-            (Ok(made), _) => made,
-            (Err(_), Some(error)) => return Err(No::Refused(error)),
-            (Err(error), None) => return Err(No::Wrong(error)),
-        };
+        let wrong = |error| if refused.get() { No::Refused(error) } else { No::Wrong(error) };
         let outputs: Vec<VarId> = made.iter().map(|var| var.id()).collect();
-        let mut program = net.finish();
+        let mut program = net.finish().map_err(wrong)?;
         let (weights, loss) = self.weighted(&mut program, &outputs, dtype)?;
         let mut gradients = Vec::new();
         if let Some(loss) = loss {
@@ -194,41 +190,37 @@ impl Case<'_> {
         mut bound: Vec<Vec<Var>>,
         direct: &Direct,
         (way, dtype, tick): (Way, DType, Option<Var>),
-        refused: &RefCell<Option<Error>>,
-    ) -> Result<Vec<Var>> {
-        let memory = step.memory_of(dtype, &[1])?;
+        refused: &Cell<bool>,
+    ) -> Vec<Var> {
+        let memory = step.memory_of(dtype, &[1]);
         if way.place != Place::Before {
             let place = direct.input_specs().iter().enumerate().find_map(|(slot, specs)| {
                 let k = specs.iter().position(|spec| spec.batched() && spec.dtype == dtype)?;
                 Some((slot, k))
             });
             if let Some((slot, k)) = place {
-                bound[slot][k] = moved(step, bound[slot][k], memory, direct, (slot, k, way))?;
+                bound[slot][k] = moved(bound[slot][k], memory, direct, (slot, k, way));
             }
         }
         let slots = self.op.signature().inputs.iter().zip(&bound);
         let inputs: Vec<(&str, &[Var])> =
             slots.filter(|(_, vars)| !vars.is_empty()).map(|(slot, vars)| (slot.name, &vars[..])).collect();
-        let outputs: Vec<Var> =
-            step.append(self.kind, &inputs, self.sample.attributes.clone()).inspect_err(|e| {
-                *refused.borrow_mut() = Some(e.clone());
-            })?;
-        let mut next = step.scale(memory, 0.5, 0.125)?;
+        let before = step.errors();
+        let outputs: Vec<Var> = step.append(self.kind, &inputs, self.sample.attributes.clone());
+        refused.set(step.errors() > before);
+        let mut next = memory.scale(0.5, 0.125);
         if let Some(tick) = tick {
-            next = step.add(next, tick)?;
+            next = next + tick;
         }
         let mut returned = Vec::new();
         let mut known: Vec<LevelId> = Vec::new();
         for &var in bound.iter().flatten() {
             // A literal has none.
-            known.extend(step.spec(var).iter().flat_map(|spec| &spec.lod));
+            known.extend(step.spec_of_tensor(var).iter().flat_map(|spec| &spec.lod));
         }
         for out in outputs {
             let mut row = out;
-            let spec = step.spec(out)?;
-            if !spec.batched() {
-                continue;
-            }
+            let Some(spec) = step.spec(out).filter(Spec::batched) else { continue };
             let float = spec.dtype == dtype;
             // Sub-sequences of a static input, and those that the operator makes, are not those of the step's outputs.
             let made = !spec.lod.iter().all(|level| known.contains(level));
@@ -238,24 +230,24 @@ impl Case<'_> {
             }
             if !float {
                 if made && spec.lod.len() == 1 {
-                    returned.push(step.lod_of(out)?);
+                    returned.push(out.lod_of());
                 }
                 continue;
             }
-            while !step.spec(row)?.lod.is_empty() {
-                row = step.sequence_pool(row, Pool::Sum)?;
+            for _ in 0..spec.lod.len() {
+                row = row.sequence_pool(Pool::Sum);
             }
-            let row = step.scale(step.sum_features(row)?, 0.0625, 0.0)?;
+            let row = row.sum_features() * 0.0625;
             if !inside {
                 returned.push(row);
             }
             if way.place != Place::Behind {
-                next = step.add(next, row)?;
+                next = next + row;
             }
         }
-        step.update(memory, step.tanh(next)?)?;
-        returned.push(step.last(memory)?);
-        Ok(returned)
+        step.update(memory, next.tanh());
+        returned.push(step.last(memory));
+        returned
     }
 
     /// The loss of what a step block gives, and what it is multiplied by.
@@ -341,23 +333,17 @@ impl Case<'_> {
 }
 
 /// An operand times what the memory makes of it, between 0.9 and 1.1 or so: it stays on its side of 0.
-fn moved(
-    step: &Step,
-    x: Var,
-    memory: Var,
-    direct: &Direct,
-    (slot, k, way): (usize, usize, Way),
-) -> Result<Var> {
-    let mut factor = step.exp(step.scale(memory, 0.0625, 0.0)?)?;
+fn moved(x: Var, memory: Var, direct: &Direct, (slot, k, way): (usize, usize, Way)) -> Var {
+    let mut factor = (memory * 0.0625).exp();
     let levels = direct.input_specs()[slot][k].lod.len();
     let inner = way.level.map_or(levels, |level| levels.saturating_sub(level + 1));
     // Each row of it meets the row of its sequence; of nested ones nothing is moved.
     match inner {
         0 => {}
-        1 => factor = step.sequence_expand_as(factor, x)?,
-        _ => return Ok(x),
+        1 => factor = factor.sequence_expand_as(x),
+        _ => return x,
     }
-    step.mul(x, factor)
+    x * factor
 }
 
 impl Looped {

@@ -230,7 +230,7 @@ fn carried(trainer: &Trainer, told: &Told<(Var, Var)>) -> Result<Carry> {
 impl Trainer {
     /// The spec of a variable of the model that is trained.
     fn own(&self, var: Var) -> Result<&Spec> {
-        self.net.spec(var)?;
+        self.net.owned(var)?;
         if var.id().0 as usize >= self.forward {
             let got = format!("`{}`, which was made later", self.net.name_of(var));
             return Err(Error::of(ErrorKind::Program, "variable", "one made before the trainer", got));

@@ -148,12 +148,13 @@ impl Trainer {
     /// initialises its parameters.
     ///
     /// # Errors
-    /// As [`Optimizer::minimize`]; if `loss` is of another builder, or an initialiser does not fit.
+    /// All that did not fit when the program was built; as [`Optimizer::minimize`]; if `loss` is of another builder, or an
+    /// initialiser does not fit.
     #[track_caller]
     pub fn new(net: Builder, loss: Var, optimizer: &dyn Optimizer) -> Result<Self> {
         let caller = Location::caller();
-        net.spec(loss)?;
-        let (registry, mut program) = (net.registry(), net.program());
+        let (registry, mut program) = (net.registry(), net.program()?);
+        net.owned(loss).map_err(|e| e.called(caller))?;
         let forward = program.vars().len();
         let averaged = averaged(&program, loss).map(|id| net.var(id));
         optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| e.called(caller))?;

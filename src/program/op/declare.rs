@@ -4,7 +4,7 @@
 use super::signature::Signature;
 use crate::error::Result;
 use crate::program::attributes::{Attribute, Attributes};
-use crate::program::builder::Var;
+use crate::program::var::Var;
 
 /// What an operator type says of itself before there is one.
 #[derive(Debug)]
@@ -279,32 +279,56 @@ macro_rules! operator_part {
         $read($attributes, stringify!($field))?
     };
 
-    (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt) => {};
-    (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt impl Builder {
-        fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty $({ $($before:tt)* })? $(;)?
+    (method $type:ident $docs:tt $slots:tt $fields:tt) => {};
+    (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt impl $on:ident $(, $also:ident)? {
+        fn $name:ident $([$($generic:tt)*])? (&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty
+            $({ $($before:tt)* })? $(;)?
     }) => {
-        impl $crate::program::Builder {
+        $crate::builder_methods! { $on $(, $also)?;
             $(#[$doc])*
-            #[track_caller]
-            pub fn $name(&$self $(, $parameter: $takes)*) -> $crate::error::Result<$gives> {
+            pub fn $name $([$($generic)*])? (&$self $(, $parameter: $takes)*) -> $gives {
                 $crate::operator_part!(append $type $self $slots $fields $({ $($before)* })?)
             }
         }
     };
-    (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt $visible:vis trait $trait:ident {
+    (method $type:ident [$(#[$doc:meta])*] $slots:tt $fields:tt $visible:vis trait $trait:ident $(, $also:ident)? {
         fn $name:ident(&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty $({ $($before:tt)* })? $(;)?
     }) => {
-        #[doc = concat!("What appends `", stringify!($name), "`.")]
+        #[doc = concat!("What appends `", stringify!($name), "` to a builder's block.")]
         $visible trait $trait {
             $(#[$doc])*
             #[track_caller]
-            fn $name(&$self $(, $parameter: $takes)*) -> $crate::error::Result<$gives>;
+            fn $name(&$self $(, $parameter: $takes)*) -> $gives;
         }
 
         impl $trait for $crate::program::Builder {
             #[track_caller]
-            fn $name(&$self $(, $parameter: $takes)*) -> $crate::error::Result<$gives> {
+            fn $name(&$self $(, $parameter: $takes)*) -> $gives {
                 $crate::operator_part!(append $type $self $slots $fields $({ $($before)* })?)
+            }
+        }
+
+        $crate::operator_part!(of_var $visible $trait $($also)? [$(#[$doc])*] $name [$($parameter: $takes),*] $gives);
+    };
+
+    (of_var $visible:vis $trait:ident $docs:tt $name:ident $parameters:tt $gives:ty) => {};
+    (of_var $visible:vis $trait:ident $also:ident [$(#[$doc:meta])*] $name:ident
+        [$main:ident: $main_takes:ty $(, $parameter:ident: $takes:ty)*] $gives:ty
+    ) => {
+        #[doc = concat!("What appends `", stringify!($name), "` to a variable.")]
+        $visible trait $also {
+            $(#[$doc])*
+            #[track_caller]
+            fn $name(self $(, $parameter: $takes)*) -> $gives;
+        }
+
+        impl $also for $crate::program::Var {
+            #[track_caller]
+            fn $name(self $(, $parameter: $takes)*) -> $gives {
+                match $crate::program::Builder::of(self) {
+                    Some(net) => <$crate::program::Builder as $trait>::$name(&net, self $(, $parameter)*),
+                    None => $crate::program::vars::unknown_of(self),
+                }
             }
         }
     };
@@ -318,4 +342,51 @@ macro_rules! operator_part {
             operator.attributes(),
         )
     }};
+}
+
+/// Methods of [`Builder`](crate::program::Builder) and, where `Var` stands beside it, of [`Var`] too: there the first
+/// parameter is the variable itself.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! builder_methods {
+    ($($on:ident),+;) => {};
+    (Builder;
+        $(#[$doc:meta])*
+        pub fn $name:ident $([$($generic:tt)*])? (&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty $body:block
+        $($more:tt)*
+    ) => {
+        impl $crate::program::Builder {
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name $(<$($generic)*>)? (&$self $(, $parameter: $takes)*) -> $gives $body
+        }
+
+        $crate::builder_methods! { Builder; $($more)* }
+    };
+    (Builder, Var;
+        $(#[$doc:meta])*
+        pub fn $name:ident $([$($generic:tt)*])? (
+            &$self:ident, $main:ident: $main_takes:ty $(, $parameter:ident: $takes:ty)* $(,)?
+        ) -> $gives:ty $body:block
+        $($more:tt)*
+    ) => {
+        impl $crate::program::Builder {
+            $(#[$doc])*
+            #[track_caller]
+            pub fn $name $(<$($generic)*>)? (&$self, $main: $main_takes $(, $parameter: $takes)*) -> $gives $body
+        }
+
+        impl $crate::program::Var {
+            #[doc = concat!("[`Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ") of it.")]
+            #[track_caller]
+            pub fn $name $(<$($generic)*>)? (self $(, $parameter: $takes)*) -> $gives {
+                match $crate::program::Builder::of(self) {
+                    Some(net) => net.$name(self $(, $parameter)*),
+                    None => $crate::program::vars::unknown_of(self),
+                }
+            }
+        }
+
+        $crate::builder_methods! { Builder, Var; $($more)* }
+    };
 }

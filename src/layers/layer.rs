@@ -1,0 +1,231 @@
+//! Layers as values: options, and the weights that a program has of them.
+
+use std::cell::RefCell;
+use std::panic::Location;
+use std::rc::Rc;
+
+use crate::program::vars::unknown_of;
+use crate::program::{Builder, Var, Vars};
+
+/// Operators with parameters of their own: [`Linear`](crate::layers::Linear), [`Lstm`](crate::layers::Lstm), and any of
+/// one's own, which may hold other layers. [`Builder::layer`] makes a value of it that can be called again and again.
+///
+/// ```
+/// use unpadded::layers::{Instance, Layer, Linear};
+/// use unpadded::{Builder, DType, Var};
+///
+/// /// y = g ∘ tanh(W x + b) + (1 − g) ∘ x, with g = σ(W_g x + b_g) (Srivastava et al., 2015).
+/// struct Highway;
+///
+/// impl Layer for Highway {
+///     type Weights = [Instance<Linear>; 2];
+///
+///     fn kind(&self) -> &str {
+///         "highway"
+///     }
+///
+///     fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights> {
+///         let width = net.spec(x)?.width();
+///         Some([net.layer(Linear::new(width)), net.layer(Linear::new(width))])
+///     }
+///
+///     fn run(&self, _: &Builder, x: Var, [gate, change]: &Self::Weights) -> Var {
+///         let g = gate.of(x).sigmoid();
+///         g * change.of(x).tanh() + (1.0 - g) * x
+///     }
+/// }
+///
+/// let net = Builder::new();
+/// let x = net.feed("x", DType::F32, &[8], 1);
+/// let highway = net.layer(Highway);
+/// let y = highway.of(highway.of(x)); // the same weights twice
+/// assert_eq!(net.describe(y), "`add_2`: f32[rows0, 8] lod(0)");
+/// let program = net.finish()?;
+/// let names: Vec<&str> = program.parameters().map(|id| program.var(id).name.as_str()).collect();
+/// assert_eq!(names[0], "highway_0.linear_0.weight");
+/// assert_eq!(names.len(), 4);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub trait Layer {
+    /// Its parameters.
+    type Weights: Clone;
+
+    /// What the names of its parameters begin with, before a count: `highway` in `highway_0.weight`. An empty one if it has
+    /// none but those of the layers that it holds, which are then named as if they stood alone.
+    fn kind(&self) -> &str;
+
+    /// What the names of its parameters begin with instead, if its options say so.
+    fn name(&self) -> Option<&str> {
+        None
+    }
+
+    /// Makes its parameters for the input `x`. `None` if `x` is unknown ([`Builder::spec`]) or does not fit, which is then
+    /// written down ([`Builder::refuse`]).
+    fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights>;
+
+    /// Appends its operators.
+    fn run(&self, net: &Builder, x: Var, weights: &Self::Weights) -> Var;
+}
+
+/// A layer that gives the states of sequences after their last step too.
+pub trait Stateful: Layer {
+    /// The states, one row a sequence each.
+    type States;
+
+    /// Appends its operators: the output after every step, in the rows and LoD of `x`, and the states.
+    fn states(&self, net: &Builder, x: Var, weights: &Self::Weights) -> (Var, Self::States);
+
+    /// States that are all this variable.
+    fn all_states(&self, var: Var) -> Self::States;
+}
+
+/// A layer that runs over sequences with states passing from step to step, the first of which is its output:
+/// [`Lstm`](crate::layers::Lstm), [`Gru`](crate::layers::Gru), [`Rnn`](crate::layers::Rnn), [`Mgu`](crate::layers::Mgu), and
+/// any of one's own that shall be stacked or run in both directions ([`Stacked`](crate::layers::Stacked)).
+pub trait RecurrentLayer: Stateful<States: Vars + Copy> + Clone {
+    /// The same layer in the other direction.
+    #[must_use]
+    fn reversed(self) -> Self;
+
+    /// The same layer with these initial states, one row a sequence.
+    #[must_use]
+    fn starting_from(self, initial: Self::States) -> Self;
+}
+
+/// A layer in a program, with weights of its own, made for the input of its first call; later calls share them. A copy
+/// of it shares them too.
+///
+/// ```
+/// use unpadded::layers::Lstm;
+/// use unpadded::{Builder, DType};
+/// let net = Builder::new();
+/// let [question, answer] = ["question", "answer"].map(|name| net.feed(name, DType::F32, &[8], 1));
+/// let reader = net.layer(Lstm::new(16));
+/// let (_, [h, c]) = reader.states(question);
+/// let read = reader.with(|lstm| lstm.initial(h, c)).of(answer); // the same weights, from where the question ended
+/// assert_eq!(net.program()?.parameters().count(), 3);
+/// # let _ = read;
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub struct Instance<L: Layer> {
+    layer: L,
+    shared: Rc<Shared<L::Weights>>,
+}
+
+impl<L: Layer + Clone> Clone for Instance<L> {
+    fn clone(&self) -> Self {
+        Self { layer: self.layer.clone(), shared: Rc::clone(&self.shared) }
+    }
+}
+
+struct Shared<W> {
+    /// The scope of its parameters.
+    scope: String,
+    weights: RefCell<Weights<W>>,
+}
+
+enum Weights<W> {
+    /// They are made at the first call.
+    None,
+    Made(W),
+    /// What was wrong was said.
+    Refused,
+}
+
+impl Builder {
+    /// A layer with weights of its own, as a value that can be called again and again.
+    pub fn layer<L: Layer>(&self, layer: L) -> Instance<L> {
+        let scope = match (layer.kind(), layer.name()) {
+            ("", None) => self.scope_name(),
+            (kind, name) => self.layer_name(kind, name),
+        };
+        let shared = Shared { scope, weights: RefCell::new(Weights::None) };
+        Instance { layer, shared: Rc::new(shared) }
+    }
+
+    /// A layer with weights that exist: imported, or of another layer.
+    pub fn layer_with<L: Layer>(&self, layer: L, weights: impl Into<L::Weights>) -> Instance<L> {
+        let weights = RefCell::new(Weights::Made(weights.into()));
+        Instance { layer, shared: Rc::new(Shared { scope: self.scope_name(), weights }) }
+    }
+}
+
+impl<L: Layer> Instance<L> {
+    /// Its output for `x`, appended to the innermost step block that is open.
+    ///
+    /// # Errors
+    /// If `x` or an option does not fit.
+    #[track_caller]
+    pub fn of(&self, x: Var) -> Var {
+        match Builder::of(x) {
+            Some(net) => self.run(&net, x),
+            None => unknown_of(x),
+        }
+    }
+
+    /// The layer with other options and the same weights.
+    #[must_use]
+    pub fn with(&self, change: impl FnOnce(L) -> L) -> Instance<L>
+    where
+        L: Clone,
+    {
+        Instance { layer: change(self.layer.clone()), shared: Rc::clone(&self.shared) }
+    }
+
+    /// Its weights, once it was called.
+    pub fn weights(&self) -> Option<L::Weights> {
+        match &*self.shared.weights.borrow() {
+            Weights::Made(weights) => Some(weights.clone()),
+            Weights::None | Weights::Refused => None,
+        }
+    }
+
+    /// [`Self::of`], appended to the block of `net`.
+    #[track_caller]
+    pub(super) fn run(&self, net: &Builder, x: Var) -> Var {
+        let _line = net.called_from(Location::caller());
+        self.ready(net, x).map_or_else(|| net.unknown(), |weights| self.layer.run(net, x, &weights))
+    }
+
+    /// The weights, made if they were not; `None` if `x` is unknown or does not fit.
+    pub(super) fn ready(&self, net: &Builder, x: Var) -> Option<L::Weights> {
+        if !matches!(*self.shared.weights.borrow(), Weights::None) {
+            return self.weights();
+        }
+        let before = net.errors();
+        let made = {
+            let _scope = net.open_scope(self.shared.scope.clone());
+            self.layer.weights(net, x)
+        };
+        *self.shared.weights.borrow_mut() = match &made {
+            Some(weights) => Weights::Made(weights.clone()),
+            None if net.errors() > before => Weights::Refused,
+            None => Weights::None,
+        };
+        made
+    }
+}
+
+impl<L: Stateful> Instance<L> {
+    /// Its output for `x` after every step, and the states after each sequence's last one, one row a sequence. An empty
+    /// sequence has its initial ones.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    #[track_caller]
+    pub fn states(&self, x: Var) -> (Var, L::States) {
+        match Builder::of(x) {
+            Some(net) => self.run_states(&net, x),
+            None => (unknown_of(x), self.layer.all_states(unknown_of(x))),
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn run_states(&self, net: &Builder, x: Var) -> (Var, L::States) {
+        let _line = net.called_from(Location::caller());
+        match self.ready(net, x) {
+            Some(weights) => self.layer.states(net, x, &weights),
+            None => (net.unknown(), self.layer.all_states(net.unknown())),
+        }
+    }
+}
