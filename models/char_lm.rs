@@ -50,15 +50,15 @@ struct Cli {
 /// The model: character -> vector -> LSTM -> a number for each character that could come next.
 fn network(characters: usize, seed: u64) -> Result<Trainer> {
     let net = Builder::new().seed(seed);
-    let x = net.feed("x", DType::I64, &[], 1)?; // a window of each stream, one id a row
-    let y = net.feed_like("y", DType::I64, &[], x)?; // what comes next at each place
-    let h0 = net.feed("h0", DType::F32, &[HIDDEN], 0)?; // the state before the window, one row a stream
-    let c0 = net.feed("c0", DType::F32, &[HIDDEN], 0)?;
-    let vectors = net.embedding(x, Embedding::new(characters, 64))?;
-    let (h, h_last, c_last) = net.lstm_states(vectors, Lstm::new(HIDDEN).initial(h0, c0))?;
-    let logits = net.linear(net.dropout(h, 0.2)?, characters)?;
-    let losses = net.cross_entropy(logits, y)?;
-    let loss = net.mean(losses)?;
+    let x = net.feed("x", DType::I64, &[], 1); // a window of each stream, one id a row
+    let y = net.feed_like("y", DType::I64, &[], x); // what comes next at each place
+    let h0 = net.feed("h0", DType::F32, &[HIDDEN], 0); // the state before the window, one row a stream
+    let c0 = net.feed("c0", DType::F32, &[HIDDEN], 0);
+    let vectors = net.embedding(x, Embedding::new(characters, 64));
+    let (h, h_last, c_last) = net.lstm_states(vectors, Lstm::new(HIDDEN).initial(h0, c0));
+    let logits = net.linear(net.dropout(h, 0.2), characters);
+    let losses = net.cross_entropy(logits, y);
+    let loss = net.mean(losses);
     let trainer = Trainer::new(net, loss, &Adam::new(3e-3).clip_global_norm(1.0))?;
     let trainer = trainer.metric(Loss::bits_per_character(losses)).carry(h0, h_last).carry(c0, c_last);
     Ok(trainer.output("logits", logits).output("h", h_last).output("c", c_last))

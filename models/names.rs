@@ -39,14 +39,14 @@ struct Cli {
 /// The model: characters -> vectors -> an LSTM from each end -> their last states.
 fn network(characters: usize, classes: usize, seed: u64) -> Result<Trainer> {
     let net = Builder::new().seed(seed);
-    let ids = net.feed("characters", DType::I64, &[], 1)?; // one a row, in sequences of any length
-    let class = net.feed("class", DType::I64, &[], 0)?; // one a sequence
-    let x = net.dropout(net.embedding(ids, Embedding::new(characters, 64))?, 0.3)?;
-    let forth = net.sequence_pool(net.lstm(x, Lstm::new(128))?, Pool::Last)?;
-    let back = net.sequence_pool(net.lstm(x, Lstm::new(128).backwards())?, Pool::First)?;
-    let logits = net.linear(net.dropout(net.concat(&[forth, back])?, 0.5)?, classes)?;
-    let loss = net.mean(net.cross_entropy(logits, class)?)?;
-    let probabilities = net.softmax(logits)?;
+    let ids = net.feed("characters", DType::I64, &[], 1); // one a row, in sequences of any length
+    let class = net.feed("class", DType::I64, &[], 0); // one a sequence
+    let x = net.dropout(net.embedding(ids, Embedding::new(characters, 64)), 0.3);
+    let forth = net.sequence_pool(net.lstm(x, Lstm::new(128)), Pool::Last);
+    let back = net.sequence_pool(net.lstm(x, Lstm::new(128).backwards()), Pool::First);
+    let logits = net.linear(net.dropout(net.concat(&[forth, back]), 0.5), classes);
+    let loss = net.mean(net.cross_entropy(logits, class));
+    let probabilities = net.softmax(logits);
     let trainer = Trainer::new(net, loss, &Adam::new(3e-3).clip_global_norm(1.0))?;
     Ok(trainer.metric(Accuracy::new(logits, class)).output("probabilities", probabilities))
 }

@@ -30,26 +30,26 @@ struct Cli {
 /// The model: words -> vectors -> LSTM -> its state after the last word.
 fn lstm(words: usize, labels: usize, seed: u64) -> Result<Trainer> {
     let net = Builder::new().seed(seed);
-    let ids = net.feed("words", DType::I64, &[], 1)?; // one a row, in sequences of any length
-    let x = net.embedding(ids, Embedding::new(words, 128).sparse())?;
-    let h = net.lstm(net.dropout(x, 0.6)?, Lstm::new(128))?;
-    let last = net.sequence_pool(h, Pool::Last)?;
+    let ids = net.feed("words", DType::I64, &[], 1); // one a row, in sequences of any length
+    let x = net.embedding(ids, Embedding::new(words, 128).sparse());
+    let h = net.lstm(net.dropout(x, 0.6), Lstm::new(128));
+    let last = net.sequence_pool(h, Pool::Last);
     classifier(net, last, labels, 2e-3)
 }
 
 /// What it is measured against: the mean of the words' vectors, whatever their order, with settings found for it.
 fn bag_of_words(words: usize, labels: usize, seed: u64) -> Result<Trainer> {
     let net = Builder::new().seed(seed);
-    let ids = net.feed("words", DType::I64, &[], 1)?;
-    let mean = net.sequence_pool(net.embedding(ids, Embedding::new(words, 128).sparse())?, Pool::Mean)?;
+    let ids = net.feed("words", DType::I64, &[], 1);
+    let mean = net.sequence_pool(net.embedding(ids, Embedding::new(words, 128).sparse()), Pool::Mean);
     classifier(net, mean, labels, 1e-2)
 }
 
 fn classifier(net: Builder, text: Var, labels: usize, rate: f64) -> Result<Trainer> {
-    let label = net.feed("label", DType::I64, &[], 0)?; // one a sequence
-    let logits = net.linear(net.dropout(text, 0.6)?, labels)?;
-    let loss = net.mean(net.cross_entropy(logits, label)?)?;
-    let probabilities = net.softmax(logits)?;
+    let label = net.feed("label", DType::I64, &[], 0); // one a sequence
+    let logits = net.linear(net.dropout(text, 0.6), labels);
+    let loss = net.mean(net.cross_entropy(logits, label));
+    let probabilities = net.softmax(logits);
     let trainer = Trainer::new(net, loss, &Adam::new(rate).lazy().clip_global_norm(1.0))?;
     Ok(trainer.metric(Accuracy::new(logits, label)).output("probabilities", probabilities))
 }

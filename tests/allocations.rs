@@ -111,7 +111,7 @@ const WORDS: usize = 16;
 fn steps(model: &Model, optimizer: &dyn Optimizer, words: usize, threads: usize) -> Vec<(usize, usize)> {
     let net = Builder::new();
     let made = (model.build)(&net).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     optimizer.minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
     let ids: Vec<VarId> = model.feeds.iter().map(|f| program.find(f.name()).unwrap()).collect();
     let mut exe = Executor::new(&program, &ops::catalogue(), &[made.loss.id()], threads).unwrap();

@@ -26,7 +26,7 @@ fn peak(fetch_logits: bool) -> usize {
     let labels = net.feed_like("labels", DType::I64, &[], x).unwrap();
     let logits = net.linear(x, CLASSES).unwrap();
     let loss = net.mean(net.cross_entropy(logits, labels).unwrap()).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let lod = Some(Lod::from_lengths1(&[ROWS / 4; 4]).unwrap());
     let rows: Vec<f32> = (0..ROWS * WIDTH).map(|i| (i as f32).sin()).collect();

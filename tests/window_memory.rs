@@ -27,7 +27,7 @@ fn peak(rows: usize, most_rows: usize, of_rows: bool) -> usize {
     let first = net.sequence_pool(back, Pool::First).unwrap();
     let read = net.linear(net.concat(&[last, mean, first]).unwrap(), 3).unwrap();
     let named = [("read", read), ("h", h)].map(|(name, var)| (name.to_owned(), net.name_of(var)));
-    let program = net.finish();
+    let program = net.finish().unwrap();
     let mut scope = Scope::of(&program).unwrap();
     let kept = program.vars().filter(|(_, desc)| desc.persistable);
     let tensors = kept.map(|(_, desc)| (desc.name.clone(), scope.get(&desc.name).unwrap())).collect();

@@ -48,7 +48,7 @@ impl Bench {
         let net = Builder::new();
         let model = build(&net)?;
         let registry = net.registry();
-        let mut program = net.finish();
+        let mut program = net.finish().unwrap();
         optimizer.minimize(&mut program, &registry, model.loss.id())?;
         let executor = Executor::new(&program, &registry, &[model.loss.id()], threads)?;
         Ok(Self { executor, scope: Scope::of(&program)?, model, step: 0 })

@@ -29,7 +29,7 @@ pub(crate) enum Cell {
     /// The same with a product for each gate.
     ByHandApart,
     /// A cell in a user's code.
-    Other(fn(&Builder, Var, usize) -> Result<Var>),
+    Other(fn(&Builder, Var, usize) -> Var),
 }
 
 /// The cells of `models/cells`.
@@ -42,56 +42,56 @@ pub(crate) const CELLS: [(&str, Cell); 4] = [
 
 /// Embedding 30000×128 → recurrent layer → last step → linear 2 → cross-entropy.
 pub(crate) fn classify(net: &Builder, cell: Cell, hidden: usize) -> Result<Model> {
-    let words = net.feed("words", DType::I64, &[], 1)?;
-    let label = net.feed("label", DType::I64, &[], 0)?;
-    let x = net.embedding(words, Embedding::new(30_000, 128).sparse())?;
+    let words = net.feed("words", DType::I64, &[], 1);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let x = net.embedding(words, Embedding::new(30_000, 128).sparse());
     let h = match cell {
-        Cell::Lstm => net.lstm(x, Lstm::new(hidden))?,
-        Cell::Gru => net.gru(x, Gru::new(hidden))?,
-        Cell::ByHand => lstm_by_hand(net, x, hidden, false)?,
-        Cell::ByHandApart => lstm_by_hand(net, x, hidden, true)?,
-        Cell::Other(cell) => cell(net, x, hidden)?,
+        Cell::Lstm => net.lstm(x, Lstm::new(hidden)),
+        Cell::Gru => net.gru(x, Gru::new(hidden)),
+        Cell::ByHand => lstm_by_hand(net, x, hidden, false),
+        Cell::ByHandApart => lstm_by_hand(net, x, hidden, true),
+        Cell::Other(cell) => cell(net, x, hidden),
     };
-    let logits = net.linear(net.sequence_pool(h, Pool::Last)?, 2)?;
-    Ok(Model { feeds: vec![words, label], loss: net.mean(net.cross_entropy(logits, label)?)? })
+    let logits = net.linear(net.sequence_pool(h, Pool::Last), 2);
+    Ok(Model { feeds: vec![words, label], loss: net.mean(net.cross_entropy(logits, label)) })
 }
 
-fn lstm_by_hand(net: &Builder, x: Var, hidden: usize, apart: bool) -> Result<Var> {
+fn lstm_by_hand(net: &Builder, x: Var, hidden: usize, apart: bool) -> Var {
     net.recurrent(x, |step, x_t| {
-        let (h_prev, c_prev) = (step.memory(hidden)?, step.memory(hidden)?);
-        let sum = |width| step.add(step.linear(x_t, width)?, step.linear(h_prev, width)?);
+        let (h_prev, c_prev) = (step.memory(hidden), step.memory(hidden));
+        let sum = |width| step.add(step.linear(x_t, width), step.linear(h_prev, width));
         let gates = match apart {
             true => (0..4).map(|_| sum(hidden)).collect::<Result<Vec<Var>>>()?,
-            false => step.split(sum(4 * hidden)?, &[hidden; 4])?,
+            false => step.split(sum(4 * hidden), &[hidden; 4]),
         };
         let [i, f, g, o] = [gates[0], gates[1], gates[2], gates[3]];
-        let kept = step.mul(step.sigmoid(f)?, c_prev)?;
-        let c = step.add(kept, step.mul(step.sigmoid(i)?, step.tanh(g)?)?)?;
-        let h = step.mul(step.sigmoid(o)?, step.tanh(c)?)?;
-        step.update(c_prev, c)?;
-        step.update(h_prev, h)?;
-        Ok(h)
+        let kept = step.mul(step.sigmoid(f), c_prev);
+        let c = step.add(kept, step.mul(step.sigmoid(i), step.tanh(g)));
+        let h = step.mul(step.sigmoid(o), step.tanh(c));
+        step.update(c_prev, c);
+        step.update(h_prev, h);
+        h
     })
 }
 
 /// W2: embedding 10000×256 → LSTM(512) twice → linear 10000 → cross-entropy of the next token.
 pub(crate) fn language(net: &Builder) -> Result<Model> {
-    let words = net.feed("words", DType::I64, &[], 1)?;
-    let next = net.feed_like("next", DType::I64, &[], words)?;
-    let x = net.embedding(words, Embedding::new(10_000, 256).sparse())?;
-    let h = net.lstm(net.lstm(x, Lstm::new(512))?, Lstm::new(512))?;
-    let logits = net.linear(h, 10_000)?;
-    Ok(Model { feeds: vec![words, next], loss: net.mean(net.cross_entropy(logits, next)?)? })
+    let words = net.feed("words", DType::I64, &[], 1);
+    let next = net.feed_like("next", DType::I64, &[], words);
+    let x = net.embedding(words, Embedding::new(10_000, 256).sparse());
+    let h = net.lstm(net.lstm(x, Lstm::new(512)), Lstm::new(512));
+    let logits = net.linear(h, 10_000);
+    Ok(Model { feeds: vec![words, next], loss: net.mean(net.cross_entropy(logits, next)) })
 }
 
 /// W4: embedding 30000×128 → LSTM(128) over the words of each sentence → last → LSTM(128) over the sentences of each
 /// document → last → linear 5 → cross-entropy.
 pub(crate) fn nested(net: &Builder) -> Result<Model> {
-    let words = net.feed("words", DType::I64, &[], 2)?;
-    let label = net.feed("label", DType::I64, &[], 0)?;
-    let x = net.embedding(words, Embedding::new(30_000, 128).sparse())?;
-    let sentences = net.sequence_pool(net.lstm(x, Lstm::new(128))?, Pool::Last)?;
-    let documents = net.sequence_pool(net.lstm(sentences, Lstm::new(128))?, Pool::Last)?;
-    let logits = net.linear(documents, 5)?;
-    Ok(Model { feeds: vec![words, label], loss: net.mean(net.cross_entropy(logits, label)?)? })
+    let words = net.feed("words", DType::I64, &[], 2);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let x = net.embedding(words, Embedding::new(30_000, 128).sparse());
+    let sentences = net.sequence_pool(net.lstm(x, Lstm::new(128)), Pool::Last);
+    let documents = net.sequence_pool(net.lstm(sentences, Lstm::new(128)), Pool::Last);
+    let logits = net.linear(documents, 5);
+    Ok(Model { feeds: vec![words, label], loss: net.mean(net.cross_entropy(logits, label)) })
 }

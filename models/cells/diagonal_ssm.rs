@@ -14,7 +14,7 @@ use unpadded::{Builder, Result, Var};
 
 /// The output after every step, `width` numbers; the state has as many.
 #[track_caller]
-pub(crate) fn diagonal_ssm(net: &Builder, x: Var, width: usize) -> Result<Var> {
+pub(crate) fn diagonal_ssm(net: &Builder, x: Var, width: usize) -> Var {
     let net = net.called_from(Location::caller());
     let dtype = net.spec(x)?.dtype;
     let name = net.layer_name("diagonal_ssm", None);

@@ -10,7 +10,7 @@ use unpadded::{Builder, Result, Var};
 
 /// The state after every step, `hidden` numbers.
 #[track_caller]
-pub(crate) fn min_gru(net: &Builder, x: Var, hidden: usize) -> Result<Var> {
+pub(crate) fn min_gru(net: &Builder, x: Var, hidden: usize) -> Var {
     let net = net.called_from(Location::caller());
     let dtype = net.spec(x)?.dtype;
     net.recurrent(x, |step, x_t| {
@@ -20,7 +20,7 @@ pub(crate) fn min_gru(net: &Builder, x: Var, hidden: usize) -> Result<Var> {
         let candidate = step.linear(x_t, hidden)?;
         let h = step.add(h_prev, step.mul(z, step.sub(candidate, h_prev)?)?)?;
         step.update(h_prev, h)?;
-        Ok(h)
+        h
     })
 }
 

@@ -8,7 +8,7 @@ use unpadded::optimizer::{Adam, Optimizer};
 use unpadded::{Builder, DType, Result, Var, Variable};
 
 /// Appends a layer over `x` with outputs of the given width.
-pub(crate) type Cell = fn(&Builder, Var, usize) -> Result<Var>;
+pub(crate) type Cell = fn(&Builder, Var, usize) -> Var;
 
 /// How many symbols there are to recall, and as many that mean nothing.
 const SYMBOLS: i64 = 4;
@@ -17,13 +17,13 @@ const SYMBOLS: i64 = 4;
 /// follow, up to eight, and in the end the layer has to know the first.
 pub(crate) fn train(cell: Cell, steps: u64) -> Result<Vec<f64>> {
     let net = Builder::new().seed(1);
-    let symbols = net.feed("symbols", DType::I64, &[], 1)?;
-    let answer = net.feed("first", DType::I64, &[], 0)?;
-    let x = net.embedding(symbols, Embedding::new(2 * SYMBOLS as usize, 16))?;
-    let last = net.sequence_pool(cell(&net, x, 16)?, Pool::Last)?;
-    let loss = net.mean(net.cross_entropy(net.linear(last, SYMBOLS as usize)?, answer)?)?;
+    let symbols = net.feed("symbols", DType::I64, &[], 1);
+    let answer = net.feed("first", DType::I64, &[], 0);
+    let x = net.embedding(symbols, Embedding::new(2 * SYMBOLS as usize, 16));
+    let last = net.sequence_pool(cell(&net, x, 16), Pool::Last);
+    let loss = net.mean(net.cross_entropy(net.linear(last, SYMBOLS as usize), answer));
     let registry = net.registry();
-    let mut program = net.finish();
+    let mut program = net.finish()?;
     Adam::new(1e-2).minimize(&mut program, &registry, loss.id())?;
     let mut executor = Executor::new(&program, &registry, &[loss.id()], 1)?;
     let mut scope = Scope::of(&program)?;
@@ -60,11 +60,11 @@ pub(crate) fn gradients(cell: Cell) {
 
     let checked = || -> Result<()> {
         let net = Builder::new().seed(3);
-        let x = net.feed("x", DType::F64, &[3], 1)?;
-        net.watch(x)?;
-        let y = cell(&net, x, 4)?;
-        let loss = net.sum(net.mul(y, net.tanh(y)?)?)?;
-        let mut program = net.finish();
+        let x = net.feed("x", DType::F64, &[3], 1);
+        net.watch(x);
+        let y = cell(&net, x, 4);
+        let loss = net.sum(net.mul(y, net.tanh(y)));
+        let mut program = net.finish()?;
         let grads = backward::differentiate(&mut program, &ops::catalogue(), loss.id())?;
         let mut scope = Scope::of(&program)?;
         let lod = Lod::from_lengths1(&[3, 0, 5, 1])?;

@@ -18,7 +18,7 @@ fn names_count_layers_and_take_wishes() {
     let h = net.linear(h, Linear::new(4).named("out")).unwrap();
     let h = net.linear(h, Linear::new(4).named("out")).unwrap();
     net.linear(h, Linear::new(2).without_bias()).unwrap();
-    let program = net.finish();
+    let program = net.finish().unwrap();
     let names: Vec<&str> = program.parameters().map(|id| program.var(id).name.as_str()).collect();
     let expected = [
         "linear_0.weight",
@@ -45,7 +45,7 @@ fn every_start_can_be_evaluated() {
     net.gru(x, Gru::new(5).reset(Reset::Before)).unwrap();
     net.bidirectional(x, Rnn::new(5)).unwrap();
     net.mgu(x, Mgu::new(5)).unwrap();
-    let program = net.finish();
+    let program = net.finish().unwrap();
     for id in program.parameters() {
         let var = program.var(id);
         let dims: Vec<usize> = var.spec().unwrap().shape.iter().filter_map(|e| e.known()).collect();
@@ -59,16 +59,16 @@ fn every_start_can_be_evaluated() {
 #[test]
 fn recurrent_layers_keep_rows_and_give_final_states() {
     let (net, x) = net();
-    let (h, h_last, c_last) = net.lstm_states(x, Lstm::new(5).named("encoder")).unwrap();
+    let (h, h_last, c_last) = net.lstm_states(x, Lstm::new(5).named("encoder"));
     assert_eq!(net.spec(h).unwrap().to_string(), "f32[rows0, 5] lod(0)");
     assert_eq!(net.spec(h_last).unwrap().to_string(), "f32[batch, 5]");
     assert_eq!(net.spec(c_last).unwrap().to_string(), "f32[batch, 5]");
     let y = net.lstm(h, Lstm::new(5).backwards().initial(h_last, c_last)).unwrap();
-    let (g, last) = net.gru_states(y, Gru::new(2)).unwrap();
+    let (g, last) = net.gru_states(y, Gru::new(2));
     net.gru(y, Gru::new(5).initial(h_last)).unwrap();
     assert_eq!(net.spec(g).unwrap().to_string(), "f32[rows0, 2] lod(0)");
     assert_eq!(net.spec(last).unwrap().to_string(), "f32[batch, 2]");
-    let program = net.finish();
+    let program = net.finish().unwrap();
     program.validate().unwrap();
     assert_eq!(Program::from_bytes(&program.to_bytes().unwrap()).unwrap(), program);
     for name in ["encoder.weight_ih", "encoder.weight_hh", "encoder.bias"] {
@@ -96,7 +96,7 @@ fn shared_weights() {
     };
     let (_, h, c) = net.lstm_states_with(x, weights, Lstm::new(2)).unwrap();
     net.lstm_with(x, weights, Lstm::new(2).backwards().initial(h, c)).unwrap();
-    assert_eq!(net.program().parameters().count(), 4);
+    assert_eq!(net.program().unwrap().parameters().count(), 4);
     let error = net.lstm_with(x, weights, Lstm::new(3)).unwrap_err().to_string();
     assert!(error.contains("variable `w_ih`: `w_ih`: expected f32 [3, 12], got f32[3, 8]"), "{error}");
     let weights =
@@ -139,8 +139,8 @@ fn operators_name_the_line_that_called_the_layer() {
     let at = |line: u32, append: &dyn Fn(&Builder, Var)| {
         let (net, x) = net();
         append(&net, x);
-        assert!(!net.program().block(BlockId(0)).ops.is_empty());
-        let program = net.finish();
+        assert!(!net.program().unwrap().block(BlockId(0)).ops.is_empty());
+        let program = net.finish().unwrap();
         let expected = format!("{}:{line}:", file!());
         for op in program.blocks().flat_map(|(_, block)| &block.ops) {
             assert!(op.caller.starts_with(&expected), "{}: {}, expected {expected}", op.kind, op.caller);
@@ -160,12 +160,12 @@ fn operators_name_the_line_that_called_the_layer() {
     let ids = |net: &Builder| net.feed("ids", DType::I64, &[], 1).unwrap();
     at(line!(), &|net, _| drop(net.embedding(ids(net), Embedding::new(9, 4))));
     // A copy that the step itself appends, for an output that no operator of the step wrote.
-    at(line!(), &|net, x| drop(net.recurrent(x, |_, x_t| Ok(x_t))));
+    at(line!(), &|net, x| drop(net.recurrent(x, |_, x_t| x_t)));
 }
 
 /// A layer as a user's crate writes one, with a layer of this crate and a step block in it.
 #[track_caller]
-fn counted(net: &Builder, x: Var, width: usize) -> Result<Var> {
+fn counted(net: &Builder, x: Var, width: usize) -> Var {
     let net = net.called_from(std::panic::Location::caller());
     let h = net.lstm(x, Lstm::new(width))?;
     net.recurrent(h, |step, h_t| {
@@ -173,7 +173,7 @@ fn counted(net: &Builder, x: Var, width: usize) -> Result<Var> {
         let next = step.add(a, h_t)?;
         step.update(a, next)?;
         step.update(b, next)?;
-        Ok(next)
+        next
     })
 }
 
@@ -186,7 +186,7 @@ fn layers_of_layers_name_the_outermost_call() {
     let (net, x) = net();
     let line = format!("{}:{}:", file!(), line!() + 1);
     counted(&net, x, 3).unwrap();
-    let program = net.finish();
+    let program = net.finish().unwrap();
     let kinds: Vec<&str> = program
         .blocks()
         .flat_map(|(_, block)| &block.ops)

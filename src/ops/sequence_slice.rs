@@ -234,8 +234,8 @@ mod tests {
         assert!(error.contains("input `offset`: expected dtype i64 or i32"), "{error}");
 
         let net = Builder::new();
-        let x = net.feed("x", DType::F32, &[2], 2)?;
-        let (top, flat) = (net.feed("top", DType::I64, &[], 0)?, net.feed("flat", DType::F32, &[2], 0)?);
+        let x = net.feed("x", DType::F32, &[2], 2);
+        let (top, flat) = (net.feed("top", DType::I64, &[], 0), net.feed("flat", DType::F32, &[2], 0));
         let error = net.sequence_slice(x, top, top).unwrap_err().to_string();
         let expected = "input `offset`: expected one whole number for each sequence of the last level of `x`";
         assert!(error.contains(expected), "{error}");

@@ -17,14 +17,14 @@ fn model() -> (Program, Var) {
     let b = net.parameter("b", DType::F32, &[3, 1], zeros()).unwrap();
     net.parameter("idle", DType::F32, &[2], zeros()).unwrap();
     let loss = net.product(a, b, None).unwrap();
-    (net.finish(), loss)
+    (net.finish().unwrap(), loss)
 }
 
 /// A table with a gradient of selected rows.
 fn table() -> (Program, Vec<(VarId, VarId)>) {
     let net = Builder::new();
     let table = net.parameter("table", DType::F32, &[9, 2], zeros()).unwrap().id();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     let spec = Spec { storage: StorageKind::SelectedRows, ..program.spec(table).unwrap().clone() };
     let grad = program.add_computed("table@grad", BlockId(0), spec, VarRole::Computed, true);
     (program, vec![(table, grad)])

@@ -46,11 +46,11 @@ struct Ran {
 }
 
 impl Ran {
-    fn new(mode: Mode, build: impl Fn(&Builder, Var) -> Result<Vec<Var>>) -> Self {
+    fn new(mode: Mode, build: impl Fn(&Builder, Var) -> Vec<Var>) -> Self {
         let net = Builder::new();
         let x = net.feed("x", DType::F64, &[IN], 1).unwrap();
-        let wanted: Vec<VarId> = build(&net, x).unwrap().into_iter().map(Var::id).collect();
-        let program = net.finish();
+        let wanted: Vec<VarId> = build(&net, x).into_iter().map(Var::id).collect();
+        let program = net.finish().unwrap();
         let mut scope = scope(&program);
         let mut exe = Executor::new(&program, &ops::catalogue(), &wanted, 1).unwrap();
         let x_value = input();
@@ -128,8 +128,8 @@ fn lstm_with_all_options_is_its_formula() {
             all.activations(gates, Activation::Identity, Activation::Relu)
         };
         let mut ran = Ran::new(Mode::Infer, |net, x| {
-            let (y, h, c) = net.lstm_states(x, options())?;
-            Ok(vec![y, h, c])
+            let (y, h, c) = net.lstm_states(x, options());
+            vec![y, h, c]
         });
         let [w_ih, w_hh, w_hr] =
             ["weight_ih", "weight_hh", "weight_hr"].map(|w| ran.weight(&format!("lstm.{w}")));
@@ -156,8 +156,8 @@ fn gru_in_both_conventions_is_its_formula() {
     for reset in [Reset::After, Reset::Before] {
         for update in [Update::Keeps, Update::Takes] {
             let mut ran = Ran::new(Mode::Infer, |net, x| {
-                let (y, h) = net.gru_states(x, Gru::new(H).reset(reset).update(update).named("gru"))?;
-                Ok(vec![y, h])
+                let (y, h) = net.gru_states(x, Gru::new(H).reset(reset).update(update).named("gru"));
+                vec![y, h]
             });
             let [w_ih, w_hh] = ["gru.weight_ih", "gru.weight_hh"].map(|w| ran.weight(w));
             let (b_ih, b_hh) = match reset {
@@ -188,8 +188,8 @@ fn gru_in_both_conventions_is_its_formula() {
 fn minimal_gated_unit_is_its_formula() {
     const H: usize = 4;
     let mut ran = Ran::new(Mode::Infer, |net, x| {
-        let (y, h) = net.mgu_states(x, Mgu::new(H).named("mgu"))?;
-        Ok(vec![y, h])
+        let (y, h) = net.mgu_states(x, Mgu::new(H).named("mgu"));
+        vec![y, h]
     });
     let [w_ih, w_hh] = ["mgu.weight_ih", "mgu.weight_hh"].map(|w| ran.weight(w));
     let b = ran.bias("mgu.bias");
@@ -208,7 +208,7 @@ fn zoneout_keeps_old_states() {
     const H: usize = 16;
     let rate = 0.3;
     let build = |net: &Builder, x: Var| {
-        let (y, h) = net.rnn_states(x, Rnn::new(H).zoneout([rate]).named("rnn"))?;
+        let (y, h) = net.rnn_states(x, Rnn::new(H).zoneout([rate]).named("rnn"));
         Ok(vec![y, h])
     };
     let mut ran = Ran::new(Mode::Infer, build);
@@ -240,16 +240,16 @@ fn zoneout_keeps_old_states() {
 #[test]
 fn variational_dropout_has_one_mask_a_sequence() {
     let ran = Ran::new(Mode::Train, |net, x| {
-        let ones = net.fill_like(net.linear(x, 64)?, 1.0)?;
-        let outside = net.variational_dropout(ones, 0.5)?;
+        let ones = net.fill_like(net.linear(x, 64), 1.0);
+        let outside = net.variational_dropout(ones, 0.5);
         let inside = net.recurrent(ones, |step, one| {
-            let before = step.memory_of(DType::F64, &[64])?;
+            let before = step.memory_of(DType::F64, &[64]);
             // A memory of ones, so that the operator stays in the loop.
-            let next = step.maximum(before, one)?;
-            step.update(before, next)?;
+            let next = step.maximum(before, one);
+            step.update(before, next);
             step.variational_dropout(next, 0.5)
-        })?;
-        Ok(vec![outside, inside])
+        });
+        vec![outside, inside]
     });
     for k in 0..2 {
         let masked = ran.matrix(k);
@@ -268,8 +268,8 @@ fn variational_dropout_has_one_mask_a_sequence() {
 #[test]
 fn residual_layers_add_their_input() {
     let mut ran = Ran::new(Mode::Infer, |net, x| {
-        let y = net.stacked(x, Stacked::new(Rnn::new(IN), 2).residual())?;
-        Ok(vec![y])
+        let y = net.stacked(x, Stacked::new(Rnn::new(IN), 2).residual());
+        vec![y]
     });
     let layers: Vec<_> = (0..2)
         .map(|k| {
@@ -292,20 +292,20 @@ fn residual_layers_add_their_input() {
 
 /// Central differences of Σ wᵢ·valueᵢ by every parameter and the input, on two threads, in training mode: what is random
 /// draws the same numbers again.
-fn differences(name: &str, build: impl Fn(&Builder, Var) -> Result<Vec<Var>>) {
+fn differences(name: &str, build: impl Fn(&Builder, Var) -> Vec<Var>) {
     let net = Builder::new();
     let x = net.feed("x", DType::F64, &[IN], 1).unwrap();
-    net.watch(x).unwrap();
-    let terms = build(&net, x).unwrap().into_iter().enumerate().map(|(k, value)| {
+    net.watch(x);
+    let terms = build(&net, x).into_iter().enumerate().map(|(k, value)| {
         // Another weight for every column, so that no gradient cancels.
         let width = net.spec(value).unwrap().width();
         let columns = net.parameter(&format!("columns_{k}"), DType::F64, &[width], init::zeros());
         let columns = columns.unwrap();
-        net.stop_gradient(columns).unwrap();
+        net.stop_gradient(columns);
         net.sum(net.mul(value, columns).unwrap()).unwrap()
     });
     let loss = terms.reduce(|a, b| net.add(a, b).unwrap()).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     let grads = backward::differentiate(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let mut scope = Scope::of(&program).unwrap();
     let all: Vec<VarId> = program.vars().filter(|(_, v)| v.persistable).map(|(id, _)| id).collect();
@@ -350,11 +350,11 @@ fn differences(name: &str, build: impl Fn(&Builder, Var) -> Result<Vec<Var>>) {
     }
 }
 
-fn lstm(net: &Builder, x: Var, options: Lstm) -> Result<Vec<Var>> {
+fn lstm(net: &Builder, x: Var, options: Lstm) -> Vec<Var> {
     net.lstm_states(x, options).map(|(y, h, c)| vec![y, h, c])
 }
 
-fn gru(net: &Builder, x: Var, options: Gru) -> Result<Vec<Var>> {
+fn gru(net: &Builder, x: Var, options: Gru) -> Vec<Var> {
     net.gru_states(x, options).map(|(y, h)| vec![y, h])
 }
 
@@ -405,8 +405,8 @@ fn gradients_of_small_cells() {
 fn gradients_of_stacked_layers() {
     differences("stacked", |net, x| {
         let options = Stacked::new(Gru::new(2), 2).bidirectional().residual();
-        let (y, states) = net.stacked_states(x, options.dropout(0.2).variational_dropout(0.3))?;
-        Ok([y].into_iter().chain(states.into_iter().flatten()).collect())
+        let (y, states) = net.stacked_states(x, options.dropout(0.2).variational_dropout(0.3));
+        [y].into_iter().chain(states.into_iter().flatten()).collect()
     });
     differences("bidirectional", |net, x| net.bidirectional(x, Lstm::new(2)).map(|y| vec![y]));
 }
@@ -415,7 +415,7 @@ fn gradients_of_stacked_layers() {
 fn what_does_not_fit_is_refused() {
     let net = Builder::new();
     let x = net.feed("x", DType::F32, &[3], 1).unwrap();
-    let part = |error: Result<Var>| error.unwrap_err().to_string();
+    let part = |error: Var| error.unwrap_err().to_string();
     let cases = [
         (
             part(net.lstm(x, Lstm::new(2).cell_clip(0.0))),

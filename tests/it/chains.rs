@@ -21,14 +21,14 @@ struct Model {
 
 /// A gated average with gates that see the input alone, random numbers, a product whose weight's gradient stands between
 /// calls that are chained, and operators behind the loop.
-fn cell(step: &Step, x: Var) -> Result<Var> {
-    let before = step.memory(WIDTH)?;
-    let x = step.dropout(step.linear(x, WIDTH)?, 0.25)?;
-    let keep = step.sigmoid(step.linear(x, WIDTH)?)?;
-    let fresh = step.mul(step.scale(keep, -1.0, 1.0)?, step.tanh(x)?)?;
-    let h = step.add(step.mul(before, keep)?, step.square(fresh)?)?;
-    step.update(before, h)?;
-    step.mul(step.tanh(step.linear(h, WIDTH)?)?, step.sigmoid(h)?)
+fn cell(step: &Step, x: Var) -> Var {
+    let before = step.memory(WIDTH);
+    let x = step.dropout(step.linear(x, WIDTH), 0.25);
+    let keep = step.sigmoid(step.linear(x, WIDTH));
+    let fresh = step.mul(step.scale(keep, -1.0, 1.0), step.tanh(x));
+    let h = step.add(step.mul(before, keep), step.square(fresh));
+    step.update(before, h);
+    step.mul(step.tanh(step.linear(h, WIDTH)), step.sigmoid(h))
 }
 
 fn model() -> Model {
@@ -40,15 +40,15 @@ fn model() -> Model {
         net.parameter("table", DType::F32, &[7, 3], unpadded::layers::init::uniform(-1.0, 1.0)).unwrap();
     let looked_up = net
         .recurrent((x, ids), |step: &Step, (x, ids): (Var, Var)| {
-            let before = step.memory(3)?;
-            let row = step.tanh(step.lookup(ids, table, None, false)?)?;
-            let h = step.add(step.mul(before, row)?, x)?;
-            step.update(before, h)?;
-            Ok(h)
+            let before = step.memory(3);
+            let row = step.tanh(step.lookup(ids, table, None, false));
+            let h = step.add(step.mul(before, row), x);
+            step.update(before, h);
+            h
         })
         .unwrap();
     let loss = net.add(net.sum(net.mul(y, y).unwrap()).unwrap(), net.sum(looked_up).unwrap()).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let wanted = [y.id(), loss.id()].into_iter().chain(gradients.iter().map(|(_, gradient)| *gradient));
     Model { x: x.id(), ids: ids.id(), y: y.id(), wanted: wanted.collect(), program }

@@ -34,7 +34,7 @@ fn tagger() -> Tagger {
     let last = net.concat(&[net.sequence_pool(h, Pool::Last).unwrap(), topic]).unwrap();
     let logits = net.linear(last, 2).unwrap();
     let loss = net.mean(net.cross_entropy(logits, label).unwrap()).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     let adam = Adam::new(0.1).lazy().clip_global_norm(5.0);
     let made = adam.minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let [words, marks, label, topic] = [words, marks, label, topic].map(|v| v.id());
@@ -227,7 +227,7 @@ fn errors_are_the_same_on_any_number_of_threads() {
     let words = net.feed("words", DType::I64, &[], 1).unwrap();
     let x = net.embedding(words, Embedding::new(10, 64)).unwrap();
     let loss = net.sum(x).unwrap();
-    let program = net.finish();
+    let program = net.finish().unwrap();
     let mut scope = Scope::of(&program).unwrap();
     let mut ids = vec![vec![1i64; 100]; 10];
     (ids[7][5], ids[9][0]) = (12, 11);
@@ -374,7 +374,7 @@ fn a_panic_in_a_users_operator_leaves_the_scope_whole() {
     let x = net.feed("x", DType::F32, &[1], 0).unwrap();
     let x = (x, net.append("unlucky", &[("x", &[x])], Attributes::new()).unwrap());
     let loss = net.sum(net.linear(x.1, 1).unwrap()).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     Sgd::new(0.5).minimize(&mut program, &registry, loss.id()).unwrap();
     let (good, bad) = (ndarray::array![[2.0f32], [3.0]].into(), ndarray::array![[2.0f32], [13.0]].into());
     for threads in [1, 2] {
@@ -397,7 +397,7 @@ fn a_run_goes_as_far_as_it_is_told() {
     let net = Builder::new();
     let x = net.feed("x", DType::F32, &[2], 0).unwrap();
     let loss = net.sum(net.linear(x, 1).unwrap()).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     let mut forward_only = program.clone();
     let weight = program.find("linear_0.weight").unwrap();
     let made = Sgd::new(1.0).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
@@ -436,11 +436,11 @@ fn a_run_goes_as_far_as_it_is_told() {
 fn a_level_that_an_operator_makes_has_its_rows() {
     let net = Builder::new();
     let x = net.feed("x", DType::F64, &[], 1).unwrap();
-    net.watch(x).unwrap();
+    net.watch(x);
     let repeated = net.sequence_expand(x, x, None).unwrap();
     let twice = net.scale(repeated, 2.0, 0.0).unwrap();
     let loss = net.sum(net.square(twice).unwrap()).unwrap().id();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     let gradients = backward::differentiate(&mut program, &ops::catalogue(), loss).unwrap();
     let (out, gradient) = (twice.id(), gradients[&x.id()]);
     let mut executor = Executor::new(&program, &ops::catalogue(), &[out, gradient], 2).unwrap();
@@ -476,7 +476,7 @@ fn a_sparse_lookup_in_a_table_that_is_computed() {
     let table = net.scale(w, 2.0, 0.0).unwrap();
     let rows = net.lookup(ids, table, None, true).unwrap();
     let loss = net.sum(net.square(rows).unwrap()).unwrap().id();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     let gradient = backward::append(&mut program, &ops::catalogue(), loss).unwrap()[0].1;
     let mut executor = Executor::new(&program, &ops::catalogue(), &[gradient], 1).unwrap();
     let fed = Variable::dense(Dense::from_vec(&[3], vec![2i64, 0, 2]).unwrap());
@@ -501,7 +501,7 @@ fn every_dtype_passes_through_a_program() {
             .unwrap();
         let turned = net.sequence_reverse(before).unwrap();
         let wide = net.cast(turned, DType::F64).unwrap();
-        let program = Program::from_bytes(&net.finish().to_bytes().unwrap()).unwrap();
+        let program = Program::from_bytes(&net.finish().unwrap().to_bytes().unwrap()).unwrap();
         let fetch = [turned.id(), wide.id()];
         let mut executor = Executor::new(&program, &ops::catalogue(), &fetch, 1).unwrap();
         let mut scope = Scope::of(&program).unwrap();

@@ -27,14 +27,14 @@ enum Where {
 }
 
 /// How a loss is made of the losses.
-type Ending = fn(&Builder, Var, Var) -> Result<Var>;
+type Ending = fn(&Builder, Var, Var) -> Var;
 
-fn mean(net: &Builder, loss: Var, _: Var) -> Result<Var> {
+fn mean(net: &Builder, loss: Var, _: Var) -> Var {
     net.mean(loss)
 }
 
-fn weighted_mean(net: &Builder, loss: Var, share: Var) -> Result<Var> {
-    net.div(net.sum(loss)?, net.sum(share)?)
+fn weighted_mean(net: &Builder, loss: Var, share: Var) -> Var {
+    net.div(net.sum(loss), net.sum(share))
 }
 
 struct Model {
@@ -54,26 +54,26 @@ fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, endi
     let class_weights =
         weighted.then(|| net.parameter("class_weights", dtype, &[CLASSES], uniform(0.5, 2.0)).unwrap());
     let options = CrossEntropy { class_weights, ..options };
-    let cell = |step: &Step, x: Var| -> Result<Var> {
-        let before = step.memory_of(dtype, &[WIDTH])?;
-        let h = step.tanh(step.add(step.linear(x, WIDTH)?, step.linear(before, WIDTH)?)?)?;
-        step.update(before, h)?;
-        Ok(h)
+    let cell = |step: &Step, x: Var| -> Var {
+        let before = step.memory_of(dtype, &[WIDTH]);
+        let h = step.tanh(step.add(step.linear(x, WIDTH), step.linear(before, WIDTH)));
+        step.update(before, h);
+        h
     };
     let (logits, (losses, share)) = match place {
         Where::Root => {
             let h = net.recurrent(x, cell).unwrap();
             let logits = net.linear(h, CLASSES).unwrap();
-            (logits, net.cross_entropy_with(logits, labels, options).unwrap())
+            (logits, net.cross_entropy_with(logits, labels, options))
         }
         Where::LinearInside => {
-            let inside = |step: &Step, x: Var| step.linear(cell(step, x)?, CLASSES);
+            let inside = |step: &Step, x: Var| step.linear(cell(step, x), CLASSES);
             let logits = net.recurrent(x, inside).unwrap();
-            (logits, net.cross_entropy_with(logits, labels, options).unwrap())
+            (logits, net.cross_entropy_with(logits, labels, options))
         }
         Where::BothInside => {
             let inside = |step: &Step, (x, labels): (Var, Var)| {
-                let logits = step.linear(cell(step, x)?, CLASSES)?;
+                let logits = step.linear(cell(step, x), CLASSES);
                 step.cross_entropy_with(logits, labels, options)
             };
             let (losses, share) = net.recurrent((x, labels), inside).unwrap();
@@ -81,7 +81,7 @@ fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, endi
         }
     };
     let loss = ending(&net, losses, share).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let [x, labels, logits, losses, loss] = [x, labels, logits, losses, loss].map(|v| v.id());
     Model { program, x, labels, logits, losses, loss, gradients }
@@ -337,7 +337,7 @@ fn it_is_refused_with_a_reason() {
     let whole = plain(mean);
     refused(&whole.executor(&[whole.logits], 1), "is fetched");
     // The gradient of a squared loss depends on the loss.
-    let squared = plain(|net, loss, _| net.mean(net.square(loss)?));
+    let squared = plain(|net, loss, _| net.mean(net.square(loss)));
     refused(&squared.executor(&[], 1), "depends on its value");
     // Read by another operator.
     let net = Builder::new();
@@ -348,7 +348,7 @@ fn it_is_refused_with_a_reason() {
     let other = net.mean(net.max_features(logits).unwrap()).unwrap();
     let few = net.linear(x, 3).unwrap();
     let narrow = net.mean(net.cross_entropy(few, labels).unwrap()).unwrap();
-    let program = net.finish();
+    let program = net.finish().unwrap();
     let executor = |wanted: &[Var]| {
         let wanted: Vec<VarId> = wanted.iter().map(|v| v.id()).collect();
         Executor::new(&program, &ops::catalogue(), &wanted, 1).unwrap()
@@ -365,11 +365,11 @@ fn it_is_refused_with_a_reason() {
             let before = step.memory(CLASSES)?;
             let logits = step.linear(step.concat(&[x, before])?, CLASSES)?;
             step.update(before, logits)?;
-            Ok(logits)
+            logits
         })
         .unwrap();
     let loss = net.mean(net.cross_entropy(logits, labels).unwrap()).unwrap();
-    let executor = Executor::new(&net.finish(), &ops::catalogue(), &[loss.id()], 1).unwrap();
+    let executor = Executor::new(&net.finish().unwrap(), &ops::catalogue(), &[loss.id()], 1).unwrap();
     refused(&executor, "a memory keeps");
 }
 
@@ -458,7 +458,7 @@ fn a_users_operators_take_part() {
         net.append::<Var>("acme.energy", &[("x", &[y])], Attributes::new()).unwrap()
     };
     let (fused, biased) = (energy(Linear::new(4).without_bias()), energy(Linear::new(4)));
-    let program = net.finish();
+    let program = net.finish().unwrap();
     let wanted = [fused.id(), biased.id()];
     let mut executor = Executor::new(&program, &registry, &wanted, 1).unwrap();
     let listing = executor.listing().to_string();

@@ -18,7 +18,7 @@ const ROUNDS: usize = 800;
 fn program(model: &Model) -> (Program, VarId) {
     let net = Builder::new().seed(7);
     let made = (model.build)(&net).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     Adam::new(1e-3).lazy().minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
     (program, made.loss.id())
 }

@@ -23,7 +23,7 @@ impl Differentiated {
     fn new(model: &Model) -> Self {
         let net = Builder::new().seed(5);
         let made = (model.build)(&net).unwrap();
-        let mut program = net.finish();
+        let mut program = net.finish().unwrap();
         let feeds: Vec<VarId> = model.feeds.iter().map(|f| program.find(f.name()).unwrap()).collect();
         let grads: HashMap<VarId, VarId> =
             backward::differentiate(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
@@ -198,7 +198,7 @@ fn attention() {
 fn dropout_depends_on_the_sequence_number_and_the_step() {
     let net = Builder::new();
     let made = (models::STACKED.build)(&net).unwrap();
-    let program = net.finish();
+    let program = net.finish().unwrap();
     let mut random = Random(3);
     let documents = models::documents(8, 3, 12, &mut random);
     let values = models::batch(&models::STACKED, &documents, 1);
@@ -226,7 +226,7 @@ fn training_gives_the_same_parameters_on_any_number_of_threads() {
     for model in [models::TRAINED, models::TRAINED_NESTED, models::STATIC_ROWS] {
         let net = Builder::new();
         let made = (model.build)(&net).unwrap();
-        let mut program = net.finish();
+        let mut program = net.finish().unwrap();
         let adam = Adam::new(1e-2).lazy().clip_global_norm(1.0);
         adam.minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
         let feeds: Vec<VarId> = model.feeds.iter().map(|f| program.find(f.name()).unwrap()).collect();

@@ -41,13 +41,13 @@ fn data(part: std::ops::Range<u64>) -> Result<Loader> {
 /// batch, an order drawn through a buffer, a checkpoint after every third step.
 fn train(folder: &Path, threads: usize) -> Result<()> {
     let net = Builder::new().seed(5);
-    let words = net.feed("words", DType::I64, &[], 1)?;
-    let label = net.feed("label", DType::I64, &[], 0)?;
-    let (h, c) = (net.feed("h", DType::F32, &[8], 0)?, net.feed("c", DType::F32, &[8], 0)?);
-    let x = net.dropout(net.embedding(words, Embedding::new(40, 8).sparse())?, 0.3)?;
-    let (_, last_h, last_c) = net.lstm_states(x, Lstm::new(8).initial(h, c))?;
-    let logits = net.linear(net.dropout(last_h, 0.2)?, 2)?;
-    let loss = net.mean(net.cross_entropy(logits, label)?)?;
+    let words = net.feed("words", DType::I64, &[], 1);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let (h, c) = (net.feed("h", DType::F32, &[8], 0), net.feed("c", DType::F32, &[8], 0));
+    let x = net.dropout(net.embedding(words, Embedding::new(40, 8).sparse()), 0.3);
+    let (_, last_h, last_c) = net.lstm_states(x, Lstm::new(8).initial(h, c));
+    let logits = net.linear(net.dropout(last_h, 0.2), 2);
+    let loss = net.mean(net.cross_entropy(logits, label));
     let mut trainer = Trainer::new(net, loss, &Adam::new(0.01).lazy().clip_global_norm(1.0))?
         .threads(threads)
         .metric(Accuracy::new(logits, label))

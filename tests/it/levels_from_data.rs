@@ -27,12 +27,12 @@ struct Feeds {
 }
 
 fn feeds(net: &Builder, levels: usize) -> Result<Feeds> {
-    let ids = net.feed("ids", DType::I64, &[], levels)?;
-    let x = net.feed_like("x", DType::F64, &[3], ids)?;
-    net.watch(x)?;
-    let each = net.lod_of(ids)?;
-    let from = net.feed_like("from", DType::I64, &[], each)?;
-    let count = net.feed_like("count", DType::I32, &[1], each)?;
+    let ids = net.feed("ids", DType::I64, &[], levels);
+    let x = net.feed_like("x", DType::F64, &[3], ids);
+    net.watch(x);
+    let each = net.lod_of(ids);
+    let from = net.feed_like("from", DType::I64, &[], each);
+    let count = net.feed_like("count", DType::I32, &[1], each);
     Ok(Feeds { ids, x, from, count })
 }
 
@@ -66,32 +66,32 @@ fn shapes(levels: usize) -> Vec<Vec<Vec<usize>>> {
     all.map(|shape| shape[3 - levels..].to_vec()).collect()
 }
 
-fn case(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Result<Vec<Var>>) -> Result<Case> {
+fn case(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Vec<Var>) -> Result<Case> {
     let mut registry = catalogue();
     registry.add::<Groups>()?;
     let net = Builder::with_registry(registry).seed(3);
     let feeds = feeds(&net, levels)?;
-    let results = build(&net, feeds)?;
+    let results = build(&net, feeds);
     let mut loss: Option<Var> = None;
     for &result in &results {
-        let part = net.sum(net.square(result)?)?;
+        let part = net.sum(net.square(result));
         loss = Some(loss.map_or(Ok(part), |sum| net.add(sum, part))?);
     }
     // What is not read has no place, and is still fed.
     let used =
-        net.sum(net.cast(net.lod_of(net.sequence_slice(feeds.x, feeds.from, feeds.count)?)?, DType::F64)?)?;
-    let loss = net.add(loss.unwrap(), net.add(used, net.sum(net.tanh(feeds.x)?)?)?)?;
+        net.sum(net.cast(net.lod_of(net.sequence_slice(feeds.x, feeds.from, feeds.count)), DType::F64));
+    let loss = net.add(loss.unwrap(), net.add(used, net.sum(net.tanh(feeds.x))));
     let values = results.iter().chain([&loss]).map(|v| v.id()).collect();
     let (registry, loss) = (net.registry(), loss.id());
     let mut batches =
         shapes(levels).into_iter().map(|lengths| batch(&feeds, &lengths)).collect::<Result<Vec<_>>>()?;
     let first = batches.remove(0);
-    let case = Case::of(net.finish(), registry, loss, first, values)?;
+    let case = Case::of(net.finish().unwrap(), registry, loss, first, values)?;
     Ok(Case { others: batches, ..case })
 }
 
 #[track_caller]
-fn held(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Result<Vec<Var>>) -> Case {
+fn held(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Vec<Var>) -> Case {
     let case = case(levels, build).unwrap();
     if let Err(what) = holds(&case) {
         panic!("{what}");
@@ -99,11 +99,11 @@ fn held(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Result<Vec<Var>>) 
     case
 }
 
-fn table(net: &Builder) -> Result<Var> {
+fn table(net: &Builder) -> Var {
     net.parameter("table", DType::F64, &[IDS, 3], init::uniform(-0.8, 0.8))
 }
 
-fn looked_up(net: &Builder, ids: Var, table: Var) -> Result<Var> {
+fn looked_up(net: &Builder, ids: Var, table: Var) -> Var {
     net.lookup(ids, table, None, false)
 }
 
@@ -111,19 +111,19 @@ fn looked_up(net: &Builder, ids: Var, table: Var) -> Result<Var> {
 fn at_the_root() {
     for levels in 1..=3 {
         held(levels, |net, feeds| {
-            let left = net.sequence_erase(feeds.ids, &[1, 3])?;
-            let words = net.tanh(looked_up(net, left, table(net)?)?)?;
-            let piece = net.sequence_slice(feeds.x, feeds.from, feeds.count)?;
-            let means = net.sequence_pool(net.square(piece)?, Pool::Mean)?;
-            let states = net.gru(words, Gru::new(3))?;
+            let left = net.sequence_erase(feeds.ids, &[1, 3]);
+            let words = net.tanh(looked_up(net, left, table(net)));
+            let piece = net.sequence_slice(feeds.x, feeds.from, feeds.count);
+            let means = net.sequence_pool(net.square(piece), Pool::Mean);
+            let states = net.gru(words, Gru::new(3));
             // Sequences that are made of made ones.
-            let again = net.sequence_erase(net.sequence_erase(left, &[])?, &[0])?;
+            let again = net.sequence_erase(net.sequence_erase(left, &[]), &[0]);
             let rest = net.sequence_slice(
                 states,
-                net.lod_of(again)?,
-                net.lod_of(net.sequence_erase(left, &[2, 4])?)?,
-            )?;
-            Ok(vec![means, net.sequence_pool(states, Pool::Last)?, net.scale(rest, 0.5, 0.1)?])
+                net.lod_of(again),
+                net.lod_of(net.sequence_erase(left, &[2, 4])),
+            );
+            vec![means, net.sequence_pool(states, Pool::Last), net.scale(rest, 0.5, 0.1)]
         });
     }
 }
@@ -131,11 +131,11 @@ fn at_the_root() {
 #[test]
 fn classes_of_erased_rows_are_fused() {
     held(1, |net, feeds| {
-        let left = net.sequence_erase(feeds.ids, &[4])?;
-        let rows = net.gru(looked_up(net, left, table(net)?)?, Gru::new(4))?;
-        let weight = net.parameter("classes", DType::F64, &[4, 70], init::uniform(-0.8, 0.8))?;
+        let left = net.sequence_erase(feeds.ids, &[4]);
+        let rows = net.gru(looked_up(net, left, table(net)), Gru::new(4));
+        let weight = net.parameter("classes", DType::F64, &[4, 70], init::uniform(-0.8, 0.8));
         let logits = net.append("linear", &[("x", &[rows]), ("weight", &[weight])], Default::default())?;
-        Ok(vec![net.cross_entropy(logits, left)?])
+        vec![net.cross_entropy(logits, left)]
     });
 }
 
@@ -143,24 +143,24 @@ fn classes_of_erased_rows_are_fused() {
 fn words_of_sentences_in_a_step() {
     for levels in 2..=3 {
         held(levels, |net, feeds| {
-            let table = table(net)?;
+            let table = table(net);
             let level = Some(levels - 2);
             let inputs = (feeds.ids, feeds.x, feeds.from, feeds.count);
             let options = Recurrence { level, reverse: levels == 3 };
             let (out, kept) = net.recurrent_with(options, inputs, |step, (ids, x, from, count)| {
-                let left = step.sequence_erase(ids, &[0, 2])?;
-                let words = step.tanh(looked_up(step, left, table)?)?;
-                let sum = step.sequence_pool(words, Pool::Sum)?;
-                let before = step.memory_of(DType::F64, &[3])?;
+                let left = step.sequence_erase(ids, &[0, 2]);
+                let words = step.tanh(looked_up(step, left, table));
+                let sum = step.sequence_pool(words, Pool::Sum);
+                let before = step.memory_of(DType::F64, &[3]);
                 // A memory reaches the rows that are sliced, but not where.
-                let moved = step.add(x, step.sequence_expand_as(before, x)?)?;
-                let piece = step.tanh(step.sequence_slice(moved, from, count)?)?;
-                let next = step.add(sum, step.sequence_pool(piece, Pool::Sqrt)?)?;
-                let next = step.tanh(next)?;
-                step.update(before, next)?;
-                Ok((next, step.last(before)?))
-            })?;
-            Ok(vec![out, kept])
+                let moved = step.add(x, step.sequence_expand_as(before, x));
+                let piece = step.tanh(step.sequence_slice(moved, from, count));
+                let next = step.add(sum, step.sequence_pool(piece, Pool::Sqrt));
+                let next = step.tanh(next);
+                step.update(before, next);
+                (next, step.last(before))
+            });
+            vec![out, kept]
         });
     }
 }
@@ -169,31 +169,31 @@ fn words_of_sentences_in_a_step() {
 fn a_loop_over_what_a_step_made() {
     for levels in 2..=3 {
         held(levels, |net, feeds| {
-            let table = table(net)?;
+            let table = table(net);
             let options = Recurrence { level: Some(levels - 2), reverse: false };
             let out = net.recurrent_with(options, (feeds.ids, feeds.x), |step, (ids, x)| {
-                let left = step.sequence_erase(ids, &[1])?;
-                let others = step.lod_of(step.sequence_erase(ids, &[0, 2, 3, 4])?)?;
-                let rows = step.sequence_slice(x, others, step.lod_of(left)?)?;
-                let rows = step.dropout(rows, 0.3)?;
-                let before = step.memory_of(DType::F64, &[3])?;
+                let left = step.sequence_erase(ids, &[1]);
+                let others = step.lod_of(step.sequence_erase(ids, &[0, 2, 3, 4]));
+                let rows = step.sequence_slice(x, others, step.lod_of(left));
+                let rows = step.dropout(rows, 0.3);
+                let before = step.memory_of(DType::F64, &[3]);
                 // They start with what the outer step before left, so that these loops run step by step.
                 let read = step.recurrent(left, |inner, id| {
-                    let h = inner.memory_from(before)?;
-                    let word = inner.dropout(looked_up(inner, id, table)?, 0.2)?;
-                    inner.update(h, inner.tanh(inner.add(h, word)?)?)?;
+                    let h = inner.memory_from(before);
+                    let word = inner.dropout(looked_up(inner, id, table), 0.2);
+                    inner.update(h, inner.tanh(inner.add(h, word)));
                     inner.last(h)
-                })?;
+                });
                 let state = step.recurrent(rows, |inner, row| {
-                    let h = inner.memory_from(before)?;
-                    inner.update(h, inner.tanh(inner.add(h, row)?)?)?;
+                    let h = inner.memory_from(before);
+                    inner.update(h, inner.tanh(inner.add(h, row)));
                     inner.last(h)
-                })?;
-                let state = step.add(read, state)?;
-                step.update(before, state)?;
-                Ok(state)
-            })?;
-            Ok(vec![out])
+                });
+                let state = step.add(read, state);
+                step.update(before, state);
+                state
+            });
+            vec![out]
         });
     }
 }
@@ -201,58 +201,58 @@ fn a_loop_over_what_a_step_made() {
 #[test]
 fn made_in_a_loop_of_a_loop() {
     held(3, |net, feeds| {
-        let table = table(net)?;
+        let table = table(net);
         let options = Recurrence { level: Some(0), reverse: false };
         let inputs = (feeds.ids, feeds.x, feeds.from, feeds.count);
         let out = net.recurrent_with(options, inputs, |paragraph, (ids, x, from, count)| {
-            let before = paragraph.memory_of(DType::F64, &[3])?;
+            let before = paragraph.memory_of(DType::F64, &[3]);
             let options = Recurrence { level: Some(0), reverse: true };
             let (state, whole) = paragraph.recurrent_with(
                 options,
                 (ids, x, from, count),
                 |sentence, (ids, x, from, count)| {
-                    let h = sentence.memory_from(before)?;
-                    let left = sentence.sequence_erase(ids, &[3])?;
-                    let words = sentence.sequence_pool(looked_up(sentence, left, table)?, Pool::Mean)?;
-                    let piece = sentence.sequence_slice(sentence.square(x)?, from, count)?;
-                    let met = sentence.mul(piece, sentence.sequence_expand_as(h, piece)?)?;
-                    let sum = sentence.add(words, sentence.sequence_pool(met, Pool::Sum)?)?;
-                    let next = sentence.tanh(sentence.add(sum, h)?)?;
-                    sentence.update(h, next)?;
-                    Ok((sentence.last(h)?, next))
+                    let h = sentence.memory_from(before);
+                    let left = sentence.sequence_erase(ids, &[3]);
+                    let words = sentence.sequence_pool(looked_up(sentence, left, table), Pool::Mean);
+                    let piece = sentence.sequence_slice(sentence.square(x), from, count);
+                    let met = sentence.mul(piece, sentence.sequence_expand_as(h, piece));
+                    let sum = sentence.add(words, sentence.sequence_pool(met, Pool::Sum));
+                    let next = sentence.tanh(sentence.add(sum, h));
+                    sentence.update(h, next);
+                    (sentence.last(h), next)
                 },
-            )?;
-            let all = paragraph.sequence_pool(whole, Pool::Sum)?;
-            paragraph.update(before, paragraph.tanh(paragraph.add(all, state)?)?)?;
-            Ok(state)
-        })?;
-        Ok(vec![out])
+            );
+            let all = paragraph.sequence_pool(whole, Pool::Sum);
+            paragraph.update(before, paragraph.tanh(paragraph.add(all, state)));
+            state
+        });
+        vec![out]
     });
 }
 
 #[test]
 fn of_static_sub_sequences() {
     held(1, |net, feeds| {
-        let table = table(net)?;
-        let (again, rows) = (net.sequence_erase(feeds.ids, &[2])?, feeds.x);
+        let table = table(net);
+        let (again, rows) = (net.sequence_erase(feeds.ids, &[2]), feeds.x);
         let out = net.recurrent(feeds.ids, |step, id| {
-            let before = step.memory_of(DType::F64, &[3])?;
+            let before = step.memory_of(DType::F64, &[3]);
             // The same sequences at every step.
-            let left = step.sequence_erase(feeds.ids, &[0, 1])?;
-            let words = step.sequence_pool(looked_up(step, left, table)?, Pool::Sum)?;
+            let left = step.sequence_erase(feeds.ids, &[0, 1]);
+            let words = step.sequence_pool(looked_up(step, left, table), Pool::Sum);
             // Ids of each step in the rows of its sequence: rows of steps with rows of sequences. They decide early.
-            let spread = step.sequence_expand_as(id, again)?;
-            let mine = step.sequence_erase(spread, &[1, 2, 4])?;
-            let (from, count) = (step.sequence_erase(mine, &[0])?, step.sequence_erase(mine, &[3])?);
-            let window = step.sequence_slice(rows, step.lod_of(from)?, step.lod_of(count)?)?;
-            let some = step.sequence_slice(rows, feeds.from, feeds.count)?;
+            let spread = step.sequence_expand_as(id, again);
+            let mine = step.sequence_erase(spread, &[1, 2, 4]);
+            let (from, count) = (step.sequence_erase(mine, &[0]), step.sequence_erase(mine, &[3]));
+            let window = step.sequence_slice(rows, step.lod_of(from), step.lod_of(count));
+            let some = step.sequence_slice(rows, feeds.from, feeds.count);
             let seen =
-                step.add(step.sequence_pool(some, Pool::Mean)?, step.sequence_pool(window, Pool::Mean)?)?;
-            let next = step.tanh(step.add(step.add(words, before)?, seen)?)?;
-            step.update(before, next)?;
-            Ok(next)
-        })?;
-        Ok(vec![out])
+                step.add(step.sequence_pool(some, Pool::Mean), step.sequence_pool(window, Pool::Mean));
+            let next = step.tanh(step.add(step.add(words, before), seen));
+            step.update(before, next);
+            next
+        });
+        vec![out]
     });
 }
 
@@ -261,19 +261,19 @@ fn remembered(build: impl FnOnce(&Builder, Var, Var) -> Result<()>) -> (Result<(
     let mut outcome = Ok(());
     let case = case(2, |net, feeds| {
         let start = net
-            .cast(net.sequence_pool(net.cast(net.lod_of(feeds.ids)?, DType::F64)?, Pool::Sum)?, DType::I64);
+            .cast(net.sequence_pool(net.cast(net.lod_of(feeds.ids), DType::F64), Pool::Sum), DType::I64);
         let out = net.recurrent_with(
             Recurrence { level: Some(0), reverse: false },
             (feeds.ids, feeds.x),
             |step, (ids, x)| {
-                let before = step.memory_from(start?)?;
-                let spread = step.sequence_expand_as(before, ids)?;
+                let before = step.memory_from(start);
+                let spread = step.sequence_expand_as(before, ids);
                 outcome = build(step, spread, ids);
-                step.update(before, step.lod_of(ids)?)?;
+                step.update(before, step.lod_of(ids));
                 step.sequence_pool(x, Pool::Sum)
             },
-        )?;
-        Ok(vec![out])
+        );
+        vec![out]
     });
     let case = case.unwrap();
     (outcome, case.forward.clone(), case)
@@ -319,12 +319,12 @@ fn refused(case: &Case, batch: &[(VarId, Variable)]) -> [String; 3] {
 
 #[test]
 fn what_is_out_of_range_names_the_sequence() {
-    let one = case(1, |net, feeds| Ok(vec![net.sequence_slice(feeds.x, feeds.from, feeds.count)?])).unwrap();
+    let one = case(1, |net, feeds| vec![net.sequence_slice(feeds.x, feeds.from, feeds.count)]).unwrap();
     let in_step = |net: &Builder, feeds: Feeds| {
         let options = Recurrence { level: Some(0), reverse: false };
         let inputs = (feeds.x, feeds.from, feeds.count);
         net.recurrent_with(options, inputs, |step, (x, from, count)| {
-            step.sequence_pool(step.sequence_slice(x, from, count)?, Pool::Sum)
+            step.sequence_pool(step.sequence_slice(x, from, count), Pool::Sum)
         })
         .map(|out| vec![out])
     };
@@ -347,7 +347,7 @@ fn what_is_out_of_range_names_the_sequence() {
 
 #[test]
 fn a_run_that_was_refused_leaves_the_next_one_whole() {
-    let case = case(2, |net, feeds| Ok(vec![net.sequence_slice(feeds.x, feeds.from, feeds.count)?])).unwrap();
+    let case = case(2, |net, feeds| vec![net.sequence_slice(feeds.x, feeds.from, feeds.count)]).unwrap();
     let mut executor = Executor::new(&case.program, &case.registry, &case.values, 1).unwrap();
     let mut scope = Scope::of(&case.program).unwrap();
     executor.run(&mut scope, &Run::infer(&case.fed())).unwrap();
@@ -367,7 +367,7 @@ fn windows_are_refused() {
     let left = net.sequence_erase(ids, &[0]).unwrap();
     let count = net.lod_of(left).unwrap();
     let registry = net.registry();
-    let error = net.finish().streamed(&registry, &[count.id()]).unwrap_err().to_string();
+    let error = net.finish().unwrap().streamed(&registry, &[count.id()]).unwrap_err().to_string();
     let expected = "expected one that takes sequences in pieces, got one that needs them whole";
     assert!(error.starts_with("sequence_erase #0") && error.contains(expected), "{error}");
 }
@@ -377,10 +377,10 @@ fn a_listing_shows_the_calls() {
     let case = held(2, |net, feeds| {
         let out =
             net.recurrent_with(Recurrence { level: Some(0), reverse: false }, feeds.ids, |step, ids| {
-                let left = step.sequence_erase(ids, &[1])?;
-                step.sequence_pool(looked_up(step, left, table(net)?)?, Pool::Sum)
-            })?;
-        Ok(vec![out])
+                let left = step.sequence_erase(ids, &[1]);
+                step.sequence_pool(looked_up(step, left, table(net)), Pool::Sum)
+            });
+        vec![out]
     });
     let executor = Executor::new(&case.program, &case.registry, &case.values, 1).unwrap();
     let listing = executor.listing().to_string();
@@ -489,7 +489,7 @@ impl Op for Groups {
     }
 }
 
-fn grouped(net: &Builder, x: Var, how: &str) -> Result<Var> {
+fn grouped(net: &Builder, x: Var, how: &str) -> Var {
     net.append("test.groups", &[("x", &[x])], Attributes::new().with("how", how))
 }
 
@@ -497,31 +497,31 @@ fn grouped(net: &Builder, x: Var, how: &str) -> Result<Var> {
 fn two_levels_made_at_once() {
     for how in ["offsets", "data"] {
         held(2, |net, feeds| {
-            let all = net.tanh(grouped(net, feeds.x, how)?)?;
-            let means = net.sequence_pool(net.sequence_pool(all, Pool::Sqrt)?, Pool::Sum)?;
+            let all = net.tanh(grouped(net, feeds.x, how));
+            let means = net.sequence_pool(net.sequence_pool(all, Pool::Sqrt), Pool::Sum);
             let options = Recurrence { level: Some(0), reverse: false };
             let inputs = (feeds.ids, feeds.x);
             let out = net.recurrent_with(options, inputs, |step, (ids, x)| {
-                let before = step.memory_of(DType::F64, &[3])?;
-                let groups = grouped(step, x, how)?;
-                let pooled = step.sequence_pool(step.square(groups)?, Pool::Sum)?;
+                let before = step.memory_of(DType::F64, &[3]);
+                let groups = grouped(step, x, how);
+                let pooled = step.sequence_pool(step.square(groups), Pool::Sum);
                 // A loop over the groups, whose step sees the rows of one.
                 let over = Recurrence { level: Some(0), reverse: true };
                 let read = step.recurrent_with(over, groups, |inner, rows| {
-                    let h = inner.memory_from(before)?;
-                    let seen = inner.sequence_pool(rows, Pool::Mean)?;
-                    inner.update(h, inner.tanh(inner.add(h, seen)?)?)?;
+                    let h = inner.memory_from(before);
+                    let seen = inner.sequence_pool(rows, Pool::Mean);
+                    inner.update(h, inner.tanh(inner.add(h, seen)));
                     inner.last(h)
-                })?;
+                });
                 let words = step.sequence_pool(
-                    looked_up(step, step.sequence_erase(ids, &[1])?, table(net)?)?,
+                    looked_up(step, step.sequence_erase(ids, &[1]), table(net)),
                     Pool::Sum,
-                )?;
-                let next = step.add(step.add(read, words)?, step.sequence_pool(pooled, Pool::Mean)?)?;
-                step.update(before, step.tanh(next)?)?;
-                Ok(next)
-            })?;
-            Ok(vec![means, out])
+                );
+                let next = step.add(step.add(read, words), step.sequence_pool(pooled, Pool::Mean));
+                step.update(before, step.tanh(next));
+                next
+            });
+            vec![means, out]
         });
     }
 }
@@ -531,14 +531,14 @@ fn groups_of_static_sub_sequences() {
     for how in ["offsets", "data"] {
         held(1, |net, feeds| {
             let out = net.recurrent(feeds.x, |step, x| {
-                let before = step.memory_of(DType::F64, &[3])?;
-                let groups = grouped(step, feeds.x, how)?;
-                let pooled = step.sequence_pool(step.sequence_pool(groups, Pool::Sum)?, Pool::Mean)?;
-                let next = step.tanh(step.add(step.add(pooled, before)?, x)?)?;
-                step.update(before, next)?;
-                Ok(next)
-            })?;
-            Ok(vec![out])
+                let before = step.memory_of(DType::F64, &[3]);
+                let groups = grouped(step, feeds.x, how);
+                let pooled = step.sequence_pool(step.sequence_pool(groups, Pool::Sum), Pool::Mean);
+                let next = step.tanh(step.add(step.add(pooled, before), x));
+                step.update(before, next);
+                next
+            });
+            vec![out]
         });
     }
 }
@@ -552,12 +552,12 @@ fn what_an_operator_declares_is_held_against_its_shape_rule() {
         ("none so", "expected all its levels to be made so, got others, or none"),
         ("elsewhere", "expected each in an output, below the level that it was made below, got others"),
     ] {
-        let built = case(1, |net, feeds| Ok(vec![grouped(net, feeds.x, how)?]));
+        let built = case(1, |net, feeds| vec![grouped(net, feeds.x, how)]);
         let error = built.err().unwrap().to_string();
         assert!(error.starts_with("test.groups #1: levels that an operator makes from data: "), "{error}");
         assert!(error.contains(expected) && error.contains("levels_from_data.rs"), "{error}");
     }
-    let few = case(1, |net, feeds| Ok(vec![grouped(net, feeds.x, "too few")?])).unwrap();
+    let few = case(1, |net, feeds| vec![grouped(net, feeds.x, "too few")]).unwrap();
     for error in refused(&few, &few.feeds) {
         assert!(error.starts_with("test.groups #1: offsets of LoD level 1: expected"), "{error}");
     }

@@ -8,10 +8,10 @@ use unpadded::{Builder, DType, Result, Var, ops};
 
 use crate::models;
 
-fn listing(build: impl FnOnce(&Builder) -> Result<Var>) -> String {
+fn listing(build: impl FnOnce(&Builder) -> Var) -> String {
     let net = Builder::new();
     let loss = build(&net).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let executor = Executor::new(&program, &ops::catalogue(), &[loss.id()], 1).unwrap();
     executor.listing().to_string()
@@ -37,7 +37,7 @@ fn stands(listing: &str, expected: &str) {
 
 #[test]
 fn a_classifier() {
-    let text = listing(|net| Ok((models::TRAINED.build)(net)?.loss));
+    let text = listing(|net| (models::TRAINED.build)(net)?.loss);
     stands(
         &text,
         "recurrent #2, block 1, over level 0
@@ -80,7 +80,7 @@ fn a_classifier() {
 
 #[test]
 fn sums_and_gradients_lie_where_their_terms_and_values_do() {
-    let text = listing(|net| Ok((models::TRAINED.build)(net)?.loss));
+    let text = listing(|net| (models::TRAINED.build)(net)?.loss);
     stands(
         &text,
         "without a call
@@ -93,15 +93,15 @@ fn sums_and_gradients_lie_where_their_terms_and_values_do() {
 #[test]
 fn columns_are_views() {
     let text = listing(|net| {
-        let x = net.feed("x", DType::F32, &[3], 1)?;
+        let x = net.feed("x", DType::F32, &[3], 1);
         let h = net.recurrent(x, |step, x| {
-            let before = step.memory(4)?;
-            let both = step.add(step.linear(x, 8)?, step.linear(before, 8)?)?;
-            let parts = step.split(both, &[4, 4])?;
-            let next = step.mul(step.sigmoid(parts[0])?, step.tanh(parts[1])?)?;
-            step.update(before, next)?;
-            Ok(next)
-        })?;
+            let before = step.memory(4);
+            let both = step.add(step.linear(x, 8), step.linear(before, 8));
+            let parts = step.split(both, &[4, 4]);
+            let next = step.mul(step.sigmoid(parts[0]), step.tanh(parts[1]));
+            step.update(before, next);
+            next
+        });
         net.sum(h)
     });
     stands(
@@ -117,9 +117,9 @@ fn columns_are_views() {
 #[test]
 fn first_and_last_states_have_a_line() {
     let text = listing(|net| {
-        let x = net.feed("x", DType::F32, &[3], 1)?;
-        let start = net.linear(net.sequence_pool(x, Pool::Mean)?, 4)?;
-        let (_, last) = net.rnn_states(x, Rnn::new(4).initial(start))?;
+        let x = net.feed("x", DType::F32, &[3], 1);
+        let start = net.linear(net.sequence_pool(x, Pool::Mean), 4);
+        let (_, last) = net.rnn_states(x, Rnn::new(4).initial(start));
         net.sum(last)
     });
     assert!(text.contains("the last row of each sequence: tanh -> buffer "), "{text}");
@@ -129,7 +129,7 @@ fn first_and_last_states_have_a_line() {
 
 #[test]
 fn rows_of_sequences() {
-    let text = listing(|net| Ok((models::STATIC_ROWS.build)(net)?.loss));
+    let text = listing(|net| (models::STATIC_ROWS.build)(net)?.loss);
     stands(
         &text,
         "before the loop, once a sequence
@@ -147,7 +147,7 @@ fn rows_of_sequences() {
 
 #[test]
 fn a_loop_in_a_loop() {
-    let text = listing(|net| Ok((models::LOOP_IN_LOOP.build)(net)?.loss));
+    let text = listing(|net| (models::LOOP_IN_LOOP.build)(net)?.loss);
     stands(
         &text,
         "recurrent #2, block 2, over level 2
@@ -171,15 +171,15 @@ fn a_loop_in_a_loop() {
 #[test]
 fn chains() {
     let text = listing(|net| {
-        let x = net.feed("x", DType::F32, &[4], 1)?;
+        let x = net.feed("x", DType::F32, &[4], 1);
         let states = net.recurrent(x, |step, x_t| {
-            let h_prev = step.memory(4)?;
-            let gate = step.sigmoid(step.linear(x_t, 4)?)?;
-            let h = step.add(step.mul(h_prev, gate)?, step.mul(gate, x_t)?)?;
-            step.update(h_prev, h)?;
-            step.tanh(step.square(h)?)
-        })?;
-        net.mean(net.sequence_pool(states, Pool::Last)?)
+            let h_prev = step.memory(4);
+            let gate = step.sigmoid(step.linear(x_t, 4));
+            let h = step.add(step.mul(h_prev, gate), step.mul(gate, x_t));
+            step.update(h_prev, h);
+            step.tanh(step.square(h))
+        });
+        net.mean(net.sequence_pool(states, Pool::Last))
     });
     stands(
         &text,

@@ -22,17 +22,17 @@ struct Model {
     wanted: Vec<VarId>,
 }
 
-fn model(cell: impl FnOnce(&Step, Var) -> Result<Var>) -> Model {
+fn model(cell: impl FnOnce(&Step, Var) -> Var) -> Model {
     built(1, |net, x| net.recurrent(x, cell))
 }
 
-fn built(levels: usize, build: impl FnOnce(&Builder, Var) -> Result<Var>) -> Model {
+fn built(levels: usize, build: impl FnOnce(&Builder, Var) -> Var) -> Model {
     let net = Builder::new().seed(5);
     let x = net.feed("x", DType::F32, &[7], levels).unwrap();
-    net.watch(x).unwrap();
+    net.watch(x);
     let y = build(&net, x).unwrap();
     let loss = net.sum(net.mul(y, y).unwrap()).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let mut wanted = vec![y.id(), loss.id()];
     wanted.extend(gradients.iter().map(|(_, gradient)| *gradient));
@@ -95,8 +95,8 @@ impl Model {
     }
 }
 
-fn gate(step: &Step, x: Var, h: Var) -> Result<Var> {
-    step.add(step.linear(x, WIDTH)?, step.linear(h, Linear::new(WIDTH).without_bias())?)
+fn gate(step: &Step, x: Var, h: Var) -> Var {
+    step.add(step.linear(x, WIDTH), step.linear(h, Linear::new(WIDTH).without_bias()))
 }
 
 /// The calls of the loop forward that are products.
@@ -109,16 +109,16 @@ fn looped(listing: &str) -> Vec<&str> {
 #[test]
 fn the_gates_of_an_lstm_are_two_products() {
     let listing = model(|step, x| {
-        let (h, c) = (step.memory(WIDTH)?, step.memory(WIDTH)?);
-        let i = step.sigmoid(gate(step, x, h)?)?;
-        let f = step.sigmoid(gate(step, x, h)?)?;
-        let g = step.tanh(gate(step, x, h)?)?;
-        let o = step.sigmoid(gate(step, x, h)?)?;
-        let next = step.add(step.mul(f, c)?, step.mul(i, g)?)?;
-        let out = step.mul(o, step.tanh(next)?)?;
-        step.update(c, next)?;
-        step.update(h, out)?;
-        Ok(out)
+        let (h, c) = (step.memory(WIDTH), step.memory(WIDTH));
+        let i = step.sigmoid(gate(step, x, h));
+        let f = step.sigmoid(gate(step, x, h));
+        let g = step.tanh(gate(step, x, h));
+        let o = step.sigmoid(gate(step, x, h));
+        let next = step.add(step.mul(f, c), step.mul(i, g));
+        let out = step.mul(o, step.tanh(next));
+        step.update(c, next);
+        step.update(h, out);
+        out
     })
     .holds();
     for said in [
@@ -140,13 +140,13 @@ fn the_gates_of_an_lstm_are_two_products() {
 #[test]
 fn what_reads_another_value_stays_apart() {
     let listing = model(|step, x| {
-        let h = step.memory(WIDTH)?;
-        let r = step.sigmoid(gate(step, x, h)?)?;
-        let z = step.sigmoid(gate(step, x, h)?)?;
-        let n = step.tanh(gate(step, x, step.mul(r, h)?)?)?;
-        let out = step.add(n, step.mul(z, step.sub(h, n)?)?)?;
-        step.update(h, out)?;
-        Ok(out)
+        let h = step.memory(WIDTH);
+        let r = step.sigmoid(gate(step, x, h));
+        let z = step.sigmoid(gate(step, x, h));
+        let n = step.tanh(gate(step, x, step.mul(r, h)));
+        let out = step.add(n, step.mul(z, step.sub(h, n)));
+        step.update(h, out);
+        out
     })
     .holds();
     assert_eq!(looped(&listing).len(), 2, "{listing}");
@@ -159,38 +159,38 @@ fn what_reads_another_value_stays_apart() {
 #[test]
 fn terms_of_any_number_and_order() {
     let listing = model(|step, x| {
-        let (h, other) = (step.memory(WIDTH)?, step.memory(WIDTH)?);
+        let (h, other) = (step.memory(WIDTH), step.memory(WIDTH));
         let plain = |from: Var| step.linear(from, Linear::new(WIDTH).without_bias());
-        let a = step.add(step.add(plain(x)?, plain(h)?)?, plain(other)?)?;
-        let b = step.add(plain(other)?, step.add(plain(h)?, plain(x)?)?)?;
-        let c = step.add(step.add(plain(h)?, plain(x)?)?, plain(other)?)?;
-        let out = step.tanh(step.add(step.mul(step.sigmoid(a)?, step.tanh(b)?)?, c)?)?;
-        step.update(h, out)?;
-        step.update(other, step.sigmoid(c)?)?;
-        Ok(out)
+        let a = step.add(step.add(plain(x), plain(h)), plain(other));
+        let b = step.add(plain(other), step.add(plain(h), plain(x)));
+        let c = step.add(step.add(plain(h), plain(x)), plain(other));
+        let out = step.tanh(step.add(step.mul(step.sigmoid(a), step.tanh(b)), c));
+        step.update(h, out);
+        step.update(other, step.sigmoid(c));
+        out
     })
     .holds();
     assert_eq!(looped(&listing).len(), 2, "{listing}");
     assert_eq!(listing.matches("added up in linear.merged").count(), 4, "{listing}");
 
     let listing = model(|step, x| {
-        let h = step.memory(WIDTH)?;
+        let h = step.memory(WIDTH);
         let spread = unpadded::layers::init::uniform(-0.3, 0.3);
-        let frozen = step.parameter("frozen", DType::F32, &[WIDTH, WIDTH], spread)?;
-        step.stop_gradient(frozen)?;
-        let a = step.product(h, frozen, None)?;
-        let b = step.linear(h, Linear::new(WIDTH).without_bias())?;
-        let c = step.linear(h, Linear::new(3).without_bias())?;
+        let frozen = step.parameter("frozen", DType::F32, &[WIDTH, WIDTH], spread);
+        step.stop_gradient(frozen);
+        let a = step.product(h, frozen, None);
+        let b = step.linear(h, Linear::new(WIDTH).without_bias());
+        let c = step.linear(h, Linear::new(3).without_bias());
         // One with a bias, one that is added to another of them, one that leaves the step.
-        let d = step.linear(h, WIDTH)?;
+        let d = step.linear(h, WIDTH);
         let sum = step.add(
-            step.linear(h, Linear::new(WIDTH).without_bias())?,
-            step.linear(h, Linear::new(WIDTH).without_bias())?,
-        )?;
-        let seen = step.concat(&[step.tanh(a)?, step.tanh(b)?, step.tanh(c)?, step.tanh(d)?, sum, x])?;
-        let out = step.tanh(step.linear(seen, WIDTH)?)?;
-        step.update(h, out)?;
-        Ok(out)
+            step.linear(h, Linear::new(WIDTH).without_bias()),
+            step.linear(h, Linear::new(WIDTH).without_bias()),
+        );
+        let seen = step.concat(&[step.tanh(a), step.tanh(b), step.tanh(c), step.tanh(d), sum, x]);
+        let out = step.tanh(step.linear(seen, WIDTH));
+        step.update(h, out);
+        out
     })
     .holds();
     assert!(listing.contains("as one, since all read `memory`"), "{listing}");
@@ -200,12 +200,12 @@ fn terms_of_any_number_and_order() {
 #[test]
 fn outside_the_loop_there_is_nothing_to_gain() {
     let listing = model(|step, x| {
-        let h = step.memory(WIDTH)?;
-        let z = step.sigmoid(step.linear(x, WIDTH)?)?;
-        let n = step.tanh(step.linear(x, WIDTH)?)?;
-        let next = step.add(step.mul(z, h)?, n)?;
-        step.update(h, next)?;
-        step.mul(step.tanh(step.linear(next, WIDTH)?)?, step.sigmoid(step.linear(next, WIDTH)?)?)
+        let h = step.memory(WIDTH);
+        let z = step.sigmoid(step.linear(x, WIDTH));
+        let n = step.tanh(step.linear(x, WIDTH));
+        let next = step.add(step.mul(z, h), n);
+        step.update(h, next);
+        step.mul(step.tanh(step.linear(next, WIDTH)), step.sigmoid(step.linear(next, WIDTH)))
     })
     .holds();
     assert!(!listing.contains("as one"), "{listing}");
@@ -216,20 +216,20 @@ fn outside_the_loop_there_is_nothing_to_gain() {
 fn weights_of_the_block_around() {
     let model = built(2, |net, x| {
         let spread = || unpadded::layers::init::uniform(-0.3, 0.3);
-        let plain = net.parameter("plain", DType::F32, &[WIDTH, WIDTH], spread())?;
+        let plain = net.parameter("plain", DType::F32, &[WIDTH, WIDTH], spread());
         net.recurrent_with(Recurrence { level: Some(0), ..Recurrence::default() }, x, |step, sentence| {
-            let h = step.memory(WIDTH)?;
-            let made = step.tanh(step.mul(plain, plain)?)?;
+            let h = step.memory(WIDTH);
+            let made = step.tanh(step.mul(plain, plain));
             let last = step.recurrent(sentence, |inner, x| {
-                let k = inner.memory(WIDTH)?;
-                let (a, b) = (inner.product(k, made, None)?, inner.product(k, plain, None)?);
-                let next = inner.tanh(inner.add(inner.mul(a, b)?, inner.linear(x, WIDTH)?)?)?;
-                inner.update(k, next)?;
+                let k = inner.memory(WIDTH);
+                let (a, b) = (inner.product(k, made, None), inner.product(k, plain, None));
+                let next = inner.tanh(inner.add(inner.mul(a, b), inner.linear(x, WIDTH)));
+                inner.update(k, next);
                 inner.last(k)
-            })?;
-            let next = step.add(step.tanh(h)?, last)?;
-            step.update(h, next)?;
-            Ok(next)
+            });
+            let next = step.add(step.tanh(h), last);
+            step.update(h, next);
+            next
         })
     });
     let lod = Lod::from_lengths(&[vec![2, 0, 3], vec![3, 1, 0, 4, 2]]).unwrap();
@@ -242,15 +242,15 @@ fn weights_of_the_block_around() {
 #[test]
 fn products_of_products() {
     let listing = model(|step, x| {
-        let h = step.memory(WIDTH)?;
-        let (a, b) = (step.linear(h, WIDTH)?, step.linear(h, WIDTH)?);
-        let (c, d) = (step.linear(a, WIDTH)?, step.linear(a, WIDTH)?);
-        let (e, f) = (step.add(c, step.linear(b, WIDTH)?)?, step.add(d, step.linear(b, WIDTH)?)?);
-        let (g, i) = (step.linear(f, 3)?, step.linear(f, 3)?);
-        let seen = step.concat(&[step.tanh(e)?, step.tanh(f)?, g, i, b, x])?;
-        let out = step.tanh(step.linear(seen, WIDTH)?)?;
-        step.update(h, out)?;
-        Ok(out)
+        let h = step.memory(WIDTH);
+        let (a, b) = (step.linear(h, WIDTH), step.linear(h, WIDTH));
+        let (c, d) = (step.linear(a, WIDTH), step.linear(a, WIDTH));
+        let (e, f) = (step.add(c, step.linear(b, WIDTH)), step.add(d, step.linear(b, WIDTH)));
+        let (g, i) = (step.linear(f, 3), step.linear(f, 3));
+        let seen = step.concat(&[step.tanh(e), step.tanh(f), g, i, b, x]);
+        let out = step.tanh(step.linear(seen, WIDTH));
+        step.update(h, out);
+        out
     })
     .holds();
     assert!(listing.contains("as one, since all read"), "{listing}");

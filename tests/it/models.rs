@@ -56,19 +56,19 @@ impl Feed {
         }
     }
 
-    fn add(self, net: &Builder) -> Result<Var> {
+    fn add(self, net: &Builder) -> Var {
         let var = match self {
-            Feed::Rows => net.feed("x", DType::F32, &[INPUT], 1)?,
-            Feed::Nested => net.feed("x", DType::F32, &[INPUT], 2)?,
-            Feed::Words => net.feed("words", DType::I64, &[], 1)?,
-            Feed::NestedWords => net.feed("words", DType::I64, &[], 2)?,
-            Feed::Label => net.feed("label", DType::I64, &[], 0)?,
-            Feed::Topic => net.feed("topic", DType::F32, &[INPUT], 0)?,
+            Feed::Rows => net.feed("x", DType::F32, &[INPUT], 1),
+            Feed::Nested => net.feed("x", DType::F32, &[INPUT], 2),
+            Feed::Words => net.feed("words", DType::I64, &[], 1),
+            Feed::NestedWords => net.feed("words", DType::I64, &[], 2),
+            Feed::Label => net.feed("label", DType::I64, &[], 0),
+            Feed::Topic => net.feed("topic", DType::F32, &[INPUT], 0),
         };
         if net.spec(var)?.dtype.is_float() {
-            net.watch(var)?;
+            net.watch(var);
         }
-        Ok(var)
+        var
     }
 
     /// A value for `sentences[i]` sentences a document (one level: their sum of words), by a generator.
@@ -149,13 +149,13 @@ pub(crate) fn take(value: &Variable, sequences: &[usize]) -> Variable {
 }
 
 /// A loss to which every number counts differently, summed.
-fn summed(net: &Builder, parts: &[Var]) -> Result<Var> {
+fn summed(net: &Builder, parts: &[Var]) -> Var {
     let mut loss = None;
     for &part in parts {
-        let one = net.sum(net.square(part)?)?;
+        let one = net.sum(net.square(part));
         loss = Some(loss.map_or(Ok(one), |so_far| net.add(so_far, one))?);
     }
-    Ok(loss.unwrap())
+    loss.unwrap()
 }
 
 /// Rows in, LSTM, last state, linear, cross-entropy.
@@ -163,10 +163,10 @@ pub(crate) const CLASSIFIER: Model = Model {
     name: "classifier",
     feeds: &[Feed::Rows, Feed::Label],
     build: |net| {
-        let (x, label) = (Feed::Rows.add(net)?, Feed::Label.add(net)?);
-        let h = net.lstm(x, Lstm::new(HIDDEN))?;
-        let logits = net.linear(net.sequence_pool(h, Pool::Last)?, CLASSES)?;
-        let loss = net.sum(net.cross_entropy(logits, label)?)?;
+        let (x, label) = (Feed::Rows.add(net), Feed::Label.add(net));
+        let h = net.lstm(x, Lstm::new(HIDDEN));
+        let logits = net.linear(net.sequence_pool(h, Pool::Last), CLASSES);
+        let loss = net.sum(net.cross_entropy(logits, label));
         Ok(Made { loss, outputs: vec![h, logits] })
     },
 };
@@ -176,10 +176,10 @@ pub(crate) const STACKED: Model = Model {
     name: "stacked, with dropout",
     feeds: &[Feed::Rows],
     build: |net| {
-        let x = Feed::Rows.add(net)?;
-        let h = net.dropout(net.lstm(x, Lstm::new(HIDDEN))?, 0.3)?;
-        let h = net.dropout(net.lstm(h, Lstm::new(HIDDEN))?, 0.2)?;
-        Ok(Made { loss: summed(net, &[h])?, outputs: vec![h] })
+        let x = Feed::Rows.add(net);
+        let h = net.dropout(net.lstm(x, Lstm::new(HIDDEN)), 0.3);
+        let h = net.dropout(net.lstm(h, Lstm::new(HIDDEN)), 0.2);
+        Ok(Made { loss: summed(net, &[h]), outputs: vec![h] })
     },
 };
 
@@ -188,9 +188,9 @@ pub(crate) const REVERSED: Model = Model {
     name: "reversed GRU",
     feeds: &[Feed::Rows],
     build: |net| {
-        let x = Feed::Rows.add(net)?;
-        let (h, last) = net.gru_states(x, Gru::new(HIDDEN).backwards())?;
-        Ok(Made { loss: summed(net, &[h, last])?, outputs: vec![h, last] })
+        let x = Feed::Rows.add(net);
+        let (h, last) = net.gru_states(x, Gru::new(HIDDEN).backwards());
+        Ok(Made { loss: summed(net, &[h, last]), outputs: vec![h, last] })
     },
 };
 
@@ -199,11 +199,11 @@ pub(crate) const NESTED: Model = Model {
     name: "nested",
     feeds: &[Feed::Nested],
     build: |net| {
-        let x = Feed::Nested.add(net)?;
-        let words = net.lstm(x, Lstm::new(HIDDEN))?;
-        let sentences = net.lstm(net.sequence_pool(words, Pool::Last)?, Lstm::new(HIDDEN))?;
-        let last = net.sequence_pool(sentences, Pool::Last)?;
-        Ok(Made { loss: summed(net, &[last])?, outputs: vec![words, sentences, last] })
+        let x = Feed::Nested.add(net);
+        let words = net.lstm(x, Lstm::new(HIDDEN));
+        let sentences = net.lstm(net.sequence_pool(words, Pool::Last), Lstm::new(HIDDEN));
+        let last = net.sequence_pool(sentences, Pool::Last);
+        Ok(Made { loss: summed(net, &[last]), outputs: vec![words, sentences, last] })
     },
 };
 
@@ -212,18 +212,18 @@ pub(crate) const LOOP_IN_LOOP: Model = Model {
     name: "a loop in a loop, with dropout",
     feeds: &[Feed::Nested],
     build: |net| {
-        let x = Feed::Nested.add(net)?;
+        let x = Feed::Nested.add(net);
         let over_sentences = Recurrence { level: Some(0), ..Recurrence::default() };
         let (all, last) = net.recurrent_with(over_sentences, x, |step, sentence| {
-            let state = step.memory(HIDDEN)?;
-            let start = step.linear(state, Linear::new(HIDDEN).named("start"))?;
-            let words = step.lstm(step.dropout(sentence, 0.2)?, Lstm::new(HIDDEN).initial(start, state))?;
-            let read = step.sequence_pool(words, Pool::Mean)?;
-            let next = step.tanh(step.add(read, step.linear(state, HIDDEN)?)?)?;
-            step.update(state, next)?;
-            Ok((words, step.last(state)?))
-        })?;
-        Ok(Made { loss: summed(net, &[all, last])?, outputs: vec![all, last] })
+            let state = step.memory(HIDDEN);
+            let start = step.linear(state, Linear::new(HIDDEN).named("start"));
+            let words = step.lstm(step.dropout(sentence, 0.2), Lstm::new(HIDDEN).initial(start, state));
+            let read = step.sequence_pool(words, Pool::Mean);
+            let next = step.tanh(step.add(read, step.linear(state, HIDDEN)));
+            step.update(state, next);
+            (words, step.last(state))
+        });
+        Ok(Made { loss: summed(net, &[all, last]), outputs: vec![all, last] })
     },
 };
 
@@ -232,23 +232,23 @@ pub(crate) const ERASED: Model = Model {
     name: "erased words",
     feeds: &[Feed::NestedWords],
     build: |net| {
-        let words = Feed::NestedWords.add(net)?;
-        let left = net.sequence_erase(words, &[3, 4, 5, 6])?;
-        let rows = net.embedding(left, Embedding::new(VOCABULARY, INPUT))?;
-        let nothing = net.lod_of(net.sequence_erase(left, &(0..VOCABULARY as i64).collect::<Vec<i64>>())?)?;
-        let some = net.lod_of(net.sequence_erase(left, &[7, 8, 9])?)?;
-        let piece = net.sequence_slice(rows, nothing, some)?;
+        let words = Feed::NestedWords.add(net);
+        let left = net.sequence_erase(words, &[3, 4, 5, 6]);
+        let rows = net.embedding(left, Embedding::new(VOCABULARY, INPUT));
+        let nothing = net.lod_of(net.sequence_erase(left, &(0..VOCABULARY as i64).collect::<Vec<i64>>()));
+        let some = net.lod_of(net.sequence_erase(left, &[7, 8, 9]));
+        let piece = net.sequence_slice(rows, nothing, some);
         let over_sentences = Recurrence { level: Some(0), ..Recurrence::default() };
         let last = net.recurrent_with(over_sentences, (left, piece), |step, (ids, rows)| {
-            let state = step.memory_of(DType::F32, &[INPUT])?;
-            let fewer = step.sequence_erase(ids, &[10, 11, 12])?;
-            let words = step.embedding(fewer, Embedding::new(VOCABULARY, INPUT))?;
-            let read = step.sequence_pool(step.lstm(words, Lstm::new(INPUT))?, Pool::Mean)?;
-            let read = step.add(read, step.sequence_pool(rows, Pool::Sqrt)?)?;
-            step.update(state, step.tanh(step.add(state, read)?)?)?;
+            let state = step.memory_of(DType::F32, &[INPUT]);
+            let fewer = step.sequence_erase(ids, &[10, 11, 12]);
+            let words = step.embedding(fewer, Embedding::new(VOCABULARY, INPUT));
+            let read = step.sequence_pool(step.lstm(words, Lstm::new(INPUT)), Pool::Mean);
+            let read = step.add(read, step.sequence_pool(rows, Pool::Sqrt));
+            step.update(state, step.tanh(step.add(state, read)));
             step.last(state)
-        })?;
-        Ok(Made { loss: summed(net, &[last])?, outputs: vec![last] })
+        });
+        Ok(Made { loss: summed(net, &[last]), outputs: vec![last] })
     },
 };
 
@@ -257,18 +257,18 @@ pub(crate) const OWN_CELL: Model = Model {
     name: "a cell of plain operators",
     feeds: &[Feed::Rows],
     build: |net| {
-        let x = Feed::Rows.add(net)?;
+        let x = Feed::Rows.add(net);
         let (h, last) = net.recurrent(x, |step, x_t| {
-            let h_prev = step.memory(HIDDEN)?;
-            let seen = step.dropout(h_prev, 0.1)?;
-            let gate = step.sigmoid(step.add(step.linear(x_t, HIDDEN)?, step.linear(seen, HIDDEN)?)?)?;
-            let new = step.tanh(step.add(step.linear(x_t, HIDDEN)?, step.linear(seen, HIDDEN)?)?)?;
-            let kept = step.mul(gate, h_prev)?;
-            let h = step.add(kept, step.mul(step.scale(gate, -1.0, 1.0)?, new)?)?;
-            step.update(h_prev, h)?;
-            Ok((step.square(h)?, step.last(h_prev)?))
-        })?;
-        Ok(Made { loss: summed(net, &[h, last])?, outputs: vec![h, last] })
+            let h_prev = step.memory(HIDDEN);
+            let seen = step.dropout(h_prev, 0.1);
+            let gate = step.sigmoid(step.add(step.linear(x_t, HIDDEN), step.linear(seen, HIDDEN)));
+            let new = step.tanh(step.add(step.linear(x_t, HIDDEN), step.linear(seen, HIDDEN)));
+            let kept = step.mul(gate, h_prev);
+            let h = step.add(kept, step.mul(step.scale(gate, -1.0, 1.0), new));
+            step.update(h_prev, h);
+            (step.square(h), step.last(h_prev))
+        });
+        Ok(Made { loss: summed(net, &[h, last]), outputs: vec![h, last] })
     },
 };
 
@@ -277,19 +277,19 @@ pub(crate) const STATIC_ROWS: Model = Model {
     name: "static rows",
     feeds: &[Feed::Rows, Feed::Topic],
     build: |net| {
-        let (x, topic) = (Feed::Rows.add(net)?, Feed::Topic.add(net)?);
-        let start = net.linear(topic, HIDDEN)?;
+        let (x, topic) = (Feed::Rows.add(net), Feed::Topic.add(net));
+        let start = net.linear(topic, HIDDEN);
         let (h, last) = net.recurrent(x, |step, x_t| {
-            let h_prev = step.memory_from(start)?;
-            let from_topic = step.linear(topic, HIDDEN)?;
-            let gate = step.sigmoid(step.add(step.linear(h_prev, HIDDEN)?, from_topic)?)?;
-            let new = step.tanh(step.linear(step.concat(&[x_t, topic])?, HIDDEN)?)?;
-            let h = step.add(step.mul(gate, h_prev)?, new)?;
-            let h = step.scale(h, 0.5, 0.0)?;
-            step.update(h_prev, h)?;
-            Ok((h, step.last(h_prev)?))
-        })?;
-        Ok(Made { loss: summed(net, &[h, last])?, outputs: vec![h, last] })
+            let h_prev = step.memory_from(start);
+            let from_topic = step.linear(topic, HIDDEN);
+            let gate = step.sigmoid(step.add(step.linear(h_prev, HIDDEN), from_topic));
+            let new = step.tanh(step.linear(step.concat(&[x_t, topic]), HIDDEN));
+            let h = step.add(step.mul(gate, h_prev), new);
+            let h = step.scale(h, 0.5, 0.0);
+            step.update(h_prev, h);
+            (h, step.last(h_prev))
+        });
+        Ok(Made { loss: summed(net, &[h, last]), outputs: vec![h, last] })
     },
 };
 
@@ -298,19 +298,19 @@ pub(crate) const ATTENTION: Model = Model {
     name: "attention",
     feeds: &[Feed::Rows],
     build: |net| {
-        let x = Feed::Rows.add(net)?;
-        let keys = net.linear(x, 16)?;
+        let x = Feed::Rows.add(net);
+        let keys = net.linear(x, 16);
         let (h, last) = net.recurrent(x, |step, x_t| {
-            let h_prev = step.memory(16)?;
-            let wide = step.sequence_expand_as(h_prev, keys)?;
-            let scores = step.sum_features(step.mul(wide, keys)?)?;
-            let read = step.mul(keys, step.sequence_softmax(scores)?)?;
-            let read = step.sequence_pool(read, Pool::Sum)?;
-            let h = step.tanh(step.add(step.linear(x_t, 16)?, step.linear(read, 16)?)?)?;
-            step.update(h_prev, h)?;
-            Ok((h, step.last(h_prev)?))
-        })?;
-        Ok(Made { loss: summed(net, &[h, last])?, outputs: vec![h, last] })
+            let h_prev = step.memory(16);
+            let wide = step.sequence_expand_as(h_prev, keys);
+            let scores = step.sum_features(step.mul(wide, keys));
+            let read = step.mul(keys, step.sequence_softmax(scores));
+            let read = step.sequence_pool(read, Pool::Sum);
+            let h = step.tanh(step.add(step.linear(x_t, 16), step.linear(read, 16)));
+            step.update(h_prev, h);
+            (h, step.last(h_prev))
+        });
+        Ok(Made { loss: summed(net, &[h, last]), outputs: vec![h, last] })
     },
 };
 
@@ -319,12 +319,12 @@ pub(crate) const TRAINED: Model = Model {
     name: "trained classifier",
     feeds: &[Feed::Words, Feed::Label],
     build: |net| {
-        let (words, label) = (Feed::Words.add(net)?, Feed::Label.add(net)?);
-        let x = net.embedding(words, Embedding::new(VOCABULARY, INPUT).sparse().padding(0))?;
-        let h = net.lstm(net.dropout(x, 0.2)?, Lstm::new(HIDDEN))?;
-        let last = net.dropout(net.sequence_pool(h, Pool::Last)?, 0.2)?;
-        let logits = net.linear(last, CLASSES)?;
-        let loss = net.mean(net.cross_entropy(logits, label)?)?;
+        let (words, label) = (Feed::Words.add(net), Feed::Label.add(net));
+        let x = net.embedding(words, Embedding::new(VOCABULARY, INPUT).sparse().padding(0));
+        let h = net.lstm(net.dropout(x, 0.2), Lstm::new(HIDDEN));
+        let last = net.dropout(net.sequence_pool(h, Pool::Last), 0.2);
+        let logits = net.linear(last, CLASSES);
+        let loss = net.mean(net.cross_entropy(logits, label));
         Ok(Made { loss, outputs: vec![logits] })
     },
 };
@@ -335,21 +335,21 @@ pub(crate) const WIDE: Model = Model {
     name: "wide classifier",
     feeds: &[Feed::Rows, Feed::Label],
     build: |net| {
-        let (x, label) = (Feed::Rows.add(net)?, Feed::Label.add(net)?);
-        let h = net.recurrent(net.lstm(x, Lstm::new(384))?, |step, x| {
-            let (before, kept) = (step.memory(384)?, step.memory(384)?);
-            let seen = step.dropout(before, 0.2)?;
-            let gates = step.add(step.linear(x, 4 * 384)?, step.linear(seen, 4 * 384)?)?;
-            let parts = step.split(gates, &[384; 4])?;
+        let (x, label) = (Feed::Rows.add(net), Feed::Label.add(net));
+        let h = net.recurrent(net.lstm(x, Lstm::new(384)), |step, x| {
+            let (before, kept) = (step.memory(384), step.memory(384));
+            let seen = step.dropout(before, 0.2);
+            let gates = step.add(step.linear(x, 4 * 384), step.linear(seen, 4 * 384));
+            let parts = step.split(gates, &[384; 4]);
             let [i, f, o] = [parts[0], parts[1], parts[2]].map(|gate| step.sigmoid(gate));
-            let c = step.add(step.mul(f?, kept)?, step.mul(i?, step.tanh(parts[3])?)?)?;
-            let h = step.mul(o?, step.tanh(c)?)?;
-            step.update(before, h)?;
-            step.update(kept, c)?;
-            Ok(h)
-        })?;
-        let logits = net.linear(net.sequence_pool(h, Pool::Last)?, CLASSES)?;
-        let loss = net.mean(net.cross_entropy(logits, label)?)?;
+            let c = step.add(step.mul(f, kept), step.mul(i, step.tanh(parts[3])));
+            let h = step.mul(o, step.tanh(c));
+            step.update(before, h);
+            step.update(kept, c);
+            h
+        });
+        let logits = net.linear(net.sequence_pool(h, Pool::Last), CLASSES);
+        let loss = net.mean(net.cross_entropy(logits, label));
         Ok(Made { loss, outputs: vec![logits] })
     },
 };
@@ -359,11 +359,11 @@ pub(crate) const MANY_CLASSES: Model = Model {
     name: "many classes",
     feeds: &[Feed::Words],
     build: |net| {
-        let words = Feed::Words.add(net)?;
+        let words = Feed::Words.add(net);
         let h =
-            net.lstm(net.embedding(words, Embedding::new(VOCABULARY, INPUT).sparse())?, Lstm::new(HIDDEN))?;
-        let logits = net.linear(h, VOCABULARY)?;
-        Ok(Made { loss: net.mean(net.cross_entropy(logits, words)?)?, outputs: vec![logits] })
+            net.lstm(net.embedding(words, Embedding::new(VOCABULARY, INPUT).sparse()), Lstm::new(HIDDEN));
+        let logits = net.linear(h, VOCABULARY);
+        Ok(Made { loss: net.mean(net.cross_entropy(logits, words)), outputs: vec![logits] })
     },
 };
 
@@ -372,12 +372,12 @@ pub(crate) const TRAINED_NESTED: Model = Model {
     name: "trained nested classifier",
     feeds: &[Feed::NestedWords, Feed::Label],
     build: |net| {
-        let (words, label) = (Feed::NestedWords.add(net)?, Feed::Label.add(net)?);
-        let x = net.embedding(words, Embedding::new(VOCABULARY, INPUT).sparse())?;
-        let h = net.lstm(net.dropout(x, 0.2)?, Lstm::new(HIDDEN))?;
-        let h = net.lstm(net.sequence_pool(h, Pool::Last)?, Lstm::new(HIDDEN))?;
-        let logits = net.linear(net.sequence_pool(h, Pool::Last)?, CLASSES)?;
-        let loss = net.mean(net.cross_entropy(logits, label)?)?;
+        let (words, label) = (Feed::NestedWords.add(net), Feed::Label.add(net));
+        let x = net.embedding(words, Embedding::new(VOCABULARY, INPUT).sparse());
+        let h = net.lstm(net.dropout(x, 0.2), Lstm::new(HIDDEN));
+        let h = net.lstm(net.sequence_pool(h, Pool::Last), Lstm::new(HIDDEN));
+        let logits = net.linear(net.sequence_pool(h, Pool::Last), CLASSES);
+        let loss = net.mean(net.cross_entropy(logits, label));
         Ok(Made { loss, outputs: vec![logits] })
     },
 };

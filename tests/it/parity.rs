@@ -65,14 +65,14 @@ impl Net {
     /// Σ part · weight, over all of them.
     pub(crate) fn loss(&self, parts: &[(Var, Var)]) -> Var {
         let net = &self.net;
-        let sum = |&(part, weight): &(Var, Var)| net.sum(net.mul(part, weight)?);
-        let add = |so_far: Result<Var>, one: Result<Var>| net.add(so_far?, one?);
+        let sum = |&(part, weight): &(Var, Var)| net.sum(net.mul(part, weight));
+        let add = |so_far: Var, one: Var| net.add(so_far, one);
         parts.iter().map(sum).reduce(add).unwrap().unwrap()
     }
 
     /// Runs forward and backward; the values, then the gradients.
     pub(crate) fn run(self, loss: Var, values: &[Var], wrt: &[Var]) -> (Vec<Variable>, Vec<Variable>) {
-        let mut program = self.net.finish();
+        let mut program = self.net.finish().unwrap();
         let grads = backward::differentiate(&mut program, &ops::catalogue(), loss.id()).unwrap();
         let values: Vec<VarId> = values.iter().map(|v| v.id()).collect();
         let wrt: Vec<VarId> = wrt.iter().map(|v| grads[&v.id()]).collect();
@@ -152,7 +152,7 @@ fn cross_entropy_is_that_of_pytorch() {
         for dtype in BOTH {
             let mut net = Net::new(&case, dtype);
             let logits = net.rows("logits", net.floats(case.array("logits")));
-            net.net.watch(logits).unwrap();
+            net.net.watch(logits);
             let labels = net.rows("labels", case.array::<i64>("target").into());
             let weighted = name.ends_with("weighted");
             let options = CrossEntropy {
@@ -160,7 +160,7 @@ fn cross_entropy_is_that_of_pytorch() {
                 class_weights: weighted.then(|| net.weight("weight", case.array("weight"))),
                 label_smoothing: case.number("label_smoothing", 0.0),
             };
-            let (losses, shares) = net.net.cross_entropy_with(logits, labels, options).unwrap();
+            let (losses, shares) = net.net.cross_entropy_with(logits, labels, options);
             let loss = net.net.div(net.net.sum(losses).unwrap(), net.net.sum(shares).unwrap()).unwrap();
             let (values, grads) = net.run(loss, &[loss, losses, shares], &[logits]);
             close(&values[0], case.array("loss"), &format!("{name} {dtype} loss"));
@@ -200,7 +200,7 @@ fn sequence_pool_and_attention_are_those_of_pytorch() {
             let name = pool.name();
             let mut net = Net::new(&case, dtype);
             let x = net.rows("x", net.floats(case.array("x")));
-            net.net.watch(x).unwrap();
+            net.net.watch(x);
             let r = net.states("R", case.array(&format!("{name}.R")));
             let y = net.net.sequence_pool(x, pool).unwrap();
             let loss = net.loss(&[(y, r)]);
@@ -212,7 +212,7 @@ fn sequence_pool_and_attention_are_those_of_pytorch() {
         let x = net.rows("x", net.floats(case.array("x")));
         let scores = net.rows("scores", net.floats(case.array("scores")));
         for var in [x, scores] {
-            net.net.watch(var).unwrap();
+            net.net.watch(var);
         }
         let r = net.states("R", case.array("attention.R"));
         let shares = net.net.sequence_softmax(scores).unwrap();
@@ -249,7 +249,7 @@ fn train(case: &str, optimizer: impl Fn(f64) -> Box<dyn Optimizer>) {
     let (_, h, _) = net.lstm_states_with(x, weights, Lstm::new(3)).unwrap();
     let logits = net.linear(h, Linear::new(3).named("out")).unwrap();
     let loss = net.mean(net.cross_entropy(logits, label).unwrap()).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     optimizer(rate).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
 
     let mut scope = Scope::of(&program).unwrap();

@@ -54,7 +54,7 @@ where
             weights.push(RecurrentWeights { w_ih, w_hh, b_ih: Some(b_ih), b_hh: Some(b_hh) });
         }
         for &var in initial.iter().flatten().chain([&x]) {
-            net.net.watch(var).unwrap();
+            net.net.watch(var);
         }
         let stacked =
             Stacked::new(layer.clone(), case.number("layers", 0.0) as usize).initial(initial.clone());
@@ -142,7 +142,7 @@ fn layers_load_the_weights_of_pytorch() {
         })
         .collect();
     let y = net.stacked(x, Stacked::new(Lstm::new(3), 2).bidirectional().initial(initial)).unwrap();
-    let program = net.finish();
+    let program = net.finish().unwrap();
     let mut scope = Scope::of(&program).unwrap();
     let read = |name: &str| Ok(Dense::from(array(name)));
     for (k, suffix) in suffixes.iter().enumerate() {

@@ -155,7 +155,7 @@ fn an_output_that_is_no_number_is_an_error() {
     let large = net.exp(x).unwrap();
     let share = net.softmax(large).unwrap();
     let outputs = [("large", large), ("share", share)].map(|(name, var)| (name.to_owned(), net.name_of(var)));
-    let checkpoint = Checkpoint { outputs: outputs.into(), program: net.finish(), ..Checkpoint::default() };
+    let checkpoint = Checkpoint { outputs: outputs.into(), program: net.finish().unwrap(), ..Checkpoint::default() };
     let mut some = predictor(&checkpoint);
     let rows = Variable::dense(ndarray::array![[0.0f32, 1.0], [0.0, 1000.0]]);
     let error = some.run(&[("x", &rows)], &["large", "share"]).unwrap_err();

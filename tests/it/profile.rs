@@ -19,7 +19,7 @@ fn train(
 ) -> (Vec<f64>, Option<Profile>) {
     let net = Builder::new();
     let made = (model.build)(&net).unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     Sgd::new(1e-3).minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
     let mut executor = Executor::new(&program, &ops::catalogue(), &[made.loss.id()], threads).unwrap();
     let mut scope = Scope::of(&program).unwrap();
@@ -136,7 +136,7 @@ fn a_long_loop_has_few_events() {
 fn a_run_that_fails_does_not_spoil_the_next() {
     let net = Builder::new();
     let made = (models::TRAINED.build)(&net).unwrap();
-    let program = net.finish();
+    let program = net.finish().unwrap();
     let mut executor = Executor::new(&program, &ops::catalogue(), &[made.loss.id()], 1).unwrap();
     let mut scope = Scope::of(&program).unwrap();
     executor.start_profile();
@@ -159,7 +159,7 @@ fn the_time_of_a_run_that_fails_counts() {
     let wide = net.linear(x, 64).unwrap();
     let label = net.feed_like("label", DType::I64, &[], words).unwrap();
     let loss = net.mean(net.cross_entropy(wide, label).unwrap()).unwrap();
-    let program = net.finish();
+    let program = net.finish().unwrap();
     let mut executor = Executor::new(&program, &ops::catalogue(), &[loss.id()], 1).unwrap();
     let mut scope = Scope::of(&program).unwrap();
     let [ids, wrong] =

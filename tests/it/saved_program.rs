@@ -14,7 +14,7 @@ fn programs() -> [Program; 2] {
     [TRAINED, LOOP_IN_LOOP].map(|model| {
         let net = Builder::new().seed(7);
         let made = (model.build)(&net).unwrap();
-        let mut program = net.finish();
+        let mut program = net.finish().unwrap();
         let adam = Adam::new(1e-3).lazy().clip_global_norm(1.0);
         adam.minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
         program

@@ -24,12 +24,12 @@ pub(crate) fn program() -> (Program, String, [String; 3]) {
     let h = net.feed("h", DType::F32, &[HIDDEN], 0).unwrap();
     let c = net.feed("c", DType::F32, &[HIDDEN], 0).unwrap();
     let x = net.embedding(words, Embedding::new(TOKENS.len(), 3).sparse()).unwrap();
-    let (_, h, c) = net.lstm_states(net.dropout(x, 0.25).unwrap(), Lstm::new(HIDDEN).initial(h, c)).unwrap();
+    let (_, h, c) = net.lstm_states(net.dropout(x, 0.25).unwrap(), Lstm::new(HIDDEN).initial(h, c));
     let logits = net.linear(h, 2).unwrap();
     let loss = net.mean(net.cross_entropy(logits, label).unwrap()).unwrap();
     let names = [logits, h, c].map(|var| net.name_of(var));
     let loss_name = net.name_of(loss);
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     Adam::new(0.05).lazy().minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
     (program, loss_name, names)
 }

@@ -281,7 +281,7 @@ fn language_model() -> Trainer {
             let h_prev = step.memory_from(before)?;
             let h = step.tanh(step.add(step.linear(x_t, 6)?, step.linear(h_prev, 6)?)?)?;
             step.update(h_prev, h)?;
-            Ok((h, step.last(h_prev)?))
+            (h, step.last(h_prev)?)
         })
         .unwrap();
     let losses = net.cross_entropy(net.linear(h, 5).unwrap(), y).unwrap();

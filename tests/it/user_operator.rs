@@ -175,14 +175,14 @@ impl Centre {
 
 /// A layer of the user's crate: the operator with a slope to learn for each column.
 trait Acme {
-    fn swish(&self, x: Var) -> Result<Var>;
+    fn swish(&self, x: Var) -> Var;
 }
 
 impl Acme for Builder {
     #[track_caller]
-    fn swish(&self, x: Var) -> Result<Var> {
+    fn swish(&self, x: Var) -> Var {
         let spec = self.spec(x)?;
-        self.swish_by(x, self.parameter("swish.slope", spec.dtype, &[spec.width()], init::constant(1.0))?)
+        self.swish_by(x, self.parameter("swish.slope", spec.dtype, &[spec.width()], init::constant(1.0)))
     }
 }
 
@@ -232,7 +232,7 @@ fn its_shape_errors_point_at_the_users_line() {
 fn model(dtype: DType) -> (Builder, Var, Var) {
     let net = Builder::with_registry(registry());
     let x = net.feed("x", dtype, &[4], 1).unwrap();
-    net.watch(x).unwrap();
+    net.watch(x);
     let centred = net.centre(x, 0.7).unwrap();
     let (h, last) = net
         .recurrent(centred, |step, x_t| {
@@ -243,7 +243,7 @@ fn model(dtype: DType) -> (Builder, Var, Var) {
             let h = step.swish(step.add(seen, step.linear(h_prev, 5)?)?)?;
             step.update(h_prev, h)?;
             // Behind it: no memory needs it.
-            Ok((step.swish(h)?, step.last(h_prev)?))
+            (step.swish(h)?, step.last(h_prev)?)
         })
         .unwrap();
     let pooled = net.sequence_pool(net.centre(net.square(h).unwrap(), 2.0).unwrap(), Pool::Max).unwrap();
@@ -260,7 +260,7 @@ fn words(lengths: &[usize]) -> Variable {
 #[test]
 fn its_gradients_in_a_step_block_are_central_differences() {
     let (net, x, loss) = model(DType::F64);
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     let grads = backward::differentiate(&mut program, &registry(), loss.id()).unwrap();
     let parameters: Vec<VarId> = program.parameters().collect();
     assert_eq!(parameters.len(), 3 + 4);
@@ -315,7 +315,7 @@ fn its_gradients_in_a_step_block_are_central_differences() {
 #[test]
 fn it_is_trained_saved_and_loaded() {
     let (net, x, loss) = model(DType::F32);
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     Sgd::new(0.05).clip_global_norm(1.0).minimize(&mut program, &registry(), loss.id()).unwrap();
     let value = words(&[3, 0, 4, 1]);
     let value =

@@ -92,50 +92,50 @@ impl Op for Noise {
     }
 }
 
-fn noise(net: &Builder, x: Var) -> Result<Var> {
+fn noise(net: &Builder, x: Var) -> Var {
     net.append("test.noise", &[("x", &[x])], Attributes::new())
 }
 
 /// The layers and operators of a model by dice; each keeps the rows and their width.
-fn layer(net: &Builder, random: &mut Random, x: Var, topic: Var) -> Result<Var> {
-    Ok(match random.below(15) {
-        0 => net.lstm(x, Lstm::new(WIDTH))?,
-        1 => net.lstm(x, Lstm::new(WIDTH).peepholes().cell_clip(0.4))?,
-        2 => net.lstm(x, Lstm::new(9).projection(WIDTH).zoneout([0.1, 0.2]))?,
-        3 => net.lstm(x, Lstm::new(WIDTH).initial(net.tanh(topic)?, topic).recurrent_dropout(0.3))?,
-        4 => net.gru(x, Gru::new(WIDTH))?,
-        5 => net.gru(x, Gru::new(WIDTH).initial(net.linear(topic, WIDTH)?))?,
-        6 => net.rnn(x, Rnn::new(WIDTH))?,
-        7 => net.mgu(x, Mgu::new(WIDTH))?,
-        8 => net.stacked(x, Stacked::new(Lstm::new(WIDTH), 3).residual().dropout(0.2))?,
-        9 => net.dropout(net.linear(x, WIDTH)?, 0.4)?,
-        10 => net.add(x, net.sequence_expand_as(topic, x)?)?,
-        11 => noise(net, x)?,
-        12 => net.add(x, net.parameter("shift", DType::F32, &[WIDTH], init::uniform(-0.5, 0.5))?)?,
+fn layer(net: &Builder, random: &mut Random, x: Var, topic: Var) -> Var {
+    match random.below(15) {
+        0 => net.lstm(x, Lstm::new(WIDTH)),
+        1 => net.lstm(x, Lstm::new(WIDTH).peepholes().cell_clip(0.4)),
+        2 => net.lstm(x, Lstm::new(9).projection(WIDTH).zoneout([0.1, 0.2])),
+        3 => net.lstm(x, Lstm::new(WIDTH).initial(net.tanh(topic), topic).recurrent_dropout(0.3)),
+        4 => net.gru(x, Gru::new(WIDTH)),
+        5 => net.gru(x, Gru::new(WIDTH).initial(net.linear(topic, WIDTH))),
+        6 => net.rnn(x, Rnn::new(WIDTH)),
+        7 => net.mgu(x, Mgu::new(WIDTH)),
+        8 => net.stacked(x, Stacked::new(Lstm::new(WIDTH), 3).residual().dropout(0.2)),
+        9 => net.dropout(net.linear(x, WIDTH), 0.4),
+        10 => net.add(x, net.sequence_expand_as(topic, x)),
+        11 => noise(net, x),
+        12 => net.add(x, net.parameter("shift", DType::F32, &[WIDTH], init::uniform(-0.5, 0.5))),
         _ => {
             // A cell of one's own: two memories, one of them of whole numbers; a static row; noise in the loop.
             net.recurrent(x, |step, x| {
-                let (h, steps) = (step.memory_from(topic)?, step.memory_of(DType::F32, &[WIDTH])?);
-                let h_seen = noise(step, h)?;
+                let (h, steps) = (step.memory_from(topic), step.memory_of(DType::F32, &[WIDTH]));
+                let h_seen = noise(step, h);
                 let mixed =
-                    step.add(step.linear(x, WIDTH)?, step.linear(step.add(h_seen, topic)?, WIDTH)?)?;
-                let next = step.tanh(step.add(mixed, steps)?)?;
-                step.update(h, next)?;
-                step.update(steps, step.scale(steps, 1.0, 0.125)?)?;
-                Ok(next)
-            })?
+                    step.add(step.linear(x, WIDTH), step.linear(step.add(h_seen, topic), WIDTH));
+                let next = step.tanh(step.add(mixed, steps));
+                step.update(h, next);
+                step.update(steps, step.scale(steps, 1.0, 0.125));
+                next
+            })
         }
-    })
+    }
 }
 
 /// A model of a seed over ids: what it computes, all of which can be run in windows.
 fn model(net: &Builder, random: &mut Random) -> Result<Vec<VarId>> {
     let (words, topic) =
-        (net.feed("words", DType::I64, &[], 1)?, net.feed("topic", DType::F32, &[WIDTH], 0)?);
-    let mut x = net.embedding(words, Embedding::new(models::VOCABULARY, WIDTH))?;
+        (net.feed("words", DType::I64, &[], 1), net.feed("topic", DType::F32, &[WIDTH], 0));
+    let mut x = net.embedding(words, Embedding::new(models::VOCABULARY, WIDTH));
     let mut outputs = vec![words, topic];
     for _ in 0..1 + random.below(4) {
-        x = layer(net, random, x, topic)?;
+        x = layer(net, random, x, topic);
         if random.below(3) == 0 {
             outputs.push(x);
         }
@@ -143,23 +143,23 @@ fn model(net: &Builder, random: &mut Random) -> Result<Vec<VarId>> {
     let mut read = topic;
     if random.below(2) == 0 {
         // From the end, over rows that no recurrent made: its windows come from the end.
-        let ids = net.embedding(words, Embedding::new(models::VOCABULARY, WIDTH))?;
-        let seen = noise(net, net.add(ids, net.sequence_expand_as(topic, ids)?)?)?;
-        let back = net.lstm(seen, Lstm::new(WIDTH).initial(topic, topic).backwards())?;
-        let (again, last) = net.gru_states(noise(net, back)?, Gru::new(WIDTH).backwards())?;
-        let pools = [net.sequence_pool(back, Pool::First)?, net.sequence_pool_with(again, Pool::Last, -1.0)?];
+        let ids = net.embedding(words, Embedding::new(models::VOCABULARY, WIDTH));
+        let seen = noise(net, net.add(ids, net.sequence_expand_as(topic, ids)));
+        let back = net.lstm(seen, Lstm::new(WIDTH).initial(topic, topic).backwards());
+        let (again, last) = net.gru_states(noise(net, back), Gru::new(WIDTH).backwards());
+        let pools = [net.sequence_pool(back, Pool::First), net.sequence_pool_with(again, Pool::Last, -1.0)];
         outputs.extend([pools[0], pools[1], last, again]);
-        read = net.linear(net.concat(&pools)?, WIDTH)?;
+        read = net.linear(net.concat(&pools), WIDTH);
     }
     for pool in Pool::ALL {
         if random.below(2) == 0 {
-            let pooled = net.sequence_pool_with(x, pool, 0.25)?;
+            let pooled = net.sequence_pool_with(x, pool, 0.25);
             outputs.push(pooled);
-            read = net.add(read, net.linear(pooled, WIDTH)?)?;
+            read = net.add(read, net.linear(pooled, WIDTH));
         }
     }
-    let (h, last, c) = net.lstm_states(x, Lstm::new(WIDTH))?;
-    outputs.extend([h, last, c, net.softmax(read)?, net.mean(read)?]);
+    let (h, last, c) = net.lstm_states(x, Lstm::new(WIDTH));
+    outputs.extend([h, last, c, net.softmax(read), net.mean(read)]);
     Ok(outputs.into_iter().map(Var::id).collect())
 }
 
@@ -171,7 +171,7 @@ fn models_at_random_have_the_same_bits_in_windows() {
         registry.add::<Noise>().unwrap();
         let net = Builder::with_registry(registry.clone()).seed(seed);
         let outputs = model(&net, &mut random).unwrap();
-        let program = net.finish();
+        let program = net.finish().unwrap();
         assert_eq!(program.streamed(&registry, &outputs).map(|_| ()), Ok(()), "seed {seed}");
         let lengths: Vec<usize> = (0..1 + random.below(5)).map(|_| random.below(24)).chain([0, 30]).collect();
         let lod = Lod::from_lengths1(&lengths).unwrap();
@@ -223,8 +223,8 @@ fn errors_are_those_of_the_whole() {
     let x = net.feed("x", DType::I64, &[], 1).unwrap();
     let start = net.feed("start", DType::F32, &[WIDTH], 0).unwrap();
     let rows = net.embedding(x, Embedding::new(9, WIDTH)).unwrap();
-    let last = net.gru_states(rows, Gru::new(WIDTH).initial(start)).unwrap().1.id();
-    let (registry, program) = (net.registry(), net.finish());
+    let last = net.gru_states(rows, Gru::new(WIDTH).initial(start)).1.id();
+    let (registry, program) = (net.registry(), net.finish().unwrap());
     let mut whole = predictor(&program, &registry, &[last]);
     let mut windows = predictor(&program, &registry, &[last]).most_rows(4);
     let start = |sequences: usize| Variable::dense(Dense::zeros(DType::F32, &[sequences, WIDTH]).unwrap());

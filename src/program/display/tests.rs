@@ -18,10 +18,10 @@ pub(in crate::program) fn small_program() -> Program {
         let a = step.product(x_t, w, Some(b))?;
         let h = step.product(h_prev, u, None)?;
         step.update(h_prev, h)?;
-        Ok((a, step.last(h_prev)?))
+        (a, step.last(h_prev)?)
     })
     .unwrap();
-    let mut program = net.finish();
+    let mut program = net.finish().unwrap();
     let mut backward = program.blocks[0].ops[0].clone();
     let block = program.add_block(BlockId(0));
     backward.role = Role::Backward;
@@ -96,7 +96,7 @@ operators
 fn a_name_cannot_forge_a_line() {
     let net = Builder::new();
     net.feed("x\noperators\n  y = evil()", DType::F32, &[1], 0).unwrap();
-    assert!(net.finish().to_string().contains("  \"x\\noperators\\n  y = evil()\": f32[batch, 1] [-1, 1]\n"));
+    assert!(net.finish().unwrap().to_string().contains("  \"x\\noperators\\n  y = evil()\": f32[batch, 1] [-1, 1]\n"));
 }
 
 fn recurrent(block: u32, gradient: Option<u32>) -> OpDesc {
@@ -160,7 +160,7 @@ fn dot_escapes_every_name() {
     let x = net.feed(name, DType::F32, &[3], 1).unwrap();
     let w = net.parameter("w\"", DType::F32, &[3, 2], Initializer::new("zeros", Attributes::new())).unwrap();
     net.product(x, w, None).unwrap();
-    let dot = net.finish().dot();
+    let dot = net.finish().unwrap().dot();
     let escaped = r#"a \"quoted\" \\ name\n"#;
     assert!(dot.contains(escaped), "{dot}");
     for line in dot.lines() {

@@ -165,43 +165,43 @@ const TAGS: usize = 3;
 
 fn model(site: Site, reverse: bool) -> Result<Model> {
     let net = Builder::new().seed(1);
-    let words = net.feed("words", DType::I64, &[], 2)?;
-    let tags = net.feed_like("tags", DType::I64, &[], words)?;
-    let weight = net.parameter("weight", DType::F32, &[WORDS, 4], init::normal(0.1))?;
-    let out = net.parameter("out", DType::F32, &[4, TAGS], init::xavier())?;
+    let words = net.feed("words", DType::I64, &[], 2);
+    let tags = net.feed_like("tags", DType::I64, &[], words);
+    let weight = net.parameter("weight", DType::F32, &[WORDS, 4], init::normal(0.1));
+    let out = net.parameter("out", DType::F32, &[4, TAGS], init::xavier());
     // A loss that a memory reaches: it cannot leave the loop.
     let reached = |step: &Step, (word, tag): (Var, Var)| {
-        let sum = step.memory(1)?;
-        let x = step.add(step.lookup(word, weight, None, true)?, sum)?;
-        let loss = step.cross_entropy(step.product(x, out, None)?, tag)?;
-        let next = step.add(sum, loss)?;
-        step.update(sum, next)?;
+        let sum = step.memory(1);
+        let x = step.add(step.lookup(word, weight, None, true), sum);
+        let loss = step.cross_entropy(step.product(x, out, None), tag);
+        let next = step.add(sum, loss);
+        step.update(sum, next);
         Ok(next)
     };
     let over = |level| Recurrence { level, reverse };
     let losses = match site {
         Site::Root => {
-            let x = net.lookup(words, weight, None, true)?;
-            let h = net.lstm(x, if reverse { Lstm::new(4).backwards() } else { Lstm::new(4) })?;
-            net.cross_entropy(net.product(h, out, None)?, tags)?
+            let x = net.lookup(words, weight, None, true);
+            let h = net.lstm(x, if reverse { Lstm::new(4).backwards() } else { Lstm::new(4) });
+            net.cross_entropy(net.product(h, out, None), tags)
         }
         Site::Step => net.recurrent_with(over(None), (words, tags), reached)?,
         Site::Sentence => net.recurrent_with(over(Some(0)), (words, tags), |step, (words, tags)| {
-            let sum = step.memory(1)?;
-            let before = step.sequence_expand_as(sum, words)?;
-            let x = step.add(step.lookup(words, weight, None, true)?, before)?;
-            let loss = step.cross_entropy(step.product(x, out, None)?, tags)?;
-            let next = step.add(sum, step.sequence_pool(loss, Pool::Sum)?)?;
-            step.update(sum, next)?;
-            Ok(next)
-        })?,
+            let sum = step.memory(1);
+            let before = step.sequence_expand_as(sum, words);
+            let x = step.add(step.lookup(words, weight, None, true), before);
+            let loss = step.cross_entropy(step.product(x, out, None), tags);
+            let next = step.add(sum, step.sequence_pool(loss, Pool::Sum));
+            step.update(sum, next);
+            next
+        }),
         Site::Inner => net.recurrent_with(over(Some(0)), (words, tags), |step, inside| {
             let inner = step.recurrent_with(Recurrence { level: None, reverse }, inside, reached)?;
             step.sequence_pool(inner, Pool::Sum)
-        })?,
+        }),
     };
-    let loss = net.sum(losses)?;
-    let (registry, mut program) = (net.registry(), net.finish());
+    let loss = net.sum(losses);
+    let (registry, mut program) = (net.registry(), net.finish().unwrap());
     Sgd::new(0.1).minimize(&mut program, &registry, loss.id())?;
     Ok(Model { registry, program, feeds: [words.id(), tags.id()], loss: loss.id() })
 }
@@ -343,7 +343,7 @@ fn a_constant_may_come_first() {
     ];
     made.iter().for_each(|&var| assert_eq!(net.spec(var).unwrap(), net.spec(x).unwrap()));
     let wanted = made.map(Var::id);
-    let (registry, program) = (net.registry(), net.finish());
+    let (registry, program) = (net.registry(), net.finish().unwrap());
     let fed =
         Variable::sequences(array![[1.0f32, 4.0], [-2.0, 8.0]], Lod::from_lengths1(&[1, 0, 1]).unwrap());
     let fed = fed.unwrap();

@@ -154,11 +154,11 @@ fn layers(calls: &mut Calls) {
 fn steps(calls: &mut Calls) {
     let (net, x, foreign) = net();
     let row = net.feed("row", DType::F32, &[0], 0).unwrap();
-    calls.at("Builder::recurrent", || net.recurrent(foreign, |_, x| Ok(x)));
-    calls.at("Builder::recurrent", || net.recurrent(row, |_, x| Ok(x)));
+    calls.at("Builder::recurrent", || net.recurrent(foreign, |_, x| x));
+    calls.at("Builder::recurrent", || net.recurrent(row, |_, x| x));
     calls.at("Builder::recurrent_with", || {
         let level = unpadded::program::Recurrence { level: Some(3), reverse: false };
-        net.recurrent_with(level, x, |_, x| Ok(x))
+        net.recurrent_with(level, x, |_, x| x)
     });
     calls.at("Step::memory", || net.recurrent(x, |step, _| step.memory(0)));
     calls.at("Step::memory_of", || net.recurrent(x, |step, _| step.memory_of(DType::F32, &[1; 9])));
@@ -177,7 +177,7 @@ fn as_data(calls: &mut Calls) {
     let loss = net.mean(y).unwrap();
     net.literal("one", 1.0).unwrap();
     let registry = net.registry();
-    let program = net.finish();
+    let program = net.finish().unwrap();
     let literal = program.find("one").unwrap();
     let mut own = program.clone();
     calls.at("Program::spec", || program.spec(literal));
@@ -316,13 +316,13 @@ fn probed(call: &str) -> Result<()> {
     let mut registry = ops::catalogue();
     registry.add::<Probe>()?;
     let net = Builder::with_registry(registry);
-    let (x, y) = (net.feed("x", DType::F32, &[1], 1)?, net.feed("y", DType::I64, &[], 0)?);
-    net.watch(x)?;
-    let literal = net.literal("literal", 1)?;
+    let (x, y) = (net.feed("x", DType::F32, &[1], 1), net.feed("y", DType::I64, &[], 0));
+    net.watch(x);
+    let literal = net.literal("literal", 1);
     let inputs: [(&str, &[Var]); 4] = [("x", &[x]), ("y", &[y]), ("z", &[x]), ("l", &[literal])];
     let out = net.append("probe", &inputs, Attributes::new().with("call", call))?;
-    let loss = net.sum(out)?;
-    let (registry, mut program) = (net.registry(), net.finish());
+    let loss = net.sum(out);
+    let (registry, mut program) = (net.registry(), net.finish().unwrap());
     let gradients = backward::differentiate(&mut program, &registry, loss.id())?;
     let fed = Variable::from_sequences(&[vec![1.0f32]])?.into_parts();
     let fed = Variable::new(fed.0.into_dense()?.reshape(&[1, 1])?, fed.1)?;
@@ -361,7 +361,7 @@ fn of_operators(calls: &mut Calls) {
 fn runs(calls: &mut Calls) {
     let (net, x, _) = net();
     let y = net.linear(x, 2).unwrap();
-    let (registry, program) = (net.registry(), net.finish());
+    let (registry, program) = (net.registry(), net.finish().unwrap());
     let mut scope = Scope::of(&program).unwrap();
     calls.at("Executor::new", || Executor::new(&program, &registry, &[VarId(999)], 1).map(drop));
     calls.at("Executor::new", || Executor::new(&program, &registry, &[y.id()], 1 << 40).map(drop));

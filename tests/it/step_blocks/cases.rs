@@ -34,17 +34,17 @@ fn spread(width: usize) -> Linear {
 /// Builds a case from what `net` returns, and holds the executor to the interpreter. Returns the values.
 fn holds(
     feeds: &[(&str, Variable)],
-    build: impl FnOnce(&Builder, &[Var]) -> Result<Vec<Var>>,
+    build: impl FnOnce(&Builder, &[Var]) -> Vec<Var>,
 ) -> (Case, Vec<Dense>) {
     let net = Builder::new().seed(5);
     let mut vars = Vec::new();
     for (name, value) in feeds {
         let levels = value.lod().map_or(0, |lod| lod.levels());
         let var = net.feed(name, DType::F32, &value.shape()[1..], levels).unwrap();
-        net.watch(var).unwrap();
+        net.watch(var);
         vars.push(var);
     }
-    let results = build(&net, &vars).unwrap();
+    let results = build(&net, &vars);
     let mut loss: Option<Var> = None;
     for &result in &results {
         let part = net.sum(net.square(result).unwrap()).unwrap();
@@ -53,7 +53,7 @@ fn holds(
     let (loss, registry) = (loss.unwrap().id(), net.registry());
     let feeds = vars.iter().zip(feeds).map(|(var, (_, value))| (var.id(), value.clone())).collect();
     let values = results.iter().map(|v| v.id()).collect();
-    let case = Case::of(net.finish(), registry, loss, feeds, values).unwrap();
+    let case = Case::of(net.finish().unwrap(), registry, loss, feeds, values).unwrap();
     let fed = case.fed();
     let data: Vec<u64> = (0..fed[0].1.batch_size() as u64).collect();
     let mut scope = Scope::of(&case.program).unwrap();
@@ -84,12 +84,12 @@ fn holds(
 fn a_sequence_without_steps_hands_its_start_on_and_the_gradient_back() {
     let (_, got) = holds(&[("x", sequences(&[vec![2, 0, 1, 0]], 3)), ("h", rows(4, 3))], |net, vars| {
         let last = net.recurrent(vars[0], |step, x| {
-            let h = step.memory_from(vars[1])?;
-            let next = step.tanh(step.add(step.linear(h, spread(3))?, x)?)?;
-            step.update(h, next)?;
+            let h = step.memory_from(vars[1]);
+            let next = step.tanh(step.add(step.linear(h, spread(3)), x));
+            step.update(h, next);
             step.last(h)
-        })?;
-        Ok(vec![last])
+        });
+        vec![last]
     });
     let (last, start, slope) =
         (numbers(&got[0]), numbers(&rows(4, 3).into_parts().0.into_dense().unwrap()), &got[2]);
@@ -104,13 +104,13 @@ fn a_sequence_without_steps_hands_its_start_on_and_the_gradient_back() {
 fn memories_that_hold_the_input_and_each_other() {
     holds(&[("x", sequences(&[vec![4, 0, 1, 3]], 2)), ("h", rows(4, 2))], |net, vars| {
         let (out, a, b) = net.recurrent(vars[0], |step, x| {
-            let (before, a, b) = (step.memory(2)?, step.memory_from(vars[1])?, step.memory(2)?);
-            step.update(before, x)?;
-            step.update(a, b)?;
-            step.update(b, step.add(a, before)?)?;
-            Ok((step.mul(a, before)?, step.last(a)?, step.last(b)?))
-        })?;
-        Ok(vec![out, a, b])
+            let (before, a, b) = (step.memory(2), step.memory_from(vars[1]), step.memory(2));
+            step.update(before, x);
+            step.update(a, b);
+            step.update(b, step.add(a, before));
+            (step.mul(a, before), step.last(a), step.last(b))
+        });
+        vec![out, a, b]
     });
 }
 
@@ -120,16 +120,16 @@ fn attention_over_a_static_sub_sequence() {
     holds(&feeds, |net, vars| {
         let keys = vars[1];
         let out = net.recurrent(vars[0], |step, x| {
-            let h = step.memory(3)?;
-            let query = step.linear(h, spread(3))?;
-            let met = step.tanh(step.add(step.sequence_expand_as(query, keys)?, keys)?)?;
-            let weights = step.sequence_softmax(step.linear(met, spread(1))?)?;
-            let context = step.sequence_pool(step.mul(keys, weights)?, Pool::Sum)?;
-            let next = step.tanh(step.add(step.linear(context, spread(3))?, step.add(x, h)?)?)?;
-            step.update(h, next)?;
-            Ok(next)
-        })?;
-        Ok(vec![out])
+            let h = step.memory(3);
+            let query = step.linear(h, spread(3));
+            let met = step.tanh(step.add(step.sequence_expand_as(query, keys), keys));
+            let weights = step.sequence_softmax(step.linear(met, spread(1)));
+            let context = step.sequence_pool(step.mul(keys, weights), Pool::Sum);
+            let next = step.tanh(step.add(step.linear(context, spread(3)), step.add(x, h)));
+            step.update(h, next);
+            next
+        });
+        vec![out]
     });
 }
 
@@ -142,20 +142,20 @@ fn an_inner_loop_that_starts_from_the_outer_memory() {
             let outer = Recurrence { level: Some(0), reverse };
             let inner = Recurrence { level: None, reverse };
             let (out, last) = net.recurrent_with(outer, vars[0], |step, sentence| {
-                let h = step.memory_from(vars[1])?;
+                let h = step.memory_from(vars[1]);
                 let (words, end) = step.recurrent_with(inner, sentence, |step, word| {
-                    let g = step.memory_from(h)?;
-                    let next = step.tanh(step.add(step.linear(g, spread(2))?, word)?)?;
-                    step.update(g, next)?;
-                    Ok((next, step.last(g)?))
-                })?;
-                let pooled = step.sequence_pool(sentence, Pool::Mean)?;
+                    let g = step.memory_from(h);
+                    let next = step.tanh(step.add(step.linear(g, spread(2)), word));
+                    step.update(g, next);
+                    (next, step.last(g))
+                });
+                let pooled = step.sequence_pool(sentence, Pool::Mean);
                 let next =
-                    step.tanh(step.add(step.linear(h, spread(2))?, if fed_back { end } else { pooled })?)?;
-                step.update(h, next)?;
-                Ok((words, step.last(h)?))
-            })?;
-            Ok(vec![out, last])
+                    step.tanh(step.add(step.linear(h, spread(2)), if fed_back { end } else { pooled }));
+                step.update(h, next);
+                (words, step.last(h))
+            });
+            vec![out, last]
         });
     }
 }
@@ -163,8 +163,8 @@ fn an_inner_loop_that_starts_from_the_outer_memory() {
 #[test]
 fn dropout_on_a_static_row_differs_from_step_to_step() {
     let (_, got) = holds(&[("x", sequences(&[vec![6, 2]], 4)), ("s", rows(2, 4))], |net, vars| {
-        let out = net.recurrent(vars[0], |step, x| step.add(x, step.dropout(vars[1], 0.5)?))?;
-        Ok(vec![net.sub(out, vars[0])?])
+        let out = net.recurrent(vars[0], |step, x| step.add(x, step.dropout(vars[1], 0.5)));
+        vec![net.sub(out, vars[0])]
     });
     let masks: Vec<Vec<bool>> =
         numbers(&got[0])[..24].chunks(4).map(|r| r.iter().map(|x| x.abs() < 1e-6).collect()).collect();
@@ -187,13 +187,13 @@ fn plain_loops_over_arrays_give_the_same_numbers() {
     let x = sequences(&[vec![3, 0, 5, 1]], 3);
     let (case, got) = holds(&[("x", x.clone())], |net, vars| {
         let h = net.recurrent(vars[0], |step, x| {
-            let h = step.memory(4)?;
-            let a = step.linear(x, spread(4).named("in"))?;
-            let next = step.tanh(step.add(a, step.linear(h, spread(4).named("back"))?)?)?;
-            step.update(h, next)?;
-            Ok(next)
-        })?;
-        Ok(vec![h, net.lstm(vars[0], Lstm::new(4).named("lstm"))?])
+            let h = step.memory(4);
+            let a = step.linear(x, spread(4).named("in"));
+            let next = step.tanh(step.add(a, step.linear(h, spread(4).named("back"))));
+            step.update(h, next);
+            next
+        });
+        vec![h, net.lstm(vars[0], Lstm::new(4).named("lstm"))]
     });
     let mut scope = Scope::of(&case.program).unwrap();
     let [w, b, u, c] = ["in.weight", "in.bias", "back.weight", "back.bias"].map(|n| matrix(&mut scope, n));
@@ -228,21 +228,21 @@ fn plain_loops_over_arrays_give_the_same_numbers() {
 /// Values that a block inside a loop computes from parameters alone are the same at every visit; their gradients are not.
 #[test]
 fn operators_on_parameters_in_a_loop_that_a_memory_reaches() {
-    type Made = fn(&Step, Var) -> Result<Var>;
+    type Made = fn(&Step, Var) -> Var;
     let made: [(&str, Made); 6] = [
         ("scale", |s, w| s.scale(w, 2.0, 0.0)),
         ("tanh", |s, w| s.tanh(w)),
         ("assign", |s, w| s.assign(w)),
-        ("slice", |s, w| s.slice(s.concat(&[w, w])?, 1..3)),
+        ("slice", |s, w| s.slice(s.concat(&[w, w]), 1..3)),
         ("matmul", |s, w| s.matmul(w, w)),
-        ("a chain", |s, w| s.square(s.add(s.tanh(w)?, s.scale(w, 0.5, 0.1)?)?)),
+        ("a chain", |s, w| s.square(s.add(s.tanh(w), s.scale(w, 0.5, 0.1)))),
     ];
     for (what, make) in made {
         for depth in [1, 2, 3] {
             let lengths = [vec![2, 3], vec![1, 2, 0, 1, 2], vec![1, 3, 0, 2, 1, 2]];
             let (case, got) = holds(&[("x", sequences(&lengths[..depth], 2))], |net, vars| {
-                let w = net.parameter("w", DType::F32, &[2, 2], init::uniform(-0.7, 0.7))?;
-                Ok(vec![visits(net, vars[0], depth, None, &|step| make(step, w))?])
+                let w = net.parameter("w", DType::F32, &[2, 2], init::uniform(-0.7, 0.7));
+                vec![visits(net, vars[0], depth, None, &|step| make(step, w))]
             });
             let gradient = got.last().map(numbers).unwrap_or_default();
             assert!(
@@ -260,21 +260,21 @@ fn visits(
     x: Var,
     depth: usize,
     around: Option<Var>,
-    make: &dyn Fn(&Step) -> Result<Var>,
-) -> Result<Var> {
+    make: &dyn Fn(&Step) -> Var,
+) -> Var {
     let level = if depth > 1 { Some(0) } else { None };
     net.recurrent_with(Recurrence { level, reverse: false }, x, |step, x| {
         let h = match around {
-            Some(start) => step.memory_from(start)?,
-            None => step.memory(2)?,
+            Some(start) => step.memory_from(start),
+            None => step.memory(2),
         };
         let next = match depth {
-            1 => step.tanh(step.add(step.product(h, make(step)?, None)?, x)?)?,
+            1 => step.tanh(step.add(step.product(h, make(step), None), x)),
             _ => {
-                step.tanh(step.add(step.scale(h, 0.5, 0.1)?, visits(step, x, depth - 1, Some(h), make)?)?)?
+                step.tanh(step.add(step.scale(h, 0.5, 0.1), visits(step, x, depth - 1, Some(h), make)))
             }
         };
-        step.update(h, next)?;
+        step.update(h, next);
         step.last(h)
     })
 }
@@ -295,14 +295,14 @@ fn the_gradient_of_a_weight_that_an_inner_loop_scales_by_hand() {
         })?;
         let n = s.add(s.scale(m, 0.5, 0.0)?, last)?;
         s.update(m, n)?;
-        Ok(n)
+        n
     });
     let loss = net.sum(last.unwrap()).unwrap().id();
     let registry = net.registry();
     // m1 = 2w, m2 = 1.5 m1 + 4w; the loss is m1 + m2 = 9w.
     let rows = Dense::from_vec(&[2, 1], vec![1.0, 2.0]).unwrap();
     let x = (x.id(), Variable::new(rows, Some(Lod::from_lengths(&[vec![2], vec![1, 1]]).unwrap())).unwrap());
-    let case = Case::of(net.finish(), registry, loss, vec![x], vec![loss]).unwrap();
+    let case = Case::of(net.finish().unwrap(), registry, loss, vec![x], vec![loss]).unwrap();
     let got = compiled(&case, &[loss, case.gradients[0]], &case.fed(), &[], 1).unwrap();
     assert_eq!(got.iter().map(numbers).collect::<Vec<_>>(), [[4.5], [9.0]]);
 }
@@ -310,7 +310,7 @@ fn the_gradient_of_a_weight_that_an_inner_loop_scales_by_hand() {
 #[test]
 fn layers_that_cut_their_weights_over_words_in_sentences_in_documents() {
     let lengths = [vec![2, 1], vec![2, 1, 3], vec![3, 1, 2, 0, 1, 2]];
-    type Layer = fn(&Builder, Var, Var) -> Result<Var>;
+    type Layer = fn(&Builder, Var, Var) -> Var;
     let layers: [(&str, Layer); 3] = [
         ("gru", |net, x, h| net.gru(x, Gru::new(3).reset(Reset::Before).initial(h))),
         ("mgu", |net, x, h| net.mgu(x, Mgu::new(3).initial(h))),
@@ -321,19 +321,19 @@ fn layers_that_cut_their_weights_over_words_in_sentences_in_documents() {
         holds(&[("x", sequences(&lengths, 3))], |net, vars| {
             let outer = Recurrence { level: Some(0), reverse: false };
             let out = net.recurrent_with(outer, vars[0], |step, document| {
-                let h = step.memory(3)?;
+                let h = step.memory(3);
                 let last = step.recurrent_with(outer, document, |step, sentence| {
-                    let g = step.memory_from(h)?;
-                    let words = layer(step, sentence, g)?;
-                    let next = step.sequence_pool(words, Pool::Last)?;
-                    step.update(g, next)?;
+                    let g = step.memory_from(h);
+                    let words = layer(step, sentence, g);
+                    let next = step.sequence_pool(words, Pool::Last);
+                    step.update(g, next);
                     step.last(g)
-                })?;
-                let next = step.tanh(step.add(last, h)?)?;
-                step.update(h, next)?;
-                Ok(next)
-            })?;
-            Ok(vec![out])
+                });
+                let next = step.tanh(step.add(last, h));
+                step.update(h, next);
+                next
+            });
+            vec![out]
         });
     }
 }
@@ -341,23 +341,23 @@ fn layers_that_cut_their_weights_over_words_in_sentences_in_documents() {
 /// Something before the loop reads a term to which another one is added in place, in the loop.
 #[test]
 fn a_term_of_a_sum_that_is_read_before_the_loop_too() {
-    type Read = fn(&Step, Var, Var) -> Result<Var>;
+    type Read = fn(&Step, Var, Var) -> Var;
     let reads: [Read; 4] = [
-        |s, sum, a| s.mul(sum, s.tanh(a)?),
+        |s, sum, a| s.mul(sum, s.tanh(a)),
         |s, sum, a| s.mul(sum, a),
-        |s, sum, a| s.add(s.tanh(sum)?, s.tanh(a)?),
-        |s, sum, a| s.mul(s.linear(s.square(a)?, spread(2))?, s.tanh(sum)?),
+        |s, sum, a| s.add(s.tanh(sum), s.tanh(a)),
+        |s, sum, a| s.mul(s.linear(s.square(a), spread(2)), s.tanh(sum)),
     ];
     for read in reads {
         holds(&[("x", sequences(&[vec![3, 0, 2]], 2))], |net, vars| {
             let out = net.recurrent(vars[0], |s, x| {
-                let h = s.memory(2)?;
-                let (a, b) = (s.linear(x, spread(2))?, s.linear(h, spread(2))?);
-                let next = s.tanh(read(s, s.add(a, b)?, a)?)?;
-                s.update(h, next)?;
-                Ok(next)
-            })?;
-            Ok(vec![out])
+                let h = s.memory(2);
+                let (a, b) = (s.linear(x, spread(2)), s.linear(h, spread(2)));
+                let next = s.tanh(read(s, s.add(a, b), a));
+                s.update(h, next);
+                next
+            });
+            vec![out]
         });
     }
 }

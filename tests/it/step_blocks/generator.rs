@@ -188,14 +188,14 @@ pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
             maker.grow(&net, &mut items, 0);
         }
     }
-    let loss = maker.loss(&net, &items[fed..])?;
+    let loss = maker.loss(&net, &items[fed..]);
     let mut values: Vec<VarId> = items[fed..].iter().chain(&maker.made).map(|i| i.var.id()).collect();
     values.push(loss.id());
     let dice = &mut maker.dice;
     let batch = feeds.batch(dice, Size::Usual)?;
     let sizes = [Size::Larger, Size::Smaller, Size::EmptySequences, Size::NoSequences];
     let others = sizes.into_iter().map(|size| feeds.batch(dice, size)).collect::<Result<_>>()?;
-    let case = Case::of(net.finish(), registry, loss.id(), batch, values)?;
+    let case = Case::of(net.finish().unwrap(), registry, loss.id(), batch, values)?;
     Ok(Case { others, refused: maker.refused, wrong: maker.wrong, ..case })
 }
 
@@ -217,7 +217,7 @@ pub(crate) fn words(error: &Error) -> String {
 
 impl Maker {
     fn item(&self, net: &Builder, var: Var, size: f64) -> Result<Item> {
-        Ok(Item { var, spec: net.spec(var)?, size, memory: false })
+        Ok(Item { var, spec: net.spec(var).unwrap(), size, memory: false })
     }
 
     /// Appends an operator or a few; `depth` step blocks may still be opened.
@@ -306,8 +306,8 @@ impl Maker {
             true => self.small(net, &item, LARGE),
             false if item.size <= TABLE as f64 => self.lookup(net, &item),
             false => {
-                let var = net.cast(item.var, self.kind.dtype)?;
-                let var = net.tanh(var)?;
+                let var = net.cast(item.var, self.kind.dtype);
+                let var = net.tanh(var);
                 self.item(net, var, 1.0)
             }
         }
@@ -318,7 +318,7 @@ impl Maker {
         if item.size <= most || !item.float() {
             return Ok(item.clone());
         }
-        let var = net.tanh(item.var)?;
+        let var = net.tanh(item.var);
         self.item(net, var, 1.0)
     }
 
@@ -342,7 +342,7 @@ impl Maker {
     }
 
     /// A sum over some of what was computed.
-    fn loss(&mut self, net: &Builder, items: &[Item]) -> Result<Var> {
+    fn loss(&mut self, net: &Builder, items: &[Item]) -> Var {
         let mut sum = None;
         let all: Vec<Item> = items.iter().chain(&self.made).cloned().collect();
         for item in all {
@@ -353,7 +353,7 @@ impl Maker {
                 Ok(Some(part)) => {
                     sum = Some(match sum {
                         None => part,
-                        Some(sum) => net.add(sum, part)?,
+                        Some(sum) => net.add(sum, part),
                     });
                 }
                 Ok(None) => {}
@@ -361,9 +361,9 @@ impl Maker {
             }
         }
         // Something that a gradient reaches.
-        let some = net.parameter("some", self.kind.dtype, &[2], init::uniform(-0.8, 0.8))?;
-        let some = net.sum(net.square(some)?)?;
-        sum.map_or(Ok(some), |sum| net.add(sum, some))
+        let some = net.parameter("some", self.kind.dtype, &[2], init::uniform(-0.8, 0.8));
+        let some = net.sum(net.square(some));
+        sum.map_or(some, |sum| net.add(sum, some))
     }
 
     fn part(&mut self, net: &Builder, item: &Item) -> Result<Option<Var>> {
@@ -372,7 +372,7 @@ impl Maker {
         }
         let small = self.small(net, item, LARGE)?;
         let small = if self.dice.chance(70) { self.weighted_to(net, &small, 1)? } else { small };
-        let var = net.sum(net.tanh(small.var)?)?;
-        Ok(Some(if item.spec.dtype == self.kind.dtype { var } else { net.cast(var, self.kind.dtype)? }))
+        let var = net.sum(net.tanh(small.var));
+        Ok(Some(if item.spec.dtype == self.kind.dtype { var } else { net.cast(var, self.kind.dtype) }))
     }
 }

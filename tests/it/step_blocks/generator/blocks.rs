@@ -37,14 +37,14 @@ impl Maker {
             let (results, bounds) =
                 self.step(step, &inner, &inputs, &starts, items, depth.saturating_sub(1))?;
             sizes = bounds;
-            Ok(results)
+            results
         });
         // What the block has computed ends with it; of one that is refused its parameters are gone too.
         self.made.truncate(made);
         if results.is_err() {
             self.parameters.truncate(parameters);
         }
-        results?.into_iter().zip(sizes).map(|(var, size)| self.item(net, var, size)).collect()
+        results.into_iter().zip(sizes).map(|(var, size)| self.item(net, var, size)).collect()
     }
 
     fn step(
@@ -64,10 +64,10 @@ impl Maker {
         let mut memories: Vec<Item> = Vec::new();
         for _ in 0..self.dice.below(4) {
             let memory = match self.memory(step, starts) {
-                Ok(memory) => memory,
+                memory => memory,
                 Err(error) => {
                     self.refuse(&error);
-                    step.memory_of(self.kind.dtype, &[self.width])?
+                    step.memory_of(self.kind.dtype, &[self.width])
                 }
             };
             let memory = self.item(step, memory, 1.0)?;
@@ -79,9 +79,9 @@ impl Maker {
             if self.dice.chance(if item.memory { 60 } else { 25 }) {
                 // The copy shows what the block sees; operators take it or, just as well, the variable itself.
                 match step.assign(item.var) {
-                    Ok(copy) => {
+                    copy => {
                         let var = if self.dice.chance(50) { copy } else { item.var };
-                        items.push(Item { var, spec: step.spec(copy)?, ..item.clone() });
+                        items.push(Item { var, spec: step.spec(copy).unwrap(), ..item.clone() });
                     }
                     Err(error) => self.refuse(&error),
                 }
@@ -95,8 +95,8 @@ impl Maker {
             self.tried(|maker| maker.recurrent(step, &known, depth), &mut items);
         }
         for memory in &memories {
-            let next = self.next(step, memory, &items)?;
-            step.update(memory.var, next)?;
+            let next = self.next(step, memory, &items);
+            step.update(memory.var, next);
         }
         let (mut results, mut sizes) = (Vec::new(), Vec::new());
         let wanted: Vec<Item> =
@@ -109,19 +109,19 @@ impl Maker {
         }
         for memory in &memories {
             if self.dice.chance(60) || results.is_empty() {
-                results.push(step.last(memory.var)?);
+                results.push(step.last(memory.var));
                 sizes.push(memory.size);
             }
         }
         if results.is_empty() {
             let item = self.any(&wanted);
-            results.push(step.assign(item.var)?);
+            results.push(step.assign(item.var));
             sizes.push(item.size);
         }
         Ok((results, sizes))
     }
 
-    fn memory(&mut self, step: &Step, starts: &[Item]) -> Result<Var> {
+    fn memory(&mut self, step: &Step, starts: &[Item]) -> Var {
         let small: Vec<Item> = starts.iter().filter(|i| i.size <= LARGE).cloned().collect();
         if !small.is_empty() && self.dice.chance(60) {
             let starts: Vec<Item> = small.iter().filter(|i| i.memory).cloned().collect();
@@ -140,12 +140,12 @@ impl Maker {
     }
 
     /// What a memory holds next: something of its own shape.
-    fn next(&mut self, step: &Step, memory: &Item, items: &[Item]) -> Result<Var> {
+    fn next(&mut self, step: &Step, memory: &Item, items: &[Item]) -> Var {
         let Spec { dtype, shape, .. } = &memory.spec;
         let fits: Vec<Item> = items.iter().filter(|i| i.spec == memory.spec).cloned().collect();
         if !memory.float() {
             let fits: Vec<Item> = fits.into_iter().filter(|i| i.size <= memory.size).collect();
-            return Ok(if fits.is_empty() { memory.var } else { self.any(&fits).var });
+            return if fits.is_empty() { memory.var } else { self.any(&fits).var };
         }
         let next = if shape.len() == 2 && self.dice.chance(30) {
             let rows: Vec<Item> = items.iter().filter(|i| i.meets(memory) && i.float()).cloned().collect();
@@ -162,7 +162,7 @@ impl Maker {
         };
         // Fed back, numbers must not grow.
         debug_assert_eq!(next.spec.dtype, *dtype);
-        Ok(if next.size <= 1.0 { next.var } else { step.tanh(next.var)? })
+        if next.size <= 1.0 { next.var } else { step.tanh(next.var) }
     }
 
     /// A layer over one of the sequences.
@@ -205,15 +205,15 @@ impl Maker {
                 gru = if self.dice.chance(60) { gru.reset(Reset::Before) } else { gru };
                 gru = if self.dice.chance(50) { gru.update(Update::Takes) } else { gru };
                 gru = if let Some(h) = start { gru.initial(h) } else { gru };
-                net.gru_states(x.var, gru)?
+                net.gru_states(x.var, gru)
             }
             1 => {
                 let mgu = with_options!(Mgu::new(w)).zoneout([zoneout]);
-                net.mgu_states(x.var, if let Some(h) = start { mgu.initial(h) } else { mgu })?
+                net.mgu_states(x.var, if let Some(h) = start { mgu.initial(h) } else { mgu })
             }
             2 => {
                 let rnn = with_options!(Rnn::new(w)).zoneout([zoneout]).activation(Activation::Tanh);
-                net.rnn_states(x.var, if let Some(h) = start { rnn.initial(h) } else { rnn })?
+                net.rnn_states(x.var, if let Some(h) = start { rnn.initial(h) } else { rnn })
             }
             _ => {
                 let mut lstm = with_options!(Lstm::new(w)).zoneout([zoneout, 0.0]);
@@ -221,7 +221,7 @@ impl Maker {
                 let projected = start.is_none() && self.dice.chance(20);
                 lstm = if projected { lstm.projection(1 + self.dice.below(w)) } else { lstm };
                 lstm = if let Some(h) = start { lstm.initial(h, h) } else { lstm };
-                let (out, last, _) = net.lstm_states(x.var, lstm)?;
+                let (out, last, _) = net.lstm_states(x.var, lstm);
                 (out, last)
             }
         };

@@ -12,9 +12,9 @@ impl Maker {
     /// A new parameter; at times a frozen one.
     pub(super) fn parameter(&mut self, net: &Builder, dims: &[usize]) -> Result<Item> {
         let name = format!("p{}", self.parameters.len());
-        let var = net.parameter(&name, self.kind.dtype, dims, init::uniform(-0.8, 0.8))?;
+        let var = net.parameter(&name, self.kind.dtype, dims, init::uniform(-0.8, 0.8));
         if self.dice.chance(8) {
-            net.stop_gradient(var)?;
+            net.stop_gradient(var);
         }
         let item = self.item(net, var, 0.8)?;
         self.parameters.push(item.clone());
@@ -42,15 +42,15 @@ impl Maker {
                 let b = self.constant(net, &[between, columns], depth - 1)?;
                 let size = a.size * b.size * between as f64;
                 let var = if self.dice.chance(70) {
-                    net.matmul(a.var, b.var)?
+                    net.matmul(a.var, b.var)
                 } else {
-                    net.product(a.var, b.var, None)?
+                    net.product(a.var, b.var, None)
                 };
                 self.item(net, var, size)?
             }
             (&[rows, columns], 1) if rows == columns => {
                 let w = self.constant(net, dims, depth - 1)?;
-                let var = net.matmul(w.var, w.var)?;
+                let var = net.matmul(w.var, w.var);
                 self.item(net, var, w.size * w.size * rows as f64)?
             }
             (&[.., columns], 2) => {
@@ -58,7 +58,7 @@ impl Maker {
                 let mut wider = dims.to_vec();
                 wider[dims.len() - 1] += before + behind;
                 let w = self.constant(net, &wider, depth - 1)?;
-                let var = net.slice(w.var, before..before + columns)?;
+                let var = net.slice(w.var, before..before + columns);
                 self.item(net, var, w.size)?
             }
             (&[.., columns], 3) if columns > 1 => {
@@ -67,13 +67,13 @@ impl Maker {
                 right[dims.len() - 1] = columns - left[dims.len() - 1];
                 let a = self.constant(net, &left, depth - 1)?;
                 let b = self.constant(net, &right, depth - 1)?;
-                let var = net.concat(&[a.var, b.var])?;
+                let var = net.concat(&[a.var, b.var]);
                 self.item(net, var, a.size.max(b.size))?
             }
             (_, 4) => {
                 let a = self.constant(net, dims, depth - 1)?;
                 let b = if self.dice.chance(40) { a.clone() } else { self.constant(net, dims, depth - 1)? };
-                let var = if self.dice.chance(50) { net.add(a.var, b.var)? } else { net.mul(a.var, b.var)? };
+                let var = if self.dice.chance(50) { net.add(a.var, b.var) } else { net.mul(a.var, b.var) };
                 self.item(net, var, (a.size + b.size).max(a.size * b.size))?
             }
             _ => {
@@ -94,10 +94,10 @@ impl Maker {
         let dims: &[usize] = if self.dice.chance(80) { &vector } else { &[] };
         let c = self.constant(net, dims, 3)?;
         let (var, size) = match self.dice.below(4) {
-            0 => (net.mul(x.var, c.var)?, x.size * c.size),
-            1 => (net.sub(x.var, c.var)?, x.size + c.size),
-            2 => (net.add(c.var, x.var)?, x.size + c.size),
-            _ => (net.add(x.var, c.var)?, x.size + c.size),
+            0 => (net.mul(x.var, c.var), x.size * c.size),
+            1 => (net.sub(x.var, c.var), x.size + c.size),
+            2 => (net.add(c.var, x.var), x.size + c.size),
+            _ => (net.add(x.var, c.var), x.size + c.size),
         };
         Ok(vec![self.item(net, var, size)?])
     }

@@ -52,12 +52,12 @@ impl Maker {
                     _ => (self.kind.dtype, vec![self.width]),
                 };
                 let var = match first {
-                    None => net.feed(&name, dtype, &dims, levels)?,
-                    Some(first) => net.feed_like(&name, dtype, &dims, first)?,
+                    None => net.feed(&name, dtype, &dims, levels),
+                    Some(first) => net.feed_like(&name, dtype, &dims, first),
                 };
                 first = first.or(Some(var));
                 if !ids && !self.dice.chance(10) {
-                    net.watch(var)?;
+                    net.watch(var);
                 }
                 feeds.feeds.push(Feed { var, dtype, dims, group });
                 items.push(self.item(net, var, if ids { TABLE as f64 } else { 1.0 })?);

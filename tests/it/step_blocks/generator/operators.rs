@@ -71,7 +71,7 @@ impl Maker {
                 let h = self.fit_width(net, &h, w)?;
                 let (a, b) = (self.weighted_to(net, &x, 3 * w)?, self.weighted_to(net, &h, 3 * w)?);
                 let update = if self.dice.chance(50) { Update::Keeps } else { Update::Takes };
-                let var = net.gru_cell(a.var, b.var, h.var, update)?;
+                let var = net.gru_cell(a.var, b.var, h.var, update);
                 Ok(vec![self.item(net, var, h.size.max(1.0))?])
             }
             "linear" => {
@@ -82,7 +82,7 @@ impl Maker {
                 let x = self.floats(net, items)?;
                 let c = self.partner(net, &x, items)?;
                 let (pre, c) = (self.weighted_to(net, &x, 4 * w)?, self.fit_width(net, &c, w)?);
-                let (h, next) = net.lstm_cell(pre.var, c.var)?;
+                let (h, next) = net.lstm_cell(pre.var, c.var);
                 Ok(vec![self.item(net, next, c.size + 1.0)?, self.item(net, h, 1.0)?])
             }
             "matmul" => {
@@ -112,7 +112,7 @@ impl Maker {
                 }
                 let ids = self.any(&sequences);
                 let tokens = self.tokens();
-                let var = net.sequence_erase(ids.var, &tokens)?;
+                let var = net.sequence_erase(ids.var, &tokens);
                 Ok(vec![self.item(net, var, ids.size)?])
             }
             "sequence_slice" => self.sliced(net, items),
@@ -130,13 +130,13 @@ impl Maker {
                 }
                 let from = self.dice.below(x.spec.width());
                 let to = from + 1 + self.dice.below(x.spec.width() - from);
-                let var = net.slice(x.var, from..to)?;
+                let var = net.slice(x.var, from..to);
                 Ok(vec![self.item(net, var, x.size)?])
             }
             "split" => {
                 let x = self.floats(net, items)?;
                 let first = self.dice.below(x.spec.width() + 1);
-                let parts = net.split(x.var, &[first, x.spec.width() - first])?;
+                let parts = net.split(x.var, &[first, x.spec.width() - first]);
                 parts.into_iter().map(|var| self.item(net, var, x.size)).collect()
             }
             _ => self.by_signature(net, kind, &[], items),
@@ -160,14 +160,14 @@ impl Maker {
         let x = if self.dice.chance(25) { self.lookup(net, &ids)? } else { self.any(&fits) };
         let before = self.tokens();
         let inside: Vec<i64> = self.tokens().into_iter().filter(|id| !before.contains(id)).collect();
-        let count = |counted: &[i64]| -> Result<Var> {
+        let count = |counted: &[i64]| -> Var {
             let others: Vec<i64> = (0..TABLE as i64).filter(|id| !counted.contains(id)).collect();
-            net.lod_of(net.sequence_erase(ids.var, &others)?)
+            net.lod_of(net.sequence_erase(ids.var, &others))
         };
-        let (offset, length) = (count(&before)?, count(&inside)?);
-        let offset = if self.dice.chance(50) { offset } else { net.cast(offset, DType::I32)? };
-        let length = if !before.is_empty() || self.dice.chance(70) { length } else { net.lod_of(x.var)? };
-        let var = net.sequence_slice(x.var, offset, length)?;
+        let (offset, length) = (count(&before), count(&inside));
+        let offset = if self.dice.chance(50) { offset } else { net.cast(offset, DType::I32) };
+        let length = if !before.is_empty() || self.dice.chance(70) { length } else { net.lod_of(x.var) };
+        let var = net.sequence_slice(x.var, offset, length);
         Ok(vec![self.item(net, var, x.size)?])
     }
 
@@ -187,7 +187,7 @@ impl Maker {
         // A constant that passes no gradient.
         let weights = if self.dice.chance(30) {
             let c = self.parameter(net, &[TABLE])?;
-            net.stop_gradient(c.var)?;
+            net.stop_gradient(c.var);
             Some(c.var)
         } else {
             None
@@ -198,13 +198,13 @@ impl Maker {
             "accuracy" if self.kind.smooth => Ok(Vec::new()),
             "accuracy" => {
                 let logits = self.weighted_to(net, &x, TABLE)?;
-                let var = net.accuracy(logits.var, labels.var, ignore_index)?;
+                let var = net.accuracy(logits.var, labels.var, ignore_index);
                 Ok(vec![self.item(net, var, 1.0)?])
             }
             "cross_entropy" => {
                 let logits = self.weighted_to(net, &x, TABLE)?;
                 let options = CrossEntropy { ignore_index, class_weights: weights, label_smoothing };
-                let (loss, share) = net.cross_entropy_with(logits.var, labels.var, options)?;
+                let (loss, share) = net.cross_entropy_with(logits.var, labels.var, options);
                 Ok(vec![self.item(net, loss, 4.0 * logits.size + 2.0)?, self.item(net, share, 1.0)?])
             }
             _ => {
@@ -237,7 +237,7 @@ impl Maker {
         let padding = self.dice.chance(20).then(|| self.dice.below(TABLE) as i64);
         // The row of a padding id has no gradient, where the function has one.
         let padding = if self.kind.smooth { None } else { padding };
-        let var = net.lookup(ids.var, table.var, padding, self.dice.chance(50))?;
+        let var = net.lookup(ids.var, table.var, padding, self.dice.chance(50));
         self.item(net, var, table.size)
     }
 
@@ -248,7 +248,7 @@ impl Maker {
         match made.into_iter().next() {
             Some(made) => self.small(net, &made, LARGE),
             None => {
-                let var = net.scale(item.var, -0.5, 0.25)?;
+                let var = net.scale(item.var, -0.5, 0.25);
                 self.item(net, var, 0.5 * item.size + 0.25)
             }
         }
@@ -258,7 +258,7 @@ impl Maker {
     pub(super) fn fit(&mut self, net: &Builder, item: &Item, like: &Spec) -> Result<Item> {
         let mut fits = self.fit_width(net, item, like.width())?;
         if fits.spec.dtype != like.dtype {
-            fits = self.item(net, net.cast(fits.var, like.dtype)?, fits.size)?;
+            fits = self.item(net, net.cast(fits.var, like.dtype), fits.size)?;
         }
         Ok(fits)
     }
@@ -273,7 +273,7 @@ impl Maker {
 
     /// Numbers of about 1.
     fn positive(&mut self, net: &Builder, item: &Item) -> Result<Item> {
-        let var = net.scale(net.sigmoid(item.var)?, 1.0, 0.5)?;
+        let var = net.scale(net.sigmoid(item.var), 1.0, 0.5);
         self.item(net, var, 1.5)
     }
 
@@ -358,7 +358,7 @@ impl Maker {
         let pools = [Pool::Sum, Pool::Mean, Pool::Sqrt, Pool::First, Pool::Last, Pool::Max];
         let pool = pools[self.dice.below(if self.kind.smooth { 5 } else { 6 })];
         let pad = if self.dice.chance(30) { 0.5 } else { 0.0 };
-        let var = net.sequence_pool_with(y.var, pool, pad)?;
+        let var = net.sequence_pool_with(y.var, pool, pad);
         let most = if self.kind.wide { 30.0 } else { 8.0 };
         self.item(
             net,
@@ -408,19 +408,19 @@ impl Maker {
         let y = self.small(net, &y, LARGE)?;
         let pooled = self.pooled(net, &y)?;
         let query = self.partner(net, &pooled, items)?;
-        let spread = net.sequence_expand_as(query.var, y.var)?;
-        let met = net.tanh(net.add(spread, y.var)?)?;
+        let spread = net.sequence_expand_as(query.var, y.var);
+        let met = net.tanh(net.add(spread, y.var));
         let met = self.item(net, met, 1.0)?;
         if self.dice.chance(40) {
             return Ok(vec![met]);
         }
         let column = self.weighted_to(net, &met, 1)?;
-        let weights = net.sequence_softmax(column.var)?;
-        let part = net.mul(y.var, weights)?;
+        let weights = net.sequence_softmax(column.var);
+        let part = net.mul(y.var, weights);
         if self.dice.chance(30) {
             return Ok(vec![self.item(net, part, y.size)?]);
         }
-        let var = net.sequence_pool(part, Pool::Sum)?;
+        let var = net.sequence_pool(part, Pool::Sum);
         Ok(vec![self.item(net, var, y.size)?])
     }
 }

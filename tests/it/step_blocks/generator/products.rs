@@ -10,13 +10,13 @@ impl Maker {
         let x = self.small(net, x, LARGE)?;
         let mut var = x.var;
         if x.spec.dtype != self.kind.dtype {
-            var = net.cast(var, self.kind.dtype)?;
+            var = net.cast(var, self.kind.dtype);
         }
         let depth = if self.dice.chance(60) { 0 } else { 3 };
         let w = self.constant(net, &[x.spec.width(), width], depth)?;
         let b = if self.dice.chance(40) { Some(self.constant(net, &[width], depth)?) } else { None };
         let size = x.spec.width() as f64 * x.size * w.size + b.as_ref().map_or(0.0, |b| b.size);
-        let var = net.product(var, w.var, b.map(|b| b.var))?;
+        let var = net.product(var, w.var, b.map(|b| b.var));
         self.item(net, var, size)
     }
 
@@ -43,7 +43,7 @@ impl Maker {
             }
             if self.dice.chance(30) {
                 let (a, b) = (self.any(&pairs), self.any(&pairs));
-                let var = net.add(a.var, b.var)?;
+                let var = net.add(a.var, b.var);
                 pairs.push(self.item(net, var, a.size + b.size)?);
             }
             if self.dice.chance(20) {
@@ -57,9 +57,9 @@ impl Maker {
             if self.dice.chance(70) {
                 let (a, b) = (self.small(net, &out, LARGE)?, self.small(net, pair, LARGE)?);
                 let (var, size) = match self.dice.below(3) {
-                    0 => (net.mul(a.var, b.var)?, a.size * b.size),
-                    1 => (net.sub(a.var, b.var)?, a.size + b.size),
-                    _ => (net.add(a.var, b.var)?, a.size + b.size),
+                    0 => (net.mul(a.var, b.var), a.size * b.size),
+                    1 => (net.sub(a.var, b.var), a.size + b.size),
+                    _ => (net.add(a.var, b.var), a.size + b.size),
                 };
                 out = self.item(net, var, size)?;
             }
@@ -77,21 +77,21 @@ impl Maker {
         for _ in 0..2 + self.dice.below(3) {
             let odd = |dice: &mut Dice| !plain && dice.chance(25);
             let (a, b) = (self.weighted_to(net, &x, self.width)?, self.weighted_to(net, &y, self.width)?);
-            let mut sum = if odd(&mut self.dice) { net.add(b.var, a.var)? } else { net.add(a.var, b.var)? };
+            let mut sum = if odd(&mut self.dice) { net.add(b.var, a.var) } else { net.add(a.var, b.var) };
             if odd(&mut self.dice) {
-                sum = net.add(sum, self.weighted_to(net, &y, self.width)?.var)?;
+                sum = net.add(sum, self.weighted_to(net, &y, self.width)?.var);
             }
             if odd(&mut self.dice) {
-                sum = net.mul(sum, net.tanh(a.var)?)?;
+                sum = net.mul(sum, net.tanh(a.var));
             }
-            let gate = if self.dice.chance(50) { net.sigmoid(sum)? } else { net.tanh(sum)? };
+            let gate = if self.dice.chance(50) { net.sigmoid(sum) } else { net.tanh(sum) };
             all = Some(match all {
-                Some(before) if self.dice.chance(50) => net.mul(before, gate)?,
-                Some(before) => net.add(before, gate)?,
+                Some(before) if self.dice.chance(50) => net.mul(before, gate),
+                Some(before) => net.add(before, gate),
                 None => gate,
             });
         }
-        let var = net.tanh(all.unwrap_or(x.var))?;
+        let var = net.tanh(all.unwrap_or(x.var));
         Ok(vec![self.item(net, var, 1.0)?])
     }
 
@@ -101,11 +101,11 @@ impl Maker {
         let x = self.floats(net, items)?;
         let y = self.partner(net, &x, items)?;
         let (a, b) = (self.weighted_to(net, &x, 3 * w)?, self.weighted_to(net, &y, 3 * w)?);
-        let parts = net.split(net.add(a.var, b.var)?, &[w, 2 * w])?;
-        let parts = [parts[0], net.slice(parts[1], 0..w)?, net.split(parts[1], &[w, w])?[1]];
-        let kept = net.mul(net.sigmoid(parts[0])?, net.tanh(parts[2])?)?;
-        let sum = if self.dice.chance(50) { net.add(kept, parts[1])? } else { kept };
-        let var = net.tanh(sum)?;
+        let parts = net.split(net.add(a.var, b.var), &[w, 2 * w]);
+        let parts = [parts[0], net.slice(parts[1], 0..w), net.split(parts[1], &[w, w])[1]];
+        let kept = net.mul(net.sigmoid(parts[0]), net.tanh(parts[2]));
+        let sum = if self.dice.chance(50) { net.add(kept, parts[1]) } else { kept };
+        let var = net.tanh(sum);
         Ok(vec![self.item(net, var, 1.0)?])
     }
 }
