@@ -22,10 +22,10 @@ const LOGITS: usize = ROWS * CLASSES * 4;
 /// Bytes at the peak of compiling and of one training step; with the logits fetched, nothing can be fused.
 fn peak(fetch_logits: bool) -> usize {
     let net = Builder::new();
-    let x = net.feed("x", DType::F32, &[WIDTH], 1).unwrap();
-    let labels = net.feed_like("labels", DType::I64, &[], x).unwrap();
-    let logits = net.linear(x, CLASSES).unwrap();
-    let loss = net.mean(net.cross_entropy(logits, labels).unwrap()).unwrap();
+    let x = net.feed("x", DType::F32, &[WIDTH], 1);
+    let labels = net.feed_like("labels", DType::I64, &[], x);
+    let logits = net.linear(x, CLASSES);
+    let loss = net.mean(net.cross_entropy(logits, labels));
     let mut program = net.finish().unwrap();
     Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let lod = Some(Lod::from_lengths1(&[ROWS / 4; 4]).unwrap());

@@ -19,13 +19,13 @@ const ROWS: usize = 6_000;
 /// Bytes at the peak of predicting for one sequence, beside the sequence; `of_rows` asks for a value of each row.
 fn peak(rows: usize, most_rows: usize, of_rows: bool) -> usize {
     let net = Builder::new();
-    let words = net.feed("words", DType::I64, &[], 1).unwrap();
-    let x = net.dropout(net.embedding(words, Embedding::new(50, WIDTH)).unwrap(), 0.5).unwrap();
-    let h = net.lstm(net.lstm(x, Lstm::new(WIDTH)).unwrap(), Lstm::new(WIDTH)).unwrap();
-    let (last, mean) = (net.sequence_pool(h, Pool::Last).unwrap(), net.sequence_pool(h, Pool::Mean).unwrap());
-    let back = net.lstm(x, Lstm::new(WIDTH).backwards()).unwrap();
-    let first = net.sequence_pool(back, Pool::First).unwrap();
-    let read = net.linear(net.concat(&[last, mean, first]).unwrap(), 3).unwrap();
+    let words = net.feed("words", DType::I64, &[], 1);
+    let x = net.dropout(net.embedding(words, Embedding::new(50, WIDTH)), 0.5);
+    let h = net.lstm(net.lstm(x, Lstm::new(WIDTH)), Lstm::new(WIDTH));
+    let (last, mean) = (net.sequence_pool(h, Pool::Last), net.sequence_pool(h, Pool::Mean));
+    let back = net.lstm(x, Lstm::new(WIDTH).backwards());
+    let first = net.sequence_pool(back, Pool::First);
+    let read = net.linear(net.concat(&[last, mean, first]), 3);
     let named = [("read", read), ("h", h)].map(|(name, var)| (name.to_owned(), net.name_of(var)));
     let program = net.finish().unwrap();
     let mut scope = Scope::of(&program).unwrap();

@@ -62,9 +62,9 @@ fn small_input_gates_are_no_nan() {
     use unpadded::{DType, Lod, Variable, ops};
 
     let net = Builder::new().seed(1);
-    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
-    let y = slstm(&net, x, 8).unwrap();
-    let loss = net.sum(net.square(y).unwrap()).unwrap();
+    let x = net.feed("x", DType::F32, &[3], 1);
+    let y = slstm(&net, x, 8);
+    let loss = net.sum(net.square(y));
     let mut program = net.finish()?;
     let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let wanted: Vec<_> = gradients.iter().map(|g| g.1).chain([loss.id()]).collect();

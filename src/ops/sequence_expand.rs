@@ -258,7 +258,7 @@ mod tests {
         let spread = net.sequence_expand(mean, x, None);
         assert_eq!(net.spec(spread).unwrap(), net.spec(x).unwrap());
         let other = net.feed("other", DType::F32, &[4], 2);
-        let error = net.sequence_expand(mean, other, None).unwrap_err().to_string();
+        let error = net.sequence_expand(mean, other, None).refused().to_string();
         assert!(error.contains("input `x`: expected lod(2), or one level more"), "{error}");
         Ok(())
     }

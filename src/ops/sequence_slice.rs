@@ -236,10 +236,10 @@ mod tests {
         let net = Builder::new();
         let x = net.feed("x", DType::F32, &[2], 2);
         let (top, flat) = (net.feed("top", DType::I64, &[], 0), net.feed("flat", DType::F32, &[2], 0));
-        let error = net.sequence_slice(x, top, top).unwrap_err().to_string();
+        let error = net.sequence_slice(x, top, top).refused().to_string();
         let expected = "input `offset`: expected one whole number for each sequence of the last level of `x`";
         assert!(error.contains(expected), "{error}");
-        let error = net.sequence_slice(flat, top, top).unwrap_err().to_string();
+        let error = net.sequence_slice(flat, top, top).refused().to_string();
         assert!(error.contains("input `x`: expected sequences"), "{error}");
         Ok(())
     }

@@ -13,17 +13,17 @@ fn zeros() -> Initializer {
 /// A loss that depends on `a` and `b`, and a parameter that it does not depend on.
 fn model() -> (Program, Var) {
     let net = Builder::new();
-    let a = net.parameter("a", DType::F32, &[1, 3], zeros()).unwrap();
-    let b = net.parameter("b", DType::F32, &[3, 1], zeros()).unwrap();
-    net.parameter("idle", DType::F32, &[2], zeros()).unwrap();
-    let loss = net.product(a, b, None).unwrap();
+    let a = net.parameter("a", DType::F32, &[1, 3], zeros());
+    let b = net.parameter("b", DType::F32, &[3, 1], zeros());
+    net.parameter("idle", DType::F32, &[2], zeros());
+    let loss = net.product(a, b, None);
     (net.finish().unwrap(), loss)
 }
 
 /// A table with a gradient of selected rows.
 fn table() -> (Program, Vec<(VarId, VarId)>) {
     let net = Builder::new();
-    let table = net.parameter("table", DType::F32, &[9, 2], zeros()).unwrap().id();
+    let table = net.parameter("table", DType::F32, &[9, 2], zeros()).id();
     let mut program = net.finish().unwrap();
     let spec = Spec { storage: StorageKind::SelectedRows, ..program.spec(table).unwrap().clone() };
     let grad = program.add_computed("table@grad", BlockId(0), spec, VarRole::Computed, true);

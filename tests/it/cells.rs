@@ -48,7 +48,7 @@ struct Ran {
 impl Ran {
     fn new(mode: Mode, build: impl Fn(&Builder, Var) -> Vec<Var>) -> Self {
         let net = Builder::new();
-        let x = net.feed("x", DType::F64, &[IN], 1).unwrap();
+        let x = net.feed("x", DType::F64, &[IN], 1);
         let wanted: Vec<VarId> = build(&net, x).into_iter().map(Var::id).collect();
         let program = net.finish().unwrap();
         let mut scope = scope(&program);
@@ -294,17 +294,17 @@ fn residual_layers_add_their_input() {
 /// draws the same numbers again.
 fn differences(name: &str, build: impl Fn(&Builder, Var) -> Vec<Var>) {
     let net = Builder::new();
-    let x = net.feed("x", DType::F64, &[IN], 1).unwrap();
+    let x = net.feed("x", DType::F64, &[IN], 1);
     net.watch(x);
     let terms = build(&net, x).into_iter().enumerate().map(|(k, value)| {
         // Another weight for every column, so that no gradient cancels.
         let width = net.spec(value).unwrap().width();
         let columns = net.parameter(&format!("columns_{k}"), DType::F64, &[width], init::zeros());
-        let columns = columns.unwrap();
+        let columns = columns;
         net.stop_gradient(columns);
-        net.sum(net.mul(value, columns).unwrap()).unwrap()
+        net.sum(net.mul(value, columns))
     });
-    let loss = terms.reduce(|a, b| net.add(a, b).unwrap()).unwrap();
+    let loss = terms.reduce(|a, b| net.add(a, b)).unwrap();
     let mut program = net.finish().unwrap();
     let grads = backward::differentiate(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let mut scope = Scope::of(&program).unwrap();
@@ -414,8 +414,8 @@ fn gradients_of_stacked_layers() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let net = Builder::new();
-    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
-    let part = |error: Var| error.unwrap_err().to_string();
+    let x = net.feed("x", DType::F32, &[3], 1);
+    let part = |error: Var| error.refused().to_string();
     let cases = [
         (
             part(net.lstm(x, Lstm::new(2).cell_clip(0.0))),
@@ -463,7 +463,7 @@ fn what_does_not_fit_is_refused() {
     for (error, expected) in cases {
         assert!(error.contains(expected) && error.contains(file!()), "{error}");
     }
-    let weight = |dims: &[usize]| net.parameter("w", DType::F32, dims, init::zeros()).unwrap();
+    let weight = |dims: &[usize]| net.parameter("w", DType::F32, dims, init::zeros());
     // Cells that take their weights apart name the weight too, not the operator that does it.
     let narrow = |gates: usize| RecurrentWeights {
         w_ih: weight(&[3, gates]),

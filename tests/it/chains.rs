@@ -33,11 +33,11 @@ fn cell(step: &Step, x: Var) -> Var {
 
 fn model() -> Model {
     let net = Builder::new().seed(5);
-    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
-    let ids = net.feed_like("ids", DType::I64, &[], x).unwrap();
-    let y = net.recurrent(x, cell).unwrap();
+    let x = net.feed("x", DType::F32, &[3], 1);
+    let ids = net.feed_like("ids", DType::I64, &[], x);
+    let y = net.recurrent(x, cell);
     let table =
-        net.parameter("table", DType::F32, &[7, 3], unpadded::layers::init::uniform(-1.0, 1.0)).unwrap();
+        net.parameter("table", DType::F32, &[7, 3], unpadded::layers::init::uniform(-1.0, 1.0));
     let looked_up = net
         .recurrent((x, ids), |step: &Step, (x, ids): (Var, Var)| {
             let before = step.memory(3);
@@ -45,9 +45,8 @@ fn model() -> Model {
             let h = step.add(step.mul(before, row), x);
             step.update(before, h);
             h
-        })
-        .unwrap();
-    let loss = net.add(net.sum(net.mul(y, y).unwrap()).unwrap(), net.sum(looked_up).unwrap()).unwrap();
+        });
+    let loss = net.add(net.sum(net.mul(y, y)), net.sum(looked_up));
     let mut program = net.finish().unwrap();
     let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let wanted = [y.id(), loss.id()].into_iter().chain(gradients.iter().map(|(_, gradient)| *gradient));

@@ -24,16 +24,16 @@ const WORDS: [&[i64]; 3] = [&[3, 1, 4], &[], &[1, 5]];
 
 fn tagger() -> Tagger {
     let net = Builder::new();
-    let words = net.feed("words", DType::I64, &[], 1).unwrap();
-    let marks = net.feed_like("marks", DType::F32, &[2], words).unwrap();
-    let label = net.feed("label", DType::I64, &[], 0).unwrap();
-    let topic = net.feed("topic", DType::F32, &[3], 0).unwrap();
-    let x = net.embedding(words, Embedding::new(10, 4).sparse().named("table")).unwrap();
-    let x = net.concat(&[x, marks]).unwrap();
-    let h = net.lstm(x, Lstm::new(3)).unwrap();
-    let last = net.concat(&[net.sequence_pool(h, Pool::Last).unwrap(), topic]).unwrap();
-    let logits = net.linear(last, 2).unwrap();
-    let loss = net.mean(net.cross_entropy(logits, label).unwrap()).unwrap();
+    let words = net.feed("words", DType::I64, &[], 1);
+    let marks = net.feed_like("marks", DType::F32, &[2], words);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let topic = net.feed("topic", DType::F32, &[3], 0);
+    let x = net.embedding(words, Embedding::new(10, 4).sparse().named("table"));
+    let x = net.concat(&[x, marks]);
+    let h = net.lstm(x, Lstm::new(3));
+    let last = net.concat(&[net.sequence_pool(h, Pool::Last), topic]);
+    let logits = net.linear(last, 2);
+    let loss = net.mean(net.cross_entropy(logits, label));
     let mut program = net.finish().unwrap();
     let adam = Adam::new(0.1).lazy().clip_global_norm(5.0);
     let made = adam.minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
@@ -224,9 +224,9 @@ fn what_only_the_data_shows() {
 #[test]
 fn errors_are_the_same_on_any_number_of_threads() {
     let net = Builder::new();
-    let words = net.feed("words", DType::I64, &[], 1).unwrap();
-    let x = net.embedding(words, Embedding::new(10, 64)).unwrap();
-    let loss = net.sum(x).unwrap();
+    let words = net.feed("words", DType::I64, &[], 1);
+    let x = net.embedding(words, Embedding::new(10, 64));
+    let loss = net.sum(x);
     let program = net.finish().unwrap();
     let mut scope = Scope::of(&program).unwrap();
     let mut ids = vec![vec![1i64; 100]; 10];
@@ -371,9 +371,9 @@ fn a_panic_in_a_users_operator_leaves_the_scope_whole() {
     let mut registry = ops::catalogue();
     registry.add::<Unlucky>().unwrap();
     let net = Builder::with_registry(registry.clone());
-    let x = net.feed("x", DType::F32, &[1], 0).unwrap();
+    let x = net.feed("x", DType::F32, &[1], 0);
     let x = (x, net.append("unlucky", &[("x", &[x])], Attributes::new()).unwrap());
-    let loss = net.sum(net.linear(x.1, 1).unwrap()).unwrap();
+    let loss = net.sum(net.linear(x.1, 1));
     let mut program = net.finish().unwrap();
     Sgd::new(0.5).minimize(&mut program, &registry, loss.id()).unwrap();
     let (good, bad) = (ndarray::array![[2.0f32], [3.0]].into(), ndarray::array![[2.0f32], [13.0]].into());
@@ -395,8 +395,8 @@ fn a_panic_in_a_users_operator_leaves_the_scope_whole() {
 #[test]
 fn a_run_goes_as_far_as_it_is_told() {
     let net = Builder::new();
-    let x = net.feed("x", DType::F32, &[2], 0).unwrap();
-    let loss = net.sum(net.linear(x, 1).unwrap()).unwrap();
+    let x = net.feed("x", DType::F32, &[2], 0);
+    let loss = net.sum(net.linear(x, 1));
     let mut program = net.finish().unwrap();
     let mut forward_only = program.clone();
     let weight = program.find("linear_0.weight").unwrap();
@@ -435,11 +435,11 @@ fn a_run_goes_as_far_as_it_is_told() {
 #[test]
 fn a_level_that_an_operator_makes_has_its_rows() {
     let net = Builder::new();
-    let x = net.feed("x", DType::F64, &[], 1).unwrap();
+    let x = net.feed("x", DType::F64, &[], 1);
     net.watch(x);
-    let repeated = net.sequence_expand(x, x, None).unwrap();
-    let twice = net.scale(repeated, 2.0, 0.0).unwrap();
-    let loss = net.sum(net.square(twice).unwrap()).unwrap().id();
+    let repeated = net.sequence_expand(x, x, None);
+    let twice = net.scale(repeated, 2.0, 0.0);
+    let loss = net.sum(net.square(twice)).id();
     let mut program = net.finish().unwrap();
     let gradients = backward::differentiate(&mut program, &ops::catalogue(), loss).unwrap();
     let (out, gradient) = (twice.id(), gradients[&x.id()]);
@@ -471,11 +471,11 @@ fn a_level_that_an_operator_makes_has_its_rows() {
 #[test]
 fn a_sparse_lookup_in_a_table_that_is_computed() {
     let net = Builder::new();
-    let ids = net.feed("ids", DType::I64, &[], 0).unwrap();
-    let w = net.parameter("w", DType::F64, &[3, 2], unpadded::layers::init::constant(1.0)).unwrap();
-    let table = net.scale(w, 2.0, 0.0).unwrap();
-    let rows = net.lookup(ids, table, None, true).unwrap();
-    let loss = net.sum(net.square(rows).unwrap()).unwrap().id();
+    let ids = net.feed("ids", DType::I64, &[], 0);
+    let w = net.parameter("w", DType::F64, &[3, 2], unpadded::layers::init::constant(1.0));
+    let table = net.scale(w, 2.0, 0.0);
+    let rows = net.lookup(ids, table, None, true);
+    let loss = net.sum(net.square(rows)).id();
     let mut program = net.finish().unwrap();
     let gradient = backward::append(&mut program, &ops::catalogue(), loss).unwrap()[0].1;
     let mut executor = Executor::new(&program, &ops::catalogue(), &[gradient], 1).unwrap();
@@ -491,16 +491,15 @@ fn a_sparse_lookup_in_a_table_that_is_computed() {
 fn every_dtype_passes_through_a_program() {
     for dtype in DType::ALL {
         let net = Builder::new();
-        let x = net.feed("x", dtype, &[], 1).unwrap();
+        let x = net.feed("x", dtype, &[], 1);
         let before = net
             .recurrent(x, |step, x| {
-                let memory = step.memory_of(dtype, &[])?;
-                step.update(memory, x)?;
+                let memory = step.memory_of(dtype, &[]);
+                step.update(memory, x);
                 step.assign(memory)
-            })
-            .unwrap();
-        let turned = net.sequence_reverse(before).unwrap();
-        let wide = net.cast(turned, DType::F64).unwrap();
+            });
+        let turned = net.sequence_reverse(before);
+        let wide = net.cast(turned, DType::F64);
         let program = Program::from_bytes(&net.finish().unwrap().to_bytes().unwrap()).unwrap();
         let fetch = [turned.id(), wide.id()];
         let mut executor = Executor::new(&program, &ops::catalogue(), &fetch, 1).unwrap();

@@ -49,10 +49,10 @@ struct Model {
 
 fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, ending: Ending) -> Model {
     let net = Builder::new();
-    let x = net.feed("x", dtype, &[WIDTH], 1).unwrap();
-    let labels = net.feed_like("labels", DType::I64, &[], x).unwrap();
+    let x = net.feed("x", dtype, &[WIDTH], 1);
+    let labels = net.feed_like("labels", DType::I64, &[], x);
     let class_weights =
-        weighted.then(|| net.parameter("class_weights", dtype, &[CLASSES], uniform(0.5, 2.0)).unwrap());
+        weighted.then(|| net.parameter("class_weights", dtype, &[CLASSES], uniform(0.5, 2.0)));
     let options = CrossEntropy { class_weights, ..options };
     let cell = |step: &Step, x: Var| -> Var {
         let before = step.memory_of(dtype, &[WIDTH]);
@@ -62,13 +62,13 @@ fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, endi
     };
     let (logits, (losses, share)) = match place {
         Where::Root => {
-            let h = net.recurrent(x, cell).unwrap();
-            let logits = net.linear(h, CLASSES).unwrap();
+            let h = net.recurrent(x, cell);
+            let logits = net.linear(h, CLASSES);
             (logits, net.cross_entropy_with(logits, labels, options))
         }
         Where::LinearInside => {
             let inside = |step: &Step, x: Var| step.linear(cell(step, x), CLASSES);
-            let logits = net.recurrent(x, inside).unwrap();
+            let logits = net.recurrent(x, inside);
             (logits, net.cross_entropy_with(logits, labels, options))
         }
         Where::BothInside => {
@@ -76,11 +76,11 @@ fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, endi
                 let logits = step.linear(cell(step, x), CLASSES);
                 step.cross_entropy_with(logits, labels, options)
             };
-            let (losses, share) = net.recurrent((x, labels), inside).unwrap();
+            let (losses, share) = net.recurrent((x, labels), inside);
             (losses, (losses, share))
         }
     };
-    let loss = ending(&net, losses, share).unwrap();
+    let loss = ending(&net, losses, share);
     let mut program = net.finish().unwrap();
     let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let [x, labels, logits, losses, loss] = [x, labels, logits, losses, loss].map(|v| v.id());
@@ -341,13 +341,13 @@ fn it_is_refused_with_a_reason() {
     refused(&squared.executor(&[], 1), "depends on its value");
     // Read by another operator.
     let net = Builder::new();
-    let x = net.feed("x", DType::F32, &[WIDTH], 1).unwrap();
-    let labels = net.feed_like("labels", DType::I64, &[], x).unwrap();
-    let logits = net.linear(x, CLASSES).unwrap();
-    let loss = net.mean(net.cross_entropy(logits, labels).unwrap()).unwrap();
-    let other = net.mean(net.max_features(logits).unwrap()).unwrap();
-    let few = net.linear(x, 3).unwrap();
-    let narrow = net.mean(net.cross_entropy(few, labels).unwrap()).unwrap();
+    let x = net.feed("x", DType::F32, &[WIDTH], 1);
+    let labels = net.feed_like("labels", DType::I64, &[], x);
+    let logits = net.linear(x, CLASSES);
+    let loss = net.mean(net.cross_entropy(logits, labels));
+    let other = net.mean(net.max_features(logits));
+    let few = net.linear(x, 3);
+    let narrow = net.mean(net.cross_entropy(few, labels));
     let program = net.finish().unwrap();
     let executor = |wanted: &[Var]| {
         let wanted: Vec<VarId> = wanted.iter().map(|v| v.id()).collect();
@@ -358,17 +358,16 @@ fn it_is_refused_with_a_reason() {
     assert!(executor(&[loss]).listing().to_string().contains(FUSED), "what is not needed is not in the way");
     // A memory keeps the logits.
     let net = Builder::new();
-    let x = net.feed("x", DType::F32, &[WIDTH], 1).unwrap();
-    let labels = net.feed_like("labels", DType::I64, &[], x).unwrap();
+    let x = net.feed("x", DType::F32, &[WIDTH], 1);
+    let labels = net.feed_like("labels", DType::I64, &[], x);
     let logits = net
         .recurrent(x, |step, x| {
-            let before = step.memory(CLASSES)?;
-            let logits = step.linear(step.concat(&[x, before])?, CLASSES)?;
-            step.update(before, logits)?;
+            let before = step.memory(CLASSES);
+            let logits = step.linear(step.concat(&[x, before]), CLASSES);
+            step.update(before, logits);
             logits
-        })
-        .unwrap();
-    let loss = net.mean(net.cross_entropy(logits, labels).unwrap()).unwrap();
+        });
+    let loss = net.mean(net.cross_entropy(logits, labels));
     let executor = Executor::new(&net.finish().unwrap(), &ops::catalogue(), &[loss.id()], 1).unwrap();
     refused(&executor, "a memory keeps");
 }
@@ -452,10 +451,10 @@ fn a_users_operators_take_part() {
     let mut registry = ops::catalogue();
     registry.add::<Energy>().unwrap().add::<LinearEnergy>().unwrap();
     let net = Builder::with_registry(registry.clone());
-    let x = net.feed("x", DType::F32, &[WIDTH], 1).unwrap();
+    let x = net.feed("x", DType::F32, &[WIDTH], 1);
     let energy = |layer: Linear| {
-        let y = net.linear(x, layer).unwrap();
-        net.append::<Var>("acme.energy", &[("x", &[y])], Attributes::new()).unwrap()
+        let y = net.linear(x, layer);
+        net.append::<Var>("acme.energy", &[("x", &[y])], Attributes::new())
     };
     let (fused, biased) = (energy(Linear::new(4).without_bias()), energy(Linear::new(4)));
     let program = net.finish().unwrap();

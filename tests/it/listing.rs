@@ -10,7 +10,7 @@ use crate::models;
 
 fn listing(build: impl FnOnce(&Builder) -> Var) -> String {
     let net = Builder::new();
-    let loss = build(&net).unwrap();
+    let loss = build(&net);
     let mut program = net.finish().unwrap();
     Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let executor = Executor::new(&program, &ops::catalogue(), &[loss.id()], 1).unwrap();

@@ -190,26 +190,25 @@ fn a_direct_call_reads_them() {
 /// At the root, in a step block and in one inside it, made inside and outside of the block; with what it all gives.
 fn model() -> (Builder, Var, Var, Var) {
     let net = Builder::with_registry(registry()).seed(3);
-    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
+    let x = net.feed("x", DType::F32, &[3], 1);
     net.watch(x);
-    let outer = net.literal("shared", "times").unwrap();
-    let two = net.literal("two", 2.0).unwrap();
-    let first = net.change(x, "plus", 0.25, Some(&[0, 2])).unwrap();
+    let outer = net.literal("shared", "times");
+    let two = net.literal("two", 2.0);
+    let first = net.change(x, "plus", 0.25, Some(&[0, 2]));
     let h = net
         .recurrent(first, |step, x| {
-            let before = step.memory(3)?;
-            let small = step.change(before, "times", 0.5, Some(&[1]))?;
+            let before = step.memory(3);
+            let small = step.change(before, "times", 0.5, Some(&[1]));
             let inputs: [(&str, &[Var]); 3] = [("x", &[x]), ("how", &[outer]), ("by", &[two])];
             let large = step.append("test.change", &inputs, Attributes::new())?;
-            let h = step.tanh(step.add(small, large)?)?;
-            step.update(before, h)?;
+            let h = step.tanh(step.add(small, large));
+            step.update(before, h);
             h
-        })
-        .unwrap();
-    let h = net.linear(h, Linear::new(3)).unwrap();
-    let last = net.sequence_pool(h, Pool::Last).unwrap();
-    let out = net.change(last, "times", -1.0, None).unwrap();
-    let loss = net.mean(net.square(out).unwrap()).unwrap();
+        });
+    let h = net.linear(h, Linear::new(3));
+    let last = net.sequence_pool(h, Pool::Last);
+    let out = net.change(last, "times", -1.0, None);
+    let loss = net.mean(net.square(out));
     (net, x, out, loss)
 }
 
@@ -277,14 +276,14 @@ fn they_are_read_at_the_root_and_in_step_blocks() {
 #[test]
 fn what_does_not_fit_is_refused_at_the_users_line() {
     let net = Builder::with_registry(registry());
-    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
+    let x = net.feed("x", DType::F32, &[3], 1);
     let [how, by, columns] = [
-        net.literal("how", "times").unwrap(),
-        net.literal("by", 2).unwrap(),
-        net.literal("columns", vec![0, 3]).unwrap(),
+        net.literal("how", "times"),
+        net.literal("by", 2),
+        net.literal("columns", vec![0, 3]),
     ];
-    let flag = net.literal("flag", true).unwrap();
-    let long = net.literal("long", "é".repeat(100)).unwrap();
+    let flag = net.literal("flag", true);
+    let long = net.literal("long", "é".repeat(100));
     #[track_caller]
     fn says<T: std::fmt::Debug>(made: Result<T>, words: &str) {
         let message = made.unwrap_err().to_string();
@@ -311,8 +310,8 @@ fn what_does_not_fit_is_refused_at_the_users_line() {
     says(net.recurrent(how, |_, x| x), "variable `how`: expected a tensor, got a literal");
     says(
         net.recurrent(x, |step, x| {
-            let memory = step.memory_from(how)?;
-            step.update(memory, x)?;
+            let memory = step.memory_from(how);
+            step.update(memory, x);
             x
         }),
         "variable `how`: expected a tensor, got a literal",

@@ -28,10 +28,10 @@ fn model(cell: impl FnOnce(&Step, Var) -> Var) -> Model {
 
 fn built(levels: usize, build: impl FnOnce(&Builder, Var) -> Var) -> Model {
     let net = Builder::new().seed(5);
-    let x = net.feed("x", DType::F32, &[7], levels).unwrap();
+    let x = net.feed("x", DType::F32, &[7], levels);
     net.watch(x);
-    let y = build(&net, x).unwrap();
-    let loss = net.sum(net.mul(y, y).unwrap()).unwrap();
+    let y = build(&net, x);
+    let loss = net.sum(net.mul(y, y));
     let mut program = net.finish().unwrap();
     let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let mut wanted = vec![y.id(), loss.id()];

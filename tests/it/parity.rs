@@ -36,8 +36,7 @@ impl Net {
         let var = match self.first {
             Some(first) => self.net.feed_like(name, values.dtype(), dims, first),
             None => self.net.feed(name, values.dtype(), dims, 1),
-        }
-        .unwrap();
+        };
         self.first.get_or_insert(var);
         let lod = Lod::from_lengths1(&self.lengths).unwrap();
         self.feeds.push((var.id(), Variable::sequences(values, lod).unwrap()));
@@ -47,7 +46,7 @@ impl Net {
     /// A feed of one row a sequence.
     pub(crate) fn states(&mut self, name: &str, values: ArrayD<f32>) -> Var {
         let values = self.floats(flat(values));
-        let var = self.net.feed(name, self.dtype, &values.shape()[1..], 0).unwrap();
+        let var = self.net.feed(name, self.dtype, &values.shape()[1..], 0);
         self.feeds.push((var.id(), Variable::dense(values)));
         var
     }
@@ -55,7 +54,7 @@ impl Net {
     pub(crate) fn weight(&mut self, name: &str, value: ArrayD<f32>) -> Var {
         let value = self.floats(value);
         self.weights.push((name.to_owned(), value.clone()));
-        self.net.parameter(name, self.dtype, value.shape(), init::zeros()).unwrap()
+        self.net.parameter(name, self.dtype, value.shape(), init::zeros())
     }
 
     pub(crate) fn floats(&self, values: ArrayD<f32>) -> Dense {
@@ -67,7 +66,7 @@ impl Net {
         let net = &self.net;
         let sum = |&(part, weight): &(Var, Var)| net.sum(net.mul(part, weight));
         let add = |so_far: Var, one: Var| net.add(so_far, one);
-        parts.iter().map(sum).reduce(add).unwrap().unwrap()
+        parts.iter().map(sum).reduce(add).unwrap()
     }
 
     /// Runs forward and backward; the values, then the gradients.
@@ -127,7 +126,7 @@ fn embedding_merges_the_rows_of_its_gradient() {
             let ids = net.rows("ids", case.array::<i64>("ids").into());
             let weight = net.weight("weight", case.array("weight"));
             let r = net.rows("R", net.floats(case.array("R")));
-            let y = net.net.lookup(ids, weight, Some(padding), sparse).unwrap();
+            let y = net.net.lookup(ids, weight, Some(padding), sparse);
             let loss = net.loss(&[(y, r)]);
             let (values, grads) = net.run(loss, &[loss, y], &[weight]);
             close(&values[0], case.array("loss"), &format!("embedding {dtype} loss"));
@@ -161,7 +160,7 @@ fn cross_entropy_is_that_of_pytorch() {
                 label_smoothing: case.number("label_smoothing", 0.0),
             };
             let (losses, shares) = net.net.cross_entropy_with(logits, labels, options);
-            let loss = net.net.div(net.net.sum(losses).unwrap(), net.net.sum(shares).unwrap()).unwrap();
+            let loss = net.net.div(net.net.sum(losses), net.net.sum(shares));
             let (values, grads) = net.run(loss, &[loss, losses, shares], &[logits]);
             close(&values[0], case.array("loss"), &format!("{name} {dtype} loss"));
             close(&grads[0], case.array("grad.logits"), &format!("{name} {dtype} gradient"));
@@ -202,7 +201,7 @@ fn sequence_pool_and_attention_are_those_of_pytorch() {
             let x = net.rows("x", net.floats(case.array("x")));
             net.net.watch(x);
             let r = net.states("R", case.array(&format!("{name}.R")));
-            let y = net.net.sequence_pool(x, pool).unwrap();
+            let y = net.net.sequence_pool(x, pool);
             let loss = net.loss(&[(y, r)]);
             let (values, grads) = net.run(loss, &[y], &[x]);
             close(&values[0], case.array(&format!("{name}.y")), &format!("{name} {dtype}"));
@@ -215,8 +214,8 @@ fn sequence_pool_and_attention_are_those_of_pytorch() {
             net.net.watch(var);
         }
         let r = net.states("R", case.array("attention.R"));
-        let shares = net.net.sequence_softmax(scores).unwrap();
-        let y = net.net.sequence_pool(net.net.mul(x, shares).unwrap(), Pool::Sum).unwrap();
+        let shares = net.net.sequence_softmax(scores);
+        let y = net.net.sequence_pool(net.net.mul(x, shares), Pool::Sum);
         let loss = net.loss(&[(y, r)]);
         let (values, grads) = net.run(loss, &[y], &[x, scores]);
         close(&values[0], case.array("attention.y"), &format!("attention {dtype}"));
@@ -234,10 +233,10 @@ fn train(case: &str, optimizer: impl Fn(f64) -> Box<dyn Optimizer>) {
     let lod = Lod::from_lengths1(&lengths).unwrap();
 
     let net = Builder::new();
-    let words = net.feed("words", DType::I64, &[], 1).unwrap();
-    let label = net.feed("label", DType::I64, &[], 0).unwrap();
+    let words = net.feed("words", DType::I64, &[], 1);
+    let label = net.feed("label", DType::I64, &[], 0);
     let parameter =
-        |name: &str, dims: &[usize]| net.parameter(name, DType::F32, dims, init::zeros()).unwrap();
+        |name: &str, dims: &[usize]| net.parameter(name, DType::F32, dims, init::zeros());
     let table = parameter("embedding.weight", &[20, 4]);
     let weights = RecurrentWeights {
         w_ih: parameter("lstm.weight_ih_l0", &[4, 12]),
@@ -245,10 +244,10 @@ fn train(case: &str, optimizer: impl Fn(f64) -> Box<dyn Optimizer>) {
         b_ih: Some(parameter("lstm.bias_ih_l0", &[12])),
         b_hh: Some(parameter("lstm.bias_hh_l0", &[12])),
     };
-    let x = net.lookup(words, table, None, false).unwrap();
+    let x = net.lookup(words, table, None, false);
     let (_, h, _) = net.lstm_states_with(x, weights, Lstm::new(3)).unwrap();
-    let logits = net.linear(h, Linear::new(3).named("out")).unwrap();
-    let loss = net.mean(net.cross_entropy(logits, label).unwrap()).unwrap();
+    let logits = net.linear(h, Linear::new(3).named("out"));
+    let loss = net.mean(net.cross_entropy(logits, label));
     let mut program = net.finish().unwrap();
     optimizer(rate).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
 

@@ -128,20 +128,20 @@ fn layers_load_the_weights_of_pytorch() {
     let case = Fixture::load("lstm_2layers_bidirectional");
     let (array, suffixes) = (|name: &str| case.array::<f32>(name), suffixes(&case));
     let net = Builder::new();
-    let x = net.feed("x", DType::F32, &[4], 1).unwrap();
+    let x = net.feed("x", DType::F32, &[4], 1);
     let lengths: Vec<usize> = case.array::<i64>("lengths").iter().map(|&n| n as usize).collect();
     let rows = Variable::sequences(Dense::from(array("x")), Lod::from_lengths1(&lengths).unwrap()).unwrap();
     let mut feeds: Vec<(VarId, Variable)> = vec![(x.id(), rows)];
     let initial: Vec<[Var; 2]> = (0..suffixes.len())
         .map(|k| {
             ["h0", "c0"].map(|name| {
-                let var = net.feed(&format!("{name}.{k}"), DType::F32, &[3], 0).unwrap();
+                let var = net.feed(&format!("{name}.{k}"), DType::F32, &[3], 0);
                 feeds.push((var.id(), Variable::dense(Dense::from(part(&array(name), k)))));
                 var
             })
         })
         .collect();
-    let y = net.stacked(x, Stacked::new(Lstm::new(3), 2).bidirectional().initial(initial)).unwrap();
+    let y = net.stacked(x, Stacked::new(Lstm::new(3), 2).bidirectional().initial(initial));
     let program = net.finish().unwrap();
     let mut scope = Scope::of(&program).unwrap();
     let read = |name: &str| Ok(Dense::from(array(name)));

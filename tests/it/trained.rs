@@ -19,14 +19,14 @@ const HIDDEN: usize = 2;
 /// The program that trains, the name of its loss, and the names of its last states.
 pub(crate) fn program() -> (Program, String, [String; 3]) {
     let net = Builder::new().seed(7);
-    let words = net.feed("words", DType::I64, &[], 1).unwrap();
-    let label = net.feed("label", DType::I64, &[], 0).unwrap();
-    let h = net.feed("h", DType::F32, &[HIDDEN], 0).unwrap();
-    let c = net.feed("c", DType::F32, &[HIDDEN], 0).unwrap();
-    let x = net.embedding(words, Embedding::new(TOKENS.len(), 3).sparse()).unwrap();
-    let (_, h, c) = net.lstm_states(net.dropout(x, 0.25).unwrap(), Lstm::new(HIDDEN).initial(h, c));
-    let logits = net.linear(h, 2).unwrap();
-    let loss = net.mean(net.cross_entropy(logits, label).unwrap()).unwrap();
+    let words = net.feed("words", DType::I64, &[], 1);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let h = net.feed("h", DType::F32, &[HIDDEN], 0);
+    let c = net.feed("c", DType::F32, &[HIDDEN], 0);
+    let x = net.embedding(words, Embedding::new(TOKENS.len(), 3).sparse());
+    let (_, h, c) = net.lstm_states(net.dropout(x, 0.25), Lstm::new(HIDDEN).initial(h, c));
+    let logits = net.linear(h, 2);
+    let loss = net.mean(net.cross_entropy(logits, label));
     let names = [logits, h, c].map(|var| net.name_of(var));
     let loss_name = net.name_of(loss);
     let mut program = net.finish().unwrap();

@@ -49,12 +49,12 @@ fn loader(samples: Samples) -> Loader {
 /// With dropout, sparse updates, clipping and a schedule.
 pub(crate) fn trainer() -> Trainer {
     let net = Builder::new().seed(3);
-    let words = net.feed("words", DType::I64, &[], 1).unwrap();
-    let label = net.feed("label", DType::I64, &[], 0).unwrap();
-    let x = net.embedding(words, Embedding::new(20, 6).sparse()).unwrap();
-    let h = net.lstm(net.dropout(x, 0.3).unwrap(), Lstm::new(8)).unwrap();
-    let logits = net.linear(net.sequence_pool(h, Pool::Last).unwrap(), 2).unwrap();
-    let loss = net.mean(net.cross_entropy(logits, label).unwrap()).unwrap();
+    let words = net.feed("words", DType::I64, &[], 1);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let x = net.embedding(words, Embedding::new(20, 6).sparse());
+    let h = net.lstm(net.dropout(x, 0.3), Lstm::new(8));
+    let logits = net.linear(net.sequence_pool(h, Pool::Last), 2);
+    let loss = net.mean(net.cross_entropy(logits, label));
     let adam = Adam::new(0.02).lazy().clip_global_norm(1.0).schedule(Schedule::cosine(60).warm_up(5));
     Trainer::new(net, loss, &adam)
         .unwrap()
@@ -272,20 +272,19 @@ fn it_says_what_it_does_in_plain_lines() {
 /// A language model over continuous text whose state is carried on.
 fn language_model() -> Trainer {
     let net = Builder::new().seed(1);
-    let x = net.feed("x", DType::I64, &[], 1).unwrap();
-    let y = net.feed_like("y", DType::I64, &[], x).unwrap();
-    let before = net.feed("before", DType::F32, &[6], 0).unwrap();
-    let embedded = net.embedding(x, Embedding::new(5, 6)).unwrap();
+    let x = net.feed("x", DType::I64, &[], 1);
+    let y = net.feed_like("y", DType::I64, &[], x);
+    let before = net.feed("before", DType::F32, &[6], 0);
+    let embedded = net.embedding(x, Embedding::new(5, 6));
     let (h, last) = net
         .recurrent(embedded, |step, x_t| {
-            let h_prev = step.memory_from(before)?;
-            let h = step.tanh(step.add(step.linear(x_t, 6)?, step.linear(h_prev, 6)?)?)?;
-            step.update(h_prev, h)?;
-            (h, step.last(h_prev)?)
-        })
-        .unwrap();
-    let losses = net.cross_entropy(net.linear(h, 5).unwrap(), y).unwrap();
-    let loss = net.mean(losses).unwrap();
+            let h_prev = step.memory_from(before);
+            let h = step.tanh(step.add(step.linear(x_t, 6), step.linear(h_prev, 6)));
+            step.update(h_prev, h);
+            (h, step.last(h_prev))
+        });
+    let losses = net.cross_entropy(net.linear(h, 5), y);
+    let loss = net.mean(losses);
     Trainer::new(net, loss, &Adam::new(0.02))
         .unwrap()
         .metric(Loss::bits_per_character(losses))

@@ -216,14 +216,14 @@ fn it_can_be_called_at_once() {
 #[test]
 fn its_shape_errors_point_at_the_users_line() {
     let net = Builder::with_registry(registry());
-    let label = net.feed("label", DType::F32, &[2], 0).unwrap();
-    let error = net.centre(label, 1.0).unwrap_err().to_string();
+    let label = net.feed("label", DType::F32, &[2], 0);
+    let error = net.centre(label, 1.0).refused().to_string();
     let expected =
         "acme.centre #0: input `x`: expected sequences (a LoD of at least one level), got f32[batch, 2]";
     assert!(error.starts_with(expected) && error.contains(file!()), "{error}");
     let plain = Builder::new();
-    let x = plain.feed("x", DType::F32, &[2], 1).unwrap();
-    let error = plain.swish(x).unwrap_err();
+    let x = plain.feed("x", DType::F32, &[2], 1);
+    let error = plain.swish(x).refused();
     assert_eq!(error.kind(), ErrorKind::Program);
     assert!(error.to_string().contains("got `acme.swish`"), "{error}");
 }
@@ -231,23 +231,22 @@ fn its_shape_errors_point_at_the_users_line() {
 /// The user's operators before, in and behind a loop, on words of sentences.
 fn model(dtype: DType) -> (Builder, Var, Var) {
     let net = Builder::with_registry(registry());
-    let x = net.feed("x", dtype, &[4], 1).unwrap();
+    let x = net.feed("x", dtype, &[4], 1);
     net.watch(x);
-    let centred = net.centre(x, 0.7).unwrap();
+    let centred = net.centre(x, 0.7);
     let (h, last) = net
         .recurrent(centred, |step, x_t| {
-            let h_prev = step.memory_of(dtype, &[5])?;
+            let h_prev = step.memory_of(dtype, &[5]);
             // Leaves the loop: no memory reaches it.
-            let seen = step.swish(step.linear(x_t, 5)?)?;
+            let seen = step.swish(step.linear(x_t, 5));
             // Stays in it.
-            let h = step.swish(step.add(seen, step.linear(h_prev, 5)?)?)?;
-            step.update(h_prev, h)?;
+            let h = step.swish(step.add(seen, step.linear(h_prev, 5)));
+            step.update(h_prev, h);
             // Behind it: no memory needs it.
-            (step.swish(h)?, step.last(h_prev)?)
-        })
-        .unwrap();
-    let pooled = net.sequence_pool(net.centre(net.square(h).unwrap(), 2.0).unwrap(), Pool::Max).unwrap();
-    let loss = net.add(net.sum(pooled).unwrap(), net.sum(net.square(last).unwrap()).unwrap()).unwrap();
+            (step.swish(h), step.last(h_prev))
+        });
+    let pooled = net.sequence_pool(net.centre(net.square(h), 2.0), Pool::Max);
+    let loss = net.add(net.sum(pooled), net.sum(net.square(last)));
     (net, x, loss)
 }
 
@@ -355,8 +354,8 @@ fn it_is_trained_saved_and_loaded() {
 #[test]
 fn it_stands_among_layers() {
     let net = Builder::with_registry(registry());
-    let x = net.feed("x", DType::F32, &[4], 2).unwrap();
-    let h = net.swish(net.lstm(net.centre(x, 1.0).unwrap(), Lstm::new(3)).unwrap()).unwrap();
-    let last = net.centre(net.sequence_pool(h, Pool::Last).unwrap(), 1.0).unwrap();
+    let x = net.feed("x", DType::F32, &[4], 2);
+    let h = net.swish(net.lstm(net.centre(x, 1.0), Lstm::new(3)));
+    let last = net.centre(net.sequence_pool(h, Pool::Last), 1.0);
     assert_eq!(net.spec(last).unwrap().to_string(), "f32[rows0, 3] lod(0)");
 }

@@ -220,9 +220,9 @@ fn programs_at_random_have_the_same_bits_in_windows() {
 #[test]
 fn errors_are_those_of_the_whole() {
     let net = Builder::new();
-    let x = net.feed("x", DType::I64, &[], 1).unwrap();
-    let start = net.feed("start", DType::F32, &[WIDTH], 0).unwrap();
-    let rows = net.embedding(x, Embedding::new(9, WIDTH)).unwrap();
+    let x = net.feed("x", DType::I64, &[], 1);
+    let start = net.feed("start", DType::F32, &[WIDTH], 0);
+    let rows = net.embedding(x, Embedding::new(9, WIDTH));
     let last = net.gru_states(rows, Gru::new(WIDTH).initial(start)).1.id();
     let (registry, program) = (net.registry(), net.finish().unwrap());
     let mut whole = predictor(&program, &registry, &[last]);

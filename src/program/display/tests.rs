@@ -7,20 +7,19 @@ use crate::tensor::DType;
 /// Two products in a step with a memory, its backward pass made by hand, and an update.
 pub(in crate::program) fn small_program() -> Program {
     let net = Builder::new().seed(7);
-    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
-    net.literal("labels", vec!["good", "bad"]).unwrap();
+    let x = net.feed("x", DType::F32, &[3], 1);
+    net.literal("labels", vec!["good", "bad"]);
     let xavier = Initializer::new("xavier_uniform", Attributes::new().with("blocks", 1));
-    let w = net.parameter("fc.weight", DType::F32, &[3, 2], xavier).unwrap();
-    let b = net.parameter("fc.bias", DType::F32, &[2], Initializer::new("zeros", Attributes::new())).unwrap();
-    let u = net.parameter("u", DType::F32, &[2, 2], Initializer::new("zeros", Attributes::new())).unwrap();
+    let w = net.parameter("fc.weight", DType::F32, &[3, 2], xavier);
+    let b = net.parameter("fc.bias", DType::F32, &[2], Initializer::new("zeros", Attributes::new()));
+    let u = net.parameter("u", DType::F32, &[2, 2], Initializer::new("zeros", Attributes::new()));
     net.recurrent(x, |step, x_t| {
-        let h_prev = step.memory(2)?;
-        let a = step.product(x_t, w, Some(b))?;
-        let h = step.product(h_prev, u, None)?;
-        step.update(h_prev, h)?;
-        (a, step.last(h_prev)?)
-    })
-    .unwrap();
+        let h_prev = step.memory(2);
+        let a = step.product(x_t, w, Some(b));
+        let h = step.product(h_prev, u, None);
+        step.update(h_prev, h);
+        (a, step.last(h_prev))
+    });
     let mut program = net.finish().unwrap();
     let mut backward = program.blocks[0].ops[0].clone();
     let block = program.add_block(BlockId(0));
@@ -95,7 +94,7 @@ operators
 #[test]
 fn a_name_cannot_forge_a_line() {
     let net = Builder::new();
-    net.feed("x\noperators\n  y = evil()", DType::F32, &[1], 0).unwrap();
+    net.feed("x\noperators\n  y = evil()", DType::F32, &[1], 0);
     assert!(net.finish().unwrap().to_string().contains("  \"x\\noperators\\n  y = evil()\": f32[batch, 1] [-1, 1]\n"));
 }
 
@@ -157,9 +156,9 @@ fn anything_prints() {
 fn dot_escapes_every_name() {
     let net = Builder::new();
     let name = "a \"quoted\" \\ name\n";
-    let x = net.feed(name, DType::F32, &[3], 1).unwrap();
-    let w = net.parameter("w\"", DType::F32, &[3, 2], Initializer::new("zeros", Attributes::new())).unwrap();
-    net.product(x, w, None).unwrap();
+    let x = net.feed(name, DType::F32, &[3], 1);
+    let w = net.parameter("w\"", DType::F32, &[3, 2], Initializer::new("zeros", Attributes::new()));
+    net.product(x, w, None);
     let dot = net.finish().unwrap().dot();
     let escaped = r#"a \"quoted\" \\ name\n"#;
     assert!(dot.contains(escaped), "{dot}");

@@ -16,8 +16,8 @@ fn rows() -> (Array2<f32>, Vec<i64>) {
 
 fn vars() -> (Var, Var) {
     let net = Builder::with_registry(Registry::empty());
-    let logits = net.feed("logits", DType::F32, &[4], 1).unwrap();
-    (logits, net.feed_like("labels", DType::I64, &[], logits).unwrap())
+    let logits = net.feed("logits", DType::F32, &[4], 1);
+    (logits, net.feed_like("labels", DType::I64, &[], logits))
 }
 
 /// Feeds the rows in batches of these sequence lengths.

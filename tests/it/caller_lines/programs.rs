@@ -33,17 +33,17 @@ pub(super) fn calls(calls: &mut Calls) {
 /// A builder with sequences of rows of 3 numbers, and a variable of another builder.
 fn net() -> (Builder, Var, Var) {
     let (net, other) = (Builder::new(), Builder::new());
-    let x = net.feed("x", DType::F32, &[3], 1).unwrap();
-    let mut foreign = other.feed("foreign", DType::F32, &[3], 1).unwrap();
+    let x = net.feed("x", DType::F32, &[3], 1);
+    let mut foreign = other.feed("foreign", DType::F32, &[3], 1);
     for _ in 0..9 {
-        foreign = other.tanh(foreign).unwrap();
+        foreign = other.tanh(foreign);
     }
     (net, x, foreign)
 }
 
 fn builder(calls: &mut Calls) {
     let (net, x, foreign) = net();
-    let ids = net.feed("ids", DType::I64, &[], 1).unwrap();
+    let ids = net.feed("ids", DType::I64, &[], 1);
     calls.at("Builder::spec", || net.spec(foreign));
     calls.at("Builder::feed", || net.feed("x", DType::F32, &[], 0));
     calls.at("Builder::feed", || net.feed("deep", DType::F32, &[], 99));
@@ -107,7 +107,7 @@ fn operators(calls: &mut Calls) {
 
 fn layers(calls: &mut Calls) {
     let (net, x, foreign) = net();
-    let ids = net.feed("ids", DType::I64, &[], 1).unwrap();
+    let ids = net.feed("ids", DType::I64, &[], 1);
     calls.at("Builder::linear", || net.linear(ids, 2));
     calls.at("Builder::linear", || net.linear(x, 0));
     calls.at("Builder::linear", || net.linear(x, Linear::new(2).weight_init(init::lstm_bias(1.0))));
@@ -127,7 +127,7 @@ fn layers(calls: &mut Calls) {
     calls.at("recurrent::$run", || net.rnn(x, Rnn::new(2).recurrent_init(init::lstm_bias(0.0))));
     calls.at("recurrent::$run", || net.rnn(x, Rnn::new(2).recurrent_dropout(1.0)));
     calls.at("recurrent::$run_states", || net.gru_states(x, Gru::new(2).initial(x)));
-    let weight = |name: &str, dims: &[usize]| net.parameter(name, DType::F32, dims, init::zeros()).unwrap();
+    let weight = |name: &str, dims: &[usize]| net.parameter(name, DType::F32, dims, init::zeros());
     let weights =
         RecurrentWeights { w_ih: weight("a", &[3, 2]), w_hh: weight("b", &[2, 2]), b_ih: None, b_hh: None };
     let narrow = RecurrentWeights { w_hh: weights.w_ih, ..weights };
@@ -153,7 +153,7 @@ fn layers(calls: &mut Calls) {
 
 fn steps(calls: &mut Calls) {
     let (net, x, foreign) = net();
-    let row = net.feed("row", DType::F32, &[0], 0).unwrap();
+    let row = net.feed("row", DType::F32, &[0], 0);
     calls.at("Builder::recurrent", || net.recurrent(foreign, |_, x| x));
     calls.at("Builder::recurrent", || net.recurrent(row, |_, x| x));
     calls.at("Builder::recurrent_with", || {
@@ -173,9 +173,9 @@ fn steps(calls: &mut Calls) {
 
 fn as_data(calls: &mut Calls) {
     let (net, x, _) = net();
-    let y = net.linear(x, 2).unwrap();
-    let loss = net.mean(y).unwrap();
-    net.literal("one", 1.0).unwrap();
+    let y = net.linear(x, 2);
+    let loss = net.mean(y);
+    net.literal("one", 1.0);
     let registry = net.registry();
     let program = net.finish().unwrap();
     let literal = program.find("one").unwrap();
@@ -360,7 +360,7 @@ fn of_operators(calls: &mut Calls) {
 
 fn runs(calls: &mut Calls) {
     let (net, x, _) = net();
-    let y = net.linear(x, 2).unwrap();
+    let y = net.linear(x, 2);
     let (registry, program) = (net.registry(), net.finish().unwrap());
     let mut scope = Scope::of(&program).unwrap();
     calls.at("Executor::new", || Executor::new(&program, &registry, &[VarId(999)], 1).map(drop));

@@ -40,15 +40,15 @@ fn holds(
     let mut vars = Vec::new();
     for (name, value) in feeds {
         let levels = value.lod().map_or(0, |lod| lod.levels());
-        let var = net.feed(name, DType::F32, &value.shape()[1..], levels).unwrap();
+        let var = net.feed(name, DType::F32, &value.shape()[1..], levels);
         net.watch(var);
         vars.push(var);
     }
     let results = build(&net, &vars);
     let mut loss: Option<Var> = None;
     for &result in &results {
-        let part = net.sum(net.square(result).unwrap()).unwrap();
-        loss = Some(loss.map_or(part, |sum| net.add(sum, part).unwrap()));
+        let part = net.sum(net.square(result));
+        loss = Some(loss.map_or(part, |sum| net.add(sum, part)));
     }
     let (loss, registry) = (loss.unwrap().id(), net.registry());
     let feeds = vars.iter().zip(feeds).map(|(var, (_, value))| (var.id(), value.clone())).collect();
@@ -282,22 +282,22 @@ fn visits(
 #[test]
 fn the_gradient_of_a_weight_that_an_inner_loop_scales_by_hand() {
     let net = Builder::new();
-    let x = net.feed("x", DType::F64, &[1], 2).unwrap();
-    let w = net.parameter("w", DType::F64, &[1, 1], init::constant(0.5)).unwrap();
+    let x = net.feed("x", DType::F64, &[1], 2);
+    let w = net.parameter("w", DType::F64, &[1, 1], init::constant(0.5));
     let outer = Recurrence { level: Some(0), reverse: false };
     let last = net.recurrent_with(outer, x, |s, x| {
-        let m = s.memory_of(DType::F64, &[1])?;
+        let m = s.memory_of(DType::F64, &[1]);
         let last = s.recurrent(x, |s, x| {
-            let h = s.memory_from(m)?;
-            let n = s.add(s.product(x, s.scale(w, 2.0, 0.0)?, None)?, h)?;
-            s.update(h, n)?;
+            let h = s.memory_from(m);
+            let n = s.add(s.product(x, s.scale(w, 2.0, 0.0), None), h);
+            s.update(h, n);
             s.last(h)
-        })?;
-        let n = s.add(s.scale(m, 0.5, 0.0)?, last)?;
-        s.update(m, n)?;
+        });
+        let n = s.add(s.scale(m, 0.5, 0.0), last);
+        s.update(m, n);
         n
     });
-    let loss = net.sum(last.unwrap()).unwrap().id();
+    let loss = net.sum(last).id();
     let registry = net.registry();
     // m1 = 2w, m2 = 1.5 m1 + 4w; the loss is m1 + m2 = 9w.
     let rows = Dense::from_vec(&[2, 1], vec![1.0, 2.0]).unwrap();

@@ -28,10 +28,10 @@ fn refused(net: Builder, loss: Var, field: &str, fields: Vec<Field>, set: impl F
 /// The same of a loss of sequences `x` of numbers and a parameter `w`, which is one.
 fn of(values: &[&[f32]], set: Option<f32>, loss: impl Fn(&Builder, Var, Var) -> Var) -> Error {
     let net = Builder::new();
-    let x = net.feed("x", DType::F32, &[], 1).unwrap();
+    let x = net.feed("x", DType::F32, &[], 1);
     let one = Initializer::new("constant", Attributes::new().with("value", 1.0));
-    let w = net.parameter("w", DType::F32, &[1], one).unwrap();
-    let loss = loss(&net, x, w).unwrap();
+    let w = net.parameter("w", DType::F32, &[1], one);
+    let loss = loss(&net, x, w);
     let fields = values.iter().map(|v| Field::Floats(v.to_vec())).collect();
     refused(net, loss, "x", fields, |trainer| {
         if let Some(w) = set {
@@ -73,16 +73,16 @@ fn division_by_zero_and_the_logarithm_of_a_negative_number() {
 #[test]
 fn a_step_block_is_named_with_the_step() {
     let net = Builder::new();
-    let words = net.feed("words", DType::I64, &[], 1).unwrap();
-    let x = net.embedding(words, Embedding::new(3, 1)).unwrap();
+    let words = net.feed("words", DType::I64, &[], 1);
+    let x = net.embedding(words, Embedding::new(3, 1));
     // From zero on: e², then exp(e² + 2) = 11,954, whose exp is infinite.
     let h = net.recurrent(x, |step, x_t| {
-        let before = step.memory(1)?;
-        let h = step.exp(step.add(before, x_t)?)?;
-        step.update(before, h)?;
+        let before = step.memory(1);
+        let h = step.exp(step.add(before, x_t));
+        step.update(before, h);
         h
     });
-    let loss = net.mean(h.unwrap()).unwrap();
+    let loss = net.mean(h);
     let fields = [1, 0, 3, 4].map(|n| Field::Ints(vec![1; n]));
     let found = refused(net, loss, "words", fields.into(), |trainer| {
         let table = Dense::from_vec(&[3, 1], vec![2.0f32; 3]).unwrap();

@@ -23,7 +23,7 @@ fn settings_are_checked_before_the_first_batch() {
     let select = fitted(trainer().select("f1"));
     refused(select, "selected metric: expected one of `loss`, `accuracy`, `macro F1`, got `f1`");
     let other = Builder::new();
-    let foreign = other.feed("foreign", DType::F32, &[2], 0).unwrap();
+    let foreign = other.feed("foreign", DType::F32, &[2], 0);
     refused(
         fitted(trainer().metric(Loss::new(foreign).named("other"))),
         "metric `other`: expected its variables to fit",
@@ -54,17 +54,17 @@ fn only_parameters_are_set() {
 
 fn trainer_loss() -> unpadded::Var {
     let net = Builder::new();
-    net.feed("loss", DType::F32, &[], 0).unwrap()
+    net.feed("loss", DType::F32, &[], 0)
 }
 
 #[test]
 fn later_variables_are_not_of_the_model() {
     let net = Builder::new();
-    let x = net.feed("x", DType::F32, &[2], 0).unwrap();
-    let y = net.linear(x, 1).unwrap();
-    let loss = net.mean(y).unwrap();
+    let x = net.feed("x", DType::F32, &[2], 0);
+    let y = net.linear(x, 1);
+    let loss = net.mean(y);
     let trainer = Trainer::new(net.clone(), loss, &Sgd::new(0.1)).unwrap();
-    let later = net.exp(y).unwrap();
+    let later = net.exp(y);
     let error = trainer.metric(Loss::new(later).named("exp")).evaluate(&dev()).unwrap_err().to_string();
     assert!(
         error.contains("expected one made before the trainer, got `exp`, which was made later"),
@@ -114,13 +114,13 @@ fn data_that_does_not_fit_is_refused() {
 fn feeds_that_are_alike_have_the_same_lengths_in_every_sample() {
     let tagger = |levels| {
         let net = Builder::new();
-        let words = net.feed("words", DType::I64, &[], levels).unwrap();
-        let tags = net.feed_like("tags", DType::I64, &[], words).unwrap();
-        let topic = net.feed("topic", DType::I64, &[], 1).unwrap(); // of other lengths
-        let x = net.embedding(words, Embedding::new(20, 4)).unwrap();
-        let of = net.sequence_pool(net.embedding(topic, Embedding::new(20, 4)).unwrap(), Pool::Sum).unwrap();
-        let loss = net.mean(net.cross_entropy(x, tags).unwrap()).unwrap();
-        let loss = net.add(loss, net.mean(of).unwrap()).unwrap();
+        let words = net.feed("words", DType::I64, &[], levels);
+        let tags = net.feed_like("tags", DType::I64, &[], words);
+        let topic = net.feed("topic", DType::I64, &[], 1); // of other lengths
+        let x = net.embedding(words, Embedding::new(20, 4));
+        let of = net.sequence_pool(net.embedding(topic, Embedding::new(20, 4)), Pool::Sum);
+        let loss = net.mean(net.cross_entropy(x, tags));
+        let loss = net.add(loss, net.mean(of));
         Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet)
     };
     let names = ["tags", "topic", "words"];
@@ -166,10 +166,10 @@ fn feeds_that_are_alike_have_the_same_lengths_in_every_sample() {
 fn carried_states_fit_or_are_refused() {
     let build = |shape: &[usize], level, grows: bool| {
         let net = Builder::new();
-        let x = net.feed("x", DType::F32, &[2], 1).unwrap();
-        let state = net.feed("state", DType::F32, shape, level).unwrap();
-        let pooled = net.sequence_pool(x, Pool::Sum).unwrap();
-        let loss = net.mean(net.linear(pooled, 1).unwrap()).unwrap();
+        let x = net.feed("x", DType::F32, &[2], 1);
+        let state = net.feed("state", DType::F32, shape, level);
+        let pooled = net.sequence_pool(x, Pool::Sum);
+        let loss = net.mean(net.linear(pooled, 1));
         let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
         if grows { trainer.carry(state, pooled) } else { trainer.carry(pooled, state) }
     };
