@@ -34,6 +34,7 @@ mod shape_errors;
 mod step_blocks;
 mod thorough;
 mod tidy;
+mod tied;
 mod trained;
 mod trainer;
 mod user_operator;

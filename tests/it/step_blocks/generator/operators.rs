@@ -1,6 +1,7 @@
 //! One call of one operator of the catalogue. Most are called by what they declare of themselves, with the attributes of
 //! one of their samples; those whose operands must fit each other by width or by value have lines of their own.
 
+use unpadded::kernels::Transpose;
 use unpadded::ops::{CrossEntropy, Pool, Update};
 use unpadded::program::op::Arity;
 use unpadded::program::{Attributes, Spec};
@@ -213,7 +214,12 @@ impl Maker {
                     attributes.set("ignore_index", index);
                 }
                 let x = self.small(net, &x, LARGE)?;
-                let w = self.constant(net, &[x.spec.width(), TABLE], 2)?;
+                let transposed = if self.dice.chance(30) { Transpose::Yes } else { Transpose::No };
+                if transposed == Transpose::Yes {
+                    attributes.set("transposed", true);
+                }
+                let (height, columns) = transposed.shape((x.spec.width(), TABLE));
+                let w = self.constant(net, &[height, columns], 2)?;
                 let class_weights = weights.as_slice();
                 let mut inputs: Vec<(&str, &[Var])> = vec![
                     ("weight", std::slice::from_ref(&w.var)),
