@@ -25,6 +25,7 @@ mod adagrad;
 mod adam;
 mod arithmetic;
 mod assign;
+mod comparison;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -62,6 +63,7 @@ pub use update::SparseMode;
 use crate::program::{Builder, Registry};
 
 use arithmetic::Binary;
+use comparison::Compared;
 use reduce::{PerRow, Whole};
 use softmax::Softmax;
 use unary::Unary;
@@ -91,6 +93,7 @@ catalogue![
     Unary<activation::Gelu>,
     Unary<activation::LeakyRelu>,
     Unary<activation::Log>,
+    Unary<activation::Reciprocal>,
     Unary<activation::Relu>,
     Unary<activation::Scale>,
     Unary<activation::Sigmoid>,
@@ -110,6 +113,12 @@ catalogue![
     Binary<arithmetic::Sub>,
     assign::Assign,
     assign::Cast,
+    Compared<comparison::Equal>,
+    Compared<comparison::Greater>,
+    Compared<comparison::GreaterEqual>,
+    Compared<comparison::Less>,
+    Compared<comparison::LessEqual>,
+    Compared<comparison::NotEqual>,
     cross_entropy::SoftmaxCrossEntropy,
     linear_cross_entropy::Share,
     dropout::Dropout,

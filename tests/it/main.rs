@@ -8,6 +8,7 @@ mod catalogue;
 mod cells;
 mod chains;
 mod checkpoint;
+mod comparisons;
 mod damage;
 mod datasets;
 mod executor;

@@ -11,17 +11,23 @@ use super::{Item, LARGE, Maker, TABLE};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
 /// gradient passes where the function has one.
-const ROUGH: [&str; 15] = [
+const ROUGH: [&str; 21] = [
     "abs",
     "accuracy",
     "cast",
     "clamp",
     "elu",
+    "equal",
     "global_norm",
+    "greater",
+    "greater_equal",
     "leaky_relu",
+    "less",
+    "less_equal",
     "max_features",
     "maximum",
     "minimum",
+    "not_equal",
     "relu",
     "softsign",
     "learning_rate",
@@ -320,7 +326,7 @@ impl Maker {
                     None => self.operand(net, first.as_ref(), items)?,
                 };
                 item = self.small(net, &item, LARGE)?;
-                if matches!((kind, k), ("log" | "sqrt", 0) | ("div", 1)) {
+                if matches!((kind, k), ("log" | "sqrt" | "reciprocal", 0) | ("div", 1)) {
                     item = self.positive(net, &item)?;
                 }
                 vars.push(item);
@@ -453,6 +459,8 @@ fn grown(kind: &str, sizes: &[f64]) -> f64 {
         "square" => x * x,
         "exp" => x.exp(),
         "log" | "sqrt" => 1.5,
+        "reciprocal" => 2.0,
+        "equal" | "greater" | "greater_equal" | "less" | "less_equal" | "not_equal" => 1.0,
         _ => f64::INFINITY,
     }
 }
