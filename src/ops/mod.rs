@@ -41,6 +41,7 @@ mod lod_of;
 mod lstm_cell;
 mod matmul;
 mod reduce;
+mod row_matrix;
 mod sequence_erase;
 mod sequence_expand;
 mod sequence_expand_as;
@@ -136,6 +137,8 @@ catalogue![
     lod_of::LodOf,
     lstm_cell::LstmCell,
     matmul::Matmul,
+    row_matrix::Matvec,
+    row_matrix::Outer,
     PerRow<reduce::MaxFeatures>,
     Whole<reduce::Mean>,
     PerRow<reduce::MeanFeatures>,

@@ -97,6 +97,16 @@ impl Maker {
                 let b = self.constant(net, &[w, w], 2)?;
                 self.by_signature(net, kind, &[a, b], items)
             }
+            "matvec" | "outer" => {
+                let x = self.floats(net, items)?;
+                let y = self.partner(net, &x, items)?;
+                let matrix = net.outer(x.var, y.var)?;
+                let matrix = self.item(net, matrix, x.size * y.size)?;
+                let var = net.matvec(matrix.var, y.var)?;
+                let size = matrix.size * y.size * y.spec.width() as f64;
+                let product = self.item(net, var, size)?;
+                Ok(if self.dice.chance(70) { vec![product] } else { vec![matrix, product] })
+            }
             "sequence_expand" | "sequence_expand_as" => {
                 let sequences: Vec<Item> = items.iter().filter(|i| !i.spec.lod.is_empty()).cloned().collect();
                 if sequences.is_empty() {
