@@ -25,6 +25,7 @@ mod adagrad;
 mod adam;
 mod arithmetic;
 mod assign;
+mod comparison;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -41,6 +42,7 @@ mod lod_of;
 mod lstm_cell;
 mod matmul;
 mod reduce;
+mod row_matrix;
 mod sequence_erase;
 mod sequence_expand;
 mod sequence_expand_as;
@@ -63,6 +65,7 @@ pub use update::SparseMode;
 use crate::program::{Builder, Registry};
 
 use arithmetic::Binary;
+use comparison::Compared;
 use reduce::{PerRow, Whole};
 use softmax::Softmax;
 use unary::Unary;
@@ -92,6 +95,7 @@ catalogue![
     Unary<activation::Gelu>,
     Unary<activation::LeakyRelu>,
     Unary<activation::Log>,
+    Unary<activation::Reciprocal>,
     Unary<activation::Relu>,
     Unary<activation::Scale>,
     Unary<activation::Sigmoid>,
@@ -111,6 +115,12 @@ catalogue![
     Binary<arithmetic::Sub>,
     assign::Assign,
     assign::Cast,
+    Compared<comparison::Equal>,
+    Compared<comparison::Greater>,
+    Compared<comparison::GreaterEqual>,
+    Compared<comparison::Less>,
+    Compared<comparison::LessEqual>,
+    Compared<comparison::NotEqual>,
     cross_entropy::SoftmaxCrossEntropy,
     linear_cross_entropy::Share,
     dropout::Dropout,
@@ -128,6 +138,8 @@ catalogue![
     lod_of::LodOf,
     lstm_cell::LstmCell,
     matmul::Matmul,
+    row_matrix::Matvec,
+    row_matrix::Outer,
     PerRow<reduce::MaxFeatures>,
     Whole<reduce::Mean>,
     PerRow<reduce::MeanFeatures>,
