@@ -295,7 +295,7 @@ impl Draft<'_> {
         let name = grad_name(&self.program.var(whole).name);
         let grad = there.filter(|_| members[0].grad.is_some()).map(|there| {
             let grad = self.program.add_computed(&name, there, spec, VarRole::Computed, true);
-            self.program.var_mut(grad).gradient_of = Some(whole);
+            self.program.set_gradient_of(grad, whole);
             grad
         });
         Ok(Some((whole, grad)))
