@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use unpadded::executor::Executor;
 use unpadded::layers::Lstm;
-use unpadded::optimizer::{Adam, Optimizer};
 use unpadded::ops::Pool;
+use unpadded::optimizer::{Adam, Optimizer};
 use unpadded::program::backward;
 use unpadded::{Builder, DType, Program, Result, Var};
 

@@ -383,12 +383,7 @@ impl Program {
         Ok(())
     }
 
-    fn shapes(
-        &self,
-        registry: &Registry,
-        (block, runs): (BlockId, &Runs<'_>),
-        desc: &OpDesc,
-    ) -> Result<()> {
+    fn shapes(&self, registry: &Registry, (block, runs): (BlockId, &Runs<'_>), desc: &OpDesc) -> Result<()> {
         let op = registry.parse(&desc.kind, &desc.attributes)?;
         let signature = op.signature();
         let backward = desc.role == Role::Backward;

@@ -24,7 +24,18 @@ fn add(program: &mut Program, wish: &str) -> VarId {
 }
 
 const WISHES: [&str; 12] = [
-    "a", "a_2", "a_3", "a_02", "_2", "", "a.w", "a_0.w", "a_1.w", "a.b.c.d.e.f", "a.b.c.d.e_2.f", "a_4294967295",
+    "a",
+    "a_2",
+    "a_3",
+    "a_02",
+    "_2",
+    "",
+    "a.w",
+    "a_0.w",
+    "a_1.w",
+    "a.b.c.d.e.f",
+    "a.b.c.d.e_2.f",
+    "a_4294967295",
 ];
 
 fn check(program: &Program) {

@@ -97,12 +97,7 @@ impl Program {
         Ok(())
     }
 
-    fn step_order(
-        &self,
-        step: &StepDesc,
-        forwards: &Forwards<'_>,
-        known: &mut HashSet<VarId>,
-    ) -> Result<()> {
+    fn step_order(&self, step: &StepDesc, forwards: &Forwards<'_>, known: &mut HashSet<VarId>) -> Result<()> {
         let inner = |pair: &Pair| pair.inner;
         let (run, left): (BlockId, Vec<VarId>) = match step.gradient.as_deref() {
             None => {
