@@ -18,7 +18,7 @@ type Family = (&'static str, fn(&Builder, Var, usize) -> Result<Var>, &'static [
 const FAMILIES: [Family; 3] = [
     ("pairs in a step", in_a_step, &[1000, 2000, 4000, 8000]),
     ("pairs at the root", at_the_root, &[1000, 2000, 4000, 8000]),
-    ("LSTM layers", layers, &[50, 100, 200, 400, 800]),
+    ("LSTM layers", layers, &[50, 100, 200, 400, 800, 1600]),
 ];
 
 /// Pairs of `add` and `tanh` in one step block.
@@ -63,13 +63,20 @@ pub(crate) fn run() -> Outcome<()> {
     println!("|---|---|---|---|---|---|---|---|---|---|");
     for (name, grow, sizes) in FAMILIES {
         for &size in sizes {
-            println!("| {name} | {size} |{} |", row(grow, size)?.join(" |"));
+            // The least of three: what else the machine does only adds to it.
+            let mut least = phases(grow, size)?;
+            for _ in 0..2 {
+                let again = phases(grow, size)?;
+                least.iter_mut().zip(again).for_each(|(least, seconds)| *least = least.min(seconds));
+            }
+            println!("| {name} | {size} |{} |", least.map(|seconds| format!(" {seconds:.4}")).join(" |"));
         }
     }
     Ok(())
 }
 
-fn row(grow: fn(&Builder, Var, usize) -> Result<Var>, size: usize) -> Result<Vec<String>> {
+/// The seconds of each column of the table.
+fn phases(grow: fn(&Builder, Var, usize) -> Result<Var>, size: usize) -> Result<[f64; 8]> {
     let net = Builder::new();
     let registry = net.registry();
     let (build, loss) = timed(|| {
@@ -87,6 +94,5 @@ fn row(grow: fn(&Builder, Var, usize) -> Result<Var>, size: usize) -> Result<Vec
     let (from_bytes, _) = timed(|| Program::from_bytes(&bytes))?;
     let (compile, executor) = timed(|| Executor::new(&program, &registry, &[loss.id()], 1))?;
     let (list, _) = timed(|| Ok(executor.listing().to_string()))?;
-    let phases = [build, differentiate, minimize, validate, to_bytes, from_bytes, compile, list];
-    Ok(phases.iter().map(|seconds| format!(" {seconds:.4}")).collect())
+    Ok([build, differentiate, minimize, validate, to_bytes, from_bytes, compile, list])
 }

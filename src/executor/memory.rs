@@ -2,82 +2,84 @@
 
 use std::collections::BTreeMap;
 
-use super::compile::FOREVER;
 use super::plan::{Home, Plan, Slot};
 use crate::program::Extent;
 use crate::tensor::DType;
 
-/// The buffers of one dtype that slots share, while they are dealt.
+/// Lifetimes that do not overlap, first to last.
+type Lives = BTreeMap<usize, usize>;
+type Life = (usize, usize);
+
+/// The lifetimes that a lifetime overlaps, cut to it.
+fn overlap(lives: &Lives, (first, last): Life) -> impl Iterator<Item = Life> {
+    let before = lives.range(..first).next_back();
+    let all = before.into_iter().chain(lives.range(first..=last));
+    all.filter(move |(_, end)| **end >= first).map(move |(&from, &to)| (from.max(first), to.min(last)))
+}
+
+/// The buffers of one dtype that slots share, while they are dealt: a tree whose nodes know when all of their buffers are taken.
+/// Then they need not be looked at one by one, as in long chains whose values wait for their gradients.
+#[derive(Default)]
 struct Shared {
-    /// What is in each: its number among all, and the lifetimes of what it holds, first to last.
-    buffers: Vec<(usize, BTreeMap<usize, usize>)>,
-    taken: Taken,
+    /// The number of each buffer among all.
+    numbers: Vec<usize>,
+    /// The buffers, then pairs of them, then pairs of those, up to one that has all.
+    levels: Vec<Vec<Lives>>,
 }
 
 impl Shared {
     /// The last buffer that is free for a lifetime.
-    fn free(&self, (first, last): (usize, usize)) -> Option<usize> {
-        // At some time all of them are taken, as in a long chain whose values wait for their gradients.
-        if self.taken.most(first, last) == self.buffers.len() {
+    fn free(&self, life: Life) -> Option<usize> {
+        let top = self.levels.len().checked_sub(1)?;
+        self.free_below((top, 0), life)
+    }
+
+    fn free_below(&self, (level, at): (usize, usize), life: Life) -> Option<usize> {
+        let taken = self.levels[level].get(at)?;
+        if overlap(taken, life).next().is_some() {
             return None;
         }
-        // What a buffer holds does not overlap, so what begins last before the end also ends last.
-        let takes = |(_, lives): &(usize, BTreeMap<usize, usize>)| {
-            lives.range(..=last).next_back().is_none_or(|(_, &end)| end < first)
-        };
-        self.buffers.iter().rposition(takes)
-    }
-}
-
-/// How many buffers are taken at each time: a tree over the times whose nodes have the most of theirs.
-struct Taken {
-    times: usize,
-    most: Vec<usize>,
-    /// What holds for all times of a node and is not in those below it.
-    more: Vec<usize>,
-}
-
-impl Taken {
-    fn new(times: usize) -> Self {
-        let times = times.next_power_of_two();
-        Self { times, most: vec![0; 2 * times], more: vec![0; 2 * times] }
-    }
-
-    /// One more buffer is taken from the first to the last time.
-    fn add(&mut self, first: usize, last: usize) {
-        self.add_below(1, (0, self.times - 1), (first, last));
-    }
-
-    fn add_below(&mut self, node: usize, (from, to): (usize, usize), life: (usize, usize)) {
-        if life.1 < from || to < life.0 {
-            return;
+        match level.checked_sub(1) {
+            None => Some(at),
+            Some(below) => {
+                let right = self.free_below((below, 2 * at + 1), life);
+                right.or_else(|| self.free_below((below, 2 * at), life))
+            }
         }
-        if life.0 <= from && to <= life.1 {
-            self.most[node] += 1;
-            self.more[node] += 1;
-            return;
-        }
-        let middle = from + (to - from) / 2;
-        self.add_below(2 * node, (from, middle), life);
-        self.add_below(2 * node + 1, (middle + 1, to), life);
-        self.most[node] = self.more[node] + self.most[2 * node].max(self.most[2 * node + 1]);
     }
 
-    /// The most that are taken at one time from the first to the last.
-    fn most(&self, first: usize, last: usize) -> usize {
-        self.most_below(1, (0, self.times - 1), (first, last))
+    /// Adds a buffer, taken for a lifetime.
+    fn add(&mut self, number: usize, life: Life) {
+        let buffer = self.numbers.len();
+        self.numbers.push(number);
+        for level in 0.. {
+            if level == self.levels.len() {
+                // So far the one before had all.
+                let all = level.checked_sub(1).and_then(|below| self.levels[below].first().cloned());
+                self.levels.push(all.into_iter().collect());
+            }
+            let (nodes, at) = (&mut self.levels[level], buffer >> level);
+            match nodes.get_mut(at) {
+                Some(taken) => *taken = overlap(taken, life).collect(),
+                None => nodes.push(Lives::from([life])),
+            }
+            if nodes.len() == 1 {
+                return;
+            }
+        }
     }
 
-    fn most_below(&self, node: usize, (from, to): (usize, usize), life: (usize, usize)) -> usize {
-        if life.1 < from || to < life.0 {
-            return 0;
+    /// A buffer that is free for a lifetime is taken for it.
+    fn take(&mut self, buffer: usize, life: Life) {
+        let mut taken = vec![life];
+        for level in 0..self.levels.len() {
+            if let Some(below) = level.checked_sub(1)
+                && let Some(beside) = self.levels[below].get(buffer >> below ^ 1)
+            {
+                taken = taken.iter().flat_map(|&life| overlap(beside, life)).collect();
+            }
+            self.levels[level][buffer >> level].extend(taken.iter().copied());
         }
-        if life.0 <= from && to <= life.1 {
-            return self.most[node];
-        }
-        let middle = from + (to - from) / 2;
-        let left = self.most_below(2 * node, (from, middle), life);
-        self.more[node] + left.max(self.most_below(2 * node + 1, (middle + 1, to), life))
     }
 }
 
@@ -87,8 +89,6 @@ pub(super) fn assign(plan: &mut Plan) {
     let own = |s: &usize| plan.slots[*s].pool.is_none() && plan.slots[*s].alias.is_none();
     let mut order: Vec<usize> = (0..plan.slots.len()).filter(own).collect();
     order.sort_by_key(|&s| (std::cmp::Reverse(size(&plan.slots[s])), plan.slots[s].life, s));
-    let known = plan.slots.iter().flat_map(|s| [s.life.0, s.life.1]).filter(|&time| time != FOREVER);
-    let end = known.max().unwrap_or(0) + 1;
     let mut dtypes: Vec<DType> = Vec::new();
     let mut shared: Vec<(DType, Shared)> = Vec::new();
     for s in order {
@@ -100,20 +100,21 @@ pub(super) fn assign(plan: &mut Plan) {
             continue;
         }
         let at = shared.iter().position(|(dtype, _)| *dtype == slot.dtype).unwrap_or_else(|| {
-            shared.push((slot.dtype, Shared { buffers: Vec::new(), taken: Taken::new(end + 1) }));
+            shared.push((slot.dtype, Shared::default()));
             shared.len() - 1
         });
         let of_dtype = &mut shared[at].1;
-        let life = (slot.life.0.min(end), slot.life.1.min(end));
-        let free = of_dtype.free(life).unwrap_or_else(|| {
-            of_dtype.buffers.push((dtypes.len(), BTreeMap::new()));
-            dtypes.push(slot.dtype);
-            of_dtype.buffers.len() - 1
-        });
-        let (number, lives) = &mut of_dtype.buffers[free];
-        slot.buffer = *number;
-        lives.insert(life.0, life.1);
-        of_dtype.taken.add(life.0, life.1);
+        slot.buffer = match of_dtype.free(slot.life) {
+            Some(buffer) => {
+                of_dtype.take(buffer, slot.life);
+                of_dtype.numbers[buffer]
+            }
+            None => {
+                of_dtype.add(dtypes.len(), slot.life);
+                dtypes.push(slot.dtype);
+                dtypes.len() - 1
+            }
+        };
     }
     // An alias comes after the slot it is of.
     for s in 0..plan.slots.len() {
@@ -134,4 +135,43 @@ fn size(slot: &Slot) -> usize {
         _ => SEQUENCES,
     };
     rows.saturating_mul(slot.width).saturating_mul(slot.dtype.size_of())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last buffer that is free, found by looking at every one, is the one that is found.
+    #[test]
+    fn a_slot_gets_the_last_buffer_that_is_free() {
+        let mut seed = 1u64;
+        let mut draw = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        for times in [1, 5, 40, 200] {
+            let mut shared = Shared::default();
+            let mut plain: Vec<Vec<(usize, usize)>> = Vec::new();
+            let mut reused = 0;
+            for _ in 0..300 {
+                let first = draw(times);
+                let life = (first, (first + draw(1 + times / 3)).min(times - 1));
+                let apart = |lives: &Vec<(usize, usize)>| lives.iter().all(|l| l.1 < life.0 || life.1 < l.0);
+                let expected = plain.iter().rposition(apart);
+                assert_eq!(shared.free(life), expected, "{life:?}");
+                match expected {
+                    Some(at) => {
+                        shared.take(at, life);
+                        plain[at].push(life);
+                        reused += 1;
+                    }
+                    None => {
+                        shared.add(plain.len(), life);
+                        plain.push(vec![life]);
+                    }
+                }
+            }
+            assert!(times < 40 || reused > 50, "{times}: {reused}");
+        }
+    }
 }

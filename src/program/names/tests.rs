@@ -1,3 +1,5 @@
+//! The index of names beside a look at every variable.
+
 use super::*;
 use crate::program::{BlockId, Spec, VarRole};
 use crate::tensor::DType;
