@@ -20,6 +20,7 @@ pub mod initialize;
 pub(crate) mod keys;
 pub(crate) mod literals;
 mod memories;
+mod names;
 pub mod naming;
 pub mod op;
 pub mod op_desc;
