@@ -48,7 +48,7 @@ impl Lstm {
         Self { options, forget_bias: 1.0, peepholes, projection, cell_clip, activations }
     }
 
-    /// What the forget gate's bias starts as. With weights that are given ([`Builder::lstm_with`]) it has no effect.
+    /// What the forget gate's bias starts as. With weights that are given ([`Builder::layer_with`]) it has no effect.
     #[must_use]
     pub fn forget_bias(self, forget_bias: f64) -> Self {
         Self { forget_bias, ..self }
