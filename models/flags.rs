@@ -343,7 +343,7 @@ fn what_differs_from_a_checkpoint_is_told_by_its_flag() -> Outcome<()> {
     let path = std::env::temp_dir().join(format!("unpadded-flags-{}.ckpt", std::process::id()));
     let data = |last| Continuous::new([1, 2, last], 1, 1, ["x", "y"]);
     let position = Position { step: 1, data: data(3)?.fingerprint(), ..Position::default() };
-    let program = unpadded::Builder::new().seed(7).finish();
+    let program = unpadded::Builder::new().seed(7).finish()?;
     let notes = [("model".to_owned(), "this".to_owned())].into();
     Checkpoint { program, notes, position, ..Checkpoint::default() }.save(&path)?;
     let refused = |seed: &str, model: &str, last| -> Outcome<String> {

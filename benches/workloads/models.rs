@@ -59,15 +59,14 @@ pub(crate) fn classify(net: &Builder, cell: Cell, hidden: usize) -> Result<Model
 fn lstm_by_hand(net: &Builder, x: Var, hidden: usize, apart: bool) -> Var {
     net.recurrent(x, |step, x_t| {
         let (h_prev, c_prev) = (step.memory(hidden), step.memory(hidden));
-        let sum = |width| step.add(step.linear(x_t, width), step.linear(h_prev, width));
+        let sum = |width| x_t.linear(width) + h_prev.linear(width);
         let gates = match apart {
-            true => (0..4).map(|_| sum(hidden)).collect::<Result<Vec<Var>>>()?,
-            false => step.split(sum(4 * hidden), &[hidden; 4]),
+            true => [hidden; 4].map(sum),
+            false => sum(4 * hidden).split([hidden; 4]),
         };
-        let [i, f, g, o] = [gates[0], gates[1], gates[2], gates[3]];
-        let kept = step.mul(step.sigmoid(f), c_prev);
-        let c = step.add(kept, step.mul(step.sigmoid(i), step.tanh(g)));
-        let h = step.mul(step.sigmoid(o), step.tanh(c));
+        let [i, f, g, o] = gates;
+        let c = f.sigmoid() * c_prev + i.sigmoid() * g.tanh();
+        let h = o.sigmoid() * c.tanh();
         step.update(c_prev, c);
         step.update(h_prev, h);
         h

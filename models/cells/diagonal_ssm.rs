@@ -7,34 +7,30 @@
 //! arXiv:2206.11893 (S4D-Real: the eigenvalues −1 … −N); one system with all inputs and outputs, as in Smith, Warrington,
 //! Linderman: Simplified State Space Layers for Sequence Modeling (S5, 2022), arXiv:2208.04933.
 
-use std::panic::Location;
-
 use unpadded::layers::{Linear, init};
-use unpadded::{Builder, Result, Var};
+use unpadded::{Builder, Var};
 
 /// The output after every step, `width` numbers; the state has as many.
 #[track_caller]
 pub(crate) fn diagonal_ssm(net: &Builder, x: Var, width: usize) -> Var {
-    let net = net.called_from(Location::caller());
-    let dtype = net.spec(x)?.dtype;
-    let name = net.layer_name("diagonal_ssm", None);
-    // Spread over the logarithms of 1 … N, and steps over those of 0.001 … 0.1, as is usual.
-    let part = |part: &str, low: f64, high: f64| {
-        net.parameter(&format!("{name}.{part}"), dtype, &[width], init::uniform(low, high))
-    };
-    let alpha = part("alpha", 0.0, (width as f64).ln())?;
-    let delta = part("delta", 0.001f64.ln(), 0.1f64.ln())?;
-    let a = net.scale(net.exp(alpha)?, -1.0, 0.0)?;
-    let a_bar = net.exp(net.mul(net.exp(delta)?, a)?)?;
-    let b_scale = net.div(net.scale(a_bar, 1.0, -1.0)?, a)?;
-    net.recurrent(x, |step, x_t| {
-        let h_prev = step.memory_of(dtype, &[width])?;
-        // The inputs' products leave the loop before it, the outputs' behind it.
-        let added = step.mul(step.linear(x_t, Linear::new(width).without_bias())?, b_scale)?;
-        let h = step.add(step.mul(h_prev, a_bar)?, added)?;
-        step.update(h_prev, h)?;
-        let direct = step.linear(x_t, Linear::new(width).without_bias())?;
-        step.gelu(step.add(step.linear(h, width)?, direct)?)
+    net.part("diagonal_ssm", |net| {
+        // Spread over the logarithms of 1 … N, and steps over those of 0.001 … 0.1, as is usual.
+        let part =
+            |name: &str, low: f64, high: f64| net.parameter(name, x, &[width], init::uniform(low, high));
+        let alpha = part("alpha", 0.0, (width as f64).ln());
+        let delta = part("delta", 0.001f64.ln(), 0.1f64.ln());
+        let a = -alpha.exp();
+        let a_bar = (delta.exp() * a).exp();
+        let b_scale = (a_bar - 1.0) / a;
+        net.recurrent(x, |step, x_t| {
+            let h_prev = step.memory(width);
+            // The inputs' products leave the loop before it, the outputs' behind it.
+            let added = x_t.linear(Linear::new(width).without_bias()) * b_scale;
+            let h = h_prev * a_bar + added;
+            step.update(h_prev, h);
+            let direct = x_t.linear(Linear::new(width).without_bias());
+            (h.linear(width) + direct).gelu()
+        })
     })
 }
 

@@ -4,23 +4,21 @@
 //!
 //! Feng, Tung, Ahmed, Bengio, Hajimirsadeghi: Were RNNs All We Needed? (2024), arXiv:2410.01201, section 3.1.
 
-use std::panic::Location;
-
-use unpadded::{Builder, Result, Var};
+use unpadded::{Builder, Var};
 
 /// The state after every step, `hidden` numbers.
 #[track_caller]
 pub(crate) fn min_gru(net: &Builder, x: Var, hidden: usize) -> Var {
-    let net = net.called_from(Location::caller());
-    let dtype = net.spec(x)?.dtype;
-    net.recurrent(x, |step, x_t| {
-        let h_prev = step.memory_of(dtype, &[hidden])?;
-        // Neither sees the state: both leave the loop and are one product each over all steps of all sequences.
-        let z = step.sigmoid(step.linear(x_t, hidden)?)?;
-        let candidate = step.linear(x_t, hidden)?;
-        let h = step.add(h_prev, step.mul(z, step.sub(candidate, h_prev)?)?)?;
-        step.update(h_prev, h)?;
-        h
+    net.part("min_gru", |net| {
+        net.recurrent(x, |step, x_t| {
+            let h_prev = step.memory(hidden);
+            // Neither sees the state: both leave the loop and are one product each over all steps of all sequences.
+            let z = x_t.linear(hidden).sigmoid();
+            let candidate = x_t.linear(hidden);
+            let h = h_prev + z * (candidate - h_prev);
+            step.update(h_prev, h);
+            h
+        })
     })
 }
 

@@ -6,34 +6,31 @@
 //! De et al.: Griffin: Mixing Gated Linear Recurrences with Local Attention for Efficient Language Models (2024),
 //! arXiv:2402.19427, section 2.4. There x has the width of the state; here a product brings it to that width.
 
-use std::panic::Location;
-
 use unpadded::layers::init;
-use unpadded::{Builder, Result, Var};
+use unpadded::{Builder, Var};
 
 /// The state after every step, `width` numbers.
 #[track_caller]
 pub(crate) fn rg_lru(net: &Builder, x: Var, width: usize) -> Var {
-    let net = net.called_from(Location::caller());
-    let dtype = net.spec(x)?.dtype;
-    let name = net.layer_name("rg_lru", None);
-    // σ(Λ)^c between 0.9 and 0.999: the state forgets over ten to a thousand steps.
-    let lambda = net.parameter(&format!("{name}.lambda"), dtype, &[width], init::uniform(4.323, 8.987))?;
-    // log σ(Λ)^c = −c · log(1 + e^−Λ): as a logarithm, a power is a product.
-    let log_a = net.scale(net.softplus(net.scale(lambda, -1.0, 0.0)?)?, -8.0, 0.0)?;
-    net.recurrent(x, |step, x_t| {
-        let h_prev = step.memory_of(dtype, &[width])?;
-        let x_t = step.linear(x_t, width)?;
-        let r = step.sigmoid(step.linear(x_t, width)?)?;
-        let i = step.sigmoid(step.linear(x_t, width)?)?;
-        let a = step.exp(step.mul(r, log_a)?)?;
-        // The slope of the root is infinite at 0, where a is 1.
-        let rest = step.clamp(step.scale(step.square(a)?, -1.0, 1.0)?, 1e-6, 1.0)?;
-        let added = step.mul(step.sqrt(rest)?, step.mul(i, x_t)?)?;
-        // Only this line is left in the loop.
-        let h = step.add(step.mul(h_prev, a)?, added)?;
-        step.update(h_prev, h)?;
-        h
+    net.part("rg_lru", |net| {
+        // σ(Λ)^c between 0.9 and 0.999: the state forgets over ten to a thousand steps.
+        let lambda = net.parameter("lambda", x, &[width], init::uniform(4.323, 8.987));
+        // log σ(Λ)^c = −c · log(1 + e^−Λ): as a logarithm, a power is a product.
+        let log_a = -8.0 * (-lambda).softplus();
+        net.recurrent(x, |step, x_t| {
+            let h_prev = step.memory(width);
+            let x_t = x_t.linear(width);
+            let r = x_t.linear(width).sigmoid();
+            let i = x_t.linear(width).sigmoid();
+            let a = (r * log_a).exp();
+            // The slope of the root is infinite at 0, where a is 1.
+            let rest = (1.0 - a.square()).clamp(1e-6, 1.0);
+            let added = rest.sqrt() * (i * x_t);
+            // Only this line is left in the loop.
+            let h = h_prev * a + added;
+            step.update(h_prev, h);
+            h
+        })
     })
 }
 

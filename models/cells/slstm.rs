@@ -8,39 +8,33 @@
 //! Beck et al.: xLSTM: Extended Long Short-Term Memory (2024), arXiv:2405.04517, section 2.2, with the sigmoid as the
 //! forget gate and one head, and m_0 = −∞. m only keeps the exponentials small; c/n, and so h, would be the same with any other.
 
-use std::panic::Location;
-
 use unpadded::layers::Linear;
-use unpadded::{Builder, Error, Result, Var};
+use unpadded::{Builder, Var};
 
 /// The hidden state after every step, `hidden` numbers.
 #[track_caller]
 pub(crate) fn slstm(net: &Builder, x: Var, hidden: usize) -> Var {
-    let net = net.called_from(Location::caller());
-    let dtype = net.spec(x)?.dtype;
-    net.recurrent(x, |step, x_t| {
-        let [h_prev, c_prev, n_prev, m_prev] = [(); 4].map(|()| step.memory_of(dtype, &[hidden]));
-        let (h_prev, c_prev, n_prev, m_prev) = (h_prev?, c_prev?, n_prev?, m_prev?);
-        let from_state = step.linear(h_prev, Linear::new(4 * hidden).without_bias())?;
-        let gates = step.split(step.add(step.linear(x_t, 4 * hidden)?, from_state)?, &[hidden; 4])?;
-        let [z, i, f, o] = gates[..] else {
-            return Err(Error::new("gates", "4", gates.len().to_string()));
-        };
-        // log σ(f) = −log(1 + e^−f)
-        let log_f = step.scale(step.softplus(step.scale(f, -1.0, 0.0)?)?, -1.0, 0.0)?;
-        // m starts at −∞, but a memory at 0; else nothing is left of a small first i, and c/n is 0/0. From the first step
-        // on n is at least 1, since the larger of i and f is.
-        let started = step.clamp(step.scale(n_prev, 2.0, 0.0)?, 0.0, 1.0)?;
-        let kept = step.add(step.add(log_f, m_prev)?, step.scale(started, 1e30, -1e30)?)?;
-        let m = step.maximum(kept, i)?;
-        let (i, f) = (step.exp(step.sub(i, m)?)?, step.exp(step.sub(kept, m)?)?);
-        let c = step.add(step.mul(f, c_prev)?, step.mul(i, step.tanh(z)?)?)?;
-        let n = step.add(step.mul(f, n_prev)?, i)?;
-        let h = step.mul(step.sigmoid(o)?, step.div(c, n)?)?;
-        for (memory, next) in [(h_prev, h), (c_prev, c), (n_prev, n), (m_prev, m)] {
-            step.update(memory, next)?;
-        }
-        h
+    net.part("slstm", |net| {
+        net.recurrent(x, |step, x_t| {
+            let [h_prev, c_prev, n_prev, m_prev] = [hidden; 4].map(|width| step.memory(width));
+            let from_state = h_prev.linear(Linear::new(4 * hidden).without_bias());
+            let [z, i, f, o] = (x_t.linear(4 * hidden) + from_state).split([hidden; 4]);
+            // log σ(f) = −log(1 + e^−f)
+            let log_f = -(-f).softplus();
+            // m starts at −∞, but a memory at 0; else nothing is left of a small first i, and c/n is 0/0. From the first
+            // step on n is at least 1, since the larger of i and f is.
+            let started = (2.0 * n_prev).clamp(0.0, 1.0);
+            let kept = log_f + m_prev + 1e30 * (started - 1.0);
+            let m = kept.maximum(i);
+            let (i, f) = ((i - m).exp(), (kept - m).exp());
+            let c = f * c_prev + i * z.tanh();
+            let n = f * n_prev + i;
+            let h = o.sigmoid() * (c / n);
+            for (memory, next) in [(h_prev, h), (c_prev, c), (n_prev, n), (m_prev, m)] {
+                step.update(memory, next);
+            }
+            h
+        })
     })
 }
 
@@ -65,7 +59,7 @@ fn small_input_gates_are_no_nan() {
     let x = net.feed("x", DType::F32, &[3], 1);
     let y = slstm(&net, x, 8);
     let loss = net.sum(net.square(y));
-    let mut program = net.finish()?;
+    let mut program = net.finish().unwrap();
     let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
     let wanted: Vec<_> = gradients.iter().map(|g| g.1).chain([loss.id()]).collect();
     let mut executor = Executor::new(&program, &ops::catalogue(), &wanted, 1).unwrap();

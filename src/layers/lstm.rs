@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::layers::activation::Activation;
 use crate::layers::init;
 use crate::layers::recurrent::{
-    self, Before, Cell, Options, RecurrentWeights, recurrent_methods, recurrent_layer,
+    self, Before, Cell, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
 };
 use crate::program::{Builder, Initializer, Spec, Step, Var, Vars};
 
@@ -149,7 +149,8 @@ impl Cell<2> for Lstm {
     fn make(&self, net: &Builder, x: Var) -> Option<LstmWeights> {
         let gates = recurrent::weights(net, x, self)?;
         let (dtype, hidden) = (net.spec(x)?.dtype, self.options.hidden);
-        let peepholes = self.peepholes.then(|| net.parameter("peephole", dtype, &[3 * hidden], init::zeros()));
+        let peepholes =
+            self.peepholes.then(|| net.parameter("peephole", dtype, &[3 * hidden], init::zeros()));
         let projection = self.projection;
         let projection =
             projection.map(|width| net.parameter("weight_hr", dtype, &[hidden, width], init::xavier()));

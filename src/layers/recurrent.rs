@@ -239,8 +239,7 @@ pub(super) fn weights<const STATES: usize, C: Cell<STATES>>(
     let spec = sequence_input(net, C::KIND, x)?;
     let Options { bias, input, recurrent, .. } = cell.options();
     let gates = gate_columns(net, cell)?;
-    let make =
-        |part: &str, dims: &[usize], start: Initializer| net.parameter(part, spec.dtype, dims, start);
+    let make = |part: &str, dims: &[usize], start: Initializer| net.parameter(part, spec.dtype, dims, start);
     let w_ih = make("weight_ih", &[spec.width(), gates], input.clone());
     let w_hh = make("weight_hh", &[cell.widths()[0], gates], recurrent.clone());
     let [b_ih, b_hh] = cell.biases().map(|start| {

@@ -3,7 +3,7 @@
 use crate::layers::activation::Activation;
 use crate::layers::init;
 use crate::layers::recurrent::{
-    self, Before, Cell, Options, RecurrentWeights, recurrent_methods, recurrent_layer,
+    self, Before, Cell, Options, RecurrentWeights, recurrent_layer, recurrent_methods,
 };
 use crate::program::{Builder, Initializer, Step, Var, Vars};
 

@@ -57,6 +57,9 @@ impl<L: RecurrentLayer> Stacked<L> {
     }
 }
 
+/// A number of layers that is no slip.
+const MOST: usize = 1 << 16;
+
 impl<L: RecurrentLayer> Stacked<L> {
     /// How many layers there are in each direction and all directions.
     fn count(&self) -> usize {
@@ -73,8 +76,12 @@ impl<L: RecurrentLayer> Stacked<L> {
     }
 
     fn checked(&self, net: &Builder) -> Option<()> {
-        if self.layers == 0 {
-            net.refuse(Error::new("layers", "at least one", "none"));
+        if self.layers == 0 || self.layers > MOST {
+            let (expected, got) = match self.layers {
+                0 => ("at least one".to_owned(), "none".to_owned()),
+                many => (format!("at most {MOST}"), many.to_string()),
+            };
+            net.refuse(Error::new("layers", expected, got));
             return None;
         }
         // With one layer no operator takes the first rate, but it is wrong all the same.
@@ -151,7 +158,7 @@ impl<L: RecurrentLayer> Stateful for Stacked<L> {
     }
 
     fn all_states(&self, var: Var) -> Vec<L::States> {
-        vec![self.layer.all_states(var); self.count()]
+        vec![self.layer.all_states(var); self.count().min(2 * MOST)]
     }
 }
 

@@ -1,7 +1,6 @@
 //! What layers append: shapes, names, starts, and errors at the user's line.
 
 use super::*;
-use crate::error::Result;
 use crate::program::{BlockId, Builder, Program, Var, VarRole};
 use crate::tensor::DType;
 
@@ -94,15 +93,17 @@ fn shared_weights() {
         b_ih: Some(bias("b_ih")),
         b_hh: Some(bias("b_hh")),
     };
-    let (_, h, c) = net.lstm_states_with(x, weights, Lstm::new(2)).unwrap();
-    net.lstm_with(x, weights, Lstm::new(2).backwards().initial(h, c)).unwrap();
+    let lstm = net.layer_with(Lstm::new(2), weights);
+    let (_, [h, c]) = lstm.states(x);
+    lstm.with(|lstm| lstm.backwards().initial(h, c)).of(x);
     assert_eq!(net.program().unwrap().parameters().count(), 4);
-    let error = net.lstm_with(x, weights, Lstm::new(3)).unwrap_err().to_string();
+    let error = net.layer_with(Lstm::new(3), weights).of(x).refused().to_string();
     assert!(error.contains("variable `w_ih`: `w_ih`: expected f32 [3, 12], got f32[3, 8]"), "{error}");
     let weights =
         GruWeights { w_ih: weight("a", &[3, 6]), w_hh: weight("b", &[2, 6]), b_ih: None, b_hh: None };
-    net.gru_with(x, weights, Gru::new(2)).unwrap();
-    let error = net.gru_with(x, GruWeights { w_hh: weights.w_ih, ..weights }, Gru::new(2)).unwrap_err();
+    let gru = net.layer_with(Gru::new(2), weights);
+    assert!(net.spec(gru.of(x)).is_some());
+    let error = net.layer_with(Gru::new(2), GruWeights { w_hh: weights.w_ih, ..weights }).of(x).refused();
     assert!(error.to_string().contains("`w_hh`: expected f32 [2, 6], got f32[3, 6]"), "{error}");
 }
 
@@ -117,10 +118,8 @@ fn errors_name_this_file() {
         net.linear(label, 2).refused(),
     ];
     let (h, c) = (net.feed("h", DType::F32, &[2], 0), net.feed("c", DType::F32, &[3], 0));
-    let initial = [
-        net.lstm(x, Lstm::new(2).initial(h, c)).refused(),
-        net.gru(x, Gru::new(2).initial(c)).refused(),
-    ];
+    let initial =
+        [net.lstm(x, Lstm::new(2).initial(h, c)).refused(), net.gru(x, Gru::new(2).initial(c)).refused()];
     for (error, slot) in initial.iter().zip(["c", "h"]) {
         let expected =
             format!("variable `c`: initial `{slot}`: expected f32 rows of 2 numbers, one a sequence, got");
@@ -128,7 +127,7 @@ fn errors_name_this_file() {
     }
     let narrow = net.parameter("narrow", DType::F32, &[3, 8], init::zeros());
     let weights = RecurrentWeights { w_ih: narrow, w_hh: narrow, b_ih: None, b_hh: None };
-    let given = net.lstm_with(x, weights, Lstm::new(2)).unwrap_err();
+    let given = net.layer_with(Lstm::new(2), weights).of(x).refused();
     for error in errors.into_iter().chain(initial).chain([given]) {
         assert!(error.to_string().contains("src/layers/tests.rs:"), "{error}");
     }
@@ -146,34 +145,61 @@ fn operators_name_the_line_that_called_the_layer() {
             assert!(op.caller.starts_with(&expected), "{}: {}, expected {expected}", op.kind, op.caller);
         }
     };
-    at(line!(), &|net, x| drop(net.linear(x, 4)));
-    at(line!(), &|net, x| drop(net.lstm(x, Lstm::new(4))));
-    at(line!(), &|net, x| drop(net.lstm_states(x, Lstm::new(4).backwards())));
-    at(line!(), &|net, x| drop(net.gru(x, Gru::new(4))));
-    at(line!(), &|net, x| drop(net.gru_states(x, Gru::new(4))));
-    at(line!(), &|net, x| drop(net.gru(x, Gru::new(4).reset(Reset::Before))));
-    at(line!(), &|net, x| drop(net.lstm(x, Lstm::new(4).peepholes().cell_clip(1.0).projection(2))));
-    at(line!(), &|net, x| drop(net.rnn(x, Rnn::new(4).zoneout([0.1]).recurrent_dropout(0.1))));
-    at(line!(), &|net, x| drop(net.mgu(x, Mgu::new(4))));
-    at(line!(), &|net, x| drop(net.stacked(x, Stacked::new(Mgu::new(4), 2).residual().dropout(0.1))));
-    at(line!(), &|net, x| drop(net.bidirectional(x, Rnn::new(4))));
+    at(line!(), &|net, x| {
+        net.linear(x, 4);
+    });
+    at(line!(), &|net, x| {
+        net.lstm(x, Lstm::new(4));
+    });
+    at(line!(), &|net, x| {
+        net.lstm_states(x, Lstm::new(4).backwards());
+    });
+    at(line!(), &|net, x| {
+        net.gru(x, Gru::new(4));
+    });
+    at(line!(), &|net, x| {
+        net.gru_states(x, Gru::new(4));
+    });
+    at(line!(), &|net, x| {
+        net.gru(x, Gru::new(4).reset(Reset::Before));
+    });
+    at(line!(), &|net, x| {
+        net.lstm(x, Lstm::new(4).peepholes().cell_clip(1.0).projection(2));
+    });
+    at(line!(), &|net, x| {
+        net.rnn(x, Rnn::new(4).zoneout([0.1]).recurrent_dropout(0.1));
+    });
+    at(line!(), &|net, x| {
+        net.mgu(x, Mgu::new(4));
+    });
+    at(line!(), &|net, x| {
+        net.stacked(x, Stacked::new(Mgu::new(4), 2).residual().dropout(0.1));
+    });
+    at(line!(), &|net, x| {
+        net.bidirectional(x, Rnn::new(4));
+    });
     let ids = |net: &Builder| net.feed("ids", DType::I64, &[], 1);
-    at(line!(), &|net, _| drop(net.embedding(ids(net), Embedding::new(9, 4))));
+    at(line!(), &|net, _| {
+        net.embedding(ids(net), Embedding::new(9, 4));
+    });
     // A copy that the step itself appends, for an output that no operator of the step wrote.
-    at(line!(), &|net, x| drop(net.recurrent(x, |_, x_t| x_t)));
+    at(line!(), &|net, x| {
+        net.recurrent(x, |_, x_t| x_t);
+    });
 }
 
 /// A layer as a user's crate writes one, with a layer of this crate and a step block in it.
 #[track_caller]
 fn counted(net: &Builder, x: Var, width: usize) -> Var {
-    let net = net.called_from(std::panic::Location::caller());
-    let h = net.lstm(x, Lstm::new(width))?;
-    net.recurrent(h, |step, h_t| {
-        let (a, b) = (step.memory(width)?, step.memory(3)?);
-        let next = step.add(a, h_t)?;
-        step.update(a, next)?;
-        step.update(b, next)?;
-        next
+    net.part("counted", |net| {
+        let h = x.lstm(width);
+        net.recurrent(h, |step, h_t| {
+            let (a, b) = (step.memory(width), step.memory(3));
+            let next = a + h_t;
+            step.update(a, next);
+            step.update(b, next);
+            next
+        })
     })
 }
 

@@ -6,14 +6,13 @@ use super::ids::{self, Ids, ids};
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::lod::Lod;
-use crate::{builder_methods, operator};
 use crate::program::op::or_default;
 use crate::program::{
-    Attributes, Backward, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec,
-    Var,
+    Attributes, Backward, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
+use crate::{builder_methods, operator};
 
 /// What [`Builder::cross_entropy_with`] may be told; nothing of it by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -2,11 +2,11 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, Store, View, ViewMut};
-use crate::{builder_methods, operator};
 use crate::program::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, Mode, Op, Sample, Spec, Var,
 };
 use crate::with_float;
+use crate::{builder_methods, operator};
 
 operator! {
     /// Leaves out each number with probability `rate` while training, and scales the others up.

@@ -2,13 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Packed, Store, Transpose, View, ViewMut, product};
-use crate::{builder_methods, operator};
 use crate::program::sample::numbers;
 use crate::program::{
-    Backward, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue,
-    Sample, Spec, Var, Work,
+    Backward, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue, Sample,
+    Spec, Var, Work,
 };
 use crate::with_float;
+use crate::{builder_methods, operator};
 
 operator! {
     /// The product of two matrices that are not batched, of either or of its transpose.

@@ -5,15 +5,15 @@ use std::ops::Range;
 use super::sequence_pool_piece::SequencePoolPiece;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, Store, View};
-use crate::{builder_methods, operator};
 use crate::program::attributes::Attribute;
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
-    Pieces, RowValue, Sample, Spec, Var,
+    Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
+    RowValue, Sample, Spec, Var,
 };
 use crate::tensor::Variable;
 use crate::with_float;
+use crate::{builder_methods, operator};
 
 /// What a row that stands for a sequence is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -142,16 +142,18 @@ impl Step {
 impl State {
     /// A step block while it is being built.
     fn building(&mut self, step: &Step) -> Result<&mut OpenStep> {
-        self.open.iter_mut().find(|open| open.block == step.block).ok_or_else(|| {
-            Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one")
-        })
+        self.open
+            .iter_mut()
+            .find(|open| open.block == step.block)
+            .ok_or_else(|| Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one"))
     }
 
     fn memory(&mut self, step: &Step, id: VarId) -> Result<&mut OpenMemory> {
         let name = self.program.var(id).name.clone();
         let memories = &mut self.building(step)?.memories;
         memories.iter_mut().find(|memory| memory.previous == id).ok_or_else(|| {
-            Error::of(ErrorKind::Program, "memory", "one made by this step", "another variable").variable(name)
+            Error::of(ErrorKind::Program, "memory", "one made by this step", "another variable")
+                .variable(name)
         })
     }
 

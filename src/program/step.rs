@@ -112,7 +112,8 @@ impl Builder {
         // Closed also if the block panics.
         let opened = Opened::new(self, |_| depth, |state, depth| state.open.truncate(depth));
         let step = Step { builder: Builder { block, ..self.clone() } };
-        let inner: Vec<Var> = inner.into_iter().map(|id| id.map_or(self.unknown(), |id| self.var(id))).collect();
+        let inner: Vec<Var> =
+            inner.into_iter().map(|id| id.map_or(self.unknown(), |id| self.var(id))).collect();
         let results = step_block(&step, inputs.with(&inner));
         let outputs = step.close(&results.list(), caller);
         drop(opened);
@@ -195,8 +196,8 @@ impl State {
             return Err(error.noted(format!("it was made at {made}; what a step returns is known outside")));
         }
         let first = open.iter().position(|s| s.parent == from);
-        let first = first
-            .ok_or_else(|| scope("a step that is still being built".into(), "a finished one".into()))?;
+        let first =
+            first.ok_or_else(|| scope("a step that is still being built".into(), "a finished one".into()))?;
         let mut seen = id;
         for step in &mut open[first..] {
             let Some(inside) = step.capture(program, seen).map_err(|e| e.variable(&name))? else {

@@ -57,6 +57,15 @@ impl Var {
     }
 }
 
+#[cfg(test)]
+impl Var {
+    /// The last error of its builder, which made this unknown.
+    pub(crate) fn refused(self) -> Error {
+        assert!(self.is_unknown(), "it was built: {self:?}");
+        Builder::of(self).and_then(|net| net.check().err()?.all().last().cloned()).expect("a refusal")
+    }
+}
+
 impl From<Var> for VarId {
     fn from(var: Var) -> Self {
         var.id

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 use unpadded::Result;
 
+use crate::refused::Outcome;
+
 /// Public functions that can fail and are not called here, each with the reason.
 const LEFT_OUT: [(&str, &str); 24] = [
     (
@@ -52,8 +54,9 @@ struct Calls(Vec<(&'static str, &'static Location<'static>, Option<String>)>);
 impl Calls {
     /// A call that fails, written behind this one, on the same line or further down.
     #[track_caller]
-    fn at<T>(&mut self, name: &'static str, call: impl FnOnce() -> Result<T>) {
-        let said = call().err().map(|e| e.place().caller.clone().unwrap_or_else(|| format!("{e}: no line")));
+    fn at<T: Outcome>(&mut self, name: &'static str, call: impl FnOnce() -> T) {
+        let said =
+            call().error().map(|e| e.place().caller.clone().unwrap_or_else(|| format!("{e}: no line")));
         self.0.push((name, Location::caller(), said));
     }
 

@@ -1,15 +1,16 @@
 //! The options of recurrent layers: each against the formula in plain loops, and its gradients against central
 //! differences.
 
+use crate::refused::Outcome;
 use ndarray::{Array1, Array2, ArrayView1, Axis, Ix1, Ix2, concatenate, s};
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::{
     Activation, Gru, Lstm, LstmWeights, Mgu, RecurrentWeights, Reset, Rnn, Stacked, init,
 };
 use unpadded::ops::Update;
-use unpadded::program::{Program, VarId, backward};
+use unpadded::program::{Program, VarId, Vars, backward};
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Lod, Mode, Result, Var, Variable, ops};
+use unpadded::{Builder, DType, Lod, Mode, Var, Variable, ops};
 
 const IN: usize = 3;
 const LENGTHS: [usize; 4] = [3, 0, 4, 1];
@@ -209,7 +210,7 @@ fn zoneout_keeps_old_states() {
     let rate = 0.3;
     let build = |net: &Builder, x: Var| {
         let (y, h) = net.rnn_states(x, Rnn::new(H).zoneout([rate]).named("rnn"));
-        Ok(vec![y, h])
+        vec![y, h]
     };
     let mut ran = Ran::new(Mode::Infer, build);
     let [w_ih, w_hh] = ["rnn.weight_ih", "rnn.weight_hh"].map(|w| ran.weight(w));
@@ -351,11 +352,13 @@ fn differences(name: &str, build: impl Fn(&Builder, Var) -> Vec<Var>) {
 }
 
 fn lstm(net: &Builder, x: Var, options: Lstm) -> Vec<Var> {
-    net.lstm_states(x, options).map(|(y, h, c)| vec![y, h, c])
+    let (y, h, c) = net.lstm_states(x, options);
+    vec![y, h, c]
 }
 
 fn gru(net: &Builder, x: Var, options: Gru) -> Vec<Var> {
-    net.gru_states(x, options).map(|(y, h)| vec![y, h])
+    let (y, h) = net.gru_states(x, options);
+    vec![y, h]
 }
 
 /// A loss on the last cell state alone reaches the weights.
@@ -363,7 +366,7 @@ fn gru(net: &Builder, x: Var, options: Gru) -> Vec<Var> {
 fn gradients_of_the_last_cell_state() {
     let options = [Lstm::new(4), Lstm::new(4).peepholes(), Lstm::new(4).backwards()];
     for options in options {
-        differences("last cell state", |net, x| net.lstm_states(x, options.clone()).map(|(_, _, c)| vec![c]));
+        differences("last cell state", |net, x| vec![net.lstm_states(x, options.clone()).2]);
     }
 }
 
@@ -397,8 +400,8 @@ fn gradients_of_gru_options() {
 
 #[test]
 fn gradients_of_small_cells() {
-    differences("rnn", |net, x| net.rnn_states(x, Rnn::new(4).zoneout([0.3])).map(|(y, h)| vec![y, h]));
-    differences("mgu", |net, x| net.mgu_states(x, Mgu::new(4).backwards()).map(|(y, h)| vec![y, h]));
+    differences("rnn", |net, x| net.rnn_states(x, Rnn::new(4).zoneout([0.3])).list());
+    differences("mgu", |net, x| net.mgu_states(x, Mgu::new(4).backwards()).list());
 }
 
 #[test]
@@ -408,7 +411,7 @@ fn gradients_of_stacked_layers() {
         let (y, states) = net.stacked_states(x, options.dropout(0.2).variational_dropout(0.3));
         [y].into_iter().chain(states.into_iter().flatten()).collect()
     });
-    differences("bidirectional", |net, x| net.bidirectional(x, Lstm::new(2)).map(|y| vec![y]));
+    differences("bidirectional", |net, x| vec![net.bidirectional(x, Lstm::new(2))]);
 }
 
 #[test]
@@ -445,10 +448,8 @@ fn what_does_not_fit_is_refused() {
         (part(net.gru(x, Gru::new(usize::MAX / 2))), "numbers of state of layer `gru`: expected at most"),
         (part(net.mgu(x, Mgu::new(usize::MAX))), "numbers of state of layer `mgu`: expected at most"),
         (
-            part(
-                net.stacked_with(x, &[], Stacked::new(Rnn::new(2), usize::MAX).bidirectional()).map(|y| y.0),
-            ),
-            "weights of layers: expected ",
+            part(net.stacked(x, Stacked::new(Rnn::new(2), usize::MAX).bidirectional())),
+            "layers: expected at most 65536, got 18446744073709551615",
         ),
         (part(net.stacked(x, Stacked::new(Rnn::new(2), 0))), "layers: expected at least one, got none"),
         (
@@ -456,7 +457,7 @@ fn what_does_not_fit_is_refused() {
             "initial states of layers: expected 2, got 1",
         ),
         (
-            part(net.stacked_with(x, &[], Stacked::new(Rnn::new(2), 2)).map(|(y, _)| y)),
+            part(net.layer_with(Stacked::new(Rnn::new(2), 2), []).of(x)),
             "weights of layers: expected 2, got 0",
         ),
     ];
@@ -472,17 +473,17 @@ fn what_does_not_fit_is_refused() {
         b_hh: None,
     };
     for reset in [Reset::Before, Reset::After] {
-        let error = part(net.gru_with(x, narrow(6), Gru::new(2).reset(reset)));
+        let error = part(net.layer_with(Gru::new(2).reset(reset), narrow(6)).of(x));
         assert!(error.contains("`w_hh`: expected f32 [2, 6], got f32[2, 2]"), "{error}");
-        let error = part(net.gru_with(x, narrow(6), Gru::new(usize::MAX).reset(reset)));
+        let error = part(net.layer_with(Gru::new(usize::MAX).reset(reset), narrow(6)).of(x));
         assert!(error.contains("numbers of state of layer `gru`"), "{error}");
     }
-    let error = part(net.mgu_with(x, narrow(4), Mgu::new(2)));
+    let error = part(net.layer_with(Mgu::new(2), narrow(4)).of(x));
     assert!(error.contains("`w_hh`: expected f32 [2, 4], got f32[2, 2]"), "{error}");
     let gates = RecurrentWeights { w_ih: weight(&[3, 8]), w_hh: weight(&[2, 8]), b_ih: None, b_hh: None };
-    let error = part(net.lstm_with(x, gates, Lstm::new(2).peepholes()));
+    let error = part(net.layer_with(Lstm::new(2).peepholes(), gates).of(x));
     assert!(error.contains("`peepholes`: expected a weight, as the options say, got none"), "{error}");
     let weights = LstmWeights { peepholes: Some(weight(&[4])), ..gates.into() };
-    let error = part(net.lstm_with(x, weights, Lstm::new(2).peepholes()));
+    let error = part(net.layer_with(Lstm::new(2).peepholes(), weights).of(x));
     assert!(error.contains("`peepholes`: expected f32 [6], got f32[4]"), "{error}");
 }

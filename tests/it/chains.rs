@@ -36,16 +36,14 @@ fn model() -> Model {
     let x = net.feed("x", DType::F32, &[3], 1);
     let ids = net.feed_like("ids", DType::I64, &[], x);
     let y = net.recurrent(x, cell);
-    let table =
-        net.parameter("table", DType::F32, &[7, 3], unpadded::layers::init::uniform(-1.0, 1.0));
-    let looked_up = net
-        .recurrent((x, ids), |step: &Step, (x, ids): (Var, Var)| {
-            let before = step.memory(3);
-            let row = step.tanh(step.lookup(ids, table, None, false));
-            let h = step.add(step.mul(before, row), x);
-            step.update(before, h);
-            h
-        });
+    let table = net.parameter("table", DType::F32, &[7, 3], unpadded::layers::init::uniform(-1.0, 1.0));
+    let looked_up = net.recurrent((x, ids), |step: &Step, (x, ids): (Var, Var)| {
+        let before = step.memory(3);
+        let row = step.tanh(step.lookup(ids, table, None, false));
+        let h = step.add(step.mul(before, row), x);
+        step.update(before, h);
+        h
+    });
     let loss = net.add(net.sum(net.mul(y, y)), net.sum(looked_up));
     let mut program = net.finish().unwrap();
     let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();

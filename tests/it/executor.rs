@@ -372,7 +372,7 @@ fn a_panic_in_a_users_operator_leaves_the_scope_whole() {
     registry.add::<Unlucky>().unwrap();
     let net = Builder::with_registry(registry.clone());
     let x = net.feed("x", DType::F32, &[1], 0);
-    let x = (x, net.append("unlucky", &[("x", &[x])], Attributes::new()).unwrap());
+    let x: (_, unpadded::Var) = (x, net.append("unlucky", &[("x", &[x])], Attributes::new()));
     let loss = net.sum(net.linear(x.1, 1));
     let mut program = net.finish().unwrap();
     Sgd::new(0.5).minimize(&mut program, &registry, loss.id()).unwrap();
@@ -492,12 +492,11 @@ fn every_dtype_passes_through_a_program() {
     for dtype in DType::ALL {
         let net = Builder::new();
         let x = net.feed("x", dtype, &[], 1);
-        let before = net
-            .recurrent(x, |step, x| {
-                let memory = step.memory_of(dtype, &[]);
-                step.update(memory, x);
-                step.assign(memory)
-            });
+        let before = net.recurrent(x, |step, x| {
+            let memory = step.memory_of(dtype, &[]);
+            step.update(memory, x);
+            step.assign(memory)
+        });
         let turned = net.sequence_reverse(before);
         let wide = net.cast(turned, DType::F64);
         let program = Program::from_bytes(&net.finish().unwrap().to_bytes().unwrap()).unwrap();

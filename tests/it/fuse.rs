@@ -360,13 +360,12 @@ fn it_is_refused_with_a_reason() {
     let net = Builder::new();
     let x = net.feed("x", DType::F32, &[WIDTH], 1);
     let labels = net.feed_like("labels", DType::I64, &[], x);
-    let logits = net
-        .recurrent(x, |step, x| {
-            let before = step.memory(CLASSES);
-            let logits = step.linear(step.concat(&[x, before]), CLASSES);
-            step.update(before, logits);
-            logits
-        });
+    let logits = net.recurrent(x, |step, x| {
+        let before = step.memory(CLASSES);
+        let logits = step.linear(step.concat(&[x, before]), CLASSES);
+        step.update(before, logits);
+        logits
+    });
     let loss = net.mean(net.cross_entropy(logits, labels));
     let executor = Executor::new(&net.finish().unwrap(), &ops::catalogue(), &[loss.id()], 1).unwrap();
     refused(&executor, "a memory keeps");

@@ -7,7 +7,7 @@ use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::layers::Linear;
 use unpadded::program::{Program, Recurrence, Step, VarId, backward};
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Lod, Result, Var, Variable, ops};
+use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 
 use crate::models::Random;
 

@@ -65,7 +65,7 @@ impl Feed {
             Feed::Label => net.feed("label", DType::I64, &[], 0),
             Feed::Topic => net.feed("topic", DType::F32, &[INPUT], 0),
         };
-        if net.spec(var)?.dtype.is_float() {
+        if net.spec(var).is_some_and(|spec| spec.dtype.is_float()) {
             net.watch(var);
         }
         var
@@ -153,7 +153,7 @@ fn summed(net: &Builder, parts: &[Var]) -> Var {
     let mut loss = None;
     for &part in parts {
         let one = net.sum(net.square(part));
-        loss = Some(loss.map_or(Ok(one), |so_far| net.add(so_far, one))?);
+        loss = Some(loss.map_or(one, |so_far| so_far + one));
     }
     loss.unwrap()
 }
@@ -340,7 +340,7 @@ pub(crate) const WIDE: Model = Model {
             let (before, kept) = (step.memory(384), step.memory(384));
             let seen = step.dropout(before, 0.2);
             let gates = step.add(step.linear(x, 4 * 384), step.linear(seen, 4 * 384));
-            let parts = step.split(gates, &[384; 4]);
+            let parts = step.split(gates, [384; 4]);
             let [i, f, o] = [parts[0], parts[1], parts[2]].map(|gate| step.sigmoid(gate));
             let c = step.add(step.mul(f, kept), step.mul(i, step.tanh(parts[3])));
             let h = step.mul(o, step.tanh(c));
@@ -360,8 +360,7 @@ pub(crate) const MANY_CLASSES: Model = Model {
     feeds: &[Feed::Words],
     build: |net| {
         let words = Feed::Words.add(net);
-        let h =
-            net.lstm(net.embedding(words, Embedding::new(VOCABULARY, INPUT).sparse()), Lstm::new(HIDDEN));
+        let h = net.lstm(net.embedding(words, Embedding::new(VOCABULARY, INPUT).sparse()), Lstm::new(HIDDEN));
         let logits = net.linear(h, VOCABULARY);
         Ok(Made { loss: net.mean(net.cross_entropy(logits, words)), outputs: vec![logits] })
     },

@@ -7,7 +7,7 @@ use unpadded::ops::{CrossEntropy, Pool};
 use unpadded::optimizer::{Adam, Optimizer, Sgd};
 use unpadded::program::{VarId, backward};
 use unpadded::tensor::{Dense, StorageKind};
-use unpadded::{Builder, DType, Lod, Result, Var, Variable, ops};
+use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 
 use crate::fixture::Fixture;
 
@@ -235,8 +235,7 @@ fn train(case: &str, optimizer: impl Fn(f64) -> Box<dyn Optimizer>) {
     let net = Builder::new();
     let words = net.feed("words", DType::I64, &[], 1);
     let label = net.feed("label", DType::I64, &[], 0);
-    let parameter =
-        |name: &str, dims: &[usize]| net.parameter(name, DType::F32, dims, init::zeros());
+    let parameter = |name: &str, dims: &[usize]| net.parameter(name, DType::F32, dims, init::zeros());
     let table = parameter("embedding.weight", &[20, 4]);
     let weights = RecurrentWeights {
         w_ih: parameter("lstm.weight_ih_l0", &[4, 12]),
@@ -245,7 +244,7 @@ fn train(case: &str, optimizer: impl Fn(f64) -> Box<dyn Optimizer>) {
         b_hh: Some(parameter("lstm.bias_hh_l0", &[12])),
     };
     let x = net.lookup(words, table, None, false);
-    let (_, h, _) = net.lstm_states_with(x, weights, Lstm::new(3)).unwrap();
+    let (_, [h, _]) = net.layer_with(Lstm::new(3), weights).states(x);
     let logits = net.linear(h, Linear::new(3).named("out"));
     let loss = net.mean(net.cross_entropy(logits, label));
     let mut program = net.finish().unwrap();

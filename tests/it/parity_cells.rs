@@ -28,7 +28,7 @@ fn part(values: &ArrayD<f32>, k: usize) -> ArrayD<f32> {
 /// Everything of a case; `states` are PyTorch's letters of the layer's states.
 fn check<const STATES: usize, L>(name: &str, layer: &L, states: [&str; STATES])
 where
-    L: RecurrentLayer<STATES, Weights: From<RecurrentWeights>>,
+    L: RecurrentLayer<States = [Var; STATES], Weights: From<RecurrentWeights>>,
 {
     let case = Fixture::load(name);
     let (array, suffixes) = (|name: &str| case.array::<f32>(name), suffixes(&case));
@@ -60,8 +60,8 @@ where
             Stacked::new(layer.clone(), case.number("layers", 0.0) as usize).initial(initial.clone());
         let both = suffixes.iter().any(|s| s.ends_with("reverse"));
         let stacked = if both { stacked.bidirectional() } else { stacked };
-        let given: Vec<L::Weights> = weights.iter().map(|&w| w.into()).collect();
-        let (y, last) = net.net.stacked_with(x, &given, stacked).unwrap();
+        let given = weights.iter().map(|&w| net.net.layer_with(layer.clone(), w));
+        let (y, last) = net.net.layer_with(stacked, given.collect::<Vec<_>>()).states(x);
         let of_last = |k: usize| last[k].into_iter().zip(of_states[k]);
         let parts: Vec<(Var, Var)> = [(y, r)].into_iter().chain((0..last.len()).flat_map(of_last)).collect();
         let loss = net.loss(&parts);

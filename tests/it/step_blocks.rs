@@ -14,7 +14,7 @@ use unpadded::{DType, Mode, Result, Variable};
 
 use crate::thorough::times;
 use checks::{check, directional, updates};
-use generator::{Case, Kind, callable, case, fed};
+use generator::{Case, Kind, callable, case, fed, mistake};
 
 /// How many programs the suite runs of each kind.
 const PROGRAMS: usize = 50;
@@ -243,4 +243,27 @@ fn every_operator_stands_in_programs_at_the_root_and_in_blocks() {
         }
     }
     assert!(missing.is_empty(), "the generator calls these nowhere, by the depth of the block: {missing:?}");
+}
+
+/// Programs at random with one wrong call each, whose unknown result is used as the right one would be: one error, which
+/// names that call and its line.
+#[test]
+fn one_mistake_is_one_error() {
+    let mut wrong = Vec::new();
+    let mut made = 0;
+    for seed in 0..times(1_000) as u64 {
+        let Some((errors, (operator, block))) = mistake(seed).unwrap() else { continue };
+        made += 1;
+        let [error] = &errors[..] else {
+            wrong.push(format!("{seed}: {operator}: {} errors: {errors:?}", errors.len()));
+            continue;
+        };
+        let place = error.place();
+        let line = place.caller.as_deref().is_some_and(|line| line.contains("attempts.rs"));
+        if (place.operator.as_ref(), place.block, line) != (Some(&operator), block, true) {
+            wrong.push(format!("{seed}: expected {operator} in {block:?}: {error}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {made}\n{}", wrong.len(), wrong[..wrong.len().min(10)].join("\n"));
+    assert!(made > 900, "{made}");
 }

@@ -276,13 +276,12 @@ fn language_model() -> Trainer {
     let y = net.feed_like("y", DType::I64, &[], x);
     let before = net.feed("before", DType::F32, &[6], 0);
     let embedded = net.embedding(x, Embedding::new(5, 6));
-    let (h, last) = net
-        .recurrent(embedded, |step, x_t| {
-            let h_prev = step.memory_from(before);
-            let h = step.tanh(step.add(step.linear(x_t, 6), step.linear(h_prev, 6)));
-            step.update(h_prev, h);
-            (h, step.last(h_prev))
-        });
+    let (h, last) = net.recurrent(embedded, |step, x_t| {
+        let h_prev = step.memory_from(before);
+        let h = step.tanh(step.add(step.linear(x_t, 6), step.linear(h_prev, 6)));
+        step.update(h_prev, h);
+        (h, step.last(h_prev))
+    });
     let losses = net.cross_entropy(net.linear(h, 5), y);
     let loss = net.mean(losses);
     Trainer::new(net, loss, &Adam::new(0.02))

@@ -1,6 +1,7 @@
 //! Operators as a user's crate defines them: registered beside the catalogue, called by an extension trait, held to
 //! the same contract, run in step blocks, trained and saved.
 
+use crate::refused::Outcome;
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::kernels::Float;
@@ -27,7 +28,7 @@ operator! {
     struct Swish = "acme.swish" {}
     inputs { X = x: one, SLOPE = slope: one }
     outputs { OUT = out: one }
-    trait BuildSwish { fn swish_by(&self, x: Var, slope: Var) -> Var; }
+    trait BuildSwish, ApplySwish { fn swish_by(&self, x: Var, slope: Var) -> Var; }
 }
 
 operator! {
@@ -38,7 +39,7 @@ operator! {
     struct Centre = "acme.centre" { factor: f64 }
     inputs { X = x: one }
     outputs { OUT = out: one }
-    trait BuildCentre { fn centre(&self, x: Var, factor: f64) -> Var; }
+    trait BuildCentre, ApplyCentre { fn centre(&self, x: Var, factor: f64) -> Var; }
 }
 
 fn sigmoid(x: f64) -> f64 {
@@ -181,8 +182,8 @@ trait Acme {
 impl Acme for Builder {
     #[track_caller]
     fn swish(&self, x: Var) -> Var {
-        let spec = self.spec(x)?;
-        self.swish_by(x, self.parameter("swish.slope", spec.dtype, &[spec.width()], init::constant(1.0)))
+        let Some(spec) = self.spec(x) else { return self.unknown() };
+        x.swish_by(self.parameter("swish.slope", x, &[spec.width()], init::constant(1.0)))
     }
 }
 
@@ -234,17 +235,16 @@ fn model(dtype: DType) -> (Builder, Var, Var) {
     let x = net.feed("x", dtype, &[4], 1);
     net.watch(x);
     let centred = net.centre(x, 0.7);
-    let (h, last) = net
-        .recurrent(centred, |step, x_t| {
-            let h_prev = step.memory_of(dtype, &[5]);
-            // Leaves the loop: no memory reaches it.
-            let seen = step.swish(step.linear(x_t, 5));
-            // Stays in it.
-            let h = step.swish(step.add(seen, step.linear(h_prev, 5)));
-            step.update(h_prev, h);
-            // Behind it: no memory needs it.
-            (step.swish(h), step.last(h_prev))
-        });
+    let (h, last) = net.recurrent(centred, |step, x_t| {
+        let h_prev = step.memory_of(dtype, &[5]);
+        // Leaves the loop: no memory reaches it.
+        let seen = step.swish(step.linear(x_t, 5));
+        // Stays in it.
+        let h = step.swish(step.add(seen, step.linear(h_prev, 5)));
+        step.update(h_prev, h);
+        // Behind it: no memory needs it.
+        (step.swish(h), step.last(h_prev))
+    });
     let pooled = net.sequence_pool(net.centre(net.square(h), 2.0), Pool::Max);
     let loss = net.add(net.sum(pooled), net.sum(net.square(last)));
     (net, x, loss)

@@ -117,8 +117,7 @@ fn layer(net: &Builder, random: &mut Random, x: Var, topic: Var) -> Var {
             net.recurrent(x, |step, x| {
                 let (h, steps) = (step.memory_from(topic), step.memory_of(DType::F32, &[WIDTH]));
                 let h_seen = noise(step, h);
-                let mixed =
-                    step.add(step.linear(x, WIDTH), step.linear(step.add(h_seen, topic), WIDTH));
+                let mixed = step.add(step.linear(x, WIDTH), step.linear(step.add(h_seen, topic), WIDTH));
                 let next = step.tanh(step.add(mixed, steps));
                 step.update(h, next);
                 step.update(steps, step.scale(steps, 1.0, 0.125));
@@ -130,8 +129,7 @@ fn layer(net: &Builder, random: &mut Random, x: Var, topic: Var) -> Var {
 
 /// A model of a seed over ids: what it computes, all of which can be run in windows.
 fn model(net: &Builder, random: &mut Random) -> Result<Vec<VarId>> {
-    let (words, topic) =
-        (net.feed("words", DType::I64, &[], 1), net.feed("topic", DType::F32, &[WIDTH], 0));
+    let (words, topic) = (net.feed("words", DType::I64, &[], 1), net.feed("topic", DType::F32, &[WIDTH], 0));
     let mut x = net.embedding(words, Embedding::new(models::VOCABULARY, WIDTH));
     let mut outputs = vec![words, topic];
     for _ in 0..1 + random.below(4) {

@@ -95,7 +95,12 @@ operators
 fn a_name_cannot_forge_a_line() {
     let net = Builder::new();
     net.feed("x\noperators\n  y = evil()", DType::F32, &[1], 0);
-    assert!(net.finish().unwrap().to_string().contains("  \"x\\noperators\\n  y = evil()\": f32[batch, 1] [-1, 1]\n"));
+    assert!(
+        net.finish()
+            .unwrap()
+            .to_string()
+            .contains("  \"x\\noperators\\n  y = evil()\": f32[batch, 1] [-1, 1]\n")
+    );
 }
 
 fn recurrent(block: u32, gradient: Option<u32>) -> OpDesc {

@@ -16,6 +16,7 @@ use unpadded::train::metrics::{Average, F1, Loss};
 use unpadded::train::{Checkpoint, Predictor, Progress, Steps, Trainer, Until};
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Var, Variable, ops};
 
+use crate::refused::Outcome;
 use crate::trained;
 use crate::trainer::{dev, samples, train, trainer};
 
@@ -30,20 +31,20 @@ fn made<T>(it: T) -> Made<T> {
 impl<T> Made<T> {
     /// The error names a line where this was made, and says these words.
     #[track_caller]
-    fn at_fault<U>(&self, outcome: Result<U>, words: &str) {
+    fn at_fault(&self, outcome: impl Outcome, words: &str) {
         says(self.1..Location::caller().line(), outcome, words);
     }
 }
 
 /// The error names a line of this call.
 #[track_caller]
-fn now<U>(outcome: Result<U>, words: &str) {
+fn now(outcome: impl Outcome, words: &str) {
     let line = Location::caller().line();
     says(line..line + 5, outcome, words);
 }
 
-fn says<T>(lines: Range<u32>, outcome: Result<T>, words: &str) {
-    let error = outcome.err().unwrap();
+fn says(lines: Range<u32>, outcome: impl Outcome, words: &str) {
+    let error = outcome.refused();
     assert!(error.to_string().contains(words), "expected `{words}` in: {error}");
     let line =
         error.place().caller.as_ref().and_then(|c| c.strip_prefix(file!())?.split(':').nth(1)?.parse().ok());
@@ -176,7 +177,7 @@ fn model(site: Site, reverse: bool) -> Result<Model> {
         let loss = step.cross_entropy(step.product(x, out, None), tag);
         let next = step.add(sum, loss);
         step.update(sum, next);
-        Ok(next)
+        next
     };
     let over = |level| Recurrence { level, reverse };
     let losses = match site {
@@ -185,7 +186,7 @@ fn model(site: Site, reverse: bool) -> Result<Model> {
             let h = net.lstm(x, if reverse { Lstm::new(4).backwards() } else { Lstm::new(4) });
             net.cross_entropy(net.product(h, out, None), tags)
         }
-        Site::Step => net.recurrent_with(over(None), (words, tags), reached)?,
+        Site::Step => net.recurrent_with(over(None), (words, tags), reached),
         Site::Sentence => net.recurrent_with(over(Some(0)), (words, tags), |step, (words, tags)| {
             let sum = step.memory(1);
             let before = step.sequence_expand_as(sum, words);
@@ -196,7 +197,7 @@ fn model(site: Site, reverse: bool) -> Result<Model> {
             next
         }),
         Site::Inner => net.recurrent_with(over(Some(0)), (words, tags), |step, inside| {
-            let inner = step.recurrent_with(Recurrence { level: None, reverse }, inside, reached)?;
+            let inner = step.recurrent_with(Recurrence { level: None, reverse }, inside, reached);
             step.sequence_pool(inner, Pool::Sum)
         }),
     };
@@ -368,7 +369,7 @@ fn a_memory_has_the_dtype_of_the_step() {
         let x = net.feed("x", dtype, &[1], 1);
         let last = net.recurrent(x, |step, _| {
             let memory = step.memory(1);
-            assert_eq!(step.spec(memory)?.dtype, expected);
+            assert_eq!(step.spec(memory).unwrap().dtype, expected);
             step.update(memory, step.scale(memory, 2.0, 1.0));
             step.last(memory)
         });
@@ -388,5 +389,5 @@ fn width_zero() {
     now(net.recurrent(x, |step, _| step.memory(0)), "row of a memory: expected at least one number, got [0]");
     let empty = net.slice(x, 1..1);
     assert_eq!(net.spec(net.tanh(empty)).unwrap().width(), 0);
-    assert!(net.linear(empty, Linear::new(2)).is_ok());
+    assert!(net.linear(empty, Linear::new(2)).error().is_none());
 }

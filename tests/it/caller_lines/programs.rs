@@ -3,9 +3,7 @@
 use ndarray::array;
 use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::kernels::Transpose;
-use unpadded::layers::{
-    Embedding, Gru, Linear, Lstm, Mgu, RecurrentLayer, RecurrentWeights, Rnn, Stacked, init, load_torch,
-};
+use unpadded::layers::{Embedding, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn, Stacked, init, load_torch};
 use unpadded::ops::{self, CrossEntropy, Pool, Update};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::attributes::Attribute;
@@ -19,6 +17,7 @@ use unpadded::tensor::{Dense, StorageKind};
 use unpadded::{Builder, DType, Result, Var, Variable, operator};
 
 use super::Calls;
+use crate::refused::noted;
 
 pub(super) fn calls(calls: &mut Calls) {
     builder(calls);
@@ -44,18 +43,18 @@ fn net() -> (Builder, Var, Var) {
 fn builder(calls: &mut Calls) {
     let (net, x, foreign) = net();
     let ids = net.feed("ids", DType::I64, &[], 1);
-    calls.at("Builder::spec", || net.spec(foreign));
+    calls.at("Builder::spec", || noted(&net, || net.spec(foreign)));
     calls.at("Builder::feed", || net.feed("x", DType::F32, &[], 0));
     calls.at("Builder::feed", || net.feed("deep", DType::F32, &[], 99));
     calls.at("Builder::feed_stored", || net.feed_stored("empty", DType::F32, &[], StorageKind::Dense));
     calls.at("Builder::feed_like", || net.feed_like("like", DType::F32, &[], foreign));
-    calls.at("Builder::watch", || net.watch(ids));
+    calls.at("Builder::watch", || noted(&net, || net.watch(ids)));
     calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[1; 9], init::zeros()));
     calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[3], init::xavier()));
     calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[3, 1], init::normal(f64::NAN)));
     calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[3, 1], init::lstm_bias(1.0)));
     calls.at("Builder::literal", || net.literal("x", 1.0));
-    calls.at("Builder::stop_gradient", || net.stop_gradient(foreign));
+    calls.at("Builder::stop_gradient", || noted(&net, || net.stop_gradient(foreign)));
     calls.at("Builder::append", || net.append::<Var>("no operator", &[], Attributes::new()));
     calls.at("Builder::append", || net.append::<Var>("tanh", &[("y", &[x])], Attributes::new()));
     calls.at("Builder::append", || net.append::<Var>("tanh", &[("x", &[foreign])], Attributes::new()));
@@ -80,7 +79,7 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::variational_dropout", || net.variational_dropout(x, 1.0));
     calls.at("Builder::lookup", || net.lookup(x, x, None, false));
     calls.at("Builder::concat", || net.concat(&[]));
-    calls.at("Builder::split", || net.split(x, &[1]));
+    calls.at("Builder::split", || net.split(x, [1]));
     calls.at("Builder::slice", || net.slice(x, 2..4));
     calls.at("Builder::fill_like", || net.fill_like(foreign, 1.0));
     calls.at("Builder::gru_cell", || net.gru_cell(x, x, foreign, Update::default()));
@@ -131,16 +130,15 @@ fn layers(calls: &mut Calls) {
     let weights =
         RecurrentWeights { w_ih: weight("a", &[3, 2]), w_hh: weight("b", &[2, 2]), b_ih: None, b_hh: None };
     let narrow = RecurrentWeights { w_hh: weights.w_ih, ..weights };
-    calls.at("recurrent::$run_with", || net.rnn_with(x, narrow, Rnn::new(2)));
-    calls.at("recurrent::$run_states_with", || net.rnn_states_with(x, narrow, Rnn::new(2)));
+    let given = net.layer_with(Rnn::new(2), narrow);
+    calls.at("Instance::of", || given.of(x));
+    calls.at("Instance::states", || given.states(x).0);
     let rnn = Rnn::new(2);
     calls.at("Builder::stacked", || net.stacked(x, Stacked::new(Rnn::new(2), 0)));
     calls.at("Builder::stacked", || net.stacked(ids, Stacked::new(Rnn::new(2), 2)));
-    calls.at("Builder::stacked_states", || net.stacked_states(x, Stacked::new(Rnn::new(0), 2)));
-    calls.at("Builder::stacked_with", || net.stacked_with(x, &[narrow], Stacked::new(rnn.clone(), 1)));
+    calls.at("Builder::stacked_states", || net.stacked_states(x, Stacked::new(Rnn::new(0), 2)).0);
     calls.at("Builder::bidirectional", || net.bidirectional(foreign, rnn.clone()));
-    calls.at("RecurrentLayer::weights", || rnn.weights(&net, ids));
-    calls.at("RecurrentLayer::states", || rnn.states(&net, x, narrow));
+    calls.at("Builder::bidirectional_states", || net.bidirectional_states(foreign, rnn.clone()).0);
 
     let mut scope = Scope::new();
     let tensor = |_: &str| Ok(Dense::from(array![[1.0f32, 2.0]]));
@@ -165,7 +163,7 @@ fn steps(calls: &mut Calls) {
     calls.at("Step::memory_of", || net.recurrent(x, |step, _| step.memory_of(DType::F32, &[2, 0])));
     calls.at("Step::memory_from", || net.recurrent(x, |step, _| step.memory_from(x)));
     calls.at("Step::memory_from", || net.recurrent(x, |step, _| step.memory_from(row)));
-    calls.at("Step::update", || net.recurrent(x, |step, x| step.update(x, x).map(|()| x)));
+    calls.at("Step::update", || noted(&net, || net.recurrent(x, |step, x| (step.update(x, x), x).1)));
     calls.at("Step::last", || net.recurrent(x, |step, x| step.last(x)));
     // A memory that is never updated is found where the block ends.
     calls.at("Builder::recurrent", || net.recurrent(x, |step, _| step.memory(2)));
@@ -320,7 +318,7 @@ fn probed(call: &str) -> Result<()> {
     net.watch(x);
     let literal = net.literal("literal", 1);
     let inputs: [(&str, &[Var]); 4] = [("x", &[x]), ("y", &[y]), ("z", &[x]), ("l", &[literal])];
-    let out = net.append("probe", &inputs, Attributes::new().with("call", call))?;
+    let out: Var = net.append("probe", &inputs, Attributes::new().with("call", call));
     let loss = net.sum(out);
     let (registry, mut program) = (net.registry(), net.finish().unwrap());
     let gradients = backward::differentiate(&mut program, &registry, loss.id())?;

@@ -6,7 +6,7 @@ use unpadded::layers::{Gru, Linear, Lstm, Mgu, Reset, init};
 use unpadded::ops::Pool;
 use unpadded::program::{Recurrence, Step, VarId};
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Lod, Result, Var, Variable};
+use unpadded::{Builder, DType, Lod, Var, Variable};
 
 use super::generator::{Case, Dice};
 use super::{alone, compiled, distance, numbers, run};
@@ -32,10 +32,7 @@ fn spread(width: usize) -> Linear {
 }
 
 /// Builds a case from what `net` returns, and holds the executor to the interpreter. Returns the values.
-fn holds(
-    feeds: &[(&str, Variable)],
-    build: impl FnOnce(&Builder, &[Var]) -> Vec<Var>,
-) -> (Case, Vec<Dense>) {
+fn holds(feeds: &[(&str, Variable)], build: impl FnOnce(&Builder, &[Var]) -> Vec<Var>) -> (Case, Vec<Dense>) {
     let net = Builder::new().seed(5);
     let mut vars = Vec::new();
     for (name, value) in feeds {
@@ -255,13 +252,7 @@ fn operators_on_parameters_in_a_loop_that_a_memory_reaches() {
 }
 
 /// Loops inside loops, each starting from the memory around it; the innermost one multiplies by a weight that it makes.
-fn visits(
-    net: &Builder,
-    x: Var,
-    depth: usize,
-    around: Option<Var>,
-    make: &dyn Fn(&Step) -> Var,
-) -> Var {
+fn visits(net: &Builder, x: Var, depth: usize, around: Option<Var>, make: &dyn Fn(&Step) -> Var) -> Var {
     let level = if depth > 1 { Some(0) } else { None };
     net.recurrent_with(Recurrence { level, reverse: false }, x, |step, x| {
         let h = match around {
@@ -270,9 +261,7 @@ fn visits(
         };
         let next = match depth {
             1 => step.tanh(step.add(step.product(h, make(step), None), x)),
-            _ => {
-                step.tanh(step.add(step.scale(h, 0.5, 0.1), visits(step, x, depth - 1, Some(h), make)))
-            }
+            _ => step.tanh(step.add(step.scale(h, 0.5, 0.1), visits(step, x, depth - 1, Some(h), make))),
         };
         step.update(h, next);
         step.last(h)

@@ -1,10 +1,11 @@
 //! Programs at random: step blocks in step blocks, of every operator of the catalogue, over sequences of any lengths.
 //!
 //! A program grows call by call. The operands of a call are picked with little thought: what the builder refuses is
-//! noted and another call tried, so that nothing here repeats the library's rules of what fits. Each file holds one
-//! family: `operators` a call of one operator, `products` what merging is about, `constants` operators on parameters,
+//! noted and the program is made again without it, so that nothing here repeats the library's rules of what fits. Each file
+//! holds one family: `attempts` what making it again takes, and programs with a mistake; `operators` a call of one operator, `products` what merging is about, `constants` operators on parameters,
 //! `blocks` step blocks and layers, `feeds` the data.
 
+mod attempts;
 mod blocks;
 mod constants;
 mod dice;
@@ -20,6 +21,8 @@ use unpadded::program::backward;
 use unpadded::program::{Program, Reach, Spec, VarId};
 use unpadded::{Builder, DType, Error, Registry, Result, Var, Variable};
 
+use attempts::Attempts;
+pub(crate) use attempts::{case, mistake};
 pub(crate) use dice::Dice;
 use feeds::Size;
 
@@ -119,13 +122,8 @@ struct Maker {
     parameters: Vec<Item>,
     /// Constants that the open blocks have computed.
     made: Vec<Item>,
-    refused: BTreeMap<String, usize>,
-    /// Refusals that do not name the line of the call, or speak of what a user does not know.
-    wrong: Vec<String>,
+    attempts: Attempts,
 }
-
-/// Words of errors that are no user's business.
-const INTERNAL: [&str; 4] = ["merged", "malformed", "a place inside its step", "internal"];
 
 /// Rows of the tables that ids are looked up in, and classes of the labels.
 const TABLE: usize = 5;
@@ -156,25 +154,16 @@ fn often(registry: &Registry) -> Vec<&'static str> {
     callable(registry).into_iter().flat_map(|kind| std::iter::repeat_n(kind, times(&kind))).collect()
 }
 
-/// The program of a seed.
-pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
+/// Grows the program of a seed: the builder, the feeds, what there is to fetch (the loss last), and the dice.
+fn grown(seed: u64, kind: Kind, attempts: Attempts) -> Result<(Builder, Maker, feeds::Feeds, Vec<Var>)> {
     let mut dice = Dice::new(seed);
     let net = Builder::new().seed(seed);
     let width = if kind.wide { 48 } else { 1 + dice.below(4) };
     let registry = catalogue();
     let calls = if kind.wide { 1 + dice.below(3) } else { [1, 2, 4, 7, 7][dice.below(5)] };
-    let mut maker = Maker {
-        dice,
-        kind,
-        width,
-        calls,
-        kinds: often(&registry),
-        registry: registry.clone(),
-        parameters: Vec::new(),
-        made: Vec::new(),
-        refused: BTreeMap::new(),
-        wrong: Vec::new(),
-    };
+    let kinds = often(&registry);
+    let (parameters, made) = (Vec::new(), Vec::new());
+    let mut maker = Maker { dice, kind, width, calls, kinds, registry, parameters, made, attempts };
     let (feeds, mut items) = maker.feeds(&net)?;
     let fed = items.len();
     let depth = if kind.wide { 1 + maker.dice.below(2) } else { 1 + maker.dice.below(3) };
@@ -183,20 +172,14 @@ pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
     }
     for _ in 0..1 + maker.dice.below(calls.min(2)) {
         let known = items.clone();
-        maker.tried(|maker| maker.recurrent(&net, &known, depth), &mut items);
+        maker.tried(&net, |maker| maker.recurrent(&net, &known, depth), &mut items);
         for _ in 0..maker.dice.below(2 + calls.min(4)) {
             maker.grow(&net, &mut items, 0);
         }
     }
     let loss = maker.loss(&net, &items[fed..]);
-    let mut values: Vec<VarId> = items[fed..].iter().chain(&maker.made).map(|i| i.var.id()).collect();
-    values.push(loss.id());
-    let dice = &mut maker.dice;
-    let batch = feeds.batch(dice, Size::Usual)?;
-    let sizes = [Size::Larger, Size::Smaller, Size::EmptySequences, Size::NoSequences];
-    let others = sizes.into_iter().map(|size| feeds.batch(dice, size)).collect::<Result<_>>()?;
-    let case = Case::of(net.finish().unwrap(), registry, loss.id(), batch, values)?;
-    Ok(Case { others, refused: maker.refused, wrong: maker.wrong, ..case })
+    let values = items[fed..].iter().chain(&maker.made).map(|i| i.var).chain([loss]).collect();
+    Ok((net, maker, feeds, values))
 }
 
 /// The words of an error without what differs from program to program.
@@ -216,15 +199,11 @@ pub(crate) fn words(error: &Error) -> String {
 }
 
 impl Maker {
-    fn item(&self, net: &Builder, var: Var, size: f64) -> Result<Item> {
-        Ok(Item { var, spec: net.spec(var).unwrap(), size, memory: false })
-    }
-
     /// Appends an operator or a few; `depth` step blocks may still be opened.
     fn grow(&mut self, net: &Builder, items: &mut Vec<Item>, depth: usize) {
         for _ in 0..5 {
             let known = items.clone();
-            if self.tried(|maker| maker.call(net, &known, depth), items) {
+            if self.tried(net, |maker| maker.call(net, &known, depth), items) {
                 break;
             }
         }
@@ -238,34 +217,24 @@ impl Maker {
     }
 
     /// Tries something; whether it added anything.
-    fn tried(&mut self, call: impl FnOnce(&mut Maker) -> Result<Vec<Item>>, items: &mut Vec<Item>) -> bool {
-        match call(self) {
-            Ok(new) => {
-                let some = !new.is_empty();
-                for item in new {
-                    if self.parameters.iter().any(|i| i.var == item.var) {
-                        continue;
-                    }
-                    let list = if item.spec.batched() { &mut *items } else { &mut self.made };
-                    if !list.iter().any(|i| i.var == item.var) {
-                        list.push(item);
-                    }
-                }
-                some
+    fn tried(
+        &mut self,
+        net: &Builder,
+        call: impl FnOnce(&mut Maker) -> Result<Vec<Item>>,
+        items: &mut Vec<Item>,
+    ) -> bool {
+        let Some(new) = self.attempt(net, call) else { return false };
+        let some = !new.is_empty();
+        for item in new {
+            if self.parameters.iter().any(|i| i.var == item.var) {
+                continue;
             }
-            Err(error) => {
-                self.refuse(&error);
-                false
+            let list = if item.spec.batched() { &mut *items } else { &mut self.made };
+            if !list.iter().any(|i| i.var == item.var) {
+                list.push(item);
             }
         }
-    }
-
-    fn refuse(&mut self, error: &Error) {
-        let caller = error.place().caller.as_deref().unwrap_or_default();
-        if !caller.contains("step_blocks") || INTERNAL.iter().any(|word| error.to_string().contains(word)) {
-            self.wrong.push(error.to_string());
-        }
-        *self.refused.entry(words(error)).or_default() += 1;
+        some
     }
 
     fn call(&mut self, net: &Builder, items: &[Item], depth: usize) -> Result<Vec<Item>> {
@@ -349,15 +318,11 @@ impl Maker {
             if sum.is_some() && self.dice.chance(40) {
                 continue;
             }
-            match self.part(net, &item) {
-                Ok(Some(part)) => {
-                    sum = Some(match sum {
-                        None => part,
-                        Some(sum) => net.add(sum, part),
-                    });
-                }
-                Ok(None) => {}
-                Err(error) => self.refuse(&error),
+            if let Some(Some(part)) = self.attempt(net, |maker| maker.part(net, &item)) {
+                sum = Some(match sum {
+                    None => part,
+                    Some(sum) => net.add(sum, part),
+                });
             }
         }
         // Something that a gradient reaches.

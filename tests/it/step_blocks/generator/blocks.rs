@@ -31,19 +31,16 @@ impl Maker {
         let above = first.spec.lod[..level].to_vec();
         let starts: Vec<Item> = items.iter().filter(|i| i.spec.lod[..] == above[..]).cloned().collect();
         let vars: Vec<Var> = inputs.iter().map(|i| i.var).collect();
-        let (parameters, made) = (self.parameters.len(), self.made.len());
+        let made = self.made.len();
         let mut sizes = Vec::new();
         let results = net.recurrent_with(options, vars, |step, inner: Vec<Var>| {
-            let (results, bounds) =
-                self.step(step, &inner, &inputs, &starts, items, depth.saturating_sub(1))?;
+            let made = self.step(step, &inner, &inputs, &starts, items, depth.saturating_sub(1));
+            let (results, bounds) = made.unwrap_or_default();
             sizes = bounds;
             results
         });
-        // What the block has computed ends with it; of one that is refused its parameters are gone too.
+        // What the block has computed ends with it.
         self.made.truncate(made);
-        if results.is_err() {
-            self.parameters.truncate(parameters);
-        }
         results.into_iter().zip(sizes).map(|(var, size)| self.item(net, var, size)).collect()
     }
 
@@ -63,14 +60,14 @@ impl Maker {
         let own: Vec<_> = items.iter().flat_map(|i| i.spec.lod.clone()).collect();
         let mut memories: Vec<Item> = Vec::new();
         for _ in 0..self.dice.below(4) {
-            let memory = match self.memory(step, starts) {
-                memory => memory,
-                Err(error) => {
-                    self.refuse(&error);
-                    step.memory_of(self.kind.dtype, &[self.width])
-                }
+            let memory = self.attempt(step, |maker| {
+                let memory = maker.memory(step, starts);
+                maker.item(step, memory, 1.0).map(|item| Item { memory: true, ..item })
+            });
+            let memory = match memory {
+                Some(memory) => memory,
+                None => self.item(step, step.memory_of(self.kind.dtype, &[self.width]), 1.0)?,
             };
-            let memory = self.item(step, memory, 1.0)?;
             let size = if memory.float() { 1.0 } else { TABLE as f64 };
             memories.push(Item { memory: true, size, ..memory });
         }
@@ -78,12 +75,11 @@ impl Maker {
         for item in around {
             if self.dice.chance(if item.memory { 60 } else { 25 }) {
                 // The copy shows what the block sees; operators take it or, just as well, the variable itself.
-                match step.assign(item.var) {
-                    copy => {
-                        let var = if self.dice.chance(50) { copy } else { item.var };
-                        items.push(Item { var, spec: step.spec(copy).unwrap(), ..item.clone() });
-                    }
-                    Err(error) => self.refuse(&error),
+                if let Some(copy) =
+                    self.attempt(step, |maker| maker.item(step, step.assign(item.var), item.size))
+                {
+                    let var = if self.dice.chance(50) { copy.var } else { item.var };
+                    items.push(Item { var, spec: copy.spec, ..item.clone() });
                 }
             }
         }
@@ -92,11 +88,11 @@ impl Maker {
         }
         if depth > 0 && self.dice.chance(40) {
             let known = items.clone();
-            self.tried(|maker| maker.recurrent(step, &known, depth), &mut items);
+            self.tried(step, |maker| maker.recurrent(step, &known, depth), &mut items);
         }
         for memory in &memories {
-            let next = self.next(step, memory, &items);
-            step.update(memory.var, next);
+            let next = self.attempt(step, |maker| maker.next(step, memory, &items));
+            step.update(memory.var, next.unwrap_or(memory.var));
         }
         let (mut results, mut sizes) = (Vec::new(), Vec::new());
         let wanted: Vec<Item> =
@@ -140,12 +136,12 @@ impl Maker {
     }
 
     /// What a memory holds next: something of its own shape.
-    fn next(&mut self, step: &Step, memory: &Item, items: &[Item]) -> Var {
+    fn next(&mut self, step: &Step, memory: &Item, items: &[Item]) -> Result<Var> {
         let Spec { dtype, shape, .. } = &memory.spec;
         let fits: Vec<Item> = items.iter().filter(|i| i.spec == memory.spec).cloned().collect();
         if !memory.float() {
             let fits: Vec<Item> = fits.into_iter().filter(|i| i.size <= memory.size).collect();
-            return if fits.is_empty() { memory.var } else { self.any(&fits).var };
+            return Ok(if fits.is_empty() { memory.var } else { self.any(&fits).var });
         }
         let next = if shape.len() == 2 && self.dice.chance(30) {
             let rows: Vec<Item> = items.iter().filter(|i| i.meets(memory) && i.float()).cloned().collect();
@@ -162,7 +158,7 @@ impl Maker {
         };
         // Fed back, numbers must not grow.
         debug_assert_eq!(next.spec.dtype, *dtype);
-        if next.size <= 1.0 { next.var } else { step.tanh(next.var) }
+        Ok(if next.size <= 1.0 { next.var } else { step.tanh(next.var) })
     }
 
     /// A layer over one of the sequences.

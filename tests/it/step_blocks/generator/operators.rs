@@ -136,7 +136,7 @@ impl Maker {
             "split" => {
                 let x = self.floats(net, items)?;
                 let first = self.dice.below(x.spec.width() + 1);
-                let parts = net.split(x.var, &[first, x.spec.width() - first]);
+                let parts = net.split(x.var, [first, x.spec.width() - first]);
                 parts.into_iter().map(|var| self.item(net, var, x.size)).collect()
             }
             _ => self.by_signature(net, kind, &[], items),
@@ -224,7 +224,7 @@ impl Maker {
                 if kind == "linear_cross_entropy" {
                     inputs.push(("x", &x));
                 }
-                let var = net.append(kind, &inputs, attributes)?;
+                let var = net.append(kind, &inputs, attributes);
                 Ok(vec![self.item(net, var, f64::INFINITY)?])
             }
         }
@@ -326,7 +326,7 @@ impl Maker {
         let inputs: Vec<(&str, &[Var])> =
             bound.iter().zip(&vars).map(|((name, _), vars)| (*name, vars.as_slice())).collect();
         let sizes: Vec<f64> = bound.iter().flat_map(|(_, items)| items).map(|i| i.size).collect();
-        let made: Vec<Var> = net.append(kind, &inputs, attributes)?;
+        let made: Vec<Var> = net.append(kind, &inputs, attributes);
         made.into_iter().map(|var| self.item(net, var, grown(kind, &sizes))).collect()
     }
 
@@ -377,13 +377,13 @@ impl Maker {
         let samples = self.registry.samples(kind).unwrap();
         let attributes = self.dice.pick(&samples).attributes.clone();
         let (x, y) = (self.any(&sequences), self.any(&sequences));
-        let first: Vec<Var> = net.append(kind, &[("x", &[x.var])], attributes.clone())?;
+        let first: Vec<Var> = net.append(kind, &[("x", &[x.var])], attributes.clone());
         let size = 8.0 * (x.size + y.size);
         if self.dice.chance(30) {
             return first.into_iter().map(|var| self.item(net, var, size)).collect();
         }
         let inputs: [(&str, &[Var]); 3] = [("x", &[y.var]), ("carried", &[first[1]]), ("seen", &[first[2]])];
-        let both: Vec<Var> = net.append(kind, &inputs, attributes)?;
+        let both: Vec<Var> = net.append(kind, &inputs, attributes);
         both.into_iter().map(|var| self.item(net, var, 2.0 * size)).collect()
     }
 

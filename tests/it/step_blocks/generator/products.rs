@@ -101,8 +101,8 @@ impl Maker {
         let x = self.floats(net, items)?;
         let y = self.partner(net, &x, items)?;
         let (a, b) = (self.weighted_to(net, &x, 3 * w)?, self.weighted_to(net, &y, 3 * w)?);
-        let parts = net.split(net.add(a.var, b.var), &[w, 2 * w]);
-        let parts = [parts[0], net.slice(parts[1], 0..w), net.split(parts[1], &[w, w])[1]];
+        let parts = net.split(net.add(a.var, b.var), [w, 2 * w]);
+        let parts = [parts[0], net.slice(parts[1], 0..w), net.split(parts[1], [w, w])[1]];
         let kept = net.mul(net.sigmoid(parts[0]), net.tanh(parts[2]));
         let sum = if self.dice.chance(50) { net.add(kept, parts[1]) } else { kept };
         let var = net.tanh(sum);

@@ -1,0 +1,326 @@
+//! Programs with mistakes: each is one message, with the user's line, and what follows from it says nothing more.
+
+use unpadded::layers::{Embedding, Gru, Instance, Layer, Linear, Lstm, Stacked};
+use unpadded::ops::Pool;
+use unpadded::optimizer::Adam;
+use unpadded::program::Recurrence;
+use unpadded::train::Trainer;
+use unpadded::{Builder, DType, Error, Var};
+
+/// The messages of a builder's errors, each without the path before the name of this file.
+fn messages(net: &Builder) -> Vec<String> {
+    net.check().err().iter().flat_map(Error::all).map(|error| error.to_string()).collect()
+}
+
+/// There is one message for each pair: it begins with the words and names the line.
+#[track_caller]
+fn says(net: &Builder, expected: &[(&str, u32)]) {
+    let found = messages(net);
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (message, (words, line)) in found.iter().zip(expected) {
+        let place = format!("mistakes.rs:{line}:");
+        assert!(
+            message.starts_with(words) && message.contains(&place),
+            "expected `{words}` at {line}: {message}"
+        );
+    }
+}
+
+#[test]
+fn three_mistakes_are_three_messages() {
+    let net = Builder::new();
+    let words = net.feed("words", DType::I64, &[], 1);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let (first, x) = (line!(), words.embedding(Embedding::new(0, 8))); // a table without rows
+    let h = x.lstm(16); // unknown, so nothing is wrong with it
+    let vectors = words.embedding(Embedding::new(9, 8));
+    let (second, sum) = (line!(), vectors + vectors.sequence_pool(Pool::Last)); // rows of words and of sentences
+    let logits = (sum + h).sequence_pool(Pool::Mean).linear(2);
+    let loss = logits.cross_entropy(label).mean();
+    let (third, _) = (line!(), vectors.linear(0));
+    let expected = [
+        ("rows of layer `embedding`: expected at least one, got 0", first),
+        ("add #2: rows and LoD of `y`: expected those of `x`", second),
+        ("width of layer `linear`: expected at least 1, got 0", third),
+    ];
+    says(&net, &expected);
+    assert_eq!(net.describe(loss), "unknown");
+    assert!(net.spec(loss).is_none());
+    // The trainer says the same, and so does the program that is never made.
+    let all = messages(&net);
+    let error = Trainer::new(net.clone(), loss, &Adam::new(1e-3)).err().unwrap();
+    assert_eq!(error.all().map(Error::to_string).collect::<Vec<_>>(), all);
+    assert_eq!(error.to_string(), format!("{}\n3 errors", all.join("\n")));
+    assert_eq!(net.program().unwrap_err(), error);
+    assert_eq!(net.finish().unwrap_err(), error);
+}
+
+#[test]
+fn a_mistake_in_a_step_leaves_what_stands_outside() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let row = net.feed("row", DType::F32, &[4], 0);
+    let mut line = 0;
+    let (wrong, right) = net.recurrent(x, |step, x_t| {
+        let (h_prev, c_prev) = (step.memory(4), step.memory(3));
+        line = line!() + 1;
+        let h = (x_t + h_prev) * c_prev;
+        step.update(h_prev, h);
+        step.update(c_prev, c_prev);
+        (h.tanh(), x_t.tanh())
+    });
+    assert!(net.spec(wrong).is_none());
+    assert_eq!(net.spec(right), net.spec(x));
+    // What was captured in a step that failed can be used in another.
+    let h = net.recurrent(x, |step, x_t| {
+        let h_prev = step.memory_from(row);
+        let h = (x_t + row * h_prev).tanh();
+        step.update(h_prev, h);
+        h
+    });
+    assert_eq!(net.spec(h), net.spec(x));
+    let (again, _) = (line!(), h + wrong + h.slice(2..9));
+    let second = "slice #3: input `x`: expected rows that have the columns 2..9";
+    says(&net, &[("mul #1 in block 1: features of `y`", line), (second, again)]);
+}
+
+/// A step over an unknown variable is looked at all the same: mistakes of its own are found, others not made up.
+#[test]
+fn a_step_over_what_is_unknown() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let (first, unknown) = (line!(), x.linear(0));
+    let row = net.feed("row", DType::F32, &[4], 0);
+    let mut second = 0;
+    let (y, last, both) = net.recurrent((unknown, x), |step, (x_t, other)| {
+        let (h_prev, c_prev) = (step.memory_from(row), step.memory(3));
+        let h = (x_t + h_prev + other + row).linear(4);
+        let inner = step.recurrent(x_t, |inner, deep| {
+            let m = inner.memory(2);
+            inner.update(m, deep + m);
+            deep
+        });
+        second = line!() + 1;
+        let c = (c_prev + 1.0).slice(0..4);
+        step.update(h_prev, h);
+        step.update(c_prev, c);
+        (h, step.last(h_prev), inner)
+    });
+    for var in [y, last, both] {
+        assert_eq!(net.describe(var), "unknown");
+    }
+    says(
+        &net,
+        &[
+            ("width of layer `linear`", first),
+            ("slice #1 in block 1: input `x`: expected rows that have the columns 0..4", second),
+        ],
+    );
+}
+
+#[test]
+fn memories_are_updated() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let line = line!() + 1;
+    let y = net.recurrent(x, |step, x_t| {
+        step.memory(4);
+        let wide = step.memory(5);
+        step.update(wide, x_t);
+        x_t
+    });
+    let words = [
+        "update of a memory: expected f32[alive1, 5]",
+        "recurrent #0: variable `memory`: memory: expected one",
+    ];
+    let found = messages(&net);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found[0].contains(words[0]) && found[0].contains(&format!("mistakes.rs:{}:", line + 3)),
+        "{found:?}"
+    );
+    assert!(found[1].contains(words[1]) && found[1].contains(&format!("mistakes.rs:{line}:")), "{found:?}");
+    assert_eq!(net.spec(y), net.spec(x));
+}
+
+/// Both lines: where it is used, and where it was made.
+#[test]
+fn a_variable_of_a_step_is_used_outside() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 2);
+    let mut kept = Vec::new();
+    let opened = line!() + 1;
+    let h = net.recurrent_with(Recurrence { level: Some(0), reverse: false }, x, |step, sentence| {
+        let memory = step.memory(4);
+        let made = step.recurrent(sentence, |inner, x_t| {
+            let before = inner.memory(4);
+            let now = (x_t + before).tanh();
+            inner.update(before, now);
+            kept.push((now, line!() - 2));
+            now
+        });
+        let used = line!() + 1;
+        let wrong = made + kept[0].0;
+        assert_eq!(step.describe(wrong), "unknown");
+        let note = format!("mistakes.rs:{}:", kept[0].1);
+        let expected =
+            "scope: expected a variable of block 1 or of a block around it, got one that is inside block 2";
+        let error = messages(step).pop().unwrap();
+        assert!(error.contains(expected) && error.contains(&format!("mistakes.rs:{used}:")), "{error}");
+        assert!(error.contains("it was made at ") && error.contains(&note), "{error}");
+        let row = made.sequence_pool(Pool::Last);
+        step.update(memory, row);
+        kept.push((memory, opened));
+        row
+    });
+    let used = line!() + 1;
+    let outside = h * kept[1].0;
+    assert_eq!(net.describe(outside), "unknown");
+    let error = messages(&net).pop().unwrap();
+    assert!(error.starts_with("mul #1: variable `memory`: scope: expected a variable of block 0"), "{error}");
+    assert!(error.contains(&format!("mistakes.rs:{used}:")), "{error}");
+    assert!(error.contains(&format!("mistakes.rs:{opened}:")), "{error}");
+    // The outer builder in a step appends to its own block, which does not see the step's variables.
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let y = net.recurrent(x, |_, x_t| net.tanh(x_t));
+    assert_eq!(net.describe(y), "unknown");
+    assert_eq!(messages(&net).len(), 1);
+}
+
+/// A builder that is gone, or on another thread: an error that the thread keeps, with its line, and never a panic.
+#[test]
+fn variables_without_their_builder() {
+    let gone = {
+        let net = Builder::new();
+        net.feed("x", DType::F32, &[4], 1)
+    };
+    let used = line!() + 1;
+    let y = (gone + 1.0).tanh().lstm(4).sequence_pool(Pool::Last);
+    assert!(format!("{y:?}").contains("not here") && format!("{gone:?}").contains("not here"));
+    let (_, [h, c]) = Builder::new().layer(Lstm::new(3)).states(gone);
+    let (_, states) = gone.stacked_states(Stacked::new(Gru::new(3), 2).bidirectional());
+    assert_eq!((states.len(), format!("{h:?}") == format!("{c:?}")), (4, true));
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let found = messages(&net);
+    assert_eq!(found.len(), 3, "{found:?}");
+    let expected =
+        "variable: expected one of a builder of this thread, got one of a builder that is gone or on another";
+    assert!(
+        found[0].starts_with(expected) && found[0].contains(&format!("mistakes.rs:{used}:")),
+        "{found:?}"
+    );
+    assert!(net.finish().is_err());
+
+    let net = Builder::new();
+    let z = net.feed("z", DType::F32, &[4], 1);
+    std::thread::spawn(move || {
+        let _ = (z * 2.0).tanh() + z;
+        let own = Builder::new();
+        own.feed("a", DType::F32, &[1], 0);
+        assert_eq!(own.finish().unwrap_err().all().count(), 1);
+    })
+    .join()
+    .unwrap();
+    // Here all is well: it was the other thread's error.
+    assert!(net.finish().is_ok());
+    let foreign = Builder::new();
+    let mixed = foreign.feed("y", DType::F32, &[4], 1) + x;
+    assert_eq!(foreign.describe(mixed), "unknown");
+    let expected = "add #0: variable: expected one of this builder's program, got one of another's";
+    assert!(messages(&foreign)[0].starts_with(expected), "{:?}", messages(&foreign));
+}
+
+/// A panic inside a step, a scope and a layer leaves the builder as if they were closed.
+#[test]
+fn a_panic_closes_what_was_open() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        net.scope("encoder", |net| {
+            net.part("cell", |net| net.recurrent(x, |_, _| -> Var { panic!("on purpose") }))
+        })
+    }));
+    assert!(panicked.is_err());
+    let line = line!() + 1;
+    let y = x.linear(3);
+    assert_eq!(net.describe(y), "`linear`: f32[rows0, 3] lod(0)");
+    let program = net.finish().unwrap();
+    assert!(program.find("linear_0.weight").is_some());
+    assert!(program.root().ops[0].caller.contains(&format!("mistakes.rs:{line}:")));
+}
+
+/// A layer that holds layers, as a user writes one.
+struct Gated;
+
+impl Layer for Gated {
+    type Weights = (Instance<Linear>, Instance<Lstm>);
+
+    fn kind(&self) -> &str {
+        "gated"
+    }
+
+    fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights> {
+        let width = net.spec(x)?.width();
+        Some((net.layer(Linear::new(width)), net.layer(Lstm::new(width))))
+    }
+
+    fn run(&self, _: &Builder, x: Var, (gate, inner): &Self::Weights) -> Var {
+        gate.of(x).sigmoid() * inner.of(x)
+    }
+}
+
+#[test]
+fn layers_in_layers_share_weights_and_name_the_users_line() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let ids = net.feed("ids", DType::I64, &[], 1);
+    let gated = net.scope("encoder", |net| net.layer(Gated));
+    assert!(gated.weights().is_none());
+    // What is unknown makes no weights; the next call does.
+    let first = line!() + 1;
+    gated.of(x.slice(3..9));
+    let one = gated.of(x);
+    let program = {
+        let good = Builder::new();
+        let x = good.feed("x", DType::F32, &[4], 1);
+        let gated = good.scope("encoder", |net| net.layer(Gated));
+        let line = line!() + 1;
+        let y = gated.of(gated.of(x));
+        assert_eq!(good.spec(y), good.spec(x));
+        let program = good.finish().unwrap();
+        let lines: Vec<_> = program.blocks().flat_map(|(_, block)| &block.ops).map(|op| &op.caller).collect();
+        assert!(lines.len() > 4);
+        for caller in lines {
+            assert!(caller.contains(&format!("mistakes.rs:{line}:")), "{caller}");
+        }
+        program
+    };
+    let names: Vec<&str> = program.parameters().map(|id| program.var(id).name.as_str()).collect();
+    let expected = [
+        "encoder.gated_0.linear_0.weight",
+        "encoder.gated_0.linear_0.bias",
+        "encoder.gated_0.lstm_0.weight_ih",
+        "encoder.gated_0.lstm_0.weight_hh",
+        "encoder.gated_0.lstm_0.bias",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(net.spec(one), net.spec(x));
+    // Refused weights are refused once.
+    let second = line!() + 2;
+    let broken = net.layer(Linear::new(0));
+    let _ = (broken.of(x), broken.of(one));
+    let third = line!() + 1;
+    let wrong = gated.of(ids);
+    assert_eq!(net.describe(wrong), "unknown");
+    says(
+        &net,
+        &[
+            ("slice #0", first),
+            ("width of layer `linear`", second),
+            ("linear #4", third),
+            ("input of layer `lstm`", third),
+        ],
+    );
+}

@@ -1,0 +1,207 @@
+//! Programs are made until nothing in them is refused, each time without what was; and once more with one mistake.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use unpadded::layers::init;
+use unpadded::program::{Attributes, Spec};
+use unpadded::{Builder, Error, Result, Var};
+
+use super::{Case, Dice, Item, Kind, Maker, Size, grown, words};
+use crate::step_blocks::F32;
+
+/// What making a program again knows of the times before.
+#[derive(Default)]
+pub(super) struct Attempts {
+    /// The number of the next one.
+    next: usize,
+    /// Those that are not made, since they were refused.
+    left_out: BTreeSet<usize>,
+    /// The one that was refused this time, and its errors; all that follow are not made.
+    failed: Option<(usize, Error)>,
+    /// Those that gave something, and what each variable looked at was.
+    succeeded: Vec<usize>,
+    seen: Vec<Spec>,
+    /// Where a mistake is made, with what then stands in the place of what was seen the time before.
+    mistake: Option<Mistake>,
+}
+
+/// A mistake at an attempt: what it gave is unknown from then on.
+struct Mistake {
+    at: usize,
+    seen: std::vec::IntoIter<Spec>,
+    dice: Dice,
+    /// The operator of the wrong call and its block, as an error has to name them.
+    made: Option<(String, Option<usize>)>,
+}
+
+/// Words of errors that are no user's business.
+const INTERNAL: [&str; 4] = ["merged", "malformed", "a place inside its step", "internal"];
+
+/// What the builder refused on the way, by its words; and refusals that do not name the line of the call, or speak of what
+/// a user does not know.
+type Refused = (BTreeMap<String, usize>, Vec<String>);
+
+/// What to leave out so that nothing of a seed's program is refused.
+fn fitting(seed: u64, kind: Kind) -> Result<(BTreeSet<usize>, Refused)> {
+    let (mut left_out, mut refused) = (BTreeSet::new(), Refused::default());
+    loop {
+        let attempts = Attempts { left_out: left_out.clone(), ..Attempts::default() };
+        let (net, maker, ..) = grown(seed, kind, attempts)?;
+        let Some((number, errors)) = maker.attempts.failed else {
+            net.check()?;
+            return Ok((left_out, refused));
+        };
+        for error in errors.all() {
+            let (text, caller) = (error.to_string(), error.place().caller.as_deref().unwrap_or_default());
+            if !caller.contains("step_blocks") || INTERNAL.iter().any(|word| text.contains(word)) {
+                refused.1.push(text);
+            }
+            *refused.0.entry(words(error)).or_default() += 1;
+        }
+        assert!(left_out.insert(number), "attempt {number} was left out already");
+    }
+}
+
+/// The program of a seed.
+pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
+    let (left_out, (refused, wrong)) = fitting(seed, kind)?;
+    let (net, mut maker, feeds, values) = grown(seed, kind, Attempts { left_out, ..Attempts::default() })?;
+    let dice = &mut maker.dice;
+    let batch = feeds.batch(dice, Size::Usual)?;
+    let sizes = [Size::Larger, Size::Smaller, Size::EmptySequences, Size::NoSequences];
+    let others = sizes.into_iter().map(|size| feeds.batch(dice, size)).collect::<Result<_>>()?;
+    let values: Vec<_> = values.iter().map(|var| var.id()).collect();
+    let case = Case::of(net.finish()?, maker.registry, values[values.len() - 1], batch, values)?;
+    Ok(Case { others, refused, wrong, ..case })
+}
+
+/// The program of a seed with one wrong call, whose result is used wherever that of a right one was: all errors of the
+/// program, and the operator and the block that the one has to name. `None` if nothing in the program can be wrong.
+#[allow(clippy::type_complexity)]
+pub(crate) fn mistake(seed: u64) -> Result<Option<(Vec<Error>, (String, Option<usize>))>> {
+    let (left_out, _) = fitting(seed, F32)?;
+    let right = Attempts { left_out: left_out.clone(), ..Attempts::default() };
+    let (_, maker, ..) = grown(seed, F32, right)?;
+    let Attempts { succeeded, seen, .. } = maker.attempts;
+    let mut dice = Dice::new(!seed);
+    if succeeded.is_empty() {
+        return Ok(None);
+    }
+    let at = *dice.pick(&succeeded);
+    let wrong = Mistake { at, seen: seen.into_iter(), dice, made: None };
+    let (net, maker, ..) =
+        grown(seed, F32, Attempts { left_out, mistake: Some(wrong), ..Attempts::default() })?;
+    let errors = net.finish().err().iter().flat_map(Error::all).cloned().collect();
+    Ok(maker.attempts.mistake.and_then(|mistake| mistake.made).map(|made| (errors, made)))
+}
+
+impl Maker {
+    /// What a variable is. Where a program is made again with a mistake, what it was without it.
+    pub(super) fn item(&mut self, net: &Builder, var: Var, size: f64) -> Result<Item> {
+        let refused = || Error::new("a call", "to fit", "a refusal");
+        let spec = match &mut self.attempts.mistake {
+            Some(mistake) => mistake.seen.next(),
+            None => net.spec(var),
+        };
+        let spec = spec.ok_or_else(refused)?;
+        self.attempts.seen.push(spec.clone());
+        Ok(Item { var, spec, size, memory: false })
+    }
+
+    /// Makes a part of the program; `None` if it was refused, now or the time before.
+    pub(super) fn attempt<T: Attempted>(
+        &mut self,
+        net: &Builder,
+        part: impl FnOnce(&mut Maker) -> Result<T>,
+    ) -> Option<T> {
+        let number = self.attempts.next;
+        self.attempts.next += 1;
+        if self.attempts.failed.is_some() || self.attempts.left_out.contains(&number) {
+            return None;
+        }
+        let mut made = part(self).ok();
+        if self.attempts.mistake.is_some() {
+            self.err(net, number, &mut made);
+            return made;
+        }
+        if self.attempts.failed.is_none()
+            && let Err(errors) = net.check()
+        {
+            self.attempts.failed = Some((number, errors));
+        }
+        if self.attempts.failed.is_some() {
+            return None;
+        }
+        if made.as_mut().is_some_and(|made| made.first(&self.parameters).is_some()) {
+            self.attempts.succeeded.push(number);
+        }
+        made
+    }
+
+    /// Makes the mistake, if it is its turn.
+    fn err<T: Attempted>(&mut self, net: &Builder, number: usize, made: &mut Option<T>) {
+        let Some(mistake) = &mut self.attempts.mistake else { return };
+        if mistake.at != number {
+            return;
+        }
+        let Some(var) = made.as_mut().and_then(|made| made.first(&self.parameters)) else { return };
+        // The operator before it, so that its number is known.
+        let before = net.assign(*var);
+        let program = net.program().expect("no mistake was made yet");
+        let writes = |op: &unpadded::program::OpDesc| op.writes().any(|written| written == before.id());
+        let place = program.blocks().find_map(|(block, ops)| Some((block, ops.ops.iter().position(writes)?)));
+        let (block, index) = place.expect("an operator writes it");
+        let width = net.spec(before).map_or(0, |spec| spec.width());
+        let inputs: [(&str, &[Var]); 1] = [("x", &[before])];
+        let plain = Attributes::new;
+        let (kind, unknown): (&str, Var) = match mistake.dice.below(9) {
+            0 => ("slice", net.slice(before, 0..width + 1)),
+            1 => ("no operator", net.append("no operator", &inputs, plain())),
+            2 => ("concat", net.concat(&[])),
+            3 => ("tanh", net.append("tanh", &[("y", &[before])], plain())),
+            4 => ("dropout", net.dropout(before, 1.5)),
+            5 => ("sub", net.sub(before, Builder::new().feed("foreign", self.kind.dtype, &[], 0))),
+            6 => ("scale", net.append("scale", &inputs, plain().with("b", 1.0))),
+            7 => ("assign", net.append::<(Var, Var)>("assign", &inputs, plain()).1),
+            _ => {
+                let high = net.parameter("high", before, &[width + 1, 3], init::constant(0.5));
+                ("linear", net.product(before, high, None))
+            }
+        };
+        let number = index + 1;
+        mistake.made = Some((format!("{kind} #{number}"), (block.0 > 0).then_some(block.0 as usize)));
+        *var = unknown;
+    }
+}
+
+/// What an attempt gives.
+pub(super) trait Attempted {
+    /// A variable of it that can be wrong: no parameter.
+    fn first(&mut self, parameters: &[Item]) -> Option<&mut Var>;
+}
+
+impl Attempted for Vec<Item> {
+    fn first(&mut self, parameters: &[Item]) -> Option<&mut Var> {
+        let own = |item: &&mut Item| !parameters.iter().any(|parameter| parameter.var == item.var);
+        self.iter_mut().find(own).map(|item| &mut item.var)
+    }
+}
+
+impl Attempted for Item {
+    /// A memory without a name could not be updated, which would be a mistake of its own.
+    fn first(&mut self, _: &[Item]) -> Option<&mut Var> {
+        (!self.memory).then_some(&mut self.var)
+    }
+}
+
+impl Attempted for Var {
+    fn first(&mut self, _: &[Item]) -> Option<&mut Var> {
+        Some(self)
+    }
+}
+
+impl Attempted for Option<Var> {
+    fn first(&mut self, _: &[Item]) -> Option<&mut Var> {
+        self.as_mut()
+    }
+}
