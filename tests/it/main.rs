@@ -10,6 +10,7 @@ mod chains;
 mod checkpoint;
 mod damage;
 mod datasets;
+mod documents;
 mod executor;
 mod fixture;
 mod fuse;
