@@ -14,7 +14,7 @@ use crate::tensor::Variable;
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// What [`Builder::cross_entropy_with`] may be told; nothing of it by default.
+/// What [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with) may be told; nothing of it by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CrossEntropy {
     /// Rows with this label have no loss.

@@ -41,8 +41,8 @@ operator! {
 }
 
 builder_methods! { Builder, Var;
-    /// [`Builder::dropout`] with one mask for all rows of a sequence of the batch, and in a step block for all its steps:
-    /// out_i = x_i ∘ k / (1 − rate), with one k for a sequence.
+    /// [`dropout`](Self::dropout) with one mask for all rows of a sequence of the batch, and in a step block for all its
+    /// steps: out_i = x_i ∘ k / (1 − rate), with one k for a sequence.
     ///
     /// ```
     /// use ndarray::Array2;
@@ -62,7 +62,7 @@ builder_methods! { Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// As [`Builder::dropout`].
+    /// As [`dropout`](Self::dropout).
     #[doc(alias = "locked_dropout")]
     pub fn variational_dropout(&self, x: Var, rate: f64) -> Var {
         let op = Dropout { rate, per_sequence: Some(true) };

@@ -156,7 +156,7 @@ operator! {
 
 builder_methods! { Builder, Var;
     /// One row for each sequence of the last level, zeros for an empty one: the sum, mean, maximum, … of its rows, as the
-    /// table at [`Builder::sequence_pool_with`] says.
+    /// table at [`sequence_pool_with`](Self::sequence_pool_with) says.
     ///
     /// ```
     /// use ndarray::array;
