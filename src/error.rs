@@ -28,8 +28,8 @@ struct Details {
     made: bool,
     row: Option<Row>,
     notes: Vec<String>,
-    /// What else is wrong with the same program.
-    others: Vec<Error>,
+    /// Each of several errors of one program, this one first; empty for an error alone.
+    several: Vec<Error>,
 }
 
 /// The row that an error is about.
@@ -122,8 +122,10 @@ impl Error {
 
     /// All errors of a program as one; `None` if there is none.
     pub(crate) fn several(errors: &[Error]) -> Option<Self> {
-        let (mut first, others) = errors.split_first().map(|(first, others)| (first.clone(), others))?;
-        first.0.others = others.to_vec();
+        let mut first = errors.first()?.clone();
+        if errors.len() > 1 {
+            first.0.several = errors.to_vec();
+        }
         Some(first)
     }
 
@@ -140,7 +142,8 @@ impl Error {
     /// # let _ = y;
     /// ```
     pub fn all(&self) -> impl Iterator<Item = &Error> {
-        std::iter::once(self).chain(&self.0.others)
+        let alone = self.0.several.is_empty().then_some(self);
+        alone.into_iter().chain(&self.0.several)
     }
 
     /// Which family it belongs to; of several, the first one's.
@@ -321,13 +324,13 @@ impl Error {
         for error in self.all() {
             error.message(f)?;
             error.0.notes.iter().try_for_each(|note| write!(f, "{before_note}{note}"))?;
-            if !self.0.others.is_empty() {
+            if !self.0.several.is_empty() {
                 writeln!(f)?;
             }
         }
-        match self.0.others.len() {
+        match self.0.several.len() {
             0 => Ok(()),
-            others => write!(f, "{} errors", others + 1),
+            several => write!(f, "{several} errors"),
         }
     }
 }

@@ -405,8 +405,9 @@ impl Builder {
             let number = self.state.borrow().program.block(self.block).ops.len() - 1;
             let expected = format!("{}, as many as the operator makes", outputs.len());
             let error = Error::of(ErrorKind::Program, "outputs asked for", expected, "another number");
-            let operator = Some(format!("{kind} #{number}"));
-            self.refuse(error.at(Place { operator, ..Place::default() }).called(caller));
+            let (operator, block) = (Some(format!("{kind} #{number}")), self.block.0 as usize);
+            let block = (block > 0).then_some(block);
+            self.refuse(error.at(Place { operator, block, ..Place::default() }));
             unknown()
         })
     }
@@ -471,8 +472,9 @@ impl State {
         let number = self.program.block(block).ops.len();
         let place = || Place {
             operator: Some(format!("{kind} #{number}")),
+            block: (block.0 > 0).then_some(block.0 as usize),
             caller: Some(caller.to_string()),
-            ..Place::default()
+            variable: None,
         };
         let mut bound = Vec::with_capacity(inputs.len());
         let mut known = true;

@@ -131,7 +131,8 @@ impl Builder {
         if !var.is_unknown() {
             let got = "one of a builder that is gone or on another thread";
             let error = Error::of(ErrorKind::Program, "variable", "one of a builder of this thread", got);
-            STRAY.with_borrow_mut(|errors| errors.push(error.called(Location::caller())));
+            let error = error.called(Location::caller());
+            STRAY.with_borrow_mut(|errors| errors.push(error));
         }
         None
     }

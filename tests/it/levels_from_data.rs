@@ -86,7 +86,7 @@ fn case(levels: usize, build: impl FnOnce(&Builder, Feeds) -> Vec<Var>) -> Resul
     let mut batches =
         shapes(levels).into_iter().map(|lengths| batch(&feeds, &lengths)).collect::<Result<Vec<_>>>()?;
     let first = batches.remove(0);
-    let case = Case::of(net.finish().unwrap(), registry, loss, first, values)?;
+    let case = Case::of(net.finish()?, registry, loss, first, values)?;
     Ok(Case { others: batches, ..case })
 }
 

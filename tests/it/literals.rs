@@ -309,7 +309,7 @@ fn what_does_not_fit_is_refused_at_the_users_line() {
         net.recurrent(x, |step, x| {
             let memory = step.memory_from(how);
             step.update(memory, x);
-            x
+            step.last(memory)
         }),
         "variable `how`: expected a tensor, got a literal",
     );

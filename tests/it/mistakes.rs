@@ -80,8 +80,8 @@ fn a_mistake_in_a_step_leaves_what_stands_outside() {
     });
     assert_eq!(net.spec(h), net.spec(x));
     let (again, _) = (line!(), h + wrong + h.slice(2..9));
-    let second = "slice #3: input `x`: expected rows that have the columns 2..9";
-    says(&net, &[("mul #1 in block 1: features of `y`", line), (second, again)]);
+    let second = "slice #2: input `x`: expected rows that have the columns 2..9";
+    says(&net, &[("mul #1 in block 1: input `y`: expected rows of 4 numbers", line), (second, again)]);
 }
 
 /// A step over an unknown variable is looked at all the same: mistakes of its own are found, others not made up.
@@ -320,7 +320,7 @@ fn layers_in_layers_share_weights_and_name_the_users_line() {
             ("slice #0", first),
             ("width of layer `linear`", second),
             ("linear #4", third),
-            ("input of layer `lstm`", third),
+            ("variable `ids`: input of layer `lstm`", third),
         ],
     );
 }

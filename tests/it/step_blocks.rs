@@ -251,7 +251,7 @@ fn every_operator_stands_in_programs_at_the_root_and_in_blocks() {
 fn one_mistake_is_one_error() {
     let mut wrong = Vec::new();
     let mut made = 0;
-    for seed in 0..times(1_000) as u64 {
+    for seed in 0..times(300) as u64 {
         let Some((errors, (operator, block))) = mistake(seed).unwrap() else { continue };
         made += 1;
         let [error] = &errors[..] else {
@@ -265,5 +265,5 @@ fn one_mistake_is_one_error() {
         }
     }
     assert!(wrong.is_empty(), "{} of {made}\n{}", wrong.len(), wrong[..wrong.len().min(10)].join("\n"));
-    assert!(made > 900, "{made}");
+    assert!(made > 250, "{made}");
 }

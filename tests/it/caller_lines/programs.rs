@@ -320,7 +320,7 @@ fn probed(call: &str) -> Result<()> {
     let inputs: [(&str, &[Var]); 4] = [("x", &[x]), ("y", &[y]), ("z", &[x]), ("l", &[literal])];
     let out: Var = net.append("probe", &inputs, Attributes::new().with("call", call));
     let loss = net.sum(out);
-    let (registry, mut program) = (net.registry(), net.finish().unwrap());
+    let (registry, mut program) = (net.registry(), net.finish()?);
     let gradients = backward::differentiate(&mut program, &registry, loss.id())?;
     let fed = Variable::from_sequences(&[vec![1.0f32]])?.into_parts();
     let fed = Variable::new(fed.0.into_dense()?.reshape(&[1, 1])?, fed.1)?;

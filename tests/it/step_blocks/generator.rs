@@ -94,6 +94,8 @@ impl Case {
 #[derive(Clone)]
 struct Item {
     var: Var,
+    /// Its number; where a mistake made it unknown, that without it.
+    id: VarId,
     spec: Spec,
     /// No number of it is larger than about this; ids below [`TABLE`] can be looked up.
     size: f64,
@@ -223,14 +225,16 @@ impl Maker {
         call: impl FnOnce(&mut Maker) -> Result<Vec<Item>>,
         items: &mut Vec<Item>,
     ) -> bool {
+        let number = self.attempts.number();
         let Some(new) = self.attempt(net, call) else { return false };
         let some = !new.is_empty();
-        for item in new {
-            if self.parameters.iter().any(|i| i.var == item.var) {
+        for mut item in new {
+            if self.parameters.iter().any(|i| i.id == item.id) {
                 continue;
             }
             let list = if item.spec.batched() { &mut *items } else { &mut self.made };
-            if !list.iter().any(|i| i.var == item.var) {
+            if !list.iter().any(|i| i.id == item.id) {
+                self.attempts.made(net, number, &mut item);
                 list.push(item);
             }
         }

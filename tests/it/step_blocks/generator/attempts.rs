@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use unpadded::layers::init;
-use unpadded::program::{Attributes, Spec};
+use unpadded::program::{Attributes, Spec, VarId};
 use unpadded::{Builder, Error, Result, Var};
 
 use super::{Case, Dice, Item, Kind, Maker, Size, grown, words};
@@ -20,7 +20,7 @@ pub(super) struct Attempts {
     failed: Option<(usize, Error)>,
     /// Those that gave something, and what each variable looked at was.
     succeeded: Vec<usize>,
-    seen: Vec<Spec>,
+    seen: Vec<(VarId, Spec)>,
     /// Where a mistake is made, with what then stands in the place of what was seen the time before.
     mistake: Option<Mistake>,
 }
@@ -28,7 +28,7 @@ pub(super) struct Attempts {
 /// A mistake at an attempt: what it gave is unknown from then on.
 struct Mistake {
     at: usize,
-    seen: std::vec::IntoIter<Spec>,
+    seen: std::vec::IntoIter<(VarId, Spec)>,
     dice: Dice,
     /// The operator of the wrong call and its block, as an error has to name them.
     made: Option<(String, Option<usize>)>,
@@ -99,17 +99,17 @@ impl Maker {
     /// What a variable is. Where a program is made again with a mistake, what it was without it.
     pub(super) fn item(&mut self, net: &Builder, var: Var, size: f64) -> Result<Item> {
         let refused = || Error::new("a call", "to fit", "a refusal");
-        let spec = match &mut self.attempts.mistake {
+        let seen = match &mut self.attempts.mistake {
             Some(mistake) => mistake.seen.next(),
-            None => net.spec(var),
+            None => net.spec(var).map(|spec| (var.id(), spec)),
         };
-        let spec = spec.ok_or_else(refused)?;
-        self.attempts.seen.push(spec.clone());
-        Ok(Item { var, spec, size, memory: false })
+        let (id, spec) = seen.ok_or_else(refused)?;
+        self.attempts.seen.push((id, spec.clone()));
+        Ok(Item { var, id, spec, size, memory: false })
     }
 
     /// Makes a part of the program; `None` if it was refused, now or the time before.
-    pub(super) fn attempt<T: Attempted>(
+    pub(super) fn attempt<T>(
         &mut self,
         net: &Builder,
         part: impl FnOnce(&mut Maker) -> Result<T>,
@@ -119,39 +119,39 @@ impl Maker {
         if self.attempts.failed.is_some() || self.attempts.left_out.contains(&number) {
             return None;
         }
-        let mut made = part(self).ok();
-        if self.attempts.mistake.is_some() {
-            self.err(net, number, &mut made);
-            return made;
-        }
-        if self.attempts.failed.is_none()
+        let made = part(self).ok();
+        if self.attempts.mistake.is_none()
+            && self.attempts.failed.is_none()
             && let Err(errors) = net.check()
         {
             self.attempts.failed = Some((number, errors));
         }
-        if self.attempts.failed.is_some() {
-            return None;
-        }
-        if made.as_mut().is_some_and(|made| made.first(&self.parameters).is_some()) {
-            self.attempts.succeeded.push(number);
-        }
-        made
+        made.filter(|_| self.attempts.failed.is_none())
+    }
+}
+
+impl Attempts {
+    /// The number of the next one.
+    pub(super) fn number(&self) -> usize {
+        self.next
     }
 
-    /// Makes the mistake, if it is its turn.
-    fn err<T: Attempted>(&mut self, net: &Builder, number: usize, made: &mut Option<T>) {
-        let Some(mistake) = &mut self.attempts.mistake else { return };
-        if mistake.at != number {
+    /// An attempt made something new. If it is its turn, a wrong call takes its place.
+    pub(super) fn made(&mut self, net: &Builder, number: usize, item: &mut Item) {
+        let Some(mistake) = &mut self.mistake else {
+            self.succeeded.push(number);
+            return;
+        };
+        if mistake.at != number || mistake.made.is_some() {
             return;
         }
-        let Some(var) = made.as_mut().and_then(|made| made.first(&self.parameters)) else { return };
         // The operator before it, so that its number is known.
-        let before = net.assign(*var);
+        let before = net.assign(item.var);
         let program = net.program().expect("no mistake was made yet");
         let writes = |op: &unpadded::program::OpDesc| op.writes().any(|written| written == before.id());
-        let place = program.blocks().find_map(|(block, ops)| Some((block, ops.ops.iter().position(writes)?)));
+        let place = program.blocks().find_map(|(id, block)| Some((id, block.ops.iter().position(writes)?)));
         let (block, index) = place.expect("an operator writes it");
-        let width = net.spec(before).map_or(0, |spec| spec.width());
+        let width = item.spec.width();
         let inputs: [(&str, &[Var]); 1] = [("x", &[before])];
         let plain = Attributes::new;
         let (kind, unknown): (&str, Var) = match mistake.dice.below(9) {
@@ -160,7 +160,7 @@ impl Maker {
             2 => ("concat", net.concat(&[])),
             3 => ("tanh", net.append("tanh", &[("y", &[before])], plain())),
             4 => ("dropout", net.dropout(before, 1.5)),
-            5 => ("sub", net.sub(before, Builder::new().feed("foreign", self.kind.dtype, &[], 0))),
+            5 => ("sub", net.sub(before, Builder::new().feed("foreign", item.spec.dtype, &[], 0))),
             6 => ("scale", net.append("scale", &inputs, plain().with("b", 1.0))),
             7 => ("assign", net.append::<(Var, Var)>("assign", &inputs, plain()).1),
             _ => {
@@ -168,40 +168,8 @@ impl Maker {
                 ("linear", net.product(before, high, None))
             }
         };
-        let number = index + 1;
-        mistake.made = Some((format!("{kind} #{number}"), (block.0 > 0).then_some(block.0 as usize)));
-        *var = unknown;
-    }
-}
-
-/// What an attempt gives.
-pub(super) trait Attempted {
-    /// A variable of it that can be wrong: no parameter.
-    fn first(&mut self, parameters: &[Item]) -> Option<&mut Var>;
-}
-
-impl Attempted for Vec<Item> {
-    fn first(&mut self, parameters: &[Item]) -> Option<&mut Var> {
-        let own = |item: &&mut Item| !parameters.iter().any(|parameter| parameter.var == item.var);
-        self.iter_mut().find(own).map(|item| &mut item.var)
-    }
-}
-
-impl Attempted for Item {
-    /// A memory without a name could not be updated, which would be a mistake of its own.
-    fn first(&mut self, _: &[Item]) -> Option<&mut Var> {
-        (!self.memory).then_some(&mut self.var)
-    }
-}
-
-impl Attempted for Var {
-    fn first(&mut self, _: &[Item]) -> Option<&mut Var> {
-        Some(self)
-    }
-}
-
-impl Attempted for Option<Var> {
-    fn first(&mut self, _: &[Item]) -> Option<&mut Var> {
-        self.as_mut()
+        let operator = format!("{kind} #{}", index + 1);
+        mistake.made = Some((operator, (block.0 > 0).then_some(block.0 as usize)));
+        item.var = unknown;
     }
 }

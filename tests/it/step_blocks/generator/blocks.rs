@@ -62,7 +62,7 @@ impl Maker {
         for _ in 0..self.dice.below(4) {
             let memory = self.attempt(step, |maker| {
                 let memory = maker.memory(step, starts);
-                maker.item(step, memory, 1.0).map(|item| Item { memory: true, ..item })
+                maker.item(step, memory, 1.0)
             });
             let memory = match memory {
                 Some(memory) => memory,
@@ -79,7 +79,8 @@ impl Maker {
                     self.attempt(step, |maker| maker.item(step, step.assign(item.var), item.size))
                 {
                     let var = if self.dice.chance(50) { copy.var } else { item.var };
-                    items.push(Item { var, spec: copy.spec, ..item.clone() });
+                    let id = if var == copy.var { copy.id } else { item.id };
+                    items.push(Item { var, id, spec: copy.spec, ..item.clone() });
                 }
             }
         }
