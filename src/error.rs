@@ -298,10 +298,11 @@ impl Error {
     }
 }
 
-/// The message and the notes, in one line, of several errors each in its own; as `{:#}` without the line of code, for those who use a program and have none.
+/// The message and the notes, in one line, of several errors each in its own; as `{:#}` without the line of code, for those
+/// who use a program and have none.
 ///
 /// ```
-/// let error = unpadded::data::TextFile::open("no/such/file").err().unwrap();
+/// let error = unpadded::Error::new("score", "at least 0", "-1").called(std::panic::Location::caller());
 /// assert!(error.to_string().contains(" (at ") && !format!("{error:#}").contains(" (at "));
 /// ```
 impl fmt::Display for Error {

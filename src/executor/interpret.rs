@@ -37,14 +37,14 @@ use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 /// use unpadded::executor::{Run, Scope, interpret};
 /// use unpadded::{Builder, DType, Lod, Variable};
 /// let net = Builder::new();
-/// let x = net.feed("x", DType::F32, &[1], 1)?;
+/// let x = net.feed("x", DType::F32, &[1], 1);
 /// let sums = net.recurrent(x, |step, x| {
-///     let before = step.memory(1)?;
-///     let sum = step.add(before, x)?;
-///     step.update(before, sum)?;
-///     Ok(sum)
-/// })?;
-/// let (registry, program) = (net.registry(), net.finish());
+///     let before = step.memory(1);
+///     let sum = before + x;
+///     step.update(before, sum);
+///     sum
+/// });
+/// let (registry, program) = (net.registry(), net.finish()?);
 /// let fed = Variable::sequences(array![[1.0f32], [2.0], [5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
 /// let run = [(x.id(), &fed)];
 /// let values = interpret(&program, &registry, &mut Scope::of(&program)?, &Run::infer(&run))?;

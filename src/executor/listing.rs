@@ -6,13 +6,12 @@
 //!
 //! ```
 //! use unpadded::executor::Executor;
-//! use unpadded::layers::Lstm;
 //! use unpadded::{Builder, DType};
 //! let net = Builder::new();
-//! let x = net.feed("x", DType::F32, &[8], 1)?;
-//! let h = net.lstm(x, Lstm::new(16))?;
+//! let x = net.feed("x", DType::F32, &[8], 1);
+//! let h = x.lstm(16);
 //! let registry = net.registry();
-//! let executor = Executor::new(&net.finish(), &registry, &[h.id()], 1)?;
+//! let executor = Executor::new(&net.finish()?, &registry, &[h.id()], 1)?;
 //! let listing = executor.listing().to_string();
 //! // The input's product leaves the loop, the state's cannot.
 //! let (before, the_loop) = listing.split_once("at every step").unwrap_or_default();

@@ -6,13 +6,12 @@
 //!
 //! ```
 //! use unpadded::executor::{Executor, Part, Run, Scope};
-//! use unpadded::layers::Lstm;
 //! use unpadded::{Builder, DType, Lod, Variable};
 //! use ndarray::Array2;
 //! let net = Builder::new();
-//! let x = net.feed("x", DType::F32, &[8], 1)?;
-//! let h = net.lstm(x, Lstm::new(16))?;
-//! let (registry, program) = (net.registry(), net.finish());
+//! let x = net.feed("x", DType::F32, &[8], 1);
+//! let h = x.lstm(16);
+//! let (registry, program) = (net.registry(), net.finish()?);
 //! let (mut executor, mut scope) = (Executor::new(&program, &registry, &[h.id()], 1)?, Scope::of(&program)?);
 //! let batch = Variable::sequences(Array2::<f32>::ones((7, 8)), Lod::from_lengths1(&[4, 3])?)?;
 //!

@@ -99,7 +99,18 @@ impl Embedding {
 }
 
 builder_methods! { Builder, Var;
-    /// The row of each id, in the LoD of the ids. Parameter: `weight` `[vocabulary, width]`.
+    /// The row of each id, out_i = weight\[ids_i\], in the LoD of the ids. Parameter: `weight` `[vocabulary, width]`.
+    ///
+    /// ```
+    /// use unpadded::layers::Embedding;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let words = net.feed("words", DType::I64, &[], 1);
+    /// let x = words.embedding(Embedding::new(100, 16).sparse());
+    /// assert_eq!(net.describe(x), "`embedding`: f32[rows0, 16] lod(0)");
+    /// # net.finish()?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If `ids` are no ids, the table is empty, or the padding id is outside it.

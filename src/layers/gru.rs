@@ -119,5 +119,20 @@ recurrent_methods! {
     /// The state of a GRU after every step, in the rows and LoD of `x`. Runs over the sequences of the last LoD level.
     /// Parameters: `weight_ih` `[in, 3H]`, `weight_hh` `[H, 3H]`, `bias_ih` and `bias_hh` `[3H]`, with [`Reset::Before`]
     /// one `bias`; gates r, z, n.
+    ///
+    /// With r = σ(x_t·W_r + h_(t−1)·U_r + b_r), z likewise, and n as [`Reset`] says, h_t = (1 − z) ∘ n + z ∘ h_(t−1), or as
+    /// [`Update`] says.
+    ///
+    /// ```
+    /// use unpadded::layers::{Gru, Reset};
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let (h, last) = x.gru_states(Gru::new(16).reset(Reset::Before));
+    /// assert_eq!(net.spec(h).unwrap().dims(), [-1, 16]); // after every step
+    /// assert_eq!(net.describe(last), "`memory.last`: f32[batch, 16]"); // one row a sequence
+    /// # net.finish()?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     gru, gru_states
 }

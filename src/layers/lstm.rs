@@ -48,7 +48,7 @@ impl Lstm {
         Self { options, forget_bias: 1.0, peepholes, projection, cell_clip, activations }
     }
 
-    /// What the forget gate's bias starts as. With weights that are given ([`Builder::lstm_with`]) it has no effect.
+    /// What the forget gate's bias starts as. With weights that are given ([`Builder::layer_with`]) it has no effect.
     #[must_use]
     pub fn forget_bias(self, forget_bias: f64) -> Self {
         Self { forget_bias, ..self }
@@ -193,5 +193,18 @@ recurrent_methods! {
     Lstm, [h: Var, c: Var];
     /// The hidden state of an LSTM after every step, in the rows and LoD of `x`. Runs over the sequences of the last
     /// LoD level. Parameters: `weight_ih` `[in, 4H]`, `weight_hh` `[H, 4H]`, `bias` `[4H]`; gates i, f, g, o.
+    ///
+    /// With \[i, f, g, o\] = x_t·W_ih + h_(t−1)·W_hh + b, c_t = σ(f) ∘ c_(t−1) + σ(i) ∘ tanh(g) and h_t = σ(o) ∘ tanh(c_t).
+    ///
+    /// ```
+    /// use unpadded::layers::Lstm;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let h = x.lstm(16).lstm(Lstm::new(4).peepholes().named("second"));
+    /// assert_eq!(net.spec(h).unwrap().dims(), [-1, 4]);
+    /// assert!(net.finish()?.find("second.peephole").is_some());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     lstm, lstm_states
 }

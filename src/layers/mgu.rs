@@ -77,5 +77,14 @@ recurrent_methods! {
     /// The state of a minimal gated unit (Zhou et al., 2016) after every step, in the rows and LoD of `x`:
     /// f = σ(x·W_f + h·U_f + b_f), n = tanh(x·W_n + (f ∘ h)·U_n + b_n), h = (1 − f) ∘ h + f ∘ n. Runs over the sequences of
     /// the last LoD level. Parameters: `weight_ih` `[in, 2H]`, `weight_hh` `[H, 2H]`, `bias` `[2H]`; gates f, n.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// assert_eq!(net.spec(x.mgu(16)).unwrap().dims(), [-1, 16]);
+    /// # net.finish()?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     mgu, mgu_states
 }

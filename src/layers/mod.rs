@@ -1,11 +1,14 @@
 //! What a model author calls: operators with their parameters and how these start.
 //!
-//! A layer is a plain struct of options and a method of [`Builder`] that appends ordinary
-//! operators. The recurrent layers are ordinary [`Builder::recurrent`](crate::Builder::recurrent) blocks: a
-//! cell of one's own, written the same way, is compiled the same way.
+//! A layer is a plain struct of options and a method of [`Builder`] and [`Var`](crate::Var) that appends ordinary
+//! operators: `x.lstm(16)`, or `x.lstm(Lstm::new(16).peepholes())` with options. [`Builder::layer`](crate::Builder::layer)
+//! makes a value of it, to be called again with the same weights. The recurrent layers are ordinary
+//! [`Builder::recurrent`](crate::Builder::recurrent) blocks: a cell of one's own, written the same way, is compiled the same
+//! way.
 //!
-//! A layer's operators and errors name the line that called the layer: it is `#[track_caller]`, and appends by
-//! [`Builder::called_from`](crate::Builder::called_from) what it appends in closures. A layer of one's own does the same.
+//! A layer of one's own is a function that is `#[track_caller]` and appends in a [`Builder::part`](crate::Builder::part), or,
+//! to be a value with weights, a type that is a [`Layer`]. In both its operators and errors name the line that called the
+//! layer, wherever they are appended.
 //!
 //! Parameters are named by layer and count (`lstm_0.weight_ih`, `lstm_1.weight_ih`) or by the layer's own name
 //! (`named("encoder")`), and start by [`init`].

@@ -320,6 +320,21 @@ builder_methods! { Builder;
     /// probability `rate`, else it becomes that of `after`; without training the mean of the two cases. Composed as
     /// before + (1 − rate) · dropout(after − before).
     ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::executor::{Run, Scope, interpret};
+    /// use unpadded::{Builder, DType, Variable};
+    /// let net = Builder::new();
+    /// let [before, after] = ["before", "after"].map(|name| net.feed(name, DType::F32, &[1], 0));
+    /// let state = net.zoneout(before, after, 0.25);
+    /// let (registry, program) = (net.registry(), net.finish()?);
+    /// let (old, new) = (Variable::dense(array![[1.0f32]]), Variable::dense(array![[5.0f32]]));
+    /// let fed = [(before.id(), &old), (after.id(), &new)];
+    /// let values = interpret(&program, &registry, &mut Scope::of(&program)?, &Run::infer(&fed))?;
+    /// assert_eq!(values[&state.id()].as_slice::<f32>()?, [4.0]); // 0.25 · 1 + 0.75 · 5
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the two do not have the same rows of floats, or `rate` is not in [0, 1).
     pub fn zoneout(&self, before: Var, after: Var, rate: f64) -> Var {

@@ -78,5 +78,16 @@ recurrent_methods! {
     /// The state of a plain recurrent layer after every step, h = f(x·W_ih + h·W_hh + b), in the rows and LoD of `x`.
     /// Runs over the sequences of the last LoD level. Parameters: `weight_ih` `[in, H]`, `weight_hh` `[H, H]`, `bias`
     /// `[H]`.
+    ///
+    /// ```
+    /// use unpadded::layers::{Activation, Rnn};
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let h = x.rnn(Rnn::new(16).activation(Activation::Relu));
+    /// assert_eq!(net.describe(h), "`relu.steps`: f32[rows0, 16] lod(0)");
+    /// # net.finish()?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     rnn, rnn_states
 }

@@ -31,9 +31,9 @@ pub fn from_torch<T: Clone>(weight: ArrayView2<'_, T>) -> Array2<T> {
 /// use unpadded::tensor::Dense;
 /// use unpadded::{Builder, DType, Error};
 /// let net = Builder::new();
-/// let x = net.feed("x", DType::F32, &[2], 1)?;
-/// net.rnn(x, Rnn::new(1).named("encoder"))?;
-/// let mut scope = Scope::of(&net.finish())?;
+/// let x = net.feed("x", DType::F32, &[2], 1);
+/// x.rnn(Rnn::new(1).named("encoder"));
+/// let mut scope = Scope::of(&net.finish()?)?;
 /// load_torch(&mut scope, "encoder", "_l0", |name| match name {
 ///     "weight_ih_l0" => Ok(Dense::from(array![[1.0f32, 2.0]].into_dyn())),
 ///     "weight_hh_l0" => Ok(Dense::from(array![[0.5f32]].into_dyn())),

@@ -12,18 +12,42 @@ use crate::program::{Attributes, Var};
 use super::unary::functions;
 
 functions! {
-    /// The hyperbolic tangent of every element.
+    /// The hyperbolic tangent of every element: out = (e^x − e^-x) / (e^x + e^-x).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let tanh = ops::catalogue().parse("tanh", &Attributes::new())?;
+    /// let out = tanh.call(&[Operand::constant("x", array![0.0, 1.0])])?;
+    /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.0, 0.761594]) {
+    ///     assert!((out - near).abs() < 1e-6);
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     Tanh = fn tanh()
         value |_, x| x.tanh_with::<A>();
         slope |_, y: Output| T::ONE - y * y;
 
-    /// 1 / (1 + e^-x).
+    /// out = 1 / (1 + e^-x), every element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let sigmoid = ops::catalogue().parse("sigmoid", &Attributes::new())?;
+    /// let out = sigmoid.call(&[Operand::constant("x", array![0.0, 1.0])])?;
+    /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.5, 0.731059]) {
+    ///     assert!((out - near).abs() < 1e-6);
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     #[doc(alias = "logistic")]
     Sigmoid = fn sigmoid()
         value |_, x| x.sigmoid_with::<A>();
         slope |_, y: Output| y * (T::ONE - y);
 
-    /// max(x, 0).
+    /// out = max(x, 0), every element.
     ///
     /// ```
     /// use ndarray::array;
@@ -40,22 +64,66 @@ functions! {
         value |_, x| if x > T::ZERO { x } else { T::ZERO };
         slope |_, y: Output| if y > T::ZERO { T::ONE } else { T::ZERO };
 
-    /// x where it is positive, else alpha · x.
+    /// out = x where it is positive, else alpha · x.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let leaky_relu = ops::catalogue().parse("leaky_relu", &Attributes::new().with("alpha", 0.25))?;
+    /// let out = leaky_relu.call(&[Operand::constant("x", array![-4.0, 2.0])])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [-1.0, 2.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     LeakyRelu = fn leaky_relu(alpha = 0.1)
         value |f, x| if x > T::ZERO { x } else { x * T::from_f64(f.alpha) };
         slope |f, x: Input| if x > T::ZERO { T::ONE } else { T::from_f64(f.alpha) };
 
-    /// x where it is positive, else alpha · (e^x − 1).
+    /// out = x where it is positive, else alpha · (e^x − 1).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let elu = ops::catalogue().parse("elu", &Attributes::new().with("alpha", 1.0))?;
+    /// let out = elu.call(&[Operand::constant("x", array![-1.0, 2.0])])?;
+    /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([-0.632121, 2.0]) {
+    ///     assert!((out - near).abs() < 1e-6);
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     Elu = fn elu(alpha = 0.7)
         value |f, x| if x > T::ZERO { x } else { T::from_f64(f.alpha) * (x.exp_with::<A>() - T::ONE) };
         slope |f, x: Input| if x > T::ZERO { T::ONE } else { T::from_f64(f.alpha) * x.exp_with::<A>() };
 
-    /// log(1 + e^x), without overflow.
+    /// out = ln(1 + e^x), every element, without overflow.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let softplus = ops::catalogue().parse("softplus", &Attributes::new())?;
+    /// let out = softplus.call(&[Operand::constant("x", array![0.0, 1000.0])])?;
+    /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.693147, 1000.0]) {
+    ///     assert!((out - near).abs() < 1e-6);
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     Softplus = fn softplus()
         value |_, x| x.max(T::ZERO) + log_of_one_more((-x.abs()).exp_with::<A>());
         slope |_, x: Input| x.sigmoid_with::<A>();
 
-    /// x / (1 + |x|).
+    /// out = x / (1 + |x|), every element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let softsign = ops::catalogue().parse("softsign", &Attributes::new())?;
+    /// let out = softsign.call(&[Operand::constant("x", array![-3.0, 1.0])])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [-0.75, 0.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     Softsign = fn softsign()
         value |_, x| x / (T::ONE + x.abs());
         slope |_, x: Input| {
@@ -63,7 +131,19 @@ functions! {
             T::ONE / (d * d)
         };
 
-    /// x · sigmoid(x).
+    /// out = x · sigmoid(x), every element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let silu = ops::catalogue().parse("silu", &Attributes::new())?;
+    /// let out = silu.call(&[Operand::constant("x", array![0.0, 1.0])])?;
+    /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.0, 0.731059]) {
+    ///     assert!((out - near).abs() < 1e-6);
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     #[doc(alias = "swish")]
     Silu = fn silu()
         value |_, x| x * x.sigmoid_with::<A>();
@@ -72,7 +152,19 @@ functions! {
             s * (T::ONE + x * (T::ONE - s))
         };
 
-    /// x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, the usual approximation of x times the normal distribution.
+    /// out = x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, the usual approximation of x times the normal distribution.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let gelu = ops::catalogue().parse("gelu", &Attributes::new())?;
+    /// let out = gelu.call(&[Operand::constant("x", array![0.0, 1.0])])?;
+    /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.0, 0.841192]) {
+    ///     assert!((out - near).abs() < 1e-6);
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     Gelu = fn gelu()
         value |_, x| {
             let half = T::from_f64(0.5);
@@ -85,28 +177,72 @@ functions! {
             half * (T::ONE + t) + half * x * (T::ONE - t * t) * inner
         };
 
-    /// e to the power of every element.
+    /// out = e^x, every element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let exp = ops::catalogue().parse("exp", &Attributes::new())?;
+    /// let out = exp.call(&[Operand::constant("x", array![0.0, 1.0])])?;
+    /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([1.0, 2.718282]) {
+    ///     assert!((out - near).abs() < 1e-6);
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     Exp = fn exp()
         value |_, x| x.exp_with::<A>();
         slope |_, y: Output| y;
 
-    /// The natural logarithm of every element.
+    /// The natural logarithm of every element: out = ln x.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let log = ops::catalogue().parse("log", &Attributes::new())?;
+    /// let out = log.call(&[Operand::constant("x", array![1.0, 10.0])])?;
+    /// for (out, near) in out[0].as_slice::<f64>()?.iter().zip([0.0, 2.302585]) {
+    ///     assert!((out - near).abs() < 1e-6);
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     #[doc(alias = "ln")]
     Log = fn log() where positive
         value |_, x| x.ln();
         slope |_, x: Input| T::ONE / x;
 
-    /// The square root of every element.
+    /// The square root of every element: out = √x.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let sqrt = ops::catalogue().parse("sqrt", &Attributes::new())?;
+    /// let out = sqrt.call(&[Operand::constant("x", array![0.0, 6.25])])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.0, 2.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     Sqrt = fn sqrt() where positive
         value |_, x| x.sqrt();
         slope |_, y: Output| T::from_f64(0.5) / y;
 
-    /// x².
+    /// out = x², every element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let square = ops::catalogue().parse("square", &Attributes::new())?;
+    /// let out = square.call(&[Operand::constant("x", array![-3.0, 0.5])])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [9.0, 0.25]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     Square = fn square()
         value |_, x| x * x;
         slope |_, x: Input| x + x;
 
-    /// 1 / x.
+    /// out = 1 / x, every element.
     ///
     /// ```
     /// use ndarray::array;
@@ -121,12 +257,22 @@ functions! {
         value |_, x| T::ONE / x;
         slope |_, y: Output| -(y * y);
 
-    /// |x|.
+    /// out = |x|, every element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let abs = ops::catalogue().parse("abs", &Attributes::new())?;
+    /// let out = abs.call(&[Operand::constant("x", array![-3.0, 0.5])])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [3.0, 0.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     Abs = fn abs()
         value |_, x| x.abs();
         slope |_, x: Input| if x > T::ZERO { T::ONE } else if x < T::ZERO { -T::ONE } else { T::ZERO };
 
-    /// factor · x + offset.
+    /// out = factor · x + offset, every element; `2.0 * x + 1.0` appends two of them.
     ///
     /// ```
     /// use ndarray::array;
@@ -141,7 +287,17 @@ functions! {
         value |f, x| x * T::from_f64(f.factor) + T::from_f64(f.offset);
         slope |f, _g: Nothing| T::from_f64(f.factor);
 
-    /// x where it lies between low and high, else the nearer of the two. NaN stays NaN.
+    /// out = min(max(x, low), high): x where it lies between the two, else the nearer of them. NaN stays NaN.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let clamp = ops::catalogue().parse("clamp", &Attributes::new().with("low", -1.0).with("high", 1.0))?;
+    /// let out = clamp.call(&[Operand::constant("x", array![-3.0, 0.5, 7.0])])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [-1.0, 0.5, 1.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     #[doc(alias = "clip")]
     Clamp = fn clamp(low = -0.6, high = 0.9)
         value |f, x| {

@@ -89,7 +89,7 @@ macro_rules! functions {
 }
 
 functions! {
-    /// x + y, element by element.
+    /// out = x + y, element by element; on variables also written `x + y`.
     ///
     /// ```
     /// use ndarray::array;
@@ -109,7 +109,17 @@ functions! {
         value |x, y| x + y;
         slopes |g| g, g;
 
-    /// x − y, element by element.
+    /// out = x − y, element by element; on variables also written `x - y`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let sub = ops::catalogue().parse("sub", &Attributes::new())?;
+    /// let (x, y) = (Operand::constant("x", array![5.0, 2.0]), Operand::constant("y", array![1.0, 4.0]));
+    /// assert_eq!(sub.call(&[x, y])?[0].as_slice::<f64>()?, [4.0, -2.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     Sub = fn sub on Builder {
         const PASSES: [bool; 2] = [true, false];
@@ -117,7 +127,7 @@ functions! {
         value |x, y| x - y;
         slopes |g| g, -g;
 
-    /// x · y, element by element.
+    /// out = x · y, element by element; on variables also written `x * y`.
     ///
     /// ```
     /// use ndarray::array;
@@ -139,7 +149,17 @@ functions! {
         value |x, y| x * y;
         slopes |g| g * y, g * x;
 
-    /// x / y, element by element.
+    /// out = x / y, element by element; on variables also written `x / y`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let div = ops::catalogue().parse("div", &Attributes::new())?;
+    /// let (x, y) = (Operand::constant("x", array![5.0, 2.0]), Operand::constant("y", array![2.0, -4.0]));
+    /// assert_eq!(div.call(&[x, y])?[0].as_slice::<f64>()?, [2.5, -0.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     Div = fn div on Builder {
         const READS: [Needs; 2] = [Needs::nothing().input(Y), Needs::nothing().input(X).input(Y)];
@@ -147,7 +167,17 @@ functions! {
         value |x, y| x / y;
         slopes |g| g / y, -(g * x / (y * y));
 
-    /// The larger of x and y, element by element; NaN in either comes out. The larger has the whole gradient, at a tie x.
+    /// out = max(x, y), element by element; NaN in either comes out. The larger has the whole gradient, at a tie x.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let maximum = ops::catalogue().parse("maximum", &Attributes::new())?;
+    /// let (x, y) = (Operand::constant("x", array![5.0, -2.0]), Operand::constant("y", array![1.0, 4.0]));
+    /// assert_eq!(maximum.call(&[x, y])?[0].as_slice::<f64>()?, [5.0, 4.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     Maximum = fn maximum on Builder, Var {
         const READS: [Needs; 2] = [Needs::nothing().input(X).input(Y); 2];
@@ -155,7 +185,17 @@ functions! {
         value |x, y| if y > x { y } else if x >= y { x } else { x + y };
         slopes |g| if y > x { T::ZERO } else { g }, if y > x { g } else { T::ZERO };
 
-    /// The smaller of x and y, element by element; NaN in either comes out. The smaller has the whole gradient, at a tie x.
+    /// out = min(x, y), element by element; NaN in either comes out. The smaller has the whole gradient, at a tie x.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let minimum = ops::catalogue().parse("minimum", &Attributes::new())?;
+    /// let (x, y) = (Operand::constant("x", array![5.0, -2.0]), Operand::constant("y", array![1.0, 4.0]));
+    /// assert_eq!(minimum.call(&[x, y])?[0].as_slice::<f64>()?, [1.0, -2.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     Minimum = fn minimum on Builder, Var {
         const READS: [Needs; 2] = [Needs::nothing().input(X).input(Y); 2];

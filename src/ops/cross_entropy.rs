@@ -14,7 +14,7 @@ use crate::tensor::Variable;
 use crate::with_float;
 use crate::{builder_methods, operator};
 
-/// What [`Builder::cross_entropy_with`] may be told; nothing of it by default.
+/// What [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with) may be told; nothing of it by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CrossEntropy {
     /// Rows with this label have no loss.
@@ -26,7 +26,21 @@ pub struct CrossEntropy {
 }
 
 builder_methods! { Builder, Var;
-    /// The softmax cross-entropy of each row of `logits` `[rows, classes]` against its label.
+    /// The softmax cross-entropy of each row of `logits` `[rows, classes]` against its label y, one number a row:
+    /// loss_i = −ln softmax(logits_i)_y.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
+    /// let logits = Variable::sequences(array![[0.0, 0.0], [1000.0, 0.0]], lod.clone())?;
+    /// let op = ops::catalogue().parse("cross_entropy", &Attributes::new())?;
+    /// let labels = Variable::sequences(array![1i64, 0], lod)?;
+    /// let out = op.call(&[Operand::batch("logits", logits), Operand::batch("labels", labels)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 0.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the rows differ, or the labels are not whole numbers, one a row.

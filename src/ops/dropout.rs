@@ -41,10 +41,28 @@ operator! {
 }
 
 builder_methods! { Builder, Var;
-    /// [`Builder::dropout`] with one mask for all rows of a sequence of the batch, and in a step block for all its steps.
+    /// [`dropout`](Self::dropout) with one mask for all rows of a sequence of the batch, and in a step block for all its
+    /// steps: out_i = x_i ∘ k / (1 − rate), with one k for a sequence.
+    ///
+    /// ```
+    /// use ndarray::Array2;
+    /// use unpadded::executor::{Run, Scope, interpret};
+    /// use unpadded::{Builder, DType, Lod, Variable};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[4], 1);
+    /// let y = x.variational_dropout(0.5);
+    /// let (registry, program) = (net.registry(), net.finish()?);
+    /// let ones = Variable::sequences(Array2::<f32>::ones((3, 4)), Lod::from_lengths1(&[3])?)?;
+    /// let fed = [(x.id(), &ones)];
+    /// let values = interpret(&program, &registry, &mut Scope::of(&program)?, &Run::train(&fed, 0))?;
+    /// let rows: Vec<&[f32]> = values[&y.id()].as_slice()?.chunks(4).collect();
+    /// assert_eq!((rows[0], rows[1]), (rows[1], rows[2]));
+    /// assert!(rows[0].iter().all(|number| [0.0, 2.0].contains(number)));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`Builder::dropout`].
+    /// As [`dropout`](Self::dropout).
     #[doc(alias = "locked_dropout")]
     pub fn variational_dropout(&self, x: Var, rate: f64) -> Var {
         let op = Dropout { rate, per_sequence: Some(true) };

@@ -134,7 +134,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>, parts: impl Iterator<Item = Ran
 }
 
 operator! {
-    /// Columns of `x`, as many in each part as `sizes` says; the inverse of `concat`.
+    /// Columns of `x`, as many in each part as `sizes` says, `[out⁰_i, out¹_i, …] = x_i`; the inverse of `concat`.
     ///
     /// ```
     /// use ndarray::array;
@@ -205,7 +205,18 @@ impl Op for Split {
 }
 
 operator! {
-    /// The columns of `x` in a range. The gradient is 0 in the others.
+    /// The columns of `x` in a range, out_ij = x_i,from+j. The gradient is 0 in the others.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("slice", &Attributes::new().with("from", 1usize).with("to", 3usize))?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 3.0, 5.0, 6.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the range is not within the width of `x`, or it holds no floats.

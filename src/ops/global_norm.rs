@@ -148,7 +148,21 @@ impl<T: Float> Sweep for Squares<'_, T> {
 }
 
 operator! {
-    /// A gradient, stored as `storage` says in the shape and dtype of `param`, times `scale`, in place.
+    /// A gradient, stored as `storage` says in the shape and dtype of `param`, times `scale`, in place: grad ← scale · grad.
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let op = ops::catalogue().parse("scale_gradient", &Attributes::new().with("storage", "dense"))?;
+    /// let out = op.call(&[
+    ///     Operand::constant("param", array![[7.0, 7.0]]),
+    ///     Operand::constant("scale", arr0(0.5)),
+    ///     Operand::constant("grad", array![[4.0, -2.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, -1.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     pub(super) struct ScaleGradient = scale_gradient { storage: StorageKind }
     inputs { PARAM = param: one.without_gradient(), SCALE = scale: one.without_gradient() }
     outputs { GRAD = grad: one.updated() }

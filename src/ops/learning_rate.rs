@@ -1,21 +1,4 @@
 //! `learning_rate`: the rate of a step, by a schedule.
-//!
-//! The first `warm_up` steps rise in equal parts to the base rate: (step + 1) / warm_up of it. Then, with t counted
-//! from 0 after them,
-//!
-//! - `constant`: the base rate;
-//! - `step`: base · factorᶠ with f = ⌊t / every⌋;
-//! - `cosine`: least + (base − least) · (1 + cos(π · t / steps)) / 2, and `least` from t = steps on.
-//!
-//! The forms of PyTorch's `StepLR` and `CosineAnnealingLR`; the latter is Loshchilov and Hutter, "SGDR", 2017,
-//! arXiv:1608.03983, without restarts.
-//!
-//! ```
-//! use unpadded::ops::Schedule;
-//! let rates = Schedule::step(2, 0.5).warm_up(2);
-//! let first: Vec<f64> = (0..7).map(|step| rates.rate(0.4, step)).collect();
-//! assert_eq!(first, [0.2, 0.4, 0.4, 0.4, 0.2, 0.2, 0.1]);
-//! ```
 
 use super::update::{not_negative, number};
 use crate::error::{Error, ErrorKind, Result};
@@ -25,7 +8,24 @@ use crate::program::{
 };
 use crate::tensor::DType;
 
-/// How the learning rate moves over the steps of training; starts constant.
+/// How the learning rate moves over the steps of training; starts constant. The operator `learning_rate` computes it.
+///
+/// The first `warm_up` steps rise in equal parts to the base rate: (step + 1) / warm_up of it. Then, with t counted
+/// from 0 after them,
+///
+/// - `constant`: the base rate;
+/// - `step`: base · factorᶠ with f = ⌊t / every⌋;
+/// - `cosine`: least + (base − least) · (1 + cos(π · t / steps)) / 2, and `least` from t = steps on.
+///
+/// The forms of PyTorch's `StepLR` and `CosineAnnealingLR`; the latter is Loshchilov and Hutter, "SGDR", 2017,
+/// arXiv:1608.03983, without restarts.
+///
+/// ```
+/// use unpadded::ops::Schedule;
+/// let rates = Schedule::step(2, 0.5).warm_up(2);
+/// let first: Vec<f64> = (0..7).map(|step| rates.rate(0.4, step)).collect();
+/// assert_eq!(first, [0.2, 0.4, 0.4, 0.4, 0.2, 0.2, 0.1]);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Schedule {
     form: Form,
@@ -140,7 +140,7 @@ impl Declared for LearningRate {
         const {
             &Declaration {
                 kind: "learning_rate",
-                text: "The rate of a step, by a schedule.",
+                text: "The rate of a step, by a `Schedule`: there are the formulas.",
                 attributes: &["base", "warm_up", "kind", "every", "factor", "steps", "least"],
                 signature: Signature { inputs: &[], outputs: &[Slot::one("rate")], kernels: &[] },
             }

@@ -412,8 +412,22 @@ impl<T: Float> Sweep for Losses<'_, T> {
 }
 
 operator! {
-    /// How much each row counts: the weight of its class, nothing where it is ignored. `weight` is read for the dtype and the
-    /// number of classes.
+    /// How much each row counts: share_i = w_y, the weight of its class (1 without `class_weights`), and 0 where the label y is
+    /// `ignore_index`. `weight` is read for the dtype and the number of classes.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let op = ops::catalogue().parse("cross_entropy_share", &Attributes::new().with("ignore_index", -1i64))?;
+    /// let out = op.call(&[
+    ///     Operand::constant("weight", array![[0.0, 0.0]]),
+    ///     Operand::batch("labels", array![1i64, -1, 0]),
+    ///     Operand::constant("class_weights", array![0.5, 2.0]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 0.0, 0.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     pub(super) struct Share = cross_entropy_share { ignore_index: Option<i64>, label_smoothing: f64 => smoothing, transposed: Transpose }
     inputs { WEIGHT = weight: one.without_gradient().shape_only(), LABELS = labels: one.without_gradient(), CLASS_WEIGHTS = class_weights: optional.without_gradient() }
     outputs { SHARE = share: one.without_gradient() }

@@ -44,7 +44,20 @@ operator! {
 }
 
 builder_methods! { Builder, Var;
-    /// The product of two matrices that are not batched.
+    /// The product of two matrices that are not batched: out = x · y.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let no = Attributes::new().with("transpose_x", false).with("transpose_y", false);
+    /// let out = ops::catalogue().parse("matmul", &no)?.call(&[
+    ///     Operand::constant("x", array![[1.0, 2.0], [3.0, 4.0]]),
+    ///     Operand::constant("y", array![[10.0], [1.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [12.0, 34.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the variables are no such matrices or do not fit.

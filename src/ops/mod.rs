@@ -1,4 +1,144 @@
 //! The catalogue: one file an operator family, one word in this list to register it.
+//!
+//! # The operators
+//!
+//! Every operator by its kind, the name in programs, with its formula. Most are methods of [`Builder`] and of
+//! [`Var`](crate::Var), linked here, with the whole formula, a worked example and what is refused; where the name leads
+//! elsewhere, that is what appends the operator. Loops over sequences are [`Builder::recurrent`], which is no operator of
+//! the catalogue. A crate's own operators are declared by [`operator!`](crate::operator).
+//!
+//! ## Arithmetic
+//!
+//! Two variables, element by element; either may be a constant that every row or column meets.
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`add`](Builder::add) | x + y |
+//! | [`sub`](Builder::sub) | x − y |
+//! | [`mul`](Builder::mul) | x · y |
+//! | [`div`](Builder::div) | x / y |
+//! | [`maximum`](Builder::maximum) | max(x, y) |
+//! | [`minimum`](Builder::minimum) | min(x, y) |
+//!
+//! ## Functions of one number
+//!
+//! Every element. `2.0 * x + 1.0` and `-x` are `scale`.
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`abs`](Builder::abs) | \|x\| |
+//! | [`clamp`](Builder::clamp) | min(max(x, low), high) |
+//! | [`elu`](Builder::elu) | x, below 0 alpha · (e^x − 1) |
+//! | [`exp`](Builder::exp) | e^x |
+//! | [`gelu`](Builder::gelu) | x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2 |
+//! | [`leaky_relu`](Builder::leaky_relu) | x, below 0 alpha · x |
+//! | [`log`](Builder::log) | ln x |
+//! | [`relu`](Builder::relu) | max(x, 0) |
+//! | [`scale`](Builder::scale) | factor · x + offset |
+//! | [`sigmoid`](Builder::sigmoid) | 1 / (1 + e^-x) |
+//! | [`silu`](Builder::silu) | x · sigmoid(x) |
+//! | [`softplus`](Builder::softplus) | ln(1 + e^x) |
+//! | [`softsign`](Builder::softsign) | x / (1 + \|x\|) |
+//! | [`sqrt`](Builder::sqrt) | √x |
+//! | [`square`](Builder::square) | x² |
+//! | [`tanh`](Builder::tanh) | (e^x − e^-x) / (e^x + e^-x) |
+//!
+//! ## Products
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`linear`](Builder::linear) | x · W + b, row by row; with variables of one's own [`product`](Builder::product) |
+//! | [`matmul`](Builder::matmul) | x · y of matrices that are not batched; transposed too by [`matmul_with`](Builder::matmul_with) |
+//!
+//! ## Sums over features and rows
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`sum`](Builder::sum) | Σ_ij x_ij |
+//! | [`mean`](Builder::mean) | Σ_ij x_ij / n, over all n numbers |
+//! | [`sum_features`](Builder::sum_features) | Σ_j x_ij, of each row |
+//! | [`mean_features`](Builder::mean_features) | Σ_j x_ij / n, of each row |
+//! | [`max_features`](Builder::max_features) | max_j x_ij, of each row |
+//! | [`softmax`](Builder::softmax) | e^x_ij / Σ_k e^x_ik, over each row |
+//! | [`log_softmax`](Builder::log_softmax) | x_ij − ln Σ_k e^x_ik, over each row |
+//!
+//! ## Columns
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`concat`](Builder::concat) | \[x⁰_i, x¹_i, …\], side by side |
+//! | [`split`](Builder::split) | \[out⁰_i, out¹_i, …\] = x_i |
+//! | [`slice`](Builder::slice) | x_i,from … x_i,to−1 |
+//!
+//! ## Sequences
+//!
+//! Of the last level of the LoD.
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`sequence_pool`](Builder::sequence_pool) | one row a sequence: Σ x_t, Σ x_t / n, Σ x_t / √n, max, first or last |
+//! | [`sequence_pool_piece`](crate::Program::streamed) | the same, going on from the rows before: made where long texts infer in windows |
+//! | [`sequence_softmax`](Builder::sequence_softmax) | e^x_t / Σ_u e^x_u, over the rows u of its sequence |
+//! | [`sequence_reverse`](Builder::sequence_reverse) | x_(n−1−t), in each sequence of n rows |
+//! | [`sequence_expand`](Builder::sequence_expand) | x_i, as often as sequence i of y is long |
+//! | [`sequence_expand_as`](Builder::sequence_expand_as) | x_i in every row of sequence i of y; in step blocks too |
+//! | [`sequence_slice`](Builder::sequence_slice) | rows offset_i … offset_i + length_i − 1 of sequence i |
+//! | [`sequence_erase`](Builder::sequence_erase) | the ids that are not among `tokens` |
+//! | [`lod_of`](Builder::lod_of) | n_i, the length of sequence i |
+//!
+//! ## Recurrent cells
+//!
+//! One step of them; the layers [`lstm`](Builder::lstm) and [`gru`](Builder::gru) run it over sequences.
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`lstm_cell`](Builder::lstm_cell) | c = σ(f) ∘ c_prev + σ(i) ∘ tanh(g), h = σ(o) ∘ tanh(c) |
+//! | [`gru_cell`](Builder::gru_cell) | (1 − z) ∘ n + z ∘ h_prev, with n = tanh(x_n + r ∘ h_n) |
+//!
+//! ## Losses and metrics
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`cross_entropy`](Builder::cross_entropy) | −ln softmax(logits_i)_y, for the label y; ignored labels, weights and smoothing by [`cross_entropy_with`](Builder::cross_entropy_with) |
+//! | [`linear_cross_entropy`](crate::executor) | cross_entropy(x · W + b, labels), chunk by chunk: the executor makes it of the two |
+//! | [`cross_entropy_share`](crate::executor) | w_y, the weight that a row counts with: the executor makes it beside the one before |
+//! | [`accuracy`](Builder::accuracy) | the share of the rows whose largest logit is at the label |
+//!
+//! ## Random
+//!
+//! The numbers drawn depend on seed, step, operator, sequence, place and column, not on the batch.
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`dropout`](Builder::dropout) | x · k / (1 − rate), k = 0 with probability rate, else 1; one k a sequence by [`variational_dropout`](Builder::variational_dropout) |
+//!
+//! ## Ids and embedding
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`embedding`](Builder::embedding) | row ids_i of W; with a table of one's own [`lookup`](Builder::lookup) |
+//!
+//! ## Conversion
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`assign`](Builder::assign) | x, a copy |
+//! | [`cast`](Builder::cast) | x in another dtype |
+//! | [`fill_like`](Builder::fill_like) | value, in the shape of x |
+//!
+//! ## Update operators
+//!
+//! Optimizers append them; g is the gradient, with weight decay where it is asked for.
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`sgd`](crate::optimizer::Sgd) | param −= rate · g |
+//! | [`momentum`](crate::optimizer::Sgd::momentum) | v = momentum · v + g, param −= rate · v |
+//! | [`adagrad`](crate::optimizer::Adagrad) | sum += g², param −= rate / (1 + t · rate_decay) · g / (√sum + epsilon) |
+//! | [`adam`](crate::optimizer::Adam) | m += (1 − β₁)(g − m), s = β₂ s + (1 − β₂) g², param −= rate / (1 − β₁ᵗ) · m / (√(s / (1 − β₂ᵗ)) + epsilon) |
+//! | [`learning_rate`](Schedule) | the rate of a step, by a schedule |
+//! | [`global_norm`](crate::optimizer::Sgd::clip_global_norm) | √(Σ g²) over all gradients, and min(1, max_norm / (norm + 10⁻⁶)) |
+//! | [`scale_gradient`](crate::optimizer::Sgd::clip_global_norm) | g ← scale · g |
 
 /// Makes a wrapper a family of operators: each operator is what it wraps, which is declared.
 macro_rules! family {

@@ -52,8 +52,19 @@ macro_rules! reductions {
 }
 
 reductions! {
-    /// The sum of all numbers, whatever the LoD: one number without a LoD. They are added up row by row, first to last, in
-    /// f64, so that the result does not depend on threads.
+    /// The sum of all numbers, out = Σ_ij x_ij, whatever the LoD: one number without a LoD. They are added up row by row,
+    /// first to last, in f64, so that the result does not depend on threads.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("sum", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].lod()), ([24.0].as_slice(), None));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If `x` holds no floats.
@@ -61,7 +72,19 @@ reductions! {
         result |rows, _| T::from_f64(total(rows));
         slope |_, _, _| T::ONE;
 
-    /// The mean of all numbers, 0 if there is none: one number without a LoD, computed from their sum.
+    /// The mean of all n numbers, out = Σ_ij x_ij / n, 0 if there is none: one number without a LoD, computed from their
+    /// sum.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("mean", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].lod()), ([4.0].as_slice(), None));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If `x` holds no floats.
@@ -69,18 +92,17 @@ reductions! {
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
 
-    /// The sum of each row, one number a row; the LoD is kept.
+    /// The sum of each row, out_i = Σ_j x_ij, one number a row; the LoD is kept.
     ///
     /// ```
     /// use ndarray::array;
     /// use unpadded::program::{Attributes, Operand};
     /// use unpadded::{Lod, Variable, ops};
     /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
-    /// let call = |kind| ops::catalogue().parse(kind, &Attributes::new())?.call(&[Operand::batch("x", x.clone())]);
-    /// assert_eq!(call("mean")?[0].as_slice::<f64>()?, [4.0]);
-    /// let max = &call("max_features")?[0];
-    /// assert_eq!((max.as_slice::<f64>()?, max.shape()), ([2.0, 7.0, 5.0].as_slice(), [3, 1].as_slice()));
-    /// assert_eq!(max.lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// let op = ops::catalogue().parse("sum_features", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].shape()), ([3.0, 11.0, 10.0].as_slice(), [3, 1].as_slice()));
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
@@ -90,7 +112,19 @@ reductions! {
         result |rows, _| T::from_f64(total(rows));
         slope |_, _, _| T::ONE;
 
-    /// The mean of each row, 0 if it is empty; one number a row, the LoD is kept.
+    /// The mean of each row of n numbers, out_i = Σ_j x_ij / n, 0 if it is empty; one number a row, the LoD is kept.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("mean_features", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].shape()), ([1.5, 5.5, 5.0].as_slice(), [3, 1].as_slice()));
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If `x` holds no floats.
@@ -98,7 +132,20 @@ reductions! {
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
 
-    /// The maximum of each row, one number a row; the LoD is kept. The gradient goes to the first maximum.
+    /// The maximum of each row, out_i = max_j x_ij, one number a row; the LoD is kept. The gradient goes to the first
+    /// maximum.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("max_features", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].shape()), ([2.0, 7.0, 5.0].as_slice(), [3, 1].as_slice()));
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If `x` holds no floats, or its rows are empty.

@@ -155,7 +155,19 @@ operator! {
 }
 
 builder_methods! { Builder, Var;
-    /// One row for each sequence of the last level; zeros for an empty one.
+    /// One row for each sequence of the last level, zeros for an empty one: the sum, mean, maximum, … of its rows, as the
+    /// table at [`sequence_pool_with`](Self::sequence_pool_with) says.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0], [3.0], [5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("sequence_pool", &Attributes::new().with("pool", "mean"))?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 0.0, 5.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If `x` has no LoD or does not hold floats.

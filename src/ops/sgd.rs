@@ -103,6 +103,22 @@ operator! {
     /// initialization and momentum in deep learning", 2013, with the parameter read where the gradient is taken.
     ///
     /// Momentum moves every row, so under a gradient of selected rows it asks for the mode `lazy`.
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let half = Attributes::new().with("mode", "exact").with("momentum", 0.5).with("nesterov", false);
+    /// let out = ops::catalogue().parse("momentum", &half.with("weight_decay", 0.0))?.call(&[
+    ///     Operand::constant("grad", array![[2.0, -4.0]]),
+    ///     Operand::constant("rate", arr0(0.5f32)),
+    ///     Operand::constant("param", array![[10.0, 10.0]]),
+    ///     Operand::constant("velocity", array![[4.0, 0.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [8.0, 12.0]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, -4.0]); // the velocities
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     pub(super) struct Momentum = momentum {
         mode: SparseMode,
         momentum: f64 => fraction,

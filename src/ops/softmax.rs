@@ -40,6 +40,17 @@ operator! {
     /// The logarithm of the softmax of each row's features: `out_j = x_j − m − log Σ_k e^(x_k − m)`, where m is the row's
     /// maximum. A row that is -inf throughout has -inf.
     ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[0.0, 0.0], [0.0, -1e9]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("log_softmax", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [-(2f64.ln()), -(2f64.ln()), 0.0, -1e9]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If `x` holds no floats.
     pub(super) struct LogSoftmax = log_softmax {}

@@ -10,10 +10,10 @@
 //! use unpadded::{Builder, DType, ops};
 //! let net = Builder::new();
 //! let zeros = || Initializer::new("zeros", Attributes::new());
-//! let a = net.parameter("a", DType::F32, &[1, 3], zeros())?;
-//! let b = net.parameter("b", DType::F32, &[3, 1], zeros())?;
-//! let loss = net.product(a, b, None)?;
-//! let mut program = net.finish();
+//! let a = net.parameter("a", DType::F32, &[1, 3], zeros());
+//! let b = net.parameter("b", DType::F32, &[3, 1], zeros());
+//! let loss = a.product(b, None);
+//! let mut program = net.finish()?;
 //! let adam = Adam::new(1e-3).clip_global_norm(5.0).schedule(Schedule::cosine(1000).warm_up(50));
 //! adam.minimize(&mut program, &ops::catalogue(), loss.id())?;
 //! let updates: Vec<&str> = program.root().ops[3..].iter().map(|op| op.kind.as_str()).collect();

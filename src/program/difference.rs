@@ -12,9 +12,9 @@ impl Program {
     /// use unpadded::{Builder, DType};
     /// let model = |width| {
     ///     let net = Builder::new();
-    ///     let x = net.feed("x", DType::F32, &[3], 0)?;
-    ///     net.tanh(net.linear(x, width)?)?;
-    ///     Ok::<_, unpadded::Error>(net.finish())
+    ///     let x = net.feed("x", DType::F32, &[3], 0);
+    ///     x.linear(width).tanh();
+    ///     net.finish()
     /// };
     /// assert_eq!(model(4)?.difference(&model(4)?), None);
     /// let difference = model(4)?.difference(&model(5)?).unwrap_or_default();

@@ -21,9 +21,8 @@ impl Spec {
     /// ```
     /// use unpadded::{Builder, DType};
     /// let net = Builder::new();
-    /// let x = net.feed("x", DType::F32, &[8], 1)?;
-    /// assert_eq!(net.spec(x)?.dims(), [-1, 8]);
-    /// # Ok::<(), unpadded::Error>(())
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// assert_eq!(net.spec(x).unwrap().dims(), [-1, 8]);
     /// ```
     pub fn dims(&self) -> Vec<i64> {
         self.shape.iter().map(|e| e.known().map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX))).collect()

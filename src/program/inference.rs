@@ -14,11 +14,11 @@ impl Program {
     /// ```
     /// use unpadded::{Builder, DType};
     /// let net = Builder::new();
-    /// let x = net.feed("x", DType::F32, &[3], 0)?;
-    /// let label = net.feed("label", DType::I64, &[], 0)?;
-    /// let logits = net.linear(x, 2)?;
-    /// net.mean(net.cross_entropy(logits, label)?)?;
-    /// let program = net.finish().inference(&[logits.id()])?;
+    /// let x = net.feed("x", DType::F32, &[3], 0);
+    /// let label = net.feed("label", DType::I64, &[], 0);
+    /// let logits = x.linear(2);
+    /// logits.cross_entropy(label).mean();
+    /// let program = net.finish()?.inference(&[logits.id()])?;
     /// assert_eq!(program.root().ops.len(), 1);
     /// assert!(program.reads().contains(&x.id()) && !program.reads().contains(&label.id()));
     /// # Ok::<(), unpadded::Error>(())

@@ -19,8 +19,8 @@ impl Program {
     /// ```
     /// use unpadded::{Builder, DType, Program};
     /// let net = Builder::new();
-    /// net.feed("words", DType::I64, &[], 1)?;
-    /// let program = net.finish();
+    /// net.feed("words", DType::I64, &[], 1);
+    /// let program = net.finish()?;
     /// let path = std::env::temp_dir().join(format!("unpadded-doc-{}.program", std::process::id()));
     /// program.save(&path)?;
     /// assert_eq!(Program::load(&path)?, program);

@@ -76,6 +76,22 @@ impl Builder {
     /// this step and returns what is wanted of every step, which comes out in the rows and LoD of the input, or final
     /// memories ([`Step::last`]), one row a sequence.
     ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let (h, last) = net.recurrent(x, |step, x_t| {
+    ///     let h_prev = step.memory(16); // starts at zero
+    ///     let h = (x_t.linear(16) + h_prev.linear(16)).tanh();
+    ///     step.update(h_prev, h);
+    ///     (h, step.last(h_prev))
+    /// });
+    /// # net.check()?;
+    /// assert_eq!(net.describe(h), "`tanh.steps`: f32[rows0, 16] lod(0)");
+    /// assert_eq!(net.describe(last), "`memory.last`: f32[batch, 16]");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// If the inputs have no LoD or different ones, a memory is not updated, or anything in the block fails. What does not
     /// fit in the block leaves unknown what depends on it, and nothing else.

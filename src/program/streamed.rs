@@ -96,12 +96,12 @@ impl Program {
     /// use unpadded::ops::Pool;
     /// use unpadded::{Builder, DType};
     /// let net = Builder::new();
-    /// let x = net.feed("x", DType::F32, &[3], 1)?;
-    /// let (forth, back) = (net.gru(x, Gru::new(4))?, net.gru(x, Gru::new(4).backwards())?);
-    /// let pools = [net.sequence_pool(forth, Pool::Mean)?, net.sequence_pool(back, Pool::First)?];
-    /// let (both, mixed) = (net.concat(&pools)?, net.concat(&[forth, back])?);
+    /// let x = net.feed("x", DType::F32, &[3], 1);
+    /// let (forth, back) = (x.gru(4), x.gru(Gru::new(4).backwards()));
+    /// let pools = [forth.sequence_pool(Pool::Mean), back.sequence_pool(Pool::First)];
+    /// let (both, mixed) = (net.concat(&pools), net.concat(&[forth, back]));
     /// let registry = net.registry();
-    /// let program = net.finish();
+    /// let program = net.finish()?;
     /// let streamed = program.streamed(&registry, &[both.id()])?;
     /// assert_eq!(streamed.passes.len(), 2);
     /// assert_eq!(streamed.passes[0].carried.len(), 3); // the state, the sum so far and its number of rows

@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind};
 /// assert_eq!(format!("{y:?}"), "`tanh`: f32[rows0, 4] lod(0)");
 /// assert_eq!(format!("{:?}", x + y), "unknown"); // 8 columns and 4
 /// let error = net.finish().unwrap_err().to_string();
-/// assert!(error.starts_with("add #3: variable `tanh`: features of `y`: expected those of `x`"), "{error}");
+/// assert!(error.starts_with("add #3: input `y`: expected rows of 8 numbers, as `x` has, or of one"), "{error}");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Var {

@@ -49,12 +49,12 @@ mod tensor;
 /// use unpadded::{Builder, DType};
 ///
 /// let net = Builder::new().seed(1);
-/// let x = net.feed("x", DType::F32, &[3], 0)?;
-/// let y = net.linear(x, 2)?;
+/// let x = net.feed("x", DType::F32, &[3], 0);
+/// let y = x.linear(2);
 /// let mut checkpoint = Checkpoint {
 ///     outputs: [("y".to_owned(), net.name_of(y))].into(),
 ///     position: Position { epoch: 2, step: 640, ..Position::default() },
-///     program: net.finish(),
+///     program: net.finish()?,
 ///     ..Checkpoint::default()
 /// };
 /// let mut scope = Scope::of(&checkpoint.program)?;

@@ -255,17 +255,17 @@ impl Trainer {
     ///
     /// ```
     /// # use unpadded::data::{Field, Loader, Samples};
-    /// # use unpadded::layers::{Embedding, Lstm};
+    /// # use unpadded::layers::Embedding;
     /// # use unpadded::optimizer::Sgd;
     /// # use unpadded::train::{Progress, Trainer, Until};
     /// # use unpadded::{Builder, DType};
     /// # let samples: Samples = (0..40).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
     /// # let data = Loader::new(samples, &["words", "label"])?;
     /// # let net = Builder::new();
-    /// # let (words, label) = (net.feed("words", DType::I64, &[], 1)?, net.feed("label", DType::I64, &[], 0)?);
-    /// # let h = net.lstm(net.embedding(words, Embedding::new(9, 8))?, Lstm::new(8))?;
-    /// # let logits = net.linear(net.sequence_pool(h, unpadded::ops::Pool::Last)?, 2)?;
-    /// # let loss = net.mean(net.cross_entropy(logits, label)?)?;
+    /// # let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    /// # let h = words.embedding(Embedding::new(9, 8)).lstm(8);
+    /// # let logits = h.sequence_pool(unpadded::ops::Pool::Last).linear(2);
+    /// # let loss = logits.cross_entropy(label).mean();
     /// let mut trainer = Trainer::new(net, loss, &Sgd::new(0.1))?;
     /// # let mut trainer = trainer.progress(Progress::Quiet);
     /// trainer.start_profile()?;

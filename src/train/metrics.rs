@@ -46,7 +46,7 @@
 //! }
 //!
 //! let net = Builder::new();
-//! let words = net.feed("words", DType::I64, &[], 1)?;
+//! let words = net.feed("words", DType::I64, &[], 1);
 //! let mut length = Length(words, [0.0; 2]);
 //! length.update(&[Variable::from_sequences(&[vec![1i64, 2, 3], vec![]])?], 2)?;
 //! length.update(&[Variable::from_sequences(&[vec![4i64]])?], 1)?;
@@ -117,9 +117,9 @@ pub trait Metric {
 /// use unpadded::train::metrics::{Loss, Metric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
-/// let logits = net.feed("logits", DType::F32, &[4], 1)?;
-/// let next = net.feed_like("next", DType::I64, &[], logits)?;
-/// let nats = net.cross_entropy(logits, next)?; // of each character
+/// let logits = net.feed("logits", DType::F32, &[4], 1);
+/// let next = net.feed_like("next", DType::I64, &[], logits);
+/// let nats = logits.cross_entropy(next); // of each character
 /// let mut bits = Loss::bits_per_character(nats);
 /// let ln2 = std::f32::consts::LN_2;
 /// bits.update(&[Variable::from_sequences(&[vec![ln2, 3.0 * ln2], vec![]])?], 2)?;

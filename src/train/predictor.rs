@@ -24,13 +24,13 @@ use crate::tensor::{Storage, Variable};
 /// use unpadded::{Builder, DType, Registry, Variable, executor::Scope, ops};
 ///
 /// let net = Builder::new().seed(1);
-/// let x = net.feed("x", DType::F32, &[3], 0)?;
-/// let label = net.feed("label", DType::I64, &[], 0)?;
-/// let logits = net.linear(x, 2)?;
-/// net.mean(net.cross_entropy(logits, label)?)?;
+/// let x = net.feed("x", DType::F32, &[3], 0);
+/// let label = net.feed("label", DType::I64, &[], 0);
+/// let logits = x.linear(2);
+/// logits.cross_entropy(label).mean();
 /// let mut checkpoint = Checkpoint {
 ///     outputs: [("logits".to_owned(), net.name_of(logits))].into(),
-///     program: net.finish(),
+///     program: net.finish()?,
 ///     ..Checkpoint::default()
 /// };
 /// let mut scope = Scope::of(&checkpoint.program)?;

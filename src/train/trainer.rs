@@ -48,18 +48,18 @@ pub struct Steps(pub u64);
 ///
 /// ```
 /// use unpadded::data::{Batching, Field, Loader, Samples};
-/// use unpadded::layers::{Embedding, Lstm};
+/// use unpadded::layers::Embedding;
 /// use unpadded::ops::Pool;
 /// use unpadded::optimizer::Adam;
 /// use unpadded::train::metrics::Accuracy;
 /// use unpadded::train::{Progress, Trainer, Until};
 /// use unpadded::{Builder, DType};
 /// let net = Builder::new().seed(1);
-/// let words = net.feed("words", DType::I64, &[], 1)?;
-/// let label = net.feed("label", DType::I64, &[], 0)?;
-/// let h = net.lstm(net.embedding(words, Embedding::new(9, 8).sparse())?, Lstm::new(8))?;
-/// let logits = net.linear(net.sequence_pool(h, Pool::Last)?, 2)?;
-/// let loss = net.mean(net.cross_entropy(logits, label)?)?;
+/// let words = net.feed("words", DType::I64, &[], 1);
+/// let label = net.feed("label", DType::I64, &[], 0);
+/// let h = words.embedding(Embedding::new(9, 8).sparse()).lstm(8);
+/// let logits = h.sequence_pool(Pool::Last).linear(2);
+/// let loss = logits.cross_entropy(label).mean();
 ///
 /// // Which of two words came last?
 /// let sample = |i: i64| vec![Field::from(vec![i % 7, 3, 7 + i % 2]), (i % 2).into()];

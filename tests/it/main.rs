@@ -11,6 +11,7 @@ mod checkpoint;
 mod comparisons;
 mod damage;
 mod datasets;
+mod documents;
 mod executor;
 mod fixture;
 mod fuse;

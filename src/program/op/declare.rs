@@ -85,7 +85,7 @@ pub fn or_default<T: Attribute>(attributes: &Attributes, name: &str, default: T)
 }
 
 /// Declares an operator: its type, with a constant for the number of each slot; how its attributes are read and written;
-/// its documentation; and the method that appends it. What it computes is the trait [`Op`](crate::program::Op), which
+/// its documentation; and the methods that append it. What it computes is the trait [`Op`](crate::program::Op), which
 /// the caller implements for the type.
 ///
 /// ```
@@ -100,7 +100,7 @@ pub fn or_default<T: Attribute>(attributes: &Attributes, name: &str, default: T)
 ///     pub struct Grow = "acme.grow" { soft: f64 }
 ///     inputs { X = x: one }
 ///     outputs { OUT = out: one }
-///     pub trait BuildGrow { fn grow(&self, x: Var, soft: f64) -> Var; }
+///     pub trait BuildGrow, ApplyGrow { fn grow(&self, x: Var, soft: f64) -> Var; }
 /// }
 ///
 /// impl Op for Grow {
@@ -150,8 +150,9 @@ pub fn or_default<T: Attribute>(attributes: &Attributes, name: &str, default: T)
 /// testing::check_kinds(&registry, &["acme.grow"]).unwrap(); // in a test
 /// # }
 /// let net = Builder::with_registry(registry);
-/// let x = net.feed("x", DType::F32, &[4], 1)?;
-/// assert_eq!(net.spec(net.grow(x, 1.0)?)?, net.spec(x)?);
+/// let x = net.feed("x", DType::F32, &[4], 1);
+/// assert_eq!(net.spec(x.grow(1.0)), net.spec(net.grow(x, 1.0)));
+/// net.finish()?;
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 ///
@@ -165,10 +166,16 @@ pub fn or_default<T: Attribute>(attributes: &Attributes, name: &str, default: T)
 ///   `.shape_only()`, `.any_storage()`, `.literals()`.
 /// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of storages that there is code for;
 ///   without them all inputs are dense.
-/// - **The method** has a parameter of the name of each input slot and of each attribute, in any order, and what it appends as
-///   its result: `Var`, several in a tuple, or `Vec<Var>`. Where a parameter is something else, its body says what the slots
-///   and attributes are: `fn slice(&self, x: Var, columns: Range<usize>) -> Var { let (from, to) = (columns.start, columns.end); }`.
-///   It stands in `impl Builder` in this crate, in a trait that is implemented for the builder in any other.
+/// - **The method** has a parameter of the name of each input slot (`Var`, `Option<Var>` or `&[Var]`) and of each attribute
+///   (its type, or one that is made into it), in any order, and what it appends as its result: `Var`, several in a tuple or
+///   an array, or `Vec<Var>`. It fails by no `Result`: what does not fit is written down in the builder, and the result is
+///   unknown. Where a parameter is something else, its body says what the slots and attributes are:
+///   `fn slice(&self, x: Var, columns: Range<usize>) -> Var { let (from, to) = (columns.start, columns.end); }`.
+/// - **Where it stands**: in this crate `impl Builder, Var { fn … }` makes it a method of both, on a variable with the first
+///   parameter as the variable itself: `net.grow(x, 1.0)` and `x.grow(1.0)`. In any other crate
+///   `pub trait BuildGrow, ApplyGrow { fn … }` names two traits, the first implemented for the builder, the second for
+///   variables; who calls imports them. `Var` and the second trait may be left out, for an operator that has no one main
+///   input.
 /// - The documentation comes first, then `#[doc(alias = "…")]`, then `#[derive(…)]`, if there are any.
 #[macro_export]
 macro_rules! operator {

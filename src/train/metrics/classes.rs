@@ -13,8 +13,8 @@ use crate::with_float;
 /// use unpadded::train::metrics::{Accuracy, Metric};
 /// use unpadded::{Builder, DType, Lod, Variable};
 /// let net = Builder::new();
-/// let logits = net.feed("logits", DType::F32, &[2], 1)?; // of each word
-/// let tags = net.feed_like("tags", DType::I64, &[], logits)?;
+/// let logits = net.feed("logits", DType::F32, &[2], 1); // of each word
+/// let tags = net.feed_like("tags", DType::I64, &[], logits);
 /// let mut accuracy = Accuracy::new(logits, tags).ignoring(-1);
 /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
 /// let scores = Variable::sequences(array![[0.1f32, 0.9], [0.8, 0.2], [0.3, 0.7]], lod.clone())?;
@@ -98,8 +98,8 @@ pub enum Average {
 /// use unpadded::train::metrics::{Average, F1, Metric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
-/// let logits = net.feed("logits", DType::F32, &[2], 0)?;
-/// let label = net.feed("label", DType::I64, &[], 0)?;
+/// let logits = net.feed("logits", DType::F32, &[2], 0);
+/// let label = net.feed("label", DType::I64, &[], 0);
 /// let mut f1 = F1::new(logits, label, 2, Average::Class(1));
 /// let guesses = array![[0.0f32, 1.0], [0.0, 1.0], [1.0, 0.0]]; // 1, 1, 0
 /// f1.update(&[guesses.into(), array![1i64, 0, 0].into()], 3)?;

@@ -1,0 +1,70 @@
+//! What the documents say of the library, held against it: the table of operators, and the messages in the README.
+
+use std::collections::BTreeMap;
+
+use unpadded::{Builder, DType, ops};
+
+/// The kinds in the table at the head of `ops`, with how often each stands there.
+fn tabled(source: &str) -> BTreeMap<&str, usize> {
+    let mut found = BTreeMap::new();
+    for row in source.lines().filter_map(|line| line.strip_prefix("//! | [`")) {
+        let kind = row.split('`').next().unwrap();
+        *found.entry(kind).or_default() += 1;
+    }
+    found
+}
+
+#[test]
+fn the_table_of_operators_has_each_of_the_catalogue_once_and_no_other() {
+    let catalogue: BTreeMap<&str, usize> = ops::catalogue().kinds().map(|kind| (kind, 1)).collect();
+    assert_eq!(tabled(include_str!("../../src/ops/mod.rs")), catalogue);
+}
+
+#[test]
+fn every_operator_has_a_worked_example() {
+    let catalogue = ops::catalogue();
+    let without = |kind: &&str| !catalogue.declaration(kind).unwrap().text.contains("assert");
+    let without: Vec<&str> = catalogue.kinds().filter(without).collect();
+    // Its formulas and its example are those of `ops::Schedule`.
+    assert_eq!(without, ["learning_rate"]);
+}
+
+/// The lines of the first block of a language behind a heading.
+fn block<'a>(text: &'a str, heading: &str, language: &str) -> Vec<&'a str> {
+    let section = text.split(&format!("\n{heading}\n")).nth(1).unwrap();
+    let block = section.split(&format!("\n```{language}\n")).nth(1).unwrap();
+    block.split("\n```").next().unwrap().lines().collect()
+}
+
+#[test]
+fn the_readme_prints_what_its_mistakes_print() {
+    let readme = include_str!("../../README.md");
+    let (code, printed) = (block(readme, "### Mistakes", "rust"), block(readme, "### Mistakes", "text"));
+
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[8], 1);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let h = x + x.lstm(16);
+    let gate = x.slice(4..12).sigmoid();
+    let _ = (gate * h).linear(2);
+    let _ = x.linear(2).cross_entropy(label).mean();
+    let error = net.finish().unwrap_err();
+
+    // Without the lines, which are this file's here.
+    let without_line = |line: &str| line.split(" (at ").next().unwrap().to_owned();
+    let said: Vec<String> = printed.iter().map(|line| without_line(line)).collect();
+    assert_eq!(said, format!("{error:#}").lines().collect::<Vec<_>>());
+    // The lines and columns that it prints are those of its code.
+    let places = printed.iter().filter_map(|line| line.split_once(" (at src/main.rs:"));
+    let calls: Vec<&str> = places
+        .map(|(_, place)| {
+            let (line, column) = place.trim_end_matches(')').split_once(':').unwrap();
+            &code[line.parse::<usize>().unwrap() - 1][column.parse::<usize>().unwrap() - 1..]
+        })
+        .collect();
+    let expected = ["x + x.lstm(16)", "slice(4..12)", "cross_entropy(label)"];
+    assert_eq!(calls.len(), expected.len());
+    for (call, expected) in calls.iter().zip(expected) {
+        assert!(call.starts_with(expected), "{call}");
+    }
+}
