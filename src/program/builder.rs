@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::attributes::{Attributes, Literal};
 use super::extent::{BlockId, Extent, Levels, MAX_LEVELS, Spec, VarId};
 use super::initialize;
-use super::naming::Names;
+use super::naming::Scopes;
 use super::op_desc::Role;
 use super::program::{Append, Program};
 use super::registry::Registry;
@@ -27,7 +27,7 @@ pub(super) struct State {
     pub(super) open: Vec<OpenStep>,
     /// Where each step block was opened.
     pub(super) opened_at: Vec<(BlockId, &'static Location<'static>)>,
-    pub(super) names: Names,
+    pub(super) scopes: Scopes,
     /// What did not fit, first to last.
     pub(super) errors: Vec<Error>,
 }
@@ -73,7 +73,7 @@ impl Builder {
             registry,
             open: Vec::new(),
             opened_at: Vec::new(),
-            names: Names::default(),
+            scopes: Scopes::default(),
             errors: Vec::new(),
         });
         let number = state.borrow().number.0;
@@ -83,7 +83,7 @@ impl Builder {
     /// The line of the layer that is being called, else that of the caller of the `#[track_caller]` method around.
     #[track_caller]
     pub(super) fn here(&self) -> &'static Location<'static> {
-        let layer = self.state.borrow().names.lines.first().copied();
+        let layer = self.state.borrow().scopes.lines.first().copied();
         layer.unwrap_or(Location::caller())
     }
 
@@ -322,8 +322,8 @@ impl Builder {
         initializer: Initializer,
     ) -> Var {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
-        let add = |State { program, names, .. }: &mut State| {
-            let name = names.whole(name);
+        let add = |State { program, scopes, .. }: &mut State| {
+            let name = scopes.whole(name);
             let spec = initialize::check(&initializer, dims)
                 .and_then(|()| Spec::fixed(dtype, dims))
                 .map_err(|e| e.variable(&name))?;
