@@ -64,7 +64,7 @@ fn main() {
             let ours = fastest(|| {
                 let (x, dy) = (View::new(x, rows, k), View::new(dy, rows, n));
                 let dw = ViewMut::new(black_box(&mut out), k, n);
-                affine_gradient(dy, Some((x, (dw, Store::Write))), None, &mut room, 1);
+                affine_gradient(dy, Some((x, (dw, Store::Write, Transpose::No))), None, &mut room, 1);
             });
             let flop = 2e-9 * (rows * k * n) as f64;
             let (ours, theirs) = (flop / ours, flop / theirs);

@@ -5,6 +5,7 @@
 //! many for the cache. The bits are those of whole calls: that is what row-wise means. A gradient that sums over all
 //! rows cannot be computed in chunks, and need not stand between two calls that can: it waits until the chain is done.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 
@@ -35,10 +36,17 @@ pub(super) struct Chain {
 
 /// Finds the chains of instructions that run outside a loop, and moves sums over all rows behind them.
 pub(super) fn outside(code: Vec<Instr>, slots: &[Slot]) -> (Vec<Instr>, Vec<Chain>) {
-    let mut sorted =
-        Sorted { slots, out: Vec::new(), chains: Vec::new(), open: Vec::new(), sums: Vec::new() };
+    let mut sorted = Sorted {
+        slots,
+        out: Vec::new(),
+        chains: Vec::new(),
+        open: Vec::new(),
+        sums: Vec::new(),
+        written: HashSet::new(),
+        touched: HashSet::new(),
+    };
     for instr in code {
-        let free = sorted.sums.iter().all(|sum| apart(sum, &instr, slots));
+        let free = sorted.free(&instr);
         let joins = match (rows_of(&instr), sorted.open.first()) {
             (Some(rows), Some(first)) => rows_of(first) == Some(rows),
             (rows, None) => rows.is_some(),
@@ -47,7 +55,7 @@ pub(super) fn outside(code: Vec<Instr>, slots: &[Slot]) -> (Vec<Instr>, Vec<Chai
         if joins && free {
             sorted.open.push(instr);
         } else if is_sum(&instr) && !sorted.open.is_empty() {
-            sorted.sums.push(instr);
+            sorted.wait(instr);
         } else {
             sorted.close();
             if rows_of(&instr).is_some() { sorted.open.push(instr) } else { sorted.out.push(instr) }
@@ -95,6 +103,9 @@ struct Sorted<'a> {
     /// The chain that is being collected, and the sums that wait for its end.
     open: Vec<Instr>,
     sums: Vec<Instr>,
+    /// The slots that these sums write, and that they read or write.
+    written: HashSet<usize>,
+    touched: HashSet<usize>,
 }
 
 impl Sorted<'_> {
@@ -104,6 +115,37 @@ impl Sorted<'_> {
         }
         self.out.append(&mut self.open);
         self.out.append(&mut self.sums);
+        self.written.clear();
+        self.touched.clear();
+    }
+
+    /// The slot that a call reads or writes. What passes between steps is not written outside the loop.
+    fn slot(&self, r: &Ref) -> Option<usize> {
+        match r.access {
+            Access::Slot(s) => Some(self.slots[s].alias.unwrap_or(s)),
+            _ => None,
+        }
+    }
+
+    /// A sum waits for the end of the chain.
+    fn wait(&mut self, instr: Instr) {
+        if let Instr::Op(op) = &instr {
+            for place in &op.writes {
+                self.written.extend(self.slot(place));
+            }
+            for place in op.reads.iter().chain(&op.writes) {
+                self.touched.extend(self.slot(place));
+            }
+        }
+        self.sums.push(instr);
+    }
+
+    /// Whether an instruction gives the same before the sums that wait as behind them.
+    fn free(&self, instr: &Instr) -> bool {
+        let Instr::Op(op) = instr else { return self.sums.is_empty() };
+        let in_order = |r: &Ref| self.slot(r).is_some_and(|s| self.written.contains(&s));
+        let before = |r: &Ref| self.slot(r).is_some_and(|s| self.touched.contains(&s));
+        !op.reads.iter().chain(&op.writes).any(in_order) && !op.writes.iter().any(before)
     }
 }
 
@@ -111,12 +153,8 @@ impl Chain {
     fn new(calls: &[Instr], first: usize, slots: &[Slot]) -> Self {
         let ops = || calls.iter().filter_map(|i| if let Instr::Op(op) = i { Some(op) } else { None });
         let batched = |r: &&Ref| r.rows.known().is_none();
-        let mut distinct: Vec<&Ref> = Vec::new();
-        for place in ops().flat_map(|op| op.reads.iter().chain(&op.writes)).filter(batched) {
-            if !distinct.contains(&place) {
-                distinct.push(place);
-            }
-        }
+        let places = ops().flat_map(|op| op.reads.iter().chain(&op.writes)).filter(batched);
+        let distinct: HashSet<&Ref> = places.collect();
         let size = |r: &&Ref| match r.access {
             Access::Slot(s) => slots[s].dtype.size_of(),
             _ => size_of::<f32>(),
@@ -162,21 +200,6 @@ fn selects(op: &OpInstr) -> bool {
     let places = places.chain(&wiring.results).flatten();
     let gradients = wiring.input_gradients.iter().flatten().map(|(place, _)| place);
     places.chain(gradients).any(|place| matches!(place, Place::Rows(_)))
-}
-
-/// Whether two instructions give the same in either order.
-fn apart(a: &Instr, b: &Instr, slots: &[Slot]) -> bool {
-    let (Instr::Op(a), Instr::Op(b)) = (a, b) else { return false };
-    // What passes between steps is not written outside the loop.
-    let slot = |r: &Ref| match r.access {
-        Access::Slot(s) => Some(slots[s].alias.unwrap_or(s)),
-        _ => None,
-    };
-    let clash = |writer: &OpInstr, other: &OpInstr| {
-        let written = |s: &usize| writer.writes.iter().filter_map(slot).any(|w| w == *s);
-        other.reads.iter().chain(&other.writes).filter_map(slot).any(|s| written(&s))
-    };
-    !clash(a, b) && !clash(b, a)
 }
 
 impl<'p> Shared<'p> {

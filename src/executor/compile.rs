@@ -1,11 +1,11 @@
 //! From a program to a plan: names become slots, what is not wanted goes, gradients learn whether to write or to add.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::layout::{Layouts, Ranked};
 use super::lower::Site;
-use super::needs::{gradient_reads, live, needed_values, reads, started, wanted_slots};
+use super::needs::{gradient_reads, live, needed_values, started, wanted_slots};
 use super::plan::{Access, Home, Instr, MadeLevel, OpInstr, Plan, Ref, Slot, Span};
 use super::rewrite::{Rewritten, rewrite};
 use super::split::Classes;
@@ -36,11 +36,19 @@ pub(super) struct Compiler<'a> {
     /// Forward values that backward operators read.
     pub(super) saved: HashSet<VarId>,
     /// Gradients of constants to which the steps of a loop add, with their block: to be zeroed where its run begins.
-    zero_first: Vec<(BlockId, Ref)>,
+    zero_first: HashMap<BlockId, Vec<Ref>>,
     pools: usize,
     prepared: usize,
     /// Memories of each forward block, for its backward loop.
     pub(super) memories: Vec<Vec<super::plan::MemoryPlan>>,
+    /// Where they hold what they will hold next.
+    pub(super) nexts: HashSet<Access>,
+    /// The slots that live in the orders of each step block.
+    pub(super) of_block: Vec<Vec<usize>>,
+    /// The step block of each gradient block.
+    of_gradient: HashMap<BlockId, BlockId>,
+    /// What a loop in a block reads or writes, with the block.
+    pub(super) looped: HashSet<(BlockId, VarId)>,
     /// Step blocks whose loops run inside the loop around them, step by step.
     pub(super) stepwise: HashSet<BlockId>,
     /// Levels that operators make, by forward block.
@@ -49,13 +57,15 @@ pub(super) struct Compiler<'a> {
     pub(super) layouts: Layouts,
     /// Variables of step blocks that are columns of another one.
     pub(super) views: Views,
+    /// Variables that were made views of a variable; some may be another one's by now.
+    pub(super) parts: HashMap<VarId, Vec<VarId>>,
     /// Operators of step blocks that add their output to what is there.
     pub(super) adds: HashSet<(BlockId, usize)>,
     /// Backward operators of step blocks, with an input slot whose value lies where its gradient goes.
     pub(super) overwrites: HashSet<(BlockId, usize, usize)>,
     /// Gradients that are another one, with that one.
     pub(super) same: Vec<(VarId, VarId)>,
-    wanted: &'a [VarId],
+    wanted: HashSet<VarId>,
     /// What the variables of each forward block have rows for, once it is compiled.
     pub(super) classes: Vec<Option<Classes>>,
 }
@@ -80,28 +90,40 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         now: 0,
         written: HashSet::new(),
         saved: HashSet::new(),
-        zero_first: Vec::new(),
+        zero_first: HashMap::new(),
         pools: 0,
         prepared: 0,
         memories: vec![Vec::new(); program.blocks().len()],
+        nexts: HashSet::new(),
+        of_block: vec![Vec::new(); program.blocks().len()],
+        of_gradient: HashMap::new(),
+        looped: HashSet::new(),
         stepwise: HashSet::new(),
         made: vec![Vec::new(); program.blocks().len()],
         layouts: Layouts::default(),
         views: Views::default(),
+        parts: HashMap::new(),
         adds: HashSet::new(),
         overwrites: HashSet::new(),
         same: Vec::new(),
-        wanted,
+        wanted: wanted.iter().copied().collect(),
         classes: program.blocks().map(|_| None).collect(),
     };
     let live = live(program, wanted)?;
     debug_assert_eq!(program.check_shapes(registry, &live), Ok(()), "a rewritten program");
+    for (block, op) in program.blocks().flat_map(|(id, b)| b.ops.iter().map(move |op| (id, op))) {
+        let Some(step) = op.step.as_deref() else { continue };
+        compiler.looped.extend(op.reads().chain(op.writes()).map(|var| (block, var)));
+        if let Some(gradient) = &step.gradient {
+            compiler.of_gradient.entry(gradient.block).or_insert(step.block);
+        }
+    }
     compiler.layouts = Layouts::new(live.iter().map(|&i| &program.root().ops[i]));
     compiler.saved = compiler.find_saved(&live)?;
     // Feeds that nothing reads are still checked when they come; the others are slots from the start.
+    let read: HashSet<VarId> = live.iter().flat_map(|&i| program.root().ops[i].reads()).collect();
     for (id, var) in program.vars() {
-        if var.role == VarRole::Feed && (wanted.contains(&id) || live.iter().any(|&i| reads(program, i, id)))
-        {
+        if var.role == VarRole::Feed && (compiler.is_wanted(id) || read.contains(&id)) {
             let slot = compiler.whole(id)?;
             compiler.slots[slot].life.0 = 0;
         }
@@ -116,7 +138,7 @@ pub(super) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         let levels = compiler.levels_call(op, site, place.clone()).map_err(|e| e.at(place))?;
         instrs.extend(levels.map(|call| Instr::Levels(Box::new(call))));
         compiler.instruction(op, site, None, &mut instrs)?;
-        code.extend(compiler.zero_first(BlockId(0)).map(|view| Instr::Zero(view, 0)));
+        code.extend(compiler.zero_first(BlockId(0)).into_iter().map(|view| Instr::Zero(view, 0)));
         code.append(&mut compiler.layouts.pending);
         code.extend(instrs);
     }
@@ -210,8 +232,7 @@ impl<'a> Compiler<'a> {
         if op.role != Role::Backward {
             return Ok(1);
         }
-        let grads: Vec<VarId> = op.writes().collect();
-        Ok(grads.iter().map(|g| grads.iter().filter(|other| *other == g).count()).max().unwrap_or(1))
+        Ok(counts(op.writes()).into_values().max().unwrap_or(1))
     }
 
     fn call(
@@ -255,14 +276,14 @@ impl<'a> Compiler<'a> {
             for vars in Program::slots_of(signature.outputs, &op.inputs, &grad_name("")) {
                 wiring.output_gradients.push(self.places(&vars, true, order.as_ref(), &mut reads)?);
             }
-            let mut seen: Vec<VarId> = Vec::new();
+            let mut seen: HashMap<VarId, usize> = HashMap::new();
             for (slot, vars) in
                 Program::slots_of(signature.inputs, &op.outputs, &grad_name("")).iter().enumerate()
             {
                 let mut places = Vec::new();
                 for &var in vars {
-                    let before = seen.iter().filter(|&&v| v == var).count();
-                    seen.push(var);
+                    let count = seen.entry(var).or_default();
+                    let before = std::mem::replace(count, *count + 1);
                     if var == VarId::NONE || !wanted.contains(&slot) || before != use_ {
                         places.push((Place::Absent, Store::Write));
                         continue;
@@ -348,11 +369,7 @@ impl<'a> Compiler<'a> {
 
     /// The step block whose sequences a (gradient) block runs over.
     fn forward_block(&self, block: BlockId) -> BlockId {
-        let steps = self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref());
-        let of = |s: &crate::program::StepDesc| {
-            s.gradient.as_ref().is_some_and(|g| g.block == block).then_some(s.block)
-        };
-        steps.filter_map(of).next().unwrap_or(block)
+        self.of_gradient.get(&block).copied().unwrap_or(block)
     }
 
     /// Whether a contribution to a gradient writes or adds; from now on others add.
@@ -360,7 +377,7 @@ impl<'a> Compiler<'a> {
         let constant = matches!(self.access_of(grad)?, Access::Slot(s) if self.slots[s].home == Home::Whole);
         if constant && site.repeated && self.written.insert(grad) {
             let reference = self.reference(grad)?;
-            self.zero_first.push((self.program.var(grad).block, reference));
+            self.zero_first.entry(self.program.var(grad).block).or_default().push(reference);
             return Ok(Store::Add);
         }
         Ok(if self.written.insert(grad) { Store::Write } else { Store::Add })
@@ -368,12 +385,8 @@ impl<'a> Compiler<'a> {
 
     /// What a run of the block, which has just been compiled, has to zero before anything else: a block inside a loop
     /// runs again and again, and the sums of one visit must not go into those of the next.
-    pub(super) fn zero_first(&mut self, block: BlockId) -> impl Iterator<Item = Ref> + use<> {
-        let (here, around) =
-            std::mem::take(&mut self.zero_first).into_iter().partition(|(of, _)| *of == block);
-        self.zero_first = around;
-        let here: Vec<(BlockId, Ref)> = here;
-        here.into_iter().map(|(_, view)| view)
+    pub(super) fn zero_first(&mut self, block: BlockId) -> Vec<Ref> {
+        self.zero_first.remove(&block).unwrap_or_default()
     }
 
     /// The number of the top-level instruction that is being compiled.
@@ -388,7 +401,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn is_next(&self, var: VarId) -> bool {
-        self.memories.iter().flatten().any(|m| Some(m.next.access) == self.access[var.0 as usize])
+        self.access[var.0 as usize].is_some_and(|access| self.nexts.contains(&access))
     }
 
     /// A parameter, or anything else with a value before this top-level instruction begins.
@@ -533,7 +546,11 @@ impl<'a> Compiler<'a> {
             alias: None,
             pool,
         });
-        self.slots.len() - 1
+        let slot = self.slots.len() - 1;
+        if let Home::Stepped(block) | Home::Sequence(block) = home {
+            self.of_block[block.0 as usize].push(slot);
+        }
+        slot
     }
 
     pub(super) fn touch(&mut self, access: Access) {
@@ -573,4 +590,11 @@ impl<'a> Compiler<'a> {
         self.slots[slot].life.1 = FOREVER;
         Ok(())
     }
+}
+
+/// How often each variable comes.
+pub(super) fn counts(vars: impl Iterator<Item = VarId>) -> HashMap<VarId, usize> {
+    let mut counts = HashMap::new();
+    vars.for_each(|var| *counts.entry(var).or_default() += 1);
+    counts
 }

@@ -4,7 +4,7 @@
 //! Both names then stand for one array, as do the parts of a split and the whole (the module `views`). The
 //! bits are those of two arrays: a sum that is added to a value is that value plus the finished sum.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::compile::Compiler;
 use super::plan::{Access, Home};
@@ -12,6 +12,69 @@ use super::split::{Class, Classes, Unit, When};
 use super::through::Through;
 use crate::error::Result;
 use crate::program::{BlockId, OpDesc, RECURRENT, StepDesc, StepGradient, VarId, grad_name};
+
+/// The numbers of units, by variable.
+type Numbers = HashMap<VarId, Vec<usize>>;
+
+/// A unit: when it runs, the number of its operator, and its own.
+type User = (When, usize, usize);
+
+/// Which units read and write each variable, in the order in which they run.
+struct Users {
+    reads: HashMap<VarId, BTreeSet<User>>,
+    writes: HashMap<VarId, BTreeSet<User>>,
+}
+
+impl Users {
+    fn of(units: &[Unit], when: &[When], without: &HashSet<usize>) -> Self {
+        let mut users = Self { reads: HashMap::new(), writes: HashMap::new() };
+        for (i, (unit, &time)) in units.iter().zip(when).enumerate().filter(|(i, _)| !without.contains(i)) {
+            let user = (time, unit.op, i);
+            for &var in &unit.reads {
+                users.reads.entry(var).or_default().insert(user);
+            }
+            for &var in &unit.writes {
+                users.writes.entry(var).or_default().insert(user);
+            }
+        }
+        users
+    }
+
+    fn readers(&self, var: VarId) -> impl Iterator<Item = &User> {
+        self.reads.get(&var).into_iter().flatten()
+    }
+
+    fn writers(&self, var: VarId) -> impl Iterator<Item = &User> {
+        self.writes.get(&var).into_iter().flatten()
+    }
+
+    /// One unit is gone, another one reads `whole` too, and two variables are `whole` now.
+    fn renamed(
+        &mut self,
+        units: &mut [Unit],
+        (gone, adder): (User, User),
+        (vars, whole): ([VarId; 2], VarId),
+    ) {
+        let Unit { reads, writes, .. } = &units[gone.2];
+        for (all, own) in [(&mut self.reads, reads), (&mut self.writes, writes)] {
+            for var in own {
+                all.get_mut(var).map(|users| users.remove(&gone));
+            }
+        }
+        self.reads.entry(whole).or_default().insert(adder);
+        let rename = |var: &mut VarId| *var = if vars.contains(var) { whole } else { *var };
+        for var in vars {
+            if let Some(users) = self.reads.remove(&var) {
+                users.iter().for_each(|user| units[user.2].reads.iter_mut().for_each(rename));
+                self.reads.entry(whole).or_default().extend(users);
+            }
+            if let Some(users) = self.writes.remove(&var) {
+                users.iter().for_each(|user| units[user.2].writes.iter_mut().for_each(rename));
+                self.writes.entry(whole).or_default().extend(users);
+            }
+        }
+    }
+}
 
 impl Compiler<'_> {
     /// Lets operators whose result is only added to another value add it there, and takes the additions out of `units`.
@@ -28,6 +91,7 @@ impl Compiler<'_> {
         let program = self.program;
         let ops = &program.block(step.block).ops;
         let mut done: HashSet<usize> = HashSet::new();
+        let mut users = Users::of(units, when, &done);
         for addition in 0..units.len() {
             let op = &ops[units[addition].op];
             let Some((x, y, out)) = self.sum(op)? else { continue };
@@ -39,42 +103,52 @@ impl Compiler<'_> {
             if ![x, y, out, self.whole_of(x), self.whole_of(y)].into_iter().all(alone) {
                 continue;
             }
-            let others: Vec<usize> =
-                (0..units.len()).filter(|i| *i != addition && !done.contains(i)).collect();
             for (term, to) in [(y, x), (x, y)] {
                 let whole = self.whole_of(to);
-                let writers = |var: VarId| -> Vec<usize> {
-                    others.iter().copied().filter(|&i| units[i].writes.contains(&var)).collect()
+                let writers = users.writers(term).filter(|user| user.2 != addition).take(2);
+                let &[&user] = &writers.collect::<Vec<_>>()[..] else { continue };
+                let last = |all: Option<&BTreeSet<User>>| {
+                    let mut last = all.into_iter().flatten().rev().filter(|user| user.2 != addition);
+                    last.next().map(|&(time, op, _)| (time, op))
                 };
-                let [adder] = writers(term)[..] else { continue };
-                let before = |i: usize| (when[i], units[i].op) < (when[adder], units[adder].op);
-                let uses = |&&i: &&usize| units[i].writes.contains(&whole) || units[i].reads.contains(&whole);
+                let uses = last(users.writes.get(&whole)).max(last(users.reads.get(&whole)));
+                let adder = user.2;
                 let fits = self.whole_of(term) == term
                     && term != whole
                     && program.spec(whole)? == program.spec(term)?
                     && !self.saved.contains(&term)
                     && !self.saved.contains(&whole)
                     && self.accumulates(&ops[units[adder].op])?
-                    && !self.views.values().any(|(of, _)| *of == term)
-                    && !others.iter().any(|&i| units[i].reads.contains(&term))
-                    && !writers(whole).is_empty()
-                    && others.iter().filter(uses).all(|&i| before(i));
+                    && !self.parts_of(term).any(|_| true)
+                    && !users.readers(term).any(|user| user.2 != addition)
+                    && users.writers(whole).any(|user| user.2 != addition)
+                    && uses.is_none_or(|last| last < (user.0, user.1));
                 if !fits {
                     continue;
                 }
                 // Columns of the sum are columns of the whole.
-                self.views.values_mut().filter(|(of, _)| *of == out).for_each(|(of, _)| *of = whole);
+                for part in self.parts_of(out).collect::<Vec<_>>() {
+                    let column = self.views.get(&part).map_or(0, |&(_, column)| column);
+                    self.view(part, (whole, column));
+                }
                 for var in [term, out] {
-                    self.views.insert(var, (whole, 0));
+                    self.view(var, (whole, 0));
                 }
                 if self.saved.contains(&out) {
                     self.saved.insert(whole);
                 }
                 self.adds.insert((step.block, units[adder].op));
                 units[adder].reads.push(whole);
-                done.insert(addition);
-                for unit in units.iter_mut() {
-                    unit.reads.iter_mut().chain(&mut unit.writes).for_each(|v| *v = self.whole_of(*v));
+                if done.is_empty() {
+                    for unit in units.iter_mut() {
+                        unit.reads.iter_mut().chain(&mut unit.writes).for_each(|v| *v = self.whole_of(*v));
+                    }
+                    done.insert(addition);
+                    users = Users::of(units, when, &done);
+                } else {
+                    done.insert(addition);
+                    let gone = (when[addition], units[addition].op, addition);
+                    users.renamed(units, (gone, user), ([term, out], whole));
                 }
                 break;
             }
@@ -84,6 +158,12 @@ impl Compiler<'_> {
         let mut number = 0..;
         when.retain(|_| !number.next().is_some_and(|i| done.contains(&i)));
         Ok(())
+    }
+
+    /// The variables that are columns of one, or are it.
+    fn parts_of(&self, whole: VarId) -> impl Iterator<Item = VarId> {
+        let of = move |part: &VarId| self.views.get(part).is_some_and(|(of, _)| *of == whole);
+        self.parts.get(&whole).into_iter().flatten().copied().filter(of)
     }
 
     /// The two terms and the sum, if that is what an operator computes.
@@ -114,6 +194,11 @@ impl Compiler<'_> {
         let mut shared: HashSet<VarId> = pairs.map(|p| p.inner).collect();
         shared.extend(step.memories.iter().flat_map(|m| [m.next, m.previous]));
         shared.extend(gradient.memories.iter().flat_map(|m| [Some(m.next), m.previous]).flatten());
+        let (mut readers, mut writers): (Numbers, Numbers) = Default::default();
+        for (number, unit) in units.iter().enumerate() {
+            unit.reads.iter().for_each(|&var| readers.entry(var).or_default().push(number));
+            unit.writes.iter().for_each(|&var| writers.entry(var).or_default().push(number));
+        }
         let mut placed = HashSet::new();
         for (number, unit) in units.iter().enumerate().filter(|(_, u)| !u.wrt.is_empty()) {
             let op = &ops[unit.op];
@@ -129,7 +214,7 @@ impl Compiler<'_> {
                         && !shared.contains(&var)
                         && !self.in_a_loop(block, var)
                 };
-                let others = || units.iter().enumerate().filter(|(i, _)| *i != number).map(|(_, u)| u);
+                let others = |of: &Numbers, var| of.get(&var).into_iter().flatten().any(|i| *i != number);
                 let fits = own(value, step.block)
                     && own(whole, step.block)
                     && own(result, gradient.block)
@@ -137,7 +222,8 @@ impl Compiler<'_> {
                     && self.whole_of(result) == result
                     && !through.contains_key(&result)
                     && op.reads().filter(|&v| self.whole_of(v) == whole).count() == 1
-                    && !others().any(|u| u.reads.contains(&whole) || u.writes.contains(&result));
+                    && !others(&readers, whole)
+                    && !others(&writers, result);
                 let access = self.access[whole.0 as usize];
                 let stepped = |slot: usize| self.slots[slot].home == Home::Stepped(step.block);
                 if fits && matches!(access, Some(Access::Slot(slot)) if stepped(slot)) {

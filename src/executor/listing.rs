@@ -51,7 +51,20 @@ impl fmt::Display for Listing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut loops = HashMap::new();
         loops_of(&self.plan.code, &mut loops);
-        let mut text = Text { program: self.program, plan: self.plan, loops, out: String::new(), depth: 0 };
+        let mut passed = HashMap::new();
+        gradients_of(&self.plan.code, &mut passed);
+        let (mut views, mut same): (ByBlock<_>, ByBlock<_>) = Default::default();
+        let block = |var: VarId| self.program.var(var).block;
+        for (&part, &of) in &self.plan.views {
+            views.entry(block(part)).or_default().push((part, of));
+        }
+        for &(var, of) in &self.plan.same {
+            same.entry(block(var)).or_default().push((var, of));
+        }
+        views.values_mut().for_each(|views| views.sort());
+        same.values_mut().for_each(|same| same.sort());
+        let (program, plan) = (self.program, self.plan);
+        let mut text = Text { program, plan, loops, passed, views, same, out: String::new(), depth: 0 };
         text.all();
         f.write_str(&text.out)
     }
@@ -66,10 +79,31 @@ fn loops_of<'p>(code: &'p [Instr], loops: &mut HashMap<BlockId, &'p Loop>) {
     }
 }
 
+/// Something of the variables of each block.
+type ByBlock<T> = HashMap<BlockId, Vec<T>>;
+
+/// What holds the gradients of memories, which steps pass back.
+fn gradients_of(code: &[Instr], passed: &mut HashMap<(BlockId, usize), Ref>) {
+    for instr in code {
+        if let Instr::Loop(inner) = instr {
+            for gradient in inner.gradients.iter().filter(|_| inner.backward) {
+                passed.entry((inner.desc.block, gradient.memory)).or_insert(gradient.next);
+            }
+            [&inner.before, &inner.body, &inner.after]
+                .into_iter()
+                .for_each(|part| gradients_of(part, passed));
+        }
+    }
+}
+
 struct Text<'a> {
     program: &'a Program,
     plan: &'a Plan,
     loops: HashMap<BlockId, &'a Loop>,
+    passed: HashMap<(BlockId, usize), Ref>,
+    /// Variables of a block that are columns of another one, and gradients that are another one.
+    views: ByBlock<(VarId, (VarId, usize))>,
+    same: ByBlock<(VarId, VarId)>,
     out: String,
     depth: usize,
 }
@@ -217,11 +251,7 @@ impl<'a> Text<'a> {
         let view = match view.access {
             Access::Slot(_) => Some(*view),
             Access::Previous { block, memory } => of(block, &|l| l.memories.get(memory).map(|m| m.next)),
-            Access::Passed { block, memory } => {
-                let mut gradients = Vec::new();
-                backward_loops(&self.plan.code, block, &mut gradients);
-                gradients.iter().flat_map(|l| &l.gradients).find(|g| g.memory == memory).map(|g| g.next)
-            }
+            Access::Passed { block, memory } => self.passed.get(&(block, memory)).copied(),
         }?;
         if let Access::Slot(s) = view.access { self.plan.slots.get(s) } else { None }
     }
@@ -370,11 +400,8 @@ impl<'a> Text<'a> {
             Some(gradient) if inner.backward => gradient.block,
             _ => inner.desc.block,
         };
-        let here = |var: VarId| self.program.var(var).block == block;
-        let mut views: Vec<_> = self.plan.views.iter().filter(|(part, _)| here(**part)).collect();
-        views.sort();
         let mut lines = Vec::new();
-        for (&part, &(whole, first)) in views {
+        for &(part, (whole, first)) in self.views.get(&block).into_iter().flatten() {
             let width = |var: VarId| self.program.spec(var).map_or(0, |spec| spec.width());
             let (name, of) = (self.name(part), self.name(whole));
             lines.push(match width(part) == width(whole) {
@@ -382,9 +409,8 @@ impl<'a> Text<'a> {
                 false => format!("{name}: columns {first}..{} of {of}", first + width(part)),
             });
         }
-        let mut same: Vec<_> = self.plan.same.iter().filter(|(var, _)| here(*var)).collect();
-        same.sort();
-        lines.extend(same.iter().map(|(var, of)| format!("{}: is {}", self.name(*var), self.name(*of))));
+        let same = self.same.get(&block).into_iter().flatten();
+        lines.extend(same.map(|(var, of)| format!("{}: is {}", self.name(*var), self.name(*of))));
         if !lines.is_empty() {
             self.line("without a call");
             self.inside(|text| lines.iter().for_each(|line| text.line(line)));
@@ -393,13 +419,11 @@ impl<'a> Text<'a> {
 
     fn buffers(&mut self) {
         self.line("buffers, with the variables that are in them in turn");
-        for (number, dtype) in self.plan.buffers.iter().enumerate() {
-            let mut slots: Vec<&Slot> = self
-                .plan
-                .slots
-                .iter()
-                .filter(|s| s.pool.is_none() && s.alias.is_none() && s.buffer == number)
-                .collect();
+        let mut held: Vec<Vec<&Slot>> = vec![Vec::new(); self.plan.buffers.len()];
+        for slot in self.plan.slots.iter().filter(|s| s.pool.is_none() && s.alias.is_none()) {
+            held[slot.buffer].push(slot);
+        }
+        for (number, (dtype, mut slots)) in self.plan.buffers.iter().zip(held).enumerate() {
             slots.sort_by_key(|slot| slot.life);
             let held: Vec<String> = slots
                 .iter()
@@ -449,18 +473,4 @@ impl<'a> Text<'a> {
 /// The user's line, for what a user wrote.
 fn line_of(place: &Where) -> Option<String> {
     place.caller.as_ref().filter(|caller| !caller.is_empty()).map(|caller| format!("at {caller}"))
-}
-
-/// The backward loops of a block.
-fn backward_loops<'p>(code: &'p [Instr], block: BlockId, found: &mut Vec<&'p Loop>) {
-    for instr in code {
-        if let Instr::Loop(inner) = instr {
-            if inner.backward && inner.desc.block == block {
-                found.push(inner);
-            }
-            [&inner.before, &inner.body, &inner.after]
-                .into_iter()
-                .for_each(|part| backward_loops(part, block, found));
-        }
-    }
 }

@@ -81,13 +81,9 @@ impl Compiler<'_> {
         (instr.after, instr.chains.after) = chain::outside(std::mem::take(&mut instr.after), &self.slots);
         instr.chains.body = chain::inside(&instr.body, &self.slots);
         instr.levels = self.made[step.block.0 as usize].clone();
-        let here = |home: Home| matches!(home, Home::Stepped(b) | Home::Sequence(b) if b == step.block);
         let now = self.now();
-        instr.slots = (0..self.slots.len())
-            .filter(|&s| {
-                here(self.slots[s].home) && self.slots[s].life.0 <= now && self.slots[s].life.1 >= now
-            })
-            .collect();
+        let lives = |s: &usize| self.slots[*s].life.0 <= now && self.slots[*s].life.1 >= now;
+        instr.slots = self.of_block[step.block.0 as usize].iter().copied().filter(lives).collect();
         instr.random = [&instr.before, &instr.body, &instr.after].into_iter().flatten().any(is_random);
         instr.weights = instr.body.iter().map(|i| self.weights(i)).fold(0, usize::saturating_add);
         instr.splits = instr.body.iter().all(|i| self.splits(i, step));
@@ -227,12 +223,11 @@ impl Compiler<'_> {
                 self.stepwise.insert(inner.block);
             }
         }
+        let outside = outside(&units, &when);
         let mut placed = HashSet::new();
         for unit in &units {
             for &var in unit.writes.iter().filter(|&&v| placed.insert(v)) {
-                let in_loop = !kept.contains(&var) && !self.saved.contains(&var);
-                let mut around = writers(&units, &when, var).chain(readers(&units, &when, var));
-                let temporary = in_loop && around.all(|w| w == When::Body);
+                let temporary = !kept.contains(&var) && !self.saved.contains(&var) && !outside.contains(&var);
                 let home = match classes.get(program, var) {
                     Class::Constant => Home::Whole,
                     Class::Sequence => Home::Sequence(block),
@@ -242,12 +237,8 @@ impl Compiler<'_> {
                 self.place(var, home)?;
             }
         }
-        let after: Vec<VarId> = units
-            .iter()
-            .zip(&when)
-            .filter(|(_, w)| **w == When::After)
-            .flat_map(|(u, _)| u.reads.clone())
-            .collect();
+        let after = units.iter().zip(&when).filter(|(_, w)| **w == When::After);
+        let after: HashSet<VarId> = after.flat_map(|(u, _)| u.reads.iter().copied()).collect();
         for m in &step.memories {
             let spec = program.spec(m.previous)?;
             let start = self.add_slot(m.next, spec, Home::Sequence(block));
@@ -266,6 +257,7 @@ impl Compiler<'_> {
                 last: m.last.map(|v| self.reference(v)).transpose()?,
                 all: all.map(within),
             };
+            self.nexts.insert(plan.next.access);
             self.memories[block.0 as usize].push(plan);
         }
         for pair in &gathered {
@@ -354,10 +346,8 @@ fn is_random(instr: &Instr) -> bool {
     }
 }
 
-fn writers<'a>(units: &'a [Unit], when: &'a [When], var: VarId) -> impl Iterator<Item = When> + 'a {
-    units.iter().zip(when).filter(move |(u, _)| u.writes.contains(&var)).map(|(_, w)| *w)
-}
-
-fn readers<'a>(units: &'a [Unit], when: &'a [When], var: VarId) -> impl Iterator<Item = When> + 'a {
-    units.iter().zip(when).filter(move |(u, _)| u.reads.contains(&var)).map(|(_, w)| *w)
+/// The variables that something outside the loop reads or writes.
+fn outside(units: &[Unit], when: &[When]) -> HashSet<VarId> {
+    let apart = units.iter().zip(when).filter(|(_, w)| **w != When::Body);
+    apart.flat_map(|(u, _)| u.reads.iter().chain(&u.writes)).copied().collect()
 }

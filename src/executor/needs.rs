@@ -52,13 +52,11 @@ pub(super) fn reads(program: &Program, op: usize, var: VarId) -> bool {
 pub(super) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
     let mut needed: HashSet<VarId> = HashSet::new();
     for &id in wanted {
-        let var = program
-            .vars()
-            .nth(id.0 as usize)
-            .ok_or_else(|| {
-                Error::of(ErrorKind::Program, "wanted variable", "one of the program", program.called(id))
-            })?
-            .1;
+        if id.0 as usize >= program.vars().len() {
+            let expected = "one of the program";
+            return Err(Error::of(ErrorKind::Program, "wanted variable", expected, program.called(id)));
+        }
+        let var = program.var(id);
         if var.block != BlockId(0) || var.spec().is_none() {
             let expected = "a tensor of the root block";
             return Err(
@@ -87,16 +85,14 @@ impl Compiler<'_> {
     /// Forward values that the live backward operators read.
     pub(super) fn find_saved(&self, live: &[usize]) -> Result<HashSet<VarId>> {
         let mut saved = HashSet::new();
-        let mut blocks: Vec<(&[OpDesc], Option<&[usize]>)> = vec![(&self.program.root().ops, Some(live))];
-        while let Some((ops, only)) = blocks.pop() {
-            for (number, op) in ops.iter().enumerate() {
-                if op.role != Role::Backward || only.is_some_and(|live| !live.contains(&number)) {
-                    continue;
-                }
+        let root = &self.program.root().ops;
+        let mut blocks: Vec<Vec<&OpDesc>> = vec![live.iter().map(|&number| &root[number]).collect()];
+        while let Some(ops) = blocks.pop() {
+            for op in ops.into_iter().filter(|op| op.role == Role::Backward) {
                 if let Some(gradient) = op.step.as_ref().and_then(|s| s.gradient.as_ref()) {
                     saved.extend(op.input("static"));
                     saved.extend(op.input("initial"));
-                    blocks.push((&self.program.block(gradient.block).ops, None));
+                    blocks.push(self.program.block(gradient.block).ops.iter().collect());
                     continue;
                 }
                 saved.extend(values_read(self.program, &*self.parse(op)?, op)?);

@@ -47,7 +47,7 @@ pub(super) struct Slot {
 }
 
 /// What a view of a call refers to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Access {
     /// A slot.
     Slot(usize),
@@ -58,7 +58,7 @@ pub(super) enum Access {
 }
 
 /// An access with its rows and width.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Ref {
     pub(super) access: Access,
     pub(super) rows: Extent,

@@ -9,6 +9,8 @@ mod fuse;
 mod merge;
 mod sink;
 
+use std::collections::HashMap;
+
 use super::lower::Site;
 use crate::error::{Place, Result};
 use crate::program::{BlockId, OpDesc, Program, Registry, Role, VarId};
@@ -137,13 +139,38 @@ impl<'a> Draft<'a> {
 
     /// The backward operator, in `there`, of a forward one.
     fn backward(&self, forward: &OpDesc, there: BlockId) -> Option<usize> {
-        let slots = || forward.inputs.iter().chain(&forward.outputs);
-        self.ops(there).iter().position(|op| {
-            op.role == Role::Backward
-                && op.kind == forward.kind
-                && op.attributes == forward.attributes
-                && op.inputs.len() >= slots().count()
-                && op.inputs.iter().zip(slots()).all(|(a, b)| a == b)
-        })
+        self.ops(there).iter().position(|op| is_backward(op, forward))
+    }
+}
+
+/// Whether an operator is the backward one of a forward one.
+fn is_backward(op: &OpDesc, forward: &OpDesc) -> bool {
+    let slots = || forward.inputs.iter().chain(&forward.outputs);
+    op.role == Role::Backward
+        && op.kind == forward.kind
+        && op.attributes == forward.attributes
+        && op.inputs.len() >= slots().count()
+        && op.inputs.iter().zip(slots()).all(|(a, b)| a == b)
+}
+
+/// The backward operators of a block, by the variables that they name.
+struct Backwards<'a> {
+    ops: &'a [OpDesc],
+    naming: HashMap<VarId, Vec<usize>>,
+}
+
+impl<'a> Backwards<'a> {
+    fn of(ops: &'a [OpDesc]) -> Self {
+        let mut naming: HashMap<VarId, Vec<usize>> = HashMap::new();
+        for (number, op) in ops.iter().enumerate() {
+            op.reads().for_each(|var| naming.entry(var).or_default().push(number));
+        }
+        Self { ops, naming }
+    }
+
+    /// The number of the first that is that of a forward operator with an output.
+    fn of_forward(&self, forward: &OpDesc) -> Option<usize> {
+        let naming = self.naming.get(&forward.writes().next()?)?;
+        naming.iter().copied().find(|&number| is_backward(&self.ops[number], forward))
     }
 }

@@ -3,7 +3,7 @@
 //! An operator runs before the loop if no memory reaches it, after it if it reaches no memory, and in the loop
 //! otherwise. Nothing here knows a cell or an operator by name.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::program::{Extent, Program, VarId};
@@ -184,6 +184,14 @@ pub(super) struct Reached {
 /// # Errors
 /// If it depends on what comes from another step, one of `carried`.
 pub(super) fn early(units: &mut [Unit], when: &mut [When], carried: &[VarId]) -> Result<(), Reached> {
+    if !units.iter().any(|unit| unit.levels) {
+        return Ok(());
+    }
+    let carried: HashSet<VarId> = carried.iter().copied().collect();
+    let mut writers: HashMap<VarId, Vec<usize>> = HashMap::new();
+    for (i, unit) in units.iter().enumerate() {
+        unit.writes.iter().for_each(|&var| writers.entry(var).or_default().push(i));
+    }
     for of in 0..units.len() {
         if !units[of].levels {
             continue;
@@ -199,8 +207,11 @@ pub(super) fn early(units: &mut [Unit], when: &mut [When], carried: &[VarId]) ->
             when[i] = When::Before;
             let unit = &mut units[i];
             (unit.steps, unit.why) = (!unit.levels, Why::Decides);
-            let reads = unit.reads.clone();
-            due.extend((0..units.len()).filter(|&j| units[j].writes.iter().any(|v| reads.contains(v))));
+            let wrote = unit.reads.iter().filter_map(|var| writers.get(var));
+            let mut wrote: Vec<usize> = wrote.flatten().copied().collect();
+            wrote.sort_unstable();
+            wrote.dedup();
+            due.extend(wrote);
         }
     }
     Ok(())

@@ -3,20 +3,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::compile::Compiler;
+use super::compile::{Compiler, counts};
 use super::needs::wanted_slots;
 use crate::error::Result;
 use crate::program::{OpDesc, RECURRENT, Role, StepDesc, StepGradient, VarId, grad_name};
 
-/// Gradient to the gradient that it is.
+/// Gradient to the gradient that it is, which is no further one.
 pub(super) type Through = HashMap<VarId, VarId>;
 
 /// The variable that holds the numbers of `var`.
-pub(super) fn resolve(through: &Through, mut var: VarId) -> VarId {
-    while let Some(&of) = through.get(&var) {
-        var = of;
-    }
-    var
+pub(super) fn resolve(through: &Through, var: VarId) -> VarId {
+    through.get(&var).copied().unwrap_or(var)
 }
 
 impl Compiler<'_> {
@@ -29,7 +26,7 @@ impl Compiler<'_> {
         let pairs = gradient.inputs.iter().chain(&gradient.outputs).chain(&gradient.statics);
         leaves.extend(pairs.map(|p| p.inner));
         leaves.extend(gradient.memories.iter().flat_map(|m| [Some(m.next), m.previous]).flatten());
-        let writers = |var: VarId| ops.iter().flat_map(OpDesc::writes).filter(|&v| v == var).count();
+        let written = counts(ops.iter().flat_map(OpDesc::writes));
         let mut through = Through::new();
         for op in ops.iter().filter(|op| op.role == Role::Backward && op.kind != RECURRENT) {
             let instance = self.parse(op)?;
@@ -41,8 +38,10 @@ impl Compiler<'_> {
                 let alike = program.spec(*var)? == program.spec(*of)?
                     && self.class(step, *var) == self.class(step, *of);
                 let inside = program.var(*var).block == gradient.block && !leaves.contains(var);
-                if instance.gradient(slot, &inputs).passes && alike && inside && writers(*var) == 1 {
-                    through.insert(*var, *of);
+                if instance.gradient(slot, &inputs).passes && alike && inside && written.get(var) == Some(&1)
+                {
+                    // What is read was written before, so that it is there already if it is another one itself.
+                    through.insert(*var, resolve(&through, *of));
                 }
             }
         }

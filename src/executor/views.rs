@@ -3,12 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::compile::Compiler;
+use super::compile::{Compiler, counts};
 use super::plan::Access;
 use super::split::Class;
 use super::through::Through;
 use crate::error::Result;
-use crate::program::{OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient, VarId, grad_name};
+use crate::program::{BlockId, OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient, VarId, grad_name};
 
 /// A part to the whole that holds it, never a part itself, and the part's first column there.
 pub(super) type Views = HashMap<VarId, (VarId, usize)>;
@@ -17,6 +17,12 @@ impl Compiler<'_> {
     /// The variable whose memory holds `var`.
     pub(super) fn whole_of(&self, var: VarId) -> VarId {
         self.views.get(&var).map_or(var, |&(whole, _)| whole)
+    }
+
+    /// Lets a variable be columns of another one, from the given one on.
+    pub(super) fn view(&mut self, part: VarId, (whole, column): (VarId, usize)) {
+        self.views.insert(part, (whole, column));
+        self.parts.entry(whole).or_default().push(part);
     }
 
     /// Makes the outputs of an operator of a step block views, if they are columns of its input; then the operator has
@@ -45,7 +51,7 @@ impl Compiler<'_> {
             return Ok(false);
         }
         for (&part, columns) in parts.iter().zip(columns) {
-            self.views.insert(part, (whole, first + columns.start));
+            self.view(part, (whole, first + columns.start));
             if self.saved.contains(&part) {
                 self.saved.insert(whole);
             }
@@ -66,7 +72,8 @@ impl Compiler<'_> {
         let pairs = gradient.inputs.iter().chain(&gradient.outputs).chain(&gradient.statics);
         let mut leaves: HashSet<VarId> = pairs.map(|p| p.inner).collect();
         leaves.extend(gradient.memories.iter().flat_map(|m| [Some(m.next), m.previous]).flatten());
-        let writers = |var: VarId| ops.iter().flat_map(OpDesc::writes).filter(|&v| v == var).count();
+        let written = counts(ops.iter().flat_map(OpDesc::writes));
+        let writers = |var: VarId| written.get(&var).copied().unwrap_or(0);
         let mut viewed = HashSet::new();
         // The last split first, so that a part that is split again finds its whole.
         for (number, op) in ops.iter().enumerate().rev() {
@@ -99,7 +106,7 @@ impl Compiler<'_> {
                 continue;
             }
             for (&part, columns) in parts.iter().zip(columns) {
-                self.views.insert(part, (whole, first + columns.start));
+                self.view(part, (whole, first + columns.start));
             }
             viewed.insert(number);
         }
@@ -107,8 +114,7 @@ impl Compiler<'_> {
     }
 
     /// Whether a loop inside a block reads or writes a variable: it moves whole rows.
-    pub(super) fn in_a_loop(&self, block: crate::program::BlockId, var: VarId) -> bool {
-        let loops = self.program.block(block).ops.iter().filter(|op| op.kind == RECURRENT);
-        loops.flat_map(|op| op.reads().chain(op.writes())).any(|v| v == var)
+    pub(super) fn in_a_loop(&self, block: BlockId, var: VarId) -> bool {
+        self.looped.contains(&(block, var))
     }
 }

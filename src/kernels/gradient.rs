@@ -4,9 +4,9 @@
 
 use super::float::{Float, Store};
 use super::path::{Arithmetic, Path, Sweep, sweep};
-use super::product::{ALIGNMENT, aligned, even_blocks};
+use super::product::{ALIGNMENT, Transpose, aligned, even_blocks};
 use super::tile::{PANEL_VECTORS, Tile, max_rows};
-use super::view::{View, ViewMut};
+use super::view::{Extent2, View, ViewMut};
 
 /// Below this many multiply-adds, or numbers to add, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
@@ -14,21 +14,22 @@ const WORTH_A_THREAD: usize = 1 << 20;
 /// cache, and they themselves in the next.
 const BLOCK_ROWS: usize = 512;
 
-/// What weight gradients pack into, kept from call to call: a panel for each thread.
+/// What weight gradients pack into, kept from call to call: a panel for each thread, and for a transposed result one of
+/// its parts before it is turned.
 #[derive(Debug, Default)]
 pub struct GradientRoom<T>(Vec<Vec<T>>);
 
-/// The gradient of a weight, and whether it is written or added.
-pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Store);
+/// The gradient of a weight, whether it is written or added, and whether the weight lies transposed.
+pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Store, Transpose);
 /// The same of a bias.
 pub type BiasGradient<'a, T> = (&'a mut [T], Store);
 
 /// The gradients of [`affine`](super::affine): `dw = xᵀ·dy`, or `dw += xᵀ·dy`, where `x` and `dw` are given, and the
-/// column sums of `dy`, which cost little beside it. Long sums are added block by block. On up to `threads` threads of rayon's pool, with the same bits for
+/// column sums of `dy`, which cost little beside it. A transposed `dw` has the same numbers, rows as columns. Long sums are added block by block. On up to `threads` threads of rayon's pool, with the same bits for
 /// any number of them.
 ///
 /// # Panics
-/// Unless `x` is R × K, `dy` R × N, `dw` K × N, and `db` of N numbers.
+/// Unless `x` is R × K, `dy` R × N, `dw` K × N (transposed N × K), and `db` of N numbers.
 pub fn affine_gradient<T: Float>(
     dy: View<'_, T>,
     weight: Option<(View<'_, T>, WeightGradient<'_, T>)>,
@@ -57,10 +58,10 @@ fn weight_gradient<T: Float>(
     room: &mut GradientRoom<T>,
     threads: usize,
 ) {
-    let Gradients { x, dy, dw: (dw, store), db } = &mut all;
+    let Gradients { x, dy, dw: (dw, store, transpose), db } = &mut all;
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     assert_eq!(dy.rows(), rows, "the rows of a weight gradient");
-    assert_eq!((dw.rows(), dw.width()), (k, n), "the shape of a weight gradient");
+    assert_eq!((dw.rows(), dw.width()), transpose.shape((k, n)), "the shape of a weight gradient");
     assert!(db.as_ref().is_none_or(|(db, _)| db.len() == n), "the length of a bias gradient");
     if rows == 0 || k == 0 || n == 0 {
         if *store == Store::Write {
@@ -84,23 +85,29 @@ fn share<T: Float>(path: Path, all: Gradients<'_, T>, rooms: &mut [Vec<T>]) {
         return blocks(path, all, &mut rooms[0]);
     }
     let (left, right) = rooms.split_at_mut(parts / 2);
-    let Gradients { x, dy, dw: (dw, store), db } = all;
+    let Gradients { x, dy, dw: (dw, store, transpose), db } = all;
     let (a, b) = if panels > 1 {
         let middle = (panels * left.len() / parts).max(1) * width;
-        let (dw, dw_after) = dw.split_columns(middle);
+        let (dw, dw_after) = match transpose {
+            Transpose::No => dw.split_columns(middle),
+            Transpose::Yes => dw.split_rows(middle),
+        };
         let db = db.map(|(db, store)| (db.split_at_mut(middle), store));
         let (db, db_after) = db.map(|((db, after), store)| ((db, store), (after, store))).unzip();
         let dy_after = dy.columns(middle, dy.width());
         (
-            Gradients { x, dy: dy.columns(0, middle), dw: (dw, store), db },
-            Gradients { x, dy: dy_after, dw: (dw_after, store), db: db_after },
+            Gradients { x, dy: dy.columns(0, middle), dw: (dw, store, transpose), db },
+            Gradients { x, dy: dy_after, dw: (dw_after, store, transpose), db: db_after },
         )
     } else {
         let middle = (k * left.len() / parts).max(1);
-        let (dw, dw_after) = dw.split_rows(middle);
+        let (dw, dw_after) = match transpose {
+            Transpose::No => dw.split_rows(middle),
+            Transpose::Yes => dw.split_columns(middle),
+        };
         (
-            Gradients { x: x.columns(0, middle), dy, dw: (dw, store), db },
-            Gradients { x: x.columns(middle, k), dy, dw: (dw_after, store), db: None },
+            Gradients { x: x.columns(0, middle), dy, dw: (dw, store, transpose), db },
+            Gradients { x: x.columns(middle, k), dy, dw: (dw_after, store, transpose), db: None },
         )
     };
     rayon::join(|| share(path, a, left), || share(path, b, right));
@@ -108,14 +115,15 @@ fn share<T: Float>(path: Path, all: Gradients<'_, T>, rooms: &mut [Vec<T>]) {
 
 /// Block of rows by block of rows, panel by panel of columns: `dy` is packed, `x` is read as it lies.
 fn blocks<T: Float>(path: Path, all: Gradients<'_, T>, room: &mut Vec<T>) {
-    let Gradients { x, dy, dw: (mut dw, store), mut db } = all;
+    let Gradients { x, dy, dw: (mut dw, store, transpose), mut db } = all;
     let (width, rows, n) = (PANEL_VECTORS * T::lanes(path), x.rows(), dy.width());
-    let size = BLOCK_ROWS * width + ALIGNMENT / size_of::<T>();
+    let turned = if transpose == Transpose::Yes { x.width() * width } else { 0 };
+    let size = BLOCK_ROWS * width + turned + ALIGNMENT / size_of::<T>();
     if room.len() < size {
         room.resize(size, T::ZERO);
     }
     let start = aligned(room);
-    let panel = &mut room[start..];
+    let (panel, turned) = room[start..].split_at_mut(BLOCK_ROWS * width);
     for row in (0..rows).step_by(BLOCK_ROWS) {
         let x = x.rows_range(row, rows.min(row + BLOCK_ROWS));
         let later = |store: Store| if row > 0 { Store::Add } else { store };
@@ -126,8 +134,20 @@ fn blocks<T: Float>(path: Path, all: Gradients<'_, T>, room: &mut Vec<T>) {
             sweep(Pack { dy: dy_part, panel, width, db });
             let next = if columns.end < n { (row, columns.end) } else { (row + BLOCK_ROWS, 0) };
             let ahead = Ahead { dy, row: next.0, column: next.1, end: rows.min(next.0 + BLOCK_ROWS) };
-            let dw = dw.reborrow().columns(columns.start, columns.end);
-            multiply(path, x, panel, (dw, later(store)), ahead);
+            match transpose {
+                Transpose::No => {
+                    let dw = dw.reborrow().columns(columns.start, columns.end);
+                    multiply(path, x, panel, (dw, later(store)), ahead);
+                }
+                // The same products in a part that stays in the cache; only then rows become columns.
+                Transpose::Yes => {
+                    let extent = Extent2 { rows: x.width(), width: columns.len(), stride: width };
+                    multiply(path, x, panel, (ViewMut::strided(turned, extent), Store::Write), ahead);
+                    let (_, dw) = dw.reborrow().split_rows(columns.start);
+                    let (dw, _) = dw.split_rows(columns.len());
+                    sweep(Turn { from: turned, width, to: dw, store: later(store) });
+                }
+            }
         }
     }
 }
@@ -175,6 +195,47 @@ impl<T: Float> Pack<'_, T> {
     }
 }
 
+/// Columns, in rows of `width`, that become the rows of `to`, or are added to them.
+struct Turn<'a, T> {
+    from: &'a [T],
+    width: usize,
+    to: ViewMut<'a, T>,
+    store: Store,
+}
+
+impl<T: Float> Sweep for Turn<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        match self.width {
+            32 => self.columns::<32>(),
+            16 => self.columns::<16>(),
+            8 => self.columns::<8>(),
+            _ => self.columns::<4>(),
+        }
+    }
+}
+
+impl<T: Float> Turn<'_, T> {
+    /// A few rows at a time, so that both sides stay in the nearest cache.
+    #[inline(always)]
+    fn columns<const WIDTH: usize>(mut self) {
+        const BLOCK: usize = 16;
+        let rows = &self.from.as_chunks::<WIDTH>().0[..self.to.width()];
+        for (block, from) in rows.chunks(BLOCK).enumerate() {
+            let start = block * BLOCK;
+            for (j, to) in self.to.iter_mut().enumerate().take(WIDTH) {
+                let to = &mut to[start..start + from.len()];
+                match from.first_chunk::<BLOCK>() {
+                    Some(from) => to.iter_mut().zip(from).for_each(|(to, row)| self.store.put(to, row[j])),
+                    None => to.iter_mut().zip(from).for_each(|(to, row)| self.store.put(to, row[j])),
+                }
+            }
+        }
+    }
+}
+
 /// The panel after this one, which is asked for while this one is multiplied: it comes from memory.
 struct Ahead<'a, T> {
     dy: View<'a, T>,
@@ -205,7 +266,7 @@ fn multiply<T: Float>(
     path: Path,
     x: View<'_, T>,
     panel: &[T],
-    (mut dw, store): WeightGradient<'_, T>,
+    (mut dw, store): (ViewMut<'_, T>, Store),
     mut ahead: Ahead<'_, T>,
 ) {
     let (width, rows, k) = (PANEL_VECTORS * T::lanes(path), x.rows(), x.width());
@@ -299,7 +360,6 @@ fn put<T: Float>(sums: &[T], to: &mut [T], store: Store) {
 mod tests {
     use super::*;
     use crate::kernels::numbers;
-    use crate::kernels::view::Extent2;
 
     fn naive<T: Float>(x: View<'_, T>, dy: View<'_, T>) -> Vec<f64> {
         let n = dy.width();
@@ -324,12 +384,24 @@ mod tests {
         let mut db = vec![T::from_f64(f64::NAN); n];
         let mut room = GradientRoom::default();
         let mut run = |dw: &mut [T], db: &mut [T], store, threads| {
-            let (dw, db) = ((ViewMut::strided(dw, extent), store), Some((db, store)));
+            let (dw, db) = ((ViewMut::strided(dw, extent), store, Transpose::No), Some((db, store)));
             weight_gradient(path, Gradients { x, dy, dw, db }, &mut room, threads);
         };
         run(&mut dw, &mut db, Store::Write, 1);
         let (once, sums) = (dw.clone(), db.clone());
         run(&mut dw, &mut db, Store::Add, 2);
+        let extent = Extent2 { rows: n, width: k, stride: k + 5 };
+        let mut turned = vec![T::from_f64(f64::NAN); n * (k + 5)];
+        for (store, threads, expected) in [(Store::Write, 1, &once), (Store::Add, 2, &dw)] {
+            let to = (ViewMut::strided(&mut turned, extent), store, Transpose::Yes);
+            weight_gradient(path, Gradients { x, dy, dw: to, db: None }, &mut room, threads);
+            for (i, j) in (0..k).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                let (ours, theirs) = (turned[j * (k + 5) + i], expected[i * (n + 3) + j]);
+                assert!(ours == theirs, "{path:?} {rows}x{k}x{n}, transposed: {ours} is not {theirs}");
+            }
+            let past = turned.chunks(k + 5).all(|row| row[k..].iter().all(|x| !x.is_finite()));
+            assert!(past, "{path:?} {rows}x{k}x{n}, transposed: wrote past a row");
+        }
         for j in 0..n {
             let sum: f64 = dy.iter().map(|row| row[j].to_f64()).sum();
             let off = (sums[j].to_f64() - sum).abs();
@@ -386,17 +458,20 @@ mod tests {
         ];
         for (rows, k, n) in shapes {
             let (x, dy) = (numbers::<f32>(rows * k, 1), numbers::<f32>(rows * n, 2));
-            let run = |threads| {
+            let run = |threads, transpose: Transpose| {
                 let (mut dw, mut db) = (vec![0.5; k * n], vec![0.5; n]);
                 let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
-                let weight = Some((x, (ViewMut::new(&mut dw, k, n), Store::Add)));
+                let (height, width) = transpose.shape((k, n));
+                let weight = Some((x, (ViewMut::new(&mut dw, height, width), Store::Add, transpose)));
                 let room = &mut GradientRoom::default();
                 affine_gradient(dy, weight, Some((&mut db, Store::Add)), room, threads);
                 (dw, db)
             };
-            let one = run(1);
-            for threads in [2, 3] {
-                assert!(run(threads) == one, "{rows}x{k}x{n} on {threads} threads");
+            for transpose in [Transpose::No, Transpose::Yes] {
+                let one = run(1, transpose);
+                for threads in [2, 3] {
+                    assert!(run(threads, transpose) == one, "{rows}x{k}x{n} on {threads} threads");
+                }
             }
         }
     }

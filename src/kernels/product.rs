@@ -28,6 +28,25 @@ pub enum Transpose {
     Yes,
 }
 
+impl Transpose {
+    /// Of the transposed matrix.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Transpose::No => Transpose::Yes,
+            Transpose::Yes => Transpose::No,
+        }
+    }
+
+    /// Rows and columns of the matrix that is taken, by those that lie there.
+    pub fn shape<N>(self, (rows, columns): (N, N)) -> (N, N) {
+        match self {
+            Transpose::No => (rows, columns),
+            Transpose::Yes => (columns, rows),
+        }
+    }
+}
+
 /// A right-hand matrix, K × N, in panels of columns.
 #[derive(Debug)]
 pub struct Packed<T> {
@@ -61,11 +80,9 @@ impl<T: Float> Packed<T> {
 
     /// Takes `b`, or its transpose, in place of what was there; the allocation is reused.
     pub fn pack(&mut self, b: View<'_, T>, transpose: Transpose) {
-        match transpose {
-            Transpose::No => self.resize(b.rows(), b.width()),
-            Transpose::Yes => self.resize(b.width(), b.rows()),
-        }
-        self.put(b, transpose, 0);
+        let (k, n) = transpose.shape((b.rows(), b.width()));
+        self.resize(k, n);
+        self.put(b, transpose, (0, 0));
     }
 
     /// Becomes K × N, for [`Self::put`] to fill; the allocation is reused.
@@ -84,31 +101,31 @@ impl<T: Float> Packed<T> {
         }
     }
 
-    /// Puts `b` into the columns from `at` on; or its transpose into the rows from `at` on. So matrices that lie side
-    /// by side, or the transpose of that, are packed one by one.
+    /// Puts `b`, or its transpose, where its first element is the one in row `row` and column `column`. So matrices that
+    /// lie side by side or one below the other are packed one by one.
     ///
     /// # Panics
-    /// Unless `b` has K rows, transposed N, and fits there.
-    pub fn put(&mut self, b: View<'_, T>, transpose: Transpose, at: usize) {
+    /// Unless it fits there.
+    pub fn put(&mut self, b: View<'_, T>, transpose: Transpose, (row, column): (usize, usize)) {
         let (k, n, width) = (self.k, self.n, self.panel_width());
-        let (height, whole) = if transpose == Transpose::No { (k, n) } else { (n, k) };
-        assert!(b.rows() == height && at + b.width() <= whole, "a part of a matrix to pack");
+        let (rows, columns) = transpose.shape((b.rows(), b.width()));
+        assert!(row + rows <= k && column + columns <= n, "a part of a matrix to pack");
         let data = &mut self.data[self.start..self.start + n.div_ceil(width) * width * k];
         for (p, panel) in data.chunks_exact_mut((width * k).max(1)).enumerate() {
-            let live = p * width..(p * width + width).min(n);
+            let first = p * width;
+            let (from, to) = (first.max(column), (first + width).min(column + columns));
+            if from >= to {
+                continue;
+            }
+            let panel = &mut panel[row * width..(row + rows) * width];
             match transpose {
                 Transpose::No => {
-                    let (from, to) = (live.start.max(at), live.end.min(at + b.width()));
-                    if from >= to {
-                        continue;
-                    }
                     for (to_row, row) in panel.chunks_exact_mut(width).zip(b.iter()) {
-                        to_row[from - live.start..to - live.start].copy_from_slice(&row[from - at..to - at]);
+                        to_row[from - first..to - first].copy_from_slice(&row[from - column..to - column]);
                     }
                 }
                 Transpose::Yes => {
-                    let rows = &mut panel[at * width..(at + b.width()) * width];
-                    pack_transposed(b.rows_range(live.start, live.end), rows, width);
+                    pack_transposed(b.rows_range(from - column, to - column), panel, (width, from - first));
                 }
             }
         }
@@ -148,15 +165,15 @@ pub(super) fn aligned<T>(data: &[T]) -> usize {
     Some(data.as_ptr().align_offset(ALIGNMENT)).filter(|&start| start <= spare).unwrap_or(0)
 }
 
-/// Rows of `b` become columns of a panel; in blocks, so that both sides stay in cache.
-fn pack_transposed<T: Copy>(b: View<'_, T>, panel: &mut [T], width: usize) {
+/// Rows of `b` become columns of a panel of `width`, from column `first` on; in blocks, so that both sides stay in cache.
+fn pack_transposed<T: Copy>(b: View<'_, T>, panel: &mut [T], (width, first): (usize, usize)) {
     const BLOCK: usize = 16;
     for (block, to) in panel.chunks_mut(width * BLOCK).enumerate() {
         let from = block * BLOCK;
         for (j, row) in b.iter().enumerate() {
             let rest = &row[from..row.len().min(from + BLOCK)];
             for (to, &value) in to.chunks_exact_mut(width).zip(rest) {
-                to[j] = value;
+                to[first + j] = value;
             }
         }
     }
@@ -345,30 +362,37 @@ mod tests {
     }
 
     #[test]
-    fn matrices_side_by_side_pack_as_the_one_they_make() {
+    fn matrices_side_by_side_or_below_each_other_pack_as_the_one_they_make() {
         let (k, widths) = (37, [5, 0, 40, 1, 70]);
         let n = widths.iter().sum::<usize>();
         let b = numbers::<f32>(k * n, 9);
         let b = View::new(&b, k, n);
         for path in Path::available() {
             for transpose in [Transpose::No, Transpose::Yes] {
-                let (mut whole, mut parts) = (Packed::on(path), Packed::on(path));
+                let mut whole = Packed::on(path);
                 whole.pack(b, transpose);
-                // What was there before does not shine through.
-                parts.pack(View::new(&numbers::<f32>(200 * 90, 3), 200, 90), Transpose::No);
-                if transpose == Transpose::No {
-                    parts.resize(k, n)
-                } else {
-                    parts.resize(n, k)
-                };
-                let mut at = 0;
-                for width in widths {
-                    parts.put(b.columns(at, at + width), transpose, at);
-                    at += width;
-                }
                 let numbers =
                     |p: &Packed<f32>| p.data[p.start..p.start + p.panels() * p.panel_width() * p.k].to_vec();
-                assert_eq!(numbers(&whole), numbers(&parts), "{path:?}, {transpose:?}");
+                let room = || {
+                    let mut parts = Packed::on(path);
+                    // What was there before does not shine through.
+                    parts.pack(View::new(&self::numbers::<f32>(200 * 90, 3), 200, 90), Transpose::No);
+                    let (k, n) = transpose.shape((k, n));
+                    parts.resize(k, n);
+                    parts
+                };
+                let place = |row, column| transpose.shape((row, column));
+                let (mut beside, mut at) = (room(), 0);
+                for width in widths {
+                    beside.put(b.columns(at, at + width), transpose, place(0, at));
+                    at += width;
+                }
+                assert_eq!(numbers(&whole), numbers(&beside), "{path:?}, {transpose:?}");
+                let mut below = room();
+                for (from, to) in [(0, 20), (20, 20), (20, 21), (21, k)] {
+                    below.put(b.rows_range(from, to), transpose, place(from, 0));
+                }
+                assert_eq!(numbers(&whole), numbers(&below), "{path:?}, {transpose:?}");
             }
         }
     }

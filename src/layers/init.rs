@@ -58,6 +58,19 @@ pub fn lstm_bias(forget: f64) -> Initializer {
     Initializer::new("lstm_bias", Attributes::new().with("forget", forget))
 }
 
+/// The bias `[GH]` of a cell with G gates: the H numbers of each gate start at its value, in the gates' order.
+///
+/// ```
+/// use unpadded::DType;
+/// use unpadded::layers::init;
+/// let bias = init::evaluate(&init::gate_biases(&[0.0, 1.5, -1.0]), &[6], DType::F64, 0, "bias")?;
+/// assert_eq!(bias.as_slice::<f64>()?, [0.0, 0.0, 1.5, 1.5, -1.0, -1.0]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub fn gate_biases(values: &[f64]) -> Initializer {
+    Initializer::new("gate_biases", Attributes::new().with("values", values.to_vec()))
+}
+
 /// A table of embeddings: normal around 0, and zeros in the row of the padding id.
 pub fn embedding(std: f64, padding: Option<usize>) -> Initializer {
     let attributes = Attributes::new().with("std", std);

@@ -1,10 +1,10 @@
-//! Functions of every element: `tanh`, `sigmoid`, `relu` and the like, `exp`, `log`, `sqrt`, `square`, `abs`, `scale`,
-//! `clamp`.
+//! Functions of every element: `tanh`, `sigmoid`, `relu` and the like, `exp`, `log`, `sqrt`, `square`, `reciprocal`,
+//! `abs`, `scale`, `clamp`.
 //!
 //! out = f(x), element by element, whatever the shape; the output keeps x's LoD. The gradient is dout · f′(x), where
 //! f′ is computed from out if that is enough, so that x can be freed. At a kink (0 for `relu`, `leaky_relu` and `abs`)
 //! it is that of the left side for the rectifiers and 0 for `abs`; `clamp` passes it between and at its bounds. Outside its domain a function gives what IEEE 754
-//! says: log(0) = -inf, sqrt(-1) = NaN.
+//! says: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
 
 use crate::kernels::{Arithmetic, Float};
 use crate::program::{Attributes, Var};
@@ -242,6 +242,21 @@ functions! {
         value |_, x| x * x;
         slope |_, x: Input| x + x;
 
+    /// out = 1 / x, every element; on variables also written `1.0 / x`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[2.0, -4.0], [0.5, 1.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let reciprocal = ops::catalogue().parse("reciprocal", &Attributes::new())?;
+    /// assert_eq!(reciprocal.call(&[Operand::batch("x", x)])?[0].as_slice::<f64>()?, [0.5, -0.25, 2.0, 1.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    Reciprocal = fn reciprocal() where positive
+        value |_, x| T::ONE / x;
+        slope |_, y: Output| -(y * y);
+
     /// out = |x|, every element.
     ///
     /// ```
@@ -257,7 +272,7 @@ functions! {
         value |_, x| x.abs();
         slope |_, x: Input| if x > T::ZERO { T::ONE } else if x < T::ZERO { -T::ONE } else { T::ZERO };
 
-    /// out = factor · x + offset, every element; `2.0 * x + 1.0` appends two of them.
+    /// out = factor · x + offset, every element; `2.0 * x`, `x + 1.0` and `-x` append it.
     ///
     /// ```
     /// use ndarray::array;

@@ -208,22 +208,27 @@ functions! {
 pub(super) struct Binary<F>(F);
 family!(Binary);
 
+/// The result of x and y, element by element, where rows or columns of one of them may be repeated.
+pub(super) fn together(s: &InferShape<'_>) -> Result<Spec> {
+    s.same_dtype(X, Y)?;
+    let (x, y) = (s.input(X), s.input(Y));
+    let repeated = |spec: &Spec| spec.rows() == Extent::Known(1);
+    if !repeated(x) && !repeated(y) {
+        s.same_rows(X, Y)?;
+    }
+    if x.width() != 1 && y.width() != 1 && y.width() != x.width() {
+        return Err(s.mismatch(Y, &format!("rows of {} numbers, as `x` has, or of one", x.width())));
+    }
+    let rows = if repeated(x) { y } else { x };
+    let wide = if x.width() == 1 { y } else { x };
+    let whole = [x, y].into_iter().find(|s| s.rows() == rows.rows() && s.width() == wide.width());
+    Ok(whole.map_or_else(|| rows.with_width(wide.width()), Spec::clone))
+}
+
 impl<F: Function> Op for Binary<F> {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
-        s.same_dtype(X, Y)?;
-        let (x, y) = (s.input(X), s.input(Y));
-        let repeated = |spec: &Spec| spec.rows() == Extent::Known(1);
-        if !repeated(x) && !repeated(y) {
-            s.same_rows(X, Y)?;
-        }
-        if x.width() != 1 && y.width() != 1 && y.width() != x.width() {
-            return Err(s.mismatch(Y, &format!("rows of {} numbers, as `x` has, or of one", x.width())));
-        }
-        let rows = if repeated(x) { y } else { x };
-        let wide = if x.width() == 1 { y } else { x };
-        let whole = [x, y].into_iter().find(|s| s.rows() == rows.rows() && s.width() == wide.width());
-        s.set(OUT, whole.map_or_else(|| rows.with_width(wide.width()), Spec::clone));
+        s.set(OUT, together(s)?);
         Ok(())
     }
 
@@ -291,7 +296,7 @@ fn forward<F: Function, T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 /// The row of y that row `i` of `rows` meets: its own, or the only one.
-fn meeting<'a, T>(y: View<'a, T>, i: usize, rows: usize) -> &'a [T] {
+pub(super) fn meeting<'a, T>(y: View<'a, T>, i: usize, rows: usize) -> &'a [T] {
     y.row(if y.rows() == rows { i } else { 0 })
 }
 

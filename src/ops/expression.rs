@@ -54,7 +54,7 @@ operators! {
     Sub, sub: "[`Builder::sub`]; with a number [`Builder::scale`].", |x, c| x.scale(1.0, -c), x.scale(-1.0, c);
     Mul, mul: "[`Builder::mul`]; with a number [`Builder::scale`].", |x, c| x.scale(c, 0.0), x.scale(c, 0.0);
     Div, div: "[`Builder::div`]; by a number [`Builder::scale`] by its reciprocal.",
-        |x, c| x.scale(1.0 / c, 0.0), x.scale(c, 0.0) /* TODO */;
+        |x, c| x.scale(1.0 / c, 0.0), x.reciprocal().scale(c, 0.0);
 }
 
 /// [`Builder::scale`] by −1.

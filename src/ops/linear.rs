@@ -1,18 +1,18 @@
 //! `linear`: a product with a weight matrix, and a bias.
 
-use ndarray::array;
+use ndarray::{Array2, array};
 
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Packed, Transpose, View, affine, affine_gradient};
 use crate::lod::Lod;
-use crate::operator;
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Cost, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass, Prepare,
-    RowValue, Sample, Spec, Var, Work,
+    Attributes, Backward, Cost, Declared, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass,
+    Prepare, RowValue, Sample, Spec, Var, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;
+use crate::{builder_methods, operator};
 
 operator! {
     /// x · W + b with given variables: `x` `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`; the layer
@@ -20,7 +20,7 @@ operator! {
     ///
     /// out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. Row-wise: the rows may belong to sequences of any
     /// LoD, which the output keeps. There may be many weights, with as many biases or none: they are taken side by side,
-    /// out = x · [W₁ W₂ …] + [b₁ b₂ …].
+    /// out = x · [W₁ W₂ …] + [b₁ b₂ …]. With `transposed` each weight is Wᵀ, `[out, in]`.
     ///
     /// ```
     /// use ndarray::array;
@@ -40,33 +40,62 @@ operator! {
     ///
     /// # Errors
     /// If the widths differ.
-    pub(super) struct Linear = linear {}
+    pub(super) struct Linear = linear { transposed: Transpose }
     inputs { X = x: one, WEIGHT = weight: many, BIAS = bias: any }
     outputs { OUT = out: one }
-    impl Builder, Var { fn product(&self, x: Var, weight: Var, bias: Option<Var>) -> Var; }
+    impl Builder, Var {
+        fn product(&self, x: Var, weight: Var, bias: Option<Var>) -> Var {
+            let transposed = Transpose::No;
+        }
+    }
 }
 
-/// Packs so many weights, side by side.
+builder_methods! { Builder, Var;
+    /// x · Wᵀ + b with given variables: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. So a table of embeddings
+    /// `[vocabulary, width]` is at the same time what makes logits of states; its gradient is the sum of both uses.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// use unpadded::layers::init;
+    /// let net = Builder::new();
+    /// let words = net.feed("words", DType::I64, &[], 1);
+    /// let table = net.parameter("table", DType::F32, &[1000, 16], init::normal(0.25));
+    /// let logits = words.lookup(table, None, false).product_transposed(table, None);
+    /// assert_eq!(net.describe(logits), "`linear`: f32[rows0, 1000] lod(0)");
+    /// ```
+    ///
+    /// # Errors
+    /// If the widths differ.
+    #[doc(alias = "tied")]
+    pub fn product_transposed(&self, x: Var, weight: Var, bias: Option<Var>) -> Var {
+        let attributes = Linear { transposed: Transpose::Yes }.attributes();
+        let inputs: [(&str, &[Var]); 3] = [("x", &[x]), ("weight", &[weight]), ("bias", bias.as_slice())];
+        self.append(Linear::kind(), &inputs, attributes)
+    }
+}
+
+/// Packs so many weights: side by side; if `back`, their transposes, one below the other.
 fn pack<'v, T: Float + 'v>(
     packed: &mut Packed<T>,
     count: usize,
     weight: impl Fn(usize) -> Result<View<'v, T>>,
-    transpose: Transpose,
+    (transposed, back): (Transpose, bool),
 ) -> Result<()> {
+    let turn = if back { Transpose::Yes } else { Transpose::No };
+    let shape = |weight: View<'_, T>| transposed.shape((weight.rows(), weight.width()));
     let (mut height, mut width) = (0, 0);
     for k in 0..count {
-        let weight = weight(k)?;
-        (height, width) = (weight.rows(), width + weight.width());
+        let (inputs, outputs) = shape(weight(k)?);
+        (height, width) = (inputs, width + outputs);
     }
-    match transpose {
-        Transpose::No => packed.resize(height, width),
-        Transpose::Yes => packed.resize(width, height),
-    }
+    let (rows, columns) = turn.shape((height, width));
+    packed.resize(rows, columns);
+    let take = if back { transposed.other() } else { transposed };
     let mut at = 0;
     for k in 0..count {
         let weight = weight(k)?;
-        packed.put(weight, transpose, at);
-        at += weight.width();
+        packed.put(weight, take, turn.shape((0, at)));
+        at += shape(weight).1;
     }
     Ok(())
 }
@@ -86,17 +115,22 @@ impl Op for Linear {
         let (x, weights, biases) = (s.input(Self::X), s.many(Self::WEIGHT), s.many(Self::BIAS));
         let mut widths = Vec::with_capacity(weights.len());
         for (k, weight) in weights.iter().enumerate() {
-            let &[Extent::Known(rows), Extent::Known(width)] = weight.shape.as_slice() else {
-                return Err(s.mismatch_at(Self::WEIGHT, k, "a constant of shape [in, out]"));
+            let (shape, side) = match self.transposed {
+                Transpose::No => ("[in, out]", "height"),
+                Transpose::Yes => ("[out, in]", "width"),
             };
-            if k > 0 && rows != x.width() {
-                let expected = format!("a height of {}, that of the first", x.width());
+            let &[Extent::Known(rows), Extent::Known(width)] = weight.shape.as_slice() else {
+                return Err(s.mismatch_at(Self::WEIGHT, k, &format!("a constant of shape {shape}")));
+            };
+            let (inputs, outputs) = self.transposed.shape((rows, width));
+            if k > 0 && inputs != x.width() {
+                let expected = format!("a {side} of {}, that of the first", x.width());
                 return Err(s.mismatch_at(Self::WEIGHT, k, &expected));
             }
-            if x.width() != rows || x.shape.len() > 2 {
-                return Err(s.mismatch(Self::X, &format!("rows of {rows} numbers, the height of `weight`")));
+            if x.width() != inputs || x.shape.len() > 2 {
+                return Err(s.mismatch(Self::X, &format!("rows of {inputs} numbers, the {side} of `weight`")));
             }
-            widths.push(width);
+            widths.push(outputs);
         }
         if !biases.is_empty() {
             s.same_dtype(Self::X, Self::BIAS)?;
@@ -116,11 +150,11 @@ impl Op for Linear {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => forward::<T>(run))
+        with_float!(run.dtype(Self::X), T => self.products::<T>(run))
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => backward::<T>(run))
+        with_float!(run.dtype(Self::X), T => self.gradients::<T>(run))
     }
 
     fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
@@ -140,13 +174,13 @@ impl Op for Linear {
         with_float!(prepare.dtype(Self::X), T => {
             let wanted = prepare.pass() == Pass::Forward || prepare.wants(Self::X);
             if wanted && prepare.constant::<T>(Self::WEIGHT).is_some() {
-                let transpose = if prepare.pass() == Pass::Forward { Transpose::No } else { Transpose::Yes };
+                let how = (self.transposed, prepare.pass() == Pass::Backward);
                 let mut weights = std::mem::take(prepare.keep::<Packed<T>>());
                 let constant = |k| {
                     let expected = || Error::new("weight", "one that stays the same", "another");
                     prepare.constant_at::<T>(Self::WEIGHT, k).ok_or_else(expected)
                 };
-                pack(&mut weights, prepare.count(Self::WEIGHT), constant, transpose)?;
+                pack(&mut weights, prepare.count(Self::WEIGHT), constant, how)?;
                 *prepare.keep::<Packed<T>>() = weights;
             }
             Ok(())
@@ -190,75 +224,93 @@ impl Op for Linear {
         samples.extend(many);
         let vector = Sample::new("a constant vector", Attributes::new());
         samples.push(vector.constant("x", array![0.5, -1.5, 2.0]).constant("weight", weight));
+        let mut transposed = Vec::new();
+        for sample in &samples {
+            let mut turned = sample.clone();
+            turned.name += ", transposed";
+            turned.attributes = Linear { transposed: Transpose::Yes }.attributes();
+            for weight in turned.operands.iter_mut().filter(|o| o.slot == "weight") {
+                let [rows, width] = *weight.value.shape() else { continue };
+                let numbers = weight.value.as_slice::<f64>()?;
+                let at = |(i, j): (usize, usize)| numbers[j * width + i];
+                weight.value = Variable::from(Array2::from_shape_fn((width, rows), at));
+            }
+            transposed.push(turned);
+        }
+        samples.extend(transposed);
         Ok(samples)
     }
 }
 
-fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
-    let (x, out) = (run.input::<T>(Linear::X)?, run.output::<T>(Linear::OUT)?);
-    let (store, threads) = (run.store(), run.run().threads);
-    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
-    let weights = match run.prepared::<Packed<T>>() {
-        Some(weights) => weights,
-        None => {
-            pack(
-                &mut room.weights,
-                run.count(Linear::WEIGHT),
-                |k| run.input_at(Linear::WEIGHT, k),
-                Transpose::No,
-            )?;
-            &room.weights
-        }
-    };
-    room.bias.clear();
-    let bias = match run.count(Linear::BIAS) {
-        0 => None,
-        1 => Some(run.input::<T>(Linear::BIAS)?.row(0)),
-        count => {
-            for k in 0..count {
-                room.bias.extend_from_slice(run.input_at::<T>(Linear::BIAS, k)?.row(0));
-            }
-            Some(&room.bias[..])
-        }
-    };
-    affine(x, weights, bias, out, store, threads);
-    *run.scratch().get::<Room<T>>() = room;
-    Ok(())
-}
-
-fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(Linear::OUT)? else {
-        return Err(Error::new("linear", "a gradient of its output", "none"));
-    };
-    let threads = run.run().threads;
-    if let Some((dx, store)) = run.gradient::<T>(Linear::X)? {
+impl Linear {
+    fn products<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+        let (store, threads) = (run.store(), run.run().threads);
         let mut room = std::mem::take(run.scratch().get::<Room<T>>());
         let weights = match run.prepared::<Packed<T>>() {
             Some(weights) => weights,
             None => {
                 pack(
                     &mut room.weights,
-                    run.count(Linear::WEIGHT),
-                    |k| run.input_at(Linear::WEIGHT, k),
-                    Transpose::Yes,
+                    run.count(Self::WEIGHT),
+                    |k| run.input_at(Self::WEIGHT, k),
+                    (self.transposed, false),
                 )?;
                 &room.weights
             }
         };
-        affine(dout, weights, None, dx, store, threads);
-        *run.scratch().get::<Room<T>>() = room;
-    }
-    let mut from = 0;
-    for k in 0..run.count(Linear::WEIGHT) {
-        let to = from + run.input_spec_at(Linear::WEIGHT, k).width();
-        let weight = match run.gradient_at::<T>(Linear::WEIGHT, k)? {
-            Some(dw) => Some((run.input::<T>(Linear::X)?, dw)),
-            None => None,
+        room.bias.clear();
+        let bias = match run.count(Self::BIAS) {
+            0 => None,
+            1 => Some(run.input::<T>(Self::BIAS)?.row(0)),
+            count => {
+                for k in 0..count {
+                    room.bias.extend_from_slice(run.input_at::<T>(Self::BIAS, k)?.row(0));
+                }
+                Some(&room.bias[..])
+            }
         };
-        let mut bias = run.gradient_at::<T>(Linear::BIAS, k)?;
-        let bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
-        affine_gradient(dout.columns(from, to), weight, bias, run.scratch().get(), threads);
-        from = to;
+        affine(x, weights, bias, out, store, threads);
+        *run.scratch().get::<Room<T>>() = room;
+        Ok(())
     }
-    Ok(())
+
+    fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+            return Err(Error::new("linear", "a gradient of its output", "none"));
+        };
+        let threads = run.run().threads;
+        if let Some((dx, store)) = run.gradient::<T>(Self::X)? {
+            let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+            let weights = match run.prepared::<Packed<T>>() {
+                Some(weights) => weights,
+                None => {
+                    pack(
+                        &mut room.weights,
+                        run.count(Self::WEIGHT),
+                        |k| run.input_at(Self::WEIGHT, k),
+                        (self.transposed, true),
+                    )?;
+                    &room.weights
+                }
+            };
+            affine(dout, weights, None, dx, store, threads);
+            *run.scratch().get::<Room<T>>() = room;
+        }
+        let mut from = 0;
+        for k in 0..run.count(Self::WEIGHT) {
+            let spec = run.input_spec_at(Self::WEIGHT, k);
+            let (_, width) = self.transposed.shape((spec.shape[0].known().unwrap_or(0), spec.width()));
+            let to = from + width;
+            let weight = match run.gradient_at::<T>(Self::WEIGHT, k)? {
+                Some((dw, store)) => Some((run.input::<T>(Self::X)?, (dw, store, self.transposed))),
+                None => None,
+            };
+            let mut bias = run.gradient_at::<T>(Self::BIAS, k)?;
+            let bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
+            affine_gradient(dout.columns(from, to), weight, bias, run.scratch().get(), threads);
+            from = to;
+        }
+        Ok(())
+    }
 }

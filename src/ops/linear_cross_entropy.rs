@@ -7,8 +7,8 @@ use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use super::ids::{self, Ids, ids};
 use crate::error::Result;
 use crate::kernels::{
-    Arithmetic, Float, GradientRoom, Packed, Store, Sweep, Transpose, View, ViewMut, affine, affine_gradient,
-    helpers, product, sweep,
+    Arithmetic, Float, GradientRoom, Packed, Store, Sweep, Transpose, View, ViewMut, WeightGradient, affine,
+    affine_gradient, helpers, product, sweep,
 };
 use crate::lod::Lod;
 use crate::operator;
@@ -35,7 +35,7 @@ operator! {
     /// The loss of a softmax over a linear layer; the logits are never in memory as a whole.
     ///
     /// loss = `cross_entropy`(x · W + b, labels), with x `[rows, in]`, W `[in, classes]`, b `[classes]` and the attributes
-    /// of `cross_entropy`; its share of each row is an operator of its own, `cross_entropy_share`, since it reads labels
+    /// of `cross_entropy`; with `transposed` the weight is Wᵀ, `[classes, in]`. Its share of each row is an operator of its own, `cross_entropy_share`, since it reads labels
     /// alone. Row-wise.
     ///
     /// The rows are taken in chunks whose size depends on the number of classes alone, so that sums over them have the
@@ -57,7 +57,7 @@ operator! {
     /// assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 2f64.ln()]); // both classes are alike
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    pub(super) struct LinearCrossEntropy = linear_cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
+    pub(super) struct LinearCrossEntropy = linear_cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing, transposed: Transpose }
     inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient(), CLASS_WEIGHTS = class_weights: optional.without_gradient() }
     outputs { LOSS = loss: one }
 }
@@ -66,12 +66,11 @@ impl Op for LinearCrossEntropy {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::X)?;
         s.same_dtype(Self::X, Self::WEIGHT)?;
-        let (x, weight) = (s.input(Self::X), s.input(Self::WEIGHT));
-        let &[Extent::Known(rows), Extent::Known(classes)] = weight.shape.as_slice() else {
-            return Err(s.mismatch(Self::WEIGHT, "a constant of shape [in, classes]"));
-        };
-        if x.width() != rows || x.shape.len() > 2 {
-            return Err(s.mismatch(Self::X, &format!("rows of {rows} numbers, the height of `weight`")));
+        let x = s.input(Self::X);
+        let (inputs, classes) = sizes(s, Self::WEIGHT, self.transposed)?;
+        if x.width() != inputs || x.shape.len() > 2 {
+            let side = if self.transposed == Transpose::No { "height" } else { "width" };
+            return Err(s.mismatch(Self::X, &format!("rows of {inputs} numbers, the {side} of `weight`")));
         }
         if s.optional(Self::BIAS).is_some() {
             s.same_dtype(Self::X, Self::BIAS)?;
@@ -95,13 +94,13 @@ impl Op for LinearCrossEntropy {
             let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
             let shared = Shared {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
-                target: Target::new((self.ignore_index, self.label_smoothing), weight.width(), run.optional::<T>(Self::CLASS_WEIGHTS)?),
+                target: Target::new((self.ignore_index, self.label_smoothing), self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
                 labels: &labels,
             };
             let rows = Part { first: 0, x, loss: Some(loss), dloss: None, dx: None };
             let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Room<T>>();
-            let weights = room.weights.packed(prepared, weight, false);
+            let weights = room.weights.packed(prepared, weight, (self.transposed, false));
             all(&shared, weights, rows, None, (threads, &mut room.logits, &mut room.gradient))
         })
     }
@@ -117,13 +116,14 @@ impl Op for LinearCrossEntropy {
             let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
             let shared = Shared {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
-                target: Target::new((self.ignore_index, self.label_smoothing), weight.width(), run.optional::<T>(Self::CLASS_WEIGHTS)?),
+                target: Target::new((self.ignore_index, self.label_smoothing), self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
                 labels: &labels,
             };
             let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Room<T>>();
-            let weights = room.weights.packed(prepared, weight, dx.is_some());
+            let weights = room.weights.packed(prepared, weight, (self.transposed, dx.is_some()));
             let rows = Part { first: 0, x, loss, dloss: Some(dloss), dx };
+            let dw = dw.map(|(dw, store)| (dw, store, self.transposed));
             all(&shared, weights, rows, Some(Sums { dw, db }), (threads, &mut room.logits, &mut room.gradient))
         })
     }
@@ -145,14 +145,15 @@ impl Op for LinearCrossEntropy {
         with_float!(prepare.dtype(Self::X), T => {
             let back = prepare.pass() == Pass::Backward && prepare.wants(Self::X);
             if let Some(weight) = prepare.constant::<T>(Self::WEIGHT) {
-                prepare.keep::<Weights<T>>().pack(weight, back);
+                prepare.keep::<Weights<T>>().pack(weight, (self.transposed, back));
             }
             Ok(())
         })
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
-        let ((rows, _), (height, classes)) = (work.input(Self::X), work.input(Self::WEIGHT));
+        let (rows, _) = work.input(Self::X);
+        let (height, classes) = self.transposed.shape(work.input(Self::WEIGHT));
         let products = 1 + u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::WEIGHT));
         let bias = u64::from(work.wants(Self::BIAS)) * rows * classes;
         Cost { flops: products * 2 * rows * height * classes + bias, ..work.touched() }
@@ -160,7 +161,10 @@ impl Op for LinearCrossEntropy {
 
     fn samples() -> Result<Vec<Sample>> {
         let plain = Attributes::new();
-        let smooth = LinearCrossEntropy { ignore_index: Some(-1), label_smoothing: 0.2 }.attributes();
+        let of = |ignore_index, label_smoothing, transposed| {
+            LinearCrossEntropy { ignore_index, label_smoothing, transposed }.attributes()
+        };
+        let smooth = of(Some(-1), 0.2, Transpose::No);
         let weight = array![[0.3, -0.7, 0.9], [1.1, 0.2, -0.6]];
         let sample =
             |name: &str, lengths: &[Vec<usize>], labels: &[i64], attributes: &Attributes| -> Result<Sample> {
@@ -182,7 +186,30 @@ impl Op for LinearCrossEntropy {
             sample("all empty", &[vec![0, 0]], &[], &plain).map(bias),
             sample("none", &[vec![]], &[], &smooth),
         ];
-        samples.into_iter().collect()
+        let mut samples: Vec<Sample> = samples.into_iter().collect::<Result<_>>()?;
+        let turned = |sample: &Sample, attributes: Attributes| {
+            let mut turned = Sample { attributes, ..sample.clone() };
+            turned.name += ", transposed";
+            let weights = turned.operands.iter_mut().filter(|o| o.slot == "weight");
+            weights.for_each(|o| o.value = Variable::from(weight.t().to_owned()));
+            turned
+        };
+        let transposed = [
+            turned(&samples[1], of(None, 0.0, Transpose::Yes)),
+            turned(&samples[2], of(Some(-1), 0.2, Transpose::Yes)),
+            turned(&samples[4], of(None, 0.0, Transpose::Yes)),
+        ];
+        samples.extend(transposed);
+        Ok(samples)
+    }
+}
+
+/// The inputs and classes of a weight.
+fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usize, usize)> {
+    match *s.input(slot).shape.as_slice() {
+        [Extent::Known(rows), Extent::Known(columns)] => Ok(transposed.shape((rows, columns))),
+        _ if transposed == Transpose::No => Err(s.mismatch(slot, "a constant of shape [in, classes]")),
+        _ => Err(s.mismatch(slot, "a constant of shape [classes, in]")),
     }
 }
 
@@ -194,19 +221,24 @@ struct Weights<T: Float> {
 }
 
 impl<T: Float> Weights<T> {
-    fn pack(&mut self, weight: View<'_, T>, back: bool) {
-        self.logits.pack(weight, Transpose::No);
+    fn pack(&mut self, weight: View<'_, T>, (transposed, back): (Transpose, bool)) {
+        self.logits.pack(weight, transposed);
         if back {
-            self.inputs.pack(weight, Transpose::Yes);
+            self.inputs.pack(weight, transposed.other());
         }
     }
 
     /// Those that were packed before, or itself, packed now.
-    fn packed<'a>(&'a mut self, before: Option<&'a Self>, weight: View<'_, T>, back: bool) -> &'a Self {
+    fn packed<'a>(
+        &'a mut self,
+        before: Option<&'a Self>,
+        weight: View<'_, T>,
+        how: (Transpose, bool),
+    ) -> &'a Self {
         if let Some(weights) = before {
             return weights;
         }
-        self.pack(weight, back);
+        self.pack(weight, how);
         self
     }
 }
@@ -264,7 +296,7 @@ impl<'a, T> Part<'a, T> {
 
 /// The gradients that every row adds to.
 struct Sums<'a, T> {
-    dw: Option<(ViewMut<'a, T>, Store)>,
+    dw: Option<WeightGradient<'a, T>>,
     db: Option<(ViewMut<'a, T>, Store)>,
 }
 
@@ -338,7 +370,7 @@ fn add<T: RowValue>(
     threads: usize,
 ) {
     let after = |store: &mut Store| std::mem::replace(store, Store::Add);
-    let weight = sums.dw.as_mut().map(|(dw, store)| (x, (dw.reborrow(), after(store))));
+    let weight = sums.dw.as_mut().map(|(dw, store, turn)| (x, (dw.reborrow(), after(store), *turn)));
     let bias = sums.db.as_mut().map(|(db, store)| (db.row(0), after(store)));
     affine_gradient(dlogits, weight, bias, room, threads);
 }
@@ -396,7 +428,7 @@ operator! {
     /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 0.0, 0.5]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    pub(super) struct Share = cross_entropy_share { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
+    pub(super) struct Share = cross_entropy_share { ignore_index: Option<i64>, label_smoothing: f64 => smoothing, transposed: Transpose }
     inputs { WEIGHT = weight: one.without_gradient().shape_only(), LABELS = labels: one.without_gradient(), CLASS_WEIGHTS = class_weights: optional.without_gradient() }
     outputs { SHARE = share: one.without_gradient() }
 }
@@ -409,9 +441,7 @@ impl Op for Share {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::WEIGHT)?;
         ids::check(s, Self::LABELS)?;
-        let &[_, Extent::Known(classes)] = s.input(Self::WEIGHT).shape.as_slice() else {
-            return Err(s.mismatch(Self::WEIGHT, "a constant of shape [in, classes]"));
-        };
+        let (_, classes) = sizes(s, Self::WEIGHT, self.transposed)?;
         if s.optional(Self::CLASS_WEIGHTS).is_some() {
             s.same_dtype(Self::WEIGHT, Self::CLASS_WEIGHTS)?;
             s.constant(Self::CLASS_WEIGHTS, &[classes])?;
@@ -424,7 +454,8 @@ impl Op for Share {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::WEIGHT), T => {
-            let classes = run.input_spec(Self::WEIGHT).width();
+            let weight = run.input_spec(Self::WEIGHT);
+            let (_, classes) = self.transposed.shape((weight.shape[0].known().unwrap_or(0), weight.width()));
             let target = Target::<T>::new((self.ignore_index, self.label_smoothing), classes, run.optional::<T>(Self::CLASS_WEIGHTS)?);
             let labels = ids!(run, Self::LABELS);
             for (row, share) in run.output::<T>(Self::SHARE)?.iter_mut().enumerate() {
@@ -435,17 +466,19 @@ impl Op for Share {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        let sample = |name, lengths: &[usize], labels: &[i64]| -> Result<Sample> {
+        let sample = |name, lengths: &[usize], labels: &[i64], transposed: Transpose| -> Result<Sample> {
             let labels = Variable::sequences(Array1::from(labels.to_vec()), Lod::from_lengths1(lengths)?)?;
-            Ok(Sample::new(name, Share { ignore_index: Some(-1), label_smoothing: 0.0 }.attributes())
-                .constant("weight", Array2::<f64>::zeros((2, 3)))
+            let share = Share { ignore_index: Some(-1), label_smoothing: 0.0, transposed };
+            Ok(Sample::new(name, share.attributes())
+                .constant("weight", Array2::<f64>::zeros(transposed.shape((2, 3))))
                 .batch("labels", labels)
                 .constant("class_weights", array![0.5, 1.0, 2.0]))
         };
         Ok(vec![
-            sample("sequences with an empty one", &[2, 0, 1], &[2, -1, 1])?,
-            sample("all empty", &[0, 0], &[])?,
-            sample("none", &[], &[])?,
+            sample("sequences with an empty one", &[2, 0, 1], &[2, -1, 1], Transpose::No)?,
+            sample("of a transposed weight", &[2, 0, 1], &[2, -1, 1], Transpose::Yes)?,
+            sample("all empty", &[0, 0], &[], Transpose::No)?,
+            sample("none", &[], &[], Transpose::No)?,
         ])
     }
 }

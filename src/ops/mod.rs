@@ -20,9 +20,22 @@
 //! | [`maximum`](Builder::maximum) | max(x, y) |
 //! | [`minimum`](Builder::minimum) | min(x, y) |
 //!
+//! ## Comparisons
+//!
+//! 1 where it holds, else 0, element by element; `y` is a variable or a number.
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`greater`](Builder::greater) | x > y |
+//! | [`greater_equal`](Builder::greater_equal) | x ≥ y |
+//! | [`less`](Builder::less) | x < y |
+//! | [`less_equal`](Builder::less_equal) | x ≤ y |
+//! | [`equal`](Builder::equal) | x = y |
+//! | [`not_equal`](Builder::not_equal) | x ≠ y |
+//!
 //! ## Functions of one number
 //!
-//! Every element. `2.0 * x + 1.0` and `-x` are `scale`.
+//! Every element. `2.0 * x`, `x + 1.0` and `-x` are `scale`.
 //!
 //! | operator | out |
 //! |---|---|
@@ -34,6 +47,7 @@
 //! | [`leaky_relu`](Builder::leaky_relu) | x, below 0 alpha · x |
 //! | [`log`](Builder::log) | ln x |
 //! | [`relu`](Builder::relu) | max(x, 0) |
+//! | [`reciprocal`](Builder::reciprocal) | 1 / x, also `1.0 / x` |
 //! | [`scale`](Builder::scale) | factor · x + offset |
 //! | [`sigmoid`](Builder::sigmoid) | 1 / (1 + e^-x) |
 //! | [`silu`](Builder::silu) | x · sigmoid(x) |
@@ -47,8 +61,10 @@
 //!
 //! | operator | out |
 //! |---|---|
-//! | [`linear`](Builder::linear) | x · W + b, row by row; with variables of one's own [`product`](Builder::product) |
+//! | [`linear`](Builder::linear) | x · W + b, row by row; with variables of one's own [`product`](Builder::product), with a transposed weight [`product_transposed`](Builder::product_transposed) |
 //! | [`matmul`](Builder::matmul) | x · y of matrices that are not batched; transposed too by [`matmul_with`](Builder::matmul_with) |
+//! | [`outer`](Builder::outer) | x_i · y_iᵀ, of each row: a matrix |
+//! | [`matvec`](Builder::matvec) | x_i · y_i, of each row, where x_i is a matrix |
 //!
 //! ## Sums over features and rows
 //!
@@ -165,6 +181,7 @@ mod adagrad;
 mod adam;
 mod arithmetic;
 mod assign;
+mod comparison;
 mod cross_entropy;
 mod dropout;
 mod embedding;
@@ -181,6 +198,7 @@ mod lod_of;
 mod lstm_cell;
 mod matmul;
 mod reduce;
+mod row_matrix;
 mod sequence_erase;
 mod sequence_expand;
 mod sequence_expand_as;
@@ -203,6 +221,7 @@ pub use update::SparseMode;
 use crate::program::{Builder, Registry};
 
 use arithmetic::Binary;
+use comparison::Compared;
 use reduce::{PerRow, Whole};
 use softmax::Softmax;
 use unary::Unary;
@@ -232,6 +251,7 @@ catalogue![
     Unary<activation::Gelu>,
     Unary<activation::LeakyRelu>,
     Unary<activation::Log>,
+    Unary<activation::Reciprocal>,
     Unary<activation::Relu>,
     Unary<activation::Scale>,
     Unary<activation::Sigmoid>,
@@ -251,6 +271,12 @@ catalogue![
     Binary<arithmetic::Sub>,
     assign::Assign,
     assign::Cast,
+    Compared<comparison::Equal>,
+    Compared<comparison::Greater>,
+    Compared<comparison::GreaterEqual>,
+    Compared<comparison::Less>,
+    Compared<comparison::LessEqual>,
+    Compared<comparison::NotEqual>,
     cross_entropy::SoftmaxCrossEntropy,
     linear_cross_entropy::Share,
     dropout::Dropout,
@@ -268,6 +294,8 @@ catalogue![
     lod_of::LodOf,
     lstm_cell::LstmCell,
     matmul::Matmul,
+    row_matrix::Matvec,
+    row_matrix::Outer,
     PerRow<reduce::MaxFeatures>,
     Whole<reduce::Mean>,
     PerRow<reduce::MeanFeatures>,

@@ -6,7 +6,9 @@ use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
+use super::op::or_default;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::kernels::Transpose;
 use crate::tensor::{DType, StorageKind};
 
 /// A scalar, a string, or a list of them.
@@ -308,6 +310,19 @@ macro_rules! named_attribute {
     )*};
 }
 named_attribute!(DType, StorageKind);
+
+/// A truth value, which is missing where nothing is transposed: so programs are as they were before there was a choice.
+impl Attribute for Transpose {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        Ok(if or_default(attributes, name, false)? { Transpose::Yes } else { Transpose::No })
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        if *self == Transpose::Yes {
+            attributes.set(name, true);
+        }
+    }
+}
 
 /// One that may be missing.
 impl<T: Attribute> Attribute for Option<T> {

@@ -94,7 +94,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     if let Some(op) = program.blocks[0].ops.last_mut() {
         op.role = Role::Forward;
     }
-    program.var_mut(seed).gradient_of = Some(loss);
+    program.set_gradient_of(seed, loss);
     pass.grads.insert(loss, seed);
     pass.block(program, BlockId(0), &forward)?;
     // Of what an operator computes, that operator's backward reads the gradient, and needs all rows.
@@ -104,7 +104,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
         let leaf = program.var(grad).gradient_of.is_some_and(|of| !computed.contains(&of));
         if leaf
             && kinds.iter().all(|&k| k == StorageKind::SelectedRows)
-            && let super::var_desc::VarKind::Tensor(spec) = &mut program.var_mut(grad).kind
+            && let super::var_desc::VarKind::Tensor(spec) = &mut program.vars[grad.0 as usize].kind
         {
             spec.storage = StorageKind::SelectedRows;
         }
@@ -192,7 +192,7 @@ impl Pass<'_> {
                 let block = self.blocks.get(&desc.block).copied().unwrap_or(BlockId(0));
                 let name = grad_name(&desc.name);
                 let grad = program.add_computed(&name, block, spec, VarRole::Computed, true);
-                program.var_mut(grad).gradient_of = Some(var);
+                program.set_gradient_of(grad, var);
                 self.grads.insert(var, grad);
                 grad
             }
@@ -274,12 +274,24 @@ impl Pass<'_> {
         let has = |outer: VarId| self.grads.contains_key(&outer);
         reached.extend(step.outputs.iter().filter(|p| has(p.outer)).map(|p| p.inner));
         reached.extend(step.memories.iter().filter(|m| m.last.is_some_and(has)).map(|m| m.next));
-        loop {
-            let before = reached.len();
-            for op in ops.iter().rev() {
-                if !op.writes().any(|v| reached.contains(&v)) {
+        let mut writers: HashMap<VarId, Vec<usize>> = HashMap::new();
+        for (number, op) in ops.iter().enumerate() {
+            op.writes().for_each(|var| writers.entry(var).or_default().push(number));
+        }
+        let mut nexts: HashMap<VarId, Vec<VarId>> = HashMap::new();
+        for memory in &step.memories {
+            nexts.entry(memory.previous).or_default().push(memory.next);
+        }
+        let mut passed = vec![false; ops.len()];
+        let mut due: Vec<VarId> = reached.iter().copied().collect();
+        while let Some(var) = due.pop() {
+            let next = nexts.get(&var).into_iter().flatten().copied();
+            due.extend(next.filter(|&next| reached.insert(next)));
+            for &number in writers.get(&var).into_iter().flatten() {
+                if std::mem::replace(&mut passed[number], true) {
                     continue;
                 }
+                let op = &ops[number];
                 let passes: Vec<VarId> = if op.kind == RECURRENT {
                     op.reads().collect()
                 } else {
@@ -292,17 +304,10 @@ impl Pass<'_> {
                         .copied()
                         .collect()
                 };
-                reached.extend(passes.into_iter().filter(|&v| wants_gradient(program, v)));
-            }
-            for memory in &step.memories {
-                if reached.contains(&memory.previous) {
-                    reached.insert(memory.next);
-                }
-            }
-            if reached.len() == before {
-                return Ok(reached);
+                due.extend(passes.into_iter().filter(|&v| wants_gradient(program, v) && reached.insert(v)));
             }
         }
+        Ok(reached)
     }
 
     fn describe(&self, op: &OpDesc, step: &StepDesc, gradient: StepGradient) -> OpDesc {
@@ -332,17 +337,7 @@ fn wants_gradient(program: &Program, var: VarId) -> bool {
 
 /// Gradients that the operators of a gradient block write and that belong to blocks around it.
 fn constants_of(program: &Program, block: BlockId) -> Vec<VarId> {
-    let mut found = Vec::new();
-    let mut blocks = vec![block];
-    while let Some(b) = blocks.pop() {
-        for op in &program.block(b).ops {
-            for var in op.writes() {
-                let home = program.var(var).block;
-                if home != block && !program.encloses(block, home) && !found.contains(&var) {
-                    found.push(var);
-                }
-            }
-        }
-    }
-    found
+    let mut seen = HashSet::new();
+    let written = program.block(block).ops.iter().flat_map(OpDesc::writes);
+    written.filter(|&var| !program.encloses(block, program.var(var).block) && seen.insert(var)).collect()
 }

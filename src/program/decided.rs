@@ -35,17 +35,26 @@ impl Program {
         // What is wrong with it is said when it is appended.
         let Ok(op) = registry.parse(kind, attributes) else { return Ok(()) };
         let LodEffect::FromData(slots) = op.facts().lod else { return Ok(()) };
-        for &memory in carried {
-            let mut reached = HashSet::from([memory]);
+        let reached_from = |memories: &[VarId]| {
+            let mut reached: HashSet<VarId> = memories.iter().copied().collect();
             for op in &self.block(block).ops {
                 if op.reads().any(|var| reached.contains(&var)) {
                     reached.extend(op.writes());
                 }
             }
-            let decides = |name: &str| op.signature().inputs.iter().position(|slot| slot.name == name);
-            let decides = |name: &str| decides(name).is_some_and(|slot| slots.contains(&slot));
-            let mut vars = inputs.iter().filter(|(name, _)| decides(name)).flat_map(|(_, vars)| vars);
-            if let Some(&var) = vars.find(|var| reached.contains(var)) {
+            reached
+        };
+        let decides = |name: &str| op.signature().inputs.iter().position(|slot| slot.name == name);
+        let decides = |name: &str| decides(name).is_some_and(|slot| slots.contains(&slot));
+        let vars = || inputs.iter().filter(|(name, _)| decides(name)).flat_map(|(_, vars)| vars);
+        let reached = reached_from(carried);
+        if !vars().any(|var| reached.contains(var)) {
+            return Ok(());
+        }
+        // Which one it is.
+        for &memory in carried {
+            let reached = reached_from(&[memory]);
+            if let Some(&var) = vars().find(|var| reached.contains(var)) {
                 return Err(decided_late(&self.var(memory).name).variable(&self.var(var).name));
             }
         }

@@ -1,6 +1,6 @@
 //! The part of a program that computes some of its variables, to run where nothing is learned.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::extent::{BlockId, VarId};
 use super::op_desc::{OpDesc, Role};
@@ -29,15 +29,20 @@ impl Program {
     #[track_caller]
     pub fn inference(&self, outputs: &[VarId]) -> Result<Self> {
         let mut needed: HashSet<VarId> = HashSet::new();
+        // Whether a forward operator computes a variable, and whether another one does.
+        let mut made: HashMap<VarId, (bool, bool)> = HashMap::new();
+        for op in &self.root().ops {
+            for var in op.writes() {
+                let (forward, other) = made.entry(var).or_default();
+                *if op.role == Role::Forward { forward } else { other } = true;
+            }
+        }
         for &id in outputs {
-            let desc = self.vars().nth(id.0 as usize).map(|(_, desc)| desc);
+            let desc = self.vars.get(id.0 as usize);
             let Some(desc) = desc.filter(|desc| desc.block == BlockId(0) && desc.spec().is_some()) else {
                 return Err(malformed("output", "a tensor outside step blocks", self.shown(id)));
             };
-            let made = |role: fn(Role) -> bool| {
-                self.root().ops.iter().any(|op| role(op.role) && op.writes().any(|v| v == id))
-            };
-            if !desc.persistable && made(|r| r != Role::Forward) && !made(|r| r == Role::Forward) {
+            if !desc.persistable && made.get(&id) == Some(&(false, true)) {
                 let got = "one that training computes";
                 return Err(malformed("output", "a forward value", got).variable(&desc.name));
             }

@@ -12,6 +12,7 @@
 //! | `xavier_uniform` | `gain` = 1, `blocks` = 1 | uniform in ±gain·√(6 / (in + out)) |
 //! | `orthogonal` | `gain` = 1, `blocks` = 1 | orthonormal columns, or rows where there are fewer rows, times gain |
 //! | `lstm_bias` | `forget` | `[4H]`: `forget` for the forget gate, 0 for the others |
+//! | `gate_biases` | `values` | `[GH]`: the numbers of each of the G gates start at its value |
 //! | `embedding` | `std`, `padding` (none) | normal around 0; the row `padding` is 0 |
 //!
 //! The weights `[in, blocks·out]` of a cell are `blocks` matrices side by side, one a gate, each started on its own.
@@ -35,10 +36,11 @@ pub(super) fn check(initializer: &Initializer, dims: &[usize]) -> Result<()> {
         "normal" => deviation(given).map(drop),
         "xavier_uniform" | "orthogonal" => gates(given, dims).map(drop),
         "lstm_bias" => number(given, "forget").and_then(|_| gate_width(dims)).map(drop),
+        "gate_biases" => gate_values(given, dims).map(drop),
         "embedding" => deviation(given).and_then(|_| padding(given)).map(drop),
         other => {
-            let known =
-                "zeros, constant, uniform, normal, xavier_uniform, orthogonal, lstm_bias or embedding";
+            let known = "zeros, constant, uniform, normal, xavier_uniform, orthogonal, lstm_bias, \
+                gate_biases or embedding";
             Err(Error::of(ErrorKind::Program, "initialiser", known, format!("`{other}`")))
         }
     }
@@ -85,6 +87,15 @@ pub fn evaluate(
             let width = gate_width(dims)?;
             with(&mut |out| {
                 out[width..2 * width].fill(forget);
+                Ok(())
+            })
+        }),
+        "gate_biases" => gate_values(given, dims).and_then(|values| {
+            with(&mut |out| {
+                let width = out.len() / values.len();
+                if width > 0 {
+                    out.chunks_exact_mut(width).zip(&values).for_each(|(gate, &value)| gate.fill(value));
+                }
                 Ok(())
             })
         }),
@@ -135,6 +146,23 @@ fn gate_width(dims: &[usize]) -> Result<usize> {
     match dims {
         [width] if width % 4 == 0 => Ok(width / 4),
         _ => Err(Error::new("shape", "[4H], the gates i, f, g, o", format!("{dims:?}"))),
+    }
+}
+
+/// What each gate of a bias starts at; at least one gate.
+fn gate_values(given: &Attributes, dims: &[usize]) -> Result<Vec<f64>> {
+    let values = given.floats("values")?;
+    if values.is_empty() || values.iter().any(|value| value.is_nan()) {
+        let got = if values.is_empty() { "none".to_owned() } else { format!("{values:?}") };
+        let expected = "a number for each gate";
+        return Err(Error::of(ErrorKind::Program, "attribute `values`", expected, got));
+    }
+    match dims {
+        [width] if width % values.len() == 0 => Ok(values),
+        _ => {
+            let expected = format!("[GH], as many numbers for each of {} gates", values.len());
+            Err(Error::new("shape", expected, format!("{dims:?}")))
+        }
     }
 }
 

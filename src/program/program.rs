@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::attributes::Attributes;
 use super::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use super::infer::{Phase, infer};
+use super::names::Names;
 use super::op::{NoKernel, Reach, Signature, Slot};
 use super::op_desc::{Bound, OpDesc, Role};
 use super::registry::Registry;
@@ -31,11 +32,13 @@ pub struct Program {
     pub(crate) levels: u32,
     /// Seed of the initialisers and of the random operators.
     pub seed: u64,
+    #[serde(skip)]
+    pub(super) names: Names,
 }
 
 impl Default for Program {
     fn default() -> Self {
-        Self { vars: Vec::new(), blocks: vec![Block::default()], levels: 0, seed: 0 }
+        Self { vars: Vec::new(), blocks: vec![Block::default()], levels: 0, seed: 0, names: Names::default() }
     }
 }
 
@@ -72,6 +75,7 @@ impl Program {
     /// # Panics
     /// If `id` is of another program.
     pub fn var_mut(&mut self, id: VarId) -> &mut VarDesc {
+        self.names.loosen(id, &self.vars);
         &mut self.vars[id.0 as usize]
     }
 
@@ -81,11 +85,6 @@ impl Program {
             Some(var) => format!("`{}`", var.name),
             None => format!("number {} of {} variables: is it another program's?", id.0, self.vars.len()),
         }
-    }
-
-    /// A variable by name.
-    pub fn find(&self, name: &str) -> Option<VarId> {
-        self.vars.iter().position(|v| v.name == name).map(|i| VarId(i as u32))
     }
 
     /// Operators that name a line of this library, since a call through `dyn` has no caller, name this one.
@@ -148,21 +147,6 @@ impl Program {
         if block.0 == 0 { Extent::Batch } else { Extent::Alive(block) }
     }
 
-    /// A name that no variable has: `wish`, or `wish_2` and so on.
-    pub fn fresh_name(&self, wish: &str) -> String {
-        if self.find(wish).is_none() {
-            return wish.to_owned();
-        }
-        let mut number = 2;
-        loop {
-            let name = format!("{wish}_{number}");
-            if self.find(&name).is_none() {
-                return name;
-            }
-            number += 1;
-        }
-    }
-
     /// Adds a block.
     pub fn add_block(&mut self, parent: BlockId) -> BlockId {
         self.blocks.push(Block { parent: Some(parent), ops: Vec::new() });
@@ -181,11 +165,23 @@ impl Program {
     /// If the name is taken.
     #[track_caller]
     pub fn add_var(&mut self, var: VarDesc) -> Result<VarId> {
+        self.names.settle(&self.vars);
         if self.find(&var.name).is_some() {
             return Err(malformed("variable name", "one that is free", format!("`{}` again", var.name)));
         }
+        Ok(self.push(var))
+    }
+
+    /// Adds a variable whose name is free.
+    fn push(&mut self, var: VarDesc) -> VarId {
         self.vars.push(var);
-        Ok(VarId(self.vars.len() as u32 - 1))
+        self.names.settle(&self.vars);
+        VarId(self.vars.len() as u32 - 1)
+    }
+
+    /// Says that a variable is the gradient of another.
+    pub(crate) fn set_gradient_of(&mut self, grad: VarId, of: VarId) {
+        self.vars[grad.0 as usize].gradient_of = Some(of);
     }
 
     /// Adds a variable that an operator or a step block computes.
@@ -197,9 +193,10 @@ impl Program {
         role: VarRole,
         stop: bool,
     ) -> VarId {
+        self.names.settle(&self.vars);
         let name = self.fresh_name(wish);
         let stop_gradient = stop || !spec.dtype.is_float();
-        self.vars.push(VarDesc {
+        self.push(VarDesc {
             name,
             block,
             kind: VarKind::Tensor(spec),
@@ -209,8 +206,7 @@ impl Program {
             stop_gradient,
             initializer: None,
             gradient_of: None,
-        });
-        VarId(self.vars.len() as u32 - 1)
+        })
     }
 
     /// Appends an operator to a block: checks its slots, runs its shape rule and adds its outputs.
@@ -307,6 +303,7 @@ impl Program {
     /// Takes the last operator of a block back, with what was made for it since the program had that [size](Self::size).
     pub(super) fn take_back(&mut self, block: BlockId, (vars, levels): (usize, u32)) {
         self.blocks[block.0 as usize].ops.pop();
+        self.names.cut(vars, &self.vars);
         self.vars.truncate(vars);
         self.levels = levels;
     }

@@ -100,10 +100,11 @@ impl Program {
 
     /// A program that was read.
     #[track_caller]
-    pub(crate) fn checked(self) -> Result<Self> {
+    pub(crate) fn checked(mut self) -> Result<Self> {
         let malformed =
             |e: Error| Error::of(ErrorKind::Format, "program", "a well-formed one", e.to_string());
         self.validate().map_err(malformed).at_caller()?;
+        self.names.settle(&self.vars);
         Ok(self)
     }
 

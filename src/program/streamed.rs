@@ -1,6 +1,6 @@
 //! A program that infers over long sequences window by window: what one window hands to the next is fed and fetched.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use super::infer::{Phase, infer};
@@ -150,7 +150,8 @@ impl Program {
         let at_last: Vec<VarId> = outputs.iter().copied().filter(|&var| !of_rows(var)).collect();
         let rest = rest.inference(&at_last)?;
         let read = rest.reads();
-        reached.retain(|(_, var)| read.contains(var) || at_last.contains(var));
+        let asked: HashSet<VarId> = at_last.into_iter().collect();
+        reached.retain(|(_, var)| read.contains(var) || asked.contains(var));
         making.program.blocks[0].ops = at_windows;
         let mut passes = Vec::new();
         for from_end in [false, true] {
@@ -162,8 +163,8 @@ impl Program {
                 continue;
             }
             let program = making.program.inference(&[&rows[..], &reached].concat())?;
-            let runs = |c: &&Carried| program.root().ops.iter().any(|op| op.writes().any(|v| v == c.left));
-            let carried = making.carried.iter().filter(runs).copied().collect();
+            let written: HashSet<VarId> = program.root().ops.iter().flat_map(OpDesc::writes).collect();
+            let carried = making.carried.iter().filter(|c| written.contains(&c.left)).copied().collect();
             passes.push(Windowed { program, from_end, carried, rows, reached });
         }
         Ok(Streamed { level, passes, rest })

@@ -7,7 +7,7 @@
 
 mod order;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
 use super::infer::{Phase, infer};
@@ -71,6 +71,7 @@ impl Program {
     /// # Errors
     /// The first thing that is wrong.
     pub(crate) fn check_steps(&self) -> Result<()> {
+        let runs = Runs::of(self);
         for op in self.blocks.iter().flat_map(|b| &b.ops) {
             let Some(step) = op.step.as_deref() else { continue };
             let expected = if step.gradient.is_some() { Role::Backward } else { Role::Forward };
@@ -81,7 +82,7 @@ impl Program {
                     format!("{:?}", op.role),
                 ));
             }
-            self.step(op, step)?;
+            self.step(op, step, &runs)?;
         }
         self.each_block_once()
     }
@@ -185,8 +186,8 @@ impl Program {
     }
 
     /// A step block and what passes its border.
-    fn step(&self, op: &OpDesc, step: &StepDesc) -> Result<()> {
-        let border = self.border(step)?;
+    fn step(&self, op: &OpDesc, step: &StepDesc, runs: &Runs<'_>) -> Result<()> {
+        let border = self.border(step, runs)?;
         let (seen, made) = (&[VarRole::Step], &[VarRole::Computed]);
         let depth = border.above.len();
         for (pairs, roles, kept) in
@@ -233,14 +234,14 @@ impl Program {
             same_slot(&op.outputs, &grad_name("x"), outers(&gradient.inputs))?;
             same_slot(&op.outputs, &grad_name("static"), outers(&gradient.statics))?;
             same_slot(&op.outputs, &grad_name("initial"), initials)?;
-            return self.step_gradient(step, gradient);
+            return self.step_gradient(step, gradient, runs);
         }
         same_slot(&op.outputs, "out", outers(&step.outputs))?;
         same_slot(&op.outputs, "last", step.memories.iter().filter_map(|m| m.last))
     }
 
     /// What lies around a step block, by its first input.
-    fn border(&self, step: &StepDesc) -> Result<Border> {
+    fn border(&self, step: &StepDesc, runs: &Runs<'_>) -> Result<Border> {
         let first = step.inputs.first().ok_or_else(|| malformed("step inputs", "at least one", "none"))?;
         let lod = &self.spec(first.outer)?.lod;
         let Some(depth) = lod.iter().position(|&l| l == step.level) else {
@@ -254,21 +255,19 @@ impl Program {
         }
         let home = self.has_block(step.block)?.parent.unwrap_or_default();
         let above: Levels = lod[..depth].iter().copied().collect();
-        let sequences = above.last().map_or(self.top(self.run_by(home)), |&l| Extent::Rows(l));
+        let sequences = above.last().map_or(self.top(runs.by(home)), |&l| Extent::Rows(l));
         Ok(Border { home, above, sequences })
     }
 
     /// The backward part: of the same step block, gradients of the variables that they are said to be of.
-    fn step_gradient(&self, step: &StepDesc, gradient: &StepGradient) -> Result<()> {
-        let runs = self.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref());
-        let mut forward = runs.filter(|s| s.gradient.is_none() && s.block == step.block);
+    fn step_gradient(&self, step: &StepDesc, gradient: &StepGradient, runs: &Runs<'_>) -> Result<()> {
         let plain = StepDesc { gradient: None, ..step.clone() };
-        if forward.next() != Some(&plain) {
+        if runs.forward.get(&step.block) != Some(&&plain) {
             let got = format!("another one of block {}", step.block.0);
             return Err(malformed("gradient of a recurrent", "that of a recurrent of the program", got));
         }
         let is = |grad: VarId, of: VarId| -> Result<()> {
-            match self.is_gradient(grad, of)? {
+            match self.is_gradient(grad, of, runs)? {
                 true => self.alike(grad, of),
                 false => Err(malformed("gradient", format!("that of variable {}", of.0), grad.0.to_string())),
             }
@@ -278,9 +277,11 @@ impl Program {
             (&gradient.inputs, &step.inputs),
             (&gradient.statics, &step.statics),
         ] {
+            // The last first, so that the first stays where two are of one variable.
+            let of_inner: HashMap<VarId, &Pair> = pairs.iter().rev().map(|p| (p.inner, p)).collect();
             for pair in grads {
                 let of = self.has_var(pair.inner)?.gradient_of;
-                let Some(of) = pairs.iter().find(|p| Some(p.inner) == of) else {
+                let Some(of) = of.and_then(|of| of_inner.get(&of)) else {
                     return Err(malformed(
                         "gradient",
                         "that of a variable of the step",
@@ -362,6 +363,7 @@ impl Program {
     /// # Errors
     /// The first operator that is not known or does not fit; the error names it.
     pub(crate) fn check_shapes(&self, registry: &Registry, live: &[usize]) -> Result<()> {
+        let runs = Runs::of(self);
         let mut open: Vec<(BlockId, usize)> = live.iter().map(|&number| (BlockId(0), number)).collect();
         while let Some((block, number)) = open.pop() {
             let Some(op) = self.has_block(block)?.ops.get(number) else { continue };
@@ -376,12 +378,12 @@ impl Program {
                 caller: Some(op.caller.clone()),
                 variable: None,
             };
-            self.shapes(registry, block, op).map_err(|e| e.at(place()))?;
+            self.shapes(registry, (block, &runs), op).map_err(|e| e.at(place()))?;
         }
         Ok(())
     }
 
-    fn shapes(&self, registry: &Registry, block: BlockId, desc: &OpDesc) -> Result<()> {
+    fn shapes(&self, registry: &Registry, (block, runs): (BlockId, &Runs<'_>), desc: &OpDesc) -> Result<()> {
         let op = registry.parse(&desc.kind, &desc.attributes)?;
         let signature = op.signature();
         let backward = desc.role == Role::Backward;
@@ -390,7 +392,7 @@ impl Program {
             Self::slots_of(signature.outputs, if backward { &desc.inputs } else { &desc.outputs }, "");
         self.check_bound(signature.inputs, &inputs)?;
         self.check_bound(signature.outputs, &outputs)?;
-        let here = self.run_by(block);
+        let here = runs.by(block);
         for id in desc.reads().chain(desc.writes()) {
             let var = self.has_var(id)?;
             // A gradient block lies beside the step block that it is of, and sees what that one sees.
@@ -419,11 +421,11 @@ impl Program {
                 return Err(malformed(format!("output `{}`", slot.name), expected, got));
             }
         }
-        if backward { self.gradients(signature, desc) } else { Ok(()) }
+        if backward { self.gradients(signature, desc, runs) } else { Ok(()) }
     }
 
     /// The gradients that a backward operator reads and writes have the shapes of what they are of.
-    fn gradients(&self, signature: Signature, desc: &OpDesc) -> Result<()> {
+    fn gradients(&self, signature: Signature, desc: &OpDesc, runs: &Runs<'_>) -> Result<()> {
         for (slots, bounds) in [(signature.outputs, &desc.inputs), (signature.inputs, &desc.outputs)] {
             let (of, grads) =
                 (Self::slots_of(slots, &desc.inputs, ""), Self::slots_of(slots, bounds, &grad_name("")));
@@ -434,7 +436,7 @@ impl Program {
                 for (&of, &grad) in of.iter().zip(grads).filter(|(_, grad)| **grad != VarId::NONE) {
                     let (x, dx) = (self.spec(of)?, self.spec(grad)?);
                     let name = &self.has_var(grad)?.name;
-                    if !self.is_gradient(grad, of)? {
+                    if !self.is_gradient(grad, of, runs)? {
                         let expected = format!("that of variable {}", self.shown(of));
                         return Err(malformed("gradient", expected, "another").variable(name));
                     }
@@ -448,16 +450,9 @@ impl Program {
     }
 
     /// Whether a variable is the gradient of another, and lies where that one's gradients are computed.
-    fn is_gradient(&self, grad: VarId, of: VarId) -> Result<bool> {
+    fn is_gradient(&self, grad: VarId, of: VarId, runs: &Runs<'_>) -> Result<bool> {
         let (grad, home) = (self.has_var(grad)?, self.has_var(of)?.block);
-        Ok(grad.gradient_of == Some(of) && self.run_by(grad.block) == home)
-    }
-
-    /// The step block whose sequences a (gradient) block runs over.
-    fn run_by(&self, block: BlockId) -> BlockId {
-        let steps = self.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref());
-        let mut of = steps.filter(|s| s.gradient.as_ref().is_some_and(|g| g.block == block));
-        of.next().map_or(block, |s| s.block)
+        Ok(grad.gradient_of == Some(of) && runs.by(grad.block) == home)
     }
 
     /// A block that two operators run would hold the values of the last one.
@@ -496,6 +491,32 @@ fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId
         && declared.lod.iter().zip(&given.lod).all(|(&d, &g)| same(d, g))
         && (declared.shape.len(), declared.lod.len()) == (given.shape.len(), given.lod.len())
         && (declared.dtype, declared.storage) == (given.dtype, given.storage)
+}
+
+/// What runs which block: the first that says so.
+struct Runs<'a> {
+    /// The forward step of each step block.
+    forward: HashMap<BlockId, &'a StepDesc>,
+    /// The step block that each gradient block is of.
+    of_gradient: HashMap<BlockId, BlockId>,
+}
+
+impl<'a> Runs<'a> {
+    fn of(program: &'a Program) -> Self {
+        let mut runs = Self { forward: HashMap::new(), of_gradient: HashMap::new() };
+        for step in program.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref()) {
+            match &step.gradient {
+                None => drop(runs.forward.entry(step.block).or_insert(step)),
+                Some(gradient) => drop(runs.of_gradient.entry(gradient.block).or_insert(step.block)),
+            }
+        }
+        runs
+    }
+
+    /// The step block whose sequences a (gradient) block runs over.
+    fn by(&self, block: BlockId) -> BlockId {
+        self.of_gradient.get(&block).copied().unwrap_or(block)
+    }
 }
 
 /// What lies around a step block.

@@ -5,7 +5,7 @@ use crate::refused::Outcome;
 use ndarray::{Array1, Array2, ArrayView1, Axis, Ix1, Ix2, concatenate, s};
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::{
-    Activation, Gru, Lstm, LstmWeights, Mgu, RecurrentWeights, Reset, Rnn, Stacked, init,
+    Activation, Gru, Linear, Lstm, LstmWeights, Mgu, RecurrentWeights, Reset, Rnn, Stacked, init,
 };
 use unpadded::ops::Update;
 use unpadded::program::{Program, VarId, Vars, backward};
@@ -367,6 +367,75 @@ fn gradients_of_the_last_cell_state() {
     let options = [Lstm::new(4), Lstm::new(4).peepholes(), Lstm::new(4).backwards()];
     for options in options {
         differences("last cell state", |net, x| vec![net.lstm_states(x, options.clone()).2]);
+    }
+}
+
+/// The width of a matrix memory's values and that of its keys.
+const MATRIX: [usize; 2] = [4, 2];
+
+/// A memory of matrices, C_t = f · C_{t−1} + i · v · kᵀ, where f depends on what was read before; h = tanh(C · q).
+fn matrix_memory(net: &Builder, x: Var) -> Vec<Var> {
+    let [values, keys] = MATRIX;
+    let (h, last) = net.recurrent(x, |step, x| {
+        let c = step.memory_of(DType::F64, &MATRIX);
+        let plain = |name: &str, width| step.linear(x, Linear::new(width).without_bias().named(name));
+        let (q, k, v) = (plain("q", keys), plain("k", keys), plain("v", values));
+        let i = step.sigmoid(plain("i", 1));
+        let f = step.sigmoid(step.linear(step.matvec(c, q), Linear::new(1).without_bias().named("f")));
+        let next = step.add(step.mul(c, f), step.mul(step.outer(v, k), i));
+        step.update(c, next);
+        (step.tanh(step.matvec(next, q)), step.last(c))
+    });
+    vec![h, last]
+}
+
+#[test]
+fn a_matrix_memory_is_its_formula() {
+    let [values, keys] = MATRIX;
+    let mut ran = Ran::new(Mode::Infer, |net, x| vec![matrix_memory(net, x)[0]]);
+    let [q, k, v, i, f] = ["q", "k", "v", "i", "f"].map(|name| ran.weight(&format!("{name}.weight")));
+    let mut expected = reference([values, values * keys], |x, [_, c]| {
+        let (q, k, v) = (x.dot(&q), x.dot(&k), x.dot(&v));
+        let c = c.clone().into_shape_with_order((values, keys)).unwrap();
+        let (i, f) = (sigmoid(&x.dot(&i))[0], sigmoid(&c.dot(&q).dot(&f))[0]);
+        let c = Array2::from_shape_fn((values, keys), |(a, b)| f * c[(a, b)] + i * v[a] * k[b]);
+        [tanh(&c.dot(&q)), Array1::from_iter(c)]
+    });
+    expected.truncate(1);
+    agree(&ran, &expected);
+}
+
+#[test]
+fn gradients_of_a_matrix_memory() {
+    differences("matrix memory", matrix_memory);
+    // The last matrices alone.
+    differences("last matrices", |net, x| vec![matrix_memory(net, x)[1]]);
+}
+
+#[test]
+fn a_matrix_memory_has_the_same_bits_on_any_number_of_threads() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F64, &[IN], 1);
+    net.watch(x);
+    let values = matrix_memory(&net, x);
+    let sums = values.iter().map(|&v| net.sum(net.square(v)));
+    let loss = sums.reduce(|a, b| net.add(a, b)).unwrap();
+    let mut program = net.finish().unwrap();
+    let grads = backward::differentiate(&mut program, &ops::catalogue(), loss.id()).unwrap();
+    let gradients = program.parameters().chain([x.id()]).map(|v| grads[&v]);
+    let wanted: Vec<VarId> = values.iter().map(|v| v.id()).chain(gradients).collect();
+    let run = |threads: usize| {
+        let (mut scope, x_value) = (scope(&program), input());
+        let mut exe = Executor::new(&program, &ops::catalogue(), &wanted, threads).unwrap();
+        exe.run(&mut scope, &Run::train(&[(x.id(), &x_value)], 1).until(Stage::Gradients)).unwrap();
+        let fetched = |&v: &VarId| exe.fetch(v).unwrap().as_slice::<f64>().unwrap().to_vec();
+        wanted.iter().map(fetched).collect::<Vec<_>>()
+    };
+    let one = run(1);
+    assert_eq!(one[1].len(), LENGTHS.len() * MATRIX.iter().product::<usize>());
+    assert!(one.iter().all(|numbers| numbers.iter().any(|&x| x != 0.0)));
+    for threads in [2, 3] {
+        assert!(run(threads) == one, "{threads} threads");
     }
 }
 

@@ -1,8 +1,8 @@
 //! Backward loops: the block of gradient operators, split as the forward one, and how gradients of memories pass.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use super::{Site, readers, writers};
+use super::{Site, outside};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::compile::Compiler;
 use crate::executor::needs::{gradient_reads, needed_values, wanted_slots};
@@ -43,9 +43,10 @@ impl Compiler<'_> {
         }
         let through = self.passed_through(step, gradient)?;
         let viewed = self.view_gradients(step, gradient, &through)?;
+        let passing: HashSet<VarId> = passed.iter().copied().collect();
         let mut units = Vec::new();
         for (number, op) in ops.iter().enumerate().filter(|(number, _)| !viewed.contains(number)) {
-            self.gradient_units(step, number, op, (&passed, &through), &mut units)?;
+            self.gradient_units(step, number, op, (&passing, &through), &mut units)?;
         }
         let when = split(&mut units, &carried, &passed);
 
@@ -58,24 +59,24 @@ impl Compiler<'_> {
         vars.extend(units.iter().flat_map(|u| &u.writes));
         vars.sort();
         vars.dedup();
+        // The last first, so that the first stays where two are of one variable.
+        let mut incoming: HashMap<VarId, VarId> = HashMap::new();
+        incoming.extend(gradient.outputs.iter().rev().map(|p| (p.inner, p.outer)));
+        let outside = outside(&units, &when);
         for var in vars {
-            if program.var(var).block != gradient.block || passed.contains(&var) || over.contains(&var) {
+            if program.var(var).block != gradient.block || passing.contains(&var) || over.contains(&var) {
                 continue;
             }
-            let incoming = gradient.outputs.iter().find(|p| p.inner == var);
-            if let Some(pair) = incoming
-                && self.take_ranked(pair.outer, var, step)?
+            if let Some(&outer) = incoming.get(&var)
+                && self.take_ranked(outer, var, step)?
             {
                 self.written.insert(var);
                 continue;
             }
-            let mut around = writers(&units, &when, var).chain(readers(&units, &when, var));
             let home = match self.class(step, var) {
                 Class::Constant => Home::Whole,
                 Class::Sequence => Home::Sequence(block),
-                Class::Step if !kept.contains(&var) && around.all(|w| w == When::Body) => {
-                    Home::Sequence(block)
-                }
+                Class::Step if !kept.contains(&var) && !outside.contains(&var) => Home::Sequence(block),
                 Class::Step => Home::Stepped(block),
             };
             self.place(var, home)?;
@@ -88,7 +89,7 @@ impl Compiler<'_> {
             let of = resolve(&through, var);
             self.same.push((var, of));
             match self.views.get(&of) {
-                Some(&view) => drop(self.views.insert(var, view)),
+                Some(&view) => self.view(var, view),
                 None => self.access[var.0 as usize] = self.access[of.0 as usize],
             }
         }
@@ -100,8 +101,12 @@ impl Compiler<'_> {
             instr.gather.push(Move { outer, inner, store: Store::Write });
             self.written.insert(pair.inner);
         }
+        let read: HashSet<VarId> = match step.statics.is_empty() {
+            true => HashSet::new(),
+            false => ops.iter().flat_map(OpDesc::reads).collect(),
+        };
         for pair in &step.statics {
-            if self.saved.contains(&pair.inner) || ops.iter().any(|op| op.reads().any(|v| v == pair.inner)) {
+            if self.saved.contains(&pair.inner) || read.contains(&pair.inner) {
                 let (outer, inner) = (self.reference(pair.outer)?, self.reference(pair.inner)?);
                 instr.statics.push(Move { outer, inner, store: Store::Write });
             }
@@ -174,14 +179,16 @@ impl Compiler<'_> {
     /// read them as one array.
     fn memories_again(&mut self, step: &StepDesc, units: &[Unit], when: &[When]) -> Result<()> {
         let block = step.block;
+        let (mut in_loop, mut outside) = (HashSet::new(), HashSet::new());
+        for (unit, time) in units.iter().zip(when) {
+            let of = if *time == When::Body { &mut in_loop } else { &mut outside };
+            of.extend(unit.reads.iter().copied());
+        }
         for (i, m) in step.memories.iter().enumerate() {
-            let at = |times: &[When]| {
-                units.iter().zip(when).any(|(u, w)| times.contains(w) && u.reads.contains(&m.previous))
-            };
             let spec = self.program.spec(m.previous)?;
-            let all =
-                at(&[When::Before, When::After]).then(|| self.add_slot(m.next, spec, Home::Stepped(block)));
-            let read = at(&[When::Before, When::Body, When::After]);
+            let apart = outside.contains(&m.previous);
+            let all = apart.then(|| self.add_slot(m.next, spec, Home::Stepped(block)));
+            let read = apart || in_loop.contains(&m.previous);
             let plan = &mut self.memories[block.0 as usize][i];
             plan.last = None;
             plan.read = read;
@@ -209,7 +216,7 @@ impl Compiler<'_> {
         step: &StepDesc,
         number: usize,
         op: &OpDesc,
-        (passed, through): (&[VarId], &Through),
+        (passed, through): (&HashSet<VarId>, &Through),
         units: &mut Vec<Unit>,
     ) -> Result<()> {
         let mixed = |this: &Self, vars: &[VarId]| {
@@ -287,13 +294,11 @@ impl Compiler<'_> {
         instr: &mut Loop,
     ) -> Result<()> {
         let ops = &self.program.block(gradient.block).ops;
-        for (number, op) in ops.iter().enumerate() {
-            let parts: Vec<&Unit> = units
-                .iter()
-                .zip(when)
-                .filter(|(u, w)| u.op == number && **w == time)
-                .map(|(u, _)| u)
-                .collect();
+        let mut of_op: Vec<Vec<&Unit>> = vec![Vec::new(); ops.len()];
+        for (unit, _) in units.iter().zip(when).filter(|(_, w)| **w == time) {
+            of_op[unit.op].push(unit);
+        }
+        for (number, (op, parts)) in ops.iter().zip(of_op).enumerate() {
             if parts.is_empty() {
                 continue;
             }

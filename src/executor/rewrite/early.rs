@@ -1,5 +1,7 @@
 //! Which operators can run before the ones whose outputs' gradients they compute.
 
+use std::collections::{HashMap, HashSet};
+
 use super::Draft;
 use crate::error::Result;
 use crate::executor::needs::values_read;
@@ -23,14 +25,20 @@ impl Draft<'_> {
         if due.is_empty() {
             return Ok(Err("nothing asks for a gradient of its result".to_owned()));
         }
-        let mut known = due.clone();
+        let mut writers: HashMap<VarId, Vec<usize>> = HashMap::new();
+        for (i, op) in ops.iter().enumerate().skip(from) {
+            op.writes().for_each(|var| writers.entry(var).or_default().push(i));
+        }
+        let mut known: HashSet<VarId> = due.iter().copied().collect();
         let mut early: Vec<usize> = Vec::new();
+        let mut found: HashSet<usize> = HashSet::new();
         while let Some(var) = due.pop() {
             if results.contains(&var) {
                 return Ok(Err(format!("the gradient of {} depends on its value", self.shown(var))));
             }
-            for (i, op) in ops.iter().enumerate().skip(from) {
-                if early.contains(&i) || !op.writes().any(|v| v == var) {
+            for &i in writers.get(&var).into_iter().flatten() {
+                let op = &ops[i];
+                if found.contains(&i) {
                     continue;
                 }
                 let own = taken.contains(&Some(i));
@@ -42,15 +50,11 @@ impl Draft<'_> {
                     return Ok(Err(format!("{} is known only later", self.shown(var))));
                 }
                 early.push(i);
-                for read in self.values(op)? {
-                    if !known.contains(&read) {
-                        known.push(read);
-                        due.push(read);
-                    }
-                }
+                found.insert(i);
+                due.extend(self.values(op)?.into_iter().filter(|&read| known.insert(read)));
             }
         }
-        let late = self.made_after(from, &early)?;
+        let late = self.made_after(from, &found)?;
         for &i in &early {
             for var in self.program.tensors(ops[i].reads().chain(ops[i].writes())) {
                 if self.program.spec(var)?.lod.iter().any(|level| late.contains(level)) {
@@ -80,8 +84,8 @@ impl Draft<'_> {
     }
 
     /// The levels of sequences that operators behind `from` make, but for those that move.
-    fn made_after(&self, from: usize, early: &[usize]) -> Result<Vec<LevelId>> {
-        let mut made = Vec::new();
+    fn made_after(&self, from: usize, early: &HashSet<usize>) -> Result<HashSet<LevelId>> {
+        let mut made = HashSet::new();
         for (i, op) in self.ops(BlockId(0)).iter().enumerate().skip(from + 1) {
             if op.role != Role::Forward || early.contains(&i) {
                 continue;

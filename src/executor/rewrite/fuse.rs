@@ -11,6 +11,8 @@
 //!
 //! [`Op::fusions`]: crate::program::Op::fusions
 
+use std::collections::{HashMap, HashSet};
+
 use super::{Draft, Note, Origin};
 use crate::error::Result;
 use crate::executor::needs::{live, reads};
@@ -23,17 +25,63 @@ impl Draft<'_> {
     /// Fuses what can be fused in the operators that the wanted variables need; returns what could not be, and why.
     pub(super) fn fuse_all(&mut self) -> Result<Vec<String>> {
         let mut refused = Vec::new();
+        let mut writers = self.live_writers()?;
         for (output, fusion) in candidates(&self.program, self.registry) {
+            if self.pair(&writers, output, &fusion).is_none() {
+                continue;
+            }
             let mut changed = Draft { program: self.program.clone(), origins: self.origins.clone(), ..*self };
             match changed.fuse(output, &fusion)? {
-                Outcome::Fused => *self = changed,
+                Outcome::Fused => {
+                    *self = changed;
+                    writers = self.live_writers()?;
+                }
                 Outcome::Refused(why) => refused.push(why),
-                Outcome::NotThere => {}
             }
         }
         Ok(refused)
     }
+
+    /// The first forward operator that writes each variable of a block, of those that are needed: what is not does not
+    /// stand in the way.
+    fn live_writers(&self) -> Result<Writers> {
+        let live: HashSet<usize> = live(&self.program, self.wanted)?.into_iter().collect();
+        let mut writers = Writers::new();
+        for (block, _) in self.program.blocks() {
+            for (number, op) in self.ops(block).iter().enumerate().filter(|(_, o)| o.role == Role::Forward) {
+                if block != BlockId(0) || live.contains(&number) {
+                    for var in op.writes() {
+                        writers.entry((block, var)).or_insert(number);
+                    }
+                }
+            }
+        }
+        Ok(writers)
+    }
+
+    /// The operator that computes an output, and the one before it with which it could be one: each with its block.
+    fn pair(&self, writers: &Writers, output: VarId, fusion: &Fusion) -> Option<[(BlockId, usize); 2]> {
+        let writer = |block, var| writers.get(&(block, var)).copied();
+        // An operator writes variables of its own block.
+        let block = self.program.var(output).block;
+        let consumer = writer(block, output)?;
+        let between = *self.ops(block)[consumer].input(fusion.slot).first()?;
+        let found = writer(block, between)?;
+        let op = &self.ops(block)[found];
+        if op.kind == fusion.producer {
+            return Some([(block, consumer), (block, found)]);
+        }
+        // In a step block whose output it is.
+        let step = op.step.as_deref().filter(|_| block == BlockId(0))?;
+        let inner = step.outputs.iter().find(|pair| pair.outer == between)?.inner;
+        let found = writer(step.block, inner)?;
+        let fits = self.ops(step.block)[found].kind == fusion.producer;
+        fits.then_some([(block, consumer), (step.block, found)])
+    }
 }
+
+/// A forward operator's number, by its block and what it writes.
+type Writers = HashMap<(BlockId, VarId), usize>;
 
 /// An output of each operator that can be fused, with how.
 fn candidates(program: &Program, registry: &Registry) -> Vec<(VarId, Fusion)> {
@@ -55,26 +103,22 @@ enum Outcome {
     Fused,
     /// They could be one, but for this.
     Refused(String),
-    /// There are no two that could be.
-    NotThere,
 }
 
 impl Draft<'_> {
     fn fuse(&mut self, output: VarId, fusion: &Fusion) -> Result<Outcome> {
         // What is not needed does not stand in the way.
-        let live = live(&self.program, self.wanted)?;
-        for number in (0..self.ops(BlockId(0)).len()).rev().filter(|n| !live.contains(n)) {
-            self.remove(BlockId(0), number);
-        }
-        let blocks: Vec<BlockId> = self.program.blocks().map(|(id, _)| id).collect();
-        let found = blocks.into_iter().find_map(|block| Some((block, self.writer(block, output)?)));
-        let Some((block, consumer)) = found else { return Ok(Outcome::NotThere) };
-        let Some(&between) = self.ops(block)[consumer].input(fusion.slot).first() else {
-            return Ok(Outcome::NotThere);
+        let live: HashSet<usize> = live(&self.program, self.wanted)?.into_iter().collect();
+        let root = std::mem::take(&mut self.program.blocks[0].ops).into_iter();
+        let all = root.zip(std::mem::take(&mut self.origins[0])).enumerate();
+        let kept = all.filter(|(number, _)| live.contains(number)).map(|(_, op)| op);
+        (self.program.blocks[0].ops, self.origins[0]) = kept.unzip();
+        let gone = || Ok(Outcome::Refused("they are not where they were".to_owned()));
+        let Some([(block, consumer), (home, producer)]) = self.pair(&self.live_writers()?, output, fusion)
+        else {
+            return gone();
         };
-        let Some((home, producer)) = self.producer(block, between, fusion) else {
-            return Ok(Outcome::NotThere);
-        };
+        let Some(&between) = self.ops(block)[consumer].input(fusion.slot).first() else { return gone() };
         let both = format!("{} and {}", self.name(home, producer), self.name(block, consumer));
         let refused = |why: String| Ok(Outcome::Refused(format!("{both}: {why}")));
         let width = self.program.spec(between)?.width();
@@ -98,20 +142,6 @@ impl Draft<'_> {
             Ok(()) => Ok(Outcome::Fused),
             Err(why) => refused(why),
         }
-    }
-
-    /// The operator that computes `between` for one of `block`, in that block or, for one of the root block, in a step
-    /// block whose output it is.
-    fn producer(&self, block: BlockId, between: VarId, fusion: &Fusion) -> Option<(BlockId, usize)> {
-        let writer = self.writer(block, between)?;
-        let op = &self.ops(block)[writer];
-        if op.kind == fusion.producer {
-            return Some((block, writer));
-        }
-        let step = op.step.as_deref().filter(|_| block == BlockId(0))?;
-        let inner = step.outputs.iter().find(|pair| pair.outer == between)?.inner;
-        let writer = self.writer(step.block, inner)?;
-        (self.ops(step.block)[writer].kind == fusion.producer).then_some((step.block, writer))
     }
 
     /// Joins two operators of the root block, or says why not.

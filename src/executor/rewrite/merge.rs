@@ -8,10 +8,10 @@
 //! Only what a loop calls is merged, with what is added to it. Before and after a loop there is one call for all steps,
 //! and nothing to gain.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Draft, Note, Origin};
+use super::{Backwards, Draft, Note, Origin};
 use crate::error::Result;
 use crate::executor::needs::values_read;
 use crate::executor::split::{Class, Classes};
@@ -111,7 +111,13 @@ impl Draft<'_> {
             }) && inside.classes.get(&self.program, var) == Class::Step
                 && !inside.kept.contains(&var)
         };
-        let reading = |var: VarId| ops.iter().filter(|op| op.reads().any(|v| v == var)).count();
+        let mut reading: HashMap<VarId, usize> = HashMap::new();
+        for op in ops {
+            let once: HashSet<VarId> = op.reads().collect();
+            once.into_iter().for_each(|var| *reading.entry(var).or_default() += 1);
+        }
+        let backwards = Backwards::of(back_ops);
+        let mut of_out: HashMap<VarId, usize> = HashMap::new();
         for (number, op) in ops.iter().enumerate() {
             let &[out] = &op.writes().collect::<Vec<_>>()[..] else { continue };
             if op.role != Role::Forward || op.kind == RECURRENT || !usable(out) {
@@ -119,7 +125,7 @@ impl Draft<'_> {
             }
             let instance = self.registry.parse(&op.kind, &op.attributes)?;
             let signature = instance.signature();
-            let back = gradient.and_then(|g| self.backward(op, g.block));
+            let back = backwards.of_forward(op);
             let gradient_of = |slot: &str| {
                 let found = back.map_or(&[][..], |b| back_ops[b].output(&grad_name(slot)));
                 found.first().copied().filter(|&v| v != VarId::NONE)
@@ -150,11 +156,11 @@ impl Draft<'_> {
                 None => {
                     let specs = self.program.input_specs(signature, op)?;
                     let of = |bound: &Bound| {
-                        nodes.iter().position(|node| {
-                            bound.vars == [node.out]
-                                && reading(node.out) == 1
-                                && !inside.needed.contains(&node.out)
-                                && node.grad == gradient_of(&bound.slot)
+                        let &[var] = &bound.vars[..] else { return None };
+                        of_out.get(&var).copied().filter(|&node| {
+                            reading.get(&var) == Some(&1)
+                                && !inside.needed.contains(&var)
+                                && nodes[node].grad == gradient_of(&bound.slot)
                         })
                     };
                     let operands: Vec<usize> = op.inputs.iter().filter_map(of).collect();
@@ -171,6 +177,7 @@ impl Draft<'_> {
             };
             let this = nodes.len();
             operands.iter().for_each(|&operand| nodes[operand].reader = Some(this));
+            of_out.entry(out).or_insert(this);
             nodes.push(Node { instance, op: number, back, out, grad, key, operands, reader: None });
         }
         Ok(nodes)
@@ -295,7 +302,7 @@ impl Draft<'_> {
         let name = grad_name(&self.program.var(whole).name);
         let grad = there.filter(|_| members[0].grad.is_some()).map(|there| {
             let grad = self.program.add_computed(&name, there, spec, VarRole::Computed, true);
-            self.program.var_mut(grad).gradient_of = Some(whole);
+            self.program.set_gradient_of(grad, whole);
             grad
         });
         Ok(Some((whole, grad)))
@@ -372,32 +379,13 @@ impl Draft<'_> {
 /// At the end nodes of one class stand at the same place in trees of sums that are built alike. So each class of such trees
 /// has one node in every tree, and in the order of the trees' roots the columns of all its variables fit together.
 fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
-    // Each node with the first of its class.
-    let mut class: Vec<usize> = Vec::with_capacity(nodes.len());
-    for (i, node) in nodes.iter().enumerate() {
-        let known = (0..i).find(|&j| class[j] == j && nodes[j].key == node.key);
-        class.push(known.unwrap_or(i));
+    let class = classes(nodes);
+    // What reads a node comes after it.
+    let mut roots: Vec<usize> = (0..nodes.len()).collect();
+    for (i, node) in nodes.iter().enumerate().rev() {
+        roots[i] = node.reader.map_or(i, |reader| roots[reader]);
     }
-    loop {
-        let mut seen = HashMap::new();
-        let mut finer = Vec::with_capacity(nodes.len());
-        for (i, node) in nodes.iter().enumerate() {
-            let mut operands: Vec<usize> = node.operands.iter().map(|&o| class[o]).collect();
-            operands.sort_unstable();
-            let around = (class[i], node.reader.map(|reader| class[reader]), operands);
-            finer.push(*seen.entry(around).or_insert(i));
-        }
-        if finer == class {
-            break;
-        }
-        class = finer;
-    }
-    let root = |mut i: usize| {
-        while let Some(reader) = nodes[i].reader {
-            i = reader;
-        }
-        i
-    };
+    let root = |i: usize| roots[i];
     let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (i, &class) in class.iter().enumerate() {
         groups.entry(class).or_default().push(i);
@@ -421,6 +409,74 @@ fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = groups.into_values().filter(fits).collect();
     groups.iter_mut().for_each(|group| group.sort_by_key(|&i| root(i)));
     groups
+}
+
+/// Each node with a number of its class: nodes of one class have one key, and what they read and what reads them is of one
+/// class each. The numbers are in the order of the classes' first nodes.
+fn classes(nodes: &[Node]) -> Vec<usize> {
+    let mut class: Vec<usize> = Vec::with_capacity(nodes.len());
+    let mut members: Vec<BTreeSet<usize>> = Vec::new();
+    let mut known: HashMap<(&str, Vec<&[VarId]>), Vec<usize>> = HashMap::new();
+    for (i, node) in nodes.iter().enumerate() {
+        let shared = node.key.shared.iter().map(|bound| &bound.vars[..]).collect();
+        let alike = known.entry((&node.key.kind, shared)).or_default();
+        let same = |of: &usize| members[*of].first().is_some_and(|&first| nodes[first].key == node.key);
+        let found = alike.iter().copied().find(same);
+        let of = found.unwrap_or(members.len());
+        if found.is_none() {
+            alike.push(of);
+            members.push(BTreeSet::new());
+        }
+        members[of].insert(i);
+        class.push(of);
+    }
+    // A class is divided by what is around its nodes. The largest part keeps the number, so that only what is around
+    // the others must be looked at again.
+    let mut due: BTreeSet<usize> = (0..nodes.len()).collect();
+    while !due.is_empty() {
+        let around = |i: usize| {
+            let node = &nodes[i];
+            let mut operands: Vec<usize> = node.operands.iter().map(|&o| class[o]).collect();
+            operands.sort_unstable();
+            (node.reader.map(|reader| class[reader]), operands)
+        };
+        let mut changed: BTreeMap<usize, BTreeMap<_, Vec<usize>>> = BTreeMap::new();
+        for &i in &due {
+            changed.entry(class[i]).or_default().entry(around(i)).or_default().push(i);
+        }
+        let mut moves: Vec<(usize, Vec<usize>)> = Vec::new();
+        for (of, mut parts) in changed {
+            // Around the others of the class nothing has changed: they are alike.
+            let looked: usize = parts.values().map(Vec::len).sum();
+            let other = members[of].iter().copied().find(|i| !due.contains(i)).map(around);
+            let alike = other.as_ref().and_then(|other| parts.remove(other)).map_or(0, |part| part.len());
+            let others = members[of].len() - looked + alike;
+            let most = parts.values().map(Vec::len).max().unwrap_or(0);
+            if other.is_some() && others >= most {
+                moves.extend(parts.into_values().map(|part| (of, part)));
+                continue;
+            }
+            let mut parts: Vec<Vec<usize>> = parts.into_values().collect();
+            if other.is_some() {
+                let apart: HashSet<usize> = parts.iter().flatten().copied().collect();
+                parts.push(members[of].iter().copied().filter(|i| !apart.contains(i)).collect());
+            }
+            let keeps = parts.iter().position(|part| part.len() == most).unwrap_or_default();
+            parts.swap_remove(keeps);
+            moves.extend(parts.into_iter().map(|part| (of, part)));
+        }
+        due.clear();
+        for (of, part) in moves {
+            for &i in &part {
+                class[i] = members.len();
+                members[of].remove(&i);
+                due.extend(nodes[i].operands.iter().copied().chain(nodes[i].reader));
+            }
+            members.push(part.into_iter().collect());
+        }
+    }
+    let mut first: HashMap<usize, usize> = HashMap::new();
+    class.iter().enumerate().map(|(i, &of)| *first.entry(of).or_insert(i)).collect()
 }
 
 /// What the operator that some nodes become reads and writes instead of their results and, of sums, their operands. A

@@ -88,7 +88,7 @@ impl Draft<'_> {
                         let (name, spec) =
                             (grad_name(&self.program.var(of).name), self.program.spec(of)?.clone());
                         let outer = self.program.add_computed(&name, ROOT, spec, VarRole::Computed, true);
-                        self.program.var_mut(outer).gradient_of = Some(of);
+                        self.program.set_gradient_of(outer, of);
                         gradient.outputs.push(Pair { outer, inner: var });
                         outer
                     }

@@ -103,3 +103,28 @@ fn what_does_not_fit_is_refused() {
     start("orthogonal", none(), &[usize::MAX, usize::MAX]).unwrap_err();
     start("zeros", none(), &[1 << 40, 1 << 20]).unwrap_err();
 }
+
+#[test]
+fn gates_start_at_their_values() {
+    let of = |values: Vec<f64>| Attributes::new().with("values", values);
+    let three = || of(vec![0.5, -1.0, 2.0]);
+    assert_eq!(start("gate_biases", three(), &[6]).unwrap(), [0.5, 0.5, -1.0, -1.0, 2.0, 2.0]);
+    assert_eq!(start("gate_biases", three(), &[0]).unwrap(), [0.0; 0]);
+    // An LSTM's, gate by gate.
+    let lstm = start("lstm_bias", Attributes::new().with("forget", 1.0), &[8]).unwrap();
+    assert_eq!(start("gate_biases", of(vec![0.0, 1.0, 0.0, 0.0]), &[8]).unwrap(), lstm);
+    // Whole numbers in a file are numbers too.
+    let whole = Attributes::new().with("values", vec![1, 2]);
+    assert_eq!(start("gate_biases", whole, &[2]).unwrap(), [1.0, 2.0]);
+    let refused = [
+        (three(), vec![5], "as many numbers for each of 3 gates"),
+        (three(), vec![3, 2], "as many numbers for each of 3 gates"),
+        (of(vec![]), vec![4], "a number for each gate, got none"),
+        (of(vec![f64::NAN]), vec![4], "a number for each gate"),
+        (Attributes::new(), vec![4], "attribute `values`"),
+    ];
+    for (attributes, dims, said) in refused {
+        let error = start("gate_biases", attributes, &dims).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}

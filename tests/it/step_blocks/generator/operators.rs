@@ -1,6 +1,7 @@
 //! One call of one operator of the catalogue. Most are called by what they declare of themselves, with the attributes of
 //! one of their samples; those whose operands must fit each other by width or by value have lines of their own.
 
+use unpadded::kernels::Transpose;
 use unpadded::ops::{CrossEntropy, Pool, Update};
 use unpadded::program::op::Arity;
 use unpadded::program::{Attributes, Spec};
@@ -10,17 +11,23 @@ use super::{Item, LARGE, Maker, TABLE};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
 /// gradient passes where the function has one.
-const ROUGH: [&str; 15] = [
+const ROUGH: [&str; 21] = [
     "abs",
     "accuracy",
     "cast",
     "clamp",
     "elu",
+    "equal",
     "global_norm",
+    "greater",
+    "greater_equal",
     "leaky_relu",
+    "less",
+    "less_equal",
     "max_features",
     "maximum",
     "minimum",
+    "not_equal",
     "relu",
     "softsign",
     "learning_rate",
@@ -89,6 +96,16 @@ impl Maker {
                 let a = self.constant(net, &[w, w], 2)?;
                 let b = self.constant(net, &[w, w], 2)?;
                 self.by_signature(net, kind, &[a, b], items)
+            }
+            "matvec" | "outer" => {
+                let x = self.floats(net, items)?;
+                let y = self.partner(net, &x, items)?;
+                let matrix = net.outer(x.var, y.var);
+                let matrix = self.item(net, matrix, x.size * y.size)?;
+                let var = net.matvec(matrix.var, y.var);
+                let size = matrix.size * y.size * y.spec.width() as f64;
+                let product = self.item(net, var, size)?;
+                Ok(if self.dice.chance(70) { vec![product] } else { vec![matrix, product] })
             }
             "sequence_expand" | "sequence_expand_as" => {
                 let sequences: Vec<Item> = items.iter().filter(|i| !i.spec.lod.is_empty()).cloned().collect();
@@ -213,7 +230,12 @@ impl Maker {
                     attributes.set("ignore_index", index);
                 }
                 let x = self.small(net, &x, LARGE)?;
-                let w = self.constant(net, &[x.spec.width(), TABLE], 2)?;
+                let transposed = if self.dice.chance(30) { Transpose::Yes } else { Transpose::No };
+                if transposed == Transpose::Yes {
+                    attributes.set("transposed", true);
+                }
+                let (height, columns) = transposed.shape((x.spec.width(), TABLE));
+                let w = self.constant(net, &[height, columns], 2)?;
                 let class_weights = weights.as_slice();
                 let mut inputs: Vec<(&str, &[Var])> = vec![
                     ("weight", std::slice::from_ref(&w.var)),
@@ -314,7 +336,7 @@ impl Maker {
                     None => self.operand(net, first.as_ref(), items)?,
                 };
                 item = self.small(net, &item, LARGE)?;
-                if matches!((kind, k), ("log" | "sqrt", 0) | ("div", 1)) {
+                if matches!((kind, k), ("log" | "sqrt" | "reciprocal", 0) | ("div", 1)) {
                     item = self.positive(net, &item)?;
                 }
                 vars.push(item);
@@ -447,6 +469,8 @@ fn grown(kind: &str, sizes: &[f64]) -> f64 {
         "square" => x * x,
         "exp" => x.exp(),
         "log" | "sqrt" => 1.5,
+        "reciprocal" => 2.0,
+        "equal" | "greater" | "greater_equal" | "less" | "less_equal" | "not_equal" => 1.0,
         _ => f64::INFINITY,
     }
 }

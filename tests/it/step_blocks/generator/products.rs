@@ -1,5 +1,6 @@
 //! Products: of rows with weights, of products, side by side; and the gates that cells are made of.
 
+use unpadded::kernels::Transpose;
 use unpadded::{Builder, Result, Var};
 
 use super::{Dice, Item, LARGE, Maker};
@@ -13,10 +14,16 @@ impl Maker {
             var = net.cast(var, self.kind.dtype);
         }
         let depth = if self.dice.chance(60) { 0 } else { 3 };
-        let w = self.constant(net, &[x.spec.width(), width], depth)?;
+        let transposed = if self.dice.chance(20) { Transpose::Yes } else { Transpose::No };
+        let (height, columns) = transposed.shape((x.spec.width(), width));
+        let w = self.constant(net, &[height, columns], depth)?;
         let b = if self.dice.chance(40) { Some(self.constant(net, &[width], depth)?) } else { None };
         let size = x.spec.width() as f64 * x.size * w.size + b.as_ref().map_or(0.0, |b| b.size);
-        let var = net.product(var, w.var, b.map(|b| b.var));
+        let b = b.map(|b| b.var);
+        let var = match transposed {
+            Transpose::No => net.product(var, w.var, b),
+            Transpose::Yes => net.product_transposed(var, w.var, b),
+        };
         self.item(net, var, size)
     }
 

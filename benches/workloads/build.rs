@@ -1,0 +1,98 @@
+//! Does a program's size cost more than its share? The seconds of all that happens to a program before it runs, at sizes that
+//! double.
+
+use std::time::Instant;
+
+use unpadded::executor::Executor;
+use unpadded::layers::Lstm;
+use unpadded::ops::Pool;
+use unpadded::optimizer::{Adam, Optimizer};
+use unpadded::program::backward;
+use unpadded::{Builder, DType, Program, Result, Var};
+
+use crate::Outcome;
+
+/// A family of programs: what it is called, how it grows, and its sizes.
+type Family = (&'static str, fn(&Builder, Var, usize) -> Result<Var>, &'static [usize]);
+
+const FAMILIES: [Family; 3] = [
+    ("pairs in a step", in_a_step, &[1000, 2000, 4000, 8000]),
+    ("pairs at the root", at_the_root, &[1000, 2000, 4000, 8000]),
+    ("LSTM layers", layers, &[50, 100, 200, 400, 800, 1600]),
+];
+
+/// Pairs of `add` and `tanh` in one step block.
+fn in_a_step(net: &Builder, x: Var, pairs: usize) -> Result<Var> {
+    net.recurrent(x, |step, x_t| {
+        let before = step.memory(8)?;
+        let after = chain(step, step.add(before, x_t)?, x_t, pairs)?;
+        step.update(before, after)?;
+        Ok(after)
+    })
+}
+
+fn at_the_root(net: &Builder, x: Var, pairs: usize) -> Result<Var> {
+    chain(net, x, x, pairs)
+}
+
+fn chain(net: &Builder, mut h: Var, x: Var, pairs: usize) -> Result<Var> {
+    for _ in 0..pairs {
+        h = net.tanh(net.add(h, x)?)?;
+    }
+    Ok(h)
+}
+
+fn layers(net: &Builder, mut h: Var, layers: usize) -> Result<Var> {
+    for _ in 0..layers {
+        h = net.lstm(h, Lstm::new(8))?;
+    }
+    Ok(h)
+}
+
+/// Seconds of a call, and what it returned.
+fn timed<T>(call: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
+    let clock = Instant::now();
+    let made = call()?;
+    Ok((clock.elapsed().as_secs_f64(), made))
+}
+
+pub(crate) fn run() -> Outcome<()> {
+    println!(
+        "| program | size | build | differentiate | minimize | validate | to bytes | from bytes | compile | list |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for (name, grow, sizes) in FAMILIES {
+        for &size in sizes {
+            // The least of three: what else the machine does only adds to it.
+            let mut least = phases(grow, size)?;
+            for _ in 0..2 {
+                let again = phases(grow, size)?;
+                least.iter_mut().zip(again).for_each(|(least, seconds)| *least = least.min(seconds));
+            }
+            println!("| {name} | {size} |{} |", least.map(|seconds| format!(" {seconds:.4}")).join(" |"));
+        }
+    }
+    Ok(())
+}
+
+/// The seconds of each column of the table.
+fn phases(grow: fn(&Builder, Var, usize) -> Result<Var>, size: usize) -> Result<[f64; 8]> {
+    let net = Builder::new();
+    let registry = net.registry();
+    let (build, loss) = timed(|| {
+        let x = net.linear(net.feed("x", DType::F32, &[8], 1)?, 8)?;
+        net.mean(net.sequence_pool(grow(&net, x, size)?, Pool::Last)?)
+    })?;
+    let forward = net.finish();
+    let (differentiate, _) = timed(|| backward::append(&mut forward.clone(), &registry, loss.id()))?;
+    let mut program = forward.clone();
+    let adam = Adam::new(1e-3).clip_global_norm(1.0);
+    let (minimize, _) = timed(|| adam.minimize(&mut program, &registry, loss.id()))?;
+    let (validate, ()) = timed(|| program.validate())?;
+    // With gradients the largest are longer than a file may be.
+    let (to_bytes, bytes) = timed(|| forward.to_bytes())?;
+    let (from_bytes, _) = timed(|| Program::from_bytes(&bytes))?;
+    let (compile, executor) = timed(|| Executor::new(&program, &registry, &[loss.id()], 1))?;
+    let (list, _) = timed(|| Ok(executor.listing().to_string()))?;
+    Ok([build, differentiate, minimize, validate, to_bytes, from_bytes, compile, list])
+}

@@ -1,0 +1,56 @@
+//! What stands on the other side of a comparison: a variable or a number.
+
+use super::var::Var;
+
+/// A variable, or a number that the program carries as an attribute. Methods take `impl Into<Term>`, so that both
+/// can be written as they are: `net.greater(x, y)`, `net.greater(x, 0.5)`.
+///
+/// There is no conversion from f32: a number of the program is an f64, and one that was rounded before is another.
+///
+/// ```
+/// use unpadded::program::Term;
+/// assert_eq!(Term::from(2), Term::from(2.0));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Term {
+    /// A variable of the program.
+    Var(Var),
+    /// A number.
+    Number(f64),
+}
+
+impl Term {
+    /// The variable, if it is one.
+    pub fn var(self) -> Option<Var> {
+        match self {
+            Term::Var(var) => Some(var),
+            Term::Number(_) => None,
+        }
+    }
+
+    /// The number, if it is one.
+    pub fn number(self) -> Option<f64> {
+        match self {
+            Term::Var(_) => None,
+            Term::Number(number) => Some(number),
+        }
+    }
+}
+
+impl From<Var> for Term {
+    fn from(var: Var) -> Self {
+        Term::Var(var)
+    }
+}
+
+impl From<f64> for Term {
+    fn from(number: f64) -> Self {
+        Term::Number(number)
+    }
+}
+
+impl From<i32> for Term {
+    fn from(number: i32) -> Self {
+        Term::Number(number.into())
+    }
+}
