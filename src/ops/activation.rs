@@ -242,7 +242,7 @@ functions! {
         value |_, x| x * x;
         slope |_, x: Input| x + x;
 
-    /// out = 1 / x, every element; on variables also written `1.0 / x`.
+    /// out = 1 / x, every element; `c / x` is a `scale` of it.
     ///
     /// ```
     /// use ndarray::array;

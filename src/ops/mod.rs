@@ -47,7 +47,7 @@
 //! | [`leaky_relu`](Builder::leaky_relu) | x, below 0 alpha · x |
 //! | [`log`](Builder::log) | ln x |
 //! | [`relu`](Builder::relu) | max(x, 0) |
-//! | [`reciprocal`](Builder::reciprocal) | 1 / x, also `1.0 / x` |
+//! | [`reciprocal`](Builder::reciprocal) | 1 / x; `c / x` is a `scale` of it |
 //! | [`scale`](Builder::scale) | factor · x + offset |
 //! | [`sigmoid`](Builder::sigmoid) | 1 / (1 + e^-x) |
 //! | [`silu`](Builder::silu) | x · sigmoid(x) |
