@@ -131,16 +131,6 @@ impl Names {
         }
     }
 
-    /// Forgets the variables from `len` on, which are still there.
-    pub(super) fn cut(&mut self, len: usize, vars: &[VarDesc]) {
-        self.settle(vars);
-        while self.indexed > len {
-            self.indexed -= 1;
-            let id = VarId(self.indexed as u32);
-            self.remove(id, &vars[self.indexed].name, &vars[..self.indexed]);
-        }
-    }
-
     fn insert(&mut self, id: VarId, vars: &[VarDesc]) {
         let name = vars[id.0 as usize].name.as_str();
         let known = *self.first.entry(self.state.hash_one(name)).or_insert(id);

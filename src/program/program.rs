@@ -295,19 +295,6 @@ impl Program {
         Ok(written)
     }
 
-    /// How many variables and levels there are.
-    pub(super) fn size(&self) -> (usize, u32) {
-        (self.vars.len(), self.levels)
-    }
-
-    /// Takes the last operator of a block back, with what was made for it since the program had that [size](Self::size).
-    pub(super) fn take_back(&mut self, block: BlockId, (vars, levels): (usize, u32)) {
-        self.blocks[block.0 as usize].ops.pop();
-        self.names.cut(vars, &self.vars);
-        self.vars.truncate(vars);
-        self.levels = levels;
-    }
-
     fn updated_var(&self, slot: &Slot, updated: &[(&str, VarId)], spec: &Spec) -> Result<VarId> {
         let found = updated.iter().find(|(name, _)| *name == slot.name);
         let &(_, var) = found

@@ -6,7 +6,7 @@ use unpadded::layers::init;
 use unpadded::optimizer::{Adam, Optimizer};
 use unpadded::program::{Program, VarId, backward};
 use unpadded::tensor::{Dense, StorageKind};
-use unpadded::{Builder, DType, Lod, Result, Var, Variable, ops};
+use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 
 use crate::models::Random;
 
