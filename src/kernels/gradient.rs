@@ -458,7 +458,7 @@ mod tests {
         ];
         for (rows, k, n) in shapes {
             let (x, dy) = (numbers::<f32>(rows * k, 1), numbers::<f32>(rows * n, 2));
-            let run = |threads, transpose| {
+            let run = |threads, transpose: Transpose| {
                 let (mut dw, mut db) = (vec![0.5; k * n], vec![0.5; n]);
                 let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
                 let (height, width) = transpose.shape((k, n));
