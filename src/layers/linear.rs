@@ -100,7 +100,8 @@ impl Layer for Linear {
             }
             To::Words(embedding) => {
                 if self.weight.is_some() {
-                    let (what, expected) = ("start of the weight of layer `linear`", "none, since it is tied");
+                    let (what, expected) =
+                        ("start of the weight of layer `linear`", "none, since it is tied");
                     net.refuse(Error::new(what, expected, "one"));
                     return None;
                 }

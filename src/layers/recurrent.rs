@@ -254,8 +254,7 @@ pub(super) fn weights<const STATES: usize, C: Cell<STATES>>(
     let w_ih = make("weight_ih", &[spec.width(), gates], input.clone());
     let w_hh = make("weight_hh", &[cell.widths()[0], gates], recurrent.clone());
     let [of_input, of_state] = cell.biases().map(|usual| usual.filter(|_| *bias));
-    let b_ih = of_input
-        .map(|(part, usual)| make(part, &[gates], input_bias.clone().unwrap_or(usual)));
+    let b_ih = of_input.map(|(part, usual)| make(part, &[gates], input_bias.clone().unwrap_or(usual)));
     let b_hh = of_state.map(|(part, usual)| make(part, &[gates], usual));
     Some(RecurrentWeights { w_ih, w_hh, b_ih, b_hh })
 }

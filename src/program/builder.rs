@@ -42,6 +42,31 @@ pub(super) struct State {
 /// appended it, and every error names it. A method that is `#[track_caller]` and only calls such methods passes its own
 /// caller's line on; one that calls them in a closure (a layer with a step block) uses [`Builder::part`].
 ///
+/// # By family
+///
+/// The operators with their formulas are in a table at [`ops`](crate::ops).
+///
+/// | family | methods |
+/// |---|---|
+/// | the program | [`feed`](Self::feed) [`feed_like`](Self::feed_like) [`feed_stored`](Self::feed_stored) [`parameter`](Self::parameter) [`literal`](Self::literal) [`recurrent`](Self::recurrent) [`recurrent_with`](Self::recurrent_with) [`append`](Self::append) |
+/// | its parts | [`layer`](Self::layer) [`layer_with`](Self::layer_with) [`scope`](Self::scope) [`part`](Self::part) |
+/// | its end, and questions | [`finish`](Self::finish) [`check`](Self::check) [`program`](Self::program) [`describe`](Self::describe) [`spec`](Self::spec) [`name_of`](Self::name_of) [`registry`](Self::registry) [`seed`](Self::seed) |
+/// | for those who write layers | [`refuse`](Self::refuse) [`unknown`](Self::unknown) [`watch`](Self::watch) [`stop_gradient`](Self::stop_gradient) |
+/// | layers | [`linear`](Self::linear) [`embedding`](Self::embedding) [`lstm`](Self::lstm) [`lstm_states`](Self::lstm_states) [`gru`](Self::gru) [`gru_states`](Self::gru_states) [`rnn`](Self::rnn) [`rnn_states`](Self::rnn_states) [`mgu`](Self::mgu) [`mgu_states`](Self::mgu_states) [`stacked`](Self::stacked) [`stacked_states`](Self::stacked_states) [`bidirectional`](Self::bidirectional) [`bidirectional_states`](Self::bidirectional_states) |
+/// | arithmetic | [`add`](Self::add) [`sub`](Self::sub) [`mul`](Self::mul) [`div`](Self::div) [`maximum`](Self::maximum) [`minimum`](Self::minimum) |
+/// | comparisons | [`greater`](Self::greater) [`greater_equal`](Self::greater_equal) [`less`](Self::less) [`less_equal`](Self::less_equal) [`equal`](Self::equal) [`not_equal`](Self::not_equal) |
+/// | functions of one number | [`abs`](Self::abs) [`clamp`](Self::clamp) [`elu`](Self::elu) [`exp`](Self::exp) [`gelu`](Self::gelu) [`leaky_relu`](Self::leaky_relu) [`log`](Self::log) [`reciprocal`](Self::reciprocal) [`relu`](Self::relu) [`scale`](Self::scale) [`sigmoid`](Self::sigmoid) [`silu`](Self::silu) [`softplus`](Self::softplus) [`softsign`](Self::softsign) [`sqrt`](Self::sqrt) [`square`](Self::square) [`tanh`](Self::tanh) |
+/// | products | [`product`](Self::product) [`product_transposed`](Self::product_transposed) [`matmul`](Self::matmul) [`matmul_with`](Self::matmul_with) [`outer`](Self::outer) [`matvec`](Self::matvec) |
+/// | sums over features and rows | [`sum`](Self::sum) [`mean`](Self::mean) [`sum_features`](Self::sum_features) [`mean_features`](Self::mean_features) [`max_features`](Self::max_features) [`softmax`](Self::softmax) [`log_softmax`](Self::log_softmax) |
+/// | columns | [`concat`](Self::concat) [`split`](Self::split) [`slice`](Self::slice) |
+/// | sequences | [`sequence_pool`](Self::sequence_pool) [`sequence_pool_with`](Self::sequence_pool_with) [`sequence_softmax`](Self::sequence_softmax) [`sequence_reverse`](Self::sequence_reverse) [`sequence_expand`](Self::sequence_expand) [`sequence_expand_as`](Self::sequence_expand_as) [`sequence_slice`](Self::sequence_slice) [`sequence_erase`](Self::sequence_erase) [`lod_of`](Self::lod_of) |
+/// | recurrent cells | [`lstm_cell`](Self::lstm_cell) [`gru_cell`](Self::gru_cell) [`zoneout`](Self::zoneout) |
+/// | losses and metrics | [`cross_entropy`](Self::cross_entropy) [`cross_entropy_with`](Self::cross_entropy_with) [`accuracy`](Self::accuracy) |
+/// | random | [`dropout`](Self::dropout) [`variational_dropout`](Self::variational_dropout) |
+/// | ids, conversion | [`lookup`](Self::lookup) [`assign`](Self::assign) [`cast`](Self::cast) [`fill_like`](Self::fill_like) |
+///
+/// # A program with mistakes
+///
 /// ```
 /// use unpadded::{Builder, DType};
 /// let net = Builder::new();
