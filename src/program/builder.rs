@@ -193,8 +193,10 @@ impl Builder {
         self.fitting(own).flatten()
     }
 
-    /// The spec of a variable; `None` of an unknown one. That of another builder's variable or of a literal is unknown, and
-    /// an error.
+    /// The spec of a variable; `None` of an unknown one.
+    ///
+    /// # Errors
+    /// If it is another builder's, or a literal: `None` then too.
     #[track_caller]
     pub fn spec(&self, var: Var) -> Option<Spec> {
         let id = self.known(var)?;
@@ -426,15 +428,16 @@ impl Builder {
         let appended = self.state.borrow_mut().append(self.block, (kind, &attributes), inputs, caller);
         let Some(Some(outputs)) = self.fitting(appended) else { return unknown() };
         let outputs: Vec<Var> = outputs.into_iter().map(|id| self.var(id)).collect();
-        V::of(&outputs).unwrap_or_else(|| {
-            let number = self.state.borrow().program.block(self.block).ops.len() - 1;
-            let expected = format!("{}, as many as the operator makes", outputs.len());
-            let error = Error::of(ErrorKind::Program, "outputs asked for", expected, "another number");
-            let (operator, block) = (Some(format!("{kind} #{number}")), self.block.0 as usize);
-            let block = (block > 0).then_some(block);
-            self.refuse(error.at(Place { operator, block, ..Place::default() }));
-            unknown()
-        })
+        if let Some(outputs) = V::of(&outputs) {
+            return outputs;
+        }
+        let number = self.state.borrow().program.block(self.block).ops.len() - 1;
+        let expected = format!("{}, as many as the operator makes", outputs.len());
+        let error = Error::of(ErrorKind::Program, "outputs asked for", expected, "another number");
+        let (operator, block) = (Some(format!("{kind} #{number}")), self.block.0 as usize);
+        let block = (block > 0).then_some(block);
+        self.refuse(error.at(Place { operator, block, ..Place::default() }));
+        unknown()
     }
 
     /// A variable of this builder's program by its number.

@@ -171,7 +171,7 @@ fn steps(calls: &mut Calls) {
     calls.at("Step::update", || noted(&net, || net.recurrent(x, |step, x| (step.update(x, x), x).1)));
     calls.at("Step::last", || net.recurrent(x, |step, x| step.last(x)));
     // A memory that is never updated is found where the block ends.
-    calls.at("Builder::recurrent", || net.recurrent(x, |step, _| step.memory(2)));
+    calls.at("Builder::recurrent", || noted(&net, || net.recurrent(x, |step, _| step.memory(2))));
 }
 
 fn as_data(calls: &mut Calls) {
