@@ -145,45 +145,45 @@ fn operators_name_the_line_that_called_the_layer() {
             assert!(op.caller.starts_with(&expected), "{}: {}, expected {expected}", op.kind, op.caller);
         }
     };
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.linear(x, 4);
     });
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.lstm(x, Lstm::new(4));
     });
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.lstm_states(x, Lstm::new(4).backwards());
     });
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.gru(x, Gru::new(4));
     });
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.gru_states(x, Gru::new(4));
     });
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.gru(x, Gru::new(4).reset(Reset::Before));
     });
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.lstm(x, Lstm::new(4).peepholes().cell_clip(1.0).projection(2));
     });
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.rnn(x, Rnn::new(4).zoneout([0.1]).recurrent_dropout(0.1));
     });
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.mgu(x, Mgu::new(4));
     });
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.stacked(x, Stacked::new(Mgu::new(4), 2).residual().dropout(0.1));
     });
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.bidirectional(x, Rnn::new(4));
     });
     let ids = |net: &Builder| net.feed("ids", DType::I64, &[], 1);
-    at(line!(), &|net, _| {
+    at(line!() + 1, &|net, _| {
         net.embedding(ids(net), Embedding::new(9, 4));
     });
     // A copy that the step itself appends, for an output that no operator of the step wrote.
-    at(line!(), &|net, x| {
+    at(line!() + 1, &|net, x| {
         net.recurrent(x, |_, x_t| x_t);
     });
 }
@@ -206,8 +206,9 @@ fn counted(net: &Builder, x: Var, width: usize) -> Var {
 #[test]
 fn layers_of_layers_name_the_outermost_call() {
     let (refused, x) = net();
-    let error = counted(&refused, x, 2).refused();
-    let line = format!("{}:{}:", file!(), line!() - 1);
+    let line = format!("{}:{}:", file!(), line!() + 1);
+    counted(&refused, x, 2);
+    let error = refused.finish().unwrap_err();
     assert!(error.place().caller.as_ref().unwrap().starts_with(&line), "{error}");
     let (net, x) = net();
     let line = format!("{}:{}:", file!(), line!() + 1);
