@@ -110,7 +110,7 @@ const WORDS: usize = 16;
 /// Trains on the largest batch, whose sentences have so many words, and on some smaller ones; then each step's allocations, ours and others'.
 fn steps(model: &Model, optimizer: &dyn Optimizer, words: usize, threads: usize) -> Vec<(usize, usize)> {
     let net = Builder::new();
-    let made = (model.build)(&net).unwrap();
+    let made = (model.build)(&net);
     let mut program = net.finish().unwrap();
     optimizer.minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
     let ids: Vec<VarId> = model.feeds.iter().map(|f| program.find(f.name()).unwrap()).collect();

@@ -43,14 +43,14 @@ pub(crate) struct Timed(Vec<(f64, f64, f64)>);
 
 impl Bench {
     pub(crate) fn new(
-        build: impl FnOnce(&Builder) -> unpadded::Result<Model>,
+        build: impl FnOnce(&Builder) -> Model,
         optimizer: &dyn Optimizer,
         threads: usize,
     ) -> Outcome<Self> {
         let net = Builder::new();
-        let model = build(&net)?;
+        let model = build(&net);
         let registry = net.registry();
-        let mut program = net.finish().unwrap();
+        let mut program = net.finish()?;
         optimizer.minimize(&mut program, &registry, model.loss.id())?;
         let executor = Executor::new(&program, &registry, &[model.loss.id()], threads)?;
         Ok(Self { executor, scope: Scope::of(&program)?, model, step: 0 })

@@ -41,7 +41,7 @@ pub(crate) const CELLS: [(&str, Cell); 4] = [
 ];
 
 /// Embedding 30000×128 → recurrent layer → last step → linear 2 → cross-entropy.
-pub(crate) fn classify(net: &Builder, cell: Cell, hidden: usize) -> Result<Model> {
+pub(crate) fn classify(net: &Builder, cell: Cell, hidden: usize) -> Model {
     let words = net.feed("words", DType::I64, &[], 1);
     let label = net.feed("label", DType::I64, &[], 0);
     let x = net.embedding(words, Embedding::new(30_000, 128).sparse());
@@ -53,7 +53,7 @@ pub(crate) fn classify(net: &Builder, cell: Cell, hidden: usize) -> Result<Model
         Cell::Other(cell) => cell(net, x, hidden),
     };
     let logits = net.linear(net.sequence_pool(h, Pool::Last), 2);
-    Ok(Model { feeds: vec![words, label], loss: net.mean(net.cross_entropy(logits, label)) })
+    Model { feeds: vec![words, label], loss: net.mean(net.cross_entropy(logits, label)) }
 }
 
 fn lstm_by_hand(net: &Builder, x: Var, hidden: usize, apart: bool) -> Var {
@@ -74,23 +74,23 @@ fn lstm_by_hand(net: &Builder, x: Var, hidden: usize, apart: bool) -> Var {
 }
 
 /// W2: embedding 10000×256 → LSTM(512) twice → linear 10000 → cross-entropy of the next token.
-pub(crate) fn language(net: &Builder) -> Result<Model> {
+pub(crate) fn language(net: &Builder) -> Model {
     let words = net.feed("words", DType::I64, &[], 1);
     let next = net.feed_like("next", DType::I64, &[], words);
     let x = net.embedding(words, Embedding::new(10_000, 256).sparse());
     let h = net.lstm(net.lstm(x, Lstm::new(512)), Lstm::new(512));
     let logits = net.linear(h, 10_000);
-    Ok(Model { feeds: vec![words, next], loss: net.mean(net.cross_entropy(logits, next)) })
+    Model { feeds: vec![words, next], loss: net.mean(net.cross_entropy(logits, next)) }
 }
 
 /// W4: embedding 30000×128 → LSTM(128) over the words of each sentence → last → LSTM(128) over the sentences of each
 /// document → last → linear 5 → cross-entropy.
-pub(crate) fn nested(net: &Builder) -> Result<Model> {
+pub(crate) fn nested(net: &Builder) -> Model {
     let words = net.feed("words", DType::I64, &[], 2);
     let label = net.feed("label", DType::I64, &[], 0);
     let x = net.embedding(words, Embedding::new(30_000, 128).sparse());
     let sentences = net.sequence_pool(net.lstm(x, Lstm::new(128)), Pool::Last);
     let documents = net.sequence_pool(net.lstm(sentences, Lstm::new(128)), Pool::Last);
     let logits = net.linear(documents, 5);
-    Ok(Model { feeds: vec![words, label], loss: net.mean(net.cross_entropy(logits, label)) })
+    Model { feeds: vec![words, label], loss: net.mean(net.cross_entropy(logits, label)) }
 }

@@ -17,7 +17,7 @@ const ROUNDS: usize = 800;
 /// A program that trains, and its loss.
 fn program(model: &Model) -> (Program, VarId) {
     let net = Builder::new().seed(7);
-    let made = (model.build)(&net).unwrap();
+    let made = (model.build)(&net);
     let mut program = net.finish().unwrap();
     Adam::new(1e-3).lazy().minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
     (program, made.loss.id())

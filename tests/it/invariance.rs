@@ -22,7 +22,7 @@ struct Differentiated {
 impl Differentiated {
     fn new(model: &Model) -> Self {
         let net = Builder::new().seed(5);
-        let made = (model.build)(&net).unwrap();
+        let made = (model.build)(&net);
         let mut program = net.finish().unwrap();
         let feeds: Vec<VarId> = model.feeds.iter().map(|f| program.find(f.name()).unwrap()).collect();
         let grads: HashMap<VarId, VarId> =
@@ -197,7 +197,7 @@ fn attention() {
 #[test]
 fn dropout_depends_on_the_sequence_number_and_the_step() {
     let net = Builder::new();
-    let made = (models::STACKED.build)(&net).unwrap();
+    let made = (models::STACKED.build)(&net);
     let program = net.finish().unwrap();
     let mut random = Random(3);
     let documents = models::documents(8, 3, 12, &mut random);
@@ -225,7 +225,7 @@ fn dropout_depends_on_the_sequence_number_and_the_step() {
 fn training_gives_the_same_parameters_on_any_number_of_threads() {
     for model in [models::TRAINED, models::TRAINED_NESTED, models::STATIC_ROWS] {
         let net = Builder::new();
-        let made = (model.build)(&net).unwrap();
+        let made = (model.build)(&net);
         let mut program = net.finish().unwrap();
         let adam = Adam::new(1e-2).lazy().clip_global_norm(1.0);
         adam.minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();

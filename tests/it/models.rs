@@ -25,7 +25,7 @@ pub(crate) struct Made {
 #[derive(Clone, Copy)]
 pub(crate) struct Model {
     pub(crate) name: &'static str,
-    pub(crate) build: fn(&Builder) -> Result<Made>,
+    pub(crate) build: fn(&Builder) -> Made,
     pub(crate) feeds: &'static [Feed],
 }
 
@@ -167,7 +167,7 @@ pub(crate) const CLASSIFIER: Model = Model {
         let h = net.lstm(x, Lstm::new(HIDDEN));
         let logits = net.linear(net.sequence_pool(h, Pool::Last), CLASSES);
         let loss = net.sum(net.cross_entropy(logits, label));
-        Ok(Made { loss, outputs: vec![h, logits] })
+        Made { loss, outputs: vec![h, logits] }
     },
 };
 
@@ -179,7 +179,7 @@ pub(crate) const STACKED: Model = Model {
         let x = Feed::Rows.add(net);
         let h = net.dropout(net.lstm(x, Lstm::new(HIDDEN)), 0.3);
         let h = net.dropout(net.lstm(h, Lstm::new(HIDDEN)), 0.2);
-        Ok(Made { loss: summed(net, &[h]), outputs: vec![h] })
+        Made { loss: summed(net, &[h]), outputs: vec![h] }
     },
 };
 
@@ -190,7 +190,7 @@ pub(crate) const REVERSED: Model = Model {
     build: |net| {
         let x = Feed::Rows.add(net);
         let (h, last) = net.gru_states(x, Gru::new(HIDDEN).backwards());
-        Ok(Made { loss: summed(net, &[h, last]), outputs: vec![h, last] })
+        Made { loss: summed(net, &[h, last]), outputs: vec![h, last] }
     },
 };
 
@@ -203,7 +203,7 @@ pub(crate) const NESTED: Model = Model {
         let words = net.lstm(x, Lstm::new(HIDDEN));
         let sentences = net.lstm(net.sequence_pool(words, Pool::Last), Lstm::new(HIDDEN));
         let last = net.sequence_pool(sentences, Pool::Last);
-        Ok(Made { loss: summed(net, &[last]), outputs: vec![words, sentences, last] })
+        Made { loss: summed(net, &[last]), outputs: vec![words, sentences, last] }
     },
 };
 
@@ -223,7 +223,7 @@ pub(crate) const LOOP_IN_LOOP: Model = Model {
             step.update(state, next);
             (words, step.last(state))
         });
-        Ok(Made { loss: summed(net, &[all, last]), outputs: vec![all, last] })
+        Made { loss: summed(net, &[all, last]), outputs: vec![all, last] }
     },
 };
 
@@ -248,7 +248,7 @@ pub(crate) const ERASED: Model = Model {
             step.update(state, step.tanh(step.add(state, read)));
             step.last(state)
         });
-        Ok(Made { loss: summed(net, &[last]), outputs: vec![last] })
+        Made { loss: summed(net, &[last]), outputs: vec![last] }
     },
 };
 
@@ -268,7 +268,7 @@ pub(crate) const OWN_CELL: Model = Model {
             step.update(h_prev, h);
             (step.square(h), step.last(h_prev))
         });
-        Ok(Made { loss: summed(net, &[h, last]), outputs: vec![h, last] })
+        Made { loss: summed(net, &[h, last]), outputs: vec![h, last] }
     },
 };
 
@@ -289,7 +289,7 @@ pub(crate) const STATIC_ROWS: Model = Model {
             step.update(h_prev, h);
             (h, step.last(h_prev))
         });
-        Ok(Made { loss: summed(net, &[h, last]), outputs: vec![h, last] })
+        Made { loss: summed(net, &[h, last]), outputs: vec![h, last] }
     },
 };
 
@@ -310,7 +310,7 @@ pub(crate) const ATTENTION: Model = Model {
             step.update(h_prev, h);
             (h, step.last(h_prev))
         });
-        Ok(Made { loss: summed(net, &[h, last]), outputs: vec![h, last] })
+        Made { loss: summed(net, &[h, last]), outputs: vec![h, last] }
     },
 };
 
@@ -325,7 +325,7 @@ pub(crate) const TRAINED: Model = Model {
         let last = net.dropout(net.sequence_pool(h, Pool::Last), 0.2);
         let logits = net.linear(last, CLASSES);
         let loss = net.mean(net.cross_entropy(logits, label));
-        Ok(Made { loss, outputs: vec![logits] })
+        Made { loss, outputs: vec![logits] }
     },
 };
 
@@ -350,7 +350,7 @@ pub(crate) const WIDE: Model = Model {
         });
         let logits = net.linear(net.sequence_pool(h, Pool::Last), CLASSES);
         let loss = net.mean(net.cross_entropy(logits, label));
-        Ok(Made { loss, outputs: vec![logits] })
+        Made { loss, outputs: vec![logits] }
     },
 };
 
@@ -362,7 +362,7 @@ pub(crate) const MANY_CLASSES: Model = Model {
         let words = Feed::Words.add(net);
         let h = net.lstm(net.embedding(words, Embedding::new(VOCABULARY, INPUT).sparse()), Lstm::new(HIDDEN));
         let logits = net.linear(h, VOCABULARY);
-        Ok(Made { loss: net.mean(net.cross_entropy(logits, words)), outputs: vec![logits] })
+        Made { loss: net.mean(net.cross_entropy(logits, words)), outputs: vec![logits] }
     },
 };
 
@@ -377,6 +377,6 @@ pub(crate) const TRAINED_NESTED: Model = Model {
         let h = net.lstm(net.sequence_pool(h, Pool::Last), Lstm::new(HIDDEN));
         let logits = net.linear(net.sequence_pool(h, Pool::Last), CLASSES);
         let loss = net.mean(net.cross_entropy(logits, label));
-        Ok(Made { loss, outputs: vec![logits] })
+        Made { loss, outputs: vec![logits] }
     },
 };

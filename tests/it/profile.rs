@@ -18,7 +18,7 @@ fn train(
     profiled: bool,
 ) -> (Vec<f64>, Option<Profile>) {
     let net = Builder::new();
-    let made = (model.build)(&net).unwrap();
+    let made = (model.build)(&net);
     let mut program = net.finish().unwrap();
     Sgd::new(1e-3).minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
     let mut executor = Executor::new(&program, &ops::catalogue(), &[made.loss.id()], threads).unwrap();
@@ -135,7 +135,7 @@ fn a_long_loop_has_few_events() {
 #[test]
 fn a_run_that_fails_does_not_spoil_the_next() {
     let net = Builder::new();
-    let made = (models::TRAINED.build)(&net).unwrap();
+    let made = (models::TRAINED.build)(&net);
     let program = net.finish().unwrap();
     let mut executor = Executor::new(&program, &ops::catalogue(), &[made.loss.id()], 1).unwrap();
     let mut scope = Scope::of(&program).unwrap();

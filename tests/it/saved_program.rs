@@ -13,7 +13,7 @@ const FOLDER: &str = "UNPADDED_SAVED_PROGRAM";
 fn programs() -> [Program; 2] {
     [TRAINED, LOOP_IN_LOOP].map(|model| {
         let net = Builder::new().seed(7);
-        let made = (model.build)(&net).unwrap();
+        let made = (model.build)(&net);
         let mut program = net.finish().unwrap();
         let adam = Adam::new(1e-3).lazy().clip_global_norm(1.0);
         adam.minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
