@@ -11,7 +11,7 @@ mod slstm;
 
 use unpadded::layers::{Embedding, Gru, Lstm};
 use unpadded::ops::Pool;
-use unpadded::{Builder, DType, Result, Var};
+use unpadded::{Builder, DType, Var};
 
 /// What a model takes and what it makes smaller.
 pub(crate) struct Model {

@@ -301,7 +301,6 @@ fn differences(name: &str, build: impl Fn(&Builder, Var) -> Vec<Var>) {
         // Another weight for every column, so that no gradient cancels.
         let width = net.spec(value).unwrap().width();
         let columns = net.parameter(&format!("columns_{k}"), DType::F64, &[width], init::zeros());
-        let columns = columns;
         net.stop_gradient(columns);
         net.sum(net.mul(value, columns))
     });

@@ -7,7 +7,7 @@ use unpadded::layers::{Embedding, Gru, Linear, Lstm};
 use unpadded::ops::Pool;
 use unpadded::program::Recurrence;
 use unpadded::tensor::Dense;
-use unpadded::{Builder, DType, Lod, Result, Var, Variable};
+use unpadded::{Builder, DType, Lod, Var, Variable};
 
 /// Numbers of each row of a batch's input, and of each state.
 pub(crate) const INPUT: usize = 24;

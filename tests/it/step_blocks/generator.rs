@@ -213,8 +213,7 @@ impl Maker {
             && self.dice.chance(2)
             && let Some(last) = items.last()
         {
-            // Refused for what is not this block's own: then it stays as it was.
-            let _ = net.stop_gradient(last.var);
+            net.stop_gradient(last.var);
         }
     }
 
