@@ -52,6 +52,9 @@ pub enum VarRole {
     Step,
     /// A literal.
     Literal,
+    /// An operator computes it: what a state that passes from batch to batch is after this one
+    /// ([`Program::carried_states`](super::Program::carried_states)).
+    Carried,
 }
 
 /// How a persistable variable starts: the name of an initialiser and its attributes.
