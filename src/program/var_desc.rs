@@ -57,6 +57,13 @@ pub enum VarRole {
     Carried,
 }
 
+impl VarRole {
+    /// Whether an operator computes it.
+    pub(super) fn is_computed(self) -> bool {
+        matches!(self, VarRole::Computed | VarRole::Carried)
+    }
+}
+
 /// How a persistable variable starts: the name of an initialiser and its attributes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Initializer {
