@@ -1,6 +1,7 @@
 //! Layers as values: options, and the weights that a program has of them.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -115,6 +116,19 @@ pub struct Instance<L: Layer> {
 impl<L: Layer + Clone> Clone for Instance<L> {
     fn clone(&self) -> Self {
         Self { layer: self.layer.clone(), shared: Rc::clone(&self.shared) }
+    }
+}
+
+/// Two are the same if they have the same options and share their weights.
+impl<L: Layer + PartialEq> PartialEq for Instance<L> {
+    fn eq(&self, other: &Self) -> bool {
+        self.layer == other.layer && Rc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl<L: Layer + fmt::Debug> fmt::Debug for Instance<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} as `{}`", self.layer, self.shared.scope)
     }
 }
 

@@ -1,22 +1,50 @@
 //! A product with a weight matrix, and a bias.
 
 use crate::builder_methods;
-use crate::layers::{Layer, init, wide};
+use crate::error::Error;
+use crate::layers::{Embedding, Instance, Layer, init, wide};
 use crate::program::{Builder, Initializer, Var};
 
 /// Options of [`Builder::linear`]. A width alone is one too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Linear {
-    width: usize,
+    to: To,
     bias: Option<Initializer>,
-    weight: Initializer,
+    weight: Option<Initializer>,
     name: Option<String>,
+}
+
+/// Where a row goes.
+#[derive(Debug, Clone, PartialEq)]
+enum To {
+    /// To so many numbers, by a weight of its own.
+    Width(usize),
+    /// To one number for each row of a table, by the table.
+    Words(Instance<Embedding>),
 }
 
 impl Linear {
     /// Rows of `width` numbers, with a bias that starts at zero; the weight starts by [`init::xavier`].
     pub fn new(width: usize) -> Self {
-        Self { width, bias: Some(init::zeros()), weight: init::xavier(), name: None }
+        Self { to: To::Width(width), bias: Some(init::zeros()), weight: None, name: None }
+    }
+
+    /// Rows of one number for each word of an embedding, by its table `[vocabulary, width]`, x · Wᵀ + b: the weights of a
+    /// language model's input and output are tied (Press and Wolf, 2017). There is no copy of the table, and its gradient
+    /// is the sum of both uses, a dense one.
+    ///
+    /// ```
+    /// use unpadded::layers::{Embedding, Linear};
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let words = net.feed("words", DType::I64, &[], 1);
+    /// let embedding = net.layer(Embedding::new(1000, 64));
+    /// let logits = embedding.of(words).lstm(64).linear(Linear::tied(&embedding));
+    /// assert_eq!(net.describe(logits), "`linear`: f32[rows0, 1000] lod(0)");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub fn tied(embedding: &Instance<Embedding>) -> Self {
+        Self { to: To::Words(embedding.clone()), ..Self::new(0) }
     }
 
     /// No bias.
@@ -25,10 +53,10 @@ impl Linear {
         Self { bias: None, ..self }
     }
 
-    /// How the weight `[in, out]` starts.
+    /// How the weight `[in, out]` starts. A tied one starts as the embedding says, so this is refused with it.
     #[must_use]
     pub fn weight_init(self, weight: Initializer) -> Self {
-        Self { weight, ..self }
+        Self { weight: Some(weight), ..self }
     }
 
     /// With a bias that starts so.
@@ -51,7 +79,7 @@ impl From<usize> for Linear {
 }
 
 impl Layer for Linear {
-    /// The weight `[in, out]` and the bias `[out]`.
+    /// The weight `[in, out]`, of a tied layer `[out, in]`, and the bias `[out]`.
     type Weights = (Var, Option<Var>);
 
     fn kind(&self) -> &str {
@@ -63,15 +91,33 @@ impl Layer for Linear {
     }
 
     fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights> {
-        let (spec, width) = (net.spec(x)?, self.width);
-        wide(net, "linear", width)?;
-        let weight = net.parameter("weight", spec.dtype, &[spec.width(), width], self.weight.clone());
+        let spec = net.spec(x)?;
+        let (weight, width) = match &self.to {
+            &To::Width(width) => {
+                wide(net, "linear", width)?;
+                let start = self.weight.clone().unwrap_or_else(init::xavier);
+                (net.parameter("weight", spec.dtype, &[spec.width(), width], start), width)
+            }
+            To::Words(embedding) => {
+                if self.weight.is_some() {
+                    let (what, expected) =
+                        ("start of the weight of layer `linear`", "none, since it is tied");
+                    net.refuse(Error::new(what, expected, "one"));
+                    return None;
+                }
+                let table = embedding.ready(net, x)?;
+                (table, net.spec(table)?.shape.first()?.known()?)
+            }
+        };
         let bias = self.bias.clone().map(|start| net.parameter("bias", spec.dtype, &[width], start));
         Some((weight, bias))
     }
 
     fn run(&self, net: &Builder, x: Var, &(weight, bias): &Self::Weights) -> Var {
-        net.product(x, weight, bias)
+        match self.to {
+            To::Width(_) => net.product(x, weight, bias),
+            To::Words(_) => net.product_transposed(x, weight, bias),
+        }
     }
 }
 

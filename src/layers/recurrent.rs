@@ -30,6 +30,8 @@ pub(super) struct Options<const STATES: usize> {
     pub(super) initial: Option<[Var; STATES]>,
     pub(super) input: Initializer,
     pub(super) recurrent: Initializer,
+    /// How the bias of the input's product starts, if not as is usual for the cell.
+    pub(super) input_bias: Option<Initializer>,
     pub(super) zoneout: [f64; STATES],
     pub(super) recurrent_dropout: f64,
     pub(super) name: Option<String>,
@@ -45,6 +47,7 @@ impl<const STATES: usize> Options<STATES> {
             initial: None,
             input: init::xavier_gates(gates),
             recurrent: init::orthogonal_gates(gates),
+            input_bias: None,
             zoneout: [0.0; STATES],
             recurrent_dropout: 0.0,
             name: None,
@@ -115,6 +118,14 @@ macro_rules! recurrent_layer {
             #[must_use]
             pub fn recurrent_init(mut self, recurrent: Initializer) -> Self {
                 self.options.recurrent = recurrent;
+                self
+            }
+
+            /// What the bias of each gate starts as, in the order of the gates: of the input's product, where there are two. With
+            /// weights that are given ([`Builder::layer_with`](crate::Builder::layer_with)) it has no effect.
+            #[must_use]
+            pub fn gate_biases(mut self, starts: [f64; <$layer as Cell<$states>>::GATES]) -> Self {
+                self.options.input_bias = Some($crate::layers::init::gate_biases(&starts));
                 self
             }
 
@@ -237,15 +248,14 @@ pub(super) fn weights<const STATES: usize, C: Cell<STATES>>(
     cell: &C,
 ) -> Option<RecurrentWeights> {
     let spec = sequence_input(net, C::KIND, x)?;
-    let Options { bias, input, recurrent, .. } = cell.options();
+    let Options { bias, input, recurrent, input_bias, .. } = cell.options();
     let gates = gate_columns(net, cell)?;
     let make = |part: &str, dims: &[usize], start: Initializer| net.parameter(part, spec.dtype, dims, start);
     let w_ih = make("weight_ih", &[spec.width(), gates], input.clone());
     let w_hh = make("weight_hh", &[cell.widths()[0], gates], recurrent.clone());
-    let [b_ih, b_hh] = cell.biases().map(|start| {
-        let (part, start) = start.filter(|_| *bias)?;
-        Some(make(part, &[gates], start))
-    });
+    let [of_input, of_state] = cell.biases().map(|usual| usual.filter(|_| *bias));
+    let b_ih = of_input.map(|(part, usual)| make(part, &[gates], input_bias.clone().unwrap_or(usual)));
+    let b_hh = of_state.map(|(part, usual)| make(part, &[gates], usual));
     Some(RecurrentWeights { w_ih, w_hh, b_ih, b_hh })
 }
 

@@ -224,3 +224,102 @@ fn layers_of_layers_name_the_outermost_call() {
         assert!(kinds.contains(&kind), "{kinds:?}");
     }
 }
+
+#[test]
+fn scopes_name_parameters() {
+    let (net, x) = net();
+    let (a, b) = net.scope("encoder", |net| {
+        let h = x.lstm(4).linear(Linear::new(4).named("out"));
+        (h, net.scope("deep", |net| net.gru(h, 3)))
+    });
+    let scale = net.scope("encoder", |net| {
+        let again = x.lstm(4);
+        (again, net.parameter("scale", x, &[4], init::constant(1.0))).1
+    });
+    x.lstm(4);
+    let _ = (a * scale, b);
+    let program = net.finish().unwrap();
+    let names: Vec<&str> = program.parameters().map(|id| program.var(id).name.as_str()).collect();
+    let expected = [
+        "encoder.lstm_0.weight_ih",
+        "encoder.lstm_0.weight_hh",
+        "encoder.lstm_0.bias",
+        "encoder.out.weight",
+        "encoder.out.bias",
+        "encoder.deep.gru_0.weight_ih",
+        "encoder.deep.gru_0.weight_hh",
+        "encoder.deep.gru_0.bias_ih",
+        "encoder.deep.gru_0.bias_hh",
+        "encoder.lstm_1.weight_ih",
+        "encoder.lstm_1.weight_hh",
+        "encoder.lstm_1.bias",
+        "encoder.scale",
+        "lstm_0.weight_ih",
+        "lstm_0.weight_hh",
+        "lstm_0.bias",
+    ];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn final_states_of_stacked_and_bidirectional_layers() {
+    let (net, x) = net();
+    let (both, [forward, backward]) = x.bidirectional_states(Lstm::new(5));
+    let (deep, states) = x.stacked_states(Stacked::new(Gru::new(4), 2).bidirectional());
+    assert_eq!(net.describe(both), "`concat`: f32[rows0, 10] lod(0)");
+    assert_eq!(net.spec(deep).unwrap().width(), 8);
+    assert_eq!(states.len(), 4);
+    for state in forward.iter().chain(&backward) {
+        assert_eq!(net.spec(*state).unwrap().to_string(), "f32[batch, 5]");
+    }
+    for state in states.iter().flatten() {
+        assert_eq!(net.spec(*state).unwrap().to_string(), "f32[batch, 4]");
+    }
+    // Where a decoder starts.
+    let y = net.stacked(x, Stacked::new(Gru::new(4), 4).initial(states));
+    assert_eq!(net.spec(y).unwrap().width(), 4);
+}
+
+#[test]
+fn biases_gate_by_gate() {
+    let (net, x) = net();
+    x.lstm(Lstm::new(2).gate_biases([0.5, 1.5, 0.0, -1.0]));
+    x.gru(Gru::new(1).gate_biases([1.0, 2.0, 3.0]));
+    x.mgu(Mgu::new(2).gate_biases([4.0, 0.0]));
+    x.rnn(Rnn::new(2).gate_biases([0.25]));
+    let program = net.finish().unwrap();
+    let start = |name: &str| {
+        let var = program.var(program.find(name).unwrap());
+        let dims: Vec<usize> = var.spec().unwrap().shape.iter().filter_map(|e| e.known()).collect();
+        let start = var.initializer.as_ref().unwrap();
+        init::evaluate(start, &dims, DType::F32, 0, name).unwrap().as_slice::<f32>().unwrap().to_vec()
+    };
+    assert_eq!(start("lstm_0.bias"), [0.5, 0.5, 1.5, 1.5, 0.0, 0.0, -1.0, -1.0]);
+    assert_eq!(start("gru_0.bias_ih"), [1.0, 2.0, 3.0]);
+    assert_eq!(start("gru_0.bias_hh"), [0.0; 3]);
+    assert_eq!(start("mgu_0.bias"), [4.0, 4.0, 0.0, 0.0]);
+    assert_eq!(start("rnn_0.bias"), [0.25; 2]);
+}
+
+#[test]
+fn a_tied_layer_has_no_weight_of_its_own() {
+    let net = Builder::new();
+    let ids = net.feed("ids", DType::I64, &[], 1);
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let table = net.layer(Embedding::new(9, 4).sparse());
+    // The table is made by whichever is called first.
+    let logits = x.linear(Linear::tied(&table));
+    let again = table.of(ids).linear(Linear::tied(&table).without_bias());
+    assert_eq!(net.describe(logits), "`linear`: f32[rows1, 9] lod(1)");
+    assert_eq!(net.describe(again), "`linear_2`: f32[rows0, 9] lod(0)");
+    let program = net.program().unwrap();
+    let names: Vec<&str> = program.parameters().map(|id| program.var(id).name.as_str()).collect();
+    assert_eq!(names, ["embedding_0.weight", "linear_0.bias"]);
+    let narrow = x.slice(0..3).linear(Linear::tied(&table)).refused().to_string();
+    assert!(narrow.contains("linear #3: input `x`: expected rows of 4 numbers"), "{narrow}");
+    let start = x.linear(Linear::tied(&table).weight_init(init::zeros())).refused().to_string();
+    assert!(
+        start.starts_with("start of the weight of layer `linear`: expected none, since it is tied"),
+        "{start}"
+    );
+}

@@ -242,7 +242,7 @@ functions! {
         value |_, x| x * x;
         slope |_, x: Input| x + x;
 
-    /// out = 1 / x, every element.
+    /// out = 1 / x, every element; `c / x` is a `scale` of it.
     ///
     /// ```
     /// use ndarray::array;
@@ -272,7 +272,7 @@ functions! {
         value |_, x| x.abs();
         slope |_, x: Input| if x > T::ZERO { T::ONE } else if x < T::ZERO { -T::ONE } else { T::ZERO };
 
-    /// out = factor · x + offset, every element; `2.0 * x + 1.0` appends two of them.
+    /// out = factor · x + offset, every element; `2.0 * x`, `x + 1.0` and `-x` append it.
     ///
     /// ```
     /// use ndarray::array;

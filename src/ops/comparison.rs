@@ -87,13 +87,43 @@ comparisons! {
 
     /// 1 where x ≥ y, else 0, element by element.
     ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let greater_equal = ops::catalogue().parse("greater_equal", &Attributes::new().with("number", 2.0))?;
+    /// let out = greater_equal.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [0, 1, 1]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
     GreaterEqual = fn greater_equal |x, y| x >= y;
 
     /// 1 where x < y, else 0, element by element.
     ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let less = ops::catalogue().parse("less", &Attributes::new().with("number", 2.0))?;
+    /// let out = less.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [1, 0, 0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
     Less = fn less |x, y| x < y;
 
     /// 1 where x ≤ y, else 0, element by element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let less_equal = ops::catalogue().parse("less_equal", &Attributes::new().with("number", 2.0))?;
+    /// let out = less_equal.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [1, 1, 0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     LessEqual = fn less_equal |x, y| x <= y;
 
@@ -111,6 +141,16 @@ comparisons! {
     Equal = fn equal |x, y| x == y;
 
     /// 1 where x ≠ y, else 0, element by element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let not_equal = ops::catalogue().parse("not_equal", &Attributes::new().with("number", 2.0))?;
+    /// let out = not_equal.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [1, 0, 1]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     NotEqual = fn not_equal |x, y| x != y;
 }

@@ -20,9 +20,22 @@
 //! | [`maximum`](Builder::maximum) | max(x, y) |
 //! | [`minimum`](Builder::minimum) | min(x, y) |
 //!
+//! ## Comparisons
+//!
+//! 1 where it holds, else 0, element by element; `y` is a variable or a number.
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`greater`](Builder::greater) | x > y |
+//! | [`greater_equal`](Builder::greater_equal) | x ≥ y |
+//! | [`less`](Builder::less) | x < y |
+//! | [`less_equal`](Builder::less_equal) | x ≤ y |
+//! | [`equal`](Builder::equal) | x = y |
+//! | [`not_equal`](Builder::not_equal) | x ≠ y |
+//!
 //! ## Functions of one number
 //!
-//! Every element. `2.0 * x + 1.0` and `-x` are `scale`.
+//! Every element. `2.0 * x`, `x + 1.0` and `-x` are `scale`.
 //!
 //! | operator | out |
 //! |---|---|
@@ -34,6 +47,7 @@
 //! | [`leaky_relu`](Builder::leaky_relu) | x, below 0 alpha · x |
 //! | [`log`](Builder::log) | ln x |
 //! | [`relu`](Builder::relu) | max(x, 0) |
+//! | [`reciprocal`](Builder::reciprocal) | 1 / x; `c / x` is a `scale` of it |
 //! | [`scale`](Builder::scale) | factor · x + offset |
 //! | [`sigmoid`](Builder::sigmoid) | 1 / (1 + e^-x) |
 //! | [`silu`](Builder::silu) | x · sigmoid(x) |
@@ -47,8 +61,10 @@
 //!
 //! | operator | out |
 //! |---|---|
-//! | [`linear`](Builder::linear) | x · W + b, row by row; with variables of one's own [`product`](Builder::product) |
+//! | [`linear`](Builder::linear) | x · W + b, row by row; with variables of one's own [`product`](Builder::product), with a transposed weight [`product_transposed`](Builder::product_transposed) |
 //! | [`matmul`](Builder::matmul) | x · y of matrices that are not batched; transposed too by [`matmul_with`](Builder::matmul_with) |
+//! | [`outer`](Builder::outer) | x_i · y_iᵀ, of each row: a matrix |
+//! | [`matvec`](Builder::matvec) | x_i · y_i, of each row, where x_i is a matrix |
 //!
 //! ## Sums over features and rows
 //!

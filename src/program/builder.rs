@@ -8,7 +8,7 @@ use super::attributes::{Attributes, Literal};
 use super::carried::OpenState;
 use super::extent::{BlockId, Extent, Levels, MAX_LEVELS, Spec, VarId};
 use super::initialize;
-use super::naming::Names;
+use super::naming::Scopes;
 use super::op_desc::Role;
 use super::program::{Append, Program};
 use super::registry::Registry;
@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) open: Vec<OpenStep>,
     /// Where each step block was opened.
     pub(super) opened_at: Vec<(BlockId, &'static Location<'static>)>,
-    pub(super) names: Names,
+    pub(super) scopes: Scopes,
     /// The states that pass from batch to batch.
     pub(super) carried: Vec<OpenState>,
     /// What did not fit, first to last.
@@ -44,6 +44,31 @@ pub(super) struct State {
 /// [`Trainer::new`](crate::train::Trainer::new) return all that was written down. Every operator records the line that
 /// appended it, and every error names it. A method that is `#[track_caller]` and only calls such methods passes its own
 /// caller's line on; one that calls them in a closure (a layer with a step block) uses [`Builder::part`].
+///
+/// # By family
+///
+/// The operators with their formulas are in a table at [`ops`](crate::ops).
+///
+/// | family | methods |
+/// |---|---|
+/// | the program | [`feed`](Self::feed) [`feed_like`](Self::feed_like) [`feed_stored`](Self::feed_stored) [`parameter`](Self::parameter) [`literal`](Self::literal) [`recurrent`](Self::recurrent) [`recurrent_with`](Self::recurrent_with) [`append`](Self::append) |
+/// | its parts | [`layer`](Self::layer) [`layer_with`](Self::layer_with) [`scope`](Self::scope) [`part`](Self::part) |
+/// | its end, and questions | [`finish`](Self::finish) [`check`](Self::check) [`program`](Self::program) [`describe`](Self::describe) [`spec`](Self::spec) [`name_of`](Self::name_of) [`registry`](Self::registry) [`seed`](Self::seed) |
+/// | for those who write layers | [`refuse`](Self::refuse) [`unknown`](Self::unknown) [`watch`](Self::watch) [`stop_gradient`](Self::stop_gradient) |
+/// | layers | [`linear`](Self::linear) [`embedding`](Self::embedding) [`lstm`](Self::lstm) [`lstm_states`](Self::lstm_states) [`gru`](Self::gru) [`gru_states`](Self::gru_states) [`rnn`](Self::rnn) [`rnn_states`](Self::rnn_states) [`mgu`](Self::mgu) [`mgu_states`](Self::mgu_states) [`stacked`](Self::stacked) [`stacked_states`](Self::stacked_states) [`bidirectional`](Self::bidirectional) [`bidirectional_states`](Self::bidirectional_states) |
+/// | arithmetic | [`add`](Self::add) [`sub`](Self::sub) [`mul`](Self::mul) [`div`](Self::div) [`maximum`](Self::maximum) [`minimum`](Self::minimum) |
+/// | comparisons | [`greater`](Self::greater) [`greater_equal`](Self::greater_equal) [`less`](Self::less) [`less_equal`](Self::less_equal) [`equal`](Self::equal) [`not_equal`](Self::not_equal) |
+/// | functions of one number | [`abs`](Self::abs) [`clamp`](Self::clamp) [`elu`](Self::elu) [`exp`](Self::exp) [`gelu`](Self::gelu) [`leaky_relu`](Self::leaky_relu) [`log`](Self::log) [`reciprocal`](Self::reciprocal) [`relu`](Self::relu) [`scale`](Self::scale) [`sigmoid`](Self::sigmoid) [`silu`](Self::silu) [`softplus`](Self::softplus) [`softsign`](Self::softsign) [`sqrt`](Self::sqrt) [`square`](Self::square) [`tanh`](Self::tanh) |
+/// | products | [`product`](Self::product) [`product_transposed`](Self::product_transposed) [`matmul`](Self::matmul) [`matmul_with`](Self::matmul_with) [`outer`](Self::outer) [`matvec`](Self::matvec) |
+/// | sums over features and rows | [`sum`](Self::sum) [`mean`](Self::mean) [`sum_features`](Self::sum_features) [`mean_features`](Self::mean_features) [`max_features`](Self::max_features) [`softmax`](Self::softmax) [`log_softmax`](Self::log_softmax) |
+/// | columns | [`concat`](Self::concat) [`split`](Self::split) [`slice`](Self::slice) |
+/// | sequences | [`sequence_pool`](Self::sequence_pool) [`sequence_pool_with`](Self::sequence_pool_with) [`sequence_softmax`](Self::sequence_softmax) [`sequence_reverse`](Self::sequence_reverse) [`sequence_expand`](Self::sequence_expand) [`sequence_expand_as`](Self::sequence_expand_as) [`sequence_slice`](Self::sequence_slice) [`sequence_erase`](Self::sequence_erase) [`lod_of`](Self::lod_of) |
+/// | recurrent cells | [`lstm_cell`](Self::lstm_cell) [`gru_cell`](Self::gru_cell) [`zoneout`](Self::zoneout) |
+/// | losses and metrics | [`cross_entropy`](Self::cross_entropy) [`cross_entropy_with`](Self::cross_entropy_with) [`accuracy`](Self::accuracy) |
+/// | random | [`dropout`](Self::dropout) [`variational_dropout`](Self::variational_dropout) |
+/// | ids, conversion | [`lookup`](Self::lookup) [`assign`](Self::assign) [`cast`](Self::cast) [`fill_like`](Self::fill_like) |
+///
+/// # A program with mistakes
 ///
 /// ```
 /// use unpadded::{Builder, DType};
@@ -76,7 +101,7 @@ impl Builder {
             registry,
             open: Vec::new(),
             opened_at: Vec::new(),
-            names: Names::default(),
+            scopes: Scopes::default(),
             carried: Vec::new(),
             errors: Vec::new(),
         });
@@ -87,7 +112,7 @@ impl Builder {
     /// The line of the layer that is being called, else that of the caller of the `#[track_caller]` method around.
     #[track_caller]
     pub(super) fn here(&self) -> &'static Location<'static> {
-        let layer = self.state.borrow().names.lines.first().copied();
+        let layer = self.state.borrow().scopes.lines.first().copied();
         layer.unwrap_or(Location::caller())
     }
 
@@ -181,8 +206,10 @@ impl Builder {
         self.fitting(own).flatten()
     }
 
-    /// The spec of a variable; `None` of an unknown one. That of another builder's variable or of a literal is unknown, and
-    /// an error.
+    /// The spec of a variable; `None` of an unknown one.
+    ///
+    /// # Errors
+    /// If it is another builder's, or a literal: `None` then too.
     #[track_caller]
     pub fn spec(&self, var: Var) -> Option<Spec> {
         let id = self.known(var)?;
@@ -335,8 +362,8 @@ impl Builder {
         initializer: Initializer,
     ) -> Var {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
-        let add = |State { program, names, .. }: &mut State| {
-            let name = names.whole(name);
+        let add = |State { program, scopes, .. }: &mut State| {
+            let name = scopes.whole(name);
             let spec = initialize::check(&initializer, dims)
                 .and_then(|()| Spec::fixed(dtype, dims))
                 .map_err(|e| e.variable(&name))?;
@@ -414,15 +441,16 @@ impl Builder {
         let appended = self.state.borrow_mut().append(self.block, (kind, &attributes), inputs, caller);
         let Some(Some(outputs)) = self.fitting(appended) else { return unknown() };
         let outputs: Vec<Var> = outputs.into_iter().map(|id| self.var(id)).collect();
-        V::of(&outputs).unwrap_or_else(|| {
-            let number = self.state.borrow().program.block(self.block).ops.len() - 1;
-            let expected = format!("{}, as many as the operator makes", outputs.len());
-            let error = Error::of(ErrorKind::Program, "outputs asked for", expected, "another number");
-            let (operator, block) = (Some(format!("{kind} #{number}")), self.block.0 as usize);
-            let block = (block > 0).then_some(block);
-            self.refuse(error.at(Place { operator, block, ..Place::default() }));
-            unknown()
-        })
+        if let Some(outputs) = V::of(&outputs) {
+            return outputs;
+        }
+        let number = self.state.borrow().program.block(self.block).ops.len() - 1;
+        let expected = format!("{}, as many as the operator makes", outputs.len());
+        let error = Error::of(ErrorKind::Program, "outputs asked for", expected, "another number");
+        let (operator, block) = (Some(format!("{kind} #{number}")), self.block.0 as usize);
+        let block = (block > 0).then_some(block);
+        self.refuse(error.at(Place { operator, block, ..Place::default() }));
+        unknown()
     }
 
     /// A variable of this builder's program by its number.

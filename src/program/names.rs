@@ -11,9 +11,6 @@ use super::extent::VarId;
 use super::program::Program;
 use super::var_desc::VarDesc;
 
-/// The first parts of a name, up to a dot, that are indexed; names from outside may have any number.
-const DEEPEST: usize = 4;
-
 #[derive(Clone, Default)]
 pub(super) struct Names {
     state: RandomState,
@@ -25,9 +22,6 @@ pub(super) struct Names {
     /// A variable that may have been renamed, with the name that is here.
     loose: Option<(VarId, String)>,
     numbers: Numbers,
-    /// What stands before a dot, as `lstm_0` in `lstm_0.weight_ih`, with how many names begin so.
-    heads: HashMap<String, usize>,
-    head_numbers: Numbers,
 }
 
 /// It says nothing that the variables do not say.
@@ -43,9 +37,9 @@ impl fmt::Debug for Names {
     }
 }
 
-/// For each stem of names such as `add_2`: the first number that is free, from 0 and from 2 on.
+/// For each stem of names such as `add_2`: the first number from 2 on that is free.
 #[derive(Clone, Default)]
-struct Numbers(HashMap<String, [u32; 2]>);
+struct Numbers(HashMap<String, u32>);
 
 /// The stem and the number of a numbered name.
 fn numbered(name: &str) -> Option<(&str, u32)> {
@@ -56,44 +50,28 @@ fn numbered(name: &str) -> Option<(&str, u32)> {
 }
 
 impl Numbers {
-    fn free(&self, stem: &str) -> [u32; 2] {
-        self.0.get(stem).copied().unwrap_or([0, 2])
+    fn free(&self, stem: &str) -> u32 {
+        self.0.get(stem).copied().unwrap_or(2)
     }
 
     fn take(&mut self, name: &str, taken: impl Fn(&str) -> bool) {
         let Some((stem, number)) = numbered(name) else { return };
-        let before = self.free(stem);
-        let after = before.map(|mut free| {
-            if free == number {
+        let mut free = self.free(stem);
+        if free == number {
+            free += 1;
+            while free < u32::MAX && taken(&format!("{stem}_{free}")) {
                 free += 1;
-                while free < u32::MAX && taken(&format!("{stem}_{free}")) {
-                    free += 1;
-                }
             }
-            free
-        });
-        if after != before {
-            self.0.insert(stem.to_owned(), after);
+            self.0.insert(stem.to_owned(), free);
         }
     }
 
     fn give_back(&mut self, name: &str) {
         let Some((stem, number)) = numbered(name) else { return };
         if let Some(free) = self.0.get_mut(stem) {
-            free[0] = free[0].min(number);
-            free[1] = free[1].min(number.max(2));
+            *free = (*free).min(number.max(2));
         }
     }
-}
-
-/// The parts of a name that stand before a dot and are indexed.
-fn heads(name: &str) -> impl Iterator<Item = &str> {
-    name.match_indices('.').take(DEEPEST).map(|(at, _)| &name[..at])
-}
-
-#[allow(dead_code)]
-fn begins(name: &str, head: &str) -> bool {
-    name.strip_prefix(head).is_some_and(|rest| rest.starts_with('.'))
 }
 
 impl Names {
@@ -140,15 +118,6 @@ impl Names {
         let mut numbers = std::mem::take(&mut self.numbers);
         numbers.take(name, |name| self.get(vars, name).is_some());
         self.numbers = numbers;
-        for head in heads(name) {
-            match self.heads.get_mut(head) {
-                Some(count) => *count += 1,
-                None => {
-                    self.heads.insert(head.to_owned(), 1);
-                    self.head_numbers.take(head, |head| self.heads.contains_key(head));
-                }
-            }
-        }
     }
 
     /// Removes a variable that has, or had, a name.
@@ -168,16 +137,6 @@ impl Names {
         if self.get(vars, name).is_none_or(|other| other == id) {
             self.numbers.give_back(name);
         }
-        for head in heads(name) {
-            let left = self.heads.get_mut(head).map_or(0, |count| {
-                *count -= 1;
-                *count
-            });
-            if left == 0 {
-                self.heads.remove(head);
-                self.head_numbers.give_back(head);
-            }
-        }
     }
 }
 
@@ -192,34 +151,10 @@ impl Program {
 
     /// A name that no variable has: `wish`, or `wish_2` and so on.
     pub fn fresh_name(&self, wish: &str) -> String {
-        let from = if self.names.current(&self.vars) { self.names.numbers.free(wish)[1] } else { 2 };
+        let from = if self.names.current(&self.vars) { self.names.numbers.free(wish) } else { 2 };
         let number = |number| if number == 1 { wish.to_owned() } else { format!("{wish}_{number}") };
         let mut names = std::iter::once(1).chain(from..).map(number);
         names.find(|name| self.find(name).is_none()).unwrap_or_default()
-    }
-
-    /// The first part of the names of a new layer's variables, as `lstm_0` in `lstm_0.weight_ih`: `wish` if no name begins
-    /// so, `wish_2` and so on if one does; without a wish the kind and the first free count.
-    #[allow(dead_code)]
-    pub(crate) fn fresh_head(&self, kind: &str, wish: Option<&str>) -> String {
-        let current = self.names.current(&self.vars);
-        let free = if current { self.names.head_numbers.free(wish.unwrap_or(kind)) } else { [0, 2] };
-        let name = |number: u32| match wish {
-            Some(wish) if number == 1 => wish.to_owned(),
-            Some(wish) => format!("{wish}_{number}"),
-            None => format!("{kind}_{number}"),
-        };
-        let mut numbers = wish.map(|_| 1).into_iter().chain(free[usize::from(wish.is_some())]..).map(name);
-        numbers.find(|head| !self.has_head(head)).unwrap_or_default()
-    }
-
-    /// Whether a name begins with `head` and a dot.
-    #[allow(dead_code)]
-    fn has_head(&self, head: &str) -> bool {
-        if self.names.current(&self.vars) && head.matches('.').count() < DEEPEST {
-            return self.names.heads.contains_key(head);
-        }
-        self.vars.iter().any(|var| begins(&var.name, head))
     }
 }
 

@@ -9,9 +9,9 @@ use super::builder::{Builder, State};
 
 /// What a builder knows of names.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct Scopes {
     /// The scopes that are open, each with its whole name, outermost first.
-    scopes: Vec<String>,
+    open: Vec<String>,
     /// The line of each layer that is being called, outermost first.
     pub(super) lines: Vec<&'static Location<'static>>,
     /// What a variable's name begins with, up to a dot, or a layer has kept for itself.
@@ -22,10 +22,10 @@ pub(super) struct Names {
     counts: HashMap<String, usize>,
 }
 
-impl Names {
+impl Scopes {
     /// The name of something in the scope that is open.
     pub(super) fn whole(&self, name: &str) -> String {
-        match self.scopes.last() {
+        match self.open.last() {
             Some(scope) if !scope.is_empty() => format!("{scope}.{name}"),
             _ => name.to_owned(),
         }
@@ -36,18 +36,18 @@ impl State {
     /// A free name for a layer in the scope that is open, kept for it: `wish`, or `wish_2` and so on; without a wish the
     /// kind and a count.
     pub(super) fn layer_name(&mut self, kind: &str, wish: Option<&str>) -> String {
-        let State { program, names, .. } = self;
-        for (_, var) in program.vars().skip(names.seen) {
+        let State { program, scopes, .. } = self;
+        for (_, var) in program.vars().skip(scopes.seen) {
             let starts = var.name.match_indices('.').map(|(end, _)| &var.name[..end]);
             let new: Vec<String> =
-                starts.filter(|start| !names.taken.contains(*start)).map(str::to_owned).collect();
-            names.taken.extend(new);
+                starts.filter(|start| !scopes.taken.contains(*start)).map(str::to_owned).collect();
+            scopes.taken.extend(new);
         }
-        names.seen = program.vars().len();
-        let base = names.whole(wish.unwrap_or(kind));
+        scopes.seen = program.vars().len();
+        let base = scopes.whole(wish.unwrap_or(kind));
         // A wish and a kind of the same name count apart.
         let key = format!("{base}{}", if wish.is_some() { "" } else { "_" });
-        let mut number = names.counts.get(&key).copied().unwrap_or(0);
+        let mut number = scopes.counts.get(&key).copied().unwrap_or(0);
         loop {
             let name = match (wish, number) {
                 (Some(_), 0) => base.clone(),
@@ -55,8 +55,8 @@ impl State {
                 (None, n) => format!("{base}_{n}"),
             };
             number += 1;
-            if names.taken.insert(name.clone()) {
-                names.counts.insert(key, number);
+            if scopes.taken.insert(name.clone()) {
+                scopes.counts.insert(key, number);
                 return name;
             }
         }
@@ -107,32 +107,32 @@ impl Builder {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub fn scope<R>(&self, name: &str, part: impl FnOnce(&Builder) -> R) -> R {
-        let name = self.state.borrow().names.whole(name);
+        let name = self.state.borrow().scopes.whole(name);
         let _open = self.open_scope(name);
         part(self)
     }
 
     /// The whole name of the scope that is open; empty without one.
     pub(crate) fn scope_name(&self) -> String {
-        self.state.borrow().names.scopes.last().cloned().unwrap_or_default()
+        self.state.borrow().scopes.open.last().cloned().unwrap_or_default()
     }
 
     /// Parameters are named in the scope of this whole name, as long as the result lives.
     pub(crate) fn open_scope(&self, name: String) -> Opened {
         let open = |state: &mut State| {
-            state.names.scopes.push(name);
-            state.names.scopes.len() - 1
+            state.scopes.open.push(name);
+            state.scopes.open.len() - 1
         };
-        Opened::new(self, open, |state, depth| state.names.scopes.truncate(depth))
+        Opened::new(self, open, |state, depth| state.scopes.open.truncate(depth))
     }
 
     /// Operators and errors name `caller` as the line of the user's code, as long as the result lives.
     pub(crate) fn called_from(&self, caller: &'static Location<'static>) -> Opened {
         let open = |state: &mut State| {
-            state.names.lines.push(caller);
-            state.names.lines.len() - 1
+            state.scopes.lines.push(caller);
+            state.scopes.lines.len() - 1
         };
-        Opened::new(self, open, |state, depth| state.names.lines.truncate(depth))
+        Opened::new(self, open, |state, depth| state.scopes.lines.truncate(depth))
     }
 
     /// Builds one call of a layer that is written as a function: its parameters' names begin with `kind` and a count

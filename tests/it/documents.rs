@@ -1,6 +1,6 @@
 //! What the documents say of the library, held against it: the table of operators, and the messages in the README.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use unpadded::{Builder, DType, ops};
 
@@ -18,6 +18,48 @@ fn tabled(source: &str) -> BTreeMap<&str, usize> {
 fn the_table_of_operators_has_each_of_the_catalogue_once_and_no_other() {
     let catalogue: BTreeMap<&str, usize> = ops::catalogue().kinds().map(|kind| (kind, 1)).collect();
     assert_eq!(tabled(include_str!("../../src/ops/mod.rs")), catalogue);
+}
+
+/// Every method that appends an operator, and every one of `impl Builder` in `program` and `layers`, is in the table at the
+/// head of `Builder`; that those in the table exist is seen by the links of the documents.
+#[test]
+fn every_method_of_the_builder_is_in_a_family() {
+    let builder = include_str!("../../src/program/builder.rs");
+    let table = builder.lines().filter(|line| line.starts_with("/// | "));
+    let listed: BTreeSet<&str> = table.flat_map(|line| links(line, "(Self::")).collect();
+    let mut known: BTreeSet<&str> = links(include_str!("../../src/ops/mod.rs"), "(Builder::").collect();
+    let sources = [
+        builder,
+        include_str!("../../src/program/naming.rs"),
+        include_str!("../../src/program/step.rs"),
+        include_str!("../../src/layers/layer.rs"),
+        include_str!("../../src/layers/recurrent.rs"),
+        include_str!("../../src/layers/stacked.rs"),
+        include_str!("../../src/layers/linear.rs"),
+        include_str!("../../src/layers/embedding.rs"),
+    ];
+    for source in sources {
+        let mut own = false;
+        for line in source.lines() {
+            if line.starts_with("impl Builder {") || line.starts_with("builder_methods! {") {
+                own = true;
+            } else if line == "}" {
+                own = false;
+            } else if let Some(method) = line.strip_prefix("    pub fn ").filter(|_| own) {
+                known.extend(method.split(['(', '<', '[']).next());
+            }
+        }
+    }
+    // How one begins, which `Builder` says in its example.
+    let constructors = ["with_registry", "of"];
+    let missing: Vec<_> =
+        known.iter().filter(|m| !listed.contains(*m) && !constructors.contains(m)).collect();
+    assert!(known.len() > 70 && missing.is_empty(), "{missing:?}");
+}
+
+/// What stands behind `before` up to the closing parenthesis, wherever it stands.
+fn links<'a>(text: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(before).skip(1).filter_map(|rest| rest.split(')').next())
 }
 
 #[test]

@@ -274,7 +274,7 @@ fn remembered(build: impl FnOnce(&Builder, Var, Var)) -> Result<Case> {
 
 #[test]
 fn a_memory_may_not_decide() {
-    let refused = "sequence_erase #1: variable `sequence_expand_as`: what decides sequences that are made in a step: \
+    let refused = "sequence_erase #1 in block 1: variable `sequence_expand_as`: what decides sequences that are made in a step: \
                    expected values that no memory reaches, since the rows of every step are counted before the first, \
                    got one that `";
     let outcome = remembered(|step, spread, _| drop(step.sequence_erase(spread, &[1]).list()));

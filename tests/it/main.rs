@@ -14,6 +14,7 @@ mod damage;
 mod datasets;
 mod documents;
 mod executor;
+mod expressions;
 mod fixture;
 mod fuse;
 mod golden;

@@ -84,6 +84,9 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::fill_like", || net.fill_like(foreign, 1.0));
     calls.at("Builder::gru_cell", || net.gru_cell(x, x, foreign, Update::default()));
     calls.at("Builder::product", || net.product(x, x, None));
+    calls.at("Builder::product_transposed", || net.product_transposed(x, x, None));
+    calls.at("Builder::outer", || net.outer(x, foreign));
+    calls.at("Builder::matvec", || net.matvec(x, x));
     calls.at("Builder::lod_of", || net.lod_of(foreign));
     calls.at("Builder::lstm_cell", || net.lstm_cell(x, x));
     calls.at("Builder::matmul", || net.matmul(x, x));
@@ -99,6 +102,8 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::softmax", || net.softmax(foreign));
     calls.at("Builder::log_softmax", || net.log_softmax(foreign));
     // One body of a macro for all kinds.
+    calls.at("comparison::$kind", || net.greater(x, foreign));
+    calls.at("comparison::$kind", || net.equal(foreign, 0.5));
     calls.at("unary::$kind", || net.tanh(foreign));
     calls.at("unary::$kind", || net.scale(foreign, 1.0, 0.0));
     calls.at("reduce::$kind", || net.mean(foreign));
@@ -166,7 +171,7 @@ fn steps(calls: &mut Calls) {
     calls.at("Step::update", || noted(&net, || net.recurrent(x, |step, x| (step.update(x, x), x).1)));
     calls.at("Step::last", || net.recurrent(x, |step, x| step.last(x)));
     // A memory that is never updated is found where the block ends.
-    calls.at("Builder::recurrent", || net.recurrent(x, |step, _| step.memory(2)));
+    calls.at("Builder::recurrent", || noted(&net, || net.recurrent(x, |step, _| step.memory(2))));
 }
 
 fn as_data(calls: &mut Calls) {
