@@ -139,6 +139,7 @@
 //! | operator | out |
 //! |---|---|
 //! | [`assign`](Builder::assign) | x, a copy |
+//! | [`carry`](Builder::carry) | x, a copy: what a state that passes from batch to batch is after this one |
 //! | [`cast`](Builder::cast) | x in another dtype |
 //! | [`fill_like`](Builder::fill_like) | value, in the shape of x |
 //!
@@ -181,6 +182,7 @@ mod adagrad;
 mod adam;
 mod arithmetic;
 mod assign;
+mod carry;
 mod comparison;
 mod cross_entropy;
 mod dropout;
@@ -271,6 +273,7 @@ catalogue![
     Binary<arithmetic::Sub>,
     assign::Assign,
     assign::Cast,
+    carry::Carry,
     Compared<comparison::Equal>,
     Compared<comparison::Greater>,
     Compared<comparison::GreaterEqual>,

@@ -5,6 +5,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use super::attributes::{Attributes, Literal};
+use super::carried::OpenState;
 use super::extent::{BlockId, Extent, Levels, MAX_LEVELS, Spec, VarId};
 use super::initialize;
 use super::naming::Scopes;
@@ -28,6 +29,8 @@ pub(super) struct State {
     /// Where each step block was opened.
     pub(super) opened_at: Vec<(BlockId, &'static Location<'static>)>,
     pub(super) scopes: Scopes,
+    /// The states that pass from batch to batch.
+    pub(super) carried: Vec<OpenState>,
     /// What did not fit, first to last.
     pub(super) errors: Vec<Error>,
 }
@@ -99,6 +102,7 @@ impl Builder {
             open: Vec::new(),
             opened_at: Vec::new(),
             scopes: Scopes::default(),
+            carried: Vec::new(),
             errors: Vec::new(),
         });
         let number = state.borrow().number.0;
@@ -138,12 +142,21 @@ impl Builder {
         Ok(self.state.borrow().program.clone())
     }
 
+    /// As [`Self::check`], of a program to which nothing is added any more: what it is after a batch was said of each
+    /// carried state.
+    pub(crate) fn check_whole(&self) -> Result<()> {
+        let mut errors: Vec<Error> = self.check().err().iter().flat_map(Error::all).cloned().collect();
+        let state = self.state.borrow();
+        errors.extend(state.carried.iter().filter_map(|open| open.missing(&state.program)));
+        Error::several(&errors).map_or(Ok(()), Err)
+    }
+
     /// The program, done.
     ///
     /// # Errors
-    /// As [`Self::check`].
+    /// As [`Self::check`], and if nothing says what a [carried state](Self::carried_state) is after the batch.
     pub fn finish(self) -> Result<Program> {
-        self.check()?;
+        self.check_whole()?;
         Ok(match Rc::try_unwrap(self.state) {
             Ok(state) => state.into_inner().program,
             Err(shared) => shared.borrow().program.clone(),

@@ -7,6 +7,7 @@ pub mod attributes;
 pub mod backward;
 pub mod builder;
 pub mod call;
+pub mod carried;
 pub mod context;
 pub mod cost;
 mod decided;
@@ -41,6 +42,7 @@ pub mod vars;
 
 pub use attributes::{Attributes, Literal, LiteralRef};
 pub use builder::{Builder, DTypeOf};
+pub use carried::CarriedState;
 pub use context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
 pub use cost::{Cost, Work};
 pub(crate) use decided::decided_late;

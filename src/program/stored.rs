@@ -22,6 +22,7 @@ named!(
     Computed = "computed",
     Step = "step",
     Literal = "literal",
+    Carried = "carried",
 );
 
 /// How deep lists of lists may be in a program that is read.

@@ -62,7 +62,7 @@ impl Program {
         for (i, block) in self.blocks.iter().enumerate() {
             block.ops.iter().try_for_each(|op| self.op_fits(op, BlockId(i as u32)))?;
         }
-        Ok(())
+        self.check_carried()
     }
 
     /// Checks every step block of a well-formed program: it is run once, by a `recurrent` whose parts lie where they

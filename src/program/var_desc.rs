@@ -52,6 +52,16 @@ pub enum VarRole {
     Step,
     /// A literal.
     Literal,
+    /// An operator computes it: what a state that passes from batch to batch is after this one
+    /// ([`Program::carried_states`](super::Program::carried_states)).
+    Carried,
+}
+
+impl VarRole {
+    /// Whether an operator computes it.
+    pub(super) fn is_computed(self) -> bool {
+        matches!(self, VarRole::Computed | VarRole::Carried)
+    }
 }
 
 /// How a persistable variable starts: the name of an initialiser and its attributes.

@@ -3,36 +3,27 @@
 use std::collections::BTreeMap;
 use std::panic::Location;
 
+use super::carried::fed;
 use super::metrics::{Better, Metric};
 use super::trainer::{Told, Trainer};
 use crate::data::{Batch, Data};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Profile, Run, Scope};
 use crate::program::keys::locate;
-use crate::program::{Extent, Levels, Program, Spec, Var, VarId, VarRole};
-use crate::tensor::{Dense, Variable};
+use crate::program::{CarriedState, Levels, Program, Spec, Var, VarId, VarRole};
+use crate::tensor::Variable;
 
 /// A trainer's program, ready to run.
 pub(super) struct Compiled {
     pub(super) executor: Executor,
     /// Feeds of the program, by name.
     feeds: BTreeMap<String, VarId>,
-    carry: Vec<Carry>,
+    carried: Vec<CarriedState>,
     /// Feeds that share sequences, by two, and in how many levels.
     alike: Vec<([String; 2], usize)>,
     /// The metric that decides which epoch is the best.
     pub(super) selected: usize,
     pub(super) better: Better,
-}
-
-/// A state that passes from batch to batch.
-struct Carry {
-    feed: VarId,
-    from: VarId,
-    name: String,
-    spec: Spec,
-    /// The line that told it.
-    line: &'static Location<'static>,
 }
 
 impl Compiled {
@@ -86,18 +77,17 @@ impl Compiled {
                 .called(name.line)
             })?,
         };
-        let carry: Vec<Carry> =
-            trainer.carry.iter().map(|told| carry(trainer, told)).collect::<Result<_>>()?;
+        let carried: Vec<CarriedState> = program.carried_states().collect();
         let mut wanted: Vec<VarId> = vec![trainer.loss.id()];
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
-        wanted.extend(carry.iter().map(|c| c.from));
+        wanted.extend(carried.iter().map(|state| state.after));
         wanted.sort();
         wanted.dedup();
         let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
         Ok(Self {
             executor: Executor::new(program, &trainer.registry, &wanted, trainer.threads)?,
             feeds: feeds.map(|(id, v)| (v.name.clone(), id)).collect(),
-            carry,
+            carried,
             alike: alike(program),
             selected,
             better: metrics.get(selected).map_or(Better::Lower, |m| m.better()),
@@ -122,9 +112,11 @@ impl Compiled {
         let sequences = batch.numbers.len();
         // Data of the user's own kinds do not know where they were made: then the call that trains is the place.
         let made = data.made_at().unwrap_or(Location::caller());
-        for c in &self.carry {
-            let state = c.state(carried.get(&c.name), sequences)?;
-            carried.insert(c.name.clone(), state);
+        let program = self.executor.program();
+        for state in &self.carried {
+            let name = &program.var(state.before).name;
+            let value = fed(program, state, carried.get(name), sequences)?;
+            carried.insert(name.clone(), value);
         }
         let mut feeds: Vec<(VarId, &Variable)> = Vec::with_capacity(batch.values.len() + carried.len());
         for (name, value) in &batch.values {
@@ -139,7 +131,8 @@ impl Compiled {
             })?;
             feeds.push((*id, value));
         }
-        feeds.extend(self.carry.iter().filter_map(|c| Some((c.feed, carried.get(&c.name)?))));
+        let value = |state: &CarriedState| carried.get(&program.var(state.before).name);
+        feeds.extend(self.carried.iter().filter_map(|state| Some((state.before, value(state)?))));
         let run = how(&feeds).numbers(&batch.numbers);
         self.executor.run_data(scope, &run, made).map_err(|e| failed(scope, &run, e))?;
         drop(feeds);
@@ -149,30 +142,11 @@ impl Compiled {
             let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row)).called(metric.line);
             metric.update(&values, sequences).map_err(named)?;
         }
-        for c in &self.carry {
-            carried.insert(c.name.clone(), self.executor.fetch(c.from)?);
+        for state in &self.carried {
+            let name = self.executor.program().var(state.before).name.clone();
+            carried.insert(name, self.executor.fetch(state.after)?);
         }
         Ok(())
-    }
-}
-
-impl Carry {
-    /// What is fed to so many sequences: zero at first, then the rows of those that go on.
-    fn state(&self, before: Option<&Variable>, sequences: usize) -> Result<Variable> {
-        match before {
-            None => {
-                let dims = self.spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(0));
-                let shape: Vec<usize> = std::iter::once(sequences).chain(dims).collect();
-                Ok(Variable::dense(Dense::zeros(self.spec.dtype, &shape)?))
-            }
-            Some(state) if sequences <= state.rows() => state.slice_sequences(0..sequences),
-            Some(state) => {
-                let expected =
-                    format!("at most {}, as the batch before, whose state is carried", state.rows());
-                let error = Error::new("sequences of a batch", expected, sequences.to_string());
-                Err(error.variable(&self.name).called(self.line))
-            }
-        }
     }
 }
 
@@ -199,32 +173,6 @@ fn sample(batch: &Batch, value: &Variable, row: usize) -> Option<(u64, Option<us
         None => (row, None),
     };
     Some((*batch.numbers.get(sequence)?, position))
-}
-
-fn carry(trainer: &Trainer, told: &Told<(Var, Var)>) -> Result<Carry> {
-    carried(trainer, told).map_err(|e| e.called(told.line))
-}
-
-fn carried(trainer: &Trainer, told: &Told<(Var, Var)>) -> Result<Carry> {
-    let (feed, from) = told.what;
-    let (to, value) = (trainer.own(feed)?.clone(), trainer.own(from)?);
-    let name = trainer.state.program.var(feed.id()).name.clone();
-    let refuse = |expected: &str, got: String| {
-        Err(Error::of(ErrorKind::Program, "carried state", expected, got).variable(&name))
-    };
-    if trainer.state.program.var(feed.id()).role != VarRole::Feed {
-        return refuse("a feed that takes it", to.to_string());
-    }
-    if to.rows() != Extent::Batch || !to.lod.is_empty() {
-        return refuse("a feed with one row a sequence", to.to_string());
-    }
-    if value.rows() != Extent::Batch
-        || (&value.shape, value.dtype) != (&to.shape, to.dtype)
-        || value.storage != to.storage
-    {
-        return refuse(&format!("a variable as the feed, {to}"), value.to_string());
-    }
-    Ok(Carry { feed: feed.id(), from: from.id(), name, spec: to, line: told.line })
 }
 
 impl Trainer {

@@ -4,6 +4,7 @@
 //! happens in a run, an epoch, a step and a save stands in this file, in this order.
 
 mod best;
+mod carried;
 mod checkpoint;
 mod compiled;
 pub mod metrics;

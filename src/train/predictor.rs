@@ -5,13 +5,14 @@ use std::collections::btree_map::Entry;
 use std::panic::Location;
 use std::path::Path;
 
+use super::carried::fed;
 use super::checkpoint::Checkpoint;
 use super::windows::Windows;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope};
 use crate::ops;
-use crate::program::{Program, RECURRENT, Registry, VarId, VarRole};
+use crate::program::{CarriedState, Program, RECURRENT, Registry, Spec, VarId, VarRole};
 use crate::tensor::{Storage, Variable};
 
 /// A model to predict with.
@@ -53,6 +54,10 @@ pub struct Predictor {
     vocabularies: BTreeMap<String, Vocabulary>,
     notes: BTreeMap<String, String>,
     outputs: BTreeMap<String, VarId>,
+    /// The states that pass from batch to batch.
+    carried: Vec<CarriedState>,
+    /// What the last batch left of each; none before the first.
+    left: Vec<Variable>,
     threads: usize,
     /// Batches of more rows run in windows of at most so many, if the program can.
     most_rows: usize,
@@ -114,7 +119,9 @@ impl Predictor {
             let got = "none: a trainer has them named with `.output(name, variable)`";
             return Err(Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", got));
         }
-        let all: Vec<VarId> = named.values().copied().collect();
+        let carried: Vec<CarriedState> = program.carried_states().collect();
+        let after = carried.iter().map(|state| state.after);
+        let all: Vec<VarId> = named.values().copied().chain(after).collect();
         let program = program.inference(&all)?;
         registered(&program, registry)?;
         let mut scope = Scope::new();
@@ -127,9 +134,19 @@ impl Predictor {
         }
         // What does not compile should be known now.
         Executor::new(&program, registry, &all, 1)?;
-        let (registry, compiled) = (registry.clone(), BTreeMap::new());
-        let (outputs, most_rows) = (named, MOST_ROWS);
-        Ok(Self { program, registry, scope, vocabularies, notes, outputs, threads: 0, most_rows, compiled })
+        Ok(Self {
+            program,
+            registry: registry.clone(),
+            scope,
+            vocabularies,
+            notes,
+            outputs: named,
+            carried,
+            left: Vec::new(),
+            threads: 0,
+            most_rows: MOST_ROWS,
+            compiled: BTreeMap::new(),
+        })
     }
 
     /// The same on so many threads; without it, on as many as the machine has cores. Results do not depend on it.
@@ -149,26 +166,73 @@ impl Predictor {
     /// The values of the outputs for a batch, in the order of `outputs`. Only the feeds that these outputs need must
     /// be there; others are checked and not used.
     ///
+    /// [Carried states](crate::Builder::carried_state) start from zeros, unless they are fed. What they are after the batch
+    /// is computed too, whatever the outputs, and needs its feeds; [`Self::run_on`] goes on from there.
+    ///
     /// # Errors
     /// An output or a feed that is not known (the error lists those that are), a feed that is missing or does not
     /// fit, data that an operator refuses, or an output that is not a number (NaN): no prediction can be read off it.
+    /// The states that [`Self::run_on`] goes on from are then as they were.
     #[track_caller]
     pub fn run(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let caller = Location::caller();
-        self.predict(feeds, outputs).map_err(|e| e.called(caller))
+        self.predict(feeds, outputs, false).map_err(|e| e.called(caller))
     }
 
-    fn predict(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
+    /// [`Self::run`], with the carried states as the last batch left them: sequence *i* goes on where sequence *i* of that
+    /// one ended, to the bits of both in one. Before any batch it is the same as `run`.
+    ///
+    /// ```
+    /// # use unpadded::data::{Batching, Continuous};
+    /// # use unpadded::train::{Checkpoint, Predictor};
+    /// # use unpadded::{Builder, DType, Variable, executor::Scope, layers::Gru, ops};
+    /// # let net = Builder::new();
+    /// # let x = net.feed("x", DType::F32, &[1], 1);
+    /// # let before = net.carried_state(4);
+    /// # let (h, last) = net.gru_states(x, Gru::new(4).initial(before));
+    /// # net.carry(before, last);
+    /// # let (outputs, program) = ([("h".to_owned(), net.name_of(h))].into(), net.finish()?);
+    /// # let mut checkpoint = Checkpoint { outputs, program, ..Checkpoint::default() };
+    /// # let mut scope = Scope::of(&checkpoint.program)?;
+    /// # for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
+    /// #     checkpoint.tensors.insert(parameter.name.clone(), scope.get(&parameter.name)?);
+    /// # }
+    /// # let mut predictor = Predictor::new(checkpoint, &ops::catalogue())?;
+    /// let text = |rows: &[f32]| Variable::from_sequences(&[rows.iter().map(|&x| vec![x]).collect::<Vec<_>>()]);
+    /// let whole = predictor.run(&[("x", &text(&[1.0, 2.0, 3.0])?)], &["h"])?;
+    /// predictor.run(&[("x", &text(&[1.0, 2.0])?)], &[])?; // for its state alone
+    /// let third = predictor.run_on(&[("x", &text(&[3.0])?)], &["h"])?;
+    /// assert_eq!(third[0].as_slice::<f32>()?, &whole[0].as_slice::<f32>()?[8..]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::run`], and if there are more sequences than in the batch before.
+    #[track_caller]
+    pub fn run_on(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
+        let caller = Location::caller();
+        self.predict(feeds, outputs, true).map_err(|e| e.called(caller))
+    }
+
+    fn predict(
+        &mut self,
+        feeds: &[(&str, &Variable)],
+        outputs: &[&str],
+        on: bool,
+    ) -> Result<Vec<Variable>> {
         let find = |&name: &&str| {
             let id = self.outputs.get(name).copied();
             id.ok_or_else(|| unknown("output", name, self.outputs.keys().map(String::as_str)))
         };
-        let wanted: Vec<VarId> = outputs.iter().map(find).collect::<Result<_>>()?;
-        let mut values = Vec::with_capacity(feeds.len());
+        let mut wanted: Vec<VarId> = outputs.iter().map(find).collect::<Result<_>>()?;
+        wanted.extend(self.carried.iter().map(|state| state.after));
+        let mut values = Vec::with_capacity(feeds.len() + self.carried.len());
         for &(name, value) in feeds {
             let id = self.program.find(name).filter(|&id| self.program.var(id).role == VarRole::Feed);
             values.push((id.ok_or_else(|| unknown("feed", name, self.feeds().into_iter()))?, value));
         }
+        let before = self.states(&values, on)?;
+        values.extend(before.iter().map(|(id, value)| (*id, value)));
         let mut set = wanted.clone();
         set.sort();
         set.dedup();
@@ -181,7 +245,7 @@ impl Predictor {
             }
         };
         let program = executor.program();
-        for name in feeds_of(program, &wanted) {
+        for name in feeds_of(program, &wanted, &self.carried) {
             if !feeds.iter().any(|(given, _)| *given == name) {
                 let what = format!("feeds for {}", listed(outputs.iter().copied()));
                 let (expected, got) =
@@ -189,19 +253,96 @@ impl Predictor {
                 return Err(Error::of(ErrorKind::Program, what, expected, got));
             }
         }
-        if values.iter().any(|(_, value)| value.lod().is_some() && value.rows() > self.most_rows) {
-            let (program, registry, threads) = (executor.program(), &self.registry, self.threads);
-            let windows =
-                windows.get_or_insert_with(|| Windows::new(program, registry, &wanted, threads).ok());
-            if let Some(windows) = windows {
+        let long = |value: &Variable| value.lod().is_some() && value.rows() > self.most_rows;
+        let windows = match values.iter().any(|(_, value)| long(value)) {
+            true => {
+                let (program, registry, threads) = (executor.program(), &self.registry, self.threads);
+                let made = || Windows::new(program, registry, &wanted, threads).ok();
+                windows.get_or_insert_with(made).as_mut()
+            }
+            false => None,
+        };
+        let mut found = match windows {
+            Some(windows) => {
                 executor.bytes_for(&values)?; // the feeds are checked as a whole
-                let found = windows.run(&mut self.scope, &values, &wanted, self.most_rows)?;
-                return numbers(found, outputs);
+                windows.run(&mut self.scope, &values, &wanted, self.most_rows)?
+            }
+            None => {
+                executor.run(&mut self.scope, &Run::infer(&values))?;
+                wanted.into_iter().map(|id| executor.fetch(id)).collect::<Result<_>>()?
+            }
+        };
+        let left = found.split_off(outputs.len());
+        let found = numbers(found, outputs)?;
+        self.left = left;
+        Ok(found)
+    }
+
+    /// What the carried states that are not fed are before a batch of these feeds.
+    fn states(&self, feeds: &[(VarId, &Variable)], on: bool) -> Result<Vec<(VarId, Variable)>> {
+        let batched = |(id, _): &&(VarId, &Variable)| self.program.spec(*id).is_ok_and(Spec::batched);
+        let Some((_, value)) = feeds.iter().find(batched) else { return Ok(Vec::new()) };
+        let sequences = value.lod().map_or(value.rows(), |lod| lod.sequences());
+        let left = |i: usize| self.left.get(i).filter(|_| on);
+        let given = |state: &CarriedState| feeds.iter().any(|(id, _)| *id == state.before);
+        let states = self.carried.iter().enumerate().filter(|(_, state)| !given(state));
+        let value = |(i, state): (usize, &CarriedState)| {
+            Ok((state.before, fed(&self.program, state, left(i), sequences)?))
+        };
+        states.map(value).collect()
+    }
+
+    /// The likeliest entry of a vocabulary for each row of an output, of equal ones the first, and the number that the
+    /// output has for it: its probability, if the output is a softmax. The feeds are those of [`Self::run`].
+    ///
+    /// ```
+    /// # use unpadded::data::Vocabulary;
+    /// # use unpadded::train::{Checkpoint, Predictor};
+    /// # use unpadded::{Builder, DType, Variable, ops};
+    /// # let net = Builder::new();
+    /// # let x = net.feed("scores", DType::F32, &[3], 0);
+    /// # let probabilities = x.softmax();
+    /// # let checkpoint = Checkpoint {
+    /// #     outputs: [("probabilities".to_owned(), net.name_of(probabilities))].into(),
+    /// #     vocabularies: [("labels".to_owned(), Vocabulary::labels(["bad", "fair", "good"])?)].into(),
+    /// #     program: net.finish()?,
+    /// #     ..Checkpoint::default()
+    /// # };
+    /// # let mut predictor = Predictor::new(checkpoint, &ops::catalogue())?;
+    /// let scores = Variable::dense(ndarray::array![[0.0f32, 0.0, 9.0], [9.0, 0.0, 0.0]]);
+    /// let found = predictor.likeliest(&[("scores", &scores)], "probabilities", "labels")?;
+    /// assert_eq!((found[0].0.as_str(), found[1].0.as_str()), ("good", "bad"));
+    /// assert!(found[0].1 > 0.99);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::run`] and [`Self::vocabulary`]; if the output has no f32 rows with a number for each entry.
+    #[track_caller]
+    pub fn likeliest(
+        &mut self,
+        feeds: &[(&str, &Variable)],
+        output: &str,
+        vocabulary: &str,
+    ) -> Result<Vec<(String, f32)>> {
+        let entries = self.vocabulary(vocabulary)?.len();
+        let found = self.run(feeds, &[output])?;
+        let labels = self.vocabulary(vocabulary)?;
+        let mut rows = Vec::new();
+        for value in &found {
+            let numbers = value.as_slice::<f32>()?;
+            if numbers.len() != value.rows() * entries {
+                let expected = format!("rows of {entries} numbers, one for each of `{vocabulary}`");
+                let got = format!("the shape {:?}", value.shape());
+                return Err(Error::new(format!("output `{output}`"), expected, got));
+            }
+            for row in numbers.chunks_exact(entries) {
+                let of_row = row.iter().copied().zip(labels.tokens());
+                let likelier = |a: (f32, _), b: (f32, _)| if b.0 > a.0 { b } else { a };
+                rows.extend(of_row.reduce(likelier).map(|(number, label)| (label.to_owned(), number)));
             }
         }
-        executor.run(&mut self.scope, &Run::infer(&values))?;
-        let fetched = wanted.into_iter().map(|id| executor.fetch(id)).collect::<Result<_>>()?;
-        numbers(fetched, outputs)
+        Ok(rows)
     }
 
     /// The names of the outputs.
@@ -209,10 +350,11 @@ impl Predictor {
         self.outputs.keys().map(String::as_str)
     }
 
-    /// The names of the feeds that the outputs need, all of them together.
+    /// The names of the feeds that the outputs and the states need, all of them together, but for the states before a batch,
+    /// which need not be given.
     pub fn feeds(&self) -> Vec<&str> {
         let all: Vec<VarId> = self.outputs.values().copied().collect();
-        feeds_of(&self.program, &all)
+        feeds_of(&self.program, &all, &self.carried)
     }
 
     /// A vocabulary of the checkpoint.
@@ -246,11 +388,12 @@ fn numbers(values: Vec<Variable>, outputs: &[&str]) -> Result<Vec<Variable>> {
     Ok(values)
 }
 
-/// The feeds that a program reads, or gives back as outputs.
-fn feeds_of<'a>(program: &'a Program, outputs: &[VarId]) -> Vec<&'a str> {
+/// The feeds that a program reads, or gives back as outputs, without the states that are carried.
+fn feeds_of<'a>(program: &'a Program, outputs: &[VarId], carried: &[CarriedState]) -> Vec<&'a str> {
     let read = program.reads();
     let used = |id: &VarId| read.contains(id) || outputs.contains(id);
-    let feeds = program.vars().filter(|(id, desc)| desc.role == VarRole::Feed && used(id));
+    let given = |id: &VarId| used(id) && !carried.iter().any(|state| state.before == *id);
+    let feeds = program.vars().filter(|(id, desc)| desc.role == VarRole::Feed && given(id));
     feeds.map(|(_, desc)| desc.name.as_str()).collect()
 }
 

@@ -97,7 +97,6 @@ pub struct Trainer {
     pub(super) metrics: Vec<Told<Box<dyn Metric>>>,
     pub(super) select: Option<Told<String>>,
     pub(super) outputs: Vec<Told<(String, Var)>>,
-    pub(super) carry: Vec<Told<(Var, Var)>>,
     pub(super) file: Option<PathBuf>,
     pub(super) every: Option<Told<u64>>,
     pub(super) patience: Option<Told<u64>>,
@@ -153,6 +152,7 @@ impl Trainer {
     #[track_caller]
     pub fn new(net: Builder, loss: Var, optimizer: &dyn Optimizer) -> Result<Self> {
         let caller = Location::caller();
+        net.check_whole()?;
         let (registry, mut program) = (net.registry(), net.program()?);
         net.owned(loss).map_err(|e| e.called(caller))?;
         let forward = program.vars().len();
@@ -171,7 +171,6 @@ impl Trainer {
             metrics: vec![Told::new(Box::new(Loss::new(averaged.unwrap_or(loss))))],
             select: None,
             outputs: Vec::new(),
-            carry: Vec::new(),
             file: None,
             every: None,
             patience: None,
@@ -239,20 +238,6 @@ impl Trainer {
     #[must_use]
     pub fn note(mut self, name: &str, text: impl Into<String>) -> Self {
         self.state.notes.insert(name.to_owned(), text.into());
-        self
-    }
-
-    /// After each batch the value of `from` is fed as `feed` in the next one, so that a state goes on from sequence to
-    /// sequence of a continuous text. No gradient passes (truncated back-propagation). Both have one row a sequence;
-    /// the data does not hold the feed. It is zero at the start of each epoch and of each evaluation.
-    ///
-    /// Sequence *i* of a batch goes on where sequence *i* of the one before ended. A batch may have fewer sequences
-    /// than the one before, whose first ones then go on; it may not have more.
-    #[must_use]
-    #[track_caller]
-    pub fn carry(mut self, feed: Var, from: Var) -> Self {
-        self.compiled = None;
-        self.carry.push(Told::new((feed, from)));
         self
     }
 

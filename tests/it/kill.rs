@@ -43,17 +43,17 @@ fn train(folder: &Path, threads: usize) -> Result<()> {
     let net = Builder::new().seed(5);
     let words = net.feed("words", DType::I64, &[], 1);
     let label = net.feed("label", DType::I64, &[], 0);
-    let (h, c) = (net.feed("h", DType::F32, &[8], 0), net.feed("c", DType::F32, &[8], 0));
+    let (h, c) = (net.carried_state(8), net.carried_state(8));
     let x = net.dropout(net.embedding(words, Embedding::new(40, 8).sparse()), 0.3);
     let (_, last_h, last_c) = net.lstm_states(x, Lstm::new(8).initial(h, c));
     let logits = net.linear(net.dropout(last_h, 0.2), 2);
     let loss = net.mean(net.cross_entropy(logits, label));
+    net.carry(h, last_h);
+    net.carry(c, last_c);
     let mut trainer = Trainer::new(net, loss, &Adam::new(0.01).lazy().clip_global_norm(1.0))?
         .threads(threads)
         .metric(Accuracy::new(logits, label))
         .output("logits", logits)
-        .carry(h, last_h)
-        .carry(c, last_c)
         .checkpoint(folder.join(FILE))
         .every(Steps(3))
         .progress(Progress::Quiet);

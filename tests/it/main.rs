@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod caller_lines;
+mod carried;
 mod catalogue;
 mod cells;
 mod chains;

@@ -274,7 +274,7 @@ fn language_model() -> Trainer {
     let net = Builder::new().seed(1);
     let x = net.feed("x", DType::I64, &[], 1);
     let y = net.feed_like("y", DType::I64, &[], x);
-    let before = net.feed("before", DType::F32, &[6], 0);
+    let before = net.carried_state_of("before", DType::F32, &[6]);
     let embedded = net.embedding(x, Embedding::new(5, 6));
     let (h, last) = net.recurrent(embedded, |step, x_t| {
         let h_prev = step.memory_from(before);
@@ -282,12 +282,12 @@ fn language_model() -> Trainer {
         step.update(h_prev, h);
         (h, step.last(h_prev))
     });
+    net.carry(before, last);
     let losses = net.cross_entropy(net.linear(h, 5), y);
     let loss = net.mean(losses);
     Trainer::new(net, loss, &Adam::new(0.02))
         .unwrap()
         .metric(Loss::bits_per_character(losses))
-        .carry(before, last)
         .threads(1)
         .progress(Progress::Quiet)
 }

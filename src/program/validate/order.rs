@@ -74,7 +74,8 @@ impl Program {
                 Err(malformed(format!("operator `{}`", op.kind), expected, "another").variable(name))
             };
             for id in op.reads() {
-                let made = matches!(self.has_var(id)?.role, VarRole::Computed | VarRole::Step);
+                let role = self.has_var(id)?.role;
+                let made = role.is_computed() || role == VarRole::Step;
                 if made && !known.contains(&id) {
                     return wrong("to read what was written before", id);
                 }
@@ -85,7 +86,7 @@ impl Program {
             let mut own: HashSet<VarId> = op.reads().collect();
             for id in op.writes() {
                 let fresh = known.insert(id);
-                if op.role == Role::Forward && !(fresh && self.has_var(id)?.role == VarRole::Computed) {
+                if op.role == Role::Forward && !(fresh && self.has_var(id)?.role.is_computed()) {
                     return wrong("to write a variable of its own", id);
                 }
                 // `mul(x, x)` has one gradient twice.
