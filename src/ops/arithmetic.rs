@@ -18,7 +18,7 @@ const OUT: usize = 0;
 impl Builder {
     /// The two, one that has rows first.
     #[track_caller]
-    fn rows_first(&self, x: Var, y: Var) -> (Var, Var) {
+    pub(super) fn rows_first(&self, x: Var, y: Var) -> (Var, Var) {
         let batched = |var| self.spec(var).is_some_and(|spec| spec.batched());
         if !batched(x) && batched(y) { (y, x) } else { (x, y) }
     }

@@ -25,7 +25,7 @@ pub struct CrossEntropy {
     pub label_smoothing: f64,
 }
 
-builder_methods! { Builder, Var;
+builder_methods! { CrossEntropyPlain, Builder, Var;
     /// The softmax cross-entropy of each row of `logits` `[rows, classes]` against its label y, one number a row:
     /// loss_i = −ln softmax(logits_i)_y.
     ///

@@ -40,7 +40,7 @@ operator! {
     }
 }
 
-builder_methods! { Builder, Var;
+builder_methods! { VariationalDropout, Builder, Var;
     /// [`dropout`](Self::dropout) with one mask for all rows of a sequence of the batch, and in a step block for all its
     /// steps: out_i = x_i ∘ k / (1 − rate), with one k for a sequence.
     ///

@@ -50,7 +50,7 @@ operator! {
     }
 }
 
-builder_methods! { Builder, Var;
+builder_methods! { TransposedLinear, Builder, Var;
     /// x · Wᵀ + b with given variables: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. So a table of embeddings
     /// `[vocabulary, width]` is at the same time what makes logits of states; its gradient is the sum of both uses.
     ///
@@ -70,7 +70,7 @@ builder_methods! { Builder, Var;
     pub fn product_transposed(&self, x: Var, weight: Var, bias: Option<Var>) -> Var {
         let attributes = Linear { transposed: Transpose::Yes }.attributes();
         let inputs: [(&str, &[Var]); 3] = [("x", &[x]), ("weight", &[weight]), ("bias", bias.as_slice())];
-        self.append(Linear::kind(), &inputs, attributes)
+        self.append("linear", &inputs, attributes)
     }
 }
 

@@ -43,7 +43,7 @@ operator! {
     }
 }
 
-builder_methods! { Builder, Var;
+builder_methods! { MatmulPlain, Builder, Var;
     /// The product of two matrices that are not batched: out = x · y.
     ///
     /// ```

@@ -176,40 +176,65 @@ macro_rules! family {
     };
 }
 
+#[macro_use]
 mod accuracy;
+#[macro_use]
 mod activation;
 mod adagrad;
 mod adam;
+#[macro_use]
 mod arithmetic;
+#[macro_use]
 mod assign;
 mod carry;
+#[macro_use]
 mod comparison;
+#[macro_use]
 mod cross_entropy;
+#[macro_use]
 mod dropout;
+#[macro_use]
 mod embedding;
 mod expression;
+#[macro_use]
 mod feature;
+#[macro_use]
 mod fill_like;
 mod global_norm;
+#[macro_use]
 mod gru_cell;
 mod ids;
 mod learning_rate;
+#[macro_use]
 mod linear;
 mod linear_cross_entropy;
+#[macro_use]
 mod lod_of;
+#[macro_use]
 mod lstm_cell;
+#[macro_use]
 mod matmul;
+#[macro_use]
 mod reduce;
+#[macro_use]
 mod row_matrix;
+#[macro_use]
 mod sequence_erase;
+#[macro_use]
 mod sequence_expand;
+#[macro_use]
 mod sequence_expand_as;
+#[macro_use]
 mod sequence_pool;
 mod sequence_pool_piece;
+#[macro_use]
 mod sequence_reverse;
+#[macro_use]
 mod sequence_slice;
+#[macro_use]
 mod sequence_softmax;
 mod sgd;
+#[macro_use]
 mod softmax;
 mod unary;
 mod update;
@@ -220,7 +245,16 @@ pub use learning_rate::Schedule;
 pub use sequence_pool::Pool;
 pub use update::SparseMode;
 
-use crate::program::{Builder, Registry};
+use crate::program::{Builder, Registry, Var};
+
+// What the methods of the families name.
+use {accuracy::*, activation::*, arithmetic::*, assign::*, comparison::*, cross_entropy::*, dropout::*, embedding::*, feature::*, fill_like::*, gru_cell::*, linear::*, lod_of::*, lstm_cell::*, matmul::*, reduce::*, row_matrix::*, sequence_erase::*, sequence_expand::*, sequence_expand_as::*, sequence_pool::*, sequence_reverse::*, sequence_slice::*, sequence_softmax::*, softmax::*};
+
+use std::ops::Range;
+
+use crate::kernels::Transpose;
+use crate::program::Term;
+use crate::tensor::DType;
 
 use arithmetic::Binary;
 use comparison::Compared;
@@ -228,95 +262,146 @@ use reduce::{PerRow, Whole};
 use softmax::Softmax;
 use unary::Unary;
 
-/// Every operator of the crate.
+/// Every operator of the crate, by family: the methods that append them (each a macro of its operator's file, with the
+/// operator's name) and the operators.
 macro_rules! catalogue {
-    ($($op:path),* $(,)?) => {
+    ($($(#[$about:meta])* [$($method:ident),*] { $($op:path),* $(,)? })*) => {
+        $(catalogue!(methods [$(#[$about])*] $($method)*);)*
+
         /// The registry of the crate's own operators. A user's crate adds its own to it with [`Registry::add`].
         pub fn catalogue() -> Registry {
             let mut registry = Registry::empty();
-            $(
+            $($(
                 if let Err(error) = registry.add::<$op>() {
                     unreachable!("the catalogue lists an operator twice: {error}");
                 }
-            )*
+            )*)*
             registry
+        }
+    };
+    (methods $about:tt) => {};
+    (methods [$(#[$about:meta])*] $($method:ident)+) => {
+        $(#[$about])*
+        impl Builder {
+            $($method!(Builder);)*
+        }
+
+        $(#[$about])*
+        impl Var {
+            $($method!(Var);)*
         }
     };
 }
 
-catalogue![
-    accuracy::Accuracy,
-    Unary<activation::Abs>,
-    Unary<activation::Clamp>,
-    Unary<activation::Elu>,
-    Unary<activation::Exp>,
-    Unary<activation::Gelu>,
-    Unary<activation::LeakyRelu>,
-    Unary<activation::Log>,
-    Unary<activation::Reciprocal>,
-    Unary<activation::Relu>,
-    Unary<activation::Scale>,
-    Unary<activation::Sigmoid>,
-    Unary<activation::Silu>,
-    Unary<activation::Softplus>,
-    Unary<activation::Softsign>,
-    Unary<activation::Sqrt>,
-    Unary<activation::Square>,
-    Unary<activation::Tanh>,
-    adagrad::Adagrad,
-    adam::Adam,
-    Binary<arithmetic::Add>,
-    Binary<arithmetic::Div>,
-    Binary<arithmetic::Maximum>,
-    Binary<arithmetic::Minimum>,
-    Binary<arithmetic::Mul>,
-    Binary<arithmetic::Sub>,
-    assign::Assign,
-    assign::Cast,
-    carry::Carry,
-    Compared<comparison::Equal>,
-    Compared<comparison::Greater>,
-    Compared<comparison::GreaterEqual>,
-    Compared<comparison::Less>,
-    Compared<comparison::LessEqual>,
-    Compared<comparison::NotEqual>,
-    cross_entropy::SoftmaxCrossEntropy,
-    linear_cross_entropy::Share,
-    dropout::Dropout,
-    embedding::Embedding,
-    feature::Concat,
-    feature::Slice,
-    feature::Split,
-    fill_like::FillLike,
-    global_norm::GlobalNorm,
-    global_norm::ScaleGradient,
-    gru_cell::GruCell,
-    learning_rate::LearningRate,
-    linear::Linear,
-    linear_cross_entropy::LinearCrossEntropy,
-    lod_of::LodOf,
-    lstm_cell::LstmCell,
-    matmul::Matmul,
-    row_matrix::Matvec,
-    row_matrix::Outer,
-    PerRow<reduce::MaxFeatures>,
-    Whole<reduce::Mean>,
-    PerRow<reduce::MeanFeatures>,
-    Whole<reduce::Sum>,
-    PerRow<reduce::SumFeatures>,
-    sequence_erase::SequenceErase,
-    sequence_expand::SequenceExpand,
-    sequence_expand_as::SequenceExpandAs,
-    sequence_pool::SequencePool,
-    sequence_pool_piece::SequencePoolPiece,
-    sequence_reverse::SequenceReverse,
-    sequence_slice::SequenceSlice,
-    sequence_softmax::SequenceSoftmax,
-    sgd::Momentum,
-    sgd::Sgd,
-    Softmax<softmax::LogSoftmax>,
-    Softmax<softmax::PlainSoftmax>,
-];
+catalogue! {
+    /// Arithmetic: two variables, element by element; either may be a constant that every row or column meets.
+    [Add, Sub, Mul, Div, Maximum, Minimum] {
+        Binary<arithmetic::Add>,
+        Binary<arithmetic::Sub>,
+        Binary<arithmetic::Mul>,
+        Binary<arithmetic::Div>,
+        Binary<arithmetic::Maximum>,
+        Binary<arithmetic::Minimum>,
+    }
+    /// Comparisons: 1 where it holds, else 0.
+    [Greater, GreaterEqual, Less, LessEqual, Equal, NotEqual] {
+        Compared<comparison::Greater>,
+        Compared<comparison::GreaterEqual>,
+        Compared<comparison::Less>,
+        Compared<comparison::LessEqual>,
+        Compared<comparison::Equal>,
+        Compared<comparison::NotEqual>,
+    }
+    /// Functions of one number, of every element.
+    [Abs, Clamp, Elu, Exp, Gelu, LeakyRelu, Log, Reciprocal, Relu, Scale, Sigmoid, Silu, Softplus, Softsign, Sqrt, Square, Tanh] {
+        Unary<activation::Abs>,
+        Unary<activation::Clamp>,
+        Unary<activation::Elu>,
+        Unary<activation::Exp>,
+        Unary<activation::Gelu>,
+        Unary<activation::LeakyRelu>,
+        Unary<activation::Log>,
+        Unary<activation::Reciprocal>,
+        Unary<activation::Relu>,
+        Unary<activation::Scale>,
+        Unary<activation::Sigmoid>,
+        Unary<activation::Silu>,
+        Unary<activation::Softplus>,
+        Unary<activation::Softsign>,
+        Unary<activation::Sqrt>,
+        Unary<activation::Square>,
+        Unary<activation::Tanh>,
+    }
+    /// Products.
+    [Linear, TransposedLinear, MatmulPlain, Matmul, Outer, Matvec] {
+        linear::Linear,
+        matmul::Matmul,
+        row_matrix::Outer,
+        row_matrix::Matvec,
+    }
+    /// Sums over features and rows.
+    [Sum, Mean, SumFeatures, MeanFeatures, MaxFeatures, PlainSoftmax, LogSoftmax] {
+        Whole<reduce::Sum>,
+        Whole<reduce::Mean>,
+        PerRow<reduce::SumFeatures>,
+        PerRow<reduce::MeanFeatures>,
+        PerRow<reduce::MaxFeatures>,
+        Softmax<softmax::PlainSoftmax>,
+        Softmax<softmax::LogSoftmax>,
+    }
+    /// Columns.
+    [Concat, Split, Slice] {
+        feature::Concat,
+        feature::Split,
+        feature::Slice,
+    }
+    /// Sequences of the last level.
+    [SequencePoolPlain, SequencePool, SequenceSoftmax, SequenceReverse, SequenceExpand, SequenceExpandAs, SequenceSlice, SequenceErase, LodOf] {
+        sequence_pool::SequencePool,
+        sequence_pool_piece::SequencePoolPiece,
+        sequence_softmax::SequenceSoftmax,
+        sequence_reverse::SequenceReverse,
+        sequence_expand::SequenceExpand,
+        sequence_expand_as::SequenceExpandAs,
+        sequence_slice::SequenceSlice,
+        sequence_erase::SequenceErase,
+        lod_of::LodOf,
+    }
+    /// One step of recurrent cells.
+    [LstmCell, GruCell] {
+        lstm_cell::LstmCell,
+        gru_cell::GruCell,
+    }
+    /// Losses and metrics.
+    [CrossEntropyPlain, SoftmaxCrossEntropy, Accuracy] {
+        cross_entropy::SoftmaxCrossEntropy,
+        linear_cross_entropy::LinearCrossEntropy,
+        linear_cross_entropy::Share,
+        accuracy::Accuracy,
+    }
+    /// Random numbers, which depend on seed, step, operator, sequence, place and column, not on the batch.
+    [Dropout, VariationalDropout] {
+        dropout::Dropout,
+    }
+    /// Ids and conversion.
+    [Embedding, Assign, Cast, FillLike] {
+        embedding::Embedding,
+        assign::Assign,
+        assign::Cast,
+        fill_like::FillLike,
+    }
+    // What no model calls: carried states and updates.
+    [] {
+        carry::Carry,
+        adagrad::Adagrad,
+        adam::Adam,
+        global_norm::GlobalNorm,
+        global_norm::ScaleGradient,
+        learning_rate::LearningRate,
+        sgd::Momentum,
+        sgd::Sgd,
+    }
+}
 
 impl Builder {
     /// A builder that knows the crate's operators.

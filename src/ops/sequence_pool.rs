@@ -154,7 +154,7 @@ operator! {
     impl Builder, Var { fn sequence_pool_with(&self, x: Var, pool: Pool, pad_value: f64) -> Var; }
 }
 
-builder_methods! { Builder, Var;
+builder_methods! { SequencePoolPlain, Builder, Var;
     /// One row for each sequence of the last level, zeros for an empty one: the sum, mean, maximum, … of its rows, as the
     /// table at [`sequence_pool_with`](Self::sequence_pool_with) says.
     ///

@@ -291,7 +291,7 @@ macro_rules! operator_part {
         fn $name:ident $([$($generic:tt)*])? (&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty
             $({ $($before:tt)* })? $(;)?
     }) => {
-        $crate::builder_methods! { $on $(, $also)?;
+        $crate::builder_methods! { $type, $on $(, $also)?;
             $(#[$doc])*
             pub fn $name $([$($generic)*])? (&$self $(, $parameter: $takes)*) -> $gives {
                 $crate::operator_part!(append $type $self $slots $fields $({ $($before)* })?)
@@ -351,49 +351,53 @@ macro_rules! operator_part {
     }};
 }
 
-/// Methods of [`Builder`](crate::program::Builder) and, where `Var` stands beside it, of [`Var`] too: there the first
-/// parameter is the variable itself.
+/// Methods of [`Builder`](crate::program::Builder) and, where `Var` stands beside it, of [`Var`](crate::program::Var) too: there
+/// the first parameter is the variable itself. With a name before them they become a macro of that name, which
+/// [`ops`](crate::ops) calls in the `impl` of the family.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! builder_methods {
-    ($($on:ident),+;) => {};
-    (Builder;
+    (Builder; $($methods:tt)*) => {
+        impl $crate::program::Builder { $crate::builder_methods!(of_builder $($methods)*); }
+    };
+    (Builder, Var; $($methods:tt)*) => {
+        impl $crate::program::Builder { $crate::builder_methods!(of_builder $($methods)*); }
+        impl $crate::program::Var { $crate::builder_methods!(of_var $($methods)*); }
+    };
+    ($family:ident, Builder; $($methods:tt)*) => {
+        macro_rules! $family {
+            (Builder) => { $crate::builder_methods!(of_builder $($methods)*); };
+            (Var) => {};
+        }
+    };
+    ($family:ident, Builder, Var; $($methods:tt)*) => {
+        macro_rules! $family {
+            (Builder) => { $crate::builder_methods!(of_builder $($methods)*); };
+            (Var) => { $crate::builder_methods!(of_var $($methods)*); };
+        }
+    };
+
+    (of_builder $(
         $(#[$doc:meta])*
         pub fn $name:ident $([$($generic:tt)*])? (&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty $body:block
-        $($more:tt)*
-    ) => {
-        impl $crate::program::Builder {
-            $(#[$doc])*
-            #[track_caller]
-            pub fn $name $(<$($generic)*>)? (&$self $(, $parameter: $takes)*) -> $gives $body
-        }
-
-        $crate::builder_methods! { Builder; $($more)* }
-    };
-    (Builder, Var;
+    )*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name $(<$($generic)*>)? (&$self $(, $parameter: $takes)*) -> $gives $body
+    )*};
+    (of_var $(
         $(#[$doc:meta])*
         pub fn $name:ident $([$($generic:tt)*])? (
             &$self:ident, $main:ident: $main_takes:ty $(, $parameter:ident: $takes:ty)* $(,)?
         ) -> $gives:ty $body:block
-        $($more:tt)*
-    ) => {
-        impl $crate::program::Builder {
-            $(#[$doc])*
-            #[track_caller]
-            pub fn $name $(<$($generic)*>)? (&$self, $main: $main_takes $(, $parameter: $takes)*) -> $gives $body
-        }
-
-        impl $crate::program::Var {
-            #[doc = concat!("[`Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ") of it.")]
-            #[track_caller]
-            pub fn $name $(<$($generic)*>)? (self $(, $parameter: $takes)*) -> $gives {
-                match $crate::program::Builder::of(self) {
-                    Some(net) => net.$name(self $(, $parameter)*),
-                    None => $crate::program::vars::unknown_of(self),
-                }
+    )*) => {$(
+        #[doc = concat!("[`Builder::", stringify!($name), "`](crate::Builder::", stringify!($name), ") of it.")]
+        #[track_caller]
+        pub fn $name $(<$($generic)*>)? (self $(, $parameter: $takes)*) -> $gives {
+            match $crate::program::Builder::of(self) {
+                Some(net) => net.$name(self $(, $parameter)*),
+                None => $crate::program::vars::unknown_of(self),
             }
         }
-
-        $crate::builder_methods! { Builder, Var; $($more)* }
-    };
+    )*};
 }
