@@ -6,7 +6,7 @@ use super::ids::{self, ids};
 use crate::error::Result;
 use crate::lod::Lod;
 use crate::operator;
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec, Var};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
 use crate::tensor::{DType, Variable};
 use crate::with_float;
 

@@ -7,7 +7,7 @@
 //! says: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
 
 use crate::kernels::{Arithmetic, Float};
-use crate::program::{Attributes, Var};
+use crate::program::Attributes;
 
 use super::unary::functions;
 

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
-use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, Sample, Spec, Var};
+use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, Sample, Spec};
 use crate::tensor::{DType, Element, Variable, with_element};
 use crate::with_float;
 

@@ -6,7 +6,7 @@ use crate::kernels::arena::Plain;
 use crate::kernels::{Arithmetic, Sweep, View, ViewMut, sweep};
 use crate::lod::Lod;
 use crate::program::sample::numbers;
-use crate::program::{Attributes, Declared, Forward, InferShape, Op, Sample, Term, Var};
+use crate::program::{Attributes, Declared, Forward, InferShape, Op, Sample};
 use crate::tensor::{DType, Variable};
 
 /// The slots of all of them.

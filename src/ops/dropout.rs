@@ -2,9 +2,7 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, Store, View, ViewMut};
-use crate::program::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, Mode, Op, Sample, Spec, Var,
-};
+use crate::program::{Attributes, Backward, Facts, Forward, Gradient, InferShape, Mode, Op, Sample, Spec};
 use crate::with_float;
 use crate::{builder_methods, operator};
 

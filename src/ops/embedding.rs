@@ -8,7 +8,7 @@ use crate::kernels::Store;
 use crate::lod::Lod;
 use crate::operator;
 use crate::program::{
-    Backward, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, RowValue, Sample, Spec, Var, Work,
+    Backward, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, RowValue, Sample, Spec, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;

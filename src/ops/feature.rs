@@ -7,7 +7,7 @@ use crate::kernels::Store;
 use crate::operator;
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Forward, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec, Var,
+    Attributes, Backward, Forward, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;

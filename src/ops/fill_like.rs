@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
-use crate::program::{Forward, InferShape, Op, Sample, Var};
+use crate::program::{Forward, InferShape, Op, Sample};
 use crate::with_float;
 
 operator! {

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 use crate::operator;
 use crate::program::sample::numbers;
-use crate::program::{Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec, Var};
+use crate::program::{Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
 use crate::tensor::Variable;
 use crate::with_float;
 

@@ -7,8 +7,8 @@ use crate::kernels::{Float, Packed, Transpose, View, affine, affine_gradient};
 use crate::lod::Lod;
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Cost, Declared, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass,
-    Prepare, RowValue, Sample, Spec, Var, Work,
+    Attributes, Backward, Cost, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass, Prepare,
+    RowValue, Sample, Spec, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;

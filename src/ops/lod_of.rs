@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::operator;
 use crate::program::sample::numbers;
-use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample, Var};
+use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample};
 use crate::tensor::{DType, Variable};
 
 operator! {

@@ -5,7 +5,7 @@ use crate::kernels::{Float, Packed, Store, Transpose, View, ViewMut, product};
 use crate::program::sample::numbers;
 use crate::program::{
     Backward, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue, Sample,
-    Spec, Var, Work,
+    Spec, Work,
 };
 use crate::with_float;
 use crate::{builder_methods, operator};

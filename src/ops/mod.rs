@@ -3,7 +3,7 @@
 //! # The operators
 //!
 //! Every operator by its kind, the name in programs, with its formula. Most are methods of [`Builder`] and of
-//! [`Var`](crate::Var), linked here, with the whole formula, a worked example and what is refused; where the name leads
+//! [`Var`], linked here, with the whole formula, a worked example and what is refused; where the name leads
 //! elsewhere, that is what appends the operator. Loops over sequences are [`Builder::recurrent`], which is no operator of
 //! the catalogue. A crate's own operators are declared by [`operator!`](crate::operator).
 //!
@@ -248,7 +248,12 @@ pub use update::SparseMode;
 use crate::program::{Builder, Registry, Var};
 
 // What the methods of the families name.
-use {accuracy::*, activation::*, arithmetic::*, assign::*, comparison::*, cross_entropy::*, dropout::*, embedding::*, feature::*, fill_like::*, gru_cell::*, linear::*, lod_of::*, lstm_cell::*, matmul::*, reduce::*, row_matrix::*, sequence_erase::*, sequence_expand::*, sequence_expand_as::*, sequence_pool::*, sequence_reverse::*, sequence_slice::*, sequence_softmax::*, softmax::*};
+use {
+    accuracy::*, activation::*, arithmetic::*, assign::*, comparison::*, cross_entropy::*, dropout::*,
+    embedding::*, feature::*, fill_like::*, gru_cell::*, linear::*, lod_of::*, lstm_cell::*, matmul::*,
+    reduce::*, row_matrix::*, sequence_erase::*, sequence_expand::*, sequence_expand_as::*, sequence_pool::*,
+    sequence_reverse::*, sequence_slice::*, sequence_softmax::*, softmax::*,
+};
 
 use std::ops::Range;
 

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Float, Store};
 use crate::program::{
-    Attributes, Backward, Declared, Facts, Forward, Gradient, InferShape, LodEffect, Op, Sample, Spec, Var,
+    Attributes, Backward, Declared, Facts, Forward, Gradient, InferShape, LodEffect, Op, Sample, Spec,
 };
 use crate::with_float;
 

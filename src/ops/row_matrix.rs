@@ -5,7 +5,7 @@ use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::operator;
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, Sample, Spec, Var, Work,
+    Attributes, Backward, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, Sample, Spec, Work,
 };
 use crate::tensor::Variable;
 use crate::with_float;

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
-use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Sample, Var};
+use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Sample};
 use crate::tensor::{DType, Variable};
 
 operator! {

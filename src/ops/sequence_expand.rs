@@ -10,7 +10,7 @@ use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::operator;
 use crate::program::{
-    Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec, Var,
+    Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::{Variable, with_element};
 use crate::with_float;

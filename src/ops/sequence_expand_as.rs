@@ -9,7 +9,7 @@ use crate::operator;
 use crate::program::sample::numbers;
 use crate::program::{
     Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
-    RowValue, Sample, Spec, Var,
+    RowValue, Sample, Spec,
 };
 use crate::tensor::{Dense, Variable, with_element};
 use crate::with_float;

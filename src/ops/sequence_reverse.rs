@@ -7,7 +7,7 @@ use crate::kernels::arena::Plain;
 use crate::operator;
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec, Var,
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::{Variable, with_element};
 use crate::with_float;

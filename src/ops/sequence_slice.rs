@@ -13,7 +13,7 @@ use crate::operator;
 use crate::program::sample::numbers;
 use crate::program::{
     Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue, Sample,
-    Sequences, Spec, Var,
+    Sequences, Spec,
 };
 use crate::tensor::{Variable, with_element};
 use crate::with_float;

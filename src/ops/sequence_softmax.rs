@@ -5,7 +5,7 @@ use crate::kernels::math;
 use crate::operator;
 use crate::program::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec, Var,
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::operator;
-use crate::program::{Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, Sample, Spec, Var};
+use crate::program::{Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, Sample, Spec};
 use crate::with_float;
 
 /// The slots of both.
