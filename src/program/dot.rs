@@ -74,7 +74,9 @@ impl Program {
             VarDesc { role: VarRole::Parameter | VarRole::State, .. } => {
                 ", style=filled, fillcolor=lightyellow"
             }
-            VarDesc { role: VarRole::Computed | VarRole::Step | VarRole::Literal | VarRole::Carried, .. } => "",
+            VarDesc {
+                role: VarRole::Computed | VarRole::Step | VarRole::Literal | VarRole::Carried, ..
+            } => "",
         };
         let _ = writeln!(out, "  v{} [label=\"{}\\n{}\"{style}];", id.0, escape(&var.name), escape(&what));
     }

@@ -214,12 +214,7 @@ impl Predictor {
         self.predict(feeds, outputs, true).map_err(|e| e.called(caller))
     }
 
-    fn predict(
-        &mut self,
-        feeds: &[(&str, &Variable)],
-        outputs: &[&str],
-        on: bool,
-    ) -> Result<Vec<Variable>> {
+    fn predict(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str], on: bool) -> Result<Vec<Variable>> {
         let find = |&name: &&str| {
             let id = self.outputs.get(name).copied();
             id.ok_or_else(|| unknown("output", name, self.outputs.keys().map(String::as_str)))

@@ -25,8 +25,7 @@ fn model(net: &Builder, before: impl Fn(&str) -> Var) -> ([Var; 4], Var, Var) {
 
 fn trainer() -> Trainer {
     let net = Builder::new().seed(3);
-    let ([h0, c0, h, c], logits, loss) =
-        model(&net, |name| net.carried_state_of(name, DType::F32, &[WIDTH]));
+    let ([h0, c0, h, c], logits, loss) = model(&net, |name| net.carried_state_of(name, DType::F32, &[WIDTH]));
     net.carry(h0, h);
     net.carry(c0, c);
     let trainer = Trainer::new(net, loss, &Adam::new(0.02)).unwrap();
@@ -48,8 +47,7 @@ fn a_trainer_carries_what_one_carries_by_hand() {
     let mut program = net.finish().unwrap();
     Adam::new(0.02).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
     assert_eq!(program.carried_states().count(), 0);
-    let mut executor =
-        Executor::new(&program, &ops::catalogue(), &[loss.id(), h.id(), c.id()], 1).unwrap();
+    let mut executor = Executor::new(&program, &ops::catalogue(), &[loss.id(), h.id(), c.id()], 1).unwrap();
     let mut scope = Scope::of(&program).unwrap();
     let mut step = 0;
     for epoch in 0..2 {
@@ -169,8 +167,7 @@ fn refused(net: Builder, line: u32, expected: &str) {
 fn what_does_not_fit_is_written_down_with_its_line() {
     let started = || {
         let net = Builder::new();
-        let (x, state) =
-            (net.feed("x", DType::F32, &[2], 1), net.carried_state_of("s", DType::F32, &[3]));
+        let (x, state) = (net.feed("x", DType::F32, &[2], 1), net.carried_state_of("s", DType::F32, &[3]));
         (net, x, state)
     };
     let (net, x, state) = started();
@@ -180,8 +177,9 @@ fn what_does_not_fit_is_written_down_with_its_line() {
 
     let (net, x, state) = started();
     net.carry(state, x.linear(3));
-    let rows = "carry #1: state after the batch: expected f32[batch, 3], as it is before, got f32[rows0, 3] lod(0)";
-    refused(net, line!() - 2, rows);
+    let rows =
+        "carry #1: state after the batch: expected f32[batch, 3], as it is before, got f32[rows0, 3] lod(0)";
+    refused(net, line!() - 3, rows);
 
     let (net, _, state) = started();
     net.carry(state, state);
@@ -197,7 +195,11 @@ fn what_does_not_fit_is_written_down_with_its_line() {
     let (net, x, state) = started();
     net.carry(state, state);
     net.carry(x, x);
-    refused(net, line!() - 1, "variable `x`: carried state: expected a variable of `carried_state`, got another");
+    refused(
+        net,
+        line!() - 1,
+        "variable `x`: carried state: expected a variable of `carried_state`, got another",
+    );
 
     let (net, x, state) = started();
     net.recurrent(x, |step, _| {
