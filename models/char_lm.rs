@@ -17,7 +17,6 @@ use unpadded::{Builder, DType, Result, Variable};
 
 const MODEL: &str = "char_lm";
 const CHARACTERS: Tokenizer = Tokenizer::characters();
-const HIDDEN: usize = 256;
 const BITS: &str = "bits per character";
 const PROSE: &str = concat!(
     include_str!("../README.md"),
@@ -52,16 +51,15 @@ fn network(characters: usize, seed: u64) -> Result<Trainer> {
     let net = Builder::new().seed(seed);
     let x = net.feed("x", DType::I64, &[], 1); // a window of each stream, one id a row
     let y = net.feed_like("y", DType::I64, &[], x); // what comes next at each place
-    let h0 = net.feed("h0", DType::F32, &[HIDDEN], 0); // the state before the window, one row a stream
-    let c0 = net.feed("c0", DType::F32, &[HIDDEN], 0);
-    let vectors = net.embedding(x, Embedding::new(characters, 64));
-    let (h, h_last, c_last) = net.lstm_states(vectors, Lstm::new(HIDDEN).initial(h0, c0));
-    let logits = net.linear(net.dropout(h, 0.2), characters);
-    let losses = net.cross_entropy(logits, y);
-    let loss = net.mean(losses);
-    let trainer = Trainer::new(net, loss, &Adam::new(3e-3).clip_global_norm(1.0))?;
-    let trainer = trainer.metric(Loss::bits_per_character(losses)).carry(h0, h_last).carry(c0, c_last);
-    Ok(trainer.output("logits", logits).output("h", h_last).output("c", c_last))
+    let (h0, c0) = (net.carried_state(256), net.carried_state(256)); // where the window before ended
+    let vectors = x.embedding(Embedding::new(characters, 64));
+    let (h, h_last, c_last) = net.lstm_states(vectors, Lstm::new(256).initial(h0, c0));
+    net.carry(h0, h_last);
+    net.carry(c0, c_last);
+    let logits = h.dropout(0.2).linear(characters);
+    let losses = logits.cross_entropy(y);
+    let trainer = Trainer::new(net, losses.mean(), &Adam::new(3e-3).clip_global_norm(1.0))?;
+    Ok(trainer.metric(Loss::bits_per_character(losses)).output("logits", logits))
 }
 
 /// A text in parallel streams, more of them for a longer one.
@@ -83,20 +81,16 @@ fn split(text: &str, characters: usize) -> (&str, &str) {
 /// What the model writes after a prompt, so many characters.
 fn write(predictor: &mut Predictor, prompt: &str, mut sampler: Sampler, length: usize) -> Result<String> {
     let prompt = if prompt.is_empty() { "\n" } else { prompt };
-    let mut ids = predictor.vocabulary("characters")?.ids(CHARACTERS.tokens(prompt))?;
-    let zeros = Variable::dense(ndarray::Array2::<f32>::zeros((1, HIDDEN)));
-    let last = ids.split_off(ids.len().saturating_sub(1)); // of what is before it, only the state is wanted
-    let x = Variable::from_sequence(ids)?;
-    let out = predictor.run(&[("x", &x), ("h0", &zeros), ("c0", &zeros)], &["h", "c"])?;
-    let (mut h, mut c, mut text) = (out[0].clone(), out[1].clone(), String::new());
-    ids = last;
+    let characters = predictor.vocabulary("characters")?.clone();
+    let ids = characters.ids(CHARACTERS.tokens(prompt))?;
+    let (before, last) = ids.split_at(ids.len().saturating_sub(1));
+    predictor.run(&[("x", &Variable::from_sequence(before.to_vec())?)], &[])?; // only its state is wanted
+    let (mut ids, mut text) = (last.to_vec(), String::new());
     for _ in 0..length {
-        let x = Variable::from_sequence(ids)?;
-        let out = predictor.run(&[("x", &x), ("h0", &h), ("c0", &c)], &["logits", "h", "c"])?;
-        let characters = predictor.vocabulary("characters")?;
-        let next = sampler.draw(out[0].as_slice()?.rchunks(characters.len()).next().unwrap_or_default())?;
+        let out = predictor.run_on(&[("x", &Variable::from_sequence(ids)?)], &["logits"])?;
+        let next = sampler.draw(out[0].as_slice()?)?;
         text.push_str(characters.token(next).unwrap_or_default());
-        (h, c, ids) = (out[1].clone(), out[2].clone(), vec![next]);
+        ids = vec![next];
     }
     Ok(text)
 }

@@ -7,15 +7,15 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
-use unpadded::data::{Batching, Labelled, Limits, Loader, Samples, TextFile, Tokenizer, Vocabulary};
-use unpadded::layers::{Embedding, Lstm};
+use unpadded::data::{Batching, Labelled, LabelledTexts, Limits, TextFile, Tokenizer, Vocabulary};
+use unpadded::layers::Embedding;
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
-use unpadded::train::metrics::Accuracy;
-use unpadded::train::{Ended, Predictor, Progress, Report, Trainer};
+use unpadded::train::{Ended, Predictor, Progress, Report, Trainer, metrics::Accuracy};
 use unpadded::{Builder, DType, Result, Var, Variable};
 
 const MODEL: &str = "sentiment";
+const FEEDS: [&str; 2] = ["words", "label"];
 const TRAIN: (&str, &str) = ("datasets/reviews/train.tsv", include_str!("../datasets/reviews/train.tsv"));
 const DEV: (&str, &str) = ("datasets/reviews/dev.tsv", include_str!("../datasets/reviews/dev.tsv"));
 const WORDS: Tokenizer = Tokenizer::words().lowercase();
@@ -28,61 +28,40 @@ struct Cli {
 }
 
 /// The model: words -> vectors -> LSTM -> its state after the last word.
-fn lstm(words: usize, labels: usize, seed: u64) -> Result<Trainer> {
+fn lstm(words: &Vocabulary, labels: &Vocabulary, seed: u64) -> Result<Trainer> {
     let net = Builder::new().seed(seed);
     let ids = net.feed("words", DType::I64, &[], 1); // one a row, in sequences of any length
-    let x = net.embedding(ids, Embedding::new(words, 128).sparse());
-    let h = net.lstm(net.dropout(x, 0.6), Lstm::new(128));
-    let last = net.sequence_pool(h, Pool::Last);
-    classifier(net, last, labels, 2e-3)
+    let table = Embedding::new(words.len(), 128).sparse();
+    let last = ids.embedding(table).dropout(0.6).lstm(128).sequence_pool(Pool::Last);
+    Ok(classifier(net, last, labels, 2e-3)?.vocabulary("words", words.clone()))
 }
 
 /// What it is measured against: the mean of the words' vectors, whatever their order, with settings found for it.
-fn bag_of_words(words: usize, labels: usize, seed: u64) -> Result<Trainer> {
+fn bag_of_words(words: &Vocabulary, labels: &Vocabulary, seed: u64) -> Result<Trainer> {
     let net = Builder::new().seed(seed);
-    let ids = net.feed("words", DType::I64, &[], 1);
-    let mean = net.sequence_pool(net.embedding(ids, Embedding::new(words, 128).sparse()), Pool::Mean);
-    classifier(net, mean, labels, 1e-2)
+    let x = net.feed("words", DType::I64, &[], 1).embedding(Embedding::new(words.len(), 128).sparse());
+    classifier(net, x.sequence_pool(Pool::Mean), labels, 1e-2)
 }
 
-fn classifier(net: Builder, text: Var, labels: usize, rate: f64) -> Result<Trainer> {
+fn classifier(net: Builder, text: Var, labels: &Vocabulary, rate: f64) -> Result<Trainer> {
     let label = net.feed("label", DType::I64, &[], 0); // one a sequence
-    let logits = net.linear(net.dropout(text, 0.6), labels);
-    let loss = net.mean(net.cross_entropy(logits, label));
-    let probabilities = net.softmax(logits);
+    let logits = text.dropout(0.6).linear(labels.len());
+    let (loss, probabilities) = (logits.cross_entropy(label).mean(), logits.softmax());
     let trainer = Trainer::new(net, loss, &Adam::new(rate).lazy().clip_global_norm(1.0))?;
-    Ok(trainer.metric(Accuracy::new(logits, label)).output("probabilities", probabilities))
+    let trainer = trainer.metric(Accuracy::new(logits, label)).output("probabilities", probabilities);
+    Ok(trainer.vocabulary("labels", labels.clone()))
 }
 
-/// A file of the user's, or the one that comes with the program: its name and its texts.
-fn read(path: Option<&PathBuf>, (name, text): (&str, &'static str)) -> Result<(String, Vec<Labelled>)> {
-    let file = path.map_or_else(|| Ok(TextFile::embedded(name, text)), TextFile::open)?;
-    Ok((file.name(), file.labelled()?.read_all()?))
-}
-
-/// Texts as ids, in batches.
-fn loader(
-    (file, texts): &(String, Vec<Labelled>),
-    words: &Vocabulary,
-    labels: &Vocabulary,
-) -> Outcome<Loader> {
-    let sample = |Labelled { text, label }: &Labelled| {
-        let start: String = text.chars().take(60).collect();
-        let label = labels.lookup(label).map_err(|e| format!("{file}: the label of {start:?}: {e:#}"))?;
-        Ok(vec![words.ids(WORDS.tokens(text))?.into(), label.into()])
-    };
-    let samples: Samples = texts.iter().map(sample).collect::<Outcome<_>>()?;
-    Ok(Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(16)))
+/// A file of the user's, or the one that comes with the program.
+fn read(path: Option<&PathBuf>, (name, text): (&str, &'static str)) -> Result<LabelledTexts> {
+    LabelledTexts::of_lines(&path.map_or_else(|| Ok(TextFile::embedded(name, text)), TextFile::open)?)
 }
 
 /// The likeliest label of a text and its probability.
 fn predict(predictor: &mut Predictor, text: &str) -> Result<String> {
-    let ids = predictor.vocabulary("words")?.ids(WORDS.tokens(text))?;
-    let out = predictor.run(&[("words", &Variable::from_sequence(ids)?)], &["probabilities"])?;
-    let probabilities = out[0].as_slice::<f32>()?.iter().zip(0..);
-    let (probability, label) = probabilities.max_by(|a, b| a.0.total_cmp(b.0)).unwrap_or((&0.0, 0));
-    let label = predictor.vocabulary("labels")?.token(label).unwrap_or_default();
-    Ok(format!("{label}\t{probability:.3}"))
+    let words = Variable::from_sequence(predictor.vocabulary("words")?.ids(WORDS.tokens(text))?)?;
+    let found = predictor.likeliest(&[("words", &words)], "probabilities", "labels")?;
+    Ok(found.iter().map(|(label, probability)| format!("{label}\t{probability:.3}")).collect())
 }
 
 fn run(flags: &Flags) -> Outcome<()> {
@@ -92,24 +71,18 @@ fn run(flags: &Flags) -> Outcome<()> {
     if flags.train.is_some() && flags.dev.is_none() {
         return Err("--train: expected --dev FILE with it, of texts that training never sees".into());
     }
-    let (train_texts, dev_texts) = (read(flags.train.as_ref(), TRAIN)?, read(flags.dev.as_ref(), DEV)?);
-    let limits = Limits { min_count: 2, ..Limits::default() };
-    let of_train = train_texts.1.iter().flat_map(|r| WORDS.tokens(&r.text));
-    let words = Vocabulary::of(of_train, &limits).map_err(|e| format!("{}: {e:#}", train_texts.0))?;
-    let labels = Vocabulary::labels(train_texts.1.iter().map(|r| &r.label))?;
-    if labels.len() < 2 {
-        return Err(format!("{}: expected two labels or more, got only one", train_texts.0).into());
-    }
-    let train = loader(&train_texts, &words, &labels)?.shuffle(flags.seed).prefetch(4);
-    let dev = loader(&dev_texts, &words, &labels)?;
-    let test =
-        flags.test.as_ref().map(|path| loader(&read(Some(path), DEV)?, &words, &labels)).transpose()?;
-    let trainer = lstm(words.len(), labels.len(), flags.seed)?
-        .vocabulary("words", words.clone())
-        .vocabulary("labels", labels.clone());
+    let (texts, held_out) = (read(flags.train.as_ref(), TRAIN)?, read(flags.dev.as_ref(), DEV)?);
+    let words = texts.vocabulary(&WORDS, &Limits { min_count: 2, ..Limits::default() })?;
+    let labels = texts.labels()?;
+    let loader = |texts: &LabelledTexts| {
+        Ok(texts.loader(FEEDS, &WORDS, (&words, &labels))?.batching(Batching::Sequences(16)))
+    };
+    let (train, dev) = (loader(&texts)?.shuffle(flags.seed).prefetch(4), loader(&held_out)?);
+    let test = flags.test.as_ref().map(|path| loader(&read(Some(path), DEV)?)).transpose()?;
+    let trainer = lstm(&words, &labels, flags.seed)?;
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &dev), 30)? else { return Ok(()) };
     let percent = |report: &Report| 100.0 * report.best.map_or(f64::NAN, |best| best.value);
-    let mut baseline = bag_of_words(words.len(), labels.len(), flags.seed)?.progress(Progress::Quiet);
+    let mut baseline = bag_of_words(&words, &labels, flags.seed)?.progress(Progress::Quiet);
     let counted = baseline.fit(&train, &dev, flags.until(30))?;
     if counted.ended == Ended::Interrupted {
         return flags::print("interrupted; the model is saved, the bag of words was not done");
@@ -122,10 +95,10 @@ fn run(flags: &Flags) -> Outcome<()> {
         flags::print(format!("test: {}, in that epoch", trainer.evaluate(test)?))?;
     }
     let mut predictor = flags::load(&flags.save(MODEL), MODEL)?;
-    for Labelled { text, label } in dev_texts.1.iter().take(4) {
+    for Labelled { text, label } in held_out.texts().iter().take(4) {
         flags::print(format!("{} ({label} in truth): {text}", predict(&mut predictor, text)?))?;
     }
-    flags.conclude(&Found { model: MODEL, dataset: &train_texts.0, metric: "dev_accuracy", value }, &report)
+    flags.conclude(&Found { model: MODEL, dataset: texts.name(), metric: "dev_accuracy", value }, &report)
 }
 
 fn main() -> ExitCode {
@@ -135,16 +108,13 @@ fn main() -> ExitCode {
 #[test]
 fn it_learns_and_predicts() -> Outcome<()> {
     let texts = read(None, ("test", "good\tyes\nbad\tno\nnot good\tno\nnot bad\tyes\nit is good\tyes\n"))?;
-    let words = Vocabulary::of(["good", "bad", "not", "it", "is"], &Limits::default())?;
-    let labels = Vocabulary::labels(["yes", "no"])?;
-    let data = loader(&texts, &words, &labels)?;
-    let mut trainer = lstm(words.len(), labels.len(), 1)?.progress(Progress::Quiet);
-    let before = trainer.evaluate(&data)?.loss();
+    let (words, labels) = (texts.vocabulary(&WORDS, &Limits::default())?, texts.labels()?);
+    let data = texts.loader(FEEDS, &WORDS, (&words, &labels))?;
     let path = std::env::temp_dir().join(format!("unpadded-sentiment-{}.ckpt", std::process::id()));
-    let mut trainer = trainer.vocabulary("words", words).vocabulary("labels", labels).checkpoint(&path);
+    let mut trainer = lstm(&words, &labels, 1)?.progress(Progress::Quiet).checkpoint(&path);
+    let before = trainer.evaluate(&data)?.loss();
     trainer.fit(&data, &data, unpadded::train::Until::Epochs(200))?;
     assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
     assert!(predict(&mut Predictor::load(&path)?, "not Good")?.starts_with("no\t"));
-    std::fs::remove_file(path)?;
-    Ok(())
+    Ok(std::fs::remove_file(path)?)
 }

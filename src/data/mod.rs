@@ -5,6 +5,7 @@
 //! | a file, with gzip or zip around it or not | records | [`TextFile`], [`Folder`] |
 //! | text | tokens | [`Tokenizer`] |
 //! | tokens, labels | numbers | [`Vocabulary`] |
+//! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] |
 //! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`Streamed`] |
 //! | one long text | batches of its pieces, for language models | [`Continuous`] |
 //!
@@ -52,6 +53,7 @@ mod batch;
 mod continuous;
 mod fingerprint;
 mod folder;
+mod labelled_texts;
 mod lines;
 mod loader;
 mod order;
@@ -66,6 +68,7 @@ pub use batch::{Batch, Field, Sample};
 pub use continuous::Continuous;
 pub use fingerprint::Fingerprint;
 pub use folder::Folder;
+pub use labelled_texts::LabelledTexts;
 pub use lines::Encoding;
 pub use loader::{Batching, Loader};
 pub use records::{ColumnSpec, Labelled, Pair, Records, Skipped};

@@ -68,7 +68,7 @@ impl ColumnSpec {
 }
 
 /// A line for a message: quoted, and not too long.
-fn shown(line: &str) -> String {
+pub(super) fn shown(line: &str) -> String {
     const SHOWN: usize = 60;
     match line.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{:?}…", line.get(..end).unwrap_or_default()),

@@ -98,7 +98,7 @@ impl Embedding {
     }
 }
 
-builder_methods! { Builder, Var;
+builder_methods! { Embedding, Builder, Var;
     /// The row of each id, out_i = weight\[ids_i\], in the LoD of the ids. Parameter: `weight` `[vocabulary, width]`.
     ///
     /// ```

@@ -121,7 +121,7 @@ impl Layer for Linear {
     }
 }
 
-builder_methods! { Builder, Var;
+builder_methods! { Linear, Builder, Var;
     /// x · W + b, row by row: the LoD stays. Parameters: `weight` `[in, out]`, `bias` `[out]`.
     ///
     /// ```

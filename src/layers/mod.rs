@@ -16,14 +16,21 @@
 pub mod init;
 
 mod activation;
+#[macro_use]
 mod embedding;
+#[macro_use]
 mod gru;
 mod layer;
+#[macro_use]
 mod linear;
+#[macro_use]
 mod lstm;
+#[macro_use]
 mod mgu;
 mod recurrent;
+#[macro_use]
 mod rnn;
+#[macro_use]
 mod stacked;
 mod torch;
 
@@ -40,7 +47,29 @@ pub use stacked::Stacked;
 pub use torch::{from_torch, load_torch};
 
 use crate::error::Error;
-use crate::program::Builder;
+use crate::program::{Builder, Var};
+
+/// Layers: operators with parameters of their own.
+impl Builder {
+    Linear!(Builder);
+    Embedding!(Builder);
+    Lstm!(Builder);
+    Gru!(Builder);
+    Rnn!(Builder);
+    Mgu!(Builder);
+    Stacked!(Builder);
+}
+
+/// Layers: operators with parameters of their own.
+impl Var {
+    Linear!(Var);
+    Embedding!(Var);
+    Lstm!(Var);
+    Gru!(Var);
+    Rnn!(Var);
+    Mgu!(Var);
+    Stacked!(Var);
+}
 
 /// Checks the width of what a layer gives.
 #[track_caller]

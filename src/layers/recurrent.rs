@@ -218,7 +218,7 @@ macro_rules! recurrent_methods {
         $layer:ident, [$($state:ident: $var:ty),+];
         $(#[$doc:meta])* $run:ident, $run_states:ident
     ) => {
-        $crate::builder_methods! { Builder, Var;
+        $crate::builder_methods! { $layer, Builder, Var;
             $(#[$doc])*
             ///
             /// # Errors

@@ -162,7 +162,7 @@ impl<L: RecurrentLayer> Stateful for Stacked<L> {
     }
 }
 
-builder_methods! { Builder, Var;
+builder_methods! { Stacked, Builder, Var;
     /// Recurrent layers over one another: the last one's output after every step, in the rows and LoD of `x`.
     ///
     /// ```

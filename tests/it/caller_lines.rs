@@ -17,7 +17,7 @@ use unpadded::Result;
 use crate::refused::Outcome;
 
 /// Public functions that can fail and are not called here, each with the reason.
-const LEFT_OUT: [(&str, &str); 25] = [
+const LEFT_OUT: [(&str, &str); 26] = [
     (
         "SelectedRows::merge",
         "fails only where memory ends: what it is given fits, and its result is no larger",
@@ -39,6 +39,7 @@ const LEFT_OUT: [(&str, &str); 25] = [
     ("Registry::samples", "what an operator's own samples return keeps its line"),
     ("Builder::check", "returns what was written down, each with its own line"),
     ("Builder::program", "as `Builder::check`"),
+    ("Builder::carried_state", "as `Builder::carried_state_of`, but for a name that is taken"),
     ("Builder::finish", "as `Builder::check`"),
     ("Op::prepare", "a user's own: what it returns is an error at the line that appended the operator"),
     ("Optimizer::rule", "a user's own: what it returns is an error of `minimize`"),

@@ -31,6 +31,7 @@ fn every_method_of_the_builder_is_in_a_family() {
     let sources = [
         builder,
         include_str!("../../src/program/naming.rs"),
+        include_str!("../../src/program/carried.rs"),
         include_str!("../../src/program/step.rs"),
         include_str!("../../src/layers/layer.rs"),
         include_str!("../../src/layers/recurrent.rs"),

@@ -3,8 +3,8 @@
 use std::fs;
 
 use unpadded::data::{
-    Batch, Batching, ColumnSpec, Continuous, Data, Field, Folder, Limits, Loader, Sample, Samples, Source,
-    Streamed, TextFile, Tokenizer, Vocabulary,
+    Batch, Batching, ColumnSpec, Continuous, Data, Field, Folder, LabelledTexts, Limits, Loader, Sample,
+    Samples, Source, Streamed, TextFile, Tokenizer, Vocabulary,
 };
 use unpadded::{Error, Result};
 
@@ -54,6 +54,17 @@ pub(super) fn calls(calls: &mut Calls) {
     fs::write(folder.join("a.txt"), "a\n").unwrap();
     let one = || Folder::open(&folder).unwrap();
     calls.at("Folder::extension", || one().extension("csv"));
+    calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&line));
+    calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&broken));
+    let class = |file: &TextFile| LabelledTexts::of_classes("a", [("b".to_owned(), file.clone())]);
+    calls.at("LabelledTexts::of_classes", || class(&broken));
+    let texts = LabelledTexts::of_lines(&TextFile::embedded("a.tsv", "a\tb\n")).unwrap();
+    let (words, labels) = (Vocabulary::labels(["a"]).unwrap(), Vocabulary::labels(["c"]).unwrap());
+    let (cut, rare) = (Tokenizer::words(), Limits { min_count: 2, ..Limits::default() });
+    calls.at("LabelledTexts::vocabulary", || texts.vocabulary(&cut, &rare));
+    calls.at("LabelledTexts::labels", || texts.labels());
+    calls.at("LabelledTexts::loader", || texts.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
+    calls.at("LabelledTexts::loader", || texts.loader(["x", "x"], &cut, (&words, &words)).map(drop));
     calls.at("Folder::file_per_class", || one().file_per_class());
     calls.at("Folder::folder_per_class", || one().folder_per_class());
     fs::write(folder.join("a.csv"), "a\n").unwrap();

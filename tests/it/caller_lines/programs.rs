@@ -46,6 +46,8 @@ fn builder(calls: &mut Calls) {
     calls.at("Builder::spec", || noted(&net, || net.spec(foreign)));
     calls.at("Builder::feed", || net.feed("x", DType::F32, &[], 0));
     calls.at("Builder::feed", || net.feed("deep", DType::F32, &[], 99));
+    calls.at("Builder::carried_state_of", || net.carried_state_of("x", DType::F32, &[]));
+    calls.at("Builder::carry", || noted(&net, || net.carry(x, x)));
     calls.at("Builder::feed_stored", || net.feed_stored("empty", DType::F32, &[], StorageKind::Dense));
     calls.at("Builder::feed_like", || net.feed_like("like", DType::F32, &[], foreign));
     calls.at("Builder::watch", || noted(&net, || net.watch(ids)));

@@ -78,6 +78,9 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Predictor::run", || predictor.run(&[], &["nothing"]));
     calls.at("Predictor::run", || predictor.run(&[("nothing", &row)], &["logits"]));
     calls.at("Predictor::run", || predictor.run(&[], &["logits"]));
+    calls.at("Predictor::run_on", || predictor.run_on(&[], &["logits"]));
+    calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "nothing"));
+    calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "labels"));
     calls.at("Predictor::vocabulary", || predictor.vocabulary("nothing").map(drop));
     calls.at("Checkpoint::restore", || checkpoint.restore(&mut scope));
 

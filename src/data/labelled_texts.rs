@@ -1,0 +1,196 @@
+//! Texts with a label each, and what a classifier is trained on of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::records::shown;
+use super::{Fingerprint, Labelled, Limits, Loader, Samples, TextFile, Tokenizer, Vocabulary};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+/// Texts with a label each, in memory, and what messages call where they are from.
+///
+/// ```
+/// use unpadded::data::{Data, LabelledTexts, Limits, TextFile, Tokenizer};
+/// let file = TextFile::embedded("reviews.tsv", "A fine film.\tpraise\nDull.\tblame\nFine, but dull!\tblame\n");
+/// let reviews = LabelledTexts::of_lines(&file)?;
+/// let cut = Tokenizer::words().lowercase();
+/// let (words, labels) = (reviews.vocabulary(&cut, &Limits::default())?, reviews.labels()?);
+/// let train = reviews.loader(["words", "label"], &cut, (&words, &labels))?.shuffle(1);
+/// assert_eq!(train.batch_count(), Some(1));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct LabelledTexts {
+    name: String,
+    texts: Vec<Labelled>,
+}
+
+impl LabelledTexts {
+    /// Lines of `text<TAB>label`, as [`TextFile::labelled`].
+    ///
+    /// # Errors
+    /// If the file cannot be read, has no such line, or a malformed one.
+    #[track_caller]
+    pub fn of_lines(file: &TextFile) -> Result<Self> {
+        Ok(Self { name: file.name(), texts: file.labelled()?.read_all().at_caller()? })
+    }
+
+    /// A file a class with a text a line, as [`Folder::file_per_class`](super::Folder::file_per_class) gives them. White
+    /// space around a text does not count, nor do blank lines, nor a text that its class has already; they are sorted. `name`
+    /// is what messages call them.
+    ///
+    /// # Errors
+    /// If a file cannot be read, has no line, or a malformed one.
+    #[track_caller]
+    pub fn of_classes(name: &str, classes: impl IntoIterator<Item = (String, TextFile)>) -> Result<Self> {
+        let mut found = BTreeSet::new();
+        for (class, file) in classes {
+            let lines = file.lines()?.read_all().at_caller()?;
+            let texts = lines.iter().map(|line| line.trim()).filter(|text| !text.is_empty());
+            found.extend(texts.map(|text| (text.to_owned(), class.clone())));
+        }
+        let texts = found.into_iter().map(|(text, label)| Labelled { text, label }).collect();
+        Ok(Self { name: name.to_owned(), texts })
+    }
+
+    /// What messages call them.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Each of them.
+    pub fn texts(&self) -> &[Labelled] {
+        &self.texts
+    }
+
+    /// The tokens of the texts.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::of`].
+    #[track_caller]
+    pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
+        let tokens = self.texts.iter().flat_map(|text| tokenizer.tokens(&text.text));
+        Vocabulary::of(tokens, limits).map_err(|e| e.noted(format!("in `{}`", self.name))).at_caller()
+    }
+
+    /// The labels, sorted.
+    ///
+    /// # Errors
+    /// If there are not two: nothing could be learned.
+    #[track_caller]
+    pub fn labels(&self) -> Result<Vocabulary> {
+        let different: BTreeSet<&str> = self.texts.iter().map(|text| text.label.as_str()).collect();
+        if different.len() < 2 {
+            let got = different.first().map_or_else(|| "none".to_owned(), |label| format!("`{label}` alone"));
+            let what = format!("labels in `{}`", self.name);
+            return Err(Error::of(ErrorKind::Format, what, "at least two", got));
+        }
+        Vocabulary::labels(self.texts.iter().map(|text| &text.label))
+    }
+
+    /// Holds out about one in so many, by the text alone: equal texts are on one side, and what is held out stays so when
+    /// others are added. The rest comes first; of 0, nothing is held out.
+    ///
+    /// ```
+    /// use unpadded::data::{LabelledTexts, TextFile};
+    /// let names = LabelledTexts::of_classes("names", [
+    ///     ("A".to_owned(), TextFile::embedded("a.txt", "Anna\nOtto\nInga\n")),
+    ///     ("B".to_owned(), TextFile::embedded("b.txt", "Bea\nOtto\n")),
+    /// ])?;
+    /// let (rest, held) = names.hold_out(2);
+    /// assert_eq!(rest.texts().len() + held.texts().len(), 5);
+    /// assert!(!rest.texts().iter().any(|a| held.texts().iter().any(|b| a.text == b.text)));
+    /// assert_eq!(held.name(), "names, held out");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn hold_out(self, one_in: u64) -> (Self, Self) {
+        let held_out =
+            |text: &Labelled| Fingerprint::default().text(&text.text).finish().checked_rem(one_in) == Some(0);
+        let (held, rest) = self.texts.into_iter().partition(held_out);
+        let name = format!("{}, held out", self.name);
+        (Self { name: self.name, texts: rest }, Self { name, texts: held })
+    }
+
+    /// The texts of each label apart, in the order of the labels: for a score of each class.
+    #[must_use]
+    pub fn by_label(&self) -> Vec<Self> {
+        let mut found: BTreeMap<&str, Vec<Labelled>> = BTreeMap::new();
+        for text in &self.texts {
+            found.entry(&text.label).or_default().push(text.clone());
+        }
+        found.into_values().map(|texts| Self { name: self.name.clone(), texts }).collect()
+    }
+
+    /// Batches of the texts as the numbers of their tokens, and of the labels as theirs, for the feeds of these names.
+    ///
+    /// # Errors
+    /// As [`Loader::new`]; if there is no text, or a label or token that its vocabulary does not have.
+    #[track_caller]
+    pub fn loader(
+        &self,
+        feeds: [&str; 2],
+        tokenizer: &Tokenizer,
+        (tokens, labels): (&Vocabulary, &Vocabulary),
+    ) -> Result<Loader> {
+        if self.texts.is_empty() {
+            let what = format!("texts of `{}`", self.name);
+            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+        }
+        let sample = |Labelled { text, label }: &Labelled| {
+            let of = |e: Error, what: &str| e.noted(format!("{what} of {} in `{}`", shown(text), self.name));
+            let ids = tokens.ids(tokenizer.tokens(text)).map_err(|e| of(e, "a token"))?;
+            let label = labels.lookup(label).map_err(|e| of(e, "the label"))?;
+            Ok(vec![ids.into(), label.into()])
+        };
+        let samples: Samples = self.texts.iter().map(sample).collect::<Result<_>>().at_caller()?;
+        Loader::new(samples, &feeds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(lines: &'static str) -> LabelledTexts {
+        LabelledTexts::of_lines(&TextFile::embedded("some.tsv", lines)).unwrap()
+    }
+
+    #[test]
+    fn classes_have_each_text_once_and_sorted() {
+        let file = |name, text: &'static str| (String::from(name), TextFile::embedded(name, text));
+        let found =
+            LabelledTexts::of_classes("f", [file("B", " b \n\nb\na\n"), file("A", "b\n c\n")]).unwrap();
+        let pairs: Vec<(&str, &str)> =
+            found.texts().iter().map(|t| (t.text.as_str(), t.label.as_str())).collect();
+        assert_eq!(pairs, [("a", "B"), ("b", "A"), ("b", "B"), ("c", "A")]);
+        let of_each: Vec<(usize, &str)> =
+            found.by_label().iter().map(|of| (of.texts.len(), of.texts[0].label.as_str())).collect();
+        assert_eq!(of_each, [(2, "A"), (2, "B")]);
+        assert_eq!((found.clone().hold_out(0).0, found.clone().hold_out(1).1.texts.len()), (found, 4));
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let cut = Tokenizer::words();
+        let (some, other) = (texts("good\tyes\nbad\tno\n"), texts("good\tmaybe\n"));
+        let (words, labels) = (some.vocabulary(&cut, &Limits::default()).unwrap(), some.labels().unwrap());
+        let message = |outcome: Result<()>, expected: &str| {
+            let error = format!("{:#}", outcome.unwrap_err());
+            assert_eq!(error, expected);
+        };
+        let feeds = ["words", "label"];
+        message(
+            other.loader(feeds, &cut, (&words, &labels)).map(drop),
+            "token: expected one of `no`, `yes`, got `maybe`; the label of \"good\" in `some.tsv`",
+        );
+        message(
+            some.clone().hold_out(0).1.loader(feeds, &cut, (&words, &labels)).map(drop),
+            "texts of `some.tsv, held out`: expected at least one, got none",
+        );
+        message(other.labels().map(drop), "labels in `some.tsv`: expected at least two, got `maybe` alone");
+        let often = Limits { min_count: 2, ..Limits::default() };
+        let none = "tokens of a vocabulary: expected at least one that occurs 2 times and has room, got 2 distinct ones, \
+                    none of them so; in `some.tsv`";
+        message(some.vocabulary(&cut, &often).map(drop), none);
+    }
+}
