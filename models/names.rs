@@ -7,12 +7,11 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
-use unpadded::data::{Batching, Folder, LabelledTexts, Limits, TextFile, Tokenizer, Vocabulary};
+use unpadded::data::{Batching, Folder, LabelledTexts, Limits, Loader, TextFile, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
-use unpadded::train::metrics::Accuracy;
-use unpadded::train::{Predictor, Trainer};
+use unpadded::train::{Predictor, Trainer, metrics::Accuracy};
 use unpadded::{Builder, DType, Result, Variable};
 
 const MODEL: &str = "names";
@@ -72,13 +71,12 @@ fn run(flags: &Flags) -> Outcome<()> {
     }
     let names = read(flags.train.as_ref())?;
     let (dataset, classes) = (names.name().to_owned(), names.labels()?);
-    // By the name alone, so that none is on both sides.
     let (names, dev) = match &flags.dev {
         Some(folder) => (names, read(Some(folder))?),
-        None => names.hold_out(10),
+        None => names.hold_out(10), // by the name alone, so that none is on both sides
     };
     let characters = names.vocabulary(&CHARACTERS, &Limits::default())?;
-    let loader = |names: &LabelledTexts| {
+    let loader = |names: &LabelledTexts| -> Result<Loader> {
         Ok(names.loader(FEEDS, &CHARACTERS, (&characters, &classes))?.batching(Batching::Sequences(64)))
     };
     let (train, held) = (loader(&names)?.shuffle(flags.seed).prefetch(4), loader(&dev)?);
@@ -87,7 +85,9 @@ fn run(flags: &Flags) -> Outcome<()> {
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &held), 30)? else { return Ok(()) };
     let value = 100.0 * report.best.map_or(f64::NAN, |best| best.value);
     trainer.use_best()?;
-    let score = |names| Ok(trainer.evaluate(&loader(names)?)?.get("accuracy").unwrap_or(f64::NAN));
+    let score = |names: &LabelledTexts| -> Result<f64> {
+        Ok(trainer.evaluate(&loader(names)?)?.get("accuracy").unwrap_or(f64::NAN))
+    };
     let of_each = dev.by_label().iter().map(score).collect::<Result<ndarray::Array1<f64>>>()?;
     let mean = 100.0 * of_each.mean().unwrap_or(f64::NAN);
     let chosen = "in the best epoch, chosen on the same names";

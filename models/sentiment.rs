@@ -7,7 +7,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
-use unpadded::data::{Batching, Labelled, LabelledTexts, Limits, TextFile, Tokenizer, Vocabulary};
+use unpadded::data::{Batching, Labelled, LabelledTexts, Limits, Loader, TextFile, Tokenizer, Vocabulary};
 use unpadded::layers::Embedding;
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
@@ -74,7 +74,7 @@ fn run(flags: &Flags) -> Outcome<()> {
     let (texts, held_out) = (read(flags.train.as_ref(), TRAIN)?, read(flags.dev.as_ref(), DEV)?);
     let words = texts.vocabulary(&WORDS, &Limits { min_count: 2, ..Limits::default() })?;
     let labels = texts.labels()?;
-    let loader = |texts: &LabelledTexts| {
+    let loader = |texts: &LabelledTexts| -> Result<Loader> {
         Ok(texts.loader(FEEDS, &WORDS, (&words, &labels))?.batching(Batching::Sequences(16)))
     };
     let (train, dev) = (loader(&texts)?.shuffle(flags.seed).prefetch(4), loader(&held_out)?);

@@ -197,7 +197,7 @@ fn what_does_not_fit_is_written_down_with_its_line() {
     net.carry(x, x);
     refused(
         net,
-        line!() - 1,
+        line!() - 3,
         "variable `x`: carried state: expected a variable of `carried_state`, got another",
     );
 

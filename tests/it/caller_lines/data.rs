@@ -56,8 +56,8 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Folder::extension", || one().extension("csv"));
     calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&line));
     calls.at("LabelledTexts::of_lines", || LabelledTexts::of_lines(&broken));
-    let class = |file: &TextFile| LabelledTexts::of_classes("a", [("b".to_owned(), file.clone())]);
-    calls.at("LabelledTexts::of_classes", || class(&broken));
+    let class = [("b".to_owned(), broken.clone())];
+    calls.at("LabelledTexts::of_classes", || LabelledTexts::of_classes("a", class));
     let texts = LabelledTexts::of_lines(&TextFile::embedded("a.tsv", "a\tb\n")).unwrap();
     let (words, labels) = (Vocabulary::labels(["a"]).unwrap(), Vocabulary::labels(["c"]).unwrap());
     let (cut, rare) = (Tokenizer::words(), Limits { min_count: 2, ..Limits::default() });
