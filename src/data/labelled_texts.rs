@@ -163,8 +163,9 @@ mod tests {
         let pairs: Vec<(&str, &str)> =
             found.texts().iter().map(|t| (t.text.as_str(), t.label.as_str())).collect();
         assert_eq!(pairs, [("a", "B"), ("b", "A"), ("b", "B"), ("c", "A")]);
+        let by_label = found.by_label();
         let of_each: Vec<(usize, &str)> =
-            found.by_label().iter().map(|of| (of.texts.len(), of.texts[0].label.as_str())).collect();
+            by_label.iter().map(|of| (of.texts.len(), of.texts[0].label.as_str())).collect();
         assert_eq!(of_each, [(2, "A"), (2, "B")]);
         assert_eq!((found.clone().hold_out(0).0, found.clone().hold_out(1).1.texts.len()), (found, 4));
     }
