@@ -16,7 +16,7 @@ use super::step::OpenStep;
 use super::var::{self, Number, Var};
 use super::var_desc::{Initializer, VarDesc, VarKind, VarRole};
 use super::vars::Outputs;
-use crate::error::{Error, ErrorKind, Place, Result};
+use crate::error::{Error, ErrorKind, Place, Result, is_own};
 use crate::tensor::{DType, StorageKind};
 
 /// A program under construction.
@@ -117,6 +117,14 @@ impl Builder {
         layer.unwrap_or(Location::caller())
     }
 
+    /// Where in a layer of the user's own the caller of the `#[track_caller]` method around is, if that is not the line that
+    /// called the layer.
+    #[track_caller]
+    fn inside(&self) -> Option<&'static Location<'static>> {
+        let line = Location::caller();
+        (self.here() != line && !is_own(line.file())).then_some(line)
+    }
+
     /// Sets the seed of the initialisers and of random operators; 0 without it.
     #[must_use]
     pub fn seed(self, seed: u64) -> Self {
@@ -173,8 +181,12 @@ impl Builder {
     /// Gives the unknown variable that stands for what could not be built.
     #[track_caller]
     pub fn refuse(&self, error: Error) -> Var {
-        let caller = self.here();
-        self.state.borrow_mut().errors.push(error.called(caller));
+        let (caller, inside) = (self.here(), self.inside());
+        let error = match inside {
+            Some(line) => error.called(caller).noted(format!("inside the layer, at {line}")),
+            None => error.called(caller),
+        };
+        self.state.borrow_mut().errors.push(error);
         self.unknown()
     }
 

@@ -67,24 +67,29 @@ impl Step {
         Ok(previous)
     }
 
-    /// Says what `memory` holds at the next step.
+    /// Says what `memory` holds after this step: at the next one it is `after`.
     ///
     /// # Errors
     /// If `memory` is none, was updated before, or the shapes differ.
     #[track_caller]
-    pub fn update(&self, memory: Var, next: Var) {
+    pub fn update(&self, memory: Var, after: Var) {
         let caller = self.here();
         let Some(id) = self.known(memory) else {
             // What is wrong with the next value is an error of its own.
-            self.known(next);
+            self.known(after);
             return;
         };
         // The copies that it appends are the caller's too.
         let line = self.called_from(caller);
-        let next = self.next(id, next);
+        let next = self.next(id, after);
         drop(line);
-        if let Ok(memory) = self.state.borrow_mut().memory(self, id) {
+        let state = &mut *self.state.borrow_mut();
+        let after = state.own(after).ok().flatten();
+        if let Ok(memory) = state.memory(self, id) {
             memory.next = next;
+        } else if let Some(Ok(memory)) = after.map(|after| state.memory(self, after)) {
+            // The two are the wrong way round, which was said.
+            memory.next = Next::Unknown;
         }
     }
 

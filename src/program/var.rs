@@ -79,6 +79,7 @@ impl fmt::Debug for Var {
         let state = state.as_ref().and_then(|state| state.try_borrow().ok());
         match state {
             Some(state) => f.write_str(&state.describe(*self)),
+            None if self.is_unknown() => f.write_str("unknown"),
             None => write!(f, "variable {} of a builder that is not here", self.id.0),
         }
     }
@@ -129,7 +130,7 @@ impl Builder {
             return Some(Builder { number: var.builder, state, block });
         }
         if !var.is_unknown() {
-            let got = "one of a builder that is gone or on another thread";
+            let got = "one of a builder that was finished or dropped, or is on another thread";
             let error = Error::of(ErrorKind::Program, "variable", "one of a builder of this thread", got);
             let error = error.called(Location::caller());
             STRAY.with_borrow_mut(|errors| errors.push(error));

@@ -3,6 +3,10 @@
 use super::var::Var;
 
 /// One or several variables: what goes into a step and what comes out.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no variable of a program, nor an array, a tuple or a list of them",
+    note = "a step block takes and returns variables: does its closure end with the output of the step?"
+)]
 pub trait Vars: Sized {
     /// As a list.
     fn list(&self) -> Vec<Var>;

@@ -31,6 +31,8 @@ impl Compiled {
     pub(super) fn of(trainer: &Trainer) -> Result<Self> {
         let Trainer { state, metrics, .. } = trainer;
         let program = &state.program;
+        // What was built since, for a metric or an output, may not fit.
+        trainer.net.check()?;
         for (i, metric) in metrics.iter().enumerate() {
             if metrics[..i].iter().any(|other| other.name() == metric.name()) {
                 let error = Error::new("metrics", "each name once", format!("`{}` twice", metric.name()));

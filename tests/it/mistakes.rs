@@ -143,6 +143,53 @@ fn memories_are_updated() {
     assert_eq!(net.spec(y), net.spec(x));
 }
 
+/// The wrong way round: one message, not one more for the memory that was not updated.
+#[test]
+fn an_update_the_wrong_way_round() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let mut line = 0;
+    net.recurrent(x, |step, x_t| {
+        let memory = step.memory(4);
+        let next = memory + x_t;
+        line = line!() + 1;
+        step.update(next, memory);
+        next
+    });
+    says(&net, &[("variable `add`: memory: expected one made by this step, got another variable", line)]);
+}
+
+/// In a layer of the user's own: the line that called it, and the one in it.
+#[test]
+fn a_mistake_in_a_layer_of_ones_own() {
+    #[track_caller]
+    fn cell(net: &Builder, x: Var) -> Var {
+        net.part("cell", |_| x.slice(0..9))
+    }
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let (line, _) = (line!(), cell(&net, x));
+    says(&net, &[("slice #0: input `x`: expected rows that have the columns 0..9", line)]);
+    let inside = format!("; inside the layer, at {}:{}:", file!(), line - 5);
+    assert!(messages(&net)[0].contains(&inside), "{inside} in {:?}", messages(&net));
+}
+
+/// What is built after the trainer, for a metric or an output, is looked at before the first step.
+#[test]
+fn a_mistake_after_the_trainer() {
+    use unpadded::data::{Field, Loader, Samples};
+    let net = Builder::new();
+    let words = net.feed("words", DType::I64, &[], 1);
+    let h = words.embedding(Embedding::new(9, 4)).sequence_pool(Pool::Last);
+    let loss = h.square().mean();
+    let trainer = Trainer::new(net.clone(), loss, &Adam::new(1e-3)).unwrap();
+    let (line, wrong) = (line!(), h.slice(0..9));
+    let data = vec![vec![Field::from(vec![1i64, 2])]].into_iter().collect::<Samples>();
+    let data = Loader::new(data, &["words"]).unwrap();
+    let error = trainer.output("wrong", wrong).evaluate(&data).err().unwrap().to_string();
+    assert!(error.starts_with("slice #") && error.contains(&format!("mistakes.rs:{line}:")), "{error}");
+}
+
 /// Both lines: where it is used, and where it was made.
 #[test]
 fn a_variable_of_a_step_is_used_outside() {
@@ -197,7 +244,8 @@ fn variables_without_their_builder() {
     };
     let used = line!() + 1;
     let y = (gone + 1.0).tanh().lstm(4).sequence_pool(Pool::Last);
-    assert!(format!("{y:?}").contains("not here") && format!("{gone:?}").contains("not here"));
+    assert_eq!(format!("{y:?}"), "unknown");
+    assert!(format!("{gone:?}").contains("not here"));
     let (_, [h, c]) = Builder::new().layer(Lstm::new(3)).states(gone);
     let (_, states) = gone.stacked_states(Stacked::new(Gru::new(3), 2).bidirectional());
     assert_eq!((states.len(), format!("{h:?}") == format!("{c:?}")), (4, true));
@@ -205,8 +253,7 @@ fn variables_without_their_builder() {
     let x = net.feed("x", DType::F32, &[4], 1);
     let found = messages(&net);
     assert_eq!(found.len(), 3, "{found:?}");
-    let expected =
-        "variable: expected one of a builder of this thread, got one of a builder that is gone or on another";
+    let expected = "variable: expected one of a builder of this thread, got one of a builder that was finished or dropped, or is on";
     assert!(
         found[0].starts_with(expected) && found[0].contains(&format!("mistakes.rs:{used}:")),
         "{found:?}"
