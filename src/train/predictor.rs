@@ -183,11 +183,10 @@ impl Predictor {
     /// one ended, to the bits of both in one. Before any batch it is the same as `run`.
     ///
     /// ```
-    /// # use unpadded::data::{Batching, Continuous};
     /// # use unpadded::train::{Checkpoint, Predictor};
-    /// # use unpadded::{Builder, DType, Variable, executor::Scope, layers::Gru, ops};
+    /// # use unpadded::{Builder, DType, Variable, executor::Scope, layers::Embedding, layers::Gru, ops};
     /// # let net = Builder::new();
-    /// # let x = net.feed("x", DType::F32, &[1], 1);
+    /// # let x = net.feed("x", DType::I64, &[], 1).embedding(Embedding::new(5, 4));
     /// # let before = net.carried_state(4);
     /// # let (h, last) = net.gru_states(x, Gru::new(4).initial(before));
     /// # net.carry(before, last);
@@ -198,10 +197,9 @@ impl Predictor {
     /// #     checkpoint.tensors.insert(parameter.name.clone(), scope.get(&parameter.name)?);
     /// # }
     /// # let mut predictor = Predictor::new(checkpoint, &ops::catalogue())?;
-    /// let text = |rows: &[f32]| Variable::from_sequences(&[rows.iter().map(|&x| vec![x]).collect::<Vec<_>>()]);
-    /// let whole = predictor.run(&[("x", &text(&[1.0, 2.0, 3.0])?)], &["h"])?;
-    /// predictor.run(&[("x", &text(&[1.0, 2.0])?)], &[])?; // for its state alone
-    /// let third = predictor.run_on(&[("x", &text(&[3.0])?)], &["h"])?;
+    /// let whole = predictor.run(&[("x", &Variable::from_sequence(vec![1i64, 2, 3])?)], &["h"])?;
+    /// predictor.run(&[("x", &Variable::from_sequence(vec![1i64, 2])?)], &[])?; // for its state alone
+    /// let third = predictor.run_on(&[("x", &Variable::from_sequence(vec![3i64])?)], &["h"])?;
     /// assert_eq!(third[0].as_slice::<f32>()?, &whole[0].as_slice::<f32>()?[8..]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
