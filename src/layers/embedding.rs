@@ -3,7 +3,7 @@
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::{Layer, init, wide};
-use crate::program::{Builder, Initializer, Var};
+use crate::program::{Builder, Extent, Initializer, Var};
 use crate::tensor::DType;
 
 /// Options of [`Builder::embedding`].
@@ -74,6 +74,12 @@ impl Layer for Embedding {
     }
 
     fn run(&self, net: &Builder, ids: Var, &table: &Var) -> Var {
+        let dims = [Extent::Known(self.vocabulary), Extent::Known(self.width)];
+        if let Some(spec) = net.spec_of_tensor(table).filter(|spec| spec.shape.as_slice() != dims) {
+            let expected = format!("[{}, {}], as the options say", self.vocabulary, self.width);
+            let error = Error::new("table of layer `embedding`", expected, spec.to_string());
+            return net.refuse(error.variable(net.name_of(table)));
+        }
         net.lookup(ids, table, self.padding.and_then(|id| i64::try_from(id).ok()), self.sparse)
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 
+use crate::error::Error;
 use crate::program::vars::unknown_of;
 use crate::program::{Builder, Var, Vars};
 
@@ -198,7 +199,9 @@ impl<L: Layer> Instance<L> {
     #[track_caller]
     pub(super) fn run(&self, net: &Builder, x: Var) -> Var {
         let _line = net.called_from(Location::caller());
-        self.ready(net, x).map_or_else(|| net.unknown(), |weights| self.layer.run(net, x, &weights))
+        net.visible(x)
+            .and_then(|_| self.ready(net, x))
+            .map_or_else(|| net.unknown(), |weights| self.layer.run(net, x, &weights))
     }
 
     /// The weights, made if they were not; `None` if `x` is unknown or does not fit.
@@ -211,6 +214,10 @@ impl<L: Layer> Instance<L> {
             let _scope = net.open_scope(self.shared.scope.clone());
             self.layer.weights(net, x)
         };
+        if made.is_none() && net.is_without_errors() {
+            let what = format!("weights of layer `{}`", self.layer.kind());
+            net.refuse(Error::new(what, "some, or an error that says why there are none", "none"));
+        }
         *self.shared.weights.borrow_mut() = match &made {
             Some(weights) => Weights::Made(weights.clone()),
             None if net.errors() > before => Weights::Refused,
@@ -237,7 +244,7 @@ impl<L: Stateful> Instance<L> {
     #[track_caller]
     pub(super) fn run_states(&self, net: &Builder, x: Var) -> (Var, L::States) {
         let _line = net.called_from(Location::caller());
-        match self.ready(net, x) {
+        match net.visible(x).and_then(|_| self.ready(net, x)) {
             Some(weights) => self.layer.states(net, x, &weights),
             None => (net.unknown(), self.layer.all_states(net.unknown())),
         }

@@ -3,7 +3,7 @@
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::{Embedding, Instance, Layer, init, wide};
-use crate::program::{Builder, Initializer, Var};
+use crate::program::{Builder, Extent, Initializer, Var};
 
 /// Options of [`Builder::linear`]. A width alone is one too.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,7 +106,15 @@ impl Layer for Linear {
                     return None;
                 }
                 let table = embedding.ready(net, x)?;
-                (table, net.spec(table)?.shape.first()?.known()?)
+                let spec = net.spec(table)?;
+                let &[Extent::Known(words), Extent::Known(_)] = spec.shape.as_slice() else {
+                    let expected = "a table [vocabulary, width]";
+                    let error =
+                        Error::new("embedding that layer `linear` is tied to", expected, spec.to_string());
+                    net.refuse(error.variable(net.name_of(table)));
+                    return None;
+                };
+                (table, words)
             }
         };
         let bias = self.bias.clone().map(|start| net.parameter("bias", spec.dtype, &[width], start));
@@ -114,6 +122,18 @@ impl Layer for Linear {
     }
 
     fn run(&self, net: &Builder, x: Var, &(weight, bias): &Self::Weights) -> Var {
+        // Weights that were given, or made under other options.
+        if bias.is_some() != self.bias.is_some() {
+            let told = |there: bool| if there { "one" } else { "none" };
+            let expected = format!("{}, as the options say", told(self.bias.is_some()));
+            return net.refuse(Error::new("bias of layer `linear`", expected, told(bias.is_some())));
+        }
+        if let (&To::Width(width), Some(spec)) = (&self.to, net.spec_of_tensor(weight))
+            && spec.width() != width
+        {
+            let error = Error::new("weight of layer `linear`", format!("{width} columns"), spec.to_string());
+            return net.refuse(error.variable(net.name_of(weight)));
+        }
         match self.to {
             To::Width(_) => net.product(x, weight, bias),
             To::Words(_) => net.product_transposed(x, weight, bias),

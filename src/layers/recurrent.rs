@@ -348,7 +348,11 @@ builder_methods! { Builder;
     /// # Errors
     /// If the two do not have the same rows of floats, or `rate` is not in [0, 1).
     pub fn zoneout(&self, before: Var, after: Var, rate: f64) -> Var {
-        let change = self.dropout(self.sub(after, before), rate);
+        let change = self.sub(after, before);
+        if self.spec_of_tensor(change).is_none() {
+            return self.unknown();
+        }
+        let change = self.dropout(change, rate);
         self.add(before, self.scale(change, 1.0 - rate, 0.0))
     }
 }

@@ -133,6 +133,7 @@ impl<L: RecurrentLayer> Stateful for Stacked<L> {
                 rate => net.variational_dropout(out, rate),
             };
             let mut outputs = Vec::new();
+            let before = net.errors();
             for layer in directions {
                 let mut options = self.layer.clone();
                 if let Some(initial) = &self.initial {
@@ -142,6 +143,10 @@ impl<L: RecurrentLayer> Stateful for Stacked<L> {
                     options = options.reversed();
                 }
                 let (out, last) = layer.with(|_| options).run_states(net, input);
+                if net.errors() > before {
+                    // The other direction and the layers above would say the same again.
+                    return unknown();
+                }
                 outputs.push(out);
                 states.push(last);
             }

@@ -17,9 +17,9 @@ const OUT: usize = 0;
 
 impl Builder {
     /// The two, one that has rows first.
-    #[track_caller]
     pub(super) fn rows_first(&self, x: Var, y: Var) -> (Var, Var) {
-        let batched = |var| self.spec(var).is_some_and(|spec| spec.batched());
+        // What is wrong with one is said when the operator is appended.
+        let batched = |var| self.spec_of_tensor(var).is_some_and(|spec| spec.batched());
         if !batched(x) && batched(y) { (y, x) } else { (x, y) }
     }
 }

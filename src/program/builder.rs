@@ -157,13 +157,15 @@ impl Builder {
         let mut errors: Vec<Error> = self.check().err().iter().flat_map(Error::all).cloned().collect();
         let state = self.state.borrow();
         errors.extend(state.carried.iter().filter_map(|open| open.missing(&state.program)));
+        errors.extend(state.open.iter().map(OpenStep::unfinished));
         Error::several(&errors).map_or(Ok(()), Err)
     }
 
     /// The program, done.
     ///
     /// # Errors
-    /// As [`Self::check`], and if nothing says what a [carried state](Self::carried_state) is after the batch.
+    /// As [`Self::check`], if nothing says what a [carried state](Self::carried_state) is after the batch, and in a step
+    /// block.
     pub fn finish(self) -> Result<Program> {
         self.check_whole()?;
         Ok(match Rc::try_unwrap(self.state) {
@@ -193,6 +195,23 @@ impl Builder {
     /// An unknown variable, for a layer whose input is unknown.
     pub fn unknown(&self) -> Var {
         Var::unknown(self.number)
+    }
+
+    /// Whether nothing was written down, here or of a variable without its builder.
+    pub(crate) fn is_without_errors(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// The number of a variable that this builder's block sees; `None` if it is unknown, or another's, which is an error.
+    #[track_caller]
+    pub(crate) fn visible(&self, var: Var) -> Option<VarId> {
+        let seen = {
+            let state = self.state.borrow();
+            state
+                .own(var)
+                .and_then(|id| id.map_or(Ok(None), |id| state.seen(self.block, id).map(|()| Some(id))))
+        };
+        self.fitting(seen).flatten()
     }
 
     /// How many errors were written down.
@@ -308,7 +327,8 @@ impl Builder {
     /// As [`Self::feed`], and if `like` is not batched.
     #[track_caller]
     pub fn feed_like(&self, name: &str, dtype: DType, dims: &[usize], like: Var) -> Var {
-        let Some(like) = self.spec(like) else { return self.unknown() };
+        let outside = Builder { block: BlockId(0), ..self.clone() };
+        let Some(like) = outside.visible(like).and_then(|_| self.spec(like)) else { return self.unknown() };
         self.add_feed(name, |_| {
             if !like.batched() {
                 return Err(Error::new("feed_like", "a batched variable", like.to_string()));
@@ -472,6 +492,11 @@ impl Builder {
     }
 }
 
+/// A block to which nothing can be appended any more.
+pub(super) fn finished() -> Error {
+    Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one")
+}
+
 /// A dtype, or that of a variable.
 #[derive(Debug, Clone, Copy)]
 pub enum DTypeOf {
@@ -545,8 +570,9 @@ impl State {
             return Ok(None);
         }
         let State { program, registry, open, .. } = self;
-        if let Some(step) = open.iter().find(|step| step.block == block) {
-            let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
+        if block != BlockId(0) {
+            let step = open.iter().find(|step| step.block == block).ok_or_else(|| finished().at(place()))?;
+            let carried = || step.memories().iter().map(|m| m.previous).collect();
             let checked = program.decided_early(registry, (block, &carried), (kind, attributes), &bound);
             checked.map_err(|e| e.at(place()))?;
         }

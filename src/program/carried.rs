@@ -112,7 +112,9 @@ impl Builder {
     #[track_caller]
     pub fn carry(&self, before: Var, after: Var) {
         let Some(id) = self.known(before) else {
-            self.known(after);
+            if after != before {
+                self.known(after);
+            }
             return;
         };
         let said = {

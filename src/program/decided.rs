@@ -28,7 +28,7 @@ impl Program {
     pub(super) fn decided_early(
         &self,
         registry: &Registry,
-        (block, carried): (BlockId, &[VarId]),
+        (block, carried): (BlockId, &dyn Fn() -> Vec<VarId>),
         (kind, attributes): (&str, &Attributes),
         inputs: &[(&str, Vec<VarId>)],
     ) -> Result<()> {
@@ -47,12 +47,13 @@ impl Program {
         let decides = |name: &str| op.signature().inputs.iter().position(|slot| slot.name == name);
         let decides = |name: &str| decides(name).is_some_and(|slot| slots.contains(&slot));
         let vars = || inputs.iter().filter(|(name, _)| decides(name)).flat_map(|(_, vars)| vars);
-        let reached = reached_from(carried);
+        let carried = carried();
+        let reached = reached_from(&carried);
         if !vars().any(|var| reached.contains(var)) {
             return Ok(());
         }
         // Which one it is.
-        for &memory in carried {
+        for memory in carried {
             let reached = reached_from(&[memory]);
             if let Some(&var) = vars().find(|var| reached.contains(var)) {
                 return Err(decided_late(&self.var(memory).name).variable(&self.var(var).name));

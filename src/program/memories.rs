@@ -1,7 +1,7 @@
 //! Memories of a step block: what passes from step to step.
 
 use super::attributes::Attributes;
-use super::builder::{DTypeOf, State};
+use super::builder::{DTypeOf, State, finished};
 use super::extent::{Extent, Levels, Spec, VarId, rows_of_step};
 use super::step::{Next, OpenMemory, OpenStep, Step};
 use super::var::Var;
@@ -63,7 +63,7 @@ impl Step {
         let state = &mut *self.state.borrow_mut();
         let previous = state.program.add_computed("memory", self.block, spec, VarRole::Step, false);
         let memory = OpenMemory { previous, initial, next: Next::None, last: None };
-        state.building(self)?.memories.push(memory);
+        state.building(self)?.add_memory(memory);
         Ok(previous)
     }
 
@@ -75,8 +75,10 @@ impl Step {
     pub fn update(&self, memory: Var, after: Var) {
         let caller = self.here();
         let Some(id) = self.known(memory) else {
-            // What is wrong with the next value is an error of its own.
-            self.known(after);
+            // What is wrong with another value is an error of its own.
+            if after != memory {
+                self.known(after);
+            }
             return;
         };
         // The copies that it appends are the caller's too.
@@ -112,11 +114,14 @@ impl Step {
         let Some(mut id) = self.computed_here(var) else { return Next::Unknown };
         let taken = {
             let mut state = self.state.borrow_mut();
-            state.building(self).is_ok_and(|step| step.memories.iter().any(|m| m.next == Next::Known(id)))
+            state.building(self).is_ok_and(|step| !step.taken.insert(id))
         };
         if taken {
             // Two memories with one next value: the second gets a copy, so that each has a gradient of its own.
             let copy: Var = self.append("assign", &[("x", &[self.var(id)])], Attributes::new());
+            if copy.is_unknown() {
+                return Next::Unknown;
+            }
             id = copy.id;
         }
         let fits = {
@@ -147,16 +152,12 @@ impl Step {
 impl State {
     /// A step block while it is being built.
     fn building(&mut self, step: &Step) -> Result<&mut OpenStep> {
-        self.open
-            .iter_mut()
-            .find(|open| open.block == step.block)
-            .ok_or_else(|| Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one"))
+        self.open.iter_mut().find(|open| open.block == step.block).ok_or_else(finished)
     }
 
     fn memory(&mut self, step: &Step, id: VarId) -> Result<&mut OpenMemory> {
         let name = self.program.var(id).name.clone();
-        let memories = &mut self.building(step)?.memories;
-        memories.iter_mut().find(|memory| memory.previous == id).ok_or_else(|| {
+        self.building(step)?.memory(id).ok_or_else(|| {
             Error::of(ErrorKind::Program, "memory", "one made by this step", "another variable")
                 .variable(name)
         })
@@ -197,7 +198,7 @@ impl State {
         shape[0] = sequences;
         let spec = Spec { shape, lod, ..spec };
         let id = self.program.add_computed(&name, parent, spec, VarRole::Computed, false);
-        self.memory(step, memory)?.last = Some(id);
+        self.building(step)?.set_last(memory, id);
         Ok(id)
     }
 }

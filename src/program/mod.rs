@@ -22,7 +22,7 @@ pub(crate) mod keys;
 pub(crate) mod literals;
 mod memories;
 mod names;
-pub mod naming;
+mod naming;
 pub mod op;
 pub mod op_desc;
 #[allow(clippy::module_inception)]

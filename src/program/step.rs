@@ -1,11 +1,11 @@
 //! Step blocks: a closure that says what one step does, run unpadded over every sequence.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::panic::Location;
 
 use super::attributes::Attributes;
-use super::builder::{Builder, State};
+use super::builder::{Builder, State, finished};
 use super::extent::{BlockId, Extent, LevelId, Levels, Spec, VarId, rows_of_step};
 use super::naming::Opened;
 use super::op_desc::{Bound, Memory, OpDesc, Pair, RECURRENT, Role, StepDesc};
@@ -28,7 +28,14 @@ pub(super) struct OpenStep {
     /// Of the `recurrent`, for errors.
     place: Place,
     desc: StepDesc,
-    pub(super) memories: Vec<OpenMemory>,
+    memories: Vec<OpenMemory>,
+    /// The number of each memory by its variable, and what is some memory's next value.
+    numbers: HashMap<VarId, usize>,
+    pub(super) taken: HashSet<VarId>,
+    /// The final values that were asked for.
+    lasts: HashSet<VarId>,
+    /// The static inputs, by the outer variable.
+    captured: HashMap<VarId, VarId>,
 }
 
 #[derive(Clone, Copy)]
@@ -112,7 +119,7 @@ impl Builder {
         inputs: I,
         step_block: impl FnOnce(&Step, I) -> O,
     ) -> O {
-        let caller = self.here();
+        let (caller, list) = (self.here(), inputs.list());
         let open = |state: &mut State| {
             let depth = state.open.len();
             let number = state.program.block(self.block).ops.len();
@@ -122,7 +129,7 @@ impl Builder {
                 caller: Some(caller.to_string()),
                 variable: None,
             };
-            (depth, state.open(self.block, options, &inputs.list(), caller, place))
+            (depth, state.open(self.block, options, &list, caller, place))
         };
         let (depth, (block, inner)) = open(&mut self.state.borrow_mut());
         // Closed also if the block panics.
@@ -176,6 +183,10 @@ impl State {
                 gradient: None,
             },
             memories: Vec::new(),
+            numbers: HashMap::new(),
+            taken: HashSet::new(),
+            lasts: HashSet::new(),
+            captured: HashMap::new(),
         };
         let mut inner = vec![None; inputs.len()];
         if outer.len() == inputs.len() {
@@ -192,39 +203,51 @@ impl State {
     /// unknown.
     pub(super) fn resolve(&mut self, block: BlockId, var: Var) -> Result<Option<VarId>> {
         let Some(id) = self.own(var)? else { return Ok(None) };
-        let State { program, open, opened_at, .. } = self;
+        self.seen(block, id)?;
+        let State { program, open, .. } = self;
         let desc = program.var(id);
-        let name = desc.name.clone();
-        let from = desc.block;
-        let known = !desc.spec().is_some_and(Spec::batched);
-        if from == block || (known && program.encloses(from, block)) {
+        let (name, from) = (desc.name.clone(), desc.block);
+        if from == block || !desc.spec().is_some_and(Spec::batched) {
             return Ok(Some(id));
         }
-        let scope = |expected: String, got: String| {
-            Error::of(ErrorKind::Program, "scope", expected, got).variable(&name)
-        };
-        if !program.encloses(from, block) {
-            let writer = program.block(from).ops.iter().find(|op| op.writes().any(|written| written == id));
-            let line = opened_at.iter().find(|(step, _)| *step == from).map(|(_, line)| line.to_string());
-            let made = writer.map(|op| op.caller.clone()).or(line).unwrap_or_default();
-            let expected = format!("a variable of block {} or of a block around it", block.0);
-            let error = scope(expected, format!("one that is inside block {}", from.0));
-            return Err(error.noted(format!("it was made at {made}; what a step returns is known outside")));
-        }
-        let first = open.iter().position(|s| s.parent == from);
-        let first =
-            first.ok_or_else(|| scope("a step that is still being built".into(), "a finished one".into()))?;
         let mut seen = id;
-        for step in &mut open[first..] {
+        // The steps from the variable's block down to this one; others may be open that are not among them.
+        for step in open {
+            if !program.encloses(step.block, block) || program.encloses(step.block, from) {
+                continue;
+            }
             let Some(inside) = step.capture(program, seen).map_err(|e| e.variable(&name))? else {
                 return Ok(None);
             };
             seen = inside;
-            if step.block == block {
-                break;
-            }
+        }
+        if program.var(seen).block != block {
+            return Err(finished().variable(name));
         }
         Ok(Some(seen))
+    }
+
+    /// Checks that a block sees a variable: its own, or one of a block around it.
+    pub(super) fn seen(&self, block: BlockId, id: VarId) -> Result<()> {
+        let State { program, open, opened_at, .. } = self;
+        let desc = program.var(id);
+        let from = desc.block;
+        let scope = |expected: String, got: String| {
+            Error::of(ErrorKind::Program, "scope", expected, got).variable(&desc.name)
+        };
+        if open.iter().any(|step| step.parent == block && step.is_last(id)) {
+            let got = "the final value of a memory of a step that is not finished";
+            return Err(scope("a value that is known by now".into(), got.into()));
+        }
+        if program.encloses(from, block) {
+            return Ok(());
+        }
+        let writer = program.block(from).ops.iter().find(|op| op.writes().any(|written| written == id));
+        let line = opened_at.iter().find(|(step, _)| *step == from).map(|(_, line)| line.to_string());
+        let made = writer.map(|op| op.caller.clone()).or(line).unwrap_or_default();
+        let expected = format!("a variable of block {} or of a block around it", block.0);
+        let error = scope(expected, format!("one that is inside block {}", from.0));
+        Err(error.noted(format!("it was made at {made}; what a step returns is known outside")))
     }
 }
 
@@ -248,6 +271,8 @@ impl Step {
         let state = &mut *self.state.borrow_mut();
         let Some(mut step) = state.open.pop() else { return vec![self.unknown(); results.len()] };
         let State { program, errors, .. } = state;
+        let number = program.block(step.parent).ops.len();
+        step.place.operator = Some(format!("{RECURRENT} #{number}"));
         for memory in &step.memories {
             if memory.next == Next::None {
                 let error = Error::of(ErrorKind::Program, "memory", "one `update` in the step", "none");
@@ -351,13 +376,42 @@ impl OpenStep {
         self.desc.inputs.first().map(|pair| pair.inner)
     }
 
+    /// That it is not finished, for a program that is to be.
+    pub(super) fn unfinished(&self) -> Error {
+        let expected = "to be finished before the program";
+        Error::of(ErrorKind::Program, "step", expected, "a program that is finished in it")
+            .at(self.place.clone())
+    }
+
     /// Whether it is known over which sequences it runs.
     pub(super) fn is_known(&self) -> bool {
         self.over.is_some()
     }
 
+    pub(super) fn memories(&self) -> &[OpenMemory] {
+        &self.memories
+    }
+
+    pub(super) fn add_memory(&mut self, memory: OpenMemory) {
+        self.numbers.insert(memory.previous, self.memories.len());
+        self.memories.push(memory);
+    }
+
+    /// The memory that a variable is.
+    pub(super) fn memory(&mut self, var: VarId) -> Option<&mut OpenMemory> {
+        self.memories.get_mut(*self.numbers.get(&var)?)
+    }
+
+    /// A memory's final value has an outer variable now.
+    pub(super) fn set_last(&mut self, memory: VarId, last: VarId) {
+        if let Some(memory) = self.memory(memory) {
+            memory.last = Some(last);
+            self.lasts.insert(last);
+        }
+    }
+
     fn is_last(&self, var: VarId) -> bool {
-        self.memories.iter().any(|m| m.last == Some(var))
+        self.lasts.contains(&var)
     }
 
     /// The step's view of an outer variable, whose levels below the sequences become the step's own.
@@ -385,8 +439,8 @@ impl OpenStep {
         if !self.is_known() {
             return Ok(None);
         }
-        if let Some(pair) = self.desc.statics.iter().find(|p| p.outer == var) {
-            return Ok(Some(pair.inner));
+        if let Some(&inner) = self.captured.get(&var) {
+            return Ok(Some(inner));
         }
         if self.is_last(var) {
             let got = "the final value of a memory of this very step";
@@ -424,6 +478,7 @@ impl OpenStep {
         let (name, stop) = (format!("{}.static", desc.name), desc.stop_gradient);
         let inner = program.add_computed(&name, self.block, view, VarRole::Step, stop);
         self.desc.statics.push(Pair { outer: var, inner });
+        self.captured.insert(var, inner);
         Ok(Some(inner))
     }
 

@@ -10,7 +10,7 @@ use crate::data::{Batch, Data};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Profile, Run, Scope};
 use crate::program::keys::locate;
-use crate::program::{CarriedState, Levels, Program, Spec, Var, VarId, VarRole};
+use crate::program::{BlockId, CarriedState, Levels, Program, Spec, Var, VarId, VarRole};
 use crate::tensor::Variable;
 
 /// A trainer's program, ready to run.
@@ -184,6 +184,11 @@ impl Trainer {
         if var.id().0 as usize >= self.forward {
             let got = format!("`{}`, which was made later", self.net.name_of(var));
             return Err(Error::of(ErrorKind::Program, "variable", "one made before the trainer", got));
+        }
+        let desc = self.state.program.var(var.id());
+        if desc.block != BlockId(0) {
+            let got = format!("`{}`, one of a step block", desc.name);
+            return Err(Error::of(ErrorKind::Program, "variable", "one of the root block", got));
         }
         self.state.program.spec(var.id())
     }

@@ -1,9 +1,9 @@
 //! Programs with mistakes: each is one message, with the user's line, and what follows from it says nothing more.
 
-use unpadded::layers::{Embedding, Gru, Instance, Layer, Linear, Lstm, Stacked};
+use unpadded::layers::{Embedding, Gru, Instance, Layer, Linear, Lstm, Stacked, init};
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
-use unpadded::program::Recurrence;
+use unpadded::program::{Recurrence, Vars};
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, Var};
 
@@ -141,6 +141,154 @@ fn memories_are_updated() {
     );
     assert!(found[1].contains(words[1]) && found[1].contains(&format!("mistakes.rs:{line}:")), "{found:?}");
     assert_eq!(net.spec(y), net.spec(x));
+}
+
+/// Whatever is wrong, it is said once, with the user's line.
+#[test]
+fn one_mistake_is_one_message() {
+    #[track_caller]
+    fn once(words: &str, build: impl FnOnce(&Builder, Var, Var)) {
+        let (net, other) = (Builder::new(), Builder::new());
+        let x = net.feed("x", DType::F32, &[4], 1);
+        build(&net, x, other.feed("foreign", DType::F32, &[4], 1));
+        let errors = net.finish().err();
+        let found: Vec<String> = errors.iter().flat_map(Error::all).map(|error| error.to_string()).collect();
+        let [message] = &found[..] else { panic!("expected `{words}` alone: {found:#?}") };
+        assert!(message.contains(words) && message.contains("mistakes.rs:"), "expected `{words}`: {message}");
+    }
+    once("width of layer `lstm`", |_, x, _| drop(x.bidirectional(Lstm::new(0)).list()));
+    once("`zoneout` of `h` of layer", |_, x, _| drop(x.bidirectional(Gru::new(2).zoneout([2.0])).list()));
+    once("initial memory", |_, x, _| drop(x.stacked(Stacked::new(Gru::new(4).initial(x), 3)).list()));
+    once("got a literal", |net, x, _| drop((net.literal("l", 1.0) + x).list()));
+    once("one of another's", |net, x, foreign| drop(net.add(foreign, x).list()));
+    once("one of another's", |net, _, foreign| drop(net.mul(foreign, foreign).list()));
+    once("one of another's", |net, x, foreign| drop(net.maximum(x, foreign).list()));
+    once("one of another's", |net, _, foreign| drop(net.zoneout(foreign, foreign, 0.1).list()));
+    once("one of another's", |net, _, foreign| net.carry(foreign, foreign));
+    once("one of another's", |net, x, foreign| {
+        net.recurrent(x, |step, x_t| {
+            step.update(foreign, foreign);
+            x_t
+        });
+    });
+    once("one that is inside block 1", |net, x, _| {
+        let mut kept = None;
+        net.recurrent(x, |_, x_t| *kept.insert(x_t));
+        net.feed_like("like", DType::F32, &[4], kept.unwrap());
+    });
+    once("it was made at", |net, x, _| {
+        let mut kept = None;
+        net.recurrent(x, |_, x_t| *kept.insert(x_t));
+        kept.unwrap().bidirectional(Lstm::new(3));
+    });
+    once("the final value of a memory of a step that is not finished", |net, x, _| {
+        net.recurrent(x, |step, x_t| {
+            let memory = step.memory(4);
+            step.update(memory, x_t);
+            net.tanh(step.last(memory));
+            x_t
+        });
+    });
+    once("step: expected one that is being built, got a finished one", |net, x, _| {
+        let (mut kept, weight) = (None, net.parameter("w", x, &[4], init::zeros()));
+        net.recurrent(x, |step, x_t| {
+            kept = Some(Builder::clone(step));
+            x_t
+        });
+        kept.unwrap().tanh(weight);
+    });
+    once("a table [vocabulary, width]", |net, x, _| {
+        let table = net.layer_with(Embedding::new(9, 4), x);
+        x.linear(Linear::tied(&table));
+    });
+    once("weight of layer `linear`: expected 16 columns", |net, x, _| {
+        let weight = net.parameter("w", x, &[4, 3], init::zeros());
+        net.layer_with(Linear::new(16).without_bias(), (weight, None)).of(x);
+    });
+    once("table of layer `embedding`: expected [9, 4]", |net, _, _| {
+        let ids = net.feed("ids", DType::I64, &[], 1);
+        let table = net.parameter("table", DType::F32, &[8, 4], init::zeros());
+        net.layer_with(Embedding::new(9, 4), table).of(ids);
+    });
+    once("weights of layer `silent`: expected some", |net, x, _| {
+        struct Silent;
+        impl Layer for Silent {
+            type Weights = ();
+            fn kind(&self) -> &str {
+                "silent"
+            }
+            fn weights(&self, _: &Builder, _: Var) -> Option<()> {
+                None
+            }
+            fn run(&self, _: &Builder, x: Var, (): &()) -> Var {
+                x
+            }
+        }
+        let silent = net.layer(Silent);
+        let _ = (silent.of(x), silent.of(x));
+    });
+}
+
+/// A program is not finished inside a step.
+#[test]
+fn a_program_is_finished_outside_its_steps() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let line = line!() + 1;
+    net.recurrent(x, |_, x_t| {
+        let error = net.clone().finish().unwrap_err().to_string();
+        assert!(error.contains("expected to be finished before the program"), "{error}");
+        assert!(error.contains(&format!("mistakes.rs:{line}:")), "{error}");
+        x_t
+    });
+    assert!(net.finish().is_ok());
+}
+
+/// The outer builder's own step, opened inside another one, captures what it needs itself.
+#[test]
+fn a_step_of_the_outer_builder_inside_a_step() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let (z, row) = (net.feed("z", DType::F32, &[4], 1), net.feed("row", DType::F32, &[4], 0));
+    let mut inner = None;
+    let y = net.recurrent(x, |_, x_t| {
+        inner = Some(net.recurrent(z, |_, z_t| z_t + row));
+        x_t + row
+    });
+    let inner = inner.unwrap();
+    assert_eq!((net.spec(inner), net.spec(y)), (net.spec(z), net.spec(x)));
+    let wanted = [y.id(), inner.id()];
+    let program = net.finish().unwrap();
+    unpadded::executor::Executor::new(&program, &unpadded::ops::catalogue(), &wanted, 1).unwrap();
+}
+
+/// Lists that ask their builder, and a registry without `assign`: errors, and no panic.
+#[test]
+fn what_a_users_own_types_do_while_building() {
+    struct Asking(Builder, Var);
+    impl Vars for Asking {
+        fn list(&self) -> Vec<Var> {
+            assert!(self.0.spec(self.1).is_some());
+            vec![self.1]
+        }
+        fn with(&self, vars: &[Var]) -> Self {
+            Self(self.0.clone(), vars.first().copied().unwrap_or(self.1))
+        }
+    }
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let h = net.recurrent(Asking(net.clone(), x), |_, Asking(_, x_t)| x_t.tanh());
+    assert_eq!(net.spec(h), net.spec(x));
+
+    let net = Builder::with_registry(unpadded::Registry::empty());
+    let x = net.feed("x", DType::F32, &[4], 1);
+    net.recurrent(x, |step, x_t| {
+        let (a, b) = (step.memory(4), step.memory(4));
+        step.update(a, x_t);
+        step.update(b, x_t);
+        x_t
+    });
+    assert!(messages(&net).iter().all(|message| message.contains("`assign`")), "{:?}", messages(&net));
 }
 
 /// The wrong way round: one message, not one more for the memory that was not updated.

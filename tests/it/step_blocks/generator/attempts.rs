@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use unpadded::layers::init;
+use unpadded::layers::{Linear, init};
 use unpadded::program::{Attributes, Spec, VarId};
 use unpadded::{Builder, Error, Result, Var};
 
@@ -154,19 +154,20 @@ impl Attempts {
         let width = item.spec.width();
         let inputs: [(&str, &[Var]); 1] = [("x", &[before])];
         let plain = Attributes::new;
-        let (kind, unknown): (&str, Var) = match mistake.dice.below(9) {
+        let high = |net: &Builder| net.parameter("high", before, &[width + 1, 3], init::constant(0.5));
+        let (kind, unknown): (&str, Var) = match mistake.dice.below(12) {
             0 => ("slice", net.slice(before, 0..width + 1)),
             1 => ("no operator", net.append("no operator", &inputs, plain())),
             2 => ("concat", net.concat(&[])),
             3 => ("tanh", net.append("tanh", &[("y", &[before])], plain())),
             4 => ("dropout", net.dropout(before, 1.5)),
+            9 => ("add", net.add(Builder::new().feed("foreign", item.spec.dtype, &[], 0), before)),
+            10 => ("mul", net.mul(net.literal("literal", 1.0), before)),
+            11 => ("linear", net.layer_with(Linear::new(3).without_bias(), (high(net), None)).of(before)),
             5 => ("sub", net.sub(before, Builder::new().feed("foreign", item.spec.dtype, &[], 0))),
             6 => ("scale", net.append("scale", &inputs, plain().with("b", 1.0))),
             7 => ("assign", net.append::<(Var, Var)>("assign", &inputs, plain()).1),
-            _ => {
-                let high = net.parameter("high", before, &[width + 1, 3], init::constant(0.5));
-                ("linear", net.product(before, high, None))
-            }
+            _ => ("linear", net.product(before, high(net), None)),
         };
         let operator = format!("{kind} #{}", index + 1);
         mistake.made = Some((operator, (block.0 > 0).then_some(block.0 as usize)));
