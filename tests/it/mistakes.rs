@@ -318,7 +318,7 @@ fn a_mistake_in_a_layer_of_ones_own() {
     let x = net.feed("x", DType::F32, &[4], 1);
     let (line, _) = (line!(), cell(&net, x));
     says(&net, &[("slice #0: input `x`: expected rows that have the columns 0..9", line)]);
-    let inside = format!("; inside the layer, at {}:{}:", file!(), line - 5);
+    let inside = format!("; inside the layer, at {}:{}:", file!(), line - 4);
     assert!(messages(&net)[0].contains(&inside), "{inside} in {:?}", messages(&net));
 }
 
