@@ -40,7 +40,7 @@ impl Linear {
     /// let words = net.feed("words", DType::I64, &[], 1);
     /// let embedding = net.layer(Embedding::new(1000, 64));
     /// let logits = embedding.of(words).lstm(64).linear(Linear::tied(&embedding));
-    /// assert_eq!(net.describe(logits), "`linear`: f32[rows0, 1000] lod(0)");
+    /// assert_eq!(net.describe(logits), "`linear_3`: f32[rows0, 1000] lod(0)");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub fn tied(embedding: &Instance<Embedding>) -> Self {
