@@ -121,7 +121,7 @@ recurrent_methods! {
     /// one `bias`; gates r, z, n.
     ///
     /// With r = σ(x_t·W_r + h_(t−1)·U_r + b_r), z likewise, and n as [`Reset`] says, h_t = (1 − z) ∘ n + z ∘ h_(t−1), or as
-    /// [`Update`] says.
+    /// [`Update`](crate::ops::Update) says.
     ///
     /// ```
     /// use unpadded::layers::{Gru, Reset};

@@ -1,6 +1,6 @@
 //! What a model author calls: operators with their parameters and how these start.
 //!
-//! A layer is a plain struct of options and a method of [`Builder`] and [`Var`](crate::Var) that appends ordinary
+//! A layer is a plain struct of options and a method of [`Builder`] and [`Var`] that appends ordinary
 //! operators: `x.lstm(16)`, or `x.lstm(Lstm::new(16).peepholes())` with options. [`Builder::layer`](crate::Builder::layer)
 //! makes a value of it, to be called again with the same weights. The recurrent layers are ordinary
 //! [`Builder::recurrent`](crate::Builder::recurrent) blocks: a cell of one's own, written the same way, is compiled the same
