@@ -30,6 +30,26 @@ operator! {
     impl Builder, Var { fn assign(&self, x: Var) -> Var; }
 }
 
+/// Copies the first input to the first output.
+pub(super) fn copy(run: &mut Forward<'_>) -> Result<()> {
+    with_element!(run.dtype(Assign::X), T => {
+        let (x, mut out) = (run.input::<T>(Assign::X)?, run.output::<T>(Assign::OUT)?);
+        out.iter_mut().zip(x.iter()).for_each(|(out, x)| out.copy_from_slice(x));
+    });
+    Ok(())
+}
+
+/// Hands the gradient of the first output on to the first input.
+pub(super) fn copy_back(run: &mut Backward<'_>) -> Result<()> {
+    with_float!(run.dtype(Assign::X), T => {
+        let (dx, dout) = (run.gradient::<T>(Assign::X)?, run.output_gradient::<T>(Assign::OUT)?);
+        if let (Some((dx, store)), Some(dout)) = (dx, dout) {
+            store.put_rows(dx, dout);
+        }
+        Ok(())
+    })
+}
+
 impl Op for Assign {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.set(Self::OUT, s.input(Self::X).clone());
@@ -37,20 +57,11 @@ impl Op for Assign {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => {
-            let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-            out.iter_mut().zip(x.iter()).for_each(|(out, x)| out.copy_from_slice(x));
-        });
-        Ok(())
+        copy(run)
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => {
-            if let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) {
-                store.put_rows(dx, dout);
-            }
-            Ok(())
-        })
+        copy_back(run)
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {

@@ -1,10 +1,9 @@
 //! `carry`: what a state that passes from batch to batch is after this one.
 
+use super::assign::{copy, copy_back};
 use crate::error::{Error, Result};
 use crate::operator;
 use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, Operand, Sample, Spec};
-use crate::tensor::with_element;
-use crate::with_float;
 
 operator! {
     /// A copy of `x`: what the state that the feed `before` has before a batch is after it. Its output is where a
@@ -40,20 +39,11 @@ impl Op for Carry {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => {
-            let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-            out.iter_mut().zip(x.iter()).for_each(|(out, x)| out.copy_from_slice(x));
-        });
-        Ok(())
+        copy(run)
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => {
-            if let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) {
-                store.put_rows(dx, dout);
-            }
-            Ok(())
-        })
+        copy_back(run)
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
