@@ -13,12 +13,12 @@ mod reference;
 mod rewrite;
 mod run;
 
-pub use executor::{Executor, Run, Stage};
+pub use executor::Executor;
 pub use observe::listing::Listing;
 pub use observe::profile::{Entry, Part, Profile};
 pub use observe::{listing, profile};
 pub use reference::{diagnose, interpret};
-pub use run::rank_table;
 pub use run::rank_table::RankTable;
-pub use run::scope;
+pub use run::request::{Run, Stage};
 pub use run::scope::Scope;
+pub use run::{rank_table, scope};

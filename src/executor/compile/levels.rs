@@ -68,6 +68,7 @@ impl Compiler<'_> {
             random: false,
             prepared: None,
             constants: Vec::new(),
+            divides_columns: false,
             wanted: Vec::new(),
             flush: Vec::new(),
             span: site.span,

@@ -347,6 +347,7 @@ impl<'a> Compiler<'a> {
             random: facts.random,
             prepared,
             constants,
+            divides_columns: hints.divides_columns,
             wanted: (0..signature.inputs.len()).map(|s| wanted.contains(&s)).collect(),
             flush,
             span: site.span,

@@ -106,6 +106,8 @@ pub(crate) struct OpInstr {
     /// Its place among the prepared states, if it prepares; the reads that are constant, by input slot.
     pub(crate) prepared: Option<usize>,
     pub(crate) constants: Vec<Range<usize>>,
+    /// It divides columns over the threads that it is given.
+    pub(crate) divides_columns: bool,
     pub(crate) wanted: Vec<bool>,
     /// Flushed after the call: what passes from step to step.
     pub(crate) flush: Vec<Ref>,

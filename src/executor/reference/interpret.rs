@@ -8,10 +8,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::executor::reference::rows::{add, add_rows, part, put, select, zeros};
-
 use crate::error::{AtCaller, Error, ErrorKind, Place, Result};
-use crate::executor::executor::{Run, Stage};
+use crate::executor::reference::rows::{add, add_rows, part, put, select, zeros};
+use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::kernels::{ViewMut, flush};
 use crate::lod::Lod;
@@ -58,42 +57,46 @@ pub fn interpret(
 ) -> Result<HashMap<VarId, Variable>> {
     Interpreter::new(program, registry, run).run(scope, run.feeds).at_caller()
 }
+
+/// Looks at what an operator of the root block, or of a step block in it, has just computed; an error ends the run.
+pub(super) type Watcher<'a> = dyn Fn(&Interpreter<'_>, &OpDesc, &Values) -> Result<()> + 'a;
+
 pub(super) struct Interpreter<'a> {
     pub(super) program: &'a Program,
     pub(super) registry: &'a Registry,
     pub(super) facts: RunFacts,
     pub(super) names: Names<'a>,
     pub(super) stage: Stage,
-    /// The operators of the root block after which it looks for numbers that are not finite.
-    pub(super) watched: Vec<usize>,
+    /// Who looks, and after which operators of the root block.
+    pub(super) watcher: Option<(&'a Watcher<'a>, Vec<usize>)>,
 }
 
 /// The values of a block: of the root block, or of one step of a step block and of the gradients beside it.
 #[derive(Default)]
-pub(super) struct Frame {
+pub(super) struct Values {
     pub(super) values: HashMap<VarId, Variable>,
     /// The LoD that ends with a level.
     levels: HashMap<LevelId, Arc<Lod>>,
     /// The names of the rows, for random operators; of the root block they follow from the LoD.
     keys: Option<HashMap<Extent, Vec<RowKey>>>,
     /// The steps of each step block that ran here, for the backward pass.
-    loops: HashMap<BlockId, Vec<Frame>>,
+    loops: HashMap<BlockId, Vec<Values>>,
     /// The sequences that are at this step, in the order of the batch, and the entry of each.
     alive: Vec<usize>,
     entries: Vec<usize>,
 }
 
-/// The frames around one.
+/// The values of the blocks around one.
 #[derive(Clone, Copy)]
 struct Around<'a> {
-    frame: &'a Frame,
+    frame: &'a Values,
     around: Option<&'a Around<'a>>,
 }
 
 /// An operator, its call, and its output variables by slot.
 type Bound = (Arc<dyn Op>, Direct, Vec<Vec<VarId>>);
 /// What a loop computes for the block around it, and its steps.
-type Unrolled = (Vec<(VarId, Variable)>, Vec<Frame>);
+type Unrolled = (Vec<(VarId, Variable)>, Vec<Values>);
 
 /// The sequences that a `recurrent` runs over.
 struct Sequences {
@@ -127,7 +130,7 @@ impl<'a> Interpreter<'a> {
             facts,
             names: Names { numbers: run.numbers, places: run.places },
             stage: run.stage,
-            watched: Vec::new(),
+            watcher: None,
         }
     }
 
@@ -136,7 +139,7 @@ impl<'a> Interpreter<'a> {
         scope: &mut Scope,
         feeds: &[(VarId, &Variable)],
     ) -> Result<HashMap<VarId, Variable>> {
-        let mut root = Frame::default();
+        let mut root = Values::default();
         for (id, var) in self.program.vars() {
             if var.persistable && var.spec().is_some() && scope.names().any(|name| name == var.name) {
                 root.values.insert(id, Variable::dense(scope.get(&var.name)?));
@@ -157,7 +160,7 @@ impl<'a> Interpreter<'a> {
     fn block(
         &self,
         block: BlockId,
-        frame: &mut Frame,
+        frame: &mut Values,
         around: Option<&Around<'_>>,
         flushed: &[VarId],
     ) -> Result<()> {
@@ -166,9 +169,11 @@ impl<'a> Interpreter<'a> {
                 continue;
             }
             let backward = if op.role == Role::Backward { ", backward" } else { "" };
-            let watched = !self.watched.is_empty() && (block.0 > 0 || self.watched.contains(&number));
-            let ran = self.operator(op, frame, around);
-            ran.and_then(|()| if watched { self.look(op, frame) } else { Ok(()) }).map_err(|e| {
+            let look = |values: &Values| match &self.watcher {
+                Some((look, of)) if block.0 > 0 || of.contains(&number) => look(self, op, values),
+                _ => Ok(()),
+            };
+            self.operator(op, frame, around).and_then(|()| look(frame)).map_err(|e| {
                 e.at(Place {
                     operator: Some(format!("{} #{number}{backward}", op.kind)),
                     block: (block.0 > 0).then_some(block.0 as usize),
@@ -189,7 +194,7 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    fn operator(&self, op: &OpDesc, frame: &mut Frame, around: Option<&Around<'_>>) -> Result<()> {
+    fn operator(&self, op: &OpDesc, frame: &mut Values, around: Option<&Around<'_>>) -> Result<()> {
         match (op.step.as_deref(), op.role) {
             (Some(step), Role::Backward) => {
                 let mut steps = frame.loops.remove(&step.block).unwrap_or_default();
@@ -208,7 +213,7 @@ impl<'a> Interpreter<'a> {
     }
 
     /// An operator bound to its operands; and its output variables, by slot.
-    fn direct(&self, op: &OpDesc, frame: &Frame, around: Option<&Around<'_>>) -> Result<Bound> {
+    fn direct(&self, op: &OpDesc, frame: &Values, around: Option<&Around<'_>>) -> Result<Bound> {
         let instance = self.registry.parse(&op.kind, &op.attributes)?;
         let signature = instance.signature();
         let mut operands = Vec::new();
@@ -257,7 +262,7 @@ impl<'a> Interpreter<'a> {
         Ok((instance, direct, outputs))
     }
 
-    fn forward(&self, op: &OpDesc, frame: &mut Frame, around: Option<&Around<'_>>) -> Result<()> {
+    fn forward(&self, op: &OpDesc, frame: &mut Values, around: Option<&Around<'_>>) -> Result<()> {
         let (_, direct, outputs) = self.direct(op, frame, around)?;
         for (vars, values) in outputs.iter().zip(direct.forward()?) {
             for (&var, value) in vars.iter().zip(values) {
@@ -269,8 +274,8 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Names the rows of sequences that an operator of a step has made: by what they are of, and their number there.
-    fn name_made(&self, frame: &mut Frame, var: VarId) -> Result<()> {
-        let Frame { keys: Some(keys), levels, .. } = frame else { return Ok(()) };
+    fn name_made(&self, frame: &mut Values, var: VarId) -> Result<()> {
+        let Values { keys: Some(keys), levels, .. } = frame else { return Ok(()) };
         let mut above = keys.keys().copied().find(|extent| matches!(extent, Extent::Alive(_)));
         for &level in &self.program.spec(var)?.lod {
             let rows = Extent::Rows(level);
@@ -288,7 +293,7 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    fn backward(&self, op: &OpDesc, frame: &mut Frame, around: Option<&Around<'_>>) -> Result<()> {
+    fn backward(&self, op: &OpDesc, frame: &mut Values, around: Option<&Around<'_>>) -> Result<()> {
         let (instance, direct, outputs) = self.direct(op, frame, around)?;
         let signature = instance.signature();
         let specs = self.program.input_specs(signature, op)?;
@@ -343,7 +348,7 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    fn loop_forward(&self, step: &StepDesc, frame: &Frame, around: Option<&Around<'_>>) -> Result<Unrolled> {
+    fn loop_forward(&self, step: &StepDesc, frame: &Values, around: Option<&Around<'_>>) -> Result<Unrolled> {
         let sequences = self.sequences(step, frame, around)?;
         let mut memories = Vec::new();
         for m in &step.memories {
@@ -392,11 +397,11 @@ impl<'a> Interpreter<'a> {
         step: &StepDesc,
         sequences: &Sequences,
         t: usize,
-        frame: &Frame,
+        frame: &Values,
         around: Option<&Around<'_>>,
-    ) -> Result<Frame> {
+    ) -> Result<Values> {
         let (alive, entries) = sequences.at(t, step.reverse);
-        let mut inner = Frame { alive, entries, ..Frame::default() };
+        let mut inner = Values { alive, entries, ..Values::default() };
         let mut keys: HashMap<Extent, Vec<RowKey>> = HashMap::new();
         if let Some(own) = self.keys(frame, Extent::Rows(step.level), &inner.entries, 0) {
             keys.insert(Extent::Alive(step.block), own);
@@ -424,7 +429,7 @@ impl<'a> Interpreter<'a> {
     /// The keys of `rows` among the rows that `extent` counts in `frame`, `later` places on; `None` if they have none.
     pub(super) fn keys(
         &self,
-        frame: &Frame,
+        frame: &Values,
         extent: Extent,
         rows: &[usize],
         later: u64,
@@ -444,9 +449,9 @@ impl<'a> Interpreter<'a> {
     fn loop_backward(
         &self,
         step: &StepDesc,
-        frame: &Frame,
+        frame: &Values,
         around: Option<&Around<'_>>,
-        steps: &mut [Frame],
+        steps: &mut [Values],
     ) -> Result<Vec<(VarId, Storage)>> {
         let Some(gradient) = step.gradient.as_deref() else {
             return Err(Error::of(ErrorKind::Program, RECURRENT, "a gradient block", "none"));
@@ -510,7 +515,7 @@ impl<'a> Interpreter<'a> {
         Ok(found)
     }
 
-    fn sequences(&self, step: &StepDesc, frame: &Frame, around: Option<&Around<'_>>) -> Result<Sequences> {
+    fn sequences(&self, step: &StepDesc, frame: &Values, around: Option<&Around<'_>>) -> Result<Sequences> {
         let missing =
             || Error::of(ErrorKind::Program, RECURRENT, "a step input with the level that is run", "none");
         let first = step.inputs.first().ok_or_else(missing)?.outer;
@@ -522,7 +527,7 @@ impl<'a> Interpreter<'a> {
     fn value<'f>(
         &self,
         var: VarId,
-        frame: &'f Frame,
+        frame: &'f Values,
         mut around: Option<&Around<'f>>,
     ) -> Result<&'f Variable> {
         let mut found = frame.values.get(&var);
@@ -537,12 +542,12 @@ impl<'a> Interpreter<'a> {
     }
 
     /// The LoD of a variable's levels.
-    fn lod(&self, var: VarId, frame: &Frame) -> Result<Option<Arc<Lod>>> {
+    fn lod(&self, var: VarId, frame: &Values) -> Result<Option<Arc<Lod>>> {
         Ok(self.program.spec(var)?.lod.last().and_then(|level| frame.levels.get(level)).cloned())
     }
 
     /// Sets a variable, and the levels of its LoD.
-    fn define(&self, frame: &mut Frame, var: VarId, value: Variable) -> Result<()> {
+    fn define(&self, frame: &mut Values, var: VarId, value: Variable) -> Result<()> {
         let levels = &self.program.spec(var)?.lod;
         for (k, &level) in levels.iter().enumerate() {
             if let Some(lod) = part(value.lod(), k + 1) {
@@ -554,7 +559,7 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Adds to a gradient, or sets the first one.
-    fn contribute(&self, frame: &mut Frame, var: VarId, value: Storage) -> Result<()> {
+    fn contribute(&self, frame: &mut Values, var: VarId, value: Storage) -> Result<()> {
         let sum = match frame.values.get(&var) {
             Some(before) => add(before.storage(), &value)?,
             None => value,
@@ -565,7 +570,7 @@ impl<'a> Interpreter<'a> {
     }
 
     /// A gradient that nothing was added to yet; of a batched variable, with the rows that it has in `frame`.
-    fn nothing(&self, var: VarId, frame: Option<&Frame>) -> Result<Storage> {
+    fn nothing(&self, var: VarId, frame: Option<&Values>) -> Result<Storage> {
         let spec = self.program.spec(var)?;
         if spec.storage == StorageKind::SelectedRows {
             let height = spec.shape[0].known().unwrap_or(0);

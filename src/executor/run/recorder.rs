@@ -21,7 +21,7 @@ pub(crate) struct Totals {
 
 /// What an event is of; the number is the instruction's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Span {
+pub(crate) enum EventKind {
     Run,
     Call(usize),
     Pack(usize),
@@ -35,7 +35,7 @@ pub(crate) enum Span {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
-    pub(crate) span: Span,
+    pub(crate) kind: EventKind,
     /// Since the profile was started.
     pub(crate) start: Duration,
     pub(crate) length: Duration,
@@ -84,16 +84,16 @@ impl Recorder {
 
     /// A run has ended.
     pub(crate) fn run(&mut self, start: Instant, length: Duration) {
-        self.event(Span::Run, start, length, 1);
+        self.event(EventKind::Run, start, length, 1);
     }
 
-    pub(crate) fn event(&mut self, span: Span, start: Instant, length: Duration, calls: u64) {
+    pub(crate) fn event(&mut self, kind: EventKind, start: Instant, length: Duration, calls: u64) {
         if self.events.len() == MOST_EVENTS {
             self.dropped += 1;
             return;
         }
         let start = start.duration_since(self.origin);
-        self.events.push(Event { span, start, length, calls });
+        self.events.push(Event { kind, start, length, calls });
     }
 
     /// A call that ends now.
@@ -101,7 +101,7 @@ impl Recorder {
         let busy = start.elapsed();
         add(&mut self.calls[index], busy, self.share, rows, cost);
         if self.depth == 0 {
-            self.event(Span::Call(index), start, busy, 1);
+            self.event(EventKind::Call(index), start, busy, 1);
         }
     }
 
@@ -109,7 +109,7 @@ impl Recorder {
     pub(crate) fn pack(&mut self, index: usize, start: Instant, cost: Cost) {
         let busy = start.elapsed();
         add(&mut self.packs[index], busy, self.share, 0, cost);
-        self.event(Span::Pack(index), start, busy, 1);
+        self.event(EventKind::Pack(index), start, busy, 1);
     }
 
     /// A loop ends: how long it moved rows, and how long its steps took.
@@ -118,16 +118,16 @@ impl Recorder {
         add(&mut self.bodies[index], steps, self.share, 0, Cost::default());
     }
 
-    /// Whether the steps of a loop are being run.
-    pub(crate) fn stepping(&self) -> bool {
-        self.depth > 0
+    /// In how many loops, or chains outside of loops, the thread is.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
     }
 
-    /// The steps of a loop begin, on so many threads at once; those of a loop in a loop have no events. Returns what
-    /// [`Self::leave`] wants back.
-    pub(crate) fn enter(&mut self, threads: usize, nested: bool) -> usize {
+    /// The steps of a loop begin, on so many threads at once; `depth` is in how many loops the first thread was. Those
+    /// of a loop in a loop have no events. Returns what [`Self::leave`] wants back.
+    pub(crate) fn enter(&mut self, threads: usize, depth: usize) -> usize {
         let around = self.depth;
-        self.depth = around.max(usize::from(nested)) + 1;
+        self.depth = around.max(depth) + 1;
         self.share = 1.0 / threads.max(1) as f64;
         if self.depth == 1 {
             self.opened = Instant::now();
@@ -136,8 +136,8 @@ impl Recorder {
         around
     }
 
-    /// They end. What the instructions of the loop did in them goes into the trace as one event each. Without a loop's
-    /// number it was a chain outside one.
+    /// They end. What the instructions of the loop did in them goes into the trace as one event each. A chain outside a
+    /// loop has no loop's number.
     pub(crate) fn leave(&mut self, index: Option<usize>, within: impl Iterator<Item = usize>, around: usize) {
         let outermost = self.depth == 1;
         self.depth = around;
@@ -146,14 +146,14 @@ impl Recorder {
             return;
         }
         if let Some(index) = index {
-            self.event(Span::Body(index), self.opened, self.opened.elapsed(), 1);
+            self.event(EventKind::Body(index), self.opened, self.opened.elapsed(), 1);
         }
         let mut start = self.opened;
         for i in within {
             let (now, before) = (self.calls[i], self.before[i]);
             let (length, calls) = (now.busy - before.busy, now.calls - before.calls);
             if calls > 0 {
-                self.event(Span::InBody(i), start, length, calls);
+                self.event(EventKind::InBody(i), start, length, calls);
                 start += length;
             }
         }

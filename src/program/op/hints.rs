@@ -18,6 +18,10 @@ pub struct Hints {
     pub columns: Option<Vec<Range<usize>>>,
     /// [`Op::prepare`](super::Op::prepare) does something.
     pub prepares: bool,
+    /// Where a call is given several threads ([`RunFacts::threads`](crate::program::RunFacts::threads)), the operator divides the
+    /// columns of its result over them. So the executor does not divide the call by rows where these are few, as in the
+    /// last steps of a loop.
+    pub divides_columns: bool,
     /// The gradients share no work, as those of a product: each may be computed in a call of its own, at another time.
     pub apart: bool,
     /// `backward` can compute the outputs in the same call, where

@@ -1,16 +1,15 @@
-//! A step block while it runs: its rank table, the levels inside it, and which rows it is at.
-
-mod made;
+//! A step block while it runs: its rank table, the levels inside it, and which of its rows are being computed.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::Result;
-use crate::executor::plan::{Loop, MadeLevel};
+use crate::error::{Error, Result};
+use crate::executor::plan::{InnerLevel, Loop, MadeLevel};
 use crate::executor::run::rank_table::RankTable;
 use crate::lod::Lod;
 use crate::program::infer::LevelTable;
-use crate::program::keys::{Names, RowKey};
+use crate::program::keys::RowKey;
 use crate::program::{BlockId, Extent, LevelId};
 
 /// Which rows of a step block are being computed.
@@ -29,10 +28,11 @@ pub(crate) enum At {
 #[derive(Debug, Default)]
 pub(crate) struct FrameLevel {
     pub(crate) level: Option<LevelId>,
+    /// It is of a static input: the same rows at every step.
     pub(crate) statics: bool,
     /// Which level of the frame is above it; none if it delimits the entries (or, of a static input, the sequences).
-    above: Option<usize>,
-    /// Its offsets are known: those of a level that an operator makes are once that was asked.
+    pub(super) above: Option<usize>,
+    /// Its offsets are known. Those of a level that an operator makes become known when the operator has told them.
     known: bool,
     /// The rows of all steps, or of all sequences, have a LoD.
     over_all: bool,
@@ -44,30 +44,37 @@ pub(crate) struct FrameLevel {
     /// The first row of each step after that.
     pub(crate) starts: Vec<usize>,
     /// The offsets of all steps (of a static level: of all sequences, in rank order).
-    whole: Option<Arc<Lod>>,
+    pub(super) whole: Option<Arc<Lod>>,
+    /// The offsets of the step that is being computed.
     pub(crate) step: Option<Arc<Lod>>,
     /// For each row in this order, its row outside.
     pub(crate) map: Vec<usize>,
-    keys: Vec<RowKey>,
+    pub(super) keys: Vec<RowKey>,
 }
 
 /// A step block's state; it keeps its memory from run to run.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     pub(crate) rank: RankTable,
+    /// The first row of step 0 in step-major buffers. It is not 0 in a loop inside a loop, whose visits lie behind each
+    /// other.
     pub(crate) base: usize,
     pub(crate) at: At,
     pub(crate) levels: Vec<FrameLevel>,
     /// The place of each outer row in step-major order: the inverse of the rank table's rows.
-    pub(crate) inverse: Vec<usize>,
-    pub(crate) inverse_order: Vec<usize>,
-    keys: Vec<RowKey>,
-    sequence_keys: Vec<RowKey>,
+    inverse_rows: Vec<usize>,
+    /// The place of each sequence in rank order: the inverse of the rank table's order.
+    inverse_order: Vec<usize>,
+    /// What names the entries, in step-major order.
+    pub(super) keys: Vec<RowKey>,
+    /// What names the sequences, in rank order.
+    pub(super) sequence_keys: Vec<RowKey>,
     /// How many of the levels come from outside; those behind them are made in the step.
     used: usize,
     /// Of a loop inside a loop: where the rows of a static level begin, by level and by the base of this visit. Each
     /// visit has rows of its own, which the backward pass finds again.
     visits: HashMap<(usize, usize), usize>,
+    /// By static level: how many rows the visits so far have.
     taken: Vec<usize>,
 }
 
@@ -86,7 +93,7 @@ impl Frame {
         instr.inner.iter().for_each(|inner| levels.set(inner.inner, None));
         instr.levels.iter().for_each(|made| levels.set(made.level, None));
         self.rank.rebuild(lod.offsets(), instr.desc.reverse);
-        invert(self.rank.rows(), &mut self.inverse);
+        invert(self.rank.rows(), &mut self.inverse_rows);
         invert(self.rank.order(), &mut self.inverse_order);
         self.at = At::All;
         self.used = instr.inner.len();
@@ -98,47 +105,10 @@ impl Frame {
             Lod::release(&mut level.whole);
             Lod::release(&mut level.step);
         }
-        let steps = self.rank.steps();
         for (i, inner) in instr.inner.iter().enumerate() {
-            let (before, rest) = self.levels.split_at_mut(i);
-            let this = &mut rest[0];
-            this.level = Some(inner.inner);
-            this.statics = inner.statics;
-            (this.above, this.known, this.over_all) = (inner.above, true, true);
-            let outer = levels.get(inner.outer);
-            let offsets = outer.map_or(&[0][..], |lod| lod.offsets());
-            let above = inner.above.map(|a| &before[a]);
-            let order = match above {
-                Some(level) => &level.map,
-                None if inner.statics => self.rank.order(),
-                None => self.rank.rows(),
-            };
-            this.map.clear();
-            let upper = above.and_then(|a| a.whole.clone());
-            Lod::rebuild(&mut this.whole, upper, |out| {
-                out.push(0);
-                for &row in order {
-                    out.push(out[out.len() - 1] + offsets[row + 1] - offsets[row]);
-                }
-            })?;
-            for &row in order {
-                this.map.extend(offsets[row]..offsets[row + 1]);
-            }
-            this.starts.clear();
-            this.starts.push(0);
-            let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
-            for t in 0..steps {
-                // A row of the level above, where there is one, or an entry.
-                let end = |t: usize| above.map_or(self.rank.starts()[t], |a| a.starts[t]);
-                let rows = if inner.statics {
-                    let alive = above.map_or(self.rank.alive(t), |a| a.starts[t + 1] - a.starts[t]);
-                    whole[alive]
-                } else {
-                    whole[end(t + 1)] - whole[end(t)]
-                };
-                this.starts.push(this.starts[t] + rows);
-            }
+            self.build_inner(i, inner, levels.get(inner.outer))?;
         }
+        let steps = self.rank.steps();
         for (this, made) in self.levels[self.used..].iter_mut().zip(&instr.levels) {
             let &MadeLevel { level, above, over_all } = made;
             (this.level, this.above, this.over_all) = (Some(level), above, over_all);
@@ -147,6 +117,48 @@ impl Frame {
             this.keys.clear();
             this.starts.clear();
             this.starts.resize(steps + 1, 0);
+        }
+        Ok(())
+    }
+
+    /// Sets up the level `i`, which is made from the level `outer` around the block.
+    fn build_inner(&mut self, i: usize, inner: &InnerLevel, outer: Option<&Arc<Lod>>) -> Result<()> {
+        let (before, rest) = self.levels.split_at_mut(i);
+        let this = &mut rest[0];
+        this.level = Some(inner.inner);
+        this.statics = inner.statics;
+        (this.above, this.known, this.over_all) = (inner.above, true, true);
+        let offsets = outer.map_or(&[0][..], |lod| lod.offsets());
+        let above = inner.above.map(|a| &before[a]);
+        let order = match above {
+            Some(level) => &level.map,
+            None if inner.statics => self.rank.order(),
+            None => self.rank.rows(),
+        };
+        this.map.clear();
+        let upper = above.and_then(|a| a.whole.clone());
+        Lod::rebuild(&mut this.whole, upper, |out| {
+            out.push(0);
+            for &row in order {
+                out.push(out[out.len() - 1] + offsets[row + 1] - offsets[row]);
+            }
+        })?;
+        for &row in order {
+            this.map.extend(offsets[row]..offsets[row + 1]);
+        }
+        this.starts.clear();
+        this.starts.push(0);
+        let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
+        for t in 0..self.rank.steps() {
+            // A row of the level above, where there is one, or an entry.
+            let end = |t: usize| above.map_or(self.rank.starts()[t], |a| a.starts[t]);
+            let rows = if inner.statics {
+                let alive = above.map_or(self.rank.alive(t), |a| a.starts[t + 1] - a.starts[t]);
+                whole[alive]
+            } else {
+                whole[end(t + 1)] - whole[end(t)]
+            };
+            this.starts.push(this.starts[t] + rows);
         }
         Ok(())
     }
@@ -183,12 +195,12 @@ impl Frame {
     }
 
     /// The inner level of the frame by its name.
-    fn level(&self, level: LevelId) -> Option<&FrameLevel> {
+    pub(super) fn level(&self, level: LevelId) -> Option<&FrameLevel> {
         self.levels.iter().find(|l| l.level == Some(level))
     }
 
-    /// Where a level's rows of step 0 start, and where each step's do.
-    fn rows(&self, rows: Extent) -> (usize, &[usize]) {
+    /// Where a level's rows of step 0 start, and where those of each step do, counted from there.
+    pub(super) fn rows(&self, rows: Extent) -> (usize, &[usize]) {
         match rows {
             Extent::Rows(level) => self.level(level).map_or((0, &[0][..]), |l| (l.base, &l.starts)),
             _ => (self.base, self.rank.starts()),
@@ -232,11 +244,11 @@ impl Frame {
         }
     }
 
-    /// The rows outside of the rows inside: of all steps, or of all sequences.
-    pub(crate) fn map(&self, rows: Extent, sequences: bool) -> &[usize] {
+    /// The rows outside of the rows inside: of those of all steps, or of those of all sequences.
+    pub(crate) fn map(&self, rows: Extent, at: At) -> &[usize] {
         match rows {
             Extent::Rows(level) => self.level(level).map_or(&[], |l| &l.map),
-            _ if sequences => self.rank.order(),
+            _ if at == At::Sequences => self.rank.order(),
             _ => self.rank.rows(),
         }
     }
@@ -278,87 +290,87 @@ impl Frame {
         Ok(())
     }
 
-    /// Makes the keys of all rows, from those of the rows outside.
-    pub(crate) fn build_keys(&mut self, instr: &Loop, outside: &dyn Fn(Extent, usize) -> RowKey) {
-        self.keys.clear();
-        self.keys.extend(self.rank.rows().iter().map(|&row| outside(Extent::Rows(instr.desc.level), row)));
-        self.sequence_keys.clear();
-        self.sequence_keys.extend(self.rank.order().iter().map(|&row| outside(instr.sequences, row)));
-        for (level, inner) in self.levels.iter_mut().zip(&instr.inner) {
-            level.keys.clear();
-            let rows = Extent::Rows(inner.outer);
-            if !inner.statics {
-                level.keys.extend(level.map.iter().map(|&row| outside(rows, row)));
-                continue;
-            }
-            // The rows of a static sub-sequence come again at every step: the step tells them apart.
-            for t in 0..self.rank.steps() {
-                let count = level.starts[t + 1] - level.starts[t];
-                level.keys.extend(level.map[..count].iter().map(|&row| {
-                    let key = outside(rows, row);
-                    RowKey { position: key.position + ((t as u64 + 1) << 32), ..key }
-                }));
-            }
+    /// The inverse of [`Self::map`]: the place inside of each row outside.
+    pub(crate) fn inverse(&self, rows: Extent, at: At, out: &mut Vec<usize>) {
+        if let Extent::Rows(level) = rows {
+            return invert(self.level(level).map_or(&[], |l| &l.map), out);
+        }
+        out.clear();
+        out.extend_from_slice(if at == At::Sequences { &self.inverse_order } else { &self.inverse_rows });
+    }
+
+    /// The levels behind those from outside, by their number.
+    pub(crate) fn made(&self) -> Range<usize> {
+        self.used..self.levels.len()
+    }
+
+    /// The number of a level that is made in the step.
+    pub(crate) fn made_index(&self, level: LevelId) -> Option<usize> {
+        self.made().find(|&i| self.levels[i].level == Some(level))
+    }
+
+    /// Where the entries or rows that a made level's sequences are of begin in step-major order, and where those of each
+    /// step do, counted from there.
+    fn above(&self, i: usize) -> (usize, &[usize]) {
+        match self.levels[i].above {
+            Some(above) => (self.levels[above].base, &self.levels[above].starts),
+            None => (self.base, self.rank.starts()),
         }
     }
 
-    /// The keys of the rows that a call at `at` has.
-    pub(crate) fn keys(&self, at: At, rows: Extent) -> &[RowKey] {
-        if at == At::Sequences && !matches!(rows, Extent::Rows(_)) {
-            return &self.sequence_keys;
+    /// Writes down the sequences of step `t`, after those of the steps before.
+    ///
+    /// # Errors
+    /// If there is not one for each entry or row above.
+    pub(crate) fn add_made(&mut self, i: usize, t: usize, offsets: &[usize]) -> Result<()> {
+        let (base, starts) = self.above(i);
+        let (from, to) = (base + starts[t], base + starts[t + 1]);
+        if offsets.len() != to - from + 1 {
+            let (expected, got) = (to - from + 1, offsets.len());
+            return Err(Error::new("offsets made in a step", expected.to_string(), got.to_string()));
         }
-        let (base, _) = self.rows(rows);
-        let (first, count) = self.stepped(at, rows);
-        let keys = match rows {
-            Extent::Rows(level) => self.level(level).map_or(&[][..], |l| &l.keys),
-            _ => &self.keys,
+        let level = &mut self.levels[i];
+        if level.lengths.len() < to {
+            level.lengths.resize(to, 0);
+        }
+        for (length, pair) in level.lengths[from..to].iter_mut().zip(offsets.windows(2)) {
+            *length = pair[1].saturating_sub(pair[0]);
+        }
+        // Rows of deeper levels that the same operator makes are counted from here.
+        let rows: usize = level.lengths[from..to].iter().sum();
+        level.starts[t + 1] = level.starts[t] + rows;
+        Ok(())
+    }
+
+    /// Sets up a made level whose lengths are known for all steps.
+    pub(crate) fn close_made(&mut self, i: usize) -> Result<()> {
+        let (before, rest) = self.levels.split_at_mut(i);
+        let level = &mut rest[0];
+        let above = level.above.map(|above| &before[above]);
+        let (base, starts, keys) = match above {
+            Some(above) => (above.base, &above.starts[..], &above.keys),
+            None => (self.base, self.rank.starts(), &self.keys),
         };
-        keys.get(first - base..first - base + count).unwrap_or(&[])
-    }
-
-    /// Of a row of a call at `at`, the row outside: what counts it there, and its number.
-    pub(crate) fn outside(&self, instr: &Loop, at: At, rows: Extent, row: usize) -> Option<(Extent, usize)> {
-        if let Extent::Rows(id) = rows
-            && let Some((above, row)) = self.above_made(at, id, row)
-        {
-            // A row of sequences that are made in the step is named by what its sequence is of.
-            return self.outside(instr, At::All, above, row);
+        let lengths = level.lengths.get(base..base + starts.last().copied().unwrap_or(0)).unwrap_or(&[]);
+        level.starts.clear();
+        level.starts.push(0);
+        for step in starts.windows(2) {
+            let rows: usize = lengths[step[0]..step[1]].iter().sum();
+            level.starts.push(level.starts[level.starts.len() - 1] + rows);
         }
-        let Extent::Rows(id) = rows else {
-            if at == At::Sequences {
-                return Some((instr.sequences, *self.rank.order().get(row)?));
+        let upper = above.and_then(|above| above.whole.clone()).filter(|_| level.over_all);
+        Lod::rebuild(&mut level.whole, upper, |out| {
+            out.push(0);
+            for &length in lengths {
+                out.push(out[out.len() - 1] + length);
             }
-            let place = self.stepped(at, rows).0 - self.base + row;
-            return Some((Extent::Rows(instr.desc.level), *self.rank.rows().get(place)?));
-        };
-        let (level, inner) =
-            self.levels.iter().zip(&instr.inner).find(|(level, _)| level.level == Some(id))?;
-        let place = self.stepped(at, rows).0 - level.base + row;
-        // The rows of a static sub-sequence come again at every step.
-        let step = level.starts.partition_point(|&start| start <= place).saturating_sub(1);
-        let place = if inner.statics { place - level.starts.get(step)? } else { place };
-        Some((Extent::Rows(inner.outer), *level.map.get(place)?))
-    }
-
-    /// The place of each outer row in this order.
-    pub(crate) fn inverse(&self, rows: Extent, sequences: bool, out: &mut Vec<usize>) {
-        match rows {
-            Extent::Rows(level) => invert(self.level(level).map_or(&[], |l| &l.map), out),
-            _ => {
-                out.clear();
-                out.extend_from_slice(if sequences { &self.inverse_order } else { &self.inverse });
-            }
+        })?;
+        level.keys.clear();
+        for (key, &length) in keys.iter().zip(lengths) {
+            level.keys.extend((0..length).map(|row| RowKey::below(*key, row)));
         }
+        level.known = true;
+        self.place_rows(i);
+        Ok(())
     }
-}
-
-/// The key of a row of the root block.
-pub(crate) fn root_key(levels: &LevelTable, names: Names<'_>, rows: Extent, row: usize) -> RowKey {
-    let lod = if let Extent::Rows(level) = rows { levels.get(level) } else { None };
-    names.key(lod, row)
-}
-
-/// The block around a loop, if it is a step block.
-pub(crate) fn step_parent(instr: &Loop) -> Option<BlockId> {
-    (instr.parent.0 > 0).then_some(instr.parent)
 }
