@@ -11,11 +11,66 @@ use crate::executor::plan::Plan;
 use crate::executor::run::machine::Machine;
 use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
-use crate::executor::run::stages::Stages;
-use crate::program::{Program, Registry, VarId};
-use crate::tensor::Variable;
+use crate::executor::run::stages::{Stages, Updates};
+use crate::program::{Program, Registry, Role, VarId};
+use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 /// A compiled program with its buffers.
+///
+/// # A run in two halves
+/// A run [until the gradients](Stage::Gradients) leaves the scope as it is. Its gradients can then be read
+/// ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)), and [`update`](Self::update) does the rest.
+/// If no gradient is replaced, the two halves have the bits of one run.
+///
+/// Two replicas of a model that step together, each on its half of a batch, as processes on several machines would do:
+///
+/// ```
+/// use ndarray::{ArrayView2, array, s};
+/// use unpadded::executor::{Executor, Run, Scope, Stage};
+/// use unpadded::optimizer::{Adam, Optimizer};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let x = net.feed("x", DType::F32, &[2], 0);
+/// let h = x.linear(3).tanh();
+/// let loss = (h * h).mean();
+/// let (registry, mut program) = (net.registry(), net.finish()?);
+/// let trained = Adam::new(0.1).minimize(&mut program, &registry, loss.id())?;
+/// let start = || Ok::<_, unpadded::Error>((Executor::new(&program, &registry, &[], 1)?, Scope::of(&program)?));
+/// let rows = array![[1.0f32, 2.0], [-1.0, 0.5], [3.0, -2.0], [0.0, 1.0]];
+///
+/// // One run on the whole batch.
+/// let (mut executor, mut whole) = start()?;
+/// executor.run(&mut whole, &Run::train(&[(x.id(), &Variable::dense(rows.clone()))], 0))?;
+///
+/// // Each replica computes the gradients of its half,
+/// let mut replicas = [start()?, start()?];
+/// for ((executor, scope), half) in replicas.iter_mut().zip([s![..2, ..], s![2.., ..]]) {
+///     let half = Variable::dense(rows.slice(half).to_owned());
+///     executor.run(scope, &Run::train(&[(x.id(), &half)], 0).until(Stage::Gradients))?;
+/// }
+/// // all take the mean, and step.
+/// for &(param, _) in &trained.gradients {
+///     let [(one, _), (two, _)] = &mut replicas;
+///     let (one, two) = (one.gradient(param)?, two.gradient(param)?);
+///     let sum = &one.as_dense()?.view::<f32>()? + &two.as_dense()?.view::<f32>()?;
+///     for (executor, _) in &mut replicas {
+///         executor.set_gradient(param, &sum / 2.0)?;
+///     }
+/// }
+/// for (executor, scope) in &mut replicas {
+///     executor.update(scope)?;
+/// }
+///
+/// // They have the same parameters, which are those of the one run up to the order of summation.
+/// let [(_, one), (_, two)] = &mut replicas;
+/// let weight = |scope: &mut Scope| scope.get("linear_0.weight");
+/// assert_eq!(weight(one)?, weight(two)?);
+/// let (one, whole) = (weight(one)?, weight(&mut whole)?);
+/// for (a, b) in one.as_slice::<f32>()?.iter().zip(whole.as_slice::<f32>()?) {
+///     assert!((a - b).abs() < 1e-5, "{a} is not {b}");
+/// }
+/// # Ok::<(), unpadded::Error>(())
+/// ```
 pub struct Executor {
     program: Program,
     plan: Plan,
@@ -24,7 +79,14 @@ pub struct Executor {
     wanted: Vec<VarId>,
     /// How far the last run has come, if it ended well.
     done: Option<Stage>,
+    updates: Updates,
     profiling: Option<Profiling>,
+}
+
+/// Where the gradient of a parameter is.
+struct GradientSlot {
+    slot: usize,
+    grad: VarId,
 }
 
 impl Executor {
@@ -40,12 +102,14 @@ impl Executor {
         let caller = Location::caller();
         let plan = compile(program, registry, fetch).map_err(|e| e.called(caller))?;
         let machine = Machine::new(program, &plan, threads).map_err(|e| e.called(caller))?;
+        let updates = Updates::of(&plan);
         Ok(Self {
             program: program.clone(),
             plan,
             machine,
             wanted: fetch.to_vec(),
             done: None,
+            updates,
             profiling: None,
         })
     }
@@ -95,18 +159,22 @@ impl Executor {
         let clock = self.profiling.is_some().then(Instant::now);
         self.done = None;
         self.machine.bind_feeds(&self.program, &self.plan, run).map_err(|e| e.called(data))?;
+        self.check_scope(scope).map_err(|e| e.called(caller))?;
         self.machine.begin(&self.program, run);
         self.run_stages(scope, Stages::Until(run.stage), clock).map_err(|e| e.called(caller))?;
         self.done = Some(run.stage);
         Ok(())
     }
 
-    /// Runs some stages with the variables of a scope; `clock` is when that began, if the time is wanted.
+    /// Checks that a scope has every persistent variable: all of them before the first leaves it, so that a run that fails
+    /// leaves it whole.
+    fn check_scope(&self, scope: &Scope) -> Result<()> {
+        let mut kept = self.plan.slots.iter().filter(|slot| slot.persistent).map(|slot| slot.var);
+        kept.try_for_each(|var| scope.check(&self.program.var(var).name, self.program.spec(var)?))
+    }
+
+    /// Runs some stages with the variables of a scope that was checked; `clock` is when that began, if the time is wanted.
     fn run_stages(&mut self, scope: &mut Scope, stages: Stages, clock: Option<Instant>) -> Result<()> {
-        // All variables are checked before the first leaves the scope, so that a run that fails leaves it whole.
-        for slot in self.plan.slots.iter().filter(|s| s.persistent) {
-            scope.check(&self.program.var(slot.var).name, self.program.spec(slot.var)?)?;
-        }
         self.machine.exchange(&self.plan, scope);
         // From here to the second exchange nothing leaves early, not even a panic in an operator: the parameters are
         // here and not in the scope.
@@ -115,9 +183,108 @@ impl Executor {
         if let (Some(start), Some(profiling)) = (clock, &mut self.profiling) {
             let length = start.elapsed();
             self.machine.record(start, length);
-            profiling.add(length, matches!(outcome, Ok(Ok(()))));
+            profiling.took(length);
+            // The second half of a run is no run of its own.
+            if let (Ok(Ok(())), Stages::Until(_)) = (&outcome, stages) {
+                profiling.count();
+            }
         }
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// The gradient of a parameter after a run until the gradients, as the update of the parameter will read it: dense, or
+    /// selected rows, whose numbers may repeat. Clipping comes with the updates and has not changed it.
+    ///
+    /// # Errors
+    /// If the last run did not end well at [`Stage::Gradients`], or [`Self::update`] has used its gradients up; if no
+    /// update moves the parameter; if the program computes something after an update, so that its gradients are not all
+    /// there at one time.
+    #[track_caller]
+    pub fn gradient(&mut self, param: impl Into<VarId>) -> Result<Storage> {
+        let caller = Location::caller();
+        let GradientSlot { slot, grad } = self.gradient_slot(param.into()).map_err(|e| e.called(caller))?;
+        self.machine.value(&self.plan.slots[slot], self.program.spec(grad)?)
+    }
+
+    /// Replaces the gradient of a parameter, for [`Self::update`]. It keeps its storage: a dense gradient is replaced by
+    /// a dense one, selected rows by selected rows, as many as there are.
+    ///
+    /// # Errors
+    /// As [`Self::gradient`], and if the value has another storage, dtype or shape than the gradient.
+    #[track_caller]
+    pub fn set_gradient(&mut self, param: impl Into<VarId>, value: impl Into<Storage>) -> Result<()> {
+        let (param, value, caller) = (param.into(), value.into(), Location::caller());
+        let GradientSlot { slot, grad } = self.gradient_slot(param).map_err(|e| e.called(caller))?;
+        let spec = self.program.spec(grad)?;
+        let known = spec.shape.iter().map(|e| e.known());
+        if value.kind() != spec.storage
+            || value.dtype() != spec.dtype
+            || !known.eq(value.shape().iter().map(|&n| Some(n)))
+        {
+            let described = |kind: StorageKind, dtype: DType, shape: &dyn std::fmt::Debug| {
+                format!("{kind} {dtype}{shape:?}")
+            };
+            let shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(0)).collect();
+            let expected = described(spec.storage, spec.dtype, &shape);
+            let got = described(value.kind(), value.dtype(), &value.shape());
+            let error = Error::new("value of a gradient", expected, got);
+            return Err(error.variable(&self.program.var(param).name).called(caller));
+        }
+        self.machine.set_value(&self.plan.slots[slot], &value)
+    }
+
+    /// The second half of a run that stopped at [`Stage::Gradients`]: checks that its loss and its gradients, as they
+    /// are now, are finite, and updates the persistent variables in `scope`. The mode and the number of the step are those
+    /// of the first half. It comes once: if it is not finite, or an update fails, the gradients are used up too.
+    ///
+    /// # Errors
+    /// As [`Self::gradient`]; if a variable is not in `scope` or of another shape; if a gradient is not finite, before
+    /// any update, which leaves the scope as it was; if the program updates nothing.
+    #[track_caller]
+    pub fn update(&mut self, scope: &mut Scope) -> Result<()> {
+        let caller = Location::caller();
+        let clock = self.profiling.is_some().then(Instant::now);
+        self.check_halfway("update").and_then(|()| self.check_scope(scope)).map_err(|e| e.called(caller))?;
+        self.done = None;
+        self.run_stages(scope, Stages::Updates, clock).map_err(|e| e.called(caller))?;
+        self.done = Some(Stage::Updates);
+        Ok(())
+    }
+
+    /// Checks that the gradients of the last run are there, and its updates are not done.
+    fn check_halfway(&self, what: &str) -> Result<()> {
+        let wrong = |expected, got: &str| Err(Error::of(ErrorKind::Program, what, expected, got));
+        match self.updates {
+            Updates::None => {
+                return wrong("a program that an optimizer has completed", "one without updates");
+            }
+            Updates::Between => {
+                return wrong("a program whose updates come last", "one that goes on after them");
+            }
+            Updates::Last => {}
+        }
+        let expected = "a run until `Stage::Gradients`, before its updates";
+        match self.done {
+            Some(Stage::Gradients) => Ok(()),
+            Some(stage) => wrong(expected, &format!("one until {stage:?}")),
+            None => wrong(expected, "none that succeeded"),
+        }
+    }
+
+    /// Where the gradient is that the update of a parameter reads.
+    fn gradient_slot(&self, param: VarId) -> Result<GradientSlot> {
+        self.check_halfway("gradient")?;
+        let updates = self.program.root().ops.iter().filter(|op| op.role == Role::Update);
+        // A gradient that is clipped is updated itself; the parameter is not.
+        let mut updates = updates.filter(|op| op.writes().any(|var| var == param));
+        let grad = updates.find_map(|op| op.input("grad").first().copied());
+        match grad.and_then(|grad| Some((grad, self.plan.of_var[grad.0 as usize]?))) {
+            Some((grad, slot)) => Ok(GradientSlot { slot, grad }),
+            None => {
+                let got = self.program.called(param);
+                Err(Error::of(ErrorKind::Program, "gradient", "a parameter that an update moves", got))
+            }
+        }
     }
 
     /// The value of a fetched variable after a run.

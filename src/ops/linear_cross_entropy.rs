@@ -138,7 +138,7 @@ impl Op for LinearCrossEntropy {
     }
 
     fn hints(&self) -> Hints {
-        Hints { prepares: true, divides_columns: true, joins: true, ..Hints::default() }
+        Hints { prepares: true, joins: true, ..Hints::default() }
     }
 
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {

@@ -18,6 +18,7 @@ mod expressions;
 mod fixture;
 mod fuse;
 mod golden;
+mod halves;
 mod hostile_program;
 mod invariance;
 mod kill;

@@ -231,10 +231,14 @@ pub(crate) struct Profiling {
 }
 
 impl Profiling {
-    /// A run has ended, well or with an error: its calls are written down in either case.
-    pub(crate) fn add(&mut self, length: Duration, well: bool) {
-        self.runs += u64::from(well);
+    /// A run, or a half of one, took so long, whether it ended well or with an error: its calls are written down.
+    pub(crate) fn took(&mut self, length: Duration) {
         self.wall += length;
+    }
+
+    /// A run has ended well.
+    pub(crate) fn count(&mut self) {
+        self.runs += 1;
     }
 
     /// The profile of runs of a plan, from what each thread wrote down.

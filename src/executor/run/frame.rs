@@ -10,7 +10,7 @@ use crate::executor::run::rank_table::RankTable;
 use crate::lod::Lod;
 use crate::program::infer::LevelTable;
 use crate::program::keys::RowKey;
-use crate::program::{BlockId, Extent, LevelId};
+use crate::program::{Extent, LevelId};
 
 /// Which rows of a step block are being computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

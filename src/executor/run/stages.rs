@@ -50,12 +50,26 @@ fn superseded(instr: &Instr) -> bool {
     matches!(instr, Instr::Op(op) if op.stands_for.as_ref().is_some_and(|note| note.superseded))
 }
 
-/// Whether a plan updates anything, and nothing else comes after its first update. Only then do all gradients that the
-/// updates read still have their buffers once everything else has run: an instruction that comes after an update may
-/// have the buffer of a gradient that was needed no more.
-pub(crate) fn updates_come_last(plan: &Plan) -> bool {
-    let mut updates = plan.code.iter().skip_while(|i| role_of(i) != Role::Update).peekable();
-    updates.peek().is_some() && updates.all(|i| role_of(i) == Role::Update)
+/// Where the updates of a plan are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Updates {
+    /// There are none.
+    None,
+    /// Behind all else. Then every gradient that they read still has its buffer when all else has run.
+    Last,
+    /// Something comes after the first of them, and may have the buffer of a gradient that was needed no more.
+    Between,
+}
+
+impl Updates {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let updates = |instr: &Instr| role_of(instr) == Role::Update;
+        match plan.code.iter().position(updates) {
+            None => Updates::None,
+            Some(first) if plan.code[first..].iter().all(updates) => Updates::Last,
+            Some(_) => Updates::Between,
+        }
+    }
 }
 
 impl<'p> RunState<'p> {
