@@ -1,7 +1,8 @@
 //! Which operator first produced a number that is not finite.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::reference::interpret::{Interpreter, Values};
+use crate::executor::reference::interpret::Interpreter;
+use crate::executor::reference::values::BlockValues;
 use crate::executor::rewrite::needs::live;
 use crate::executor::run::request::Run;
 use crate::executor::run::scope::Scope;
@@ -61,9 +62,9 @@ pub fn diagnose(program: &Program, registry: &Registry, scope: &mut Scope, run: 
 }
 
 /// Looks for a number that is not finite in what an operator has written.
-fn look(run: &Interpreter<'_>, op: &OpDesc, values: &Values) -> Result<()> {
+fn look(run: &Interpreter<'_>, op: &OpDesc, values: &BlockValues) -> Result<()> {
     for id in op.writes() {
-        if let Some((row, number)) = values.values.get(&id).and_then(|value| found(value.storage())) {
+        if let Some((row, number)) = values.vars.get(&id).and_then(|value| found(value.storage())) {
             let var = run.program.var(id);
             let what = if var.gradient_of.is_some() { "gradient" } else { "result" };
             return Err(not_finite(what, number, &whose(run, id, row, values)?).variable(&var.name));
@@ -73,7 +74,7 @@ fn look(run: &Interpreter<'_>, op: &OpDesc, values: &Values) -> Result<()> {
 }
 
 /// Whose a row of a variable is.
-fn whose(run: &Interpreter<'_>, id: VarId, row: usize, values: &Values) -> Result<String> {
+fn whose(run: &Interpreter<'_>, id: VarId, row: usize, values: &BlockValues) -> Result<String> {
     let spec = run.program.spec(id)?;
     let mut text = format!(" in row {row}");
     if spec.batched()

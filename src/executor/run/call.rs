@@ -81,7 +81,7 @@ impl RunState<'_> {
     /// How the rows of a call can be divided; `None` if they cannot, or if the call shares its columns.
     fn units(&self, instr: &OpInstr, here: Option<CallRows>) -> Option<Units<'_>> {
         let views = instr.reads.iter().chain(&instr.writes);
-        // In a lane that threads share, a product of few rows has columns for each of them instead.
+        // A lane that has several threads has few rows in each step.
         let columns = here.is_some() && instr.divides_columns;
         if instr.reach == Reach::Row && !columns {
             let rows = instr.writes.first()?.rows;

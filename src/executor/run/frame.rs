@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::executor::plan::{InnerLevel, Loop, MadeLevel};
+use crate::executor::plan::{Home, InnerLevel, Loop, MadeLevel};
 use crate::executor::run::rank_table::RankTable;
 use crate::lod::Lod;
 use crate::program::infer::LevelTable;
@@ -20,7 +20,7 @@ pub(crate) enum At {
     All,
     /// One for each sequence.
     Sequences,
-    /// Those of sequences `from..to` of the rank order that are alive at step `t`.
+    /// At step `t`, those of the sequences `from..to` of the rank order that have such a step.
     Step { t: usize, from: usize, to: usize },
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct FrameLevel {
     lengths: Vec<usize>,
     /// The first row of step 0 in step-major buffers.
     pub(crate) base: usize,
-    /// The first row of each step after that.
+    /// Where the rows of each step begin, counted from there; and how many rows all steps have.
     pub(crate) starts: Vec<usize>,
     /// The offsets of all steps (of a static level: of all sequences, in rank order).
     pub(super) whole: Option<Arc<Lod>>,
@@ -52,7 +52,7 @@ pub(crate) struct FrameLevel {
     pub(super) keys: Vec<RowKey>,
 }
 
-/// A step block's state; it keeps its memory from run to run.
+/// A step block while it runs. It keeps its memory from run to run.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     pub(crate) rank: RankTable,
@@ -69,8 +69,8 @@ pub(crate) struct Frame {
     pub(super) keys: Vec<RowKey>,
     /// What names the sequences, in rank order.
     pub(super) sequence_keys: Vec<RowKey>,
-    /// How many of the levels come from outside; those behind them are made in the step.
-    used: usize,
+    /// How many of the levels come from around the block; those behind them are made in it.
+    given: usize,
     /// Of a loop inside a loop: where the rows of a static level begin, by level and by the base of this visit. Each
     /// visit has rows of its own, which the backward pass finds again.
     visits: HashMap<(usize, usize), usize>,
@@ -96,7 +96,7 @@ impl Frame {
         invert(self.rank.rows(), &mut self.inverse_rows);
         invert(self.rank.order(), &mut self.inverse_order);
         self.at = At::All;
-        self.used = instr.inner.len();
+        self.given = instr.inner.len();
         if self.levels.len() < instr.inner.len() + instr.levels.len() {
             self.levels.resize_with(instr.inner.len() + instr.levels.len(), FrameLevel::default);
         }
@@ -109,7 +109,7 @@ impl Frame {
             self.build_inner(i, inner, levels.get(inner.outer))?;
         }
         let steps = self.rank.steps();
-        for (this, made) in self.levels[self.used..].iter_mut().zip(&instr.levels) {
+        for (this, made) in self.levels[self.given..].iter_mut().zip(&instr.levels) {
             let &MadeLevel { level, above, over_all } = made;
             (this.level, this.above, this.over_all) = (Some(level), above, over_all);
             (this.known, this.statics, this.base) = (false, false, 0);
@@ -171,14 +171,14 @@ impl Frame {
 
     /// Sets where the rows of static levels begin in this visit, once the frame's own base is known.
     pub(crate) fn place_statics(&mut self) {
-        for i in 0..self.used {
+        for i in 0..self.given {
             if self.levels[i].statics {
                 self.place_rows(i);
             }
         }
     }
 
-    /// The same of one level.
+    /// Sets where the rows of a level begin in this visit.
     fn place_rows(&mut self, i: usize) {
         self.taken.resize(self.taken.len().max(self.levels.len()), 0);
         let (level, taken) = (&mut self.levels[i], &mut self.taken[i]);
@@ -194,7 +194,7 @@ impl Frame {
         };
     }
 
-    /// The inner level of the frame by its name.
+    /// A level of the frame.
     pub(super) fn level(&self, level: LevelId) -> Option<&FrameLevel> {
         self.levels.iter().find(|l| l.level == Some(level))
     }
@@ -207,7 +207,7 @@ impl Frame {
         }
     }
 
-    /// First row and number of rows in a step-major buffer.
+    /// The first row and the number of rows that are at `at`, in a buffer with the rows of all steps.
     pub(crate) fn stepped(&self, at: At, rows: Extent) -> (usize, usize) {
         let (base, starts) = self.rows(rows);
         match (at, rows) {
@@ -219,7 +219,7 @@ impl Frame {
         }
     }
 
-    /// First row and number of rows in a buffer with the rows of each sequence, or of one step.
+    /// The same in a buffer with the rows of all sequences, or with those of one step at a time.
     pub(crate) fn sequence(&self, at: At, rows: Extent) -> (usize, usize) {
         match (at, rows) {
             (At::Step { from, .. }, Extent::Alive(_)) => (from, self.stepped(at, rows).1),
@@ -229,10 +229,10 @@ impl Frame {
         }
     }
 
-    /// Rows that a buffer needs: for all steps, or for the largest one and for all sequences.
-    pub(crate) fn room(&self, rows: Extent, stepped: bool) -> usize {
+    /// How many rows a buffer needs: those of all steps, or else as many as the largest step, or all sequences, have.
+    pub(crate) fn room(&self, home: Home, rows: Extent) -> usize {
         let (base, starts) = self.rows(rows);
-        if stepped {
+        if let Home::Stepped(_) = home {
             return base + starts.last().copied().unwrap_or(0);
         }
         let largest = starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
@@ -301,7 +301,7 @@ impl Frame {
 
     /// The levels behind those from outside, by their number.
     pub(crate) fn made(&self) -> Range<usize> {
-        self.used..self.levels.len()
+        self.given..self.levels.len()
     }
 
     /// The number of a level that is made in the step.

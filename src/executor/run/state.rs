@@ -10,7 +10,7 @@ use crate::program::context::{Prepared, RunFacts};
 use crate::program::infer::LevelTable;
 use crate::program::rows::RowBuffer;
 use crate::program::{BlockId, Extent};
-use crate::tensor::DType;
+use crate::tensor::{DType, with_element};
 
 /// What all threads of a run see.
 pub(crate) struct RunState<'p> {
@@ -118,7 +118,7 @@ impl CallRows {
 struct Neighbour<'a> {
     /// At the first step.
     start: &'a Ref,
-    /// At a later one: the rows of the step before in this view.
+    /// At a later one: in this view, the rows of the step before.
     next: &'a Ref,
     /// For all steps at once.
     all: &'a Ref,
@@ -133,7 +133,7 @@ impl RunState<'_> {
         }
     }
 
-    /// How many rows an extent has where the run is now.
+    /// How many rows an extent counts where a call works.
     pub(crate) fn count(&self, extent: Extent, here: Option<CallRows>) -> usize {
         match extent {
             Extent::Known(n) => n,
@@ -147,7 +147,7 @@ impl RunState<'_> {
         }
     }
 
-    /// Where a view's rows are now.
+    /// Where the rows of a view lie, as far as a call works on them.
     pub(crate) fn region(&self, view: &Ref, here: Option<CallRows>) -> Region {
         match view.access {
             Access::Slot(slot) => self.slot_region(slot, view, here),
@@ -155,13 +155,9 @@ impl RunState<'_> {
                 let at = self.at(block, here);
                 let Some(instr) = self.loops[block.0 as usize] else { return Region::default() };
                 let plan = &instr.memories[memory];
-                let all = plan.all.unwrap_or(plan.next);
-                self.neighbour(
-                    block,
-                    at,
-                    &Neighbour { start: &plan.start, next: &plan.next, all: &all },
-                    here,
-                )
+                let all = plan.all.as_ref().unwrap_or(&plan.next);
+                let of = Neighbour { start: &plan.start, next: &plan.next, all };
+                self.neighbour(block, at, &of, here)
             }
             Access::Passed { block, memory } => {
                 let at = self.at(block, here);
@@ -245,8 +241,7 @@ impl RunState<'_> {
         let frame = &self.frames[block.0 as usize];
         for &s in slots {
             let slot = &self.plan.slots[s];
-            let stepped = matches!(slot.home, Home::Stepped(_));
-            lane.reserve(slot.buffer, frame.room(slot.rows, stepped) * slot.width);
+            lane.reserve(slot.buffer, frame.room(slot.home, slot.rows) * slot.width);
         }
     }
 
@@ -286,21 +281,11 @@ impl RunState<'_> {
         }
         let region = self.region(view, None);
         let mut operands = lane.operands(room, &[], &[region]);
-        match self.dtype(view) {
-            DType::F64 => operands.write::<f64>(0).into_iter().for_each(|mut v| v.fill(0.0)),
-            DType::F32 => operands.write::<f32>(0).into_iter().for_each(|mut v| v.fill(0.0)),
-            DType::I64 => operands.write::<i64>(0).into_iter().for_each(|mut v| v.fill(0)),
-            DType::I32 => operands.write::<i32>(0).into_iter().for_each(|mut v| v.fill(0)),
-            DType::I8 => operands.write::<i8>(0).into_iter().for_each(|mut v| v.fill(0)),
-            DType::I16 => operands.write::<i16>(0).into_iter().for_each(|mut v| v.fill(0)),
-            DType::Bool => operands.write::<bool>(0).into_iter().for_each(|mut v| v.fill(false)),
-            DType::F16 => {
-                operands.write::<half::f16>(0).into_iter().for_each(|mut v| v.fill(half::f16::ZERO))
+        with_element!(self.dtype(view), T => {
+            if let Some(mut rows) = operands.write::<T>(0) {
+                rows.fill(T::default());
             }
-            DType::BF16 => {
-                operands.write::<half::bf16>(0).into_iter().for_each(|mut v| v.fill(half::bf16::ZERO))
-            }
-        }
+        });
     }
 }
 
