@@ -1,8 +1,7 @@
 //! The compiled program as text: what runs where, in which memory, and why.
 //!
 //! Instructions are numbered in the order in which they first run; a [`Profile`](super::Profile) uses the same numbers.
-//! What the passes decided about an operator of a step block they wrote into the plan with the reason, and
-//! that is what stands here.
+//! The plan holds what was decided about each operator of a step block, with the reason, and the listing prints that.
 //!
 //! ```
 //! use unpadded::executor::Executor;
@@ -149,7 +148,7 @@ impl<'a> Text<'a> {
             Instr::Reorder { from, to, index, .. } => {
                 let (name, to) = (self.slot_name(from), self.place_of(to));
                 self.line(&format!("[{index}] {name} from the loop's order to the batch's -> {to}"));
-                self.inside(|text| text.line("what comes next, or who fetches it, takes it only so"));
+                self.inside(|text| text.line("what reads it next, or fetches it, wants the batch's order"));
             }
         }
     }
@@ -285,7 +284,7 @@ impl<'a> Text<'a> {
             Why::Between(from, to) => {
                 format!("`{}` reaches it, and it reaches `{}`", self.name(from), self.name(to))
             }
-            Why::Sinks(from) => format!("sinks: `{}` reaches it, and no step needs it", self.name(from)),
+            Why::Sinks(from) => format!("`{}` reaches it, and no step needs it", self.name(from)),
             Why::Pinned(pin) => pin.to_string(),
             Why::Decides => "decides the rows of sequences that are made in the step".to_owned(),
         }
@@ -374,7 +373,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// What passes between memories and the variables outside of their first and last values, and these' gradients.
+    /// What passes between the memories and the variables outside that hold their first and last values; in a backward
+    /// loop, between the gradients of these.
     fn ends(&mut self, inner: &Loop) {
         for plan in inner.memories.iter().filter(|_| !inner.backward) {
             if let Some(last) = &plan.last {
@@ -395,7 +395,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Variables of the block that cost nothing: columns of others, and gradients that are others.
+    /// Variables of the block that no call computes: columns of others, and gradients that are another gradient.
     fn no_calls(&mut self, inner: &Loop) {
         let block = match &inner.desc.gradient {
             Some(gradient) if inner.backward => gradient.block,

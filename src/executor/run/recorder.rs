@@ -19,7 +19,7 @@ pub(crate) struct Totals {
     pub(crate) cost: Cost,
 }
 
-/// What an event is of; the number is the instruction's.
+/// What an event is of. The number is that of the instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventKind {
     Run,
@@ -29,7 +29,7 @@ pub(crate) enum EventKind {
     Loop(usize),
     /// The steps of one.
     Body(usize),
-    /// All calls of an instruction in the steps of a loop, one after another.
+    /// All calls of an instruction in the steps of a loop, as if they came one right after another.
     InBody(usize),
 }
 
@@ -45,17 +45,22 @@ pub(crate) struct Event {
 /// A thread's record.
 pub(crate) struct Recorder {
     origin: Instant,
-    /// By instruction: calls, preparations, and for loops the time on the clock of their steps.
+    /// By instruction: its calls; of a loop, the moving of its rows.
     pub(crate) calls: Vec<Totals>,
+    /// By instruction: its preparations.
     pub(crate) packs: Vec<Totals>,
+    /// By loop: its steps.
     pub(crate) bodies: Vec<Totals>,
     pub(crate) events: Vec<Event>,
+    /// How many events there were beside these.
     pub(crate) dropped: u64,
-    /// Loops whose steps are being run, one in another.
+    /// In how many loops the thread is, one in another; a chain outside a loop counts as one.
     depth: usize,
+    /// What part of its time counts as time on the clock: an `n`th, where `n` threads run a loop together.
     share: f64,
-    /// Of the outermost one: its start, and what the instructions in it had before.
+    /// When the outermost loop began.
     opened: Instant,
+    /// What the instructions had done until then.
     before: Vec<Totals>,
 }
 
@@ -118,7 +123,7 @@ impl Recorder {
         add(&mut self.bodies[index], steps, self.share, 0, Cost::default());
     }
 
-    /// In how many loops, or chains outside of loops, the thread is.
+    /// In how many loops the thread is.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }

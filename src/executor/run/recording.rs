@@ -24,7 +24,7 @@ impl Worker {
         self.recorder.as_mut().map_or(0, |recorder| recorder.enter(threads, depth))
     }
 
-    /// They end.
+    /// The steps of a loop end.
     pub(crate) fn close(&mut self, instr: &Loop, opened: usize) {
         if let Some(recorder) = &mut self.recorder {
             let first = instr.index + 1 + instructions(&instr.before);
@@ -51,7 +51,7 @@ fn instructions(code: &[Instr]) -> usize {
     code.iter().map(|instr| 1 + inside(instr)).sum()
 }
 
-/// When the parts of a loop began and ended: before it, its steps, after it.
+/// When the parts of a loop began and ended: what runs before it, its steps, what runs after it.
 pub(crate) struct Laps {
     wanted: bool,
     at: ArrayVec<Instant, 7>,
