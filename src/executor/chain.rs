@@ -16,7 +16,7 @@ use super::recurrent::Tools;
 use crate::error::Result;
 use crate::kernels::arena::{Lane, Share};
 use crate::kernels::helpers;
-use crate::program::context::Place;
+use crate::program::contract::context::Place;
 use crate::program::{BlockId, Extent, Reach, Role};
 
 /// Bytes of a chunk, of everything that a chain touches: a part of a core's second cache.

@@ -12,7 +12,7 @@ use super::split::Classes;
 use super::views::Views;
 use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::Store;
-use crate::program::context::{Place, Wiring};
+use crate::program::contract::context::{Place, Wiring};
 use crate::program::{
     BlockId, Extent, Needs, Op, OpDesc, Pass, Program, RECURRENT, Registry, Role, Spec, VarId, VarRole,
     grad_name,

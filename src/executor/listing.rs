@@ -29,7 +29,7 @@ use super::run::Executor;
 use super::split::Why;
 use crate::error::Place as Where;
 use crate::kernels::Store;
-use crate::program::context::Place;
+use crate::program::contract::context::Place;
 use crate::program::{BlockId, Extent, OpDesc, Pass, Program, VarId, grad_name};
 
 /// A compiled program, to be printed: see the [module](self).

@@ -8,7 +8,7 @@ use super::plan::{Access, Chains, Home, InnerLevel, Instr, Loop, MemoryPlan, Mov
 use super::split::{Class, Classes, Pin, Unit, When, Why, split};
 use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::Store;
-use crate::program::context::Place;
+use crate::program::contract::context::Place;
 use crate::program::{BlockId, Extent, OpDesc, RECURRENT, Role, StepDesc, VarId};
 
 mod backward;

@@ -18,8 +18,8 @@ use super::split::{Class, Reached, Unit, When, early};
 use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::arena::Lane;
 use crate::lod::Lod;
-use crate::program::context::{NewLevels, Pass, Wiring};
-use crate::program::infer::{Made, Phase, bind_made, infer, made_levels};
+use crate::program::contract::context::{NewLevels, Pass, Wiring};
+use crate::program::contract::infer::{Made, Phase, bind_made, infer, made_levels};
 use crate::program::{
     BlockId, Extent, LevelId, LodEffect, Op, OpDesc, Program, RECURRENT, Role, Spec, StepDesc, VarId,
 };

@@ -8,7 +8,7 @@ use super::machine::{LaneAt, Shared, Worker};
 use super::plan::{Instr, Loop, Move, OpInstr};
 use super::recorder::Span;
 use crate::kernels::arena::Region;
-use crate::program::context::Place;
+use crate::program::contract::context::Place;
 use crate::program::{Cost, RowBuffer, Work};
 
 impl Worker {

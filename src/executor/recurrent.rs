@@ -13,7 +13,7 @@ use super::recording::Laps;
 use crate::error::{Error, Result};
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Plain, Region, Share};
 use crate::kernels::{Store, View, ViewMut, gather_rows};
-use crate::program::rows::RowBuffer;
+use crate::program::contract::rows::RowBuffer;
 use crate::program::{BlockId, Cost, Extent};
 use crate::tensor::{DType, with_element};
 
