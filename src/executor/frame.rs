@@ -9,8 +9,8 @@ use super::plan::{Loop, MadeLevel};
 use super::rank_table::RankTable;
 use crate::error::Result;
 use crate::lod::Lod;
-use crate::program::contract::infer::LevelTable;
 use crate::program::contract::keys::{Names, RowKey};
+use crate::program::contract::levels::LevelTable;
 use crate::program::{BlockId, Extent, LevelId};
 
 /// Which rows of a step block are being computed.

@@ -12,8 +12,8 @@ use crate::kernels::{Extent2, Store, flush, helpers};
 use crate::program::contract::context::{
     Backward, Call, Forward, Pass, Place, Prepare, Prepared, RunFacts, Scratch,
 };
-use crate::program::contract::infer::LevelTable;
 use crate::program::contract::keys::{Keys, Names, RowKey};
+use crate::program::contract::levels::LevelTable;
 use crate::program::contract::literals::Literals;
 use crate::program::contract::rows::RowBuffer;
 use crate::program::{BlockId, Cost, Extent, Reach, Role};

@@ -19,7 +19,9 @@ use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::kernels::arena::Lane;
 use crate::lod::Lod;
 use crate::program::contract::context::{NewLevels, Pass, Wiring};
-use crate::program::contract::infer::{Made, Phase, bind_made, infer, made_levels};
+use crate::program::contract::infer::infer;
+use crate::program::contract::levels::{Made, bind_made, made_levels};
+use crate::program::contract::shapes::Phase;
 use crate::program::{
     BlockId, Extent, LevelId, LodEffect, Op, OpDesc, Program, RECURRENT, Role, Spec, StepDesc, VarId,
 };

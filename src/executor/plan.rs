@@ -10,7 +10,7 @@ use super::views::Views;
 use crate::error::{Error, Place};
 use crate::kernels::Store;
 use crate::program::contract::context::Wiring;
-use crate::program::contract::infer::Made;
+use crate::program::contract::levels::Made;
 use crate::program::{
     BlockId, Extent, LevelId, Literal, Op, Pass, Program, Reach, Role, Spec, StepDesc, VarId,
 };

@@ -15,7 +15,7 @@ use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, Lane, OperandRoom, Region};
 use crate::program::contract::call::selected_rows;
 use crate::program::contract::context::{Mode, Prepared, RunFacts};
-use crate::program::contract::infer::LevelTable;
+use crate::program::contract::levels::LevelTable;
 use crate::program::contract::rows::RowBuffer;
 use crate::program::{Extent, Program, Registry, Role, VarId};
 use crate::tensor::{DType, Dense, Variable, with_element};

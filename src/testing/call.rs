@@ -15,7 +15,13 @@ use crate::program::contract::rows::RowBuffer;
 use crate::program::{Extent, Needs, Op, Spec};
 use crate::tensor::{Dense, Storage, StorageKind, Variable, with_element};
 
-use super::case::{Weights, signature_slots};
+/// Gradients of the outputs, by slot: the weights of a loss.
+pub(super) type Weights = Vec<Vec<Option<Storage>>>;
+
+/// The numbers of an operator's input slots.
+fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
+    0..op.signature().inputs.len()
+}
 
 /// A part of the rows of a call.
 #[derive(Debug, Clone)]

@@ -1,7 +1,8 @@
 //! A sample in a program of its own at the root, against the direct call: the same bits, on any number of threads, whatever
 //! the buffers held before.
 
-use super::case::{Case, Ran, SEED, STEP, Weights};
+use super::call::Weights;
+use super::case::{Case, Ran, SEED, STEP};
 use super::values::{Broken, Outcome, ensure, filled, same_bits, within};
 use crate::error::Result;
 use crate::executor::{Executor, Run, Scope, Stage};

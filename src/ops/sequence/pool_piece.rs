@@ -2,7 +2,7 @@
 
 use ndarray::Array1;
 
-use super::pool::Pool;
+use super::pool_kind::Pool;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
 use crate::program::contract::sample::numbers;

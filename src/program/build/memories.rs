@@ -1,7 +1,9 @@
 //! Memories of a step block: what passes from step to step.
 
-use super::builder::{DTypeOf, State, finished};
-use super::step::{Next, OpenMemory, OpenStep, Step};
+use super::builder::DTypeOf;
+use super::open_step::{Next, OpenMemory, OpenStep};
+use super::state::{State, finished};
+use super::step::Step;
 use super::var::Var;
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::description::var_desc::VarRole;

@@ -10,9 +10,9 @@ pub(crate) use lend::{row_buffer, selected_rows, two_dimensional};
 
 use super::context::{Backward, Call, Forward, Place, RunFacts, Scratch, Wiring};
 use super::facts::Needs;
-use super::infer::LevelTable;
 use super::keys::{Keys, Names, RowKey};
-use super::literals::{Literals, taken};
+use super::levels::LevelTable;
+use super::literals::Literals;
 use super::op::Op;
 use super::registry::Registry;
 use super::rows::RowBuffer;
@@ -157,7 +157,7 @@ impl Direct {
                 .literal
                 .as_ref()
                 .map_or("a tensor".to_owned(), |l| format!("a literal, {}", l.told()));
-            let (what, expected) = (format!("input `{}`", operand.slot), taken(&signature.inputs[slot]));
+            let (what, expected) = (format!("input `{}`", operand.slot), signature.inputs[slot].wanted());
             return Err(Error::of(ErrorKind::Program, what, expected, got));
         }
         if let Some(literal) = &operand.literal {

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::infer::LevelTable;
 use super::keys::{Keys, RowKey};
-use super::literals::Literals;
+use super::levels::LevelTable;
+use super::literals::{Literals, literal_methods};
 use super::rows::RowBuffer;
 use super::signature::Signature;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -310,9 +310,9 @@ macro_rules! shared_methods {
     };
 }
 
-mod levels;
+mod new_levels;
 
-pub use levels::NewLevels;
+pub use new_levels::NewLevels;
 
 /// What a variable is, for a message.
 fn held(spec: Option<&Spec>) -> String {
@@ -588,3 +588,7 @@ macro_rules! with_float {
         }
     };
 }
+
+literal_methods!(Forward: |run: &Forward<'a>| run.call.literals);
+literal_methods!(Backward: |run: &Backward<'a>| run.call.literals);
+literal_methods!(Prepare: |prepare: &Prepare<'a>| prepare.literals);

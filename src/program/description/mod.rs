@@ -1,5 +1,6 @@
 //! The program itself, as data: variables, operators, blocks, how they start, what is well formed, and how it is shown.
 
+pub(crate) mod carried;
 mod difference;
 pub mod display;
 pub mod dot;
@@ -7,5 +8,6 @@ pub mod initialize;
 mod names;
 pub mod op_desc;
 pub(crate) mod program;
+mod slots;
 mod validate;
 pub mod var_desc;

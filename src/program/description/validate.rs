@@ -13,8 +13,9 @@ use super::op_desc::{Bound, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradien
 use super::program::{Block, Program, check_inner_extents, malformed};
 use super::var_desc::{VarDesc, VarRole, grad_name};
 use crate::error::{AtCaller, Place, Result};
-use crate::program::contract::infer::{Phase, infer};
+use crate::program::contract::infer::infer;
 use crate::program::contract::registry::Registry;
+use crate::program::contract::shapes::Phase;
 use crate::program::contract::signature::Signature;
 use crate::program::spec::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
 

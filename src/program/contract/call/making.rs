@@ -5,7 +5,9 @@ use crate::error::Result;
 use crate::kernels::arena::{OperandRoom, Operands};
 use crate::program::contract::context::{NewLevels, Wiring};
 use crate::program::contract::facts::LodEffect;
-use crate::program::contract::infer::{Phase, bind_made, infer, made_levels};
+use crate::program::contract::infer::infer;
+use crate::program::contract::levels::{bind_made, made_levels};
+use crate::program::contract::shapes::Phase;
 use crate::program::spec::extent::Extent;
 
 impl Direct {
