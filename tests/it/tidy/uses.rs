@@ -13,7 +13,7 @@ type Path = Vec<String>;
 
 /// The files of `src/` by module path, each with what it defines and imports.
 #[derive(Default)]
-pub struct Sources {
+pub(super) struct Sources {
     modules: BTreeMap<Path, Module>,
     /// Macros that the crate's root has, and the modules that define them.
     macros: BTreeMap<String, Path>,
@@ -51,11 +51,11 @@ enum Target {
 }
 
 /// The line at which a file uses another, for each other.
-pub type Uses = BTreeMap<String, usize>;
+pub(super) type Uses = BTreeMap<String, usize>;
 
 impl Sources {
     /// Adds a file, by its path below `src/`.
-    pub fn add(&mut self, file: &str, source: &str) {
+    pub(super) fn add(&mut self, file: &str, source: &str) {
         if file.ends_with("tests.rs") || file.contains("/tests/") {
             return;
         }
@@ -83,7 +83,7 @@ impl Sources {
     }
 
     /// The files that each file uses.
-    pub fn uses(&self) -> BTreeMap<String, Uses> {
+    pub(super) fn uses(&self) -> BTreeMap<String, Uses> {
         self.modules.iter().map(|(path, module)| (module.file.clone(), self.of(path, module))).collect()
     }
 
