@@ -451,7 +451,7 @@ fn finite(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>, tools: &mut Too
             }
         }
         for place in op.wiring.inputs.iter().flatten() {
-            if let crate::program::contract::context::Place::Rows(p) = place {
+            if let crate::program::contract::context::OperandAt::Rows(p) = place {
                 let rows = &tools.pool[*p];
                 let fine = match rows.dtype() {
                     Some(DType::F64) => rows.values::<f64>()?.iter().flatten().all(|v| v.is_finite()),

@@ -32,7 +32,7 @@ pub use build::vars::{Outputs, Vars};
 pub use contract::context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
 pub use contract::cost::{Cost, Work};
 pub use contract::declare::{Declaration, Declared};
-pub use contract::facts::{Facts, Gradient, LodEffect, Needs, Reach};
+pub use contract::facts::{Facts, Gradient, LodEffect, Reach, Reads};
 pub use contract::hints::{Fusion, Hints, Merge, Pieces};
 pub use contract::keys::RowKey;
 pub use contract::op::Op;

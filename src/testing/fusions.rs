@@ -70,7 +70,7 @@ impl Case<'_> {
 
         let thirds = self.op.signature().outputs;
         for (slot, declared) in pair.consumer.signature().outputs.iter().enumerate() {
-            let apart = fusion.apart.iter().find(|(name, _)| *name == declared.name);
+            let apart = fusion.by_others.iter().find(|(name, _)| *name == declared.name);
             let place = thirds.iter().position(|s| s.name == declared.name);
             for k in 0..consumer.outputs[slot].len() {
                 let expected = consumer.outputs[slot][k].storage().clone();

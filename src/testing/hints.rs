@@ -67,10 +67,10 @@ impl Case<'_> {
 
     /// Gradients that share no work: each alone, in any order, with the memory of another, has the same bits and reads
     /// nothing but what it is declared to read.
-    pub(super) fn apart(&self) -> Outcome {
+    pub(super) fn separate_gradients(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
-            if !self.op.hints().apart {
+            if !self.op.hints().separate_gradients {
                 return Ok(());
             }
             let slots = self.slots(&ran);

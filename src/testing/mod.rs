@@ -69,7 +69,7 @@
 //! | `passes` | a gradient that is declared the output's is, bit for bit |
 //! | `accumulates` | asked to add, forward gives what was there plus what it would have written, bit for bit |
 //! | `overwrites` | a gradient that is written over its input's value has the same bits |
-//! | `apart` | gradients that share no work have the same bits each by itself, in any order |
+//! | `separate gradients` | gradients that share no work have the same bits each by itself, in any order |
 //! | `joins` | backward that computes the outputs too has forward's bits, without an output of forward's |
 //! | `prepares` | with what was prepared, the bits are the same; something is kept if that is declared, else nothing |
 //! | `merges` | two calls that share an input are one: columns and gradients of their own bit for bit, shared gradients the sum |
@@ -215,7 +215,7 @@ fn rules<'a>() -> [Rule<'a>; 22] {
         ("passes", Case::passes),
         ("accumulates", Case::accumulates),
         ("overwrites", Case::overwrites),
-        ("apart", Case::apart),
+        ("separate gradients", Case::separate_gradients),
         ("joins", Case::joins),
         ("prepares", Case::prepares),
         ("merges", Case::merges),

@@ -9,7 +9,7 @@ pub(crate) mod loops;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind, Place as Where, Result};
+use crate::error::{Error, ErrorKind, Place, Result};
 use crate::executor::compile::layout::{Layouts, Ranked};
 use crate::executor::compile::loops::Site;
 use crate::executor::plan::Views;
@@ -18,9 +18,9 @@ use crate::executor::rewrite::classes::Classes;
 use crate::executor::rewrite::needs::{gradient_reads, live, needed_values, started, wanted_slots};
 use crate::executor::rewrite::{Rewritten, rewrite};
 use crate::kernels::Store;
-use crate::program::contract::context::{Place, Wiring};
+use crate::program::contract::context::{OperandAt, Wiring};
 use crate::program::{
-    BlockId, Extent, Needs, Op, OpDesc, Pass, Program, RECURRENT, Registry, Role, Spec, VarId, VarRole,
+    BlockId, Extent, Op, OpDesc, Pass, Program, RECURRENT, Reads, Registry, Role, Spec, VarId, VarRole,
     grad_name,
 };
 use crate::tensor::StorageKind;
@@ -180,10 +180,10 @@ pub(crate) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
 impl<'a> Compiler<'a> {
     pub(crate) fn parse(&self, op: &OpDesc) -> Result<Arc<dyn Op>> {
         self.registry.parse(&op.kind, &op.attributes).map_err(|e| {
-            e.at(Where {
+            e.at(Place {
                 operator: Some(op.kind.clone()),
                 caller: Some(op.caller.clone()),
-                ..Where::default()
+                ..Place::default()
             })
         })
     }
@@ -219,7 +219,7 @@ impl<'a> Compiler<'a> {
             return Ok(together);
         }
         let instance = self.parse(op)?;
-        if !instance.hints().apart {
+        if !instance.hints().separate_gradients {
             return Ok(together);
         }
         let wanted = only.map_or_else(|| wanted_slots(&*instance, op), <[usize]>::to_vec);
@@ -246,7 +246,7 @@ impl<'a> Compiler<'a> {
         op: &OpDesc,
         site: Site,
         (only, use_): (Option<&[usize]>, usize),
-        place: Where,
+        place: Place,
     ) -> Result<OpInstr> {
         let instance = self.parse(op)?;
         let signature = instance.signature();
@@ -291,7 +291,7 @@ impl<'a> Compiler<'a> {
                     let count = seen.entry(var).or_default();
                     let before = std::mem::replace(count, *count + 1);
                     if var == VarId::NONE || !wanted.contains(&slot) || before != use_ {
-                        places.push((Place::Absent, Store::Write));
+                        places.push((OperandAt::Absent, Store::Write));
                         continue;
                     }
                     let batched = order.is_some() && self.program.spec(var)?.batched();
@@ -369,7 +369,7 @@ impl<'a> Compiler<'a> {
     }
 
     /// Where an operator is in the program that was given.
-    pub(crate) fn place_of(&self, op: &OpDesc, (block, number): (BlockId, usize)) -> Where {
+    pub(crate) fn place_of(&self, op: &OpDesc, (block, number): (BlockId, usize)) -> Place {
         self.rewritten.place(op, Site { block, number, span: Span::All, repeated: false, why: None })
     }
 
@@ -427,7 +427,7 @@ impl<'a> Compiler<'a> {
         &mut self,
         op: &OpDesc,
         instance: &dyn Op,
-        (wanted, needs): (&[usize], Needs),
+        (wanted, needs): (&[usize], Reads),
         site: Site,
     ) -> Result<Option<Ranked>> {
         let present = |v: &VarId| *v != VarId::NONE;
@@ -451,7 +451,12 @@ impl<'a> Compiler<'a> {
         Ok(order)
     }
 
-    fn writes(&mut self, vars: &[VarId], order: Option<&Ranked>, refs: &mut Vec<Ref>) -> Result<Vec<Place>> {
+    fn writes(
+        &mut self,
+        vars: &[VarId],
+        order: Option<&Ranked>,
+        refs: &mut Vec<Ref>,
+    ) -> Result<Vec<OperandAt>> {
         if let Some(order) = order {
             for &var in vars {
                 // Makes its slot in that order.
@@ -467,11 +472,11 @@ impl<'a> Compiler<'a> {
         bound: bool,
         order: Option<&Ranked>,
         refs: &mut Vec<Ref>,
-    ) -> Result<Vec<Place>> {
+    ) -> Result<Vec<OperandAt>> {
         let mut places = Vec::new();
         for &var in vars {
             if !bound || var == VarId::NONE || self.program.var(var).spec().is_none() {
-                places.push(Place::Absent);
+                places.push(OperandAt::Absent);
                 continue;
             }
             let reference = match order {
@@ -481,11 +486,11 @@ impl<'a> Compiler<'a> {
             if let Access::Slot(s) = reference.access
                 && let Some(pool) = self.slots[s].pool
             {
-                places.push(Place::Rows(pool));
+                places.push(OperandAt::Rows(pool));
                 continue;
             }
             refs.push(reference);
-            places.push(Place::Dense(refs.len() - 1));
+            places.push(OperandAt::Dense(refs.len() - 1));
         }
         Ok(places)
     }

@@ -138,7 +138,7 @@ impl Op for SoftmaxCrossEntropy {
             into: "linear_cross_entropy",
             producer_slots: &[("x", "x"), ("weight", "weight"), ("bias", "bias")],
             own_slots: &[("labels", "labels"), ("weight", "class_weights")],
-            apart: &[("share", "cross_entropy_share")],
+            by_others: &[("share", "cross_entropy_share")],
             // A row of two logits costs nothing; one of many thousands is most of what a language model holds.
             least_width: 256,
         }];

@@ -167,7 +167,7 @@ impl Op for Linear {
 
     fn hints(&self) -> Hints {
         let merges = Some(Merge { beside: &["weight", "bias"], parts: "split" });
-        Hints { accumulates: true, apart: true, prepares: true, merges, ..Hints::default() }
+        Hints { accumulates: true, separate_gradients: true, prepares: true, merges, ..Hints::default() }
     }
 
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {

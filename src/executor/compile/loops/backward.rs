@@ -253,7 +253,8 @@ impl Compiler<'_> {
             // Gradients of rows that share work are one part: computed apart they would do it twice.
             let of_rows =
                 grads(slot).filter(|&v| v != VarId::NONE).all(|v| self.class(step, v) == Class::Step);
-            let shares = instance.facts().reach == Reach::Row && !instance.hints().apart && of_rows;
+            let shares =
+                instance.facts().reach == Reach::Row && !instance.hints().separate_gradients && of_rows;
             match rows.and_then(|part: usize| parts.get_mut(part)).filter(|_| shares) {
                 Some(part) => part.push(slot),
                 None => {

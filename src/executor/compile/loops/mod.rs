@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::error::{Error, ErrorKind, Place as Where, Result};
+use crate::error::{Error, ErrorKind, Place, Result};
 use crate::executor::compile::Compiler;
 use crate::executor::compile::chains;
 use crate::executor::compile::loops::split::{Unit, When, split};
@@ -10,7 +10,7 @@ use crate::executor::plan::{Access, Chains, Home, InnerLevel, Instr, Loop, Memor
 use crate::executor::plan::{Pin, Why};
 use crate::executor::rewrite::classes::{Class, Classes};
 use crate::kernels::Store;
-use crate::program::contract::context::Place;
+use crate::program::contract::context::OperandAt;
 use crate::program::{BlockId, Extent, OpDesc, RECURRENT, Role, StepDesc, VarId};
 
 mod backward;
@@ -42,7 +42,7 @@ impl Site {
 
 impl Compiler<'_> {
     /// Compiles a `recurrent`, forward or backward.
-    pub(crate) fn step_loop(&mut self, op: &OpDesc, site: Site, place: Where) -> Result<Loop> {
+    pub(crate) fn step_loop(&mut self, op: &OpDesc, site: Site, place: Place) -> Result<Loop> {
         let Some(step) = op.step.as_deref() else {
             return Err(Error::of(ErrorKind::Program, RECURRENT, "a step block", "none"));
         };
@@ -154,7 +154,7 @@ impl Compiler<'_> {
     fn splits(&self, instr: &Instr, step: &StepDesc) -> bool {
         let Instr::Op(op) = instr else { return false };
         let row = |r: &Ref| r.rows == Extent::Alive(step.block);
-        let pools = |p: &Place| matches!(p, Place::Rows(_));
+        let pools = |p: &OperandAt| matches!(p, OperandAt::Rows(_));
         op.reads.iter().all(|r| row(r) || r.rows.known().is_some())
             && op.writes.iter().all(row)
             && !op.wiring.input_gradients.iter().flatten().any(|(p, _)| pools(p))

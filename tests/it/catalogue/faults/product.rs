@@ -28,7 +28,7 @@ const CLAIMS_A_SUM: u8 = 13;
 const CLAIMS_PASSING: u8 = 14;
 const CLAIMS_ADDING: u8 = 15;
 const CLAIMS_OVERWRITING: u8 = 16;
-const CLAIMS_APART: u8 = 17;
+const CLAIMS_SEPARATE_GRADIENTS: u8 = 17;
 const CLAIMS_JOINING: u8 = 18;
 const COUNTS_THREADS: u8 = 19;
 const REFUSES_STEPS: u8 = 20;
@@ -159,14 +159,14 @@ impl<const FAULT: u8> Op for Product<FAULT> {
             into: "acme.scaled",
             producer_slots: &[("x", "x")],
             own_slots: &[("y", "y")],
-            apart: &[],
+            by_others: &[],
             least_width: 0,
         };
         Hints {
             columns: (FAULT == CLAIMS_COLUMNS).then(|| std::iter::once(0..1).collect()),
             sums: FAULT == CLAIMS_A_SUM,
             accumulates: FAULT == CLAIMS_ADDING,
-            apart: FAULT == CLAIMS_APART,
+            separate_gradients: FAULT == CLAIMS_SEPARATE_GRADIENTS,
             joins: FAULT == CLAIMS_JOINING,
             fusions: if FAULT == FUSES { &[FUSION] } else { &[] },
             ..Hints::default()
@@ -260,7 +260,7 @@ fn backward<T: RowValue, const FAULT: u8>(run: &mut Backward<'_>, line: (f64, f6
     let leak = if FAULT == PASSES_NOTHING_ON { run.output_gradient::<T>(1)? } else { None };
     let calls = run.scratch().get::<Calls>();
     calls.0 += 1;
-    let again = FAULT == CLAIMS_APART && calls.0 > 1;
+    let again = FAULT == CLAIMS_SEPARATE_GRADIENTS && calls.0 > 1;
     let g = run.output_gradient::<T>(0)?;
     for slot in [0, 1] {
         let Some((mut to, store)) = run.gradient::<T>(slot)? else { continue };
@@ -323,8 +323,8 @@ fn a_product_that_says_what_is_not_so_is_found() {
     );
     finds::<Product<CLAIMS_ADDING>>("accumulates", "added to what was there, element 0: ");
     finds::<Product<CLAIMS_OVERWRITING>>("overwrites", "slot `y`: expected f32");
-    finds::<Product<CLAIMS_APART>>(
-        "apart",
+    finds::<Product<CLAIMS_SEPARATE_GRADIENTS>>(
+        "separate gradients",
         "gradient of `y`[0] by itself, in memory of another's, element 0",
     );
     finds::<Product<CLAIMS_JOINING>>("joins", "`out`[0] beside the gradients, element 0: NaN instead of");
