@@ -378,3 +378,6 @@ impl Builder {
         Builder::with_registry(catalogue())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@
 //! use unpadded::program::{Attributes, Initializer};
 //! use unpadded::{Builder, DType, ops};
 //! let net = Builder::new();
-//! let zeros = || Initializer::new("zeros", Attributes::new());
+//! let zeros = || Initializer::new(ZEROS, Attributes::new());
 //! let a = net.parameter("a", DType::F32, &[1, 3], zeros());
 //! let b = net.parameter("b", DType::F32, &[3, 1], zeros());
 //! let loss = a.product(b, None);
@@ -32,6 +32,7 @@ pub use crate::ops::{Schedule, SparseMode};
 pub use rules::{Adagrad, Adam, AdamW, Sgd};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::program::description::initialize::ZEROS;
 use crate::program::{
     Append, Attributes, BlockId, Initializer, Program, Registry, Role, VarDesc, VarId, VarKind, VarRole,
     backward,
@@ -210,7 +211,7 @@ fn state(program: &mut Program, param: VarId, slot: &str) -> Result<VarId> {
         persistable: true,
         trainable: false,
         stop_gradient: true,
-        initializer: Some(Initializer::new("zeros", Attributes::new())),
+        initializer: Some(Initializer::new(ZEROS, Attributes::new())),
         gradient_of: None,
     })
 }

@@ -43,9 +43,8 @@ pub use contract::shapes::InferShape;
 pub use contract::signature::{Arity, DENSE, DENSE_OR_ROWS, ROWS, Signature, Slot};
 pub use contract::{call, sample};
 pub use description::carried::CarriedState;
-pub use description::op_desc::{
-    Bound, Memory, MemoryGradient, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient,
-};
+pub use description::language::RECURRENT;
+pub use description::op_desc::{Bound, Memory, MemoryGradient, OpDesc, Pair, Role, StepDesc, StepGradient};
 pub use description::program::{Append, Block, Program};
 pub use description::var_desc::{Initializer, VarDesc, VarKind, VarRole, grad_name};
 pub use spec::attributes;

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::executor::{Executor, Run, Scope, Stage};
 use crate::lod::Lod;
 use crate::program::contract::call::{Direct, InputGradients};
+use crate::program::description::initialize::ZEROS;
 use crate::program::{
     Append, Attributes, BlockId, Initializer, Literal, Operand, Program, Reach, Registry, Spec, VarDesc,
     VarId, VarKind, VarRole, backward,
@@ -46,7 +47,7 @@ pub(super) fn given(
         persistable: kept,
         trainable: role == VarRole::Parameter && graded,
         stop_gradient: !graded,
-        initializer: kept.then(|| Initializer::new("zeros", Attributes::new())),
+        initializer: kept.then(|| Initializer::new(ZEROS, Attributes::new())),
         gradient_of: None,
     })
 }

@@ -3,7 +3,7 @@
 
 use super::call::{self, Given, How};
 use super::case::{Case, Ran, each};
-use super::values::{Outcome, ensure, filled, same_bits};
+use super::values::{Outcome, all, ensure, filled, near, numbers, same_bits};
 use crate::kernels::Float;
 use crate::program::contract::context::{Pass, Prepared, Scratch};
 use crate::program::{Reach, Spec};
@@ -38,6 +38,30 @@ impl Case<'_> {
             met = true;
         }
         Ok(met)
+    }
+
+    /// What is declared a mean is Σ x / n, over all numbers of the first input.
+    pub(super) fn averages(&self) -> Outcome {
+        for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F64, 1e-12)] {
+            let ran = self.run_sample(dtype)?;
+            if !self.op.hints().averages {
+                return Ok(());
+            }
+            let outputs: Vec<&Storage> = ran.outputs.iter().flatten().map(|v| v.storage()).collect();
+            let x = ran.direct.inputs().first().and_then(|slot| slot.first());
+            let (&[out], Some(x)) = (&outputs[..], x) else {
+                return ensure(false, || format!("{} outputs, of no input or not one", outputs.len()));
+            };
+            let x = numbers(x.storage())?;
+            let mean = x.iter().sum::<f64>() / x.len().max(1) as f64;
+            near(
+                out,
+                &all(&[], dtype, mean)?.into(),
+                tolerance,
+                "the output is not the mean of the first input",
+            )?;
+        }
+        Ok(())
     }
 
     /// Forward asked to add gives what was there plus what it would have written.

@@ -3,7 +3,8 @@
 use super::builder::{Builder, DTypeOf};
 use super::state::OpenState;
 use super::var::Var;
-use crate::program::description::carried::{BEFORE, wrong};
+use crate::program::description::carried::wrong;
+use crate::program::description::language::CARRY;
 use crate::program::description::var_desc::VarRole;
 use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::BlockId;
@@ -82,7 +83,8 @@ impl Builder {
             .map_err(|e| e.variable(&state.program.var(id).name))
         };
         if self.fitting(said).is_some() {
-            let out: Var = self.append("carry", &[("x", &[after]), (BEFORE, &[before])], Attributes::new());
+            let inputs: [(&str, &[Var]); 2] = [(CARRY.inputs[0], &[after]), (CARRY.inputs[1], &[before])];
+            let out: Var = self.append(CARRY.kind, &inputs, Attributes::new());
             if !out.is_unknown() {
                 self.state.borrow_mut().program.var_mut(out.id).role = VarRole::Carried;
             }

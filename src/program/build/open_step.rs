@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::{Error, ErrorKind, Place, Result};
-use crate::program::description::op_desc::{Bound, OpDesc, Pair, RECURRENT, Role, StepDesc};
+use crate::program::description::language::RECURRENT;
+use crate::program::description::op_desc::{Bound, OpDesc, Pair, Role, StepDesc};
 use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarRole;
 use crate::program::spec::attributes::Attributes;

@@ -10,7 +10,8 @@ use super::state::State;
 use super::var::Var;
 use super::vars::Vars;
 use crate::error::{Error, ErrorKind, Place};
-use crate::program::description::op_desc::{Memory, Pair, RECURRENT};
+use crate::program::description::language::{COPY, RECURRENT};
+use crate::program::description::op_desc::{Memory, Pair};
 use crate::program::description::var_desc::VarRole;
 use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::VarId;
@@ -170,7 +171,12 @@ impl Step {
         if written {
             return Some(id);
         }
-        let copy: Var = self.append("assign", &[("x", &[self.var(id)])], Attributes::new());
+        self.copy(id)
+    }
+
+    /// A copy of a variable, written by an operator of this block; `None` if it cannot be appended, which was written down.
+    pub(super) fn copy(&self, id: VarId) -> Option<VarId> {
+        let copy: Var = self.append(COPY.kind, &[(COPY.inputs[0], &[self.var(id)])], Attributes::new());
         (!copy.is_unknown()).then_some(copy.id)
     }
 }

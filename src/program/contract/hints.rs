@@ -10,6 +10,9 @@ use crate::program::Attributes;
 pub struct Hints {
     /// The output IS the sum of the two inputs, number for number, where their specs are the same.
     pub sums: bool,
+    /// The one output IS the mean of all numbers in the first input slot, 0 if there are none. A trainer whose loss it is
+    /// counts them, so that the loss over several batches is the mean over all their rows.
+    pub averages: bool,
     /// `forward` can add its one output to what is there: [`Forward::store`](crate::program::Forward::store) then says
     /// so. What is only added to something else needs no memory of its own.
     pub accumulates: bool,

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use super::language::CARRY;
 use super::op_desc::{OpDesc, Role};
 use super::program::{Program, malformed};
 use super::var_desc::VarRole;
@@ -24,7 +25,7 @@ pub struct CarriedState {
 }
 
 /// The input slot of what is before.
-pub(in crate::program) const BEFORE: &str = "before";
+const BEFORE: &str = CARRY.inputs[1];
 
 impl CarriedState {
     /// What an operator of the root block says.

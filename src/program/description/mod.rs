@@ -5,6 +5,7 @@ mod difference;
 pub mod display;
 pub mod dot;
 pub mod initialize;
+pub mod language;
 mod names;
 pub mod op_desc;
 pub(crate) mod program;

@@ -9,7 +9,8 @@ mod order;
 
 use std::collections::{HashMap, HashSet};
 
-use super::op_desc::{Bound, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient};
+use super::language::RECURRENT;
+use super::op_desc::{Bound, OpDesc, Pair, Role, StepDesc, StepGradient};
 use super::program::{Block, Program, check_inner_extents, malformed};
 use super::var_desc::{VarDesc, VarRole, grad_name};
 use crate::error::{AtCaller, Place, Result};

@@ -42,6 +42,7 @@ const FUSES_WRONGLY: u8 = 27;
 const TAKES_ANY_TYPE: u8 = 28;
 const TAKES_ANY_ROWS: u8 = 29;
 const ROUNDS_IN_STEPS: u8 = 30;
+const CLAIMS_A_MEAN: u8 = 31;
 
 const BOTH: &[Slot] = &[Slot::one("x"), Slot::one("y")];
 const SHAPE: &[Slot] = &[Slot::one("x"), Slot::one("y").without_gradient().shape_only()];
@@ -165,6 +166,7 @@ impl<const FAULT: u8> Op for Product<FAULT> {
         Hints {
             columns: (FAULT == CLAIMS_COLUMNS).then(|| std::iter::once(0..1).collect()),
             sums: FAULT == CLAIMS_A_SUM,
+            averages: FAULT == CLAIMS_A_MEAN,
             accumulates: FAULT == CLAIMS_ADDING,
             separate_gradients: FAULT == CLAIMS_SEPARATE_GRADIENTS,
             joins: FAULT == CLAIMS_JOINING,
@@ -317,6 +319,7 @@ fn a_product_with_a_fault_in_what_it_computes_is_found() {
 fn a_product_that_says_what_is_not_so_is_found() {
     finds::<Product<CLAIMS_COLUMNS>>("columns", "output 0 is not columns 0..1");
     finds::<Product<CLAIMS_A_SUM>>("sums", "the output is not x + y, element 0: ");
+    finds::<Product<CLAIMS_A_MEAN>>("averages", "the output is not the mean of the first input");
     finds::<Product<CLAIMS_PASSING>>(
         "passes",
         "gradient of `x`[0] is not that of the first output, element 0",
