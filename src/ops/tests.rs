@@ -3,16 +3,14 @@
 use ndarray::array;
 
 use super::catalogue;
-use crate::lod::Lod;
 use crate::program::description::language::{APPENDED, CARRY, COPY, FILL};
 use crate::program::{Attributes, Operand};
 use crate::tensor::Variable;
 
 #[test]
 fn what_the_language_appends_is_there() {
-    let x =
-        Variable::sequences(array![[1.0, 2.0], [7.0, 4.0]], Lod::from_lengths1(&[2, 0]).unwrap()).unwrap();
-    let before = Variable::from(array![[0.5, 0.5]]);
+    let x = Variable::from(array![[1.0, 2.0], [7.0, 4.0]]);
+    let before = Variable::from(array![[0.5, 0.5], [0.0, 0.0]]);
     for appended in APPENDED {
         let mut attributes = Attributes::new();
         appended.attributes.iter().for_each(|name| attributes.set(name, 3.0));
