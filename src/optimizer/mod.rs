@@ -104,7 +104,7 @@ pub trait Optimizer {
         let mut next = program.clone();
         let minimized = backward::append(&mut next, registry, loss)
             .and_then(|gradients| {
-                append(&mut next, registry, (self.options(), self.rule()?), gradients, caller)
+                append(&mut next, registry, self.options(), self.rule()?, gradients, caller)
             })
             .map_err(|e| e.called(caller))?;
         *program = next;
@@ -126,7 +126,7 @@ pub trait Optimizer {
         let caller = Location::caller();
         let mut next = program.clone();
         let rule = self.rule().map_err(|e| e.called(caller))?;
-        let minimized = append(&mut next, registry, (self.options(), rule), gradients, caller)
+        let minimized = append(&mut next, registry, self.options(), rule, gradients, caller)
             .map_err(|e| e.called(caller))?;
         *program = next;
         Ok(minimized)
@@ -136,7 +136,8 @@ pub trait Optimizer {
 fn append(
     program: &mut Program,
     registry: &Registry,
-    (options, rule): (&Options, UpdateRule),
+    options: &Options,
+    rule: UpdateRule,
     gradients: Vec<(VarId, VarId)>,
     caller: &Location<'_>,
 ) -> Result<Minimized> {

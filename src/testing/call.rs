@@ -294,7 +294,8 @@ pub(super) fn reads(op: &dyn Op, direct: &Direct, wanted: &[usize]) -> Reads {
 pub(super) fn prepare(
     op: &dyn Op,
     direct: &Direct,
-    (pass, wanted): (Pass, &[usize]),
+    pass: Pass,
+    wanted: &[usize],
     prepared: &mut Prepared,
 ) -> Result<()> {
     let bound = match pass {

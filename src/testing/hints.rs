@@ -165,7 +165,7 @@ impl Case<'_> {
             let mut prepared = Prepared::default();
             // Twice, as run after run.
             for _ in 0..2 {
-                call::prepare(&*self.op, &ran.direct, (Pass::Forward, &[]), &mut prepared)?;
+                call::prepare(&*self.op, &ran.direct, Pass::Forward, &[], &mut prepared)?;
             }
             let mut kept = prepared.is_kept();
             self.forward_prepared(&ran, &prepared)?;
@@ -174,7 +174,7 @@ impl Case<'_> {
             for wanted in sets {
                 let mut prepared = Prepared::default();
                 for _ in 0..2 {
-                    call::prepare(&*self.op, &ran.direct, (Pass::Backward, &wanted), &mut prepared)?;
+                    call::prepare(&*self.op, &ran.direct, Pass::Backward, &wanted, &mut prepared)?;
                 }
                 kept |= prepared.is_kept();
                 let how = How { prepared: Some(&prepared), ..How::default() };

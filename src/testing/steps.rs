@@ -199,7 +199,7 @@ impl Case<'_> {
                 Some((slot, k))
             });
             if let Some((slot, k)) = place {
-                bound[slot][k] = moved(bound[slot][k], memory, direct, (slot, k, way));
+                bound[slot][k] = moved(bound[slot][k], memory, &direct.input_specs()[slot][k], way);
             }
         }
         let slots = self.op.signature().inputs.iter().zip(&bound);
@@ -333,9 +333,9 @@ impl Case<'_> {
 }
 
 /// An operand times what the memory makes of it, between 0.9 and 1.1 or so: it stays on its side of 0.
-fn moved(x: Var, memory: Var, direct: &Direct, (slot, k, way): (usize, usize, Way)) -> Var {
+fn moved(x: Var, memory: Var, spec: &Spec, way: Way) -> Var {
     let mut factor = (memory * 0.0625).exp();
-    let levels = direct.input_specs()[slot][k].lod.len();
+    let levels = spec.lod.len();
     let inner = way.level.map_or(levels, |level| levels.saturating_sub(level + 1));
     // Each row of it meets the row of its sequence; of nested ones nothing is moved.
     match inner {

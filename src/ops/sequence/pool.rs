@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::pool_kind::{Pool, exceeds};
+use super::pool_kind::{Before, Pool, exceeds};
 use super::pool_piece::SequencePoolPiece;
 use crate::error::{Error, Result};
 use crate::kernels::{Float, Store, View};
@@ -137,7 +137,7 @@ impl SequencePool {
                 out.fill(T::from_f64(self.pad_value));
                 continue;
             }
-            self.pool.take(x, rows.clone(), false, out);
+            self.pool.take(x, rows.clone(), Before::Nothing, out);
             self.pool.finish(rows.len(), out);
         }
         Ok(())

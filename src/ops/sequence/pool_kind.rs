@@ -24,6 +24,15 @@ pub enum Pool {
     Last,
 }
 
+/// Which rows of a sequence came before some of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::ops) enum Before {
+    /// None: these are its first.
+    Nothing,
+    /// One at least.
+    Rows,
+}
+
 impl Pool {
     /// All of them.
     pub const ALL: [Pool; 6] = [Pool::Sum, Pool::Mean, Pool::Sqrt, Pool::Max, Pool::First, Pool::Last];
@@ -40,18 +49,18 @@ impl Pool {
         }
     }
 
-    /// Takes some rows of a sequence in: what came of those before them, if there are any, is in `so_far`.
+    /// Adds some rows of a sequence to `so_far`, which has the result of the rows before them.
     pub(in crate::ops) fn take<T: Float>(
         self,
         x: View<'_, T>,
         rows: Range<usize>,
-        any_before: bool,
+        before: Before,
         so_far: &mut [T],
     ) {
         if rows.is_empty() {
             return;
         }
-        let fresh = usize::from(!any_before);
+        let fresh = usize::from(before == Before::Nothing);
         if fresh == 1 {
             so_far.copy_from_slice(x.row(rows.start));
         }

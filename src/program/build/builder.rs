@@ -473,7 +473,7 @@ impl Builder {
             state.registry.parse(kind, &attributes).map_or(1, |op| op.signature().outputs.len())
         };
         let unknown = || V::unknown(self.unknown(), slots());
-        let appended = self.state.borrow_mut().append(self.block, (kind, &attributes), inputs, caller);
+        let appended = self.state.borrow_mut().append(self.block, kind, &attributes, inputs, caller);
         let Some(Some(outputs)) = self.fitting(appended) else { return unknown() };
         let outputs: Vec<Var> = outputs.into_iter().map(|id| self.var(id)).collect();
         if let Some(outputs) = V::of(&outputs) {

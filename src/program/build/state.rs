@@ -125,7 +125,8 @@ impl State {
     pub(super) fn append(
         &mut self,
         block: BlockId,
-        (kind, attributes): (&str, &Attributes),
+        kind: &str,
+        attributes: &Attributes,
         inputs: &[(&str, &[Var])],
         caller: &'static Location<'static>,
     ) -> Result<Option<Vec<VarId>>> {
@@ -150,13 +151,6 @@ impl State {
         if !known {
             return Ok(None);
         }
-        let State { program, registry, open, .. } = self;
-        if block != BlockId(0) {
-            let step = open.iter().find(|step| step.block == block).ok_or_else(|| finished().at(place()))?;
-            let carried = || step.memories().iter().map(|m| m.previous).collect();
-            let checked = program.decided_early(registry, (block, &carried), (kind, attributes), &bound);
-            checked.map_err(|e| e.at(place()))?;
-        }
         let request = Append {
             inputs: bound,
             attributes: attributes.clone(),
@@ -164,6 +158,13 @@ impl State {
             caller: caller.to_string(),
             ..Append::forward(kind)
         };
+        let State { program, registry, open, .. } = self;
+        if block != BlockId(0) {
+            let step = open.iter().find(|step| step.block == block).ok_or_else(|| finished().at(place()))?;
+            let carried = || step.memories().iter().map(|m| m.previous).collect();
+            let checked = program.decided_early(registry, block, &carried, &request);
+            checked.map_err(|e| e.at(place()))?;
+        }
         Ok(Some(program.append(registry, block, request)?.into_iter().flatten().collect()))
     }
 

@@ -3,16 +3,15 @@
 use super::facts::{LodEffect, Reach};
 use super::levels::made_levels;
 use super::op::Op;
-use super::shapes::{InferShape, Phase};
+use super::shapes::{InferShape, InputSlots, Phase};
 use super::signature::Arity;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::spec::attributes::Literal;
 use crate::program::spec::extent::{Extent, Spec};
 
 /// Runs an operator's shape rule, and holds it to what the operator declares: the specs of its outputs.
 pub(crate) fn infer(
     op: &dyn Op,
-    inputs: (&[Vec<Spec>], &[Vec<Literal>]),
+    inputs: InputSlots<'_>,
     top: Extent,
     phase: Phase<'_>,
 ) -> Result<Vec<Vec<Spec>>> {

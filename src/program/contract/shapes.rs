@@ -39,6 +39,15 @@ pub(crate) enum Phase<'a> {
     },
 }
 
+/// What is in the input slots of an operator: of each slot, in order.
+#[derive(Clone, Copy)]
+pub(crate) struct InputSlots<'a> {
+    /// The specs of its tensors.
+    pub(crate) specs: &'a [Vec<Spec>],
+    /// Its literals; nothing at all if no slot has any.
+    pub(crate) literals: &'a [Vec<Literal>],
+}
+
 /// What an operator's shape rule reads and sets.
 pub struct InferShape<'a> {
     pub(super) signature: Signature,
@@ -52,13 +61,8 @@ pub struct InferShape<'a> {
 }
 
 impl<'a> InferShape<'a> {
-    /// The specs of the tensors and the literals of each input slot.
-    pub(super) fn new(
-        signature: Signature,
-        (inputs, literals): (&'a [Vec<Spec>], &'a [Vec<Literal>]),
-        top: Extent,
-        phase: Phase<'a>,
-    ) -> Self {
+    pub(super) fn new(signature: Signature, inputs: InputSlots<'a>, top: Extent, phase: Phase<'a>) -> Self {
+        let InputSlots { specs: inputs, literals } = inputs;
         let outputs = vec![Vec::new(); signature.outputs.len()];
         Self { signature, inputs, literals, outputs, top, phase, made: 0, from_data: Vec::new() }
     }

@@ -11,7 +11,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Place, Result, is_own};
 use crate::program::contract::facts::Reach;
 use crate::program::contract::infer::infer;
 use crate::program::contract::registry::Registry;
-use crate::program::contract::shapes::Phase;
+use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::contract::signature::{NoKernel, Signature, Slot};
 use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::{BlockId, Extent, LevelId, Spec, VarId};
@@ -269,7 +269,7 @@ impl Program {
         let outputs = {
             let phase = Phase::Build { next: &mut levels };
             let literals = self.literals(&groups);
-            infer(&*op, (&specs, &literals), self.top(block), phase)?
+            infer(&*op, InputSlots { specs: &specs, literals: &literals }, self.top(block), phase)?
         };
         let stop = !groups.iter().flatten().any(|&v| !self.var(v).stop_gradient);
         for spec in outputs.iter().flatten() {
