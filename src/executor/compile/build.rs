@@ -15,7 +15,7 @@ use crate::executor::plan::{
 };
 use crate::executor::rewrite::classes::Class;
 use crate::kernels::Store;
-use crate::program::contract::context::{Place, Wiring};
+use crate::program::contract::context::{OperandAt, Wiring};
 use crate::program::{BlockId, Extent, Pair, Pass, Program, Role, StepDesc, StepGradient, VarId};
 
 /// What was found of a program.
@@ -402,18 +402,18 @@ struct Views<'a> {
 }
 
 impl Views<'_> {
-    fn slots(&mut self, slots: &[Vec<VarId>]) -> Result<Vec<Vec<Place>>> {
+    fn slots(&mut self, slots: &[Vec<VarId>]) -> Result<Vec<Vec<OperandAt>>> {
         slots.iter().map(|vars| self.places(vars)).collect()
     }
 
-    fn places(&mut self, vars: &[VarId]) -> Result<Vec<Place>> {
+    fn places(&mut self, vars: &[VarId]) -> Result<Vec<OperandAt>> {
         vars.iter().map(|&var| self.place(var)).collect()
     }
 
-    fn place(&mut self, var: VarId) -> Result<Place> {
+    fn place(&mut self, var: VarId) -> Result<OperandAt> {
         let Found { source, slots, .. } = *self.found;
         if var == VarId::NONE {
-            return Ok(Place::Absent);
+            return Ok(OperandAt::Absent);
         }
         let view = match self.order {
             Some(_) => slots.ranked_reference(source, var)?,
@@ -422,10 +422,10 @@ impl Views<'_> {
         if let Access::Slot(slot) = view.access
             && let Some(pool) = slots.slots[slot].pool
         {
-            return Ok(Place::Rows(pool));
+            return Ok(OperandAt::Rows(pool));
         }
         self.refs.push(view);
-        Ok(Place::Dense(self.refs.len() - 1))
+        Ok(OperandAt::Dense(self.refs.len() - 1))
     }
 }
 
@@ -434,7 +434,7 @@ impl Views<'_> {
 fn lanes_can_run(instr: &Instr, step: &StepDesc) -> bool {
     let Instr::Op(op) = instr else { return false };
     let row = |r: &Ref| r.rows == Extent::Alive(step.block);
-    let pools = |p: &Place| matches!(p, Place::Rows(_));
+    let pools = |p: &OperandAt| matches!(p, OperandAt::Rows(_));
     op.reads.iter().all(|r| row(r) || r.rows.known().is_some())
         && op.writes.iter().all(row)
         && !op.wiring.input_gradients.iter().flatten().any(|(p, _)| pools(p))

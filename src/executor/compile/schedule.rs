@@ -144,7 +144,7 @@ impl Maker<'_> {
     /// The gradients of a backward operator, call by call: if they share no work, those of rows, which threads divide,
     /// and those of constants, which are sums over all rows, are calls of their own.
     fn separate(&self, id: OpId, parsed: &Parsed, wanted: &[usize]) -> Vec<Vec<usize>> {
-        if !parsed.hints.apart {
+        if !parsed.hints.separate_gradients {
             return vec![wanted.to_vec()];
         }
         let desc = self.source.desc(id);

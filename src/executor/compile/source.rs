@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Place as Where, Result};
 use crate::executor::plan::{Note, OpId};
 use crate::executor::rewrite::Rewritten;
 use crate::executor::rewrite::needs::{live, wanted_slots};
-use crate::program::contract::infer::{Made, made_levels};
+use crate::program::contract::levels::{Made, made_levels};
 use crate::program::{
     BlockId, Facts, Hints, LodEffect, Op, OpDesc, Program, Registry, Role, Signature, Spec, StepDesc,
     StepGradient, VarId,

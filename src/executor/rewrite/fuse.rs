@@ -193,7 +193,7 @@ impl Draft<'_> {
             },
         };
         let mut beside = Vec::new();
-        for &(slot, kind) in fusion.apart {
+        for &(slot, kind) in fusion.by_others {
             let vars = consumer.output(slot);
             let read = |v: &VarId| {
                 self.wanted.contains(v)
@@ -278,7 +278,7 @@ impl Draft<'_> {
         if !slots.iter().all(|slot| slot.arity.takes(bound(slot))) {
             return None;
         }
-        let apart = |b: &Bound| fusion.apart.iter().any(|(slot, _)| *slot == b.slot);
+        let apart = |b: &Bound| fusion.by_others.iter().any(|(slot, _)| *slot == b.slot);
         if !consumer.outputs.iter().all(|b| apart(b) || outputs.iter().any(|s| s.name == b.slot)) {
             return None;
         }

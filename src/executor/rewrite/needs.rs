@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::{BlockId, Needs, Op, OpDesc, Program, Role, Spec, VarId, grad_name};
+use crate::program::{BlockId, Op, OpDesc, Program, Reads, Role, Spec, VarId, grad_name};
 use crate::tensor::StorageKind;
 
 /// The input slots whose gradients a backward operator computes.
@@ -15,12 +15,12 @@ pub(crate) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
 }
 
 /// The forward values that the gradients of these input slots are computed from.
-pub(crate) fn gradient_reads(op: &dyn Op, wanted: &[usize], inputs: &[Vec<Spec>]) -> Needs {
-    wanted.iter().fold(Needs::nothing(), |needs, &slot| needs.union(op.gradient(slot, inputs).reads))
+pub(crate) fn gradient_reads(op: &dyn Op, wanted: &[usize], inputs: &[Vec<Spec>]) -> Reads {
+    wanted.iter().fold(Reads::nothing(), |needs, &slot| needs.union(op.gradient(slot, inputs).reads))
 }
 
 /// The forward values that a backward operator reads for `needs`.
-pub(crate) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Needs) -> Vec<VarId> {
+pub(crate) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Reads) -> Vec<VarId> {
     let signature = op.signature();
     let inputs =
         signature.inputs.iter().enumerate().filter(|(i, _)| needs.has_input(*i)).map(|(_, s)| s.name);

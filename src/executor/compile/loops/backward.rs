@@ -124,7 +124,7 @@ fn together(block: &GradientBlock<'_>, same: &Same, op: &OpDesc, parsed: &Parsed
             continue;
         }
         let of_rows = grads(slot).filter(|&v| v != VarId::NONE).all(|v| block.class(v) == Class::Step);
-        let shares = parsed.facts.reach == Reach::Row && !parsed.hints.apart && of_rows;
+        let shares = parsed.facts.reach == Reach::Row && !parsed.hints.separate_gradients && of_rows;
         match rows.and_then(|group: usize| groups.get_mut(group)).filter(|_| shares) {
             Some(group) => group.push(slot),
             None => {
