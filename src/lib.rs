@@ -25,7 +25,7 @@
 //! | [`data`] | files of text, vocabularies, batches |
 //! | [`train`] | the training loop, metrics, checkpoints |
 //!
-//! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::step`],
+//! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::build::step`],
 //! [`program::backward`], [`optimizer`], [`executor`], then any file of [`ops`]. `ARCHITECTURE.md` in the repository
 //! goes through it stop by stop.
 

@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use crate::error::Error;
-use crate::program::vars::unknown_of;
+use crate::program::build::vars::unknown_of;
 use crate::program::{Builder, Var, Vars};
 
 /// Operators with parameters of their own: [`Linear`](crate::layers::Linear), [`Lstm`](crate::layers::Lstm), and any of
@@ -249,4 +249,14 @@ impl<L: Stateful> Instance<L> {
             None => (net.unknown(), self.layer.all_states(net.unknown())),
         }
     }
+}
+
+/// Checks the width of what a layer gives.
+#[track_caller]
+pub(super) fn wide(net: &Builder, layer: &str, width: usize) -> Option<()> {
+    if width > 0 {
+        return Some(());
+    }
+    net.refuse(Error::new(format!("width of layer `{layer}`"), "at least 1", "0"));
+    None
 }

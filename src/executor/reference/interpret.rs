@@ -14,9 +14,9 @@ use crate::executor::reference::values::{Around, BlockValues};
 use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::kernels::{ViewMut, flush};
-use crate::program::call::Direct;
-use crate::program::context::RunFacts;
-use crate::program::keys::{Names, RowKey};
+use crate::program::contract::call::Direct;
+use crate::program::contract::context::RunFacts;
+use crate::program::contract::keys::{Names, RowKey};
 use crate::program::{
     BlockId, Extent, Op, OpDesc, Operand, Pair, Program, RECURRENT, Registry, Role, StepDesc, StepGradient,
     VarId, VarKind, VarRole, grad_name,

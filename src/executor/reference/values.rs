@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::reference::rows::{add, part};
 use crate::lod::Lod;
-use crate::program::keys::RowKey;
+use crate::program::contract::keys::RowKey;
 use crate::program::{BlockId, Extent, LevelId, Program, VarId};
 use crate::tensor::{Storage, Variable};
 

@@ -9,10 +9,12 @@ use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::{Lane, Operands, Region};
 use crate::kernels::helpers;
-use crate::program::context::{Backward, Call, Forward, Pass, Place, Prepare, RunFacts, Scratch};
-use crate::program::keys::Keys;
-use crate::program::literals::Literals;
-use crate::program::rows::RowBuffer;
+use crate::program::contract::context::{
+    Backward, Call, Forward, OperandAt, Pass, Prepare, RunFacts, Scratch,
+};
+use crate::program::contract::keys::Keys;
+use crate::program::contract::literals::Literals;
+use crate::program::contract::rows::RowBuffer;
 use crate::program::{Cost, Extent, Reach, Role};
 
 /// A call with fewer numbers to write than this is not divided.
@@ -156,7 +158,7 @@ fn divisible(instr: &OpInstr) -> bool {
         && instr.role != Role::Update
         && !instr.writes.is_empty()
         && !instr.writes.iter().any(constant)
-        && instr.wiring.input_gradients.iter().flatten().all(|(p, _)| !matches!(p, Place::Rows(_)))
+        && instr.wiring.input_gradients.iter().flatten().all(|(p, _)| !matches!(p, OperandAt::Rows(_)))
         && instr.writes.iter().all(|r| !matches!(r.rows, Extent::Data(_)))
 }
 

@@ -7,7 +7,7 @@ use crate::executor::plan::{Home, Plan};
 use crate::executor::run::machine::Machine;
 use crate::executor::run::request::Run;
 use crate::lod::Lod;
-use crate::program::infer::LevelTable;
+use crate::program::contract::levels::LevelTable;
 use crate::program::{BlockId, Extent, LevelId, Program, Spec, StepDesc, VarId, VarRole};
 use crate::tensor::Variable;
 

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::executor::plan::{Home, InnerLevel, Loop, MadeLevel};
 use crate::executor::run::rank_table::RankTable;
 use crate::lod::Lod;
-use crate::program::infer::LevelTable;
-use crate::program::keys::RowKey;
+use crate::program::contract::keys::RowKey;
+use crate::program::contract::levels::LevelTable;
 use crate::program::{Extent, LevelId};
 
 /// Which rows of a step block are being computed.

@@ -5,8 +5,8 @@ use crate::error::Error;
 use crate::executor::plan::{Loop, OpInstr};
 use crate::executor::run::frame::{At, Frame};
 use crate::executor::run::state::{CallRows, RunState, step_parent};
-use crate::program::infer::LevelTable;
-use crate::program::keys::{Keys, Names, RowKey};
+use crate::program::contract::keys::{Keys, Names, RowKey};
+use crate::program::contract::levels::LevelTable;
 use crate::program::{BlockId, Extent, LevelId};
 
 impl Frame {

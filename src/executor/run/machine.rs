@@ -15,8 +15,8 @@ use crate::executor::run::worker::{Lists, Tools, Worker};
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, Region};
 use crate::lod::Lod;
-use crate::program::call::{row_buffer, selected_rows};
-use crate::program::rows::RowBuffer;
+use crate::program::contract::call::{row_buffer, selected_rows};
+use crate::program::contract::rows::RowBuffer;
 use crate::program::{Extent, Program, Spec};
 use crate::tensor::{DType, Dense, Storage, with_element};
 

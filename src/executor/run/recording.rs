@@ -9,7 +9,7 @@ use crate::executor::run::recorder::EventKind;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::Region;
-use crate::program::context::Place;
+use crate::program::contract::context::OperandAt;
 use crate::program::{Cost, RowBuffer, Work};
 
 impl Worker {
@@ -113,8 +113,8 @@ impl RunState<'_> {
         writes: &[Region],
         pool: &[RowBuffer],
     ) -> Cost {
-        let rows_of = |place: &Place| match place {
-            Place::Rows(p) => pool.get(*p),
+        let rows_of = |place: &OperandAt| match place {
+            OperandAt::Rows(p) => pool.get(*p),
             _ => None,
         };
         let selected = || instr.wiring.inputs.iter().flatten().filter_map(rows_of);

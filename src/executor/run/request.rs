@@ -1,6 +1,6 @@
 //! What a run is asked for: the batch, the mode, the step, how far to go.
 
-use crate::program::context::Mode;
+use crate::program::contract::context::Mode;
 use crate::program::{Role, VarId};
 use crate::tensor::Variable;
 

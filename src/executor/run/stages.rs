@@ -6,8 +6,8 @@ use crate::executor::run::request::Stage;
 use crate::executor::run::state::RunState;
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::{Arena, Lane, OperandRoom};
-use crate::program::context::Place;
-use crate::program::rows::RowBuffer;
+use crate::program::contract::context::OperandAt;
+use crate::program::contract::rows::RowBuffer;
 use crate::program::{Extent, Role};
 use crate::tensor::DType;
 
@@ -129,7 +129,7 @@ impl<'p> RunState<'p> {
                 }
             }
             for place in op.wiring.inputs.iter().flatten() {
-                if let Place::Rows(p) = place
+                if let OperandAt::Rows(p) = place
                     && !rows_are_finite(&tools.pool[*p])?
                     && let Some(slot) = self.plan.slots.iter().find(|s| s.pool == Some(*p))
                 {

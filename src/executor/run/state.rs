@@ -6,9 +6,9 @@ use crate::executor::run::frame::{At, Frame};
 use crate::executor::run::request::Run;
 use crate::kernels::arena::{Lane, OperandRoom, Region};
 use crate::kernels::{Extent2, flush};
-use crate::program::context::{Prepared, RunFacts};
-use crate::program::infer::LevelTable;
-use crate::program::rows::RowBuffer;
+use crate::program::contract::context::{Prepared, RunFacts};
+use crate::program::contract::levels::LevelTable;
+use crate::program::contract::rows::RowBuffer;
 use crate::program::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use crate::executor::run::recorder::Recorder;
 use crate::kernels::arena::{OperandRoom, Region, Share};
-use crate::program::context::Scratch;
-use crate::program::rows::RowBuffer;
+use crate::program::contract::context::Scratch;
+use crate::program::contract::rows::RowBuffer;
 
 /// A thread's own memory.
 #[derive(Default)]

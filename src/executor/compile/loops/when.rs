@@ -1,0 +1,177 @@
+//! Which operators of a step block leave the loop.
+//!
+//! An operator runs before the loop if no memory reaches it, after it if it reaches no memory, and in the loop
+//! otherwise. Nothing here knows a cell or an operator by name.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::executor::plan::{Pin, Why};
+use crate::program::VarId;
+
+/// When an operator of a step block runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum When {
+    /// Once, before the loop.
+    Before,
+    /// At every step.
+    Body,
+    /// Once, after the loop.
+    After,
+}
+
+/// What is given a time: an operator of a step block, or, of a backward one, some of its gradients.
+#[derive(Debug, Clone)]
+pub(crate) struct Unit {
+    /// The operator's number in the block.
+    pub(crate) op: usize,
+    /// The input slots whose gradients it computes.
+    pub(crate) wrt: Vec<usize>,
+    pub(crate) reads: Vec<VarId>,
+    pub(crate) writes: Vec<VarId>,
+    pub(crate) does: Does,
+    /// It runs before the loop, but one step after the other.
+    pub(crate) steps: bool,
+    /// Why it must run at every step, whatever depends on what.
+    pub(crate) pinned: Option<Pin>,
+    /// When it runs, and why then: [`decide`] says it.
+    pub(crate) when: When,
+    pub(crate) why: Why,
+}
+
+/// What a unit does of what its operator does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Does {
+    /// The call itself.
+    Computes,
+    /// Offsets of the levels that the operator makes, before its call has room.
+    MakesLevels,
+}
+
+impl Unit {
+    /// A forward operator, or a whole loop.
+    pub(crate) fn new(op: usize, reads: Vec<VarId>, writes: Vec<VarId>, pinned: Option<Pin>) -> Self {
+        let (does, when, why) = (Does::Computes, When::Before, Why::Apart);
+        Self { op, wrt: Vec::new(), reads, writes, does, steps: false, pinned, when, why }
+    }
+
+    /// The call that computes offsets from `reads`.
+    pub(crate) fn of_levels(op: usize, reads: Vec<VarId>) -> Self {
+        Self { does: Does::MakesLevels, ..Self::new(op, reads, Vec::new(), None) }
+    }
+
+    /// What it reads and writes.
+    pub(crate) fn touches(&self) -> impl Iterator<Item = VarId> {
+        self.reads.iter().chain(&self.writes).copied()
+    }
+}
+
+/// Decides when each unit runs, and tells it why. `carried` are the variables that come from another step, `wanted` those
+/// that go to one.
+pub(crate) fn decide(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) {
+    // Each variable with the one that makes it depend on other steps.
+    let mut dependent: HashMap<VarId, VarId> = carried.iter().map(|&v| (v, v)).collect();
+    let mut depends = vec![None; units.len()];
+    // A gradient may be written by several units, so one pass in order is not enough.
+    loop {
+        let before = dependent.len();
+        for (i, unit) in units.iter().enumerate() {
+            let own = unit.pinned.and_then(|_| unit.writes.first().copied());
+            depends[i] = own.or_else(|| unit.reads.iter().find_map(|v| dependent.get(v).copied()));
+            if let Some(from) = depends[i] {
+                for &v in &unit.writes {
+                    dependent.entry(v).or_insert(from);
+                }
+            }
+        }
+        if dependent.len() == before {
+            break;
+        }
+    }
+    let mut needed: HashMap<VarId, VarId> = wanted.iter().map(|&v| (v, v)).collect();
+    let mut needs = vec![None; units.len()];
+    loop {
+        let before = needed.len();
+        for (i, unit) in units.iter().enumerate().rev() {
+            let own = unit.pinned.and_then(|_| unit.writes.first().copied());
+            needs[i] = own.or_else(|| unit.writes.iter().find_map(|v| needed.get(v).copied()));
+            if let Some(to) = needs[i] {
+                for &v in &unit.reads {
+                    needed.entry(v).or_insert(to);
+                }
+            }
+        }
+        if needed.len() == before {
+            break;
+        }
+    }
+    for (i, unit) in units.iter_mut().enumerate() {
+        (unit.when, unit.why) = match (unit.pinned, depends[i], needs[i]) {
+            (Some(pin), _, _) => (When::Body, Why::Pinned(pin)),
+            (None, None, _) => (When::Before, Why::Apart),
+            (None, Some(from), Some(to)) => (When::Body, Why::Between(from, to)),
+            (None, Some(from), None) => (When::After, Why::Sinks(from)),
+        };
+    }
+}
+
+/// A memory reaches what decides offsets: the operator that makes them, and the memory's previous value.
+pub(crate) struct Reached {
+    pub(crate) op: usize,
+    pub(crate) by: VarId,
+}
+
+/// Moves what decides the offsets of levels before the loop, where it runs step by step if it cannot run at once.
+///
+/// # Errors
+/// If it depends on what comes from another step, one of `carried`.
+pub(crate) fn early(units: &mut [Unit], carried: &[VarId]) -> Result<(), Reached> {
+    if !units.iter().any(|unit| unit.does == Does::MakesLevels) {
+        return Ok(());
+    }
+    let carried: HashSet<VarId> = carried.iter().copied().collect();
+    let mut writers: HashMap<VarId, Vec<usize>> = HashMap::new();
+    for (i, unit) in units.iter().enumerate() {
+        unit.writes.iter().for_each(|&var| writers.entry(var).or_default().push(i));
+    }
+    for of in 0..units.len() {
+        if units[of].does != Does::MakesLevels {
+            continue;
+        }
+        let mut due = vec![of];
+        while let Some(i) = due.pop() {
+            if units[i].when == When::Before {
+                continue;
+            }
+            if let Some(&by) = units[i].reads.iter().find(|v| carried.contains(v)) {
+                return Err(Reached { op: units[of].op, by });
+            }
+            let unit = &mut units[i];
+            (unit.when, unit.why) = (When::Before, Why::Decides);
+            unit.steps = unit.does == Does::Computes;
+            let wrote = unit.reads.iter().filter_map(|var| writers.get(var));
+            let mut wrote: Vec<usize> = wrote.flatten().copied().collect();
+            wrote.sort_unstable();
+            wrote.dedup();
+            due.extend(wrote);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_input_projection_leaves_and_so_does_the_output_projection() {
+        // 0 = x, 1 = h_prev, 2 = x·W, 3 = h_prev·U, 4 = h, 5 = h·V
+        let unit = |op, reads: &[u32], write| {
+            Unit::new(op, reads.iter().map(|&v| VarId(v)).collect(), vec![VarId(write)], None)
+        };
+        let mut units = [unit(0, &[0], 2), unit(1, &[1], 3), unit(2, &[2, 3], 4), unit(3, &[4], 5)];
+        decide(&mut units, &[VarId(1)], &[VarId(4)]);
+        assert_eq!(units.clone().map(|u| u.when), [When::Before, When::Body, When::Body, When::After]);
+        let between = Why::Between(VarId(1), VarId(4));
+        assert_eq!(units.map(|u| u.why), [Why::Apart, between, between, Why::Sinks(VarId(1))]);
+    }
+}

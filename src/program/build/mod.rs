@@ -1,0 +1,15 @@
+//! Building a program by ordinary calls: the builder and its variables, step blocks, names, states that pass from batch to
+//! batch.
+
+pub mod builder;
+mod carried;
+mod memories;
+mod naming;
+pub(crate) mod open_step;
+pub mod operator;
+mod scopes;
+mod state;
+pub mod step;
+pub(crate) mod term;
+pub mod var;
+pub mod vars;

@@ -1,0 +1,124 @@
+//! Names of layers and scopes: what the variables of a part of a model have in common.
+
+use std::cell::RefCell;
+use std::panic::Location;
+use std::rc::Rc;
+
+use super::builder::Builder;
+use super::state::State;
+
+/// Something that is open in a builder's state until this is dropped, also by a panic.
+pub(crate) struct Opened {
+    state: Rc<RefCell<State>>,
+    depth: usize,
+    close: fn(&mut State, usize),
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Ok(mut state) = self.state.try_borrow_mut() {
+            (self.close)(&mut state, self.depth);
+        }
+    }
+}
+
+impl Opened {
+    /// Opens something: `open` gives how much was open before, `close` goes back to that.
+    pub(super) fn new(
+        net: &Builder,
+        open: impl FnOnce(&mut State) -> usize,
+        close: fn(&mut State, usize),
+    ) -> Self {
+        let depth = open(&mut net.state.borrow_mut());
+        Self { state: Rc::clone(&net.state), depth, close }
+    }
+}
+
+impl Builder {
+    /// Builds a part of a model whose parameters' names begin with `name` and a dot. Scopes nest; layers are counted in
+    /// each anew.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[3], 1);
+    /// let h = net.scope("encoder", |net| net.lstm(x, 4));
+    /// net.linear(h, 2);
+    /// let program = net.finish()?;
+    /// let names: Vec<&str> = program.parameters().map(|id| program.var(id).name.as_str()).collect();
+    /// assert_eq!(names[0], "encoder.lstm_0.weight_ih");
+    /// assert_eq!(names[3], "linear_0.weight");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub fn scope<R>(&self, name: &str, part: impl FnOnce(&Builder) -> R) -> R {
+        let name = self.state.borrow().scopes.whole(name);
+        let _open = self.open_scope(name);
+        part(self)
+    }
+
+    /// The whole name of the scope that is open; empty without one.
+    pub(crate) fn scope_name(&self) -> String {
+        self.state.borrow().scopes.open.last().cloned().unwrap_or_default()
+    }
+
+    /// Parameters are named in the scope of this whole name, as long as the result lives.
+    pub(crate) fn open_scope(&self, name: String) -> Opened {
+        let open = |state: &mut State| {
+            state.scopes.open.push(name);
+            state.scopes.open.len() - 1
+        };
+        Opened::new(self, open, |state, depth| state.scopes.open.truncate(depth))
+    }
+
+    /// Operators and errors name `caller` as the line of the user's code, as long as the result lives.
+    pub(crate) fn called_from(&self, caller: &'static Location<'static>) -> Opened {
+        let open = |state: &mut State| {
+            state.scopes.lines.push(caller);
+            state.scopes.lines.len() - 1
+        };
+        Opened::new(self, open, |state, depth| state.scopes.lines.truncate(depth))
+    }
+
+    /// Builds one call of a layer that is written as a function: its parameters' names begin with `kind` and a count
+    /// (`highway_0.weight`), and its operators and errors name the line that called the function, which is
+    /// `#[track_caller]`, wherever they are appended. In a layer inside another one the outermost one's line stands.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType, Var};
+    ///
+    /// #[track_caller]
+    /// fn running_sum(net: &Builder, x: Var, width: usize) -> Var {
+    ///     net.part("running_sum", |net| {
+    ///         net.recurrent(x, |step, x_t| {
+    ///             let before = step.memory(width);
+    ///             let after = before + x_t;
+    ///             step.update(before, after);
+    ///             after
+    ///         })
+    ///     })
+    /// }
+    ///
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[3], 1);
+    /// let line = line!() + 1;
+    /// running_sum(&net, x, 3);
+    /// let program = net.finish()?;
+    /// for op in program.blocks().flat_map(|(_, block)| &block.ops) {
+    ///     assert!(op.caller.contains(&format!(":{line}:")), "{}", op.caller);
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn part<R>(&self, kind: &str, call: impl FnOnce(&Builder) -> R) -> R {
+        let name = self.layer_name(kind, None);
+        let (_line, _scope) = (self.called_from(Location::caller()), self.open_scope(name));
+        call(self)
+    }
+
+    /// A free name for a layer in the scope that is open: `wish`, or `wish_2` and so on; without a wish the kind and a
+    /// count.
+    pub(crate) fn layer_name(&self, kind: &str, wish: Option<&str>) -> String {
+        let State { program, scopes, .. } = &mut *self.state.borrow_mut();
+        scopes.layer_name(program, kind, wish)
+    }
+}
