@@ -117,6 +117,7 @@ fn two_halves_have_the_bits_of_one_run() {
             let what = format!("{table:?}, {} fetched, {threads} threads", fetch.len());
             let (mut whole, mut halves) = (model.executor(fetch, threads), model.executor(fetch, threads));
             let listing = whole.listing().to_string();
+            assert_eq!(listing.contains(FUSED), !fetch.contains(&model.logits), "{what}\n{listing}");
             let (mut one, mut two) = (Scope::of(&model.program).unwrap(), Scope::of(&model.program).unwrap());
             for step in 0..3 {
                 let [words, labels] = batch(step);
