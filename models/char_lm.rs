@@ -10,9 +10,10 @@ use clap::Parser;
 use flags::{Flags, Found, Outcome};
 use unpadded::data::{Continuous, Limits, TextFile, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
+use unpadded::metrics::Loss;
 use unpadded::optimizer::Adam;
-use unpadded::train::metrics::Loss;
-use unpadded::train::{Predictor, Sampler, Sampling, Trainer};
+use unpadded::predict::{Predictor, Sampler, Sampling};
+use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Result, Variable};
 
 const MODEL: &str = "char_lm";

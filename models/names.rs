@@ -9,9 +9,11 @@ use clap::Parser;
 use flags::{Flags, Found, Outcome};
 use unpadded::data::{Batching, Folder, LabelledTexts, Limits, Loader, TextFile, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
+use unpadded::metrics::Accuracy;
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
-use unpadded::train::{Predictor, Trainer, metrics::Accuracy};
+use unpadded::predict::Predictor;
+use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Result, Variable};
 
 const MODEL: &str = "names";

@@ -9,9 +9,11 @@ use clap::Parser;
 use flags::{Flags, Found, Outcome};
 use unpadded::data::{Batching, Labelled, LabelledTexts, Limits, Loader, TextFile, Tokenizer, Vocabulary};
 use unpadded::layers::Embedding;
+use unpadded::metrics::Accuracy;
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
-use unpadded::train::{Ended, Predictor, Progress, Report, Trainer, metrics::Accuracy};
+use unpadded::predict::Predictor;
+use unpadded::train::{Ended, Progress, Report, Trainer};
 use unpadded::{Builder, DType, Result, Var, Variable};
 
 const MODEL: &str = "sentiment";

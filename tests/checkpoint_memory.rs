@@ -18,9 +18,10 @@ mod trained;
 use damage::{change, file, sections};
 use models::Random;
 use thorough::times;
+use unpadded::checkpoint::Checkpoint;
+use unpadded::predict::Predictor;
 use unpadded::program::VarKind;
 use unpadded::tensor::Dense;
-use unpadded::train::{Checkpoint, Predictor};
 use unpadded::{DType, Program, program::Spec, wire};
 
 /// Bytes that loading takes at its peak, and whether it loads.

@@ -7,10 +7,11 @@
 #[path = "it/peak_memory.rs"]
 mod peak_memory;
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::ops::Pool;
-use unpadded::train::{Checkpoint, Predictor};
+use unpadded::predict::Predictor;
 use unpadded::{Builder, DType, Variable, ops};
 
 const WIDTH: usize = 16;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::panic::Location;
 
-use super::carried::fed;
-use super::metrics::{Better, Metric};
 use super::trainer::{Told, Trainer};
 use crate::data::{Batch, Data};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Profile, Run, Scope};
+use crate::metrics::{Better, Metric};
+use crate::predict::fed;
 use crate::program::keys::locate;
 use crate::program::{BlockId, CarriedState, Levels, Program, Spec, Var, VarId, VarRole};
 use crate::tensor::Variable;

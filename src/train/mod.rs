@@ -1,40 +1,31 @@
-//! Training: the loop, metrics, progress, checkpoints and what predicts from them.
+//! Training: the loop, its progress, and how it is saved and resumed.
 //!
 //! [`Trainer`] holds a model and what it was told; here is what it does. [`Trainer::fit`] reads from top to bottom: what
 //! happens in a run, an epoch, a step and a save stands in this file, in this order.
 
 mod best;
-mod carried;
-mod checkpoint;
 mod compiled;
-pub mod metrics;
-mod predictor;
 mod progress;
 mod report;
 mod resume;
-mod sampling;
 mod signal;
 mod trainer;
-mod windows;
 
-pub use best::Criterion;
-pub use checkpoint::{Best, Checkpoint, Position};
-pub use predictor::Predictor;
 pub use progress::Progress;
-pub use report::{Ended, Report, Scores};
-pub use sampling::{Sampler, Sampling};
+pub use report::{Ended, Report};
 pub use trainer::{Steps, Trainer, Until};
 
 use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
+use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Run, diagnose};
+use crate::metrics::{Metric, Scores};
 use crate::wire::Target;
 use compiled::Compiled;
-use metrics::Metric;
 use progress::{Console, UNOPTIMISED};
 use signal::Interrupts;
 use trainer::Told;

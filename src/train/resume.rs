@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::checkpoint::Checkpoint;
 use super::trainer::{Trainer, Until};
+use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::wire::Target;

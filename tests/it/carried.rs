@@ -6,8 +6,9 @@ use unpadded::data::{Continuous, Data};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::optimizer::{Adam, Optimizer};
+use unpadded::predict::Predictor;
 use unpadded::program::{CarriedState, Program, VarId, VarRole};
-use unpadded::train::{Predictor, Progress, Trainer, Until};
+use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, Error, ErrorKind, Result, Var, Variable, ops};
 
 const WIDTH: usize = 6;

@@ -3,10 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
+use unpadded::predict::Predictor;
 use unpadded::program::{BlockId, Spec, VarDesc, VarKind, VarRole};
 use unpadded::tensor::Dense;
-use unpadded::train::{Checkpoint, Predictor};
 use unpadded::wire;
 use unpadded::{DType, ErrorKind, Lod, Program, Result, Variable, ops};
 

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use unpadded::checkpoint::Checkpoint;
+use unpadded::predict::Predictor;
 use unpadded::tensor::{DType, Dense};
-use unpadded::train::{Checkpoint, Predictor};
 use unpadded::wire;
 
 use crate::trained::{self, FEEDS};

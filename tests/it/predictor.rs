@@ -1,8 +1,9 @@
 //! Predictors: what they need, what they compute, and what they say when something is missing.
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope};
+use unpadded::predict::Predictor;
 use unpadded::tensor::Dense;
-use unpadded::train::{Checkpoint, Predictor};
 use unpadded::{Builder, DType, ErrorKind, Registry, Variable, ops};
 
 use crate::trained::{self, FEEDS};

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 17] = [
     "error",
     "lod",
     "kernels",
@@ -18,6 +18,9 @@ const LAYERS: [&str; 14] = [
     "optimizer",
     "layers",
     "data",
+    "checkpoint",
+    "metrics",
+    "predict",
     "train",
     "main",
 ];

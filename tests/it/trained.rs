@@ -3,14 +3,14 @@
 // Two test binaries have this module, and each uses its own part of it.
 #![allow(dead_code)]
 
+use unpadded::checkpoint::{Best, Checkpoint, Criterion, Position};
 use unpadded::data::Vocabulary;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, Lstm};
+use unpadded::metrics::Better;
 use unpadded::optimizer::{Adam, Optimizer};
 use unpadded::program::VarRole;
 use unpadded::tensor::Dense;
-use unpadded::train::metrics::Better;
-use unpadded::train::{Best, Checkpoint, Criterion, Position};
 use unpadded::{Builder, DType, Program, Variable, ops};
 
 const TOKENS: [&str; 6] = ["a", "film", "fine", "it", "not", "é"];

@@ -1,11 +1,12 @@
 //! Inference in windows: the bits of whole sequences, whatever the model, the windows and the threads.
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
 use unpadded::layers::{Embedding, Gru, Lstm, Mgu, Rnn, Stacked, init};
 use unpadded::ops::Pool;
+use unpadded::predict::Predictor;
 use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample, VarId};
 use unpadded::tensor::Dense;
-use unpadded::train::{Checkpoint, Predictor};
 use unpadded::{Builder, DType, Lod, Program, Registry, Result, Var, Variable, operator, ops};
 
 use crate::models::{self, Random};

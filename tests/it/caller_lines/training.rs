@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use ndarray::array;
+use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Field, Loader, Samples};
 use unpadded::executor::Scope;
+use unpadded::metrics::Loss;
 use unpadded::optimizer::Sgd;
+use unpadded::predict::{Predictor, Sampling};
 use unpadded::tensor::Dense;
-use unpadded::train::metrics::Loss;
-use unpadded::train::{Checkpoint, Predictor, Sampling, Trainer, Until};
+use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Registry, Variable, ops};
 
 use super::Calls;

@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use unpadded::program::Var;
-//! use unpadded::train::metrics::{Better, Metric};
+//! use unpadded::metrics::{Better, Metric};
 //! use unpadded::{Builder, DType, Result, Variable};
 //!
 //! /// The mean length of sequences.
@@ -55,35 +55,15 @@
 //! ```
 
 mod classes;
+mod scores;
 
+pub use crate::checkpoint::Better;
 pub use classes::{Accuracy, Average, F1};
+pub use scores::Scores;
 
 use crate::error::{Error, Result};
 use crate::program::Var;
-use crate::tensor::named::named;
 use crate::tensor::{DType, Variable};
-
-/// Which of two values of a metric is the better one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Better {
-    /// The higher one: accuracy.
-    Higher,
-    /// The lower one: a loss.
-    Lower,
-}
-
-named!(Better, "which of two values is better", Higher = "higher", Lower = "lower");
-
-impl Better {
-    /// Whether `value` is better than `than`. What is not finite never is.
-    pub fn than(self, value: f64, than: f64) -> bool {
-        value.is_finite()
-            && match self {
-                Better::Higher => value > than,
-                Better::Lower => value < than,
-            }
-    }
-}
 
 /// A number about all batches so far.
 pub trait Metric {
@@ -114,7 +94,7 @@ pub trait Metric {
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::train::metrics::{Loss, Metric};
+/// use unpadded::metrics::{Loss, Metric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[4], 1);

@@ -6,8 +6,8 @@ use std::panic::Location;
 use std::path::Path;
 
 use super::carried::fed;
-use super::checkpoint::Checkpoint;
 use super::windows::Windows;
+use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope};
@@ -21,7 +21,8 @@ use crate::tensor::{Storage, Variable};
 /// the outputs asked for need: no labels are fed, and nothing is updated.
 ///
 /// ```
-/// use unpadded::train::{Checkpoint, Predictor};
+/// use unpadded::checkpoint::Checkpoint;
+/// use unpadded::predict::Predictor;
 /// use unpadded::{Builder, DType, Registry, Variable, executor::Scope, ops};
 ///
 /// let net = Builder::new().seed(1);
@@ -183,7 +184,8 @@ impl Predictor {
     /// one ended, to the bits of both in one. Before any batch it is the same as `run`.
     ///
     /// ```
-    /// # use unpadded::train::{Checkpoint, Predictor};
+    /// # use unpadded::checkpoint::Checkpoint;
+    /// # use unpadded::predict::Predictor;
     /// # use unpadded::{Builder, DType, Variable, executor::Scope, layers::Embedding, layers::Gru, ops};
     /// # let net = Builder::new();
     /// # let x = net.feed("x", DType::I64, &[], 1).embedding(Embedding::new(5, 4));
@@ -290,7 +292,8 @@ impl Predictor {
     ///
     /// ```
     /// # use unpadded::data::Vocabulary;
-    /// # use unpadded::train::{Checkpoint, Predictor};
+    /// # use unpadded::checkpoint::Checkpoint;
+    /// # use unpadded::predict::Predictor;
     /// # use unpadded::{Builder, DType, Variable, ops};
     /// # let net = Builder::new();
     /// # let x = net.feed("scores", DType::F32, &[3], 0);

@@ -27,9 +27,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-use super::best::Criterion;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::Scope;
@@ -39,13 +37,16 @@ use crate::tensor::{Dense, Variable};
 use crate::wire::{self, Reader, Target, Writer};
 use tensor::{complete, declared, fits, persistent};
 
+mod position;
 mod tensor;
+
+pub use position::{Best, Better, Criterion, Position};
 
 /// A training at one moment, or a model to predict with. Everything is found by name.
 ///
 /// ```
 /// use unpadded::executor::Scope;
-/// use unpadded::train::{Checkpoint, Position};
+/// use unpadded::checkpoint::{Checkpoint, Position};
 /// use unpadded::{Builder, DType};
 ///
 /// let net = Builder::new().seed(1);
@@ -89,38 +90,6 @@ pub struct Checkpoint {
     pub position: Position,
 }
 
-/// How far a training is. A count is below 2^53.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Position {
-    /// Epochs that are finished.
-    pub epoch: u64,
-    /// Batches of the epoch after them that are finished.
-    pub batch: u64,
-    /// Steps in all.
-    pub step: u64,
-    /// Tokens in all.
-    pub tokens: u64,
-    /// The fingerprint of the data that it trains on.
-    pub data: u64,
-    /// The best epoch so far.
-    pub best: Option<Best>,
-    /// Epochs since the best one.
-    pub since_best: u64,
-    /// Running sums of the loss and of metrics over the epoch so far.
-    pub running: BTreeMap<String, Vec<f64>>,
-}
-
-/// The best epoch so far.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Best {
-    /// What it reached: the metric that decides.
-    pub value: f64,
-    /// The epoch, from 1 on.
-    pub epoch: u64,
-    /// The steps that had been made when it ended.
-    pub step: u64,
-}
-
 const POSITION: &str = "position";
 const NOTES: &str = "notes";
 const OUTPUTS: &str = "outputs";
@@ -129,9 +98,6 @@ const CRITERION: &str = "criterion";
 const TENSOR: &str = "tensor";
 const BEST: &str = "best";
 const CARRIED: &str = "carried";
-
-/// Counts are exact as floats too, and there is room to count on.
-const MOST: u64 = 1 << 53;
 
 impl Checkpoint {
     /// Writes the file: whole, or not at all.
@@ -156,7 +122,7 @@ impl Checkpoint {
     }
 
     /// What [`Self::save_from`] does.
-    pub(super) fn save_to(&self, scope: &mut Scope, target: &Target) -> Result<()> {
+    pub(crate) fn save_to(&self, scope: &mut Scope, target: &Target) -> Result<()> {
         self.check(&unfit)?;
         target.write(|out| self.write(out, &mut |name| scope.get(name).map(Cow::Owned)))
     }
@@ -316,33 +282,6 @@ impl Checkpoint {
             declared(&self.program, CARRIED, name, (dense.dtype(), dense.shape(), levels), wrong)?;
         }
         self.position.check(wrong)
-    }
-}
-
-impl Position {
-    fn check(&self, wrong: Wrong<'_>) -> Result<()> {
-        let best = self.best.unwrap_or(Best { value: 0.0, epoch: 0, step: 0 });
-        for (what, count) in [
-            ("epoch", self.epoch),
-            ("batch", self.batch),
-            ("step", self.step),
-            ("tokens", self.tokens),
-            ("since_best", self.since_best),
-            ("best epoch", best.epoch),
-            ("best step", best.step),
-        ] {
-            if count >= MOST {
-                return Err(wrong(&about(POSITION, what), "a count below 2^53", &count.to_string()));
-            }
-        }
-        let sums =
-            self.running.iter().flat_map(|(name, sums)| sums.iter().map(move |&sum| (name.as_str(), sum)));
-        for (what, number) in sums.chain([("best value", best.value)]) {
-            if !number.is_finite() {
-                return Err(wrong(&about(POSITION, what), "a finite number", &number.to_string()));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::with_float;
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::train::metrics::{Accuracy, Metric};
+/// use unpadded::metrics::{Accuracy, Metric};
 /// use unpadded::{Builder, DType, Lod, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[2], 1); // of each word
@@ -95,7 +95,7 @@ pub enum Average {
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::train::metrics::{Average, F1, Metric};
+/// use unpadded::metrics::{Average, F1, Metric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[2], 0);
