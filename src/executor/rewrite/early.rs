@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use super::Draft;
 use crate::error::Result;
-use crate::executor::needs::values_read;
+use crate::executor::rewrite::needs::values_read;
 use crate::program::{BlockId, LevelId, OpDesc, RECURRENT, Role, VarId, grad_name};
 
 impl Draft<'_> {
     /// The operators of the root block, from `from` on, that must run before `joint`, so that the gradients it reads are
     /// known; or why they cannot: they depend on what `forward`, whose place it takes, computes.
-    pub(super) fn early(
+    pub(crate) fn early(
         &self,
         joint: &OpDesc,
         forward: &OpDesc,

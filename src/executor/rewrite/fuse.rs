@@ -13,9 +13,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Draft, Note, Origin};
+use super::{Draft, Origin};
 use crate::error::Result;
-use crate::executor::needs::{live, reads};
+use crate::executor::plan::Note;
+use crate::executor::rewrite::needs::{live, reads};
 use crate::program::{
     Attributes, BlockId, Bound, Fusion, OpDesc, Program, RECURRENT, Registry, Role, Signature, Slot, VarId,
     grad_name,
@@ -23,7 +24,7 @@ use crate::program::{
 
 impl Draft<'_> {
     /// Fuses what can be fused in the operators that the wanted variables need; returns what could not be, and why.
-    pub(super) fn fuse_all(&mut self) -> Result<Vec<String>> {
+    pub(crate) fn fuse_all(&mut self) -> Result<Vec<String>> {
         let mut refused = Vec::new();
         let mut writers = self.live_writers()?;
         for (output, fusion) in candidates(&self.program, self.registry) {

@@ -11,10 +11,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Backwards, Draft, Note, Origin};
+use super::{Backwards, Draft, Origin};
 use crate::error::Result;
-use crate::executor::needs::values_read;
-use crate::executor::split::{Class, Classes};
+use crate::executor::plan::Note;
+use crate::executor::rewrite::classes::{Class, Classes};
+use crate::executor::rewrite::needs::values_read;
 use crate::program::{
     Attributes, BlockId, Bound, Extent, Merge, Op, OpDesc, RECURRENT, Reach, Role, StepDesc, StepGradient,
     VarId, VarRole, grad_name,
@@ -77,7 +78,7 @@ struct Edits {
 
 impl Draft<'_> {
     /// Merges what can be merged, in every step block.
-    pub(super) fn merge_all(&mut self) -> Result<()> {
+    pub(crate) fn merge_all(&mut self) -> Result<()> {
         let mut steps: BTreeMap<BlockId, (StepDesc, Option<StepGradient>)> = BTreeMap::new();
         for step in self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref()) {
             let entry = steps.entry(step.block).or_insert_with(|| (step.clone(), None));

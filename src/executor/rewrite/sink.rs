@@ -18,7 +18,7 @@ type Found<T> = std::result::Result<T, String>;
 impl Draft<'_> {
     /// Moves an operator of a step block, and its backward operator, to the root; returns its first output there, or why
     /// it must stay.
-    pub(super) fn sink(&mut self, block: BlockId, number: usize) -> Result<Found<VarId>> {
+    pub(crate) fn sink(&mut self, block: BlockId, number: usize) -> Result<Found<VarId>> {
         let op = self.ops(block)[number].clone();
         let run = |role: Role| {
             let mut ops = self.ops(ROOT).iter();

@@ -32,6 +32,13 @@ pub enum LodEffect {
     Drops,
 }
 
+impl LodEffect {
+    /// The input slots that decide the offsets of what an operator makes; `None` if other offsets do.
+    pub fn deciding(self) -> Option<&'static [usize]> {
+        if let LodEffect::FromData(slots) = self { Some(slots) } else { None }
+    }
+}
+
 /// What the compiler may assume of an operator.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts {

@@ -1,0 +1,177 @@
+//! Which slots share a buffer: those of one dtype whose lifetimes do not overlap.
+
+use std::collections::BTreeMap;
+
+use crate::executor::plan::{Home, Plan, Slot};
+use crate::program::Extent;
+use crate::tensor::DType;
+
+/// Lifetimes that do not overlap, first to last.
+type Lives = BTreeMap<usize, usize>;
+type Life = (usize, usize);
+
+/// The lifetimes that a lifetime overlaps, cut to it.
+fn overlap(lives: &Lives, (first, last): Life) -> impl Iterator<Item = Life> {
+    let before = lives.range(..first).next_back();
+    let all = before.into_iter().chain(lives.range(first..=last));
+    all.filter(move |(_, end)| **end >= first).map(move |(&from, &to)| (from.max(first), to.min(last)))
+}
+
+/// The buffers of one dtype that slots share, while they are dealt: a tree whose nodes know when all of their buffers are taken.
+/// Then they need not be looked at one by one, as in long chains whose values wait for their gradients.
+#[derive(Default)]
+struct Shared {
+    /// The number of each buffer among all.
+    numbers: Vec<usize>,
+    /// The buffers, then pairs of them, then pairs of those, up to one that has all.
+    levels: Vec<Vec<Lives>>,
+}
+
+impl Shared {
+    /// The last buffer that is free for a lifetime.
+    fn free(&self, life: Life) -> Option<usize> {
+        let top = self.levels.len().checked_sub(1)?;
+        self.free_below((top, 0), life)
+    }
+
+    fn free_below(&self, (level, at): (usize, usize), life: Life) -> Option<usize> {
+        let taken = self.levels[level].get(at)?;
+        if overlap(taken, life).next().is_some() {
+            return None;
+        }
+        match level.checked_sub(1) {
+            None => Some(at),
+            Some(below) => {
+                let right = self.free_below((below, 2 * at + 1), life);
+                right.or_else(|| self.free_below((below, 2 * at), life))
+            }
+        }
+    }
+
+    /// Adds a buffer, taken for a lifetime.
+    fn add(&mut self, number: usize, life: Life) {
+        let buffer = self.numbers.len();
+        self.numbers.push(number);
+        for level in 0.. {
+            if level == self.levels.len() {
+                // So far the one before had all.
+                let all = level.checked_sub(1).and_then(|below| self.levels[below].first().cloned());
+                self.levels.push(all.into_iter().collect());
+            }
+            let (nodes, at) = (&mut self.levels[level], buffer >> level);
+            match nodes.get_mut(at) {
+                Some(taken) => *taken = overlap(taken, life).collect(),
+                None => nodes.push(Lives::from([life])),
+            }
+            if nodes.len() == 1 {
+                return;
+            }
+        }
+    }
+
+    /// A buffer that is free for a lifetime is taken for it.
+    fn take(&mut self, buffer: usize, life: Life) {
+        let mut taken = vec![life];
+        for level in 0..self.levels.len() {
+            if let Some(below) = level.checked_sub(1)
+                && let Some(beside) = self.levels[below].get(buffer >> below ^ 1)
+            {
+                taken = taken.iter().flat_map(|&life| overlap(beside, life)).collect();
+            }
+            self.levels[level][buffer >> level].extend(taken.iter().copied());
+        }
+    }
+}
+
+/// Gives every slot a buffer. The largest slots come first, and each takes the smallest buffer that is free while it
+/// lives; so the large ones share with one another, and small ones do not keep them from it.
+pub(crate) fn assign(plan: &mut Plan) {
+    let own = |s: &usize| plan.slots[*s].pool.is_none() && plan.slots[*s].alias.is_none();
+    let mut order: Vec<usize> = (0..plan.slots.len()).filter(own).collect();
+    order.sort_by_key(|&s| (std::cmp::Reverse(size(&plan.slots[s])), plan.slots[s].life, s));
+    let mut dtypes: Vec<DType> = Vec::new();
+    let mut shared: Vec<(DType, Shared)> = Vec::new();
+    for s in order {
+        let slot = &mut plan.slots[s];
+        // A persistent one is exchanged with the scope's, which must find it alone.
+        if slot.persistent {
+            slot.buffer = dtypes.len();
+            dtypes.push(slot.dtype);
+            continue;
+        }
+        let at = shared.iter().position(|(dtype, _)| *dtype == slot.dtype).unwrap_or_else(|| {
+            shared.push((slot.dtype, Shared::default()));
+            shared.len() - 1
+        });
+        let of_dtype = &mut shared[at].1;
+        slot.buffer = match of_dtype.free(slot.life) {
+            Some(buffer) => {
+                of_dtype.take(buffer, slot.life);
+                of_dtype.numbers[buffer]
+            }
+            None => {
+                of_dtype.add(dtypes.len(), slot.life);
+                dtypes.push(slot.dtype);
+                dtypes.len() - 1
+            }
+        };
+    }
+    // An alias comes after the slot it is of.
+    for s in 0..plan.slots.len() {
+        if let Some(of) = plan.slots[s].alias {
+            plan.slots[s].buffer = plan.slots[of].buffer;
+        }
+    }
+    plan.buffers = dtypes;
+}
+
+/// About how large a slot will be, to compare with others: the batch is not known yet.
+fn size(slot: &Slot) -> usize {
+    const SEQUENCES: usize = 64;
+    const ROWS: usize = 4096;
+    let rows = match (slot.home, slot.rows) {
+        (_, Extent::Known(n)) => n,
+        (Home::Stepped(_), _) | (Home::Whole, Extent::Rows(_) | Extent::Data(_)) => ROWS,
+        _ => SEQUENCES,
+    };
+    rows.saturating_mul(slot.width).saturating_mul(slot.dtype.size_of())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The last buffer that is free, found by looking at every one, is the one that is found.
+    #[test]
+    fn a_slot_gets_the_last_buffer_that_is_free() {
+        let mut seed = 1u64;
+        let mut draw = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        for times in [1, 5, 40, 200] {
+            let mut shared = Shared::default();
+            let mut plain: Vec<Vec<(usize, usize)>> = Vec::new();
+            let mut reused = 0;
+            for _ in 0..300 {
+                let first = draw(times);
+                let life = (first, (first + draw(1 + times / 3)).min(times - 1));
+                let apart = |lives: &Vec<(usize, usize)>| lives.iter().all(|l| l.1 < life.0 || life.1 < l.0);
+                let expected = plain.iter().rposition(apart);
+                assert_eq!(shared.free(life), expected, "{life:?}");
+                match expected {
+                    Some(at) => {
+                        shared.take(at, life);
+                        plain[at].push(life);
+                        reused += 1;
+                    }
+                    None => {
+                        shared.add(plain.len(), life);
+                        plain.push(vec![life]);
+                    }
+                }
+            }
+            assert!(times < 40 || reused > 50, "{times}: {reused}");
+        }
+    }
+}

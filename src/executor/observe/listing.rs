@@ -1,0 +1,476 @@
+//! The compiled program as text: what runs where, in which memory, and why.
+//!
+//! Instructions are numbered in the order in which they first run; a [`Profile`](super::Profile) uses the same numbers.
+//! What the passes decided about an operator of a step block they wrote into the plan with the reason, and
+//! that is what stands here.
+//!
+//! ```
+//! use unpadded::executor::Executor;
+//! use unpadded::{Builder, DType};
+//! let net = Builder::new();
+//! let x = net.feed("x", DType::F32, &[8], 1);
+//! let h = x.lstm(16);
+//! let registry = net.registry();
+//! let executor = Executor::new(&net.finish()?, &registry, &[h.id()], 1)?;
+//! let listing = executor.listing().to_string();
+//! // The input's product leaves the loop, the state's cannot.
+//! let (before, the_loop) = listing.split_once("at every step").unwrap_or_default();
+//! assert!(before.contains("no other step reaches it"), "{listing}");
+//! assert!(the_loop.contains("lstm_cell"), "{listing}");
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+
+use crate::error::Place as Where;
+use crate::executor::executor::Executor;
+use crate::executor::plan::Why;
+use crate::executor::plan::{Access, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span};
+use crate::executor::plan::{Chain, parts};
+use crate::kernels::Store;
+use crate::program::context::Place;
+use crate::program::{BlockId, Extent, OpDesc, Pass, Program, VarId, grad_name};
+
+/// A compiled program, to be printed: see the [module](self).
+#[derive(Clone, Copy)]
+pub struct Listing<'a> {
+    program: &'a Program,
+    plan: &'a Plan,
+}
+
+impl Executor {
+    /// The compiled program as text: each instruction with its place, its outputs and their buffers, for step loops
+    /// what runs before, in and after the loop and why, and which variables share a buffer.
+    pub fn listing(&self) -> Listing<'_> {
+        Listing { program: &self.plan.program, plan: &self.plan }
+    }
+}
+
+impl fmt::Display for Listing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut loops = HashMap::new();
+        loops_of(&self.plan.code, &mut loops);
+        let mut passed = HashMap::new();
+        gradients_of(&self.plan.code, &mut passed);
+        let (mut views, mut same): (ByBlock<_>, ByBlock<_>) = Default::default();
+        let block = |var: VarId| self.program.var(var).block;
+        for (&part, &of) in &self.plan.views {
+            views.entry(block(part)).or_default().push((part, of));
+        }
+        for &(var, of) in &self.plan.same {
+            same.entry(block(var)).or_default().push((var, of));
+        }
+        views.values_mut().for_each(|views| views.sort());
+        same.values_mut().for_each(|same| same.sort());
+        let (program, plan) = (self.program, self.plan);
+        let mut text = Text { program, plan, loops, passed, views, same, out: String::new(), depth: 0 };
+        text.all();
+        f.write_str(&text.out)
+    }
+}
+
+fn loops_of<'p>(code: &'p [Instr], loops: &mut HashMap<BlockId, &'p Loop>) {
+    for instr in code {
+        if let Instr::Loop(inner) = instr {
+            loops.entry(inner.desc.block).or_insert(inner);
+            [&inner.before, &inner.body, &inner.after].into_iter().for_each(|part| loops_of(part, loops));
+        }
+    }
+}
+
+/// Something of the variables of each block.
+type ByBlock<T> = HashMap<BlockId, Vec<T>>;
+
+/// What holds the gradients of memories, which steps pass back.
+fn gradients_of(code: &[Instr], passed: &mut HashMap<(BlockId, usize), Ref>) {
+    for instr in code {
+        if let Instr::Loop(inner) = instr {
+            for gradient in inner.gradients.iter().filter(|_| inner.backward) {
+                passed.entry((inner.desc.block, gradient.memory)).or_insert(gradient.next);
+            }
+            [&inner.before, &inner.body, &inner.after]
+                .into_iter()
+                .for_each(|part| gradients_of(part, passed));
+        }
+    }
+}
+
+struct Text<'a> {
+    program: &'a Program,
+    plan: &'a Plan,
+    loops: HashMap<BlockId, &'a Loop>,
+    passed: HashMap<(BlockId, usize), Ref>,
+    /// Variables of a block that are columns of another one, and gradients that are another one.
+    views: ByBlock<(VarId, (VarId, usize))>,
+    same: ByBlock<(VarId, VarId)>,
+    out: String,
+    depth: usize,
+}
+
+impl<'a> Text<'a> {
+    fn line(&mut self, text: &str) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.out, "{:indent$}{text}", "", indent = 2 * self.depth);
+    }
+
+    fn inside(&mut self, body: impl FnOnce(&mut Self)) {
+        self.depth += 1;
+        body(self);
+        self.depth -= 1;
+    }
+
+    fn notes(&mut self, notes: &[String]) {
+        if !notes.is_empty() {
+            self.inside(|text| text.line(&notes.join("; ")));
+        }
+    }
+
+    fn name(&self, var: VarId) -> String {
+        self.program.shown(var)
+    }
+
+    fn all(&mut self) {
+        let plan = self.plan;
+        self.line(&format!("{} instructions, {} buffers", plan.instructions, plan.buffers.len()));
+        self.inside(|text| text.code(&plan.code));
+        plan.refused.iter().for_each(|why| self.line(&format!("not fused: {why}")));
+        self.buffers();
+    }
+
+    fn code(&mut self, code: &'a [Instr]) {
+        code.iter().for_each(|instr| self.instruction(instr));
+    }
+
+    fn instruction(&mut self, instr: &'a Instr) {
+        match instr {
+            Instr::Op(op) => self.call(op),
+            Instr::Levels(op) => self.levels(op),
+            Instr::Loop(inner) => self.step_loop(inner),
+            Instr::Zero(view, index) => {
+                self.line(&format!("[{index}] zero -> {}", self.place_of(view)));
+                self.inside(|text| text.line("the loop after it adds to it at every step"));
+            }
+            Instr::Reorder { from, to, index, .. } => {
+                let (name, to) = (self.slot_name(from), self.place_of(to));
+                self.line(&format!("[{index}] {name} from the loop's order to the batch's -> {to}"));
+                self.inside(|text| text.line("what comes next, or who fetches it, takes it only so"));
+            }
+        }
+    }
+
+    fn call(&mut self, op: &'a OpInstr) {
+        let Some(desc) = self.program.block(op.desc.0).ops.get(op.desc.1) else { return };
+        let (reads, writes) = self.operands(op, desc);
+        let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
+        self.line(&format!("[{}] {operator} ({reads}) -> {writes}", op.index));
+        let mut notes = Vec::new();
+        notes.extend(op.why.map(|why| self.why(why)));
+        notes.extend(op.stands_for.as_ref().map(|note| note.text.clone()));
+        let slots = op.op.signature().inputs;
+        let constant = slots.iter().zip(&op.constants).filter(|(_, reads)| !reads.is_empty());
+        let constant: Vec<String> =
+            constant.flat_map(|(slot, _)| desc.input(slot.name)).map(|&var| self.name(var)).collect();
+        if op.prepared.is_some() && !constant.is_empty() {
+            notes.push(format!("prepared once a run from {}", constant.join(", ")));
+        }
+        for &slot in &op.wiring.in_place {
+            let value = desc.input(slots[slot].name).first().map_or_else(String::new, |&v| self.name(v));
+            notes.push(format!("over {value}, which nothing else reads"));
+        }
+        if op.order.is_some() {
+            notes.push("on rows in the loop's order, as they lie".to_owned());
+        }
+        notes.extend(line_of(&op.place));
+        self.notes(&notes);
+    }
+
+    /// The call that computes offsets.
+    fn levels(&mut self, op: &'a OpInstr) {
+        let Some(desc) = self.program.block(op.desc.0).ops.get(op.desc.1) else { return };
+        let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
+        let made: Vec<String> = op.made.iter().map(|(level, _)| level.0.to_string()).collect();
+        let (reads, made) = (self.operands(op, desc).0, made.join(", "));
+        self.line(&format!("[{}] {operator} ({reads}) -> the offsets of level {made}", op.index));
+        let when = if op.span == Span::Steps { ", for one step after the other" } else { "" };
+        self.inside(|text| text.line(&format!("before its output has room{when}")));
+    }
+
+    /// What a call reads, and what it writes with its place.
+    fn operands(&self, op: &OpInstr, desc: &OpDesc) -> (String, String) {
+        let signature = op.op.signature();
+        let backward = op.pass == Pass::Backward;
+        let forward_outputs = if backward { &desc.inputs } else { &desc.outputs };
+        let inputs = Program::slots_of(signature.inputs, &desc.inputs, "");
+        let outputs = Program::slots_of(signature.outputs, forward_outputs, "");
+        let mut reads = Vec::new();
+        let mut take = |vars: &[Vec<VarId>], places: &[Vec<Place>]| {
+            for (var, place) in vars.iter().flatten().zip(places.iter().flatten()) {
+                if *place != Place::Absent {
+                    reads.push(self.name(*var));
+                }
+            }
+        };
+        take(&inputs, &op.wiring.inputs);
+        let mut written = Vec::new();
+        if backward {
+            take(&outputs, &op.wiring.outputs);
+            take(
+                &Program::slots_of(signature.outputs, &desc.inputs, &grad_name("")),
+                &op.wiring.output_gradients,
+            );
+            let grads = Program::slots_of(signature.inputs, &desc.outputs, &grad_name(""));
+            let places = op.wiring.input_gradients.iter().flatten();
+            written.extend(grads.iter().flatten().zip(places).map(|(&v, &(place, store))| (v, place, store)));
+            let results = Program::slots_of(signature.outputs, &desc.outputs, "");
+            let places = op.wiring.results.iter().flatten();
+            written.extend(results.iter().flatten().zip(places).map(|(&v, &at)| (v, at, Store::Write)));
+        } else {
+            let places = op.wiring.outputs.iter().flatten();
+            let store = if op.wiring.adds { Store::Add } else { Store::Write };
+            written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, store)));
+        }
+        let shown = |(var, place, store): (VarId, Place, Store)| {
+            let at = match place {
+                Place::Absent => return None,
+                Place::Rows(pool) => format!("selected rows {pool}"),
+                Place::Dense(i) => self.place_of(op.writes.get(i)?),
+            };
+            let spec = self.program.spec(var).map_or_else(|_| String::new(), |spec| format!(": {spec}"));
+            let added = if store == Store::Add { ", added" } else { "" };
+            Some(format!("{}{spec} in {at}{added}", self.name(var)))
+        };
+        let written: Vec<String> = written.into_iter().filter_map(shown).collect();
+        (reads.join(", "), written.join(", "))
+    }
+
+    fn slot_of(&self, view: &Ref) -> Option<&'a Slot> {
+        let of = |block: BlockId, pick: &dyn Fn(&Loop) -> Option<Ref>| {
+            self.loops.get(&block).and_then(|l| pick(l))
+        };
+        let view = match view.access {
+            Access::Slot(_) => Some(*view),
+            Access::Previous { block, memory } => of(block, &|l| l.memories.get(memory).map(|m| m.next)),
+            Access::Passed { block, memory } => self.passed.get(&(block, memory)).copied(),
+        }?;
+        if let Access::Slot(s) = view.access { self.plan.slots.get(s) } else { None }
+    }
+
+    fn slot_name(&self, view: &Ref) -> String {
+        self.slot_of(view).map_or_else(|| "?".to_owned(), |slot| self.name(slot.var))
+    }
+
+    /// The buffer of a view, and which columns of its rows.
+    fn place_of(&self, view: &Ref) -> String {
+        let Some(slot) = self.slot_of(view) else { return "no buffer".to_owned() };
+        if let Some(pool) = slot.pool {
+            return format!("selected rows {pool}");
+        }
+        let mut at = format!("buffer {}", slot.buffer);
+        if view.width != slot.width {
+            let _ = write!(
+                at,
+                ", columns {}..{} of `{}`",
+                view.column,
+                view.column + view.width,
+                self.name(slot.var)
+            );
+        }
+        match view.access {
+            Access::Passed { .. } => at.push_str(", the rows of the step before"),
+            Access::Previous { .. } => at.push_str(", the rows that the step before wrote"),
+            Access::Slot(_) => {}
+        }
+        at
+    }
+
+    fn why(&self, why: Why) -> String {
+        match why {
+            Why::Apart => "no other step reaches it".to_owned(),
+            Why::Between(from, to) => {
+                format!("`{}` reaches it, and it reaches `{}`", self.name(from), self.name(to))
+            }
+            Why::Sinks(from) => format!("sinks: `{}` reaches it, and no step needs it", self.name(from)),
+            Why::Pinned(pin) => pin.to_string(),
+            Why::Decides => "decides the rows of sequences that are made in the step".to_owned(),
+        }
+    }
+
+    fn step_loop(&mut self, inner: &'a Loop) {
+        let operator = inner.place.operator.as_deref().unwrap_or("recurrent");
+        let block = match &inner.desc.gradient {
+            Some(gradient) if inner.backward => format!("gradient block {}", gradient.block.0),
+            _ => format!("block {}", inner.desc.block.0),
+        };
+        let end = if inner.desc.reverse { ", from their ends" } else { "" };
+        self.line(&format!("[{}] {operator}, {block}, over level {}{end}", inner.index, inner.desc.level.0));
+        let mut notes: Vec<String> = inner.why.map(|why| self.why(why)).into_iter().collect();
+        notes.extend(line_of(&inner.place));
+        self.notes(&notes);
+        self.inside(|text| {
+            text.moves("gathered into step order", &inner.gather, true);
+            text.moves("gathered, a row or sub-sequence a sequence", &inner.statics, true);
+            text.memories(inner);
+            let before = (&inner.before[..], &inner.chains.before[..]);
+            let after = (&inner.after[..], &inner.chains.after[..]);
+            text.part("before the loop, one step after the other", before, Some(Span::Steps));
+            text.part("before the loop, over all steps at once", before, Some(Span::All));
+            text.part("before the loop, once a sequence", before, Some(Span::Sequences));
+            let how = if inner.splits { "each thread its own sequences" } else { "all sequences together" };
+            let body = (&inner.body[..], &inner.chains.body[..]);
+            text.part(&format!("the loop, at every step, {how}"), body, None);
+            text.part("after the loop, over all steps at once", after, Some(Span::All));
+            text.part("after the loop, once a sequence", after, Some(Span::Sequences));
+            text.no_calls(inner);
+            text.moves("back into the batch's order", &inner.scatter, false);
+            text.moves("back, a row or sub-sequence a sequence", &inner.scatter_statics, false);
+            text.ends(inner);
+        });
+    }
+
+    fn part(&mut self, title: &str, (code, chains): (&'a [Instr], &[Chain]), only: Option<Span>) {
+        let here = |instr: &Instr| only.is_none_or(|only| instr.span() == only);
+        if !code.iter().any(here) {
+            return;
+        }
+        self.line(title);
+        self.inside(|text| {
+            for (calls, chain) in parts(code.len(), chains) {
+                let code = code[calls].iter().filter(|instr| here(instr));
+                match chain {
+                    Some(chain) => {
+                        text.line(&chain.to_string());
+                        text.inside(|text| code.for_each(|instr| text.instruction(instr)));
+                    }
+                    None => code.for_each(|instr| text.instruction(instr)),
+                }
+            }
+        });
+    }
+
+    fn moves(&mut self, title: &str, moves: &[Move], inwards: bool) {
+        for Move { outer, inner, store } in moves {
+            let (from, to) = if inwards { (outer, inner) } else { (inner, outer) };
+            let added = if *store == Store::Add { ", added" } else { "" };
+            let text = format!("{title}: {} -> {}{added}", self.slot_name(from), self.place_of(to));
+            self.line(&text);
+        }
+    }
+
+    fn memories(&mut self, inner: &Loop) {
+        for (memory, plan) in inner.desc.memories.iter().zip(&inner.memories).filter(|(_, plan)| plan.read) {
+            let starts = memory.initial.map_or_else(|| "zero".to_owned(), |var| self.name(var));
+            let (previous, next) = (self.name(memory.previous), self.name(memory.next));
+            let copy = plan.all.map_or_else(String::new, |all| {
+                format!(
+                    "; copied for all steps to {}, since it is read outside the loop",
+                    self.place_of(&all)
+                )
+            });
+            self.line(&format!(
+                "memory `{previous}`: the rows of `{next}` that the step before wrote, at first {starts}{copy}"
+            ));
+        }
+    }
+
+    /// What passes between memories and the variables outside of their first and last values, and these' gradients.
+    fn ends(&mut self, inner: &Loop) {
+        for plan in inner.memories.iter().filter(|_| !inner.backward) {
+            if let Some(last) = &plan.last {
+                let (next, to) = (self.slot_name(&plan.next), self.place_of(last));
+                self.line(&format!("the last row of each sequence: {next} -> {to}"));
+            }
+        }
+        for plan in inner.gradients.iter().filter(|_| inner.backward) {
+            if let Some(last) = &plan.last {
+                let (next, from) = (self.slot_name(&plan.next), self.slot_name(last));
+                self.line(&format!("before the loop, at the last row of each sequence: {from} into {next}"));
+            }
+            if let Some((initial, store)) = &plan.initial {
+                let added = if *store == Store::Add { ", added" } else { "" };
+                let (name, to) = (self.slot_name(initial), self.place_of(initial));
+                self.line(&format!("what the first step passes back: {name} -> {to}{added}"));
+            }
+        }
+    }
+
+    /// Variables of the block that cost nothing: columns of others, and gradients that are others.
+    fn no_calls(&mut self, inner: &Loop) {
+        let block = match &inner.desc.gradient {
+            Some(gradient) if inner.backward => gradient.block,
+            _ => inner.desc.block,
+        };
+        let mut lines = Vec::new();
+        for &(part, (whole, first)) in self.views.get(&block).into_iter().flatten() {
+            let width = |var: VarId| self.program.spec(var).map_or(0, |spec| spec.width());
+            let (name, of) = (self.name(part), self.name(whole));
+            lines.push(match width(part) == width(whole) {
+                true => format!("{name}: added up in {of}"),
+                false => format!("{name}: columns {first}..{} of {of}", first + width(part)),
+            });
+        }
+        let same = self.same.get(&block).into_iter().flatten();
+        lines.extend(same.map(|(var, of)| format!("{}: is {}", self.name(*var), self.name(*of))));
+        if !lines.is_empty() {
+            self.line("without a call");
+            self.inside(|text| lines.iter().for_each(|line| text.line(line)));
+        }
+    }
+
+    fn buffers(&mut self) {
+        self.line("buffers, with the variables that are in them in turn");
+        let mut held: Vec<Vec<&Slot>> = vec![Vec::new(); self.plan.buffers.len()];
+        for slot in self.plan.slots.iter().filter(|s| s.pool.is_none() && s.alias.is_none()) {
+            held[slot.buffer].push(slot);
+        }
+        for (number, (dtype, mut slots)) in self.plan.buffers.iter().zip(held).enumerate() {
+            slots.sort_by_key(|slot| slot.life);
+            let held: Vec<String> = slots
+                .iter()
+                .map(|slot| {
+                    let kept = if slot.persistent { ", kept" } else { "" };
+                    format!("{} ({}{kept})", self.name(slot.var), self.bytes(slot))
+                })
+                .collect();
+            self.inside(|text| text.line(&format!("{number} {dtype}: {}", held.join(", "))));
+        }
+    }
+
+    /// The bytes of a slot: a number, or so many for each row of something that a run counts.
+    fn bytes(&self, slot: &Slot) -> String {
+        let row = slot.width * slot.dtype.size_of();
+        match self.rows_of(slot.rows, slot.home) {
+            Ok(rows) => format!("{} B", rows * row),
+            Err(rows) => format!("{row} B x {rows}"),
+        }
+    }
+
+    fn rows_of(&self, rows: Extent, home: Home) -> Result<usize, String> {
+        let looped = |block: BlockId| self.loops.get(&block);
+        Err(match (rows, home) {
+            (Extent::Known(n), _) => return Ok(n),
+            (Extent::Alive(_), Home::Stepped(block)) => {
+                looped(block).map_or_else(|| rows.to_string(), |l| Extent::Rows(l.desc.level).to_string())
+            }
+            (Extent::Alive(_), Home::Sequence(block)) => {
+                looped(block).map_or_else(|| rows.to_string(), |l| l.sequences.to_string())
+            }
+            (Extent::Rows(level), Home::Stepped(block) | Home::Sequence(block)) => {
+                let levels = looped(block).map_or(&[][..], |l| &l.inner);
+                let whole = matches!(home, Home::Stepped(_));
+                match levels.iter().find(|l| l.inner == level) {
+                    Some(l) if l.statics && whole => format!("{} a step", Extent::Rows(l.outer)),
+                    Some(l) if l.statics || whole => Extent::Rows(l.outer).to_string(),
+                    _ if whole => rows.to_string(),
+                    _ => format!("{rows} of the largest step"),
+                }
+            }
+            _ => rows.to_string(),
+        })
+    }
+}
+
+/// The user's line, for what a user wrote.
+fn line_of(place: &Where) -> Option<String> {
+    place.caller.as_ref().filter(|caller| !caller.is_empty()).map(|caller| format!("at {caller}"))
+}

@@ -1,0 +1,378 @@
+//! Where the time of runs goes: by operator, by part of the step block, by thread.
+//!
+//! [`Executor::start_profile`] switches it on, [`Executor::take_profile`] off again. A [`Profile`] prints as a table and
+//! writes itself as a trace for Chrome's `about:tracing` or Perfetto. Instructions are numbered as in the
+//! [listing](super::listing), which says why each is where it is.
+//!
+//! ```
+//! use unpadded::executor::{Executor, Part, Run, Scope};
+//! use unpadded::{Builder, DType, Lod, Variable};
+//! use ndarray::Array2;
+//! let net = Builder::new();
+//! let x = net.feed("x", DType::F32, &[8], 1);
+//! let h = x.lstm(16);
+//! let (registry, program) = (net.registry(), net.finish()?);
+//! let (mut executor, mut scope) = (Executor::new(&program, &registry, &[h.id()], 1)?, Scope::of(&program)?);
+//! let batch = Variable::sequences(Array2::<f32>::ones((7, 8)), Lod::from_lengths1(&[4, 3])?)?;
+//!
+//! executor.start_profile();
+//! executor.run(&mut scope, &Run::infer(&[(x.id(), &batch)]))?;
+//! let Some(profile) = executor.take_profile() else { unreachable!("it was started") };
+//! println!("{profile}");
+//!
+//! // A product is 2·M·K·N operations. The input's is one over all 7 tokens, the state's one a step; both rows × 4 gates.
+//! let products: Vec<_> = profile.entries.iter().filter(|e| e.operator.starts_with("linear")).collect();
+//! let facts = |part| products.iter().find(|e| e.part == part).map(|e| (e.calls, e.rows, e.cost.flops));
+//! assert_eq!(facts(Part::Before), Some((1, 7, 2 * 7 * 8 * 64)));
+//! assert_eq!(facts(Part::Loop), Some((4, 7, 2 * 7 * 16 * 64)));
+//! assert!(profile.chrome_trace().starts_with('{'));
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+//!
+//! # What it costs
+//! Switched off, a branch at each call, and no memory. Switched on, two readings of the clock and a count of bytes at
+//! each call, under a microsecond: on an LSTM(256) over 64 sequences less than what one run differs from the next.
+//!
+//! # What the numbers mean
+//! *Time* is time on the clock: where threads run the steps of a loop side by side, each counts for its share, so that
+//! all entries and what is in none add up to [`Profile::wall`]. FLOP are what operators declare
+//! ([`Op::cost`](crate::program::Op::cost)), a multiply-add as two; bytes are those of the operands, whether they come
+//! from a cache or from memory. The *peak* is the highest rate of multiply-adds from register to register that
+//! [`peak()`] saw on one thread, times the threads: no kernel can be faster.
+
+use std::fmt::{self, Write};
+use std::time::{Duration, Instant};
+
+use crate::executor::executor::Executor;
+use crate::executor::plan::{Instr, Loop, OpInstr, Span as Rows};
+use crate::executor::run::recorder::{Recorder, Totals};
+use crate::kernels::peak;
+use crate::program::Cost;
+use crate::tensor::DType;
+
+/// In which part of a program, or of a step block, an entry's calls were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Outside step blocks.
+    Outside,
+    /// Before the loop, over all steps at once.
+    Before,
+    /// Once a sequence, before or after the loop.
+    Sequences,
+    /// At every step.
+    Loop,
+    /// After the loop, over all steps at once.
+    After,
+    /// Packing of constants, once a run.
+    Prepare,
+    /// Rows moved between the batch's order and a loop's.
+    Moves,
+    /// In a loop but in none of its calls: finding the rows of each step, and threads that wait for others.
+    Stepping,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 8] = [
+        Part::Outside,
+        Part::Before,
+        Part::Sequences,
+        Part::Loop,
+        Part::After,
+        Part::Prepare,
+        Part::Moves,
+        Part::Stepping,
+    ];
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Part::Outside => "outside",
+            Part::Before => "before",
+            Part::Sequences => "sequences",
+            Part::Loop => "loop",
+            Part::After => "after",
+            Part::Prepare => "prepare",
+            Part::Moves => "moves",
+            Part::Stepping => "stepping",
+        })
+    }
+}
+
+/// What one instruction did.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The instruction's number in the [listing](super::listing).
+    pub instruction: usize,
+    /// Its operator, as `"linear #3, backward"`.
+    pub operator: String,
+    /// The step block it is in; none at the root.
+    pub block: Option<usize>,
+    /// The line of the user's code, if the user wrote it.
+    pub caller: Option<String>,
+    /// Where its calls were.
+    pub part: Part,
+    /// How many there were, over all runs.
+    pub calls: u64,
+    /// Rows of its first output, over all calls.
+    pub rows: u64,
+    /// Operations and bytes of all calls.
+    pub cost: Cost,
+    /// On the clock.
+    pub time: Duration,
+    /// On each thread; where a call is divided over threads, on the one that waited for the others.
+    pub threads: Vec<Duration>,
+    /// What it computes in.
+    pub dtype: DType,
+}
+
+impl Entry {
+    /// Operations a second.
+    pub fn flops_per_second(&self) -> f64 {
+        rate(self.cost.flops, self.time)
+    }
+
+    /// Bytes a second, read and written.
+    pub fn bytes_per_second(&self) -> f64 {
+        rate(self.cost.read + self.cost.written, self.time)
+    }
+}
+
+/// Where the time of some runs went: see the [module](self).
+pub struct Profile {
+    /// What took time, longest first.
+    pub entries: Vec<Entry>,
+    /// How many runs it is of, without those that ended with an error.
+    pub runs: u64,
+    /// How long runs took, also those that ended with an error.
+    pub wall: Duration,
+    /// On how many threads.
+    pub threads: usize,
+    pub(super) recorders: Vec<Recorder>,
+    pub(super) names: Vec<String>,
+}
+
+impl Profile {
+    /// The time of the entries in one part.
+    pub fn time_in(&self, part: Part) -> Duration {
+        self.entries.iter().filter(|entry| entry.part == part).map(|entry| entry.time).sum()
+    }
+
+    /// An entry's rate as a fraction of what this machine's threads can do at best, which is measured when it is first
+    /// asked for; `None` for what computes in no float.
+    pub fn of_peak(&self, entry: &Entry) -> Option<f64> {
+        let peak = match entry.dtype {
+            DType::F32 => peak::<f32>(),
+            DType::F64 => peak::<f64>(),
+            _ => return None,
+        };
+        Some(entry.flops_per_second() / (peak * self.threads as f64))
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wall = self.wall.as_secs_f64();
+        let share = |time: Duration| 100.0 * time.as_secs_f64() / wall.max(1e-9);
+        let flops: u64 = self.entries.iter().map(|e| e.cost.flops).sum();
+        let threads = if self.threads == 1 { "" } else { "s" };
+        writeln!(
+            f,
+            "{} runs, {:.1} ms on {} thread{threads}, {:.2} GFLOP at {:.1} GFLOP/s",
+            self.runs,
+            wall * 1e3,
+            self.threads,
+            flops as f64 / 1e9,
+            rate(flops, self.wall) / 1e9
+        )?;
+        writeln!(
+            f,
+            "{:>6} {:>9} {:>8} {:>10} {:>8} {:>8} {:>6} {:>7}  {:<9}  operator",
+            "share", "ms", "calls", "rows", "GFLOP", "GFLOP/s", "peak", "GB/s", "part"
+        )?;
+        for entry in &self.entries {
+            let of_peak = self.of_peak(entry).filter(|_| entry.cost.flops > 0);
+            let of_peak = of_peak.map_or_else(|| "-".to_owned(), |part| format!("{:.0} %", 100.0 * part));
+            let block = entry.block.map_or_else(String::new, |block| format!(", block {block}"));
+            let caller = entry.caller.as_ref().map_or_else(String::new, |caller| format!(" at {caller}"));
+            writeln!(
+                f,
+                "{:>4.1} % {:>9.2} {:>8} {:>10} {:>8.3} {:>8.1} {of_peak:>6} {:>7.1}  {:<9}  [{}] {}{block}{caller}",
+                share(entry.time),
+                entry.time.as_secs_f64() * 1e3,
+                entry.calls,
+                entry.rows,
+                entry.cost.flops as f64 / 1e9,
+                entry.flops_per_second() / 1e9,
+                entry.bytes_per_second() / 1e9,
+                entry.part,
+                entry.instruction,
+                entry.operator
+            )?;
+        }
+        let mut parts = String::new();
+        for part in Part::ALL {
+            let time = self.time_in(part);
+            if time > Duration::ZERO {
+                write!(parts, "{part} {:.1} %, ", share(time))?;
+            }
+        }
+        let known = self.entries.iter().map(|e| e.time).sum();
+        writeln!(f, "{parts}in no call {:.1} %", share(self.wall.saturating_sub(known)))
+    }
+}
+
+/// What an executor knows while it is profiled.
+pub(crate) struct Profiling {
+    runs: u64,
+    wall: Duration,
+}
+
+impl Executor {
+    /// From the next run on, writes down where the time goes, until [`Self::take_profile`]. What was written down
+    /// before is dropped.
+    pub fn start_profile(&mut self) {
+        let origin = Instant::now();
+        for worker in &mut self.workers {
+            worker.recorder = Some(Box::new(Recorder::new(origin, self.plan.instructions)));
+        }
+        self.profiling = Some(Profiling { runs: 0, wall: Duration::ZERO });
+    }
+
+    /// Stops writing down and returns where the time went; `None` if it was not started. Runs that ended with an error
+    /// are not among [`Profile::runs`], but what they did is among the entries, and their time in [`Profile::wall`].
+    pub fn take_profile(&mut self) -> Option<Profile> {
+        let Profiling { runs, wall } = self.profiling.take()?;
+        let recorders: Vec<Recorder> =
+            self.workers.iter_mut().filter_map(|worker| worker.recorder.take().map(|r| *r)).collect();
+        let names = vec![String::new(); self.plan.instructions];
+        let mut profile =
+            Profile { entries: Vec::new(), runs, wall, threads: self.workers.len(), recorders, names };
+        account(&mut profile, &self.plan.code, &|_| Part::Outside);
+        profile.entries.sort_by_key(|entry| std::cmp::Reverse(entry.time));
+        Some(profile)
+    }
+
+    /// A run that began at `start` has ended, well or with an error: its calls are written down in either case.
+    pub(crate) fn count_run(&mut self, start: Instant, well: bool) {
+        let length = start.elapsed();
+        if let Some(profiling) = &mut self.profiling {
+            profiling.runs += u64::from(well);
+            profiling.wall += length;
+        }
+        if let Some(recorder) = self.workers.first_mut().and_then(|worker| worker.recorder.as_mut()) {
+            recorder.run(start, length);
+        }
+    }
+}
+
+/// Makes the entries of some instructions, and returns their time on the clock in seconds.
+fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(Rows) -> Part) -> f64 {
+    let mut time = 0.0;
+    for instr in code {
+        time += match instr {
+            Instr::Zero(_, index) => {
+                profile.names[*index] = "zero".to_owned();
+                0.0
+            }
+            Instr::Reorder { index, .. } => {
+                let entry =
+                    Entry { instruction: *index, part: Part::Moves, ..nothing("into the batch's order") };
+                profile.add(entry, |recorder| &recorder.calls)
+            }
+            Instr::Levels(op) => {
+                profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
+            }
+            Instr::Op(op) => {
+                // Before the top-level instruction, so not in the time of a loop around it.
+                profile.add(Entry { part: Part::Prepare, ..of_op(op) }, |recorder| &recorder.packs);
+                profile.add(Entry { part: part(op.span), ..of_op(op) }, |recorder| &recorder.calls)
+            }
+            Instr::Loop(inner) => account_loop(profile, inner),
+        };
+    }
+    time
+}
+
+fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
+    let outside = |all: Part| {
+        move |rows| match rows {
+            Rows::All | Rows::Steps => all,
+            Rows::Sequences => Part::Sequences,
+        }
+    };
+    let entry = || Entry {
+        instruction: inner.index,
+        block: inner.place.block,
+        caller: inner.place.caller.clone(),
+        ..nothing(inner.place.operator.as_deref().unwrap_or("recurrent"))
+    };
+    let moves = profile.add(Entry { part: Part::Moves, ..entry() }, |recorder| &recorder.calls);
+    let before = account(profile, &inner.before, &outside(Part::Before));
+    let body = account(profile, &inner.body, &|_| Part::Loop);
+    let after = account(profile, &inner.after, &outside(Part::After));
+    let totals = |recorder: &Recorder| recorder.bodies[inner.index];
+    let steps: Vec<Totals> = profile.recorders.iter().map(totals).collect();
+    let whole: f64 = steps.iter().map(|totals| totals.clock).sum();
+    let rest = (whole - body).max(0.0);
+    let calls = steps.iter().map(|totals| totals.calls).sum();
+    if rest > 0.0 && !inner.body.is_empty() {
+        let time = Duration::from_secs_f64(rest);
+        profile.entries.push(Entry { part: Part::Stepping, calls, time, ..entry() });
+    }
+    moves + before + body.max(whole) + after
+}
+
+fn nothing(operator: &str) -> Entry {
+    Entry {
+        instruction: 0,
+        operator: operator.to_owned(),
+        block: None,
+        caller: None,
+        part: Part::Outside,
+        calls: 0,
+        rows: 0,
+        cost: Cost::default(),
+        time: Duration::ZERO,
+        threads: Vec::new(),
+        dtype: DType::Bool,
+    }
+}
+
+fn of_op(op: &OpInstr) -> Entry {
+    let dtype = op.inputs.iter().chain(&op.outputs).flatten().map(|spec| spec.dtype).find(|d| d.is_float());
+    Entry {
+        instruction: op.index,
+        block: op.place.block,
+        caller: op.place.caller.clone().filter(|caller| !caller.is_empty()),
+        dtype: dtype.unwrap_or(DType::I64),
+        ..nothing(op.place.operator.as_deref().unwrap_or_default())
+    }
+}
+
+impl Profile {
+    /// Adds an entry with what the threads wrote down for it, if they did, and returns its seconds on the clock.
+    fn add(&mut self, mut entry: Entry, of: impl Fn(&Recorder) -> &[Totals]) -> f64 {
+        let index = entry.instruction;
+        self.names[index].clone_from(&entry.operator);
+        let mut clock = 0.0;
+        for recorder in &self.recorders {
+            let totals = of(recorder)[index];
+            entry.calls += totals.calls;
+            entry.rows += totals.rows;
+            entry.cost += totals.cost;
+            entry.threads.push(totals.busy);
+            clock += totals.clock;
+        }
+        if entry.calls > 0 {
+            entry.time = Duration::from_secs_f64(clock);
+            self.entries.push(entry);
+        }
+        clock
+    }
+}
+
+fn rate(count: u64, time: Duration) -> f64 {
+    if time > Duration::ZERO { count as f64 / time.as_secs_f64() } else { 0.0 }
+}

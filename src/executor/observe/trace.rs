@@ -1,0 +1,87 @@
+//! A profile in Chrome's trace event format.
+
+use std::fmt::Write;
+
+use super::profile::Profile;
+use crate::executor::run::recorder::{Event, MOST_EVENTS, Span};
+
+impl Profile {
+    /// The runs as JSON in Chrome's trace event format, for `about:tracing` or Perfetto: one process, and each thread
+    /// of the executor with its calls.
+    ///
+    /// The steps of a loop are too many to stand one by one. Each loop has one event for all of its steps, from their
+    /// first to their last moment, and in it one event for each instruction: as long as all its calls together, one
+    /// instruction after the other rather than when they were (`"calls"` tells how many). A loop that runs in the steps
+    /// of another one shows only there. A thread writes down at most 65,536 events; how many more there were stands in
+    /// `otherData`.
+    pub fn chrome_trace(&self) -> String {
+        let dropped: u64 = self.recorders.iter().map(|recorder| recorder.dropped).sum();
+        let mut out = format!(
+            r#"{{"displayTimeUnit":"ms","otherData":{{"runs":{},"most_events_a_thread":{MOST_EVENTS},"dropped_events":{dropped}}},"traceEvents":[{}"#,
+            self.runs, r#"{"name":"process_name","ph":"M","pid":1,"tid":0,"args":{"name":"unpadded"}}"#
+        );
+        for (thread, recorder) in self.recorders.iter().enumerate() {
+            // Writing to a string does not fail.
+            let _ = write!(
+                out,
+                ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":{thread},\"args\":{{\"name\":\"thread {thread}\"}}}}"
+            );
+            for event in &recorder.events {
+                out.push_str(",\n");
+                self.event(event, thread, &mut out);
+            }
+        }
+        out.push_str("]}\n");
+        out
+    }
+
+    fn event(&self, event: &Event, thread: usize, out: &mut String) {
+        let name = |index: usize| self.names.get(index).map_or("", String::as_str);
+        let (name, category, index) = match event.span {
+            Span::Run => ("run".to_owned(), "run", None),
+            Span::Call(i) => (name(i).to_owned(), "call", Some(i)),
+            Span::Pack(i) => (format!("prepare {}", name(i)), "prepare", Some(i)),
+            Span::Loop(i) => (name(i).to_owned(), "loop", Some(i)),
+            Span::Body(i) => (format!("{}: steps", name(i)), "steps", Some(i)),
+            Span::InBody(i) => (format!("{} x {}", name(i), event.calls), "calls of all steps", Some(i)),
+        };
+        let micros = |time: std::time::Duration| time.as_nanos() as f64 / 1e3;
+        let _ = write!(
+            out,
+            r#"{{"name":"{}","cat":"{category}","ph":"X","pid":1,"tid":{thread},"ts":{:.3},"dur":{:.3},"args":{{"calls":{}"#,
+            escaped(&name),
+            micros(event.start),
+            micros(event.length),
+            event.calls
+        );
+        if let Some(index) = index {
+            let _ = write!(out, r#","instruction":{index}"#);
+        }
+        out.push_str("}}");
+    }
+}
+
+/// What may stand between the quotes of a JSON string.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escaped;
+
+    #[test]
+    fn names_are_escaped() {
+        assert_eq!(escaped("a \"b\" \\ c\n\u{7}é"), "a \\\"b\\\" \\\\ c\\u000a\\u0007é");
+    }
+}

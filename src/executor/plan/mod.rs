@@ -1,0 +1,344 @@
+//! A compiled program: names have become slot numbers, and every slot has a buffer.
+
+mod chain;
+mod why;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+pub(crate) use chain::{Chain, parts};
+pub(crate) use why::{Pin, Why};
+
+use crate::error::{Error, Place};
+use crate::kernels::Store;
+use crate::program::context::Wiring;
+use crate::program::infer::Made;
+use crate::program::{
+    BlockId, Extent, LevelId, Literal, Op, Pass, Program, Reach, Role, Spec, StepDesc, VarId,
+};
+use crate::tensor::DType;
+
+/// How the rows of a slot lie in its buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// In the order of the batch (or, for a constant, its own).
+    Whole,
+    /// The rows of all steps of a block, in step-major order.
+    Stepped(BlockId),
+    /// One row (or sub-sequence) for each sequence of a block, in rank order.
+    Sequence(BlockId),
+}
+
+/// A variable's memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    pub(crate) var: VarId,
+    pub(crate) dtype: DType,
+    pub(crate) width: usize,
+    pub(crate) rows: Extent,
+    pub(crate) home: Home,
+    pub(crate) buffer: usize,
+    /// The first and the last top-level instruction that touch it.
+    pub(crate) life: (usize, usize),
+    /// Kept in the scope from run to run.
+    pub(crate) persistent: bool,
+    /// Another slot, whose buffer it shares.
+    pub(crate) alias: Option<usize>,
+    /// Selected rows: its number in the pool, instead of a buffer.
+    pub(crate) pool: Option<usize>,
+}
+
+/// What a view of a call refers to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Access {
+    /// A slot.
+    Slot(usize),
+    /// A memory's value of the step before: the initial rows, or a part of the next value's slot.
+    Previous { block: BlockId, memory: usize },
+    /// The gradient that a step passes to the step before it.
+    Passed { block: BlockId, memory: usize },
+}
+
+/// An access with its rows and width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Ref {
+    pub(crate) access: Access,
+    pub(crate) rows: Extent,
+    pub(crate) width: usize,
+    /// The first column, where it is a part of the slot's.
+    pub(crate) column: usize,
+}
+
+/// Over which rows of a step block an instruction runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// All steps at once.
+    All,
+    /// Once for each sequence.
+    Sequences,
+    /// One step after the other, before the loop: what a level is made from must be known for all of them.
+    Steps,
+}
+
+/// One call of an operator.
+pub(crate) struct OpInstr {
+    pub(crate) op: Arc<dyn Op>,
+    pub(crate) place: Place,
+    /// The name of the variable in each input slot that has one variable.
+    pub(crate) names: Vec<(&'static str, String)>,
+    pub(crate) pass: Pass,
+    pub(crate) role: Role,
+    pub(crate) reach: Reach,
+    pub(crate) wiring: Wiring,
+    pub(crate) reads: Vec<Ref>,
+    pub(crate) writes: Vec<Ref>,
+    pub(crate) inputs: Vec<Vec<Spec>>,
+    /// The literals of each input slot.
+    pub(crate) literals: Vec<Vec<Literal>>,
+    pub(crate) outputs: Vec<Vec<Spec>>,
+    /// Levels that the operator makes, where it is called for their offsets.
+    pub(crate) made: Vec<Made>,
+    /// The block's count of top-level sequences.
+    pub(crate) top: Extent,
+    pub(crate) stream: u64,
+    pub(crate) random: bool,
+    /// Its place among the prepared states, if it prepares; the reads that are constant, by input slot.
+    pub(crate) prepared: Option<usize>,
+    pub(crate) constants: Vec<Range<usize>>,
+    pub(crate) wanted: Vec<bool>,
+    /// Flushed after the call: what passes from step to step.
+    pub(crate) flush: Vec<Ref>,
+    pub(crate) span: Span,
+    /// The block whose order its rows lie in, and what counts them there.
+    pub(crate) order: Option<(BlockId, Extent)>,
+    /// Its block and its number there.
+    pub(crate) desc: (BlockId, usize),
+    /// Why it is in that part of a step block.
+    pub(crate) why: Option<Why>,
+    /// What it stands for, if for several.
+    pub(crate) stands_for: Option<Note>,
+    /// Its number in the plan: see [`Plan::number`].
+    pub(crate) index: usize,
+}
+
+impl OpInstr {
+    /// An error of this call with its place.
+    pub(crate) fn err(&self, error: Error) -> Error {
+        let name = |slot: &str| {
+            let named = |(known, _): &&(&str, String)| *known == slot;
+            self.names.iter().find(named).map(|(_, name)| name.as_str())
+        };
+        error.renamed(name).at(self.place.clone())
+    }
+}
+
+/// An instruction.
+pub(crate) enum Instr {
+    /// A call.
+    Op(Box<OpInstr>),
+    /// Offsets of levels that an operator makes, before its call.
+    Levels(Box<OpInstr>),
+    /// A step loop.
+    Loop(Box<Loop>),
+    /// Sets a gradient that a loop adds to: zero, or no rows. With its number in the plan.
+    Zero(Ref, usize),
+    /// From the order of a block's rank table to that of the batch.
+    Reorder {
+        from: Ref,
+        to: Ref,
+        block: BlockId,
+        /// What counts the rows inside the block.
+        rows: Extent,
+        role: Role,
+        index: usize,
+    },
+}
+
+impl Instr {
+    /// Over which rows of a step block it runs.
+    pub(crate) fn span(&self) -> Span {
+        match self {
+            Instr::Op(op) | Instr::Levels(op) => op.span,
+            Instr::Loop(inner) => inner.span,
+            Instr::Zero(..) | Instr::Reorder { .. } => Span::All,
+        }
+    }
+}
+
+/// Rows that are moved between the order of the batch and a step block's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Move {
+    pub(crate) outer: Ref,
+    pub(crate) inner: Ref,
+    pub(crate) store: Store,
+}
+
+/// A memory of a forward loop.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryPlan {
+    pub(crate) next: Ref,
+    /// Slot of the first step's previous value.
+    pub(crate) start: Ref,
+    /// Whether this loop reads previous values at all.
+    pub(crate) read: bool,
+    pub(crate) initial: Option<Ref>,
+    pub(crate) last: Option<Ref>,
+    /// The previous values of all steps as one array, where an instruction outside the loop reads them.
+    pub(crate) all: Option<Ref>,
+}
+
+/// A memory of a backward loop.
+#[derive(Debug, Clone)]
+pub(crate) struct MemoryGradientPlan {
+    pub(crate) memory: usize,
+    pub(crate) next: Ref,
+    /// Slot of the gradient that the first step passes back.
+    pub(crate) start: Ref,
+    /// Whether a step writes what it passes back, or adds to what is there.
+    pub(crate) passes: Option<Store>,
+    /// Whether the next value's gradient holds anything before the loop.
+    pub(crate) filled: bool,
+    pub(crate) last: Option<Ref>,
+    pub(crate) initial: Option<(Ref, Store)>,
+}
+
+/// A level inside a step block, made from one around it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InnerLevel {
+    pub(crate) outer: LevelId,
+    pub(crate) inner: LevelId,
+    /// Which inner level is above it; none if it delimits the entries (or, of a static input, the sequences).
+    pub(crate) above: Option<usize>,
+    pub(crate) statics: bool,
+}
+
+/// A level that an operator of a step block makes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MadeLevel {
+    pub(crate) level: LevelId,
+    /// Which of the frame's levels is above it; none if it delimits the entries.
+    pub(crate) above: Option<usize>,
+    /// The rows of all steps have a LoD: nothing above it is static, and so the same at every step.
+    pub(crate) over_all: bool,
+}
+
+/// A step loop, forward or backward.
+pub(crate) struct Loop {
+    pub(crate) desc: StepDesc,
+    pub(crate) place: Place,
+    /// Why it is in its part of a step block around it.
+    pub(crate) why: Option<Why>,
+    /// Its number in the plan, before those of its instructions: see [`Plan::number`].
+    pub(crate) index: usize,
+    pub(crate) backward: bool,
+    pub(crate) span: Span,
+    /// Into the block's order, before anything runs.
+    pub(crate) gather: Vec<Move>,
+    /// Static inputs: one row or sub-sequence a sequence.
+    pub(crate) statics: Vec<Move>,
+    pub(crate) memories: Vec<MemoryPlan>,
+    pub(crate) gradients: Vec<MemoryGradientPlan>,
+    /// Set to zero before the loop: gradients of static inputs, and of constants of the block that steps add to.
+    pub(crate) zero: Vec<Ref>,
+    pub(crate) before: Vec<Instr>,
+    pub(crate) body: Vec<Instr>,
+    pub(crate) after: Vec<Instr>,
+    /// Which of these run chunk by chunk.
+    pub(crate) chains: Chains,
+    /// Memories whose previous values the instructions after the loop (in `before`: never) read as one array.
+    pub(crate) spread: Vec<usize>,
+    /// Back to the order of the batch.
+    pub(crate) scatter: Vec<Move>,
+    pub(crate) scatter_statics: Vec<Move>,
+    /// Flushed after the loop: what it hands to a step of the loop around it.
+    pub(crate) flush: Vec<Ref>,
+    /// Slots that live in this block's orders.
+    pub(crate) slots: Vec<usize>,
+    /// Every row belongs to one sequence and no gradient is added across them, so that lanes may split the loop.
+    pub(crate) splits: bool,
+    /// Bytes of constants that calls of every step prepare: weights.
+    pub(crate) weights: usize,
+    /// Levels that operators of the forward block make.
+    pub(crate) levels: Vec<MadeLevel>,
+    /// Levels of step inputs and static inputs.
+    pub(crate) inner: Vec<InnerLevel>,
+    /// The block that holds the forward loop.
+    pub(crate) parent: BlockId,
+    /// What counts the sequences, outside.
+    pub(crate) sequences: Extent,
+    /// Some operator in it draws random numbers.
+    pub(crate) random: bool,
+}
+
+/// The chains of each part of a loop.
+#[derive(Default)]
+pub(crate) struct Chains {
+    pub(crate) before: Vec<Chain>,
+    pub(crate) body: Vec<Chain>,
+    pub(crate) after: Vec<Chain>,
+}
+
+/// What is to be said of an operator that several became.
+#[derive(Debug, Clone)]
+pub(crate) struct Note {
+    pub(crate) text: String,
+    /// Another operator computes the same beside gradients.
+    pub(crate) superseded: bool,
+    /// As a backward operator it computes what forward ones do, too.
+    pub(crate) joint: bool,
+}
+
+/// A part to the whole that holds it, never a part itself, and the part's first column there.
+pub(crate) type Views = HashMap<VarId, (VarId, usize)>;
+
+/// A compiled program.
+pub(crate) struct Plan {
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) code: Vec<Instr>,
+    /// Which slot holds a variable in the order of the batch.
+    pub(crate) of_var: Vec<Option<usize>>,
+    pub(crate) buffers: Vec<DType>,
+    pub(crate) pools: usize,
+    pub(crate) prepared: usize,
+    /// How many instructions there are, those of loops included.
+    pub(crate) instructions: usize,
+    /// Blocks whose frames know the keys of their rows for instructions outside.
+    pub(crate) keyed: Vec<BlockId>,
+    /// The slots of what is minimised.
+    pub(crate) losses: Vec<usize>,
+    /// Variables of step blocks that are columns of another one.
+    pub(crate) views: Views,
+    /// Gradients that are another one, with that one.
+    pub(crate) same: Vec<(VarId, VarId)>,
+    /// What was compiled: the program that was given, with some operators fused or merged.
+    pub(crate) program: Program,
+    /// Operators that could have been fused, and why they are not.
+    pub(crate) refused: Vec<String>,
+}
+
+impl Plan {
+    /// Numbers all instructions in the order of the listing, which is that of the first calls, and returns how many
+    /// there are.
+    pub(crate) fn number(&mut self) -> usize {
+        fn all(code: &mut [Instr], next: &mut usize) {
+            for instr in code {
+                let index = *next;
+                *next += 1;
+                match instr {
+                    Instr::Op(op) | Instr::Levels(op) => op.index = index,
+                    Instr::Reorder { index: i, .. } | Instr::Zero(_, i) => *i = index,
+                    Instr::Loop(inner) => {
+                        inner.index = index;
+                        [&mut inner.before, &mut inner.body, &mut inner.after]
+                            .into_iter()
+                            .for_each(|part| all(part, next));
+                    }
+                }
+            }
+        }
+        let mut next = 0;
+        all(&mut self.code, &mut next);
+        next
+    }
+}

@@ -1,0 +1,115 @@
+//! Which operator first produced a number that is not finite.
+
+use super::interpret::{Frame, Interpreter};
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::executor::Run;
+use crate::executor::rewrite::needs::live;
+use crate::executor::run::scope::Scope;
+use crate::program::{OpDesc, Program, Registry, VarId, VarRole};
+use crate::tensor::{Dense, Storage};
+
+/// What in a run first was NaN or infinite, as an error that names it: a feed, a parameter or the optimizer's state, else
+/// the output or the gradient of an operator, with its block, the user's line, and whose row it is. `None` if all
+/// numbers that the updates depend on are finite.
+///
+/// It interprets the run, which is slow; it is for a run of training that [`Executor::run`](crate::executor::Executor)
+/// has refused. Nothing in `scope` changes.
+///
+/// ```
+/// use ndarray::array;
+/// use unpadded::executor::{Run, Scope, diagnose};
+/// use unpadded::optimizer::{Optimizer, Sgd};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let x = net.feed("x", DType::F32, &[1], 0);
+/// let line = line!() + 1;
+/// let loss = x.linear(1).exp().mean();
+/// let (registry, mut program) = (net.registry(), net.finish()?);
+/// Sgd::new(0.1).minimize(&mut program, &registry, loss.id())?;
+/// let mut scope = Scope::of(&program)?;
+/// scope.set("linear_0.weight", array![[100.0f32]])?;
+/// let fed = Variable::dense(array![[0.5f32], [1.0]]);
+/// let error = diagnose(&program, &registry, &mut scope, &Run::train(&[(x.id(), &fed)], 0)).unwrap();
+/// assert_eq!(error.place().operator.as_deref(), Some("exp #1"));
+/// assert!(error.to_string().contains("got infinity in row 1"), "{error}"); // exp(100)
+/// assert!(error.place().caller.as_ref().is_some_and(|c| c.contains(&format!(":{line}:"))));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub fn diagnose(program: &Program, registry: &Registry, scope: &mut Scope, run: &Run<'_>) -> Option<Error> {
+    let given = run.feeds.iter().find_map(|&(id, value)| {
+        let var = program.vars().nth(id.0 as usize)?.1;
+        Some(not_finite("value fed", found(value.storage())?.1, "").variable(&var.name))
+    });
+    let kept = || {
+        let kept = program.vars().filter(|(_, var)| var.persistable);
+        kept.filter_map(|(_, var)| {
+            let what = if var.role == VarRole::State {
+                "state of the optimizer before the step"
+            } else {
+                "parameter before the step"
+            };
+            Some(not_finite(what, in_dense(&scope.get(&var.name).ok()?)?.1, "").variable(&var.name))
+        })
+        .next()
+    };
+    given.or_else(kept).or_else(|| {
+        let watched = live(program, &[]).ok()?;
+        let interpreter = Interpreter { watched, ..Interpreter::new(program, registry, run) };
+        interpreter.run(scope, run.feeds).err().filter(|e| e.kind() == ErrorKind::NotFinite)
+    })
+}
+
+impl Interpreter<'_> {
+    /// Looks at what an operator has written.
+    pub(crate) fn look(&self, op: &OpDesc, frame: &Frame) -> Result<()> {
+        for id in op.writes() {
+            if let Some((row, number)) = frame.values.get(&id).and_then(|value| found(value.storage())) {
+                let var = self.program.var(id);
+                let what = if var.gradient_of.is_some() { "gradient" } else { "result" };
+                return Err(not_finite(what, number, &self.whose(id, row, frame)?).variable(&var.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whose row it is.
+    fn whose(&self, id: VarId, row: usize, frame: &Frame) -> Result<String> {
+        let spec = self.program.spec(id)?;
+        let mut text = format!(" in row {row}");
+        if spec.batched()
+            && let Some(&[key]) = self.keys(frame, spec.rows(), &[row], 0).as_deref()
+        {
+            text.push_str(&format!(", position {} of sequence {} in the data", key.position, key.sequence));
+        }
+        Ok(text)
+    }
+}
+
+fn not_finite(what: &str, number: f64, place: &str) -> Error {
+    let number = if number.is_nan() {
+        "NaN".to_owned()
+    } else if number > 0.0 {
+        "infinity".to_owned()
+    } else {
+        "-infinity".to_owned()
+    };
+    Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number}{place}; nothing was updated"))
+}
+
+/// The row of the first number that is not finite, and that number.
+fn found(storage: &Storage) -> Option<(usize, f64)> {
+    match storage {
+        Storage::Dense(dense) => in_dense(dense),
+        Storage::SelectedRows(rows) => {
+            let (at, number) = in_dense(rows.value())?;
+            Some((usize::try_from(*rows.row_ids().get(at)?).ok()?, number))
+        }
+        // No operator computes on them, and their rows have no numbers that training changes.
+        Storage::Csr(_) | Storage::Coo(_) => None,
+    }
+}
+
+fn in_dense(dense: &Dense) -> Option<(usize, f64)> {
+    let (at, number) = dense.find_float(|x| !x.is_finite())?;
+    Some((at / dense.width().max(1), number))
+}

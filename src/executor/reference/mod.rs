@@ -1,0 +1,8 @@
+//! The reference interpreter, and the diagnosis of numbers that are not finite.
+
+mod diagnose;
+pub mod interpret;
+mod rows;
+
+pub use diagnose::diagnose;
+pub use interpret::interpret;

@@ -1,0 +1,84 @@
+//! Rows by their numbers: taken, set, added; as a reference, one at a time.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::lod::Lod;
+use crate::program::Spec;
+use crate::tensor::{Dense, SelectedRows, Storage, with_element};
+use crate::with_float;
+
+/// Zeros with the row shape of a batched variable (or of a table).
+pub(crate) fn zeros(spec: &Spec, rows: usize) -> Result<Dense> {
+    let mut shape = vec![rows];
+    shape.extend(spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(0)));
+    Dense::zeros(spec.dtype, &shape)
+}
+
+/// The upper `levels` levels.
+pub(crate) fn part(lod: Option<&Arc<Lod>>, levels: usize) -> Option<Arc<Lod>> {
+    let mut lod = lod?;
+    while lod.levels() > levels {
+        lod = lod.upper()?;
+    }
+    Some(lod.clone())
+}
+
+/// What lies below the entries `of` level `depth` (of the rows, where there is no such level): the rows, and the
+/// LoD that they have among themselves.
+pub(crate) fn select(
+    lod: Option<&Arc<Lod>>,
+    depth: usize,
+    of: &[usize],
+) -> Result<(Vec<usize>, Option<Arc<Lod>>)> {
+    let mut lod = lod.cloned();
+    for _ in 0..depth {
+        lod = lod.and_then(|lod| lod.without_top());
+    }
+    match lod {
+        None => Ok((of.to_vec(), None)),
+        Some(lod) => Ok((lod.take_rows(of)?, Some(lod.take(of)?))),
+    }
+}
+
+/// Sets the rows `rows`.
+pub(crate) fn put(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
+    let width = to.width();
+    with_element!(to.dtype(), T => {
+        let (to, from) = (to.as_mut_slice::<T>()?, from.as_slice::<T>()?);
+        for (i, &row) in rows.iter().enumerate() {
+            to[row * width..(row + 1) * width].copy_from_slice(&from[i * width..(i + 1) * width]);
+        }
+        Ok(())
+    })
+}
+
+/// Adds to the rows `rows`.
+pub(crate) fn add_rows(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<()> {
+    let width = to.width();
+    with_float!(to.dtype(), T => {
+        let (to, from) = (to.as_mut_slice::<T>()?, from.as_slice::<T>()?);
+        for (i, &row) in rows.iter().enumerate() {
+            for column in 0..width {
+                to[row * width + column] += from[i * width + column];
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The sum of two gradients: sparse only if both are.
+pub(crate) fn add(a: &Storage, b: &Storage) -> Result<Storage> {
+    if let (Storage::SelectedRows(a), Storage::SelectedRows(b)) = (a, b) {
+        let rows = [a.row_ids(), b.row_ids()].concat();
+        return Ok(SelectedRows::new(a.height(), rows, Dense::concat_rows(&[a.value(), b.value()])?)?.into());
+    }
+    let mut sum = a.to_dense()?.into_owned();
+    let b = b.to_dense()?;
+    with_float!(sum.dtype(), T => {
+        let numbers = sum.as_mut_slice::<T>()?;
+        numbers.iter_mut().zip(b.as_slice::<T>()?).for_each(|(x, y)| *x += *y);
+        Ok(())
+    })?;
+    Ok(sum.into())
+}

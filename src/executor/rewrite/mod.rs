@@ -1,0 +1,169 @@
+//! What becomes of a program before it is compiled: operators that several can be are put in their place, by what they
+//! declare ([`Op::fusions`], [`Op::merges`]). The program that was given stays as it is.
+//!
+//! [`Op::fusions`]: crate::program::Op::fusions
+//! [`Op::merges`]: crate::program::Op::merges
+
+pub(crate) mod classes;
+mod early;
+mod fuse;
+mod merge;
+pub(crate) mod needs;
+mod sink;
+
+use std::collections::HashMap;
+
+use crate::error::{Place, Result};
+use crate::executor::compile::loops::Site;
+use crate::executor::plan::Note;
+use crate::program::{BlockId, OpDesc, Program, Registry, Role, VarId};
+
+/// A program with some operators changed.
+pub(crate) struct Rewritten {
+    pub(crate) program: Program,
+    /// By block, where each operator comes from.
+    origins: Vec<Vec<Origin>>,
+    /// What could be one operator, but for what is said.
+    pub(crate) refused: Vec<String>,
+}
+
+/// The operator of the given program that one stands for.
+#[derive(Debug, Clone)]
+struct Origin {
+    kind: String,
+    block: BlockId,
+    number: usize,
+    note: Option<Note>,
+}
+
+impl Rewritten {
+    /// Where an operator is in the program that was given.
+    pub(crate) fn place(&self, op: &OpDesc, site: Site) -> Place {
+        let origin = &self.origins[site.block.0 as usize][site.number];
+        let joint = origin.note.as_ref().is_some_and(|note| note.joint);
+        let backward = op.role == Role::Backward && !joint;
+        Place {
+            operator: Some(format!(
+                "{}{}",
+                origin.name(site.block),
+                if backward { ", backward" } else { "" }
+            )),
+            block: (site.block.0 > 0).then_some(site.block.0 as usize),
+            caller: Some(op.caller.clone()),
+            variable: None,
+        }
+    }
+
+    /// What it stands for, if for several.
+    pub(crate) fn note(&self, site: Site) -> Option<Note> {
+        self.origins[site.block.0 as usize][site.number].note.clone()
+    }
+}
+
+impl Origin {
+    /// Its name, seen from a block.
+    fn name(&self, from: BlockId) -> String {
+        let Self { kind, block, number, .. } = self;
+        if *block == from {
+            format!("{kind} #{number}")
+        } else {
+            format!("{kind} #{number} of block {}", block.0)
+        }
+    }
+}
+
+/// Rewrites a program for the wanted variables.
+pub(crate) fn rewrite(program: &Program, registry: &Registry, wanted: &[VarId]) -> Result<Rewritten> {
+    let mut draft = Draft::of(program, registry, wanted);
+    let refused = draft.fuse_all()?;
+    draft.merge_all()?;
+    Ok(Rewritten { program: draft.program, origins: draft.origins, refused })
+}
+
+/// A program that is being changed; its operators remember where they come from.
+struct Draft<'a> {
+    program: Program,
+    origins: Vec<Vec<Origin>>,
+    registry: &'a Registry,
+    wanted: &'a [VarId],
+}
+
+impl<'a> Draft<'a> {
+    fn of(program: &Program, registry: &'a Registry, wanted: &'a [VarId]) -> Self {
+        let origin = |block, (number, op): (usize, &OpDesc)| Origin {
+            kind: op.kind.clone(),
+            block,
+            number,
+            note: None,
+        };
+        let origins = program
+            .blocks()
+            .map(|(id, block)| block.ops.iter().enumerate().map(|op| origin(id, op)).collect());
+        Self { program: program.clone(), origins: origins.collect(), registry, wanted }
+    }
+
+    fn ops(&self, block: BlockId) -> &[OpDesc] {
+        &self.program.block(block).ops
+    }
+
+    fn name(&self, block: BlockId, number: usize) -> String {
+        self.origins[block.0 as usize][number].name(BlockId(0))
+    }
+
+    fn shown(&self, var: VarId) -> String {
+        format!("`{}`", self.program.shown(var))
+    }
+
+    fn remove(&mut self, block: BlockId, number: usize) -> (OpDesc, Origin) {
+        let at = block.0 as usize;
+        (self.program.blocks[at].ops.remove(number), self.origins[at].remove(number))
+    }
+
+    fn insert(&mut self, block: BlockId, number: usize, (op, origin): (OpDesc, Origin)) {
+        let at = block.0 as usize;
+        self.program.blocks[at].ops.insert(number, op);
+        self.origins[at].insert(number, origin);
+    }
+
+    /// The forward operator of a block that writes a variable.
+    fn writer(&self, block: BlockId, var: VarId) -> Option<usize> {
+        self.ops(block).iter().position(|op| op.role == Role::Forward && op.writes().any(|v| v == var))
+    }
+
+    /// The backward operator, in `there`, of a forward one.
+    fn backward(&self, forward: &OpDesc, there: BlockId) -> Option<usize> {
+        self.ops(there).iter().position(|op| is_backward(op, forward))
+    }
+}
+
+/// Whether an operator is the backward one of a forward one.
+fn is_backward(op: &OpDesc, forward: &OpDesc) -> bool {
+    let slots = || forward.inputs.iter().chain(&forward.outputs);
+    op.role == Role::Backward
+        && op.kind == forward.kind
+        && op.attributes == forward.attributes
+        && op.inputs.len() >= slots().count()
+        && op.inputs.iter().zip(slots()).all(|(a, b)| a == b)
+}
+
+/// The backward operators of a block, by the variables that they name.
+struct Backwards<'a> {
+    ops: &'a [OpDesc],
+    naming: HashMap<VarId, Vec<usize>>,
+}
+
+impl<'a> Backwards<'a> {
+    fn of(ops: &'a [OpDesc]) -> Self {
+        let mut naming: HashMap<VarId, Vec<usize>> = HashMap::new();
+        for (number, op) in ops.iter().enumerate() {
+            op.reads().for_each(|var| naming.entry(var).or_default().push(number));
+        }
+        Self { ops, naming }
+    }
+
+    /// The number of the first that is that of a forward operator with an output.
+    fn of_forward(&self, forward: &OpDesc) -> Option<usize> {
+        let naming = self.naming.get(&forward.writes().next()?)?;
+        naming.iter().copied().find(|&number| is_backward(&self.ops[number], forward))
+    }
+}

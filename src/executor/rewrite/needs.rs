@@ -1,0 +1,103 @@
+//! What a program and its calls need, from what operators declare, and which operators run at all.
+
+use std::collections::HashSet;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::compile::Compiler;
+use crate::program::{BlockId, Needs, Op, OpDesc, Program, Role, Spec, VarId, grad_name};
+use crate::tensor::StorageKind;
+
+/// The input slots whose gradients a backward operator computes.
+pub(crate) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
+    let inputs = op.signature().inputs;
+    (0..inputs.len())
+        .filter(|&s| desc.output(&grad_name(inputs[s].name)).iter().any(|&v| v != VarId::NONE))
+        .collect()
+}
+
+/// The forward values that the gradients of these input slots are computed from.
+pub(crate) fn gradient_reads(op: &dyn Op, wanted: &[usize], inputs: &[Vec<Spec>]) -> Needs {
+    wanted.iter().fold(Needs::nothing(), |needs, &slot| needs.union(op.gradient(slot, inputs).reads))
+}
+
+/// The forward values that a backward operator reads for `needs`.
+pub(crate) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Needs) -> Vec<VarId> {
+    let signature = op.signature();
+    let inputs =
+        signature.inputs.iter().enumerate().filter(|(i, _)| needs.has_input(*i)).map(|(_, s)| s.name);
+    let outputs =
+        signature.outputs.iter().enumerate().filter(|(i, _)| needs.has_output(*i)).map(|(_, s)| s.name);
+    inputs.chain(outputs).flat_map(|name| desc.input(name).to_vec()).collect()
+}
+
+/// The forward values that a backward operator reads for all the gradients that it computes.
+pub(crate) fn values_read(program: &Program, op: &dyn Op, desc: &OpDesc) -> Result<Vec<VarId>> {
+    let inputs = program.input_specs(op.signature(), desc)?;
+    Ok(needed_values(op, desc, gradient_reads(op, &wanted_slots(op, desc), &inputs)))
+}
+
+/// What an operator of the root block starts the gradient of.
+pub(crate) fn started(program: &Program, op: usize) -> impl Iterator<Item = VarId> {
+    let op = &program.root().ops[op];
+    let gradients = op.writes().filter(|_| op.role == Role::Forward);
+    gradients.filter_map(|v| program.var(v).gradient_of)
+}
+
+/// Whether an operator of the root block reads a variable.
+pub(crate) fn reads(program: &Program, op: usize, var: VarId) -> bool {
+    program.root().ops[op].reads().any(|v| v == var)
+}
+
+/// The operators of the root block that the wanted variables and the updates need.
+pub(crate) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
+    let mut needed: HashSet<VarId> = HashSet::new();
+    for &id in wanted {
+        if id.0 as usize >= program.vars().len() {
+            let expected = "one of the program";
+            return Err(Error::of(ErrorKind::Program, "wanted variable", expected, program.called(id)));
+        }
+        let var = program.var(id);
+        if var.block != BlockId(0) || var.spec().is_none() {
+            let expected = "a tensor of the root block";
+            return Err(
+                Error::of(ErrorKind::Program, "wanted variable", expected, "another").variable(&var.name)
+            );
+        }
+        let storage = var.spec().map_or(StorageKind::Dense, |s| s.storage);
+        if !matches!(storage, StorageKind::Dense | StorageKind::SelectedRows) {
+            return Err(Error::new("wanted variable", "dense or selected rows", storage.to_string())
+                .variable(&var.name));
+        }
+        needed.insert(id);
+    }
+    let mut live = Vec::new();
+    for (number, op) in program.root().ops.iter().enumerate().rev() {
+        if op.role == Role::Update || op.writes().any(|v| needed.contains(&v)) {
+            needed.extend(op.reads());
+            live.push(number);
+        }
+    }
+    live.reverse();
+    Ok(live)
+}
+
+impl Compiler<'_> {
+    /// Forward values that the live backward operators read.
+    pub(crate) fn find_saved(&self, live: &[usize]) -> Result<HashSet<VarId>> {
+        let mut saved = HashSet::new();
+        let root = &self.program.root().ops;
+        let mut blocks: Vec<Vec<&OpDesc>> = vec![live.iter().map(|&number| &root[number]).collect()];
+        while let Some(ops) = blocks.pop() {
+            for op in ops.into_iter().filter(|op| op.role == Role::Backward) {
+                if let Some(gradient) = op.step.as_ref().and_then(|s| s.gradient.as_ref()) {
+                    saved.extend(op.input("static"));
+                    saved.extend(op.input("initial"));
+                    blocks.push(self.program.block(gradient.block).ops.iter().collect());
+                    continue;
+                }
+                saved.extend(values_read(self.program, &*self.parse(op)?, op)?);
+            }
+        }
+        Ok(saved)
+    }
+}

@@ -1,0 +1,173 @@
+//! The steps of a loop, and which threads run them: lanes of sequences, each from the first step to the last without a word
+//! to the others, and where few sequences are left all threads together.
+
+use std::ops::Range;
+
+use crate::error::Result;
+use crate::executor::plan::parts;
+use crate::executor::plan::{Home, Instr, Loop};
+use crate::executor::run::frame::At;
+use crate::executor::run::machine::{LaneAt, Shared, Worker};
+use crate::executor::run::step_loop::Tools;
+use crate::kernels::arena::{Lane, Part, Share};
+use crate::kernels::{helpers, own_cache};
+
+/// A loop with fewer numbers to compute than this, over all its steps, is not split over threads.
+const WORTH_SPLITTING: usize = 1 << 15;
+/// The rows for each thread up to which threads share columns where weights would fill a core's own cache.
+const COLUMN_ROWS: usize = 8;
+
+/// Steps of a loop that some lanes run, each for its own sequences.
+struct LanePart<'p> {
+    instr: &'p Loop,
+    steps: Range<usize>,
+    lanes: usize,
+}
+
+impl<'p> Shared<'p> {
+    /// The steps of a loop.
+    pub(crate) fn body(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
+        let block = instr.desc.block;
+        let frame = &self.frames[block.0 as usize];
+        let (steps, sequences) = (frame.rank.steps(), frame.rank.sequences());
+        if instr.body.is_empty() || steps == 0 {
+            return Ok(());
+        }
+        if !instr.splits {
+            let order = |i: usize| if instr.backward { steps - 1 - i } else { i };
+            let opened = tools.workers[0].open(1, false);
+            for i in 0..steps {
+                self.go(block, At::Step { t: order(i), from: 0, to: usize::MAX })?;
+                for inner in &instr.body {
+                    self.instruction(inner, lane, tools)?;
+                }
+            }
+            tools.workers[0].close(instr, opened);
+            return self.go(block, At::All);
+        }
+        let starts = frame.rank.starts();
+        let widths = instr.body.iter().flat_map(|i| if let Instr::Op(op) = i { &op.writes[..] } else { &[] });
+        let numbers = widths.map(|v| v.width).sum::<usize>() * starts[steps];
+        let threads = helpers(numbers, WORTH_SPLITTING, tools.workers.len());
+        // Where few sequences are left, the threads share columns instead; sooner, if they would all read weights that
+        // their own caches cannot hold.
+        let heavy = threads > 1 && instr.weights >= own_cache();
+        let limit = if heavy { COLUMN_ROWS * threads } else { threads / 2 };
+        let few = (0..steps).find(|&t| starts[t + 1] - starts[t] <= limit).unwrap_or(steps);
+        let memory = &mut *tools.memory;
+        memory.shares.clear();
+        memory.shares.resize(self.plan.buffers.len(), Share::Frozen);
+        for &s in &instr.slots {
+            let slot = &self.plan.slots[s];
+            memory.shares[slot.buffer] = match slot.home {
+                Home::Stepped(_) => Share::Stepped { base: frame.base, stride: slot.width },
+                _ => Share::Sequence { stride: slot.width },
+            };
+        }
+        let mut phases = [(0..few, threads), (few..steps, 1)];
+        if instr.backward {
+            phases.reverse();
+        }
+        for (range, lanes) in phases {
+            if range.is_empty() {
+                continue;
+            }
+            cut(&starts[..=range.end], sequences, lanes, &mut memory.cuts);
+            let part = LanePart { instr, steps: range, lanes };
+            let nested = tools.workers[0].stepping();
+            if lanes == 1 {
+                let mut workers = [&mut tools.workers[..threads]];
+                let run =
+                    |lane: Lane<'_>, workers: &mut &mut [Worker]| self.lane(&part, lane, workers, nested);
+                lane.split(&memory.cuts, starts, &memory.shares, &mut workers, &run)?;
+                continue;
+            }
+            let run = |lane: Lane<'_>, worker: &mut Worker| {
+                self.lane(&part, lane, std::slice::from_mut(worker), nested)
+            };
+            lane.split(&memory.cuts, starts, &memory.shares, &mut tools.workers[..lanes], &run)?;
+        }
+        Ok(())
+    }
+
+    /// The steps of a lane, which has all of the workers.
+    fn lane(
+        &self,
+        part: &LanePart<'_>,
+        mut lane: Lane<'_>,
+        workers: &mut [Worker],
+        nested: bool,
+    ) -> Result<()> {
+        let Some(Part { from, to, starts, .. }) = lane.part() else { return Ok(()) };
+        let &LanePart { instr, ref steps, lanes } = part;
+        let block = instr.desc.block;
+        let opened = workers[0].open(lanes, nested);
+        for i in 0..steps.len() {
+            let t = if instr.backward { steps.end - 1 - i } else { steps.start + i };
+            if starts[t + 1] - starts[t] <= from {
+                // Later steps have fewer sequences still; earlier ones, backwards, may have more.
+                if instr.backward { continue } else { break }
+            }
+            let at = LaneAt { threads: workers.len(), ..LaneAt::new(block, At::Step { t, from, to }) };
+            for (calls, chain) in parts(instr.body.len(), &instr.chains.body) {
+                let calls = &instr.body[calls];
+                match (chain, &mut *workers) {
+                    (Some(chain), [worker]) => self.chain_step(calls, chain, &mut lane, at, worker)?,
+                    // Threads that share a call divide its rows.
+                    _ => calls.iter().try_for_each(|instr| match instr {
+                        Instr::Op(op) => self.exec(op, &mut lane, Some(at), workers, &mut []),
+                        _ => Ok(()),
+                    })?,
+                }
+            }
+        }
+        workers[0].close(instr, opened);
+        Ok(())
+    }
+}
+
+/// Cuts the rank order into lanes of about the same work. A step costs a lane its rows, and something for the step
+/// itself, which weighs when few rows are left.
+fn cut(starts: &[usize], sequences: usize, lanes: usize, cuts: &mut Vec<usize>) {
+    const STEP: usize = 3;
+    cuts.clear();
+    cuts.push(0);
+    let steps = starts.len() - 1;
+    let cost = |from: usize, to: usize| -> usize {
+        let rows = |t: usize| (starts[t + 1] - starts[t]).min(to).saturating_sub(from);
+        (0..steps).map(rows).take_while(|&r| r > 0).map(|r| r + STEP).sum()
+    };
+    for lane in 1..lanes {
+        let from = cuts[lane - 1];
+        // The first cut at which this lane costs its share of what is left.
+        let rest = cost(from, sequences);
+        let (mut low, mut high) = (from, sequences);
+        while low < high {
+            let middle = (low + high) / 2;
+            if cost(from, middle) * (lanes - lane + 1) < rest { low = middle + 1 } else { high = middle }
+        }
+        cuts.push(low);
+    }
+    cuts.push(sequences);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::run::rank_table::RankTable;
+
+    #[test]
+    fn lanes_cover_all_sequences_in_order() {
+        for lengths in [vec![5, 4, 3, 3, 1, 0], vec![], vec![7], vec![1; 9]] {
+            let mut offsets = vec![0];
+            lengths.iter().for_each(|l| offsets.push(offsets[offsets.len() - 1] + l));
+            let rank = RankTable::new(&offsets, false);
+            for lanes in 1..4 {
+                let mut cuts = Vec::new();
+                cut(rank.starts(), lengths.len(), lanes, &mut cuts);
+                assert!(cuts.is_sorted(), "{cuts:?}");
+                assert_eq!((cuts.len(), cuts[0], cuts[lanes]), (lanes + 1, 0, lengths.len()));
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Levels that operators make: their offsets are computed by a call of their own, before the operator runs, since only
+//! then is known how much room its output needs.
+//!
+//! At the root that is one call. In a step block it is one for each step, all of them before the loop, so that the rows
+//! of every step are counted before the first one runs: what decides the offsets is computed by then, at the latest step
+//! by step (`Span::Steps`). From there on a level that is made in the step is like one of a step input: its sequences
+//! of all steps lie behind each other, and what no memory reaches runs over all of them at once. The backward pass finds
+//! the lengths where the forward pass wrote them down.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::executor::Executor;
+use crate::executor::plan::{Home, Instr, OpInstr};
+use crate::executor::run::frame::At;
+use crate::executor::run::machine::Shared;
+use crate::executor::run::step_loop::Tools;
+use crate::kernels::arena::Lane;
+use crate::lod::Lod;
+use crate::program::context::NewLevels;
+use crate::program::infer::{Phase, bind_made, infer};
+use crate::program::{BlockId, Extent, LevelId};
+
+impl<'p> Shared<'p> {
+    /// Makes the levels of a call: at the root for all rows, in a step block for those of every step.
+    pub(crate) fn make_levels(
+        &mut self,
+        instr: &'p OpInstr,
+        lane: &mut Lane<'_>,
+        tools: &mut Tools<'_>,
+    ) -> Result<()> {
+        let clock = tools.workers[0].clock();
+        match instr.top {
+            Extent::Alive(block) => self.make_in_step(block, instr, lane, tools)?,
+            _ => {
+                for &(level, _) in &instr.made {
+                    let kept = self.spare.slot(level).take();
+                    self.levels.set(level, kept);
+                }
+                self.make(instr, lane, tools)?;
+            }
+        }
+        if let Some(start) = clock {
+            self.record(instr, None, start, &mut tools.workers[0], tools.pool);
+        }
+        Ok(())
+    }
+
+    /// Binds the levels of a call for the rows where the run is now.
+    fn make(&mut self, instr: &OpInstr, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
+        if instr.op.facts().lod.deciding().is_none() {
+            let phase = Phase::Run { made: &instr.made, table: &mut self.levels };
+            let given = (&instr.inputs[..], &instr.literals[..]);
+            return infer(&*instr.op, given, instr.top, phase).map(drop).map_err(|e| instr.err(e));
+        }
+        let worker = &mut tools.workers[0];
+        worker.reads.clear();
+        worker.reads.extend(instr.reads.iter().map(|view| self.region(view, None)));
+        worker.writes.clear();
+        let offsets = &mut tools.memory.offsets;
+        offsets.iter_mut().for_each(Vec::clear);
+        let operands = lane.operands(&mut worker.room, &worker.reads, &[]);
+        let call = self.call(instr, None);
+        let outcome = instr.op.levels(&mut NewLevels { call, operands, pool: tools.pool, offsets });
+        outcome.map_err(|e| self.named(instr, None, instr.err(e)))?;
+        let top = self.count(instr.top, None);
+        bind_made(&mut self.levels, &instr.made, &tools.memory.offsets, top).map_err(|e| instr.err(e))
+    }
+
+    /// Makes the levels of a call for every step, and room for what lies in them.
+    fn make_in_step(
+        &mut self,
+        block: BlockId,
+        instr: &'p OpInstr,
+        lane: &mut Lane<'_>,
+        tools: &mut Tools<'_>,
+    ) -> Result<()> {
+        let at = block.0 as usize;
+        let index = |this: &Self, level: LevelId| {
+            this.frames[at].made_index(level).ok_or_else(|| {
+                Error::of(ErrorKind::Program, "level made in a step", "one of its loop", level.0.to_string())
+            })
+        };
+        for t in 0..self.frames[at].rank.steps() {
+            self.go(block, At::Step { t, from: 0, to: usize::MAX })?;
+            for &(level, _) in &instr.made {
+                let i = index(self, level)?;
+                let kept = self.frames[at].levels[i].step.take();
+                self.levels.set(level, kept);
+            }
+            self.make(instr, lane, tools)?;
+            for &(level, _) in instr.made.iter() {
+                let i = index(self, level)?;
+                let offsets = self.levels.get(level).map_or(&[][..], |lod| lod.offsets());
+                self.frames[at].add_made(i, t, offsets).map_err(|e| instr.err(e))?;
+            }
+            // The levels above are bound anew at the next step, in their memory.
+            for &(level, _) in instr.made.iter().rev() {
+                let i = index(self, level)?;
+                let mut made = self.levels.slot(level).take();
+                Lod::release(&mut made);
+                self.frames[at].levels[i].step = made;
+            }
+        }
+        for &(level, _) in &instr.made {
+            let i = index(self, level)?;
+            self.frames[at].close_made(i)?;
+        }
+        self.go(block, At::All)?;
+        let slots = self.loops[at].map_or(&[][..], |instr| &instr.slots);
+        self.make_room(block, slots, lane);
+        Ok(())
+    }
+
+    /// Room for slots of a loop, whose rows are known.
+    pub(crate) fn make_room(&self, block: BlockId, slots: &[usize], lane: &mut Lane<'_>) {
+        let frame = &self.frames[block.0 as usize];
+        for &s in slots {
+            let slot = &self.plan.slots[s];
+            let stepped = matches!(slot.home, Home::Stepped(_));
+            lane.reserve(slot.buffer, frame.room(slot.rows, stepped) * slot.width);
+        }
+    }
+}
+
+impl Executor {
+    /// Puts the levels that the last run made aside, for the next one to use their memory.
+    pub(crate) fn set_aside(&mut self) {
+        for instr in &self.plan.code {
+            let Instr::Levels(op) = instr else { continue };
+            for &(level, _) in op.made.iter().rev() {
+                let made = self.kept.levels.slot(level);
+                if made.is_some() {
+                    *self.kept.spare.slot(level) = made.take();
+                }
+            }
+        }
+        // The levels above can be used again, too, once nothing hangs below them.
+        for instr in self.plan.code.iter().rev() {
+            let Instr::Levels(op) = instr else { continue };
+            op.made.iter().rev().for_each(|&(level, _)| Lod::release(self.kept.spare.slot(level)));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Where a run meets its recorders: what a call cost, how a step loop spent its time.
+
+use std::time::Instant;
+
+use arrayvec::ArrayVec;
+
+use crate::executor::plan::{Instr, Loop, Move, OpInstr};
+use crate::executor::run::machine::{LaneAt, Shared, Worker};
+use crate::executor::run::recorder::Span;
+use crate::kernels::arena::Region;
+use crate::program::context::Place;
+use crate::program::{Cost, RowBuffer, Work};
+
+impl Worker {
+    /// Whether the steps of a loop are being recorded.
+    pub(crate) fn stepping(&self) -> bool {
+        self.recorder.as_ref().is_some_and(|recorder| recorder.stepping())
+    }
+
+    /// The steps of a loop begin. What it returns goes to [`Self::close`].
+    pub(crate) fn open(&mut self, threads: usize, nested: bool) -> usize {
+        self.recorder.as_mut().map_or(0, |recorder| recorder.enter(threads, nested))
+    }
+
+    /// They end.
+    pub(crate) fn close(&mut self, instr: &Loop, opened: usize) {
+        if let Some(recorder) = &mut self.recorder {
+            let first = instr.index + 1 + instructions(&instr.before);
+            recorder.leave(Some(instr.index), first..first + instructions(&instr.body), opened);
+        }
+    }
+
+    /// The calls of a chain, which [`Self::open`] began, end.
+    pub(crate) fn close_chain(&mut self, calls: impl Iterator<Item = usize>, opened: usize) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.leave(None, calls, opened);
+        }
+    }
+}
+
+/// How many instructions there are, those of loops included.
+fn instructions(code: &[Instr]) -> usize {
+    let inside = |instr: &Instr| match instr {
+        Instr::Loop(inner) => {
+            [&inner.before, &inner.body, &inner.after].map(|part| instructions(part)).iter().sum()
+        }
+        _ => 0,
+    };
+    code.iter().map(|instr| 1 + inside(instr)).sum()
+}
+
+/// When the parts of a loop began and ended: before it, its steps, after it.
+pub(crate) struct Laps {
+    wanted: bool,
+    at: ArrayVec<Instant, 7>,
+}
+
+impl Laps {
+    pub(crate) fn start(worker: &Worker) -> Self {
+        Self { wanted: worker.recorder.is_some(), at: worker.clock().into_iter().collect() }
+    }
+
+    /// A part begins or ends.
+    pub(crate) fn mark(&mut self) {
+        if self.wanted {
+            self.at.push(Instant::now());
+        }
+    }
+
+    /// The loop ends. What is no part of it is the moving of rows.
+    pub(crate) fn end(self, instr: &Loop, moved: impl FnOnce() -> Cost, worker: &mut Worker) {
+        let (Ok([start, before, steps, step, stepped, after, done]), Some(recorder)) =
+            (self.at.into_inner(), &mut worker.recorder)
+        else {
+            return;
+        };
+        let (all, body) = (start.elapsed(), stepped - step);
+        let moving = all - (steps - before) - body - (done - after);
+        recorder.spent(instr.index, moving, body, moved());
+        if !recorder.stepping() {
+            recorder.event(Span::Loop(instr.index), start, all, 1);
+        }
+    }
+}
+
+impl Shared<'_> {
+    /// Writes a call down that ends now.
+    #[cold]
+    pub(crate) fn record(
+        &self,
+        instr: &OpInstr,
+        at: Option<LaneAt>,
+        start: Instant,
+        worker: &mut Worker,
+        pool: &[RowBuffer],
+    ) {
+        let Worker { recorder: Some(recorder), reads, writes, .. } = worker else { return };
+        let rows = writes.iter().chain(&*reads).map(|r| r.extent.rows).max().unwrap_or(0);
+        let rows = match instr.outputs.iter().flatten().next() {
+            Some(spec) => self.count(spec.rows(), at),
+            None => rows,
+        };
+        recorder.call(instr.index, start, rows, self.cost(instr, at, (reads, writes), pool));
+    }
+
+    fn cost(
+        &self,
+        instr: &OpInstr,
+        at: Option<LaneAt>,
+        (reads, writes): (&[Region], &[Region]),
+        pool: &[RowBuffer],
+    ) -> Cost {
+        let rows_of = |place: &Place| match place {
+            Place::Rows(p) => pool.get(*p),
+            _ => None,
+        };
+        let selected = || instr.wiring.inputs.iter().flatten().filter_map(rows_of);
+        // Of a table beside selected rows, these are touched.
+        let numbers = |region: &Region| {
+            let rows = selected().find(|s| s.height() == region.extent.rows).map(|s| s.ids().len());
+            rows.unwrap_or(usize::MAX).min(region.extent.rows) * region.extent.width
+        };
+        let bytes_of = |s: &RowBuffer| s.ids().len() * (s.width() * s.dtype().map_or(0, |d| d.size_of()) + 8);
+        let read = reads.iter().zip(&instr.reads).map(|(r, view)| numbers(r) * self.dtype(view).size_of());
+        let written =
+            writes.iter().zip(&instr.writes).map(|(r, view)| numbers(r) * self.dtype(view).size_of());
+        let added = || {
+            let outputs = instr.wiring.outputs.iter().flatten();
+            outputs
+                .chain(instr.wiring.input_gradients.iter().flatten().map(|(place, _)| place))
+                .filter_map(rows_of)
+        };
+        let flops = writes.iter().map(numbers).sum::<usize>()
+            + added().map(|s| s.ids().len() * s.width()).sum::<usize>();
+        let touched = Cost {
+            flops: flops as u64,
+            read: (read.sum::<usize>() + selected().map(bytes_of).sum::<usize>()) as u64,
+            written: (written.sum::<usize>() + added().map(bytes_of).sum::<usize>()) as u64,
+        };
+        let work = Work {
+            pass: instr.pass,
+            wanted: &instr.wanted,
+            inputs: &instr.inputs,
+            outputs: &instr.outputs,
+            rows: &|extent| self.count(extent, at),
+            touched,
+        };
+        instr.op.cost(&work)
+    }
+
+    /// The bytes that a loop moves between the batch's order and its own.
+    pub(crate) fn moved(&self, instr: &Loop) -> Cost {
+        let bytes =
+            |m: &Move| self.count(m.outer.rows, None) * m.outer.width * self.dtype(&m.outer).size_of();
+        let moves = [&instr.gather, &instr.statics, &instr.scatter, &instr.scatter_statics];
+        let bytes = moves.into_iter().flatten().map(bytes).sum::<usize>() as u64;
+        Cost { flops: 0, read: bytes, written: bytes }
+    }
+}
