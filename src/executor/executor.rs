@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::time::Instant;
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::compile::compile;
 use crate::executor::observe::profile::Profiling;
 use crate::executor::plan::{Access, Instr, Loop, OpInstr, Plan, Ref, Slot};
@@ -11,17 +11,15 @@ use crate::executor::run::frame::Frame;
 use crate::executor::run::machine::{Shared, Worker};
 use crate::executor::run::scope::Scope;
 use crate::executor::run::step_loop::{LoopMemory, Tools};
+use crate::executor::threads::Threads;
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, Lane, OperandRoom, Region};
 use crate::program::call::selected_rows;
 use crate::program::context::{Mode, Prepared, RunFacts};
 use crate::program::infer::LevelTable;
 use crate::program::rows::RowBuffer;
-use crate::program::{Extent, Program, Registry, Role, VarId};
+use crate::program::{Extent, OpDesc, Program, Registry, Role, VarId};
 use crate::tensor::{DType, Dense, Variable, with_element};
-
-/// More threads than any machine that this runs on has cores; a larger number is a mistake.
-const MOST_THREADS: usize = 1024;
 
 /// How far a run goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,10 +87,12 @@ pub struct Executor {
     pub(crate) arena: Arena,
     pub(crate) pool: Vec<RowBuffer>,
     pub(crate) workers: Vec<Worker>,
-    threads: Option<rayon::ThreadPool>,
+    threads: Threads,
     pub(crate) kept: Kept,
     wanted: Vec<VarId>,
     pub(crate) fed: Vec<bool>,
+    /// For each variable whether an operator writes it.
+    written: Vec<bool>,
     done: Option<Stage>,
     pub(crate) profiling: Option<Profiling>,
 }
@@ -129,34 +129,34 @@ impl Executor {
     /// than 1024).
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, fetch: &[VarId], threads: usize) -> Result<Self> {
-        let caller = Location::caller();
-        if threads > MOST_THREADS {
-            let error = Error::new("threads", format!("at most {MOST_THREADS}"), threads.to_string());
-            return Err(error.called(caller));
-        }
-        let plan = compile(program, registry, fetch).map_err(|e| e.called(caller))?;
+        Self::on(program, registry, fetch, Threads::new(threads).at_caller()?)
+    }
+
+    /// The same on threads that other executors may use too.
+    #[track_caller]
+    pub(crate) fn on(
+        program: &Program,
+        registry: &Registry,
+        fetch: &[VarId],
+        threads: Threads,
+    ) -> Result<Self> {
+        let plan = compile(program, registry, fetch).at_caller()?;
         let mut arena = Arena::new();
         for &dtype in &plan.buffers {
             with_element!(dtype, T => arena.add::<T>());
         }
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = if threads == 0 { cores } else { threads };
-        // Work is divided for as many threads as were asked for; more than there are cores would only wake each other.
-        let pool = (threads > 1)
-            .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads.min(cores)).build())
-            .transpose()
-            .map_err(|e| {
-                let expected = format!("{threads} threads");
-                Error::of(ErrorKind::Io, "thread pool", expected, e.to_string()).called(caller)
-            })?;
+        let mut written = vec![false; program.vars().len()];
+        let ops = program.blocks().flat_map(|(_, block)| &block.ops);
+        ops.flat_map(OpDesc::writes).for_each(|var| written[var.0 as usize] = true);
         let mut kept = Kept::default();
         kept.frames.resize_with(program.blocks().len(), Frame::default);
         kept.prepared.resize_with(plan.prepared, Prepared::default);
         Ok(Self {
             pool: vec![RowBuffer::default(); plan.pools],
             arena,
-            workers: (0..threads).map(|_| Worker::default()).collect(),
-            threads: pool,
+            workers: (0..threads.number).map(|_| Worker::default()).collect(),
+            threads,
+            written,
             kept,
             wanted: fetch.to_vec(),
             fed: vec![false; program.vars().len()],
@@ -199,6 +199,9 @@ impl Executor {
         for slot in self.plan.slots.iter().filter(|s| s.persistent) {
             let (name, spec) = (&self.program.var(slot.var).name, self.program.spec(slot.var)?);
             scope.check(name, spec).map_err(|e| e.called(caller))?;
+        }
+        for slot in self.plan.slots.iter().filter(|s| s.persistent && self.written[s.var.0 as usize]) {
+            scope.own(&self.program.var(slot.var).name);
         }
         self.lend(scope);
         // From here to the second exchange nothing leaves early, not even a panic in an operator: the parameters are
@@ -247,8 +250,8 @@ impl Executor {
             let mut tools = Tools { workers, pool, memory: &mut kept.memory };
             execute(&mut shared, plan, arena, &mut tools, run.stage)
         };
-        let outcome = catch_unwind(AssertUnwindSafe(|| match threads {
-            Some(threads) => threads.install(&mut work),
+        let outcome = catch_unwind(AssertUnwindSafe(|| match &threads.pool {
+            Some(pool) => pool.install(&mut work),
             None => work(),
         }));
         kept.loops = emptied(std::mem::take(&mut shared.loops));

@@ -12,6 +12,7 @@ mod plan;
 mod reference;
 mod rewrite;
 mod run;
+mod threads;
 
 pub use executor::{Executor, Run, Stage};
 pub use observe::listing::Listing;
@@ -22,3 +23,4 @@ pub use run::rank_table;
 pub use run::rank_table::RankTable;
 pub use run::scope;
 pub use run::scope::Scope;
+pub(crate) use threads::Threads;

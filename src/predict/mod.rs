@@ -1,6 +1,8 @@
 //! Predicting with a trained model, and drawing from what it says. A predictor needs a checkpoint and no trainer.
 
 mod carried;
+mod compiled;
+mod model;
 mod predictor;
 mod sampling;
 mod windows;

@@ -58,7 +58,7 @@ fn told(checkpoint: &Checkpoint) -> String {
 }
 
 fn logits(checkpoint: Checkpoint) -> Vec<f32> {
-    let mut predictor = Predictor::new(checkpoint, &unpadded::ops::catalogue()).unwrap().threads(1);
+    let predictor = Predictor::new(checkpoint, &unpadded::ops::catalogue()).unwrap().threads(1);
     let batch = trained::batch();
     let feeds: Vec<_> = batch.iter().filter(|(n, _)| FEEDS.contains(n)).map(|(n, v)| (*n, v)).collect();
     predictor.run(&feeds, &["logits"]).unwrap()[0].as_slice::<f32>().unwrap().to_vec()

@@ -8,8 +8,9 @@ use crate::kernels::arena::{Arena, OperandRoom, Region};
 use crate::program::{Program, Spec, VarKind, initialize};
 use crate::tensor::{DType, Dense, with_element};
 
-/// The persistent variables of programs, by name. Several programs (one that trains, one that infers) may share it.
-#[derive(Default)]
+/// The persistent variables of programs, by name. Several programs (one that trains, one that infers) may share it. A clone
+/// has copies of their values.
+#[derive(Default, Clone)]
 pub struct Scope {
     arena: Arena,
     entries: BTreeMap<String, Entry>,
@@ -109,6 +110,7 @@ impl Scope {
         };
         let (region, _) = whole(&entry);
         let mut room = OperandRoom::default();
+        self.arena.own(entry.buffer);
         let mut lane = self.arena.lane();
         let mut operands = lane.operands(&mut room, &[], &[region]);
         with_element!(entry.dtype, T => {
@@ -138,6 +140,18 @@ impl Scope {
             return Err(Error::new("value in the scope", spec.to_string(), got).variable(name));
         }
         Ok(())
+    }
+
+    /// Lets clones of this scope have the values that are here now in the same memory, until one of them writes a value.
+    pub(crate) fn share(&mut self) {
+        self.arena.share();
+    }
+
+    /// Makes a variable's value one that a run may write, by a copy if it is shared.
+    pub(crate) fn own(&mut self, name: &str) {
+        if let Some(entry) = self.entries.get(name) {
+            self.arena.own(entry.buffer);
+        }
     }
 
     /// Exchanges a variable's buffer with one of an executor's. That it is here was checked.

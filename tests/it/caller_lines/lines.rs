@@ -285,7 +285,7 @@ fn trainers_and_predictors_name_the_sample() {
     assert!(error.to_string().contains(said), "{error}");
 
     let checkpoint: Checkpoint = trained::checkpoint(2);
-    let mut predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap();
+    let predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap();
     let batch = trained::batch();
     let mut feeds: BTreeMap<&str, &Variable> = batch.iter().map(|(name, value)| (*name, value)).collect();
     let words = Variable::from_sequences(&[vec![0i64], vec![1, 2, 6], vec![5, 2]]).unwrap();

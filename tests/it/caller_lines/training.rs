@@ -75,7 +75,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Predictor::new", || Predictor::new(broken, &ops::catalogue()).map(drop));
     let none = Checkpoint { outputs: BTreeMap::new(), ..checkpoint.clone() };
     calls.at("Predictor::new", || Predictor::new(none, &ops::catalogue()).map(drop));
-    let mut predictor = Predictor::new(checkpoint.clone(), &ops::catalogue()).unwrap();
+    let predictor = Predictor::new(checkpoint.clone(), &ops::catalogue()).unwrap();
     let row = Variable::dense(array![[1.0f32]]);
     calls.at("Predictor::run", || predictor.run(&[], &["nothing"]));
     calls.at("Predictor::run", || predictor.run(&[("nothing", &row)], &["logits"]));
