@@ -28,7 +28,7 @@
 //! | [`predict`] | the predictor, and drawing from what it says |
 //! | [`train`] | the training loop |
 //!
-//! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::step`],
+//! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::build::step`],
 //! [`program::backward`], [`optimizer`], [`executor`], then any file of [`ops`]. `ARCHITECTURE.md` in the repository
 //! goes through it stop by stop.
 

@@ -1,5 +1,5 @@
 //! Initialisers by name: what a parameter starts as. They are data in the program;
-//! [`program::initialize`](crate::program::initialize) says what each means, and [`evaluate`] makes the numbers.
+//! [`program::initialize`](crate::program::description::initialize) says what each means, and [`evaluate`] makes the numbers.
 //!
 //! ```
 //! use unpadded::DType;
@@ -9,7 +9,7 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
-pub use crate::program::initialize::evaluate;
+pub use crate::program::description::initialize::evaluate;
 use crate::program::{Attributes, Initializer};
 
 /// Zeros.

@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::rc::Rc;
 
 use crate::error::Error;
-use crate::program::vars::unknown_of;
+use crate::program::build::vars::unknown_of;
 use crate::program::{Builder, Var, Vars};
 
 /// Operators with parameters of their own: [`Linear`](crate::layers::Linear), [`Lstm`](crate::layers::Lstm), and any of

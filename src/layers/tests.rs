@@ -49,7 +49,8 @@ fn every_start_can_be_evaluated() {
         let var = program.var(id);
         let dims: Vec<usize> = var.spec().unwrap().shape.iter().filter_map(|e| e.known()).collect();
         let start = var.initializer.as_ref().unwrap();
-        let value = crate::program::initialize::evaluate(start, &dims, DType::F32, 0, &var.name).unwrap();
+        let value = crate::program::description::initialize::evaluate(start, &dims, DType::F32, 0, &var.name)
+            .unwrap();
         assert_eq!(value.shape(), dims);
         assert_eq!(var.role, VarRole::Parameter);
     }

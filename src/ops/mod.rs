@@ -177,82 +177,44 @@ macro_rules! family {
 }
 
 #[macro_use]
-mod accuracy;
+mod cell;
 #[macro_use]
-mod activation;
-mod adagrad;
-mod adam;
+mod conversion;
 #[macro_use]
-mod arithmetic;
-#[macro_use]
-mod assign;
-mod carry;
-#[macro_use]
-mod comparison;
-#[macro_use]
-mod cross_entropy;
-#[macro_use]
-mod dropout;
-#[macro_use]
-mod embedding;
-mod expression;
+mod elementwise;
 #[macro_use]
 mod feature;
 #[macro_use]
-mod fill_like;
-mod global_norm;
+mod lookup;
 #[macro_use]
-mod gru_cell;
-mod ids;
-mod learning_rate;
+mod loss;
 #[macro_use]
-mod linear;
-mod linear_cross_entropy;
+mod product;
 #[macro_use]
-mod lod_of;
+mod random;
 #[macro_use]
-mod lstm_cell;
-#[macro_use]
-mod matmul;
-#[macro_use]
-mod reduce;
-#[macro_use]
-mod row_matrix;
-#[macro_use]
-mod sequence_erase;
-#[macro_use]
-mod sequence_expand;
-#[macro_use]
-mod sequence_expand_as;
-#[macro_use]
-mod sequence_pool;
-mod sequence_pool_piece;
-#[macro_use]
-mod sequence_reverse;
-#[macro_use]
-mod sequence_slice;
-#[macro_use]
-mod sequence_softmax;
-mod sgd;
-#[macro_use]
-mod softmax;
-mod unary;
+mod sequence;
 mod update;
 
-pub use cross_entropy::CrossEntropy;
-pub use gru_cell::Update;
-pub use learning_rate::Schedule;
-pub use sequence_pool::Pool;
-pub use update::SparseMode;
+pub use cell::gru::Update;
+pub use loss::cross_entropy::CrossEntropy;
+pub use sequence::pool::Pool;
+pub use update::learning_rate::Schedule;
+pub use update::rule::SparseMode;
 
 use crate::program::{Builder, Registry, Var};
 
 // What the methods of the families name.
 use {
-    accuracy::*, activation::*, arithmetic::*, assign::*, comparison::*, cross_entropy::*, dropout::*,
-    embedding::*, feature::*, fill_like::*, gru_cell::*, linear::*, lod_of::*, lstm_cell::*, matmul::*,
-    reduce::*, row_matrix::*, sequence_erase::*, sequence_expand::*, sequence_expand_as::*, sequence_pool::*,
-    sequence_reverse::*, sequence_slice::*, sequence_softmax::*, softmax::*,
+    cell::{gru::*, lstm::*},
+    conversion::{assign::*, fill_like::*},
+    elementwise::{activation::*, arithmetic::*, comparison::*},
+    feature::{columns::*, reduce::*, softmax::*},
+    lookup::embedding::*,
+    loss::{accuracy::*, cross_entropy::*},
+    product::{linear::*, matmul::*, row_matrix::*},
+    random::dropout::*,
+    sequence::{erase::*, expand::*, expand_as::*, lod_of::*, pool::*, reverse::*, slice::*, softmax::*},
 };
 
 use std::ops::Range;
@@ -261,11 +223,12 @@ use crate::kernels::Transpose;
 use crate::program::Term;
 use crate::tensor::DType;
 
-use arithmetic::Binary;
-use comparison::Compared;
-use reduce::{PerRow, Whole};
-use softmax::Softmax;
-use unary::Unary;
+use elementwise::arithmetic::Binary;
+use elementwise::comparison::Compared;
+use elementwise::unary::Unary;
+use elementwise::{activation, arithmetic, comparison};
+use feature::reduce::{self, PerRow, Whole};
+use feature::softmax::{self, Softmax};
 
 /// Every operator of the crate, by family: the methods that append them (each a macro of its operator's file, with the
 /// operator's name) and the operators.
@@ -339,10 +302,10 @@ catalogue! {
     }
     /// Products.
     [Linear, TransposedLinear, MatmulPlain, Matmul, Outer, Matvec] {
-        linear::Linear,
-        matmul::Matmul,
-        row_matrix::Outer,
-        row_matrix::Matvec,
+        product::linear::Linear,
+        product::matmul::Matmul,
+        product::row_matrix::Outer,
+        product::row_matrix::Matvec,
     }
     /// Sums over features and rows.
     [Sum, Mean, SumFeatures, MeanFeatures, MaxFeatures, PlainSoftmax, LogSoftmax] {
@@ -356,55 +319,55 @@ catalogue! {
     }
     /// Columns.
     [Concat, Split, Slice] {
-        feature::Concat,
-        feature::Split,
-        feature::Slice,
+        feature::columns::Concat,
+        feature::columns::Split,
+        feature::columns::Slice,
     }
     /// Sequences of the last level.
     [SequencePoolPlain, SequencePool, SequenceSoftmax, SequenceReverse, SequenceExpand, SequenceExpandAs, SequenceSlice, SequenceErase, LodOf] {
-        sequence_pool::SequencePool,
-        sequence_pool_piece::SequencePoolPiece,
-        sequence_softmax::SequenceSoftmax,
-        sequence_reverse::SequenceReverse,
-        sequence_expand::SequenceExpand,
-        sequence_expand_as::SequenceExpandAs,
-        sequence_slice::SequenceSlice,
-        sequence_erase::SequenceErase,
-        lod_of::LodOf,
+        sequence::pool::SequencePool,
+        sequence::pool_piece::SequencePoolPiece,
+        sequence::softmax::SequenceSoftmax,
+        sequence::reverse::SequenceReverse,
+        sequence::expand::SequenceExpand,
+        sequence::expand_as::SequenceExpandAs,
+        sequence::slice::SequenceSlice,
+        sequence::erase::SequenceErase,
+        sequence::lod_of::LodOf,
     }
     /// One step of recurrent cells.
     [LstmCell, GruCell] {
-        lstm_cell::LstmCell,
-        gru_cell::GruCell,
+        cell::lstm::LstmCell,
+        cell::gru::GruCell,
     }
     /// Losses and metrics.
     [CrossEntropyPlain, SoftmaxCrossEntropy, Accuracy] {
-        cross_entropy::SoftmaxCrossEntropy,
-        linear_cross_entropy::LinearCrossEntropy,
-        linear_cross_entropy::Share,
-        accuracy::Accuracy,
+        loss::cross_entropy::SoftmaxCrossEntropy,
+        loss::linear_cross_entropy::LinearCrossEntropy,
+        loss::linear_cross_entropy::Share,
+        loss::accuracy::Accuracy,
     }
     /// Random numbers, which depend on seed, step, operator, sequence, place and column, not on the batch.
     [Dropout, VariationalDropout] {
-        dropout::Dropout,
+        random::dropout::Dropout,
     }
     /// Ids and conversion.
     [Embedding, Assign, Cast, FillLike] {
-        embedding::Embedding,
-        assign::Assign,
-        assign::Cast,
-        fill_like::FillLike,
+        lookup::embedding::Embedding,
+        conversion::assign::Assign,
+        conversion::assign::Cast,
+        conversion::fill_like::FillLike,
     }
     // What no model calls: carried states and updates.
     [] {
-        carry::Carry,
-        adagrad::Adagrad,
-        adam::Adam,
-        global_norm::GlobalNorm,
-        global_norm::ScaleGradient,
-        learning_rate::LearningRate,
-        sgd::Momentum,
-        sgd::Sgd,
+        conversion::carry::Carry,
+        update::adagrad::Adagrad,
+        update::adam::Adam,
+        update::global_norm::GlobalNorm,
+        update::global_norm::ScaleGradient,
+        update::learning_rate::LearningRate,
+        update::sgd::Momentum,
+        update::sgd::Sgd,
     }
 }
 

@@ -2,66 +2,54 @@
 //!
 //! A program can be read, printed, saved and compared with no operator known; only building, differentiating and
 //! running it ask a [`Registry`] for the operators behind the names.
+//!
+//! # The rooms, bottom up
+//!
+//! A room uses only those above it in this list.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`spec`] | shapes, levels, attributes and literals |
+//! | [`contract`] | what an operator declares, what it is asked, and what it sees when it is called |
+//! | [`description`] | the program: variables, operators, blocks; what is well formed; how it is shown |
+//! | [`transform`] | from a program to another: gradients, inference |
+//! | [`build`] | the builder, its variables, step blocks |
 
-pub mod attributes;
-pub mod backward;
-pub mod builder;
-pub mod call;
-pub mod carried;
-pub mod context;
-pub mod cost;
-mod decided;
-mod difference;
-pub mod display;
-pub mod dot;
-pub mod extent;
-pub mod infer;
-mod inference;
-pub mod initialize;
-pub(crate) mod keys;
-pub(crate) mod literals;
-mod memories;
-mod names;
-mod naming;
-pub mod op;
-pub mod op_desc;
-#[allow(clippy::module_inception)]
-mod program;
-pub mod registry;
-pub mod rows;
-pub mod sample;
+pub mod build;
+pub mod contract;
+pub mod description;
 pub mod save;
-pub mod step;
+pub mod spec;
 mod stored;
-pub mod streamed;
-mod term;
-mod validate;
-pub mod var;
-pub mod var_desc;
-pub mod vars;
+pub mod transform;
 
-pub use attributes::{Attributes, Literal, LiteralRef};
-pub use builder::{Builder, DTypeOf};
-pub use carried::CarriedState;
-pub use context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
-pub use cost::{Cost, Work};
-pub(crate) use decided::decided_late;
-
-pub use extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
-pub use infer::InferShape;
-pub use keys::RowKey;
-pub use op::{
-    Declaration, Declared, Facts, Fusion, Gradient, Hints, LodEffect, Merge, Needs, Op, Pieces, Reach,
-    Signature, Slot,
+pub use build::builder::{Builder, DTypeOf};
+pub use build::carried::CarriedState;
+pub use build::step::{Recurrence, Step};
+pub use build::term::Term;
+pub use build::var::Var;
+pub use build::vars::{Outputs, Vars};
+pub use contract::context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
+pub use contract::cost::{Cost, Work};
+pub use contract::declare::{Declaration, Declared};
+pub use contract::facts::{Facts, Gradient, LodEffect, Needs, Reach};
+pub use contract::hints::{Fusion, Hints, Merge, Pieces};
+pub use contract::infer::InferShape;
+pub use contract::keys::RowKey;
+pub use contract::op::Op;
+pub use contract::registry::Registry;
+pub use contract::rows::{RowBuffer, RowValue};
+pub use contract::sample::{Operand, Sample};
+pub use contract::signature::{Arity, DENSE, DENSE_OR_ROWS, ROWS, Signature, Slot};
+pub use contract::{call, sample};
+pub use description::op_desc::{
+    Bound, Memory, MemoryGradient, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient,
 };
-pub use op_desc::{Bound, Memory, MemoryGradient, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient};
-pub use program::{Append, Block, Program};
-pub use registry::Registry;
-pub use rows::{RowBuffer, RowValue};
-pub use sample::{Operand, Sample};
-pub use step::{Recurrence, Step};
-pub use streamed::{Carried, Streamed, Windowed};
-pub use term::Term;
-pub use var::Var;
-pub use var_desc::{Initializer, VarDesc, VarKind, VarRole, grad_name};
-pub use vars::{Outputs, Vars};
+pub use description::program::{Append, Block, Program};
+pub use description::var_desc::{Initializer, VarDesc, VarKind, VarRole, grad_name};
+pub use spec::attributes;
+pub use spec::attributes::{Attributes, Literal, LiteralRef};
+pub use spec::extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
+pub use transform::backward;
+pub(crate) use transform::decided::decided_late;
+pub use transform::streamed::{Carried, Streamed, Windowed};

@@ -3,11 +3,11 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::attributes::{Attributes, Literal};
-use super::program::Program;
-use super::stored::MAX_LITERAL_DEPTH;
-use super::var_desc::VarKind;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::program::description::program::Program;
+use crate::program::description::var_desc::VarKind;
+use crate::program::spec::attributes::{Attributes, Literal};
+use crate::program::stored::MAX_LITERAL_DEPTH;
 use crate::wire::{self, Reader, Writer};
 
 /// The name of the section that holds a program.
@@ -136,7 +136,7 @@ mod tests {
 
     /// A program with a step block and gradients, made without knowing any operator.
     fn program() -> Program {
-        crate::program::display::tests::small_program()
+        crate::program::description::display::tests::small_program()
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::fmt;
 use serde::de::{DeserializeSeed, EnumAccess, Error, SeqAccess, VariantAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::attributes::Literal;
-use super::op_desc::Role;
-use super::var_desc::VarRole;
+use crate::program::description::op_desc::Role;
+use crate::program::description::var_desc::VarRole;
+use crate::program::spec::attributes::Literal;
 use crate::tensor::named::named;
 
 named!(Role, "role", Forward = "forward", Backward = "backward", Update = "update");

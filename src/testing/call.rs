@@ -6,10 +6,12 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::kernels::arena::{Lender, OperandRoom, Operands};
 use crate::kernels::{Store, View, ViewMut};
-use crate::program::call::{Direct, InputGradients, row_buffer, selected_rows, two_dimensional};
-use crate::program::context::{Backward, Call, Forward, Pass, Place, Prepare, Prepared, Scratch, Wiring};
-use crate::program::keys::Keys;
-use crate::program::rows::RowBuffer;
+use crate::program::contract::call::{Direct, InputGradients, row_buffer, selected_rows, two_dimensional};
+use crate::program::contract::context::{
+    Backward, Call, Forward, Pass, Place, Prepare, Prepared, Scratch, Wiring,
+};
+use crate::program::contract::keys::Keys;
+use crate::program::contract::rows::RowBuffer;
 use crate::program::{Extent, Needs, Op, Spec};
 use crate::tensor::{Dense, Storage, StorageKind, Variable, with_element};
 

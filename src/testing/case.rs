@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::call::{self, Given, How};
 use super::values::{Outcome, cast, is_float, numbers, weights};
 use crate::error::Result;
-use crate::program::call::{Direct, InputGradients};
-use crate::program::context::Scratch;
+use crate::program::contract::call::{Direct, InputGradients};
+use crate::program::contract::context::Scratch;
 use crate::program::{Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Sample};
 use crate::tensor::{DType, Storage, Variable};
 

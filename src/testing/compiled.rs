@@ -6,7 +6,7 @@ use super::values::{Broken, Outcome, ensure, filled, same_bits, within};
 use crate::error::Result;
 use crate::executor::{Executor, Run, Scope, Stage};
 use crate::lod::Lod;
-use crate::program::call::{Direct, InputGradients};
+use crate::program::contract::call::{Direct, InputGradients};
 use crate::program::{
     Append, Attributes, BlockId, Initializer, Literal, Operand, Program, Reach, Registry, Spec, VarDesc,
     VarId, VarKind, VarRole, backward,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::case::{Case, Ran, SEED, STEP, graded};
 use super::values::{Outcome, ensure, near};
-use crate::program::call::Direct;
+use crate::program::contract::call::Direct;
 use crate::program::{Attributes, Fusion, Mode, Op, Operand, Registry, RunFacts, Sample};
 use crate::tensor::{DType, Storage};
 

@@ -3,7 +3,7 @@
 use super::call::How;
 use super::case::{Case, Weights, each};
 use super::values::{Broken, Outcome, ensure, filled, has_nan, near, numbers, same_bits, same_numbers};
-use crate::program::call::InputGradients;
+use crate::program::contract::call::InputGradients;
 use crate::tensor::{DType, Storage, StorageKind};
 
 impl Case<'_> {

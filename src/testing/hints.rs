@@ -5,7 +5,7 @@ use super::call::{self, Given, How};
 use super::case::{Case, Ran, each};
 use super::values::{Outcome, ensure, filled, same_bits};
 use crate::kernels::Float;
-use crate::program::context::{Pass, Prepared, Scratch};
+use crate::program::contract::context::{Pass, Prepared, Scratch};
 use crate::program::{Reach, Spec};
 use crate::tensor::{DType, Dense, Storage, StorageKind};
 use crate::with_float;

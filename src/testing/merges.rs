@@ -3,7 +3,7 @@
 use super::case::{Case, Ran};
 use super::values::{Outcome, beside, ensure, filled, near, same_bits};
 use crate::error::Result;
-use crate::program::call::Direct;
+use crate::program::contract::call::Direct;
 use crate::program::{Attributes, Merge, Operand};
 use crate::tensor::{DType, Storage, Variable};
 

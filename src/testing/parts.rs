@@ -7,7 +7,7 @@ use super::case::{Case, Ran, SEED, STREAM, each};
 use super::values::{Outcome, bits_eq, ensure, same_bits, within};
 use crate::error::Result;
 use crate::lod::Lod;
-use crate::program::call::Direct;
+use crate::program::contract::call::Direct;
 use crate::program::{Extent, LevelId, Operand, Reach, RowKey, RunFacts, Spec};
 use crate::tensor::{DType, StorageKind, Variable};
 

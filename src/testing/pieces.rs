@@ -7,7 +7,7 @@ use super::case::{Case, Ran, SEED, STEP};
 use super::values::{Outcome, ensure, same_bits, within};
 use crate::error::Result;
 use crate::lod::Lod;
-use crate::program::call::Direct;
+use crate::program::contract::call::Direct;
 use crate::program::{Mode, Operand, Pieces, Reach, RunFacts};
 use crate::tensor::{DType, Dense, Storage, Variable};
 

@@ -5,7 +5,7 @@ use super::values::{Broken, Outcome, ensure, has_nan};
 use crate::error::Result;
 use crate::lod::Lod;
 use crate::program::Operand;
-use crate::program::call::Direct;
+use crate::program::contract::call::Direct;
 use crate::tensor::{DType, Dense, Storage, Variable};
 
 impl Case<'_> {

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::executor::{Executor, Stage, interpret};
 use crate::lod::Lod;
 use crate::ops::Pool;
-use crate::program::call::Direct;
+use crate::program::contract::call::Direct;
 use crate::program::{
     Builder, Extent, LevelId, Levels, Program, Reach, Recurrence, Spec, Step, Var, VarId, VarRole, backward,
 };

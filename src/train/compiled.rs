@@ -9,7 +9,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Profile, Run, Scope};
 use crate::metrics::{Better, Metric};
 use crate::predict::fed;
-use crate::program::keys::locate;
+use crate::program::contract::keys::locate;
 use crate::program::{BlockId, CarriedState, Levels, Program, Spec, Var, VarId, VarRole};
 use crate::tensor::Variable;
 

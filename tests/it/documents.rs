@@ -24,15 +24,15 @@ fn the_table_of_operators_has_each_of_the_catalogue_once_and_no_other() {
 /// head of `Builder`; that those in the table exist is seen by the links of the documents.
 #[test]
 fn every_method_of_the_builder_is_in_a_family() {
-    let builder = include_str!("../../src/program/builder.rs");
+    let builder = include_str!("../../src/program/build/builder.rs");
     let table = builder.lines().filter(|line| line.starts_with("/// | "));
     let listed: BTreeSet<&str> = table.flat_map(|line| links(line, "(Self::")).collect();
     let mut known: BTreeSet<&str> = links(include_str!("../../src/ops/mod.rs"), "(Builder::").collect();
     let sources = [
         builder,
-        include_str!("../../src/program/naming.rs"),
-        include_str!("../../src/program/carried.rs"),
-        include_str!("../../src/program/step.rs"),
+        include_str!("../../src/program/build/naming.rs"),
+        include_str!("../../src/program/build/carried.rs"),
+        include_str!("../../src/program/build/step.rs"),
         include_str!("../../src/layers/layer.rs"),
         include_str!("../../src/layers/recurrent.rs"),
         include_str!("../../src/layers/stacked.rs"),

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::executor::plan::{Access, Chain, Instr, OpInstr, Ref, Slot, Span};
-use crate::program::context::Place;
+use crate::program::contract::context::Place;
 use crate::program::{Extent, Reach, Role};
 
 /// Bytes of a chunk, of everything that a chain touches: a part of a core's second cache.

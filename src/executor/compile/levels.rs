@@ -6,8 +6,8 @@ use crate::executor::compile::loops::Site;
 use crate::executor::compile::loops::split::{Reached, Unit, When, early};
 use crate::executor::plan::{MadeLevel, OpInstr};
 use crate::executor::rewrite::classes::Class;
-use crate::program::context::{Pass, Wiring};
-use crate::program::infer::{Made, made_levels};
+use crate::program::contract::context::{Pass, Wiring};
+use crate::program::contract::infer::{Made, made_levels};
 use crate::program::{LevelId, LodEffect, Op, OpDesc, Program, RECURRENT, Role, Spec, StepDesc, VarId};
 
 /// By slot.

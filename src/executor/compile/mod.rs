@@ -18,7 +18,7 @@ use crate::executor::rewrite::classes::Classes;
 use crate::executor::rewrite::needs::{gradient_reads, live, needed_values, started, wanted_slots};
 use crate::executor::rewrite::{Rewritten, rewrite};
 use crate::kernels::Store;
-use crate::program::context::{Place, Wiring};
+use crate::program::contract::context::{Place, Wiring};
 use crate::program::{
     BlockId, Extent, Needs, Op, OpDesc, Pass, Program, RECURRENT, Registry, Role, Spec, VarId, VarRole,
     grad_name,

@@ -29,7 +29,7 @@ use crate::executor::plan::Why;
 use crate::executor::plan::{Access, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span};
 use crate::executor::plan::{Chain, parts};
 use crate::kernels::Store;
-use crate::program::context::Place;
+use crate::program::contract::context::Place;
 use crate::program::{BlockId, Extent, OpDesc, Pass, Program, VarId, grad_name};
 
 /// A compiled program, to be printed: see the [module](self).

@@ -12,8 +12,8 @@ pub(crate) use why::{Pin, Why};
 
 use crate::error::{Error, Place};
 use crate::kernels::Store;
-use crate::program::context::Wiring;
-use crate::program::infer::Made;
+use crate::program::contract::context::Wiring;
+use crate::program::contract::infer::Made;
 use crate::program::{
     BlockId, Extent, LevelId, Literal, Op, Pass, Program, Reach, Role, Spec, StepDesc, VarId,
 };

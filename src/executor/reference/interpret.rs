@@ -15,9 +15,9 @@ use crate::executor::executor::{Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::kernels::{ViewMut, flush};
 use crate::lod::Lod;
-use crate::program::call::Direct;
-use crate::program::context::RunFacts;
-use crate::program::keys::{Names, RowKey};
+use crate::program::contract::call::Direct;
+use crate::program::contract::context::RunFacts;
+use crate::program::contract::keys::{Names, RowKey};
 use crate::program::{
     BlockId, Extent, LevelId, Op, OpDesc, Operand, Pair, Program, RECURRENT, Registry, Role, StepDesc,
     StepGradient, VarId, VarKind, VarRole, grad_name,

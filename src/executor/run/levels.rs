@@ -15,8 +15,8 @@ use crate::executor::run::machine::Shared;
 use crate::executor::run::step_loop::Tools;
 use crate::kernels::arena::Lane;
 use crate::lod::Lod;
-use crate::program::context::NewLevels;
-use crate::program::infer::{Phase, bind_made, infer};
+use crate::program::contract::context::NewLevels;
+use crate::program::contract::infer::{Phase, bind_made, infer};
 use crate::program::{BlockId, Extent, LevelId};
 
 impl<'p> Shared<'p> {

@@ -9,11 +9,13 @@ use crate::executor::run::frame::{At, Frame, root_key, step_parent};
 use crate::executor::run::recorder::Recorder;
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Region};
 use crate::kernels::{Extent2, Store, flush, helpers};
-use crate::program::context::{Backward, Call, Forward, Pass, Place, Prepare, Prepared, RunFacts, Scratch};
-use crate::program::infer::LevelTable;
-use crate::program::keys::{Keys, Names, RowKey};
-use crate::program::literals::Literals;
-use crate::program::rows::RowBuffer;
+use crate::program::contract::context::{
+    Backward, Call, Forward, Pass, Place, Prepare, Prepared, RunFacts, Scratch,
+};
+use crate::program::contract::infer::LevelTable;
+use crate::program::contract::keys::{Keys, Names, RowKey};
+use crate::program::contract::literals::Literals;
+use crate::program::contract::rows::RowBuffer;
 use crate::program::{BlockId, Cost, Extent, Reach, Role};
 use crate::tensor::DType;
 

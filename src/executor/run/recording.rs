@@ -8,7 +8,7 @@ use crate::executor::plan::{Instr, Loop, Move, OpInstr};
 use crate::executor::run::machine::{LaneAt, Shared, Worker};
 use crate::executor::run::recorder::Span;
 use crate::kernels::arena::Region;
-use crate::program::context::Place;
+use crate::program::contract::context::Place;
 use crate::program::{Cost, RowBuffer, Work};
 
 impl Worker {

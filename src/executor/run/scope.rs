@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, OperandRoom, Region};
-use crate::program::{Program, Spec, VarKind, initialize};
+use crate::program::description::initialize;
+use crate::program::{Program, Spec, VarKind};
 use crate::tensor::{DType, Dense, with_element};
 
 /// The persistent variables of programs, by name. Several programs (one that trains, one that infers) may share it. A clone

@@ -13,7 +13,7 @@ use crate::executor::run::machine::{LaneAt, Shared, Worker, put};
 use crate::executor::run::recording::Laps;
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Plain, Region, Share};
 use crate::kernels::{Store, View, ViewMut, gather_rows};
-use crate::program::rows::RowBuffer;
+use crate::program::contract::rows::RowBuffer;
 use crate::program::{BlockId, Cost, Extent};
 use crate::tensor::{DType, with_element};
 

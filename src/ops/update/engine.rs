@@ -7,7 +7,7 @@ use std::array;
 
 use arrayvec::ArrayVec;
 
-use super::GRAD;
+use super::rule::GRAD;
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, sweep};
 use crate::program::{Forward, RowBuffer, RowValue};

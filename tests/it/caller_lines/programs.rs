@@ -7,8 +7,8 @@ use unpadded::layers::{Embedding, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn,
 use unpadded::ops::{self, CrossEntropy, Pool, Update};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::attributes::Attribute;
+use unpadded::program::attributes::or_default;
 use unpadded::program::call::Direct;
-use unpadded::program::op::or_default;
 use unpadded::program::{
     Append, Attributes, Backward, BlockId, Extent, Forward, Gradient, InferShape, Levels, Op, Operand,
     Program, RowBuffer, Sample, Spec, VarId, backward,
@@ -238,7 +238,7 @@ fn as_data(calls: &mut Calls) {
     let no_number = Attributes::new().with("rate", "high");
     calls.at("Attribute::read", || f64::read(&no_number, "rate"));
     calls.at("Attribute::read", || Option::<f64>::read(&no_number, "rate"));
-    calls.at("declare::or_default", || or_default(&no_number, "rate", 0.5));
+    calls.at("attributes::or_default", || or_default(&no_number, "rate", 0.5));
     calls.at("Sample::of_rows", || {
         Sample::of_rows(&no_number, 1, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
     });

@@ -10,7 +10,7 @@ use crate::executor::plan::{Access, Chains, Home, InnerLevel, Instr, Loop, Memor
 use crate::executor::plan::{Pin, Why};
 use crate::executor::rewrite::classes::{Class, Classes};
 use crate::kernels::Store;
-use crate::program::context::Place;
+use crate::program::contract::context::Place;
 use crate::program::{BlockId, Extent, OpDesc, RECURRENT, Role, StepDesc, VarId};
 
 mod backward;

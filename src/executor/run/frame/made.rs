@@ -3,7 +3,7 @@
 use super::{At, Frame};
 use crate::error::{Error, Result};
 use crate::lod::Lod;
-use crate::program::keys::RowKey;
+use crate::program::contract::keys::RowKey;
 use crate::program::{Extent, LevelId};
 
 impl Frame {

@@ -1,7 +1,7 @@
 //! A product of two variables, with one fault at a time.
 
 use unpadded::kernels::Store;
-use unpadded::program::op::or_default;
+use unpadded::program::attributes::or_default;
 use unpadded::program::sample::numbers;
 use unpadded::program::{
     Attributes, Backward, Declaration, Declared, Extent, Facts, Forward, Fusion, Gradient, Hints, InferShape,

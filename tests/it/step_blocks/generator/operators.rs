@@ -3,7 +3,7 @@
 
 use unpadded::kernels::Transpose;
 use unpadded::ops::{CrossEntropy, Pool, Update};
-use unpadded::program::op::Arity;
+use unpadded::program::Arity;
 use unpadded::program::{Attributes, Spec};
 use unpadded::{Builder, DType, Result, Var};
 

@@ -1,0 +1,149 @@
+//! `assign`: a copy; `cast`: a copy in another dtype.
+
+use crate::error::Result;
+use crate::kernels::Float;
+use crate::operator;
+use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, Sample, Spec};
+use crate::tensor::{DType, Element, Variable, with_element};
+use crate::with_float;
+
+operator! {
+    /// A copy of `x`, of any dtype, shape and LoD; the gradient is copied back.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let ids = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
+    /// let op = ops::catalogue().parse("assign", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", ids)])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [7, 8, 9]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` is of another builder.
+    #[doc(alias = "identity")]
+    pub(in crate::ops) struct Assign = assign {}
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn assign(&self, x: Var) -> Var; }
+}
+
+/// Copies the first input to the first output.
+pub(in crate::ops) fn copy(run: &mut Forward<'_>) -> Result<()> {
+    with_element!(run.dtype(Assign::X), T => {
+        let (x, mut out) = (run.input::<T>(Assign::X)?, run.output::<T>(Assign::OUT)?);
+        out.iter_mut().zip(x.iter()).for_each(|(out, x)| out.copy_from_slice(x));
+    });
+    Ok(())
+}
+
+/// Hands the gradient of the first output on to the first input.
+pub(in crate::ops) fn copy_back(run: &mut Backward<'_>) -> Result<()> {
+    with_float!(run.dtype(Assign::X), T => {
+        let (dx, dout) = (run.gradient::<T>(Assign::X)?, run.output_gradient::<T>(Assign::OUT)?);
+        if let (Some((dx, store)), Some(dout)) = (dx, dout) {
+            store.put_rows(dx, dout);
+        }
+        Ok(())
+    })
+}
+
+impl Op for Assign {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.set(Self::OUT, s.input(Self::X).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        copy(run)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        copy_back(run)
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().passes(true)
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let none = Attributes::new();
+        let mut samples = Sample::of_rows(&none, 2, |sample, _| Ok(sample))?;
+        let ids = Variable::from_sequences(&[vec![1i64, 2], vec![], vec![3]])?;
+        let flags = Variable::from_sequences(&[vec![], vec![true, false]])?;
+        samples.push(Sample::new("ids", none.clone()).batch("x", ids));
+        samples.push(Sample::new("truth values", none).batch("x", flags));
+        Ok(samples)
+    }
+}
+
+operator! {
+    /// `x` in another dtype. Floats are rounded to the nearest, and what an integer can't hold becomes its nearest bound
+    /// (not-a-number becomes 0); a bool is 0 or 1, and true for anything but 0. The gradient passes between f32 and f64.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let ids = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
+    /// let cast = ops::catalogue().parse("cast", &Attributes::new().with("dtype", "f32"))?;
+    /// assert_eq!(cast.call(&[Operand::batch("x", ids)])?[0].as_slice::<f32>()?, [7.0, 8.0, 9.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` is of another builder.
+    pub(in crate::ops) struct Cast = cast { dtype: DType }
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn cast(&self, x: Var, dtype: DType) -> Var; }
+}
+
+impl Op for Cast {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.set(Self::OUT, s.input(Self::X).with_dtype(self.dtype));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => {
+            let x = run.input::<T>(Self::X)?;
+            with_element!(self.dtype, U => {
+                let mut out = run.output::<U>(Self::OUT)?;
+                out.iter_mut().zip(x.iter()).for_each(|(out, x)| convert(x, out));
+            });
+        });
+        Ok(())
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => with_float!(self.dtype, U => {
+            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<U>(Self::OUT)?) {
+                for (dx, &g) in dx.iter_mut().flatten().zip(dout.iter().flatten()) {
+                    store.put(dx, T::from_f64(g.to_f64()));
+                }
+            }
+            Ok(())
+        }))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let to = |dtype: DType| Cast { dtype }.attributes();
+        let mut samples = Sample::of_rows(&to(DType::F64), 2, |sample, _| Ok(sample))?;
+        // The steps of f32 are too coarse for differences.
+        samples.extend(Sample::of_rows(&to(DType::F32), 2, |sample, _| Ok(sample.without_gradient()))?);
+        let ids = Variable::from_sequences(&[vec![1i64, 0], vec![], vec![300]])?;
+        let dtypes = [DType::F32, DType::I8, DType::I16, DType::Bool];
+        samples.extend(dtypes.map(|dtype| Sample::new("ids", to(dtype)).batch("x", ids.clone())));
+        Ok(samples)
+    }
+}
+
+fn convert<T: Element, U: Element>(x: &[T], out: &mut [U]) {
+    out.iter_mut().zip(x).for_each(|(out, x)| *out = U::from_number(x.number()));
+}

@@ -1,0 +1,60 @@
+//! `carry`: what a state that passes from batch to batch is after this one.
+
+use super::assign::{copy, copy_back};
+use crate::error::{Error, Result};
+use crate::operator;
+use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, Operand, Sample, Spec};
+
+operator! {
+    /// A copy of `x`: what the state that the feed `before` has before a batch is after it. Its output is where a
+    /// [`Trainer`](crate::train::Trainer) and a [`Predictor`](crate::predict::Predictor) find that, and it is all that
+    /// `before` is for.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let (before, x) = (Variable::dense(ndarray::array![[0.0f32]]), Variable::dense(ndarray::array![[2.0f32]]));
+    /// let op = ops::catalogue().parse("carry", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("before", before)])?;
+    /// assert_eq!(out[0].as_slice::<f32>()?, [2.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has another dtype, shape or LoD than `before`.
+    pub(in crate::ops) struct Carry = carry {}
+    inputs { X = x: one, BEFORE = before: one.without_gradient() }
+    outputs { OUT = out: one }
+}
+
+impl Op for Carry {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        let (x, before) = (s.input(Self::X), s.input(Self::BEFORE));
+        if x != before {
+            let expected = format!("{before}, as it is before");
+            return Err(Error::new("state after the batch", expected, x.to_string()));
+        }
+        s.set(Self::OUT, x.clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        copy(run)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        copy_back(run)
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().passes(true)
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_rows(&Attributes::new(), 2, |mut sample, _| {
+            let x = sample.operands.first().cloned();
+            sample.operands.extend(x.map(|x| Operand { slot: "before".to_owned(), ..x }));
+            Ok(sample)
+        })
+    }
+}

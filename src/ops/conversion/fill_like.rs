@@ -1,0 +1,49 @@
+//! `fill_like`: a value in the shape of another.
+
+use crate::error::Result;
+use crate::kernels::Float;
+use crate::operator;
+use crate::program::{Forward, InferShape, Op, Sample};
+use crate::with_float;
+
+operator! {
+    /// `value` in the shape of `x`.
+    ///
+    /// out = `value`, in the shape, dtype and LoD of x; x's numbers are not read. Row-wise. It starts the backward pass:
+    /// the gradient of the loss with respect to itself is 1.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let op = ops::catalogue().parse("fill_like", &Attributes::new().with("value", 0.5))?;
+    /// let out = op.call(&[Operand::batch("x", Variable::from_sequences(&[vec![1.0, 2.0], vec![]])?)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.5, 0.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` does not hold f32 or f64.
+    pub(in crate::ops) struct FillLike = fill_like { value: f64 }
+    inputs { X = x: one.without_gradient().shape_only() }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn fill_like(&self, x: Var, value: f64) -> Var; }
+}
+
+impl Op for FillLike {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        s.set(Self::OUT, s.input(Self::X).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            run.output::<T>(Self::OUT)?.fill(T::from_f64(self.value));
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_rows(&FillLike { value: 0.5 }.attributes(), 2, |sample, _| Ok(sample))
+    }
+}

@@ -1,0 +1,430 @@
+//! `add`, `sub`, `mul`, `div`, `maximum`, `minimum`: two variables, element by element.
+
+use crate::error::{Error, Result};
+use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Builder, Declared, Extent, Forward, Gradient, Hints, InferShape, Needs, Op,
+    RowValue, Sample, Spec, Var,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+/// The slots of all of them.
+const X: usize = 0;
+const Y: usize = 1;
+const OUT: usize = 0;
+
+impl Builder {
+    /// The two, one that has rows first.
+    pub(in crate::ops) fn rows_first(&self, x: Var, y: Var) -> (Var, Var) {
+        // What is wrong with one is said when the operator is appended.
+        let batched = |var| self.spec_of_tensor(var).is_some_and(|spec| spec.batched());
+        if !batched(x) && batched(y) { (y, x) } else { (x, y) }
+    }
+}
+
+/// A function of two numbers, and its derivatives.
+pub(in crate::ops) trait Function: Declared {
+    /// What the derivatives by x and by y read.
+    const READS: [Needs; 2] = [Needs::nothing(); 2];
+    /// Whether the derivatives by x and by y are 1.
+    const PASSES: [bool; 2] = [false, false];
+    /// Whether it is x + y.
+    const SUMS: bool = false;
+    /// The value.
+    fn value<T: Float>(x: T, y: T) -> T;
+    /// The derivative by x times `g`. What it does not need is 0.
+    fn dx<T: Float>(x: T, y: T, g: T) -> T;
+    /// The derivative by y times `g`.
+    fn dy<T: Float>(x: T, y: T, g: T) -> T;
+}
+
+/// Declares a function of two numbers as an operator: its documentation, type and method, the value, the derivatives, and
+/// what is said of them.
+macro_rules! functions {
+    ($(
+        $(#[doc = $text:literal])*
+        $type:ident = fn $kind:ident on $($on:ident),+ $(; $first:ident)? $({ $($said:tt)* })?
+            value |$x:ident, $y:ident| $value:expr;
+            slopes |$g:ident| $dx:expr, $dy:expr;
+    )*) => {$(
+        $crate::operator! {
+            $(#[doc = $text])*
+            /// Both have the same rows (the same LoD), or one of them is a constant that every row of the other meets: a
+            /// vector of its width, or one number. One of width 1 meets every column of its row. The output has the rows and
+            /// LoD of the one that has rows, and the width of the wider one; the gradient of what was repeated is the sum
+            /// over its uses, rows first to last.
+            ///
+            /// # Errors
+            /// If the rows, widths or dtypes do not fit.
+            pub(in crate::ops) struct $type = $kind {}
+            inputs { X = x: one, Y = y: one }
+            outputs { OUT = out: one }
+            impl $($on),+ {
+                fn $kind(&self, x: Var, y: Var) -> Var {
+                    $(let (x, y) = self.$first(x, y);)?
+                }
+            }
+        }
+
+        #[allow(unused_variables)]
+        impl Function for $type {
+            $($($said)*)?
+
+            #[inline(always)]
+            fn value<T: Float>($x: T, $y: T) -> T {
+                $value
+            }
+            #[inline(always)]
+            fn dx<T: Float>($x: T, $y: T, $g: T) -> T {
+                $dx
+            }
+            #[inline(always)]
+            fn dy<T: Float>($x: T, $y: T, $g: T) -> T {
+                $dy
+            }
+        }
+    )*};
+}
+
+functions! {
+    /// out = x + y, element by element; on variables also written `x + y`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let add = ops::catalogue().parse("add", &Attributes::new())?;
+    /// let every_row = Operand::constant("y", array![10.0, 100.0]);
+    /// assert_eq!(add.call(&[Operand::batch("x", x), every_row])?[0].as_slice::<f64>()?, [11.0, 102.0, 13.0, 104.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    Add = fn add on Builder; rows_first {
+        const PASSES: [bool; 2] = [true, true];
+        const SUMS: bool = true;
+    }
+        value |x, y| x + y;
+        slopes |g| g, g;
+
+    /// out = x − y, element by element; on variables also written `x - y`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let sub = ops::catalogue().parse("sub", &Attributes::new())?;
+    /// let (x, y) = (Operand::constant("x", array![5.0, 2.0]), Operand::constant("y", array![1.0, 4.0]));
+    /// assert_eq!(sub.call(&[x, y])?[0].as_slice::<f64>()?, [4.0, -2.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    Sub = fn sub on Builder {
+        const PASSES: [bool; 2] = [true, false];
+    }
+        value |x, y| x - y;
+        slopes |g| g, -g;
+
+    /// out = x · y, element by element; on variables also written `x * y`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
+    /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], lod.clone())?;
+    /// let mul = ops::catalogue().parse("mul", &Attributes::new())?;
+    /// let every_column = Operand::batch("y", Variable::sequences(array![[1.0], [0.0], [2.0]], lod)?);
+    /// let out = mul.call(&[Operand::batch("x", x), every_column])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, 0.0, 0.0, 10.0, 12.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    Mul = fn mul on Builder; rows_first {
+        const READS: [Needs; 2] = [Needs::nothing().input(Y), Needs::nothing().input(X)];
+    }
+        value |x, y| x * y;
+        slopes |g| g * y, g * x;
+
+    /// out = x / y, element by element; on variables also written `x / y`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let div = ops::catalogue().parse("div", &Attributes::new())?;
+    /// let (x, y) = (Operand::constant("x", array![5.0, 2.0]), Operand::constant("y", array![2.0, -4.0]));
+    /// assert_eq!(div.call(&[x, y])?[0].as_slice::<f64>()?, [2.5, -0.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    Div = fn div on Builder {
+        const READS: [Needs; 2] = [Needs::nothing().input(Y), Needs::nothing().input(X).input(Y)];
+    }
+        value |x, y| x / y;
+        slopes |g| g / y, -(g * x / (y * y));
+
+    /// out = max(x, y), element by element; NaN in either comes out. The larger has the whole gradient, at a tie x.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let maximum = ops::catalogue().parse("maximum", &Attributes::new())?;
+    /// let (x, y) = (Operand::constant("x", array![5.0, -2.0]), Operand::constant("y", array![1.0, 4.0]));
+    /// assert_eq!(maximum.call(&[x, y])?[0].as_slice::<f64>()?, [5.0, 4.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    Maximum = fn maximum on Builder, Var {
+        const READS: [Needs; 2] = [Needs::nothing().input(X).input(Y); 2];
+    }
+        value |x, y| if y > x { y } else if x >= y { x } else { x + y };
+        slopes |g| if y > x { T::ZERO } else { g }, if y > x { g } else { T::ZERO };
+
+    /// out = min(x, y), element by element; NaN in either comes out. The smaller has the whole gradient, at a tie x.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let minimum = ops::catalogue().parse("minimum", &Attributes::new())?;
+    /// let (x, y) = (Operand::constant("x", array![5.0, -2.0]), Operand::constant("y", array![1.0, 4.0]));
+    /// assert_eq!(minimum.call(&[x, y])?[0].as_slice::<f64>()?, [1.0, -2.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    Minimum = fn minimum on Builder, Var {
+        const READS: [Needs; 2] = [Needs::nothing().input(X).input(Y); 2];
+    }
+        value |x, y| if y < x { y } else if x <= y { x } else { x + y };
+        slopes |g| if y < x { T::ZERO } else { g }, if y < x { g } else { T::ZERO };
+}
+
+/// A [`Function`] of two variables, as an operator.
+pub(in crate::ops) struct Binary<F>(F);
+family!(Binary);
+
+/// The result of x and y, element by element, where rows or columns of one of them may be repeated.
+pub(in crate::ops) fn together(s: &InferShape<'_>) -> Result<Spec> {
+    s.same_dtype(X, Y)?;
+    let (x, y) = (s.input(X), s.input(Y));
+    let repeated = |spec: &Spec| spec.rows() == Extent::Known(1);
+    if !repeated(x) && !repeated(y) {
+        s.same_rows(X, Y)?;
+    }
+    if x.width() != 1 && y.width() != 1 && y.width() != x.width() {
+        return Err(s.mismatch(Y, &format!("rows of {} numbers, as `x` has, or of one", x.width())));
+    }
+    let rows = if repeated(x) { y } else { x };
+    let wide = if x.width() == 1 { y } else { x };
+    let whole = [x, y].into_iter().find(|s| s.rows() == rows.rows() && s.width() == wide.width());
+    Ok(whole.map_or_else(|| rows.with_width(wide.width()), Spec::clone))
+}
+
+impl<F: Function> Op for Binary<F> {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        s.set(OUT, together(s)?);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => forward::<F, T>(run))
+    }
+
+    fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        // Not where y is broadcast: then its gradient is a sum.
+        let size = |slot: usize| (inputs[slot][0].rows(), inputs[slot][0].width());
+        Gradient::reading(F::READS[wrt]).passes(F::PASSES[wrt] && size(X) == size(Y))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { sums: F::SUMS, ..Hints::default() }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => backward::<F, T>(run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        // Away from 0, which nothing divides by.
+        let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });
+        let none = Attributes::new();
+        let like = |sample: Sample, x: &Variable, width| {
+            let y = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
+            let batched = sample.operands[0].batched;
+            Ok(if batched { sample.batch("y", y) } else { sample.constant("y", y) })
+        };
+        let mut samples = Sample::of_rows(&none, 3, |sample, x| like(sample, x, 3))?;
+        samples.extend(Sample::of_rows(&none, 3, |sample, x| like(sample, x, 1))?);
+        samples.extend(Sample::of_rows(&none, 3, |sample, _| {
+            Ok(sample.constant("y", y(1, 3).remove_axis(ndarray::Axis(0))))
+        })?);
+        samples.extend(Sample::of_rows(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1))))?);
+        // The other way round: x is what every row or column of y meets.
+        let other = |mut sample: Sample, x: &Variable, width| {
+            let values = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
+            (sample.operands[0].slot, sample.operands[0].value) = ("y".to_owned(), values);
+            Ok::<_, Error>(sample)
+        };
+        let vector = || numbers(1, 3, 2).remove_axis(ndarray::Axis(0));
+        samples
+            .extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 3)?.constant("x", vector())))?);
+        samples
+            .extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 1)?.constant("x", vector())))?);
+        samples.extend(Sample::of_rows(&none, 3, |sample, x| {
+            Ok(other(sample, x, 3)?.constant("x", numbers(1, 1, 2)))
+        })?);
+        samples.extend(Sample::of_rows(&none, 1, |sample, x| like(sample, x, 3))?);
+        Ok(samples)
+    }
+}
+
+fn forward<F: Function, T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+    let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
+    let size = (out.rows(), out.width());
+    // There is no gradient to read: an operand of the output's size stands for it.
+    match [x, y].into_iter().find(|v| (v.rows(), v.width()) == size) {
+        Some(g) => combine_rows(|x, y, _| F::value(x, y), x, y, g, out, Store::Write),
+        None => combine_outer(F::value::<T>, x, y, out),
+    }
+    Ok(())
+}
+
+/// The row of y that row `i` of `rows` meets: its own, or the only one.
+pub(in crate::ops) fn meeting<'a, T>(y: View<'a, T>, i: usize, rows: usize) -> &'a [T] {
+    y.row(if y.rows() == rows { i } else { 0 })
+}
+
+fn backward<F: Function, T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+    // What a derivative does not need may be gone: zeros of any fitting shape stand for it.
+    let zero = [T::ZERO];
+    let zero = View::new(&zero, 1, 1);
+    for slot in [X, Y] {
+        let Some((to, store)) = run.gradient::<T>(slot)? else { continue };
+        let reads = F::READS[slot];
+        let x = if reads.has_input(X) { run.input::<T>(X)? } else { zero };
+        let y = if reads.has_input(Y) { run.input::<T>(Y)? } else { zero };
+        let sums = run.scratch().get::<Sums<T>>();
+        match slot {
+            X => gradient(F::dx::<T>, x, y, dout, (to, store), sums),
+            _ => gradient(F::dy::<T>, x, y, dout, (to, store), sums),
+        }
+    }
+    Ok(())
+}
+
+/// The gradient of an operand, added up over the rows and columns that it was repeated for.
+fn gradient<T: Float>(
+    f: impl Fn(T, T, T) -> T + Copy,
+    x: View<'_, T>,
+    y: View<'_, T>,
+    dout: View<'_, T>,
+    (mut to, store): (ViewMut<'_, T>, Store),
+    Sums { all, row }: &mut Sums<T>,
+) {
+    let rows = dout.rows();
+    let (own_row, own_column) = (to.rows() == rows, to.width() == dout.width());
+    if own_row && own_column {
+        return combine_rows(f, x, y, dout, to, store);
+    }
+    all.clear();
+    all.resize(to.width(), T::ZERO);
+    row.resize(dout.width(), T::ZERO);
+    for (i, g) in dout.iter().enumerate() {
+        let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
+        if own_column {
+            sweep(Combine { f, x, y, g, to: all, store: Store::Add });
+            continue;
+        }
+        sweep(Combine { f, x, y, g, to: row, store: Store::Write });
+        let sum: T = row.iter().copied().sum();
+        if own_row {
+            store.put_row(to.row(i), &[sum]);
+        } else {
+            all[0] += sum;
+        }
+    }
+    if !own_row {
+        store.put_row(to.row(0), all);
+    }
+}
+
+/// Sums over rows, and the terms of one row.
+struct Sums<T> {
+    all: Vec<T>,
+    row: Vec<T>,
+}
+
+impl<T> Default for Sums<T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), row: Vec::new() }
+    }
+}
+
+/// Writes f(x, y) where x has the rows and y the columns, or the other way round.
+fn combine_outer<T: Float>(f: impl Fn(T, T) -> T, x: View<'_, T>, y: View<'_, T>, mut to: ViewMut<'_, T>) {
+    let rows = to.rows();
+    for (i, to) in to.iter_mut().enumerate() {
+        let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
+        let at = |v: &[T], column: usize| if v.len() == 1 { v[0] } else { v[column] };
+        to.iter_mut().enumerate().for_each(|(column, to)| *to = f(at(x, column), at(y, column)));
+    }
+}
+
+/// Writes or adds f(x, y, g) in every row of g.
+fn combine_rows<T: Float>(
+    f: impl Fn(T, T, T) -> T,
+    x: View<'_, T>,
+    y: View<'_, T>,
+    g: View<'_, T>,
+    mut to: ViewMut<'_, T>,
+    store: Store,
+) {
+    let f = &f;
+    let (rows, size) = (g.rows(), (g.rows(), g.width()));
+    let flat = |v: View<'_, T>| [size, (1, 1)].contains(&(v.rows(), v.width()));
+    if flat(x) && flat(y) {
+        let all = (x.contiguous(), y.contiguous(), g.contiguous(), to.contiguous());
+        if let (Some(x), Some(y), Some(g), Some(to)) = all {
+            return sweep(Combine { f, x, y, g, to, store });
+        }
+    }
+    for (i, to) in to.iter_mut().enumerate() {
+        sweep(Combine { f, x: meeting(x, i, rows), y: meeting(y, i, rows), g: g.row(i), to, store });
+    }
+}
+
+/// Writes or adds f(x, y, g), where x and y have as many elements as g, or one for all.
+struct Combine<'a, F, T> {
+    f: F,
+    x: &'a [T],
+    y: &'a [T],
+    g: &'a [T],
+    to: &'a mut [T],
+    store: Store,
+}
+
+impl<F: Fn(T, T, T) -> T, T: Float> Sweep for Combine<'_, F, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        let Combine { f, x, y, g, to, store } = self;
+        let to = to.iter_mut().zip(g);
+        let whole = |a: &[T]| a.len() == g.len();
+        match (whole(x), whole(y)) {
+            (true, true) => {
+                to.zip(x.iter().zip(y)).for_each(|((to, &g), (&x, &y))| store.put(to, f(x, y, g)))
+            }
+            (true, false) => to.zip(x).for_each(|((to, &g), &x)| store.put(to, f(x, y[0], g))),
+            (false, true) => to.zip(y).for_each(|((to, &g), &y)| store.put(to, f(x[0], y, g))),
+            (false, false) => to.for_each(|(to, &g)| store.put(to, f(x[0], y[0], g))),
+        }
+    }
+}

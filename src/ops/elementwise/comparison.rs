@@ -1,0 +1,309 @@
+//! `greater`, `greater_equal`, `less`, `less_equal`, `equal`, `not_equal`: 1 where it holds, 0 elsewhere.
+
+use super::arithmetic::{meeting, together};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::arena::Plain;
+use crate::kernels::{Arithmetic, Sweep, View, ViewMut, sweep};
+use crate::lod::Lod;
+use crate::program::contract::sample::numbers;
+use crate::program::{Attributes, Declared, Forward, InferShape, Op, Sample};
+use crate::tensor::{DType, Variable};
+
+/// The slots of all of them.
+const X: usize = 0;
+const Y: usize = 1;
+const OUT: usize = 0;
+
+/// What is said of two numbers.
+pub(in crate::ops) trait Comparison: Declared {
+    /// The number that x is held against, where that is no variable.
+    fn number(&self) -> Option<f64>;
+    /// Whether it holds.
+    fn holds<T: PartialOrd>(x: T, y: T) -> bool;
+}
+
+/// Declares comparisons: the first sentence of the documentation, type and method, and when it holds.
+macro_rules! comparisons {
+    ($(
+        $(#[doc = $text:literal])*
+        $type:ident = fn $kind:ident |$x:ident, $y:ident| $holds:expr;
+    )*) => {$(
+        $crate::operator! {
+            $(#[doc = $text])*
+            /// The result has the dtype of x, so that it can be multiplied as a mask, and no gradient passes. NaN is compared as
+            /// in Rust: it is not equal to anything, itself included, and neither less nor greater.
+            ///
+            /// x is of f32, f64, i32 or i64, and y is a variable of the same dtype, or a number. A variable has the same rows (the
+            /// same LoD), or one of the two is a constant that every row of the other meets: a vector of its width, or one
+            /// number. One of width 1 meets every column of its row. The output has the rows and LoD of the one that has rows,
+            /// and the width of the wider one. A number is rounded to the dtype of x if that holds floats; to whole numbers it
+            /// must be one of theirs.
+            ///
+            /// # Errors
+            /// If the rows, widths or dtypes do not fit.
+            pub(in crate::ops) struct $type = $kind { number: Option<f64> }
+            inputs { X = x: one.without_gradient(), Y = y: optional.without_gradient() }
+            outputs { OUT = out: one.without_gradient() }
+            impl Builder, Var {
+                fn $kind(&self, x: Var, y: impl Into<Term>) -> Var {
+                    let term: Term = y.into();
+                    let (y, number) = (term.var(), term.number());
+                }
+            }
+        }
+
+        impl Comparison for $type {
+            fn number(&self) -> Option<f64> {
+                self.number
+            }
+
+            #[inline(always)]
+            fn holds<T: PartialOrd>($x: T, $y: T) -> bool {
+                $holds
+            }
+        }
+    )*};
+}
+
+comparisons! {
+    /// 1 where x > y, else 0, element by element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let greater = ops::catalogue().parse("greater", &Attributes::new().with("number", 2.0))?;
+    /// let out = greater.call(&[Operand::batch("x", x.clone())])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.0, 0.0, 1.0, 1.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[1, 0, 1]]".into()));
+    /// let greater = ops::catalogue().parse("greater", &Attributes::new())?;
+    /// let every_row = Operand::constant("y", array![0.0, 3.0]);
+    /// assert_eq!(greater.call(&[Operand::batch("x", x), every_row])?[0].as_slice::<f64>()?, [1.0, 0.0, 1.0, 1.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    Greater = fn greater |x, y| x > y;
+
+    /// 1 where x ≥ y, else 0, element by element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let greater_equal = ops::catalogue().parse("greater_equal", &Attributes::new().with("number", 2.0))?;
+    /// let out = greater_equal.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [0, 1, 1]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    GreaterEqual = fn greater_equal |x, y| x >= y;
+
+    /// 1 where x < y, else 0, element by element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let less = ops::catalogue().parse("less", &Attributes::new().with("number", 2.0))?;
+    /// let out = less.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [1, 0, 0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    Less = fn less |x, y| x < y;
+
+    /// 1 where x ≤ y, else 0, element by element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let less_equal = ops::catalogue().parse("less_equal", &Attributes::new().with("number", 2.0))?;
+    /// let out = less_equal.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [1, 1, 0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    LessEqual = fn less_equal |x, y| x <= y;
+
+    /// 1 where x = y, else 0, element by element.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let ids = Variable::from_sequences(&[vec![7i64, 0], vec![], vec![0]])?;
+    /// let equal = ops::catalogue().parse("equal", &Attributes::new().with("number", 0.0))?;
+    /// assert_eq!(equal.call(&[Operand::batch("x", ids)])?[0].as_slice::<i64>()?, [0, 1, 1]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    Equal = fn equal |x, y| x == y;
+
+    /// 1 where x ≠ y, else 0, element by element.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let not_equal = ops::catalogue().parse("not_equal", &Attributes::new().with("number", 2.0))?;
+    /// let out = not_equal.call(&[Operand::constant("x", array![1i64, 2, 3])])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [1, 0, 1]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    NotEqual = fn not_equal |x, y| x != y;
+}
+
+/// Numbers that can be compared.
+trait Number: Plain + PartialOrd {
+    const ZERO: Self;
+    const ONE: Self;
+    /// The nearest to a number of the program.
+    fn nearest(number: f64) -> Self;
+}
+
+macro_rules! numbers_of {
+    ($($type:ident),*) => {$(
+        impl Number for $type {
+            const ZERO: Self = 0 as $type;
+            const ONE: Self = 1 as $type;
+
+            fn nearest(number: f64) -> Self {
+                number as $type
+            }
+        }
+    )*};
+}
+numbers_of!(f32, f64, i32, i64);
+
+/// Whether whole numbers of the dtype have this one among them.
+fn among(dtype: DType, number: f64) -> bool {
+    let bits = if dtype == DType::I32 { 31 } else { 63 };
+    let bound = 2f64.powi(bits);
+    number.fract() == 0.0 && (-bound..bound).contains(&number)
+}
+
+/// A [`Comparison`], as an operator.
+pub(in crate::ops) struct Compared<F>(F);
+family!(Compared);
+
+impl<F: Comparison> Op for Compared<F> {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.dtype_in(X, &[DType::F32, DType::F64, DType::I32, DType::I64])?;
+        let out = match (s.optional(Y).is_some(), self.0.number()) {
+            (true, None) => together(s)?,
+            (false, Some(number)) => {
+                let dtype = s.input(X).dtype;
+                if !dtype.is_float() && !among(dtype, number) {
+                    let expected = format!("a whole number that {dtype} holds, as `x` does");
+                    let what = "attribute `number`";
+                    return Err(Error::of(ErrorKind::Program, what, expected, number.to_string()));
+                }
+                s.input(X).clone()
+            }
+            (given, _) => {
+                let got = if given { "both" } else { "neither" };
+                let what = "what `x` is compared with";
+                return Err(Error::of(ErrorKind::Program, what, "a variable `y` or a `number`", got));
+            }
+        };
+        s.set(OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        match run.dtype(X) {
+            DType::F32 => self.compare::<f32>(run),
+            DType::F64 => self.compare::<f64>(run),
+            DType::I32 => self.compare::<i32>(run),
+            _ => self.compare::<i64>(run),
+        }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let none = Attributes::new();
+        // Halves: some are equal, and all are the same in f32.
+        let halves = |rows, width, salt| numbers(rows, width, salt).mapv(|v| (2.0 * v).round() / 2.0);
+        let rounded = |mut sample: Sample| -> Result<Sample> {
+            for number in sample.operands[0].value.as_mut_slice::<f64>()? {
+                *number = (2.0 * *number).round() / 2.0;
+            }
+            Ok(sample)
+        };
+        let beside = |sample: Sample, x: &Variable, width| -> Result<Sample> {
+            let y = Variable::from(halves(x.rows(), width, 1)).with_lod(x.lod().cloned())?;
+            let sample = rounded(sample)?;
+            Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
+        };
+        let mut samples = Sample::of_rows(&none, 3, |sample, x| beside(sample, x, 3))?;
+        samples.extend(Sample::of_rows(&none, 3, |sample, x| beside(sample, x, 1))?);
+        samples.extend(Sample::of_rows(&none, 3, |sample, _| {
+            Ok(rounded(sample)?.constant("y", halves(1, 3, 1).remove_axis(ndarray::Axis(0))))
+        })?);
+        // x is what every row of y meets.
+        samples.extend(Sample::of_rows(&none, 3, |sample, _| {
+            let mut sample = rounded(sample)?;
+            sample.operands[0].slot = "y".to_owned();
+            Ok(sample.constant("x", halves(1, 1, 1)))
+        })?);
+        let number = none.clone().with("number", 0.5);
+        samples.extend(Sample::of_rows(&number, 3, |sample, _| rounded(sample))?);
+        let lod = Lod::from_lengths1(&[2, 0, 1])?;
+        let ids = |ids: [i64; 3]| Variable::sequences(ndarray::arr1(&ids), lod.clone());
+        let large = (1 << 53) + 1;
+        samples.push(
+            Sample::new("ids", none.clone())
+                .batch("x", ids([large, 0, 2])?)
+                .batch("y", ids([large - 1, 0, 3])?),
+        );
+        samples.push(
+            Sample::new("ids and a number", none.clone().with("number", 2.0)).batch("x", ids([2, 0, 3])?),
+        );
+        let short = Variable::sequences(ndarray::array![3i32, -1, 2], lod.clone())?;
+        samples.push(Sample::new("i32", none.with("number", 2.0)).batch("x", short));
+        Ok(samples)
+    }
+}
+
+impl<F: Comparison> Compared<F> {
+    fn compare<T: Number>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let number = [T::nearest(self.0.number().unwrap_or_default())];
+        let x = run.input::<T>(X)?;
+        let y = match self.0.number() {
+            Some(_) => View::new(&number, 1, 1),
+            None => run.input::<T>(Y)?,
+        };
+        sweep(Rows { holds: F::holds::<T>, x, y, out: run.output::<T>(OUT)? });
+        Ok(())
+    }
+}
+
+/// Each row of the result, from those of x and y that meet there.
+struct Rows<'a, F, T> {
+    holds: F,
+    x: View<'a, T>,
+    y: View<'a, T>,
+    out: ViewMut<'a, T>,
+}
+
+impl<F: Fn(T, T) -> bool, T: Number> Sweep for Rows<'_, F, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        let Rows { holds, x, y, mut out } = self;
+        let rows = out.rows();
+        let mask = |x: T, y: T| if holds(x, y) { T::ONE } else { T::ZERO };
+        for (i, out) in out.iter_mut().enumerate() {
+            let (x, y) = (meeting(x, i, rows), meeting(y, i, rows));
+            match (x.len() == out.len(), y.len() == out.len()) {
+                (true, true) => {
+                    out.iter_mut().zip(x.iter().zip(y)).for_each(|(out, (&x, &y))| *out = mask(x, y))
+                }
+                (true, false) => out.iter_mut().zip(x).for_each(|(out, &x)| *out = mask(x, y[0])),
+                (false, _) => out.iter_mut().zip(y).for_each(|(out, &y)| *out = mask(x[0], y)),
+            }
+        }
+    }
+}

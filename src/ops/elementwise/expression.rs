@@ -1,0 +1,68 @@
+//! `+ - * /` and unary minus on variables, and with numbers: the operators `add`, `sub`, `mul`, `div`, `scale` and
+//! `reciprocal`, written as in a formula.
+
+use std::ops::{Add, Div, Mul, Neg, Sub};
+
+use crate::program::build::vars::unknown_of;
+use crate::program::{Builder, Var};
+
+/// An operator between two variables, and the same with a number on either side. Numbers are `f64` or `i32`: with `f32` too
+/// the type of `1.0` in `(1.0 - x).tanh()` would not be known.
+macro_rules! operators {
+    ($($operator:ident, $name:ident: $text:literal, |$x:ident, $number:ident| $right:expr, $left:expr;)*) => {$(
+        #[doc = $text]
+        impl $operator for Var {
+            type Output = Var;
+
+            #[track_caller]
+            fn $name(self, other: Var) -> Var {
+                match Builder::of(self) {
+                    Some(net) => net.$name(self, other),
+                    None => unknown_of(self),
+                }
+            }
+        }
+
+        operators!($operator, $name: f64, |$x, $number| $right, $left);
+        operators!($operator, $name: i32, |$x, $number| $right, $left);
+    )*};
+    ($operator:ident, $name:ident: $type:ty, |$x:ident, $number:ident| $right:expr, $left:expr) => {
+        impl $operator<$type> for Var {
+            type Output = Var;
+
+            #[track_caller]
+            fn $name(self, number: $type) -> Var {
+                let ($x, $number) = (self, f64::from(number));
+                $right
+            }
+        }
+
+        impl $operator<Var> for $type {
+            type Output = Var;
+
+            #[track_caller]
+            fn $name(self, x: Var) -> Var {
+                let ($x, $number) = (x, f64::from(self));
+                $left
+            }
+        }
+    };
+}
+
+operators! {
+    Add, add: "[`Builder::add`]; with a number [`Builder::scale`].", |x, c| x.scale(1.0, c), x.scale(1.0, c);
+    Sub, sub: "[`Builder::sub`]; with a number [`Builder::scale`].", |x, c| x.scale(1.0, -c), x.scale(-1.0, c);
+    Mul, mul: "[`Builder::mul`]; with a number [`Builder::scale`].", |x, c| x.scale(c, 0.0), x.scale(c, 0.0);
+    Div, div: "[`Builder::div`]; by a number [`Builder::scale`] by its reciprocal.",
+        |x, c| x.scale(1.0 / c, 0.0), x.reciprocal().scale(c, 0.0);
+}
+
+/// [`Builder::scale`] by −1.
+impl Neg for Var {
+    type Output = Var;
+
+    #[track_caller]
+    fn neg(self) -> Var {
+        self.scale(-1.0, 0.0)
+    }
+}

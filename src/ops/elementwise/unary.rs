@@ -1,0 +1,189 @@
+//! The machinery of the element-by-element family: an operator for any [`Function`].
+
+use crate::error::Result;
+use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::program::{
+    Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
+};
+use crate::with_float;
+
+/// The slots of all of them.
+const X: usize = 0;
+const OUT: usize = 0;
+
+/// What the derivative is computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::ops) enum From {
+    /// It is a constant.
+    Nothing,
+    /// The argument.
+    Input,
+    /// The value.
+    Output,
+}
+
+/// A function of one number, and its derivative.
+pub(in crate::ops) trait Function: Declared + Copy {
+    /// What [`Self::slope`] is given.
+    const SLOPE_FROM: From;
+    /// Whether it takes only positive numbers.
+    const POSITIVE: bool;
+    /// The attributes of its samples.
+    fn sample() -> Attributes;
+    /// The value at `x`.
+    fn value<T: Float, A: Arithmetic>(self, x: T) -> T;
+    /// The derivative, from what [`Self::SLOPE_FROM`] says.
+    fn slope<T: Float, A: Arithmetic>(self, from: T) -> T;
+}
+
+/// A [`Function`] of every element, as an operator.
+pub(in crate::ops) struct Unary<F>(F);
+family!(Unary);
+
+impl<F: Function> Op for Unary<F> {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        s.set(OUT, s.input(X).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let (x, mut out) = (run.input::<T>(X)?, run.output::<T>(OUT)?);
+            sweep(Values { function: self.0, x, out: out.reborrow() });
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        match F::SLOPE_FROM {
+            From::Nothing => Gradient::reads_nothing(),
+            From::Input => Gradient::reads_nothing().input(X),
+            From::Output => Gradient::reads_nothing().output(OUT),
+        }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => slopes::<F, T>(self.0, run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_rows(&F::sample(), 3, |mut sample, _| {
+            if F::POSITIVE {
+                for number in sample.operands[0].value.as_mut_slice::<f64>()? {
+                    *number = number.abs() + 0.25;
+                }
+            }
+            Ok(sample)
+        })
+    }
+}
+
+fn slopes<F: Function, T: RowValue>(function: F, run: &mut Backward<'_>) -> Result<()> {
+    let (Some((dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) else {
+        return Ok(());
+    };
+    let from = match F::SLOPE_FROM {
+        From::Nothing => dout,
+        From::Input => run.input::<T>(X)?,
+        From::Output => run.output::<T>(OUT)?,
+    };
+    sweep(Slopes { function, from, dout, dx, store });
+    Ok(())
+}
+
+/// out = f(x).
+struct Values<'a, F, T> {
+    function: F,
+    x: View<'a, T>,
+    out: ViewMut<'a, T>,
+}
+
+impl<F: Function, T: Float> Sweep for Values<'_, F, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        for (out, x) in self.out.iter_mut().zip(self.x.iter()) {
+            for (out, &x) in out.iter_mut().zip(x) {
+                *out = self.function.value::<T, A>(x);
+            }
+        }
+    }
+}
+
+/// dx = dout · f'.
+struct Slopes<'a, F, T> {
+    function: F,
+    from: View<'a, T>,
+    dout: View<'a, T>,
+    dx: ViewMut<'a, T>,
+    store: Store,
+}
+
+impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        for (i, dx) in self.dx.iter_mut().enumerate() {
+            let values = dx.iter_mut().zip(self.from.row(i)).zip(self.dout.row(i));
+            match self.store {
+                Store::Write => {
+                    values.for_each(|((dx, &from), &g)| *dx = g * self.function.slope::<T, A>(from))
+                }
+                Store::Add => {
+                    values.for_each(|((dx, &from), &g)| *dx += g * self.function.slope::<T, A>(from))
+                }
+            }
+        }
+    }
+}
+
+/// Declares functions of one number as operators: for each the documentation, the type, the method and what its samples
+/// set, then its value and its derivative.
+macro_rules! functions {
+    ($(
+        $(#[doc = $text:literal])*
+        $(#[doc(alias = $alias:literal)])?
+        $type:ident = fn $kind:ident($($parameter:ident = $sample:literal),*) $(where $positive:ident)?
+            value |$f:pat_param, $x:pat_param| $value:expr;
+            slope |$g:pat_param, $from:ident: $source:ident| $slope:expr;
+    )*) => {$(
+        $crate::operator! {
+            $(#[doc = $text])*
+            ///
+            /// # Errors
+            /// If `x` holds no floats.
+            $(#[doc(alias = $alias)])?
+            #[derive(Clone, Copy)]
+            pub(in crate::ops) struct $type = $kind { $($parameter: f64),* }
+            inputs { X = x: one }
+            outputs { OUT = out: one }
+            impl Builder, Var { fn $kind(&self, x: Var $(, $parameter: f64)*) -> Var; }
+        }
+
+        impl $crate::ops::elementwise::unary::Function for $type {
+            const SLOPE_FROM: $crate::ops::elementwise::unary::From = $crate::ops::elementwise::unary::From::$source;
+
+            const POSITIVE: bool = !concat!("", $(stringify!($positive))?).is_empty();
+
+            fn sample() -> Attributes {
+                Self { $($parameter: $sample),* }.attributes()
+            }
+
+            #[inline(always)]
+            fn value<T: Float, A: Arithmetic>(self, $x: T) -> T {
+                let $f = self;
+                $value
+            }
+
+            #[inline(always)]
+            fn slope<T: Float, A: Arithmetic>(self, $from: T) -> T {
+                let $g = self;
+                $slope
+            }
+        }
+    )*};
+}
+pub(in crate::ops) use functions;

@@ -1,0 +1,266 @@
+//! Features side by side and apart: `concat`, `split`, `slice`.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::kernels::Store;
+use crate::operator;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Forward, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+/// The slots of all of them.
+const X: usize = 0;
+const OUT: usize = 0;
+
+operator! {
+    /// The rows of several variables next to each other: `out_i = [x⁰_i, x¹_i, …]`. All have the same LoD, which the output
+    /// keeps; the gradient of each is its columns of the output's.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
+    /// let a = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], lod.clone())?;
+    /// let b = Variable::sequences(array![[-1.0], [-2.0], [-3.0]], lod)?;
+    /// let concat = ops::catalogue().parse("concat", &Attributes::new())?;
+    /// let out = concat.call(&[Operand::batch("x", a), Operand::batch("x", b)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, -1.0, 3.0, 4.0, -2.0, 5.0, 6.0, -3.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is none, or their rows or dtypes differ.
+    pub(in crate::ops) struct Concat = concat {}
+    inputs { X = x: many }
+    outputs { OUT = out: one }
+    impl Builder { fn concat(&self, x: &[Var]) -> Var; }
+}
+
+impl Op for Concat {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        let Some(first) = s.optional(X) else {
+            return Err(s.mismatch(X, "at least one variable"));
+        };
+        for (k, x) in s.many(X).iter().enumerate() {
+            if x.lod != first.lod || x.rows() != first.rows() || x.dtype != first.dtype {
+                let expected = format!("the dtype, rows and LoD of the first, {first}");
+                return Err(Error::new(format!("input `x`[{k}]"), expected, x.to_string()));
+            }
+        }
+        s.set(OUT, first.with_width(s.many(X).iter().map(|x| x.width()).sum()));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let (mut out, mut from) = (run.output::<T>(OUT)?, 0);
+            for k in 0..run.count(X) {
+                let x = run.input_at::<T>(X, k)?;
+                let to = from + x.width();
+                Store::Write.put_rows(out.reborrow().columns(from, to), x);
+                from = to;
+            }
+            Ok(())
+        })
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+            let mut from = 0;
+            for k in 0..run.count(X) {
+                let to = from + run.input_spec_at(X, k).width();
+                if let Some((dx, store)) = run.gradient_at::<T>(X, k)? {
+                    store.put_rows(dx, dout.columns(from, to));
+                }
+                from = to;
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let none = Attributes::new();
+        let mut samples = Sample::of_rows(&none, 2, |sample, x| {
+            let more = |salt, width| {
+                let numbers = Variable::from(numbers(x.rows(), width, salt));
+                numbers.with_lod(x.lod().cloned())
+            };
+            let batched = sample.operands[0].batched;
+            let add = |s: Sample, y| if batched { s.batch("x", y) } else { s.constant("x", y) };
+            Ok(add(add(sample, more(1, 1)?), more(2, 3)?))
+        })?;
+        samples.extend(Sample::of_rows(&none, 2, |sample, _| Ok(sample))?.into_iter().take(1));
+        Ok(samples)
+    }
+}
+
+/// Ranges of the columns, one output for each.
+fn forward<T: RowValue>(run: &mut Forward<'_>, parts: impl Iterator<Item = Range<usize>>) -> Result<()> {
+    let x = run.input::<T>(X)?;
+    for (k, part) in parts.enumerate() {
+        Store::Write.put_rows(run.output_at::<T>(OUT, k)?, x.columns(part.start, part.end));
+    }
+    Ok(())
+}
+
+/// The gradients of the parts, side by side; the columns of no part get none.
+fn backward<T: RowValue>(run: &mut Backward<'_>, parts: impl Iterator<Item = Range<usize>>) -> Result<()> {
+    let Some((mut dx, store)) = run.gradient::<T>(X)? else { return Ok(()) };
+    let mut done = 0;
+    for (k, part) in parts.enumerate() {
+        store.put_nothing(dx.reborrow().columns(done, part.start));
+        let to = dx.reborrow().columns(part.start, part.end);
+        match run.output_gradient_at::<T>(OUT, k)? {
+            Some(dout) => store.put_rows(to, dout),
+            None => store.put_nothing(to),
+        }
+        done = part.end;
+    }
+    let width = dx.width();
+    store.put_nothing(dx.columns(done, width));
+    Ok(())
+}
+
+operator! {
+    /// Columns of `x`, as many in each part as `sizes` says, `[out⁰_i, out¹_i, …] = x_i`; the inverse of `concat`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0, -1.0], [3.0, 4.0, -2.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let split = ops::catalogue().parse("split", &Attributes::new().with("sizes", vec![1usize, 2]))?;
+    /// let parts = split.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(parts[0].as_slice::<f64>()?, [1.0, 3.0]);
+    /// assert_eq!(parts[1].as_slice::<f64>()?, [2.0, -1.0, 4.0, -2.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the sizes do not add up to the width of `x`, or it holds no floats.
+    pub(in crate::ops) struct Split = split { sizes: Vec<usize> }
+    inputs { X = x: one }
+    outputs { OUT = out: many }
+    impl Builder, Var { fn split[const N: usize](&self, x: Var, sizes: [usize; N]) -> [Var; N]; }
+}
+
+impl Split {
+    fn parts(&self) -> impl Iterator<Item = Range<usize>> + use<'_> {
+        self.sizes.iter().scan(0, |from, &size| {
+            let part = *from..*from + size;
+            *from = part.end;
+            Some(part)
+        })
+    }
+}
+
+impl Op for Split {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        let x = s.input(X);
+        let width = self.sizes.iter().try_fold(0usize, |sum, &size| sum.checked_add(size));
+        if width != Some(x.width()) || self.sizes.is_empty() {
+            return Err(
+                s.mismatch(X, &format!("rows of as many numbers as the sizes {:?} add up to", self.sizes))
+            );
+        }
+        s.set_many(OUT, self.sizes.iter().map(|&size| x.with_width(size)).collect());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => forward::<T>(run, self.parts()))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { columns: Some(self.parts().collect()), ..Hints::default() }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => backward::<T>(run, self.parts()))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let sizes = |sizes: &[usize]| Split { sizes: sizes.to_vec() }.attributes();
+        let mut samples = Sample::of_rows(&sizes(&[2, 0, 1]), 3, |sample, _| Ok(sample))?;
+        samples.extend(Sample::of_rows(&sizes(&[3]), 3, |sample, _| Ok(sample))?.into_iter().take(1));
+        Ok(samples)
+    }
+}
+
+operator! {
+    /// The columns of `x` in a range, out_ij = x_i,from+j. The gradient is 0 in the others.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("slice", &Attributes::new().with("from", 1usize).with("to", 3usize))?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 3.0, 5.0, 6.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the range is not within the width of `x`, or it holds no floats.
+    pub(in crate::ops) struct Slice = slice { from: usize, to: usize }
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var {
+        fn slice(&self, x: Var, columns: Range<usize>) -> Var {
+            let Range { start: from, end: to } = columns;
+        }
+    }
+}
+
+impl Op for Slice {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        let (x, Slice { from, to }) = (s.input(X), self);
+        if from > to || *to > x.width() {
+            return Err(s.mismatch(X, &format!("rows that have the columns {from}..{to}")));
+        }
+        s.set(OUT, x.with_width(to - from));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => forward::<T>(run, std::iter::once(self.from..self.to)))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { columns: Some(std::iter::once(self.from..self.to).collect()), ..Hints::default() }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => backward::<T>(run, std::iter::once(self.from..self.to)))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let range = |from, to| Slice { from, to }.attributes();
+        let mut samples = Sample::of_rows(&range(1, 3), 4, |sample, _| Ok(sample))?;
+        samples.extend(Sample::of_rows(&range(2, 2), 4, |sample, _| Ok(sample))?.into_iter().take(1));
+        Ok(samples)
+    }
+}

@@ -1,0 +1,258 @@
+//! Reductions: `sum` and `mean` of everything, and `sum_features`, `mean_features`, `max_features` of each row.
+
+use crate::error::Result;
+use crate::kernels::{Float, Store};
+use crate::program::{
+    Attributes, Backward, Declared, Facts, Forward, Gradient, InferShape, LodEffect, Op, Sample, Spec,
+};
+use crate::with_float;
+
+/// The slots of all of them.
+const X: usize = 0;
+const OUT: usize = 0;
+
+/// How numbers become one.
+pub(in crate::ops) trait Reduction: Declared {
+    /// Whether the gradient reads the numbers.
+    const NEEDS_X: bool = false;
+    /// The result for `n` numbers in rows.
+    fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, n: usize) -> T;
+    /// The derivative by element `j` of a row of `n`; `best` is the first maximum if the gradient reads the numbers.
+    fn slope<T: Float>(j: usize, n: usize, best: usize) -> T;
+}
+
+/// Declares reductions: each documentation, the type and the method, then the result and its derivative.
+macro_rules! reductions {
+    ($(
+        $(#[doc = $text:literal])*
+        $type:ident = fn $kind:ident $({ $($said:tt)* })?
+            result |$rows:ident, $count:pat_param| $result:expr;
+            slope |$j:pat_param, $n:pat_param, $best:pat_param| $slope:expr;
+    )*) => {$(
+        $crate::operator! {
+            $(#[doc = $text])*
+            pub(in crate::ops) struct $type = $kind {}
+            inputs { X = x: one }
+            outputs { OUT = out: one }
+            impl Builder, Var { fn $kind(&self, x: Var) -> Var; }
+        }
+
+        impl Reduction for $type {
+            $($($said)*)?
+
+            fn reduce<'a, T: Float>($rows: impl Iterator<Item = &'a [T]>, $count: usize) -> T {
+                $result
+            }
+
+            fn slope<T: Float>($j: usize, $n: usize, $best: usize) -> T {
+                $slope
+            }
+        }
+    )*};
+}
+
+reductions! {
+    /// The sum of all numbers, out = Σ_ij x_ij, whatever the LoD: one number without a LoD. They are added up row by row,
+    /// first to last, in f64, so that the result does not depend on threads.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("sum", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].lod()), ([24.0].as_slice(), None));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats.
+    Sum = fn sum
+        result |rows, _| T::from_f64(total(rows));
+        slope |_, _, _| T::ONE;
+
+    /// The mean of all n numbers, out = Σ_ij x_ij / n, 0 if there is none: one number without a LoD, computed from their
+    /// sum.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("mean", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].lod()), ([4.0].as_slice(), None));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats.
+    Mean = fn mean
+        result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
+        slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
+
+    /// The sum of each row, out_i = Σ_j x_ij, one number a row; the LoD is kept.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("sum_features", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].shape()), ([3.0, 11.0, 10.0].as_slice(), [3, 1].as_slice()));
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats.
+    SumFeatures = fn sum_features
+        result |rows, _| T::from_f64(total(rows));
+        slope |_, _, _| T::ONE;
+
+    /// The mean of each row of n numbers, out_i = Σ_j x_ij / n, 0 if it is empty; one number a row, the LoD is kept.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("mean_features", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].shape()), ([1.5, 5.5, 5.0].as_slice(), [3, 1].as_slice()));
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats.
+    MeanFeatures = fn mean_features
+        result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
+        slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
+
+    /// The maximum of each row, out_i = max_j x_ij, one number a row; the LoD is kept. The gradient goes to the first
+    /// maximum.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [7.0, 4.0], [5.0, 5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("max_features", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].shape()), ([2.0, 7.0, 5.0].as_slice(), [3, 1].as_slice()));
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats, or its rows are empty.
+    MaxFeatures = fn max_features { const NEEDS_X: bool = true; }
+        result |rows, _| maximum(rows);
+        slope |j, _, best| if j == best { T::ONE } else { T::ZERO };
+}
+
+fn total<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>) -> f64 {
+    rows.map(|row| row.iter().map(|x| x.to_f64()).sum::<f64>()).fold(0.0, |all, row| all + row)
+}
+
+fn maximum<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>) -> T {
+    rows.map(|row| row[first_maximum(row)]).fold(T::NEG_INFINITY, |all, x| if x > all { x } else { all })
+}
+
+fn first_maximum<T: Float>(row: &[T]) -> usize {
+    row.iter().enumerate().fold(0, |best, (j, x)| if *x > row[best] { j } else { best })
+}
+
+/// A [`Reduction`] of everything, as an operator.
+pub(in crate::ops) struct Whole<R>(R);
+family!(Whole);
+
+impl<R: Reduction> Op for Whole<R> {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        s.set(OUT, Spec::fixed(s.input(X).dtype, &[])?);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let x = run.input::<T>(X)?;
+            run.output::<T>(OUT)?.fill(R::reduce(x.iter(), x.rows() * x.width()));
+            Ok(())
+        })
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
+                let g = dout.row(0)[0] * R::slope::<T>(0, dx.rows() * dx.width(), 0);
+                match store {
+                    Store::Write => dx.fill(g),
+                    Store::Add => dx.iter_mut().flatten().for_each(|dx| *dx += g),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
+    }
+}
+
+/// A [`Reduction`] of each row, as an operator.
+pub(in crate::ops) struct PerRow<R>(R);
+family!(PerRow);
+
+impl<R: Reduction> Op for PerRow<R> {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        let x = s.input(X);
+        if R::NEEDS_X && x.width() == 0 {
+            return Err(s.mismatch(X, "at least one number in a row"));
+        }
+        s.set(OUT, x.with_width(1));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let (x, mut out) = (run.input::<T>(X)?, run.output::<T>(OUT)?);
+            out.iter_mut().zip(x.iter()).for_each(|(out, row)| out.fill(R::reduce([row].into_iter(), row.len())));
+            Ok(())
+        })
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(X)?, run.output_gradient::<T>(OUT)?) {
+                let x = if R::NEEDS_X { Some(run.input::<T>(X)?) } else { None };
+                for (i, dx) in dx.iter_mut().enumerate() {
+                    let (g, n) = (dout.row(i)[0], dx.len());
+                    let best = x.map_or(0, |x| first_maximum(x.row(i)));
+                    dx.iter_mut().enumerate().for_each(|(j, dx)| store.put(dx, g * R::slope::<T>(j, n, best)));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        if R::NEEDS_X { Gradient::reads_nothing().input(X) } else { Gradient::reads_nothing() }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
+    }
+}

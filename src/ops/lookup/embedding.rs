@@ -1,0 +1,208 @@
+//! `embedding`: rows of a table, by number.
+
+use ndarray::array;
+
+use super::ids::{self, Ids, ids};
+use crate::error::{Error, Result};
+use crate::kernels::Store;
+use crate::lod::Lod;
+use crate::operator;
+use crate::program::{
+    Backward, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, RowValue, Sample, Spec, Work,
+};
+use crate::tensor::{StorageKind, Variable};
+use crate::with_float;
+
+operator! {
+    /// The rows of `weight` `[height, width]` that `ids` name; the layer `embedding` makes the weight.
+    ///
+    /// out_i = W\[ids_i\], with ids `[rows]` or `[rows, 1]` of i64 or i32 and W `[height, width]`. Row-wise: the ids may
+    /// belong to sequences of any LoD, which the output keeps.
+    ///
+    /// The gradient of W adds up over equal ids. With `sparse` it is stored as selected rows, one for each looked-up id in
+    /// their order, and the table's size costs nothing. The `padding_id`, if there is one, is looked up like any other,
+    /// but its row gets no gradient, dense or sparse.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let op = ops::catalogue().parse("embedding", &Attributes::new())?;
+    /// let table = array![[0.0, 0.5], [1.0, 1.5], [2.0, 2.5]];
+    /// let out = op.clone().call(&[
+    ///     Operand::batch("ids", Variable::from_sequences(&[vec![2i64, 0], vec![], vec![2]])?),
+    ///     Operand::constant("weight", table.clone()),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 2.5, 0.0, 0.5, 2.0, 2.5]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    ///
+    /// let ids = Variable::from_sequences(&[vec![0i64, 3]])?;
+    /// let error = op.call(&[Operand::batch("ids", ids), Operand::constant("weight", table)]).unwrap_err();
+    /// let said = "variable `weight`: id of sample 0, position 1: expected at least 0 and below 3, the height, got 3";
+    /// assert!(error.to_string().starts_with(said), "{error}");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `ids` are not whole numbers, one a row, or `weight` is not a matrix of floats.
+    #[doc(alias = "embedding")]
+    pub(in crate::ops) struct Embedding = embedding { padding_id: Option<i64>, sparse: bool = false }
+    inputs { IDS = ids: one.without_gradient(), WEIGHT = weight: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn lookup(&self, ids: Var, weight: Var, padding_id: Option<i64>, sparse: bool) -> Var; }
+}
+
+impl Op for Embedding {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        ids::check(s, Self::IDS)?;
+        s.is_float(Self::WEIGHT)?;
+        let (ids, weight) = (s.input(Self::IDS), s.input(Self::WEIGHT));
+        let &[Extent::Known(height), Extent::Known(width)] = weight.shape.as_slice() else {
+            return Err(s.mismatch(Self::WEIGHT, "a constant of shape [height, width]"));
+        };
+        if let Some(id) = self.padding_id.filter(|&id| ids::index(id, height).is_none()) {
+            return Err(Error::new("attribute `padding_id`", below(height), id.to_string()));
+        }
+        s.set(Self::OUT, ids.with_dtype(weight.dtype).with_width(width));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::WEIGHT), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::WEIGHT), T => self.gradient::<T>(run))
+    }
+
+    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
+        let rows = wrt == Self::WEIGHT && self.sparse;
+        let storage = if rows { StorageKind::SelectedRows } else { StorageKind::Dense };
+        Gradient::reads_nothing().input(Self::IDS).stored(storage)
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let touched = work.touched();
+        match work.pass() {
+            // Of the table, the rows that are looked up, which are as many as are written.
+            Pass::Forward => Cost { flops: 0, read: touched.written, ..touched },
+            Pass::Backward => touched,
+        }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let weight = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9], [0.8, -0.1]];
+        let sample = |name, ids: &[i64], lengths: &[Vec<usize>], sparse| -> Result<Sample> {
+            let ids = Variable::sequences(ndarray::Array1::from(ids.to_vec()), Lod::from_lengths(lengths)?)?;
+            let attributes = Embedding { padding_id: None, sparse }.attributes();
+            Ok(Sample::new(name, attributes).batch("ids", ids).constant("weight", weight.clone()))
+        };
+        // The padding row's gradient is zero by decree, not by calculus.
+        let padding = Embedding { padding_id: Some(0), sparse: false }.attributes();
+        let padding = Sample::new("padding, i32, a column", padding).without_gradient();
+        Ok(vec![
+            sample("repeated ids", &[3, 0, 3], &[vec![2, 0, 1]], false)?,
+            sample("repeated ids, sparse", &[3, 0, 3], &[vec![2, 0, 1]], true)?,
+            sample("two levels", &[1, 2, 1, 1], &[vec![2, 0, 1], vec![1, 0, 3]], true)?,
+            sample("all empty", &[], &[vec![0, 0]], false)?,
+            sample("none, sparse", &[], &[vec![]], true)?,
+            padding.batch("ids", Variable::dense(array![[2i32], [0]])).constant("weight", weight.clone()),
+        ])
+    }
+}
+
+fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+    let (ids, weight) = (ids!(run, Embedding::IDS), run.input::<T>(Embedding::WEIGHT)?);
+    for (row, out) in run.output::<T>(Embedding::OUT)?.iter_mut().enumerate() {
+        out.copy_from_slice(weight.row(place(&ids, row, weight.rows())?));
+    }
+    Ok(())
+}
+
+impl Embedding {
+    fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+            return Err(Error::new("embedding", "a gradient of its output", "none"));
+        };
+        let ids = ids!(run, Self::IDS);
+        let spec = run.input_spec(Self::WEIGHT);
+        let (height, width) = (spec.shape[0].known().unwrap_or(0), spec.width());
+        let learning = |row: &usize| self.padding_id != Some(ids.get(*row));
+        if let Some((rows, store)) = run.gradient_rows(Self::WEIGHT) {
+            if store == Store::Write || rows.dtype().is_none() {
+                rows.reset::<T>(height, width);
+            }
+            for row in (0..dout.rows()).filter(learning) {
+                rows.push(place(&ids, row, height)? as i64, dout.row(row));
+            }
+        } else if let Some((mut dw, store)) = run.gradient::<T>(Self::WEIGHT)? {
+            if store == Store::Write {
+                dw.fill(T::ZERO);
+            }
+            for row in (0..dout.rows()).filter(learning) {
+                let place = place(&ids, row, height)?;
+                for (dw, &d) in dw.row(place).iter_mut().zip(dout.row(row)) {
+                    *dw += d;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The row of the table that the id of `row` names.
+fn place(ids: &Ids<'_>, row: usize, height: usize) -> Result<usize> {
+    let id = ids.get(row);
+    ids::index(id, height)
+        .ok_or_else(|| Error::new("id", below(height), id.to_string()).variable("weight").row(row))
+}
+
+fn below(height: usize) -> String {
+    format!("at least 0 and below {height}, the height")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::program::Operand;
+    use crate::program::contract::call::Direct;
+    use crate::tensor::{Dense, Storage};
+
+    fn gradient(op: Embedding, before: Option<Dense>) -> Result<Storage> {
+        let operands = [
+            Operand::batch("ids", Variable::from_sequences(&[vec![2i64, 0], vec![], vec![2]])?),
+            Operand::constant("weight", array![[0.0f32], [1.0], [2.0]]),
+        ];
+        let direct = Direct::new(Arc::new(op), &operands)?;
+        let dout: Storage = Dense::from(array![[1.0f32], [10.0], [100.0]]).into();
+        let before = before.map(|dense| vec![vec![None], vec![Some(dense.into())]]);
+        let gradients = direct.backward(
+            &direct.forward()?,
+            &[vec![Some(dout)]],
+            &|slot| slot == Embedding::WEIGHT,
+            before.as_ref(),
+        )?;
+        Ok(gradients[Embedding::WEIGHT][0].clone().expect("asked for"))
+    }
+
+    #[test]
+    fn dense_and_sparse_gradients_leave_the_padding_out() -> Result<()> {
+        let dense = gradient(Embedding { padding_id: Some(0), sparse: false }, None)?;
+        assert_eq!(dense.as_dense()?.as_slice::<f32>()?, [0.0, 0.0, 101.0]);
+        let sparse = gradient(Embedding { padding_id: Some(0), sparse: true }, None)?;
+        let rows = sparse.as_selected_rows()?;
+        assert_eq!((rows.row_ids(), rows.height()), ([2, 2].as_slice(), 3));
+        assert_eq!(sparse.to_dense()?.as_slice::<f32>()?, [0.0, 0.0, 101.0]);
+        Ok(())
+    }
+
+    #[test]
+    fn gradients_are_added_on_request() -> Result<()> {
+        let before = Dense::from(array![[5.0f32], [6.0], [7.0]]);
+        let sum = gradient(Embedding { padding_id: None, sparse: false }, Some(before))?;
+        assert_eq!(sum.as_dense()?.as_slice::<f32>()?, [15.0, 6.0, 108.0]);
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! Ids and labels: whole numbers, i64 or i32, that name a row of a table or a class.
+
+use crate::error::{Error, Result};
+use crate::kernels::View;
+use crate::program::InferShape;
+use crate::tensor::DType;
+
+/// The ids of a call, one a row.
+pub(in crate::ops) enum Ids<'a> {
+    I32(View<'a, i32>),
+    I64(View<'a, i64>),
+}
+
+/// The ids at an input slot of a forward or backward call.
+macro_rules! ids {
+    ($run:expr, $slot:expr) => {
+        match $run.dtype($slot) {
+            $crate::tensor::DType::I32 => $crate::ops::lookup::ids::Ids::I32($run.input($slot)?),
+            _ => $crate::ops::lookup::ids::Ids::I64($run.input($slot)?),
+        }
+    };
+}
+pub(in crate::ops) use ids;
+
+impl Ids<'_> {
+    /// The id of a row.
+    pub(in crate::ops) fn get(&self, row: usize) -> i64 {
+        match self {
+            Ids::I32(ids) => ids.row(row)[0].into(),
+            Ids::I64(ids) => ids.row(row)[0],
+        }
+    }
+
+    /// The class that the label of a row names; `None` for the one that is ignored.
+    ///
+    /// # Errors
+    /// If it is out of range.
+    pub(in crate::ops) fn class(
+        &self,
+        row: usize,
+        classes: usize,
+        ignore: Option<i64>,
+    ) -> Result<Option<usize>> {
+        let label = self.get(row);
+        if ignore == Some(label) {
+            return Ok(None);
+        }
+        match index(label, classes) {
+            Some(class) => Ok(Some(class)),
+            None => {
+                let expected = format!("at least 0 and below {classes}, the number of classes");
+                Err(Error::new("label", expected, label.to_string()).row(row))
+            }
+        }
+    }
+}
+
+/// An id as an index below `limit`.
+pub(in crate::ops) fn index(id: i64, limit: usize) -> Option<usize> {
+    usize::try_from(id).ok().filter(|&i| i < limit)
+}
+
+/// Checks that an input slot holds one id a row.
+pub(in crate::ops) fn check(s: &InferShape<'_>, slot: usize) -> Result<()> {
+    s.dtype_in(slot, &[DType::I64, DType::I32])?;
+    let spec = s.input(slot);
+    if !spec.batched() || spec.width() != 1 || spec.shape.len() > 2 {
+        return Err(s.mismatch(slot, "one whole number a row, shape [rows] or [rows, 1]"));
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! Ids, and the rows of a table that they name.
+
+#[macro_use]
+pub(super) mod embedding;
+pub(super) mod ids;

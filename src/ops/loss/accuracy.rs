@@ -1,0 +1,95 @@
+//! `accuracy`: how many labels the largest logit hits.
+
+use ndarray::array;
+
+use crate::error::Result;
+use crate::lod::Lod;
+use crate::operator;
+use crate::ops::lookup::ids::{self, ids};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
+use crate::tensor::{DType, Variable};
+use crate::with_float;
+
+operator! {
+    /// The share of the rows of `logits` `[rows, classes]` whose largest number is at the label, an f32 scalar.
+    ///
+    /// out = (rows whose first largest logit is at the label) / (rows that count), an f32 scalar. Rows whose label is
+    /// `ignore_index` do not count; without any that count, an empty batch among them, it is 0. A row with a NaN misses.
+    /// It looks over the whole batch, whatever the LoD, and has no gradient.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
+    /// let logits = Variable::sequences(array![[0.1, 0.9], [0.8, 0.2], [0.3, 0.3]], lod.clone())?;
+    /// let labels = Variable::sequences(array![1i64, 1, 0], lod)?;
+    /// let op = ops::catalogue().parse("accuracy", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("logits", logits), Operand::batch("labels", labels)])?;
+    /// assert_eq!(out[0].as_slice::<f32>()?, [2.0 / 3.0]);
+    /// assert_eq!((out[0].shape(), out[0].lod()), ([].as_slice(), None));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the rows differ, or the labels are not whole numbers, one a row.
+    pub(in crate::ops) struct Accuracy = accuracy { ignore_index: Option<i64> }
+    inputs { LOGITS = logits: one.without_gradient(), LABELS = labels: one.without_gradient() }
+    outputs { OUT = out: one.without_gradient() }
+    impl Builder, Var { fn accuracy(&self, logits: Var, labels: Var, ignore_index: Option<i64>) -> Var; }
+}
+
+impl Op for Accuracy {
+    fn facts(&self) -> Facts {
+        Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Drops) }
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::LOGITS)?;
+        ids::check(s, Self::LABELS)?;
+        s.same_rows(Self::LOGITS, Self::LABELS)?;
+        if s.input(Self::LOGITS).shape.len() != 2 {
+            return Err(s.mismatch(Self::LOGITS, "shape [rows, classes]"));
+        }
+        s.set(Self::OUT, Spec::fixed(DType::F32, &[])?);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::LOGITS), T => self.count::<T>(run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let sample = |name, lengths: &[Vec<usize>], labels: &[i64]| -> Result<Sample> {
+            let logits = array![[0.9, 0.1, 0.2], [0.4, -0.3, 0.2], [0.5, 0.1, 0.2]];
+            let logits = logits.slice_move(ndarray::s![..labels.len(), ..]);
+            let lod = Lod::from_lengths(lengths)?;
+            Ok(Sample::new(name, Accuracy { ignore_index: Some(-1) }.attributes())
+                .batch("logits", Variable::sequences(logits, lod.clone())?)
+                .batch("labels", Variable::sequences(ndarray::Array1::from(labels.to_vec()), lod)?))
+        };
+        Ok(vec![
+            sample("one hit, one miss, one ignored", &[vec![2, 0, 1]], &[0, 1, -1])?,
+            sample("two levels", &[vec![1, 2], vec![0, 1, 2]], &[2, 1, 0])?,
+            sample("all empty", &[vec![0, 0]], &[])?,
+            sample("none", &[vec![]], &[])?,
+        ])
+    }
+}
+
+impl Accuracy {
+    fn count<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (logits, labels) = (run.input::<T>(Self::LOGITS)?, ids!(run, Self::LABELS));
+        let (mut hits, mut rows) = (0usize, 0usize);
+        for (row, logits) in logits.iter().enumerate() {
+            if let Some(class) = labels.class(row, logits.len(), self.ignore_index)? {
+                rows += 1;
+                let (before, from) = logits.split_at(class);
+                let own = from[0];
+                hits += usize::from(before.iter().all(|&x| x < own) && from.iter().all(|&x| x <= own));
+            }
+        }
+        run.output::<f32>(Self::OUT)?.fill(if rows == 0 { 0.0 } else { (hits as f64 / rows as f64) as f32 });
+        Ok(())
+    }
+}

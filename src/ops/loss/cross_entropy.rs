@@ -1,0 +1,395 @@
+//! `cross_entropy`: the loss of a softmax over classes, from logits.
+
+use ndarray::array;
+
+use crate::error::{Error, Result};
+use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::lod::Lod;
+use crate::ops::lookup::ids::{self, Ids, ids};
+use crate::program::attributes::or_default;
+use crate::program::{
+    Attributes, Backward, Forward, Fusion, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec, Var,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+use crate::{builder_methods, operator};
+
+/// What [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with) may be told; nothing of it by default.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct CrossEntropy {
+    /// Rows with this label have no loss.
+    pub ignore_index: Option<i64>,
+    /// How much each class counts, `[classes]`; no gradient passes it.
+    pub class_weights: Option<Var>,
+    /// The part of the target, of 0 to 1, that is spread evenly over all classes.
+    pub label_smoothing: f64,
+}
+
+builder_methods! { CrossEntropyPlain, Builder, Var;
+    /// The softmax cross-entropy of each row of `logits` `[rows, classes]` against its label y, one number a row:
+    /// loss_i = −ln softmax(logits_i)_y.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
+    /// let logits = Variable::sequences(array![[0.0, 0.0], [1000.0, 0.0]], lod.clone())?;
+    /// let op = ops::catalogue().parse("cross_entropy", &Attributes::new())?;
+    /// let labels = Variable::sequences(array![1i64, 0], lod)?;
+    /// let out = op.call(&[Operand::batch("logits", logits), Operand::batch("labels", labels)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 0.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the rows differ, or the labels are not whole numbers, one a row.
+    pub fn cross_entropy(&self, logits: Var, labels: Var) -> Var {
+        self.cross_entropy_with(logits, labels, CrossEntropy::default()).0
+    }
+}
+
+operator! {
+    /// The softmax cross-entropy of each row of `logits` `[rows, classes]` against its label, with ignored rows, class weights
+    /// and label smoothing: the loss of each row, and its share, the weight that it counts with. Σ loss / Σ share is the
+    /// weighted mean.
+    ///
+    /// With p = softmax(logits_i), the label y, class weights w (1 without them) and label smoothing ε over C classes:
+    ///
+    /// loss_i = −(1 − ε) · w_y · ln p_y − ε/C · Σ_c w_c · ln p_c, share_i = w_y;
+    ///
+    /// both are 0 where the label is `ignore_index`. The loss is PyTorch's with `reduction='none'`; PyTorch's mean is
+    /// Σ loss / Σ share. The gradient is (1 − ε) · w_y · (p − onehot(y)) + ε/C · (p · Σ_c w_c − w), in one pass over the
+    /// logits, without a softmax being kept.
+    ///
+    /// Row-wise: the rows may belong to sequences of any LoD, which both outputs keep; they have the shape `[rows]`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
+    /// let logits = Variable::sequences(array![[0.0, 0.0], [1000.0, 0.0], [1.0, 2.0]], lod.clone())?;
+    /// let labels = Variable::sequences(array![1i64, 0, -1], lod)?;
+    /// let op = ops::catalogue().parse("cross_entropy", &Attributes::new().with("ignore_index", -1i64))?;
+    /// let out = op.call(&[Operand::batch("logits", logits), Operand::batch("labels", labels)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 0.0, 0.0]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [1.0, 1.0, 0.0]); // two rows count
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the rows differ, the labels are not whole numbers, one a row, there is not one weight a class, or the smoothing is
+    /// not in 0 to 1.
+    #[derive(Clone, Copy)]
+    pub(in crate::ops) struct SoftmaxCrossEntropy = cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing }
+    inputs { LOGITS = logits: one, LABELS = labels: one.without_gradient(), WEIGHT = weight: optional.without_gradient() }
+    outputs { LOSS = loss: one, SHARE = share: one.without_gradient() }
+    impl Builder, Var {
+        fn cross_entropy_with(&self, logits: Var, labels: Var, options: CrossEntropy) -> (Var, Var) {
+            let CrossEntropy { ignore_index, class_weights: weight, label_smoothing } = options;
+        }
+    }
+}
+
+/// The part of the target that is spread evenly: 0 if nothing is said.
+pub(in crate::ops) fn smoothing(attributes: &Attributes, name: &str) -> Result<f64> {
+    let smoothing = or_default(attributes, name, 0.0)?;
+    if !(0.0..=1.0).contains(&smoothing) {
+        let expected = "a number from 0 to 1";
+        return Err(Error::new(format!("attribute `{name}`"), expected, smoothing.to_string()));
+    }
+    Ok(smoothing)
+}
+
+impl Op for SoftmaxCrossEntropy {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::LOGITS)?;
+        ids::check(s, Self::LABELS)?;
+        s.same_rows(Self::LOGITS, Self::LABELS)?;
+        let logits = s.input(Self::LOGITS);
+        if logits.shape.len() != 2 {
+            return Err(s.mismatch(Self::LOGITS, "shape [rows, classes]"));
+        }
+        if s.optional(Self::WEIGHT).is_some() {
+            s.same_dtype(Self::LOGITS, Self::WEIGHT)?;
+            s.constant(Self::WEIGHT, &[logits.width()])?;
+        }
+        let mut out = logits.clone();
+        out.shape.truncate(1);
+        s.set(Self::LOSS, out.clone());
+        s.set(Self::SHARE, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::LOGITS), T => self.losses::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::LOGITS), T => self.gradient::<T>(run))
+    }
+
+    fn hints(&self) -> Hints {
+        const FUSIONS: &[Fusion] = &[Fusion {
+            slot: "logits",
+            producer: "linear",
+            into: "linear_cross_entropy",
+            producer_slots: &[("x", "x"), ("weight", "weight"), ("bias", "bias")],
+            own_slots: &[("labels", "labels"), ("weight", "class_weights")],
+            apart: &[("share", "cross_entropy_share")],
+            // A row of two logits costs nothing; one of many thousands is most of what a language model holds.
+            least_width: 256,
+        }];
+        Hints { fusions: FUSIONS, ..Hints::default() }
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::LOGITS).input(Self::LABELS).input(Self::WEIGHT)
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let plain = Attributes::new();
+        let smooth = SoftmaxCrossEntropy { ignore_index: Some(-1), label_smoothing: 0.2 }.attributes();
+        let sample =
+            |name: &str, lengths: &[Vec<usize>], labels: &[i64], attributes: &Attributes| -> Result<Sample> {
+                let number = |(i, j): (usize, usize)| 2.0 * ((i * 3 + j) as f64 * 1.3).sin();
+                let logits = ndarray::Array2::from_shape_fn((labels.len(), 3), number);
+                let labels = ndarray::Array1::from(labels.to_vec());
+                let lod = Lod::from_lengths(lengths)?;
+                Ok(Sample::new(name, attributes.clone())
+                    .batch("logits", Variable::sequences(logits, lod.clone())?)
+                    .batch("labels", Variable::sequences(labels, lod)?))
+            };
+        let weight = array![0.5, 1.0, 2.0];
+        let samples = [
+            sample("sequences with an empty one", &[vec![2, 0, 1]], &[2, 0, 1], &plain),
+            sample("smoothed, one ignored", &[vec![2, 0, 2]], &[2, -1, 1, 0], &smooth),
+            sample("weighted", &[vec![3]], &[0, 1, 2], &plain).map(|s| s.constant("weight", weight.clone())),
+            sample(
+                "two levels, weighted, smoothed",
+                &[vec![2, 0, 1], vec![1, 0, 3]],
+                &[2, -1, 1, 0],
+                &smooth,
+            )
+            .map(|s| s.constant("weight", weight)),
+            sample("all empty", &[vec![0, 0]], &[], &plain),
+            sample("none", &[vec![]], &[], &smooth),
+        ];
+        samples.into_iter().collect()
+    }
+}
+
+impl SoftmaxCrossEntropy {
+    fn losses<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let rows = Rows::new(
+            *self,
+            run.input::<T>(Self::LOGITS)?,
+            ids!(run, Self::LABELS),
+            run.optional::<T>(Self::WEIGHT)?,
+        );
+        sweep(Losses { rows, loss: run.output::<T>(Self::LOSS)?, share: run.output::<T>(Self::SHARE)? })
+    }
+
+    fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some((mut dlogits, store)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
+        let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
+            // Only the shares were used, and they do not depend on the logits.
+            if store == Store::Write {
+                dlogits.fill(T::ZERO);
+            }
+            return Ok(());
+        };
+        let rows = Rows::new(
+            *self,
+            run.input::<T>(Self::LOGITS)?,
+            ids!(run, Self::LABELS),
+            run.optional::<T>(Self::WEIGHT)?,
+        );
+        sweep(Slopes { rows, dloss, dlogits, store })
+    }
+}
+
+/// What a row is held against, whatever its label.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Target<'a, T> {
+    classes: usize,
+    ignore_index: Option<i64>,
+    weight: Option<&'a [T]>,
+    /// The part of the target at the label.
+    sharp: T,
+    /// The part of the target at every class.
+    even: T,
+    /// The sum of the class weights.
+    weights: T,
+}
+
+impl<'a, T: Float> Target<'a, T> {
+    /// The criterion is the label that is ignored, and the smoothing.
+    pub(in crate::ops) fn new(
+        (ignore_index, smoothing): (Option<i64>, f64),
+        classes: usize,
+        weight: Option<View<'a, T>>,
+    ) -> Self {
+        let count = classes as f64;
+        let weight = weight.map(|weight| weight.row(0));
+        Self {
+            classes,
+            ignore_index,
+            weight,
+            sharp: T::from_f64(1.0 - smoothing),
+            even: T::from_f64(smoothing / count.max(1.0)),
+            weights: weight.map_or(T::from_f64(count), |weight| weight.iter().copied().sum()),
+        }
+    }
+
+    /// The class of a row; `None` where it has no loss.
+    pub(in crate::ops) fn class(&self, labels: &Ids<'_>, row: usize) -> Result<Option<usize>> {
+        labels.class(row, self.classes, self.ignore_index)
+    }
+
+    #[inline(always)]
+    pub(in crate::ops) fn weight(&self, class: usize) -> T {
+        self.weight.map_or(T::ONE, |weight| weight[class])
+    }
+
+    /// The loss of a row with that class; `total` is [`log_sum_exp`] of its logits.
+    #[inline(always)]
+    pub(in crate::ops) fn loss(&self, logits: &[T], total: T, class: usize) -> T {
+        let mut loss = self.sharp * self.weight(class) * (total - logits[class]);
+        // Without smoothing an impossible class (a logit of −∞) does no harm.
+        if self.even > T::ZERO {
+            let all: T = logits.iter().enumerate().map(|(c, &x)| self.weight(c) * (total - x)).sum();
+            loss += self.even * all;
+        }
+        loss
+    }
+
+    /// The gradient of a row's logits, as a function of class and logit, where `d` is that of its loss.
+    #[inline(always)]
+    pub(in crate::ops) fn slope<A: Arithmetic>(
+        &self,
+        total: T,
+        class: usize,
+        d: T,
+    ) -> impl Fn(usize, T) -> T {
+        let Self { sharp, even, weights, .. } = *self;
+        let target = d * sharp * self.weight(class);
+        let even = d * even;
+        let scale = target + even * weights;
+        move |c, x| {
+            let at_label = if c == class { target } else { T::ZERO };
+            scale * (x - total).exp_with::<A>() - even * self.weight(c) - at_label
+        }
+    }
+}
+
+/// What both passes read.
+struct Rows<'a, T> {
+    logits: View<'a, T>,
+    labels: Ids<'a>,
+    target: Target<'a, T>,
+}
+
+impl<'a, T: Float> Rows<'a, T> {
+    fn new(
+        op: SoftmaxCrossEntropy,
+        logits: View<'a, T>,
+        labels: Ids<'a>,
+        weight: Option<View<'a, T>>,
+    ) -> Self {
+        Self {
+            logits,
+            labels,
+            target: Target::new((op.ignore_index, op.label_smoothing), logits.width(), weight),
+        }
+    }
+
+    fn class(&self, row: usize) -> Result<Option<usize>> {
+        self.target.class(&self.labels, row)
+    }
+}
+
+/// ln Σ exp(x). The sum runs in a fixed number of lanes: its order depends on the number of classes alone.
+#[inline(always)]
+pub(in crate::ops) fn log_sum_exp<T: Float, A: Arithmetic>(x: &[T]) -> T {
+    const LANES: usize = 16;
+    let mut max = [T::NEG_INFINITY; LANES];
+    for chunk in x.chunks(LANES) {
+        for (max, &x) in max.iter_mut().zip(chunk) {
+            *max = if x > *max { x } else { *max };
+        }
+    }
+    let max = max.into_iter().fold(T::NEG_INFINITY, T::max);
+    let mut sum = [T::ZERO; LANES];
+    for chunk in x.chunks(LANES) {
+        for (sum, &x) in sum.iter_mut().zip(chunk) {
+            *sum += (x - max).exp_with::<A>();
+        }
+    }
+    max + sum.into_iter().sum::<T>().ln()
+}
+
+struct Losses<'a, T> {
+    rows: Rows<'a, T>,
+    loss: ViewMut<'a, T>,
+    share: ViewMut<'a, T>,
+}
+
+impl<T: Float> Sweep for Losses<'_, T> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) -> Result<()> {
+        let rows = &self.rows;
+        for (row, logits) in rows.logits.iter().enumerate() {
+            let (mut loss, mut share) = (T::ZERO, T::ZERO);
+            if let Some(class) = rows.class(row)? {
+                let total = log_sum_exp::<T, A>(logits);
+                share = rows.target.weight(class);
+                loss = rows.target.loss(logits, total, class);
+            }
+            self.loss.row(row)[0] = loss;
+            self.share.row(row)[0] = share;
+        }
+        Ok(())
+    }
+}
+
+struct Slopes<'a, T> {
+    rows: Rows<'a, T>,
+    dloss: View<'a, T>,
+    dlogits: ViewMut<'a, T>,
+    store: Store,
+}
+
+impl<T: Float> Sweep for Slopes<'_, T> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) -> Result<()> {
+        let rows = &self.rows;
+        for (row, (logits, dlogits)) in rows.logits.iter().zip(self.dlogits.iter_mut()).enumerate() {
+            let Some(class) = rows.class(row)? else {
+                if self.store == Store::Write {
+                    dlogits.fill(T::ZERO);
+                }
+                continue;
+            };
+            let total = log_sum_exp::<T, A>(logits);
+            let slope = rows.target.slope::<A>(total, class, self.dloss.row(row)[0]);
+            for (c, (dlogit, &x)) in dlogits.iter_mut().zip(logits).enumerate() {
+                let value = slope(c, x);
+                match self.store {
+                    Store::Write => *dlogit = value,
+                    Store::Add => *dlogit += value,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

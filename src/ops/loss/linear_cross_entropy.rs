@@ -1,0 +1,484 @@
+//! `linear_cross_entropy`: the loss of a softmax over classes, from what a `linear` makes the logits of; the logits
+//! are never in memory as a whole.
+
+use ndarray::{Array1, Array2, array};
+
+use super::cross_entropy::{Target, log_sum_exp, smoothing};
+use crate::error::Result;
+use crate::kernels::{
+    Arithmetic, Float, GradientRoom, Packed, Store, Sweep, Transpose, View, ViewMut, WeightGradient, affine,
+    affine_gradient, helpers, product, sweep,
+};
+use crate::lod::Lod;
+use crate::operator;
+use crate::ops::lookup::ids::{self, Ids, ids};
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
+    Prepare, RowValue, Sample, Spec, Work,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+/// Numbers in a chunk of logits, about: few enough for a cache that cores share.
+const CHUNK: usize = 2 << 20;
+/// A chunk with fewer multiply-adds is not divided over threads.
+const WORTH_DIVIDING: usize = 1 << 16;
+
+/// Rows of a chunk: by the number of classes and nothing else. Each chunk reads and writes the whole gradient of W, which
+/// fewer rows would not pay for, however many classes there are.
+fn chunk_rows(classes: usize) -> usize {
+    (CHUNK / classes.max(1)).clamp(128, 4096).next_multiple_of(32)
+}
+
+operator! {
+    /// The loss of a softmax over a linear layer; the logits are never in memory as a whole.
+    ///
+    /// loss = `cross_entropy`(x · W + b, labels), with x `[rows, in]`, W `[in, classes]`, b `[classes]` and the attributes
+    /// of `cross_entropy`; with `transposed` the weight is Wᵀ, `[classes, in]`. Its share of each row is an operator of its own, `cross_entropy_share`, since it reads labels
+    /// alone. Row-wise.
+    ///
+    /// The rows are taken in chunks whose size depends on the number of classes alone, so that sums over them have the
+    /// same bits on any number of threads. A chunk's logits become its losses and, in place, its logits' gradient, which
+    /// goes into the gradients of x, W and b at once. Backward alone makes the logits again; the compiler calls it so that
+    /// it computes the losses too, and then they are made once.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0])?;
+    /// let op = ops::catalogue().parse("linear_cross_entropy", &Attributes::new())?;
+    /// let out = op.call(&[
+    ///     Operand::batch("x", Variable::sequences(array![[0.0], [0.0]], lod.clone())?),
+    ///     Operand::constant("weight", array![[1.0, -1.0]]),
+    ///     Operand::batch("labels", Variable::sequences(array![1i64, 0], lod)?),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2f64.ln(), 2f64.ln()]); // both classes are alike
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(in crate::ops) struct LinearCrossEntropy = linear_cross_entropy { ignore_index: Option<i64>, label_smoothing: f64 => smoothing, transposed: Transpose }
+    inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient(), CLASS_WEIGHTS = class_weights: optional.without_gradient() }
+    outputs { LOSS = loss: one }
+}
+
+impl Op for LinearCrossEntropy {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        s.same_dtype(Self::X, Self::WEIGHT)?;
+        let x = s.input(Self::X);
+        let (inputs, classes) = sizes(s, Self::WEIGHT, self.transposed)?;
+        if x.width() != inputs || x.shape.len() > 2 {
+            let side = if self.transposed == Transpose::No { "height" } else { "width" };
+            return Err(s.mismatch(Self::X, &format!("rows of {inputs} numbers, the {side} of `weight`")));
+        }
+        if s.optional(Self::BIAS).is_some() {
+            s.same_dtype(Self::X, Self::BIAS)?;
+            s.constant(Self::BIAS, &[classes])?;
+        }
+        ids::check(s, Self::LABELS)?;
+        s.same_rows(Self::X, Self::LABELS)?;
+        if s.optional(Self::CLASS_WEIGHTS).is_some() {
+            s.same_dtype(Self::X, Self::CLASS_WEIGHTS)?;
+            s.constant(Self::CLASS_WEIGHTS, &[classes])?;
+        }
+        let mut loss = x.clone();
+        loss.shape.truncate(1);
+        s.set(Self::LOSS, loss);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let loss = run.output::<T>(Self::LOSS)?;
+            let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
+            let shared = Shared {
+                bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
+                target: Target::new((self.ignore_index, self.label_smoothing), self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
+                labels: &labels,
+            };
+            let rows = Part { first: 0, x, loss: Some(loss), dloss: None, dx: None };
+            let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
+            let room = run.scratch().get::<Room<T>>();
+            let weights = room.weights.packed(prepared, weight, (self.transposed, false));
+            all(&shared, weights, rows, None, (threads, &mut room.logits, &mut room.gradient))
+        })
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let loss = run.result::<T>(Self::LOSS)?;
+            let (dx, dw, db) = (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::WEIGHT)?, run.gradient::<T>(Self::BIAS)?);
+            let Some(dloss) = run.output_gradient::<T>(Self::LOSS)? else {
+                [dx, dw, db].into_iter().flatten().for_each(|(to, store)| store.put_nothing(to));
+                return Ok(());
+            };
+            let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
+            let shared = Shared {
+                bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
+                target: Target::new((self.ignore_index, self.label_smoothing), self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
+                labels: &labels,
+            };
+            let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
+            let room = run.scratch().get::<Room<T>>();
+            let weights = room.weights.packed(prepared, weight, (self.transposed, dx.is_some()));
+            let rows = Part { first: 0, x, loss, dloss: Some(dloss), dx };
+            let dw = dw.map(|(dw, store)| (dw, store, self.transposed));
+            all(&shared, weights, rows, Some(Sums { dw, db }), (threads, &mut room.logits, &mut room.gradient))
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+            .input(Self::X)
+            .input(Self::WEIGHT)
+            .input(Self::BIAS)
+            .input(Self::LABELS)
+            .input(Self::CLASS_WEIGHTS)
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { prepares: true, joins: true, ..Hints::default() }
+    }
+
+    fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
+        with_float!(prepare.dtype(Self::X), T => {
+            let back = prepare.pass() == Pass::Backward && prepare.wants(Self::X);
+            if let Some(weight) = prepare.constant::<T>(Self::WEIGHT) {
+                prepare.keep::<Weights<T>>().pack(weight, (self.transposed, back));
+            }
+            Ok(())
+        })
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let (rows, _) = work.input(Self::X);
+        let (height, classes) = self.transposed.shape(work.input(Self::WEIGHT));
+        let products = 1 + u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::WEIGHT));
+        let bias = u64::from(work.wants(Self::BIAS)) * rows * classes;
+        Cost { flops: products * 2 * rows * height * classes + bias, ..work.touched() }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let plain = Attributes::new();
+        let of = |ignore_index, label_smoothing, transposed| {
+            LinearCrossEntropy { ignore_index, label_smoothing, transposed }.attributes()
+        };
+        let smooth = of(Some(-1), 0.2, Transpose::No);
+        let weight = array![[0.3, -0.7, 0.9], [1.1, 0.2, -0.6]];
+        let sample =
+            |name: &str, lengths: &[Vec<usize>], labels: &[i64], attributes: &Attributes| -> Result<Sample> {
+                let lod = Lod::from_lengths(lengths)?;
+                Ok(Sample::new(name, attributes.clone())
+                    .batch("x", Variable::sequences(numbers(labels.len(), 2, 0), lod.clone())?)
+                    .constant("weight", weight.clone())
+                    .batch("labels", Variable::sequences(Array1::from(labels.to_vec()), lod)?))
+            };
+        let bias = |sample: Sample| sample.constant("bias", array![0.5, -0.25, 0.1]);
+        let class_weights = |sample: Sample| sample.constant("class_weights", array![0.5, 1.0, 2.0]);
+        let samples = [
+            sample("sequences with an empty one", &[vec![2, 0, 1]], &[2, 0, 1], &plain),
+            sample("with a bias", &[vec![3]], &[0, 1, 2], &plain).map(bias),
+            sample("smoothed, weighted, one ignored", &[vec![2, 0, 2]], &[2, -1, 1, 0], &smooth)
+                .map(bias)
+                .map(class_weights),
+            sample("two levels", &[vec![2, 0, 1], vec![1, 0, 3]], &[2, 1, 1, 0], &plain).map(class_weights),
+            sample("all empty", &[vec![0, 0]], &[], &plain).map(bias),
+            sample("none", &[vec![]], &[], &smooth),
+        ];
+        let mut samples: Vec<Sample> = samples.into_iter().collect::<Result<_>>()?;
+        let turned = |sample: &Sample, attributes: Attributes| {
+            let mut turned = Sample { attributes, ..sample.clone() };
+            turned.name += ", transposed";
+            let weights = turned.operands.iter_mut().filter(|o| o.slot == "weight");
+            weights.for_each(|o| o.value = Variable::from(weight.t().to_owned()));
+            turned
+        };
+        let transposed = [
+            turned(&samples[1], of(None, 0.0, Transpose::Yes)),
+            turned(&samples[2], of(Some(-1), 0.2, Transpose::Yes)),
+            turned(&samples[4], of(None, 0.0, Transpose::Yes)),
+        ];
+        samples.extend(transposed);
+        Ok(samples)
+    }
+}
+
+/// The inputs and classes of a weight.
+fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usize, usize)> {
+    match *s.input(slot).shape.as_slice() {
+        [Extent::Known(rows), Extent::Known(columns)] => Ok(transposed.shape((rows, columns))),
+        _ if transposed == Transpose::No => Err(s.mismatch(slot, "a constant of shape [in, classes]")),
+        _ => Err(s.mismatch(slot, "a constant of shape [classes, in]")),
+    }
+}
+
+/// W, packed for the logits and, transposed, for the gradient of x.
+#[derive(Default)]
+struct Weights<T: Float> {
+    logits: Packed<T>,
+    inputs: Packed<T>,
+}
+
+impl<T: Float> Weights<T> {
+    fn pack(&mut self, weight: View<'_, T>, (transposed, back): (Transpose, bool)) {
+        self.logits.pack(weight, transposed);
+        if back {
+            self.inputs.pack(weight, transposed.other());
+        }
+    }
+
+    /// Those that were packed before, or itself, packed now.
+    fn packed<'a>(
+        &'a mut self,
+        before: Option<&'a Self>,
+        weight: View<'_, T>,
+        how: (Transpose, bool),
+    ) -> &'a Self {
+        if let Some(weights) = before {
+            return weights;
+        }
+        self.pack(weight, how);
+        self
+    }
+}
+
+/// A thread's memory: a chunk's logits, what their products are packed into, and weights that were not packed before.
+#[derive(Default)]
+struct Room<T: Float> {
+    weights: Weights<T>,
+    logits: Vec<T>,
+    gradient: GradientRoom<T>,
+}
+
+/// What all rows share.
+struct Shared<'a, T> {
+    bias: Option<&'a [T]>,
+    target: Target<'a, T>,
+    labels: &'a Ids<'a>,
+}
+
+/// Some rows of a call.
+struct Part<'a, T> {
+    /// The first one's number in the call.
+    first: usize,
+    x: View<'a, T>,
+    loss: Option<ViewMut<'a, T>>,
+    dloss: Option<View<'a, T>>,
+    dx: Option<(ViewMut<'a, T>, Store)>,
+}
+
+impl<'a, T> Part<'a, T> {
+    fn rows(&self) -> usize {
+        self.x.rows()
+    }
+
+    fn split(self, at: usize) -> (Self, Self) {
+        let Self { first, x, loss, dloss, dx } = self;
+        let rows = x.rows();
+        let (loss, loss_after) = loss.map(|loss| loss.split_rows(at)).unzip();
+        let dx = dx.map(|(dx, store)| (dx.split_rows(at), store));
+        let (dx, dx_after) = dx.map(|((dx, after), store)| ((dx, store), (after, store))).unzip();
+        let dloss_after = dloss.as_ref().map(|d| d.rows_range(at, rows));
+        let dloss = dloss.map(|d| d.rows_range(0, at));
+        (
+            Self { first, x: x.rows_range(0, at), loss, dloss, dx },
+            Self {
+                first: first + at,
+                x: x.rows_range(at, rows),
+                loss: loss_after,
+                dloss: dloss_after,
+                dx: dx_after,
+            },
+        )
+    }
+}
+
+/// The gradients that every row adds to.
+struct Sums<'a, T> {
+    dw: Option<WeightGradient<'a, T>>,
+    db: Option<(ViewMut<'a, T>, Store)>,
+}
+
+/// All rows, chunk by chunk.
+fn all<T: RowValue>(
+    shared: &Shared<'_, T>,
+    weights: &Weights<T>,
+    rows: Part<'_, T>,
+    mut sums: Option<Sums<'_, T>>,
+    (threads, room, gradient): (usize, &mut Vec<T>, &mut GradientRoom<T>),
+) -> Result<()> {
+    let classes = weights.logits.n();
+    let most = chunk_rows(classes).min(rows.rows());
+    if room.len() < most * classes {
+        room.resize(most * classes, T::ZERO);
+    }
+    let mut rest = rows;
+    // Without rows the sums are written all the same.
+    loop {
+        let count = most.min(rest.rows());
+        let (chunk, after) = rest.split(count);
+        let x = chunk.x;
+        let mut logits = ViewMut::new(room, count, classes);
+        let parts = helpers(count * x.width() * classes, WORTH_DIVIDING, threads);
+        part(shared, weights, chunk, logits.reborrow(), parts)?;
+        if let Some(sums) = &mut sums {
+            add(x, logits.as_view(), sums, gradient, threads);
+        }
+        if after.rows() == 0 {
+            return Ok(());
+        }
+        rest = after;
+    }
+}
+
+/// The rows of a chunk, divided over threads: leaves the gradient of the logits in `logits`.
+fn part<T: RowValue>(
+    shared: &Shared<'_, T>,
+    weights: &Weights<T>,
+    rows: Part<'_, T>,
+    mut logits: ViewMut<'_, T>,
+    threads: usize,
+) -> Result<()> {
+    if threads > 1 && rows.rows() > 1 {
+        let left = threads / 2;
+        let middle = (rows.rows() * left / threads).max(1);
+        let (above, below) = rows.split(middle);
+        let (logits_above, logits_below) = logits.split_rows(middle);
+        let (a, b) = rayon::join(
+            || part(shared, weights, above, logits_above, left),
+            || part(shared, weights, below, logits_below, threads - left),
+        );
+        // The first row that is wrong is in the first part that failed.
+        return a.and(b);
+    }
+    affine(rows.x, &weights.logits, shared.bias, logits.reborrow(), Store::Write, 1);
+    let Part { first, loss, dloss, dx, .. } = rows;
+    sweep(Losses { shared, first, logits: logits.reborrow(), loss, dloss })?;
+    if let Some((dx, store)) = dx {
+        product(logits.as_view(), &weights.inputs, dx, store);
+    }
+    Ok(())
+}
+
+/// Adds a chunk to the gradients of W and b; the next one adds to them in any case.
+fn add<T: RowValue>(
+    x: View<'_, T>,
+    dlogits: View<'_, T>,
+    sums: &mut Sums<'_, T>,
+    room: &mut GradientRoom<T>,
+    threads: usize,
+) {
+    let after = |store: &mut Store| std::mem::replace(store, Store::Add);
+    let weight = sums.dw.as_mut().map(|(dw, store, turn)| (x, (dw.reborrow(), after(store), *turn)));
+    let bias = sums.db.as_mut().map(|(db, store)| (db.row(0), after(store)));
+    affine_gradient(dlogits, weight, bias, room, threads);
+}
+
+/// From logits to losses, and to the gradient of the logits in their place.
+struct Losses<'a, T> {
+    shared: &'a Shared<'a, T>,
+    first: usize,
+    logits: ViewMut<'a, T>,
+    loss: Option<ViewMut<'a, T>>,
+    dloss: Option<View<'a, T>>,
+}
+
+impl<T: Float> Sweep for Losses<'_, T> {
+    type Output = Result<()>;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) -> Result<()> {
+        let Shared { target, labels, .. } = self.shared;
+        for (row, logits) in self.logits.iter_mut().enumerate() {
+            let class = target.class(labels, self.first + row)?;
+            let total = if class.is_some() { log_sum_exp::<T, A>(logits) } else { T::ZERO };
+            if let Some(losses) = &mut self.loss {
+                losses.row(row)[0] = class.map_or(T::ZERO, |class| target.loss(logits, total, class));
+            }
+            match (class, self.dloss) {
+                (Some(class), Some(dloss)) => {
+                    let slope = target.slope::<A>(total, class, dloss.row(row)[0]);
+                    for (c, x) in logits.iter_mut().enumerate() {
+                        *x = slope(c, *x);
+                    }
+                }
+                (None, Some(_)) => logits.fill(T::ZERO),
+                (_, None) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+operator! {
+    /// How much each row counts: share_i = w_y, the weight of its class (1 without `class_weights`), and 0 where the label y is
+    /// `ignore_index`. `weight` is read for the dtype and the number of classes.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let op = ops::catalogue().parse("cross_entropy_share", &Attributes::new().with("ignore_index", -1i64))?;
+    /// let out = op.call(&[
+    ///     Operand::constant("weight", array![[0.0, 0.0]]),
+    ///     Operand::batch("labels", array![1i64, -1, 0]),
+    ///     Operand::constant("class_weights", array![0.5, 2.0]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 0.0, 0.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(in crate::ops) struct Share = cross_entropy_share { ignore_index: Option<i64>, label_smoothing: f64 => smoothing, transposed: Transpose }
+    inputs { WEIGHT = weight: one.without_gradient().shape_only(), LABELS = labels: one.without_gradient(), CLASS_WEIGHTS = class_weights: optional.without_gradient() }
+    outputs { SHARE = share: one.without_gradient() }
+}
+
+impl Op for Share {
+    fn facts(&self) -> Facts {
+        Facts { lod: LodEffect::Keeps(Self::LABELS), ..Facts::row_wise() }
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::WEIGHT)?;
+        ids::check(s, Self::LABELS)?;
+        let (_, classes) = sizes(s, Self::WEIGHT, self.transposed)?;
+        if s.optional(Self::CLASS_WEIGHTS).is_some() {
+            s.same_dtype(Self::WEIGHT, Self::CLASS_WEIGHTS)?;
+            s.constant(Self::CLASS_WEIGHTS, &[classes])?;
+        }
+        let mut share = Spec { dtype: s.input(Self::WEIGHT).dtype, ..s.input(Self::LABELS).clone() };
+        share.shape.truncate(1);
+        s.set(Self::SHARE, share);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::WEIGHT), T => {
+            let weight = run.input_spec(Self::WEIGHT);
+            let (_, classes) = self.transposed.shape((weight.shape[0].known().unwrap_or(0), weight.width()));
+            let target = Target::<T>::new((self.ignore_index, self.label_smoothing), classes, run.optional::<T>(Self::CLASS_WEIGHTS)?);
+            let labels = ids!(run, Self::LABELS);
+            for (row, share) in run.output::<T>(Self::SHARE)?.iter_mut().enumerate() {
+                share[0] = target.class(&labels, row)?.map_or(T::ZERO, |class| target.weight(class));
+            }
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let sample = |name, lengths: &[usize], labels: &[i64], transposed: Transpose| -> Result<Sample> {
+            let labels = Variable::sequences(Array1::from(labels.to_vec()), Lod::from_lengths1(lengths)?)?;
+            let share = Share { ignore_index: Some(-1), label_smoothing: 0.0, transposed };
+            Ok(Sample::new(name, share.attributes())
+                .constant("weight", Array2::<f64>::zeros(transposed.shape((2, 3))))
+                .batch("labels", labels)
+                .constant("class_weights", array![0.5, 1.0, 2.0]))
+        };
+        Ok(vec![
+            sample("sequences with an empty one", &[2, 0, 1], &[2, -1, 1], Transpose::No)?,
+            sample("of a transposed weight", &[2, 0, 1], &[2, -1, 1], Transpose::Yes)?,
+            sample("all empty", &[0, 0], &[], Transpose::No)?,
+            sample("none", &[], &[], Transpose::No)?,
+        ])
+    }
+}

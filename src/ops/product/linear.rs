@@ -1,0 +1,316 @@
+//! `linear`: a product with a weight matrix, and a bias.
+
+use ndarray::{Array2, array};
+
+use crate::error::{Error, Result};
+use crate::kernels::{Float, Packed, Transpose, View, affine, affine_gradient};
+use crate::lod::Lod;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Cost, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass, Prepare,
+    RowValue, Sample, Spec, Work,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+use crate::{builder_methods, operator};
+
+operator! {
+    /// x · W + b with given variables: `x` `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`; the layer
+    /// `layers::Linear` makes them.
+    ///
+    /// out = x · W + b, with x `[rows, in]`, W `[in, out]`, b `[out]`. Row-wise: the rows may belong to sequences of any
+    /// LoD, which the output keeps. There may be many weights, with as many biases or none: they are taken side by side,
+    /// out = x · [W₁ W₂ …] + [b₁ b₂ …]. With `transposed` each weight is Wᵀ, `[out, in]`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("linear", &Attributes::new())?;
+    /// let out = op.call(&[
+    ///     Operand::batch("x", x),
+    ///     Operand::constant("weight", array![[1.0], [10.0]]),
+    ///     Operand::constant("bias", array![0.5]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [21.5, 43.5, 65.5]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the widths differ.
+    pub(in crate::ops) struct Linear = linear { transposed: Transpose }
+    inputs { X = x: one, WEIGHT = weight: many, BIAS = bias: any }
+    outputs { OUT = out: one }
+    impl Builder, Var {
+        fn product(&self, x: Var, weight: Var, bias: Option<Var>) -> Var {
+            let transposed = Transpose::No;
+        }
+    }
+}
+
+builder_methods! { TransposedLinear, Builder, Var;
+    /// x · Wᵀ + b with given variables: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. So a table of embeddings
+    /// `[vocabulary, width]` is at the same time what makes logits of states; its gradient is the sum of both uses.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// use unpadded::layers::init;
+    /// let net = Builder::new();
+    /// let words = net.feed("words", DType::I64, &[], 1);
+    /// let table = net.parameter("table", DType::F32, &[1000, 16], init::normal(0.25));
+    /// let logits = words.lookup(table, None, false).product_transposed(table, None);
+    /// assert_eq!(net.describe(logits), "`linear`: f32[rows0, 1000] lod(0)");
+    /// ```
+    ///
+    /// # Errors
+    /// If the widths differ.
+    #[doc(alias = "tied")]
+    pub fn product_transposed(&self, x: Var, weight: Var, bias: Option<Var>) -> Var {
+        let attributes = Linear { transposed: Transpose::Yes }.attributes();
+        let inputs: [(&str, &[Var]); 3] = [("x", &[x]), ("weight", &[weight]), ("bias", bias.as_slice())];
+        self.append("linear", &inputs, attributes)
+    }
+}
+
+/// Packs so many weights: side by side; if `back`, their transposes, one below the other.
+fn pack<'v, T: Float + 'v>(
+    packed: &mut Packed<T>,
+    count: usize,
+    weight: impl Fn(usize) -> Result<View<'v, T>>,
+    (transposed, back): (Transpose, bool),
+) -> Result<()> {
+    let turn = if back { Transpose::Yes } else { Transpose::No };
+    let shape = |weight: View<'_, T>| transposed.shape((weight.rows(), weight.width()));
+    let (mut height, mut width) = (0, 0);
+    for k in 0..count {
+        let (inputs, outputs) = shape(weight(k)?);
+        (height, width) = (inputs, width + outputs);
+    }
+    let (rows, columns) = turn.shape((height, width));
+    packed.resize(rows, columns);
+    let take = if back { transposed.other() } else { transposed };
+    let mut at = 0;
+    for k in 0..count {
+        let weight = weight(k)?;
+        packed.put(weight, take, turn.shape((0, at)));
+        at += shape(weight).1;
+    }
+    Ok(())
+}
+
+/// What a call needs beside what was prepared.
+#[derive(Default)]
+struct Room<T: Float> {
+    weights: Packed<T>,
+    /// Biases side by side.
+    bias: Vec<T>,
+}
+
+impl Op for Linear {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        s.same_dtype(Self::X, Self::WEIGHT)?;
+        let (x, weights, biases) = (s.input(Self::X), s.many(Self::WEIGHT), s.many(Self::BIAS));
+        let mut widths = Vec::with_capacity(weights.len());
+        for (k, weight) in weights.iter().enumerate() {
+            let (shape, side) = match self.transposed {
+                Transpose::No => ("[in, out]", "height"),
+                Transpose::Yes => ("[out, in]", "width"),
+            };
+            let &[Extent::Known(rows), Extent::Known(width)] = weight.shape.as_slice() else {
+                return Err(s.mismatch_at(Self::WEIGHT, k, &format!("a constant of shape {shape}")));
+            };
+            let (inputs, outputs) = self.transposed.shape((rows, width));
+            if k > 0 && inputs != x.width() {
+                let expected = format!("a {side} of {}, that of the first", x.width());
+                return Err(s.mismatch_at(Self::WEIGHT, k, &expected));
+            }
+            if x.width() != inputs || x.shape.len() > 2 {
+                return Err(s.mismatch(Self::X, &format!("rows of {inputs} numbers, the {side} of `weight`")));
+            }
+            widths.push(outputs);
+        }
+        if !biases.is_empty() {
+            s.same_dtype(Self::X, Self::BIAS)?;
+            if biases.len() != weights.len() {
+                let (expected, got) = (format!("none or {}", weights.len()), biases.len().to_string());
+                return Err(Error::new("number of `bias`, one for each `weight`", expected, got));
+            }
+            for (k, &width) in widths.iter().enumerate() {
+                s.constant_at(Self::BIAS, k, &[width])?;
+            }
+        }
+        let width = widths.into_iter().try_fold(0, usize::checked_add).ok_or_else(|| {
+            Error::new("the widths of `weight` together", "a number that can be counted", "more")
+        })?;
+        s.set(Self::OUT, x.with_width(width));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.products::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.gradients::<T>(run))
+    }
+
+    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
+        match wrt {
+            Self::X => Gradient::reads_nothing().input(Self::WEIGHT),
+            Self::WEIGHT => Gradient::reads_nothing().input(Self::X),
+            _ => Gradient::reads_nothing(),
+        }
+    }
+
+    fn hints(&self) -> Hints {
+        let merges = Some(Merge { beside: &["weight", "bias"], parts: "split" });
+        Hints { accumulates: true, apart: true, prepares: true, merges, ..Hints::default() }
+    }
+
+    fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
+        with_float!(prepare.dtype(Self::X), T => {
+            let wanted = prepare.pass() == Pass::Forward || prepare.wants(Self::X);
+            if wanted && prepare.constant::<T>(Self::WEIGHT).is_some() {
+                let how = (self.transposed, prepare.pass() == Pass::Backward);
+                let mut weights = std::mem::take(prepare.keep::<Packed<T>>());
+                let constant = |k| {
+                    let expected = || Error::new("weight", "one that stays the same", "another");
+                    prepare.constant_at::<T>(Self::WEIGHT, k).ok_or_else(expected)
+                };
+                pack(&mut weights, prepare.count(Self::WEIGHT), constant, how)?;
+                *prepare.keep::<Packed<T>>() = weights;
+            }
+            Ok(())
+        })
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let ((m, k), (_, n)) = (work.input(Self::X), work.output(Self::OUT));
+        let product = 2 * m * k * n;
+        let flops = match work.pass() {
+            // The bias is what the sums start with.
+            Pass::Forward => product,
+            Pass::Backward => {
+                let products = u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::WEIGHT));
+                products * product + u64::from(work.wants(Self::BIAS)) * m * n
+            }
+        };
+        Cost { flops, ..work.touched() }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let weight = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9]];
+        let mut samples = Vec::new();
+        let cases =
+            [("sequences with an empty one", vec![2, 0, 1]), ("all empty", vec![0, 0]), ("none", vec![])];
+        for (name, lengths) in cases {
+            let lod = Lod::from_lengths1(&lengths)?;
+            let x = Variable::sequences(numbers(lod.rows(), 3, 0), lod)?;
+            let sample =
+                Sample::new(name, Attributes::new()).batch("x", x).constant("weight", weight.clone());
+            samples.push(sample.clone());
+            samples.push(sample.constant("bias", array![0.5, -0.25]));
+        }
+        let second = array![[-0.6], [0.1], [0.8]];
+        let of_many = |sample: &Sample| {
+            let many = sample.clone().constant("weight", second.clone());
+            let biased = sample.operands.iter().any(|o| o.slot == "bias");
+            if biased { many.constant("bias", array![0.75]) } else { many }
+        };
+        let many: Vec<Sample> = samples.iter().map(of_many).collect();
+        samples.extend(many);
+        let vector = Sample::new("a constant vector", Attributes::new());
+        samples.push(vector.constant("x", array![0.5, -1.5, 2.0]).constant("weight", weight));
+        let mut transposed = Vec::new();
+        for sample in &samples {
+            let mut turned = sample.clone();
+            turned.name += ", transposed";
+            turned.attributes = Linear { transposed: Transpose::Yes }.attributes();
+            for weight in turned.operands.iter_mut().filter(|o| o.slot == "weight") {
+                let [rows, width] = *weight.value.shape() else { continue };
+                let numbers = weight.value.as_slice::<f64>()?;
+                let at = |(i, j): (usize, usize)| numbers[j * width + i];
+                weight.value = Variable::from(Array2::from_shape_fn((width, rows), at));
+            }
+            transposed.push(turned);
+        }
+        samples.extend(transposed);
+        Ok(samples)
+    }
+}
+
+impl Linear {
+    fn products<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+        let (store, threads) = (run.store(), run.run().threads);
+        let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+        let weights = match run.prepared::<Packed<T>>() {
+            Some(weights) => weights,
+            None => {
+                pack(
+                    &mut room.weights,
+                    run.count(Self::WEIGHT),
+                    |k| run.input_at(Self::WEIGHT, k),
+                    (self.transposed, false),
+                )?;
+                &room.weights
+            }
+        };
+        room.bias.clear();
+        let bias = match run.count(Self::BIAS) {
+            0 => None,
+            1 => Some(run.input::<T>(Self::BIAS)?.row(0)),
+            count => {
+                for k in 0..count {
+                    room.bias.extend_from_slice(run.input_at::<T>(Self::BIAS, k)?.row(0));
+                }
+                Some(&room.bias[..])
+            }
+        };
+        affine(x, weights, bias, out, store, threads);
+        *run.scratch().get::<Room<T>>() = room;
+        Ok(())
+    }
+
+    fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+            return Err(Error::new("linear", "a gradient of its output", "none"));
+        };
+        let threads = run.run().threads;
+        if let Some((dx, store)) = run.gradient::<T>(Self::X)? {
+            let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+            let weights = match run.prepared::<Packed<T>>() {
+                Some(weights) => weights,
+                None => {
+                    pack(
+                        &mut room.weights,
+                        run.count(Self::WEIGHT),
+                        |k| run.input_at(Self::WEIGHT, k),
+                        (self.transposed, true),
+                    )?;
+                    &room.weights
+                }
+            };
+            affine(dout, weights, None, dx, store, threads);
+            *run.scratch().get::<Room<T>>() = room;
+        }
+        let mut from = 0;
+        for k in 0..run.count(Self::WEIGHT) {
+            let spec = run.input_spec_at(Self::WEIGHT, k);
+            let (_, width) = self.transposed.shape((spec.shape[0].known().unwrap_or(0), spec.width()));
+            let to = from + width;
+            let weight = match run.gradient_at::<T>(Self::WEIGHT, k)? {
+                Some((dw, store)) => Some((run.input::<T>(Self::X)?, (dw, store, self.transposed))),
+                None => None,
+            };
+            let mut bias = run.gradient_at::<T>(Self::BIAS, k)?;
+            let bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
+            affine_gradient(dout.columns(from, to), weight, bias, run.scratch().get(), threads);
+            from = to;
+        }
+        Ok(())
+    }
+}

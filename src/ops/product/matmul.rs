@@ -1,0 +1,187 @@
+//! `matmul`: the product of two matrices that are not batched.
+
+use crate::error::{Error, Result};
+use crate::kernels::{Float, Packed, Store, Transpose, View, ViewMut, product};
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Backward, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass, RowValue, Sample,
+    Spec, Work,
+};
+use crate::with_float;
+use crate::{builder_methods, operator};
+
+operator! {
+    /// The product of two matrices that are not batched, of either or of its transpose.
+    ///
+    /// out = A · B, where A is x or, with `transpose_x`, its transpose, and B likewise of y. Both are constants of the
+    /// program such as parameters, so there is no LoD and nothing depends on the batch; rows of a batch are multiplied by
+    /// `linear`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let attributes = Attributes::new().with("transpose_x", false).with("transpose_y", true);
+    /// let op = ops::catalogue().parse("matmul", &attributes)?;
+    /// let out = op.call(&[
+    ///     Operand::constant("x", array![[1.0, 2.0], [3.0, 4.0]]),
+    ///     Operand::constant("y", array![[10.0, 1.0]]),
+    /// ])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].shape()), ([12.0, 34.0].as_slice(), [2, 1].as_slice()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the variables are no such matrices or do not fit.
+    pub(in crate::ops) struct Matmul = matmul { transpose_x: bool, transpose_y: bool }
+    inputs { X = x: one, Y = y: one }
+    outputs { OUT = out: one }
+    impl Builder, Var {
+        fn matmul_with(&self, x: Var, transpose_x: Transpose, y: Var, transpose_y: Transpose) -> Var {
+            let (transpose_x, transpose_y) = (transpose_x == Transpose::Yes, transpose_y == Transpose::Yes);
+        }
+    }
+}
+
+builder_methods! { MatmulPlain, Builder, Var;
+    /// The product of two matrices that are not batched: out = x · y.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let no = Attributes::new().with("transpose_x", false).with("transpose_y", false);
+    /// let out = ops::catalogue().parse("matmul", &no)?.call(&[
+    ///     Operand::constant("x", array![[1.0, 2.0], [3.0, 4.0]]),
+    ///     Operand::constant("y", array![[10.0], [1.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [12.0, 34.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the variables are no such matrices or do not fit.
+    pub fn matmul(&self, x: Var, y: Var) -> Var {
+        self.matmul_with(x, Transpose::No, y, Transpose::No)
+    }
+}
+
+impl Op for Matmul {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        s.same_dtype(Self::X, Self::Y)?;
+        let matrix = |slot: usize, transpose: bool| match *s.input(slot).shape.as_slice() {
+            [Extent::Known(rows), Extent::Known(width)] if transpose => Ok((width, rows)),
+            [Extent::Known(rows), Extent::Known(width)] => Ok((rows, width)),
+            _ => Err(s.mismatch(slot, "a matrix that is not batched")),
+        };
+        let ((m, k), (rows, n)) = (matrix(Self::X, self.transpose_x)?, matrix(Self::Y, self.transpose_y)?);
+        if k != rows {
+            let side = if self.transpose_y { "columns" } else { "rows" };
+            return Err(s.mismatch(Self::Y, &format!("{k} {side}, to fit `x`, {}", s.input(Self::X))));
+        }
+        s.set(Self::OUT, Spec::fixed(s.input(Self::X).dtype, &[m, n])?);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let (x, y, out) = (run.input::<T>(Self::X)?, run.input::<T>(Self::Y)?, run.output::<T>(Self::OUT)?);
+            run.scratch().get::<Room<T>>().multiply((x, self.transpose_x), (y, self.transpose_y), out, Store::Write);
+            Ok(())
+        })
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => backward::<T>(self, run))
+    }
+
+    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(if wrt == Self::X { Self::Y } else { Self::X })
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let ((rows, width), (m, n)) = (work.input(Self::X), work.output(Self::OUT));
+        let product = 2 * if self.transpose_x { rows } else { width } * m * n;
+        let products = match work.pass() {
+            Pass::Forward => 1,
+            Pass::Backward => u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::Y)),
+        };
+        Cost { flops: products * product, ..work.touched() }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for (transpose_x, transpose_y) in [(false, false), (false, true), (true, false), (true, true)] {
+            for (m, k, n) in [(2, 3, 4), (1, 1, 1), (2, 0, 3), (0, 2, 3)] {
+                let matrix = |rows, width, transpose, salt| {
+                    if transpose { numbers(width, rows, salt) } else { numbers(rows, width, salt) }
+                };
+                let attributes = Matmul { transpose_x, transpose_y }.attributes();
+                let name = format!("{m}x{k} by {k}x{n}, transposed {transpose_x} {transpose_y}");
+                samples.push(
+                    Sample::new(&name, attributes)
+                        .constant("x", matrix(m, k, transpose_x, 0))
+                        .constant("y", matrix(k, n, transpose_y, 1)),
+                );
+            }
+        }
+        Ok(samples)
+    }
+}
+
+fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(Matmul::OUT)? else {
+        return Err(Error::new("matmul", "a gradient of its output", "none"));
+    };
+    // dA = dout · Bᵀ and dB = Aᵀ · dout, each transposed as a whole where the operand was.
+    if let Some((dx, store)) = run.gradient::<T>(Matmul::X)? {
+        let y = run.input::<T>(Matmul::Y)?;
+        let room = run.scratch().get::<Room<T>>();
+        match op.transpose_x {
+            false => room.multiply((dout, false), (y, !op.transpose_y), dx, store),
+            true => room.multiply((y, op.transpose_y), (dout, true), dx, store),
+        }
+    }
+    if let Some((dy, store)) = run.gradient::<T>(Matmul::Y)? {
+        let x = run.input::<T>(Matmul::X)?;
+        let room = run.scratch().get::<Room<T>>();
+        match op.transpose_y {
+            false => room.multiply((x, !op.transpose_x), (dout, false), dy, store),
+            true => room.multiply((dout, true), (x, op.transpose_x), dy, store),
+        }
+    }
+    Ok(())
+}
+
+/// Room for a packed right side and a transposed left side.
+#[derive(Default)]
+struct Room<T: Float> {
+    packed: Packed<T>,
+    transposed: Vec<T>,
+}
+
+impl<T: Float> Room<T> {
+    /// out = a · b, each transposed first if its flag says so.
+    fn multiply(
+        &mut self,
+        a: (View<'_, T>, bool),
+        b: (View<'_, T>, bool),
+        out: ViewMut<'_, T>,
+        store: Store,
+    ) {
+        self.packed.pack(b.0, if b.1 { Transpose::Yes } else { Transpose::No });
+        if !a.1 {
+            return product(a.0, &self.packed, out, store);
+        }
+        self.transposed.clear();
+        for j in 0..a.0.width() {
+            self.transposed.extend(a.0.iter().map(|row| row[j]));
+        }
+        product(View::new(&self.transposed, a.0.width(), a.0.rows()), &self.packed, out, store);
+    }
+}

@@ -1,0 +1,291 @@
+//! Rows that are matrices: `outer` makes them of two vectors, `matvec` multiplies them by one.
+
+use crate::error::{Error, Result};
+use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::operator;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, Sample, Spec, Work,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+/// The slots of both.
+const X: usize = 0;
+const Y: usize = 1;
+const OUT: usize = 0;
+
+operator! {
+    /// The outer product of two vectors, row by row: a matrix in each row.
+    ///
+    /// out_i = x_i · y_iᵀ, so out\[i, a, b\] = x\[i, a\] · y\[i, b\], with x `[rows, m]`, y `[rows, n]` and out `[rows, m, n]`.
+    /// Row-wise: both have the same rows (the same LoD), which the output keeps. With `matvec` it makes a memory of matrices
+    /// (Schmidhuber, "Learning to control fast-weight memories", 1992): C_t = f_t · C_{t−1} + v_t · k_tᵀ, read as C_t · q_t.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
+    /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0]], lod.clone())?;
+    /// let y = Variable::sequences(array![[10.0, 0.0, -1.0], [1.0, 2.0, 3.0]], lod)?;
+    /// let outer = ops::catalogue().parse("outer", &Attributes::new())?;
+    /// let out = outer.call(&[Operand::batch("x", x), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].shape(), [2, 2, 3]);
+    /// assert_eq!(out[0].as_slice::<f64>()?[..6], [10.0, 0.0, -1.0, 20.0, 0.0, -2.0]);
+    /// assert_eq!(out[0].as_slice::<f64>()?[6..], [3.0, 6.0, 9.0, 4.0, 8.0, 12.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If they are not rows of floats of one dtype, or the rows differ.
+    pub(in crate::ops) struct Outer = outer {}
+    inputs { X = x: one, Y = y: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn outer(&self, x: Var, y: Var) -> Var; }
+}
+
+operator! {
+    /// A matrix times a vector, row by row.
+    ///
+    /// out_i = x_i · y_i, so out\[i, a\] = Σ_b x\[i, a, b\] · y\[i, b\], with x `[rows, m, n]`, y `[rows, n]` and out
+    /// `[rows, m]`. Row-wise: both have the same rows (the same LoD), which the output keeps. A matrix that is the same for
+    /// all rows is a weight of `product`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[0, 1])?;
+    /// let x = Variable::sequences(array![[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]], lod.clone())?;
+    /// let y = Variable::sequences(array![[10.0, 1.0]], lod)?;
+    /// let matvec = ops::catalogue().parse("matvec", &Attributes::new())?;
+    /// let out = matvec.call(&[Operand::batch("x", x), Operand::batch("y", y)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].shape()), ([12.0, 34.0, 56.0].as_slice(), [1, 3].as_slice()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If they are not matrices and vectors of floats of one dtype, or rows or widths differ.
+    pub(in crate::ops) struct Matvec = matvec {}
+    inputs { X = x: one, Y = y: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn matvec(&self, x: Var, y: Var) -> Var; }
+}
+
+/// Checks that a slot has vectors in its rows.
+fn vectors(s: &InferShape<'_>, slot: usize) -> Result<()> {
+    let spec = s.input(slot);
+    if spec.shape.len() == 2 || spec.batched() && spec.shape.len() == 1 {
+        return Ok(());
+    }
+    Err(s.mismatch(slot, "a vector in each row, shape [rows, width]"))
+}
+
+impl Op for Outer {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        s.same_dtype(X, Y)?;
+        vectors(s, X)?;
+        vectors(s, Y)?;
+        s.same_rows(X, Y)?;
+        let mut out = s.input(X).with_width(s.input(X).width());
+        out.shape.push(Extent::Known(s.input(Y).width()));
+        s.set(OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
+            sweep(Outers { x, y, to: out, store: Store::Write });
+            Ok(())
+        })
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+            if let Some((dx, store)) = run.gradient::<T>(X)? {
+                sweep(Dots { matrix: dout, vector: run.input::<T>(Y)?, to: dx, store });
+            }
+            if let Some((dy, store)) = run.gradient::<T>(Y)? {
+                sweep(Combined { matrix: dout, vector: run.input::<T>(X)?, to: dy, store });
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(if wrt == X { Y } else { X })
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let (rows, width) = work.output(OUT);
+        Cost { flops: products(work) * rows * width, ..work.touched() }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_rows(&Attributes::new(), 3, |sample, x| beside(sample, x, 2))
+    }
+}
+
+impl Op for Matvec {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        s.same_dtype(X, Y)?;
+        let &[_, Extent::Known(height), Extent::Known(width)] = s.input(X).shape.as_slice() else {
+            return Err(s.mismatch(X, "a matrix in each row, shape [rows, height, width]"));
+        };
+        vectors(s, Y)?;
+        s.same_rows(X, Y)?;
+        if s.input(Y).width() != width {
+            return Err(s.mismatch(Y, &format!("rows of {width} numbers, the width of the matrices `x`")));
+        }
+        s.set(OUT, s.input(X).with_width(height));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
+            sweep(Dots { matrix: x, vector: y, to: out, store: Store::Write });
+            Ok(())
+        })
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+            if let Some((dx, store)) = run.gradient::<T>(X)? {
+                sweep(Outers { x: dout, y: run.input::<T>(Y)?, to: dx, store });
+            }
+            if let Some((dy, store)) = run.gradient::<T>(Y)? {
+                sweep(Combined { matrix: run.input::<T>(X)?, vector: dout, to: dy, store });
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(if wrt == X { Y } else { X })
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let (rows, width) = work.input(X);
+        Cost { flops: products(work) * 2 * rows * width, ..work.touched() }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let matrices = |mut sample: Sample, x: &Variable| -> Result<Sample> {
+            let dense = numbers(x.rows(), 6, 0)
+                .into_shape_with_order((x.rows(), 3, 2))
+                .map_err(|e| Error::new("matrices of a sample", "their numbers in order", e.to_string()))?;
+            let zeros = x.as_slice::<f64>()?.iter().all(|&x| x == 0.0);
+            let dense = if zeros { dense * 0.0 } else { dense };
+            sample.operands[0].value = Variable::from(dense).with_lod(x.lod().cloned())?;
+            beside(sample, x, 2)
+        };
+        Sample::of_rows(&Attributes::new(), 6, matrices)
+    }
+}
+
+/// How many products a call makes.
+fn products(work: &Work<'_>) -> u64 {
+    match work.pass() {
+        Pass::Forward => 1,
+        Pass::Backward => u64::from(work.wants(X)) + u64::from(work.wants(Y)),
+    }
+}
+
+/// Binds vectors `y` in the rows of x.
+fn beside(sample: Sample, x: &Variable, width: usize) -> Result<Sample> {
+    let y = Variable::from(numbers(x.rows(), width, 1)).with_lod(x.lod().cloned())?;
+    Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
+}
+
+/// x_a · y_b in each row.
+struct Outers<'a, T> {
+    x: View<'a, T>,
+    y: View<'a, T>,
+    to: ViewMut<'a, T>,
+    store: Store,
+}
+
+impl<T: Float> Sweep for Outers<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let (width, store) = (self.y.width(), self.store);
+        for ((x, y), to) in self.x.iter().zip(self.y.iter()).zip(self.to.iter_mut()) {
+            for (&x, to) in x.iter().zip(to.chunks_exact_mut(width.max(1))) {
+                to.iter_mut().zip(y).for_each(|(to, &y)| store.put(to, x * y));
+            }
+        }
+    }
+}
+
+/// Each line of a row's matrix times the row's vector.
+struct Dots<'a, T> {
+    matrix: View<'a, T>,
+    vector: View<'a, T>,
+    to: ViewMut<'a, T>,
+    store: Store,
+}
+
+impl<T: Float> Sweep for Dots<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let (width, store) = (self.vector.width(), self.store);
+        for ((matrix, vector), to) in self.matrix.iter().zip(self.vector.iter()).zip(self.to.iter_mut()) {
+            for (k, to) in to.iter_mut().enumerate() {
+                store.put(to, dot(&matrix[k * width..(k + 1) * width], vector));
+            }
+        }
+    }
+}
+
+/// A sum in a fixed number of lanes: its order depends on the length alone.
+#[inline(always)]
+fn dot<T: Float>(a: &[T], b: &[T]) -> T {
+    const LANES: usize = 16;
+    let mut sums = [T::ZERO; LANES];
+    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
+        for (sum, (&a, &b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += a * b;
+        }
+    }
+    sums.into_iter().sum()
+}
+
+/// The lines of a row's matrix, each times its number of the row's vector, added up first to last.
+struct Combined<'a, T> {
+    matrix: View<'a, T>,
+    vector: View<'a, T>,
+    to: ViewMut<'a, T>,
+    store: Store,
+}
+
+impl<T: Float> Sweep for Combined<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        const COLUMNS: usize = 64;
+        let width = self.to.width();
+        for ((matrix, vector), to) in self.matrix.iter().zip(self.vector.iter()).zip(self.to.iter_mut()) {
+            for (block, to) in to.chunks_mut(COLUMNS).enumerate() {
+                let mut sums = [T::ZERO; COLUMNS];
+                let sums = &mut sums[..to.len()];
+                for (k, &factor) in vector.iter().enumerate() {
+                    let line = &matrix[k * width + block * COLUMNS..][..to.len()];
+                    sums.iter_mut().zip(line).for_each(|(sum, &x)| *sum += factor * x);
+                }
+                self.store.put_row(to, sums);
+            }
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! What is drawn at random.
+
+#[macro_use]
+pub(super) mod dropout;

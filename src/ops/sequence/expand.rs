@@ -1,0 +1,265 @@
+//! `sequence_expand`: rows or sequences repeated after the lengths of others.
+
+use std::ops::Range;
+
+use ndarray::Array2;
+
+use crate::error::{Error, Result};
+use crate::kernels::Store;
+use crate::kernels::arena::Plain;
+use crate::lod::Lod;
+use crate::operator;
+use crate::program::{
+    Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+};
+use crate::tensor::{Variable, with_element};
+use crate::with_float;
+
+operator! {
+    /// The i-th row, or sequence, of `x` as often as the i-th sequence of `y`'s level `ref_level` is long; `None` takes `y`'s
+    /// last level.
+    ///
+    /// Let n_i be the length of the i-th sequence of y's level `ref_level` (the last one by default).
+    /// - x has one row for each of these sequences: row i is repeated n_i times. The output's rows are the entries of
+    ///   y's level, and its LoD is y's down to that level, the same `Arc` when it is y's last: so it can meet y's rows.
+    /// - x has one sequence for each of them: sequence i is repeated n_i times. The output's LoD is y's down to that
+    ///   level, and below it a level with the repeated lengths.
+    ///
+    /// So x's LoD is y's above `ref_level` in the first case (none at all for level 0), with one level more in the second.
+    /// n_i = 0 drops row or sequence i. Only the LoD of y is read. The gradient is the sum over the copies.
+    ///
+    /// Any dtype. What a row of the output depends on is a row or a sequence of x that may lie in another sequence of the
+    /// last level, or at another level: the operator reaches over the batch, and cannot stand in a step block. For rows
+    /// over y's last level, [`sequence_expand_as`](Self::sequence_expand_as) can.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let op = ops::catalogue().parse("sequence_expand", &Attributes::new())?;
+    /// let y = Variable::sequences(array![0.0, 0.0, 0.0], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let rows = Variable::dense(array![[1.0], [2.0], [3.0]]);
+    /// let out = op.clone().call(&[Operand::batch("x", rows), Operand::batch("y", y.clone())])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 1.0, 3.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    ///
+    /// let sequences = Variable::from_sequences(&[vec![1.0, 2.0], vec![3.0], vec![4.0, 5.0, 6.0]])?;
+    /// let out = op.call(&[Operand::batch("x", sequences), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, 1.0, 2.0, 4.0, 5.0, 6.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1], [2, 2, 3]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `y` has no such level, or `x` does not have one row, or one sequence, for each sequence of it.
+    pub(in crate::ops) struct SequenceExpand = sequence_expand { ref_level: Option<usize> }
+    inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn sequence_expand(&self, x: Var, y: Var, ref_level: Option<usize>) -> Var; }
+}
+
+impl Op for SequenceExpand {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Replaces)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.has_lod(Self::Y)?;
+        let (x, y) = (s.input(Self::X), s.levels(Self::Y));
+        let level = self.level(y.len());
+        let Some(&counts) = y.get(level) else {
+            return Err(s.mismatch(Self::Y, &format!("a LoD with a level {level}, the `ref_level`")));
+        };
+        let (above, kept) = (&y[..level], &y[..=level]);
+        let entries = above.last().map_or(s.top(), |&level| Extent::Rows(level));
+        let mut out = x.clone();
+        out.lod = kept.iter().copied().collect();
+        if x.lod.as_slice() == above && x.rows() == entries {
+            out.shape[0] = Extent::Rows(counts);
+        } else if x.lod.len() == level + 1 && x.lod.starts_with(above) {
+            let repeated = s.new_level(kept, |levels, offsets| {
+                let (Some(x), Some(y)) = (levels.lod(&x.lod), levels.get(counts)) else {
+                    return Err(Error::new(
+                        "sequence_expand",
+                        "inputs whose LoD is bound",
+                        "one that is not",
+                    ));
+                };
+                repeat(x.offsets(), y.offsets(), offsets)
+            })?;
+            out.lod.push(repeated);
+            out.shape[0] = Extent::Rows(repeated);
+        } else {
+            let names: Vec<String> = above.iter().map(|level| level.0.to_string()).collect();
+            return Err(s.mismatch(
+                Self::X,
+                &format!("lod({}), or one level more: a row or sequence for each of `y`'s", names.join(", ")),
+            ));
+        }
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => self.expand::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.gradient::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let sample = |name: &str,
+                      x: &[Vec<usize>],
+                      rows: usize,
+                      y: &[Vec<usize>],
+                      level: Option<usize>|
+         -> Result<Sample> {
+            let number = |(i, j): (usize, usize)| ((i * 2 + j) as f64 * 1.3).sin();
+            let lod = if x.is_empty() { None } else { Some(Lod::from_lengths(x)?) };
+            let x = Variable::new(crate::tensor::Dense::from(Array2::from_shape_fn((rows, 2), number)), lod)?;
+            let y = Lod::from_lengths(y)?;
+            Ok(Sample::new(name, SequenceExpand { ref_level: level }.attributes())
+                .batch("x", x)
+                .batch("y", Variable::sequences(Array2::<f64>::zeros((y.rows(), 1)), y)?))
+        };
+        let deep = [vec![2, 0, 1], vec![1, 0, 3]];
+        let samples = [
+            sample("rows", &[], 3, &[vec![2, 0, 1]], None),
+            sample("rows after the top level of two", &[], 3, &deep, Some(0)),
+            sample("rows after the last level of two", &deep[..1], 3, &deep, None),
+            sample("sequences", &[vec![2, 1, 0]], 3, &[vec![2, 3, 1]], None),
+            sample("sequences after the top level of two", &[vec![1, 2, 1]], 4, &deep, Some(0)),
+            sample(
+                "sequences after the last level of two",
+                &[deep[0].clone(), vec![2, 1, 1]],
+                4,
+                &deep,
+                Some(1),
+            ),
+            sample("all empty", &[vec![1, 2]], 3, &[vec![0, 0]], None),
+            sample("rows, all empty", &[], 2, &[vec![0, 0]], None),
+            sample("none", &[], 0, &[vec![]], None),
+        ];
+        samples.into_iter().collect()
+    }
+}
+
+impl SequenceExpand {
+    fn level(&self, levels: usize) -> usize {
+        self.ref_level.unwrap_or(levels.saturating_sub(1))
+    }
+
+    /// Calls `copy` with each run of rows of x and the row of the output that its first copy starts at, once a copy.
+    fn copies(
+        &self,
+        (x, x_lod): (&Spec, Option<&Lod>),
+        y: Option<&Lod>,
+        mut copy: impl FnMut(Range<usize>, usize),
+    ) -> Result<()> {
+        let y = y.ok_or_else(|| Error::new("input `y`", "a LoD", "none"))?;
+        let level = self.level(y.levels());
+        // One level more than y has above is that of x's sequences.
+        let sequences = if x.lod.len() > level { x_lod.map(Lod::offsets) } else { None };
+        let mut at = 0;
+        for (i, times) in y.lengths(level)?.enumerate() {
+            let rows = sequences.map_or(i..i + 1, |offsets| offsets[i]..offsets[i + 1]);
+            for _ in 0..times {
+                let len = rows.len();
+                copy(rows.clone(), at);
+                at += len;
+            }
+        }
+        Ok(())
+    }
+
+    fn expand<T: Plain>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+        let source = (run.input_spec(Self::X), run.lod(Self::X).map(|lod| &**lod));
+        self.copies(source, run.lod(Self::Y).map(|lod| &**lod), |rows, at| {
+            for (k, row) in rows.enumerate() {
+                out.row(at + k).copy_from_slice(x.row(row));
+            }
+        })
+    }
+
+    fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+            return Err(Error::new("sequence_expand", "a gradient of its output", "none"));
+        };
+        let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+        if store == Store::Write {
+            dx.fill(T::ZERO);
+        }
+        let source = (run.input_spec(Self::X), run.lod(Self::X).map(|lod| &**lod));
+        self.copies(source, run.lod(Self::Y).map(|lod| &**lod), |rows, at| {
+            for (k, row) in rows.enumerate() {
+                dx.row(row).iter_mut().zip(dout.row(at + k)).for_each(|(dx, &d)| *dx += d);
+            }
+        })
+    }
+}
+
+/// Offsets of the sequences that `x` delimits, each as often as the sequences that `y` delimits are long.
+fn repeat(x: &[usize], y: &[usize], offsets: &mut Vec<usize>) -> Result<()> {
+    if x.len() != y.len() {
+        return Err(Error::new(
+            "sequences of `x`",
+            format!("{}, those of `y`'s level", y.len() - 1),
+            (x.len() - 1).to_string(),
+        ));
+    }
+    let mut end = 0;
+    offsets.push(end);
+    for (x, y) in x.windows(2).zip(y.windows(2)) {
+        for _ in y[0]..y[1] {
+            end += x[1] - x[0];
+            offsets.push(end);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::program::contract::call::Direct;
+    use crate::program::{Builder, Declared};
+    use crate::tensor::DType;
+
+    #[test]
+    fn rows_get_the_lod_of_y_itself() -> Result<()> {
+        for sample in SequenceExpand::samples()?
+            .iter()
+            .filter(|s| s.name.starts_with("rows") && !s.name.contains("top"))
+        {
+            let direct = Direct::new(Arc::new(SequenceExpand::parse(&sample.attributes)?), &sample.operands)?;
+            let out = direct.forward()?;
+            assert!(
+                Lod::same(out[SequenceExpand::OUT][0].lod(), direct.inputs()[SequenceExpand::Y][0].lod()),
+                "{}",
+                sample.name
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_pooled_row_meets_the_rows_it_came_from() -> Result<()> {
+        let net = Builder::new();
+        let x = net.feed("x", DType::F32, &[4], 2);
+        let mean = net.sequence_pool(x, crate::ops::Pool::Mean);
+        let spread = net.sequence_expand(mean, x, None);
+        assert_eq!(net.spec(spread).unwrap(), net.spec(x).unwrap());
+        let other = net.feed("other", DType::F32, &[4], 2);
+        let error = net.sequence_expand(mean, other, None).refused().to_string();
+        assert!(error.contains("input `x`: expected lod(2), or one level more"), "{error}");
+        Ok(())
+    }
+}

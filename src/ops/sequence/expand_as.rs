@@ -1,0 +1,123 @@
+//! `sequence_expand_as`: each row repeated over the rows of a sequence.
+
+use ndarray::Array2;
+
+use crate::error::{Error, Result};
+use crate::kernels::Store;
+use crate::kernels::arena::Plain;
+use crate::operator;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
+    RowValue, Sample, Spec,
+};
+use crate::tensor::{Dense, Variable, with_element};
+use crate::with_float;
+
+operator! {
+    /// Each row of `x` repeated over the rows of `y`'s sequence of the last level that it stands for.
+    ///
+    /// x has one row for each sequence of y's last level; row i is repeated as often as the i-th of them is long, so that
+    /// the output has y's rows and y's LoD, the same `Arc`. x's own LoD is that of y without its last level, as a pooled
+    /// row has it. A row whose sequence is empty is dropped. Only the LoD of y is read. Any dtype; the gradient of a row is
+    /// the sum over its copies.
+    ///
+    /// Sequence-wise, so it may stand in a step block: there it lays the state of a decoder beside every row of a static
+    /// sequence, as attention does. [`sequence_expand`](Self::sequence_expand) repeats whole sequences too, and after any level.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let y = Variable::from_sequences(&[vec![7i64, 8], vec![], vec![9]])?;
+    /// let op = ops::catalogue().parse("sequence_expand_as", &Attributes::new())?;
+    /// let x = Variable::dense(array![[1.0], [2.0], [3.0]]);
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 1.0, 3.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `y` has no LoD, or `x` does not have one row for each sequence of it.
+    pub(in crate::ops) struct SequenceExpandAs = sequence_expand_as {}
+    inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn sequence_expand_as(&self, x: Var, y: Var) -> Var; }
+}
+
+impl Op for SequenceExpandAs {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(Self::Y))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.has_lod(Self::Y)?;
+        let (x, y) = (s.input(Self::X), s.input(Self::Y));
+        let sequences = y.drop_level(s.top())?;
+        if x.lod != sequences.lod || x.rows() != sequences.rows() {
+            let names: Vec<String> = sequences.lod.iter().map(|level| level.0.to_string()).collect();
+            let expected =
+                format!("{} rows, lod({}): one for each of `y`'s", sequences.rows(), names.join(", "));
+            return Err(s.mismatch(Self::X, &expected));
+        }
+        let mut out = x.clone();
+        out.shape[0] = y.shape[0];
+        out.lod = y.lod.clone();
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => backward::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn hints(&self) -> Hints {
+        let kind = Self::kind();
+        let pieces = || Some(Pieces { into: kind, attributes: Attributes::new(), carried: &[] });
+        Hints { pieces: pieces(), pieces_from_end: pieces(), ..Hints::default() }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            let x = Dense::from(numbers(lod.last_len(), 2, 0));
+            Ok(sample
+                .batch("x", Variable::new(x, lod.upper().cloned())?)
+                .batch("y", Variable::sequences(Array2::<f64>::zeros((lod.rows(), 1)), lod)?))
+        })
+    }
+}
+
+fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
+    let (x, mut out) = (run.input::<T>(SequenceExpandAs::X)?, run.output::<T>(SequenceExpandAs::OUT)?);
+    for (x, rows) in x.iter().zip(run.sequences(SequenceExpandAs::Y)?.iter()) {
+        for row in rows {
+            out.row(row).copy_from_slice(x);
+        }
+    }
+    Ok(())
+}
+
+fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(SequenceExpandAs::OUT)? else {
+        return Err(Error::new("sequence_expand_as", "a gradient of its output", "none"));
+    };
+    let Some((mut dx, store)) = run.gradient::<T>(SequenceExpandAs::X)? else { return Ok(()) };
+    if store == Store::Write {
+        dx.fill(T::ZERO);
+    }
+    for (dx, rows) in dx.iter_mut().zip(run.sequences(SequenceExpandAs::Y)?.iter()) {
+        for row in rows {
+            dx.iter_mut().zip(dout.row(row)).for_each(|(dx, &d)| *dx += d);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! `lod_of`: the lengths of the sequences, as a variable.
+
+use crate::error::Result;
+use crate::operator;
+use crate::program::contract::sample::numbers;
+use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample};
+use crate::tensor::{DType, Variable};
+
+operator! {
+    /// The lengths of the sequences of `x`'s last level, one i64 a sequence.
+    ///
+    /// out_s = the length of sequence s of the last level of x, an i64, shape `[sequences]`; its LoD is that of x without
+    /// the last level. An empty sequence gives 0. The rows of x are not read and get no gradient.
+    ///
+    /// Lengths, not offsets: one number a sequence lies in the program like any pooled row, and offsets are their sums.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let x = Variable::from_nested(&[vec![vec![7i64, 8, 9], vec![]], vec![], vec![vec![5]]])?;
+    /// let op = ops::catalogue().parse("lod_of", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [3, 0, 1]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has no LoD.
+    #[doc(alias("lengths", "seq_pos"))]
+    pub(in crate::ops) struct LodOf = lod_of {}
+    inputs { X = x: one.without_gradient() }
+    outputs { OUT = out: one.without_gradient() }
+    impl Builder, Var { fn lod_of(&self, x: Var) -> Var; }
+}
+
+impl Op for LodOf {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::DropsLevel(Self::X))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.has_lod(Self::X)?;
+        let mut out = s.input(Self::X).drop_level(s.top())?.with_dtype(DType::I64);
+        out.shape.truncate(1);
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let mut out = run.output::<i64>(Self::OUT)?;
+        for (out, rows) in out.iter_mut().zip(run.sequences(Self::X)?.iter()) {
+            out.fill(rows.len() as i64);
+        }
+        Ok(())
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, 0), lod)?))
+        })
+    }
+}

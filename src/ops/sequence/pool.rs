@@ -1,0 +1,354 @@
+//! `sequence_pool`: one row a sequence.
+
+use std::ops::Range;
+
+use super::pool_piece::SequencePoolPiece;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::{Float, Store, View};
+use crate::program::contract::sample::numbers;
+use crate::program::spec::attributes::Attribute;
+use crate::program::{
+    Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
+    RowValue, Sample, Spec,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+use crate::{builder_methods, operator};
+
+/// What a row that stands for a sequence is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pool {
+    /// The sum of the rows.
+    Sum,
+    /// The sum over the length.
+    Mean,
+    /// The sum over the square root of the length.
+    Sqrt,
+    /// The largest of each column.
+    Max,
+    /// The first row.
+    First,
+    /// The last row.
+    Last,
+}
+
+impl Pool {
+    /// All of them.
+    pub const ALL: [Pool; 6] = [Pool::Sum, Pool::Mean, Pool::Sqrt, Pool::Max, Pool::First, Pool::Last];
+
+    /// Its name in programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Pool::Sum => "sum",
+            Pool::Mean => "mean",
+            Pool::Sqrt => "sqrt",
+            Pool::Max => "max",
+            Pool::First => "first",
+            Pool::Last => "last",
+        }
+    }
+
+    /// Takes some rows of a sequence in: what came of those before them, if there are any, is in `so_far`.
+    pub(in crate::ops) fn take<T: Float>(
+        self,
+        x: View<'_, T>,
+        rows: Range<usize>,
+        any_before: bool,
+        so_far: &mut [T],
+    ) {
+        if rows.is_empty() {
+            return;
+        }
+        let fresh = usize::from(!any_before);
+        if fresh == 1 {
+            so_far.copy_from_slice(x.row(rows.start));
+        }
+        let rest = rows.start + fresh..rows.end;
+        match self {
+            Pool::First => {}
+            Pool::Last => so_far.copy_from_slice(x.row(rows.end - 1)),
+            Pool::Max => {
+                for row in rest {
+                    for (out, &x) in so_far.iter_mut().zip(x.row(row)) {
+                        *out = if exceeds(x, *out) { x } else { *out };
+                    }
+                }
+            }
+            Pool::Sum | Pool::Mean | Pool::Sqrt => {
+                for row in rest {
+                    for (out, &x) in so_far.iter_mut().zip(x.row(row)) {
+                        *out += x;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes the result of what came of all `len` rows of a sequence.
+    pub(in crate::ops) fn finish<T: Float>(self, len: usize, out: &mut [T]) {
+        if matches!(self, Pool::Mean | Pool::Sqrt) {
+            let divisor = self.divisor::<T>(len);
+            out.iter_mut().for_each(|out| *out /= divisor);
+        }
+    }
+
+    /// What a sum over `len` rows is divided by.
+    fn divisor<T: Float>(self, len: usize) -> T {
+        let len = T::from_f64(len as f64);
+        match self {
+            Pool::Mean => len,
+            Pool::Sqrt => len.sqrt(),
+            _ => T::ONE,
+        }
+    }
+}
+
+impl Attribute for Pool {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        let text = attributes.text(name)?;
+        Self::ALL.into_iter().find(|pool| pool.name() == text).ok_or_else(|| {
+            let names = format!("one of {}", Self::ALL.map(Self::name).join(", "));
+            Error::of(ErrorKind::Program, format!("attribute `{name}`"), names, format!("{text:?}"))
+        })
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        attributes.set(name, self.name());
+    }
+}
+
+operator! {
+    /// One row for each sequence of the last level.
+    ///
+    /// | pool | out_s, over the rows x_t of sequence s | gradient of x_t |
+    /// |---|---|---|
+    /// | sum | Σ x_t | d |
+    /// | mean | Σ x_t / n | d / n |
+    /// | sqrt | Σ x_t / √n | d / √n |
+    /// | max | the largest of each column; NaN counts as the largest | d at the first maximum, else 0 |
+    /// | first | the first row | d at the first row, else 0 |
+    /// | last | the last row | d at the last row, else 0 |
+    ///
+    /// An empty sequence gives a row of `pad_value`, 0 by default, and passes no gradient. The output has the LoD of x
+    /// without its last level.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// // Two documents, of two sentences and of one.
+    /// let lod = Lod::from_lengths(&[vec![2, 1], vec![2, 0, 1]])?;
+    /// let x = Variable::sequences(array![[1.0, 5.0], [3.0, 4.0], [5.0, 6.0]], lod)?;
+    /// let op = ops::catalogue().parse("sequence_pool", &Attributes::new().with("pool", "max"))?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [3.0, 5.0, 0.0, 0.0, 5.0, 6.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has no LoD or does not hold floats.
+    pub(in crate::ops) struct SequencePool = sequence_pool { pool: Pool, pad_value: f64 = 0.0 }
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn sequence_pool_with(&self, x: Var, pool: Pool, pad_value: f64) -> Var; }
+}
+
+builder_methods! { SequencePoolPlain, Builder, Var;
+    /// One row for each sequence of the last level, zeros for an empty one: the sum, mean, maximum, … of its rows, as the
+    /// table at [`sequence_pool_with`](Self::sequence_pool_with) says.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0], [3.0], [5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("sequence_pool", &Attributes::new().with("pool", "mean"))?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 0.0, 5.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has no LoD or does not hold floats.
+    pub fn sequence_pool(&self, x: Var, pool: Pool) -> Var {
+        self.sequence_pool_with(x, pool, 0.0)
+    }
+}
+
+impl Op for SequencePool {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::DropsLevel(Self::X))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        s.has_lod(Self::X)?;
+        let out = s.input(Self::X).drop_level(s.top())?;
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.pool::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.gradient::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        if self.pool == Pool::Max {
+            Gradient::reads_nothing().input(Self::X)
+        } else {
+            Gradient::reads_nothing()
+        }
+    }
+
+    fn hints(&self) -> Hints {
+        let SequencePool { pool, pad_value } = *self;
+        let pieces = |from_end| Pieces {
+            into: SequencePoolPiece::kind(),
+            attributes: SequencePoolPiece { pool, pad_value, from_end }.attributes(),
+            carried: &["carried", "seen"],
+        };
+        let from_end = SequencePoolPiece::reads_from_end(pool).then(|| pieces(Some(true)));
+        Hints { pieces: Some(pieces(None)), pieces_from_end: from_end, ..Hints::default() }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for pool in Pool::ALL {
+            let attributes = SequencePool { pool, pad_value: -0.5 }.attributes();
+            samples.extend(Sample::of_sequences(&attributes, |sample, lod| {
+                let name = format!("{}, {}", pool.name(), sample.name);
+                let x = Variable::sequences(numbers(lod.rows(), 3, 0), lod)?;
+                Ok(Sample { name, ..sample }.batch("x", x))
+            })?);
+        }
+        Ok(samples)
+    }
+}
+
+impl SequencePool {
+    fn pool<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, mut out, sequences) =
+            (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?, run.sequences(Self::X)?);
+        for (rows, out) in sequences.iter().zip(out.iter_mut()) {
+            if rows.is_empty() {
+                out.fill(T::from_f64(self.pad_value));
+                continue;
+            }
+            self.pool.take(x, rows.clone(), false, out);
+            self.pool.finish(rows.len(), out);
+        }
+        Ok(())
+    }
+
+    fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+            return Err(Error::new("sequence_pool", "a gradient of its output", "none"));
+        };
+        let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+        let sequences = run.sequences(Self::X)?;
+        if store == Store::Write && matches!(self.pool, Pool::First | Pool::Last | Pool::Max) {
+            dx.fill(T::ZERO);
+        }
+        for (rows, dout) in sequences.iter().zip(dout.iter()).filter(|(rows, _)| !rows.is_empty()) {
+            match self.pool {
+                Pool::First => add(dx.row(rows.start), dout),
+                Pool::Last => add(dx.row(rows.end - 1), dout),
+                Pool::Max => {
+                    let x = run.input::<T>(Self::X)?;
+                    let best = &mut run.scratch().get::<FirstMaximum>().0;
+                    first_maximum(x, rows, best);
+                    for (column, (&row, &d)) in best.iter().zip(dout).enumerate() {
+                        dx.row(row)[column] += d;
+                    }
+                }
+                Pool::Sum | Pool::Mean | Pool::Sqrt => {
+                    let divisor = self.pool.divisor::<T>(rows.len());
+                    for row in rows {
+                        let pairs = dx.row(row).iter_mut().zip(dout);
+                        match store {
+                            Store::Write => pairs.for_each(|(dx, &d)| *dx = d / divisor),
+                            Store::Add => pairs.for_each(|(dx, &d)| *dx += d / divisor),
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Scratch: the row of each column's first maximum.
+#[derive(Default)]
+struct FirstMaximum(Vec<usize>);
+
+fn first_maximum<T: Float>(x: View<'_, T>, rows: Range<usize>, best: &mut Vec<usize>) {
+    best.clear();
+    best.resize(x.width(), rows.start);
+    for row in rows.start + 1..rows.end {
+        for (column, (best, &value)) in best.iter_mut().zip(x.row(row)).enumerate() {
+            if exceeds(value, x.row(*best)[column]) {
+                *best = row;
+            }
+        }
+    }
+}
+
+/// Whether `x` is larger; NaN is larger than any number, so that it does not get lost.
+#[inline(always)]
+fn exceeds<T: Float>(x: T, best: T) -> bool {
+    let is_nan = |x: T| x.partial_cmp(&x).is_none();
+    x > best || (is_nan(x) && !is_nan(best))
+}
+
+fn add<T: Float>(to: &mut [T], from: &[T]) {
+    for (to, &from) in to.iter_mut().zip(from) {
+        *to += from;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ndarray::array;
+
+    use super::*;
+    use crate::lod::Lod;
+    use crate::program::Operand;
+    use crate::program::contract::call::Direct;
+    use crate::tensor::{Dense, Storage};
+
+    fn gradient(pool: Pool, before: Option<f64>) -> Result<Vec<f64>> {
+        let x = array![[1.0, 2.0], [1.0, 3.0], [9.0, 9.0]];
+        let x = Variable::sequences(x, Lod::from_lengths1(&[2, 0, 1])?)?;
+        let direct = Direct::new(Arc::new(SequencePool { pool, pad_value: 0.0 }), &[Operand::batch("x", x)])?;
+        let dout: Storage = Dense::from(array![[2.0, 4.0], [100.0, 100.0], [6.0, 8.0]]).into();
+        let before =
+            before.map(|v| vec![vec![Some(Dense::from(ndarray::Array2::from_elem((3, 2), v)).into())]]);
+        let out = direct.backward(&direct.forward()?, &[vec![Some(dout)]], &|_| true, before.as_ref())?;
+        Ok(out[SequencePool::X][0].as_ref().expect("asked for").as_dense()?.as_slice::<f64>()?.to_vec())
+    }
+
+    #[test]
+    fn the_gradient_of_a_maximum_goes_to_the_first_of_equal_ones() -> Result<()> {
+        assert_eq!(gradient(Pool::Max, None)?, [2.0, 0.0, 0.0, 4.0, 6.0, 8.0]);
+        assert_eq!(gradient(Pool::Max, Some(1.0))?, [3.0, 1.0, 1.0, 5.0, 7.0, 9.0]);
+        assert_eq!(gradient(Pool::Mean, Some(1.0))?, [2.0, 3.0, 2.0, 3.0, 7.0, 9.0]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_nan_is_the_maximum() -> Result<()> {
+        for column in [array![[f32::NAN], [1.0]], array![[1.0], [f32::NAN]]] {
+            let x = Variable::sequences(column, Lod::from_lengths1(&[2])?)?;
+            let op: Arc<dyn Op> = Arc::new(SequencePool { pool: Pool::Max, pad_value: 0.0 });
+            assert!(op.call(&[Operand::batch("x", x)])?[0].as_slice::<f32>()?[0].is_nan());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! `sequence_reverse`: each sequence backwards.
+
+use ndarray::Array2;
+
+use crate::error::{Error, Result};
+use crate::kernels::arena::Plain;
+use crate::operator;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+};
+use crate::tensor::{Variable, with_element};
+use crate::with_float;
+
+operator! {
+    /// Each sequence of the last level backwards.
+    ///
+    /// Row t of a sequence of n rows becomes row n − 1 − t of the same sequence of the last level. Any dtype; the LoD is
+    /// kept; an empty sequence stays empty. The gradient is reversed likewise.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let x = Variable::from_sequences(&[vec![1i64, 2, 3], vec![], vec![4, 5]])?;
+    /// let op = ops::catalogue().parse("sequence_reverse", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [3, 2, 1, 5, 4]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[3, 0, 2]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has no LoD.
+    pub(in crate::ops) struct SequenceReverse = sequence_reverse {}
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn sequence_reverse(&self, x: Var) -> Var; }
+}
+
+impl Op for SequenceReverse {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(Self::X))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.has_lod(Self::X)?;
+        s.set(Self::OUT, s.input(Self::X).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => backward::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, 0), lod)?))
+        })?;
+        samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            let ids = Array2::from_shape_fn((lod.rows(), 2), |(i, j)| (i * 2 + j) as i64);
+            Ok(sample.batch("x", Variable::sequences(ids, lod)?))
+        })?);
+        Ok(samples)
+    }
+}
+
+fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
+    let (x, mut out) = (run.input::<T>(SequenceReverse::X)?, run.output::<T>(SequenceReverse::OUT)?);
+    for rows in run.sequences(SequenceReverse::X)?.iter() {
+        for (from, to) in rows.clone().rev().zip(rows) {
+            out.row(to).copy_from_slice(x.row(from));
+        }
+    }
+    Ok(())
+}
+
+fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(SequenceReverse::OUT)? else {
+        return Err(Error::new("sequence_reverse", "a gradient of its output", "none"));
+    };
+    let Some((mut dx, store)) = run.gradient::<T>(SequenceReverse::X)? else { return Ok(()) };
+    for rows in run.sequences(SequenceReverse::X)?.iter() {
+        for (from, to) in rows.clone().rev().zip(rows) {
+            store.put_row(dx.row(to), dout.row(from));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,246 @@
+//! `sequence_slice`: a piece of each sequence.
+
+use std::ops::Range;
+
+use ndarray::Array1;
+
+use crate::error::{Error, Result};
+use crate::kernels::Store;
+use crate::kernels::arena::Plain;
+use crate::lod::Lod;
+use crate::operator;
+use crate::ops::lookup::ids::{Ids, check, ids};
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue, Sample,
+    Sequences, Spec,
+};
+use crate::tensor::{Variable, with_element};
+use crate::with_float;
+
+// What has a row for each sequence comes first: an error names the sequence by that row.
+operator! {
+    /// Of each sequence of `x`'s last level the rows from its `offset` on, as many as its `length` says.
+    ///
+    /// Of sequence i of the last level, with n rows, the rows offset_i .. offset_i + length_i; 0 ≤ offset_i, 0 ≤ length_i and
+    /// offset_i + length_i ≤ n, else the run fails and names the sequence. A length of 0 gives an empty sequence. `offset` and
+    /// `length` are whole numbers, one for each sequence; the levels above the last one stay, and the last one has the
+    /// lengths. Any dtype. The gradient of the rows outside is 0.
+    ///
+    /// The lengths are data and not offsets, so that the operator computes its level from data (`Op::levels`): in a step
+    /// block no memory may reach `offset` and `length`. One may reach the rows.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let x = Variable::from_sequences(&[vec![1.0, 2.0, 3.0], vec![], vec![4.0, 5.0]])?;
+    /// let op = ops::catalogue().parse("sequence_slice", &Attributes::new())?;
+    /// let (offset, length) = (Variable::dense(array![1i64, 0, 2]), Variable::dense(array![2i64, 0, 0]));
+    /// let out = op.call(&[
+    ///     Operand::batch("x", x),
+    ///     Operand::batch("offset", offset),
+    ///     Operand::batch("length", length),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 3.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 0]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `offset` and `length` do not hold one whole number for each of the sequences, or `x` has no LoD; in a step
+    /// block, if a memory reaches `offset` or `length`.
+    pub(in crate::ops) struct SequenceSlice = sequence_slice {}
+    inputs { OFFSET = offset: one.without_gradient(), LENGTH = length: one.without_gradient(), X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn sequence_slice(&self, x: Var, offset: Var, length: Var) -> Var; }
+}
+
+impl Op for SequenceSlice {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::FromData(&[Self::OFFSET, Self::LENGTH]))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.has_lod(Self::X)?;
+        let x = s.input(Self::X);
+        let rows = x.drop_level(s.top())?.rows();
+        for slot in [Self::OFFSET, Self::LENGTH] {
+            check(s, slot)?;
+            if s.levels(slot).as_slice() != x.upper_levels() || s.input(slot).rows() != rows {
+                return Err(s.mismatch(slot, "one whole number for each sequence of the last level of `x`"));
+            }
+        }
+        let level = s.level_from_data(x.upper_levels())?;
+        s.set(Self::OUT, x.with_last_level(level));
+        Ok(())
+    }
+
+    fn levels(&self, run: &mut NewLevels<'_>) -> Result<()> {
+        let (offset, length, sequences) =
+            (ids!(run, Self::OFFSET), ids!(run, Self::LENGTH), run.sequences(Self::X)?);
+        let offsets = run.offsets(0);
+        let mut end = 0;
+        offsets.push(end);
+        for (i, rows) in sequences.iter().enumerate() {
+            end += piece(&offset, &length, i, rows.len())?.len();
+            offsets.push(end);
+        }
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => backward::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::OFFSET).input(Self::LENGTH)
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            let (offset, length) = pieces(&lod, |n| (n.min(1), n.saturating_sub(2)));
+            let sample = bound(sample, &lod, offset, length)?;
+            Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, 0), lod)?))
+        })?;
+        samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            let (offset, length) = pieces(&lod, |n| (0, n - n / 3));
+            let sample = bound(sample, &lod, offset.mapv(|n| n as i32), length.mapv(|n| n as i32))?;
+            let ids: Vec<i64> = (0..lod.rows() as i64).collect();
+            Ok(sample.batch("x", Variable::sequences(Array1::from(ids), lod)?))
+        })?);
+        Ok(samples)
+    }
+}
+
+/// An offset and a length for each sequence, by its length.
+fn pieces(lod: &Lod, piece: impl Fn(usize) -> (usize, usize)) -> (Array1<i64>, Array1<i64>) {
+    let pieces = lod.offsets().windows(2).map(|pair| piece(pair[1] - pair[0]));
+    let (offset, length): (Vec<i64>, Vec<i64>) = pieces.map(|(o, l)| (o as i64, l as i64)).unzip();
+    (offset.into(), length.into())
+}
+
+/// A sample with one offset and one length for each sequence of the last level.
+fn bound<T: crate::tensor::Element>(
+    sample: Sample,
+    lod: &Lod,
+    offset: Array1<T>,
+    length: Array1<T>,
+) -> Result<Sample> {
+    let each = |values: Array1<T>| Variable::new(crate::tensor::Dense::from(values), lod.upper().cloned());
+    Ok(sample.batch("offset", each(offset)?).batch("length", each(length)?))
+}
+
+/// The rows of a sequence of `rows` rows that its piece has, counted in it.
+fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Range<usize>> {
+    let (from, count) = (offset.get(i), length.get(i));
+    let range = usize::try_from(from).ok().zip(usize::try_from(count).ok());
+    match range.and_then(|(from, count)| Some(from..from.checked_add(count)?)).filter(|r| r.end <= rows) {
+        Some(range) => Ok(range),
+        None => {
+            let expected = format!("an offset and a length inside its {rows} rows");
+            Err(Error::new("sequence", expected, format!("{count} from {from} on")).row(i))
+        }
+    }
+}
+
+/// Calls `each` with the rows of x that the pieces have, and the first row of the output that each has.
+fn each_piece(
+    (offset, length): (&Ids<'_>, &Ids<'_>),
+    sequences: Sequences<'_>,
+    mut each: impl FnMut(Range<usize>, Range<usize>, usize),
+) -> Result<()> {
+    let mut at = 0;
+    for (i, rows) in sequences.iter().enumerate() {
+        let piece = piece(offset, length, i, rows.len())?;
+        let (from, len) = (rows.start + piece.start, piece.len());
+        each(rows, from..from + len, at);
+        at += len;
+    }
+    Ok(())
+}
+
+fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
+    let (offset, length) = (ids!(run, SequenceSlice::OFFSET), ids!(run, SequenceSlice::LENGTH));
+    let (x, mut out) = (run.input::<T>(SequenceSlice::X)?, run.output::<T>(SequenceSlice::OUT)?);
+    each_piece((&offset, &length), run.sequences(SequenceSlice::X)?, |_, piece, at| {
+        for (k, row) in piece.enumerate() {
+            out.row(at + k).copy_from_slice(x.row(row));
+        }
+    })
+}
+
+fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(SequenceSlice::OUT)? else {
+        return Err(Error::new("sequence_slice", "a gradient of its output", "none"));
+    };
+    let (offset, length) = (ids!(run, SequenceSlice::OFFSET), ids!(run, SequenceSlice::LENGTH));
+    let Some((mut dx, store)) = run.gradient::<T>(SequenceSlice::X)? else { return Ok(()) };
+    each_piece((&offset, &length), run.sequences(SequenceSlice::X)?, |rows, piece, at| {
+        for row in rows {
+            let from = piece.contains(&row).then(|| dout.row(at + row - piece.start));
+            match (from, store) {
+                (Some(from), Store::Write) => dx.row(row).copy_from_slice(from),
+                (None, Store::Write) => dx.row(row).fill(T::ZERO),
+                (Some(from), Store::Add) => dx.row(row).iter_mut().zip(from).for_each(|(dx, &d)| *dx += d),
+                (None, Store::Add) => {}
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+    use crate::Builder;
+    use crate::program::Operand;
+    use crate::tensor::DType;
+
+    fn called(offset: Variable, length: Variable) -> String {
+        let x = Variable::from_sequences(&[vec![1.0f32, 2.0, 3.0], vec![], vec![4.0, 5.0]]);
+        let run = |x: Variable| {
+            let op = crate::ops::catalogue().parse("sequence_slice", &Attributes::new())?;
+            let operands = [("x", x), ("offset", offset), ("length", length)];
+            op.call(&operands.map(|(slot, value)| Operand::batch(slot, value)))
+        };
+        x.and_then(run).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_piece_that_is_not_inside_names_its_sequence() {
+        for (offset, length, sequence, got) in [
+            (array![0i64, 0, 1], array![3i64, 0, 2], 2, "2 from 1 on"),
+            (array![0, 1, 0], array![3, 0, 2], 1, "0 from 1 on"),
+            (array![-1, 0, 0], array![3, 0, 2], 0, "3 from -1 on"),
+            (array![0, 0, 0], array![-3, 0, 2], 0, "-3 from 0 on"),
+            (array![0, 0, i64::MAX], array![3, 0, i64::MAX], 2, "from 9223372036854775807 on"),
+        ] {
+            let error = called(Variable::dense(offset), Variable::dense(length));
+            let named = format!("sequence of sample {sequence}: expected an offset and a length inside its");
+            assert!(error.starts_with(&named) && error.contains(got), "{error}");
+        }
+    }
+
+    #[test]
+    fn offsets_and_lengths_are_whole_numbers_one_a_sequence() -> Result<()> {
+        let fine = || Variable::dense(array![0i64, 0, 0]);
+        let error = called(Variable::dense(array![0.5, 0.0, 0.0]), fine());
+        assert!(error.contains("input `offset`: expected dtype i64 or i32"), "{error}");
+
+        let net = Builder::new();
+        let x = net.feed("x", DType::F32, &[2], 2);
+        let (top, flat) = (net.feed("top", DType::I64, &[], 0), net.feed("flat", DType::F32, &[2], 0));
+        let error = net.sequence_slice(x, top, top).refused().to_string();
+        let expected = "input `offset`: expected one whole number for each sequence of the last level of `x`";
+        assert!(error.contains(expected), "{error}");
+        let error = net.sequence_slice(flat, top, top).refused().to_string();
+        assert!(error.contains("input `x`: expected sequences"), "{error}");
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! `adagrad`: steps that shrink where gradients were large.
+
+use super::engine::{Rule, apply};
+use super::rule::{self, RATE, SparseMode, not_negative};
+use crate::error::Result;
+use crate::kernels::Float;
+use crate::operator;
+use crate::program::contract::signature::{DENSE, ROWS};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::with_float;
+
+#[derive(Clone, Copy)]
+struct Shrink<T> {
+    rate: T,
+    epsilon: T,
+    decay: T,
+}
+
+impl<T: Float> Rule<T, 2> for Shrink<T> {
+    #[inline(always)]
+    fn step(&self, [param, sum]: [T; 2], grad: T) -> [T; 2] {
+        let grad = grad + self.decay * param;
+        let sum = sum + grad * grad;
+        let scale = sum.sqrt() + self.epsilon;
+        // Nothing was ever seen here, and epsilon may be 0.
+        let change = if scale == T::ZERO { T::ZERO } else { grad / scale };
+        [param - self.rate * change, sum]
+    }
+}
+
+operator! {
+    /// Adagrad: steps that shrink where gradients were large.
+    ///
+    /// With d = grad + weight_decay · param and t = 0, 1, … the number of the step,
+    ///
+    /// - sum += d²;
+    /// - param −= rate / (1 + t · rate_decay) · d / (√sum + epsilon).
+    ///
+    /// Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12,
+    /// 2011, in the form of PyTorch's `torch.optim.Adagrad`.
+    ///
+    /// A row without a gradient does not move, so a gradient of selected rows is exact once its duplicate rows are added
+    /// up; with weight decay it asks for the mode `lazy`.
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::ops;
+    /// let plain = Attributes::new().with("mode", "exact").with("epsilon", 0.0).with("rate_decay", 0.0);
+    /// let out = ops::catalogue().parse("adagrad", &plain.with("weight_decay", 0.0))?.call(&[
+    ///     Operand::constant("grad", array![[3.0, -4.0]]),
+    ///     Operand::constant("rate", arr0(0.5f32)),
+    ///     Operand::constant("param", array![[1.0, 1.0]]),
+    ///     Operand::constant("sum", array![[16.0, 9.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0 - 0.3, 1.0 + 0.4]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [25.0, 25.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(in crate::ops) struct Adagrad = adagrad {
+        mode: SparseMode,
+        epsilon: f64 => not_negative,
+        rate_decay: f64 => not_negative,
+        weight_decay: f64 => not_negative,
+    }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    kernels { [DENSE], [ROWS] }
+    outputs { PARAM = param: one.updated(), SUM = sum: one.updated() }
+}
+
+impl Op for Adagrad {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        self.mode.infer_shape(s, 2, (self.weight_decay > 0.0).then_some("weight decay"))
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        fn forward<T: RowValue>(op: &Adagrad, run: &mut Forward<'_>) -> Result<()> {
+            let rate = rule::scalar(run, RATE)? / (1.0 + run.run().step as f64 * op.rate_decay);
+            apply(
+                run,
+                Shrink {
+                    rate: T::from_f64(rate),
+                    epsilon: T::from_f64(op.epsilon),
+                    decay: T::from_f64(op.weight_decay),
+                },
+            )
+        }
+        with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let op = |mode| Adagrad { mode, epsilon: 1e-10, rate_decay: 0.25, weight_decay: 0.5 };
+        rule::samples(|mode| op(mode).attributes(), &["param", "sum"])
+    }
+}

@@ -1,0 +1,131 @@
+//! `adam`: steps along the mean of the gradients, in units of their spread.
+
+use super::engine::{Rule, apply};
+use super::rule::{self, RATE, SparseMode, fraction, not_negative};
+use crate::error::Result;
+use crate::kernels::Float;
+use crate::operator;
+use crate::program::contract::signature::{DENSE, ROWS};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::with_float;
+
+#[derive(Clone, Copy)]
+struct Moments<T> {
+    /// What remains of the parameter after a decoupled decay.
+    keep: T,
+    /// A decay that is added to the gradient.
+    decay: T,
+    /// 1 − beta1.
+    new1: T,
+    beta2: T,
+    /// 1 − beta2.
+    new2: T,
+    /// rate / (1 − beta1ᵗ).
+    rate: T,
+    /// 1 / √(1 − beta2ᵗ).
+    spread: T,
+    epsilon: T,
+}
+
+impl<T: Float> Rule<T, 3> for Moments<T> {
+    #[inline(always)]
+    fn step(&self, [param, moment1, moment2]: [T; 3], grad: T) -> [T; 3] {
+        let grad = grad + self.decay * param;
+        let moment1 = moment1 + self.new1 * (grad - moment1);
+        let moment2 = self.beta2 * moment2 + self.new2 * (grad * grad);
+        let scale = moment2.sqrt() * self.spread + self.epsilon;
+        // Nothing was ever seen here, and epsilon may be 0.
+        let change = if scale == T::ZERO { T::ZERO } else { moment1 / scale };
+        [self.keep * param - self.rate * change, moment1, moment2]
+    }
+}
+
+operator! {
+    /// Adam, and AdamW where the decay is `decoupled`: steps along the mean of the gradients, in units of their spread.
+    ///
+    /// With t = 1, 2, … the number of the step and d = grad + weight_decay · param (d = grad, and first
+    /// param −= rate · weight_decay · param, where the decay is `decoupled`: AdamW),
+    ///
+    /// - moment1 += (1 − beta1) · (d − moment1);
+    /// - moment2 = beta2 · moment2 + (1 − beta2) · d²;
+    /// - param −= rate / (1 − beta1ᵗ) · moment1 / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
+    ///
+    /// Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980; Loshchilov and Hutter,
+    /// "Decoupled weight decay regularization", 2019, arXiv:1711.05101; in the form of PyTorch's `torch.optim.Adam` and
+    /// `AdamW`.
+    ///
+    /// The moments of every row move at every step, so a gradient of selected rows asks for the mode `lazy`: then only
+    /// the touched rows and their moments move, as in PyTorch's `SparseAdam` (whose epsilon, unlike Adam's, is added
+    /// before the correction of moment2; here it is Adam's in both). t counts the steps of the program, also those
+    /// whose gradient was empty.
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::ops;
+    /// let betas = Attributes::new().with("beta1", 0.5).with("beta2", 0.75).with("epsilon", 0.0);
+    /// let plain = betas.with("mode", "exact").with("weight_decay", 0.0).with("decoupled", false);
+    /// let out = ops::catalogue().parse("adam", &plain)?.call(&[
+    ///     Operand::constant("grad", array![[2.0, -4.0]]),
+    ///     Operand::constant("rate", arr0(0.125f32)),
+    ///     Operand::constant("param", array![[1.0, 1.0]]),
+    ///     Operand::constant("moment1", array![[0.0, 0.0]]),
+    ///     Operand::constant("moment2", array![[0.0, 0.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.875, 1.125]); // the first step is the sign of the gradient
+    /// assert_eq!(out[1].as_slice::<f64>()?, [1.0, -2.0]);
+    /// assert_eq!(out[2].as_slice::<f64>()?, [1.0, 4.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(in crate::ops) struct Adam = adam {
+        mode: SparseMode,
+        beta1: f64 => fraction,
+        beta2: f64 => fraction,
+        epsilon: f64 => not_negative,
+        weight_decay: f64 => not_negative,
+        decoupled: bool,
+    }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    kernels { [DENSE], [ROWS] }
+    outputs { PARAM = param: one.updated(), MOMENT1 = moment1: one.updated(), MOMENT2 = moment2: one.updated() }
+}
+
+impl Op for Adam {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        self.mode.infer_shape(s, 3, Some("Adam's moments"))
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        fn forward<T: RowValue>(op: &Adam, run: &mut Forward<'_>) -> Result<()> {
+            let (rate, t) = (rule::scalar(run, RATE)?, (run.run().step + 1) as f64);
+            let (keep, decay) = match op.decoupled {
+                true => (1.0 - rate * op.weight_decay, 0.0),
+                false => (1.0, op.weight_decay),
+            };
+            apply(
+                run,
+                Moments {
+                    keep: T::from_f64(keep),
+                    decay: T::from_f64(decay),
+                    new1: T::from_f64(1.0 - op.beta1),
+                    beta2: T::from_f64(op.beta2),
+                    new2: T::from_f64(1.0 - op.beta2),
+                    rate: T::from_f64(rate / (1.0 - op.beta1.powf(t))),
+                    spread: T::from_f64(1.0 / (1.0 - op.beta2.powf(t)).sqrt()),
+                    epsilon: T::from_f64(op.epsilon),
+                },
+            )
+        }
+        with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let (beta1, beta2, epsilon) = (0.75, 0.875, 1e-8);
+        let op = |mode| Adam { mode, beta1, beta2, epsilon, weight_decay: 0.5, decoupled: true };
+        rule::samples(|mode| op(mode).attributes(), &["param", "moment1", "moment2"])
+    }
+}

@@ -1,0 +1,144 @@
+//! What the update rules share: slots, the shape rule, checks of their settings, samples, and the [`engine`](super::engine) that
+//! applies a rule.
+//!
+//! A rule is a [`Rule`]: from the old values of an element (the parameter, then its state) and its gradient to the
+//! new ones. It is written once, for dense gradients and for selected rows.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::Float;
+use crate::program::spec::attributes::Attribute;
+use crate::program::{Attributes, Forward, InferShape, Sample, Spec};
+use crate::tensor::{Dense, SelectedRows, StorageKind, Variable};
+
+/// Input slot of the gradient, in every rule.
+pub(in crate::ops) const GRAD: usize = 0;
+/// Input slot of the learning rate, in every rule.
+pub(in crate::ops) const RATE: usize = 1;
+
+/// What a rule does with a gradient of selected rows; stored by name in the attribute `mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SparseMode {
+    /// The same numbers as the dense rule on the densified gradient. A rule that would have to move untouched rows
+    /// too refuses selected rows.
+    #[default]
+    Exact,
+    /// Only touched rows and their state move.
+    Lazy,
+}
+
+impl SparseMode {
+    /// The name in programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            SparseMode::Exact => "exact",
+            SparseMode::Lazy => "lazy",
+        }
+    }
+
+    /// The shape rule of an update of `fields` outputs. `moves_all` says why the dense rule moves rows without a
+    /// gradient, if it does.
+    pub(in crate::ops) fn infer_shape(
+        self,
+        s: &mut InferShape<'_>,
+        fields: usize,
+        moves_all: Option<&str>,
+    ) -> Result<()> {
+        s.is_float(GRAD)?;
+        s.is_float(RATE)?;
+        s.constant(RATE, &[])?;
+        let grad = s.input(GRAD);
+        if grad.batched() || !grad.lod.is_empty() {
+            return Err(s.mismatch(GRAD, "the gradient of a parameter, of known shape and without LoD"));
+        }
+        if let (StorageKind::SelectedRows, SparseMode::Exact, Some(reason)) = (grad.storage, self, moves_all)
+        {
+            return Err(Error::of(
+                ErrorKind::Program,
+                "gradient of selected rows",
+                "a dense gradient, or `.lazy()` on the optimizer (then only touched rows and their state move)",
+                format!("{grad} in exact mode, where {reason} moves the untouched rows too"),
+            ));
+        }
+        for field in 0..fields {
+            s.set(field, Spec { storage: StorageKind::Dense, ..grad.clone() });
+        }
+        Ok(())
+    }
+}
+
+impl Attribute for SparseMode {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        match attributes.text(name)? {
+            "exact" => Ok(SparseMode::Exact),
+            "lazy" => Ok(SparseMode::Lazy),
+            other => {
+                Err(Error::of(ErrorKind::Program, format!("attribute `{name}`"), "exact or lazy", other))
+            }
+        }
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        attributes.set(name, self.name());
+    }
+}
+
+/// A number among the attributes, checked.
+pub(in crate::ops) fn number(
+    attributes: &Attributes,
+    name: &str,
+    expected: &str,
+    valid: impl FnOnce(f64) -> bool,
+) -> Result<f64> {
+    let value = attributes.float(name)?;
+    if value.is_finite() && valid(value) {
+        return Ok(value);
+    }
+    Err(Error::of(ErrorKind::Program, format!("attribute `{name}`"), expected, value.to_string()))
+}
+
+/// A number from 0 among the attributes.
+pub(in crate::ops) fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
+    number(attributes, name, "a finite number from 0", |v| v >= 0.0)
+}
+
+/// A number of [0, 1) among the attributes.
+pub(in crate::ops) fn fraction(attributes: &Attributes, name: &str) -> Result<f64> {
+    number(attributes, name, "a number from 0 and below 1", |v| (0.0..1.0).contains(&v))
+}
+
+/// A scalar operand.
+pub(in crate::ops) fn scalar(run: &Forward<'_>, slot: usize) -> Result<f64> {
+    crate::with_float!(run.dtype(slot), T => Ok(run.input::<T>(slot)?.row(0)[0].to_f64()))
+}
+
+/// The samples of a rule: a matrix, a vector, rows that repeat, and none. `attributes` gets the mode.
+pub(in crate::ops) fn samples(
+    attributes: impl Fn(SparseMode) -> Attributes,
+    fields: &[&str],
+) -> Result<Vec<Sample>> {
+    let numbers = |shape: &[usize], pace: f64, least: f64| -> Result<Variable> {
+        let len = shape.iter().product::<usize>();
+        let values = (0..len).map(|i| (i as f64 * pace).sin() + least).collect();
+        Ok(Variable::dense(Dense::from_vec::<f64>(shape, values)?))
+    };
+    let sample = |name: &str, mode: SparseMode, shape: &[usize]| -> Result<Sample> {
+        let rate = Variable::dense(Dense::from_vec(&[], vec![0.125f32])?);
+        let mut sample = Sample::new(name, attributes(mode)).without_gradient().constant("rate", rate);
+        for (k, field) in fields.iter().enumerate() {
+            // Above 0, as some states must be.
+            sample = sample.constant(field, numbers(shape, 0.9 + k as f64, 1.5)?);
+        }
+        Ok(sample)
+    };
+    let rows = |ids: &[i64]| -> Result<Variable> {
+        let values = numbers(&[ids.len(), 3], 0.7, 0.0)?.into_parts().0.into_dense()?;
+        Variable::new(SelectedRows::new(5, ids.to_vec(), values)?, None)
+    };
+    let (exact, lazy) = (SparseMode::Exact, SparseMode::Lazy);
+    Ok(vec![
+        sample("matrix", exact, &[4, 3])?.constant("grad", numbers(&[4, 3], 0.7, 0.0)?),
+        sample("vector", exact, &[5])?.constant("grad", numbers(&[5], 0.7, 0.0)?),
+        sample("rows that repeat", lazy, &[5, 3])?.constant("grad", rows(&[4, 1, 4])?),
+        sample("no row", lazy, &[5, 3])?.constant("grad", rows(&[])?),
+    ])
+}

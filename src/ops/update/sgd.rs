@@ -1,0 +1,165 @@
+//! `sgd` and `momentum`: stochastic gradient descent.
+
+use super::engine::{Rule, apply};
+use super::rule::{self, RATE, SparseMode, fraction, not_negative};
+use crate::error::Result;
+use crate::kernels::Float;
+use crate::operator;
+use crate::program::contract::signature::{DENSE, ROWS};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::with_float;
+
+#[derive(Clone, Copy)]
+struct Descend<T> {
+    rate: T,
+    decay: T,
+}
+
+impl<T: Float> Rule<T, 1> for Descend<T> {
+    #[inline(always)]
+    fn step(&self, [param]: [T; 1], grad: T) -> [T; 1] {
+        [param - self.rate * (grad + self.decay * param)]
+    }
+}
+
+/// The move is rate · (ahead · d + along · velocity): along the velocity alone, or looking ahead of it.
+#[derive(Clone, Copy)]
+struct Roll<T> {
+    rate: T,
+    decay: T,
+    momentum: T,
+    ahead: T,
+    along: T,
+}
+
+impl<T: Float> Rule<T, 2> for Roll<T> {
+    #[inline(always)]
+    fn step(&self, [param, velocity]: [T; 2], grad: T) -> [T; 2] {
+        let grad = grad + self.decay * param;
+        let velocity = self.momentum * velocity + grad;
+        [param - self.rate * (self.ahead * grad + self.along * velocity), velocity]
+    }
+}
+
+operator! {
+    /// Stochastic gradient descent: param −= rate · (grad + weight_decay · param).
+    ///
+    /// Under a gradient of selected rows it is exact without decay, which would move every row and so asks for the mode
+    /// `lazy`.
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::tensor::SelectedRows;
+    /// use unpadded::{Variable, ops};
+    /// let plain = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
+    /// let grad = SelectedRows::new(3, vec![2, 0, 2], array![[1.0], [4.0], [1.0]])?;
+    /// let out = ops::catalogue().parse("sgd", &plain)?.call(&[
+    ///     Operand::constant("grad", Variable::new(grad, None)?),
+    ///     Operand::constant("rate", arr0(0.5f32)),
+    ///     Operand::constant("param", array![[10.0], [20.0], [30.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [8.0, 20.0, 29.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(in crate::ops) struct Sgd = sgd {
+        mode: SparseMode,
+        weight_decay: f64 => not_negative,
+    }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    kernels { [DENSE], [ROWS] }
+    outputs { PARAM = param: one.updated() }
+}
+
+impl Op for Sgd {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        self.mode.infer_shape(s, 1, (self.weight_decay > 0.0).then_some("weight decay"))
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        fn forward<T: RowValue>(op: &Sgd, run: &mut Forward<'_>) -> Result<()> {
+            let rate = T::from_f64(rule::scalar(run, RATE)?);
+            apply(run, Descend { rate, decay: T::from_f64(op.weight_decay) })
+        }
+        with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        rule::samples(|mode| Sgd { mode, weight_decay: 0.5 }.attributes(), &["param"])
+    }
+}
+
+operator! {
+    /// Gradient descent along a velocity. With d = grad + weight_decay · param,
+    ///
+    /// - velocity = momentum · velocity + d,
+    /// - param −= rate · velocity, or, with `nesterov`, param −= rate · (d + momentum · velocity).
+    ///
+    /// The velocity starts at zero, so that it is d after the first step. These are the formulas of PyTorch's
+    /// `torch.optim.SGD` without dampening; the Nesterov form is that of Sutskever et al., "On the importance of
+    /// initialization and momentum in deep learning", 2013, with the parameter read where the gradient is taken.
+    ///
+    /// Momentum moves every row, so under a gradient of selected rows it asks for the mode `lazy`.
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let half = Attributes::new().with("mode", "exact").with("momentum", 0.5).with("nesterov", false);
+    /// let out = ops::catalogue().parse("momentum", &half.with("weight_decay", 0.0))?.call(&[
+    ///     Operand::constant("grad", array![[2.0, -4.0]]),
+    ///     Operand::constant("rate", arr0(0.5f32)),
+    ///     Operand::constant("param", array![[10.0, 10.0]]),
+    ///     Operand::constant("velocity", array![[4.0, 0.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [8.0, 12.0]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, -4.0]); // the velocities
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(in crate::ops) struct Momentum = momentum {
+        mode: SparseMode,
+        momentum: f64 => fraction,
+        nesterov: bool,
+        weight_decay: f64 => not_negative,
+    }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    kernels { [DENSE], [ROWS] }
+    outputs { PARAM = param: one.updated(), VELOCITY = velocity: one.updated() }
+}
+
+impl Op for Momentum {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        self.mode.infer_shape(s, 2, Some("momentum"))
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        fn forward<T: RowValue>(op: &Momentum, run: &mut Forward<'_>) -> Result<()> {
+            let rate = T::from_f64(rule::scalar(run, RATE)?);
+            let (ahead, along) = if op.nesterov { (1.0, op.momentum) } else { (0.0, 1.0) };
+            apply(
+                run,
+                Roll {
+                    rate,
+                    decay: T::from_f64(op.weight_decay),
+                    momentum: T::from_f64(op.momentum),
+                    ahead: T::from_f64(ahead),
+                    along: T::from_f64(along),
+                },
+            )
+        }
+        with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let op = |mode| Momentum { mode, momentum: 0.75, nesterov: true, weight_decay: 0.5 };
+        rule::samples(|mode| op(mode).attributes(), &["param", "velocity"])
+    }
+}

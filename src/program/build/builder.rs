@@ -1,0 +1,588 @@
+//! The builder: ordinary Rust calls that append operators, each checked at once.
+
+use std::cell::RefCell;
+use std::panic::Location;
+use std::rc::Rc;
+
+use super::carried::OpenState;
+use super::naming::Scopes;
+use super::step::OpenStep;
+use super::var::{self, Number, Var};
+use super::vars::Outputs;
+use crate::error::{Error, ErrorKind, Place, Result, is_own};
+use crate::program::contract::registry::Registry;
+use crate::program::description::initialize;
+use crate::program::description::op_desc::Role;
+use crate::program::description::program::{Append, Program};
+use crate::program::description::var_desc::{Initializer, VarDesc, VarKind, VarRole};
+use crate::program::spec::attributes::{Attributes, Literal};
+use crate::program::spec::extent::{BlockId, Extent, Levels, MAX_LEVELS, Spec, VarId};
+use crate::tensor::{DType, StorageKind};
+
+/// A program under construction.
+pub(super) struct State {
+    pub(super) number: Number,
+    pub(super) program: Program,
+    pub(super) registry: Registry,
+    /// The step blocks that are being built, outermost first.
+    pub(super) open: Vec<OpenStep>,
+    /// Where each step block was opened.
+    pub(super) opened_at: Vec<(BlockId, &'static Location<'static>)>,
+    pub(super) scopes: Scopes,
+    /// The states that pass from batch to batch.
+    pub(super) carried: Vec<OpenState>,
+    /// What did not fit, first to last.
+    pub(super) errors: Vec<Error>,
+}
+
+/// Builds a [`Program`]. Cheap to clone; all clones build the same program.
+///
+/// Methods take `&self`. One operator is one method, from the file of its family, and one of [`Var`] too if it has one main
+/// input; a user's crate adds its own by [`operator!`](crate::operator).
+///
+/// A call that does not fit is written down, with the line that called, and gives an unknown [`Var`]; [`Self::finish`] and
+/// [`Trainer::new`](crate::train::Trainer::new) return all that was written down. Every operator records the line that
+/// appended it, and every error names it. A method that is `#[track_caller]` and only calls such methods passes its own
+/// caller's line on; one that calls them in a closure (a layer with a step block) uses [`Builder::part`].
+///
+/// # By family
+///
+/// The operators with their formulas are in a table at [`ops`](crate::ops).
+///
+/// | family | methods |
+/// |---|---|
+/// | the program | [`feed`](Self::feed) [`feed_like`](Self::feed_like) [`feed_stored`](Self::feed_stored) [`parameter`](Self::parameter) [`literal`](Self::literal) [`recurrent`](Self::recurrent) [`recurrent_with`](Self::recurrent_with) [`append`](Self::append) |
+/// | states that pass from batch to batch | [`carried_state`](Self::carried_state) [`carried_state_of`](Self::carried_state_of) [`carry`](Self::carry) |
+/// | its parts | [`layer`](Self::layer) [`layer_with`](Self::layer_with) [`scope`](Self::scope) [`part`](Self::part) |
+/// | its end, and questions | [`finish`](Self::finish) [`check`](Self::check) [`program`](Self::program) [`describe`](Self::describe) [`spec`](Self::spec) [`name_of`](Self::name_of) [`registry`](Self::registry) [`seed`](Self::seed) |
+/// | for those who write layers | [`refuse`](Self::refuse) [`unknown`](Self::unknown) [`watch`](Self::watch) [`stop_gradient`](Self::stop_gradient) |
+/// | layers | [`linear`](Self::linear) [`embedding`](Self::embedding) [`lstm`](Self::lstm) [`lstm_states`](Self::lstm_states) [`gru`](Self::gru) [`gru_states`](Self::gru_states) [`rnn`](Self::rnn) [`rnn_states`](Self::rnn_states) [`mgu`](Self::mgu) [`mgu_states`](Self::mgu_states) [`stacked`](Self::stacked) [`stacked_states`](Self::stacked_states) [`bidirectional`](Self::bidirectional) [`bidirectional_states`](Self::bidirectional_states) |
+/// | arithmetic | [`add`](Self::add) [`sub`](Self::sub) [`mul`](Self::mul) [`div`](Self::div) [`maximum`](Self::maximum) [`minimum`](Self::minimum) |
+/// | comparisons | [`greater`](Self::greater) [`greater_equal`](Self::greater_equal) [`less`](Self::less) [`less_equal`](Self::less_equal) [`equal`](Self::equal) [`not_equal`](Self::not_equal) |
+/// | functions of one number | [`abs`](Self::abs) [`clamp`](Self::clamp) [`elu`](Self::elu) [`exp`](Self::exp) [`gelu`](Self::gelu) [`leaky_relu`](Self::leaky_relu) [`log`](Self::log) [`reciprocal`](Self::reciprocal) [`relu`](Self::relu) [`scale`](Self::scale) [`sigmoid`](Self::sigmoid) [`silu`](Self::silu) [`softplus`](Self::softplus) [`softsign`](Self::softsign) [`sqrt`](Self::sqrt) [`square`](Self::square) [`tanh`](Self::tanh) |
+/// | products | [`product`](Self::product) [`product_transposed`](Self::product_transposed) [`matmul`](Self::matmul) [`matmul_with`](Self::matmul_with) [`outer`](Self::outer) [`matvec`](Self::matvec) |
+/// | sums over features and rows | [`sum`](Self::sum) [`mean`](Self::mean) [`sum_features`](Self::sum_features) [`mean_features`](Self::mean_features) [`max_features`](Self::max_features) [`softmax`](Self::softmax) [`log_softmax`](Self::log_softmax) |
+/// | columns | [`concat`](Self::concat) [`split`](Self::split) [`slice`](Self::slice) |
+/// | sequences | [`sequence_pool`](Self::sequence_pool) [`sequence_pool_with`](Self::sequence_pool_with) [`sequence_softmax`](Self::sequence_softmax) [`sequence_reverse`](Self::sequence_reverse) [`sequence_expand`](Self::sequence_expand) [`sequence_expand_as`](Self::sequence_expand_as) [`sequence_slice`](Self::sequence_slice) [`sequence_erase`](Self::sequence_erase) [`lod_of`](Self::lod_of) |
+/// | recurrent cells | [`lstm_cell`](Self::lstm_cell) [`gru_cell`](Self::gru_cell) [`zoneout`](Self::zoneout) |
+/// | losses and metrics | [`cross_entropy`](Self::cross_entropy) [`cross_entropy_with`](Self::cross_entropy_with) [`accuracy`](Self::accuracy) |
+/// | random | [`dropout`](Self::dropout) [`variational_dropout`](Self::variational_dropout) |
+/// | ids, conversion | [`lookup`](Self::lookup) [`assign`](Self::assign) [`cast`](Self::cast) [`fill_like`](Self::fill_like) |
+///
+/// # A program with mistakes
+///
+/// ```
+/// use unpadded::{Builder, DType};
+/// let net = Builder::new();
+/// let x = net.feed("x", DType::F32, &[8], 1);
+/// let label = net.feed("label", DType::I64, &[], 0);
+/// let narrow = x.linear(0);
+/// let loss = (narrow + x).cross_entropy(label).mean(); // unknown, but no mistake of its own
+/// let wide = x.slice(0..9);
+/// net.finish().unwrap_err().all().zip([loss, wide]).for_each(|(error, _)| println!("{error}"));
+/// ```
+#[derive(Clone)]
+pub struct Builder {
+    pub(super) number: u64,
+    pub(super) state: Rc<RefCell<State>>,
+    pub(super) block: BlockId,
+}
+
+impl Builder {
+    /// A builder that knows the operators of `registry`.
+    pub fn with_registry(registry: Registry) -> Self {
+        Self::over(Program::new(), registry)
+    }
+
+    /// A builder that goes on with a program.
+    pub(crate) fn over(program: Program, registry: Registry) -> Self {
+        let state = var::entered(|number| State {
+            number,
+            program,
+            registry,
+            open: Vec::new(),
+            opened_at: Vec::new(),
+            scopes: Scopes::default(),
+            carried: Vec::new(),
+            errors: Vec::new(),
+        });
+        let number = state.borrow().number.0;
+        Self { number, state, block: BlockId(0) }
+    }
+
+    /// The line of the layer that is being called, else that of the caller of the `#[track_caller]` method around.
+    #[track_caller]
+    pub(super) fn here(&self) -> &'static Location<'static> {
+        let layer = self.state.borrow().scopes.lines.first().copied();
+        layer.unwrap_or(Location::caller())
+    }
+
+    /// Where in a layer of the user's own the caller of the `#[track_caller]` method around is, if that is not the line that
+    /// called the layer.
+    #[track_caller]
+    fn inside(&self) -> Option<&'static Location<'static>> {
+        let line = Location::caller();
+        (self.here() != line && !is_own(line.file())).then_some(line)
+    }
+
+    /// Sets the seed of the initialisers and of random operators; 0 without it.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        self.state.borrow_mut().program.seed = seed;
+        self
+    }
+
+    /// Everything that did not fit so far, first to last.
+    ///
+    /// # Errors
+    /// If anything did not fit: [`Error::all`] has each.
+    pub fn check(&self) -> Result<()> {
+        let state = &mut *self.state.borrow_mut();
+        state.errors.extend(var::stray_errors());
+        Error::several(&state.errors).map_or(Ok(()), Err)
+    }
+
+    /// The program so far.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub fn program(&self) -> Result<Program> {
+        self.check()?;
+        Ok(self.state.borrow().program.clone())
+    }
+
+    /// As [`Self::check`], of a program to which nothing is added any more: what it is after a batch was said of each
+    /// carried state.
+    pub(crate) fn check_whole(&self) -> Result<()> {
+        let mut errors: Vec<Error> = self.check().err().iter().flat_map(Error::all).cloned().collect();
+        let state = self.state.borrow();
+        errors.extend(state.carried.iter().filter_map(|open| open.missing(&state.program)));
+        errors.extend(state.open.iter().map(OpenStep::unfinished));
+        Error::several(&errors).map_or(Ok(()), Err)
+    }
+
+    /// The program, done.
+    ///
+    /// # Errors
+    /// As [`Self::check`], if nothing says what a [carried state](Self::carried_state) is after the batch, and in a step
+    /// block.
+    pub fn finish(self) -> Result<Program> {
+        self.check_whole()?;
+        Ok(match Rc::try_unwrap(self.state) {
+            Ok(state) => state.into_inner().program,
+            Err(shared) => shared.borrow().program.clone(),
+        })
+    }
+
+    /// The registry it builds with.
+    pub fn registry(&self) -> Registry {
+        self.state.borrow().registry.clone()
+    }
+
+    /// Writes down an error that a layer found itself, with the line of the user's code, as the builder's own methods do.
+    /// Gives the unknown variable that stands for what could not be built.
+    #[track_caller]
+    pub fn refuse(&self, error: Error) -> Var {
+        let (caller, inside) = (self.here(), self.inside());
+        let error = match inside {
+            Some(line) => error.called(caller).noted(format!("inside the layer, at {line}")),
+            None => error.called(caller),
+        };
+        self.state.borrow_mut().errors.push(error);
+        self.unknown()
+    }
+
+    /// An unknown variable, for a layer whose input is unknown.
+    pub fn unknown(&self) -> Var {
+        Var::unknown(self.number)
+    }
+
+    /// Whether nothing was written down, here or of a variable without its builder.
+    pub(crate) fn is_without_errors(&self) -> bool {
+        self.check().is_ok()
+    }
+
+    /// The number of a variable that this builder's block sees; `None` if it is unknown, or another's, which is an error.
+    #[track_caller]
+    pub(crate) fn visible(&self, var: Var) -> Option<VarId> {
+        let seen = {
+            let state = self.state.borrow();
+            state
+                .own(var)
+                .and_then(|id| id.map_or(Ok(None), |id| state.seen(self.block, id).map(|()| Some(id))))
+        };
+        self.fitting(seen).flatten()
+    }
+
+    /// How many errors were written down.
+    pub(crate) fn errors(&self) -> usize {
+        self.state.borrow().errors.len()
+    }
+
+    /// What `found` is, or an error that is written down.
+    #[track_caller]
+    pub(crate) fn fitting<T>(&self, found: Result<T>) -> Option<T> {
+        match found {
+            Ok(found) => Some(found),
+            Err(error) => {
+                self.refuse(error);
+                None
+            }
+        }
+    }
+
+    /// The number of a variable of this builder; `None` if it is unknown, or another builder's, which is an error.
+    #[track_caller]
+    pub(super) fn known(&self, var: Var) -> Option<VarId> {
+        let own = self.state.borrow().own(var);
+        self.fitting(own).flatten()
+    }
+
+    /// The spec of a variable; `None` of an unknown one.
+    ///
+    /// # Errors
+    /// If it is another builder's, or a literal: `None` then too.
+    #[track_caller]
+    pub fn spec(&self, var: Var) -> Option<Spec> {
+        let id = self.known(var)?;
+        let spec = self.state.borrow().program.spec(id).cloned();
+        self.fitting(spec)
+    }
+
+    /// The number of a variable of a program without errors.
+    pub(crate) fn owned(&self, var: Var) -> Result<VarId> {
+        let unknown = || Error::of(ErrorKind::Program, "variable", "one of the program", "an unknown one");
+        self.state.borrow().own(var)?.ok_or_else(unknown)
+    }
+
+    /// The spec of a variable, if it is known and a tensor.
+    pub(crate) fn spec_of_tensor(&self, var: Var) -> Option<Spec> {
+        let state = self.state.borrow();
+        let id = state.own(var).ok()??;
+        state.program.var(id).spec().cloned()
+    }
+
+    /// A variable's name, dtype, shape and LoD levels, as ``` `x`: f32[rows0, 8] lod(0) ```; `{x:?}` prints the same.
+    pub fn describe(&self, var: Var) -> String {
+        self.state.borrow().describe(var)
+    }
+
+    /// The name of a variable; `?` for an unknown one.
+    pub fn name_of(&self, var: Var) -> String {
+        let state = self.state.borrow();
+        let id = state.own(var).ok().flatten();
+        id.map_or_else(|| "?".to_owned(), |id| state.program.var(id).name.clone())
+    }
+
+    /// What the caller gives at every run: `dims` in each row, and `lod_level` levels of sequences. With level 0
+    /// there is one row a sequence; deeper levels are this feed's own.
+    ///
+    /// # Errors
+    /// If the name is taken, in a step block, or if there are too many dimensions or levels.
+    #[track_caller]
+    pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
+        self.add_feed(name, |program| {
+            if lod_level > MAX_LEVELS {
+                return Err(Error::new("lod_level", format!("at most {MAX_LEVELS}"), lod_level.to_string()));
+            }
+            let levels: Levels = (0..lod_level).map(|_| program.add_level()).collect();
+            let rows = levels.last().map_or(Extent::Batch, |&level| Extent::Rows(level));
+            Spec::rows_of(dtype, rows, dims, levels)
+        })
+    }
+
+    /// A feed in any storage: csr and coo are two-dimensional, selected rows have the rows of a table of known height.
+    /// `shape` is the whole shape, `None` for the rows of the batch.
+    ///
+    /// # Errors
+    /// As [`Self::feed`], or if only the first dimension is not the one that is unknown.
+    #[track_caller]
+    pub fn feed_stored(
+        &self,
+        name: &str,
+        dtype: DType,
+        shape: &[Option<usize>],
+        storage: StorageKind,
+    ) -> Var {
+        self.add_feed(name, |_| {
+            let rows = match shape.first() {
+                Some(Some(n)) => Extent::Known(*n),
+                Some(None) => Extent::Batch,
+                None => return Err(Error::new("shape of a feed", "at least one dimension", "none")),
+            };
+            let dims: Option<Vec<usize>> = shape[1..].iter().copied().collect();
+            let dims = dims
+                .ok_or_else(|| Error::new("shape of a feed", "known dimensions after the first", "others"))?;
+            if matches!(storage, StorageKind::Csr | StorageKind::Coo) && dims.len() != 1 {
+                let got = format!("{} of them", shape.len());
+                return Err(Error::new("shape of a feed", format!("two dimensions for {storage}"), got));
+            }
+            Ok(Spec { storage, ..Spec::rows_of(dtype, rows, &dims, Levels::new())? })
+        })
+    }
+
+    /// A feed with the sequences of another one; that they are the same is checked when they are fed.
+    ///
+    /// # Errors
+    /// As [`Self::feed`], and if `like` is not batched.
+    #[track_caller]
+    pub fn feed_like(&self, name: &str, dtype: DType, dims: &[usize], like: Var) -> Var {
+        let outside = Builder { block: BlockId(0), ..self.clone() };
+        let Some(like) = outside.visible(like).and_then(|_| self.spec(like)) else { return self.unknown() };
+        self.add_feed(name, |_| {
+            if !like.batched() {
+                return Err(Error::new("feed_like", "a batched variable", like.to_string()));
+            }
+            Spec::rows_of(dtype, like.rows(), dims, like.lod.clone())
+        })
+    }
+
+    #[track_caller]
+    fn add_feed(&self, name: &str, spec: impl FnOnce(&mut Program) -> Result<Spec>) -> Var {
+        let add = |program: &mut Program| {
+            if self.block != BlockId(0) {
+                return Err(Error::of(ErrorKind::Program, "feed", "the root block", "a step block"));
+            }
+            let spec = spec(program)?;
+            program.add_var(VarDesc {
+                name: name.to_owned(),
+                block: self.block,
+                kind: VarKind::Tensor(spec),
+                role: VarRole::Feed,
+                persistable: false,
+                trainable: false,
+                stop_gradient: true,
+                initializer: None,
+                gradient_of: None,
+            })
+        };
+        let added = add(&mut self.state.borrow_mut().program).map_err(|e| e.variable(name));
+        self.made(added)
+    }
+
+    /// The variable of a number, or the unknown one for an error, which is written down.
+    #[track_caller]
+    pub(super) fn made(&self, id: Result<VarId>) -> Var {
+        self.fitting(id).map_or_else(|| self.unknown(), |id| self.var(id))
+    }
+
+    /// Lets gradients pass to a feed (or any variable) that has none: for gradient checks and saliency.
+    ///
+    /// # Errors
+    /// If it does not hold floats.
+    #[track_caller]
+    pub fn watch(&self, var: Var) {
+        let Some(spec) = self.spec(var) else { return };
+        if !spec.dtype.is_float() {
+            self.refuse(Error::new("watch", "a float variable", spec.to_string()));
+            return;
+        }
+        self.state.borrow_mut().program.var_mut(var.id).stop_gradient = false;
+    }
+
+    /// A trainable variable of known shape, of a dtype or of that of a variable, wherever it is asked for a variable of the
+    /// root block. Its name begins with the [scopes](Self::scope) that are open. In the dtype of an unknown variable it is
+    /// unknown too.
+    ///
+    /// # Errors
+    /// If there are too many dimensions, or they do not fit the initialiser.
+    #[track_caller]
+    pub fn parameter(
+        &self,
+        name: &str,
+        dtype: impl Into<DTypeOf>,
+        dims: &[usize],
+        initializer: Initializer,
+    ) -> Var {
+        let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
+        let add = |State { program, scopes, .. }: &mut State| {
+            let name = scopes.whole(name);
+            let spec = initialize::check(&initializer, dims)
+                .and_then(|()| Spec::fixed(dtype, dims))
+                .map_err(|e| e.variable(&name))?;
+            program.add_var(VarDesc {
+                name: program.fresh_name(&name),
+                block: BlockId(0),
+                kind: VarKind::Tensor(spec),
+                role: VarRole::Parameter,
+                persistable: true,
+                trainable: true,
+                stop_gradient: false,
+                initializer: Some(initializer),
+                gradient_of: None,
+            })
+        };
+        let added = add(&mut self.state.borrow_mut());
+        self.made(added)
+    }
+
+    /// The dtype that is meant; `None` for that of an unknown variable.
+    #[track_caller]
+    pub(super) fn dtype(&self, of: impl Into<DTypeOf>) -> Option<DType> {
+        match of.into() {
+            DTypeOf::DType(dtype) => Some(dtype),
+            DTypeOf::Var(var) => self.spec(var).map(|spec| spec.dtype),
+        }
+    }
+
+    /// A value that the program carries: a scalar, a string or a list of them.
+    ///
+    /// # Errors
+    /// If the name is taken.
+    #[track_caller]
+    pub fn literal(&self, name: &str, value: impl Into<Literal>) -> Var {
+        let added = self.state.borrow_mut().program.add_var(VarDesc {
+            name: name.to_owned(),
+            block: BlockId(0),
+            kind: VarKind::Literal(value.into()),
+            role: VarRole::Literal,
+            persistable: false,
+            trainable: false,
+            stop_gradient: true,
+            initializer: None,
+            gradient_of: None,
+        });
+        self.made(added)
+    }
+
+    /// Keeps a variable from being trained or passing a gradient.
+    ///
+    /// # Errors
+    /// If it is of another builder.
+    #[track_caller]
+    pub fn stop_gradient(&self, var: Var) {
+        let Some(id) = self.known(var) else { return };
+        let program = &mut self.state.borrow_mut().program;
+        program.var_mut(id).stop_gradient = true;
+        program.var_mut(id).trainable = false;
+    }
+
+    /// Appends an operator: `inputs` by slot name; the result is its outputs in the order of its slots, one variable, an
+    /// array, a tuple or a list. A batched variable of a block around a step is captured as a static input.
+    ///
+    /// # Errors
+    /// If anything does not fit, also the number of outputs; the error names the operator and the line that called. What
+    /// it gives is then unknown.
+    #[track_caller]
+    pub fn append<V: Outputs>(&self, kind: &str, inputs: &[(&str, &[Var])], attributes: Attributes) -> V {
+        let caller = self.here();
+        let slots = || {
+            let state = self.state.borrow();
+            state.registry.parse(kind, &attributes).map_or(1, |op| op.signature().outputs.len())
+        };
+        let unknown = || V::unknown(self.unknown(), slots());
+        let appended = self.state.borrow_mut().append(self.block, (kind, &attributes), inputs, caller);
+        let Some(Some(outputs)) = self.fitting(appended) else { return unknown() };
+        let outputs: Vec<Var> = outputs.into_iter().map(|id| self.var(id)).collect();
+        if let Some(outputs) = V::of(&outputs) {
+            return outputs;
+        }
+        let number = self.state.borrow().program.block(self.block).ops.len() - 1;
+        let expected = format!("{}, as many as the operator makes", outputs.len());
+        let error = Error::of(ErrorKind::Program, "outputs asked for", expected, "another number");
+        let (operator, block) = (Some(format!("{kind} #{number}")), self.block.0 as usize);
+        let block = (block > 0).then_some(block);
+        self.refuse(error.at(Place { operator, block, ..Place::default() }));
+        unknown()
+    }
+
+    /// A variable of this builder's program by its number.
+    pub(crate) fn var(&self, id: VarId) -> Var {
+        Var { builder: self.number, id }
+    }
+}
+
+/// A block to which nothing can be appended any more.
+pub(super) fn finished() -> Error {
+    Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one")
+}
+
+/// A dtype, or that of a variable.
+#[derive(Debug, Clone, Copy)]
+pub enum DTypeOf {
+    /// This one.
+    DType(DType),
+    /// What the variable holds.
+    Var(Var),
+}
+
+impl From<DType> for DTypeOf {
+    fn from(dtype: DType) -> Self {
+        Self::DType(dtype)
+    }
+}
+
+impl From<Var> for DTypeOf {
+    fn from(var: Var) -> Self {
+        Self::Var(var)
+    }
+}
+
+impl State {
+    /// The number of a variable of this program; `None` if it is unknown.
+    pub(super) fn own(&self, var: Var) -> Result<Option<VarId>> {
+        if var.builder != self.number.0 {
+            let got = "one of another's";
+            return Err(Error::of(ErrorKind::Program, "variable", "one of this builder's program", got));
+        }
+        // Its own variables were made by it, so their numbers are the program's.
+        Ok((!var.is_unknown()).then_some(var.id))
+    }
+
+    pub(super) fn describe(&self, var: Var) -> String {
+        match self.own(var) {
+            Ok(Some(id)) => match &self.program.var(id).kind {
+                VarKind::Tensor(spec) => format!("`{}`: {spec}", self.program.var(id).name),
+                VarKind::Literal(literal) => format!("`{}`: {}", self.program.var(id).name, literal.told()),
+            },
+            Ok(None) => "unknown".to_owned(),
+            Err(_) => "another builder's".to_owned(),
+        }
+    }
+
+    /// Appends an operator; `None` if an input is unknown.
+    fn append(
+        &mut self,
+        block: BlockId,
+        (kind, attributes): (&str, &Attributes),
+        inputs: &[(&str, &[Var])],
+        caller: &'static Location<'static>,
+    ) -> Result<Option<Vec<VarId>>> {
+        let number = self.program.block(block).ops.len();
+        let place = || Place {
+            operator: Some(format!("{kind} #{number}")),
+            block: (block.0 > 0).then_some(block.0 as usize),
+            caller: Some(caller.to_string()),
+            variable: None,
+        };
+        let mut bound = Vec::with_capacity(inputs.len());
+        let mut known = true;
+        for &(slot, vars) in inputs {
+            let mut ids = Vec::with_capacity(vars.len());
+            for &var in vars {
+                let id = self.resolve(block, var).map_err(|e| e.at(place()))?;
+                known &= id.is_some();
+                ids.extend(id);
+            }
+            bound.push((slot, ids));
+        }
+        if !known {
+            return Ok(None);
+        }
+        let State { program, registry, open, .. } = self;
+        if block != BlockId(0) {
+            let step = open.iter().find(|step| step.block == block).ok_or_else(|| finished().at(place()))?;
+            let carried = || step.memories().iter().map(|m| m.previous).collect();
+            let checked = program.decided_early(registry, (block, &carried), (kind, attributes), &bound);
+            checked.map_err(|e| e.at(place()))?;
+        }
+        let request = Append {
+            inputs: bound,
+            attributes: attributes.clone(),
+            role: Role::Forward,
+            caller: caller.to_string(),
+            ..Append::forward(kind)
+        };
+        Ok(Some(program.append(registry, block, request)?.into_iter().flatten().collect()))
+    }
+}

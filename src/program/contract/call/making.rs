@@ -1,0 +1,45 @@
+//! The shapes of a direct call, and the levels that the operator makes.
+
+use super::{Direct, lend_reads};
+use crate::error::Result;
+use crate::kernels::arena::{OperandRoom, Operands};
+use crate::program::contract::context::{NewLevels, Wiring};
+use crate::program::contract::facts::LodEffect;
+use crate::program::contract::infer::{Phase, bind_made, infer, made_levels};
+use crate::program::spec::extent::Extent;
+
+impl Direct {
+    /// Runs the shape rule, and computes the offsets that the operator makes: after what they depend on was set.
+    pub(crate) fn made(mut self) -> Result<Self> {
+        let phase = Phase::Build { next: &mut self.bound.clone() };
+        self.output_specs = infer(&*self.op, (&self.input_specs, &self.literals), Extent::Batch, phase)?;
+        let made = made_levels(&self.input_specs, &self.output_specs);
+        if let LodEffect::FromData(slots) = self.op.facts().lod {
+            let offsets = self.offsets(slots)?;
+            let top = self.extent(Extent::Batch);
+            bind_made(&mut self.levels, &made, &offsets, top)?;
+        } else if !made.is_empty() {
+            let phase = Phase::Run { made: &made, table: &mut self.levels };
+            infer(&*self.op, (&self.input_specs, &self.literals), Extent::Batch, phase)?;
+        }
+        Ok(self)
+    }
+
+    /// The offsets that what is in `slots` decides.
+    fn offsets(&self, slots: &[usize]) -> Result<Vec<Vec<usize>>> {
+        let mut wiring = Wiring::default();
+        let (mut room, mut pool, mut offsets) = (OperandRoom::default(), Vec::new(), Vec::new());
+        let mut lender = Operands::lent(&mut room);
+        let mut reads = 0;
+        for (slot, (vars, specs)) in self.inputs.iter().zip(&self.input_specs).enumerate() {
+            // What the operator did not declare to read is withheld, so that a wrong declaration shows here.
+            let values = vars.iter().map(|v| slots.contains(&slot).then(|| v.storage()));
+            wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool)?);
+        }
+        let operands = lender.finish();
+        let call = self.call(&wiring);
+        let mut run = NewLevels { call, operands, pool: &pool, offsets: &mut offsets };
+        self.op.levels(&mut run).map_err(|e| e.of_sample(|row| self.sample(row)))?;
+        Ok(offsets)
+    }
+}

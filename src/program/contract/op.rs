@@ -1,0 +1,101 @@
+//! The contract of an operator.
+//!
+//! One operator family is one file; the file carries, in this order, the declaration ([`operator!`](crate::operator):
+//! formula, slots, attributes, method) and the trait [`Op`]. A user's crate does the same and registers the type in a
+//! [`Registry`](crate::program::Registry).
+
+use super::context::{Backward, Forward, NewLevels, Prepare};
+use super::cost::{Cost, Work};
+use super::declare::Declared;
+use super::facts::{Facts, Gradient};
+use super::hints::Hints;
+use super::infer::InferShape;
+use super::sample::Sample;
+use crate::error::{Error, ErrorKind, Result};
+use crate::program::spec::extent::Spec;
+
+/// An operator with its attributes.
+///
+/// - `infer_shape` runs when the operator is appended, so that its errors point at the user's line, and again, for
+///   operators that make new sequences from offsets, at every run, with the offsets known. ONE rule serves both. Offsets
+///   that the data decides come from `levels` instead.
+/// - `forward` WRITES its outputs whole: what they hold on entry is undefined (may be NaN), unless the slot is
+///   declared [`Slot::updated`](crate::program::Slot::updated).
+/// - `backward` computes only the gradients that are asked for, and for each WRITES or ADDS as the request says.
+///   Each may be asked for alone.
+/// - Both take `&self`, may be called at the same time on disjoint ranges of rows (for a sequence-wise operator: of
+///   whole sequences), and must give a row (a sequence) THE SAME BITS whatever else is in the batch, unless the
+///   facts say [`Facts::batch_dependent`].
+/// - Both are TOTAL: no sequence, an empty sequence, an empty batch, a row of zeros (the state that a loop starts from) are
+///   defined, never a panic or a NaN.
+pub trait Op: Declared {
+    /// What the compiler may assume: row-wise, with the LoD of the first input slot, if nothing else is said.
+    fn facts(&self) -> Facts {
+        Facts::row_wise()
+    }
+
+    /// Sets the spec of every output: shape, dtype, LoD and storage. Nobody else compares the inputs: of two that are read
+    /// row by row, [`InferShape::same_rows`] and [`InferShape::same_dtype`] do.
+    ///
+    /// # Errors
+    /// If the inputs do not fit; the error names the slot, what was expected and what came.
+    fn infer_shape(&self, shapes: &mut InferShape<'_>) -> Result<()>;
+
+    /// Computes the offsets of the levels that `infer_shape` makes by [`InferShape::level_from_data`], from the slots
+    /// that [`LodEffect::FromData`](crate::program::LodEffect::FromData) names. It runs before `forward`, when no output has room yet. In a step block it runs
+    /// for one step after the other, before the first of them does anything else.
+    ///
+    /// # Errors
+    /// As `forward`.
+    fn levels(&self, _run: &mut NewLevels<'_>) -> Result<()> {
+        let expected = "an operator that computes them (`Op::levels`)";
+        Err(Error::of(ErrorKind::Program, "offsets from data", expected, "one that does not"))
+    }
+
+    /// Computes the outputs.
+    ///
+    /// # Errors
+    /// Only for what the data decides: an id out of range, a length that does not divide.
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()>;
+
+    /// Computes the gradients that are asked for.
+    ///
+    /// # Errors
+    /// As `forward`; and if the operator has no gradient.
+    fn backward(&self, _run: &mut Backward<'_>) -> Result<()> {
+        Err(Error::of(ErrorKind::Program, "gradient", "an operator that has one", "an operator without"))
+    }
+
+    /// What the gradient of input slot `wrt` is like, for inputs of these specs: how it is stored, which forward values
+    /// `backward` reads for it, and what else the compiler may use. What is not said is: dense, reads everything.
+    fn gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_all()
+    }
+
+    /// What the compiler may make of calls of this operator; without a word of the operator's, nothing.
+    fn hints(&self) -> Hints {
+        Hints::default()
+    }
+
+    /// What a call costs, for [profiles](crate::program::contract::cost). Without a word of the operator's: one operation for each
+    /// number it writes, and the bytes of everything that is bound to the call.
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        work.touched()
+    }
+
+    /// Called once before many calls (all steps of a loop) whose constant inputs do not change: packs weights.
+    ///
+    /// # Errors
+    /// As `forward`.
+    fn prepare(&self, _prepare: &mut Prepare<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Small cases that show what it does and that it is held to: shapes, gradients, empty sequences, several LoD levels.
+    ///
+    /// # Errors
+    /// If one cannot be made, which is a failure of the operator's.
+    fn samples() -> Result<Vec<Sample>>
+    where
+        Self: Sized;
+}

@@ -1,0 +1,255 @@
+//! Programs as text: the listing that `println!("{program}")` writes.
+//!
+//! Feeds, parameters, states and literals come first, then the operators of the root block, each step block indented
+//! under the operator that runs it. Nothing here needs a registry, and nothing panics on a program that was never
+//! checked: what does not exist prints as `?7`.
+
+use std::fmt::{self, Write};
+
+use super::op_desc::{Bound, OpDesc, Pair, Role, StepDesc};
+use super::program::Program;
+use super::var_desc::{VarDesc, VarKind, VarRole};
+use crate::program::spec::attributes::Attributes;
+use crate::program::spec::extent::{BlockId, Spec, VarId};
+
+/// Step blocks nested deeper than this are listed after the others instead of further to the right.
+const MAX_DEPTH: usize = 16;
+
+impl Spec {
+    /// The dimensions as numbers, with -1 for what only a run knows.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// assert_eq!(net.spec(x).unwrap().dims(), [-1, 8]);
+    /// ```
+    pub fn dims(&self) -> Vec<i64> {
+        self.shape.iter().map(|e| e.known().map_or(-1, |n| i64::try_from(n).unwrap_or(i64::MAX))).collect()
+    }
+}
+
+impl Program {
+    /// How many numbers the trainable variables hold.
+    pub fn parameter_count(&self) -> u128 {
+        let trainable = self.vars.iter().filter(|var| var.trainable).filter_map(VarDesc::spec);
+        let count = |spec: &Spec| {
+            spec.shape
+                .iter()
+                .filter_map(|e| e.known())
+                .fold(1u128, |n, extent| n.saturating_mul(extent as u128))
+        };
+        trainable.map(count).fold(0, u128::saturating_add)
+    }
+
+    /// A variable's name, quoted where it could be taken for something else.
+    pub(crate) fn shown(&self, id: VarId) -> String {
+        match self.vars.get(id.0 as usize) {
+            Some(var) => plain(&var.name),
+            None if id == VarId::NONE => "_".to_owned(),
+            None => format!("?{}", id.0),
+        }
+    }
+
+    /// The same with its spec or value.
+    pub(super) fn declared(&self, id: VarId) -> String {
+        let name = self.shown(id);
+        match self.vars.get(id.0 as usize).map(|var| &var.kind) {
+            Some(VarKind::Tensor(spec)) => format!("{name}: {spec}"),
+            Some(VarKind::Literal(literal)) => format!("{name} = {literal}"),
+            None => name,
+        }
+    }
+}
+
+/// A name as it is if it is a plain word, else quoted and escaped.
+pub(super) fn plain(name: &str) -> String {
+    let word = |c: char| c.is_alphanumeric() || "_.@-/".contains(c);
+    if !name.is_empty() && name.chars().all(word) { name.to_owned() } else { format!("{name:?}") }
+}
+
+/// ` {name=value, …}`, or nothing.
+pub(super) fn braces(attributes: &Attributes) -> String {
+    if attributes.is_empty() {
+        return String::new();
+    }
+    let parts: Vec<String> =
+        attributes.iter().map(|(name, value)| format!("{}={value}", plain(name))).collect();
+    format!(" {{{}}}", parts.join(", "))
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let blocks = self.blocks.len().saturating_sub(1);
+        let plural = if blocks == 1 { "" } else { "s" };
+        let (parameters, numbers) = (self.parameters().count(), self.parameter_count());
+        writeln!(
+            f,
+            "program: {parameters} trainable variables of {numbers} numbers, {blocks} step block{plural}, seed {}",
+            self.seed
+        )?;
+        for (role, title) in [
+            (VarRole::Feed, "feeds"),
+            (VarRole::Parameter, "parameters"),
+            (VarRole::State, "states"),
+            (VarRole::Literal, "literals"),
+        ] {
+            self.declarations(f, role, title)?;
+        }
+        Listing { program: self, f, shown: vec![false; self.blocks.len()], later: Vec::new() }.all()
+    }
+}
+
+impl Program {
+    fn declarations(&self, f: &mut fmt::Formatter<'_>, role: VarRole, title: &str) -> fmt::Result {
+        let mut first = true;
+        for (id, var) in self.vars().filter(|(_, var)| var.role == role) {
+            if std::mem::take(&mut first) {
+                writeln!(f, "{title}")?;
+            }
+            write!(f, "  {}", self.declared(id))?;
+            if let Some(spec) = var.spec() {
+                write!(f, " {:?}", spec.dims())?;
+            }
+            if let Some(initializer) = &var.initializer {
+                write!(f, " starts as {}{}", plain(&initializer.kind), braces(&initializer.attributes))?;
+            }
+            writeln!(f, "{}", if role == VarRole::Parameter && !var.trainable { " (fixed)" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// A listing that is being written. Each block is listed once, however often it is named.
+struct Listing<'a, 'f> {
+    program: &'a Program,
+    f: &'a mut fmt::Formatter<'f>,
+    shown: Vec<bool>,
+    later: Vec<(&'static str, BlockId)>,
+}
+
+impl Listing<'_, '_> {
+    fn all(mut self) -> fmt::Result {
+        self.block("operators", BlockId(0), 0)?;
+        loop {
+            while let Some((title, id)) = self.later.pop() {
+                self.block(title, id, 0)?;
+            }
+            // A block that no operator runs.
+            match self.shown.iter().position(|shown| !shown) {
+                Some(block) => self.later.push(("unused block", BlockId(block as u32))),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn line(&mut self, depth: usize, text: &str) -> fmt::Result {
+        writeln!(self.f, "{:indent$}{text}", "", indent = depth * 2)
+    }
+
+    fn block(&mut self, title: &'static str, id: BlockId, depth: usize) -> fmt::Result {
+        let program = self.program;
+        let title_line = if id.0 == 0 { title.to_owned() } else { format!("{title} {}", id.0) };
+        let Some(block) = program.blocks.get(id.0 as usize) else {
+            return self.line(depth, &format!("{title} ?{}", id.0));
+        };
+        if self.shown[id.0 as usize] {
+            return self.line(depth, &format!("{title_line}: as above"));
+        }
+        if depth > 2 * MAX_DEPTH {
+            self.later.push((title, id));
+            return self.line(depth, &format!("{title_line}: below"));
+        }
+        self.shown[id.0 as usize] = true;
+        self.line(depth, &title_line)?;
+        for op in &block.ops {
+            self.operator(op, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    fn operator(&mut self, op: &OpDesc, depth: usize) -> fmt::Result {
+        let mut text = self.results(op);
+        let _ =
+            write!(text, " = {}({}){}", plain(&op.kind), self.arguments(&op.inputs), braces(&op.attributes));
+        text.push_str(match op.role {
+            Role::Forward => "",
+            Role::Backward => "  # gradient",
+            Role::Update => "  # update",
+        });
+        self.line(depth, &text)?;
+        match &op.step {
+            Some(step) => self.step(step, depth + 1),
+            None => Ok(()),
+        }
+    }
+
+    fn results(&self, op: &OpDesc) -> String {
+        let names: Vec<String> = op.writes().map(|id| self.program.declared(id)).collect();
+        if let [one] = names.as_slice() { one.clone() } else { format!("({})", names.join(", ")) }
+    }
+
+    fn arguments(&self, inputs: &[Bound]) -> String {
+        let slot = |bound: &Bound| {
+            let vars: Vec<String> = bound.vars.iter().map(|&id| self.program.shown(id)).collect();
+            let vars =
+                if let [one] = vars.as_slice() { one.clone() } else { format!("[{}]", vars.join(", ")) };
+            if bound.slot == "x" { vars } else { format!("{}={vars}", plain(&bound.slot)) }
+        };
+        inputs.iter().map(slot).collect::<Vec<_>>().join(", ")
+    }
+
+    fn pairs(&mut self, title: &str, pairs: &[Pair], outwards: bool, depth: usize) -> fmt::Result {
+        for Pair { outer, inner } in pairs {
+            let text = match outwards {
+                true => format!("{title} {} -> {}", self.program.shown(*inner), self.program.shown(*outer)),
+                false => {
+                    format!("{title} {} <- {}", self.program.declared(*inner), self.program.shown(*outer))
+                }
+            };
+            self.line(depth, &text)?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &StepDesc, depth: usize) -> fmt::Result {
+        let program = self.program;
+        let shown = |id| program.shown(id);
+        let end = if step.reverse { ", from the end" } else { "" };
+        self.line(depth, &format!("over level {}{end}", step.level.0))?;
+        for (outer, inner) in &step.levels {
+            self.line(depth, &format!("level {} <- {}", inner.0, outer.0))?;
+        }
+        self.pairs("input", &step.inputs, false, depth)?;
+        self.pairs("static", &step.statics, false, depth)?;
+        for memory in &step.memories {
+            let initial = memory.initial.map_or_else(|| "zero".to_owned(), shown);
+            let last = memory.last.map_or_else(String::new, |last| format!(", last -> {}", shown(last)));
+            let previous = program.declared(memory.previous);
+            let text = format!("memory {previous} <- {}, starts as {initial}{last}", shown(memory.next));
+            self.line(depth, &text)?;
+        }
+        self.pairs("output", &step.outputs, true, depth)?;
+        self.block("step block", step.block, depth)?;
+        let Some(gradient) = &step.gradient else { return Ok(()) };
+        self.pairs("gradient in", &gradient.outputs, false, depth)?;
+        self.pairs("gradient out", &gradient.inputs, true, depth)?;
+        self.pairs("gradient of static", &gradient.statics, true, depth)?;
+        for &constant in &gradient.constants {
+            self.line(depth, &format!("gradient of constant {}", shown(constant)))?;
+        }
+        for memory in &gradient.memories {
+            let mut text = format!("gradient of memory {}: {}", memory.memory, shown(memory.next));
+            let others =
+                [(" <- ", memory.previous), (", last ", memory.last), (", initial ", memory.initial)];
+            for (title, var) in others {
+                let _ = var.map_or(Ok(()), |var| write!(text, "{title}{}", shown(var)));
+            }
+            self.line(depth, &text)?;
+        }
+        self.block("gradient block", gradient.block, depth)
+    }
+}
+
+#[cfg(test)]
+pub(in crate::program) mod tests;

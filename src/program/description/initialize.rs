@@ -1,0 +1,320 @@
+//! How a persistable variable starts: its initialiser, evaluated.
+//!
+//! The numbers depend on the program's seed, the variable's name and its shape, and on nothing else: a parameter
+//! that is added to a program changes no other's start.
+//!
+//! | kind | attributes | numbers |
+//! |---|---|---|
+//! | `zeros` | | 0 |
+//! | `constant` | `value` | all `value` |
+//! | `uniform` | `low`, `high` | uniform in low..high |
+//! | `normal` | `std` | normal around 0 |
+//! | `xavier_uniform` | `gain` = 1, `blocks` = 1 | uniform in ±gain·√(6 / (in + out)) |
+//! | `orthogonal` | `gain` = 1, `blocks` = 1 | orthonormal columns, or rows where there are fewer rows, times gain |
+//! | `lstm_bias` | `forget` | `[4H]`: `forget` for the forget gate, 0 for the others |
+//! | `gate_biases` | `values` | `[GH]`: the numbers of each of the G gates start at its value |
+//! | `embedding` | `std`, `padding` (none) | normal around 0; the row `padding` is 0 |
+//!
+//! The weights `[in, blocks·out]` of a cell are `blocks` matrices side by side, one a gate, each started on its own.
+
+use super::var_desc::Initializer;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::kernels::random::philox;
+use crate::program::spec::attributes::Attributes;
+use crate::tensor::{DType, Dense};
+
+/// Checks that a variable of this shape can start so, without its numbers.
+///
+/// # Errors
+/// As [`evaluate`], but for memory.
+pub(in crate::program) fn check(initializer: &Initializer, dims: &[usize]) -> Result<()> {
+    let given = &initializer.attributes;
+    match initializer.kind.as_str() {
+        "zeros" => Ok(()),
+        "constant" => number(given, "value").map(drop),
+        "uniform" => range(given).map(drop),
+        "normal" => deviation(given).map(drop),
+        "xavier_uniform" | "orthogonal" => gates(given, dims).map(drop),
+        "lstm_bias" => number(given, "forget").and_then(|_| gate_width(dims)).map(drop),
+        "gate_biases" => gate_values(given, dims).map(drop),
+        "embedding" => deviation(given).and_then(|_| padding(given)).map(drop),
+        other => {
+            let known = "zeros, constant, uniform, normal, xavier_uniform, orthogonal, lstm_bias, \
+                gate_biases or embedding";
+            Err(Error::of(ErrorKind::Program, "initialiser", known, format!("`{other}`")))
+        }
+    }
+}
+
+/// The first value of variable `name`.
+///
+/// # Errors
+/// If the initialiser is unknown, its attributes are wrong, the shape does not fit it, or memory is short.
+#[track_caller]
+pub fn evaluate(
+    initializer: &Initializer,
+    dims: &[usize],
+    dtype: DType,
+    seed: u64,
+    name: &str,
+) -> Result<Dense> {
+    let mut random = Random::new(seed, name);
+    let with = |fill: &mut dyn FnMut(&mut [f64]) -> Result<()>| -> Result<Dense> {
+        let mut dense = Dense::zeros(DType::F64, dims)?;
+        fill(dense.as_mut_slice::<f64>()?)?;
+        Ok(if dtype == DType::F64 { dense } else { dense.cast(dtype) })
+    };
+    let given = &initializer.attributes;
+    let outcome = check(initializer, dims).and_then(|()| match initializer.kind.as_str() {
+        "constant" => number(given, "value").and_then(|value| {
+            with(&mut |out| {
+                out.fill(value);
+                Ok(())
+            })
+        }),
+        "uniform" => {
+            range(given).and_then(|(low, high)| with(&mut |out| random.fill_uniform(low, high, out)))
+        }
+        "normal" => deviation(given).and_then(|std| with(&mut |out| random.fill_normal(std, out))),
+        "xavier_uniform" => gates(given, dims).and_then(|gates| {
+            let bound = gates.gain * (6.0 / (gates.rows as f64 + gates.columns as f64)).sqrt();
+            with(&mut |out| random.fill_uniform(-bound, bound, out))
+        }),
+        "orthogonal" => {
+            gates(given, dims).and_then(|gates| with(&mut |out| gates.orthogonal(&mut random, out)))
+        }
+        "lstm_bias" => number(given, "forget").and_then(|forget| {
+            let width = gate_width(dims)?;
+            with(&mut |out| {
+                out[width..2 * width].fill(forget);
+                Ok(())
+            })
+        }),
+        "gate_biases" => gate_values(given, dims).and_then(|values| {
+            with(&mut |out| {
+                let width = out.len() / values.len();
+                if width > 0 {
+                    out.chunks_exact_mut(width).zip(&values).for_each(|(gate, &value)| gate.fill(value));
+                }
+                Ok(())
+            })
+        }),
+        "embedding" => deviation(given).and_then(|std| {
+            let padding = padding(given)?;
+            with(&mut |out| {
+                random.fill_normal(std, out)?;
+                let width = out.len().checked_div(dims.first().copied().unwrap_or(0)).unwrap_or(0);
+                if let (Some(row), 1..) = (padding, width)
+                    && let Some(row) = out.chunks_exact_mut(width).nth(row)
+                {
+                    row.fill(0.0);
+                }
+                Ok(())
+            })
+        }),
+        _ => Dense::zeros(dtype, dims),
+    });
+    outcome.map_err(|e| e.variable(name)).at_caller()
+}
+
+/// A number that is one; infinities are, for masks.
+fn number(given: &Attributes, name: &str) -> Result<f64> {
+    let value = given.float(name)?;
+    if value.is_nan() {
+        let what = format!("attribute `{name}`");
+        return Err(Error::of(ErrorKind::Program, what, "a number", value.to_string()));
+    }
+    Ok(value)
+}
+
+/// A standard deviation.
+fn deviation(given: &Attributes) -> Result<f64> {
+    let std = given.float("std")?;
+    if std >= 0.0 && std.is_finite() {
+        return Ok(std);
+    }
+    Err(Error::of(ErrorKind::Program, "attribute `std`", "a number from 0", std.to_string()))
+}
+
+/// The row of an embedding that starts at zero, if one does.
+fn padding(given: &Attributes) -> Result<Option<usize>> {
+    if given.get("padding").is_some() { given.size("padding").map(Some) } else { Ok(None) }
+}
+
+/// The numbers of each gate of an LSTM's bias.
+fn gate_width(dims: &[usize]) -> Result<usize> {
+    match dims {
+        [width] if width % 4 == 0 => Ok(width / 4),
+        _ => Err(Error::new("shape", "[4H], the gates i, f, g, o", format!("{dims:?}"))),
+    }
+}
+
+/// What each gate of a bias starts at; at least one gate.
+fn gate_values(given: &Attributes, dims: &[usize]) -> Result<Vec<f64>> {
+    let values = given.floats("values")?;
+    if values.is_empty() || values.iter().any(|value| value.is_nan()) {
+        let got = if values.is_empty() { "none".to_owned() } else { format!("{values:?}") };
+        let expected = "a number for each gate";
+        return Err(Error::of(ErrorKind::Program, "attribute `values`", expected, got));
+    }
+    match dims {
+        [width] if width % values.len() == 0 => Ok(values),
+        _ => {
+            let expected = format!("[GH], as many numbers for each of {} gates", values.len());
+            Err(Error::new("shape", expected, format!("{dims:?}")))
+        }
+    }
+}
+
+fn range(given: &Attributes) -> Result<(f64, f64)> {
+    let (low, high) = (given.float("low")?, given.float("high")?);
+    if low <= high && (high - low).is_finite() {
+        return Ok((low, high));
+    }
+    Err(Error::of(
+        ErrorKind::Program,
+        "attributes `low` and `high`",
+        "low <= high, both finite",
+        format!("{low}, {high}"),
+    ))
+}
+
+/// A weight as matrices of `rows` × `columns` side by side.
+struct Gates {
+    rows: usize,
+    columns: usize,
+    blocks: usize,
+    gain: f64,
+}
+
+fn gates(given: &Attributes, dims: &[usize]) -> Result<Gates> {
+    let blocks = if given.get("blocks").is_some() { given.size("blocks")? } else { 1 };
+    let gain = if given.get("gain").is_some() { given.float("gain")? } else { 1.0 };
+    match dims {
+        [rows @ .., last] if !rows.is_empty() && blocks > 0 && last % blocks == 0 => {
+            // Saturating: a shape that large is refused when memory is asked for.
+            let rows = rows.iter().fold(1, |n: usize, &extent| n.saturating_mul(extent));
+            Ok(Gates { rows, columns: last / blocks, blocks, gain })
+        }
+        _ => {
+            let expected = format!("a matrix whose last extent is a multiple of `blocks` = {blocks}");
+            Err(Error::new("shape to start", expected, format!("{dims:?}")))
+        }
+    }
+}
+
+impl Gates {
+    /// Fills each matrix with orthonormal vectors along its shorter side: normal vectors made orthogonal one after
+    /// another, which gives every orthogonal matrix the same chance.
+    fn orthogonal(&self, random: &mut Random, out: &mut [f64]) -> Result<()> {
+        let (count, length) = (self.rows.min(self.columns), self.rows.max(self.columns));
+        if count == 0 {
+            return Ok(());
+        }
+        let width = self.blocks * self.columns;
+        for block in 0..self.blocks {
+            let mut vectors: Vec<Vec<f64>> = Vec::with_capacity(count);
+            while vectors.len() < count {
+                let mut vector = vec![0.0; length];
+                random.fill_normal(1.0, &mut vector)?;
+                if orthonormalise(&mut vector, &vectors) {
+                    vectors.push(vector);
+                }
+            }
+            for (i, vector) in vectors.iter().enumerate() {
+                for (j, &value) in vector.iter().enumerate() {
+                    let (row, column) = if self.columns <= self.rows { (j, i) } else { (i, j) };
+                    out[row * width + block * self.columns + column] = self.gain * value;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the parts along `others` away and makes the length 1; false if nothing is left. A second pass where much was
+/// taken away, which is enough for full precision.
+fn orthonormalise(vector: &mut [f64], others: &[Vec<f64>]) -> bool {
+    let mut before = dot(vector, vector).sqrt();
+    for _ in 0..3 {
+        for other in others {
+            let along = dot(vector, other);
+            vector.iter_mut().zip(other).for_each(|(x, y)| *x -= along * y);
+        }
+        let after = dot(vector, vector).sqrt();
+        if after > 0.7 * before {
+            vector.iter_mut().for_each(|x| *x /= after);
+            return true;
+        }
+        before = after;
+    }
+    false
+}
+
+/// Eight sums side by side, so that the compiler can use vectors.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    let (heads, tails) = (a.chunks_exact(8), b.chunks_exact(8));
+    let rest: f64 = heads.remainder().iter().zip(tails.remainder()).map(|(x, y)| x * y).sum();
+    for (x, y) in heads.zip(tails) {
+        sums.iter_mut().zip(x.iter().zip(y)).for_each(|(sum, (x, y))| *sum += x * y);
+    }
+    sums.iter().sum::<f64>() + rest
+}
+
+/// The numbers of one variable: Philox under the program's seed, counted from the hash of the variable's name.
+struct Random {
+    seed: u64,
+    name: u64,
+    block: u64,
+    second: Option<u64>,
+}
+
+/// The two words of a number, low one first.
+fn halves(x: u64) -> [u32; 2] {
+    [x as u32, (x >> 32) as u32]
+}
+
+impl Random {
+    fn new(seed: u64, name: &str) -> Self {
+        // FNV-1a, 64 bits.
+        let name = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        Self { seed, name, block: 0, second: None }
+    }
+
+    fn next(&mut self) -> u64 {
+        if let Some(second) = self.second.take() {
+            return second;
+        }
+        let ([b0, b1], [n0, n1]) = (halves(self.block), halves(self.name));
+        let [w0, w1, w2, w3] = philox([b0, b1, n0, n1], halves(self.seed));
+        self.block += 1;
+        self.second = Some(u64::from(w3) << 32 | u64::from(w2));
+        u64::from(w1) << 32 | u64::from(w0)
+    }
+
+    /// In 0..1, 1 not included.
+    fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    fn fill_uniform(&mut self, low: f64, high: f64, out: &mut [f64]) -> Result<()> {
+        out.iter_mut().for_each(|x| *x = low + (high - low) * self.uniform());
+        Ok(())
+    }
+
+    /// Box and Muller: two uniform numbers give two normal ones.
+    fn fill_normal(&mut self, std: f64, out: &mut [f64]) -> Result<()> {
+        for pair in out.chunks_mut(2) {
+            let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+            let (sin, cos) = (std::f64::consts::TAU * self.uniform()).sin_cos();
+            pair.iter_mut().zip([cos, sin]).for_each(|(x, part)| *x = std * radius * part);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! An index of a program's names: who has a name, and which numbered names are free, without a look at every variable.
+//!
+//! It is no part of the program: it is neither saved nor compared. [`Program::var_mut`] and a program that was read can leave
+//! it behind the variables; then questions are answered by looking at all of them, until something is added.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+
+use super::program::Program;
+use super::var_desc::VarDesc;
+use crate::program::spec::extent::VarId;
+
+#[derive(Clone, Default)]
+pub(in crate::program) struct Names {
+    state: RandomState,
+    /// A variable by the hash of its name, and those whose hash another one has.
+    first: HashMap<u64, VarId>,
+    others: Vec<VarId>,
+    /// So many variables are here.
+    indexed: usize,
+    /// A variable that may have been renamed, with the name that is here.
+    loose: Option<(VarId, String)>,
+    numbers: Numbers,
+}
+
+/// It says nothing that the variables do not say.
+impl PartialEq for Names {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} names", self.indexed)
+    }
+}
+
+/// For each stem of names such as `add_2`: the first number from 2 on that is free.
+#[derive(Clone, Default)]
+struct Numbers(HashMap<String, u32>);
+
+/// The stem and the number of a numbered name.
+fn numbered(name: &str) -> Option<(&str, u32)> {
+    let (stem, digits) = name.rsplit_once('_')?;
+    let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    let number = digits.parse().ok().filter(|&n| plain && n < u32::MAX)?;
+    Some((stem, number))
+}
+
+impl Numbers {
+    fn free(&self, stem: &str) -> u32 {
+        self.0.get(stem).copied().unwrap_or(2)
+    }
+
+    fn take(&mut self, name: &str, taken: impl Fn(&str) -> bool) {
+        let Some((stem, number)) = numbered(name) else { return };
+        let mut free = self.free(stem);
+        if free == number {
+            free += 1;
+            while free < u32::MAX && taken(&format!("{stem}_{free}")) {
+                free += 1;
+            }
+            self.0.insert(stem.to_owned(), free);
+        }
+    }
+
+    fn give_back(&mut self, name: &str) {
+        let Some((stem, number)) = numbered(name) else { return };
+        if let Some(free) = self.0.get_mut(stem) {
+            *free = (*free).min(number.max(2));
+        }
+    }
+}
+
+impl Names {
+    /// Whether it says what the variables say.
+    fn current(&self, vars: &[VarDesc]) -> bool {
+        let kept = |(id, name): &(VarId, String)| vars.get(id.0 as usize).is_some_and(|v| v.name == *name);
+        self.indexed == vars.len() && self.loose.as_ref().is_none_or(kept)
+    }
+
+    /// The first variable of a name among those that are here.
+    fn get(&self, vars: &[VarDesc], name: &str) -> Option<VarId> {
+        let known = self.first.get(&self.state.hash_one(name)).into_iter().chain(&self.others);
+        known.copied().filter(|id| vars.get(id.0 as usize).is_some_and(|v| v.name == name)).min()
+    }
+
+    /// Brings it up to the variables.
+    pub(in crate::program) fn settle(&mut self, vars: &[VarDesc]) {
+        if let Some((id, name)) = self.loose.take()
+            && vars.get(id.0 as usize).is_some_and(|var| var.name != name)
+        {
+            self.remove(id, &name, vars);
+            self.insert(id, vars);
+        }
+        while self.indexed < vars.len() {
+            self.insert(VarId(self.indexed as u32), vars);
+            self.indexed += 1;
+        }
+    }
+
+    /// A variable may be renamed now.
+    pub(super) fn loosen(&mut self, id: VarId, vars: &[VarDesc]) {
+        if self.loose.as_ref().is_none_or(|(known, _)| *known != id) {
+            self.settle(vars);
+            self.loose = vars.get(id.0 as usize).map(|var| (id, var.name.clone()));
+        }
+    }
+
+    fn insert(&mut self, id: VarId, vars: &[VarDesc]) {
+        let name = vars[id.0 as usize].name.as_str();
+        let known = *self.first.entry(self.state.hash_one(name)).or_insert(id);
+        if known != id {
+            self.others.push(id);
+        }
+        let mut numbers = std::mem::take(&mut self.numbers);
+        numbers.take(name, |name| self.get(vars, name).is_some());
+        self.numbers = numbers;
+    }
+
+    /// Removes a variable that has, or had, a name.
+    fn remove(&mut self, id: VarId, name: &str, vars: &[VarDesc]) {
+        let hash = self.state.hash_one(name);
+        self.others.retain(|&other| other != id);
+        if self.first.get(&hash) == Some(&id) {
+            self.first.remove(&hash);
+            let named = |&other: &VarId| {
+                vars.get(other.0 as usize).is_some_and(|var| self.state.hash_one(&var.name) == hash)
+            };
+            if let Some(next) = self.others.iter().copied().filter(named).min() {
+                self.first.insert(hash, next);
+                self.others.retain(|&other| other != next);
+            }
+        }
+        if self.get(vars, name).is_none_or(|other| other == id) {
+            self.numbers.give_back(name);
+        }
+    }
+}
+
+impl Program {
+    /// A variable by name.
+    pub fn find(&self, name: &str) -> Option<VarId> {
+        if self.names.current(&self.vars) {
+            return self.names.get(&self.vars, name);
+        }
+        self.vars.iter().position(|v| v.name == name).map(|i| VarId(i as u32))
+    }
+
+    /// A name that no variable has: `wish`, or `wish_2` and so on.
+    pub fn fresh_name(&self, wish: &str) -> String {
+        let from = if self.names.current(&self.vars) { self.names.numbers.free(wish) } else { 2 };
+        let number = |number| if number == 1 { wish.to_owned() } else { format!("{wish}_{number}") };
+        let mut names = std::iter::once(1).chain(from..).map(number);
+        names.find(|name| self.find(name).is_none()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

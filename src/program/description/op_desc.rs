@@ -1,0 +1,199 @@
+//! The description of an operator in a block.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::program::spec::attributes::Attributes;
+use crate::program::spec::extent::{BlockId, LevelId, VarId};
+
+/// The variables of one slot of an operator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bound {
+    /// The slot's name.
+    pub slot: String,
+    /// Its variables; more than one only where the slot takes many.
+    pub vars: Vec<VarId>,
+}
+
+/// One operator of a block: its kind by name, its variables by slot, its attributes by name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpDesc {
+    /// The operator's name in the registry; [`RECURRENT`] is the language's own.
+    pub kind: String,
+    /// What it does here: forward, backward or an update.
+    pub role: Role,
+    /// What it reads.
+    pub inputs: Vec<Bound>,
+    /// What it writes.
+    pub outputs: Vec<Bound>,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// The step block, for a [`RECURRENT`].
+    pub step: Option<Box<StepDesc>>,
+    /// The line of the user's code that appended it.
+    pub caller: String,
+}
+
+/// The kind of the operator that runs a step block.
+pub const RECURRENT: &str = "recurrent";
+
+/// What an operator does at its place in the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Computes its outputs from its inputs.
+    Forward,
+    /// Computes gradients: it reads the forward operator's slots, `SLOT@grad` of its outputs, and writes `SLOT@grad`
+    /// of its inputs.
+    Backward,
+    /// Runs after all gradients are known and checked: decay, clipping, update rules.
+    Update,
+}
+
+/// A pair of variables: one of the block that holds the `recurrent`, one of its step block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pair {
+    /// The outer variable.
+    pub outer: VarId,
+    /// The step block's.
+    pub inner: VarId,
+}
+
+/// A memory of a step block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The value of the step before, read in the step.
+    pub previous: VarId,
+    /// The value that this step leaves, computed in the step.
+    pub next: VarId,
+    /// One row a sequence to start from (outer); zero without it.
+    pub initial: Option<VarId>,
+    /// One row a sequence: the value after its last step (outer), if it is asked for.
+    pub last: Option<VarId>,
+}
+
+/// How a `recurrent` runs its step block. All outer variables stand in the operator's slots too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepDesc {
+    /// The step block.
+    pub block: BlockId,
+    /// The level whose sequences are run: its entries are the steps.
+    pub level: LevelId,
+    /// Each sequence runs from its own end.
+    pub reverse: bool,
+    /// Step inputs: the entry of each sequence at this step.
+    pub inputs: Vec<Pair>,
+    /// Static inputs: one row, or one sub-sequence, a sequence, at every step.
+    pub statics: Vec<Pair>,
+    /// The memories.
+    pub memories: Vec<Memory>,
+    /// Values of every step that are wanted outside.
+    pub outputs: Vec<Pair>,
+    /// Deeper levels of the step inputs: (outer level, level of one step's entries).
+    pub levels: Vec<(LevelId, LevelId)>,
+    /// What turns it into the backward pass of another `recurrent`.
+    pub gradient: Option<Box<StepGradient>>,
+}
+
+/// The backward part of a `recurrent`: its step block is differentiated into `block`, run from the last step to the
+/// first beside the forward variables of the same step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepGradient {
+    /// The block of gradient operators.
+    pub block: BlockId,
+    /// Gradients that come in for the outputs (outer gradient, gradient of the inner variable).
+    pub outputs: Vec<Pair>,
+    /// Gradients that go out to the step inputs (outer gradient, gradient of the inner variable).
+    pub inputs: Vec<Pair>,
+    /// Gradients that go out to the static inputs, added over the steps.
+    pub statics: Vec<Pair>,
+    /// Gradients of constants that the steps use, added over the steps: parameters and the like.
+    pub constants: Vec<VarId>,
+    /// The memories that gradients pass.
+    pub memories: Vec<MemoryGradient>,
+}
+
+/// How the gradient of a memory passes from step to step, backwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryGradient {
+    /// Which of the memories.
+    pub memory: u32,
+    /// Gradient of the memory's previous value, which the gradient block computes, if a step passes one on.
+    pub previous: Option<VarId>,
+    /// Gradient of the memory's next value, which it reads.
+    pub next: VarId,
+    /// Gradient of the last value (outer), where it is used.
+    pub last: Option<VarId>,
+    /// Gradient of the initial value (outer), where it is wanted.
+    pub initial: Option<VarId>,
+}
+
+impl OpDesc {
+    /// The variables of an input slot.
+    pub fn input(&self, slot: &str) -> &[VarId] {
+        find(&self.inputs, slot)
+    }
+
+    /// The variables of an output slot.
+    pub fn output(&self, slot: &str) -> &[VarId] {
+        find(&self.outputs, slot)
+    }
+
+    /// Every variable it reads, in order.
+    pub fn reads(&self) -> impl Iterator<Item = VarId> {
+        self.inputs.iter().flat_map(|b| b.vars.iter().copied()).filter(|&v| v != VarId::NONE)
+    }
+
+    /// Every variable it writes, in order.
+    pub fn writes(&self) -> impl Iterator<Item = VarId> {
+        self.outputs.iter().flat_map(|b| b.vars.iter().copied()).filter(|&v| v != VarId::NONE)
+    }
+}
+
+fn find<'a>(bound: &'a [Bound], slot: &str) -> &'a [VarId] {
+    bound.iter().find(|b| b.slot == slot).map_or(&[], |b| &b.vars)
+}
+
+impl StepDesc {
+    /// Checks every number in it.
+    pub(crate) fn validate(
+        &self,
+        var: &impl Fn(VarId) -> Result<()>,
+        block: &impl Fn(BlockId) -> Result<()>,
+        level: &impl Fn(LevelId) -> Result<()>,
+    ) -> Result<()> {
+        block(self.block)?;
+        level(self.level)?;
+        let pairs = |pairs: &[Pair]| pairs.iter().try_for_each(|p| var(p.outer).and(var(p.inner)));
+        pairs(&self.inputs)?;
+        pairs(&self.statics)?;
+        pairs(&self.outputs)?;
+        for (outer, inner) in &self.levels {
+            level(*outer)?;
+            level(*inner)?;
+        }
+        for memory in &self.memories {
+            [Some(memory.previous), Some(memory.next), memory.initial, memory.last]
+                .into_iter()
+                .flatten()
+                .try_for_each(var)?;
+        }
+        let Some(gradient) = &self.gradient else { return Ok(()) };
+        block(gradient.block)?;
+        pairs(&gradient.outputs)?;
+        pairs(&gradient.inputs)?;
+        pairs(&gradient.statics)?;
+        gradient.constants.iter().copied().try_for_each(var)?;
+        for m in &gradient.memories {
+            if m.memory as usize >= self.memories.len() {
+                return Err(Error::of(
+                    ErrorKind::Program,
+                    "memory number",
+                    "one of the step's",
+                    m.memory.to_string(),
+                ));
+            }
+            [m.previous, Some(m.next), m.last, m.initial].into_iter().flatten().try_for_each(var)?;
+        }
+        Ok(())
+    }
+}

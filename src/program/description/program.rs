@@ -1,0 +1,447 @@
+//! Programs and blocks: what is computed, as data.
+
+use std::panic::Location;
+
+use serde::{Deserialize, Serialize};
+
+use super::names::Names;
+use super::op_desc::{Bound, OpDesc, Role};
+use super::var_desc::{VarDesc, VarKind, VarRole};
+use crate::error::{AtCaller, Error, ErrorKind, Place, Result, is_own};
+use crate::program::contract::facts::Reach;
+use crate::program::contract::infer::{Phase, infer};
+use crate::program::contract::registry::Registry;
+use crate::program::contract::signature::{NoKernel, Signature, Slot};
+use crate::program::spec::attributes::Attributes;
+use crate::program::spec::extent::{BlockId, Extent, LevelId, Spec, VarId};
+use crate::tensor::StorageKind;
+
+/// A sequence of operators; step blocks nest in the block that runs them.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Block {
+    /// The block around it; the root has none.
+    pub parent: Option<BlockId>,
+    /// Its operators, in order.
+    pub ops: Vec<OpDesc>,
+}
+
+/// A whole computation as plain data: it can be printed, compared, saved and shipped with no operator known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    pub(crate) vars: Vec<VarDesc>,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) levels: u32,
+    /// Seed of the initialisers and of the random operators.
+    pub seed: u64,
+    #[serde(skip)]
+    pub(in crate::program) names: Names,
+}
+
+impl Default for Program {
+    fn default() -> Self {
+        Self { vars: Vec::new(), blocks: vec![Block::default()], levels: 0, seed: 0, names: Names::default() }
+    }
+}
+
+#[track_caller]
+pub(in crate::program) fn malformed(
+    what: impl Into<String>,
+    expected: impl Into<String>,
+    got: impl Into<String>,
+) -> Error {
+    Error::of(ErrorKind::Program, what, expected, got)
+}
+
+impl Program {
+    /// An empty program.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All variables, by number.
+    pub fn vars(&self) -> impl ExactSizeIterator<Item = (VarId, &VarDesc)> {
+        self.vars.iter().enumerate().map(|(i, v)| (VarId(i as u32), v))
+    }
+
+    /// A variable.
+    ///
+    /// # Panics
+    /// If `id` is of another program.
+    pub fn var(&self, id: VarId) -> &VarDesc {
+        &self.vars[id.0 as usize]
+    }
+
+    /// Changes a variable's description.
+    ///
+    /// # Panics
+    /// If `id` is of another program.
+    pub fn var_mut(&mut self, id: VarId) -> &mut VarDesc {
+        self.names.loosen(id, &self.vars);
+        &mut self.vars[id.0 as usize]
+    }
+
+    /// What messages call a variable that may be of another program.
+    pub(crate) fn called(&self, id: VarId) -> String {
+        match self.vars.get(id.0 as usize) {
+            Some(var) => format!("`{}`", var.name),
+            None => format!("number {} of {} variables: is it another program's?", id.0, self.vars.len()),
+        }
+    }
+
+    /// Operators that name a line of this library, since a call through `dyn` has no caller, name this one.
+    pub(crate) fn called_from(&mut self, caller: &Location<'_>) {
+        for op in self.blocks.iter_mut().flat_map(|block| &mut block.ops).filter(|op| is_own(&op.caller)) {
+            op.caller = caller.to_string();
+        }
+    }
+
+    /// The spec of a tensor variable.
+    ///
+    /// # Errors
+    /// If it is a literal.
+    #[track_caller]
+    pub fn spec(&self, id: VarId) -> Result<&Spec> {
+        let var = self.var(id);
+        var.spec()
+            .ok_or_else(|| malformed(format!("variable `{}`", var.name), "a tensor", "a literal"))
+            .at_caller()
+    }
+
+    /// All blocks; the first is the root.
+    pub fn blocks(&self) -> impl ExactSizeIterator<Item = (BlockId, &Block)> {
+        self.blocks.iter().enumerate().map(|(i, b)| (BlockId(i as u32), b))
+    }
+
+    /// A block.
+    ///
+    /// # Panics
+    /// If `id` is of another program.
+    pub fn block(&self, id: BlockId) -> &Block {
+        &self.blocks[id.0 as usize]
+    }
+
+    /// The root block.
+    pub fn root(&self) -> &Block {
+        &self.blocks[0]
+    }
+
+    /// Trainable variables.
+    pub fn parameters(&self) -> impl Iterator<Item = VarId> {
+        self.vars().filter(|(_, v)| v.trainable).map(|(id, _)| id)
+    }
+
+    /// Whether `inner` is `outer` or lies inside it.
+    pub fn encloses(&self, outer: BlockId, mut inner: BlockId) -> bool {
+        loop {
+            if inner == outer {
+                return true;
+            }
+            match self.block(inner).parent {
+                Some(parent) => inner = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// What counts the sequences of the top level in a block.
+    pub fn top(&self, block: BlockId) -> Extent {
+        if block.0 == 0 { Extent::Batch } else { Extent::Alive(block) }
+    }
+
+    /// Adds a block.
+    pub fn add_block(&mut self, parent: BlockId) -> BlockId {
+        self.blocks.push(Block { parent: Some(parent), ops: Vec::new() });
+        BlockId(self.blocks.len() as u32 - 1)
+    }
+
+    /// A new level of offsets.
+    pub fn add_level(&mut self) -> LevelId {
+        self.levels += 1;
+        LevelId(self.levels - 1)
+    }
+
+    /// Adds a variable.
+    ///
+    /// # Errors
+    /// If the name is taken.
+    #[track_caller]
+    pub fn add_var(&mut self, var: VarDesc) -> Result<VarId> {
+        self.names.settle(&self.vars);
+        if self.find(&var.name).is_some() {
+            return Err(malformed("variable name", "one that is free", format!("`{}` again", var.name)));
+        }
+        Ok(self.push(var))
+    }
+
+    /// Adds a variable whose name is free.
+    fn push(&mut self, var: VarDesc) -> VarId {
+        self.vars.push(var);
+        self.names.settle(&self.vars);
+        VarId(self.vars.len() as u32 - 1)
+    }
+
+    /// Says that a variable is the gradient of another.
+    pub(crate) fn set_gradient_of(&mut self, grad: VarId, of: VarId) {
+        self.vars[grad.0 as usize].gradient_of = Some(of);
+    }
+
+    /// Adds a variable that an operator or a step block computes.
+    pub fn add_computed(
+        &mut self,
+        wish: &str,
+        block: BlockId,
+        spec: Spec,
+        role: VarRole,
+        stop: bool,
+    ) -> VarId {
+        self.names.settle(&self.vars);
+        let name = self.fresh_name(wish);
+        let stop_gradient = stop || !spec.dtype.is_float();
+        self.push(VarDesc {
+            name,
+            block,
+            kind: VarKind::Tensor(spec),
+            role,
+            persistable: false,
+            trainable: false,
+            stop_gradient,
+            initializer: None,
+            gradient_of: None,
+        })
+    }
+
+    /// Appends an operator to a block: checks its slots, runs its shape rule and adds its outputs.
+    ///
+    /// # Errors
+    /// If anything does not fit; the error names the operator and `caller`. The program is then as it was.
+    #[track_caller]
+    pub fn append(
+        &mut self,
+        registry: &Registry,
+        block: BlockId,
+        request: Append<'_>,
+    ) -> Result<Vec<Vec<VarId>>> {
+        let number = self.block(block).ops.len();
+        let place = Place {
+            operator: Some(format!("{} #{number}", request.kind)),
+            block: (block.0 > 0).then_some(block.0 as usize),
+            caller: Some(request.caller.clone()).filter(|caller| !caller.is_empty()),
+            variable: None,
+        };
+        self.try_append(registry, block, request).map_err(|e| e.at(place)).at_caller()
+    }
+
+    fn try_append(
+        &mut self,
+        registry: &Registry,
+        block: BlockId,
+        request: Append<'_>,
+    ) -> Result<Vec<Vec<VarId>>> {
+        let Append { kind, inputs, updated, attributes, role, name, caller } = request;
+        let op = registry.parse(kind, &attributes)?;
+        registry.check_names(kind, &attributes)?;
+        let signature = op.signature();
+        let groups = self.arrange(signature.inputs, &inputs, block)?;
+        let specs = self.specs(&groups)?;
+        self.check_storages(signature, &groups)?;
+        if block.0 > 0 && op.facts().reach == Reach::Batch && specs.iter().flatten().any(Spec::batched) {
+            let got = "one that reaches over the batch: a sequence's result would depend on the others";
+            return Err(malformed("operator in a step block", "a row- or sequence-wise one", got));
+        }
+        let mut levels = self.levels;
+        let outputs = {
+            let phase = Phase::Build { next: &mut levels };
+            let literals = self.literals(&groups);
+            infer(&*op, (&specs, &literals), self.top(block), phase)?
+        };
+        let stop = !groups.iter().flatten().any(|&v| !self.var(v).stop_gradient);
+        for spec in outputs.iter().flatten() {
+            check_inner_extents(spec)?;
+        }
+        self.levels = levels;
+        let mut written = Vec::new();
+        for (slot, specs) in signature.outputs.iter().zip(outputs) {
+            let mut vars = Vec::new();
+            for (k, spec) in specs.into_iter().enumerate() {
+                if slot.updated {
+                    vars.push(self.updated_var(slot, &updated, &spec)?);
+                    continue;
+                }
+                let wish = match (name, slot.name, k) {
+                    (Some(name), "out", 0) => name.to_owned(),
+                    (Some(name), slot, _) => format!("{name}.{slot}"),
+                    (None, "out", _) => kind.to_owned(),
+                    (None, slot, _) => format!("{kind}.{slot}"),
+                };
+                // What only follows from labels and the like passes no gradient on.
+                let stop = stop || !slot.gradient;
+                vars.push(self.add_computed(&wish, block, spec, VarRole::Computed, stop));
+            }
+            written.push(vars);
+        }
+        let bind = |slots: &[Slot], vars: &[Vec<VarId>]| -> Vec<Bound> {
+            let pairs = slots.iter().zip(vars).filter(|(_, vars)| !vars.is_empty());
+            pairs.map(|(slot, vars)| Bound { slot: slot.name.to_owned(), vars: vars.clone() }).collect()
+        };
+        let desc = OpDesc {
+            kind: kind.to_owned(),
+            role,
+            inputs: bind(signature.inputs, &groups),
+            outputs: bind(signature.outputs, &written),
+            attributes,
+            step: None,
+            caller,
+        };
+        self.blocks[block.0 as usize].ops.push(desc);
+        Ok(written)
+    }
+
+    fn updated_var(&self, slot: &Slot, updated: &[(&str, VarId)], spec: &Spec) -> Result<VarId> {
+        let found = updated.iter().find(|(name, _)| *name == slot.name);
+        let &(_, var) = found
+            .ok_or_else(|| malformed(format!("output `{}`", slot.name), "a variable to update", "none"))?;
+        if self.spec(var)? != spec {
+            return Err(Error::new(
+                format!("output `{}`", slot.name),
+                spec.to_string(),
+                self.spec(var)?.to_string(),
+            ));
+        }
+        Ok(var)
+    }
+
+    /// Puts the given variables in the order of the slots.
+    fn arrange(
+        &self,
+        slots: &[Slot],
+        given: &[(&str, Vec<VarId>)],
+        block: BlockId,
+    ) -> Result<Vec<Vec<VarId>>> {
+        if let Some((name, _)) = given.iter().find(|(name, _)| !slots.iter().any(|s| s.name == *name)) {
+            let names: Vec<&str> = slots.iter().map(|s| s.name).collect();
+            return Err(malformed("input slot", format!("one of {}", names.join(", ")), format!("`{name}`")));
+        }
+        let mut groups = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let vars: Vec<VarId> =
+                given.iter().filter(|(n, _)| *n == slot.name).flat_map(|(_, v)| v.clone()).collect();
+            if !slot.arity.takes(vars.len()) {
+                let (expected, got) = (slot.arity.to_string(), vars.len().to_string());
+                return Err(malformed(format!("input `{}`", slot.name), expected, got));
+            }
+            for &var in &vars {
+                self.check_usable(var, slot, block)?;
+            }
+            groups.push(vars);
+        }
+        Ok(groups)
+    }
+
+    fn check_usable(&self, var: VarId, slot: &Slot, block: BlockId) -> Result<()> {
+        let desc = self
+            .vars
+            .get(var.0 as usize)
+            .ok_or_else(|| malformed("variable", "one of this program", "another"))?;
+        self.check_kind(desc, slot)?;
+        let visible = desc.block == block
+            || (self.encloses(desc.block, block) && !desc.spec().is_some_and(Spec::batched))
+            || self.is_gradient_of(desc.block, block);
+        if !visible {
+            let expected = format!("a variable of block {} or a constant of a block around it", block.0);
+            return Err(
+                malformed("scope", expected, format!("one of block {}", desc.block.0)).variable(&desc.name)
+            );
+        }
+        Ok(())
+    }
+
+    pub(in crate::program) fn check_storages(
+        &self,
+        signature: Signature,
+        groups: &[Vec<VarId>],
+    ) -> Result<()> {
+        let storages = |vars: &Vec<VarId>| {
+            let specs = vars.iter().filter_map(|&v| self.var(v).spec());
+            specs.map(|spec| spec.storage).collect()
+        };
+        let storages: Vec<Vec<StorageKind>> = groups.iter().map(storages).collect();
+        let Err(NoKernel { slot, number, expected }) = signature.kernel(&storages) else { return Ok(()) };
+        let var = groups[slot][number];
+        let kinds: Vec<String> = expected.iter().map(ToString::to_string).collect();
+        let what = format!("storage of input `{}`", signature.inputs[slot].name);
+        let got = self.spec(var)?.storage.to_string();
+        Err(Error::new(what, kinds.join(" or "), got).variable(&self.var(var).name))
+    }
+
+    /// Gradient blocks stand beside the step block they belong to and read its variables.
+    fn is_gradient_of(&self, step: BlockId, gradient: BlockId) -> bool {
+        self.blocks
+            .iter()
+            .flat_map(|b| &b.ops)
+            .filter_map(|op| op.step.as_deref())
+            .any(|s| s.block == step && s.gradient.as_ref().is_some_and(|g| g.block == gradient))
+    }
+
+    /// The specs of the tensors of each slot: of a slot for literals none.
+    pub(crate) fn specs(&self, groups: &[Vec<VarId>]) -> Result<Vec<Vec<Spec>>> {
+        let specs = |vars: &Vec<VarId>| {
+            self.tensors(vars.iter().copied()).map(|var| self.spec(var).cloned()).collect()
+        };
+        groups.iter().map(specs).collect()
+    }
+
+    /// The specs of what an operator, or its backward one, reads in the input slots of its signature.
+    pub(crate) fn input_specs(&self, signature: Signature, op: &OpDesc) -> Result<Vec<Vec<Spec>>> {
+        self.specs(&Self::slots_of(signature.inputs, &op.inputs, ""))
+    }
+
+    /// The variables of each slot of an operator, in the order of the slots; `suffix` is `"@grad"` for gradients.
+    pub(crate) fn slots_of(slots: &[Slot], bound: &[Bound], suffix: &str) -> Vec<Vec<VarId>> {
+        let group = |slot: &Slot| {
+            let found = bound.iter().find(|b| b.slot.strip_suffix(suffix) == Some(slot.name));
+            found.map_or_else(Vec::new, |b| b.vars.clone())
+        };
+        slots.iter().map(group).collect()
+    }
+}
+
+/// Only the rows of a variable may be unknown before a run.
+pub(super) fn check_inner_extents(spec: &Spec) -> Result<()> {
+    match spec.shape.iter().skip(1).find(|e| e.known().is_none()) {
+        Some(extent) => Err(Error::new("shape", "known dimensions after the first", extent.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// What to append to a block.
+pub struct Append<'a> {
+    /// The operator's kind.
+    pub kind: &'a str,
+    /// Variables by input slot.
+    pub inputs: Vec<(&'a str, Vec<VarId>)>,
+    /// Variables of the outputs that are updated in place.
+    pub updated: Vec<(&'a str, VarId)>,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// What it does at its place.
+    pub role: Role,
+    /// A wish for the outputs' names.
+    pub name: Option<&'a str>,
+    /// The line of the user's code.
+    pub caller: String,
+}
+
+impl<'a> Append<'a> {
+    /// A forward operator without inputs yet.
+    pub fn forward(kind: &'a str) -> Self {
+        Append {
+            kind,
+            inputs: Vec::new(),
+            updated: Vec::new(),
+            attributes: Attributes::new(),
+            role: Role::Forward,
+            name: None,
+            caller: String::new(),
+        }
+    }
+}

@@ -1,0 +1,546 @@
+//! What makes a program well formed: a program from outside is held to this before anything else looks at it.
+//!
+//! [`Program::validate`] makes it safe to print, compare and save: every number in it exists, sizes can be counted,
+//! blocks nest. What compiles a program asks for more first: every step block is run by one `recurrent`, whose parts
+//! are what they are said to be ([`Program::check_steps`]), every operator's shape rule gives the shapes that the
+//! program declares ([`Program::check_shapes`]), and nothing is read before it is written ([`Program::check_order`]).
+
+mod order;
+
+use std::collections::{HashMap, HashSet};
+
+use super::op_desc::{Bound, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient};
+use super::program::{Block, Program, check_inner_extents, malformed};
+use super::var_desc::{VarDesc, VarRole, grad_name};
+use crate::error::{AtCaller, Place, Result};
+use crate::program::contract::infer::{Phase, infer};
+use crate::program::contract::registry::Registry;
+use crate::program::contract::signature::Signature;
+use crate::program::spec::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
+
+/// How deep step blocks may be in each other: a compiler that follows them must not overflow its stack.
+const MAX_DEPTH: usize = 64;
+
+impl Program {
+    /// Checks a program that came from outside: every number it uses exists, names are unique, blocks nest.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    #[track_caller]
+    pub fn validate(&self) -> Result<()> {
+        self.well_formed().at_caller()
+    }
+
+    fn well_formed(&self) -> Result<()> {
+        if self.blocks.first().is_none_or(|root| root.parent.is_some()) {
+            return Err(malformed("first block", "a root without a parent", "none, or one with a parent"));
+        }
+        // Every level was made for a variable.
+        let most = self.vars.len().saturating_mul(MAX_LEVELS);
+        if self.levels as usize > most {
+            return Err(malformed("number of levels", format!("at most {most}"), self.levels.to_string()));
+        }
+        let mut depths = vec![0; self.blocks.len()];
+        for (i, block) in self.blocks.iter().enumerate().skip(1) {
+            let Some(parent) = block.parent.map(|p| p.0 as usize).filter(|&p| p < i) else {
+                let got = block.parent.map_or_else(|| "none".to_owned(), |p| p.0.to_string());
+                return Err(malformed(format!("block {i}"), "a parent before it", got));
+            };
+            depths[i] = depths[parent] + 1;
+            if depths[i] > MAX_DEPTH {
+                let expected = format!("at most {MAX_DEPTH} blocks in each other");
+                return Err(malformed(format!("block {i}"), expected, "more"));
+            }
+        }
+        let mut names = HashSet::new();
+        for desc in &self.vars {
+            if !names.insert(desc.name.as_str()) {
+                return Err(malformed("variable name", "each once", format!("`{}` twice", desc.name)));
+            }
+            self.var_fits(desc).map_err(|e| e.variable(&desc.name))?;
+        }
+        for (i, block) in self.blocks.iter().enumerate() {
+            block.ops.iter().try_for_each(|op| self.op_fits(op, BlockId(i as u32)))?;
+        }
+        self.check_carried()
+    }
+
+    /// Checks every step block of a well-formed program: it is run once, by a `recurrent` whose parts lie where they
+    /// must.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub(crate) fn check_steps(&self) -> Result<()> {
+        let runs = Runs::of(self);
+        for op in self.blocks.iter().flat_map(|b| &b.ops) {
+            let Some(step) = op.step.as_deref() else { continue };
+            let expected = if step.gradient.is_some() { Role::Backward } else { Role::Forward };
+            if op.role != expected {
+                return Err(malformed(
+                    "role of a recurrent",
+                    format!("{expected:?}"),
+                    format!("{:?}", op.role),
+                ));
+            }
+            self.step(op, step, &runs)?;
+        }
+        self.each_block_once()
+    }
+
+    pub(in crate::program) fn has_var(&self, id: VarId) -> Result<&VarDesc> {
+        let number = || malformed("variable number", format!("below {}", self.vars.len()), id.0.to_string());
+        self.vars.get(id.0 as usize).ok_or_else(number)
+    }
+
+    fn has_block(&self, id: BlockId) -> Result<&Block> {
+        let number = || malformed("block number", format!("below {}", self.blocks.len()), id.0.to_string());
+        self.blocks.get(id.0 as usize).ok_or_else(number)
+    }
+
+    fn has_level(&self, id: LevelId) -> Result<()> {
+        match id.0 < self.levels {
+            true => Ok(()),
+            false => Err(malformed("level number", format!("below {}", self.levels), id.0.to_string())),
+        }
+    }
+
+    fn var_fits(&self, desc: &VarDesc) -> Result<()> {
+        self.has_block(desc.block)?;
+        if desc.block.0 > 0 && (desc.persistable || desc.role == VarRole::Feed) {
+            return Err(malformed("block of a feed or a persistent variable", "the root", "a step block"));
+        }
+        if desc.persistable && desc.spec().is_some_and(Spec::batched) {
+            return Err(malformed("shape of a persistent variable", "one that no batch changes", "rows"));
+        }
+        if let Some(of) = desc.gradient_of {
+            self.has_var(of)?;
+        }
+        if (desc.role == VarRole::Literal) != desc.spec().is_none()
+            || (desc.persistable && desc.spec().is_none())
+        {
+            return Err(malformed("role of a variable", "that of a literal for what is one", "another"));
+        }
+        let Some(spec) = desc.spec() else { return Ok(()) };
+        spec.lod.iter().try_for_each(|&l| self.has_level(l))?;
+        check_inner_extents(spec)?;
+        match spec.shape.first() {
+            Some(&Extent::Rows(l)) => self.has_level(l)?,
+            Some(&Extent::Alive(b)) => drop(self.has_block(b)?),
+            _ => {}
+        }
+        if spec.lod.last().is_some_and(|&l| spec.shape.first() != Some(&Extent::Rows(l))) {
+            return Err(malformed("shape", "the rows of its last LoD level first", spec.to_string()));
+        }
+        if spec.lod.is_empty() && matches!(spec.shape.first(), Some(Extent::Rows(_))) {
+            return Err(malformed("LoD", "the level that counts its rows", spec.to_string()));
+        }
+        if desc.block.0 == 0 && matches!(spec.shape.first(), Some(Extent::Alive(_))) {
+            return Err(malformed("shape", "rows that a step block has, in one", spec.to_string()));
+        }
+        // Also of 0 rows: the width of a row is a size of its own.
+        let sizes = spec.shape.iter().filter_map(|e| e.known()).filter(|&n| n > 0);
+        let bytes = sizes.fold(spec.dtype.size_of(), usize::saturating_mul);
+        if isize::try_from(bytes).is_err() {
+            return Err(malformed("shape", "a number of elements that memory can hold", spec.to_string()));
+        }
+        Ok(())
+    }
+
+    fn op_fits(&self, op: &OpDesc, block: BlockId) -> Result<()> {
+        let wrong = |expected: &str, got: String| {
+            Err(malformed(format!("operator `{}` of block {}", op.kind, block.0), expected, got))
+        };
+        for (number, bound) in op.inputs.iter().chain(&op.outputs).enumerate() {
+            let gradient = op.role == Role::Backward && bound.slot.ends_with(&grad_name(""));
+            // A step block reads those of the blocks around it; nothing else of a loop is one.
+            let slot = op.kind != RECURRENT || bound.slot == "constant";
+            let literals = number < op.inputs.len() && !gradient && slot;
+            for &id in bound.vars.iter().filter(|&&id| id != VarId::NONE || !gradient) {
+                let desc = self.has_var(id)?;
+                if desc.spec().is_none() && !literals {
+                    return wrong("tensors", format!("the literal `{}`", desc.name));
+                }
+            }
+        }
+        // What an operator writes lies where it runs; only gradients are added to those of the blocks around.
+        for id in op.writes() {
+            let desc = self.has_var(id)?;
+            let outside = op.role == Role::Backward && desc.gradient_of.is_some();
+            if desc.block != block && !(outside && self.encloses(desc.block, block)) {
+                let got = format!("`{}` of block {}", desc.name, desc.block.0);
+                return wrong("to write variables of its own block", got);
+            }
+        }
+        if (op.kind == RECURRENT) != op.step.is_some() {
+            return wrong("a step block where it is recurrent", "not so".to_owned());
+        }
+        let Some(step) = op.step.as_deref() else { return Ok(()) };
+        let run = step.gradient.as_ref().map_or(step.block, |g| g.block);
+        step.validate(&|id| self.has_var(id).map(drop), &|id| self.has_block(id).map(drop), &|id| {
+            self.has_level(id)
+        })?;
+        if self.has_block(run)?.parent != Some(block) {
+            return wrong("a step block nested in its user's", format!("block {}", run.0));
+        }
+        Ok(())
+    }
+
+    /// A step block and what passes its border.
+    fn step(&self, op: &OpDesc, step: &StepDesc, runs: &Runs<'_>) -> Result<()> {
+        let border = self.border(step, runs)?;
+        let (seen, made) = (&[VarRole::Step], &[VarRole::Computed]);
+        let depth = border.above.len();
+        for (pairs, roles, kept) in
+            [(&step.inputs, seen, depth + 1), (&step.statics, seen, depth), (&step.outputs, made, depth + 1)]
+        {
+            for pair in pairs {
+                self.crosses(pair, (step, &border), roles, kept)?;
+            }
+        }
+        let mut views: Vec<VarId> = step.inputs.iter().chain(&step.statics).map(|p| p.inner).collect();
+        let mut nexts = Vec::new();
+        for memory in &step.memories {
+            self.lies(memory.previous, step.block, seen)?;
+            self.lies(memory.next, step.block, made)?;
+            let (want, got) = (self.spec(memory.previous)?, self.spec(memory.next)?);
+            if want != got || want.rows() != Extent::Alive(step.block) {
+                return Err(malformed("memory", want.to_string(), got.to_string()));
+            }
+            for outer in [memory.initial, memory.last].into_iter().flatten() {
+                self.alike(outer, memory.previous)?;
+                let (desc, spec) = (self.has_var(outer)?, self.spec(outer)?);
+                if desc.block != border.home || spec.lod != border.above || spec.rows() != border.sequences {
+                    let expected = rows_of_step(border.sequences);
+                    return Err(malformed("memory", expected, spec.to_string()).variable(&desc.name));
+                }
+            }
+            views.push(memory.previous);
+            nexts.push(memory.next);
+        }
+        for (what, mut vars) in [("view of a step", views), ("next value of a memory", nexts)] {
+            vars.sort();
+            if vars.windows(2).any(|pair| pair[0] == pair[1]) {
+                return Err(malformed(what, "a variable of its own", "one twice"));
+            }
+        }
+        same_slot(&op.inputs, "x", outers(&step.inputs))?;
+        same_slot(&op.inputs, "static", outers(&step.statics))?;
+        same_slot(&op.inputs, "initial", step.memories.iter().filter_map(|m| m.initial))?;
+        if let Some(gradient) = step.gradient.as_deref() {
+            let lasts = gradient.memories.iter().filter_map(|m| m.last);
+            let initials = gradient.memories.iter().filter_map(|m| m.initial);
+            same_slot(&op.inputs, &grad_name("out"), outers(&gradient.outputs))?;
+            same_slot(&op.inputs, &grad_name("last"), lasts)?;
+            same_slot(&op.outputs, &grad_name("x"), outers(&gradient.inputs))?;
+            same_slot(&op.outputs, &grad_name("static"), outers(&gradient.statics))?;
+            same_slot(&op.outputs, &grad_name("initial"), initials)?;
+            return self.step_gradient(step, gradient, runs);
+        }
+        same_slot(&op.outputs, "out", outers(&step.outputs))?;
+        same_slot(&op.outputs, "last", step.memories.iter().filter_map(|m| m.last))
+    }
+
+    /// What lies around a step block, by its first input.
+    fn border(&self, step: &StepDesc, runs: &Runs<'_>) -> Result<Border> {
+        let first = step.inputs.first().ok_or_else(|| malformed("step inputs", "at least one", "none"))?;
+        let lod = &self.spec(first.outer)?.lod;
+        let Some(depth) = lod.iter().position(|&l| l == step.level) else {
+            let got = format!("level {}", step.level.0);
+            return Err(malformed("level of a step", "one of its first input's", got));
+        };
+        // A level inside is made after the one outside, so that following them outwards ends.
+        if let Some((outer, inner)) = step.levels.iter().find(|(outer, inner)| inner <= outer) {
+            let got = format!("{} for {}", inner.0, outer.0);
+            return Err(malformed("level in a step", "one made after that outside", got));
+        }
+        let home = self.has_block(step.block)?.parent.unwrap_or_default();
+        let above: Levels = lod[..depth].iter().copied().collect();
+        let sequences = above.last().map_or(self.top(runs.by(home)), |&l| Extent::Rows(l));
+        Ok(Border { home, above, sequences })
+    }
+
+    /// The backward part: of the same step block, gradients of the variables that they are said to be of.
+    fn step_gradient(&self, step: &StepDesc, gradient: &StepGradient, runs: &Runs<'_>) -> Result<()> {
+        let plain = StepDesc { gradient: None, ..step.clone() };
+        if runs.forward.get(&step.block) != Some(&&plain) {
+            let got = format!("another one of block {}", step.block.0);
+            return Err(malformed("gradient of a recurrent", "that of a recurrent of the program", got));
+        }
+        let is = |grad: VarId, of: VarId| -> Result<()> {
+            match self.is_gradient(grad, of, runs)? {
+                true => self.alike(grad, of),
+                false => Err(malformed("gradient", format!("that of variable {}", of.0), grad.0.to_string())),
+            }
+        };
+        for (grads, pairs) in [
+            (&gradient.outputs, &step.outputs),
+            (&gradient.inputs, &step.inputs),
+            (&gradient.statics, &step.statics),
+        ] {
+            // The last first, so that the first stays where two are of one variable.
+            let of_inner: HashMap<VarId, &Pair> = pairs.iter().rev().map(|p| (p.inner, p)).collect();
+            for pair in grads {
+                let of = self.has_var(pair.inner)?.gradient_of;
+                let Some(of) = of.and_then(|of| of_inner.get(&of)) else {
+                    return Err(malformed(
+                        "gradient",
+                        "that of a variable of the step",
+                        pair.inner.0.to_string(),
+                    ));
+                };
+                is(pair.outer, of.outer)?;
+                is(pair.inner, of.inner)?;
+            }
+        }
+        let mut seen = HashSet::new();
+        for m in &gradient.memories {
+            let Some(memory) = step.memories.get(m.memory as usize).filter(|_| seen.insert(m.memory)) else {
+                return Err(malformed("memory number", "one of the step's, each once", m.memory.to_string()));
+            };
+            is(m.next, memory.next)?;
+            let others =
+                [(m.previous, Some(memory.previous)), (m.last, memory.last), (m.initial, memory.initial)];
+            for (grad, of) in others {
+                match (grad, of) {
+                    (Some(grad), Some(of)) => is(grad, of)?,
+                    (Some(grad), None) => {
+                        let got = format!("variable {}", grad.0);
+                        return Err(malformed("gradient of a memory", "of a value it has", got));
+                    }
+                    (None, _) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lies(&self, id: VarId, block: BlockId, roles: &[VarRole]) -> Result<()> {
+        let desc = self.has_var(id)?;
+        if desc.block != block || !roles.contains(&desc.role) || desc.spec().is_none() {
+            let expected = format!("one of block {}", block.0);
+            return Err(malformed("variable of a step", expected, "another").variable(&desc.name));
+        }
+        Ok(())
+    }
+
+    /// A variable of the block around and its view in a step block, which has all but the first `kept` levels.
+    fn crosses(&self, pair: &Pair, of: (&StepDesc, &Border), roles: &[VarRole], kept: usize) -> Result<()> {
+        let (step, border) = of;
+        self.lies(pair.inner, step.block, roles)?;
+        self.alike(pair.outer, pair.inner)?;
+        let (desc, outer, inner) =
+            (self.has_var(pair.outer)?, self.spec(pair.outer)?, self.spec(pair.inner)?);
+        let depth = border.above.len();
+        let fits = desc.block == border.home
+            && outer.lod.len() == kept + inner.lod.len()
+            && outer.lod.starts_with(&border.above)
+            && (kept == depth || outer.lod[depth] == step.level)
+            && (!outer.lod.is_empty() || outer.rows() == border.sequences)
+            && (!inner.lod.is_empty() || inner.rows() == Extent::Alive(step.block))
+            && outer.lod[kept..].iter().zip(&inner.lod).all(|(outer, inner)| inner > outer);
+        if !fits {
+            let got = format!("{outer}, inside {inner}");
+            return Err(malformed("variable of a step", "the step's sequences", got).variable(&desc.name));
+        }
+        Ok(())
+    }
+
+    /// Two variables whose rows hold the same.
+    fn alike(&self, a: VarId, b: VarId) -> Result<()> {
+        let (x, y) = (self.spec(a)?, self.spec(b)?);
+        let row = |s: &Spec| (s.dtype, s.batched(), s.row_shape().to_vec());
+        if row(x) != row(y) {
+            let name = &self.has_var(b)?.name;
+            return Err(malformed("rows", x.to_string(), y.to_string()).variable(name));
+        }
+        Ok(())
+    }
+
+    /// Checks operators of a well-formed program against their own rules: their slots, the storages they have kernels
+    /// for, and that the shape rule gives the shapes that the program declares. `live` are the operators of the root
+    /// block that will run; what they run is checked with them.
+    ///
+    /// # Errors
+    /// The first operator that is not known or does not fit; the error names it.
+    pub(crate) fn check_shapes(&self, registry: &Registry, live: &[usize]) -> Result<()> {
+        let runs = Runs::of(self);
+        let mut open: Vec<(BlockId, usize)> = live.iter().map(|&number| (BlockId(0), number)).collect();
+        while let Some((block, number)) = open.pop() {
+            let Some(op) = self.has_block(block)?.ops.get(number) else { continue };
+            if let Some(step) = op.step.as_deref() {
+                let run = step.gradient.as_ref().map_or(step.block, |g| g.block);
+                open.extend((0..self.has_block(run)?.ops.len()).map(|number| (run, number)));
+                continue;
+            }
+            let place = || Place {
+                operator: Some(format!("{} #{number}", op.kind)),
+                block: (block.0 > 0).then_some(block.0 as usize),
+                caller: Some(op.caller.clone()),
+                variable: None,
+            };
+            self.shapes(registry, (block, &runs), op).map_err(|e| e.at(place()))?;
+        }
+        Ok(())
+    }
+
+    fn shapes(&self, registry: &Registry, (block, runs): (BlockId, &Runs<'_>), desc: &OpDesc) -> Result<()> {
+        let op = registry.parse(&desc.kind, &desc.attributes)?;
+        let signature = op.signature();
+        let backward = desc.role == Role::Backward;
+        let inputs = Self::slots_of(signature.inputs, &desc.inputs, "");
+        let outputs =
+            Self::slots_of(signature.outputs, if backward { &desc.inputs } else { &desc.outputs }, "");
+        self.check_bound(signature.inputs, &inputs)?;
+        self.check_bound(signature.outputs, &outputs)?;
+        let here = runs.by(block);
+        for id in desc.reads().chain(desc.writes()) {
+            let var = self.has_var(id)?;
+            // A gradient block lies beside the step block that it is of, and sees what that one sees.
+            let around = self.encloses(var.block, block) || (backward && self.encloses(var.block, here));
+            let constant = around && !var.spec().is_some_and(Spec::batched);
+            if var.block != block && !constant && !(backward && var.block == here) {
+                let expected = format!("a variable of block {} or a constant around it", block.0);
+                return Err(malformed("scope", expected, "another").variable(&var.name));
+            }
+        }
+        let specs = self.specs(&inputs)?;
+        self.check_storages(signature, &inputs)?;
+        let mut next = self.levels;
+        let (given, phase) = ((&specs[..], &self.literals(&inputs)[..]), Phase::Build { next: &mut next });
+        let given = infer(&*op, given, self.top(here), phase)?;
+        // Levels that the operator makes have other numbers now; each stands for one of the program's.
+        let mut named: Vec<(LevelId, LevelId)> = Vec::new();
+        for (slot, (vars, given)) in signature.outputs.iter().zip(outputs.iter().zip(&given)) {
+            let declared = vars.iter().map(|&v| self.spec(v)).collect::<Result<Vec<_>>>()?;
+            let same = declared.len() == given.len()
+                && declared.iter().zip(given).all(|(d, g)| same_spec(d, g, self.levels, &mut named));
+            if !same {
+                let list =
+                    |specs: Vec<&Spec>| specs.iter().map(|s| s.to_string()).collect::<Vec<_>>().join(", ");
+                let (expected, got) = (list(given.iter().collect()), list(declared));
+                return Err(malformed(format!("output `{}`", slot.name), expected, got));
+            }
+        }
+        if backward { self.gradients(signature, desc, runs) } else { Ok(()) }
+    }
+
+    /// The gradients that a backward operator reads and writes have the shapes of what they are of.
+    fn gradients(&self, signature: Signature, desc: &OpDesc, runs: &Runs<'_>) -> Result<()> {
+        for (slots, bounds) in [(signature.outputs, &desc.inputs), (signature.inputs, &desc.outputs)] {
+            let (of, grads) =
+                (Self::slots_of(slots, &desc.inputs, ""), Self::slots_of(slots, bounds, &grad_name("")));
+            for (of, grads) in of.iter().zip(&grads).filter(|(_, grads)| !grads.is_empty()) {
+                if of.len() != grads.len() {
+                    return Err(malformed("gradients", of.len().to_string(), grads.len().to_string()));
+                }
+                for (&of, &grad) in of.iter().zip(grads).filter(|(_, grad)| **grad != VarId::NONE) {
+                    let (x, dx) = (self.spec(of)?, self.spec(grad)?);
+                    let name = &self.has_var(grad)?.name;
+                    if !self.is_gradient(grad, of, runs)? {
+                        let expected = format!("that of variable {}", self.shown(of));
+                        return Err(malformed("gradient", expected, "another").variable(name));
+                    }
+                    if (&x.shape, &x.lod, x.dtype) != (&dx.shape, &dx.lod, dx.dtype) {
+                        return Err(malformed("gradient", x.to_string(), dx.to_string()).variable(name));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a variable is the gradient of another, and lies where that one's gradients are computed.
+    fn is_gradient(&self, grad: VarId, of: VarId, runs: &Runs<'_>) -> Result<bool> {
+        let (grad, home) = (self.has_var(grad)?, self.has_var(of)?.block);
+        Ok(grad.gradient_of == Some(of) && runs.by(grad.block) == home)
+    }
+
+    /// A block that two operators run would hold the values of the last one.
+    fn each_block_once(&self) -> Result<()> {
+        let mut seen = HashSet::new();
+        for step in self.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref()) {
+            let run = step.gradient.as_ref().map_or(step.block, |g| g.block);
+            if !seen.insert(run) {
+                let got = format!("block {} again", run.0);
+                return Err(malformed("step block", "one that no other operator runs", got));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a declared spec is the one that a shape rule gives, whose new levels are those from `fresh` on.
+fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId, LevelId)>) -> bool {
+    let mut same = |d: LevelId, g: LevelId| {
+        if g.0 < fresh {
+            return d == g;
+        }
+        match named.iter().find(|(d_known, g_known)| *d_known == d || *g_known == g) {
+            Some(&known) => known == (d, g),
+            None => {
+                named.push((d, g));
+                true
+            }
+        }
+    };
+    let extents = declared.shape.iter().zip(&given.shape).all(|(&d, &g)| match (d, g) {
+        (Extent::Rows(d), Extent::Rows(g)) => same(d, g),
+        _ => d == g,
+    });
+    extents
+        && declared.lod.iter().zip(&given.lod).all(|(&d, &g)| same(d, g))
+        && (declared.shape.len(), declared.lod.len()) == (given.shape.len(), given.lod.len())
+        && (declared.dtype, declared.storage) == (given.dtype, given.storage)
+}
+
+/// What runs which block: the first that says so.
+struct Runs<'a> {
+    /// The forward step of each step block.
+    forward: HashMap<BlockId, &'a StepDesc>,
+    /// The step block that each gradient block is of.
+    of_gradient: HashMap<BlockId, BlockId>,
+}
+
+impl<'a> Runs<'a> {
+    fn of(program: &'a Program) -> Self {
+        let mut runs = Self { forward: HashMap::new(), of_gradient: HashMap::new() };
+        for step in program.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref()) {
+            match &step.gradient {
+                None => drop(runs.forward.entry(step.block).or_insert(step)),
+                Some(gradient) => drop(runs.of_gradient.entry(gradient.block).or_insert(step.block)),
+            }
+        }
+        runs
+    }
+
+    /// The step block whose sequences a (gradient) block runs over.
+    fn by(&self, block: BlockId) -> BlockId {
+        self.of_gradient.get(&block).copied().unwrap_or(block)
+    }
+}
+
+/// What lies around a step block.
+struct Border {
+    /// The block around it.
+    home: BlockId,
+    /// The levels above the one whose sequences are run.
+    above: Levels,
+    /// What counts the sequences.
+    sequences: Extent,
+}
+
+fn outers(pairs: &[Pair]) -> impl Iterator<Item = VarId> + '_ {
+    pairs.iter().map(|p| p.outer)
+}
+
+/// The variables that pass a step's border stand in the operator's slots too, where others look for them.
+fn same_slot(slots: &[Bound], slot: &str, vars: impl Iterator<Item = VarId>) -> Result<()> {
+    let found = slots.iter().find(|b| b.slot == slot).map_or(&[][..], |b| &b.vars);
+    let vars: Vec<VarId> = vars.collect();
+    if found != vars {
+        let shown = |vars: &[VarId]| format!("variables {:?}", vars.iter().map(|v| v.0).collect::<Vec<_>>());
+        let (expected, got) = (format!("{}, as the step has", shown(&vars)), shown(found));
+        return Err(malformed(format!("slot `{slot}` of a recurrent"), expected, got));
+    }
+    Ok(())
+}

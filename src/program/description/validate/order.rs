@@ -1,0 +1,127 @@
+//! In which order operators may stand: what is read was written before, and by one operator alone.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::error::Result;
+use crate::program::description::op_desc::{Bound, OpDesc, Pair, Role, StepDesc};
+use crate::program::description::program::{Program, malformed};
+use crate::program::description::var_desc::VarRole;
+use crate::program::spec::extent::{BlockId, VarId};
+
+/// The forward operators of a program, by something that their backward operators name: the last variable in their slots,
+/// which they alone write if they write any, or the step block that they run.
+struct Forwards<'a> {
+    of_var: HashMap<VarId, Vec<&'a OpDesc>>,
+    of_step: HashMap<BlockId, Vec<&'a OpDesc>>,
+}
+
+impl<'a> Forwards<'a> {
+    fn of(program: &'a Program) -> Self {
+        let mut forwards = Self { of_var: HashMap::new(), of_step: HashMap::new() };
+        let ops = program.blocks.iter().flat_map(|b| &b.ops).filter(|op| op.role == Role::Forward);
+        for op in ops {
+            match op.step.as_deref() {
+                Some(step) => forwards.of_step.entry(step.block).or_default().push(op),
+                None => {
+                    let last = op.inputs.iter().chain(&op.outputs).flat_map(|bound| &bound.vars).next_back();
+                    forwards.of_var.entry(last.copied().unwrap_or(VarId::NONE)).or_default().push(op);
+                }
+            }
+        }
+        forwards
+    }
+
+    /// Whether one of them is the one that a backward operator says it belongs to.
+    fn has_that_of(&self, backward: &OpDesc) -> bool {
+        let alone = |step: &StepDesc| StepDesc { gradient: None, ..step.clone() };
+        let step = backward.step.as_deref().map(alone);
+        let fits = |forward: &&OpDesc| {
+            // A loop's final values and outputs are not read again.
+            let outputs: &[Bound] = if step.is_some() { &[] } else { &forward.outputs };
+            forward.kind == backward.kind
+                && forward.attributes == backward.attributes
+                && backward.inputs.iter().zip(forward.inputs.iter().chain(outputs)).all(|(a, b)| a == b)
+                && backward.inputs.len() >= forward.inputs.len() + outputs.len()
+                && forward.step.as_deref() == step.as_ref()
+        };
+        if let Some(step) = &step {
+            return self.of_step.get(&step.block).into_iter().flatten().any(fits);
+        }
+        let named = backward.inputs.iter().flat_map(|bound| &bound.vars).chain([&VarId::NONE]);
+        named.filter_map(|var| self.of_var.get(var)).flatten().any(fits)
+    }
+}
+
+impl Program {
+    /// Checks that the operators that will run (`live` of the root block, and all that they run) read only what was
+    /// written before, that what is computed is computed once, and that no operator writes what it reads.
+    ///
+    /// # Errors
+    /// The first operator that does otherwise; the error names it.
+    pub(crate) fn check_order(&self, live: &[usize]) -> Result<()> {
+        let ops: Vec<&OpDesc> = live.iter().filter_map(|&number| self.root().ops.get(number)).collect();
+        self.order(&ops, &Forwards::of(self), &mut HashSet::new())
+    }
+
+    fn order(&self, ops: &[&OpDesc], forwards: &Forwards<'_>, known: &mut HashSet<VarId>) -> Result<()> {
+        for op in ops {
+            if op.role == Role::Backward && !forwards.has_that_of(op) {
+                let expected = "the slots, attributes and step of a forward operator";
+                return Err(malformed(format!("backward operator `{}`", op.kind), expected, "those of none"));
+            }
+            let wrong = |expected: &str, id: VarId| {
+                let name = self.shown(id);
+                Err(malformed(format!("operator `{}`", op.kind), expected, "another").variable(name))
+            };
+            for id in op.reads() {
+                let role = self.has_var(id)?.role;
+                let made = role.is_computed() || role == VarRole::Step;
+                if made && !known.contains(&id) {
+                    return wrong("to read what was written before", id);
+                }
+            }
+            if let Some(step) = op.step.as_deref() {
+                self.step_order(step, forwards, known)?;
+            }
+            let mut own: HashSet<VarId> = op.reads().collect();
+            for id in op.writes() {
+                let fresh = known.insert(id);
+                if op.role == Role::Forward && !(fresh && self.has_var(id)?.role.is_computed()) {
+                    return wrong("to write a variable of its own", id);
+                }
+                // `mul(x, x)` has one gradient twice.
+                if !own.insert(id) && (op.role != Role::Backward || op.reads().any(|read| read == id)) {
+                    return wrong("to write what it does not read", id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step_order(&self, step: &StepDesc, forwards: &Forwards<'_>, known: &mut HashSet<VarId>) -> Result<()> {
+        let inner = |pair: &Pair| pair.inner;
+        let (run, left): (BlockId, Vec<VarId>) = match step.gradient.as_deref() {
+            None => {
+                known.extend(step.inputs.iter().chain(&step.statics).map(inner));
+                known.extend(step.memories.iter().map(|m| m.previous));
+                let nexts = step.memories.iter().map(|m| m.next);
+                (step.block, step.outputs.iter().map(inner).chain(nexts).collect())
+            }
+            Some(gradient) => {
+                known.extend(gradient.outputs.iter().map(inner));
+                known.extend(gradient.memories.iter().map(|m| m.next));
+                let passed = gradient.memories.iter().filter_map(|m| m.previous);
+                let out = gradient.inputs.iter().chain(&gradient.statics).map(inner);
+                (gradient.block, out.chain(passed).collect())
+            }
+        };
+        self.order(&self.has_block(run)?.ops.iter().collect::<Vec<_>>(), forwards, known)?;
+        match left.into_iter().find(|id| !known.contains(id)) {
+            None => Ok(()),
+            Some(id) => {
+                let what = format!("step block {}", run.0);
+                Err(malformed(what, "to compute what leaves it", "nothing").variable(self.shown(id)))
+            }
+        }
+    }
+}

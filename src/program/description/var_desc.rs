@@ -1,0 +1,101 @@
+//! The description of a variable.
+
+use serde::{Deserialize, Serialize};
+
+use crate::program::spec::attributes::{Attributes, Literal};
+use crate::program::spec::extent::{BlockId, Spec, VarId};
+
+/// What a variable is, before anything runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VarDesc {
+    /// Its name, unique in the program.
+    pub name: String,
+    /// The block it belongs to.
+    pub block: BlockId,
+    /// A tensor, or a value of the program itself.
+    pub kind: VarKind,
+    /// What role it plays.
+    pub role: VarRole,
+    /// Lives from run to run, and goes into a checkpoint.
+    pub persistable: bool,
+    /// An optimizer may change it.
+    pub trainable: bool,
+    /// No gradient passes it.
+    pub stop_gradient: bool,
+    /// How it starts, if it persists.
+    pub initializer: Option<Initializer>,
+    /// The variable whose gradient it is.
+    pub gradient_of: Option<VarId>,
+}
+
+/// A tensor, or a value that the program carries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum VarKind {
+    /// A tensor, in any storage.
+    Tensor(Spec),
+    /// A scalar, a string or a list of them, with its value.
+    Literal(Literal),
+}
+
+/// Where a variable's value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VarRole {
+    /// The caller gives it at every run.
+    Feed,
+    /// It is kept in the scope.
+    Parameter,
+    /// The optimizer's own, kept in the scope.
+    State,
+    /// An operator computes it.
+    Computed,
+    /// A step block's view of an outer variable: a step input, a static input or a memory.
+    Step,
+    /// A literal.
+    Literal,
+    /// An operator computes it: what a state that passes from batch to batch is after this one
+    /// ([`Program::carried_states`](crate::program::Program::carried_states)).
+    Carried,
+}
+
+impl VarRole {
+    /// Whether an operator computes it.
+    pub(in crate::program) fn is_computed(self) -> bool {
+        matches!(self, VarRole::Computed | VarRole::Carried)
+    }
+}
+
+/// How a persistable variable starts: the name of an initialiser and its attributes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Initializer {
+    /// The initialiser's name, as `"uniform"`.
+    pub kind: String,
+    /// Its numbers.
+    pub attributes: Attributes,
+}
+
+impl Initializer {
+    /// An initialiser by name.
+    pub fn new(kind: &str, attributes: Attributes) -> Self {
+        Self { kind: kind.to_owned(), attributes }
+    }
+}
+
+impl VarDesc {
+    /// Its spec, if it is a tensor.
+    pub fn spec(&self) -> Option<&Spec> {
+        match &self.kind {
+            VarKind::Tensor(spec) => Some(spec),
+            VarKind::Literal(_) => None,
+        }
+    }
+
+    /// Number of LoD levels.
+    pub fn lod_level(&self) -> usize {
+        self.spec().map_or(0, |spec| spec.lod.len())
+    }
+}
+
+/// The name of a variable's gradient.
+pub fn grad_name(name: &str) -> String {
+    format!("{name}@grad")
+}

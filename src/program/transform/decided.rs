@@ -1,0 +1,64 @@
+//! What decides the offsets of sequences that are made in a step: no memory may reach it.
+
+use std::collections::HashSet;
+
+use crate::error::{Error, Result};
+use crate::program::contract::facts::LodEffect;
+use crate::program::contract::registry::Registry;
+use crate::program::description::program::{Program, malformed};
+use crate::program::spec::attributes::Attributes;
+use crate::program::spec::extent::{BlockId, VarId};
+
+/// A memory reaches what decides offsets.
+#[track_caller]
+pub(crate) fn decided_late(memory: &str) -> Error {
+    malformed(
+        "what decides sequences that are made in a step",
+        "values that no memory reaches, since the rows of every step are counted before the first",
+        format!("one that `{memory}` reaches"),
+    )
+}
+
+impl Program {
+    /// Checks that none of the memories of a block whose previous values are `carried` reaches the inputs that decide
+    /// the offsets of an operator that is to be appended to the block.
+    ///
+    /// # Errors
+    /// If one does; the error names the input.
+    pub(in crate::program) fn decided_early(
+        &self,
+        registry: &Registry,
+        (block, carried): (BlockId, &dyn Fn() -> Vec<VarId>),
+        (kind, attributes): (&str, &Attributes),
+        inputs: &[(&str, Vec<VarId>)],
+    ) -> Result<()> {
+        // What is wrong with it is said when it is appended.
+        let Ok(op) = registry.parse(kind, attributes) else { return Ok(()) };
+        let LodEffect::FromData(slots) = op.facts().lod else { return Ok(()) };
+        let reached_from = |memories: &[VarId]| {
+            let mut reached: HashSet<VarId> = memories.iter().copied().collect();
+            for op in &self.block(block).ops {
+                if op.reads().any(|var| reached.contains(&var)) {
+                    reached.extend(op.writes());
+                }
+            }
+            reached
+        };
+        let decides = |name: &str| op.signature().inputs.iter().position(|slot| slot.name == name);
+        let decides = |name: &str| decides(name).is_some_and(|slot| slots.contains(&slot));
+        let vars = || inputs.iter().filter(|(name, _)| decides(name)).flat_map(|(_, vars)| vars);
+        let carried = carried();
+        let reached = reached_from(&carried);
+        if !vars().any(|var| reached.contains(var)) {
+            return Ok(());
+        }
+        // Which one it is.
+        for memory in carried {
+            let reached = reached_from(&[memory]);
+            if let Some(&var) = vars().find(|var| reached.contains(var)) {
+                return Err(decided_late(&self.var(memory).name).variable(&self.var(var).name));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! The part of a program that computes some of its variables, to run where nothing is learned.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use crate::error::Result;
+use crate::program::description::op_desc::{OpDesc, Role};
+use crate::program::description::program::{Block, Program, malformed};
+use crate::program::spec::extent::{BlockId, VarId};
+
+impl Program {
+    /// The same program with no operator but those that `outputs` need: no loss, no gradients, no updates. Variables
+    /// keep their numbers, so that random operators draw the same; those that nothing uses any more need no value.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[3], 0);
+    /// let label = net.feed("label", DType::I64, &[], 0);
+    /// let logits = x.linear(2);
+    /// logits.cross_entropy(label).mean();
+    /// let program = net.finish()?.inference(&[logits.id()])?;
+    /// assert_eq!(program.root().ops.len(), 1);
+    /// assert!(program.reads().contains(&x.id()) && !program.reads().contains(&label.id()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If an output is no variable of the root block, or only gradients or updates compute it.
+    #[track_caller]
+    pub fn inference(&self, outputs: &[VarId]) -> Result<Self> {
+        let mut needed: HashSet<VarId> = HashSet::new();
+        // Whether a forward operator computes a variable, and whether another one does.
+        let mut made: HashMap<VarId, (bool, bool)> = HashMap::new();
+        for op in &self.root().ops {
+            for var in op.writes() {
+                let (forward, other) = made.entry(var).or_default();
+                *if op.role == Role::Forward { forward } else { other } = true;
+            }
+        }
+        for &id in outputs {
+            let desc = self.vars.get(id.0 as usize);
+            let Some(desc) = desc.filter(|desc| desc.block == BlockId(0) && desc.spec().is_some()) else {
+                return Err(malformed("output", "a tensor outside step blocks", self.shown(id)));
+            };
+            if !desc.persistable && made.get(&id) == Some(&(false, true)) {
+                let got = "one that training computes";
+                return Err(malformed("output", "a forward value", got).variable(&desc.name));
+            }
+            needed.insert(id);
+        }
+        let mut ops: Vec<OpDesc> = Vec::new();
+        for op in self.root().ops.iter().rev().filter(|op| op.role == Role::Forward) {
+            if op.writes().any(|v| needed.contains(&v)) {
+                needed.extend(op.reads());
+                ops.push(op.clone());
+            }
+        }
+        ops.reverse();
+        let mut kept = self.clone();
+        kept.blocks[0].ops = ops;
+        // Blocks that no operator runs any more: every number stays, and they are empty.
+        let mut run = vec![false; self.blocks.len()];
+        let mut open = vec![0];
+        while let Some(block) = open.pop() {
+            if std::mem::replace(&mut run[block], true) {
+                continue;
+            }
+            let steps = kept.blocks[block].ops.iter().filter_map(|op| op.step.as_deref());
+            open.extend(steps.map(|step| step.block.0 as usize).filter(|&inner| inner < run.len()));
+        }
+        for (Block { ops, .. }, _) in kept.blocks.iter_mut().zip(run).filter(|(_, run)| !run) {
+            ops.clear();
+        }
+        Ok(kept)
+    }
+
+    /// The variables that some operator reads.
+    pub fn reads(&self) -> BTreeSet<VarId> {
+        self.blocks.iter().flat_map(|block| &block.ops).flat_map(OpDesc::reads).collect()
+    }
+}

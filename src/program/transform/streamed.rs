@@ -1,0 +1,344 @@
+//! A program that infers over long sequences window by window: what one window hands to the next is fed and fetched.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::error::{AtCaller, Error, Place, Result};
+use crate::program::contract::facts::Reach;
+use crate::program::contract::hints::Pieces;
+use crate::program::contract::infer::{Phase, infer};
+use crate::program::contract::registry::Registry;
+use crate::program::description::op_desc::{Bound, OpDesc, StepDesc};
+use crate::program::description::program::{Program, malformed};
+use crate::program::description::var_desc::VarRole;
+use crate::program::spec::extent::{BlockId, Extent, LevelId, Spec, VarId};
+use crate::tensor::StorageKind;
+
+/// A program whose sequences are run in windows of some rows each: see [`Program::streamed`]. Its programs have the
+/// variables of the one that they were made of, with their numbers.
+#[derive(Debug, Clone)]
+pub struct Streamed {
+    /// The level whose sequences are cut into windows.
+    pub level: LevelId,
+    /// At most one from the first row to the last, and one from the end.
+    pub passes: Vec<Windowed>,
+    /// What is computed once, when the passes are done: it is fed what they [reached](Windowed::reached).
+    pub rest: Program,
+}
+
+/// A pass over all windows.
+#[derive(Debug, Clone)]
+pub struct Windowed {
+    /// What runs at every window.
+    pub program: Program,
+    /// The last rows of each sequence come first.
+    pub from_end: bool,
+    /// What a window hands to the next one.
+    pub carried: Vec<Carried>,
+    /// Outputs with the rows of the sequences: after each run those of the window.
+    pub rows: Vec<VarId>,
+    /// Variables with a row a sequence, which have their values after the last window.
+    pub reached: Vec<VarId>,
+}
+
+/// A value that a window hands to the next one, one row a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Carried {
+    /// The feed that takes what the windows before left.
+    pub fed: VarId,
+    /// What this window leaves.
+    pub left: VarId,
+    /// What the first window is fed: a variable of the program that needs no row of the sequences. Zeros without it.
+    pub start: Option<VarId>,
+}
+
+/// When the value of a variable of the root block is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    /// From the start.
+    Always,
+    /// Its rows are those of the sequences: those of a window, with the window.
+    Rows(Way),
+    /// After the last window.
+    AtLast,
+}
+
+/// In which order windows can be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Any,
+    Forth,
+    FromEnd,
+}
+
+impl Way {
+    /// The order that suits both.
+    fn with(self, other: Way) -> Result<Way> {
+        match (self, other) {
+            (Way::Any, way) | (way, Way::Any) => Ok(way),
+            (a, b) if a == b => Ok(a),
+            _ => Err(cannot(
+                "rows that are known in one order",
+                "some from the first on and some from the end",
+            )),
+        }
+    }
+}
+
+impl Program {
+    /// The part of the program that computes `outputs`, such that its sequences can be run in windows of some rows each,
+    /// for the same bits: a memory starts with a feed and its last value is there to be fetched; an operator that makes
+    /// one row of a sequence takes it [piece by piece](crate::program::Hints::pieces).
+    ///
+    /// Every recurrent runs over sequences that are fed; those that read each other's rows run from the same end. Every
+    /// operator between is row-wise, takes pieces, or reads nothing of their rows.
+    ///
+    /// ```
+    /// use unpadded::layers::Gru;
+    /// use unpadded::ops::Pool;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[3], 1);
+    /// let (forth, back) = (x.gru(4), x.gru(Gru::new(4).backwards()));
+    /// let pools = [forth.sequence_pool(Pool::Mean), back.sequence_pool(Pool::First)];
+    /// let (both, mixed) = (net.concat(&pools), net.concat(&[forth, back]));
+    /// let registry = net.registry();
+    /// let program = net.finish()?;
+    /// let streamed = program.streamed(&registry, &[both.id()])?;
+    /// assert_eq!(streamed.passes.len(), 2);
+    /// assert_eq!(streamed.passes[0].carried.len(), 3); // the state, the sum so far and its number of rows
+    /// let error = program.streamed(&registry, &[mixed.id()]).unwrap_err().to_string();
+    /// assert!(error.contains("got some from the first on and some from the end"), "{error}");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first operator that cannot be run so, and why; or as [`Program::inference`].
+    #[track_caller]
+    pub fn streamed(&self, registry: &Registry, outputs: &[VarId]) -> Result<Streamed> {
+        self.in_windows(registry, outputs).at_caller()
+    }
+
+    fn in_windows(&self, registry: &Registry, outputs: &[VarId]) -> Result<Streamed> {
+        let mut program = self.inference(outputs)?;
+        let level = program.cut_level(outputs)?;
+        let mut rest = program.clone();
+        let ops = std::mem::take(&mut program.blocks[0].ops);
+        rest.blocks[0].ops.clear();
+        let mut making = Making { program, registry, level, known: HashMap::new(), carried: Vec::new() };
+        let mut at_windows = Vec::with_capacity(ops.len());
+        let mut reached: Vec<(Way, VarId)> = Vec::new();
+        for (number, op) in ops.into_iter().enumerate() {
+            let place = Place {
+                operator: Some(format!("{} #{number}", op.kind)),
+                caller: Some(op.caller.clone()),
+                ..Place::default()
+            };
+            let (known, made) = making.op(op.clone()).map_err(|e| e.at(place))?;
+            if let Known::Rows(way) = known {
+                reached.extend(op.writes().filter(|&v| making.known(v) == Known::AtLast).map(|v| (way, v)));
+            } else {
+                rest.blocks[0].ops.push(op);
+            }
+            // What is known from the start may be read at every window.
+            if known != Known::AtLast {
+                at_windows.push(made);
+            }
+        }
+        for &(_, var) in &reached {
+            rest.vars[var.0 as usize].role = VarRole::Feed;
+        }
+        let of_rows = |var: VarId| matches!(making.known(var), Known::Rows(_));
+        let at_last: Vec<VarId> = outputs.iter().copied().filter(|&var| !of_rows(var)).collect();
+        let rest = rest.inference(&at_last)?;
+        let read = rest.reads();
+        let asked: HashSet<VarId> = at_last.into_iter().collect();
+        reached.retain(|(_, var)| read.contains(var) || asked.contains(var));
+        making.program.blocks[0].ops = at_windows;
+        let mut passes = Vec::new();
+        for from_end in [false, true] {
+            let here = |way: Way| (way == Way::FromEnd) == from_end;
+            let with_rows = |&var: &VarId| matches!(making.known(var), Known::Rows(way) if here(way));
+            let rows: Vec<VarId> = outputs.iter().copied().filter(with_rows).collect();
+            let reached: Vec<VarId> = reached.iter().filter(|(way, _)| here(*way)).map(|(_, v)| *v).collect();
+            if rows.is_empty() && reached.is_empty() {
+                continue;
+            }
+            let program = making.program.inference(&[&rows[..], &reached].concat())?;
+            let written: HashSet<VarId> = program.root().ops.iter().flat_map(OpDesc::writes).collect();
+            let carried = making.carried.iter().filter(|c| written.contains(&c.left)).copied().collect();
+            passes.push(Windowed { program, from_end, carried, rows, reached });
+        }
+        Ok(Streamed { level, passes, rest })
+    }
+
+    /// The level of the sequences that are fed; there must be one.
+    fn cut_level(&self, outputs: &[VarId]) -> Result<LevelId> {
+        let mut used = self.reads();
+        used.extend(outputs);
+        let mut found = None;
+        for desc in used.into_iter().map(|id| self.var(id)).filter(|desc| desc.role == VarRole::Feed) {
+            let Some(spec) = desc.spec().filter(|spec| !spec.lod.is_empty()) else { continue };
+            let wrong = |expected: &str| Err(cannot(expected, spec.to_string()).variable(&desc.name));
+            if spec.lod.len() > 1 || spec.storage != StorageKind::Dense {
+                return wrong("dense rows of sequences with one level");
+            }
+            if *found.get_or_insert(spec.lod[0]) != spec.lod[0] {
+                return wrong("the sequences of the other feeds");
+            }
+        }
+        found.ok_or_else(|| cannot("a feed of sequences", "none"))
+    }
+}
+
+/// Why a program cannot be run in windows.
+fn cannot(expected: impl Into<String>, got: impl Into<String>) -> Error {
+    malformed("operator for windows of sequences", expected, got)
+}
+
+/// A program that is being rewritten, its root block operator by operator.
+struct Making<'a> {
+    program: Program,
+    registry: &'a Registry,
+    level: LevelId,
+    /// Of what operators of the root block wrote so far.
+    known: HashMap<VarId, Known>,
+    carried: Vec<Carried>,
+}
+
+impl Making<'_> {
+    fn spec(&self, var: VarId) -> Result<&Spec> {
+        self.program.spec(var)
+    }
+
+    /// Whether a variable has the rows of the sequences that are cut.
+    fn cut(&self, var: VarId) -> bool {
+        self.program.var(var).spec().is_some_and(|spec| spec.lod[..] == [self.level])
+    }
+
+    /// When a variable is known: feeds and parameters always, but for the sequences.
+    fn known(&self, var: VarId) -> Known {
+        let given = if self.cut(var) { Known::Rows(Way::Any) } else { Known::Always };
+        self.known.get(&var).copied().unwrap_or(given)
+    }
+
+    /// The operator that does the same in a window, and when what it reads is known.
+    fn op(&mut self, op: OpDesc) -> Result<(Known, OpDesc)> {
+        let mut way = None;
+        for var in op.reads() {
+            if let Known::Rows(of_var) = self.known(var) {
+                way = Some(way.map_or(Ok(of_var), |way: Way| way.with(of_var))?);
+            }
+        }
+        let late = op.reads().find(|&var| self.known(var) == Known::AtLast);
+        if let (Some(_), Some(late)) = (way, late) {
+            let error = cannot("values that each window knows", "one that is known after the last row");
+            return Err(error.variable(&self.program.var(late).name));
+        }
+        let (way, op) = match (way, op.step.clone()) {
+            (Some(way), Some(step)) => {
+                let way = way.with(if step.reverse { Way::FromEnd } else { Way::Forth })?;
+                (Some(way), self.recurrent(op, *step)?)
+            }
+            (Some(way), None) => (Some(way), self.over_rows(op, way)?),
+            (None, _) => (None, op),
+        };
+        let known = match (way, late) {
+            (Some(way), _) => Known::Rows(way),
+            (None, Some(_)) => Known::AtLast,
+            (None, None) => Known::Always,
+        };
+        for var in op.writes() {
+            let spec = self.spec(var)?;
+            let known = match spec.rows() {
+                Extent::Known(_) | Extent::Batch if spec.lod.is_empty() => match known {
+                    Known::Always => Known::Always,
+                    _ => Known::AtLast,
+                },
+                _ if way.is_some() && self.cut(var) => known,
+                _ => return Err(cannot("the sequences that are fed", "one that makes sequences")),
+            };
+            self.known.insert(var, known);
+        }
+        Ok((known, op))
+    }
+
+    /// An operator that reads rows of the sequences, and nothing that is known after them.
+    fn over_rows(&mut self, op: OpDesc, way: Way) -> Result<OpDesc> {
+        let parsed = self.registry.parse(&op.kind, &op.attributes)?;
+        let facts = parsed.facts();
+        let same_rows = |var| self.cut(var) || !self.program.var(var).spec().is_some_and(Spec::batched);
+        if facts.batch_dependent || facts.reach == Reach::Batch {
+            return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
+        }
+        if facts.reach == Reach::Row && op.reads().all(same_rows) && op.writes().all(|var| self.cut(var)) {
+            return Ok(op);
+        }
+        let hints = parsed.hints();
+        match if way == Way::FromEnd { hints.pieces_from_end } else { hints.pieces } {
+            Some(pieces) => self.piece(op, pieces),
+            None => Err(cannot("one that takes sequences in pieces", "one that needs them whole")),
+        }
+    }
+
+    /// The operator of one piece, between what is carried.
+    fn piece(&mut self, op: OpDesc, pieces: Pieces) -> Result<OpDesc> {
+        let Pieces { into, attributes, carried } = pieces;
+        let mut op = OpDesc { kind: into.to_owned(), attributes, ..op };
+        let parsed = self.registry.parse(into, &op.attributes)?;
+        let signature = parsed.signature();
+        let inputs = Program::slots_of(signature.inputs, &op.inputs, "");
+        self.program.check_bound(signature.inputs, &inputs)?;
+        let (specs, literals) = (self.program.specs(&inputs)?, self.program.literals(&inputs));
+        let made = {
+            let phase = Phase::Build { next: &mut self.program.levels.clone() };
+            infer(&*parsed, (&specs, &literals), Extent::Batch, phase)?
+        };
+        for &name in carried {
+            let specs = signature.outputs.iter().zip(&made).find(|(slot, _)| slot.name == name);
+            let Some(spec) = specs.and_then(|(_, specs)| specs.first()) else {
+                return Err(cannot(format!("an output `{name}` of `{into}`"), "none"));
+            };
+            let left = self.add(&format!("{into}.{name}"), spec.clone(), VarRole::Computed);
+            let fed = self.add(&format!("{into}.{name}.before"), spec.clone(), VarRole::Feed);
+            op.inputs.push(Bound { slot: name.to_owned(), vars: vec![fed] });
+            op.outputs.push(Bound { slot: name.to_owned(), vars: vec![left] });
+            self.carried.push(Carried { fed, left, start: None });
+        }
+        Ok(op)
+    }
+
+    /// A recurrent whose memories start with feeds.
+    fn recurrent(&mut self, op: OpDesc, mut step: StepDesc) -> Result<OpDesc> {
+        if let Some(pair) = step.statics.iter().find(|pair| self.cut(pair.outer)) {
+            let error = cannot("a recurrent over the rows", "one that sees whole sequences at every step");
+            return Err(error.variable(&self.program.var(pair.outer).name));
+        }
+        for memory in &mut step.memories {
+            let mut spec = self.spec(memory.previous)?.clone();
+            let name = self.program.var(memory.previous).name.clone();
+            spec.shape[0] = Extent::Batch;
+            let fed = self.add(&format!("{name}.before"), spec.clone(), VarRole::Feed);
+            let start = memory.initial.replace(fed);
+            let left = match memory.last {
+                Some(last) => last,
+                None => self.add(&format!("{name}.last"), spec, VarRole::Computed),
+            };
+            memory.last = Some(left);
+            self.carried.push(Carried { fed, left, start });
+        }
+        let mut op = OpDesc { step: None, ..op };
+        let bind = |slots: &mut Vec<Bound>, slot: &str, vars: Vec<VarId>| {
+            slots.retain(|bound| bound.slot != slot);
+            if !vars.is_empty() {
+                slots.push(Bound { slot: slot.to_owned(), vars });
+            }
+        };
+        bind(&mut op.inputs, "initial", step.memories.iter().filter_map(|m| m.initial).collect());
+        bind(&mut op.outputs, "last", step.memories.iter().filter_map(|m| m.last).collect());
+        Ok(OpDesc { step: Some(Box::new(step)), ..op })
+    }
+
+    fn add(&mut self, name: &str, spec: Spec, role: VarRole) -> VarId {
+        self.program.add_computed(name, BlockId(0), spec, role, true)
+    }
+}
