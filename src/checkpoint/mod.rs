@@ -9,7 +9,9 @@
 //! outputs      name -> variable
 //! vocabulary   one for each: its name, the vocabulary
 //! criterion    by what the best epoch was chosen; files of earlier releases do not have it
-//! tensor       one for each persistent variable of the program: head, numbers
+//! metric       one for each metric that a predictor can compute; files of earlier releases have none
+//! purpose      that it is for inference; without it, it is a training
+//! tensor       one for each persistent variable of the program (for inference, that it reads): head, numbers
 //! best         one for each parameter, as it was after the best epoch: head, numbers
 //! carried      one for each value that passes from batch to batch: head, numbers
 //!
@@ -22,7 +24,7 @@
 //! add goes into sections of other names: a reader skips those it does not know, once their checksums are right.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -37,12 +39,18 @@ use crate::tensor::{Dense, Variable};
 use crate::wire::{self, Reader, Target, Writer};
 use tensor::{complete, declared, fits, persistent};
 
+mod inference;
+mod metric;
 mod position;
 mod tensor;
 
+pub use inference::Purpose;
+pub use metric::MetricDesc;
 pub use position::{Best, Better, Criterion, Position};
 
 /// A training at one moment, or a model to predict with. Everything is found by name.
+///
+/// [`Self::for_inference`] makes the second of the first: a file of the parameters alone.
 ///
 /// ```
 /// use unpadded::executor::Scope;
@@ -70,9 +78,11 @@ pub use position::{Best, Better, Criterion, Position};
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checkpoint {
-    /// The program that trains: forward, backward and updates.
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The program that trains: forward, backward and updates. For inference, what outputs and metrics need of it.
     pub program: Program,
-    /// Its persistent variables: parameters and the optimizer's state.
+    /// Its persistent variables: parameters and the optimizer's state. For inference, those that the program reads.
     pub tensors: BTreeMap<String, Dense>,
     /// The parameters as they were after the best epoch so far; empty if none was kept.
     pub best: BTreeMap<String, Dense>,
@@ -84,6 +94,8 @@ pub struct Checkpoint {
     pub notes: BTreeMap<String, String>,
     /// The names under which a predictor gives variables of the program: name to variable's name.
     pub outputs: BTreeMap<String, String>,
+    /// By what a predictor scores data, the loss first; empty in files of earlier releases.
+    pub metrics: Vec<MetricDesc>,
     /// Values that pass from batch to batch, by the name of the feed that takes them.
     pub carried: BTreeMap<String, Variable>,
     /// How far the training is.
@@ -95,6 +107,8 @@ const NOTES: &str = "notes";
 const OUTPUTS: &str = "outputs";
 const VOCABULARY: &str = "vocabulary";
 const CRITERION: &str = "criterion";
+const METRIC: &str = "metric";
+const PURPOSE: &str = "purpose";
 const TENSOR: &str = "tensor";
 const BEST: &str = "best";
 const CARRIED: &str = "carried";
@@ -199,7 +213,13 @@ impl Checkpoint {
         if let Some(criterion) = &self.criterion {
             put(CRITERION, wire::encode(criterion)?)?;
         }
-        for (name, desc) in persistent(&self.program) {
+        for metric in &self.metrics {
+            put(METRIC, wire::encode(metric)?)?;
+        }
+        if self.purpose != Purpose::Training {
+            put(PURPOSE, wire::encode(&self.purpose)?)?;
+        }
+        for (name, desc) in self.kept() {
             let value = tensor(name)?;
             fits(desc, value.dtype(), value.shape(), &unfit).map_err(|e| e.variable(name))?;
             tensor::write(out, TENSOR, name, (&value, None))?;
@@ -215,6 +235,7 @@ impl Checkpoint {
 
     fn read(mut reader: Reader<impl Read>) -> Result<Self> {
         let (mut program, mut position, mut notes, mut outputs) = (None, None, None, None);
+        let mut purpose = None;
         let mut read = Self::default();
         while let Some(section) = reader.next_section()?.map(str::to_owned) {
             let what = section.as_str();
@@ -228,6 +249,8 @@ impl Checkpoint {
                 NOTES => one(&mut reader, what, &mut notes)?,
                 OUTPUTS => one(&mut reader, what, &mut outputs)?,
                 CRITERION => one(&mut reader, what, &mut read.criterion)?,
+                METRIC => read.metrics.push(reader.read_value(longest(what))?),
+                PURPOSE => one(&mut reader, what, &mut purpose)?,
                 VOCABULARY => {
                     let (name, value): (String, Vocabulary) = reader.read_value(longest(what))?;
                     named(&reader, what, &mut read.vocabularies, name, value)?;
@@ -251,28 +274,43 @@ impl Checkpoint {
         read.position = present(&reader, POSITION, position)?;
         read.notes = present(&reader, NOTES, notes)?;
         read.outputs = present(&reader, OUTPUTS, outputs)?;
+        read.purpose = purpose.unwrap_or_default();
         read.check_all(&|what, expected, got| reader.refused(what, expected, got))?;
         Ok(read)
     }
 
     /// Checks what [`Self::check`] does, and the tensors.
     fn check_all(&self, wrong: Wrong<'_>) -> Result<()> {
-        complete(TENSOR, &persistent(&self.program), &self.tensors, wrong)?;
+        complete(TENSOR, &self.kept(), &self.tensors, wrong)?;
         self.check(wrong)
+    }
+
+    /// The variables of the program that it has a tensor for.
+    fn kept(&self) -> BTreeMap<&str, &VarDesc> {
+        let mut kept = persistent(&self.program);
+        if self.purpose == Purpose::Inference {
+            let read = self.program.reads();
+            let read: BTreeSet<&str> = read.into_iter().map(|id| &*self.program.var(id).name).collect();
+            kept.retain(|name, _| read.contains(name));
+        }
+        kept
     }
 
     /// Checks that the parts but for the tensors fit each other.
     fn check(&self, wrong: Wrong<'_>) -> Result<()> {
+        self.purpose.check(self, wrong)?;
         if !self.best.is_empty() {
             let parameter = |(_, desc): &(&str, &VarDesc)| desc.role != VarRole::State;
             let parameters = persistent(&self.program).into_iter().filter(parameter).collect();
             complete(BEST, &parameters, &self.best, wrong)?;
         }
-        for (name, of) in &self.outputs {
+        let named = self.outputs.iter().map(|(name, of)| (OUTPUTS, name, of));
+        let seen = self.metrics.iter().flat_map(|m| m.variables.iter().map(|of| (METRIC, &m.name, of)));
+        for (section, name, of) in named.chain(seen) {
             let found = self.program.find(of).map(|id| self.program.var(id));
             if found.is_none_or(|desc| desc.block.0 != 0 || desc.spec().is_none()) {
                 let got = format!("`{of}`");
-                return Err(wrong(&about(OUTPUTS, name), "a tensor outside step blocks", &got));
+                return Err(wrong(&about(section, name), "a tensor outside step blocks", &got));
             }
         }
         for (name, value) in &self.carried {

@@ -8,7 +8,7 @@ use crate::tensor::{Dense, Variable};
 ///
 /// # Errors
 /// If they are more than there were before.
-pub(crate) fn fed(
+pub(super) fn fed(
     program: &Program,
     state: &CarriedState,
     before: Option<&Variable>,

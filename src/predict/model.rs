@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, MetricDesc};
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Scope};
@@ -12,6 +12,9 @@ use crate::program::{CarriedState, Program, RECURRENT, Registry, VarId, VarRole}
 pub(super) struct Model {
     /// What the outputs and the states need.
     pub(super) program: Program,
+    /// What the metrics and the states need.
+    pub(super) scored: Program,
+    pub(super) metrics: Vec<MetricDesc>,
     pub(super) registry: Registry,
     /// Its clones have the values in the same memory.
     pub(super) weights: Scope,
@@ -24,7 +27,8 @@ pub(super) struct Model {
 
 impl Model {
     pub(super) fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
-        let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, .. } = checkpoint;
+        let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } =
+            checkpoint;
         let mut named = BTreeMap::new();
         for (name, of) in outputs {
             let id = program.find(&of).filter(|&id| !program.var(id).persistable);
@@ -37,8 +41,10 @@ impl Model {
             return Err(Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", got));
         }
         let carried: Vec<CarriedState> = program.carried_states().collect();
-        let after = carried.iter().map(|state| state.after);
-        let all: Vec<VarId> = named.values().copied().chain(after).collect();
+        let after = || carried.iter().map(|state| state.after);
+        let seen = metrics.iter().flat_map(|metric| &metric.variables).filter_map(|name| program.find(name));
+        let scored = program.inference(&seen.chain(after()).collect::<Vec<_>>())?;
+        let all: Vec<VarId> = named.values().copied().chain(after()).collect();
         let program = program.inference(&all)?;
         registered(&program, registry)?;
         let mut weights = Scope::new();
@@ -49,11 +55,17 @@ impl Model {
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(&desc.name))?;
             weights.set(&desc.name, value)?;
         }
+        // What only the metrics need is none of the outputs' business: if it is missing, scoring says so.
+        for desc in scored.reads().into_iter().map(|id| scored.var(id)).filter(|desc| desc.persistable) {
+            if let Some(value) = best.remove(&desc.name).or_else(|| tensors.remove(&desc.name)) {
+                weights.set(&desc.name, value)?;
+            }
+        }
         weights.share();
         // What does not compile should be known now.
         Executor::new(&program, registry, &all, 1)?;
         let registry = registry.clone();
-        Ok(Self { program, registry, weights, vocabularies, notes, outputs: named, carried })
+        Ok(Self { program, scored, metrics, registry, weights, vocabularies, notes, outputs: named, carried })
     }
 
     /// The names of the feeds that a part of the program reads, or gives back as outputs, without the states that are carried.
@@ -67,7 +79,7 @@ impl Model {
 }
 
 /// Checks that every operator of a program is known, before anything asks it for its shapes.
-fn registered(program: &Program, registry: &Registry) -> Result<()> {
+pub(super) fn registered(program: &Program, registry: &Registry) -> Result<()> {
     for op in program.blocks().flat_map(|(_, block)| &block.ops) {
         if op.kind != RECURRENT && !registry.kinds().any(|kind| kind == op.kind) {
             let expected = "one that is registered: give `Predictor::load_with` a registry that has it";

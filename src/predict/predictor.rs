@@ -195,7 +195,11 @@ impl Predictor {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn started(&self) -> Result<&Threads> {
+    pub(super) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    pub(super) fn started(&self) -> Result<&Threads> {
         if let Some(threads) = self.started.get() {
             return Ok(threads);
         }

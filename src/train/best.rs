@@ -107,7 +107,7 @@ impl Trainer {
     }
 
     /// A copy of the parameters, without the optimizer's state.
-    fn parameters(&mut self) -> Result<BTreeMap<String, Dense>> {
+    pub(super) fn parameters(&mut self) -> Result<BTreeMap<String, Dense>> {
         let kept = self.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
         let names: Vec<String> = kept.map(|(_, v)| v.name.clone()).collect();
         names.into_iter().map(|name| Ok((name.clone(), self.scope.get(&name)?))).collect()

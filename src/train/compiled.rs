@@ -1,26 +1,19 @@
 //! What a trainer makes of its settings before the first batch: checked, compiled, and every name resolved.
 
 use std::collections::BTreeMap;
-use std::panic::Location;
 
 use super::trainer::{Told, Trainer};
 use crate::data::{Batch, Data};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, Profile, Run, Scope};
 use crate::metrics::{Better, Metric};
-use crate::predict::fed;
-use crate::program::contract::keys::locate;
-use crate::program::{BlockId, CarriedState, Levels, Program, Spec, Var, VarId, VarRole};
+use crate::predict::BatchRunner;
+use crate::program::{BlockId, Spec, Var, VarId};
 use crate::tensor::Variable;
 
 /// A trainer's program, ready to run.
 pub(super) struct Compiled {
-    pub(super) executor: Executor,
-    /// Feeds of the program, by name.
-    feeds: BTreeMap<String, VarId>,
-    carried: Vec<CarriedState>,
-    /// Feeds that share sequences, by two, and in how many levels.
-    alike: Vec<([String; 2], usize)>,
+    pub(super) runner: BatchRunner,
     /// The metric that decides which epoch is the best.
     pub(super) selected: usize,
     pub(super) better: Better,
@@ -79,29 +72,20 @@ impl Compiled {
                 .called(name.line)
             })?,
         };
-        let carried: Vec<CarriedState> = program.carried_states().collect();
         let mut wanted: Vec<VarId> = vec![trainer.loss.id()];
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
-        wanted.extend(carried.iter().map(|state| state.after));
+        wanted.extend(program.carried_states().map(|state| state.after));
         wanted.sort();
         wanted.dedup();
-        let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
+        let executor = Executor::new(program, &trainer.registry, &wanted, trainer.threads)?;
         Ok(Self {
-            executor: Executor::new(program, &trainer.registry, &wanted, trainer.threads)?,
-            feeds: feeds.map(|(id, v)| (v.name.clone(), id)).collect(),
-            carried,
-            alike: alike(program),
+            runner: BatchRunner::new(executor),
             selected,
             better: metrics.get(selected).map_or(Better::Lower, |m| m.better()),
         })
     }
 
-    /// Checks what can be known of data before its batches are read.
-    pub(super) fn check(&self, data: &dyn Data) -> Result<()> {
-        self.alike.iter().try_for_each(|([a, b], levels)| data.same_lengths([a, b], *levels))
-    }
-
-    /// Runs a batch, passes on what is carried, and takes the values into the metrics. `how` makes the run of the feeds.
+    /// Runs a batch and takes its values into the metrics. `how` makes the run of the feeds.
     pub(super) fn run(
         &mut self,
         scope: &mut Scope,
@@ -111,70 +95,12 @@ impl Compiled {
         how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
     ) -> Result<()> {
-        let sequences = batch.numbers.len();
-        // Data of the user's own kinds do not know where they were made: then the call that trains is the place.
-        let made = data.made_at().unwrap_or(Location::caller());
-        let program = self.executor.program();
-        for state in &self.carried {
-            let name = &program.var(state.before).name;
-            let value = fed(program, state, carried.get(name), sequences)?;
-            carried.insert(name.clone(), value);
-        }
-        let mut feeds: Vec<(VarId, &Variable)> = Vec::with_capacity(batch.values.len() + carried.len());
-        for (name, value) in &batch.values {
-            let id = self.feeds.get(name).ok_or_else(|| {
-                let known: Vec<String> = self.feeds.keys().map(|name| format!("`{name}`")).collect();
-                Error::new(
-                    "name of a feed in the data",
-                    format!("one of {}", known.join(", ")),
-                    format!("`{name}`"),
-                )
-                .called(made)
-            })?;
-            feeds.push((*id, value));
-        }
-        let value = |state: &CarriedState| carried.get(&program.var(state.before).name);
-        feeds.extend(self.carried.iter().filter_map(|state| Some((state.before, value(state)?))));
-        let run = how(&feeds).numbers(&batch.numbers);
-        self.executor.run_data(scope, &run, made).map_err(|e| failed(scope, &run, e))?;
-        drop(feeds);
+        self.runner.run(scope, (data, batch), carried, how, failed)?;
         for metric in metrics {
-            let values = metric.variables().into_iter().map(|var| self.executor.fetch(var));
-            let values = values.collect::<Result<Vec<_>>>()?;
-            let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row)).called(metric.line);
-            metric.update(&values, sequences).map_err(named)?;
+            self.runner.update(&mut *metric.what, batch).map_err(|e| e.called(metric.line))?;
         }
-        for state in &self.carried {
-            let name = self.executor.program().var(state.before).name.clone();
-            carried.insert(name, self.executor.fetch(state.after)?);
-        }
-        Ok(())
+        self.runner.hand_on(carried)
     }
-}
-
-/// Each feed with the one before it that it shares the most levels with.
-fn alike(program: &Program) -> Vec<([String; 2], usize)> {
-    let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
-    let feeds: Vec<_> = feeds.filter_map(|(_, v)| Some((&v.name, &v.spec()?.lod))).collect();
-    let shared = |a: &Levels, b: &Levels| a.iter().zip(b).take_while(|(a, b)| a == b).count();
-    let pair = |(i, (name, lod)): (usize, &(&String, &Levels))| {
-        let before = feeds[..i].iter().rev().map(|(before, of)| (before, shared(of, lod)));
-        let (before, levels) = before.max_by_key(|(_, levels)| *levels)?;
-        (levels > 0).then(|| ([(*before).clone(), (*name).clone()], levels))
-    };
-    feeds.iter().enumerate().filter_map(pair).collect()
-}
-
-/// The sample of a row of a value of a batch, and the row's place in it.
-fn sample(batch: &Batch, value: &Variable, row: usize) -> Option<(u64, Option<usize>)> {
-    let (sequence, position) = match value.lod() {
-        Some(lod) => {
-            let (sequence, position) = locate(lod, row);
-            (sequence, Some(position))
-        }
-        None => (row, None),
-    };
-    Some((*batch.numbers.get(sequence)?, position))
 }
 
 impl Trainer {
@@ -203,7 +129,7 @@ impl Trainer {
     /// If a setting does not fit.
     #[track_caller]
     pub fn listing(&mut self) -> Result<String> {
-        self.compiled().map(|compiled| compiled.executor.listing().to_string()).at_caller()
+        self.compiled().map(|compiled| compiled.runner.executor.listing().to_string()).at_caller()
     }
 
     /// From now on writes down where the time of training and evaluating goes, until [`Self::take_profile`].
@@ -236,12 +162,12 @@ impl Trainer {
     /// If a setting does not fit.
     #[track_caller]
     pub fn start_profile(&mut self) -> Result<()> {
-        self.compiled().map(|compiled| compiled.executor.start_profile()).at_caller()
+        self.compiled().map(|compiled| compiled.runner.executor.start_profile()).at_caller()
     }
 
     /// Where the time went since [`Self::start_profile`]; `None` if it was not started.
     pub fn take_profile(&mut self) -> Option<Profile> {
-        self.compiled.as_mut()?.executor.take_profile()
+        self.compiled.as_mut()?.runner.executor.take_profile()
     }
 
     fn compiled(&mut self) -> Result<&mut Compiled> {

@@ -9,10 +9,12 @@ mod progress;
 mod report;
 mod resume;
 mod signal;
+mod start;
 mod trainer;
 
 pub use progress::Progress;
 pub use report::{Ended, Report};
+pub use start::{LoadedParameters, Unlike};
 pub use trainer::{Steps, Trainer, Until};
 
 use std::collections::BTreeMap;
@@ -233,7 +235,7 @@ impl Trainer {
 
     /// Checks data before its first batch.
     fn check(&self, data: &dyn Data) -> Result<()> {
-        self.compiled.as_ref().ok_or_else(unprepared)?.check(data)
+        self.compiled.as_ref().ok_or_else(unprepared)?.runner.check(data)
     }
 
     /// Compiles, if that has not been done, and checks that `train` is what this training has trained on so far.

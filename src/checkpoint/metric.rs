@@ -1,0 +1,18 @@
+//! What a file says of a metric.
+
+use serde::{Deserialize, Serialize};
+
+use crate::program::Attributes;
+
+/// A metric of the training, for a predictor to compute it too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MetricDesc {
+    /// What scores call it.
+    pub name: String,
+    /// Which of the library's metrics it is.
+    pub kind: String,
+    /// The names of the variables that it looks at.
+    pub variables: Vec<String>,
+    /// What it was told beside them.
+    pub attributes: Attributes,
+}
