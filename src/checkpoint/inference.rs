@@ -2,33 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Checkpoint, Position, Wrong};
+use super::checkpoint::Checkpoint;
+use super::purpose::Purpose;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::VarId;
-use crate::tensor::named::named;
-
-/// What a checkpoint is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Purpose {
-    /// To go on with a training; a predictor takes it too.
-    #[default]
-    Training,
-    /// To predict with, or to start another training from its parameters.
-    Inference,
-}
-
-named!(Purpose, "purpose of a checkpoint", Training = "training", Inference = "inference");
-
-impl Purpose {
-    /// Checks that a checkpoint for inference has nothing of a training.
-    pub(super) fn check(self, of: &Checkpoint, wrong: Wrong<'_>) -> Result<()> {
-        let bare = of.best.is_empty() && of.carried.is_empty() && of.criterion.is_none();
-        if self == Purpose::Training || (bare && of.position == Position::default()) {
-            return Ok(());
-        }
-        Err(wrong("checkpoint for inference", "no position, best epoch or carried values", "some"))
-    }
-}
 
 impl Checkpoint {
     /// The same for inference alone: what the outputs and the metrics need of the program, and the parameters of that, those of

@@ -1,11 +1,9 @@
 //! What a file says of a metric.
 
-use serde::{Deserialize, Serialize};
-
 use crate::program::Attributes;
 
 /// A metric of the training, for a predictor to compute it too.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct MetricDesc {
     /// What scores call it.
     pub name: String,

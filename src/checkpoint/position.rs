@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
-use super::{POSITION, Wrong, about};
+use super::sections::{POSITION, Wrong, about};
 use crate::error::Result;
 use crate::tensor::named::named;
 
@@ -13,7 +11,7 @@ use crate::tensor::named::named;
 const MOST: u64 = 1 << 53;
 
 /// How far a training is. A count is below 2^53.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Position {
     /// Epochs that are finished.
     pub epoch: u64,
@@ -34,7 +32,7 @@ pub struct Position {
 }
 
 /// The best epoch so far.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Best {
     /// What it reached: the metric that decides.
     pub value: f64,
@@ -79,7 +77,7 @@ impl Position {
 }
 
 /// By what the best epoch was chosen. Its value says nothing about other data, or by another metric.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Criterion {
     /// The name of the metric that decides.
     pub metric: String,

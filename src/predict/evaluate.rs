@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::Location;
 
-use super::BatchRunner;
+use super::batch_runner::BatchRunner;
 use super::model::{Model, registered};
 use super::predictor::Predictor;
 use crate::data::Data;

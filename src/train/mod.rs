@@ -5,17 +5,21 @@
 
 mod best;
 mod compiled;
+mod prepare;
 mod progress;
 mod report;
 mod resume;
 mod signal;
 mod start;
+mod told;
 mod trainer;
+mod until;
 
 pub use progress::Progress;
 pub use report::{Ended, Report};
 pub use start::{LoadedParameters, Unlike};
-pub use trainer::{Steps, Trainer, Until};
+pub use trainer::Trainer;
+pub use until::{Steps, Until};
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -27,10 +31,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Run, diagnose};
 use crate::metrics::{Metric, Scores};
 use crate::wire::Target;
-use compiled::Compiled;
 use progress::{Console, UNOPTIMISED};
 use signal::Interrupts;
-use trainer::Told;
+use told::Told;
 
 impl Trainer {
     /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
@@ -241,7 +244,7 @@ impl Trainer {
     /// Compiles, if that has not been done, and checks that `train` is what this training has trained on so far.
     fn prepare(&mut self, train: Option<&dyn Data>) -> Result<()> {
         if self.compiled.is_none() {
-            self.compiled = Some(Compiled::of(self)?);
+            self.compiled = Some(self.compile()?);
             self.restore_sums()?;
         }
         let Some(train) = train else { return Ok(()) };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::trainer::Until;
+use super::until::Until;
 use crate::checkpoint::Position;
 use crate::metrics::Scores;
 

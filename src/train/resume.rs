@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::trainer::{Trainer, Until};
+use super::trainer::Trainer;
+use super::until::Until;
 use crate::checkpoint::{Checkpoint, MetricDesc, Purpose};
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};

@@ -1,7 +1,6 @@
 //! The trainer: what it is told, and what it holds.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::compiled::Compiled;
 use super::progress::Progress;
+use super::told::Told;
 use crate::checkpoint::{Checkpoint, Position};
 use crate::data::Vocabulary;
 use crate::error::{Error, Result};
@@ -18,29 +18,6 @@ use crate::optimizer::Optimizer;
 use crate::program::{Builder, OpDesc, Program, Registry, Var, VarId};
 use crate::tensor::Dense;
 use crate::wire::Target;
-
-/// How far [`Trainer::fit`] goes. Both count from the start of the training, over all runs that it was resumed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
-    /// So many epochs are finished.
-    Epochs(u64),
-    /// So many steps are made. It stops inside an epoch, without an evaluation; one that ends with that step is
-    /// evaluated as any other.
-    Steps(u64),
-}
-
-impl Until {
-    pub(super) fn reached(self, position: &Position) -> bool {
-        match self {
-            Until::Epochs(n) => position.epoch >= n,
-            Until::Steps(n) => position.step >= n,
-        }
-    }
-}
-
-/// A number of training steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Steps(pub u64);
 
 /// Trains a program: epochs, evaluation, early stopping, checkpoints.
 ///
@@ -113,33 +90,6 @@ pub struct Trainer {
     pub(super) saved: Option<Position>,
     /// The position was loaded, so the data has to be that of its file.
     pub(super) resumed: bool,
-}
-
-/// What a trainer was told, and the line that told it.
-pub(super) struct Told<T> {
-    pub(super) what: T,
-    pub(super) line: &'static Location<'static>,
-}
-
-impl<T> Told<T> {
-    #[track_caller]
-    pub(super) fn new(what: T) -> Self {
-        Self { what, line: Location::caller() }
-    }
-}
-
-impl<T> Deref for Told<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.what
-    }
-}
-
-impl<T> DerefMut for Told<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.what
-    }
 }
 
 impl Trainer {

@@ -53,6 +53,13 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Trainer::resume_if", || trainer().resume_if(&file));
     calls.at("Trainer::resume_if", || trainer().resume_if("\0"));
     calls.at("Trainer::use_best", || trainer().use_best());
+    let mut infinite = trainer();
+    infinite.set_parameter("linear_0.bias", array![f32::INFINITY, 0.0]).unwrap();
+    calls.at("Trainer::for_inference", || infinite.for_inference());
+    calls.at("Trainer::load_parameters", || trainer().load_parameters(&checkpoint));
+    let none = Checkpoint::default();
+    calls.at("Trainer::load_fitting_parameters", || trainer().load_fitting_parameters(&none));
+    calls.at("Checkpoint::for_inference", || none.for_inference());
     calls.at("Trainer::set_parameter", || trainer().set_parameter("bias", array![1.0f32]));
     calls.at("Trainer::set_parameter", || trainer().set_parameter("linear_0.bias", array![1.0f32]));
 
@@ -83,6 +90,8 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Predictor::run_on", || predictor.run_on(&[], &["logits"]));
     calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "nothing"));
     calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "labels"));
+    calls.at("Predictor::evaluate", || predictor.evaluate(&Nothing));
+    calls.at("Predictor::evaluate", || predictor.evaluate(&train()));
     calls.at("Predictor::vocabulary", || predictor.vocabulary("nothing").map(drop));
     calls.at("Checkpoint::restore", || checkpoint.restore(&mut scope));
 

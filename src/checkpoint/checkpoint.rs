@@ -1,0 +1,347 @@
+//! The checkpoint: its parts, how they are written and read, and that they fit each other.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use super::metric::MetricDesc;
+use super::position::{Criterion, Position};
+use super::purpose::Purpose;
+use super::sections::{
+    BEST, CARRIED, CRITERION, METRIC, NOTES, OUTPUTS, POSITION, PURPOSE, TENSOR, VOCABULARY, Wrong, about,
+    longest, malformed, unfit,
+};
+use super::stored::{
+    NamedVocabulary, StoredCriterion, StoredMetric, StoredPosition, StoredPurpose, StoredTexts,
+};
+use super::tensor::{self, complete, declared, fits, persistent};
+use crate::data::Vocabulary;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::executor::Scope;
+use crate::program::save::SECTION as PROGRAM;
+use crate::program::{Program, VarDesc, VarRole};
+use crate::tensor::{Dense, Variable};
+use crate::wire::record::to_bytes;
+use crate::wire::{self, Reader, Target, Writer};
+
+/// A training at one moment, or a model to predict with. Everything is found by name.
+///
+/// [`Self::for_inference`] makes the second of the first: a file of the parameters alone.
+///
+/// ```
+/// use unpadded::executor::Scope;
+/// use unpadded::checkpoint::{Checkpoint, Position};
+/// use unpadded::{Builder, DType};
+///
+/// let net = Builder::new().seed(1);
+/// let x = net.feed("x", DType::F32, &[3], 0);
+/// let y = x.linear(2);
+/// let mut checkpoint = Checkpoint {
+///     outputs: [("y".to_owned(), net.name_of(y))].into(),
+///     position: Position { epoch: 2, step: 640, ..Position::default() },
+///     program: net.finish()?,
+///     ..Checkpoint::default()
+/// };
+/// let mut scope = Scope::of(&checkpoint.program)?;
+/// let path = std::env::temp_dir().join(format!("unpadded-doc-{}.ckpt", std::process::id()));
+/// checkpoint.save_from(&mut scope, &path)?;
+///
+/// let mut loaded = Checkpoint::load(&path)?;
+/// assert_eq!((loaded.position.step, loaded.tensors.len()), (640, 2)); // a weight and a bias
+/// loaded.restore(&mut scope)?;
+/// # std::fs::remove_file(path)?;
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Checkpoint {
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The program that trains: forward, backward and updates. For inference, what outputs and metrics need of it.
+    pub program: Program,
+    /// Its persistent variables: parameters and the optimizer's state. For inference, those that the program reads.
+    pub tensors: BTreeMap<String, Dense>,
+    /// The parameters as they were after the best epoch so far; empty if none was kept.
+    pub best: BTreeMap<String, Dense>,
+    /// By what the best epoch was chosen; `None` if there is none, and in files of earlier releases.
+    pub criterion: Option<Criterion>,
+    /// What numbers the tokens and the labels.
+    pub vocabularies: BTreeMap<String, Vocabulary>,
+    /// The user's own strings, such as the name of a tokenizer.
+    pub notes: BTreeMap<String, String>,
+    /// The names under which a predictor gives variables of the program: name to variable's name.
+    pub outputs: BTreeMap<String, String>,
+    /// By what a predictor scores data, the loss first; empty in files of earlier releases.
+    pub metrics: Vec<MetricDesc>,
+    /// Values that pass from batch to batch, by the name of the feed that takes them.
+    pub carried: BTreeMap<String, Variable>,
+    /// How far the training is.
+    pub position: Position,
+}
+
+impl Checkpoint {
+    /// Writes the file: whole, or not at all.
+    ///
+    /// # Errors
+    /// If the parts do not fit each other, such as a tensor that the program does not have, or the operating system
+    /// refuses. What stood at `path` is then untouched.
+    #[track_caller]
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.check_all(&unfit).at_caller()?;
+        wire::write_atomically(path.as_ref(), |out| self.write(out, &mut |name| self.tensor(name)))
+    }
+
+    /// The same with the tensors of a scope in place of [`Self::tensors`], which are not looked at. They are never
+    /// copied all at once.
+    ///
+    /// # Errors
+    /// As [`Self::save`], or if the scope lacks a persistent variable of the program.
+    #[track_caller]
+    pub fn save_from(&self, scope: &mut Scope, path: impl AsRef<Path>) -> Result<()> {
+        self.save_to(scope, &Target::find(path.as_ref()).at_caller()?).at_caller()
+    }
+
+    /// What [`Self::save_from`] does.
+    pub(crate) fn save_to(&self, scope: &mut Scope, target: &Target) -> Result<()> {
+        self.check(&unfit)?;
+        target.write(|out| self.write(out, &mut |name| scope.get(name).map(Cow::Owned)))
+    }
+
+    /// What [`Self::save`] writes.
+    ///
+    /// # Errors
+    /// If the parts do not fit each other.
+    #[track_caller]
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        self.check_all(&unfit).at_caller()?;
+        let mut out = Writer::new(Vec::new())?;
+        self.write(&mut out, &mut |name| self.tensor(name)).at_caller()?;
+        out.finish()
+    }
+
+    /// Reads a file. No operator needs to be known.
+    ///
+    /// # Errors
+    /// If the file is damaged, foreign or of a future version, or its parts do not fit each other. The error names the
+    /// file and the section.
+    #[track_caller]
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        Self::read(wire::open(path.as_ref())?).at_caller()
+    }
+
+    /// What [`Self::load`] reads.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    #[track_caller]
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?).at_caller()
+    }
+
+    /// Moves the tensors into a scope; [`Self::tensors`] is empty after it.
+    ///
+    /// # Errors
+    /// If the scope has one of another shape or dtype.
+    #[track_caller]
+    pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
+        // One at a time, so that no more than one tensor is there twice.
+        while let Some((name, value)) = self.tensors.pop_first() {
+            scope.set(&name, value)?;
+        }
+        Ok(())
+    }
+
+    fn tensor(&self, name: &str) -> Result<Cow<'_, Dense>> {
+        let found = self.tensors.get(name).map(Cow::Borrowed);
+        found.ok_or_else(|| unfit("tensors", "one for each persistent variable", "none").variable(name))
+    }
+
+    fn write<'a, W: Write>(
+        &self,
+        out: &mut Writer<W>,
+        tensor: &mut dyn FnMut(&str) -> Result<Cow<'a, Dense>>,
+    ) -> Result<()> {
+        let mut put = |section, body: Vec<u8>| {
+            let most = longest(section);
+            if body.len() as u64 > most {
+                let (expected, got) = (format!("at most {most} bytes"), body.len().to_string());
+                return Err(unfit(&format!("section `{section}`"), &expected, &got));
+            }
+            out.write_section(section, &body)
+        };
+        put(PROGRAM, self.program.to_section()?)?;
+        put(POSITION, to_bytes(&StoredPosition::from(&self.position)))?;
+        put(NOTES, to_bytes(&StoredTexts::from(&self.notes)))?;
+        put(OUTPUTS, to_bytes(&StoredTexts::from(&self.outputs)))?;
+        for named in &self.vocabularies {
+            put(VOCABULARY, to_bytes(&NamedVocabulary::from(named)))?;
+        }
+        if let Some(criterion) = &self.criterion {
+            put(CRITERION, to_bytes(&StoredCriterion::from(criterion)))?;
+        }
+        for metric in &self.metrics {
+            put(METRIC, to_bytes(&StoredMetric::from(metric)))?;
+        }
+        if self.purpose != Purpose::Training {
+            put(PURPOSE, to_bytes(&StoredPurpose::from(self.purpose)))?;
+        }
+        for (name, desc) in self.kept() {
+            let value = tensor(name)?;
+            fits(desc, value.dtype(), value.shape(), &unfit).map_err(|e| e.variable(name))?;
+            tensor::write(out, TENSOR, name, (&value, None))?;
+        }
+        for (name, value) in &self.best {
+            tensor::write(out, BEST, name, (value, None))?;
+        }
+        for (name, value) in &self.carried {
+            tensor::write(out, CARRIED, name, (value.storage().as_dense()?, value.lod().map(|lod| &**lod)))?;
+        }
+        Ok(())
+    }
+
+    fn read(mut reader: Reader<impl Read>) -> Result<Self> {
+        let (mut program, mut position, mut notes, mut outputs) = (None, None, None, None);
+        let (mut criterion, mut purpose) = (None, None);
+        let mut read = Self::default();
+        while let Some(section) = reader.next_section()?.map(str::to_owned) {
+            let what = section.as_str();
+            let most = longest(what);
+            match what {
+                PROGRAM => {
+                    let value = Program::of_stored(reader.read_stored(most)?);
+                    once(&reader, what, &mut program, value.map_err(|e| malformed(&reader, what, &e))?)?;
+                }
+                POSITION => {
+                    let value: StoredPosition = reader.read_stored(most)?;
+                    once(&reader, what, &mut position, value.into())?;
+                }
+                NOTES | OUTPUTS => {
+                    let value: StoredTexts = reader.read_stored(most)?;
+                    let place = if what == NOTES { &mut notes } else { &mut outputs };
+                    once(&reader, what, place, value.into())?;
+                }
+                CRITERION => {
+                    let value: StoredCriterion = reader.read_stored(most)?;
+                    once(&reader, what, &mut criterion, value.into())?;
+                }
+                METRIC => {
+                    let value: StoredMetric = reader.read_record(most)?;
+                    read.metrics.push(value.try_into().map_err(|e| malformed(&reader, what, &e))?);
+                }
+                PURPOSE => {
+                    let value: StoredPurpose = reader.read_record(most)?;
+                    once(&reader, what, &mut purpose, value.into())?;
+                }
+                VOCABULARY => {
+                    let value: NamedVocabulary = reader.read_stored(most)?;
+                    let (name, value) = value.into_parts().map_err(|e| malformed(&reader, what, &e))?;
+                    named(&reader, what, &mut read.vocabularies, name, value)?;
+                }
+                TENSOR | BEST | CARRIED => {
+                    // What it says of a tensor is held against the program's word before there is room for it.
+                    let Some(program) = &program else { return present(&reader, PROGRAM, None) };
+                    let (name, value) = tensor::read(&mut reader, what, program)?;
+                    if what == CARRIED {
+                        named(&reader, what, &mut read.carried, name, value)?;
+                    } else {
+                        let all = if what == TENSOR { &mut read.tensors } else { &mut read.best };
+                        named(&reader, what, all, name, value.into_parts().0.into_dense()?)?;
+                    }
+                }
+                // Of a later release.
+                _ => reader.end_section()?,
+            }
+        }
+        read.program = present(&reader, PROGRAM, program)?;
+        read.position = present(&reader, POSITION, position)?;
+        read.notes = present(&reader, NOTES, notes)?;
+        read.outputs = present(&reader, OUTPUTS, outputs)?;
+        read.criterion = criterion;
+        read.purpose = purpose.unwrap_or_default();
+        read.check_all(&|what, expected, got| reader.refused(what, expected, got))?;
+        Ok(read)
+    }
+
+    /// Checks what [`Self::check`] does, and the tensors.
+    fn check_all(&self, wrong: Wrong<'_>) -> Result<()> {
+        complete(TENSOR, &self.kept(), &self.tensors, wrong)?;
+        self.check(wrong)
+    }
+
+    /// The variables of the program that it has a tensor for.
+    fn kept(&self) -> BTreeMap<&str, &VarDesc> {
+        let mut kept = persistent(&self.program);
+        if self.purpose == Purpose::Inference {
+            let read = self.program.reads();
+            let read: BTreeSet<&str> = read.into_iter().map(|id| &*self.program.var(id).name).collect();
+            kept.retain(|name, _| read.contains(name));
+        }
+        kept
+    }
+
+    /// Checks that the parts but for the tensors fit each other.
+    fn check(&self, wrong: Wrong<'_>) -> Result<()> {
+        let bare = self.best.is_empty() && self.carried.is_empty() && self.criterion.is_none();
+        if self.purpose == Purpose::Inference && !(bare && self.position == Position::default()) {
+            let expected = "no position, best epoch or carried values";
+            return Err(wrong("checkpoint for inference", expected, "some"));
+        }
+        if !self.best.is_empty() {
+            let parameter = |(_, desc): &(&str, &VarDesc)| desc.role != VarRole::State;
+            let parameters = persistent(&self.program).into_iter().filter(parameter).collect();
+            complete(BEST, &parameters, &self.best, wrong)?;
+        }
+        let named = self.outputs.iter().map(|(name, of)| (OUTPUTS, name, of));
+        let seen = self.metrics.iter().flat_map(|m| m.variables.iter().map(|of| (METRIC, &m.name, of)));
+        for (section, name, of) in named.chain(seen) {
+            let found = self.program.find(of).map(|id| self.program.var(id));
+            if found.is_none_or(|desc| desc.block.0 != 0 || desc.spec().is_none()) {
+                let got = format!("`{of}`");
+                return Err(wrong(&about(section, name), "a tensor outside step blocks", &got));
+            }
+        }
+        for (name, value) in &self.carried {
+            let not_dense = |e: Error| wrong(&about(CARRIED, name), "a dense value", &e.to_string());
+            let dense = value.storage().as_dense().map_err(not_dense)?;
+            let levels = value.lod().map_or(0, |lod| lod.levels());
+            declared(&self.program, CARRIED, name, (dense.dtype(), dense.shape(), levels), wrong)?;
+        }
+        self.position.check(wrong)
+    }
+}
+
+fn refused<R: Read>(
+    reader: &Reader<R>,
+    section: &str,
+    name: &str,
+    expected: &str,
+    got: impl Into<String>,
+) -> Error {
+    reader.refused(&about(section, name), expected, got)
+}
+
+fn once<T>(reader: &Reader<impl Read>, section: &str, place: &mut Option<T>, value: T) -> Result<()> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(reader.refused(&format!("section `{section}`"), "it once", "a second one")),
+    }
+}
+
+fn named<T>(
+    reader: &Reader<impl Read>,
+    section: &str,
+    all: &mut BTreeMap<String, T>,
+    name: String,
+    value: T,
+) -> Result<()> {
+    match all.contains_key(&name) {
+        false => drop(all.insert(name, value)),
+        true => return Err(refused(reader, section, &name, "it once", "a second one")),
+    }
+    Ok(())
+}
+
+fn present<T>(reader: &Reader<impl Read>, section: &str, value: Option<T>) -> Result<T> {
+    let missing = || reader.refused("a checkpoint's sections", format!("`{section}` among them"), "none");
+    value.ok_or_else(missing)
+}
