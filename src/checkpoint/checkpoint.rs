@@ -17,7 +17,7 @@ use super::stored::{
 };
 use super::tensor::{self, complete, declared, fits, persistent};
 use crate::data::Vocabulary;
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::executor::Scope;
 use crate::program::save::SECTION as PROGRAM;
 use crate::program::{Program, VarDesc, VarRole};

@@ -38,7 +38,7 @@ impl Checkpoint {
         };
         let mut wanted: Vec<VarId> = named.map(find).collect::<Result<_>>()?;
         wanted.extend(program.carried_states().map(|state| state.after));
-        let program = program.inference(&wanted)?;
+        let program = program.inference(&wanted)?.shortened(&wanted);
         let mut kept = BTreeMap::new();
         for desc in program.reads().into_iter().map(|id| program.var(id)).filter(|desc| desc.persistable) {
             let value = best.remove(&desc.name).or_else(|| tensors.remove(&desc.name));

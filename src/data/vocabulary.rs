@@ -3,11 +3,10 @@
 pub(crate) mod stored;
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::Fingerprint;
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, Result};
 
 /// What a vocabulary takes in.
 #[derive(Debug, Clone, PartialEq, Eq)]

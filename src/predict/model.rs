@@ -48,17 +48,22 @@ impl Model {
         let program = program.inference(&all)?;
         registered(&program, registry)?;
         let mut weights = Scope::new();
-        for desc in program.reads().into_iter().map(|id| program.var(id)).filter(|desc| desc.persistable) {
-            let value = best.remove(&desc.name).or_else(|| tensors.remove(&desc.name));
+        let read = |program: &Program| -> Vec<String> {
+            let read = program.reads().into_iter().map(|id| program.var(id));
+            read.filter(|desc| desc.persistable).map(|desc| desc.name.clone()).collect()
+        };
+        let needed = read(&program);
+        for name in &needed {
+            let value = best.remove(name).or_else(|| tensors.remove(name));
             let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
-            let value = value.ok_or_else(missing).map_err(|e| e.variable(&desc.name))?;
-            value.check_finite("value of the checkpoint").map_err(|e| e.variable(&desc.name))?;
-            weights.set(&desc.name, value)?;
+            let value = value.ok_or_else(missing).map_err(|e| e.variable(name))?;
+            value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
+            weights.set(name, value)?;
         }
         // What only the metrics need is none of the outputs' business: if it is missing, scoring says so.
-        for desc in scored.reads().into_iter().map(|id| scored.var(id)).filter(|desc| desc.persistable) {
-            if let Some(value) = best.remove(&desc.name).or_else(|| tensors.remove(&desc.name)) {
-                weights.set(&desc.name, value)?;
+        for name in read(&scored).iter().filter(|name| !needed.contains(name)) {
+            if let Some(value) = best.remove(name).or_else(|| tensors.remove(name)) {
+                weights.set(name, value)?;
             }
         }
         weights.share();

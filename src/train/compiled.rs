@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::told::Told;
 use crate::data::{Batch, Data};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::executor::{Executor, Profile, Run, Scope};
+use crate::error::{Error, Result};
+use crate::executor::{Run, Scope};
 use crate::metrics::{Better, Metric};
 use crate::predict::BatchRunner;
-use crate::program::{BlockId, Spec, Var, VarId};
+use crate::program::VarId;
 use crate::tensor::Variable;
 
 /// A trainer's program, ready to run.

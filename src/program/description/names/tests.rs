@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::program::stored::StoredProgram;
-use crate::program::{BlockId, Spec, VarRole};
+use crate::program::{BlockId, Program, Spec, VarRole};
 use crate::tensor::DType;
 
 /// What is answered by looking at all variables.
