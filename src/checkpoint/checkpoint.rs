@@ -15,7 +15,7 @@ use super::sections::{
 use super::stored::{
     NamedVocabulary, StoredCriterion, StoredMetric, StoredPosition, StoredPurpose, StoredTexts,
 };
-use super::tensor::{self, complete, declared, fits, persistent};
+use super::tensor::{self, Layout, complete, declared, fits, persistent};
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, Result};
 use crate::executor::Scope;
@@ -188,13 +188,14 @@ impl Checkpoint {
         for (name, desc) in self.kept() {
             let value = tensor(name)?;
             fits(desc, value.dtype(), value.shape(), &unfit).map_err(|e| e.variable(name))?;
-            tensor::write(out, TENSOR, name, (&value, None))?;
+            tensor::write(out, TENSOR, name, &value, None)?;
         }
         for (name, value) in &self.best {
-            tensor::write(out, BEST, name, (value, None))?;
+            tensor::write(out, BEST, name, value, None)?;
         }
         for (name, value) in &self.carried {
-            tensor::write(out, CARRIED, name, (value.storage().as_dense()?, value.lod().map(|lod| &**lod)))?;
+            let lod = value.lod().map(|lod| &**lod);
+            tensor::write(out, CARRIED, name, value.storage().as_dense()?, lod)?;
         }
         Ok(())
     }
@@ -304,7 +305,8 @@ impl Checkpoint {
             let not_dense = |e: Error| wrong(&about(CARRIED, name), "a dense value", &e.to_string());
             let dense = value.storage().as_dense().map_err(not_dense)?;
             let levels = value.lod().map_or(0, |lod| lod.levels());
-            declared(&self.program, CARRIED, name, (dense.dtype(), dense.shape(), levels), wrong)?;
+            let layout = Layout { dtype: dense.dtype(), shape: dense.shape(), levels };
+            declared(&self.program, CARRIED, name, layout, wrong)?;
         }
         self.position.check(wrong)
     }

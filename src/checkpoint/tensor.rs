@@ -16,7 +16,8 @@ pub(super) fn write<W: Write>(
     out: &mut Writer<W>,
     section: &str,
     name: &str,
-    (value, lod): (&Dense, Option<&Lod>),
+    value: &Dense,
+    lod: Option<&Lod>,
 ) -> Result<()> {
     let (dtype, shape) = (value.dtype(), value.shape().to_vec());
     let head = Head { name: name.to_owned(), dtype, shape, lod: lod.cloned() };
@@ -62,7 +63,7 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
     let what = about(section, &name);
     let levels = lod.as_ref().map_or(0, Lod::levels);
     let wrong: Wrong<'_> = &|what, expected, got| reader.refused(what, expected, got);
-    declared(program, section, &name, (dtype, &shape, levels), wrong)?;
+    declared(program, section, &name, Layout { dtype, shape: &shape, levels }, wrong)?;
     let bytes = shape.iter().map(|&n| n as u64).try_fold(dtype.size_of() as u64, u64::checked_mul);
     if bytes != Some(reader.section_left()) {
         let expected = format!("the bytes of {dtype}{shape:?}");
@@ -75,12 +76,20 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
     Ok((name, value))
 }
 
+/// What a tensor is, but for its numbers.
+pub(super) struct Layout<'a> {
+    pub(super) dtype: DType,
+    pub(super) shape: &'a [usize],
+    /// Of offsets.
+    pub(super) levels: usize,
+}
+
 /// Checks that the program has such a tensor for a section.
 pub(super) fn declared(
     program: &Program,
     section: &str,
     name: &str,
-    (dtype, shape, levels): (DType, &[usize], usize),
+    Layout { dtype, shape, levels }: Layout<'_>,
     wrong: Wrong<'_>,
 ) -> Result<()> {
     let what = about(section, name);

@@ -53,7 +53,7 @@ enum Lines {
     /// The buffer's own.
     Own(Vec<Line>),
     /// That of the buffers of several arenas, which only read it.
-    Shared(Arc<Vec<Line>>),
+    Common(Arc<Vec<Line>>),
 }
 
 impl Deref for Lines {
@@ -62,20 +62,20 @@ impl Deref for Lines {
     fn deref(&self) -> &[Line] {
         match self {
             Lines::Own(lines) => lines,
-            Lines::Shared(lines) => lines,
+            Lines::Common(lines) => lines,
         }
     }
 }
 
 impl Lines {
-    /// The memory to write; what is shared is copied first, unless no other buffer has it any more.
+    /// The memory to write; what is in common is copied first, unless no other buffer has it any more.
     fn own(&mut self) -> &mut Vec<Line> {
-        if let Lines::Shared(lines) = self {
+        if let Lines::Common(lines) = self {
             *self = Lines::Own(Arc::unwrap_or_clone(std::mem::take(lines)));
         }
         match self {
             Lines::Own(lines) => lines,
-            Lines::Shared(_) => unreachable!("it was just made its own"),
+            Lines::Common(_) => unreachable!("it was just made its own"),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Buffer {
     }
 }
 
-/// Typed buffers that grow and never shrink. A clone has copies of them, but for those that are [shared](Self::share).
+/// Typed buffers that grow and never shrink. A clone has copies of them, but for those that are in [common](Self::make_common).
 #[derive(Default, Clone)]
 pub struct Arena {
     buffers: Vec<Buffer>,
@@ -245,22 +245,22 @@ impl Arena {
         std::mem::swap(&mut self.buffers[buffer], &mut other.buffers[theirs]);
     }
 
-    /// Lets clones of this arena have its buffers in the same memory. A shared buffer can be read; before it is written it has
+    /// Lets clones of this arena have its buffers in the same memory. A common buffer can be read; before it is written it has
     /// to be made the arena's [own](Self::own).
-    pub fn share(&mut self) {
+    pub fn make_common(&mut self) {
         for buffer in &mut self.buffers {
             if let Lines::Own(lines) = &mut buffer.lines {
-                buffer.lines = Lines::Shared(Arc::new(std::mem::take(lines)));
+                buffer.lines = Lines::Common(Arc::new(std::mem::take(lines)));
             }
         }
     }
 
-    /// Makes a buffer one that may be written, by a copy if others share it.
+    /// Makes a buffer one that may be written, by a copy if others have it too.
     pub fn own(&mut self, buffer: usize) {
         self.buffers[buffer].lines.own();
     }
 
-    /// Bytes held by all buffers, those that are shared among them.
+    /// Bytes held by all buffers, common ones among them.
     pub fn bytes(&self) -> usize {
         self.buffers.iter().map(|b| b.lines.len() * size_of::<Line>()).sum()
     }
@@ -318,7 +318,7 @@ impl<'a> Lane<'a> {
     /// Lends `reads` and `writes`.
     ///
     /// # Panics
-    /// If a region lies outside its buffer or this lane's part, or a written one overlaps any other or lies in a shared
+    /// If a region lies outside its buffer or this lane's part, or a written one overlaps any other or lies in a common
     /// buffer: a mistake in the plan that would otherwise be a data race.
     pub fn operands<'b>(
         &'b mut self,
@@ -348,8 +348,8 @@ impl<'a> Lane<'a> {
         // SAFETY: the arena is borrowed for the lane's life and its list of buffers does not change meanwhile.
         let buffer = unsafe { &*self.buffers.add(region.buffer) };
         assert!(
-            !(write && matches!(buffer.lines, Lines::Shared(_))),
-            "{region:?} of a shared buffer is written"
+            !(write && matches!(buffer.lines, Lines::Common(_))),
+            "{region:?} of a common buffer is written"
         );
         let Extent2 { rows, width, stride } = region.extent;
         let fits = region.column.checked_add(width).is_some_and(|end| end <= stride);

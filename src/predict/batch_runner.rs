@@ -12,6 +12,13 @@ use crate::program::contract::keys::locate;
 use crate::program::{CarriedState, Levels, Program, VarId, VarRole};
 use crate::tensor::Variable;
 
+/// A batch, and the data that it is of.
+#[derive(Clone, Copy)]
+pub(crate) struct DataBatch<'a> {
+    pub(crate) data: &'a dyn Data,
+    pub(crate) batch: &'a Batch,
+}
+
 /// Runs a program on batches, as training and evaluating do.
 pub(crate) struct BatchRunner {
     pub(crate) executor: Executor,
@@ -45,7 +52,7 @@ impl BatchRunner {
     pub(crate) fn run(
         &mut self,
         scope: &mut Scope,
-        (data, batch): (&dyn Data, &Batch),
+        DataBatch { data, batch }: DataBatch<'_>,
         carried: &mut BTreeMap<String, Variable>,
         how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,

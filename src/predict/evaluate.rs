@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::Location;
 
-use super::batch_runner::BatchRunner;
+use super::batch_runner::{BatchRunner, DataBatch};
 use super::model::{Model, registered};
 use super::predictor::Predictor;
 use crate::data::Data;
@@ -48,7 +48,13 @@ impl Predictor {
         let (mut carried, mut empty) = (BTreeMap::new(), true);
         for batch in data.batches(None, 0)? {
             let batch = batch?;
-            runner.run(&mut weights, (data, &batch), &mut carried, |feeds| Run::infer(feeds), |_, _, e| e)?;
+            runner.run(
+                &mut weights,
+                DataBatch { data, batch: &batch },
+                &mut carried,
+                |feeds| Run::infer(feeds),
+                |_, _, e| e,
+            )?;
             metrics.iter_mut().try_for_each(|metric| runner.update(&mut **metric, &batch))?;
             runner.hand_on(&mut carried)?;
             empty = false;

@@ -9,6 +9,6 @@ mod predictor;
 mod sampling;
 mod windows;
 
-pub(crate) use batch_runner::BatchRunner;
+pub(crate) use batch_runner::{BatchRunner, DataBatch};
 pub use predictor::Predictor;
 pub use sampling::{Sampler, Sampling};

@@ -66,7 +66,7 @@ impl Model {
                 weights.set(name, value)?;
             }
         }
-        weights.share();
+        weights.make_common();
         // What does not compile should be known now.
         Executor::new(&program, registry, &all, 1)?;
         let registry = registry.clone();

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::told::Told;
-use crate::data::{Batch, Data};
 use crate::error::{Error, Result};
 use crate::executor::{Run, Scope};
 use crate::metrics::{Better, Metric};
-use crate::predict::BatchRunner;
+use crate::predict::{BatchRunner, DataBatch};
 use crate::program::VarId;
 use crate::tensor::Variable;
 
@@ -24,15 +23,15 @@ impl Compiled {
     pub(super) fn run(
         &mut self,
         scope: &mut Scope,
-        (data, batch): (&dyn Data, &Batch),
+        of: DataBatch<'_>,
         carried: &mut BTreeMap<String, Variable>,
         metrics: &mut [Told<Box<dyn Metric>>],
         how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
     ) -> Result<()> {
-        self.runner.run(scope, (data, batch), carried, how, failed)?;
+        self.runner.run(scope, of, carried, how, failed)?;
         for metric in metrics {
-            self.runner.update(&mut *metric.what, batch).map_err(|e| e.called(metric.line))?;
+            self.runner.update(&mut *metric.what, of.batch).map_err(|e| e.called(metric.line))?;
         }
         self.runner.hand_on(carried)
     }

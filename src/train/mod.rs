@@ -30,6 +30,7 @@ use crate::data::{Batch, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Run, diagnose};
 use crate::metrics::{Metric, Scores};
+use crate::predict::DataBatch;
 use crate::wire::Target;
 use progress::{Console, UNOPTIMISED};
 use signal::Interrupts;
@@ -182,7 +183,7 @@ impl Trainer {
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
         compiled.run(
             scope,
-            (data, batch),
+            DataBatch { data, batch },
             carried,
             metrics,
             |feeds| Run::train(feeds, step),
@@ -226,7 +227,7 @@ impl Trainer {
             if stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst) {
                 return Ok(None);
             }
-            let batch = (data, &batch?);
+            let batch = DataBatch { data, batch: &batch? };
             compiled.run(scope, batch, &mut carried, metrics, |feeds| Run::infer(feeds), |_, _, e| e)?;
             empty = false;
         }

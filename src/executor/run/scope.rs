@@ -144,11 +144,11 @@ impl Scope {
     }
 
     /// Lets clones of this scope have the values that are here now in the same memory, until one of them writes a value.
-    pub(crate) fn share(&mut self) {
-        self.arena.share();
+    pub(crate) fn make_common(&mut self) {
+        self.arena.make_common();
     }
 
-    /// Makes a variable's value one that a run may write, by a copy if it is shared.
+    /// Makes a variable's value one that a run may write, by a copy if clones have it too.
     pub(crate) fn own(&mut self, name: &str) {
         if let Some(entry) = self.entries.get(name) {
             self.arena.own(entry.buffer);

@@ -100,9 +100,9 @@ fn steps_that_share_rows_are_refused() {
     arena().lane().split(&[0, 2, 4], &[0, 10, 2, 20], &shares, &mut [(), ()], &run).unwrap();
 }
 
-/// Clones that share read the same memory, on any thread; whoever writes has a copy of its own from then on.
+/// Clones read common buffers in the same memory, on any thread; whoever writes has a copy of its own from then on.
 #[test]
-fn clones_share_what_they_read() {
+fn clones_read_common_buffers() {
     let mut first = arena();
     let room = || OperandRoom::default();
     let fill = |arena: &mut Arena, number: f32| {
@@ -120,7 +120,7 @@ fn clones_share_what_they_read() {
     fill(&mut first, 1.0);
     let (_, apart) = read(&mut first.clone());
     assert_ne!(apart, read(&mut first).1);
-    first.share();
+    first.make_common();
     let mut second = first.clone();
     let (of_first, of_second) = std::thread::scope(|threads| {
         let other = threads.spawn(|| read(&mut second));
@@ -138,9 +138,9 @@ fn clones_share_what_they_read() {
 }
 
 #[test]
-#[should_panic(expected = "of a shared buffer is written")]
-fn a_shared_buffer_is_not_written() {
+#[should_panic(expected = "of a common buffer is written")]
+fn a_common_buffer_is_not_written() {
     let (mut arena, mut room) = (arena(), OperandRoom::default());
-    arena.share();
+    arena.make_common();
     arena.lane().operands(&mut room, &[], &[region(0, 0, 2, 0, 4, 4)]);
 }

@@ -91,7 +91,6 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "nothing"));
     calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "labels"));
     calls.at("Predictor::evaluate", || predictor.evaluate(&Nothing));
-    calls.at("Predictor::evaluate", || predictor.evaluate(&train()));
     calls.at("Predictor::vocabulary", || predictor.vocabulary("nothing").map(drop));
     calls.at("Checkpoint::restore", || checkpoint.restore(&mut scope));
 
