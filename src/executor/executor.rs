@@ -12,7 +12,8 @@ use crate::executor::run::machine::Machine;
 use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::executor::run::stages::{Stages, Updates};
-use crate::program::{Program, Registry, Role, VarId};
+use crate::executor::run::threads::Threads;
+use crate::program::{OpDesc, Program, Registry, Role, VarId};
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 /// A compiled program with its buffers.
@@ -77,6 +78,8 @@ pub struct Executor {
     machine: Machine,
     /// What can be fetched.
     wanted: Vec<VarId>,
+    /// For each variable whether an operator writes it.
+    written: Vec<bool>,
     /// How far the last run has come, if it ended well.
     done: Option<Stage>,
     updates: Updates,
@@ -99,14 +102,28 @@ impl Executor {
     /// than 1024).
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, fetch: &[VarId], threads: usize) -> Result<Self> {
-        let caller = Location::caller();
-        let plan = compile(program, registry, fetch).map_err(|e| e.called(caller))?;
-        let machine = Machine::new(program, &plan, threads).map_err(|e| e.called(caller))?;
+        Self::on(program, registry, fetch, Threads::new(threads).at_caller()?)
+    }
+
+    /// The same on threads that other executors may use too.
+    #[track_caller]
+    pub(crate) fn on(
+        program: &Program,
+        registry: &Registry,
+        fetch: &[VarId],
+        threads: Threads,
+    ) -> Result<Self> {
+        let plan = compile(program, registry, fetch).at_caller()?;
+        let machine = Machine::new(program, &plan, threads);
+        let mut written = vec![false; program.vars().len()];
+        let ops = program.blocks().flat_map(|(_, block)| &block.ops);
+        ops.flat_map(OpDesc::writes).for_each(|var| written[var.0 as usize] = true);
         let updates = Updates::of(&plan);
         Ok(Self {
             program: program.clone(),
             plan,
             machine,
+            written,
             wanted: fetch.to_vec(),
             done: None,
             updates,
@@ -169,12 +186,14 @@ impl Executor {
     /// Checks that a scope has every persistent variable: all of them before the first leaves it, so that a run that fails
     /// leaves it whole.
     fn check_scope(&self, scope: &Scope) -> Result<()> {
-        let mut kept = self.plan.slots.iter().filter(|slot| slot.persistent).map(|slot| slot.var);
-        kept.try_for_each(|var| scope.check(&self.program.var(var).name, self.program.spec(var)?))
+        self.plan.kept().try_for_each(|var| scope.check(&self.program.var(var).name, self.program.spec(var)?))
     }
 
     /// Runs some stages with the variables of a scope that was checked; `clock` is when that began, if the time is wanted.
     fn run_stages(&mut self, scope: &mut Scope, stages: Stages, clock: Option<Instant>) -> Result<()> {
+        for var in self.plan.kept().filter(|&var| self.written[var.0 as usize]) {
+            scope.own(&self.program.var(var).name);
+        }
         self.machine.exchange(&self.plan, scope);
         // From here to the second exchange nothing leaves early, not even a panic in an operator: the parameters are
         // here and not in the scope.

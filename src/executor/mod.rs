@@ -26,4 +26,5 @@ pub use reference::{diagnose, interpret};
 pub use run::rank_table::RankTable;
 pub use run::request::{Run, Stage};
 pub use run::scope::Scope;
+pub(crate) use run::threads::Threads;
 pub use run::{rank_table, scope};

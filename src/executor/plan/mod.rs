@@ -325,3 +325,10 @@ pub(crate) struct Plan {
     /// Operators that could have been fused, and why they are not.
     pub(crate) refused: Vec<String>,
 }
+
+impl Plan {
+    /// The variables that are kept in a scope from run to run.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = VarId> {
+        self.slots.iter().filter(|slot| slot.persistent).map(|slot| slot.var)
+    }
+}

@@ -4,13 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::executor::plan::{Plan, Slot};
 use crate::executor::run::recorder::Recorder;
 use crate::executor::run::request::Run;
 use crate::executor::run::scope::Scope;
 use crate::executor::run::stages::Stages;
 use crate::executor::run::state::Kept;
+use crate::executor::run::threads::Threads;
 use crate::executor::run::worker::{Lists, Tools, Worker};
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, Region};
@@ -20,16 +21,13 @@ use crate::program::contract::rows::RowBuffer;
 use crate::program::{Extent, Program, Spec};
 use crate::tensor::{DType, Dense, Storage, with_element};
 
-/// More threads than any machine that this runs on has cores; a larger number is a mistake.
-const MOST_THREADS: usize = 1024;
-
 /// What a plan runs on.
 pub(crate) struct Machine {
     arena: Arena,
     /// The selected rows of the plan, by their numbers.
     pool: Vec<RowBuffer>,
     workers: Vec<Worker>,
-    threads: Option<rayon::ThreadPool>,
+    threads: Threads,
     pub(super) kept: Kept,
     lists: Lists,
     /// By variable: whether it is among the feeds of the run.
@@ -37,36 +35,21 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Buffers and threads (0: as many as the machine has cores) for the plan of a program.
-    ///
-    /// # Errors
-    /// If there are too many threads, or they cannot be started.
-    pub(crate) fn new(program: &Program, plan: &Plan, threads: usize) -> Result<Self> {
-        if threads > MOST_THREADS {
-            return Err(Error::new("threads", format!("at most {MOST_THREADS}"), threads.to_string()));
-        }
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = if threads == 0 { cores } else { threads };
-        // Work is divided for as many threads as were asked for; more than there are cores would only wake each other.
-        let started = (threads > 1)
-            .then(|| rayon::ThreadPoolBuilder::new().num_threads(threads.min(cores)).build())
-            .transpose()
-            .map_err(|e| {
-                Error::of(ErrorKind::Io, "thread pool", format!("{threads} threads"), e.to_string())
-            })?;
+    /// Buffers for the plan of a program, which runs on some threads.
+    pub(crate) fn new(program: &Program, plan: &Plan, threads: Threads) -> Self {
         let mut arena = Arena::new();
         for &dtype in &plan.buffers {
             with_element!(dtype, T => arena.add::<T>());
         }
-        Ok(Self {
+        Self {
             arena,
             pool: vec![RowBuffer::default(); plan.pools],
-            workers: (0..threads).map(|_| Worker::default()).collect(),
-            threads: started,
+            workers: (0..threads.number).map(|_| Worker::default()).collect(),
+            threads,
             kept: Kept::new(plan, program.blocks().len()),
             lists: Lists::default(),
             fed: vec![false; program.vars().len()],
-        })
+        }
     }
 
     /// Bytes of all buffers now.
@@ -86,8 +69,8 @@ impl Machine {
         let Self { arena, pool, workers, threads, kept, lists, .. } = self;
         let mut state = kept.lend(plan);
         let mut work = || state.run_stages(stages, arena, &mut Tools { workers, pool, lists });
-        let outcome = catch_unwind(AssertUnwindSafe(|| match threads {
-            Some(threads) => threads.install(&mut work),
+        let outcome = catch_unwind(AssertUnwindSafe(|| match &threads.pool {
+            Some(pool) => pool.install(&mut work),
             None => work(),
         }));
         kept.take_back(state);

@@ -17,4 +17,5 @@ pub mod scope;
 pub(crate) mod stages;
 mod state;
 mod step_loop;
+pub(crate) mod threads;
 mod worker;

@@ -7,7 +7,7 @@ use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, Op
 
 operator! {
     /// A copy of `x`: what the state that the feed `before` has before a batch is after it. Its output is where a
-    /// [`Trainer`](crate::train::Trainer) and a [`Predictor`](crate::train::Predictor) find that, and it is all that
+    /// [`Trainer`](crate::train::Trainer) and a [`Predictor`](crate::predict::Predictor) find that, and it is all that
     /// `before` is for.
     ///
     /// ```

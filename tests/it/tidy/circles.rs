@@ -21,19 +21,6 @@ pub(super) const ALLOWED: &[(&[&str], &str)] = &[
         &["tensor/dense.rs", "tensor/dtype.rs"],
         "an element type says which variant of the closed enum of arrays holds it, and the enum has one for each",
     ),
-    (
-        &[
-            "train/best.rs",
-            "train/checkpoint.rs",
-            "train/checkpoint/tensor.rs",
-            "train/compiled.rs",
-            "train/mod.rs",
-            "train/progress.rs",
-            "train/report.rs",
-            "train/trainer.rs",
-        ],
-        "to be mended: checkpoints and predictors leave `train/`",
-    ),
 ];
 
 /// The circles that are not allowed, and what is allowed and is no circle.
