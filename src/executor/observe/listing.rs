@@ -160,7 +160,7 @@ impl<'a> Text<'a> {
     }
 
     fn call(&mut self, op: &'a OpInstr) {
-        let Some(desc) = self.program.block(op.desc.0).ops.get(op.desc.1) else { return };
+        let Some(desc) = self.program.block(op.desc.block).ops.get(op.desc.number) else { return };
         let (reads, writes) = self.operands(op, desc);
         let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
         self.line(&format!("[{}] {operator} ({reads}) -> {writes}", op.index));
@@ -187,7 +187,7 @@ impl<'a> Text<'a> {
 
     /// The call that computes offsets.
     fn levels(&mut self, op: &'a OpInstr) {
-        let Some(desc) = self.program.block(op.desc.0).ops.get(op.desc.1) else { return };
+        let Some(desc) = self.program.block(op.desc.block).ops.get(op.desc.number) else { return };
         let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
         let made: Vec<String> = op.made.iter().map(|(level, _)| level.0.to_string()).collect();
         let (reads, made) = (self.operands(op, desc).0, made.join(", "));

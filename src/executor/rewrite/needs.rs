@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::compile::Compiler;
 use crate::program::{BlockId, Op, OpDesc, Program, Reads, Role, Spec, VarId, grad_name};
 use crate::tensor::StorageKind;
 
@@ -79,25 +78,4 @@ pub(crate) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
     }
     live.reverse();
     Ok(live)
-}
-
-impl Compiler<'_> {
-    /// Forward values that the live backward operators read.
-    pub(crate) fn find_saved(&self, live: &[usize]) -> Result<HashSet<VarId>> {
-        let mut saved = HashSet::new();
-        let root = &self.program.root().ops;
-        let mut blocks: Vec<Vec<&OpDesc>> = vec![live.iter().map(|&number| &root[number]).collect()];
-        while let Some(ops) = blocks.pop() {
-            for op in ops.into_iter().filter(|op| op.role == Role::Backward) {
-                if let Some(gradient) = op.step.as_ref().and_then(|s| s.gradient.as_ref()) {
-                    saved.extend(op.input("static"));
-                    saved.extend(op.input("initial"));
-                    blocks.push(self.program.block(gradient.block).ops.iter().collect());
-                    continue;
-                }
-                saved.extend(values_read(self.program, &*self.parse(op)?, op)?);
-            }
-        }
-        Ok(saved)
-    }
 }
