@@ -1,6 +1,6 @@
 //! The compiled program as text: what runs where, in which memory, and why.
 //!
-//! Instructions are numbered in the order in which they first run; a [`Profile`](super::Profile) uses the same numbers.
+//! Instructions are numbered in the order in which they first run; a [`Profile`](crate::executor::Profile) uses the same numbers.
 //! What the passes decided about an operator of a step block they wrote into the plan with the reason, and
 //! that is what stands here.
 //!
