@@ -5,7 +5,7 @@ use super::text::Names;
 use super::{blocks, layouts, lives, saved, schedule, slots, source, stores};
 use crate::executor::rewrite::rewrite;
 use crate::layers::{Linear, init};
-use crate::ops::catalogue;
+use crate::ops::{Pool, catalogue};
 use crate::program::{BlockId, Builder, Program, Var, VarId, backward};
 use crate::tensor::DType;
 
@@ -33,8 +33,7 @@ fn analysed(program: &Program, wanted: &[VarId]) -> Analysed {
     let layouts = layouts::layouts(&source, &blocks, &schedule).unwrap();
     let stores = stores::stores(&source, &blocks, &schedule, &layouts).unwrap();
     let slots = slots::slots(&source, &blocks, &schedule, &layouts, &stores, wanted).unwrap();
-    let found =
-        Found { source: &source, blocks: &blocks, layouts: &layouts, stores: &stores, slots: &slots };
+    let found = Found { source: &source, blocks: &blocks, layouts: &layouts, stores: &stores, slots: &slots };
     let groups = build(&found, &schedule).unwrap();
     let kept: Vec<usize> = wanted.iter().filter_map(|&var| slots.slot_of(var)).collect();
     let lives = lives::lives(&groups, &slots, &kept);
@@ -148,7 +147,7 @@ fn what_a_loop_in_a_loop_adds_to_is_zeroed_before() {
                 step.update(h, next);
                 next
             });
-            let next = read.last() + state;
+            let next = read.sequence_pool(Pool::Last) + state;
             outer.update(state, next);
             next
         });

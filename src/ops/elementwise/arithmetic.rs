@@ -18,7 +18,7 @@ const OUT: usize = 0;
 impl Builder {
     /// The two, one that has rows first.
     pub(in crate::ops) fn rows_first(&self, x: Var, y: Var) -> (Var, Var) {
-        // What is wrong with one is said when the operator is appended.
+        // A mistake in one is found when the operator is appended.
         let batched = |var| self.spec_of_tensor(var).is_some_and(|spec| spec.batched());
         if !batched(x) && batched(y) { (y, x) } else { (x, y) }
     }
@@ -30,11 +30,11 @@ pub(in crate::ops) trait Function: Declared {
     const READS: [Reads; 2] = [Reads::nothing(); 2];
     /// Whether the derivatives by x and by y are 1.
     const PASSES: [bool; 2] = [false, false];
-    /// Whether it is x + y.
+    /// Whether the function is x + y.
     const SUMS: bool = false;
     /// The value.
     fn value<T: Float>(x: T, y: T) -> T;
-    /// The derivative by x times `g`. What it does not need is 0.
+    /// The derivative by x times `g`. An argument that it does not read may be 0.
     fn dx<T: Float>(x: T, y: T, g: T) -> T;
     /// The derivative by y times `g`.
     fn dy<T: Float>(x: T, y: T, g: T) -> T;
@@ -302,7 +302,7 @@ pub(in crate::ops) fn meeting<'a, T>(y: View<'a, T>, i: usize, rows: usize) -> &
 
 fn backward<F: Function, T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-    // What a derivative does not need may be gone: zeros of any fitting shape stand for it.
+    // A value that the derivative does not read may be gone: zeros of any fitting shape stand for it.
     let zero = [T::ZERO];
     let zero = View::new(&zero, 1, 1);
     for slot in [X, Y] {

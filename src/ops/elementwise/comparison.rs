@@ -14,11 +14,11 @@ const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
-/// What is said of two numbers.
+/// A comparison of two numbers.
 pub(in crate::ops) trait Comparison: Declared {
-    /// The number that x is held against, where that is no variable.
+    /// The number that x is compared with, if it is not compared with a variable.
     fn number(&self) -> Option<f64>;
-    /// Whether it holds.
+    /// Whether the comparison holds.
     fn holds<T: PartialOrd>(x: T, y: T) -> bool;
 }
 
@@ -36,8 +36,8 @@ macro_rules! comparisons {
             /// x is of f32, f64, i32 or i64, and y is a variable of the same dtype, or a number. A variable has the same rows (the
             /// same LoD), or one of the two is a constant that every row of the other meets: a vector of its width, or one
             /// number. One of width 1 meets every column of its row. The output has the rows and LoD of the one that has rows,
-            /// and the width of the wider one. A number is rounded to the dtype of x if that holds floats; to whole numbers it
-            /// must be one of theirs.
+            /// and the width of the wider one. If x holds floats, a number is rounded to their dtype; if x holds
+            /// integers, it must be one of these.
             ///
             /// # Errors
             /// If the rows, widths or dtypes do not fit.

@@ -81,8 +81,8 @@ impl Sample {
         self
     }
 
-    /// Does not hold the gradients against differences: the case stands on a kink or at a tie, or its gradient is so by
-    /// decree.
+    /// Leaves the gradients out of the check against differences: the case stands on a kink or at a tie, or its gradient is
+    /// not the derivative by definition, as that of a padding row.
     #[must_use]
     pub fn without_gradient(mut self) -> Self {
         self.forward_only = true;
@@ -121,7 +121,7 @@ impl Sample {
                 let mut sample = Sample::new(name, attributes.clone());
                 sample.operands.push(Operand { batched, ..Operand::batch("x", value.clone()) });
                 let sample = add(sample, &value)?;
-                // Many a function has a kink there.
+                // Many functions have a kink there.
                 Ok(if name == ZEROS { sample.without_gradient() } else { sample })
             })
             .collect()
