@@ -71,9 +71,9 @@ pub use folder::Folder;
 pub use labelled_texts::LabelledTexts;
 pub use lines::Encoding;
 pub use loader::{Batching, Loader};
-pub use records::{ColumnSpec, Labelled, Pair, Records, Skipped};
+pub use records::{ColumnSpec, Labelled, Malformed, Pair, Records, Skipped};
 pub use source::{Sampled, Samples, Source, Streamed};
-pub use text_file::{Malformed, TextFile};
+pub use text_file::TextFile;
 pub use tokenizer::Tokenizer;
 pub use vocabulary::{Limits, Vocabulary};
 

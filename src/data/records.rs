@@ -4,8 +4,17 @@ use std::fmt;
 use std::panic::Location;
 
 use super::lines::{Lines, Reason};
-use super::text_file::Malformed;
 use crate::error::{Error, ErrorKind, Result};
+
+/// What is done about a line that is not as its format says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Malformed {
+    /// The line is an error, and the last item.
+    #[default]
+    Error,
+    /// The line is left out, with the record it belongs to, and counted: [`Records::skipped`].
+    Skip,
+}
 
 /// A text and its label.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -6,18 +6,10 @@ use std::sync::Arc;
 use super::Fingerprint;
 use super::archive::{Bytes, Member, Origin, Wrapping};
 use super::lines::{Encoding, Lines};
-use super::records::{Block, ColumnSpec, Labelled, OneLine, Pair, Parser, Records, labelled, pair};
+use super::records::{
+    Block, ColumnSpec, Labelled, Malformed, OneLine, Pair, Parser, Records, labelled, pair,
+};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-
-/// What is done about a line that is not as its format says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Malformed {
-    /// The line is an error, and the last item.
-    #[default]
-    Error,
-    /// The line is left out, with the record it belongs to, and counted: [`Records::skipped`].
-    Skip,
-}
 
 /// A file of text, with gzip or zip around it or not; UTF-8 unless said otherwise.
 ///

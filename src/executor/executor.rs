@@ -15,7 +15,7 @@ use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, Lane, OperandRoom, Region};
 use crate::program::contract::call::selected_rows;
 use crate::program::contract::context::{Mode, Prepared, RunFacts};
-use crate::program::contract::infer::LevelTable;
+use crate::program::contract::levels::LevelTable;
 use crate::program::contract::rows::RowBuffer;
 use crate::program::{Extent, Program, Registry, Role, VarId};
 use crate::tensor::{DType, Dense, Variable, with_element};
@@ -451,7 +451,7 @@ fn finite(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>, tools: &mut Too
             }
         }
         for place in op.wiring.inputs.iter().flatten() {
-            if let crate::program::contract::context::Place::Rows(p) = place {
+            if let crate::program::contract::context::OperandAt::Rows(p) = place {
                 let rows = &tools.pool[*p];
                 let fine = match rows.dtype() {
                     Some(DType::F64) => rows.values::<f64>()?.iter().flatten().all(|v| v.is_finite()),

@@ -1,8 +1,9 @@
 //! A table of vectors, looked up by id.
 
+use super::layer::wide;
 use crate::builder_methods;
 use crate::error::Error;
-use crate::layers::{Layer, init, wide};
+use crate::layers::{Layer, init};
 use crate::program::{Builder, Extent, Initializer, Var};
 use crate::tensor::DType;
 

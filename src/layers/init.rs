@@ -9,27 +9,28 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+use crate::program::description::initialize;
 pub use crate::program::description::initialize::evaluate;
 use crate::program::{Attributes, Initializer};
 
 /// Zeros.
 pub fn zeros() -> Initializer {
-    Initializer::new("zeros", Attributes::new())
+    Initializer::new(initialize::ZEROS, Attributes::new())
 }
 
 /// The same number everywhere.
 pub fn constant(value: f64) -> Initializer {
-    Initializer::new("constant", Attributes::new().with("value", value))
+    Initializer::new(initialize::CONSTANT, Attributes::new().with("value", value))
 }
 
 /// Uniform in `low..high`.
 pub fn uniform(low: f64, high: f64) -> Initializer {
-    Initializer::new("uniform", Attributes::new().with("low", low).with("high", high))
+    Initializer::new(initialize::UNIFORM, Attributes::new().with("low", low).with("high", high))
 }
 
 /// Normal around 0.
 pub fn normal(std: f64) -> Initializer {
-    Initializer::new("normal", Attributes::new().with("std", std))
+    Initializer::new(initialize::NORMAL, Attributes::new().with("std", std))
 }
 
 /// Uniform in ±√(6 / (in + out)), which keeps the variance from layer to layer.
@@ -40,7 +41,7 @@ pub fn xavier() -> Initializer {
 
 /// [`xavier`] for the weights of `gates` gates side by side, each with its own fans.
 pub fn xavier_gates(gates: usize) -> Initializer {
-    Initializer::new("xavier_uniform", Attributes::new().with("blocks", gates))
+    Initializer::new(initialize::XAVIER_UNIFORM, Attributes::new().with("blocks", gates))
 }
 
 /// An orthogonal matrix: what it multiplies keeps its length.
@@ -50,12 +51,12 @@ pub fn orthogonal() -> Initializer {
 
 /// [`orthogonal`] for `gates` matrices side by side.
 pub fn orthogonal_gates(gates: usize) -> Initializer {
-    Initializer::new("orthogonal", Attributes::new().with("blocks", gates))
+    Initializer::new(initialize::ORTHOGONAL, Attributes::new().with("blocks", gates))
 }
 
 /// The bias `[4H]` of an LSTM: `forget` for the forget gate, 0 for the others.
 pub fn lstm_bias(forget: f64) -> Initializer {
-    Initializer::new("lstm_bias", Attributes::new().with("forget", forget))
+    Initializer::new(initialize::LSTM_BIAS, Attributes::new().with("forget", forget))
 }
 
 /// The bias `[GH]` of a cell with G gates: the H numbers of each gate start at its value, in the gates' order.
@@ -68,11 +69,14 @@ pub fn lstm_bias(forget: f64) -> Initializer {
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 pub fn gate_biases(values: &[f64]) -> Initializer {
-    Initializer::new("gate_biases", Attributes::new().with("values", values.to_vec()))
+    Initializer::new(initialize::GATE_BIASES, Attributes::new().with("values", values.to_vec()))
 }
 
 /// A table of embeddings: normal around 0, and zeros in the row of the padding id.
 pub fn embedding(std: f64, padding: Option<usize>) -> Initializer {
     let attributes = Attributes::new().with("std", std);
-    Initializer::new("embedding", padding.into_iter().fold(attributes, |a, id| a.with("padding", id)))
+    Initializer::new(
+        initialize::EMBEDDING,
+        padding.into_iter().fold(attributes, |a, id| a.with("padding", id)),
+    )
 }

@@ -250,3 +250,13 @@ impl<L: Stateful> Instance<L> {
         }
     }
 }
+
+/// Checks the width of what a layer gives.
+#[track_caller]
+pub(super) fn wide(net: &Builder, layer: &str, width: usize) -> Option<()> {
+    if width > 0 {
+        return Some(());
+    }
+    net.refuse(Error::new(format!("width of layer `{layer}`"), "at least 1", "0"));
+    None
+}

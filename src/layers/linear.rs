@@ -1,8 +1,9 @@
 //! A product with a weight matrix, and a bias.
 
+use super::layer::wide;
 use crate::builder_methods;
 use crate::error::Error;
-use crate::layers::{Embedding, Instance, Layer, init, wide};
+use crate::layers::{Embedding, Instance, Layer, init};
 use crate::program::{Builder, Extent, Initializer, Var};
 
 /// Options of [`Builder::linear`]. A width alone is one too.

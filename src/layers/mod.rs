@@ -46,7 +46,6 @@ pub use rnn::{Rnn, RnnWeights};
 pub use stacked::Stacked;
 pub use torch::{from_torch, load_torch};
 
-use crate::error::Error;
 use crate::program::{Builder, Var};
 
 /// Layers: operators with parameters of their own.
@@ -69,16 +68,6 @@ impl Var {
     Rnn!(Var);
     Mgu!(Var);
     Stacked!(Var);
-}
-
-/// Checks the width of what a layer gives.
-#[track_caller]
-fn wide(net: &Builder, layer: &str, width: usize) -> Option<()> {
-    if width > 0 {
-        return Some(());
-    }
-    net.refuse(Error::new(format!("width of layer `{layer}`"), "at least 1", "0"));
-    None
 }
 
 #[cfg(test)]

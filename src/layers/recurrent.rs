@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::layer::wide;
 use crate::builder_methods;
 use crate::error::Error;
-use crate::layers::{init, wide};
+use crate::layers::init;
 use crate::program::{Builder, Initializer, Recurrence, Spec, Step, Var, Vars};
 
 /// The weights of a recurrent layer, its gates side by side (G of them; LSTM: i, f, g, o; GRU: r, z, n). PyTorch's are

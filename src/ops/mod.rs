@@ -198,7 +198,7 @@ mod update;
 
 pub use cell::gru::Update;
 pub use loss::cross_entropy::CrossEntropy;
-pub use sequence::pool::Pool;
+pub use sequence::pool_kind::Pool;
 pub use update::learning_rate::Schedule;
 pub use update::rule::SparseMode;
 
@@ -378,3 +378,6 @@ impl Builder {
         Builder::with_registry(catalogue())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@
 //! use unpadded::program::{Attributes, Initializer};
 //! use unpadded::{Builder, DType, ops};
 //! let net = Builder::new();
-//! let zeros = || Initializer::new("zeros", Attributes::new());
+//! let zeros = || Initializer::new(ZEROS, Attributes::new());
 //! let a = net.parameter("a", DType::F32, &[1, 3], zeros());
 //! let b = net.parameter("b", DType::F32, &[3, 1], zeros());
 //! let loss = a.product(b, None);
@@ -32,6 +32,7 @@ pub use crate::ops::{Schedule, SparseMode};
 pub use rules::{Adagrad, Adam, AdamW, Sgd};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::program::description::initialize::ZEROS;
 use crate::program::{
     Append, Attributes, BlockId, Initializer, Program, Registry, Role, VarDesc, VarId, VarKind, VarRole,
     backward,
@@ -103,7 +104,7 @@ pub trait Optimizer {
         let mut next = program.clone();
         let minimized = backward::append(&mut next, registry, loss)
             .and_then(|gradients| {
-                append(&mut next, registry, (self.options(), self.rule()?), gradients, caller)
+                append(&mut next, registry, self.options(), self.rule()?, gradients, caller)
             })
             .map_err(|e| e.called(caller))?;
         *program = next;
@@ -125,7 +126,7 @@ pub trait Optimizer {
         let caller = Location::caller();
         let mut next = program.clone();
         let rule = self.rule().map_err(|e| e.called(caller))?;
-        let minimized = append(&mut next, registry, (self.options(), rule), gradients, caller)
+        let minimized = append(&mut next, registry, self.options(), rule, gradients, caller)
             .map_err(|e| e.called(caller))?;
         *program = next;
         Ok(minimized)
@@ -135,7 +136,8 @@ pub trait Optimizer {
 fn append(
     program: &mut Program,
     registry: &Registry,
-    (options, rule): (&Options, UpdateRule),
+    options: &Options,
+    rule: UpdateRule,
     gradients: Vec<(VarId, VarId)>,
     caller: &Location<'_>,
 ) -> Result<Minimized> {
@@ -210,7 +212,7 @@ fn state(program: &mut Program, param: VarId, slot: &str) -> Result<VarId> {
         persistable: true,
         trainable: false,
         stop_gradient: true,
-        initializer: Some(Initializer::new("zeros", Attributes::new())),
+        initializer: Some(Initializer::new(ZEROS, Attributes::new())),
         gradient_of: None,
     })
 }

@@ -82,12 +82,21 @@ struct Moments {
     weight_decay: f64,
 }
 
+/// What weight decay does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Decay {
+    /// It is added to the gradient.
+    InGradient,
+    /// It shrinks the parameter before the step.
+    Decoupled,
+}
+
 impl Moments {
-    fn rule(self, decoupled: bool) -> UpdateRule {
+    fn rule(self, decay: Decay) -> UpdateRule {
         let (beta1, beta2) = self.betas;
         let attributes = Attributes::new().with("beta1", beta1).with("beta2", beta2);
         let attributes = attributes.with("epsilon", self.epsilon).with("weight_decay", self.weight_decay);
-        UpdateRule { kind: "adam", attributes: attributes.with("decoupled", decoupled) }
+        UpdateRule { kind: "adam", attributes: attributes.with("decoupled", decay == Decay::Decoupled) }
     }
 }
 
@@ -212,7 +221,7 @@ impl Optimizer for Adam {
     }
 
     fn rule(&self) -> Result<UpdateRule> {
-        Ok(self.moments.rule(false))
+        Ok(self.moments.rule(Decay::InGradient))
     }
 }
 
@@ -222,6 +231,6 @@ impl Optimizer for AdamW {
     }
 
     fn rule(&self) -> Result<UpdateRule> {
-        Ok(self.moments.rule(true))
+        Ok(self.moments.rule(Decay::Decoupled))
     }
 }

@@ -24,27 +24,27 @@ mod stored;
 pub mod transform;
 
 pub use build::builder::{Builder, DTypeOf};
-pub use build::carried::CarriedState;
-pub use build::step::{Recurrence, Step};
+pub use build::open_step::Recurrence;
+pub use build::step::Step;
 pub use build::term::Term;
 pub use build::var::Var;
 pub use build::vars::{Outputs, Vars};
 pub use contract::context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
 pub use contract::cost::{Cost, Work};
 pub use contract::declare::{Declaration, Declared};
-pub use contract::facts::{Facts, Gradient, LodEffect, Needs, Reach};
+pub use contract::facts::{Facts, Gradient, LodEffect, Reach, Reads};
 pub use contract::hints::{Fusion, Hints, Merge, Pieces};
-pub use contract::infer::InferShape;
 pub use contract::keys::RowKey;
 pub use contract::op::Op;
 pub use contract::registry::Registry;
 pub use contract::rows::{RowBuffer, RowValue};
 pub use contract::sample::{Operand, Sample};
+pub use contract::shapes::InferShape;
 pub use contract::signature::{Arity, DENSE, DENSE_OR_ROWS, ROWS, Signature, Slot};
 pub use contract::{call, sample};
-pub use description::op_desc::{
-    Bound, Memory, MemoryGradient, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient,
-};
+pub use description::carried::CarriedState;
+pub use description::language::RECURRENT;
+pub use description::op_desc::{Bound, Memory, MemoryGradient, OpDesc, Pair, Role, StepDesc, StepGradient};
 pub use description::program::{Append, Block, Program};
 pub use description::var_desc::{Initializer, VarDesc, VarKind, VarRole, grad_name};
 pub use spec::attributes;

@@ -8,14 +8,20 @@ use crate::kernels::arena::{Lender, OperandRoom, Operands};
 use crate::kernels::{Store, View, ViewMut};
 use crate::program::contract::call::{Direct, InputGradients, row_buffer, selected_rows, two_dimensional};
 use crate::program::contract::context::{
-    Backward, Call, Forward, Pass, Place, Prepare, Prepared, Scratch, Wiring,
+    Backward, Call, Forward, OperandAt, Pass, Prepare, Prepared, Scratch, Wiring,
 };
 use crate::program::contract::keys::Keys;
 use crate::program::contract::rows::RowBuffer;
-use crate::program::{Extent, Needs, Op, Spec};
+use crate::program::{Extent, Op, Reads, Spec};
 use crate::tensor::{Dense, Storage, StorageKind, Variable, with_element};
 
-use super::case::{Weights, signature_slots};
+/// Gradients of the outputs, by slot: the weights of a loss.
+pub(super) type Weights = Vec<Vec<Option<Storage>>>;
+
+/// The numbers of an operator's input slots.
+fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
+    0..op.signature().inputs.len()
+}
 
 /// A part of the rows of a call.
 #[derive(Debug, Clone)]
@@ -70,11 +76,11 @@ struct Lent<'a> {
 }
 
 impl<'a> Lent<'a> {
-    fn read(&mut self, value: &'a Storage, spec: &Spec, part: Option<&Part>) -> Result<Place> {
+    fn read(&mut self, value: &'a Storage, spec: &Spec, part: Option<&Part>) -> Result<OperandAt> {
         let dense = match value {
             Storage::SelectedRows(rows) => {
                 self.pool.push(row_buffer(rows)?);
-                return Ok(Place::Rows(self.pool.len() - 1));
+                return Ok(OperandAt::Rows(self.pool.len() - 1));
             }
             other => other.as_dense()?,
         };
@@ -85,7 +91,7 @@ impl<'a> Lent<'a> {
             self.lender.read(view.rows_range(of.start, of.end));
         });
         self.reads += 1;
-        Ok(Place::Dense(self.reads - 1))
+        Ok(OperandAt::Dense(self.reads - 1))
     }
 
     fn slot(
@@ -93,12 +99,12 @@ impl<'a> Lent<'a> {
         values: impl Iterator<Item = Option<&'a Storage>>,
         specs: &[Spec],
         part: Option<&Part>,
-    ) -> Result<Vec<Place>> {
+    ) -> Result<Vec<OperandAt>> {
         let mut places = Vec::new();
         for (value, spec) in values.zip(specs) {
             places.push(match value {
                 Some(value) => self.read(value, spec, part)?,
-                None => Place::Absent,
+                None => OperandAt::Absent,
             });
         }
         Ok(places)
@@ -162,7 +168,7 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: How<'_>) -> Result<Vec<
         let mut places = Vec::new();
         for (dense, spec) in row.iter_mut().zip(specs) {
             lent.write(dense, spec)?;
-            places.push(Place::Dense(writes));
+            places.push(OperandAt::Dense(writes));
             writes += 1;
         }
         wiring.outputs.push(places);
@@ -193,7 +199,7 @@ pub(super) fn backward(
 ) -> Result<(InputGradients, Vec<Vec<Storage>>)> {
     let Given { outputs, weights, wanted } = given;
     let specs = direct.input_specs();
-    let reads = if how.unveiled { Needs::everything() } else { reads(op, direct, wanted) };
+    let reads = if how.unveiled { Reads::everything() } else { reads(op, direct, wanted) };
     let mut wiring = Wiring { in_place: how.in_place.to_vec(), ..Wiring::default() };
     let mut room = OperandRoom::default();
     let mut lent = Lent { lender: Operands::lent(&mut room), reads: 0, pool: Vec::new() };
@@ -235,15 +241,15 @@ pub(super) fn backward(
         let mut places = Vec::new();
         for (k, value) in row.iter_mut().enumerate() {
             let place = match value {
-                None => Place::Absent,
+                None => OperandAt::Absent,
                 Some(_) if sparse => {
                     lent.pool.push(RowBuffer::default());
-                    Place::Rows(lent.pool.len() - 1)
+                    OperandAt::Rows(lent.pool.len() - 1)
                 }
                 Some(dense) => {
                     lent.write(dense, &specs[slot][k])?;
                     writes += 1;
-                    Place::Dense(writes - 1)
+                    OperandAt::Dense(writes - 1)
                 }
             };
             places.push((place, Store::Write));
@@ -254,7 +260,7 @@ pub(super) fn backward(
         let mut places = Vec::new();
         for (dense, spec) in row.iter_mut().zip(specs) {
             lent.write(dense, spec)?;
-            places.push(Place::Dense(writes));
+            places.push(OperandAt::Dense(writes));
             writes += 1;
         }
         wiring.results.push(places);
@@ -268,7 +274,7 @@ pub(super) fn backward(
         let mut found = Vec::new();
         for (k, value) in row.into_iter().enumerate() {
             found.push(match (wiring.input_gradients[slot][k].0, value) {
-                (Place::Rows(i), _) => Some(selected_rows(&pool[i], &specs[slot][k])?.into()),
+                (OperandAt::Rows(i), _) => Some(selected_rows(&pool[i], &specs[slot][k])?.into()),
                 (_, value) => value.map(Storage::from),
             });
         }
@@ -279,20 +285,21 @@ pub(super) fn backward(
 }
 
 /// What the gradients of some slots are declared to read together.
-pub(super) fn reads(op: &dyn Op, direct: &Direct, wanted: &[usize]) -> Needs {
+pub(super) fn reads(op: &dyn Op, direct: &Direct, wanted: &[usize]) -> Reads {
     let of = |&slot: &usize| op.gradient(slot, direct.input_specs()).reads;
-    wanted.iter().map(of).fold(Needs::nothing(), Needs::union)
+    wanted.iter().map(of).fold(Reads::nothing(), Reads::union)
 }
 
 /// Lets the operator prepare for calls whose constants do not change.
 pub(super) fn prepare(
     op: &dyn Op,
     direct: &Direct,
-    (pass, wanted): (Pass, &[usize]),
+    pass: Pass,
+    wanted: &[usize],
     prepared: &mut Prepared,
 ) -> Result<()> {
     let bound = match pass {
-        Pass::Forward => Needs::everything(),
+        Pass::Forward => Reads::everything(),
         Pass::Backward => reads(op, direct, wanted),
     };
     let none = Part::Rows(0..0);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::call::{self, Given, How};
+use super::call::{self, Given, How, Weights};
 use super::values::{Outcome, cast, is_float, numbers, weights};
 use crate::error::Result;
 use crate::program::contract::call::{Direct, InputGradients};
@@ -14,9 +14,6 @@ use crate::tensor::{DType, Storage, Variable};
 pub(super) const STREAM: u64 = 5;
 pub(super) const SEED: u64 = 11;
 pub(super) const STEP: u64 = 3;
-
-/// Gradients of the outputs, by slot: the weights of a loss.
-pub(super) type Weights = Vec<Vec<Option<Storage>>>;
 
 /// An operator with one of its samples.
 pub(super) struct Case<'a> {
@@ -35,11 +32,6 @@ pub(super) struct Ran {
     pub(super) direct: Direct,
     pub(super) outputs: Vec<Vec<Variable>>,
     pub(super) weights: Weights,
-}
-
-/// The numbers of an operator's input slots.
-pub(super) fn signature_slots(op: &dyn Op) -> std::ops::Range<usize> {
-    0..op.signature().inputs.len()
 }
 
 impl Ran {

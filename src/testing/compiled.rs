@@ -1,12 +1,14 @@
 //! A sample in a program of its own at the root, against the direct call: the same bits, on any number of threads, whatever
 //! the buffers held before.
 
-use super::case::{Case, Ran, SEED, STEP, Weights};
+use super::call::Weights;
+use super::case::{Case, Ran, SEED, STEP};
 use super::values::{Broken, Outcome, ensure, filled, same_bits, within};
 use crate::error::Result;
 use crate::executor::{Executor, Run, Scope, Stage};
 use crate::lod::Lod;
 use crate::program::contract::call::{Direct, InputGradients};
+use crate::program::description::initialize::ZEROS;
 use crate::program::{
     Append, Attributes, BlockId, Initializer, Literal, Operand, Program, Reach, Registry, Spec, VarDesc,
     VarId, VarKind, VarRole, backward,
@@ -45,7 +47,7 @@ pub(super) fn given(
         persistable: kept,
         trainable: role == VarRole::Parameter && graded,
         stop_gradient: !graded,
-        initializer: kept.then(|| Initializer::new("zeros", Attributes::new())),
+        initializer: kept.then(|| Initializer::new(ZEROS, Attributes::new())),
         gradient_of: None,
     })
 }

@@ -43,6 +43,13 @@ fn under(names: &[(&str, &str)], operands: &[Operand]) -> Vec<Operand> {
     operands.iter().filter_map(own).collect()
 }
 
+/// The call of the third operator, and those of the two that it replaces.
+struct Calls<'a> {
+    third: &'a Ran,
+    producer: &'a Direct,
+    consumer: &'a Ran,
+}
+
 impl Case<'_> {
     /// Of the third operator with one of its samples: it computes what the producer and then the consumer do.
     pub(super) fn fused(&self, consumer: &str, fusion: &Fusion) -> Outcome {
@@ -70,7 +77,7 @@ impl Case<'_> {
 
         let thirds = self.op.signature().outputs;
         for (slot, declared) in pair.consumer.signature().outputs.iter().enumerate() {
-            let apart = fusion.apart.iter().find(|(name, _)| *name == declared.name);
+            let apart = fusion.by_others.iter().find(|(name, _)| *name == declared.name);
             let place = thirds.iter().position(|s| s.name == declared.name);
             for k in 0..consumer.outputs[slot].len() {
                 let expected = consumer.outputs[slot][k].storage().clone();
@@ -91,7 +98,8 @@ impl Case<'_> {
                 }
             }
         }
-        self.fused_gradients(&pair, fusion, (&third, &producer, &consumer), between.storage())
+        let calls = Calls { third: &third, producer: &producer, consumer: &consumer };
+        self.fused_gradients(&pair, fusion, calls, between.storage())
     }
 
     /// One of the two, with those of the third's attributes that are its own.
@@ -118,13 +126,8 @@ impl Case<'_> {
         }
     }
 
-    fn fused_gradients(
-        &self,
-        pair: &Pair,
-        fusion: &Fusion,
-        (third, producer, consumer): (&Ran, &Direct, &Ran),
-        between: &Storage,
-    ) -> Outcome {
+    fn fused_gradients(&self, pair: &Pair, fusion: &Fusion, calls: Calls<'_>, between: &Storage) -> Outcome {
+        let Calls { third, producer, consumer } = calls;
         let slots = self.slots(third);
         if slots.is_empty() || third.weights.iter().flatten().all(Option::is_none) {
             return Ok(());

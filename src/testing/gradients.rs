@@ -1,7 +1,8 @@
 //! Gradients: the right numbers, whatever else is asked for, from what is declared to be read.
 
 use super::call::How;
-use super::case::{Case, Weights, each};
+use super::call::Weights;
+use super::case::{Case, each};
 use super::values::{Broken, Outcome, ensure, filled, has_nan, near, numbers, same_bits, same_numbers};
 use crate::program::contract::call::InputGradients;
 use crate::tensor::{DType, Storage, StorageKind};

@@ -3,7 +3,7 @@
 
 use super::call::{self, Given, How};
 use super::case::{Case, Ran, each};
-use super::values::{Outcome, ensure, filled, same_bits};
+use super::values::{Outcome, all, ensure, filled, near, numbers, same_bits};
 use crate::kernels::Float;
 use crate::program::contract::context::{Pass, Prepared, Scratch};
 use crate::program::{Reach, Spec};
@@ -40,6 +40,30 @@ impl Case<'_> {
         Ok(met)
     }
 
+    /// What is declared a mean is Σ x / n, over all numbers of the first input.
+    pub(super) fn averages(&self) -> Outcome {
+        for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F64, 1e-12)] {
+            let ran = self.run_sample(dtype)?;
+            if !self.op.hints().averages {
+                return Ok(());
+            }
+            let outputs: Vec<&Storage> = ran.outputs.iter().flatten().map(|v| v.storage()).collect();
+            let x = ran.direct.inputs().first().and_then(|slot| slot.first());
+            let (&[out], Some(x)) = (&outputs[..], x) else {
+                return ensure(false, || format!("{} outputs, of no input or not one", outputs.len()));
+            };
+            let x = numbers(x.storage())?;
+            let mean = x.iter().sum::<f64>() / x.len().max(1) as f64;
+            near(
+                out,
+                &all(&[], dtype, mean)?.into(),
+                tolerance,
+                "the output is not the mean of the first input",
+            )?;
+        }
+        Ok(())
+    }
+
     /// Forward asked to add gives what was there plus what it would have written.
     pub(super) fn accumulates(&self) -> Outcome {
         for dtype in BOTH {
@@ -67,10 +91,10 @@ impl Case<'_> {
 
     /// Gradients that share no work: each alone, in any order, with the memory of another, has the same bits and reads
     /// nothing but what it is declared to read.
-    pub(super) fn apart(&self) -> Outcome {
+    pub(super) fn separate_gradients(&self) -> Outcome {
         for dtype in BOTH {
             let ran = self.run_sample(dtype)?;
-            if !self.op.hints().apart {
+            if !self.op.hints().separate_gradients {
                 return Ok(());
             }
             let slots = self.slots(&ran);
@@ -141,7 +165,7 @@ impl Case<'_> {
             let mut prepared = Prepared::default();
             // Twice, as run after run.
             for _ in 0..2 {
-                call::prepare(&*self.op, &ran.direct, (Pass::Forward, &[]), &mut prepared)?;
+                call::prepare(&*self.op, &ran.direct, Pass::Forward, &[], &mut prepared)?;
             }
             let mut kept = prepared.is_kept();
             self.forward_prepared(&ran, &prepared)?;
@@ -150,7 +174,7 @@ impl Case<'_> {
             for wanted in sets {
                 let mut prepared = Prepared::default();
                 for _ in 0..2 {
-                    call::prepare(&*self.op, &ran.direct, (Pass::Backward, &wanted), &mut prepared)?;
+                    call::prepare(&*self.op, &ran.direct, Pass::Backward, &wanted, &mut prepared)?;
                 }
                 kept |= prepared.is_kept();
                 let how = How { prepared: Some(&prepared), ..How::default() };

@@ -66,10 +66,11 @@
 //! | `reach` | ranges of rows, or of sequences, have the bits of the whole call |
 //! | `random` | only what is declared random depends on the seed, and it does in some sample |
 //! | `sums` | what is declared a sum is x + y, bit for bit |
+//! | `averages` | what is declared a mean is that of all numbers of the first input, within rounding |
 //! | `passes` | a gradient that is declared the output's is, bit for bit |
 //! | `accumulates` | asked to add, forward gives what was there plus what it would have written, bit for bit |
 //! | `overwrites` | a gradient that is written over its input's value has the same bits |
-//! | `apart` | gradients that share no work have the same bits each by itself, in any order |
+//! | `separate gradients` | gradients that share no work have the same bits each by itself, in any order |
 //! | `joins` | backward that computes the outputs too has forward's bits, without an output of forward's |
 //! | `prepares` | with what was prepared, the bits are the same; something is kept if that is declared, else nothing |
 //! | `merges` | two calls that share an input are one: columns and gradients of their own bit for bit, shared gradients the sum |
@@ -198,7 +199,7 @@ impl std::error::Error for Failures {}
 type Rule<'a> = (&'static str, fn(&Case<'a>) -> Outcome);
 
 /// The rules of a sample.
-fn rules<'a>() -> [Rule<'a>; 22] {
+fn rules<'a>() -> [Rule<'a>; 23] {
     [
         (SHAPES, Case::shapes),
         ("operands", Case::operands_that_fit),
@@ -212,10 +213,11 @@ fn rules<'a>() -> [Rule<'a>; 22] {
         ("batch independence", Case::batch_independence),
         ("reach", Case::reach),
         (RANDOM, Case::random),
+        ("averages", Case::averages),
         ("passes", Case::passes),
         ("accumulates", Case::accumulates),
         ("overwrites", Case::overwrites),
-        ("apart", Case::apart),
+        ("separate gradients", Case::separate_gradients),
         ("joins", Case::joins),
         ("prepares", Case::prepares),
         ("merges", Case::merges),

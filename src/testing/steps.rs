@@ -24,7 +24,7 @@ fn rounding(dtype: DType) -> f64 {
 
 /// What the operator has to do with the memory of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum AtLoop {
     /// The memory depends on it.
     Before,
     /// Both.
@@ -38,7 +38,7 @@ enum Place {
 struct Way {
     /// The level whose sequences are run; all are static inputs without it.
     level: Option<usize>,
-    place: Place,
+    at: AtLoop,
 }
 
 impl fmt::Display for Way {
@@ -47,10 +47,10 @@ impl fmt::Display for Way {
             Some(level) => write!(f, "over level {level}")?,
             None => write!(f, "as static inputs")?,
         }
-        f.write_str(match self.place {
-            Place::Before => ", before the loop",
-            Place::Inside => ", in the loop",
-            Place::Behind => ", behind the loop",
+        f.write_str(match self.at {
+            AtLoop::Before => ", before the loop",
+            AtLoop::Inside => ", in the loop",
+            AtLoop::Behind => ", behind the loop",
         })
     }
 }
@@ -59,11 +59,11 @@ impl fmt::Display for Way {
 fn ways(depth: usize, dtype: DType) -> Vec<Way> {
     let single = dtype == DType::F32;
     let (over, fixed) = match single {
-        true => ([Place::Inside, Place::Behind], Place::Before),
-        false => ([Place::Before, Place::Inside], Place::Inside),
+        true => ([AtLoop::Inside, AtLoop::Behind], AtLoop::Before),
+        false => ([AtLoop::Before, AtLoop::Inside], AtLoop::Inside),
     };
-    let levels = (0..depth).flat_map(|level| over.map(|place| Way { level: Some(level), place }));
-    levels.chain([Way { level: None, place: fixed }]).collect()
+    let levels = (0..depth).flat_map(|level| over.map(|at| Way { level: Some(level), at }));
+    levels.chain([Way { level: None, at: fixed }]).collect()
 }
 
 /// A sample's program with a step block, and the loss Σ weight · output.
@@ -155,7 +155,7 @@ impl Case<'_> {
         };
         let net = Builder::over(program, self.registry.clone());
         let refused = Cell::new(false);
-        let options = Recurrence { level: way.level, reverse: way.place == Place::Inside };
+        let options = Recurrence { level: way.level, reverse: way.at == AtLoop::Inside };
         let outer: Vec<Var> = inputs.iter().map(|&var| net.var(var)).collect();
         let made = net.recurrent_with(options, outer, |step, inner: Vec<Var>| {
             let seen = |var: VarId| match inputs.iter().position(|&input| input == var) {
@@ -193,13 +193,13 @@ impl Case<'_> {
         refused: &Cell<bool>,
     ) -> Vec<Var> {
         let memory = step.memory_of(dtype, &[1]);
-        if way.place != Place::Before {
+        if way.at != AtLoop::Before {
             let place = direct.input_specs().iter().enumerate().find_map(|(slot, specs)| {
                 let k = specs.iter().position(|spec| spec.batched() && spec.dtype == dtype)?;
                 Some((slot, k))
             });
             if let Some((slot, k)) = place {
-                bound[slot][k] = moved(bound[slot][k], memory, direct, (slot, k, way));
+                bound[slot][k] = moved(bound[slot][k], memory, &direct.input_specs()[slot][k], way);
             }
         }
         let slots = self.op.signature().inputs.iter().zip(&bound);
@@ -241,7 +241,7 @@ impl Case<'_> {
             if !inside {
                 returned.push(row);
             }
-            if way.place != Place::Behind {
+            if way.at != AtLoop::Behind {
                 next = next + row;
             }
         }
@@ -333,9 +333,9 @@ impl Case<'_> {
 }
 
 /// An operand times what the memory makes of it, between 0.9 and 1.1 or so: it stays on its side of 0.
-fn moved(x: Var, memory: Var, direct: &Direct, (slot, k, way): (usize, usize, Way)) -> Var {
+fn moved(x: Var, memory: Var, spec: &Spec, way: Way) -> Var {
     let mut factor = (memory * 0.0625).exp();
-    let levels = direct.input_specs()[slot][k].lod.len();
+    let levels = spec.lod.len();
     let inner = way.level.map_or(levels, |level| levels.saturating_sub(level + 1));
     // Each row of it meets the row of its sequence; of nested ones nothing is moved.
     match inner {

@@ -418,7 +418,7 @@ impl Op for Energy {
             into: "acme.linear_energy",
             producer_slots: &[("x", "input"), ("weight", "matrix")],
             own_slots: &[],
-            apart: &[],
+            by_others: &[],
             least_width: 2,
         }];
         Hints { fusions: FUSIONS, ..Hints::default() }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::executor::plan::{Home, Plan, Slot};
+use crate::executor::plan::{Home, Slot};
 use crate::program::Extent;
 use crate::tensor::DType;
 
@@ -83,16 +83,16 @@ impl Shared {
     }
 }
 
-/// Gives every slot a buffer. The largest slots come first, and each takes the smallest buffer that is free while it
+/// Gives every slot a buffer, and returns the buffers' dtypes. The largest slots come first, and each takes the smallest buffer that is free while it
 /// lives; so the large ones share with one another, and small ones do not keep them from it.
-pub(crate) fn assign(plan: &mut Plan) {
-    let own = |s: &usize| plan.slots[*s].pool.is_none() && plan.slots[*s].alias.is_none();
-    let mut order: Vec<usize> = (0..plan.slots.len()).filter(own).collect();
-    order.sort_by_key(|&s| (std::cmp::Reverse(size(&plan.slots[s])), plan.slots[s].life, s));
+pub(crate) fn assign(slots: &mut [Slot]) -> Vec<DType> {
+    let own = |s: &usize| slots[*s].pool.is_none() && slots[*s].alias.is_none();
+    let mut order: Vec<usize> = (0..slots.len()).filter(own).collect();
+    order.sort_by_key(|&s| (std::cmp::Reverse(size(&slots[s])), slots[s].life, s));
     let mut dtypes: Vec<DType> = Vec::new();
     let mut shared: Vec<(DType, Shared)> = Vec::new();
     for s in order {
-        let slot = &mut plan.slots[s];
+        let slot = &mut slots[s];
         // A persistent one is exchanged with the scope's, which must find it alone.
         if slot.persistent {
             slot.buffer = dtypes.len();
@@ -117,12 +117,12 @@ pub(crate) fn assign(plan: &mut Plan) {
         };
     }
     // An alias comes after the slot it is of.
-    for s in 0..plan.slots.len() {
-        if let Some(of) = plan.slots[s].alias {
-            plan.slots[s].buffer = plan.slots[of].buffer;
+    for s in 0..slots.len() {
+        if let Some(of) = slots[s].alias {
+            slots[s].buffer = slots[of].buffer;
         }
     }
-    plan.buffers = dtypes;
+    dtypes
 }
 
 /// About how large a slot will be, to compare with others: the batch is not known yet.

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::executor::plan::{Access, Chain, Instr, OpInstr, Ref, Slot, Span};
-use crate::program::contract::context::Place;
+use crate::program::contract::context::OperandAt;
 use crate::program::{Extent, Reach, Role};
 
 /// Bytes of a chunk, of everything that a chain touches: a part of a core's second cache.
@@ -158,5 +158,5 @@ fn selects(op: &OpInstr) -> bool {
     let places = wiring.inputs.iter().chain(&wiring.outputs).chain(&wiring.output_gradients);
     let places = places.chain(&wiring.results).flatten();
     let gradients = wiring.input_gradients.iter().flatten().map(|(place, _)| place);
-    places.chain(gradients).any(|place| matches!(place, Place::Rows(_)))
+    places.chain(gradients).any(|place| matches!(place, OperandAt::Rows(_)))
 }

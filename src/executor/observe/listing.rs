@@ -23,13 +23,13 @@
 use std::collections::HashMap;
 use std::fmt::{self, Write};
 
-use crate::error::Place as Where;
+use crate::error::Place;
 use crate::executor::executor::Executor;
 use crate::executor::plan::Why;
 use crate::executor::plan::{Access, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span};
 use crate::executor::plan::{Chain, parts};
 use crate::kernels::Store;
-use crate::program::contract::context::Place;
+use crate::program::contract::context::OperandAt;
 use crate::program::{BlockId, Extent, OpDesc, Pass, Program, VarId, grad_name};
 
 /// A compiled program, to be printed: see the [module](self).
@@ -160,7 +160,7 @@ impl<'a> Text<'a> {
     }
 
     fn call(&mut self, op: &'a OpInstr) {
-        let Some(desc) = self.program.block(op.desc.0).ops.get(op.desc.1) else { return };
+        let Some(desc) = self.program.block(op.desc.block).ops.get(op.desc.number) else { return };
         let (reads, writes) = self.operands(op, desc);
         let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
         self.line(&format!("[{}] {operator} ({reads}) -> {writes}", op.index));
@@ -187,7 +187,7 @@ impl<'a> Text<'a> {
 
     /// The call that computes offsets.
     fn levels(&mut self, op: &'a OpInstr) {
-        let Some(desc) = self.program.block(op.desc.0).ops.get(op.desc.1) else { return };
+        let Some(desc) = self.program.block(op.desc.block).ops.get(op.desc.number) else { return };
         let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
         let made: Vec<String> = op.made.iter().map(|(level, _)| level.0.to_string()).collect();
         let (reads, made) = (self.operands(op, desc).0, made.join(", "));
@@ -204,9 +204,9 @@ impl<'a> Text<'a> {
         let inputs = Program::slots_of(signature.inputs, &desc.inputs, "");
         let outputs = Program::slots_of(signature.outputs, forward_outputs, "");
         let mut reads = Vec::new();
-        let mut take = |vars: &[Vec<VarId>], places: &[Vec<Place>]| {
+        let mut take = |vars: &[Vec<VarId>], places: &[Vec<OperandAt>]| {
             for (var, place) in vars.iter().flatten().zip(places.iter().flatten()) {
-                if *place != Place::Absent {
+                if *place != OperandAt::Absent {
                     reads.push(self.name(*var));
                 }
             }
@@ -230,11 +230,11 @@ impl<'a> Text<'a> {
             let store = if op.wiring.adds { Store::Add } else { Store::Write };
             written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, store)));
         }
-        let shown = |(var, place, store): (VarId, Place, Store)| {
+        let shown = |(var, place, store): (VarId, OperandAt, Store)| {
             let at = match place {
-                Place::Absent => return None,
-                Place::Rows(pool) => format!("selected rows {pool}"),
-                Place::Dense(i) => self.place_of(op.writes.get(i)?),
+                OperandAt::Absent => return None,
+                OperandAt::Rows(pool) => format!("selected rows {pool}"),
+                OperandAt::Dense(i) => self.place_of(op.writes.get(i)?),
             };
             let spec = self.program.spec(var).map_or_else(|_| String::new(), |spec| format!(": {spec}"));
             let added = if store == Store::Add { ", added" } else { "" };
@@ -471,6 +471,6 @@ impl<'a> Text<'a> {
 }
 
 /// The user's line, for what a user wrote.
-fn line_of(place: &Where) -> Option<String> {
+fn line_of(place: &Place) -> Option<String> {
     place.caller.as_ref().filter(|caller| !caller.is_empty()).map(|caller| format!("at {caller}"))
 }

@@ -13,11 +13,19 @@ pub(crate) use why::{Pin, Why};
 use crate::error::{Error, Place};
 use crate::kernels::Store;
 use crate::program::contract::context::Wiring;
-use crate::program::contract::infer::Made;
+use crate::program::contract::levels::Made;
 use crate::program::{
     BlockId, Extent, LevelId, Literal, Op, Pass, Program, Reach, Role, Spec, StepDesc, VarId,
 };
 use crate::tensor::DType;
+
+/// An operator of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct OpId {
+    pub(crate) block: BlockId,
+    /// Its number there.
+    pub(crate) number: usize,
+}
 
 /// How the rows of a slot lie in its buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,13 +120,12 @@ pub(crate) struct OpInstr {
     pub(crate) span: Span,
     /// The block whose order its rows lie in, and what counts them there.
     pub(crate) order: Option<(BlockId, Extent)>,
-    /// Its block and its number there.
-    pub(crate) desc: (BlockId, usize),
+    pub(crate) desc: OpId,
     /// Why it is in that part of a step block.
     pub(crate) why: Option<Why>,
     /// What it stands for, if for several.
     pub(crate) stands_for: Option<Note>,
-    /// Its number in the plan: see [`Plan::number`].
+    /// Its number in the plan.
     pub(crate) index: usize,
 }
 
@@ -229,7 +236,7 @@ pub(crate) struct Loop {
     pub(crate) place: Place,
     /// Why it is in its part of a step block around it.
     pub(crate) why: Option<Why>,
-    /// Its number in the plan, before those of its instructions: see [`Plan::number`].
+    /// Its number in the plan, before those of its instructions.
     pub(crate) index: usize,
     pub(crate) backward: bool,
     pub(crate) span: Span,
@@ -315,30 +322,4 @@ pub(crate) struct Plan {
     pub(crate) program: Program,
     /// Operators that could have been fused, and why they are not.
     pub(crate) refused: Vec<String>,
-}
-
-impl Plan {
-    /// Numbers all instructions in the order of the listing, which is that of the first calls, and returns how many
-    /// there are.
-    pub(crate) fn number(&mut self) -> usize {
-        fn all(code: &mut [Instr], next: &mut usize) {
-            for instr in code {
-                let index = *next;
-                *next += 1;
-                match instr {
-                    Instr::Op(op) | Instr::Levels(op) => op.index = index,
-                    Instr::Reorder { index: i, .. } | Instr::Zero(_, i) => *i = index,
-                    Instr::Loop(inner) => {
-                        inner.index = index;
-                        [&mut inner.before, &mut inner.body, &mut inner.after]
-                            .into_iter()
-                            .for_each(|part| all(part, next));
-                    }
-                }
-            }
-        }
-        let mut next = 0;
-        all(&mut self.code, &mut next);
-        next
-    }
 }

@@ -51,7 +51,7 @@ impl Draft<'_> {
                 }
                 early.push(i);
                 found.insert(i);
-                due.extend(self.values(op)?.into_iter().filter(|&read| known.insert(read)));
+                due.extend(self.values(i)?.into_iter().filter(|&read| known.insert(read)));
             }
         }
         let late = self.made_after(from, &found)?;
@@ -65,12 +65,13 @@ impl Draft<'_> {
         Ok(Ok(early))
     }
 
-    /// The variables whose numbers an operator reads.
-    fn values(&self, op: &OpDesc) -> Result<Vec<VarId>> {
+    /// The variables whose numbers an operator of the root block reads.
+    fn values(&self, number: usize) -> Result<Vec<VarId>> {
+        let op = &self.ops(BlockId(0))[number];
         if op.kind == RECURRENT {
             return Ok(op.reads().collect());
         }
-        let instance = self.registry.parse(&op.kind, &op.attributes)?;
+        let instance = self.instance(BlockId(0), number)?;
         let signature = instance.signature();
         let mut values = Vec::new();
         if op.role == Role::Backward {

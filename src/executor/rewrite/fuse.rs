@@ -12,14 +12,14 @@
 //! [`Op::fusions`]: crate::program::Op::fusions
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use super::{Draft, Origin};
 use crate::error::Result;
 use crate::executor::plan::Note;
 use crate::executor::rewrite::needs::{live, reads};
 use crate::program::{
-    Attributes, BlockId, Bound, Fusion, OpDesc, Program, RECURRENT, Registry, Role, Signature, Slot, VarId,
-    grad_name,
+    Attributes, BlockId, Bound, Fusion, Op, OpDesc, Role, Signature, Slot, VarId, grad_name,
 };
 
 impl Draft<'_> {
@@ -27,7 +27,7 @@ impl Draft<'_> {
     pub(crate) fn fuse_all(&mut self) -> Result<Vec<String>> {
         let mut refused = Vec::new();
         let mut writers = self.live_writers()?;
-        for (output, fusion) in candidates(&self.program, self.registry) {
+        for (output, fusion) in self.candidates() {
             if self.pair(&writers, output, &fusion).is_none() {
                 continue;
             }
@@ -41,6 +41,18 @@ impl Draft<'_> {
             }
         }
         Ok(refused)
+    }
+
+    /// An output of each operator that can be fused, with how.
+    fn candidates(&self) -> Vec<(VarId, Fusion)> {
+        let mut found = Vec::new();
+        let ops = self.program.blocks().flat_map(|(_, block)| &block.ops);
+        for (op, origin) in ops.zip(self.origins.iter().flatten()).filter(|(op, _)| op.role == Role::Forward)
+        {
+            let fusions = origin.instance.as_ref().map_or(&[][..], |instance| instance.hints().fusions);
+            found.extend(op.writes().next().into_iter().flat_map(|v| fusions.iter().map(move |f| (v, *f))));
+        }
+        found
     }
 
     /// The first forward operator that writes each variable of a block, of those that are needed: what is not does not
@@ -83,21 +95,6 @@ impl Draft<'_> {
 
 /// A forward operator's number, by its block and what it writes.
 type Writers = HashMap<(BlockId, VarId), usize>;
-
-/// An output of each operator that can be fused, with how.
-fn candidates(program: &Program, registry: &Registry) -> Vec<(VarId, Fusion)> {
-    let mut found = Vec::new();
-    for op in program.blocks().flat_map(|(_, block)| &block.ops) {
-        if op.role != Role::Forward || op.kind == RECURRENT {
-            continue;
-        }
-        // What is not registered is an error only where it is needed.
-        let Ok(instance) = registry.parse(&op.kind, &op.attributes) else { continue };
-        let fusions = instance.hints().fusions;
-        found.extend(op.writes().next().into_iter().flat_map(|v| fusions.iter().map(move |f| (v, *f))));
-    }
-    found
-}
 
 /// What became of two operators.
 enum Outcome {
@@ -195,8 +192,8 @@ impl Draft<'_> {
                 Err(why) => return Ok(Err(why)),
             },
         };
-        let mut apart = Vec::new();
-        for &(slot, kind) in fusion.apart {
+        let mut beside = Vec::new();
+        for &(slot, kind) in fusion.by_others {
             let vars = consumer.output(slot);
             let read = |v: &VarId| {
                 self.wanted.contains(v)
@@ -204,15 +201,17 @@ impl Draft<'_> {
                         .any(|i| reads(&self.program, i, *v) && !taken.contains(&Some(i)))
             };
             if vars.iter().any(read) {
-                let signature = self.registry.parse(kind, &op.attributes)?.signature();
+                let instance = self.registry.parse(kind, &op.attributes)?;
+                let signature = instance.signature();
                 let inputs = op.inputs.iter().filter(|b| signature.inputs.iter().any(|s| s.name == b.slot));
                 let outputs = vec![Bound { slot: slot.to_owned(), vars: vars.to_vec() }];
-                apart.push(OpDesc {
+                let desc = OpDesc {
                     kind: kind.to_owned(),
                     inputs: inputs.cloned().collect(),
                     outputs,
                     ..op.clone()
-                });
+                };
+                beside.push((desc, instance));
             }
         }
         let text = format!(
@@ -222,26 +221,26 @@ impl Draft<'_> {
             fusion.into,
             self.shown(between)
         );
-        let beside = format!("what it computes without {}", self.shown(between));
+        let without = format!("what it computes without {}", self.shown(between));
         let ops = std::mem::take(&mut self.program.blocks[0].ops);
         let origins = std::mem::take(&mut self.origins[0]);
         let mut all: Vec<Option<(OpDesc, Origin)>> = ops.into_iter().zip(origins).map(Some).collect();
         let Some((_, origin)) = all[c].take() else { return gone() };
-        let noted = |text: String, superseded| Origin {
+        let noted = |text: String, superseded, instance: &Arc<dyn Op>| Origin {
             note: Some(Note { text, superseded, joint: true }),
+            instance: Some(instance.clone()),
             ..origin.clone()
         };
         let superseded = backward.is_some();
         op.caller.clone_from(&consumer.caller);
         early.sort();
         let mut fused: Vec<(OpDesc, Origin)> =
-            apart.into_iter().map(|op| (op, noted(beside.clone(), false))).collect();
+            beside.into_iter().map(|(op, by)| (op, noted(without.clone(), false, &by))).collect();
         fused.extend(early.iter().filter_map(|&i| all[i].take()));
-        fused.extend(
-            backward.map(|joint| (joint, noted(format!("{text}, with gradients in one pass"), false))),
-        );
+        let one_pass = || noted(format!("{text}, with gradients in one pass"), false, &instance);
+        fused.extend(backward.map(|joint| (joint, one_pass())));
         let end = if superseded { "; only in runs that end before the gradients" } else { "" };
-        fused.push((op, noted(format!("{text}{end}"), superseded)));
+        fused.push((op, noted(format!("{text}{end}"), superseded, &instance)));
         for i in [Some(p), back_c, back_p].into_iter().flatten() {
             all[i] = None;
         }
@@ -262,12 +261,7 @@ impl Draft<'_> {
     }
 
     /// The operator that two become, with its slots bound; none if a slot has no place in it.
-    fn fused(
-        &self,
-        producer: &OpDesc,
-        consumer: &OpDesc,
-        fusion: &Fusion,
-    ) -> Option<(OpDesc, std::sync::Arc<dyn crate::program::Op>)> {
+    fn fused(&self, producer: &OpDesc, consumer: &OpDesc, fusion: &Fusion) -> Option<(OpDesc, Arc<dyn Op>)> {
         let mut attributes = Attributes::new();
         for (name, value) in producer.attributes.iter().chain(consumer.attributes.iter()) {
             attributes.set(name, value.clone());
@@ -284,7 +278,7 @@ impl Draft<'_> {
         if !slots.iter().all(|slot| slot.arity.takes(bound(slot))) {
             return None;
         }
-        let apart = |b: &Bound| fusion.apart.iter().any(|(slot, _)| *slot == b.slot);
+        let apart = |b: &Bound| fusion.by_others.iter().any(|(slot, _)| *slot == b.slot);
         if !consumer.outputs.iter().all(|b| apart(b) || outputs.iter().any(|s| s.name == b.slot)) {
             return None;
         }

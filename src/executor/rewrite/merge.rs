@@ -69,6 +69,13 @@ struct Columns {
     grad: Option<VarId>,
 }
 
+/// The operator that cuts a whole into the results of some nodes.
+struct Cut {
+    forward: OpDesc,
+    backward: OpDesc,
+    instance: Arc<dyn Op>,
+}
+
 /// Operators to put before those of some numbers in a block, and numbers that go.
 #[derive(Default)]
 struct Edits {
@@ -99,9 +106,11 @@ impl Draft<'_> {
         let back_ops = gradient.map_or(&[][..], |g| self.ops(g.block));
         let mut nodes: Vec<Node> = Vec::new();
         // What is not registered is an error only where it is needed.
-        let known =
-            |op: &OpDesc| op.kind == RECURRENT || self.registry.parse(&op.kind, &op.attributes).is_ok();
-        if !ops.iter().chain(back_ops).all(known) {
+        let known = |block: BlockId| {
+            let mut of = self.ops(block).iter().zip(&self.origins[block.0 as usize]);
+            of.all(|(op, origin)| op.kind == RECURRENT || origin.instance.is_some())
+        };
+        if !std::iter::once(step.block).chain(gradient.map(|g| g.block)).all(known) {
             return Ok(nodes);
         }
         let inside = self.inside(step, gradient)?;
@@ -124,7 +133,7 @@ impl Draft<'_> {
             if op.role != Role::Forward || op.kind == RECURRENT || !usable(out) {
                 continue;
             }
-            let instance = self.registry.parse(&op.kind, &op.attributes)?;
+            let instance = self.instance(step.block, number)?;
             let signature = instance.signature();
             let back = backwards.of_forward(op);
             let gradient_of = |slot: &str| {
@@ -231,9 +240,11 @@ impl Draft<'_> {
                 inside.reaching.extend(op.reads());
             }
         }
-        for op in back_ops.iter().filter(|op| op.role == Role::Backward && op.kind != RECURRENT) {
-            let instance = self.registry.parse(&op.kind, &op.attributes)?;
-            inside.needed.extend(values_read(&self.program, &*instance, op)?);
+        for (number, op) in back_ops.iter().enumerate() {
+            if let (Role::Backward, Some(g), false) = (op.role, gradient, op.kind == RECURRENT) {
+                let instance = self.instance(g.block, number)?;
+                inside.needed.extend(values_read(&self.program, &*instance, op)?);
+            }
         }
         Ok(inside)
     }
@@ -261,11 +272,12 @@ impl Draft<'_> {
             forward.new.push((at, merged(&*members[0].instance, &descs, &wholes), origin.clone()));
             if members[0].reader.is_none() {
                 let parts = self.parts(leaf(nodes, group[0]), &members, (whole, grad), &descs[0].caller)?;
-                let Some((cut, paste)) = parts else { return Ok(()) };
-                forward.new.push((at, cut, origin.clone()));
+                let Some(cut) = parts else { return Ok(()) };
+                let origin = Origin { instance: Some(cut.instance), ..origin };
+                forward.new.push((at, cut.forward, origin.clone()));
                 if let Some((there, last)) = last {
                     let origin = Origin { block: there, number: last, ..origin };
-                    backward.new.push((last, paste, origin));
+                    backward.new.push((last, cut.backward, origin));
                 }
             }
             if let Some((there, last)) = last {
@@ -317,7 +329,7 @@ impl Draft<'_> {
         members: &[&Node],
         (whole, grad): (VarId, Option<VarId>),
         caller: &str,
-    ) -> Result<Option<(OpDesc, OpDesc)>> {
+    ) -> Result<Option<Cut>> {
         let Some(merge) = product.instance.hints().merges else { return Ok(None) };
         let mut sizes = Vec::new();
         for node in members {
@@ -347,7 +359,7 @@ impl Draft<'_> {
         inputs.push(bound(&grad_name(out.name), grads));
         let outputs = vec![bound(&grad_name(x.name), grad.into_iter().collect())];
         let paste = OpDesc { role: Role::Backward, inputs, outputs, ..cut.clone() };
-        Ok(Some((cut, paste)))
+        Ok(Some(Cut { forward: cut, backward: paste, instance }))
     }
 
     /// Where the operator comes from that some of a block become.

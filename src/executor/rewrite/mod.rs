@@ -12,13 +12,13 @@ pub(crate) mod needs;
 mod sink;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::error::{Place, Result};
-use crate::executor::compile::loops::Site;
 use crate::executor::plan::Note;
-use crate::program::{BlockId, OpDesc, Program, Registry, Role, VarId};
+use crate::program::{BlockId, Op, OpDesc, Program, Registry, Role, VarId};
 
-/// A program with some operators changed.
+/// A program with some operators changed, each of which was parsed once.
 pub(crate) struct Rewritten {
     pub(crate) program: Program,
     /// By block, where each operator comes from.
@@ -28,35 +28,42 @@ pub(crate) struct Rewritten {
 }
 
 /// The operator of the given program that one stands for.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Origin {
     kind: String,
     block: BlockId,
     number: usize,
     note: Option<Note>,
+    /// The operator as it is called now; none of a `recurrent`, or if the registry does not know it.
+    instance: Option<Arc<dyn Op>>,
 }
 
 impl Rewritten {
-    /// Where an operator is in the program that was given.
-    pub(crate) fn place(&self, op: &OpDesc, site: Site) -> Place {
-        let origin = &self.origins[site.block.0 as usize][site.number];
+    /// Where an operator of a block is in the program that was given.
+    pub(crate) fn place(&self, block: BlockId, number: usize) -> Place {
+        let (op, origin) = (&self.program.block(block).ops[number], self.origin(block, number));
         let joint = origin.note.as_ref().is_some_and(|note| note.joint);
         let backward = op.role == Role::Backward && !joint;
         Place {
-            operator: Some(format!(
-                "{}{}",
-                origin.name(site.block),
-                if backward { ", backward" } else { "" }
-            )),
-            block: (site.block.0 > 0).then_some(site.block.0 as usize),
+            operator: Some(format!("{}{}", origin.name(block), if backward { ", backward" } else { "" })),
+            block: (block.0 > 0).then_some(block.0 as usize),
             caller: Some(op.caller.clone()),
             variable: None,
         }
     }
 
     /// What it stands for, if for several.
-    pub(crate) fn note(&self, site: Site) -> Option<Note> {
-        self.origins[site.block.0 as usize][site.number].note.clone()
+    pub(crate) fn note(&self, block: BlockId, number: usize) -> Option<Note> {
+        self.origin(block, number).note.clone()
+    }
+
+    /// The operator, if it is no `recurrent` and the registry knows it.
+    pub(crate) fn instance(&self, block: BlockId, number: usize) -> Option<&Arc<dyn Op>> {
+        self.origin(block, number).instance.as_ref()
+    }
+
+    fn origin(&self, block: BlockId, number: usize) -> &Origin {
+        &self.origins[block.0 as usize][number]
     }
 }
 
@@ -95,6 +102,8 @@ impl<'a> Draft<'a> {
             block,
             number,
             note: None,
+            // What is not registered is an error only where it is needed.
+            instance: registry.parse(&op.kind, &op.attributes).ok(),
         };
         let origins = program
             .blocks()
@@ -104,6 +113,20 @@ impl<'a> Draft<'a> {
 
     fn ops(&self, block: BlockId) -> &[OpDesc] {
         &self.program.block(block).ops
+    }
+
+    /// The operator of a block, parsed.
+    ///
+    /// # Errors
+    /// If the registry does not know it.
+    fn instance(&self, block: BlockId, number: usize) -> Result<Arc<dyn Op>> {
+        match &self.origins[block.0 as usize][number].instance {
+            Some(instance) => Ok(instance.clone()),
+            None => {
+                let op = &self.ops(block)[number];
+                self.registry.parse(&op.kind, &op.attributes)
+            }
+        }
     }
 
     fn name(&self, block: BlockId, number: usize) -> String {

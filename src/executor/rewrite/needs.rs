@@ -3,8 +3,7 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::compile::Compiler;
-use crate::program::{BlockId, Needs, Op, OpDesc, Program, Role, Spec, VarId, grad_name};
+use crate::program::{BlockId, Op, OpDesc, Program, Reads, Role, Spec, VarId, grad_name};
 use crate::tensor::StorageKind;
 
 /// The input slots whose gradients a backward operator computes.
@@ -16,12 +15,12 @@ pub(crate) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
 }
 
 /// The forward values that the gradients of these input slots are computed from.
-pub(crate) fn gradient_reads(op: &dyn Op, wanted: &[usize], inputs: &[Vec<Spec>]) -> Needs {
-    wanted.iter().fold(Needs::nothing(), |needs, &slot| needs.union(op.gradient(slot, inputs).reads))
+pub(crate) fn gradient_reads(op: &dyn Op, wanted: &[usize], inputs: &[Vec<Spec>]) -> Reads {
+    wanted.iter().fold(Reads::nothing(), |needs, &slot| needs.union(op.gradient(slot, inputs).reads))
 }
 
 /// The forward values that a backward operator reads for `needs`.
-pub(crate) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Needs) -> Vec<VarId> {
+pub(crate) fn needed_values(op: &dyn Op, desc: &OpDesc, needs: Reads) -> Vec<VarId> {
     let signature = op.signature();
     let inputs =
         signature.inputs.iter().enumerate().filter(|(i, _)| needs.has_input(*i)).map(|(_, s)| s.name);
@@ -79,25 +78,4 @@ pub(crate) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
     }
     live.reverse();
     Ok(live)
-}
-
-impl Compiler<'_> {
-    /// Forward values that the live backward operators read.
-    pub(crate) fn find_saved(&self, live: &[usize]) -> Result<HashSet<VarId>> {
-        let mut saved = HashSet::new();
-        let root = &self.program.root().ops;
-        let mut blocks: Vec<Vec<&OpDesc>> = vec![live.iter().map(|&number| &root[number]).collect()];
-        while let Some(ops) = blocks.pop() {
-            for op in ops.into_iter().filter(|op| op.role == Role::Backward) {
-                if let Some(gradient) = op.step.as_ref().and_then(|s| s.gradient.as_ref()) {
-                    saved.extend(op.input("static"));
-                    saved.extend(op.input("initial"));
-                    blocks.push(self.program.block(gradient.block).ops.iter().collect());
-                    continue;
-                }
-                saved.extend(values_read(self.program, &*self.parse(op)?, op)?);
-            }
-        }
-        Ok(saved)
-    }
 }

@@ -27,7 +27,7 @@ impl Draft<'_> {
         let (Some(forward), backward) = (run(Role::Forward), run(Role::Backward)) else {
             return Ok(Err(format!("block {} is inside another one", block.0)));
         };
-        let facts = self.registry.parse(&op.kind, &op.attributes)?.facts();
+        let facts = self.instance(block, number)?.facts();
         if facts.reach != Reach::Row || facts.random {
             return Ok(Err(format!(
                 "{} is not row-wise, and stays in block {}",

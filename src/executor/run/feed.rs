@@ -9,7 +9,7 @@ use crate::kernels::Extent2;
 use crate::kernels::arena::Region;
 use crate::lod::Lod;
 use crate::program::contract::call::row_buffer;
-use crate::program::contract::infer::LevelTable;
+use crate::program::contract::levels::LevelTable;
 use crate::program::{BlockId, Extent, LevelId, Spec, VarId, VarRole};
 use crate::tensor::{Storage, Variable, with_element};
 

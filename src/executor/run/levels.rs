@@ -16,7 +16,9 @@ use crate::executor::run::step_loop::Tools;
 use crate::kernels::arena::Lane;
 use crate::lod::Lod;
 use crate::program::contract::context::NewLevels;
-use crate::program::contract::infer::{Phase, bind_made, infer};
+use crate::program::contract::infer::infer;
+use crate::program::contract::levels::bind_made;
+use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::{BlockId, Extent, LevelId};
 
 impl<'p> Shared<'p> {
@@ -48,7 +50,7 @@ impl<'p> Shared<'p> {
     fn make(&mut self, instr: &OpInstr, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         if instr.op.facts().lod.deciding().is_none() {
             let phase = Phase::Run { made: &instr.made, table: &mut self.levels };
-            let given = (&instr.inputs[..], &instr.literals[..]);
+            let given = InputSlots { specs: &instr.inputs, literals: &instr.literals };
             return infer(&*instr.op, given, instr.top, phase).map(drop).map_err(|e| instr.err(e));
         }
         let worker = &mut tools.workers[0];

@@ -10,10 +10,10 @@ use crate::executor::run::recorder::Recorder;
 use crate::kernels::arena::{Lane, OperandRoom, Operands, Region};
 use crate::kernels::{Extent2, Store, flush, helpers};
 use crate::program::contract::context::{
-    Backward, Call, Forward, Pass, Place, Prepare, Prepared, RunFacts, Scratch,
+    Backward, Call, Forward, OperandAt, Pass, Prepare, Prepared, RunFacts, Scratch,
 };
-use crate::program::contract::infer::LevelTable;
 use crate::program::contract::keys::{Keys, Names, RowKey};
+use crate::program::contract::levels::LevelTable;
 use crate::program::contract::literals::Literals;
 use crate::program::contract::rows::RowBuffer;
 use crate::program::{BlockId, Cost, Extent, Reach, Role};
@@ -430,7 +430,7 @@ fn divisible(instr: &OpInstr) -> bool {
         && instr.role != Role::Update
         && !instr.writes.is_empty()
         && !instr.writes.iter().any(constant)
-        && instr.wiring.input_gradients.iter().flatten().all(|(p, _)| !matches!(p, Place::Rows(_)))
+        && instr.wiring.input_gradients.iter().flatten().all(|(p, _)| !matches!(p, OperandAt::Rows(_)))
         && instr.writes.iter().all(|r| !matches!(r.rows, Extent::Data(_)))
 }
 

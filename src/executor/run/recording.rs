@@ -8,7 +8,7 @@ use crate::executor::plan::{Instr, Loop, Move, OpInstr};
 use crate::executor::run::machine::{LaneAt, Shared, Worker};
 use crate::executor::run::recorder::Span;
 use crate::kernels::arena::Region;
-use crate::program::contract::context::Place;
+use crate::program::contract::context::OperandAt;
 use crate::program::{Cost, RowBuffer, Work};
 
 impl Worker {
@@ -110,8 +110,8 @@ impl Shared<'_> {
         (reads, writes): (&[Region], &[Region]),
         pool: &[RowBuffer],
     ) -> Cost {
-        let rows_of = |place: &Place| match place {
-            Place::Rows(p) => pool.get(*p),
+        let rows_of = |place: &OperandAt| match place {
+            OperandAt::Rows(p) => pool.get(*p),
             _ => None,
         };
         let selected = || instr.wiring.inputs.iter().flatten().filter_map(rows_of);

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
 use crate::program::contract::sample::numbers;
 use crate::program::{
-    Attributes, Backward, Builder, Declared, Extent, Forward, Gradient, Hints, InferShape, Needs, Op,
+    Attributes, Backward, Builder, Declared, Extent, Forward, Gradient, Hints, InferShape, Op, Reads,
     RowValue, Sample, Spec, Var,
 };
 use crate::tensor::Variable;
@@ -27,7 +27,7 @@ impl Builder {
 /// A function of two numbers, and its derivatives.
 pub(in crate::ops) trait Function: Declared {
     /// What the derivatives by x and by y read.
-    const READS: [Needs; 2] = [Needs::nothing(); 2];
+    const READS: [Reads; 2] = [Reads::nothing(); 2];
     /// Whether the derivatives by x and by y are 1.
     const PASSES: [bool; 2] = [false, false];
     /// Whether it is x + y.
@@ -144,7 +144,7 @@ functions! {
     /// ```
     ///
     Mul = fn mul on Builder; rows_first {
-        const READS: [Needs; 2] = [Needs::nothing().input(Y), Needs::nothing().input(X)];
+        const READS: [Reads; 2] = [Reads::nothing().input(Y), Reads::nothing().input(X)];
     }
         value |x, y| x * y;
         slopes |g| g * y, g * x;
@@ -162,7 +162,7 @@ functions! {
     /// ```
     ///
     Div = fn div on Builder {
-        const READS: [Needs; 2] = [Needs::nothing().input(Y), Needs::nothing().input(X).input(Y)];
+        const READS: [Reads; 2] = [Reads::nothing().input(Y), Reads::nothing().input(X).input(Y)];
     }
         value |x, y| x / y;
         slopes |g| g / y, -(g * x / (y * y));
@@ -180,7 +180,7 @@ functions! {
     /// ```
     ///
     Maximum = fn maximum on Builder, Var {
-        const READS: [Needs; 2] = [Needs::nothing().input(X).input(Y); 2];
+        const READS: [Reads; 2] = [Reads::nothing().input(X).input(Y); 2];
     }
         value |x, y| if y > x { y } else if x >= y { x } else { x + y };
         slopes |g| if y > x { T::ZERO } else { g }, if y > x { g } else { T::ZERO };
@@ -198,7 +198,7 @@ functions! {
     /// ```
     ///
     Minimum = fn minimum on Builder, Var {
-        const READS: [Needs; 2] = [Needs::nothing().input(X).input(Y); 2];
+        const READS: [Reads; 2] = [Reads::nothing().input(X).input(Y); 2];
     }
         value |x, y| if y < x { y } else if x <= y { x } else { x + y };
         slopes |g| if y < x { T::ZERO } else { g }, if y < x { g } else { T::ZERO };

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::{Float, Store};
 use crate::program::{
-    Attributes, Backward, Declared, Facts, Forward, Gradient, InferShape, LodEffect, Op, Sample, Spec,
+    Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Sample, Spec,
 };
 use crate::with_float;
 
@@ -15,6 +15,8 @@ const OUT: usize = 0;
 pub(in crate::ops) trait Reduction: Declared {
     /// Whether the gradient reads the numbers.
     const NEEDS_X: bool = false;
+    /// Whether the result is the mean of the numbers.
+    const AVERAGES: bool = false;
     /// The result for `n` numbers in rows.
     fn reduce<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>, n: usize) -> T;
     /// The derivative by element `j` of a row of `n`; `best` is the first maximum if the gradient reads the numbers.
@@ -88,7 +90,7 @@ reductions! {
     ///
     /// # Errors
     /// If `x` holds no floats.
-    Mean = fn mean
+    Mean = fn mean { const AVERAGES: bool = true; }
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
 
@@ -173,6 +175,10 @@ family!(Whole);
 impl<R: Reduction> Op for Whole<R> {
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { averages: R::AVERAGES, ..Hints::default() }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

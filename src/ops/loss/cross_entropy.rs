@@ -138,7 +138,7 @@ impl Op for SoftmaxCrossEntropy {
             into: "linear_cross_entropy",
             producer_slots: &[("x", "x"), ("weight", "weight"), ("bias", "bias")],
             own_slots: &[("labels", "labels"), ("weight", "class_weights")],
-            apart: &[("share", "cross_entropy_share")],
+            by_others: &[("share", "cross_entropy_share")],
             // A row of two logits costs nothing; one of many thousands is most of what a language model holds.
             least_width: 256,
         }];
@@ -211,7 +211,7 @@ impl SoftmaxCrossEntropy {
     }
 }
 
-/// What a row is held against, whatever its label.
+/// What the logits of a row are compared with, whatever its label.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Target<'a, T> {
     classes: usize,
@@ -226,9 +226,10 @@ pub(in crate::ops) struct Target<'a, T> {
 }
 
 impl<'a, T: Float> Target<'a, T> {
-    /// The criterion is the label that is ignored, and the smoothing.
+    /// For rows of so many classes.
     pub(in crate::ops) fn new(
-        (ignore_index, smoothing): (Option<i64>, f64),
+        ignore_index: Option<i64>,
+        smoothing: f64,
         classes: usize,
         weight: Option<View<'a, T>>,
     ) -> Self {
@@ -302,7 +303,7 @@ impl<'a, T: Float> Rows<'a, T> {
         Self {
             logits,
             labels,
-            target: Target::new((op.ignore_index, op.label_smoothing), logits.width(), weight),
+            target: Target::new(op.ignore_index, op.label_smoothing, logits.width(), weight),
         }
     }
 

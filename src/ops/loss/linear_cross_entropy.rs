@@ -20,7 +20,7 @@ use crate::program::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// Numbers in a chunk of logits, about: few enough for a cache that cores share.
+/// About how many logits a chunk has: few enough for a cache that the cores share.
 const CHUNK: usize = 2 << 20;
 /// A chunk with fewer multiply-adds is not divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
@@ -94,14 +94,15 @@ impl Op for LinearCrossEntropy {
             let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
             let shared = Shared {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
-                target: Target::new((self.ignore_index, self.label_smoothing), self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
+                target: Target::new(self.ignore_index, self.label_smoothing, self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
                 labels: &labels,
             };
-            let rows = Part { first: 0, x, loss: Some(loss), dloss: None, dx: None };
+            let rows = Chunk { first: 0, x, loss: Some(loss), dloss: None, dx: None };
             let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Room<T>>();
-            let weights = room.weights.packed(prepared, weight, (self.transposed, false));
-            all(&shared, weights, rows, None, (threads, &mut room.logits, &mut room.gradient))
+            let weights = room.weights.packed(prepared, weight, self.transposed, Products::Logits);
+            let tools = Tools { threads, logits: &mut room.logits, gradient: &mut room.gradient };
+            all(&shared, weights, rows, None, tools)
         })
     }
 
@@ -116,15 +117,17 @@ impl Op for LinearCrossEntropy {
             let (x, weight, labels) = (run.input::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
             let shared = Shared {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
-                target: Target::new((self.ignore_index, self.label_smoothing), self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
+                target: Target::new(self.ignore_index, self.label_smoothing, self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
                 labels: &labels,
             };
             let (threads, prepared) = (run.run().threads, run.prepared::<Weights<T>>());
             let room = run.scratch().get::<Room<T>>();
-            let weights = room.weights.packed(prepared, weight, (self.transposed, dx.is_some()));
-            let rows = Part { first: 0, x, loss, dloss: Some(dloss), dx };
+            let products = if dx.is_some() { Products::LogitsAndInputs } else { Products::Logits };
+            let weights = room.weights.packed(prepared, weight, self.transposed, products);
+            let tools = Tools { threads, logits: &mut room.logits, gradient: &mut room.gradient };
+            let rows = Chunk { first: 0, x, loss, dloss: Some(dloss), dx };
             let dw = dw.map(|(dw, store)| (dw, store, self.transposed));
-            all(&shared, weights, rows, Some(Sums { dw, db }), (threads, &mut room.logits, &mut room.gradient))
+            all(&shared, weights, rows, Some(Sums { dw, db }), tools)
         })
     }
 
@@ -143,9 +146,12 @@ impl Op for LinearCrossEntropy {
 
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
         with_float!(prepare.dtype(Self::X), T => {
-            let back = prepare.pass() == Pass::Backward && prepare.wants(Self::X);
+            let products = match prepare.pass() == Pass::Backward && prepare.wants(Self::X) {
+                true => Products::LogitsAndInputs,
+                false => Products::Logits,
+            };
             if let Some(weight) = prepare.constant::<T>(Self::WEIGHT) {
-                prepare.keep::<Weights<T>>().pack(weight, (self.transposed, back));
+                prepare.keep::<Weights<T>>().pack(weight, self.transposed, products);
             }
             Ok(())
         })
@@ -213,6 +219,15 @@ fn sizes(s: &InferShape<'_>, slot: usize, transposed: Transpose) -> Result<(usiz
     }
 }
 
+/// Which products with W a call makes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Products {
+    /// The logits.
+    Logits,
+    /// The logits and the gradient of x.
+    LogitsAndInputs,
+}
+
 /// W, packed for the logits and, transposed, for the gradient of x.
 #[derive(Default)]
 struct Weights<T: Float> {
@@ -221,24 +236,25 @@ struct Weights<T: Float> {
 }
 
 impl<T: Float> Weights<T> {
-    fn pack(&mut self, weight: View<'_, T>, (transposed, back): (Transpose, bool)) {
+    fn pack(&mut self, weight: View<'_, T>, transposed: Transpose, products: Products) {
         self.logits.pack(weight, transposed);
-        if back {
+        if products == Products::LogitsAndInputs {
             self.inputs.pack(weight, transposed.other());
         }
     }
 
-    /// Those that were packed before, or itself, packed now.
+    /// The weights that were packed before; if there are none, these, packed now.
     fn packed<'a>(
         &'a mut self,
         before: Option<&'a Self>,
         weight: View<'_, T>,
-        how: (Transpose, bool),
+        transposed: Transpose,
+        products: Products,
     ) -> &'a Self {
         if let Some(weights) = before {
             return weights;
         }
-        self.pack(weight, how);
+        self.pack(weight, transposed, products);
         self
     }
 }
@@ -251,6 +267,14 @@ struct Room<T: Float> {
     gradient: GradientRoom<T>,
 }
 
+/// What a call works with.
+struct Tools<'a, T: Float> {
+    threads: usize,
+    /// The logits of a chunk.
+    logits: &'a mut Vec<T>,
+    gradient: &'a mut GradientRoom<T>,
+}
+
 /// What all rows share.
 struct Shared<'a, T> {
     bias: Option<&'a [T]>,
@@ -259,7 +283,7 @@ struct Shared<'a, T> {
 }
 
 /// Some rows of a call.
-struct Part<'a, T> {
+struct Chunk<'a, T> {
     /// The first one's number in the call.
     first: usize,
     x: View<'a, T>,
@@ -268,7 +292,7 @@ struct Part<'a, T> {
     dx: Option<(ViewMut<'a, T>, Store)>,
 }
 
-impl<'a, T> Part<'a, T> {
+impl<'a, T> Chunk<'a, T> {
     fn rows(&self) -> usize {
         self.x.rows()
     }
@@ -304,10 +328,11 @@ struct Sums<'a, T> {
 fn all<T: RowValue>(
     shared: &Shared<'_, T>,
     weights: &Weights<T>,
-    rows: Part<'_, T>,
+    rows: Chunk<'_, T>,
     mut sums: Option<Sums<'_, T>>,
-    (threads, room, gradient): (usize, &mut Vec<T>, &mut GradientRoom<T>),
+    tools: Tools<'_, T>,
 ) -> Result<()> {
+    let Tools { threads, logits: room, gradient } = tools;
     let classes = weights.logits.n();
     let most = chunk_rows(classes).min(rows.rows());
     if room.len() < most * classes {
@@ -321,7 +346,7 @@ fn all<T: RowValue>(
         let x = chunk.x;
         let mut logits = ViewMut::new(room, count, classes);
         let parts = helpers(count * x.width() * classes, WORTH_DIVIDING, threads);
-        part(shared, weights, chunk, logits.reborrow(), parts)?;
+        take(shared, weights, chunk, logits.reborrow(), parts)?;
         if let Some(sums) = &mut sums {
             add(x, logits.as_view(), sums, gradient, threads);
         }
@@ -333,10 +358,10 @@ fn all<T: RowValue>(
 }
 
 /// The rows of a chunk, divided over threads: leaves the gradient of the logits in `logits`.
-fn part<T: RowValue>(
+fn take<T: RowValue>(
     shared: &Shared<'_, T>,
     weights: &Weights<T>,
-    rows: Part<'_, T>,
+    rows: Chunk<'_, T>,
     mut logits: ViewMut<'_, T>,
     threads: usize,
 ) -> Result<()> {
@@ -346,14 +371,14 @@ fn part<T: RowValue>(
         let (above, below) = rows.split(middle);
         let (logits_above, logits_below) = logits.split_rows(middle);
         let (a, b) = rayon::join(
-            || part(shared, weights, above, logits_above, left),
-            || part(shared, weights, below, logits_below, threads - left),
+            || take(shared, weights, above, logits_above, left),
+            || take(shared, weights, below, logits_below, threads - left),
         );
-        // The first row that is wrong is in the first part that failed.
+        // The first row that is wrong is in the first half that failed.
         return a.and(b);
     }
     affine(rows.x, &weights.logits, shared.bias, logits.reborrow(), Store::Write, 1);
-    let Part { first, loss, dloss, dx, .. } = rows;
+    let Chunk { first, loss, dloss, dx, .. } = rows;
     sweep(Losses { shared, first, logits: logits.reborrow(), loss, dloss })?;
     if let Some((dx, store)) = dx {
         product(logits.as_view(), &weights.inputs, dx, store);
@@ -456,7 +481,7 @@ impl Op for Share {
         with_float!(run.dtype(Self::WEIGHT), T => {
             let weight = run.input_spec(Self::WEIGHT);
             let (_, classes) = self.transposed.shape((weight.shape[0].known().unwrap_or(0), weight.width()));
-            let target = Target::<T>::new((self.ignore_index, self.label_smoothing), classes, run.optional::<T>(Self::CLASS_WEIGHTS)?);
+            let target = Target::<T>::new(self.ignore_index, self.label_smoothing, classes, run.optional::<T>(Self::CLASS_WEIGHTS)?);
             let labels = ids!(run, Self::LABELS);
             for (row, share) in run.output::<T>(Self::SHARE)?.iter_mut().enumerate() {
                 share[0] = target.class(&labels, row)?.map_or(T::ZERO, |class| target.weight(class));

@@ -74,14 +74,27 @@ builder_methods! { TransposedLinear, Builder, Var;
     }
 }
 
-/// Packs so many weights: side by side; if `back`, their transposes, one below the other.
+/// What weights are packed for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PackedFor {
+    /// The product: they stand side by side.
+    Product,
+    /// The gradient of x: their transposes stand one below the other.
+    InputGradient,
+}
+
+/// Packs `count` weights.
 fn pack<'v, T: Float + 'v>(
     packed: &mut Packed<T>,
     count: usize,
     weight: impl Fn(usize) -> Result<View<'v, T>>,
-    (transposed, back): (Transpose, bool),
+    transposed: Transpose,
+    purpose: PackedFor,
 ) -> Result<()> {
-    let turn = if back { Transpose::Yes } else { Transpose::No };
+    let (turn, take) = match purpose {
+        PackedFor::Product => (Transpose::No, transposed),
+        PackedFor::InputGradient => (Transpose::Yes, transposed.other()),
+    };
     let shape = |weight: View<'_, T>| transposed.shape((weight.rows(), weight.width()));
     let (mut height, mut width) = (0, 0);
     for k in 0..count {
@@ -90,7 +103,6 @@ fn pack<'v, T: Float + 'v>(
     }
     let (rows, columns) = turn.shape((height, width));
     packed.resize(rows, columns);
-    let take = if back { transposed.other() } else { transposed };
     let mut at = 0;
     for k in 0..count {
         let weight = weight(k)?;
@@ -167,20 +179,23 @@ impl Op for Linear {
 
     fn hints(&self) -> Hints {
         let merges = Some(Merge { beside: &["weight", "bias"], parts: "split" });
-        Hints { accumulates: true, apart: true, prepares: true, merges, ..Hints::default() }
+        Hints { accumulates: true, separate_gradients: true, prepares: true, merges, ..Hints::default() }
     }
 
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
         with_float!(prepare.dtype(Self::X), T => {
             let wanted = prepare.pass() == Pass::Forward || prepare.wants(Self::X);
             if wanted && prepare.constant::<T>(Self::WEIGHT).is_some() {
-                let how = (self.transposed, prepare.pass() == Pass::Backward);
+                let purpose = match prepare.pass() {
+                    Pass::Forward => PackedFor::Product,
+                    Pass::Backward => PackedFor::InputGradient,
+                };
                 let mut weights = std::mem::take(prepare.keep::<Packed<T>>());
                 let constant = |k| {
                     let expected = || Error::new("weight", "one that stays the same", "another");
                     prepare.constant_at::<T>(Self::WEIGHT, k).ok_or_else(expected)
                 };
-                pack(&mut weights, prepare.count(Self::WEIGHT), constant, how)?;
+                pack(&mut weights, prepare.count(Self::WEIGHT), constant, self.transposed, purpose)?;
                 *prepare.keep::<Packed<T>>() = weights;
             }
             Ok(())
@@ -254,7 +269,8 @@ impl Linear {
                     &mut room.weights,
                     run.count(Self::WEIGHT),
                     |k| run.input_at(Self::WEIGHT, k),
-                    (self.transposed, false),
+                    self.transposed,
+                    PackedFor::Product,
                 )?;
                 &room.weights
             }
@@ -289,7 +305,8 @@ impl Linear {
                         &mut room.weights,
                         run.count(Self::WEIGHT),
                         |k| run.input_at(Self::WEIGHT, k),
-                        (self.transposed, true),
+                        self.transposed,
+                        PackedFor::InputGradient,
                     )?;
                     &room.weights
                 }

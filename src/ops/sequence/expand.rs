@@ -157,7 +157,8 @@ impl SequenceExpand {
     /// Calls `copy` with each run of rows of x and the row of the output that its first copy starts at, once a copy.
     fn copies(
         &self,
-        (x, x_lod): (&Spec, Option<&Lod>),
+        x: &Spec,
+        x_lod: Option<&Lod>,
         y: Option<&Lod>,
         mut copy: impl FnMut(Range<usize>, usize),
     ) -> Result<()> {
@@ -179,8 +180,8 @@ impl SequenceExpand {
 
     fn expand<T: Plain>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-        let source = (run.input_spec(Self::X), run.lod(Self::X).map(|lod| &**lod));
-        self.copies(source, run.lod(Self::Y).map(|lod| &**lod), |rows, at| {
+        let lod = |slot| run.lod(slot).map(|lod| &**lod);
+        self.copies(run.input_spec(Self::X), lod(Self::X), lod(Self::Y), |rows, at| {
             for (k, row) in rows.enumerate() {
                 out.row(at + k).copy_from_slice(x.row(row));
             }
@@ -195,8 +196,8 @@ impl SequenceExpand {
         if store == Store::Write {
             dx.fill(T::ZERO);
         }
-        let source = (run.input_spec(Self::X), run.lod(Self::X).map(|lod| &**lod));
-        self.copies(source, run.lod(Self::Y).map(|lod| &**lod), |rows, at| {
+        let lod = |slot| run.lod(slot).map(|lod| &**lod);
+        self.copies(run.input_spec(Self::X), lod(Self::X), lod(Self::Y), |rows, at| {
             for (k, row) in rows.enumerate() {
                 dx.row(row).iter_mut().zip(dout.row(at + k)).for_each(|(dx, &d)| *dx += d);
             }

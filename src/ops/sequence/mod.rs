@@ -10,6 +10,7 @@ pub(super) mod expand_as;
 pub(super) mod lod_of;
 #[macro_use]
 pub(super) mod pool;
+pub(super) mod pool_kind;
 pub(super) mod pool_piece;
 #[macro_use]
 pub(super) mod reverse;

@@ -2,120 +2,18 @@
 
 use std::ops::Range;
 
+use super::pool_kind::{Before, Pool, exceeds};
 use super::pool_piece::SequencePoolPiece;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::kernels::{Float, Store, View};
 use crate::program::contract::sample::numbers;
-use crate::program::spec::attributes::Attribute;
 use crate::program::{
-    Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
-    RowValue, Sample, Spec,
+    Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces, RowValue, Sample,
+    Spec,
 };
 use crate::tensor::Variable;
 use crate::with_float;
 use crate::{builder_methods, operator};
-
-/// What a row that stands for a sequence is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Pool {
-    /// The sum of the rows.
-    Sum,
-    /// The sum over the length.
-    Mean,
-    /// The sum over the square root of the length.
-    Sqrt,
-    /// The largest of each column.
-    Max,
-    /// The first row.
-    First,
-    /// The last row.
-    Last,
-}
-
-impl Pool {
-    /// All of them.
-    pub const ALL: [Pool; 6] = [Pool::Sum, Pool::Mean, Pool::Sqrt, Pool::Max, Pool::First, Pool::Last];
-
-    /// Its name in programs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Pool::Sum => "sum",
-            Pool::Mean => "mean",
-            Pool::Sqrt => "sqrt",
-            Pool::Max => "max",
-            Pool::First => "first",
-            Pool::Last => "last",
-        }
-    }
-
-    /// Takes some rows of a sequence in: what came of those before them, if there are any, is in `so_far`.
-    pub(in crate::ops) fn take<T: Float>(
-        self,
-        x: View<'_, T>,
-        rows: Range<usize>,
-        any_before: bool,
-        so_far: &mut [T],
-    ) {
-        if rows.is_empty() {
-            return;
-        }
-        let fresh = usize::from(!any_before);
-        if fresh == 1 {
-            so_far.copy_from_slice(x.row(rows.start));
-        }
-        let rest = rows.start + fresh..rows.end;
-        match self {
-            Pool::First => {}
-            Pool::Last => so_far.copy_from_slice(x.row(rows.end - 1)),
-            Pool::Max => {
-                for row in rest {
-                    for (out, &x) in so_far.iter_mut().zip(x.row(row)) {
-                        *out = if exceeds(x, *out) { x } else { *out };
-                    }
-                }
-            }
-            Pool::Sum | Pool::Mean | Pool::Sqrt => {
-                for row in rest {
-                    for (out, &x) in so_far.iter_mut().zip(x.row(row)) {
-                        *out += x;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Makes the result of what came of all `len` rows of a sequence.
-    pub(in crate::ops) fn finish<T: Float>(self, len: usize, out: &mut [T]) {
-        if matches!(self, Pool::Mean | Pool::Sqrt) {
-            let divisor = self.divisor::<T>(len);
-            out.iter_mut().for_each(|out| *out /= divisor);
-        }
-    }
-
-    /// What a sum over `len` rows is divided by.
-    fn divisor<T: Float>(self, len: usize) -> T {
-        let len = T::from_f64(len as f64);
-        match self {
-            Pool::Mean => len,
-            Pool::Sqrt => len.sqrt(),
-            _ => T::ONE,
-        }
-    }
-}
-
-impl Attribute for Pool {
-    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
-        let text = attributes.text(name)?;
-        Self::ALL.into_iter().find(|pool| pool.name() == text).ok_or_else(|| {
-            let names = format!("one of {}", Self::ALL.map(Self::name).join(", "));
-            Error::of(ErrorKind::Program, format!("attribute `{name}`"), names, format!("{text:?}"))
-        })
-    }
-
-    fn write(&self, attributes: &mut Attributes, name: &str) {
-        attributes.set(name, self.name());
-    }
-}
 
 operator! {
     /// One row for each sequence of the last level.
@@ -239,7 +137,7 @@ impl SequencePool {
                 out.fill(T::from_f64(self.pad_value));
                 continue;
             }
-            self.pool.take(x, rows.clone(), false, out);
+            self.pool.take(x, rows.clone(), Before::Nothing, out);
             self.pool.finish(rows.len(), out);
         }
         Ok(())
@@ -296,13 +194,6 @@ fn first_maximum<T: Float>(x: View<'_, T>, rows: Range<usize>, best: &mut Vec<us
             }
         }
     }
-}
-
-/// Whether `x` is larger; NaN is larger than any number, so that it does not get lost.
-#[inline(always)]
-fn exceeds<T: Float>(x: T, best: T) -> bool {
-    let is_nan = |x: T| x.partial_cmp(&x).is_none();
-    x > best || (is_nan(x) && !is_nan(best))
 }
 
 fn add<T: Float>(to: &mut [T], from: &[T]) {

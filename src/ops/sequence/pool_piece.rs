@@ -2,7 +2,7 @@
 
 use ndarray::Array1;
 
-use super::pool::Pool;
+use super::pool_kind::{Before, Pool};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
 use crate::program::contract::sample::numbers;
@@ -123,9 +123,12 @@ impl SequencePoolPiece {
             let all = seen.saturating_add(rows.len() as i64);
             now.row(sequence)[0] = all;
             match (self.from_end == Some(true), self.pool) {
-                (true, Pool::First) => self.pool.take(x, rows, false, carried),
+                (true, Pool::First) => self.pool.take(x, rows, Before::Nothing, carried),
                 (true, Pool::Last) if seen > 0 => {}
-                _ => self.pool.take(x, rows, seen > 0, carried),
+                _ => {
+                    let before = if seen > 0 { Before::Rows } else { Before::Nothing };
+                    self.pool.take(x, rows, before, carried)
+                }
             }
             if all == 0 {
                 out.fill(T::from_f64(self.pad_value));

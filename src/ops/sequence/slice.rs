@@ -150,7 +150,8 @@ fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Ra
 
 /// Calls `each` with the rows of x that the pieces have, and the first row of the output that each has.
 fn each_piece(
-    (offset, length): (&Ids<'_>, &Ids<'_>),
+    offset: &Ids<'_>,
+    length: &Ids<'_>,
     sequences: Sequences<'_>,
     mut each: impl FnMut(Range<usize>, Range<usize>, usize),
 ) -> Result<()> {
@@ -167,7 +168,7 @@ fn each_piece(
 fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
     let (offset, length) = (ids!(run, SequenceSlice::OFFSET), ids!(run, SequenceSlice::LENGTH));
     let (x, mut out) = (run.input::<T>(SequenceSlice::X)?, run.output::<T>(SequenceSlice::OUT)?);
-    each_piece((&offset, &length), run.sequences(SequenceSlice::X)?, |_, piece, at| {
+    each_piece(&offset, &length, run.sequences(SequenceSlice::X)?, |_, piece, at| {
         for (k, row) in piece.enumerate() {
             out.row(at + k).copy_from_slice(x.row(row));
         }
@@ -180,7 +181,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     };
     let (offset, length) = (ids!(run, SequenceSlice::OFFSET), ids!(run, SequenceSlice::LENGTH));
     let Some((mut dx, store)) = run.gradient::<T>(SequenceSlice::X)? else { return Ok(()) };
-    each_piece((&offset, &length), run.sequences(SequenceSlice::X)?, |rows, piece, at| {
+    each_piece(&offset, &length, run.sequences(SequenceSlice::X)?, |rows, piece, at| {
         for row in rows {
             let from = piece.contains(&row).then(|| dout.row(at + row - piece.start));
             match (from, store) {

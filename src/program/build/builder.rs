@@ -4,36 +4,19 @@ use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
 
-use super::carried::OpenState;
-use super::naming::Scopes;
-use super::step::OpenStep;
-use super::var::{self, Number, Var};
+use super::open_step::OpenStep;
+use super::scopes::Scopes;
+use super::state::{self, State};
+use super::var::Var;
 use super::vars::Outputs;
 use crate::error::{Error, ErrorKind, Place, Result, is_own};
 use crate::program::contract::registry::Registry;
 use crate::program::description::initialize;
-use crate::program::description::op_desc::Role;
-use crate::program::description::program::{Append, Program};
+use crate::program::description::program::Program;
 use crate::program::description::var_desc::{Initializer, VarDesc, VarKind, VarRole};
 use crate::program::spec::attributes::{Attributes, Literal};
 use crate::program::spec::extent::{BlockId, Extent, Levels, MAX_LEVELS, Spec, VarId};
 use crate::tensor::{DType, StorageKind};
-
-/// A program under construction.
-pub(super) struct State {
-    pub(super) number: Number,
-    pub(super) program: Program,
-    pub(super) registry: Registry,
-    /// The step blocks that are being built, outermost first.
-    pub(super) open: Vec<OpenStep>,
-    /// Where each step block was opened.
-    pub(super) opened_at: Vec<(BlockId, &'static Location<'static>)>,
-    pub(super) scopes: Scopes,
-    /// The states that pass from batch to batch.
-    pub(super) carried: Vec<OpenState>,
-    /// What did not fit, first to last.
-    pub(super) errors: Vec<Error>,
-}
 
 /// Builds a [`Program`]. Cheap to clone; all clones build the same program.
 ///
@@ -96,7 +79,7 @@ impl Builder {
 
     /// A builder that goes on with a program.
     pub(crate) fn over(program: Program, registry: Registry) -> Self {
-        let state = var::entered(|number| State {
+        let state = state::entered(|number| State {
             number,
             program,
             registry,
@@ -108,6 +91,25 @@ impl Builder {
         });
         let number = state.borrow().number.0;
         Self { number, state, block: BlockId(0) }
+    }
+
+    /// The builder of a variable, for what is appended to the innermost step block that is open. Methods of [`Var`] that a
+    /// crate of one's own adds begin with it; `operator!` writes them.
+    ///
+    /// `None` if the builder is gone or on another thread; the thread keeps the error.
+    #[track_caller]
+    pub fn of(var: Var) -> Option<Builder> {
+        if let Some(state) = state::state_of(var.builder) {
+            let block = state.borrow().innermost();
+            return Some(Builder { number: var.builder, state, block });
+        }
+        if !var.is_unknown() {
+            let got = "one of a builder that was finished or dropped, or is on another thread";
+            let error = Error::of(ErrorKind::Program, "variable", "one of a builder of this thread", got);
+            let error = error.called(Location::caller());
+            state::keep_stray(error);
+        }
+        None
     }
 
     /// The line of the layer that is being called, else that of the caller of the `#[track_caller]` method around.
@@ -138,7 +140,7 @@ impl Builder {
     /// If anything did not fit: [`Error::all`] has each.
     pub fn check(&self) -> Result<()> {
         let state = &mut *self.state.borrow_mut();
-        state.errors.extend(var::stray_errors());
+        state.errors.extend(state::stray_errors());
         Error::several(&state.errors).map_or(Ok(()), Err)
     }
 
@@ -471,7 +473,7 @@ impl Builder {
             state.registry.parse(kind, &attributes).map_or(1, |op| op.signature().outputs.len())
         };
         let unknown = || V::unknown(self.unknown(), slots());
-        let appended = self.state.borrow_mut().append(self.block, (kind, &attributes), inputs, caller);
+        let appended = self.state.borrow_mut().append(self.block, kind, &attributes, inputs, caller);
         let Some(Some(outputs)) = self.fitting(appended) else { return unknown() };
         let outputs: Vec<Var> = outputs.into_iter().map(|id| self.var(id)).collect();
         if let Some(outputs) = V::of(&outputs) {
@@ -492,11 +494,6 @@ impl Builder {
     }
 }
 
-/// A block to which nothing can be appended any more.
-pub(super) fn finished() -> Error {
-    Error::of(ErrorKind::Program, "step", "one that is being built", "a finished one")
-}
-
 /// A dtype, or that of a variable.
 #[derive(Debug, Clone, Copy)]
 pub enum DTypeOf {
@@ -515,74 +512,5 @@ impl From<DType> for DTypeOf {
 impl From<Var> for DTypeOf {
     fn from(var: Var) -> Self {
         Self::Var(var)
-    }
-}
-
-impl State {
-    /// The number of a variable of this program; `None` if it is unknown.
-    pub(super) fn own(&self, var: Var) -> Result<Option<VarId>> {
-        if var.builder != self.number.0 {
-            let got = "one of another's";
-            return Err(Error::of(ErrorKind::Program, "variable", "one of this builder's program", got));
-        }
-        // Its own variables were made by it, so their numbers are the program's.
-        Ok((!var.is_unknown()).then_some(var.id))
-    }
-
-    pub(super) fn describe(&self, var: Var) -> String {
-        match self.own(var) {
-            Ok(Some(id)) => match &self.program.var(id).kind {
-                VarKind::Tensor(spec) => format!("`{}`: {spec}", self.program.var(id).name),
-                VarKind::Literal(literal) => format!("`{}`: {}", self.program.var(id).name, literal.told()),
-            },
-            Ok(None) => "unknown".to_owned(),
-            Err(_) => "another builder's".to_owned(),
-        }
-    }
-
-    /// Appends an operator; `None` if an input is unknown.
-    fn append(
-        &mut self,
-        block: BlockId,
-        (kind, attributes): (&str, &Attributes),
-        inputs: &[(&str, &[Var])],
-        caller: &'static Location<'static>,
-    ) -> Result<Option<Vec<VarId>>> {
-        let number = self.program.block(block).ops.len();
-        let place = || Place {
-            operator: Some(format!("{kind} #{number}")),
-            block: (block.0 > 0).then_some(block.0 as usize),
-            caller: Some(caller.to_string()),
-            variable: None,
-        };
-        let mut bound = Vec::with_capacity(inputs.len());
-        let mut known = true;
-        for &(slot, vars) in inputs {
-            let mut ids = Vec::with_capacity(vars.len());
-            for &var in vars {
-                let id = self.resolve(block, var).map_err(|e| e.at(place()))?;
-                known &= id.is_some();
-                ids.extend(id);
-            }
-            bound.push((slot, ids));
-        }
-        if !known {
-            return Ok(None);
-        }
-        let State { program, registry, open, .. } = self;
-        if block != BlockId(0) {
-            let step = open.iter().find(|step| step.block == block).ok_or_else(|| finished().at(place()))?;
-            let carried = || step.memories().iter().map(|m| m.previous).collect();
-            let checked = program.decided_early(registry, (block, &carried), (kind, attributes), &bound);
-            checked.map_err(|e| e.at(place()))?;
-        }
-        let request = Append {
-            inputs: bound,
-            attributes: attributes.clone(),
-            role: Role::Forward,
-            caller: caller.to_string(),
-            ..Append::forward(kind)
-        };
-        Ok(Some(program.append(registry, block, request)?.into_iter().flatten().collect()))
     }
 }

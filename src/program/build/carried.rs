@@ -1,63 +1,14 @@
-//! States that pass from batch to batch, as a language model's over a long text: how a program says which feed has what
-//! before a batch, and which variable is that after it.
-//!
-//! It is said by an operator whose output has the role [`VarRole::Carried`]: the feed stands in its slot `before`.
-
-use std::collections::HashSet;
-use std::panic::Location;
+//! States that pass from batch to batch, as a program is given them.
 
 use super::builder::{Builder, DTypeOf};
+use super::state::OpenState;
 use super::var::Var;
-use crate::error::{Error, ErrorKind, Result};
-use crate::program::description::op_desc::{OpDesc, Role};
-use crate::program::description::program::{Program, malformed};
+use crate::program::description::carried::wrong;
+use crate::program::description::language::CARRY;
 use crate::program::description::var_desc::VarRole;
 use crate::program::spec::attributes::Attributes;
-use crate::program::spec::extent::{BlockId, Extent, Spec, VarId};
-use crate::tensor::{DType, StorageKind};
-
-/// A state that passes from batch to batch, one row a sequence.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CarriedState {
-    /// The feed that has it before a batch.
-    pub before: VarId,
-    /// What it is after the batch.
-    pub after: VarId,
-    /// The line of the user's code that said so.
-    pub caller: String,
-}
-
-/// The input slot of what is before.
-const BEFORE: &str = "before";
-
-impl CarriedState {
-    /// What an operator of the root block says.
-    fn of(program: &Program, op: &OpDesc) -> Option<Self> {
-        let is = |id: &VarId| program.vars.get(id.0 as usize).is_some_and(|v| v.role == VarRole::Carried);
-        let (after, before) = (op.writes().find(is)?, op.input(BEFORE).first().copied()?);
-        Some(Self { before, after, caller: op.caller.clone() })
-    }
-}
-
-/// A carried state of a program that is being built.
-pub(super) struct OpenState {
-    before: VarId,
-    /// What it is after the batch was said.
-    said: bool,
-    line: &'static Location<'static>,
-}
-
-impl OpenState {
-    /// What is wrong if no more is said of it.
-    pub(super) fn missing(&self, program: &Program) -> Option<Error> {
-        let error = || wrong("what it is after the batch, by `carry`", "nothing of it");
-        (!self.said).then(|| error().called(self.line).variable(&program.var(self.before).name))
-    }
-}
-
-fn wrong(expected: &str, got: &str) -> Error {
-    Error::of(ErrorKind::Program, "carried state", expected, got)
-}
+use crate::program::spec::extent::BlockId;
+use crate::tensor::DType;
 
 impl Builder {
     /// A state of `width` numbers (f32), one row a sequence, that passes from batch to batch: this is what it is before a
@@ -132,63 +83,11 @@ impl Builder {
             .map_err(|e| e.variable(&state.program.var(id).name))
         };
         if self.fitting(said).is_some() {
-            let out: Var = self.append("carry", &[("x", &[after]), (BEFORE, &[before])], Attributes::new());
+            let inputs: [(&str, &[Var]); 2] = [(CARRY.inputs[0], &[after]), (CARRY.inputs[1], &[before])];
+            let out: Var = self.append(CARRY.kind, &inputs, Attributes::new());
             if !out.is_unknown() {
                 self.state.borrow_mut().program.var_mut(out.id).role = VarRole::Carried;
             }
         }
-    }
-}
-
-impl Program {
-    /// The states that pass from batch to batch, in the order in which the program says so.
-    pub fn carried_states(&self) -> impl Iterator<Item = CarriedState> + '_ {
-        self.root().ops.iter().filter_map(|op| CarriedState::of(self, op))
-    }
-
-    /// Checks that what is said to be carried is: of a feed with one row a sequence, to a variable like it, each once.
-    pub(in crate::program) fn check_carried(&self) -> Result<()> {
-        let (mut feeds, mut afters) = (HashSet::new(), HashSet::new());
-        for (number, block) in self.blocks.iter().enumerate() {
-            for op in &block.ops {
-                for after in op.writes().filter(|&id| id != VarId::NONE) {
-                    let desc = self.has_var(after)?;
-                    if desc.role == VarRole::Carried {
-                        let fed = self.carried_by(op, number).map_err(|e| e.variable(&desc.name))?;
-                        if !feeds.insert(fed) || !afters.insert(after) {
-                            let error = wrong("each feed, and what it becomes, once", "one twice");
-                            return Err(error.variable(&desc.name));
-                        }
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The feed whose state an operator of a block carries.
-    fn carried_by(&self, op: &OpDesc, block: usize) -> Result<VarId> {
-        if block != 0 || op.role != Role::Forward {
-            return Err(wrong("a forward operator of the root block", "another one"));
-        }
-        let (&[before], [after]) = (op.input(BEFORE), &*op.writes().collect::<Vec<_>>()) else {
-            return Err(wrong("one feed in the slot `before`, and one output", "another number"));
-        };
-        let (fed, made) = (self.has_var(before)?, self.has_var(*after)?);
-        let shown = |spec: Option<&Spec>| spec.map_or_else(|| "a literal".to_owned(), Spec::to_string);
-        let row = |spec: &&Spec| {
-            spec.lod.is_empty()
-                && spec.shape.first() == Some(&Extent::Batch)
-                && spec.storage == StorageKind::Dense
-        };
-        let Some(spec) = fed.spec().filter(row).filter(|_| fed.role == VarRole::Feed) else {
-            let got = format!("`{}`, {}", fed.name, shown(fed.spec()));
-            return Err(malformed("carried state", "a feed with one row a sequence", got));
-        };
-        if made.spec() != Some(spec) {
-            let expected = format!("{spec}, as the feed `{}`", fed.name);
-            return Err(malformed("carried state", expected, shown(made.spec())));
-        }
-        Ok(before)
     }
 }

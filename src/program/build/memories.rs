@@ -1,11 +1,12 @@
 //! Memories of a step block: what passes from step to step.
 
-use super::builder::{DTypeOf, State, finished};
-use super::step::{Next, OpenMemory, OpenStep, Step};
+use super::builder::DTypeOf;
+use super::open_step::{Next, OpenMemory, OpenStep};
+use super::state::{State, finished};
+use super::step::Step;
 use super::var::Var;
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::description::var_desc::VarRole;
-use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::{Extent, Levels, Spec, VarId, rows_of_step};
 use crate::tensor::DType;
 
@@ -118,11 +119,8 @@ impl Step {
         };
         if taken {
             // Two memories with one next value: the second gets a copy, so that each has a gradient of its own.
-            let copy: Var = self.append("assign", &[("x", &[self.var(id)])], Attributes::new());
-            if copy.is_unknown() {
-                return Next::Unknown;
-            }
-            id = copy.id;
+            let Some(copy) = self.copy(id) else { return Next::Unknown };
+            id = copy;
         }
         let fits = {
             let program = &self.state.borrow().program;

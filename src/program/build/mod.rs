@@ -2,9 +2,13 @@
 //! batch.
 
 pub mod builder;
-pub mod carried;
+mod carried;
 mod memories;
 mod naming;
+pub(crate) mod open_step;
+pub mod operator;
+mod scopes;
+mod state;
 pub mod step;
 pub(crate) mod term;
 pub mod var;

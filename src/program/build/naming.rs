@@ -1,67 +1,11 @@
 //! Names of layers and scopes: what the variables of a part of a model have in common.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
 use std::panic::Location;
 use std::rc::Rc;
 
-use super::builder::{Builder, State};
-
-/// What a builder knows of names.
-#[derive(Default)]
-pub(super) struct Scopes {
-    /// The scopes that are open, each with its whole name, outermost first.
-    open: Vec<String>,
-    /// The line of each layer that is being called, outermost first.
-    pub(super) lines: Vec<&'static Location<'static>>,
-    /// What a variable's name begins with, up to a dot, or a layer has kept for itself.
-    taken: HashSet<String>,
-    /// How many variables of the program were looked through.
-    seen: usize,
-    /// For a wish, where to go on counting: a name never becomes free.
-    counts: HashMap<String, usize>,
-}
-
-impl Scopes {
-    /// The name of something in the scope that is open.
-    pub(super) fn whole(&self, name: &str) -> String {
-        match self.open.last() {
-            Some(scope) if !scope.is_empty() => format!("{scope}.{name}"),
-            _ => name.to_owned(),
-        }
-    }
-}
-
-impl State {
-    /// A free name for a layer in the scope that is open, kept for it: `wish`, or `wish_2` and so on; without a wish the
-    /// kind and a count.
-    pub(super) fn layer_name(&mut self, kind: &str, wish: Option<&str>) -> String {
-        let State { program, scopes, .. } = self;
-        for (_, var) in program.vars().skip(scopes.seen) {
-            let starts = var.name.match_indices('.').map(|(end, _)| &var.name[..end]);
-            let new: Vec<String> =
-                starts.filter(|start| !scopes.taken.contains(*start)).map(str::to_owned).collect();
-            scopes.taken.extend(new);
-        }
-        scopes.seen = program.vars().len();
-        let base = scopes.whole(wish.unwrap_or(kind));
-        // A wish and a kind of the same name count apart.
-        let key = format!("{base}{}", if wish.is_some() { "" } else { "_" });
-        let mut number = scopes.counts.get(&key).copied().unwrap_or(0);
-        loop {
-            let name = match (wish, number) {
-                (Some(_), 0) => base.clone(),
-                (Some(_), n) => format!("{base}_{}", n + 1),
-                (None, n) => format!("{base}_{n}"),
-            };
-            number += 1;
-            if scopes.taken.insert(name.clone()) {
-                scopes.counts.insert(key, number);
-                return name;
-            }
-        }
-    }
-}
+use super::builder::Builder;
+use super::state::State;
 
 /// Something that is open in a builder's state until this is dropped, also by a panic.
 pub(crate) struct Opened {
@@ -174,6 +118,7 @@ impl Builder {
     /// A free name for a layer in the scope that is open: `wish`, or `wish_2` and so on; without a wish the kind and a
     /// count.
     pub(crate) fn layer_name(&self, kind: &str, wish: Option<&str>) -> String {
-        self.state.borrow_mut().layer_name(kind, wish)
+        let State { program, scopes, .. } = &mut *self.state.borrow_mut();
+        scopes.layer_name(program, kind, wish)
     }
 }

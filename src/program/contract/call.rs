@@ -8,11 +8,11 @@ use std::sync::Arc;
 use lend::{lend_reads, lend_write};
 pub(crate) use lend::{row_buffer, selected_rows, two_dimensional};
 
-use super::context::{Backward, Call, Forward, Place, RunFacts, Scratch, Wiring};
-use super::facts::Needs;
-use super::infer::LevelTable;
+use super::context::{Backward, Call, Forward, OperandAt, RunFacts, Scratch, Wiring};
+use super::facts::Reads;
 use super::keys::{Keys, Names, RowKey};
-use super::literals::{Literals, taken};
+use super::levels::LevelTable;
+use super::literals::Literals;
 use super::op::Op;
 use super::registry::Registry;
 use super::rows::RowBuffer;
@@ -157,7 +157,7 @@ impl Direct {
                 .literal
                 .as_ref()
                 .map_or("a tensor".to_owned(), |l| format!("a literal, {}", l.told()));
-            let (what, expected) = (format!("input `{}`", operand.slot), taken(&signature.inputs[slot]));
+            let (what, expected) = (format!("input `{}`", operand.slot), signature.inputs[slot].wanted());
             return Err(Error::of(ErrorKind::Program, what, expected, got));
         }
         if let Some(literal) = &operand.literal {
@@ -327,10 +327,10 @@ impl Direct {
                 rest = others;
                 if let Some(dense) = value {
                     lend_write(dense, spec, &mut lender)?;
-                    places.push(Place::Dense(writes));
+                    places.push(OperandAt::Dense(writes));
                     writes += 1;
                 } else {
-                    places.push(Place::Rows(rows));
+                    places.push(OperandAt::Rows(rows));
                     rows += 1;
                 }
             }
@@ -352,7 +352,7 @@ impl Direct {
             for (spec, place) in specs.iter().zip(places) {
                 let storage = match (place, values.next().flatten()) {
                     (_, Some(dense)) => Storage::from(dense),
-                    (Place::Rows(i), None) => Storage::from(selected_rows(&pool[*i], spec)?),
+                    (OperandAt::Rows(i), None) => Storage::from(selected_rows(&pool[*i], spec)?),
                     _ => return Err(Error::new("outputs", "one a spec", "fewer")),
                 };
                 vars.push(Variable::new(storage, self.levels.lod(&spec.lod).cloned())?);
@@ -417,7 +417,7 @@ impl Direct {
         }
         let needs = (0..signature.inputs.len())
             .filter(|&slot| wanted(slot))
-            .fold(Needs::nothing(), |n, slot| n.union(self.op.gradient(slot, &self.input_specs).reads));
+            .fold(Reads::nothing(), |n, slot| n.union(self.op.gradient(slot, &self.input_specs).reads));
         let mut pool = Vec::new();
         let mut wiring = Wiring::default();
         let mut room = OperandRoom::default();
@@ -479,14 +479,14 @@ impl Direct {
                 let store = if given(slot, k).is_some() { Store::Add } else { Store::Write };
                 let sparse = self.op.gradient(slot, &self.input_specs).storage == StorageKind::SelectedRows;
                 places.push(match (value, given(slot, k)) {
-                    (None, _) => (Place::Absent, store),
+                    (None, _) => (OperandAt::Absent, store),
                     (Some(_), None) if sparse => {
                         pool.push(RowBuffer::default());
-                        (Place::Rows(pool.len() - 1), store)
+                        (OperandAt::Rows(pool.len() - 1), store)
                     }
                     (Some(_), Some(Storage::SelectedRows(rows))) if sparse => {
                         pool.push(row_buffer(rows)?);
-                        (Place::Rows(pool.len() - 1), store)
+                        (OperandAt::Rows(pool.len() - 1), store)
                     }
                     (Some(dense), given) => {
                         if let Some(Storage::SelectedRows(rows)) = given {
@@ -494,7 +494,7 @@ impl Direct {
                         }
                         lend_write(dense, &self.input_specs[slot][k], &mut lender)?;
                         writes += 1;
-                        (Place::Dense(writes - 1), store)
+                        (OperandAt::Dense(writes - 1), store)
                     }
                 });
             }
@@ -513,9 +513,11 @@ impl Direct {
             let mut gradients = Vec::new();
             for (k, value) in row.into_iter().enumerate() {
                 gradients.push(match (wiring.input_gradients[slot][k].0, value) {
-                    (Place::Absent, _) | (_, None) => None,
-                    (Place::Rows(i), _) => Some(selected_rows(&pool[i], &self.input_specs[slot][k])?.into()),
-                    (Place::Dense(_), Some(dense)) => Some(dense.into()),
+                    (OperandAt::Absent, _) | (_, None) => None,
+                    (OperandAt::Rows(i), _) => {
+                        Some(selected_rows(&pool[i], &self.input_specs[slot][k])?.into())
+                    }
+                    (OperandAt::Dense(_), Some(dense)) => Some(dense.into()),
                 });
             }
             out.push(gradients);

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::infer::LevelTable;
 use super::keys::{Keys, RowKey};
-use super::literals::Literals;
+use super::levels::LevelTable;
+use super::literals::{Literals, literal_methods};
 use super::rows::RowBuffer;
 use super::signature::Signature;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -43,7 +43,7 @@ pub struct RunFacts {
 
 /// Where the value of a variable is, among the operands of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum OperandAt {
     /// Not bound, or not needed.
     Absent,
     /// A dense region: its number among the reads or the writes.
@@ -55,16 +55,16 @@ pub(crate) enum Place {
 /// Where every slot of a call is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wiring {
-    pub(crate) inputs: Vec<Vec<Place>>,
-    pub(crate) outputs: Vec<Vec<Place>>,
-    pub(crate) output_gradients: Vec<Vec<Place>>,
-    pub(crate) input_gradients: Vec<Vec<(Place, Store)>>,
+    pub(crate) inputs: Vec<Vec<OperandAt>>,
+    pub(crate) outputs: Vec<Vec<OperandAt>>,
+    pub(crate) output_gradients: Vec<Vec<OperandAt>>,
+    pub(crate) input_gradients: Vec<Vec<(OperandAt, Store)>>,
     /// The forward output is added to what is there.
     pub(crate) adds: bool,
     /// Input slots whose value lies where its gradient goes.
     pub(crate) in_place: Vec<usize>,
     /// Of a backward call that computes the outputs too: where they go.
-    pub(crate) results: Vec<Vec<Place>>,
+    pub(crate) results: Vec<Vec<OperandAt>>,
 }
 
 /// Memory of a thread that operators reuse from call to call, by type.
@@ -184,7 +184,7 @@ macro_rules! shared_methods {
             /// As [`Self::input`].
             #[track_caller]
             pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
-                let place = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(Place::Absent);
+                let place = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(OperandAt::Absent);
                 let spec = self.call.inputs[slot].get(k);
                 self.read(place, self.call.signature.inputs[slot].name, spec).at_caller()
             }
@@ -196,7 +196,7 @@ macro_rules! shared_methods {
             #[track_caller]
             pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
                 match self.call.wiring.inputs[slot].first() {
-                    None | Some(Place::Absent) => Ok(None),
+                    None | Some(OperandAt::Absent) => Ok(None),
                     Some(&place) => {
                         let spec = self.call.inputs[slot].first();
                         self.read(place, self.call.signature.inputs[slot].name, spec).map(Some).at_caller()
@@ -217,7 +217,7 @@ macro_rules! shared_methods {
             /// The selected rows of variable `k` of an input slot; `None` if it is dense.
             pub fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
                 match self.call.wiring.inputs[slot].get(k) {
-                    Some(&Place::Rows(i)) => self.pool.get(i),
+                    Some(&OperandAt::Rows(i)) => self.pool.get(i),
                     _ => None,
                 }
             }
@@ -296,13 +296,18 @@ macro_rules! shared_methods {
                 fill_uniform(RowStream { seed, step, operator, sequence, position: 0 }, out);
             }
 
-            fn read<T: Plain>(&self, place: Place, name: &str, spec: Option<&Spec>) -> Result<View<'a, T>> {
+            fn read<T: Plain>(
+                &self,
+                place: OperandAt,
+                name: &str,
+                spec: Option<&Spec>,
+            ) -> Result<View<'a, T>> {
                 let view = match place {
-                    Place::Dense(i) => self.operands.read(i),
+                    OperandAt::Dense(i) => self.operands.read(i),
                     _ => None,
                 };
                 view.ok_or_else(|| match place {
-                    Place::Absent => another::<T>(name, $absent),
+                    OperandAt::Absent => another::<T>(name, $absent),
                     _ => another::<T>(name, &held(spec)),
                 })
             }
@@ -310,9 +315,9 @@ macro_rules! shared_methods {
     };
 }
 
-mod levels;
+mod new_levels;
 
-pub use levels::NewLevels;
+pub use new_levels::NewLevels;
 
 /// What a variable is, for a message.
 fn held(spec: Option<&Spec>) -> String {
@@ -350,7 +355,7 @@ impl<'a> Forward<'a> {
     #[track_caller]
     pub fn output_at<T: Plain>(&mut self, slot: usize, k: usize) -> Result<ViewMut<'a, T>> {
         let view = match self.call.wiring.outputs[slot].get(k) {
-            Some(&Place::Dense(i)) => self.operands.write(i),
+            Some(&OperandAt::Dense(i)) => self.operands.write(i),
             _ => None,
         };
         let spec = self.call.outputs[slot].get(k);
@@ -371,7 +376,7 @@ impl<'a> Forward<'a> {
     /// The selected rows of an output slot (their buffer, to be filled); `None` if it is dense.
     pub fn output_rows(&mut self, slot: usize) -> Option<&mut RowBuffer> {
         match self.call.wiring.outputs[slot].first() {
-            Some(&Place::Rows(i)) => self.pool.get_mut(i),
+            Some(&OperandAt::Rows(i)) => self.pool.get_mut(i),
             _ => None,
         }
     }
@@ -411,7 +416,7 @@ impl<'a> Backward<'a> {
     /// If it does not hold `T` or is not among what the operator declared to need.
     #[track_caller]
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
-        let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(Place::Absent);
+        let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandAt::Absent);
         self.read(place, self.call.signature.outputs[slot].name, self.call.outputs[slot].first())
     }
 
@@ -422,7 +427,7 @@ impl<'a> Backward<'a> {
     /// If it does not hold `T`.
     #[track_caller]
     pub fn result<T: Plain>(&mut self, slot: usize) -> Result<Option<ViewMut<'a, T>>> {
-        let Some(&Place::Dense(i)) = self.call.wiring.results.get(slot).and_then(|s| s.first()) else {
+        let Some(&OperandAt::Dense(i)) = self.call.wiring.results.get(slot).and_then(|s| s.first()) else {
             return Ok(None);
         };
         let name = self.call.signature.outputs[slot].name;
@@ -445,7 +450,7 @@ impl<'a> Backward<'a> {
     #[track_caller]
     pub fn output_gradient_at<T: Plain>(&self, slot: usize, k: usize) -> Result<Option<View<'a, T>>> {
         match self.call.wiring.output_gradients[slot].get(k) {
-            None | Some(Place::Absent) => Ok(None),
+            None | Some(OperandAt::Absent) => Ok(None),
             Some(&place) => {
                 let spec = self.call.outputs[slot].get(k);
                 self.read(place, self.call.signature.outputs[slot].name, spec).map(Some).at_caller()
@@ -455,7 +460,7 @@ impl<'a> Backward<'a> {
 
     /// Whether the gradient of input slot `slot` is asked for.
     pub fn wants(&self, slot: usize) -> bool {
-        self.call.wiring.input_gradients[slot].iter().any(|(place, _)| *place != Place::Absent)
+        self.call.wiring.input_gradients[slot].iter().any(|(place, _)| *place != OperandAt::Absent)
     }
 
     /// Where the gradient of input slot `slot` goes, and whether to write or to add; `None` if it is not asked for
@@ -479,7 +484,7 @@ impl<'a> Backward<'a> {
         k: usize,
     ) -> Result<Option<(ViewMut<'a, T>, Store)>> {
         match self.call.wiring.input_gradients[slot].get(k) {
-            Some(&(Place::Dense(i), store)) => match self.operands.write(i) {
+            Some(&(OperandAt::Dense(i), store)) => match self.operands.write(i) {
                 Some(view) => Ok(Some((view, store))),
                 None => Err(Error::of(
                     ErrorKind::Program,
@@ -502,7 +507,7 @@ impl<'a> Backward<'a> {
     /// not asked for or dense.
     pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Store)> {
         match self.call.wiring.input_gradients[slot].first() {
-            Some(&(Place::Rows(i), store)) => self.pool.get_mut(i).map(|rows| (rows, store)),
+            Some(&(OperandAt::Rows(i), store)) => self.pool.get_mut(i).map(|rows| (rows, store)),
             _ => None,
         }
     }
@@ -588,3 +593,7 @@ macro_rules! with_float {
         }
     };
 }
+
+literal_methods!(Forward: |run: &Forward<'a>| run.call.literals);
+literal_methods!(Backward: |run: &Backward<'a>| run.call.literals);
+literal_methods!(Prepare: |prepare: &Prepare<'a>| prepare.literals);

@@ -75,7 +75,7 @@ pub struct Gradient {
     /// How it is stored.
     pub storage: StorageKind,
     /// Which forward values `backward` reads for it. The others may be freed or overwritten before it runs.
-    pub reads: Needs,
+    pub reads: Reads,
     /// It IS the gradient of the first output, number for number, as for the operands of a sum. Where nothing else adds to
     /// it, `backward` is then not asked for it at all.
     pub passes: bool,
@@ -86,18 +86,18 @@ pub struct Gradient {
 
 impl Gradient {
     /// Dense, computed from the outputs' gradients and these forward values.
-    pub const fn reading(reads: Needs) -> Self {
+    pub const fn reading(reads: Reads) -> Self {
         Gradient { storage: StorageKind::Dense, reads, passes: false, overwrites: false }
     }
 
     /// Dense, computed from the outputs' gradients alone.
     pub const fn reads_nothing() -> Self {
-        Self::reading(Needs::nothing())
+        Self::reading(Reads::nothing())
     }
 
     /// Dense, computed from all there is.
     pub const fn reads_all() -> Self {
-        Self::reading(Needs::everything())
+        Self::reading(Reads::everything())
     }
 
     /// The same, reading an input slot too.
@@ -133,38 +133,38 @@ impl Gradient {
 
 /// A set of slots whose forward values `backward` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Needs {
+pub struct Reads {
     inputs: u32,
     outputs: u32,
 }
 
-impl Needs {
+impl Reads {
     /// Nothing but the outputs' gradients.
     pub const fn nothing() -> Self {
-        Needs { inputs: 0, outputs: 0 }
+        Reads { inputs: 0, outputs: 0 }
     }
 
     /// All inputs and outputs.
     pub const fn everything() -> Self {
-        Needs { inputs: u32::MAX, outputs: u32::MAX }
+        Reads { inputs: u32::MAX, outputs: u32::MAX }
     }
 
     /// Adds an input slot.
     #[must_use]
     pub const fn input(self, slot: usize) -> Self {
-        Needs { inputs: self.inputs | 1 << slot, ..self }
+        Reads { inputs: self.inputs | 1 << slot, ..self }
     }
 
     /// Adds an output slot.
     #[must_use]
     pub const fn output(self, slot: usize) -> Self {
-        Needs { outputs: self.outputs | 1 << slot, ..self }
+        Reads { outputs: self.outputs | 1 << slot, ..self }
     }
 
     /// Both sets together.
     #[must_use]
-    pub const fn union(self, other: Needs) -> Self {
-        Needs { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
+    pub const fn union(self, other: Reads) -> Self {
+        Reads { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }
     }
 
     /// Whether an input slot is among them.

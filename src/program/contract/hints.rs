@@ -10,6 +10,9 @@ use crate::program::Attributes;
 pub struct Hints {
     /// The output IS the sum of the two inputs, number for number, where their specs are the same.
     pub sums: bool,
+    /// The one output IS the mean of all numbers in the first input slot, 0 if there are none. A trainer whose loss it is
+    /// counts them, so that the loss over several batches is the mean over all their rows.
+    pub averages: bool,
     /// `forward` can add its one output to what is there: [`Forward::store`](crate::program::Forward::store) then says
     /// so. What is only added to something else needs no memory of its own.
     pub accumulates: bool,
@@ -19,7 +22,7 @@ pub struct Hints {
     /// [`Op::prepare`](crate::program::Op::prepare) does something.
     pub prepares: bool,
     /// The gradients share no work, as those of a product: each may be computed in a call of its own, at another time.
-    pub apart: bool,
+    pub separate_gradients: bool,
     /// `backward` can compute the outputs in the same call, where
     /// [`Backward::result`](crate::program::Backward::result) asks for them.
     pub joins: bool,
@@ -53,7 +56,7 @@ pub struct Fusion {
     pub own_slots: &'static [(&'static str, &'static str)],
     /// Outputs of this operator that the third one lacks, each with the operator that computes it: it reads nothing of
     /// the producer's output, and has those of the third one's input slots that it needs.
-    pub apart: &'static [(&'static str, &'static str)],
+    pub by_others: &'static [(&'static str, &'static str)],
     /// Rows narrower than this are not worth it.
     pub least_width: usize,
 }

@@ -9,8 +9,8 @@ use super::cost::{Cost, Work};
 use super::declare::Declared;
 use super::facts::{Facts, Gradient};
 use super::hints::Hints;
-use super::infer::InferShape;
 use super::sample::Sample;
+use super::shapes::InferShape;
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::spec::extent::Spec;
 

@@ -121,6 +121,11 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// What it takes, as messages say it.
+    pub(in crate::program) fn wanted(&self) -> &'static str {
+        if self.literal { "a literal" } else { "a tensor" }
+    }
+
     /// One variable.
     pub const fn one(name: &'static str) -> Self {
         Slot {

@@ -120,6 +120,13 @@ impl Program {
     }
 }
 
+/// Which way a value passes between a step block and what is around it.
+#[derive(Clone, Copy)]
+enum Way {
+    In,
+    Out,
+}
+
 /// A listing that is being written. Each block is listed once, however often it is named.
 struct Listing<'a, 'f> {
     program: &'a Program,
@@ -199,11 +206,13 @@ impl Listing<'_, '_> {
         inputs.iter().map(slot).collect::<Vec<_>>().join(", ")
     }
 
-    fn pairs(&mut self, title: &str, pairs: &[Pair], outwards: bool, depth: usize) -> fmt::Result {
+    fn pairs(&mut self, title: &str, pairs: &[Pair], way: Way, depth: usize) -> fmt::Result {
         for Pair { outer, inner } in pairs {
-            let text = match outwards {
-                true => format!("{title} {} -> {}", self.program.shown(*inner), self.program.shown(*outer)),
-                false => {
+            let text = match way {
+                Way::Out => {
+                    format!("{title} {} -> {}", self.program.shown(*inner), self.program.shown(*outer))
+                }
+                Way::In => {
                     format!("{title} {} <- {}", self.program.declared(*inner), self.program.shown(*outer))
                 }
             };
@@ -220,8 +229,8 @@ impl Listing<'_, '_> {
         for (outer, inner) in &step.levels {
             self.line(depth, &format!("level {} <- {}", inner.0, outer.0))?;
         }
-        self.pairs("input", &step.inputs, false, depth)?;
-        self.pairs("static", &step.statics, false, depth)?;
+        self.pairs("input", &step.inputs, Way::In, depth)?;
+        self.pairs("static", &step.statics, Way::In, depth)?;
         for memory in &step.memories {
             let initial = memory.initial.map_or_else(|| "zero".to_owned(), shown);
             let last = memory.last.map_or_else(String::new, |last| format!(", last -> {}", shown(last)));
@@ -229,12 +238,12 @@ impl Listing<'_, '_> {
             let text = format!("memory {previous} <- {}, starts as {initial}{last}", shown(memory.next));
             self.line(depth, &text)?;
         }
-        self.pairs("output", &step.outputs, true, depth)?;
+        self.pairs("output", &step.outputs, Way::Out, depth)?;
         self.block("step block", step.block, depth)?;
         let Some(gradient) = &step.gradient else { return Ok(()) };
-        self.pairs("gradient in", &gradient.outputs, false, depth)?;
-        self.pairs("gradient out", &gradient.inputs, true, depth)?;
-        self.pairs("gradient of static", &gradient.statics, true, depth)?;
+        self.pairs("gradient in", &gradient.outputs, Way::In, depth)?;
+        self.pairs("gradient out", &gradient.inputs, Way::Out, depth)?;
+        self.pairs("gradient of static", &gradient.statics, Way::Out, depth)?;
         for &constant in &gradient.constants {
             self.line(depth, &format!("gradient of constant {}", shown(constant)))?;
         }

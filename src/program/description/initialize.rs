@@ -23,27 +23,109 @@ use crate::kernels::random::philox;
 use crate::program::spec::attributes::Attributes;
 use crate::tensor::{DType, Dense};
 
+pub(crate) const ZEROS: &str = "zeros";
+pub(crate) const CONSTANT: &str = "constant";
+pub(crate) const UNIFORM: &str = "uniform";
+pub(crate) const NORMAL: &str = "normal";
+pub(crate) const XAVIER_UNIFORM: &str = "xavier_uniform";
+pub(crate) const ORTHOGONAL: &str = "orthogonal";
+pub(crate) const LSTM_BIAS: &str = "lstm_bias";
+pub(crate) const GATE_BIASES: &str = "gate_biases";
+pub(crate) const EMBEDDING: &str = "embedding";
+
+/// The initialisers: each name, with how its attributes are read for a variable of a shape.
+const INITIALIZERS: [(&str, fn(&Attributes, &[usize]) -> Result<Start>); 9] = [
+    (ZEROS, |_, _| Ok(Start::Zeros)),
+    (CONSTANT, |given, _| number(given, "value").map(Start::Constant)),
+    (UNIFORM, |given, _| range(given).map(|(low, high)| Start::Uniform { low, high })),
+    (NORMAL, |given, _| deviation(given).map(|std| Start::Normal { std })),
+    (XAVIER_UNIFORM, |given, dims| gates(given, dims).map(Start::XavierUniform)),
+    (ORTHOGONAL, |given, dims| gates(given, dims).map(Start::Orthogonal)),
+    (LSTM_BIAS, |given, dims| {
+        Ok(Start::LstmBias { forget: number(given, "forget")?, width: gate_width(dims)? })
+    }),
+    (GATE_BIASES, |given, dims| gate_values(given, dims).map(Start::GateBiases)),
+    (EMBEDDING, |given, _| Ok(Start::Embedding { std: deviation(given)?, padding: padding(given)? })),
+];
+
+/// How a variable starts: its initialiser, read.
+enum Start {
+    Zeros,
+    Constant(f64),
+    Uniform {
+        low: f64,
+        high: f64,
+    },
+    Normal {
+        std: f64,
+    },
+    XavierUniform(Gates),
+    Orthogonal(Gates),
+    /// `width` numbers a gate.
+    LstmBias {
+        forget: f64,
+        width: usize,
+    },
+    /// A number for each gate.
+    GateBiases(Vec<f64>),
+    Embedding {
+        std: f64,
+        padding: Option<usize>,
+    },
+}
+
+impl Start {
+    fn read(initializer: &Initializer, dims: &[usize]) -> Result<Self> {
+        let found = INITIALIZERS.iter().find(|(name, _)| *name == initializer.kind);
+        let Some((_, read)) = found else {
+            let names = INITIALIZERS.map(|(name, _)| name);
+            let known = names
+                .split_last()
+                .map_or_else(String::new, |(last, others)| format!("{} or {last}", others.join(", ")));
+            let got = format!("`{}`", initializer.kind);
+            return Err(Error::of(ErrorKind::Program, "initialiser", known, got));
+        };
+        read(&initializer.attributes, dims)
+    }
+
+    /// Fills a variable of zeros of this shape.
+    fn fill(&self, dims: &[usize], random: &mut Random, out: &mut [f64]) {
+        match self {
+            Start::Zeros => {}
+            Start::Constant(value) => out.fill(*value),
+            Start::Uniform { low, high } => random.fill_uniform(*low, *high, out),
+            Start::Normal { std } => random.fill_normal(*std, out),
+            Start::XavierUniform(gates) => {
+                let bound = gates.gain * (6.0 / (gates.rows as f64 + gates.columns as f64)).sqrt();
+                random.fill_uniform(-bound, bound, out);
+            }
+            Start::Orthogonal(gates) => gates.orthogonal(random, out),
+            Start::LstmBias { forget, width } => out[*width..2 * width].fill(*forget),
+            Start::GateBiases(values) => {
+                let width = out.len() / values.len();
+                if width > 0 {
+                    out.chunks_exact_mut(width).zip(values).for_each(|(gate, &value)| gate.fill(value));
+                }
+            }
+            Start::Embedding { std, padding } => {
+                random.fill_normal(*std, out);
+                let width = out.len().checked_div(dims.first().copied().unwrap_or(0)).unwrap_or(0);
+                if let (Some(row), 1..) = (padding, width)
+                    && let Some(row) = out.chunks_exact_mut(width).nth(*row)
+                {
+                    row.fill(0.0);
+                }
+            }
+        }
+    }
+}
+
 /// Checks that a variable of this shape can start so, without its numbers.
 ///
 /// # Errors
 /// As [`evaluate`], but for memory.
 pub(in crate::program) fn check(initializer: &Initializer, dims: &[usize]) -> Result<()> {
-    let given = &initializer.attributes;
-    match initializer.kind.as_str() {
-        "zeros" => Ok(()),
-        "constant" => number(given, "value").map(drop),
-        "uniform" => range(given).map(drop),
-        "normal" => deviation(given).map(drop),
-        "xavier_uniform" | "orthogonal" => gates(given, dims).map(drop),
-        "lstm_bias" => number(given, "forget").and_then(|_| gate_width(dims)).map(drop),
-        "gate_biases" => gate_values(given, dims).map(drop),
-        "embedding" => deviation(given).and_then(|_| padding(given)).map(drop),
-        other => {
-            let known = "zeros, constant, uniform, normal, xavier_uniform, orthogonal, lstm_bias, \
-                gate_biases or embedding";
-            Err(Error::of(ErrorKind::Program, "initialiser", known, format!("`{other}`")))
-        }
-    }
+    Start::read(initializer, dims).map(drop)
 }
 
 /// The first value of variable `name`.
@@ -58,63 +140,16 @@ pub fn evaluate(
     seed: u64,
     name: &str,
 ) -> Result<Dense> {
-    let mut random = Random::new(seed, name);
-    let with = |fill: &mut dyn FnMut(&mut [f64]) -> Result<()>| -> Result<Dense> {
+    let numbers = |start: Start| {
+        // Zeros are made in their dtype at once: an optimizer's state is as large as the parameters.
+        if let Start::Zeros = start {
+            return Dense::zeros(dtype, dims);
+        }
         let mut dense = Dense::zeros(DType::F64, dims)?;
-        fill(dense.as_mut_slice::<f64>()?)?;
+        start.fill(dims, &mut Random::new(seed, name), dense.as_mut_slice::<f64>()?);
         Ok(if dtype == DType::F64 { dense } else { dense.cast(dtype) })
     };
-    let given = &initializer.attributes;
-    let outcome = check(initializer, dims).and_then(|()| match initializer.kind.as_str() {
-        "constant" => number(given, "value").and_then(|value| {
-            with(&mut |out| {
-                out.fill(value);
-                Ok(())
-            })
-        }),
-        "uniform" => {
-            range(given).and_then(|(low, high)| with(&mut |out| random.fill_uniform(low, high, out)))
-        }
-        "normal" => deviation(given).and_then(|std| with(&mut |out| random.fill_normal(std, out))),
-        "xavier_uniform" => gates(given, dims).and_then(|gates| {
-            let bound = gates.gain * (6.0 / (gates.rows as f64 + gates.columns as f64)).sqrt();
-            with(&mut |out| random.fill_uniform(-bound, bound, out))
-        }),
-        "orthogonal" => {
-            gates(given, dims).and_then(|gates| with(&mut |out| gates.orthogonal(&mut random, out)))
-        }
-        "lstm_bias" => number(given, "forget").and_then(|forget| {
-            let width = gate_width(dims)?;
-            with(&mut |out| {
-                out[width..2 * width].fill(forget);
-                Ok(())
-            })
-        }),
-        "gate_biases" => gate_values(given, dims).and_then(|values| {
-            with(&mut |out| {
-                let width = out.len() / values.len();
-                if width > 0 {
-                    out.chunks_exact_mut(width).zip(&values).for_each(|(gate, &value)| gate.fill(value));
-                }
-                Ok(())
-            })
-        }),
-        "embedding" => deviation(given).and_then(|std| {
-            let padding = padding(given)?;
-            with(&mut |out| {
-                random.fill_normal(std, out)?;
-                let width = out.len().checked_div(dims.first().copied().unwrap_or(0)).unwrap_or(0);
-                if let (Some(row), 1..) = (padding, width)
-                    && let Some(row) = out.chunks_exact_mut(width).nth(row)
-                {
-                    row.fill(0.0);
-                }
-                Ok(())
-            })
-        }),
-        _ => Dense::zeros(dtype, dims),
-    });
-    outcome.map_err(|e| e.variable(name)).at_caller()
+    Start::read(initializer, dims).and_then(numbers).map_err(|e| e.variable(name)).at_caller()
 }
 
 /// A number that is one; infinities are, for masks.
@@ -206,17 +241,17 @@ fn gates(given: &Attributes, dims: &[usize]) -> Result<Gates> {
 impl Gates {
     /// Fills each matrix with orthonormal vectors along its shorter side: normal vectors made orthogonal one after
     /// another, which gives every orthogonal matrix the same chance.
-    fn orthogonal(&self, random: &mut Random, out: &mut [f64]) -> Result<()> {
+    fn orthogonal(&self, random: &mut Random, out: &mut [f64]) {
         let (count, length) = (self.rows.min(self.columns), self.rows.max(self.columns));
         if count == 0 {
-            return Ok(());
+            return;
         }
         let width = self.blocks * self.columns;
         for block in 0..self.blocks {
             let mut vectors: Vec<Vec<f64>> = Vec::with_capacity(count);
             while vectors.len() < count {
                 let mut vector = vec![0.0; length];
-                random.fill_normal(1.0, &mut vector)?;
+                random.fill_normal(1.0, &mut vector);
                 if orthonormalise(&mut vector, &vectors) {
                     vectors.push(vector);
                 }
@@ -228,7 +263,6 @@ impl Gates {
                 }
             }
         }
-        Ok(())
     }
 }
 
@@ -300,19 +334,17 @@ impl Random {
         (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    fn fill_uniform(&mut self, low: f64, high: f64, out: &mut [f64]) -> Result<()> {
+    fn fill_uniform(&mut self, low: f64, high: f64, out: &mut [f64]) {
         out.iter_mut().for_each(|x| *x = low + (high - low) * self.uniform());
-        Ok(())
     }
 
     /// Box and Muller: two uniform numbers give two normal ones.
-    fn fill_normal(&mut self, std: f64, out: &mut [f64]) -> Result<()> {
+    fn fill_normal(&mut self, std: f64, out: &mut [f64]) {
         for pair in out.chunks_mut(2) {
             let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
             let (sin, cos) = (std::f64::consts::TAU * self.uniform()).sin_cos();
             pair.iter_mut().zip([cos, sin]).for_each(|(x, part)| *x = std * radius * part);
         }
-        Ok(())
     }
 }
 

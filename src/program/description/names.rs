@@ -1,13 +1,12 @@
 //! An index of a program's names: who has a name, and which numbered names are free, without a look at every variable.
 //!
-//! It is no part of the program: it is neither saved nor compared. [`Program::var_mut`] and a program that was read can leave
+//! It is no part of the program: it is neither saved nor compared. [`Program::var_mut`](crate::program::Program::var_mut) and a program that was read can leave
 //! it behind the variables; then questions are answered by looking at all of them, until something is added.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
-use super::program::Program;
 use super::var_desc::VarDesc;
 use crate::program::spec::extent::VarId;
 
@@ -76,13 +75,13 @@ impl Numbers {
 
 impl Names {
     /// Whether it says what the variables say.
-    fn current(&self, vars: &[VarDesc]) -> bool {
+    pub(super) fn current(&self, vars: &[VarDesc]) -> bool {
         let kept = |(id, name): &(VarId, String)| vars.get(id.0 as usize).is_some_and(|v| v.name == *name);
         self.indexed == vars.len() && self.loose.as_ref().is_none_or(kept)
     }
 
     /// The first variable of a name among those that are here.
-    fn get(&self, vars: &[VarDesc], name: &str) -> Option<VarId> {
+    pub(super) fn get(&self, vars: &[VarDesc], name: &str) -> Option<VarId> {
         let known = self.first.get(&self.state.hash_one(name)).into_iter().chain(&self.others);
         known.copied().filter(|id| vars.get(id.0 as usize).is_some_and(|v| v.name == name)).min()
     }
@@ -107,6 +106,11 @@ impl Names {
             self.settle(vars);
             self.loose = vars.get(id.0 as usize).map(|var| (id, var.name.clone()));
         }
+    }
+
+    /// The first number that may be free behind a name that is taken.
+    pub(super) fn free_number(&self, vars: &[VarDesc], name: &str) -> u32 {
+        if self.current(vars) { self.numbers.free(name) } else { 2 }
     }
 
     fn insert(&mut self, id: VarId, vars: &[VarDesc]) {
@@ -137,24 +141,6 @@ impl Names {
         if self.get(vars, name).is_none_or(|other| other == id) {
             self.numbers.give_back(name);
         }
-    }
-}
-
-impl Program {
-    /// A variable by name.
-    pub fn find(&self, name: &str) -> Option<VarId> {
-        if self.names.current(&self.vars) {
-            return self.names.get(&self.vars, name);
-        }
-        self.vars.iter().position(|v| v.name == name).map(|i| VarId(i as u32))
-    }
-
-    /// A name that no variable has: `wish`, or `wish_2` and so on.
-    pub fn fresh_name(&self, wish: &str) -> String {
-        let from = if self.names.current(&self.vars) { self.names.numbers.free(wish) } else { 2 };
-        let number = |number| if number == 1 { wish.to_owned() } else { format!("{wish}_{number}") };
-        let mut names = std::iter::once(1).chain(from..).map(number);
-        names.find(|name| self.find(name).is_none()).unwrap_or_default()
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Bound {
 /// One operator of a block: its kind by name, its variables by slot, its attributes by name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OpDesc {
-    /// The operator's name in the registry; [`RECURRENT`] is the language's own.
+    /// The operator's name in the registry; [`RECURRENT`](crate::program::RECURRENT) is the language's own.
     pub kind: String,
     /// What it does here: forward, backward or an update.
     pub role: Role,
@@ -28,14 +28,11 @@ pub struct OpDesc {
     pub outputs: Vec<Bound>,
     /// Its attributes.
     pub attributes: Attributes,
-    /// The step block, for a [`RECURRENT`].
+    /// The step block, for a [`RECURRENT`](crate::program::RECURRENT).
     pub step: Option<Box<StepDesc>>,
     /// The line of the user's code that appended it.
     pub caller: String,
 }
-
-/// The kind of the operator that runs a step block.
-pub const RECURRENT: &str = "recurrent";
 
 /// What an operator does at its place in the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

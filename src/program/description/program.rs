@@ -9,8 +9,9 @@ use super::op_desc::{Bound, OpDesc, Role};
 use super::var_desc::{VarDesc, VarKind, VarRole};
 use crate::error::{AtCaller, Error, ErrorKind, Place, Result, is_own};
 use crate::program::contract::facts::Reach;
-use crate::program::contract::infer::{Phase, infer};
+use crate::program::contract::infer::infer;
 use crate::program::contract::registry::Registry;
+use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::contract::signature::{NoKernel, Signature, Slot};
 use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::{BlockId, Extent, LevelId, Spec, VarId};
@@ -105,6 +106,22 @@ impl Program {
         var.spec()
             .ok_or_else(|| malformed(format!("variable `{}`", var.name), "a tensor", "a literal"))
             .at_caller()
+    }
+
+    /// A variable by name.
+    pub fn find(&self, name: &str) -> Option<VarId> {
+        if self.names.current(&self.vars) {
+            return self.names.get(&self.vars, name);
+        }
+        self.vars.iter().position(|v| v.name == name).map(|i| VarId(i as u32))
+    }
+
+    /// A name that no variable has: `wish`, or `wish_2` and so on.
+    pub fn fresh_name(&self, wish: &str) -> String {
+        let from = self.names.free_number(&self.vars, wish);
+        let number = |number| if number == 1 { wish.to_owned() } else { format!("{wish}_{number}") };
+        let mut names = std::iter::once(1).chain(from..).map(number);
+        names.find(|name| self.find(name).is_none()).unwrap_or_default()
     }
 
     /// All blocks; the first is the root.
@@ -252,7 +269,7 @@ impl Program {
         let outputs = {
             let phase = Phase::Build { next: &mut levels };
             let literals = self.literals(&groups);
-            infer(&*op, (&specs, &literals), self.top(block), phase)?
+            infer(&*op, InputSlots { specs: &specs, literals: &literals }, self.top(block), phase)?
         };
         let stop = !groups.iter().flatten().any(|&v| !self.var(v).stop_gradient);
         for spec in outputs.iter().flatten() {
@@ -380,28 +397,6 @@ impl Program {
             .flat_map(|b| &b.ops)
             .filter_map(|op| op.step.as_deref())
             .any(|s| s.block == step && s.gradient.as_ref().is_some_and(|g| g.block == gradient))
-    }
-
-    /// The specs of the tensors of each slot: of a slot for literals none.
-    pub(crate) fn specs(&self, groups: &[Vec<VarId>]) -> Result<Vec<Vec<Spec>>> {
-        let specs = |vars: &Vec<VarId>| {
-            self.tensors(vars.iter().copied()).map(|var| self.spec(var).cloned()).collect()
-        };
-        groups.iter().map(specs).collect()
-    }
-
-    /// The specs of what an operator, or its backward one, reads in the input slots of its signature.
-    pub(crate) fn input_specs(&self, signature: Signature, op: &OpDesc) -> Result<Vec<Vec<Spec>>> {
-        self.specs(&Self::slots_of(signature.inputs, &op.inputs, ""))
-    }
-
-    /// The variables of each slot of an operator, in the order of the slots; `suffix` is `"@grad"` for gradients.
-    pub(crate) fn slots_of(slots: &[Slot], bound: &[Bound], suffix: &str) -> Vec<Vec<VarId>> {
-        let group = |slot: &Slot| {
-            let found = bound.iter().find(|b| b.slot.strip_suffix(suffix) == Some(slot.name));
-            found.map_or_else(Vec::new, |b| b.vars.clone())
-        };
-        slots.iter().map(group).collect()
     }
 }
 

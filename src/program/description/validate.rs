@@ -9,12 +9,14 @@ mod order;
 
 use std::collections::{HashMap, HashSet};
 
-use super::op_desc::{Bound, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient};
+use super::language::RECURRENT;
+use super::op_desc::{Bound, OpDesc, Pair, Role, StepDesc, StepGradient};
 use super::program::{Block, Program, check_inner_extents, malformed};
 use super::var_desc::{VarDesc, VarRole, grad_name};
 use crate::error::{AtCaller, Place, Result};
-use crate::program::contract::infer::{Phase, infer};
+use crate::program::contract::infer::infer;
 use crate::program::contract::registry::Registry;
+use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::contract::signature::Signature;
 use crate::program::spec::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
 
@@ -378,12 +380,12 @@ impl Program {
                 caller: Some(op.caller.clone()),
                 variable: None,
             };
-            self.shapes(registry, (block, &runs), op).map_err(|e| e.at(place()))?;
+            self.shapes(registry, block, &runs, op).map_err(|e| e.at(place()))?;
         }
         Ok(())
     }
 
-    fn shapes(&self, registry: &Registry, (block, runs): (BlockId, &Runs<'_>), desc: &OpDesc) -> Result<()> {
+    fn shapes(&self, registry: &Registry, block: BlockId, runs: &Runs<'_>, desc: &OpDesc) -> Result<()> {
         let op = registry.parse(&desc.kind, &desc.attributes)?;
         let signature = op.signature();
         let backward = desc.role == Role::Backward;
@@ -406,7 +408,8 @@ impl Program {
         let specs = self.specs(&inputs)?;
         self.check_storages(signature, &inputs)?;
         let mut next = self.levels;
-        let (given, phase) = ((&specs[..], &self.literals(&inputs)[..]), Phase::Build { next: &mut next });
+        let (literals, phase) = (self.literals(&inputs), Phase::Build { next: &mut next });
+        let given = InputSlots { specs: &specs, literals: &literals };
         let given = infer(&*op, given, self.top(here), phase)?;
         // Levels that the operator makes have other numbers now; each stands for one of the program's.
         let mut named: Vec<(LevelId, LevelId)> = Vec::new();

@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::{AtCaller, Error, ErrorKind, Place, Result};
 use crate::program::contract::registry::Registry;
+use crate::program::description::language::{FILL, RECURRENT};
 use crate::program::description::op_desc::{
-    Bound, MemoryGradient, OpDesc, Pair, RECURRENT, Role, StepDesc, StepGradient,
+    Bound, MemoryGradient, OpDesc, Pair, Role, StepDesc, StepGradient,
 };
 use crate::program::description::program::{Append, Program};
 use crate::program::description::var_desc::{VarRole, grad_name};
@@ -84,12 +85,12 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     };
     let made = forward.iter().find(|op| op.writes().any(|var| var == loss));
     let one = Append {
-        inputs: vec![("x", vec![loss])],
-        attributes: Attributes::new().with("value", 1.0),
+        inputs: vec![(FILL.inputs[0], vec![loss])],
+        attributes: Attributes::new().with(FILL.attributes[0], 1.0),
         role: Role::Backward,
         name: Some(&grad_name(&program.var(loss).name)),
         caller: made.map_or_else(String::new, |op| op.caller.clone()),
-        ..Append::forward("fill_like")
+        ..Append::forward(FILL.kind)
     };
     let seed = program.append(registry, BlockId(0), one)?[0][0];
     // It fills the gradient itself and has nothing to differentiate, so it runs as a forward operator does.

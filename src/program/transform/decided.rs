@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use crate::error::{Error, Result};
 use crate::program::contract::facts::LodEffect;
 use crate::program::contract::registry::Registry;
-use crate::program::description::program::{Program, malformed};
-use crate::program::spec::attributes::Attributes;
+use crate::program::description::program::{Append, Program, malformed};
 use crate::program::spec::extent::{BlockId, VarId};
 
 /// A memory reaches what decides offsets.
@@ -21,19 +20,19 @@ pub(crate) fn decided_late(memory: &str) -> Error {
 
 impl Program {
     /// Checks that none of the memories of a block whose previous values are `carried` reaches the inputs that decide
-    /// the offsets of an operator that is to be appended to the block.
+    /// the offsets of the operator that `request` is to append to the block.
     ///
     /// # Errors
     /// If one does; the error names the input.
     pub(in crate::program) fn decided_early(
         &self,
         registry: &Registry,
-        (block, carried): (BlockId, &dyn Fn() -> Vec<VarId>),
-        (kind, attributes): (&str, &Attributes),
-        inputs: &[(&str, Vec<VarId>)],
+        block: BlockId,
+        carried: &dyn Fn() -> Vec<VarId>,
+        request: &Append<'_>,
     ) -> Result<()> {
         // What is wrong with it is said when it is appended.
-        let Ok(op) = registry.parse(kind, attributes) else { return Ok(()) };
+        let Ok(op) = registry.parse(request.kind, &request.attributes) else { return Ok(()) };
         let LodEffect::FromData(slots) = op.facts().lod else { return Ok(()) };
         let reached_from = |memories: &[VarId]| {
             let mut reached: HashSet<VarId> = memories.iter().copied().collect();
@@ -46,7 +45,7 @@ impl Program {
         };
         let decides = |name: &str| op.signature().inputs.iter().position(|slot| slot.name == name);
         let decides = |name: &str| decides(name).is_some_and(|slot| slots.contains(&slot));
-        let vars = || inputs.iter().filter(|(name, _)| decides(name)).flat_map(|(_, vars)| vars);
+        let vars = || request.inputs.iter().filter(|(name, _)| decides(name)).flat_map(|(_, vars)| vars);
         let carried = carried();
         let reached = reached_from(&carried);
         if !vars().any(|var| reached.contains(var)) {

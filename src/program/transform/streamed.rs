@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use crate::error::{AtCaller, Error, Place, Result};
 use crate::program::contract::facts::Reach;
 use crate::program::contract::hints::Pieces;
-use crate::program::contract::infer::{Phase, infer};
+use crate::program::contract::infer::infer;
 use crate::program::contract::registry::Registry;
+use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::description::op_desc::{Bound, OpDesc, StepDesc};
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::VarRole;
@@ -291,7 +292,7 @@ impl Making<'_> {
         let (specs, literals) = (self.program.specs(&inputs)?, self.program.literals(&inputs));
         let made = {
             let phase = Phase::Build { next: &mut self.program.levels.clone() };
-            infer(&*parsed, (&specs, &literals), Extent::Batch, phase)?
+            infer(&*parsed, InputSlots { specs: &specs, literals: &literals }, Extent::Batch, phase)?
         };
         for &name in carried {
             let specs = signature.outputs.iter().zip(&made).find(|(slot, _)| slot.name == name);

@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+use super::block::{Forward, GradientBlock, GradientHome, Same, StepBlock};
+use super::columns::Columns;
+use super::when::{Unit, When};
 use crate::error::Result;
-use crate::executor::compile::Compiler;
-use crate::executor::compile::loops::split::{Unit, When};
-use crate::executor::compile::loops::through::Through;
-use crate::executor::plan::{Access, Home};
-use crate::executor::rewrite::classes::{Class, Classes};
-use crate::program::{BlockId, OpDesc, RECURRENT, StepDesc, StepGradient, VarId, grad_name};
+use crate::executor::compile::source::Source;
+use crate::executor::plan::{Home, OpId};
+use crate::executor::rewrite::classes::Class;
+use crate::program::{BlockId, VarId, grad_name};
 
 /// The numbers of units, by variable.
 type Numbers = HashMap<VarId, Vec<usize>>;
@@ -27,10 +28,10 @@ struct Users {
 }
 
 impl Users {
-    fn of(units: &[Unit], when: &[When], without: &HashSet<usize>) -> Self {
+    fn of(units: &[Unit], without: &HashSet<usize>) -> Self {
         let mut users = Self { reads: HashMap::new(), writes: HashMap::new() };
-        for (i, (unit, &time)) in units.iter().zip(when).enumerate().filter(|(i, _)| !without.contains(i)) {
-            let user = (time, unit.op, i);
+        for (i, unit) in units.iter().enumerate().filter(|(i, _)| !without.contains(i)) {
+            let user = (unit.when, unit.op, i);
             for &var in &unit.reads {
                 users.reads.entry(var).or_default().insert(user);
             }
@@ -77,170 +78,167 @@ impl Users {
     }
 }
 
-impl Compiler<'_> {
-    /// Lets operators whose result is only added to another value add it there, and takes the additions out of `units`.
-    /// When the others run stays as it was decided: what reads a value before something is added to it must not move
-    /// behind that, as it would if the decision were made anew for the one array.
-    pub(crate) fn add_in_place(
-        &mut self,
-        step: &StepDesc,
-        classes: &Classes,
-        kept: &HashSet<VarId>,
-        units: &mut Vec<Unit>,
-        when: &mut Vec<When>,
-    ) -> Result<()> {
-        let program = self.program;
-        let ops = &program.block(step.block).ops;
-        let mut done: HashSet<usize> = HashSet::new();
-        let mut users = Users::of(units, when, &done);
-        for addition in 0..units.len() {
-            let op = &ops[units[addition].op];
-            let Some((x, y, out)) = self.sum(op)? else { continue };
-            let alone = |var: VarId| {
-                classes.get(program, var) == Class::Step
-                    && !kept.contains(&var)
-                    && !self.in_a_loop(step.block, var)
-            };
-            if ![x, y, out, self.whole_of(x), self.whole_of(y)].into_iter().all(alone) {
+/// An addition: its terms and the sum.
+struct Sum {
+    terms: [VarId; 2],
+    out: VarId,
+}
+
+/// Lets operators whose result is only added to another value add it there, and takes the additions out of the units. When
+/// the others run stays as it was decided: what reads a value before something is added to it must not move behind that,
+/// as it would if the decision were made anew for the one array.
+pub(super) fn add_in_place(block: &StepBlock<'_>, found: &mut Forward) {
+    let mut done: HashSet<usize> = HashSet::new();
+    let mut users = Users::of(&found.units, &done);
+    for addition in 0..found.units.len() {
+        let id = OpId { block: block.step.block, number: found.units[addition].op };
+        let Some(Sum { terms: [x, y], out }) = sum(block.source, id) else { continue };
+        for (term, to) in [(y, x), (x, y)] {
+            let whole = found.columns.whole_of(to);
+            let Some(adder) = adder(block, found, &users, addition, Sum { terms: [term, to], out }) else {
                 continue;
+            };
+            // Columns of the sum are columns of the whole.
+            for part in found.columns.parts_of(out).collect::<Vec<_>>() {
+                let (_, column) = found.columns.place_of(part);
+                found.columns.view(part, (whole, column));
             }
-            for (term, to) in [(y, x), (x, y)] {
-                let whole = self.whole_of(to);
-                let writers = users.writers(term).filter(|user| user.2 != addition).take(2);
-                let &[&user] = &writers.collect::<Vec<_>>()[..] else { continue };
-                let last = |all: Option<&BTreeSet<User>>| {
-                    let mut last = all.into_iter().flatten().rev().filter(|user| user.2 != addition);
-                    last.next().map(|&(time, op, _)| (time, op))
-                };
-                let uses = last(users.writes.get(&whole)).max(last(users.reads.get(&whole)));
-                let adder = user.2;
-                let fits = self.whole_of(term) == term
-                    && term != whole
-                    && program.spec(whole)? == program.spec(term)?
-                    && !self.saved.contains(&term)
-                    && !self.saved.contains(&whole)
-                    && self.accumulates(&ops[units[adder].op])?
-                    && !self.parts_of(term).any(|_| true)
-                    && !users.readers(term).any(|user| user.2 != addition)
-                    && users.writers(whole).any(|user| user.2 != addition)
-                    && uses.is_none_or(|last| last < (user.0, user.1));
-                if !fits {
-                    continue;
+            for var in [term, out] {
+                found.columns.view(var, (whole, 0));
+            }
+            if found.saved.contains(&out) {
+                found.saved.insert(whole);
+            }
+            found.adds.insert(found.units[adder.2].op);
+            found.units[adder.2].reads.push(whole);
+            if done.is_empty() {
+                for unit in &mut found.units {
+                    let vars = unit.reads.iter_mut().chain(&mut unit.writes);
+                    vars.for_each(|v| *v = found.columns.whole_of(*v));
                 }
-                // Columns of the sum are columns of the whole.
-                for part in self.parts_of(out).collect::<Vec<_>>() {
-                    let column = self.views.get(&part).map_or(0, |&(_, column)| column);
-                    self.view(part, (whole, column));
-                }
-                for var in [term, out] {
-                    self.view(var, (whole, 0));
-                }
-                if self.saved.contains(&out) {
-                    self.saved.insert(whole);
-                }
-                self.adds.insert((step.block, units[adder].op));
-                units[adder].reads.push(whole);
-                if done.is_empty() {
-                    for unit in units.iter_mut() {
-                        unit.reads.iter_mut().chain(&mut unit.writes).for_each(|v| *v = self.whole_of(*v));
-                    }
-                    done.insert(addition);
-                    users = Users::of(units, when, &done);
-                } else {
-                    done.insert(addition);
-                    let gone = (when[addition], units[addition].op, addition);
-                    users.renamed(units, (gone, user), ([term, out], whole));
-                }
-                break;
+                done.insert(addition);
+                users = Users::of(&found.units, &done);
+            } else {
+                done.insert(addition);
+                let gone = (found.units[addition].when, found.units[addition].op, addition);
+                users.renamed(&mut found.units, (gone, adder), ([term, out], whole));
+            }
+            break;
+        }
+    }
+    let mut number = 0..;
+    found.units.retain(|_| !number.next().is_some_and(|i| done.contains(&i)));
+}
+
+/// The unit that computes the first term and can add it to the second one, if nothing is in the way.
+fn adder(
+    block: &StepBlock<'_>,
+    found: &Forward,
+    users: &Users,
+    addition: usize,
+    Sum { terms: [term, to], out }: Sum,
+) -> Option<User> {
+    let (source, program) = (block.source, block.source.program);
+    let whole = found.columns.whole_of(to);
+    let alone = |var: VarId| {
+        found.classes.get(program, var) == Class::Step
+            && !block.leaving.contains(&var)
+            && !source.in_a_loop(block.step.block, var)
+    };
+    let others = |user: &&User| user.2 != addition;
+    let writers: Vec<User> = users.writers(term).filter(others).take(2).copied().collect();
+    let &[adder] = &writers[..] else { return None };
+    let last = |all: Option<&BTreeSet<User>>| {
+        let mut last = all.into_iter().flatten().rev().filter(others);
+        last.next().map(|&(time, op, _)| (time, op))
+    };
+    let uses = last(users.writes.get(&whole)).max(last(users.reads.get(&whole)));
+    let fits = [term, to, out, found.columns.whole_of(term), whole].into_iter().all(alone)
+        && found.columns.whole_of(term) == term
+        && term != whole
+        && program.var(whole).spec() == program.var(term).spec()
+        && !found.saved.contains(&term)
+        && !found.saved.contains(&whole)
+        && accumulates(source, OpId { block: block.step.block, number: adder.1 })
+        && found.columns.parts_of(term).next().is_none()
+        && !users.readers(term).any(|user| others(&user))
+        && users.writers(whole).any(|user| others(&user))
+        && uses.is_none_or(|last| last < (adder.0, adder.1));
+    fits.then_some(adder)
+}
+
+/// The terms and the sum, if an operator computes one.
+fn sum(source: &Source<'_>, id: OpId) -> Option<Sum> {
+    let (op, parsed) = (source.desc(id), source.parsed(id)?);
+    let (inputs, outputs): (Vec<VarId>, Vec<VarId>) = (op.reads().collect(), op.writes().collect());
+    let (&[x, y], &[out]) = (&inputs[..], &outputs[..]) else { return None };
+    let alike = source.program.var(x).spec() == source.program.var(y).spec();
+    (parsed.hints.sums && alike && x != y).then_some(Sum { terms: [x, y], out })
+}
+
+/// Whether an operator can add its one output to what is there.
+fn accumulates(source: &Source<'_>, id: OpId) -> bool {
+    let parsed = source.parsed(id).filter(|_| source.desc(id).writes().count() == 1);
+    parsed.is_some_and(|parsed| parsed.hints.accumulates)
+}
+
+/// Backward operators, with the input slot whose gradient is written over the value; and these gradients, each with the
+/// value's variable.
+#[derive(Default)]
+pub(super) struct Overwrites {
+    pub(super) slots: HashSet<(usize, usize)>,
+    pub(super) homes: HashMap<VarId, GradientHome>,
+}
+
+/// Lets backward operators write a gradient over the value that they alone read.
+pub(super) fn overwrite(
+    block: &GradientBlock<'_>,
+    same: &Same,
+    units: &[Unit],
+    columns: &Columns,
+) -> Result<Overwrites> {
+    let GradientBlock { source, step, gradient, forward, .. } = *block;
+    let program = source.program;
+    let pairs = step.inputs.iter().chain(&step.outputs).chain(&step.statics);
+    let mut shared: HashSet<VarId> = pairs.map(|p| p.inner).chain(block.leaving.iter().copied()).collect();
+    shared.extend(step.memories.iter().flat_map(|m| [m.next, m.previous]));
+    let homes: HashMap<VarId, Home> = forward.homes.iter().copied().collect();
+    let (mut readers, mut writers): (Numbers, Numbers) = Default::default();
+    for (number, unit) in units.iter().enumerate() {
+        unit.reads.iter().for_each(|&var| readers.entry(var).or_default().push(number));
+        unit.writes.iter().for_each(|&var| writers.entry(var).or_default().push(number));
+    }
+    let mut overwrites = Overwrites::default();
+    for (number, unit) in units.iter().enumerate().filter(|(_, unit)| !unit.wrt.is_empty()) {
+        let id = OpId { block: gradient.block, number: unit.op };
+        let (op, Some(parsed)) = (source.desc(id), source.parsed(id)) else { continue };
+        let over = |slot: usize| parsed.op.gradient(slot, &parsed.inputs).overwrites;
+        for &slot in unit.wrt.iter().filter(|&&slot| over(slot)) {
+            let name = parsed.signature.inputs[slot].name;
+            let (&[value], &[result]) = (op.input(name), op.output(&grad_name(name))) else { continue };
+            let whole = forward.columns.whole_of(value);
+            let own = |var: VarId, of: BlockId| {
+                program.var(var).block == of
+                    && block.class(var) == Class::Step
+                    && !shared.contains(&var)
+                    && !source.in_a_loop(of, var)
+            };
+            let others = |of: &Numbers, var| of.get(&var).into_iter().flatten().any(|i| *i != number);
+            let fits = own(value, step.block)
+                && own(whole, step.block)
+                && own(result, gradient.block)
+                && program.spec(whole)?.width() == program.spec(value)?.width()
+                && columns.whole_of(result) == result
+                && !same.contains(result)
+                && op.reads().filter(|&v| forward.columns.whole_of(v) == whole).count() == 1
+                && !others(&readers, whole)
+                && !others(&writers, result)
+                && homes.get(&whole) == Some(&Home::Stepped(step.block));
+            if fits {
+                overwrites.homes.insert(result, GradientHome::Over(whole));
+                overwrites.slots.insert((unit.op, slot));
             }
         }
-        let mut number = 0..;
-        units.retain(|_| !number.next().is_some_and(|i| done.contains(&i)));
-        let mut number = 0..;
-        when.retain(|_| !number.next().is_some_and(|i| done.contains(&i)));
-        Ok(())
     }
-
-    /// The variables that are columns of one, or are it.
-    fn parts_of(&self, whole: VarId) -> impl Iterator<Item = VarId> {
-        let of = move |part: &VarId| self.views.get(part).is_some_and(|(of, _)| *of == whole);
-        self.parts.get(&whole).into_iter().flatten().copied().filter(of)
-    }
-
-    /// The two terms and the sum, if that is what an operator computes.
-    fn sum(&self, op: &OpDesc) -> Result<Option<(VarId, VarId, VarId)>> {
-        if op.kind == RECURRENT {
-            return Ok(None);
-        }
-        let instance = self.parse(op)?;
-        let (inputs, outputs): (Vec<VarId>, Vec<VarId>) = (op.reads().collect(), op.writes().collect());
-        let (&[x, y], &[out]) = (&inputs[..], &outputs[..]) else { return Ok(None) };
-        let same = self.program.spec(x)? == self.program.spec(y)?;
-        Ok((instance.hints().sums && same && x != y).then_some((x, y, out)))
-    }
-
-    /// Lets backward operators write a gradient over the value that they alone read. Returns the gradients that have a
-    /// place by that.
-    pub(crate) fn overwrite(
-        &mut self,
-        step: &StepDesc,
-        gradient: &StepGradient,
-        through: &Through,
-        units: &[Unit],
-    ) -> Result<HashSet<VarId>> {
-        let program = self.program;
-        let ops = &program.block(gradient.block).ops;
-        let pairs = step.inputs.iter().chain(&step.outputs).chain(&step.statics);
-        let pairs = pairs.chain(&gradient.inputs).chain(&gradient.outputs).chain(&gradient.statics);
-        let mut shared: HashSet<VarId> = pairs.map(|p| p.inner).collect();
-        shared.extend(step.memories.iter().flat_map(|m| [m.next, m.previous]));
-        shared.extend(gradient.memories.iter().flat_map(|m| [Some(m.next), m.previous]).flatten());
-        let (mut readers, mut writers): (Numbers, Numbers) = Default::default();
-        for (number, unit) in units.iter().enumerate() {
-            unit.reads.iter().for_each(|&var| readers.entry(var).or_default().push(number));
-            unit.writes.iter().for_each(|&var| writers.entry(var).or_default().push(number));
-        }
-        let mut placed = HashSet::new();
-        for (number, unit) in units.iter().enumerate().filter(|(_, u)| !u.wrt.is_empty()) {
-            let op = &ops[unit.op];
-            let instance = self.parse(op)?;
-            let specs = program.input_specs(instance.signature(), op)?;
-            for &slot in unit.wrt.iter().filter(|&&slot| instance.gradient(slot, &specs).overwrites) {
-                let name = instance.signature().inputs[slot].name;
-                let (&[value], &[result]) = (op.input(name), op.output(&grad_name(name))) else { continue };
-                let whole = self.whole_of(value);
-                let own = |var: VarId, block: BlockId| {
-                    program.var(var).block == block
-                        && self.class(step, var) == Class::Step
-                        && !shared.contains(&var)
-                        && !self.in_a_loop(block, var)
-                };
-                let others = |of: &Numbers, var| of.get(&var).into_iter().flatten().any(|i| *i != number);
-                let fits = own(value, step.block)
-                    && own(whole, step.block)
-                    && own(result, gradient.block)
-                    && program.spec(whole)?.width() == program.spec(value)?.width()
-                    && self.whole_of(result) == result
-                    && !through.contains_key(&result)
-                    && op.reads().filter(|&v| self.whole_of(v) == whole).count() == 1
-                    && !others(&readers, whole)
-                    && !others(&writers, result);
-                let access = self.access[whole.0 as usize];
-                let stepped = |slot: usize| self.slots[slot].home == Home::Stepped(step.block);
-                if fits && matches!(access, Some(Access::Slot(slot)) if stepped(slot)) {
-                    self.access[result.0 as usize] = access;
-                    self.overwrites.insert((gradient.block, unit.op, slot));
-                    placed.insert(result);
-                }
-            }
-        }
-        Ok(placed)
-    }
-
-    fn accumulates(&self, op: &OpDesc) -> Result<bool> {
-        if op.kind == RECURRENT || op.writes().count() != 1 {
-            return Ok(false);
-        }
-        Ok(self.parse(op)?.hints().accumulates)
-    }
+    Ok(overwrites)
 }

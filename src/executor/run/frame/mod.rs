@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::executor::plan::{Loop, MadeLevel};
 use crate::executor::run::rank_table::RankTable;
 use crate::lod::Lod;
-use crate::program::contract::infer::LevelTable;
 use crate::program::contract::keys::{Names, RowKey};
+use crate::program::contract::levels::LevelTable;
 use crate::program::{BlockId, Extent, LevelId};
 
 /// Which rows of a step block are being computed.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::arena::Lender;
 use crate::kernels::{View, ViewMut};
-use crate::program::contract::context::Place;
+use crate::program::contract::context::OperandAt;
 use crate::program::contract::rows::RowBuffer;
 use crate::program::spec::extent::Spec;
 use crate::tensor::{Dense, SelectedRows, Storage, with_element};
@@ -14,20 +14,20 @@ pub(super) fn lend_reads<'a>(
     lender: &mut Lender<'a>,
     reads: &mut usize,
     pool: &mut Vec<RowBuffer>,
-) -> Result<Vec<Place>> {
+) -> Result<Vec<OperandAt>> {
     let mut places = Vec::new();
     for (value, spec) in values.zip(specs) {
         places.push(match value {
-            None => Place::Absent,
+            None => OperandAt::Absent,
             Some(Storage::Dense(dense)) => {
                 let (rows, width) = two_dimensional(dense.shape(), spec);
                 with_element!(dense.dtype(), T => lender.read(View::new(dense.as_slice::<T>()?, rows, width)));
                 *reads += 1;
-                Place::Dense(*reads - 1)
+                OperandAt::Dense(*reads - 1)
             }
             Some(Storage::SelectedRows(rows)) => {
                 pool.push(row_buffer(rows)?);
-                Place::Rows(pool.len() - 1)
+                OperandAt::Rows(pool.len() - 1)
             }
             Some(other) => return Err(Error::new("storage", "dense or selected rows", other.kind().to_string())),
         });

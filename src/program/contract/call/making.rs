@@ -5,14 +5,21 @@ use crate::error::Result;
 use crate::kernels::arena::{OperandRoom, Operands};
 use crate::program::contract::context::{NewLevels, Wiring};
 use crate::program::contract::facts::LodEffect;
-use crate::program::contract::infer::{Phase, bind_made, infer, made_levels};
+use crate::program::contract::infer::infer;
+use crate::program::contract::levels::{bind_made, made_levels};
+use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::spec::extent::Extent;
 
 impl Direct {
     /// Runs the shape rule, and computes the offsets that the operator makes: after what they depend on was set.
     pub(crate) fn made(mut self) -> Result<Self> {
         let phase = Phase::Build { next: &mut self.bound.clone() };
-        self.output_specs = infer(&*self.op, (&self.input_specs, &self.literals), Extent::Batch, phase)?;
+        self.output_specs = infer(
+            &*self.op,
+            InputSlots { specs: &self.input_specs, literals: &self.literals },
+            Extent::Batch,
+            phase,
+        )?;
         let made = made_levels(&self.input_specs, &self.output_specs);
         if let LodEffect::FromData(slots) = self.op.facts().lod {
             let offsets = self.offsets(slots)?;
@@ -20,7 +27,12 @@ impl Direct {
             bind_made(&mut self.levels, &made, &offsets, top)?;
         } else if !made.is_empty() {
             let phase = Phase::Run { made: &made, table: &mut self.levels };
-            infer(&*self.op, (&self.input_specs, &self.literals), Extent::Batch, phase)?;
+            infer(
+                &*self.op,
+                InputSlots { specs: &self.input_specs, literals: &self.literals },
+                Extent::Batch,
+                phase,
+            )?;
         }
         Ok(self)
     }

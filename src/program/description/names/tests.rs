@@ -1,7 +1,7 @@
 //! The index of names beside a look at every variable.
 
 use super::*;
-use crate::program::{BlockId, Spec, VarRole};
+use crate::program::{BlockId, Program, Spec, VarRole};
 use crate::tensor::DType;
 
 /// What is answered by looking at all variables.

@@ -28,7 +28,7 @@ const CLAIMS_A_SUM: u8 = 13;
 const CLAIMS_PASSING: u8 = 14;
 const CLAIMS_ADDING: u8 = 15;
 const CLAIMS_OVERWRITING: u8 = 16;
-const CLAIMS_APART: u8 = 17;
+const CLAIMS_SEPARATE_GRADIENTS: u8 = 17;
 const CLAIMS_JOINING: u8 = 18;
 const COUNTS_THREADS: u8 = 19;
 const REFUSES_STEPS: u8 = 20;
@@ -42,6 +42,7 @@ const FUSES_WRONGLY: u8 = 27;
 const TAKES_ANY_TYPE: u8 = 28;
 const TAKES_ANY_ROWS: u8 = 29;
 const ROUNDS_IN_STEPS: u8 = 30;
+const CLAIMS_A_MEAN: u8 = 31;
 
 const BOTH: &[Slot] = &[Slot::one("x"), Slot::one("y")];
 const SHAPE: &[Slot] = &[Slot::one("x"), Slot::one("y").without_gradient().shape_only()];
@@ -159,14 +160,15 @@ impl<const FAULT: u8> Op for Product<FAULT> {
             into: "acme.scaled",
             producer_slots: &[("x", "x")],
             own_slots: &[("y", "y")],
-            apart: &[],
+            by_others: &[],
             least_width: 0,
         };
         Hints {
             columns: (FAULT == CLAIMS_COLUMNS).then(|| std::iter::once(0..1).collect()),
             sums: FAULT == CLAIMS_A_SUM,
+            averages: FAULT == CLAIMS_A_MEAN,
             accumulates: FAULT == CLAIMS_ADDING,
-            apart: FAULT == CLAIMS_APART,
+            separate_gradients: FAULT == CLAIMS_SEPARATE_GRADIENTS,
             joins: FAULT == CLAIMS_JOINING,
             fusions: if FAULT == FUSES { &[FUSION] } else { &[] },
             ..Hints::default()
@@ -260,7 +262,7 @@ fn backward<T: RowValue, const FAULT: u8>(run: &mut Backward<'_>, line: (f64, f6
     let leak = if FAULT == PASSES_NOTHING_ON { run.output_gradient::<T>(1)? } else { None };
     let calls = run.scratch().get::<Calls>();
     calls.0 += 1;
-    let again = FAULT == CLAIMS_APART && calls.0 > 1;
+    let again = FAULT == CLAIMS_SEPARATE_GRADIENTS && calls.0 > 1;
     let g = run.output_gradient::<T>(0)?;
     for slot in [0, 1] {
         let Some((mut to, store)) = run.gradient::<T>(slot)? else { continue };
@@ -317,14 +319,15 @@ fn a_product_with_a_fault_in_what_it_computes_is_found() {
 fn a_product_that_says_what_is_not_so_is_found() {
     finds::<Product<CLAIMS_COLUMNS>>("columns", "output 0 is not columns 0..1");
     finds::<Product<CLAIMS_A_SUM>>("sums", "the output is not x + y, element 0: ");
+    finds::<Product<CLAIMS_A_MEAN>>("averages", "the output is not the mean of the first input");
     finds::<Product<CLAIMS_PASSING>>(
         "passes",
         "gradient of `x`[0] is not that of the first output, element 0",
     );
     finds::<Product<CLAIMS_ADDING>>("accumulates", "added to what was there, element 0: ");
     finds::<Product<CLAIMS_OVERWRITING>>("overwrites", "slot `y`: expected f32");
-    finds::<Product<CLAIMS_APART>>(
-        "apart",
+    finds::<Product<CLAIMS_SEPARATE_GRADIENTS>>(
+        "separate gradients",
         "gradient of `y`[0] by itself, in memory of another's, element 0",
     );
     finds::<Product<CLAIMS_JOINING>>("joins", "`out`[0] beside the gradients, element 0: NaN instead of");

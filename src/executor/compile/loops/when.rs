@@ -19,7 +19,8 @@ pub(crate) enum When {
     After,
 }
 
-/// A call, or the part of a backward call that computes some of its gradients.
+/// What is given a time: an operator of a step block, or, of a backward one, some of its gradients.
+#[derive(Debug, Clone)]
 pub(crate) struct Unit {
     /// The operator's number in the block.
     pub(crate) op: usize,
@@ -27,38 +28,46 @@ pub(crate) struct Unit {
     pub(crate) wrt: Vec<usize>,
     pub(crate) reads: Vec<VarId>,
     pub(crate) writes: Vec<VarId>,
-    /// It computes offsets of levels, before the operator itself runs.
-    pub(crate) levels: bool,
+    pub(crate) does: Does,
     /// It runs before the loop, but one step after the other.
     pub(crate) steps: bool,
     /// Why it must run at every step, whatever depends on what.
     pub(crate) pinned: Option<Pin>,
-    /// Why it runs when it does; [`split`] says it.
+    /// When it runs, and why then: [`decide`] says it.
+    pub(crate) when: When,
     pub(crate) why: Why,
 }
 
-impl Unit {
-    pub(crate) fn new(
-        op: usize,
-        wrt: Vec<usize>,
-        reads: Vec<VarId>,
-        writes: Vec<VarId>,
-        pinned: Option<Pin>,
-    ) -> Self {
-        Self { op, wrt, reads, writes, levels: false, steps: false, pinned, why: Why::Apart }
-    }
+/// What a unit does of what its operator does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Does {
+    /// The call itself.
+    Computes,
+    /// Offsets of the levels that the operator makes, before its call has room.
+    MakesLevels,
 }
 
 impl Unit {
+    /// A forward operator, or a whole loop.
+    pub(crate) fn new(op: usize, reads: Vec<VarId>, writes: Vec<VarId>, pinned: Option<Pin>) -> Self {
+        let (does, when, why) = (Does::Computes, When::Before, Why::Apart);
+        Self { op, wrt: Vec::new(), reads, writes, does, steps: false, pinned, when, why }
+    }
+
     /// The call that computes offsets from `reads`.
     pub(crate) fn of_levels(op: usize, reads: Vec<VarId>) -> Self {
-        Self { levels: true, ..Self::new(op, Vec::new(), reads, Vec::new(), None) }
+        Self { does: Does::MakesLevels, ..Self::new(op, reads, Vec::new(), None) }
+    }
+
+    /// What it reads and writes.
+    pub(crate) fn touches(&self) -> impl Iterator<Item = VarId> {
+        self.reads.iter().chain(&self.writes).copied()
     }
 }
 
-/// Decides for each unit, and tells it why. `carried` are the variables that come from another step, `wanted` those
+/// Decides when each unit runs, and tells it why. `carried` are the variables that come from another step, `wanted` those
 /// that go to one.
-pub(crate) fn split(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) -> Vec<When> {
+pub(crate) fn decide(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) {
     // Each variable with the one that makes it depend on other steps.
     let mut dependent: HashMap<VarId, VarId> = carried.iter().map(|&v| (v, v)).collect();
     let mut depends = vec![None; units.len()];
@@ -95,18 +104,14 @@ pub(crate) fn split(units: &mut [Unit], carried: &[VarId], wanted: &[VarId]) -> 
             break;
         }
     }
-    let mut when = Vec::with_capacity(units.len());
     for (i, unit) in units.iter_mut().enumerate() {
-        let decided = match (unit.pinned, depends[i], needs[i]) {
+        (unit.when, unit.why) = match (unit.pinned, depends[i], needs[i]) {
             (Some(pin), _, _) => (When::Body, Why::Pinned(pin)),
             (None, None, _) => (When::Before, Why::Apart),
             (None, Some(from), Some(to)) => (When::Body, Why::Between(from, to)),
             (None, Some(from), None) => (When::After, Why::Sinks(from)),
         };
-        unit.why = decided.1;
-        when.push(decided.0);
     }
-    when
 }
 
 /// A memory reaches what decides offsets: the operator that makes them, and the memory's previous value.
@@ -119,8 +124,8 @@ pub(crate) struct Reached {
 ///
 /// # Errors
 /// If it depends on what comes from another step, one of `carried`.
-pub(crate) fn early(units: &mut [Unit], when: &mut [When], carried: &[VarId]) -> Result<(), Reached> {
-    if !units.iter().any(|unit| unit.levels) {
+pub(crate) fn early(units: &mut [Unit], carried: &[VarId]) -> Result<(), Reached> {
+    if !units.iter().any(|unit| unit.does == Does::MakesLevels) {
         return Ok(());
     }
     let carried: HashSet<VarId> = carried.iter().copied().collect();
@@ -129,20 +134,20 @@ pub(crate) fn early(units: &mut [Unit], when: &mut [When], carried: &[VarId]) ->
         unit.writes.iter().for_each(|&var| writers.entry(var).or_default().push(i));
     }
     for of in 0..units.len() {
-        if !units[of].levels {
+        if units[of].does != Does::MakesLevels {
             continue;
         }
         let mut due = vec![of];
         while let Some(i) = due.pop() {
-            if when[i] == When::Before {
+            if units[i].when == When::Before {
                 continue;
             }
             if let Some(&by) = units[i].reads.iter().find(|v| carried.contains(v)) {
                 return Err(Reached { op: units[of].op, by });
             }
-            when[i] = When::Before;
             let unit = &mut units[i];
-            (unit.steps, unit.why) = (!unit.levels, Why::Decides);
+            (unit.when, unit.why) = (When::Before, Why::Decides);
+            unit.steps = unit.does == Does::Computes;
             let wrote = unit.reads.iter().filter_map(|var| writers.get(var));
             let mut wrote: Vec<usize> = wrote.flatten().copied().collect();
             wrote.sort_unstable();
@@ -161,11 +166,11 @@ mod tests {
     fn the_input_projection_leaves_and_so_does_the_output_projection() {
         // 0 = x, 1 = h_prev, 2 = x·W, 3 = h_prev·U, 4 = h, 5 = h·V
         let unit = |op, reads: &[u32], write| {
-            Unit::new(op, Vec::new(), reads.iter().map(|&v| VarId(v)).collect(), vec![VarId(write)], None)
+            Unit::new(op, reads.iter().map(|&v| VarId(v)).collect(), vec![VarId(write)], None)
         };
         let mut units = [unit(0, &[0], 2), unit(1, &[1], 3), unit(2, &[2, 3], 4), unit(3, &[4], 5)];
-        let when = split(&mut units, &[VarId(1)], &[VarId(4)]);
-        assert_eq!(when, [When::Before, When::Body, When::Body, When::After]);
+        decide(&mut units, &[VarId(1)], &[VarId(4)]);
+        assert_eq!(units.clone().map(|u| u.when), [When::Before, When::Body, When::Body, When::After]);
         let between = Why::Between(VarId(1), VarId(4));
         assert_eq!(units.map(|u| u.why), [Why::Apart, between, between, Why::Sinks(VarId(1))]);
     }

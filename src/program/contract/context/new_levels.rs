@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Call, Place, RunFacts, another, held};
+use super::{Call, OperandAt, RunFacts, Sequences, another, held};
 use crate::error::{AtCaller, Error, Result};
 use crate::kernels::View;
 use crate::kernels::arena::{Operands, Plain};
 use crate::kernels::random::{RowStream, fill_uniform};
 use crate::lod::Lod;
-use crate::program::contract::context::Sequences;
-use crate::program::contract::infer::LevelTable;
 use crate::program::contract::keys::RowKey;
+use crate::program::contract::levels::LevelTable;
+use crate::program::contract::literals::literal_methods;
 use crate::program::contract::rows::RowBuffer;
 use crate::program::spec::extent::Spec;
 use crate::tensor::DType;
@@ -37,3 +37,5 @@ impl NewLevels<'_> {
         &mut self.offsets[k]
     }
 }
+
+literal_methods!(NewLevels: |run: &NewLevels<'a>| run.call.literals);

@@ -1,0 +1,117 @@
+//! What is known of each step block and each gradient block that runs.
+
+use std::collections::HashMap;
+
+use super::loops::backward::backward;
+use super::loops::block::{Backward, Forward, Visits};
+use super::loops::forward::forward;
+use super::loops::when::When;
+use super::saved::Saved;
+use super::source::Source;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::plan::{OpId, Views};
+use crate::program::{BlockId, VarId};
+
+/// The blocks by number.
+#[derive(Default)]
+pub(crate) struct Blocks {
+    forward: HashMap<BlockId, Forward>,
+    backward: HashMap<BlockId, Backward>,
+}
+
+/// Analyses the blocks of all loops that run, those around others first.
+pub(crate) fn blocks(source: &Source<'_>, saved: &Saved) -> Result<Blocks> {
+    let mut blocks = Blocks::default();
+    for &number in &source.live {
+        let id = OpId { block: BlockId(0), number };
+        if source.desc(id).step.is_some() {
+            blocks.add(source, saved, id, Visits::Once)?;
+        }
+    }
+    Ok(blocks)
+}
+
+impl Blocks {
+    /// Adds the block of a loop, and those of the loops in it.
+    fn add(&mut self, source: &Source<'_>, saved: &Saved, id: OpId, visits: Visits) -> Result<()> {
+        let at = |e: Error| e.at(source.place(id));
+        let (step, gradient) = source.step(id).map_err(at)?;
+        let (block, units) = match gradient {
+            None => {
+                let found = forward(source, saved, step, visits).map_err(at)?;
+                let units = found.units.clone();
+                self.forward.insert(step.block, found);
+                (step.block, units)
+            }
+            Some(gradient) => {
+                let found = backward(source, step, gradient, self.forward(step.block).map_err(at)?);
+                let found = found.map_err(at)?;
+                let units = found.units.clone();
+                self.backward.insert(gradient.block, found);
+                (gradient.block, units)
+            }
+        };
+        for unit in units {
+            let inner = OpId { block, number: unit.op };
+            if source.desc(inner).step.is_some() {
+                let again = visits == Visits::Many || unit.when == When::Body || unit.steps;
+                self.add(source, saved, inner, if again { Visits::Many } else { Visits::Once })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of a step block.
+    ///
+    /// # Errors
+    /// If its loop does not run before.
+    pub(crate) fn forward(&self, block: BlockId) -> Result<&Forward> {
+        self.forward.get(&block).ok_or_else(|| {
+            let (expected, got) = ("its forward run first", "none before it");
+            Error::of(ErrorKind::Program, "gradient of a recurrent", expected, got)
+        })
+    }
+
+    /// What is known of a gradient block.
+    ///
+    /// # Errors
+    /// If its loop does not run.
+    pub(crate) fn backward(&self, block: BlockId) -> Result<&Backward> {
+        self.backward.get(&block).ok_or_else(|| {
+            Error::of(ErrorKind::Program, "gradient block", "one that runs", format!("block {}", block.0))
+        })
+    }
+
+    /// The variable whose memory holds `var`, and the first column there.
+    pub(crate) fn place_of(&self, block: BlockId, var: VarId) -> (VarId, usize) {
+        match (self.forward.get(&block), self.backward.get(&block)) {
+            (Some(found), _) => found.columns.place_of(var),
+            (_, Some(found)) => found.columns.place_of(found.same.resolve(var)),
+            _ => (var, 0),
+        }
+    }
+
+    /// All variables that are columns of another one.
+    pub(crate) fn views(&self) -> Views {
+        let forward = self.forward.values().map(|found| found.columns.all());
+        let mut views: Views = forward
+            .chain(self.backward.values().map(|found| found.columns.all()))
+            .flatten()
+            .map(|(&k, &v)| (k, v))
+            .collect();
+        // What is the same as columns of another gradient is these columns, too.
+        for found in self.backward.values() {
+            let of = |(&var, &of): (&VarId, &VarId)| Some((var, *found.columns.all().get(&of)?));
+            views.extend(found.same.0.iter().filter_map(of));
+        }
+        views
+    }
+
+    /// Gradients that are another one, with that one, in the order of their numbers.
+    pub(crate) fn same(&self) -> Vec<(VarId, VarId)> {
+        let pairs = self.backward.values().flat_map(|found| &found.same.0);
+        let mut same: Vec<(VarId, VarId)> = pairs.map(|(&var, &of)| (var, of)).collect();
+        same.sort_unstable();
+        same
+    }
+}

@@ -1,0 +1,450 @@
+//! The instructions: each call with its views of slots, each loop with what it moves. Everything was found before; this
+//! only reads it.
+
+use super::blocks::Blocks;
+use super::chains;
+use super::layouts::{Layouts, Ranked};
+use super::loops::block::MemoryReads;
+use super::schedule::{Call, Item, LoopItem, Schedule};
+use super::slots::{Copy, Slots, read_again};
+use super::source::{Parsed, Source};
+use super::stores::{Handed, Stores};
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::plan::{
+    Access, Chains, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, OpId, OpInstr, Ref,
+};
+use crate::executor::rewrite::classes::Class;
+use crate::kernels::Store;
+use crate::program::contract::context::{OperandAt, Wiring};
+use crate::program::{BlockId, Extent, Pair, Pass, Program, Role, StepDesc, StepGradient, VarId};
+
+/// What was found of a program.
+pub(crate) struct Found<'a> {
+    pub(crate) source: &'a Source<'a>,
+    pub(crate) blocks: &'a Blocks,
+    pub(crate) layouts: &'a Layouts,
+    pub(crate) stores: &'a Stores,
+    pub(crate) slots: &'a Slots,
+}
+
+/// The instructions of each operator of the root block, and at the end those for what is fetched.
+pub(crate) fn build(found: &Found<'_>, schedule: &Schedule) -> Result<Vec<Vec<Instr>>> {
+    let mut code = Vec::new();
+    for (at, items) in schedule.iter().enumerate() {
+        let now = at + 1;
+        let id = OpId { block: BlockId(0), number: found.source.live[at] };
+        let mut instrs = Vec::new();
+        for &var in found.stores.zeroed(id) {
+            instrs.push(Instr::Zero(found.reference(var)?, 0));
+        }
+        found.copies(now, &mut instrs)?;
+        for item in items {
+            instrs.push(found.item(item, now)?);
+        }
+        code.push(instrs);
+    }
+    let mut copies = Vec::new();
+    found.copies(schedule.len() + 1, &mut copies)?;
+    code.push(copies);
+    Ok(code)
+}
+
+impl Found<'_> {
+    fn reference(&self, var: VarId) -> Result<Ref> {
+        self.slots.reference(self.source, var)
+    }
+
+    /// The copies into the batch's order that are due before an operator of the root block.
+    fn copies(&self, now: usize, out: &mut Vec<Instr>) -> Result<()> {
+        for &Copy { var, from, ranked, .. } in self.slots.copies.iter().filter(|copy| copy.before == now) {
+            let to = self.reference(var)?;
+            out.push(Instr::Reorder {
+                from: Ref { access: Access::Slot(from), ..to },
+                to,
+                block: ranked.block,
+                rows: ranked.rows,
+                role: if self.source.is_gradient(var) { Role::Backward } else { Role::Forward },
+                index: 0,
+            });
+        }
+        Ok(())
+    }
+
+    fn item(&self, item: &Item, now: usize) -> Result<Instr> {
+        match item {
+            Item::Call(call) => {
+                let instr = self.call(call, now).map_err(|e| e.at(self.source.place(call.id)))?;
+                Ok(Instr::Op(Box::new(instr)))
+            }
+            Item::Levels(call) => {
+                let instr = self.levels_call(call).map_err(|e| e.at(self.source.place(call.id)))?;
+                Ok(Instr::Levels(Box::new(instr)))
+            }
+            Item::Loop(inner) => {
+                let instr = self.step_loop(inner, now).map_err(|e| e.at(self.source.place(inner.id)))?;
+                Ok(Instr::Loop(Box::new(instr)))
+            }
+        }
+    }
+
+    /// A call without its views.
+    fn call_of(&self, call: &Call, parsed: &Parsed) -> OpInstr {
+        let desc = self.source.desc(call.id);
+        let inputs = Program::slots_of(parsed.signature.inputs, &desc.inputs, "");
+        OpInstr {
+            op: parsed.op.clone(),
+            place: self.source.place(call.id),
+            names: self.names(call.id, parsed),
+            pass: call.pass,
+            role: desc.role,
+            reach: parsed.facts.reach,
+            wiring: Wiring::default(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            inputs: parsed.inputs.clone(),
+            literals: self.source.program.literals(&inputs),
+            outputs: parsed.outputs.clone(),
+            made: Vec::new(),
+            top: self.source.program.top(self.source.forward_block(call.id.block)),
+            stream: 0,
+            random: false,
+            prepared: None,
+            constants: Vec::new(),
+            wanted: Vec::new(),
+            flush: Vec::new(),
+            span: call.site.span,
+            order: None,
+            desc: call.id,
+            why: call.site.why,
+            stands_for: None,
+            index: 0,
+        }
+    }
+
+    /// The name of the variable in each input slot that has one variable.
+    fn names(&self, id: OpId, parsed: &Parsed) -> Vec<(&'static str, String)> {
+        let desc = self.source.desc(id);
+        let named = |slot: &crate::program::Slot| match *desc.input(slot.name) {
+            [var] if var != VarId::NONE => Some((slot.name, self.source.program.var(var).name.clone())),
+            _ => None,
+        };
+        parsed.signature.inputs.iter().filter_map(named).collect()
+    }
+
+    fn parsed(&self, id: OpId) -> Result<&Parsed> {
+        self.source.parsed(id).ok_or_else(|| {
+            Error::of(ErrorKind::Program, "operator", "one that runs", self.source.desc(id).kind.clone())
+        })
+    }
+
+    /// The call that computes the offsets of what an operator makes.
+    fn levels_call(&self, call: &Call) -> Result<OpInstr> {
+        let parsed = self.parsed(call.id)?;
+        let mut views = Views { found: self, order: None, refs: Vec::new() };
+        let inputs = views.slots(&call.inputs)?;
+        Ok(OpInstr {
+            reads: views.refs,
+            wiring: Wiring { inputs, ..Wiring::default() },
+            made: parsed.made.clone(),
+            ..self.call_of(call, parsed)
+        })
+    }
+
+    fn call(&self, call: &Call, now: usize) -> Result<OpInstr> {
+        let parsed = self.parsed(call.id)?;
+        let order = self.layouts.order_of(call);
+        let mut wiring = Wiring { in_place: call.in_place.clone(), adds: call.adds, ..Wiring::default() };
+        let mut reads = Views { found: self, order, refs: Vec::new() };
+        let mut constants = Vec::new();
+        for vars in &call.inputs {
+            let first = reads.refs.len();
+            wiring.inputs.push(reads.places(vars)?);
+            let known = |&var: &VarId| var == VarId::NONE || self.slots.known_before(self.source, var, now);
+            constants.push(first..if vars.iter().all(known) { reads.refs.len() } else { first });
+        }
+        let mut writes = Views { found: self, order, refs: Vec::new() };
+        if call.pass == Pass::Backward {
+            wiring.outputs = reads.slots(&call.outputs)?;
+            wiring.output_gradients = reads.slots(&call.output_gradients)?;
+            for vars in &call.input_gradients {
+                let places = writes.places(vars)?;
+                let stores = vars.iter().map(|&var| self.stores.of_call(call, var));
+                wiring.input_gradients.push(places.into_iter().zip(stores).collect());
+            }
+            wiring.results = writes.slots(&call.results)?;
+        } else {
+            wiring.outputs = writes.slots(&call.outputs)?;
+        }
+        // The operator's own, whatever the pass: a backward call draws what the forward one drew.
+        let desc = self.source.desc(call.id);
+        let of_forward = if call.pass == Pass::Backward { &desc.inputs } else { &desc.outputs };
+        let outputs = Program::slots_of(parsed.signature.outputs, of_forward, "");
+        let stream = outputs.iter().flatten().next().map_or(0, |var| u64::from(var.0));
+        Ok(OpInstr {
+            wiring,
+            reads: reads.refs,
+            writes: writes.refs,
+            stream,
+            random: parsed.facts.random,
+            prepared: parsed.hints.prepares.then_some(0),
+            constants,
+            wanted: (0..parsed.signature.inputs.len()).map(|slot| call.wanted.contains(&slot)).collect(),
+            flush: self.flushed(call, parsed)?,
+            order: order.map(|Ranked { block, rows, .. }| (block, rows)),
+            stands_for: self.source.note(call.id),
+            ..self.call_of(call, parsed)
+        })
+    }
+
+    /// What a call writes that passes from step to step.
+    fn flushed(&self, call: &Call, parsed: &Parsed) -> Result<Vec<Ref>> {
+        let mut flushed = Vec::new();
+        if call.pass == Pass::Backward {
+            let written = call.input_gradients.iter().flatten().filter(|&&var| var != VarId::NONE);
+            for &var in written.filter(|_| call.id.block != BlockId(0)) {
+                let view = self.reference(var)?;
+                if matches!(view.access, Access::Passed { .. }) {
+                    flushed.push(view);
+                }
+            }
+            return Ok(flushed);
+        }
+        let slots = parsed.signature.outputs.iter().zip(&call.outputs).filter(|(slot, _)| !slot.updated);
+        for (_, vars) in slots.filter(|_| call.id.block != BlockId(0)) {
+            for &var in vars.iter().filter(|&&var| self.source.is_next(var)) {
+                flushed.push(self.reference(var)?);
+            }
+        }
+        Ok(flushed)
+    }
+
+    fn step_loop(&self, inner: &LoopItem, now: usize) -> Result<Loop> {
+        let (step, gradient) = self.source.step(inner.id)?;
+        let levels = &self.blocks.forward(step.block)?.levels;
+        let code = |items: &[Item]| -> Result<Vec<Instr>> {
+            items.iter().map(|item| self.item(item, now)).collect()
+        };
+        let all = &self.slots.slots;
+        let (before, chains_before) = chains::outside(code(&inner.before)?, all);
+        let (after, chains_after) = chains::outside(code(&inner.after)?, all);
+        let body = code(&inner.body)?;
+        let chains = Chains { before: chains_before, body: chains::inside(&body, all), after: chains_after };
+        let mut instr = Loop {
+            desc: step.clone(),
+            place: self.source.place(inner.id),
+            why: inner.site.why,
+            index: 0,
+            backward: gradient.is_some(),
+            span: inner.site.span,
+            gather: Vec::new(),
+            statics: Vec::new(),
+            memories: Vec::new(),
+            gradients: Vec::new(),
+            zero: Vec::new(),
+            chains,
+            spread: Vec::new(),
+            scatter: Vec::new(),
+            scatter_statics: Vec::new(),
+            flush: Vec::new(),
+            slots: Vec::new(),
+            splits: body.iter().all(|instr| lanes_can_run(instr, step)),
+            weights: body.iter().map(|instr| self.weights(instr)).fold(0, usize::saturating_add),
+            levels: levels.made.clone(),
+            inner: levels.inner.clone(),
+            parent: self.source.program.block(step.block).parent.unwrap_or_default(),
+            sequences: self.sequences(step)?,
+            random: before.iter().chain(&body).chain(&after).any(is_random),
+            before,
+            body,
+            after,
+        };
+        match gradient {
+            None => self.forward_moves(step, &mut instr)?,
+            Some(gradient) => self.backward_moves(step, gradient, inner.id, &mut instr)?,
+        }
+        instr.spread = (0..instr.memories.len()).filter(|&m| instr.memories[m].all.is_some()).collect();
+        for var in self.source.desc(inner.id).writes().filter(|_| inner.id.block != BlockId(0)) {
+            let passed = |view: &Ref| matches!(view.access, Access::Passed { .. });
+            let view = self.reference(var).ok().filter(|view| passed(view) || self.source.is_next(var));
+            instr.flush.extend(view);
+        }
+        Ok(instr)
+    }
+
+    fn moves(&self, pair: Pair, store: Store) -> Result<Move> {
+        Ok(Move { outer: self.reference(pair.outer)?, inner: self.reference(pair.inner)?, store })
+    }
+
+    fn forward_moves(&self, step: &StepDesc, instr: &mut Loop) -> Result<()> {
+        let taken = |pair: &&Pair| self.layouts.taken.contains_key(&pair.inner);
+        for pair in step.inputs.iter().filter(|pair| !taken(pair)) {
+            instr.gather.push(self.moves(*pair, Store::Write)?);
+        }
+        for pair in &step.statics {
+            instr.statics.push(self.moves(*pair, Store::Write)?);
+        }
+        for memory in 0..step.memories.len() {
+            instr.memories.push(self.memory(step, memory, step.block)?);
+        }
+        for pair in &step.outputs {
+            instr.scatter.push(self.moves(*pair, Store::Write)?);
+        }
+        Ok(())
+    }
+
+    /// A memory, in the loop of a step block or of its gradient block.
+    fn memory(&self, step: &StepDesc, memory: usize, run: BlockId) -> Result<MemoryPlan> {
+        let m = &step.memories[memory];
+        let spec = self.source.program.spec(m.previous)?;
+        Ok(MemoryPlan {
+            next: self.reference(m.next)?,
+            start: self.slots.start(step.block, memory, spec)?,
+            read: true,
+            initial: m.initial.map(|var| self.reference(var)).transpose()?,
+            last: m.last.map(|var| self.reference(var)).transpose()?,
+            all: self.slots.spread(run, memory, spec),
+        })
+    }
+
+    fn backward_moves(
+        &self,
+        step: &StepDesc,
+        gradient: &StepGradient,
+        id: OpId,
+        instr: &mut Loop,
+    ) -> Result<()> {
+        let forward = self.blocks.forward(step.block)?;
+        let found = self.blocks.backward(gradient.block)?;
+        for &(var, home) in &found.homes {
+            let own = matches!(home, super::loops::block::GradientHome::Own(_));
+            let sequences = forward.class(self.source, var) == Class::Sequence;
+            if own && sequences && !self.layouts.taken.contains_key(&var) {
+                instr.zero.push(self.reference(var)?);
+            }
+        }
+        for pair in self.stores.gathered(id) {
+            instr.gather.push(self.moves(*pair, Store::Write)?);
+        }
+        for pair in read_again(self.source, forward, step, gradient) {
+            instr.statics.push(self.moves(*pair, Store::Write)?);
+        }
+        for (memory, reads) in found.memories.iter().enumerate() {
+            let plan = self.memory(step, memory, gradient.block)?;
+            instr.memories.push(MemoryPlan { read: *reads != MemoryReads::Not, last: None, ..plan });
+        }
+        for (i, m) in gradient.memories.iter().enumerate() {
+            let memory = m.memory as usize;
+            let spec = self.source.program.spec(step.memories[memory].previous)?;
+            let store = self.stores.of_memory(gradient.block, m.memory);
+            let initial = m.initial.map(|var| {
+                Ok::<_, Error>((self.reference(var)?, self.stores.of_loop(id, Handed::Initial(i))))
+            });
+            instr.gradients.push(MemoryGradientPlan {
+                memory,
+                next: self.reference(m.next)?,
+                start: self.slots.start(gradient.block, memory, spec)?,
+                passes: store.passes,
+                filled: store.filled,
+                last: m.last.map(|var| self.reference(var)).transpose()?,
+                initial: initial.transpose()?,
+            });
+        }
+        instr.gradients.sort_by_key(|plan| plan.memory);
+        for (i, pair) in gradient.inputs.iter().enumerate() {
+            if !self.layouts.left.contains_key(&pair.outer) {
+                instr.scatter.push(self.moves(*pair, self.stores.of_loop(id, Handed::Input(i)))?);
+            }
+        }
+        for (i, pair) in gradient.statics.iter().enumerate() {
+            instr.scatter_statics.push(self.moves(*pair, self.stores.of_loop(id, Handed::Static(i)))?);
+        }
+        for &var in self.stores.zeroed(id) {
+            instr.zero.push(self.reference(var)?);
+        }
+        Ok(())
+    }
+
+    /// What counts the sequences that a step block runs over.
+    fn sequences(&self, step: &StepDesc) -> Result<Extent> {
+        let program = self.source.program;
+        let none = || Error::of(ErrorKind::Program, "step inputs", "one", "none");
+        let lod = &program.spec(step.inputs.first().ok_or_else(none)?.outer)?.lod;
+        let parent = program.block(step.block).parent.unwrap_or_default();
+        match lod.iter().position(|&l| l == step.level) {
+            Some(0) => Ok(program.top(parent)),
+            Some(at) => Ok(Extent::Rows(lod[at - 1])),
+            None => {
+                let (expected, got) = ("one of the step input's", format!("level {}", step.level.0));
+                Err(Error::of(ErrorKind::Program, "step level", expected, got))
+            }
+        }
+    }
+
+    /// Bytes of the constants that a call prepares.
+    fn weights(&self, instr: &Instr) -> usize {
+        let Instr::Op(op) = instr else { return 0 };
+        let reads = op.constants.iter().filter(|_| op.prepared.is_some()).cloned().flatten();
+        let size = |r: &Ref| match r.access {
+            Access::Slot(slot) => self.slots.slots[slot].dtype.size_of(),
+            _ => 0,
+        };
+        // Saturating: a program that was read from a file may say anything.
+        let bytes = |r: &Ref| r.rows.known().unwrap_or(0).saturating_mul(r.width).saturating_mul(size(r));
+        reads.map(|read| bytes(&op.reads[read])).fold(0, usize::saturating_add)
+    }
+}
+
+/// Makes views of the variables of slots.
+struct Views<'a> {
+    found: &'a Found<'a>,
+    order: Option<Ranked>,
+    refs: Vec<Ref>,
+}
+
+impl Views<'_> {
+    fn slots(&mut self, slots: &[Vec<VarId>]) -> Result<Vec<Vec<OperandAt>>> {
+        slots.iter().map(|vars| self.places(vars)).collect()
+    }
+
+    fn places(&mut self, vars: &[VarId]) -> Result<Vec<OperandAt>> {
+        vars.iter().map(|&var| self.place(var)).collect()
+    }
+
+    fn place(&mut self, var: VarId) -> Result<OperandAt> {
+        let Found { source, slots, .. } = *self.found;
+        if var == VarId::NONE {
+            return Ok(OperandAt::Absent);
+        }
+        let view = match self.order {
+            Some(_) => slots.ranked_reference(source, var)?,
+            None => slots.reference(source, var)?,
+        };
+        if let Access::Slot(slot) = view.access
+            && let Some(pool) = slots.slots[slot].pool
+        {
+            return Ok(OperandAt::Rows(pool));
+        }
+        self.refs.push(view);
+        Ok(OperandAt::Dense(self.refs.len() - 1))
+    }
+}
+
+/// Whether lanes can run an instruction of a loop, each for its own sequences: every row belongs to one of them, and no
+/// gradient is added across them.
+fn lanes_can_run(instr: &Instr, step: &StepDesc) -> bool {
+    let Instr::Op(op) = instr else { return false };
+    let row = |r: &Ref| r.rows == Extent::Alive(step.block);
+    let pools = |p: &OperandAt| matches!(p, OperandAt::Rows(_));
+    op.reads.iter().all(|r| row(r) || r.rows.known().is_some())
+        && op.writes.iter().all(row)
+        && !op.wiring.input_gradients.iter().flatten().any(|(p, _)| pools(p))
+        && !op.wiring.inputs.iter().chain(&op.wiring.outputs).flatten().any(pools)
+}
+
+fn is_random(instr: &Instr) -> bool {
+    match instr {
+        Instr::Op(op) => op.random,
+        Instr::Loop(inner) => inner.random,
+        Instr::Levels(_) | Instr::Zero(..) | Instr::Reorder { .. } => false,
+    }
+}

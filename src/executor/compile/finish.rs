@@ -1,0 +1,56 @@
+//! What is known of instructions only when all of them are made: their numbers, and the slots that each loop touches.
+
+use super::lives::Lives;
+use super::slots::Slots;
+use crate::executor::plan::Instr;
+
+/// The instructions of a plan, in one list, with numbers.
+pub(crate) struct Finished {
+    pub(crate) code: Vec<Instr>,
+    /// How many instructions there are, those of loops included.
+    pub(crate) instructions: usize,
+    /// How many calls prepare something.
+    pub(crate) prepared: usize,
+}
+
+/// Numbers instructions in the order of the listing, which is that of the first calls, and calls that prepare among
+/// themselves.
+pub(crate) fn finish(groups: Vec<Vec<Instr>>, slots: &Slots, lives: &Lives) -> Finished {
+    let mut finished = Finished { code: Vec::new(), instructions: 0, prepared: 0 };
+    for (at, mut code) in groups.into_iter().enumerate() {
+        let group = Group { slots, lives, operator: at + 1 };
+        code.iter_mut().for_each(|instr| finished.finish(instr, &group));
+        finished.code.append(&mut code);
+    }
+    finished
+}
+
+/// The instructions of one operator of the root block.
+struct Group<'a> {
+    slots: &'a Slots,
+    lives: &'a Lives,
+    operator: usize,
+}
+
+impl Finished {
+    fn finish(&mut self, instr: &mut Instr, group: &Group<'_>) {
+        let index = self.instructions;
+        self.instructions += 1;
+        match instr {
+            Instr::Reorder { index: own, .. } | Instr::Zero(_, own) => *own = index,
+            Instr::Op(op) | Instr::Levels(op) => {
+                op.index = index;
+                if let Some(prepared) = &mut op.prepared {
+                    *prepared = self.prepared;
+                    self.prepared += 1;
+                }
+            }
+            Instr::Loop(inner) => {
+                inner.index = index;
+                inner.slots = group.lives.touched(group.slots, group.operator, inner.desc.block);
+                let code = inner.before.iter_mut().chain(&mut inner.body).chain(&mut inner.after);
+                code.for_each(|instr| self.finish(instr, group));
+            }
+        }
+    }
+}

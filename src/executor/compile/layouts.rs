@@ -1,0 +1,196 @@
+//! Which variables of the root block lie in step-major order.
+//!
+//! The gradients that a loop hands back lie in the order of its rank table. Another loop over the same sequences takes
+//! them as they lie, and a row-wise operator works on them in that order; only where an operator wants the batch's own order,
+//! or a value is fetched, is there a copy (the module `slots`).
+
+use std::collections::{HashMap, HashSet};
+
+use super::blocks::Blocks;
+use super::loops::block::GradientHome;
+use super::loops::views::counts;
+use super::schedule::{Call, Item, LoopItem, Schedule};
+use super::source::Source;
+use crate::error::Result;
+use crate::executor::rewrite::needs::{gradient_reads, needed_values};
+use crate::program::{BlockId, Extent, LevelId, OpDesc, Reach, Role, StepDesc, VarId, grad_name};
+
+/// The order of a loop's rows: by the sequences of a level, run from one end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Order {
+    level: LevelId,
+    reverse: bool,
+}
+
+/// How a variable lies that is in step-major order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ranked {
+    pub(crate) order: Order,
+    /// The step block whose frame knows the order, and what counts the rows there.
+    pub(crate) block: BlockId,
+    pub(crate) rows: Extent,
+}
+
+/// What lies in step-major order at the root.
+#[derive(Debug, Default)]
+pub(crate) struct Layouts {
+    ranked: HashMap<VarId, Ranked>,
+    /// The order in which a call runs on rows as they lie, by its number.
+    calls: HashMap<usize, Ranked>,
+    /// Variables of step blocks that are an outer one as it lies.
+    pub(crate) taken: HashMap<VarId, VarId>,
+    /// Variables that a loop leaves as they lie, with the variable of its block.
+    pub(crate) left: HashMap<VarId, VarId>,
+    /// Blocks whose frames must know the keys of their rows for calls outside.
+    pub(crate) keyed: Vec<BlockId>,
+}
+
+impl Layouts {
+    pub(crate) fn ranked(&self, var: VarId) -> Option<Ranked> {
+        self.ranked.get(&var).copied()
+    }
+
+    /// The order in which a call runs; none if it is the batch's.
+    pub(crate) fn order_of(&self, call: &Call) -> Option<Ranked> {
+        self.calls.get(&call.number).copied()
+    }
+}
+
+/// Finds what can stay in step-major order, in the order in which it runs.
+pub(crate) fn layouts(source: &Source<'_>, blocks: &Blocks, schedule: &Schedule) -> Result<Layouts> {
+    let ops = source.live.iter().map(|&number| &source.program.root().ops[number]);
+    let contributions = counts(ops.flat_map(OpDesc::writes));
+    let mut finder = Finder { source, blocks, contributions, layouts: Layouts::default() };
+    for item in schedule.iter().flatten() {
+        match item {
+            Item::Call(call) => finder.call(call)?,
+            Item::Levels(_) => {}
+            Item::Loop(inner) => finder.step_loop(inner)?,
+        }
+    }
+    Ok(finder.layouts)
+}
+
+struct Finder<'a> {
+    source: &'a Source<'a>,
+    blocks: &'a Blocks,
+    /// How many operators of the root block write a variable.
+    contributions: HashMap<VarId, usize>,
+    layouts: Layouts,
+}
+
+fn order_of(step: &StepDesc) -> Order {
+    Order { level: step.level, reverse: step.reverse }
+}
+
+impl Finder<'_> {
+    /// Whether a gradient that another operator adds to, or that is fetched, must lie in the batch's order.
+    fn is_shared(&self, var: VarId) -> bool {
+        self.source.is_gradient(var)
+            && (self.contributions.get(&var) != Some(&1) || self.source.is_wanted(var))
+    }
+
+    fn call(&mut self, call: &Call) -> Result<()> {
+        let Some(parsed) = self.source.parsed(call.id) else { return Ok(()) };
+        // What sums over rows beside computing them keeps to the batch's order.
+        let joins = parsed.hints.joins;
+        let row_wise = parsed.facts.reach == Reach::Row && self.source.desc(call.id).role != Role::Update;
+        let Some(order) = (if joins || !row_wise { None } else { self.order(call)? }) else { return Ok(()) };
+        if parsed.facts.random {
+            self.layouts.keyed.push(order.block);
+        }
+        for var in call.writes() {
+            if self.source.program.spec(var)?.batched() {
+                self.layouts.ranked.entry(var).or_insert(order);
+            }
+        }
+        self.layouts.calls.insert(call.number, order);
+        Ok(())
+    }
+
+    /// The order in which a row-wise call can run on rows as they lie: that of all batched variables it reads, if what it
+    /// writes is no wider (a copy is due where the order ends, and should be narrow).
+    fn order(&self, call: &Call) -> Result<Option<Ranked>> {
+        let mut found: Option<Ranked> = None;
+        let (mut read_width, mut write_width) = (0, 0);
+        let (reads, writes) = self.operands(call);
+        for var in self.source.program.tensors(reads.into_iter()) {
+            let spec = self.source.program.spec(var)?;
+            if !spec.batched() {
+                continue;
+            }
+            read_width += spec.width();
+            match (self.layouts.ranked(var), found) {
+                (Some(r), None) => found = Some(r),
+                (Some(r), Some(f)) if r.order == f.order => {}
+                _ => return Ok(None),
+            }
+        }
+        for var in writes {
+            let spec = self.source.program.spec(var)?;
+            if !spec.batched() {
+                continue;
+            }
+            write_width += spec.width();
+            if self.source.is_wanted(var) || self.is_shared(var) {
+                return Ok(None);
+            }
+        }
+        Ok(found.filter(|_| write_width <= read_width))
+    }
+
+    /// What a call reads, and what it and the calls beside it write.
+    fn operands(&self, call: &Call) -> (Vec<VarId>, Vec<VarId>) {
+        let (desc, Some(parsed)) = (self.source.desc(call.id), self.source.parsed(call.id)) else {
+            return Default::default();
+        };
+        if desc.role != Role::Backward {
+            return (desc.reads().collect(), desc.writes().collect());
+        }
+        let present = |vars: &[VarId]| -> Vec<VarId> {
+            vars.iter().copied().filter(|&var| var != VarId::NONE).collect()
+        };
+        let signature = parsed.signature;
+        let needs = gradient_reads(&*parsed.op, &call.wanted, &parsed.inputs);
+        let mut reads = needed_values(&*parsed.op, desc, needs);
+        reads.extend(signature.outputs.iter().flat_map(|slot| present(desc.input(&grad_name(slot.name)))));
+        let wanted = call.wanted.iter().map(|&slot| grad_name(signature.inputs[slot].name));
+        (reads, wanted.flat_map(|name| present(desc.output(&name))).collect())
+    }
+
+    fn step_loop(&mut self, inner: &LoopItem) -> Result<()> {
+        let (step, gradient) = self.source.step(inner.id)?;
+        let Some(gradient) = gradient else {
+            for pair in &step.inputs {
+                self.take(pair.outer, pair.inner, step);
+            }
+            return Ok(());
+        };
+        // The last first, so that the first stays where two are of one variable.
+        let incoming: HashMap<VarId, VarId> =
+            gradient.outputs.iter().rev().map(|p| (p.inner, p.outer)).collect();
+        let homes = &self.blocks.backward(gradient.block)?.homes;
+        for (var, _) in homes.iter().filter(|(_, home)| matches!(home, GradientHome::Own(_))) {
+            if let Some(&outer) = incoming.get(var) {
+                self.take(outer, *var, step);
+            }
+        }
+        let passed: HashSet<VarId> = gradient.memories.iter().filter_map(|m| m.previous).collect();
+        for pair in gradient.inputs.iter().filter(|pair| !passed.contains(&pair.inner)) {
+            if !self.is_shared(pair.outer) {
+                let rows = self.source.program.spec(pair.inner)?.rows();
+                let ranked = Ranked { order: order_of(step), block: step.block, rows };
+                self.layouts.ranked.insert(pair.outer, ranked);
+                self.layouts.left.insert(pair.outer, pair.inner);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the step's view of an outer variable the rows as they lie, if that is in the loop's order.
+    fn take(&mut self, outer: VarId, inner: VarId, step: &StepDesc) {
+        if self.layouts.ranked(outer).is_some_and(|ranked| ranked.order == order_of(step)) {
+            self.layouts.taken.insert(inner, outer);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! How long each slot is needed: from the first instruction that touches it to the last one.
+
+use std::collections::BTreeSet;
+
+use super::slots::Slots;
+use crate::executor::plan::{Access, Instr, Loop, MemoryPlan, Ref, Slot};
+use crate::program::BlockId;
+
+/// Lives until the run ends: fetched values.
+const FOREVER: usize = usize::MAX;
+
+/// When a slot is needed, and which slots each operator of the root block touches.
+#[derive(Debug)]
+pub(crate) struct Lives {
+    /// The first and the last instruction, counted from 1; those of one operator of the root block are one moment, that of
+    /// the first of them.
+    pub(crate) of_slot: Vec<(usize, usize)>,
+    /// By the number of the operator among those that run, from 1; 0 is before them.
+    touched: Vec<BTreeSet<usize>>,
+}
+
+impl Lives {
+    /// The slots in the orders of a block that an operator of the root block touches.
+    pub(crate) fn touched(&self, slots: &Slots, operator: usize, block: BlockId) -> Vec<usize> {
+        let of_block = slots.of_block.get(&block).map_or(&[][..], Vec::as_slice);
+        of_block.iter().copied().filter(|slot| self.touched[operator].contains(slot)).collect()
+    }
+}
+
+/// Reads the lifetimes off the instructions of each operator of the root block; `fetched` live to the end.
+pub(crate) fn lives(groups: &[Vec<Instr>], slots: &Slots, fetched: &[usize]) -> Lives {
+    // Feeds are there before anything runs.
+    let mut touched = vec![BTreeSet::new()];
+    touched.extend(groups.iter().map(|code| {
+        let mut reader = Touched { slots: &slots.slots, loops: Vec::new(), found: BTreeSet::new() };
+        code.iter().for_each(|instr| reader.instr(instr));
+        reader.found
+    }));
+    for made in 0..slots.slots.len() {
+        let mut with = Some(made);
+        while let Some(slot) = with {
+            touched[slots.made_for(made)].insert(slot);
+            with = slots.slots[slot].alias;
+        }
+    }
+    let mut of_slot = vec![(usize::MAX, 0); slots.slots.len()];
+    let mut now = 0;
+    for (operator, found) in touched.iter().enumerate() {
+        for &slot in found {
+            let life: &mut (usize, usize) = &mut of_slot[slot];
+            *life = (life.0.min(now), now);
+        }
+        now += if operator == 0 { 1 } else { groups[operator - 1].len() };
+    }
+    for &slot in fetched {
+        of_slot[slot].1 = FOREVER;
+    }
+    Lives { of_slot, touched }
+}
+
+/// Collects the slots that instructions touch.
+struct Touched<'a> {
+    slots: &'a [Slot],
+    /// The loops around, the innermost last.
+    loops: Vec<&'a Loop>,
+    found: BTreeSet<usize>,
+}
+
+impl<'a> Touched<'a> {
+    fn view(&mut self, view: &Ref) {
+        match view.access {
+            Access::Slot(slot) => {
+                let mut with = Some(slot);
+                while let Some(slot) = with {
+                    self.found.insert(slot);
+                    with = self.slots[slot].alias;
+                }
+            }
+            Access::Previous { block, memory } => {
+                let around = self.loops.iter().find(|l| l.desc.block == block);
+                if let Some(plan) = around.and_then(|l| l.memories.get(memory)) {
+                    self.memory(plan);
+                }
+            }
+            // In the rows of the gradient of what the memory holds next, which the loop touches.
+            Access::Passed { .. } => {}
+        }
+    }
+
+    /// The values of a memory at all steps.
+    fn memory(&mut self, plan: &MemoryPlan) {
+        let views = [Some(plan.next), Some(plan.start), plan.all];
+        views.iter().flatten().for_each(|view| self.view(view));
+    }
+
+    fn instr(&mut self, instr: &'a Instr) {
+        match instr {
+            Instr::Op(op) | Instr::Levels(op) => {
+                op.reads.iter().chain(&op.writes).chain(&op.flush).for_each(|view| self.view(view));
+            }
+            Instr::Zero(view, _) => self.view(view),
+            Instr::Reorder { from, to, .. } => [from, to].into_iter().for_each(|view| self.view(view)),
+            Instr::Loop(inner) => {
+                self.loops.push(inner);
+                self.moves(inner);
+                let code = inner.before.iter().chain(&inner.body).chain(&inner.after);
+                code.for_each(|instr| self.instr(instr));
+                self.loops.pop();
+            }
+        }
+    }
+
+    /// What a loop moves between its rows and those around it.
+    fn moves(&mut self, inner: &Loop) {
+        let moves = [&inner.gather, &inner.statics, &inner.scatter, &inner.scatter_statics];
+        for moved in moves.into_iter().flatten() {
+            self.view(&moved.outer);
+            self.view(&moved.inner);
+        }
+        inner.zero.iter().chain(&inner.flush).for_each(|view| self.view(view));
+        for plan in inner.memories.iter().filter(|plan| plan.read) {
+            self.memory(plan);
+            [plan.initial, plan.last].iter().flatten().for_each(|view| self.view(view));
+        }
+        for plan in &inner.gradients {
+            let initial = plan.initial.map(|(view, _)| view);
+            let views = [Some(plan.next), Some(plan.start), plan.last, initial];
+            views.iter().flatten().for_each(|view| self.view(view));
+        }
+    }
+}

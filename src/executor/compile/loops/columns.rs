@@ -1,0 +1,47 @@
+//! Which variables of step blocks are columns of which: they have no memory of their own.
+
+use std::collections::HashMap;
+
+use crate::executor::plan::Views;
+use crate::program::VarId;
+
+/// Variables that are columns of another one, or all of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Columns {
+    of: Views,
+    /// Variables that were made columns of a variable; some may be another one's by now.
+    parts: HashMap<VarId, Vec<VarId>>,
+}
+
+impl Columns {
+    /// The variable whose memory holds `var`.
+    pub(crate) fn whole_of(&self, var: VarId) -> VarId {
+        self.place_of(var).0
+    }
+
+    /// The variable whose memory holds `var`, and the first column there.
+    pub(crate) fn place_of(&self, var: VarId) -> (VarId, usize) {
+        self.of.get(&var).copied().unwrap_or((var, 0))
+    }
+
+    pub(crate) fn contains(&self, var: VarId) -> bool {
+        self.of.contains_key(&var)
+    }
+
+    /// Lets a variable be columns of another one, from the given one on.
+    pub(crate) fn view(&mut self, part: VarId, (whole, column): (VarId, usize)) {
+        self.of.insert(part, (whole, column));
+        self.parts.entry(whole).or_default().push(part);
+    }
+
+    /// The variables that are columns of one, or are it.
+    pub(crate) fn parts_of(&self, whole: VarId) -> impl Iterator<Item = VarId> {
+        let of = move |part: &VarId| self.of.get(part).is_some_and(|(of, _)| *of == whole);
+        self.parts.get(&whole).into_iter().flatten().copied().filter(of)
+    }
+
+    /// Each with the whole and its first column there.
+    pub(crate) fn all(&self) -> &Views {
+        &self.of
+    }
+}

@@ -1,0 +1,132 @@
+//! What runs when in a step block, and where what it computes lives.
+
+use std::collections::HashSet;
+
+use super::block::{Forward, StepBlock, Visits};
+use super::columns::Columns;
+use super::in_place::add_in_place;
+use super::levels::StepLevels;
+use super::pins::{draws, stays};
+use super::views::view_outputs;
+use super::when::{Reached, Unit, When, decide, early};
+use crate::error::Result;
+use crate::executor::compile::saved::Saved;
+use crate::executor::compile::source::Source;
+use crate::executor::plan::{Home, OpId, Pin};
+use crate::executor::rewrite::classes::{Class, Classes};
+use crate::program::{StepDesc, VarId, decided_late};
+
+/// Analyses a step block, whose loop runs once or many times in a run.
+///
+/// # Errors
+/// If an operator cannot run in a step block, or where a memory decides the rows of sequences.
+pub(crate) fn forward(
+    source: &Source<'_>,
+    saved: &Saved,
+    step: &StepDesc,
+    visits: Visits,
+) -> Result<Forward> {
+    let block = StepBlock::new(source, step);
+    let mut found = Forward {
+        visits,
+        classes: Classes::new(step.statics.iter().map(|p| p.inner)),
+        levels: StepLevels::new(source, step)?,
+        units: Vec::new(),
+        columns: Columns::default(),
+        adds: HashSet::new(),
+        saved: saved.clone(),
+        homes: Vec::new(),
+        spread: HashSet::new(),
+        stepwise: HashSet::new(),
+    };
+    for (id, _) in block.ops() {
+        classify(&block, id, &mut found)?;
+    }
+    times(&block, &mut found)?;
+    add_in_place(&block, &mut found);
+    let inside = |unit: &&Unit| unit.when == When::Body || unit.steps;
+    let ops = &source.program.block(step.block).ops;
+    let loops = found.units.iter().filter(inside).filter_map(|unit| ops[unit.op].step.as_ref());
+    found.stepwise = loops.map(|inner| inner.block).collect();
+    homes(&block, &mut found);
+    Ok(found)
+}
+
+/// What an operator has rows for, whether it has a call at all, and why it must stay in the loop, if it must.
+fn classify(block: &StepBlock<'_>, id: OpId, found: &mut Forward) -> Result<()> {
+    let source = block.source;
+    let op = source.desc(id);
+    let reads: Vec<VarId> = op.reads().map(|v| found.columns.whole_of(v)).collect();
+    let (class, mixed) = found.classes.of(source.program, &reads);
+    if class == Class::Step && view_outputs(block, id, &mut found.columns, &mut found.saved) {
+        op.writes().for_each(|v| found.classes.set(v, class));
+        return Ok(());
+    }
+    if let Some(decides) = found.levels.make(source, id, class, &found.columns)? {
+        found.units.push(Unit::of_levels(id.number, decides));
+    }
+    let stays = stays(source, &found.levels, id, class)?;
+    let pinned = mixed.then_some(Pin::Mixed).or(again(block, id, class, found.visits)).or(stays);
+    let class = if pinned.is_some() && class != Class::Constant { Class::Step } else { class };
+    op.writes().for_each(|v| found.classes.set(v, class));
+    found.units.push(Unit::new(id.number, reads, op.writes().collect(), pinned));
+    Ok(())
+}
+
+/// Why what has a row a sequence is computed at every step nevertheless, if it is. What a loop inside a loop computes once
+/// a sequence would be lost for the backward pass, since it runs many times; what leaves the step has a row for each
+/// entry; what is random differs from step to step.
+fn again(block: &StepBlock<'_>, id: OpId, class: Class, visits: Visits) -> Option<Pin> {
+    if class != Class::Sequence {
+        return None;
+    }
+    if visits == Visits::Many {
+        return Some(Pin::Repeated);
+    }
+    if block.source.desc(id).writes().any(|v| block.leaving.contains(&v)) {
+        return Some(Pin::Leaves);
+    }
+    draws(block.source, id).then_some(Pin::Random)
+}
+
+/// When each unit runs.
+fn times(block: &StepBlock<'_>, found: &mut Forward) -> Result<()> {
+    let StepBlock { source, step, .. } = *block;
+    let carried: Vec<VarId> = step.memories.iter().map(|m| m.previous).collect();
+    let nexts: Vec<VarId> = step.memories.iter().map(|m| m.next).collect();
+    let ops = &source.program.block(step.block).ops;
+    decide(&mut found.units, &carried, &nexts);
+    // A loop inside the loop runs for all steps at once or for each by itself, forward and backward alike: else the backward
+    // pass would not find its values. The gradient of a memory that it reads needs each by itself.
+    for unit in found.units.iter_mut().filter(|unit| unit.when == When::After) {
+        if ops[unit.op].step.is_some() {
+            unit.pinned = unit.pinned.or(Some(Pin::Stepwise));
+        }
+    }
+    decide(&mut found.units, &carried, &nexts);
+    early(&mut found.units, &carried).map_err(|Reached { op, by }| {
+        let place = source.place(OpId { block: step.block, number: op });
+        decided_late(&source.program.var(by).name).at(place)
+    })
+}
+
+/// Where each variable that the block computes lives. What only the loop has, and the backward pass does not want, needs
+/// the rows of one step alone.
+fn homes(block: &StepBlock<'_>, found: &mut Forward) {
+    let outside: HashSet<VarId> =
+        found.units.iter().filter(|unit| unit.when != When::Body).flat_map(Unit::touches).collect();
+    let mut seen = HashSet::new();
+    for &var in found.units.iter().flat_map(|unit| &unit.writes).filter(|&&var| seen.insert(var)) {
+        let kept = block.leaving.contains(&var) || found.saved.contains(&var) || outside.contains(&var);
+        let home = match found.classes.get(block.source.program, var) {
+            Class::Constant => Home::Whole,
+            Class::Step if kept => Home::Stepped(block.step.block),
+            Class::Sequence | Class::Step => Home::Sequence(block.step.block),
+        };
+        found.homes.push((var, home));
+    }
+    let after = found.units.iter().filter(|unit| unit.when == When::After);
+    let read: HashSet<VarId> = after.flat_map(|unit| unit.reads.iter().copied()).collect();
+    let previous = block.step.memories.iter().map(|m| m.previous);
+    found.spread = previous.filter(|previous| read.contains(previous)).collect();
+}

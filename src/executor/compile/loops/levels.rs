@@ -1,0 +1,90 @@
+//! The levels of sequences inside a step block: those that come from around it, and those that its operators make.
+
+use super::columns::Columns;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::compile::source::Source;
+use crate::executor::plan::{InnerLevel, MadeLevel, OpId};
+use crate::executor::rewrite::classes::Class;
+use crate::program::{LevelId, StepDesc, VarId};
+
+/// The levels of a step block.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StepLevels {
+    /// Of step inputs and static inputs, those above first.
+    pub(crate) inner: Vec<InnerLevel>,
+    /// Levels that operators make.
+    pub(crate) made: Vec<MadeLevel>,
+    /// Those that the rows of all steps have a LoD with, because a step input does.
+    over_all: Vec<LevelId>,
+}
+
+impl StepLevels {
+    /// The levels that come from around a step block.
+    pub(crate) fn new(source: &Source<'_>, step: &StepDesc) -> Result<Self> {
+        let mut inner: Vec<InnerLevel> = Vec::new();
+        let pairs = step.inputs.iter().map(|p| (p, false)).chain(step.statics.iter().map(|p| (p, true)));
+        for (pair, statics) in pairs {
+            let (of, to) = (source.program.spec(pair.outer)?, source.program.spec(pair.inner)?);
+            let skipped = of.lod.len().checked_sub(to.lod.len()).ok_or_else(|| {
+                Error::of(ErrorKind::Program, "levels in a step", "no more than outside", to.to_string())
+            })?;
+            let mut above = None;
+            for (&outer, &level) in of.lod[skipped..].iter().zip(&to.lod) {
+                let known = inner.iter().position(|l| l.inner == level);
+                above = Some(known.unwrap_or_else(|| {
+                    inner.push(InnerLevel { outer, inner: level, above, statics });
+                    inner.len() - 1
+                }));
+            }
+        }
+        let over_all = step.levels.iter().map(|(_, inner)| *inner).collect();
+        Ok(Self { inner, made: Vec::new(), over_all })
+    }
+
+    /// Adds the levels that an operator makes, and returns what decides their offsets; `None` if it makes none.
+    pub(crate) fn make(
+        &mut self,
+        source: &Source<'_>,
+        id: OpId,
+        class: Class,
+        columns: &Columns,
+    ) -> Result<Option<Vec<VarId>>> {
+        let Some(parsed) = source.parsed(id).filter(|parsed| !parsed.made.is_empty()) else {
+            return Ok(None);
+        };
+        if class == Class::Constant {
+            let (what, got) = ("operator that makes sequences in a step", "one without rows of the step");
+            return Err(Error::of(ErrorKind::Program, what, "an input", got));
+        }
+        for &(level, upper) in &parsed.made {
+            let above = upper.map(|upper| self.position(upper)).transpose()?;
+            let over_all = upper.is_none_or(|upper| self.is_over_all(upper));
+            self.made.push(MadeLevel { level, above, over_all });
+        }
+        let slots = parsed.facts.lod.deciding().unwrap_or(&[]);
+        let names = slots.iter().map(|&slot| parsed.signature.inputs[slot].name);
+        let vars = names.flat_map(|name| source.desc(id).input(name));
+        Ok(Some(vars.map(|&var| columns.whole_of(var)).collect()))
+    }
+
+    /// The number of a level among those of the block.
+    fn position(&self, level: LevelId) -> Result<usize> {
+        let outside = self.inner.iter().position(|inner| inner.inner == level);
+        let here = self.made.iter().position(|made| made.level == level).map(|i| self.inner.len() + i);
+        outside.or(here).ok_or_else(|| {
+            let (what, got) = ("level above one that is made in a step", format!("level {}", level.0));
+            Error::of(ErrorKind::Program, what, "one of the step", got)
+        })
+    }
+
+    /// Whether the rows of all steps have a LoD with a level: it is a step input's, or made of such in the step.
+    fn is_over_all(&self, level: LevelId) -> bool {
+        self.over_all.contains(&level) || self.made.iter().any(|made| made.level == level && made.over_all)
+    }
+
+    /// Whether a variable has levels that have no LoD over all steps.
+    pub(crate) fn foreign(&self, source: &Source<'_>, var: VarId) -> bool {
+        let levels = source.program.var(var).spec().map_or(&[][..], |spec| &spec.lod);
+        !levels.iter().all(|&level| self.is_over_all(level))
+    }
+}

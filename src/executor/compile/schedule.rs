@@ -1,0 +1,336 @@
+//! What runs, in the order in which it runs: the calls of the root block, of each step block what comes before, in and
+//! after its loop, and for each call the variables that it reads and writes. Where these lie is not yet known.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::blocks::Blocks;
+use super::loops::block::{Backward, Forward, Visits};
+use super::loops::views::counts;
+use super::loops::when::{Does, Unit, When};
+use super::source::{Parsed, Source};
+use crate::error::Result;
+use crate::executor::plan::{OpId, Span, Why};
+use crate::executor::rewrite::classes::Class;
+use crate::executor::rewrite::needs::gradient_reads;
+use crate::program::{BlockId, Pass, Program, Role, VarId, grad_name};
+
+/// The variables of each slot of a call, [`VarId::NONE`] where it has none to do with.
+pub(crate) type Slots = Vec<Vec<VarId>>;
+
+/// A call of an operator.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// Its number among all calls.
+    pub(crate) number: usize,
+    pub(crate) id: OpId,
+    pub(crate) site: Site,
+    pub(crate) pass: Pass,
+    /// Of a backward call: the input slots whose gradients it computes.
+    pub(crate) wanted: Vec<usize>,
+    /// What it reads and, in a forward call, writes: `outputs`.
+    pub(crate) inputs: Slots,
+    pub(crate) outputs: Slots,
+    pub(crate) output_gradients: Slots,
+    /// What a backward call writes.
+    pub(crate) input_gradients: Slots,
+    pub(crate) results: Slots,
+    /// Input slots whose value lies where its gradient goes.
+    pub(crate) in_place: Vec<usize>,
+    /// It adds its output to what is there.
+    pub(crate) adds: bool,
+}
+
+/// When and how often something runs, and why then.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Site {
+    pub(crate) span: Span,
+    /// Whether it runs many times for one instruction of the root block: then it adds to gradients of constants.
+    pub(crate) visits: Visits,
+    /// Why it is in that part of a step block.
+    pub(crate) why: Option<Why>,
+}
+
+/// A step loop.
+#[derive(Debug)]
+pub(crate) struct LoopItem {
+    pub(crate) id: OpId,
+    pub(crate) site: Site,
+    pub(crate) before: Vec<Item>,
+    pub(crate) body: Vec<Item>,
+    pub(crate) after: Vec<Item>,
+}
+
+/// Something that runs.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Call(Call),
+    /// A call for the offsets of the levels that an operator makes.
+    Levels(Call),
+    Loop(LoopItem),
+}
+
+/// What runs for each operator of the root block, in its order.
+pub(crate) type Schedule = Vec<Vec<Item>>;
+
+impl Call {
+    pub(crate) fn reads(&self) -> impl Iterator<Item = VarId> {
+        let outputs = if self.pass == Pass::Backward { &self.outputs[..] } else { &[] };
+        let all = self.inputs.iter().chain(outputs).chain(&self.output_gradients);
+        all.flatten().copied().filter(|&var| var != VarId::NONE)
+    }
+
+    pub(crate) fn writes(&self) -> impl Iterator<Item = VarId> {
+        let outputs = if self.pass == Pass::Forward { &self.outputs[..] } else { &[] };
+        let all = outputs.iter().chain(&self.input_gradients).chain(&self.results);
+        all.flatten().copied().filter(|&var| var != VarId::NONE)
+    }
+}
+
+impl LoopItem {
+    /// What runs before the loop, in it and after it, in turn.
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.before.iter().chain(&self.body).chain(&self.after)
+    }
+}
+
+/// Puts what runs in order.
+pub(crate) fn schedule(source: &Source<'_>, blocks: &Blocks) -> Result<Schedule> {
+    let mut maker = Maker { source, blocks, calls: 0 };
+    let site = Site { span: Span::All, visits: Visits::Once, why: None };
+    let root = source.live.iter().map(|&number| {
+        let id = OpId { block: BlockId(0), number };
+        let mut items = Vec::new();
+        items.extend(maker.levels_call(id, site).map(Item::Levels));
+        maker.operator(id, site, None, &mut items)?;
+        Ok(items)
+    });
+    root.collect()
+}
+
+/// Numbers the calls while it makes them.
+struct Maker<'a> {
+    source: &'a Source<'a>,
+    blocks: &'a Blocks,
+    calls: usize,
+}
+
+impl Maker<'_> {
+    /// The calls of an operator, or its loop; `only` restricts a backward operator to some of its gradients.
+    fn operator(&mut self, id: OpId, site: Site, only: Option<&[usize]>, out: &mut Vec<Item>) -> Result<()> {
+        let Some(parsed) = self.source.parsed(id) else {
+            out.push(Item::Loop(self.step_loop(id, site).map_err(|e| e.at(self.source.place(id)))?));
+            return Ok(());
+        };
+        let desc = self.source.desc(id);
+        if desc.role != Role::Backward {
+            let mut call = self.call(id, parsed, site);
+            let found = if id.block == BlockId(0) { None } else { self.blocks.forward(id.block).ok() };
+            call.adds = found.is_some_and(|found| found.adds.contains(&id.number));
+            out.push(Item::Call(call));
+            return Ok(());
+        }
+        // `mul(x, x)` has the gradient of x to compute twice. No call may write one place twice, so each use of a variable
+        // is a call of its own.
+        let uses = counts(desc.writes()).into_values().max().unwrap_or(1);
+        for wanted in self.separate(id, parsed, only.unwrap_or(&parsed.wanted)) {
+            for nth in 0..uses {
+                let call = self.backward_call(id, parsed, site, (&wanted, nth))?;
+                out.push(Item::Call(call));
+            }
+        }
+        Ok(())
+    }
+
+    /// The gradients of a backward operator, call by call: if they share no work, those of rows, which threads divide,
+    /// and those of constants, which are sums over all rows, are calls of their own.
+    fn separate(&self, id: OpId, parsed: &Parsed, wanted: &[usize]) -> Vec<Vec<usize>> {
+        if !parsed.hints.separate_gradients {
+            return vec![wanted.to_vec()];
+        }
+        let desc = self.source.desc(id);
+        let constant = |&slot: &usize| {
+            let vars = desc.output(&grad_name(parsed.signature.inputs[slot].name)).iter();
+            let mut vars = vars.filter(|&&v| v != VarId::NONE);
+            vars.all(|&v| self.source.program.var(v).spec().is_some_and(|spec| !spec.batched()))
+        };
+        let (constants, rows): (Vec<usize>, Vec<usize>) = wanted.iter().copied().partition(constant);
+        [rows, constants].into_iter().filter(|group| !group.is_empty()).collect()
+    }
+
+    fn next(&mut self) -> usize {
+        self.calls += 1;
+        self.calls - 1
+    }
+
+    /// The variables of slots that are tensors.
+    fn tensors(&self, slots: Slots) -> Slots {
+        let tensor = |var: VarId| var != VarId::NONE && self.source.program.var(var).spec().is_some();
+        let of =
+            |vars: Vec<VarId>| vars.into_iter().map(|v| if tensor(v) { v } else { VarId::NONE }).collect();
+        slots.into_iter().map(of).collect()
+    }
+
+    /// A forward call, or that of an update.
+    fn call(&mut self, id: OpId, parsed: &Parsed, site: Site) -> Call {
+        let desc = self.source.desc(id);
+        Call {
+            number: self.next(),
+            id,
+            site,
+            pass: Pass::Forward,
+            wanted: Vec::new(),
+            inputs: self.tensors(Program::slots_of(parsed.signature.inputs, &desc.inputs, "")),
+            outputs: Program::slots_of(parsed.signature.outputs, &desc.outputs, ""),
+            output_gradients: Slots::new(),
+            input_gradients: Slots::new(),
+            results: Slots::new(),
+            in_place: Vec::new(),
+            adds: false,
+        }
+    }
+
+    /// The call that computes the offsets of what an operator makes, if it makes any.
+    fn levels_call(&mut self, id: OpId, site: Site) -> Option<Call> {
+        let parsed = self.source.parsed(id).filter(|parsed| !parsed.made.is_empty())?;
+        let decides = parsed.facts.lod.deciding().unwrap_or(&[]);
+        let mut call = self.call(id, parsed, site);
+        call.outputs.clear();
+        for (slot, vars) in call.inputs.iter_mut().enumerate() {
+            if !decides.contains(&slot) {
+                vars.fill(VarId::NONE);
+            }
+        }
+        Some(call)
+    }
+
+    /// A call for the gradients of some input slots, each variable's `nth` use.
+    fn backward_call(
+        &mut self,
+        id: OpId,
+        parsed: &Parsed,
+        site: Site,
+        (wanted, nth): (&[usize], usize),
+    ) -> Result<Call> {
+        let desc = self.source.desc(id);
+        let signature = parsed.signature;
+        let needs = gradient_reads(&*parsed.op, wanted, &parsed.inputs);
+        let found = if id.block == BlockId(0) { None } else { Some(self.blocks.backward(id.block)?) };
+        let over = |slot: &usize| found.is_some_and(|found| found.overwrites.contains(&(id.number, *slot)));
+        let in_place: Vec<usize> = (0..signature.inputs.len()).filter(over).collect();
+        let bound = |slots: Slots, bound: &dyn Fn(usize) -> bool| -> Slots {
+            let of = |(slot, vars): (usize, Vec<VarId>)| match bound(slot) {
+                true => vars,
+                false => vec![VarId::NONE; vars.len()],
+            };
+            slots.into_iter().enumerate().map(of).collect()
+        };
+        let inputs = self.tensors(Program::slots_of(signature.inputs, &desc.inputs, ""));
+        let outputs = Program::slots_of(signature.outputs, &desc.inputs, "");
+        let mut seen: HashMap<VarId, usize> = HashMap::new();
+        let mut once = |slot: usize, var: VarId| {
+            let count = seen.entry(var).or_default();
+            let before = std::mem::replace(count, *count + 1);
+            if wanted.contains(&slot) && before == nth { var } else { VarId::NONE }
+        };
+        let gradients = Program::slots_of(signature.inputs, &desc.outputs, &grad_name(""));
+        let input_gradients = gradients.into_iter().enumerate();
+        let input_gradients =
+            input_gradients.map(|(slot, vars)| vars.into_iter().map(|var| once(slot, var)).collect());
+        Ok(Call {
+            pass: Pass::Backward,
+            wanted: wanted.to_vec(),
+            inputs: bound(inputs, &|slot| !in_place.contains(&slot) && needs.has_input(slot)),
+            outputs: bound(outputs, &|slot| needs.has_output(slot)),
+            output_gradients: Program::slots_of(signature.outputs, &desc.inputs, &grad_name("")),
+            input_gradients: input_gradients.collect(),
+            results: Program::slots_of(signature.outputs, &desc.outputs, ""),
+            number: self.next(),
+            id,
+            site,
+            in_place,
+            adds: false,
+        })
+    }
+
+    fn step_loop(&mut self, id: OpId, site: Site) -> Result<LoopItem> {
+        let blocks = self.blocks;
+        let (step, gradient) = self.source.step(id)?;
+        let mut times = [When::Before, When::Body, When::After].map(|time| (time, Vec::new()));
+        for (time, items) in &mut times {
+            match gradient {
+                None => self.forward_items(step.block, blocks.forward(step.block)?, *time, site, items)?,
+                Some(gradient) => {
+                    let of = (blocks.forward(step.block)?, blocks.backward(gradient.block)?);
+                    self.backward_items(gradient.block, of, *time, site, items)?;
+                }
+            }
+        }
+        let [before, body, after] = times.map(|(_, items)| items);
+        Ok(LoopItem { id, site, before, body, after })
+    }
+
+    /// What runs at a time of a step block.
+    fn forward_items(
+        &mut self,
+        block: BlockId,
+        found: &Forward,
+        time: When,
+        around: Site,
+        out: &mut Vec<Item>,
+    ) -> Result<()> {
+        for unit in found.units.iter().filter(|unit| unit.when == time) {
+            let id = OpId { block, number: unit.op };
+            let first = self.source.desc(id).writes().next();
+            let class = first.map_or(Class::Step, |var| found.class(self.source, var));
+            let site = site(around, unit, class);
+            match unit.does {
+                Does::MakesLevels => {
+                    let call = self.levels_call(id, Site { span: Span::Steps, ..site });
+                    out.extend(call.map(Item::Levels));
+                }
+                Does::Computes if unit.steps => {
+                    let site = Site { span: Span::Steps, visits: Visits::Many, ..site };
+                    self.operator(id, site, None, out)?;
+                }
+                Does::Computes => self.operator(id, site, None, out)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What runs at a time of a gradient block; what of one operator runs at the same time is one call.
+    fn backward_items(
+        &mut self,
+        block: BlockId,
+        (forward, found): (&Forward, &Backward),
+        time: When,
+        around: Site,
+        out: &mut Vec<Item>,
+    ) -> Result<()> {
+        let mut of_op: BTreeMap<usize, Vec<&Unit>> = BTreeMap::new();
+        for unit in found.units.iter().filter(|unit| unit.when == time) {
+            of_op.entry(unit.op).or_default().push(unit);
+        }
+        for (number, units) in of_op {
+            let (id, first) = (OpId { block, number }, units[0]);
+            let touched = units.iter().flat_map(|unit| unit.touches());
+            let classes: Vec<Class> = touched.map(|var| forward.class(self.source, var)).collect();
+            let sequences = classes.contains(&Class::Sequence) && !classes.contains(&Class::Step);
+            let class = if sequences { Class::Sequence } else { Class::Step };
+            let slots: Vec<usize> = units.iter().flat_map(|unit| &unit.wrt).copied().collect();
+            let only = (!slots.is_empty()).then_some(&slots[..]);
+            self.operator(id, site(around, first, class), only, out)?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a unit of a block runs whose loop runs at `around`.
+fn site(around: Site, unit: &Unit, class: Class) -> Site {
+    let again = around.visits == Visits::Many || unit.when == When::Body;
+    Site {
+        span: if class == Class::Sequence { Span::Sequences } else { Span::All },
+        visits: if again { Visits::Many } else { Visits::Once },
+        why: Some(unit.why),
+    }
+}

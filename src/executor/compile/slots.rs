@@ -1,0 +1,384 @@
+//! Where each variable lives: the slots that a run needs, and which variable is in which.
+
+use std::collections::{HashMap, HashSet};
+
+use super::blocks::Blocks;
+use super::layouts::{Layouts, Ranked};
+use super::loops::block::{Forward, GradientHome, MemoryReads};
+use super::schedule::{Call, Item, LoopItem, Schedule};
+use super::source::Source;
+use super::stores::Stores;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::plan::{Access, Home, Ref, Slot, Views};
+use crate::program::{BlockId, Extent, Pair, Spec, StepDesc, StepGradient, VarId, VarRole};
+use crate::tensor::StorageKind;
+
+/// A copy of a variable from step-major order into the batch's, which is due before an operator of the root block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Copy {
+    pub(crate) var: VarId,
+    pub(crate) from: usize,
+    pub(crate) ranked: Ranked,
+    /// The number of the operator, among those that run; behind all of them for what is fetched.
+    pub(crate) before: usize,
+}
+
+/// The slots, and what is in them.
+#[derive(Default)]
+pub(crate) struct Slots {
+    pub(crate) slots: Vec<Slot>,
+    /// For the number of the operator of the root block, among those that run, for which a slot was made first.
+    made_for: Vec<usize>,
+    access: HashMap<VarId, Access>,
+    /// Variables that lie in step-major order.
+    ranked: HashMap<VarId, usize>,
+    /// By the block that is run, and memory: what stands in the place of a step before the first one.
+    starts: HashMap<(BlockId, usize), usize>,
+    /// The same: the previous values of all steps as one array.
+    spread: HashMap<(BlockId, usize), usize>,
+    /// The slots that live in the orders of each step block.
+    pub(crate) of_block: HashMap<BlockId, Vec<usize>>,
+    pub(crate) copies: Vec<Copy>,
+    pub(crate) pools: usize,
+    views: Views,
+}
+
+/// Gives every variable that something reads or writes a place, in the order in which it runs.
+pub(crate) fn slots(
+    source: &Source<'_>,
+    blocks: &Blocks,
+    schedule: &Schedule,
+    layouts: &Layouts,
+    stores: &Stores,
+    fetched: &[VarId],
+) -> Result<Slots> {
+    let slots = Slots { views: blocks.views(), ..Slots::default() };
+    let mut maker = Maker { source, blocks, layouts, stores, now: 0, slots };
+    // Feeds that nothing reads are still checked when they come; the others are slots from the start.
+    let read: HashSet<VarId> =
+        source.live.iter().flat_map(|&number| source.program.root().ops[number].reads()).collect();
+    for (id, var) in source.program.vars() {
+        if var.role == VarRole::Feed && (source.is_wanted(id) || read.contains(&id)) {
+            maker.natural(id)?;
+        }
+    }
+    for items in schedule {
+        maker.now += 1;
+        items.iter().try_for_each(|item| maker.item(item))?;
+    }
+    maker.now += 1;
+    fetched.iter().try_for_each(|&var| maker.natural(var))?;
+    Ok(maker.slots)
+}
+
+impl Slots {
+    /// Where a variable is, in the batch's order, with its rows and width.
+    ///
+    /// # Errors
+    /// If it has no place: nothing that runs reads or writes it.
+    pub(crate) fn reference(&self, source: &Source<'_>, var: VarId) -> Result<Ref> {
+        let (whole, column) = self.views.get(&var).copied().unwrap_or((var, 0));
+        let access = self.access.get(&whole).copied().ok_or_else(|| {
+            let name = &source.program.var(var).name;
+            Error::of(ErrorKind::Program, "variable", "one that something computes", "one without a place")
+                .variable(name)
+        })?;
+        let spec = source.program.spec(var)?;
+        Ok(Ref { access, rows: spec.rows(), width: spec.width(), column })
+    }
+
+    /// Where a variable is for a call that runs on rows as they lie.
+    pub(crate) fn ranked_reference(&self, source: &Source<'_>, var: VarId) -> Result<Ref> {
+        match self.ranked.get(&var) {
+            Some(&slot) if source.program.spec(var)?.batched() => Ok(within(slot, source.program.spec(var)?)),
+            _ => self.reference(source, var),
+        }
+    }
+
+    /// What a memory's previous value is at the first step, by the block that is run.
+    pub(crate) fn start(&self, block: BlockId, memory: usize, spec: &Spec) -> Result<Ref> {
+        let slot = self.starts.get(&(block, memory));
+        slot.map(|&slot| within(slot, spec)).ok_or_else(|| {
+            Error::of(ErrorKind::Program, "memory", "one with a place", format!("memory {memory}"))
+        })
+    }
+
+    /// The previous values of all steps as one array, where that is wanted.
+    pub(crate) fn spread(&self, block: BlockId, memory: usize, spec: &Spec) -> Option<Ref> {
+        self.spread.get(&(block, memory)).map(|&slot| within(slot, spec))
+    }
+
+    /// The slot of a variable in the batch's order, if it has one.
+    pub(crate) fn slot_of(&self, var: VarId) -> Option<usize> {
+        match self.access.get(&var) {
+            Some(&Access::Slot(slot)) => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// For which operator of the root block a slot was made, by its number among those that run, from 1; 0 is before them.
+    pub(crate) fn made_for(&self, slot: usize) -> usize {
+        self.made_for[slot]
+    }
+
+    /// Whether a variable has its value before an operator of the root block runs, by its number among those that run: a
+    /// parameter, or a constant that was computed before.
+    pub(crate) fn known_before(&self, source: &Source<'_>, var: VarId, now: usize) -> bool {
+        match self.slot_of(var) {
+            Some(at) => {
+                let slot = &self.slots[at];
+                let constant = slot.home == Home::Whole && slot.rows.known().is_some();
+                constant && slot.pool.is_none() && (slot.persistent || self.made_for[at] < now)
+            }
+            None => source.program.var(var).persistable,
+        }
+    }
+}
+
+/// All of a slot.
+fn within(slot: usize, spec: &Spec) -> Ref {
+    Ref { access: Access::Slot(slot), rows: spec.rows(), width: spec.width(), column: 0 }
+}
+
+struct Maker<'a> {
+    source: &'a Source<'a>,
+    blocks: &'a Blocks,
+    layouts: &'a Layouts,
+    stores: &'a Stores,
+    /// The number of the operator of the root block, among those that run, from 1.
+    now: usize,
+    slots: Slots,
+}
+
+impl Maker<'_> {
+    fn item(&mut self, item: &Item) -> Result<()> {
+        match item {
+            Item::Call(call) | Item::Levels(call) => {
+                self.call(call).map_err(|e| e.at(self.source.place(call.id)))
+            }
+            Item::Loop(inner) => self.step_loop(inner).map_err(|e| e.at(self.source.place(inner.id))),
+        }
+    }
+
+    fn call(&mut self, call: &Call) -> Result<()> {
+        let order = self.layouts.order_of(call);
+        for var in call.reads().chain(call.writes()) {
+            let batched = self.source.program.var(var).spec().is_some_and(Spec::batched);
+            match order {
+                Some(_) if batched => self.in_order(var)?,
+                _ => self.natural(var)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A place in step-major order.
+    fn in_order(&mut self, var: VarId) -> Result<()> {
+        if !self.slots.ranked.contains_key(&var) {
+            let slot = self.add(var, self.source.program.spec(var)?, Home::Whole);
+            self.slots.ranked.insert(var, slot);
+        }
+        Ok(())
+    }
+
+    /// A place in the batch's order; what lies otherwise is copied there.
+    fn natural(&mut self, var: VarId) -> Result<()> {
+        let (var, _) = self.slots.views.get(&var).copied().unwrap_or((var, 0));
+        if self.slots.access.contains_key(&var) {
+            return Ok(());
+        }
+        self.place(var, Home::Whole)?;
+        if let (Some(ranked), Some(&from)) = (self.layouts.ranked(var), self.slots.ranked.get(&var)) {
+            self.slots.copies.push(Copy { var, from, ranked, before: self.now });
+        }
+        Ok(())
+    }
+
+    /// A slot of a variable's own.
+    fn place(&mut self, var: VarId, home: Home) -> Result<()> {
+        let desc = self.source.program.var(var);
+        let spec = self.source.program.spec(var)?;
+        // A damaged file can say that a variable of a step belongs elsewhere.
+        if home == Home::Whole && matches!(spec.rows(), Extent::Alive(_)) {
+            let (expected, got) = ("a place inside its step", "one outside");
+            let error = Error::of(ErrorKind::Program, "rows of a step", expected, got);
+            return Err(error.variable(&desc.name));
+        }
+        let slot = self.add(var, spec, home);
+        self.slots.slots[slot].persistent = desc.persistable;
+        self.slots.access.insert(var, Access::Slot(slot));
+        Ok(())
+    }
+
+    /// A slot for the value of a variable, or for another value of the same kind.
+    fn add(&mut self, var: VarId, spec: &Spec, home: Home) -> usize {
+        let pool = (spec.storage == StorageKind::SelectedRows).then(|| {
+            self.slots.pools += 1;
+            self.slots.pools - 1
+        });
+        let slot = self.slots.slots.len();
+        self.slots.slots.push(Slot {
+            var,
+            dtype: spec.dtype,
+            width: spec.width(),
+            rows: spec.rows(),
+            home,
+            buffer: 0,
+            life: (0, 0),
+            persistent: false,
+            alias: None,
+            pool,
+        });
+        self.slots.made_for.push(self.now);
+        if let Home::Stepped(block) | Home::Sequence(block) = home {
+            self.slots.of_block.entry(block).or_default().push(slot);
+        }
+        slot
+    }
+
+    /// Another view of a slot's buffer.
+    fn alias(&mut self, of: usize, home: Home, spec: &Spec) -> usize {
+        let alias = self.add(self.slots.slots[of].var, spec, home);
+        self.slots.slots[alias].alias = Some(of);
+        alias
+    }
+
+    /// Gives a variable of a step block the rows of an outer one as they lie, if that was found.
+    fn take(&mut self, inner: VarId, block: BlockId) -> Result<bool> {
+        let outer = self.layouts.taken.get(&inner);
+        let Some(&slot) = outer.and_then(|outer| self.slots.ranked.get(outer)) else { return Ok(false) };
+        let alias = self.alias(slot, Home::Stepped(block), self.source.program.spec(inner)?);
+        self.slots.access.insert(inner, Access::Slot(alias));
+        Ok(true)
+    }
+
+    fn step_loop(&mut self, inner: &LoopItem) -> Result<()> {
+        let (step, gradient) = self.source.step(inner.id)?;
+        match gradient {
+            None => self.forward(step, inner),
+            Some(gradient) => self.backward(step, gradient, inner),
+        }
+    }
+
+    fn forward(&mut self, step: &StepDesc, inner: &LoopItem) -> Result<()> {
+        let (block, blocks) = (step.block, self.blocks);
+        let found: &Forward = blocks.forward(block)?;
+        let mut outside = Vec::new();
+        for pair in &step.inputs {
+            if !self.take(pair.inner, block)? {
+                self.place(pair.inner, Home::Stepped(block))?;
+                outside.push(pair.outer);
+            }
+        }
+        for pair in &step.statics {
+            self.place(pair.inner, Home::Sequence(block))?;
+            outside.push(pair.outer);
+        }
+        for (memory, m) in step.memories.iter().enumerate() {
+            self.slots.access.insert(m.previous, Access::Previous { block, memory });
+        }
+        for &(var, home) in &found.homes {
+            self.place(var, home)?;
+        }
+        for (memory, m) in step.memories.iter().enumerate() {
+            let spec = self.source.program.spec(m.previous)?;
+            let start = self.add(m.next, spec, Home::Sequence(block));
+            self.slots.starts.insert((block, memory), start);
+            if found.spread.contains(&m.previous) {
+                let all = self.add(m.next, spec, Home::Stepped(block));
+                self.slots.spread.insert((block, memory), all);
+            }
+            [Some(m.next), m.initial, m.last].into_iter().flatten().try_for_each(|var| self.natural(var))?;
+        }
+        outside.into_iter().try_for_each(|var| self.natural(var))?;
+        inner.items().try_for_each(|item| self.item(item))?;
+        step.outputs.iter().try_for_each(|pair| {
+            self.natural(pair.inner)?;
+            self.natural(pair.outer)
+        })
+    }
+
+    fn backward(&mut self, step: &StepDesc, gradient: &StepGradient, inner: &LoopItem) -> Result<()> {
+        let (block, blocks) = (step.block, self.blocks);
+        let found = blocks.backward(gradient.block)?;
+        for m in &gradient.memories {
+            if let Some(previous) = m.previous {
+                let access = Access::Passed { block, memory: m.memory as usize };
+                self.slots.access.insert(previous, access);
+            }
+        }
+        for &(var, home) in &found.homes {
+            match home {
+                GradientHome::Over(value) => {
+                    if let Some(&access) = self.slots.access.get(&value) {
+                        self.slots.access.insert(var, access);
+                    }
+                }
+                GradientHome::Own(home) => {
+                    if !self.take(var, block)? {
+                        self.place(var, home)?;
+                    }
+                }
+            }
+        }
+        for (&var, &of) in &found.same.0 {
+            if let Some(&access) = self.slots.access.get(&of) {
+                self.slots.access.insert(var, access);
+            }
+        }
+        for pair in self.stores.gathered(inner.id) {
+            self.natural(pair.outer)?;
+        }
+        for pair in read_again(self.source, blocks.forward(block)?, step, gradient) {
+            self.natural(pair.outer)?;
+        }
+        for (memory, reads) in found.memories.iter().enumerate() {
+            if *reads == MemoryReads::AsOneArray {
+                let m = &step.memories[memory];
+                let all = self.add(m.next, self.source.program.spec(m.previous)?, Home::Stepped(block));
+                self.slots.spread.insert((gradient.block, memory), all);
+            }
+        }
+        for m in &gradient.memories {
+            let memory = m.memory as usize;
+            let spec = self.source.program.spec(step.memories[memory].previous)?;
+            let start = self.add(m.next, spec, Home::Sequence(block));
+            self.slots.starts.insert((gradient.block, memory), start);
+            m.last.into_iter().try_for_each(|var| self.natural(var))?;
+        }
+        inner.items().try_for_each(|item| self.item(item))?;
+        gradient.memories.iter().filter_map(|m| m.initial).try_for_each(|var| self.natural(var))?;
+        for pair in &gradient.inputs {
+            if self.layouts.left.get(&pair.outer) == Some(&pair.inner) {
+                self.leave(pair.outer, pair.inner)?;
+            } else {
+                self.natural(pair.outer)?;
+            }
+        }
+        gradient.statics.iter().try_for_each(|pair| self.natural(pair.outer))
+    }
+
+    /// Leaves what a loop wrote for a variable in its order.
+    fn leave(&mut self, outer: VarId, inner: VarId) -> Result<()> {
+        if let Access::Slot(slot) = self.slots.reference(self.source, inner)?.access {
+            let alias = self.alias(slot, Home::Whole, self.source.program.spec(outer)?);
+            self.slots.ranked.insert(outer, alias);
+        }
+        Ok(())
+    }
+}
+
+/// The static inputs that a backward loop reads again.
+pub(crate) fn read_again<'a>(
+    source: &Source<'_>,
+    found: &Forward,
+    step: &'a StepDesc,
+    gradient: &StepGradient,
+) -> Vec<&'a Pair> {
+    if step.statics.is_empty() {
+        return Vec::new();
+    }
+    let read: HashSet<VarId> = source.ops(gradient.block).flat_map(|(_, op)| op.reads()).collect();
+    let again = |pair: &&Pair| found.saved.contains(&pair.inner) || read.contains(&pair.inner);
+    step.statics.iter().filter(again).collect()
+}

@@ -1,0 +1,169 @@
+//! What is compiled: the program as it was rewritten, which of its operators run, and each of them parsed, once.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Place as Where, Result};
+use crate::executor::plan::{Note, OpId};
+use crate::executor::rewrite::Rewritten;
+use crate::executor::rewrite::needs::{live, wanted_slots};
+use crate::program::contract::levels::{Made, made_levels};
+use crate::program::{
+    BlockId, Facts, Hints, LodEffect, Op, OpDesc, Program, Registry, Role, Signature, Spec, StepDesc,
+    StepGradient, VarId,
+};
+
+/// An operator, and what it says of itself.
+pub(crate) struct Parsed {
+    pub(crate) op: Arc<dyn Op>,
+    pub(crate) signature: Signature,
+    pub(crate) facts: Facts,
+    pub(crate) hints: Hints,
+    /// Of a backward operator: the input slots whose gradients it computes.
+    pub(crate) wanted: Vec<usize>,
+    /// The specs of what its slots hold; of a backward operator, those of the forward one.
+    pub(crate) inputs: Vec<Vec<Spec>>,
+    pub(crate) outputs: Vec<Vec<Spec>>,
+    /// The levels that a forward operator makes.
+    pub(crate) made: Vec<Made>,
+}
+
+/// What every analysis reads, and none changes.
+pub(crate) struct Source<'a> {
+    pub(crate) program: &'a Program,
+    rewritten: &'a Rewritten,
+    /// The operators of the root block that run.
+    pub(crate) live: Vec<usize>,
+    wanted: HashSet<VarId>,
+    /// Of live blocks; none of a `recurrent`.
+    parsed: HashMap<OpId, Parsed>,
+    /// The step block of each gradient block.
+    forward_of: HashMap<BlockId, BlockId>,
+    /// What a loop in a block reads or writes, with the block.
+    looped: HashSet<(BlockId, VarId)>,
+    /// What memories hold next.
+    nexts: HashSet<VarId>,
+}
+
+impl<'a> Source<'a> {
+    /// Parses what runs of a rewritten program.
+    ///
+    /// # Errors
+    /// If the registry does not know an operator that runs, or a variable is no tensor of the program.
+    pub(crate) fn new(rewritten: &'a Rewritten, registry: &Registry, wanted: &[VarId]) -> Result<Self> {
+        let program = &rewritten.program;
+        let mut source = Source {
+            program,
+            rewritten,
+            live: live(program, wanted)?,
+            wanted: wanted.iter().copied().collect(),
+            parsed: HashMap::new(),
+            forward_of: HashMap::new(),
+            looped: HashSet::new(),
+            nexts: HashSet::new(),
+        };
+        debug_assert_eq!(program.check_shapes(registry, &source.live), Ok(()), "a rewritten program");
+        let mut due: Vec<OpId> =
+            source.live.iter().map(|&number| OpId { block: BlockId(0), number }).collect();
+        while let Some(id) = due.pop() {
+            let desc = source.desc(id);
+            if let Some(step) = desc.step.as_deref() {
+                let block = step.gradient.as_ref().map_or(step.block, |gradient| gradient.block);
+                due.extend((0..program.block(block).ops.len()).map(|number| OpId { block, number }));
+                continue;
+            }
+            let parsed = source.parse(id, desc, registry).map_err(|e| {
+                let (operator, caller) = (Some(desc.kind.clone()), Some(desc.caller.clone()));
+                e.at(Where { operator, caller, ..Where::default() })
+            })?;
+            source.parsed.insert(id, parsed);
+        }
+        for (block, op) in program.blocks().flat_map(|(id, b)| b.ops.iter().map(move |op| (id, op))) {
+            let Some(step) = op.step.as_deref() else { continue };
+            source.looped.extend(op.reads().chain(op.writes()).map(|var| (block, var)));
+            source.nexts.extend(step.memories.iter().map(|m| m.next));
+            if let Some(gradient) = &step.gradient {
+                source.forward_of.entry(gradient.block).or_insert(step.block);
+            }
+        }
+        Ok(source)
+    }
+
+    fn parse(&self, id: OpId, desc: &OpDesc, registry: &Registry) -> Result<Parsed> {
+        let op = match self.rewritten.instance(id.block, id.number) {
+            Some(op) => op.clone(),
+            // The words of the registry for what it does not know.
+            None => registry.parse(&desc.kind, &desc.attributes)?,
+        };
+        let signature = op.signature();
+        let wanted = if desc.role == Role::Backward { wanted_slots(&*op, desc) } else { Vec::new() };
+        let inputs = self.program.input_specs(signature, desc)?;
+        let of_forward = if desc.role == Role::Backward { &desc.inputs } else { &desc.outputs };
+        let outputs = self.program.specs(&Program::slots_of(signature.outputs, of_forward, ""))?;
+        let facts = op.facts();
+        let makes = matches!(facts.lod, LodEffect::Replaces | LodEffect::FromData(_));
+        let made = match makes && desc.role != Role::Backward {
+            true => made_levels(&inputs, &outputs),
+            false => Vec::new(),
+        };
+        Ok(Parsed { signature, facts, hints: op.hints(), wanted, inputs, outputs, made, op })
+    }
+
+    pub(crate) fn desc(&self, id: OpId) -> &'a OpDesc {
+        &self.program.block(id.block).ops[id.number]
+    }
+
+    /// The operator, if it runs and is no `recurrent`.
+    pub(crate) fn parsed(&self, id: OpId) -> Option<&Parsed> {
+        self.parsed.get(&id)
+    }
+
+    /// The operators of a block.
+    pub(crate) fn ops(&self, block: BlockId) -> impl DoubleEndedIterator<Item = (OpId, &'a OpDesc)> {
+        let ops = self.program.block(block).ops.iter().enumerate();
+        ops.map(move |(number, op)| (OpId { block, number }, op))
+    }
+
+    /// Where an operator is in the program that was given, for its errors.
+    pub(crate) fn place(&self, id: OpId) -> Where {
+        self.rewritten.place(id.block, id.number)
+    }
+
+    /// What an operator stands for, if for several.
+    pub(crate) fn note(&self, id: OpId) -> Option<Note> {
+        self.rewritten.note(id.block, id.number)
+    }
+
+    pub(crate) fn is_wanted(&self, var: VarId) -> bool {
+        self.wanted.contains(&var)
+    }
+
+    /// Whether a loop inside a block reads or writes a variable: it moves whole rows.
+    pub(crate) fn in_a_loop(&self, block: BlockId, var: VarId) -> bool {
+        self.looped.contains(&(block, var))
+    }
+
+    /// Whether a variable is what a memory holds next.
+    pub(crate) fn is_next(&self, var: VarId) -> bool {
+        self.nexts.contains(&var)
+    }
+
+    pub(crate) fn is_gradient(&self, var: VarId) -> bool {
+        self.program.var(var).gradient_of.is_some()
+    }
+
+    /// The step block whose sequences a (gradient) block runs over.
+    pub(crate) fn forward_block(&self, block: BlockId) -> BlockId {
+        self.forward_of.get(&block).copied().unwrap_or(block)
+    }
+
+    /// The step block of a `recurrent`, and its gradient block if it runs backward.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub(crate) fn step(&self, id: OpId) -> Result<(&'a StepDesc, Option<&'a StepGradient>)> {
+        let step = self.desc(id).step.as_deref();
+        let none = || Error::of(ErrorKind::Program, "recurrent", "a step block", "none");
+        step.map(|step| (step, step.gradient.as_deref())).ok_or_else(none)
+    }
+}

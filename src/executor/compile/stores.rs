@@ -1,0 +1,213 @@
+//! Who writes a gradient and who adds to it: the first one in the order of the run writes, all others add. Where the first
+//! one runs many times, as in a loop, all add, and the gradient is zeroed before.
+
+use std::collections::{HashMap, HashSet};
+
+use super::blocks::Blocks;
+use super::layouts::Layouts;
+use super::loops::block::{GradientHome, Visits};
+use super::schedule::{Call, Item, LoopItem, Schedule, Site};
+use super::source::Source;
+use crate::error::Result;
+use crate::executor::plan::{Home, OpId};
+use crate::executor::rewrite::classes::Class;
+use crate::kernels::Store;
+use crate::program::{BlockId, Pair, Pass, StepDesc, StepGradient, VarId};
+
+/// How a loop begins with the gradient of what a memory holds next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryStore {
+    /// Whether a step writes what it passes back, or adds to what is there; none if it passes nothing.
+    pub(crate) passes: Option<Store>,
+    /// Whether the gradient holds anything before the loop.
+    pub(crate) filled: bool,
+}
+
+/// What a backward loop hands to a variable around it, by its number among the memories, inputs or statics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Handed {
+    Initial(usize),
+    Input(usize),
+    Static(usize),
+}
+
+/// Who writes and who adds.
+#[derive(Debug, Default)]
+pub(crate) struct Stores {
+    /// By the number of a call, and what it writes.
+    calls: HashMap<(usize, VarId), Store>,
+    /// What a loop hands to a variable around it.
+    loops: HashMap<(OpId, Handed), Store>,
+    /// By gradient block and memory.
+    memories: HashMap<(BlockId, u32), MemoryStore>,
+    /// What comes in from outside, by the loop.
+    gathered: HashMap<OpId, Vec<Pair>>,
+    /// To be zeroed before an operator of the root block, or where the loop of a gradient block begins: a block inside a loop
+    /// runs again and again, and the sums of one visit must not go into those of the next.
+    zeroed: HashMap<OpId, Vec<VarId>>,
+}
+
+impl Stores {
+    pub(crate) fn of_call(&self, call: &Call, var: VarId) -> Store {
+        self.calls.get(&(call.number, var)).copied().unwrap_or(Store::Write)
+    }
+
+    pub(crate) fn of_loop(&self, id: OpId, handed: Handed) -> Store {
+        self.loops.get(&(id, handed)).copied().unwrap_or(Store::Write)
+    }
+
+    /// The gradients that a loop gathers into its order before anything runs.
+    pub(crate) fn gathered(&self, id: OpId) -> &[Pair] {
+        self.gathered.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn of_memory(&self, block: BlockId, memory: u32) -> MemoryStore {
+        let none = MemoryStore { passes: None, filled: false };
+        self.memories.get(&(block, memory)).copied().unwrap_or(none)
+    }
+
+    /// What is zeroed before an operator of the root block, or where a loop begins.
+    pub(crate) fn zeroed(&self, id: OpId) -> &[VarId] {
+        self.zeroed.get(&id).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Goes through all that runs, in order.
+pub(crate) fn stores(
+    source: &Source<'_>,
+    blocks: &Blocks,
+    schedule: &Schedule,
+    layouts: &Layouts,
+) -> Result<Stores> {
+    let (stores, due) = (Stores::default(), HashMap::new());
+    let mut writers = Writers { source, blocks, layouts, written: HashSet::new(), due, stores };
+    for (items, &number) in schedule.iter().zip(&source.live) {
+        for item in items {
+            writers.item(item)?;
+        }
+        let id = OpId { block: BlockId(0), number };
+        if let Some(vars) = writers.due.remove(&BlockId(0)) {
+            writers.stores.zeroed.insert(id, vars);
+        }
+    }
+    Ok(writers.stores)
+}
+
+struct Writers<'a> {
+    source: &'a Source<'a>,
+    blocks: &'a Blocks,
+    layouts: &'a Layouts,
+    /// Gradients that something before has written.
+    written: HashSet<VarId>,
+    /// Constants' gradients of a block to which the steps of a loop add, until it is known what zeroes them.
+    due: HashMap<BlockId, Vec<VarId>>,
+    stores: Stores,
+}
+
+impl Writers<'_> {
+    fn item(&mut self, item: &Item) -> Result<()> {
+        match item {
+            Item::Call(call) if call.pass == Pass::Backward => self.call(call),
+            Item::Call(_) | Item::Levels(_) => Ok(()),
+            Item::Loop(inner) => self.step_loop(inner).map_err(|e| e.at(self.source.place(inner.id))),
+        }
+    }
+
+    fn call(&mut self, call: &Call) -> Result<()> {
+        let ordered = self.layouts.order_of(call).is_some();
+        for &var in call.input_gradients.iter().flatten().filter(|&&var| var != VarId::NONE) {
+            let store = match ordered && self.source.program.spec(var)?.batched() {
+                true => Store::Write,
+                false => self.store(var, call.site),
+            };
+            self.stores.calls.insert((call.number, var), store);
+        }
+        Ok(())
+    }
+
+    /// Whether a contribution to a gradient writes or adds; from now on others add.
+    fn store(&mut self, var: VarId, site: Site) -> Store {
+        let first = self.written.insert(var);
+        if first && site.visits == Visits::Many && self.is_constant(var) {
+            self.due.entry(self.source.program.var(var).block).or_default().push(var);
+            return Store::Add;
+        }
+        if first { Store::Write } else { Store::Add }
+    }
+
+    /// Whether a gradient has no rows of the steps of its block.
+    fn is_constant(&self, var: VarId) -> bool {
+        let block = self.source.program.var(var).block;
+        let Ok(found) = self.blocks.backward(block) else { return block == BlockId(0) };
+        let (var, _) = self.blocks.place_of(block, var);
+        let home = found.homes.binary_search_by_key(&var, |(var, _)| *var).map(|i| found.homes[i].1);
+        home == Ok(GradientHome::Own(Home::Whole)) && !self.layouts.taken.contains_key(&var)
+    }
+
+    fn step_loop(&mut self, inner: &LoopItem) -> Result<()> {
+        let (step, gradient) = self.source.step(inner.id)?;
+        let Some(gradient) = gradient else { return inner.items().try_for_each(|item| self.item(item)) };
+        self.begin(inner.id, step, gradient)?;
+        // A memory that passes nothing on has its gradient whole before the loop: what reads it may run there.
+        self.memories(gradient, Passes::Nothing);
+        inner.before.iter().try_for_each(|item| self.item(item))?;
+        self.memories(gradient, Passes::ToTheStepBefore);
+        inner.body.iter().chain(&inner.after).try_for_each(|item| self.item(item))?;
+        let initial = gradient.memories.iter().map(|m| m.initial).enumerate();
+        let inputs = gradient.inputs.iter().map(|p| p.outer).enumerate();
+        let inputs = inputs.filter(|(_, outer)| !self.layouts.left.contains_key(outer));
+        let statics = gradient.statics.iter().map(|p| p.outer).enumerate();
+        let handed: Vec<(Handed, VarId)> = initial
+            .filter_map(|(i, var)| Some((Handed::Initial(i), var?)))
+            .chain(inputs.map(|(i, var)| (Handed::Input(i), var)))
+            .chain(statics.map(|(i, var)| (Handed::Static(i), var)))
+            .collect();
+        for (handed, var) in handed {
+            let store = self.store(var, inner.site);
+            self.stores.loops.insert((inner.id, handed), store);
+        }
+        if let Some(vars) = self.due.remove(&gradient.block) {
+            self.stores.zeroed.entry(inner.id).or_default().extend(vars);
+        }
+        Ok(())
+    }
+
+    /// The gradients that hold something before anything of a gradient block runs.
+    fn begin(&mut self, id: OpId, step: &StepDesc, gradient: &StepGradient) -> Result<()> {
+        let (forward, found) = (self.blocks.forward(step.block)?, self.blocks.backward(gradient.block)?);
+        for &(var, home) in &found.homes {
+            let taken = self.layouts.taken.contains_key(&var);
+            let own = matches!(home, GradientHome::Own(_));
+            if taken || own && forward.class(self.source, var) == Class::Sequence {
+                self.written.insert(var);
+            }
+        }
+        let gathered = gradient.outputs.iter().filter(|pair| self.written.insert(pair.inner)).copied();
+        let gathered = gathered.collect();
+        self.stores.gathered.insert(id, gathered);
+        Ok(())
+    }
+
+    /// The gradients of what memories hold next, of those that pass something to the step before, or of those that do not.
+    fn memories(&mut self, gradient: &StepGradient, which: Passes) {
+        let passing = |previous: Option<VarId>| match previous {
+            Some(_) => Passes::ToTheStepBefore,
+            None => Passes::Nothing,
+        };
+        for m in gradient.memories.iter().filter(|m| passing(m.previous) == which) {
+            let filled = !self.written.insert(m.next);
+            let passes = m.previous.map(|_| if filled { Store::Add } else { Store::Write });
+            if let (Some(previous), Some(Store::Add)) = (m.previous, passes) {
+                self.written.insert(previous);
+            }
+            self.stores.memories.insert((gradient.block, m.memory), MemoryStore { passes, filled });
+        }
+    }
+}
+
+/// What a step does with the gradient of a memory's previous value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passes {
+    Nothing,
+    ToTheStepBefore,
+}

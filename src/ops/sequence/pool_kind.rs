@@ -1,0 +1,126 @@
+//! What a row that stands for a sequence is made of.
+
+use std::ops::Range;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::{Float, View};
+use crate::program::Attributes;
+use crate::program::spec::attributes::Attribute;
+
+/// What a row that stands for a sequence is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Pool {
+    /// The sum of the rows.
+    Sum,
+    /// The sum over the length.
+    Mean,
+    /// The sum over the square root of the length.
+    Sqrt,
+    /// The largest of each column.
+    Max,
+    /// The first row.
+    First,
+    /// The last row.
+    Last,
+}
+
+/// Which rows of a sequence came before some of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::ops) enum Before {
+    /// None: these are its first.
+    Nothing,
+    /// One at least.
+    Rows,
+}
+
+impl Pool {
+    /// All of them.
+    pub const ALL: [Pool; 6] = [Pool::Sum, Pool::Mean, Pool::Sqrt, Pool::Max, Pool::First, Pool::Last];
+
+    /// Its name in programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Pool::Sum => "sum",
+            Pool::Mean => "mean",
+            Pool::Sqrt => "sqrt",
+            Pool::Max => "max",
+            Pool::First => "first",
+            Pool::Last => "last",
+        }
+    }
+
+    /// Adds some rows of a sequence to `so_far`, which has the result of the rows before them.
+    pub(in crate::ops) fn take<T: Float>(
+        self,
+        x: View<'_, T>,
+        rows: Range<usize>,
+        before: Before,
+        so_far: &mut [T],
+    ) {
+        if rows.is_empty() {
+            return;
+        }
+        let fresh = usize::from(before == Before::Nothing);
+        if fresh == 1 {
+            so_far.copy_from_slice(x.row(rows.start));
+        }
+        let rest = rows.start + fresh..rows.end;
+        match self {
+            Pool::First => {}
+            Pool::Last => so_far.copy_from_slice(x.row(rows.end - 1)),
+            Pool::Max => {
+                for row in rest {
+                    for (out, &x) in so_far.iter_mut().zip(x.row(row)) {
+                        *out = if exceeds(x, *out) { x } else { *out };
+                    }
+                }
+            }
+            Pool::Sum | Pool::Mean | Pool::Sqrt => {
+                for row in rest {
+                    for (out, &x) in so_far.iter_mut().zip(x.row(row)) {
+                        *out += x;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes the result of what came of all `len` rows of a sequence.
+    pub(in crate::ops) fn finish<T: Float>(self, len: usize, out: &mut [T]) {
+        if matches!(self, Pool::Mean | Pool::Sqrt) {
+            let divisor = self.divisor::<T>(len);
+            out.iter_mut().for_each(|out| *out /= divisor);
+        }
+    }
+
+    /// What a sum over `len` rows is divided by.
+    pub(in crate::ops) fn divisor<T: Float>(self, len: usize) -> T {
+        let len = T::from_f64(len as f64);
+        match self {
+            Pool::Mean => len,
+            Pool::Sqrt => len.sqrt(),
+            _ => T::ONE,
+        }
+    }
+}
+
+impl Attribute for Pool {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        let text = attributes.text(name)?;
+        Self::ALL.into_iter().find(|pool| pool.name() == text).ok_or_else(|| {
+            let names = format!("one of {}", Self::ALL.map(Self::name).join(", "));
+            Error::of(ErrorKind::Program, format!("attribute `{name}`"), names, format!("{text:?}"))
+        })
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        attributes.set(name, self.name());
+    }
+}
+
+/// Whether `x` is larger; NaN is larger than any number, so that it does not get lost.
+#[inline(always)]
+pub(in crate::ops) fn exceeds<T: Float>(x: T, best: T) -> bool {
+    let is_nan = |x: T| x.partial_cmp(&x).is_none();
+    x > best || (is_nan(x) && !is_nan(best))
+}

@@ -1,0 +1,72 @@
+//! What an operator of a program has in its slots: literals, tensors and their specs.
+
+use super::op_desc::{Bound, OpDesc};
+use super::program::{Program, malformed};
+use super::var_desc::{VarDesc, VarKind};
+use crate::error::Result;
+use crate::program::contract::signature::{Signature, Slot};
+use crate::program::spec::attributes::Literal;
+use crate::program::spec::extent::{Spec, VarId};
+
+impl Program {
+    /// The literals among the variables of each slot; nothing at all if there is none.
+    pub(crate) fn literals(&self, groups: &[Vec<VarId>]) -> Vec<Vec<Literal>> {
+        let literal = |&var: &VarId| match &self.vars.get(var.0 as usize)?.kind {
+            VarKind::Literal(literal) => Some(literal.clone()),
+            VarKind::Tensor(_) => None,
+        };
+        let found: Vec<Vec<Literal>> =
+            groups.iter().map(|vars| vars.iter().filter_map(literal).collect()).collect();
+        if found.iter().all(Vec::is_empty) { Vec::new() } else { found }
+    }
+
+    /// Checks that a variable may be bound to a slot: a literal only to a slot for literals, and no tensor.
+    pub(in crate::program) fn check_kind(&self, desc: &VarDesc, slot: &Slot) -> Result<()> {
+        let got = match &desc.kind {
+            VarKind::Tensor(_) if !slot.literal => return Ok(()),
+            VarKind::Literal(_) if slot.literal => return Ok(()),
+            VarKind::Tensor(spec) => format!("a tensor, {spec}"),
+            VarKind::Literal(literal) => format!("a literal, {}", literal.told()),
+        };
+        Err(malformed(format!("input `{}`", slot.name), slot.wanted(), got).variable(&desc.name))
+    }
+
+    /// Checks how many variables are bound to each slot, and that each is of the slot's kind.
+    pub(in crate::program) fn check_bound(&self, slots: &[Slot], groups: &[Vec<VarId>]) -> Result<()> {
+        for (slot, vars) in slots.iter().zip(groups) {
+            if !slot.arity.takes(vars.len()) {
+                let (expected, got) = (slot.arity.to_string(), format!("{} variables", vars.len()));
+                return Err(malformed(format!("slot `{}`", slot.name), expected, got));
+            }
+            vars.iter().try_for_each(|&var| self.check_kind(self.has_var(var)?, slot))?;
+        }
+        Ok(())
+    }
+
+    /// The tensors among the variables that an operator reads, in order.
+    pub(crate) fn tensors(&self, reads: impl Iterator<Item = VarId>) -> impl Iterator<Item = VarId> {
+        reads.filter(|&var| self.var(var).spec().is_some())
+    }
+
+    /// The specs of the tensors of each slot: of a slot for literals none.
+    pub(crate) fn specs(&self, groups: &[Vec<VarId>]) -> Result<Vec<Vec<Spec>>> {
+        let specs = |vars: &Vec<VarId>| {
+            self.tensors(vars.iter().copied()).map(|var| self.spec(var).cloned()).collect()
+        };
+        groups.iter().map(specs).collect()
+    }
+
+    /// The specs of what an operator, or its backward one, reads in the input slots of its signature.
+    pub(crate) fn input_specs(&self, signature: Signature, op: &OpDesc) -> Result<Vec<Vec<Spec>>> {
+        self.specs(&Self::slots_of(signature.inputs, &op.inputs, ""))
+    }
+
+    /// The variables of each slot of an operator, in the order of the slots; `suffix` is `"@grad"` for gradients.
+    pub(crate) fn slots_of(slots: &[Slot], bound: &[Bound], suffix: &str) -> Vec<Vec<VarId>> {
+        let group = |slot: &Slot| {
+            let found = bound.iter().find(|b| b.slot.strip_suffix(suffix) == Some(slot.name));
+            found.map_or_else(Vec::new, |b| b.vars.clone())
+        };
+        slots.iter().map(group).collect()
+    }
+}
