@@ -8,8 +8,8 @@ use super::view::{View, ViewMut};
 /// overlaps and keeps each array in vector registers.
 pub(super) const CHUNK: usize = 32;
 
-/// Some columns of a row: a whole chunk of them, or the `len` that are left at its end. Which, is a constant, so that the
-/// copies of whole chunks are plain vector loads and stores.
+/// Some columns of a row: a whole chunk of them, or the `len` that are left at its end. Which of the
+/// two is known when this is compiled, so that whole chunks are copied by plain vector loads and stores.
 #[derive(Clone, Copy)]
 pub(super) struct Columns<const WHOLE: bool> {
     row: usize,
@@ -113,7 +113,7 @@ impl<const WHOLE: bool> Columns<WHOLE> {
     }
 }
 
-/// Where gates lie: apart, or where their gradient is to be written.
+/// Where gates lie: in an array of their own, or where their gradient is to be written.
 #[inline(always)]
 pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'_, T>) -> View<'a, T> {
     match (apart, there) {

@@ -75,11 +75,11 @@ pub struct LstmBackward<'a, T> {
 /// The gradients of `pre` (n × 4H) and of `c_prev` (n × H).
 ///
 /// # Panics
-/// If a shape does not fit, or the gates' inputs are nowhere.
+/// If a shape does not fit, or the gates' inputs are neither given nor lie where their gradient is written.
 pub fn lstm_backward<T: Float>(inputs: LstmBackward<'_, T>, dpre: Output<'_, T>, dc_prev: Output<'_, T>) {
     match inputs.pre {
         Some(pre) => check(pre, inputs.c_prev),
-        None => assert!(matches!(dpre, Some((_, Store::Write))), "gates that are nowhere"),
+        None => assert!(matches!(dpre, Some((_, Store::Write))), "gates are given, or their gradient is written where they lie"),
     }
     let state = (inputs.c_prev.rows(), inputs.c_prev.width());
     for view in [Some(inputs.c), inputs.dh, inputs.dc].into_iter().flatten() {

@@ -17,17 +17,17 @@ fn overlap(lives: &Lives, (first, last): Life) -> impl Iterator<Item = Life> {
     all.filter(move |(_, end)| **end >= first).map(move |(&from, &to)| (from.max(first), to.min(last)))
 }
 
-/// The buffers of one dtype that slots share, while they are dealt: a tree whose nodes know when all of their buffers are taken.
+/// The buffers of one dtype, while slots get them: a tree whose nodes know when all of their buffers are taken.
 /// Then they need not be looked at one by one, as in long chains whose values wait for their gradients.
 #[derive(Default)]
-struct Shared {
+struct Dealt {
     /// The number of each buffer among all.
     numbers: Vec<usize>,
     /// The buffers, then pairs of them, then pairs of those, up to one that has all.
     levels: Vec<Vec<Lives>>,
 }
 
-impl Shared {
+impl Dealt {
     /// The last buffer that is free for a lifetime.
     fn free(&self, life: Life) -> Option<usize> {
         let top = self.levels.len().checked_sub(1)?;
@@ -83,14 +83,14 @@ impl Shared {
     }
 }
 
-/// Gives every slot a buffer, and returns the buffers' dtypes. The largest slots come first, and each takes the smallest buffer that is free while it
-/// lives; so the large ones share with one another, and small ones do not keep them from it.
+/// Gives every slot a buffer, and returns the buffers' dtypes. The largest slots come first, and each takes the smallest
+/// buffer that is free while it lives; so the large ones share with one another, and small ones do not keep them from it.
 pub(crate) fn assign(slots: &mut [Slot]) -> Vec<DType> {
     let own = |s: &usize| slots[*s].pool.is_none() && slots[*s].alias.is_none();
     let mut order: Vec<usize> = (0..slots.len()).filter(own).collect();
     order.sort_by_key(|&s| (std::cmp::Reverse(size(&slots[s])), slots[s].life, s));
     let mut dtypes: Vec<DType> = Vec::new();
-    let mut shared: Vec<(DType, Shared)> = Vec::new();
+    let mut dealt: Vec<(DType, Dealt)> = Vec::new();
     for s in order {
         let slot = &mut slots[s];
         // A persistent one is exchanged with the scope's, which must find it alone.
@@ -99,11 +99,11 @@ pub(crate) fn assign(slots: &mut [Slot]) -> Vec<DType> {
             dtypes.push(slot.dtype);
             continue;
         }
-        let at = shared.iter().position(|(dtype, _)| *dtype == slot.dtype).unwrap_or_else(|| {
-            shared.push((slot.dtype, Shared::default()));
-            shared.len() - 1
+        let at = dealt.iter().position(|(dtype, _)| *dtype == slot.dtype).unwrap_or_else(|| {
+            dealt.push((slot.dtype, Dealt::default()));
+            dealt.len() - 1
         });
-        let of_dtype = &mut shared[at].1;
+        let of_dtype = &mut dealt[at].1;
         slot.buffer = match of_dtype.free(slot.life) {
             Some(buffer) => {
                 of_dtype.take(buffer, slot.life);
@@ -150,7 +150,7 @@ mod tests {
             (seed >> 33) as usize % below
         };
         for times in [1, 5, 40, 200] {
-            let mut shared = Shared::default();
+            let mut dealt = Dealt::default();
             let mut plain: Vec<Vec<(usize, usize)>> = Vec::new();
             let mut reused = 0;
             for _ in 0..300 {
@@ -158,15 +158,15 @@ mod tests {
                 let life = (first, (first + draw(1 + times / 3)).min(times - 1));
                 let apart = |lives: &Vec<(usize, usize)>| lives.iter().all(|l| l.1 < life.0 || life.1 < l.0);
                 let expected = plain.iter().rposition(apart);
-                assert_eq!(shared.free(life), expected, "{life:?}");
+                assert_eq!(dealt.free(life), expected, "{life:?}");
                 match expected {
                     Some(at) => {
-                        shared.take(at, life);
+                        dealt.take(at, life);
                         plain[at].push(life);
                         reused += 1;
                     }
                     None => {
-                        shared.add(plain.len(), life);
+                        dealt.add(plain.len(), life);
                         plain.push(vec![life]);
                     }
                 }

@@ -248,7 +248,7 @@ impl Found<'_> {
             scatter_statics: Vec::new(),
             flush: Vec::new(),
             slots: Vec::new(),
-            splits: body.iter().all(|instr| lanes_can_run(instr, step)),
+            in_lanes: body.iter().all(|instr| lanes_can_run(instr, step)),
             weights: body.iter().map(|instr| self.weights(instr)).fold(0, usize::saturating_add),
             levels: levels.made.clone(),
             inner: levels.inner.clone(),

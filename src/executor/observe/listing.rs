@@ -309,7 +309,7 @@ impl<'a> Text<'a> {
             text.section("before the loop, one step after the other", code, chains, Some(Span::Steps));
             text.section("before the loop, over all steps at once", code, chains, Some(Span::All));
             text.section("before the loop, once a sequence", code, chains, Some(Span::Sequences));
-            let how = if inner.splits { "each thread its own sequences" } else { "all sequences together" };
+            let how = if inner.in_lanes { "each thread its own sequences" } else { "all sequences together" };
             let title = format!("the loop, at every step, {how}");
             text.section(&title, &inner.body, &inner.chains.body, None);
             let (code, chains) = (&inner.after, &inner.chains.after);

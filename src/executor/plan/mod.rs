@@ -1,6 +1,7 @@
 //! A compiled program: names have become slot numbers, and every slot has a buffer.
 
 mod chain;
+mod slot;
 mod why;
 
 use std::collections::HashMap;
@@ -8,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use chain::{Chain, parts};
+pub(crate) use slot::{Access, Home, Ref, Slot};
 pub(crate) use why::{Pin, Why};
 
 use crate::error::{Error, Place};
@@ -25,57 +27,6 @@ pub(crate) struct OpId {
     pub(crate) block: BlockId,
     /// Its number there.
     pub(crate) number: usize,
-}
-
-/// How the rows of a slot lie in its buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Home {
-    /// In the order of the batch (or, for a constant, its own).
-    Whole,
-    /// The rows of all steps of a block, in step-major order.
-    Stepped(BlockId),
-    /// One row (or sub-sequence) for each sequence of a block, in rank order.
-    Sequence(BlockId),
-}
-
-/// A variable's memory.
-#[derive(Debug, Clone)]
-pub(crate) struct Slot {
-    pub(crate) var: VarId,
-    pub(crate) dtype: DType,
-    pub(crate) width: usize,
-    pub(crate) rows: Extent,
-    pub(crate) home: Home,
-    pub(crate) buffer: usize,
-    /// The first and the last top-level instruction that touch it.
-    pub(crate) life: (usize, usize),
-    /// Kept in the scope from run to run.
-    pub(crate) persistent: bool,
-    /// Another slot, whose buffer it shares.
-    pub(crate) alias: Option<usize>,
-    /// Selected rows: its number in the pool, instead of a buffer.
-    pub(crate) pool: Option<usize>,
-}
-
-/// What a view of a call refers to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Access {
-    /// A slot.
-    Slot(usize),
-    /// A memory's value of the step before: the initial rows, or a part of the next value's slot.
-    Previous { block: BlockId, memory: usize },
-    /// The gradient that a step passes to the step before it.
-    Passed { block: BlockId, memory: usize },
-}
-
-/// An access with its rows and width.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Ref {
-    pub(crate) access: Access,
-    pub(crate) rows: Extent,
-    pub(crate) width: usize,
-    /// The first column, where it is a part of the slot's.
-    pub(crate) column: usize,
 }
 
 /// Over which rows of a step block an instruction runs.
@@ -123,7 +74,7 @@ pub(crate) struct OpInstr {
     /// The block whose order its rows lie in, and what counts them there.
     pub(crate) order: Option<(BlockId, Extent)>,
     pub(crate) desc: OpId,
-    /// Why it is in that part of a step block.
+    /// Why it runs before, in or after the loop of its step block.
     pub(crate) why: Option<Why>,
     /// What it stands for, if for several.
     pub(crate) stands_for: Option<Note>,
@@ -150,7 +101,8 @@ pub(crate) enum Instr {
     Levels(Box<OpInstr>),
     /// A step loop.
     Loop(Box<Loop>),
-    /// Sets a gradient that a loop adds to: zero, or no rows. With its number in the plan.
+    /// Begins a gradient that a loop adds to: with zeros, or, of selected rows, with none. The second field is the
+    /// instruction's number in the plan.
     Zero(Ref, usize),
     /// From the order of a block's rank table to that of the batch.
     Reorder {
@@ -236,7 +188,7 @@ pub(crate) struct MadeLevel {
 pub(crate) struct Loop {
     pub(crate) desc: StepDesc,
     pub(crate) place: Place,
-    /// Why it is in its part of a step block around it.
+    /// Why it runs before, in or after the loop around it.
     pub(crate) why: Option<Why>,
     /// Its number in the plan, before those of its instructions.
     pub(crate) index: usize,
@@ -255,7 +207,8 @@ pub(crate) struct Loop {
     pub(crate) after: Vec<Instr>,
     /// Which of these run chunk by chunk.
     pub(crate) chains: Chains,
-    /// Memories whose previous values the instructions after the loop (in `before`: never) read as one array.
+    /// Memories whose previous values instructions outside the loop read as one array: behind a forward loop, which computes
+    /// them; before and behind a backward one.
     pub(crate) spread: Vec<usize>,
     /// Back to the order of the batch.
     pub(crate) scatter: Vec<Move>,
@@ -264,8 +217,9 @@ pub(crate) struct Loop {
     pub(crate) flush: Vec<Ref>,
     /// Slots that live in this block's orders.
     pub(crate) slots: Vec<usize>,
-    /// Every row belongs to one sequence and no gradient is added across them, so that lanes may split the loop.
-    pub(crate) splits: bool,
+    /// Lanes may run the loop, each for its own sequences: every row belongs to one of them, and no gradient is added across
+    /// sequences.
+    pub(crate) in_lanes: bool,
     /// Bytes of constants that calls of every step prepare: weights.
     pub(crate) weights: usize,
     /// Levels that operators of the forward block make.
@@ -280,7 +234,7 @@ pub(crate) struct Loop {
     pub(crate) random: bool,
 }
 
-/// The chains of each part of a loop.
+/// The chains of the instructions before a loop, in it and after it.
 #[derive(Default)]
 pub(crate) struct Chains {
     pub(crate) before: Vec<Chain>,
@@ -292,13 +246,13 @@ pub(crate) struct Chains {
 #[derive(Debug, Clone)]
 pub(crate) struct Note {
     pub(crate) text: String,
-    /// Another operator computes the same beside gradients.
+    /// Another operator computes the same in a run that computes gradients.
     pub(crate) superseded: bool,
-    /// As a backward operator it computes what forward ones do, too.
+    /// It is a backward operator that also computes what forward operators do.
     pub(crate) joint: bool,
 }
 
-/// A part to the whole that holds it, never a part itself, and the part's first column there.
+/// Variables that are columns of another one: that one, which is no such variable itself, and the first column there.
 pub(crate) type Views = HashMap<VarId, (VarId, usize)>;
 
 /// A compiled program.

@@ -43,7 +43,7 @@ impl Draft<'_> {
                 }
                 let own = taken.contains(&Some(i));
                 if own && op.role == Role::Forward {
-                    // An output that is computed apart, before all this.
+                    // An output that an operator of its own computes, before all this.
                     continue;
                 }
                 if own || op.role == Role::Update {

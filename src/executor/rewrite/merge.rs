@@ -1,16 +1,24 @@
 //! Merging: calls of a step block that share an input and can be one ([`Op::merges`]) become one, as the products of a
 //! cell that is written gate by gate. Their outputs are then columns of one variable.
 //!
-//! So that `x·W + h·U` stays one array, the products that theirs are added to are merged in the same way, and the
-//! additions too: sums of parts are the parts of the sum. What goes together is found by refining a partition: two
-//! operators stay together as long as their keys agree, and what they read and what reads them stays together.
+//! So that `x·W + h·U` stays one array, the products that theirs are added to are merged in the same way, and so are the
+//! additions: the sum of two arrays has the sums of their columns as its columns.
 //!
-//! Only what a loop calls is merged, with what is added to it. Before and after a loop there is one call for all steps,
-//! and nothing to gain.
+//! ```text
+//! x·W0   h·U0      x·W1   h·U1            x·[W0 W1]   h·[U0 U1]
+//!    \   /            \   /                      \     /
+//!     s0               s1        become            s, whose columns are s0 and s1
+//! ```
+//!
+//! Such trees of sums are merged if they are built alike (the module `alike`).
+//!
+//! Only products that run at every step are merged, and what is added to them. What runs before or after a loop is one call
+//! for all steps already.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use super::alike::{Key, Node, groups, leaf};
 use super::{Backwards, Draft, Origin};
 use crate::error::Result;
 use crate::executor::plan::Note;
@@ -20,34 +28,6 @@ use crate::program::{
     Attributes, BlockId, Bound, Extent, Merge, Op, OpDesc, RECURRENT, Reach, Role, StepDesc, StepGradient,
     VarId, VarRole, grad_name,
 };
-
-/// An operator that may be merged: a product, or the sum of two results of such operators that nothing else reads.
-struct Node {
-    instance: Arc<dyn Op>,
-    /// Its number in the step block, and that of its backward operator in the gradient block.
-    op: usize,
-    back: Option<usize>,
-    out: VarId,
-    grad: Option<VarId>,
-    key: Key,
-    /// The nodes that a sum adds, and the sum that reads a node.
-    operands: Vec<usize>,
-    reader: Option<usize>,
-}
-
-/// What operators must have in common to be one.
-#[derive(PartialEq)]
-struct Key {
-    kind: String,
-    attributes: Attributes,
-    /// The inputs that are the same for all.
-    shared: Vec<Bound>,
-    /// How many variables it has of those that go side by side, by slot.
-    beside: Vec<usize>,
-    graded: bool,
-    /// A memory reaches it, and it reaches one: each step calls it.
-    reach: (bool, bool),
-}
 
 /// What holds for the variables of a step block.
 struct Inside {
@@ -387,111 +367,6 @@ impl Draft<'_> {
     }
 }
 
-/// The nodes that become one, those that are read before those that read them.
-///
-/// At the end nodes of one class stand at the same place in trees of sums that are built alike. So each class of such trees
-/// has one node in every tree, and in the order of the trees' roots the columns of all its variables fit together.
-fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
-    let class = classes(nodes);
-    // What reads a node comes after it.
-    let mut roots: Vec<usize> = (0..nodes.len()).collect();
-    for (i, node) in nodes.iter().enumerate().rev() {
-        roots[i] = node.reader.map_or(i, |reader| roots[reader]);
-    }
-    let root = |i: usize| roots[i];
-    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for (i, &class) in class.iter().enumerate() {
-        groups.entry(class).or_default().push(i);
-    }
-    // What is added to another of its own group cannot be beside it.
-    let within: HashSet<usize> = groups
-        .values()
-        .flat_map(|group| {
-            let mut roots: Vec<usize> = group.iter().map(|&i| root(i)).collect();
-            roots.sort_unstable();
-            roots.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect::<Vec<_>>()
-        })
-        .collect();
-    let looped: HashSet<usize> = (0..nodes.len())
-        .filter(|&i| nodes[i].operands.is_empty() && nodes[i].key.reach == (true, true))
-        .map(root)
-        .collect();
-    let fits = |group: &Vec<usize>| {
-        group.len() > 1 && group.iter().all(|&i| looped.contains(&root(i)) && !within.contains(&root(i)))
-    };
-    let mut groups: Vec<Vec<usize>> = groups.into_values().filter(fits).collect();
-    groups.iter_mut().for_each(|group| group.sort_by_key(|&i| root(i)));
-    groups
-}
-
-/// Each node with a number of its class: nodes of one class have one key, and what they read and what reads them is of one
-/// class each. The numbers are in the order of the classes' first nodes.
-fn classes(nodes: &[Node]) -> Vec<usize> {
-    let mut class: Vec<usize> = Vec::with_capacity(nodes.len());
-    let mut members: Vec<BTreeSet<usize>> = Vec::new();
-    let mut known: HashMap<(&str, Vec<&[VarId]>), Vec<usize>> = HashMap::new();
-    for (i, node) in nodes.iter().enumerate() {
-        let shared = node.key.shared.iter().map(|bound| &bound.vars[..]).collect();
-        let alike = known.entry((&node.key.kind, shared)).or_default();
-        let same = |of: &usize| members[*of].first().is_some_and(|&first| nodes[first].key == node.key);
-        let found = alike.iter().copied().find(same);
-        let of = found.unwrap_or(members.len());
-        if found.is_none() {
-            alike.push(of);
-            members.push(BTreeSet::new());
-        }
-        members[of].insert(i);
-        class.push(of);
-    }
-    // A class is divided by what is around its nodes. The largest part keeps the number, so that only what is around
-    // the others must be looked at again.
-    let mut due: BTreeSet<usize> = (0..nodes.len()).collect();
-    while !due.is_empty() {
-        let around = |i: usize| {
-            let node = &nodes[i];
-            let mut operands: Vec<usize> = node.operands.iter().map(|&o| class[o]).collect();
-            operands.sort_unstable();
-            (node.reader.map(|reader| class[reader]), operands)
-        };
-        let mut changed: BTreeMap<usize, BTreeMap<_, Vec<usize>>> = BTreeMap::new();
-        for &i in &due {
-            changed.entry(class[i]).or_default().entry(around(i)).or_default().push(i);
-        }
-        let mut moves: Vec<(usize, Vec<usize>)> = Vec::new();
-        for (of, mut parts) in changed {
-            // Around the others of the class nothing has changed: they are alike.
-            let looked: usize = parts.values().map(Vec::len).sum();
-            let other = members[of].iter().copied().find(|i| !due.contains(i)).map(around);
-            let alike = other.as_ref().and_then(|other| parts.remove(other)).map_or(0, |part| part.len());
-            let others = members[of].len() - looked + alike;
-            let most = parts.values().map(Vec::len).max().unwrap_or(0);
-            if other.is_some() && others >= most {
-                moves.extend(parts.into_values().map(|part| (of, part)));
-                continue;
-            }
-            let mut parts: Vec<Vec<usize>> = parts.into_values().collect();
-            if other.is_some() {
-                let apart: HashSet<usize> = parts.iter().flatten().copied().collect();
-                parts.push(members[of].iter().copied().filter(|i| !apart.contains(i)).collect());
-            }
-            let keeps = parts.iter().position(|part| part.len() == most).unwrap_or_default();
-            parts.swap_remove(keeps);
-            moves.extend(parts.into_iter().map(|part| (of, part)));
-        }
-        due.clear();
-        for (of, part) in moves {
-            for &i in &part {
-                class[i] = members.len();
-                members[of].remove(&i);
-                due.extend(nodes[i].operands.iter().copied().chain(nodes[i].reader));
-            }
-            members.push(part.into_iter().collect());
-        }
-    }
-    let mut first: HashMap<usize, usize> = HashMap::new();
-    class.iter().enumerate().map(|(i, &of)| *first.entry(of).or_insert(i)).collect()
-}
-
 /// What the operator that some nodes become reads and writes instead of their results and, of sums, their operands. A
 /// product still reads the part that it read: if that is a column of another merged result, it is cut from it before.
 fn wholes(nodes: &[Node], group: &[usize], done: &[Option<Columns>]) -> HashMap<VarId, VarId> {
@@ -502,14 +377,6 @@ fn wholes(nodes: &[Node], group: &[usize], done: &[Option<Columns>]) -> HashMap<
         wholes.extend(grad.zip(columns.grad));
     }
     wholes
-}
-
-/// The product that a node begins with.
-fn leaf(nodes: &[Node], mut node: usize) -> &Node {
-    while let Some(&operand) = nodes[node].operands.first() {
-        node = operand;
-    }
-    &nodes[node]
 }
 
 /// The one operator, forward or backward, that some become.

@@ -4,6 +4,7 @@
 //! [`Op::fusions`]: crate::program::Op::fusions
 //! [`Op::merges`]: crate::program::Op::merges
 
+mod alike;
 pub(crate) mod classes;
 mod early;
 mod fuse;

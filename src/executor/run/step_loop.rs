@@ -59,7 +59,7 @@ impl<'p> RunState<'p> {
             self.begin_gradient(instr, plan, lane, tools)?;
         }
         laps.mark();
-        if instr.splits {
+        if instr.in_lanes {
             self.lanes(instr, lane, tools)?;
         } else {
             self.all_together(instr, lane, tools)?;

@@ -114,8 +114,8 @@ fn units_of(
     Ok(())
 }
 
-/// The input slots of a backward operator whose gradients are computed together. Those of rows that share work are: apart
-/// they would do it twice.
+/// The input slots of a backward operator whose gradients are computed together. Those of rows that share work are: in two
+/// calls they would do it twice.
 fn together(block: &GradientBlock<'_>, same: &Same, op: &OpDesc, parsed: &Parsed) -> Vec<Vec<usize>> {
     let grads = |slot: usize| op.output(&grad_name(parsed.signature.inputs[slot].name)).iter().copied();
     let (mut groups, mut rows): (Vec<Vec<usize>>, Option<usize>) = (Vec::new(), None);

@@ -1,0 +1,166 @@
+//! Which operators of a step block can be one: products that share an input, and what stands at the same place in trees of
+//! sums that are built alike.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::program::{Attributes, Bound, Op, VarId};
+
+/// An operator that may be merged: a product, or the sum of two results of such operators that nothing else reads.
+pub(super) struct Node {
+    pub(super) instance: Arc<dyn Op>,
+    /// Its number in the step block, and that of its backward operator in the gradient block.
+    pub(super) op: usize,
+    pub(super) back: Option<usize>,
+    pub(super) out: VarId,
+    pub(super) grad: Option<VarId>,
+    pub(super) key: Key,
+    /// The nodes that a sum adds, and the sum that reads a node.
+    pub(super) operands: Vec<usize>,
+    pub(super) reader: Option<usize>,
+}
+
+/// What operators must have in common to be one.
+#[derive(PartialEq)]
+pub(super) struct Key {
+    pub(super) kind: String,
+    pub(super) attributes: Attributes,
+    /// The inputs that are the same for all.
+    pub(super) shared: Vec<Bound>,
+    /// How many variables it has of those that go side by side, by slot.
+    pub(super) beside: Vec<usize>,
+    pub(super) graded: bool,
+    /// A memory reaches it, and it reaches one: each step calls it.
+    pub(super) reach: (bool, bool),
+}
+
+/// The groups of nodes that become one, those that are read before those that read them.
+///
+/// Nodes that are alike stand at the same place in trees that are built alike. So a group has one node in each of these
+/// trees, and with the nodes of every group in the order of their trees' roots, the columns of all groups fit together.
+pub(super) fn groups(nodes: &[Node]) -> Vec<Vec<usize>> {
+    let set_of = alike(nodes);
+    // What reads a node comes after it.
+    let mut roots: Vec<usize> = (0..nodes.len()).collect();
+    for (i, node) in nodes.iter().enumerate().rev() {
+        roots[i] = node.reader.map_or(i, |reader| roots[reader]);
+    }
+    let root = |i: usize| roots[i];
+    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (i, &set) in set_of.iter().enumerate() {
+        groups.entry(set).or_default().push(i);
+    }
+    // What is added to another of its own group cannot be beside it.
+    let within: HashSet<usize> = groups
+        .values()
+        .flat_map(|group| {
+            let mut roots: Vec<usize> = group.iter().map(|&i| root(i)).collect();
+            roots.sort_unstable();
+            roots.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect::<Vec<_>>()
+        })
+        .collect();
+    let looped: HashSet<usize> = (0..nodes.len())
+        .filter(|&i| nodes[i].operands.is_empty() && nodes[i].key.reach == (true, true))
+        .map(root)
+        .collect();
+    let fits = |group: &Vec<usize>| {
+        group.len() > 1 && group.iter().all(|&i| looped.contains(&root(i)) && !within.contains(&root(i)))
+    };
+    let mut groups: Vec<Vec<usize>> = groups.into_values().filter(fits).collect();
+    groups.iter_mut().for_each(|group| group.sort_by_key(|&i| root(i)));
+    groups
+}
+
+/// For each node the first of the nodes that are alike: they have one key, what they read is alike, and so is what reads
+/// them. Found by refining: nodes with one key are a set, and a set is divided as long as the neighbours of its nodes, what
+/// they read and what reads them, are not of the same sets.
+fn alike(nodes: &[Node]) -> Vec<usize> {
+    let (mut set_of, mut sets) = by_key(nodes);
+    // The nodes whose neighbours have come into another set.
+    let mut due: BTreeSet<usize> = (0..nodes.len()).collect();
+    while !due.is_empty() {
+        let moved = divided(nodes, &set_of, &sets, &due);
+        due.clear();
+        for (from, leaving) in moved {
+            for &i in &leaving {
+                set_of[i] = sets.len();
+                sets[from].remove(&i);
+                due.extend(nodes[i].operands.iter().copied().chain(nodes[i].reader));
+            }
+            sets.push(leaving.into_iter().collect());
+        }
+    }
+    let mut first: HashMap<usize, usize> = HashMap::new();
+    set_of.iter().enumerate().map(|(i, &set)| *first.entry(set).or_insert(i)).collect()
+}
+
+/// The nodes with one key: the set of each node, and the sets.
+fn by_key(nodes: &[Node]) -> (Vec<usize>, Vec<BTreeSet<usize>>) {
+    let mut set_of: Vec<usize> = Vec::with_capacity(nodes.len());
+    let mut sets: Vec<BTreeSet<usize>> = Vec::new();
+    let mut known: HashMap<(&str, Vec<&[VarId]>), Vec<usize>> = HashMap::new();
+    for (i, node) in nodes.iter().enumerate() {
+        let shared = node.key.shared.iter().map(|bound| &bound.vars[..]).collect();
+        let candidates = known.entry((&node.key.kind, shared)).or_default();
+        let same = |of: &usize| sets[*of].first().is_some_and(|&first| nodes[first].key == node.key);
+        let found = candidates.iter().copied().find(same);
+        let set = found.unwrap_or(sets.len());
+        if found.is_none() {
+            candidates.push(set);
+            sets.push(BTreeSet::new());
+        }
+        sets[set].insert(i);
+        set_of.push(set);
+    }
+    (set_of, sets)
+}
+
+/// What leaves its set, because its neighbours are of other sets than those of the rest: each time with the set. The largest
+/// of the pieces of a set stays, so that only the neighbours of the others must be looked at again.
+fn divided(
+    nodes: &[Node],
+    set_of: &[usize],
+    sets: &[BTreeSet<usize>],
+    due: &BTreeSet<usize>,
+) -> Vec<(usize, Vec<usize>)> {
+    let neighbours = |i: usize| {
+        let node = &nodes[i];
+        let mut operands: Vec<usize> = node.operands.iter().map(|&o| set_of[o]).collect();
+        operands.sort_unstable();
+        (node.reader.map(|reader| set_of[reader]), operands)
+    };
+    let mut changed: BTreeMap<usize, BTreeMap<_, Vec<usize>>> = BTreeMap::new();
+    for &i in due {
+        changed.entry(set_of[i]).or_default().entry(neighbours(i)).or_default().push(i);
+    }
+    let mut moved: Vec<(usize, Vec<usize>)> = Vec::new();
+    for (set, mut pieces) in changed {
+        // The neighbours of the others of the set have not changed: they are one piece.
+        let looked_at: usize = pieces.values().map(Vec::len).sum();
+        let other = sets[set].iter().copied().find(|i| !due.contains(i)).map(neighbours);
+        let joining = other.as_ref().and_then(|other| pieces.remove(other)).map_or(0, |piece| piece.len());
+        let others = sets[set].len() - looked_at + joining;
+        let most = pieces.values().map(Vec::len).max().unwrap_or(0);
+        if other.is_some() && others >= most {
+            moved.extend(pieces.into_values().map(|piece| (set, piece)));
+            continue;
+        }
+        let mut pieces: Vec<Vec<usize>> = pieces.into_values().collect();
+        if other.is_some() {
+            let leaving: HashSet<usize> = pieces.iter().flatten().copied().collect();
+            pieces.push(sets[set].iter().copied().filter(|i| !leaving.contains(i)).collect());
+        }
+        let stays = pieces.iter().position(|piece| piece.len() == most).unwrap_or_default();
+        pieces.swap_remove(stays);
+        moved.extend(pieces.into_iter().map(|piece| (set, piece)));
+    }
+    moved
+}
+
+/// The product that a node begins with.
+pub(super) fn leaf(nodes: &[Node], mut node: usize) -> &Node {
+    while let Some(&operand) = nodes[node].operands.first() {
+        node = operand;
+    }
+    &nodes[node]
+}
