@@ -10,9 +10,10 @@ use clap::Parser;
 use flags::{Flags, Found, Outcome};
 use unpadded::data::{Continuous, Limits, TextFile, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
+use unpadded::metrics::Loss;
 use unpadded::optimizer::Adam;
-use unpadded::train::metrics::Loss;
-use unpadded::train::{Predictor, Sampler, Sampling, Trainer};
+use unpadded::predict::{Predictor, Sampler, Sampling};
+use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Result, Variable};
 
 const MODEL: &str = "char_lm";
@@ -79,7 +80,7 @@ fn split(text: &str, characters: usize) -> (&str, &str) {
 }
 
 /// What the model writes after a prompt, so many characters.
-fn write(predictor: &mut Predictor, prompt: &str, mut sampler: Sampler, length: usize) -> Result<String> {
+fn write(predictor: &Predictor, prompt: &str, mut sampler: Sampler, length: usize) -> Result<String> {
     let prompt = if prompt.is_empty() { "\n" } else { prompt };
     let characters = predictor.vocabulary("characters")?.clone();
     let ids = characters.ids(CHARACTERS.tokens(prompt))?;
@@ -98,12 +99,12 @@ fn write(predictor: &mut Predictor, prompt: &str, mut sampler: Sampler, length: 
 fn run(cli: &Cli) -> Outcome<()> {
     let Cli { ref flags, temperature, top_k, top_p, length } = *cli;
     let sampler = Sampling { temperature, top_k, top_p }.sampler(flags.seed)?;
-    if let Some(mut predictor) = flags.predictor(MODEL)? {
+    if let Some(predictor) = flags.predictor(MODEL)? {
         if predictor.feeds() != ["x"] {
             let got = "one of an earlier version, which was fed its states: train anew";
             return Err(format!("checkpoint: expected one of this `{MODEL}`, got {got}").into());
         }
-        let mut reply = |prompt: &str| write(&mut predictor, prompt, sampler.clone(), length);
+        let reply = |prompt: &str| write(&predictor, prompt, sampler.clone(), length);
         return flags::answer(|prompt| Ok(format!("{prompt}{}\n", reply(prompt)?)));
     }
     let prose = || Ok(TextFile::embedded("this project's prose", PROSE));
@@ -133,7 +134,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         let bits = trainer.evaluate(&stream(test, &characters)?)?.get(BITS).unwrap_or(f64::NAN);
         flags::print(format!("{bits:.3} on other held-out text, by which nothing was chosen"))?;
     }
-    let sample = write(&mut flags::load(&flags.save(MODEL), MODEL)?, &opening, sampler, length)?;
+    let sample = write(&flags::load(&flags.save(MODEL), MODEL)?, &opening, sampler, length)?;
     flags::print(format!("\nfrom held-out text on, at temperature {temperature}:\n{sample}\n"))?;
     let (dataset, metric) = (&file.name(), "dev_bits_per_character");
     flags.conclude(&Found { model: MODEL, dataset, metric, value }, &report)
@@ -155,6 +156,6 @@ fn it_learns_and_writes() -> Outcome<()> {
     trainer.fit(&data, &data, unpadded::train::Until::Epochs(8))?;
     assert!(trainer.evaluate(&data)?.loss() < before / 4.0);
     let sampler = Sampling { temperature: 0.0, ..Sampling::default() }.sampler(1)?;
-    assert_eq!(write(&mut Predictor::load(&path)?, "cdeabc", sampler, 7)?, "deabcde");
+    assert_eq!(write(&Predictor::load(&path)?, "cdeabc", sampler, 7)?, "deabcde");
     Ok(std::fs::remove_file(path)?)
 }

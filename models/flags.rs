@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Data, TextFile};
 use unpadded::ops;
-use unpadded::train::{Checkpoint, Ended, Predictor, Report, Steps, Trainer, Until};
+use unpadded::predict::Predictor;
+use unpadded::train::{Ended, Report, Steps, Trainer, Until};
 
 /// What goes wrong in a program: an error of the library, or a sentence.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -337,8 +339,8 @@ fn parsed(words: &[&str]) -> clap::error::Result<Flags> {
 
 #[test]
 fn what_differs_from_a_checkpoint_is_told_by_its_flag() -> Outcome<()> {
+    use unpadded::checkpoint::Position;
     use unpadded::data::Continuous;
-    use unpadded::train::Position;
 
     let path = std::env::temp_dir().join(format!("unpadded-flags-{}.ckpt", std::process::id()));
     let data = |last| Continuous::new([1, 2, last], 1, 1, ["x", "y"]);

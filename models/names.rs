@@ -9,9 +9,11 @@ use clap::Parser;
 use flags::{Flags, Found, Outcome};
 use unpadded::data::{Batching, Folder, LabelledTexts, Limits, Loader, TextFile, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
+use unpadded::metrics::Accuracy;
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
-use unpadded::train::{Predictor, Trainer, metrics::Accuracy};
+use unpadded::predict::Predictor;
+use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Result, Variable};
 
 const MODEL: &str = "names";
@@ -58,7 +60,7 @@ fn read(folder: Option<&PathBuf>) -> Result<LabelledTexts> {
 }
 
 /// The likeliest class of a name, and its probability.
-fn predict(predictor: &mut Predictor, name: &str) -> Result<String> {
+fn predict(predictor: &Predictor, name: &str) -> Result<String> {
     let ids = predictor.vocabulary("characters")?.ids(CHARACTERS.tokens(name.trim()))?;
     let feeds = [("characters", &Variable::from_sequence(ids)?)];
     let found = predictor.likeliest(&feeds, "probabilities", "classes")?;
@@ -66,8 +68,8 @@ fn predict(predictor: &mut Predictor, name: &str) -> Result<String> {
 }
 
 fn run(flags: &Flags) -> Outcome<()> {
-    if let Some(mut predictor) = flags.predictor(MODEL)? {
-        return flags::answer(|line| predict(&mut predictor, line));
+    if let Some(predictor) = flags.predictor(MODEL)? {
+        return flags::answer(|line| predict(&predictor, line));
     }
     let names = read(flags.train.as_ref())?;
     let (dataset, classes) = (names.name().to_owned(), names.labels()?);
@@ -115,6 +117,6 @@ fn it_learns_and_predicts() -> Outcome<()> {
     let before = trainer.evaluate(&data)?.loss();
     trainer.fit(&data, &data, unpadded::train::Until::Epochs(40))?;
     assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
-    assert!(predict(&mut Predictor::load(&path)?, " Enna")?.starts_with("Up\t"));
+    assert!(predict(&Predictor::load(&path)?, " Enna")?.starts_with("Up\t"));
     Ok(std::fs::remove_file(path)?)
 }

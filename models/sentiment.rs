@@ -9,9 +9,11 @@ use clap::Parser;
 use flags::{Flags, Found, Outcome};
 use unpadded::data::{Batching, Labelled, LabelledTexts, Limits, Loader, TextFile, Tokenizer, Vocabulary};
 use unpadded::layers::Embedding;
+use unpadded::metrics::Accuracy;
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
-use unpadded::train::{Ended, Predictor, Progress, Report, Trainer, metrics::Accuracy};
+use unpadded::predict::Predictor;
+use unpadded::train::{Ended, Progress, Report, Trainer};
 use unpadded::{Builder, DType, Result, Var, Variable};
 
 const MODEL: &str = "sentiment";
@@ -58,15 +60,15 @@ fn read(path: Option<&PathBuf>, (name, text): (&str, &'static str)) -> Result<La
 }
 
 /// The likeliest label of a text and its probability.
-fn predict(predictor: &mut Predictor, text: &str) -> Result<String> {
+fn predict(predictor: &Predictor, text: &str) -> Result<String> {
     let words = Variable::from_sequence(predictor.vocabulary("words")?.ids(WORDS.tokens(text))?)?;
     let found = predictor.likeliest(&[("words", &words)], "probabilities", "labels")?;
     Ok(found.iter().map(|(label, probability)| format!("{label}\t{probability:.3}")).collect())
 }
 
 fn run(flags: &Flags) -> Outcome<()> {
-    if let Some(mut predictor) = flags.predictor(MODEL)? {
-        return flags::answer(|line| predict(&mut predictor, line));
+    if let Some(predictor) = flags.predictor(MODEL)? {
+        return flags::answer(|line| predict(&predictor, line));
     }
     if flags.train.is_some() && flags.dev.is_none() {
         return Err("--train: expected --dev FILE with it, of texts that training never sees".into());
@@ -94,9 +96,9 @@ fn run(flags: &Flags) -> Outcome<()> {
         trainer.use_best()?;
         flags::print(format!("test: {}, in that epoch", trainer.evaluate(test)?))?;
     }
-    let mut predictor = flags::load(&flags.save(MODEL), MODEL)?;
+    let predictor = flags::load(&flags.save(MODEL), MODEL)?;
     for Labelled { text, label } in held_out.texts().iter().take(4) {
-        flags::print(format!("{} ({label} in truth): {text}", predict(&mut predictor, text)?))?;
+        flags::print(format!("{} ({label} in truth): {text}", predict(&predictor, text)?))?;
     }
     flags.conclude(&Found { model: MODEL, dataset: texts.name(), metric: "dev_accuracy", value }, &report)
 }
@@ -115,6 +117,6 @@ fn it_learns_and_predicts() -> Outcome<()> {
     let before = trainer.evaluate(&data)?.loss();
     trainer.fit(&data, &data, unpadded::train::Until::Epochs(200))?;
     assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
-    assert!(predict(&mut Predictor::load(&path)?, "not Good")?.starts_with("no\t"));
+    assert!(predict(&Predictor::load(&path)?, "not Good")?.starts_with("no\t"));
     Ok(std::fs::remove_file(path)?)
 }

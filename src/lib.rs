@@ -23,20 +23,26 @@
 //! | [`optimizer`] | front ends that append update operators |
 //! | [`layers`] | operators with their parameters and how these start |
 //! | [`data`] | files of text, vocabularies, batches |
-//! | [`train`] | the training loop, metrics, checkpoints |
+//! | [`checkpoint`] | a training, or a model to predict with, in one file |
+//! | [`metrics`] | accuracy and the like, over ragged batches |
+//! | [`predict`] | the predictor, and drawing from what it says |
+//! | [`train`] | the training loop |
 //!
 //! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::build::step`],
 //! [`program::backward`], [`optimizer`], [`executor`], then any file of [`ops`]. `ARCHITECTURE.md` in the repository
 //! goes through it stop by stop.
 
+pub mod checkpoint;
 pub mod data;
 pub mod error;
 pub mod executor;
 pub mod kernels;
 pub mod layers;
 pub mod lod;
+pub mod metrics;
 pub mod ops;
 pub mod optimizer;
+pub mod predict;
 pub mod program;
 pub mod tensor;
 pub mod testing;

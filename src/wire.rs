@@ -6,16 +6,14 @@
 //! ```
 //!
 //! Numbers are little-endian. The empty section marks the end, so that a file cut between two sections is noticed
-//! too. A body is any bytes; [`encode`] and [`decode`] make it from a value and back, through bincode with integers
-//! of fixed width. This file knows nothing of programs or tensors, and no other file names bincode.
+//! too. A body is any bytes; structure in it is written as [`record`] says: by fields that have numbers, so that a later release
+//! can add one. This file knows nothing of programs or tensors, and no other file names bincode.
 //!
-//! **What belongs to the format version:** bincode writes the fields of a struct in their order and the variants of
-//! an enum by their position. Closed lists that are likely to grow (dtypes, storages, roles) and operator kinds,
-//! slots, attributes and initialisers are stored by name. Structure is stored by position: the order of the fields
-//! of `Program`, `Block`, `OpDesc`, `StepDesc`, `VarDesc` and `Spec`, of a checkpoint's `Position`, `Best` and
-//! `Criterion` and of a `Vocabulary`, and of the variants of `Extent`, `VarKind` and `Literal`, is part of [`VERSION`]; whoever changes it
-//! raises the version. Sections of new names need no other version.
+//! **What belongs to the format version:** the framing, and how records are written. Fields and sections may be added without
+//! another version: readers skip those that they do not know. Version 1 wrote structure through bincode, the fields of its structs
+//! by their order; such files are read by structs that stand in files called `v1.rs` and never change.
 
+pub(crate) mod record;
 mod target;
 
 use std::fs::{self, File};
@@ -24,17 +22,17 @@ use std::path::Path;
 
 use bincode::config::{Configuration, Fixint, LittleEndian, standard};
 use crc32fast::Hasher;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use record::Stored;
 pub(crate) use target::Target;
 pub use target::write_atomically;
 
 /// The first bytes of every file.
 pub const MAGIC: [u8; 8] = *b"unpadded";
 /// The version that is written, and the last one that is read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Bytes of the longest section that is read as a whole; tensors may be longer, and are read piece by piece.
 pub const LONGEST: u64 = 0x1000_0000;
@@ -48,34 +46,9 @@ const PIECE: usize = 1 << 16;
 
 const CONFIG: Configuration<LittleEndian, Fixint> = standard().with_fixed_int_encoding();
 
-/// A value as bytes.
-///
-/// # Errors
-/// If the value refuses to be written.
-#[track_caller]
-pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
-    bincode::serde::encode_to_vec(value, CONFIG)
-        .map_err(|e| Error::of(ErrorKind::Format, "encoding", "a value that can be stored", e.to_string()))
-        .at_caller()
-}
-
-/// A value from bytes, all of them. No length inside is believed: beyond a mebibyte, nothing larger than about
-/// sixteen times the bytes is allocated for it.
-///
-/// # Errors
-/// If the bytes are not those of such a value, or longer than [`LONGEST`].
-#[track_caller]
-pub fn decode<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T> {
-    let size = bytes.len() as u64;
-    let value = decode_from(&mut bytes, size).at_caller()?;
-    if !bytes.is_empty() {
-        return Err(longer(size, bytes.len() as u64));
-    }
-    Ok(value)
-}
-
-/// A value from the start of so many bytes.
-fn decode_from<T: DeserializeOwned>(mut source: &mut dyn Read, size: u64) -> Result<T> {
+/// A value of version 1 from the start of so many bytes. No length inside is believed: beyond a mebibyte, nothing larger than
+/// about sixteen times the bytes is allocated for it.
+fn version_1<T: DeserializeOwned>(mut source: &mut dyn Read, size: u64) -> Result<T> {
     // bincode takes its limit as a constant, so the next of some steps serves.
     macro_rules! within {
         ($($limit:literal)*) => {
@@ -88,7 +61,7 @@ fn decode_from<T: DeserializeOwned>(mut source: &mut dyn Read, size: u64) -> Res
         };
     }
     let decoded = within!(0x1_0000 0x10_0000 0x100_0000 0x400_0000 0x1000_0000);
-    decoded.map_err(|e| damaged("structured section", "a value of this version", e.to_string()))
+    decoded.map_err(|e| damaged("structured section", "a value of version 1", e.to_string()))
 }
 
 /// The error for bytes behind a value.
@@ -99,6 +72,23 @@ fn longer(size: u64, left: u64) -> Error {
 #[track_caller]
 fn damaged(what: impl Into<String>, expected: impl Into<String>, got: impl Into<String>) -> Error {
     Error::of(ErrorKind::Format, what, expected, got)
+}
+
+/// What stands in files since version 1: records, and before them what serde made of the fields of a struct.
+pub(crate) trait InFiles: Stored {
+    /// What version 1 has in its place.
+    type Version1: DeserializeOwned + Into<Self>;
+
+    /// The value of the first of so many bytes of a file of some version.
+    ///
+    /// # Errors
+    /// If they are those of no such value, or cannot be read.
+    fn of_version(version: u32, input: &mut dyn Read, size: u64) -> Result<Self> {
+        match version {
+            1 => version_1::<Self::Version1>(input, size).map(Into::into),
+            _ => record::from_read(input, size),
+        }
+    }
 }
 
 /// Writes a file section by section.
@@ -218,6 +208,7 @@ impl<W: Write> Writer<W> {
 /// Reads a file section by section; every checksum is checked, also of what is skipped.
 pub struct Reader<R> {
     source: String,
+    version: u32,
     input: R,
     /// Bytes of the file, and those of them that are not read yet.
     size: u64,
@@ -259,7 +250,15 @@ impl<R: Read> Reader<R> {
     /// If it is no file of this crate or one of a future version.
     #[track_caller]
     pub fn new(source: &str, input: R, size: u64) -> Result<Self> {
-        let mut reader = Self { source: source.to_owned(), input, size, left: size, open: None, done: false };
+        let mut reader = Self {
+            source: source.to_owned(),
+            version: VERSION,
+            input,
+            size,
+            left: size,
+            open: None,
+            done: false,
+        };
         let mut first = [0; MAGIC.len()];
         let known = usize::try_from(size).map_or(MAGIC.len(), |size| size.min(MAGIC.len()));
         reader.fill(&mut first[..known], "first bytes").at_caller()?;
@@ -272,8 +271,9 @@ impl<R: Read> Reader<R> {
             return Err(reader.refused("size", format!("at least {SMALLEST} bytes"), got));
         }
         let version = u32::from_le_bytes(reader.take("the format version").at_caller()?);
+        reader.version = version;
         if version == 0 || version > VERSION {
-            let expected = if VERSION == 1 { "1".to_owned() } else { format!("1 to {VERSION}") };
+            let expected = format!("1 to {VERSION}");
             let why = if version == 0 { "the file is damaged" } else { "a newer release may read it" };
             return Err(reader.refused("format version", expected, format!("{version}: {why}")));
         }
@@ -414,22 +414,47 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// If the file is damaged, the body is longer than `most` bytes or than [`LONGEST`], or holds no such value.
     #[track_caller]
-    pub fn read_value<T: DeserializeOwned>(&mut self, most: u64) -> Result<T> {
-        self.at_most(most).at_caller()?;
+    pub(crate) fn read_stored<T: InFiles>(&mut self, most: u64) -> Result<T> {
+        let version = self.version;
+        self.read_by(most, |input, size| T::of_version(version, input, size)).at_caller()
+    }
+
+    /// The same of a section that version 1 did not have.
+    ///
+    /// # Errors
+    /// As [`Self::read_stored`].
+    #[track_caller]
+    pub(crate) fn read_record<T: Stored>(&mut self, most: u64) -> Result<T> {
+        self.read_by(most, record::from_read).at_caller()
+    }
+
+    fn read_by<T>(&mut self, most: u64, decode: impl FnOnce(&mut dyn Read, u64) -> Result<T>) -> Result<T> {
+        self.at_most(most)?;
         let what = format!("section `{}`", self.open.as_ref().map_or("", |open| &open.name));
         let size = self.section_left();
         let mut body = BodyRead { reader: self, failed: None };
         let mut pieces = BufReader::with_capacity(PIECE.min(size as usize), &mut body);
-        let value = decode_from(&mut pieces, size);
+        let value = decode(&mut pieces, size);
         let unused = pieces.buffer().len() as u64;
         if let Some(error) = body.failed {
-            return Err(error.at_caller());
+            return Err(error);
         }
         let left = unused + self.section_left();
         // A checksum that is wrong says more than what its bytes seem to mean.
         self.end_section()?;
         let value = value.and_then(|value| if left > 0 { Err(longer(size, left)) } else { Ok(value) });
         value.map_err(|e| self.refused(&what, "what this release writes there", e.to_string()))
+    }
+
+    /// A value from bytes of the file, all of them.
+    ///
+    /// # Errors
+    /// If they are those of no such value.
+    #[track_caller]
+    pub(crate) fn decode<T: InFiles>(&self, mut bytes: &[u8]) -> Result<T> {
+        let size = bytes.len() as u64;
+        let value = T::of_version(self.version, &mut bytes, size).at_caller()?;
+        if bytes.is_empty() { Ok(value) } else { Err(longer(size, bytes.len() as u64)) }
     }
 
     /// Refuses a section that is longer, before anything is read of it.

@@ -15,12 +15,13 @@ mod thorough;
 #[path = "it/trained.rs"]
 mod trained;
 
-use damage::{change, file, sections};
+use damage::{change, file, item, record, sections};
 use models::Random;
 use thorough::times;
+use unpadded::checkpoint::Checkpoint;
+use unpadded::predict::Predictor;
 use unpadded::program::VarKind;
 use unpadded::tensor::Dense;
-use unpadded::train::{Checkpoint, Predictor};
 use unpadded::{DType, Program, program::Spec, wire};
 
 /// Bytes that loading takes at its peak, and whether it loads.
@@ -92,8 +93,13 @@ fn forge(path: &std::path::Path, before: &[(String, Vec<u8>)], section: &str, le
 
 /// The head of a tensor, as a checkpoint has it.
 fn head(name: &str, dtype: &str, shape: &[u64]) -> Vec<u8> {
-    let head = wire::encode(&(name, dtype, shape, None::<u8>)).unwrap();
-    [(head.len() as u32).to_le_bytes().to_vec(), head].concat()
+    let shape: Vec<Vec<u8>> = shape.iter().map(|n| item(&n.to_le_bytes())).collect();
+    item(&record(&[(1, name.into()), (2, dtype.into()), (3, shape.concat())]))
+}
+
+/// The start of a field that says to be so long.
+fn field(number: u8, length: u64) -> Vec<u8> {
+    [vec![number], (length as u32).to_le_bytes().to_vec()].concat()
 }
 
 /// A file that says to be large, and is a hole, is refused in little memory and at once, whatever reads it.
@@ -105,19 +111,26 @@ fn a_forged_length_takes_no_memory() {
     let first = |name: &str| parts.iter().position(|(section, _)| section == name).unwrap();
     let most = wire::LONGEST - 1000;
     let numbers = |elements: u64| head("linear_0.bias", "f32", &[elements]).len() as u64 + 4 * elements;
-    let (billion, names) = (1u64 << 31, [4u64, 1 << 24].map(u64::to_le_bytes).concat());
+    let billion = 1u64 << 31;
+    // Tokens that go on to the end, the first of them long, the others empty.
+    let name = record(&[(1, b"words".to_vec())]);
+    let left = most - name.len() as u64 - 10;
+    let tokens = [name, field(2, left + 5), field(1, left), (1u32 << 24).to_le_bytes().to_vec()].concat();
     // The section, its length, the start of its body, and what the error says.
     let cases: Vec<(&str, u64, Vec<u8>, &str)> = vec![
         ("program", 9 << 30, Vec::new(), "section `program`: expected at most"),
         ("program", wire::STRUCTURED, Vec::new(), "section `program`"),
         ("position", 9 << 30, Vec::new(), "section `position`: expected at most"),
         ("notes", 9 << 30, Vec::new(), "section `notes`: expected at most"),
-        ("notes", wire::STRUCTURED, (1u64 << 20).to_le_bytes().to_vec(), "section `notes`"),
+        ("notes", wire::STRUCTURED, field(1, wire::STRUCTURED - 5), "section `notes`"),
         ("outputs", 9 << 30, Vec::new(), "section `outputs`: expected at most"),
+        ("metric", 9 << 30, Vec::new(), "section `metric`: expected at most"),
+        ("metric", wire::STRUCTURED, Vec::new(), "section `metric`"),
+        ("purpose", 9 << 30, Vec::new(), "section `purpose`: expected at most"),
         ("criterion", 9 << 30, Vec::new(), "section `criterion`: expected at most"),
         ("vocabulary", 9 << 30, Vec::new(), "section `vocabulary`: expected at most"),
         ("vocabulary", most, Vec::new(), "section `vocabulary`"),
-        ("vocabulary", most, names, "section `vocabulary`"),
+        ("vocabulary", most, tokens, "section `vocabulary`"),
         (
             "tensor",
             9 << 30,
@@ -158,7 +171,7 @@ fn a_forged_length_takes_no_memory() {
         ),
     ];
     for (section, length, body, says) in cases {
-        let at = if section == "criterion" { first("tensor") } else { first(section) };
+        let at = if section == "purpose" { first("tensor") } else { first(section) };
         let before = if section == "vocabulary" { &parts[..at] } else { &parts[..at.max(1)] };
         forge(&path, if section == "program" { &[] } else { before }, section, length, &body);
         let case = format!("`{section}` of {length} bytes");

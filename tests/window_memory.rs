@@ -7,10 +7,11 @@
 #[path = "it/peak_memory.rs"]
 mod peak_memory;
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::ops::Pool;
-use unpadded::train::{Checkpoint, Predictor};
+use unpadded::predict::Predictor;
 use unpadded::{Builder, DType, Variable, ops};
 
 const WIDTH: usize = 16;
@@ -33,7 +34,7 @@ fn peak(rows: usize, most_rows: usize, of_rows: bool) -> usize {
     let tensors = kept.map(|(_, desc)| (desc.name.clone(), scope.get(&desc.name).unwrap())).collect();
     let checkpoint = Checkpoint { program, tensors, outputs: named.into(), ..Checkpoint::default() };
     let predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap();
-    let mut predictor = predictor.threads(1).most_rows(most_rows);
+    let predictor = predictor.threads(1).most_rows(most_rows);
     let words = Variable::from_sequence((0..rows as i64).map(|i| i * 7 % 50).collect()).unwrap();
     let outputs: &[&str] = if of_rows { &["read", "h"] } else { &["read"] };
     peak_memory::of(|| predictor.run(&[("words", &words)], outputs).unwrap()).0

@@ -75,6 +75,7 @@ pub use records::{ColumnSpec, Labelled, Malformed, Pair, Records, Skipped};
 pub use source::{Sampled, Samples, Source, Streamed};
 pub use text_file::TextFile;
 pub use tokenizer::Tokenizer;
+pub(crate) use vocabulary::stored::{StoredVocabulary, VocabularyVersion1};
 pub use vocabulary::{Limits, Vocabulary};
 
 use std::panic::Location;

@@ -1,14 +1,12 @@
 //! Tokens and their numbers.
 
+pub(crate) mod stored;
+
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::Fingerprint;
-use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::wire;
+use crate::error::{AtCaller, Error, Result};
 
 /// What a vocabulary takes in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,52 +37,12 @@ impl Default for Limits {
 /// assert_eq!(words.count(0), 2); // "or" and "not"
 /// # Ok::<(), unpadded::Error>(())
 /// ```
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(try_from = "Stored", into = "Stored")]
+#[derive(Debug, Clone)]
 pub struct Vocabulary {
     tokens: Vec<Arc<str>>,
     counts: Vec<u64>,
     unknown: Option<i64>,
     index: HashMap<Arc<str>, i64>,
-}
-
-/// What stands in files.
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    tokens: Vec<String>,
-    counts: Vec<u64>,
-    unknown: Option<i64>,
-}
-
-impl From<Vocabulary> for Stored {
-    fn from(vocabulary: Vocabulary) -> Self {
-        let Vocabulary { tokens, counts, unknown, .. } = vocabulary;
-        Self { tokens: tokens.iter().map(|token| token.to_string()).collect(), counts, unknown }
-    }
-}
-
-impl TryFrom<Stored> for Vocabulary {
-    type Error = Error;
-
-    fn try_from(stored: Stored) -> Result<Self> {
-        let damaged = |what: &str, expected: String, got: String| {
-            Err(Error::of(ErrorKind::Format, format!("vocabulary: {what}"), expected, got))
-        };
-        let Stored { tokens, counts, unknown } = stored;
-        if tokens.is_empty() {
-            return damaged("tokens", "at least one".into(), "none".into());
-        }
-        if counts.len() != tokens.len() {
-            return damaged("counts", tokens.len().to_string(), counts.len().to_string());
-        }
-        if let Some(id) = unknown
-            && usize::try_from(id).map_or(true, |id| id >= tokens.len())
-        {
-            return damaged("id of the unknown", format!("below {}", tokens.len()), id.to_string());
-        }
-        Self::new(tokens.into_iter().zip(counts), unknown)
-            .or_else(|token| damaged("tokens", "each once".into(), format!("`{token}` twice")))
-    }
 }
 
 impl PartialEq for Vocabulary {
@@ -96,9 +54,6 @@ impl PartialEq for Vocabulary {
 impl Vocabulary {
     /// The special that stands for every token without a number of its own.
     pub const UNKNOWN: &'static str = "<unk>";
-
-    /// The section of a file of its own.
-    const SECTION: &'static str = "vocabulary";
 
     /// Counts tokens and numbers them: the specials first, then the more frequent ones, equally frequent ones in the
     /// order of their text. A special that occurs among the tokens is the special.
@@ -246,40 +201,6 @@ impl Vocabulary {
         let unknown = self.unknown.map_or(u64::MAX, |id| id as u64);
         self.tokens().fold(Fingerprint::default().number(unknown), Fingerprint::text).finish()
     }
-
-    /// Writes it to a file of its own, whole or not at all.
-    ///
-    /// # Errors
-    /// If the operating system refuses.
-    #[track_caller]
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let body = wire::encode(self)?;
-        if body.len() as u64 > wire::LONGEST {
-            let (expected, got) = (format!("at most {} bytes", wire::LONGEST), body.len().to_string());
-            return Err(Error::new("vocabulary to save", expected, got));
-        }
-        wire::write_atomically(path.as_ref(), |file| file.write_section(Self::SECTION, &body))
-    }
-
-    /// Reads what [`Self::save`] wrote.
-    ///
-    /// # Errors
-    /// If the file cannot be read, is damaged, or holds something else.
-    #[track_caller]
-    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let mut file = wire::open(path)?;
-        while let Some(name) = file.next_section()? {
-            if name == Self::SECTION {
-                let vocabulary = file.read_value(wire::LONGEST)?;
-                // The checksums behind it belong to the file too.
-                while file.next_section()?.is_some() {}
-                return Ok(vocabulary);
-            }
-        }
-        let what = format!("file `{}`", path.display());
-        Err(Error::of(ErrorKind::Format, what, format!("a section `{}`", Self::SECTION), "none"))
-    }
 }
 
 #[cfg(test)]
@@ -287,13 +208,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::record;
 
     fn limits(min_count: u64, max_size: usize, specials: &[&str]) -> Limits {
         Limits { min_count, max_size, specials: specials.iter().map(|&special| special.to_owned()).collect() }
-    }
-
-    fn path(name: &str) -> std::path::PathBuf {
-        std::env::temp_dir().join(format!("unpadded-{}-{name}", std::process::id()))
     }
 
     proptest! {
@@ -318,7 +236,9 @@ mod tests {
             let mut reversed = tokens.clone();
             reversed.reverse();
             prop_assert_eq!(&Vocabulary::of(&reversed, &limits(min_count, max_size, &specials)).unwrap(), &v);
-            prop_assert_eq!(wire::decode::<Vocabulary>(&wire::encode(&v).unwrap()).unwrap(), v);
+            let stored = record::to_bytes(&stored::StoredVocabulary::from(&v));
+            let read: stored::StoredVocabulary = record::from_bytes(&stored).unwrap();
+            prop_assert_eq!(Vocabulary::try_from(read).unwrap(), v);
         }
     }
 
@@ -343,49 +263,6 @@ mod tests {
             "{message}"
         );
         assert_eq!((many.token(-1), many.token(100), many.count(-1)), (None, None, 0));
-    }
-
-    #[test]
-    fn a_file_of_it_is_read_back_and_a_damaged_one_is_not() {
-        let words = Vocabulary::of(["b", "a", "b"], &Limits::default()).unwrap();
-        let file = path("vocabulary");
-        words.save(&file).unwrap();
-        let read = Vocabulary::load(&file).unwrap();
-        assert_eq!((&read, read.fingerprint()), (&words, words.fingerprint()));
-        let bytes = std::fs::read(&file).unwrap();
-        for at in 0..bytes.len() {
-            let mut flipped = bytes.clone();
-            flipped[at] ^= 1;
-            std::fs::write(&file, &flipped).unwrap();
-            assert!(Vocabulary::load(&file).is_err(), "flipped at {at}");
-            std::fs::write(&file, &bytes[..at]).unwrap();
-            assert!(Vocabulary::load(&file).is_err(), "cut at {at}");
-        }
-        wire::write_atomically(&file, |file| file.write_section("else", &[])).unwrap();
-        let message = Vocabulary::load(&file).unwrap_err().to_string();
-        assert!(message.ends_with("expected a section `vocabulary`, got none"), "{message}");
-        std::fs::remove_file(&file).unwrap();
-        assert_eq!(Vocabulary::load(&file).unwrap_err().kind(), ErrorKind::Io);
-    }
-
-    #[test]
-    fn what_a_file_says_is_checked() {
-        let decode = |tokens: &[&str], counts: Vec<u64>, unknown| {
-            let tokens = tokens.iter().map(|&token| token.to_owned()).collect();
-            let bytes = wire::encode(&Stored { tokens, counts, unknown }).unwrap();
-            wire::decode::<Vocabulary>(&bytes).map_err(|e| e.to_string())
-        };
-        assert!(decode(&["a", "b"], vec![1, 1], Some(1)).is_ok());
-        for (tokens, counts, unknown, said) in [
-            (&["a", "a"][..], vec![1, 1], None, "`a` twice"),
-            (&["a"], vec![1, 1], None, "expected 1, got 2"),
-            (&["a"], vec![1], Some(1), "expected below 1, got 1"),
-            (&["a"], vec![1], Some(-1), "expected below 1, got -1"),
-            (&[], vec![], None, "expected at least one, got none"),
-        ] {
-            let message = decode(tokens, counts, unknown).unwrap_err();
-            assert!(message.contains(said), "{message}");
-        }
     }
 
     #[test]

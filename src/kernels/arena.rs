@@ -8,6 +8,8 @@
 
 use std::any::TypeId;
 use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use super::view::{Extent2, View, ViewMut};
 
@@ -45,8 +47,42 @@ macro_rules! plain {
 }
 plain!(f32, f64, i8, i16, i32, i64, bool, half::f16, half::bf16);
 
+/// The memory of a buffer.
+#[derive(Clone)]
+enum Lines {
+    /// The buffer's own.
+    Own(Vec<Line>),
+    /// That of the buffers of several arenas, which only read it.
+    Common(Arc<Vec<Line>>),
+}
+
+impl Deref for Lines {
+    type Target = [Line];
+
+    fn deref(&self) -> &[Line] {
+        match self {
+            Lines::Own(lines) => lines,
+            Lines::Common(lines) => lines,
+        }
+    }
+}
+
+impl Lines {
+    /// The memory to write; what is in common is copied first, unless no other buffer has it any more.
+    fn own(&mut self) -> &mut Vec<Line> {
+        if let Lines::Common(lines) = self {
+            *self = Lines::Own(Arc::unwrap_or_clone(std::mem::take(lines)));
+        }
+        match self {
+            Lines::Own(lines) => lines,
+            Lines::Common(_) => unreachable!("it was just made its own"),
+        }
+    }
+}
+
+#[derive(Clone)]
 struct Buffer {
-    lines: Vec<Line>,
+    lines: Lines,
     element: TypeId,
     size: usize,
 }
@@ -55,13 +91,13 @@ impl Buffer {
     fn reserve(&mut self, elements: usize) {
         let lines = elements.saturating_mul(self.size).div_ceil(size_of::<Line>());
         if self.lines.len() < lines {
-            self.lines.resize(lines, Line([0; 64]));
+            self.lines.own().resize(lines, Line([0; 64]));
         }
     }
 }
 
-/// Typed buffers that grow and never shrink.
-#[derive(Default)]
+/// Typed buffers that grow and never shrink. A clone has copies of them, but for those that are in [common](Self::make_common).
+#[derive(Default, Clone)]
 pub struct Arena {
     buffers: Vec<Buffer>,
 }
@@ -187,7 +223,11 @@ impl Arena {
 
     /// Adds an empty buffer of `T` and returns its number.
     pub fn add<T: Plain>(&mut self) -> usize {
-        self.buffers.push(Buffer { lines: Vec::new(), element: TypeId::of::<T>(), size: size_of::<T>() });
+        self.buffers.push(Buffer {
+            lines: Lines::Own(Vec::new()),
+            element: TypeId::of::<T>(),
+            size: size_of::<T>(),
+        });
         self.buffers.len() - 1
     }
 
@@ -205,7 +245,22 @@ impl Arena {
         std::mem::swap(&mut self.buffers[buffer], &mut other.buffers[theirs]);
     }
 
-    /// Bytes held by all buffers.
+    /// Lets clones of this arena have its buffers in the same memory. A common buffer can be read; before it is written it has
+    /// to be made the arena's [own](Self::own).
+    pub fn make_common(&mut self) {
+        for buffer in &mut self.buffers {
+            if let Lines::Own(lines) = &mut buffer.lines {
+                buffer.lines = Lines::Common(Arc::new(std::mem::take(lines)));
+            }
+        }
+    }
+
+    /// Makes a buffer one that may be written, by a copy if others have it too.
+    pub fn own(&mut self, buffer: usize) {
+        self.buffers[buffer].lines.own();
+    }
+
+    /// Bytes held by all buffers, common ones among them.
     pub fn bytes(&self) -> usize {
         self.buffers.iter().map(|b| b.lines.len() * size_of::<Line>()).sum()
     }
@@ -263,8 +318,8 @@ impl<'a> Lane<'a> {
     /// Lends `reads` and `writes`.
     ///
     /// # Panics
-    /// If a region lies outside its buffer or this lane's part, or a written one overlaps any other: a mistake in
-    /// the plan that would otherwise be a data race.
+    /// If a region lies outside its buffer or this lane's part, or a written one overlaps any other or lies in a common
+    /// buffer: a mistake in the plan that would otherwise be a data race.
     pub fn operands<'b>(
         &'b mut self,
         room: &'b mut OperandRoom,
@@ -292,6 +347,10 @@ impl<'a> Lane<'a> {
         assert!(region.buffer < self.count, "buffer {} of {}", region.buffer, self.count);
         // SAFETY: the arena is borrowed for the lane's life and its list of buffers does not change meanwhile.
         let buffer = unsafe { &*self.buffers.add(region.buffer) };
+        assert!(
+            !(write && matches!(buffer.lines, Lines::Common(_))),
+            "{region:?} of a common buffer is written"
+        );
         let Extent2 { rows, width, stride } = region.extent;
         let fits = region.column.checked_add(width).is_some_and(|end| end <= stride);
         assert!(fits || rows == 0, "columns beyond the row: {region:?}");

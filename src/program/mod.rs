@@ -20,7 +20,7 @@ pub mod contract;
 pub mod description;
 pub mod save;
 pub mod spec;
-mod stored;
+pub(crate) mod stored;
 pub mod transform;
 
 pub use build::builder::{Builder, DTypeOf};

@@ -7,7 +7,8 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarKind;
 use crate::program::spec::attributes::{Attributes, Literal};
-use crate::program::stored::MAX_LITERAL_DEPTH;
+use crate::program::stored::{MAX_LITERAL_DEPTH, StoredProgram};
+use crate::wire::record;
 use crate::wire::{self, Reader, Writer};
 
 /// The name of the section that holds a program.
@@ -81,7 +82,7 @@ impl Program {
             let expected = format!("at most {MAX_LITERAL_DEPTH} lists in each other");
             return Err(Error::of(ErrorKind::Program, "literal", expected, "more"));
         }
-        let body = wire::encode(self)?;
+        let body = record::to_bytes(&StoredProgram::from(self));
         if body.len() as u64 > wire::STRUCTURED {
             let (expected, got) = (format!("at most {} bytes", wire::STRUCTURED), body.len().to_string());
             return Err(Error::of(ErrorKind::Program, "program to save", expected, got));
@@ -95,24 +96,25 @@ impl Program {
     /// If it is not one, or not well formed.
     #[track_caller]
     pub fn from_section(body: &[u8]) -> Result<Self> {
-        wire::decode::<Self>(body)?.checked()
+        Self::of_stored(record::from_bytes(body).at_caller()?)
     }
 
     /// A program that was read.
     #[track_caller]
-    pub(crate) fn checked(mut self) -> Result<Self> {
+    pub(crate) fn of_stored(stored: StoredProgram) -> Result<Self> {
         let malformed =
             |e: Error| Error::of(ErrorKind::Format, "program", "a well-formed one", e.to_string());
-        self.validate().map_err(malformed).at_caller()?;
-        self.names.settle(&self.vars);
-        Ok(self)
+        let mut program = Self::try_from(stored).map_err(malformed).at_caller()?;
+        program.validate().map_err(malformed).at_caller()?;
+        program.names.settle(&program.vars);
+        Ok(program)
     }
 
     fn read(mut reader: Reader<impl Read>) -> Result<Self> {
         let mut program = None;
         while let Some(name) = reader.next_section()? {
             if name == SECTION {
-                program = Some(reader.read_value::<Self>(wire::STRUCTURED)?.checked()?);
+                program = Some(Self::of_stored(reader.read_stored(wire::STRUCTURED)?)?);
             }
         }
         program.ok_or_else(|| Error::of(ErrorKind::Format, "file", "a section `program`", "none"))
@@ -149,20 +151,19 @@ mod tests {
 
     #[test]
     fn closed_lists_are_stored_by_name() {
+        let mut rows = Program::new();
+        let spec = Spec { storage: StorageKind::SelectedRows, ..Spec::fixed(DType::I64, &[]).unwrap() };
+        rows.add_computed("x", BlockId(0), spec, VarRole::Computed, false);
+        let bytes = record::to_bytes(&StoredProgram::from(&rows));
         for name in ["selected_rows", "i64"] {
-            let spec = Spec { storage: StorageKind::SelectedRows, ..Spec::fixed(DType::I64, &[]).unwrap() };
-            let bytes = wire::encode(&spec).unwrap();
             assert!(bytes.windows(name.len()).any(|w| w == name.as_bytes()), "{name}");
         }
         let bytes = program().to_bytes().unwrap();
         for name in ["forward", "parameter", "feed", "dense", "f32"] {
             assert!(bytes.windows(name.len()).any(|w| w == name.as_bytes()), "{name}");
         }
-        let mut other = wire::encode(&DType::F32).unwrap();
-        if let Some(last) = other.last_mut() {
-            *last = b'3';
-        }
-        assert!(wire::decode::<DType>(&other).unwrap_err().to_string().contains("one of f32, f64"));
+        let other = record::from_bytes::<record::Named<DType>>(b"f33").err().unwrap();
+        assert!(other.to_string().contains("one of f32, f64"), "{other}");
     }
 
     /// The checksum is made right again, so that every changed byte reaches the decoder; what still loads must print.
@@ -209,10 +210,13 @@ mod tests {
         let fits = with(nest(MAX_LITERAL_DEPTH));
         assert_eq!(Program::from_bytes(&fits.to_bytes().unwrap()).unwrap(), fits);
         assert_eq!(with(nest(MAX_LITERAL_DEPTH + 1)).to_bytes().unwrap_err().kind(), ErrorKind::Program);
-        // Half a million lists in each other, written by hand: variant 4, one item.
-        let list: Vec<u8> = [4u32.to_le_bytes().as_slice(), &1u64.to_le_bytes()].concat();
-        let error = wire::decode::<Literal>(&list.repeat(500_000)).unwrap_err();
-        assert!(error.to_string().contains("nested deeper than 16"), "{error}");
+        // A file may say what no program of ours would.
+        let deep = with(nest(MAX_LITERAL_DEPTH + 1));
+        let error = Program::from_section(&record::to_bytes(&StoredProgram::from(&deep))).unwrap_err();
+        assert!(error.to_string().contains("expected at most 16 lists in each other, got more"), "{error}");
+        let deeper = record::to_bytes(&StoredProgram::from(&with(nest(500))));
+        let error = Program::from_section(&deeper).unwrap_err();
+        assert!(error.to_string().contains("expected at most 64 values in each other, got more"), "{error}");
     }
 
     #[test]
@@ -230,7 +234,7 @@ mod tests {
         let mut broken = program();
         broken.blocks[0].parent = Some(BlockId(0));
         assert_eq!(broken.to_bytes().unwrap_err().kind(), ErrorKind::Program);
-        let error = Program::from_section(&wire::encode(&broken).unwrap()).unwrap_err();
+        let error = Program::from_section(&record::to_bytes(&StoredProgram::from(&broken))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Format);
     }
 }

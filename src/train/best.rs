@@ -2,29 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
-
-use super::checkpoint::{Best, Position};
-use super::metrics::Better;
 use super::progress::Console;
-use super::report::Scores;
 use super::trainer::Trainer;
 use super::{Stop, unprepared};
+use crate::checkpoint::{Best, Criterion, Position};
 use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};
+use crate::metrics::Scores;
 use crate::program::VarRole;
 use crate::tensor::Dense;
-
-/// By what the best epoch was chosen. Its value says nothing about other data, or by another metric.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Criterion {
-    /// The name of the metric that decides.
-    pub metric: String,
-    /// Which of two of its values is the better one.
-    pub better: Better,
-    /// The fingerprint of the data that was evaluated on.
-    pub data: u64,
-}
 
 impl Trainer {
     /// Lets the development data or the metric that decides be others than those by which the best epoch of a training
@@ -121,7 +107,7 @@ impl Trainer {
     }
 
     /// A copy of the parameters, without the optimizer's state.
-    fn parameters(&mut self) -> Result<BTreeMap<String, Dense>> {
+    pub(super) fn parameters(&mut self) -> Result<BTreeMap<String, Dense>> {
         let kept = self.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
         let names: Vec<String> = kept.map(|(_, v)| v.name.clone()).collect();
         names.into_iter().map(|name| Ok((name.clone(), self.scope.get(&name)?))).collect()

@@ -1,43 +1,40 @@
-//! Training: the loop, metrics, progress, checkpoints and what predicts from them.
+//! Training: the loop, its progress, and how it is saved and resumed.
 //!
 //! [`Trainer`] holds a model and what it was told; here is what it does. [`Trainer::fit`] reads from top to bottom: what
 //! happens in a run, an epoch, a step and a save stands in this file, in this order.
 
 mod best;
-mod carried;
-mod checkpoint;
 mod compiled;
-pub mod metrics;
-mod predictor;
+mod prepare;
 mod progress;
 mod report;
 mod resume;
-mod sampling;
 mod signal;
+mod start;
+mod told;
 mod trainer;
-mod windows;
+mod until;
 
-pub use best::Criterion;
-pub use checkpoint::{Best, Checkpoint, Position};
-pub use predictor::Predictor;
 pub use progress::Progress;
-pub use report::{Ended, Report, Scores};
-pub use sampling::{Sampler, Sampling};
-pub use trainer::{Steps, Trainer, Until};
+pub use report::{Ended, Report};
+pub use start::{LoadedParameters, Unlike};
+pub use trainer::Trainer;
+pub use until::{Steps, Until};
 
 use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
+use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Run, diagnose};
+use crate::metrics::{Metric, Scores};
+use crate::predict::DataBatch;
 use crate::wire::Target;
-use compiled::Compiled;
-use metrics::Metric;
 use progress::{Console, UNOPTIMISED};
 use signal::Interrupts;
-use trainer::Told;
+use told::Told;
 
 impl Trainer {
     /// Trains on `train` until so many epochs or steps, evaluating on `dev` at each epoch's end. If that is reached
@@ -186,7 +183,7 @@ impl Trainer {
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
         compiled.run(
             scope,
-            (data, batch),
+            DataBatch { data, batch },
             carried,
             metrics,
             |feeds| Run::train(feeds, step),
@@ -230,7 +227,7 @@ impl Trainer {
             if stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst) {
                 return Ok(None);
             }
-            let batch = (data, &batch?);
+            let batch = DataBatch { data, batch: &batch? };
             compiled.run(scope, batch, &mut carried, metrics, |feeds| Run::infer(feeds), |_, _, e| e)?;
             empty = false;
         }
@@ -242,13 +239,13 @@ impl Trainer {
 
     /// Checks data before its first batch.
     fn check(&self, data: &dyn Data) -> Result<()> {
-        self.compiled.as_ref().ok_or_else(unprepared)?.check(data)
+        self.compiled.as_ref().ok_or_else(unprepared)?.runner.check(data)
     }
 
     /// Compiles, if that has not been done, and checks that `train` is what this training has trained on so far.
     fn prepare(&mut self, train: Option<&dyn Data>) -> Result<()> {
         if self.compiled.is_none() {
-            self.compiled = Some(Compiled::of(self)?);
+            self.compiled = Some(self.compile()?);
             self.restore_sums()?;
         }
         let Some(train) = train else { return Ok(()) };

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::checkpoint::Position;
-use super::report::Scores;
-use super::trainer::Until;
+use super::until::Until;
+use crate::checkpoint::Position;
+use crate::metrics::Scores;
 
 /// How a training tells what it does. Everything but [`Progress::To`] goes to the standard error.
 #[derive(Default)]

@@ -1,34 +1,7 @@
 //! What a training came to.
 
-use std::fmt;
-
-use super::checkpoint::{Best, Position};
-
-/// The values of a pass over data: the loss and the metrics, by name, in the order they were given.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Scores(pub Vec<(String, f64)>);
-
-impl Scores {
-    /// The value of this name.
-    pub fn get(&self, name: &str) -> Option<f64> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
-    }
-
-    /// The mean loss.
-    pub fn loss(&self) -> f64 {
-        self.0.first().map_or(0.0, |(_, value)| *value)
-    }
-}
-
-/// As `loss 0.5213, accuracy 0.7400`.
-impl fmt::Display for Scores {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, (name, value)) in self.0.iter().enumerate() {
-            write!(f, "{}{name} {value:.4}", if i == 0 { "" } else { ", " })?;
-        }
-        Ok(())
-    }
-}
+use crate::checkpoint::{Best, Position};
+use crate::metrics::Scores;
 
 /// Why a training ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,11 +37,4 @@ pub struct Report {
     pub seconds: f64,
     /// Real tokens a second of them.
     pub tokens_per_s: f64,
-}
-
-/// As `epoch 2, batch 31 (step 97)`, of the batch that comes next.
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "epoch {}, batch {} (step {})", self.epoch + 1, self.batch + 1, self.step)
-    }
 }

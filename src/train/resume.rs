@@ -1,11 +1,14 @@
 //! Saving a training and going on with it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::checkpoint::Checkpoint;
-use super::trainer::{Trainer, Until};
+use super::trainer::Trainer;
+use super::until::Until;
+use crate::checkpoint::{Checkpoint, MetricDesc, Purpose};
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::metrics::describe;
 use crate::wire::Target;
 
 impl Trainer {
@@ -35,6 +38,7 @@ impl Trainer {
         }
         let sums = self.metrics.iter_mut().map(|m| (m.name().to_owned(), m.sums().to_vec()));
         self.state.position.running = sums.collect();
+        self.state.metrics = self.described();
         let saved = self.state.save_to(&mut self.scope, target);
         self.state.position.running.clear();
         saved
@@ -65,7 +69,7 @@ impl Trainer {
     /// training may save there until [`Self::fit`] has returned, or this trainer is gone.
     ///
     /// # Errors
-    /// If the file is damaged; if the program or a vocabulary is another one, with the first difference; if a parameter
+    /// If the file is damaged, or for inference; if the program or a vocabulary is another one, with the first difference; if a parameter
     /// or a state of the optimizer is not finite; if it is where this training saves and another one saves there now.
     /// Nothing was changed then.
     #[track_caller]
@@ -104,6 +108,12 @@ impl Trainer {
     }
 
     fn take(&mut self, mut from: Checkpoint) -> Result<()> {
+        if from.purpose == Purpose::Inference {
+            let expected = "one of a training, with the optimizer's state and the place in the data";
+            let got = "one for inference, which has the parameters alone";
+            return Err(Error::of(ErrorKind::Program, "checkpoint to resume", expected, got)
+                .noted("`Trainer::load_parameters` starts a new training from them"));
+        }
         // First: another vocabulary makes another program, and says more than a shape.
         let (ours, theirs) = (&self.state.vocabularies, &from.vocabularies);
         for name in ours.keys().chain(theirs.keys()) {
@@ -148,6 +158,31 @@ impl Trainer {
         }
         self.state.position.running.clear();
         Ok(())
+    }
+
+    /// The model as it would predict now: the outputs, the metrics and the parameters of the best epoch if there is one, else the
+    /// last ones ([`Checkpoint::for_inference`]).
+    ///
+    /// # Errors
+    /// If no output was named, or a parameter is not finite.
+    #[track_caller]
+    pub fn for_inference(&mut self) -> Result<Checkpoint> {
+        self.bare().at_caller()
+    }
+
+    fn bare(&mut self) -> Result<Checkpoint> {
+        let tensors = if self.state.best.is_empty() { self.parameters()? } else { BTreeMap::new() };
+        let whole = Checkpoint { tensors, metrics: self.described(), ..self.state.clone() };
+        let bare = whole.for_inference()?;
+        for (name, value) in &bare.tensors {
+            value.check_finite("parameter of the model").map_err(|e| e.variable(name))?;
+        }
+        Ok(bare)
+    }
+
+    /// What files say of the metrics.
+    fn described(&self) -> Vec<MetricDesc> {
+        self.metrics.iter().filter_map(|metric| describe(&*metric.what, &self.state.program)).collect()
     }
 
     fn persistent(&self) -> Vec<String> {

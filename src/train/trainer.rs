@@ -1,46 +1,24 @@
 //! The trainer: what it is told, and what it holds.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::checkpoint::{Checkpoint, Position};
 use super::compiled::Compiled;
-use super::metrics::{Loss, Metric};
 use super::progress::Progress;
+use super::told::Told;
+use super::until::Steps;
+use crate::checkpoint::{Checkpoint, Position};
 use crate::data::Vocabulary;
 use crate::error::{Error, Result};
 use crate::executor::Scope;
+use crate::metrics::{Loss, Metric};
 use crate::optimizer::Optimizer;
 use crate::program::{Builder, Program, Registry, Var, VarId};
 use crate::tensor::Dense;
 use crate::wire::Target;
-
-/// How far [`Trainer::fit`] goes. Both count from the start of the training, over all runs that it was resumed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
-    /// So many epochs are finished.
-    Epochs(u64),
-    /// So many steps are made. It stops inside an epoch, without an evaluation; one that ends with that step is
-    /// evaluated as any other.
-    Steps(u64),
-}
-
-impl Until {
-    pub(super) fn reached(self, position: &Position) -> bool {
-        match self {
-            Until::Epochs(n) => position.epoch >= n,
-            Until::Steps(n) => position.step >= n,
-        }
-    }
-}
-
-/// A number of training steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Steps(pub u64);
 
 /// Trains a program: epochs, evaluation, early stopping, checkpoints.
 ///
@@ -51,7 +29,7 @@ pub struct Steps(pub u64);
 /// use unpadded::layers::Embedding;
 /// use unpadded::ops::Pool;
 /// use unpadded::optimizer::Adam;
-/// use unpadded::train::metrics::Accuracy;
+/// use unpadded::metrics::Accuracy;
 /// use unpadded::train::{Progress, Trainer, Until};
 /// use unpadded::{Builder, DType};
 /// let net = Builder::new().seed(1);
@@ -113,33 +91,6 @@ pub struct Trainer {
     pub(super) saved: Option<Position>,
     /// The position was loaded, so the data has to be that of its file.
     pub(super) resumed: bool,
-}
-
-/// What a trainer was told, and the line that told it.
-pub(super) struct Told<T> {
-    pub(super) what: T,
-    pub(super) line: &'static Location<'static>,
-}
-
-impl<T> Told<T> {
-    #[track_caller]
-    pub(super) fn new(what: T) -> Self {
-        Self { what, line: Location::caller() }
-    }
-}
-
-impl<T> Deref for Told<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.what
-    }
-}
-
-impl<T> DerefMut for Told<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.what
-    }
 }
 
 impl Trainer {

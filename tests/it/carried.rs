@@ -6,8 +6,9 @@ use unpadded::data::{Continuous, Data};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::optimizer::{Adam, Optimizer};
+use unpadded::predict::Predictor;
 use unpadded::program::{CarriedState, Program, VarId, VarRole};
-use unpadded::train::{Predictor, Progress, Trainer, Until};
+use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, Error, ErrorKind, Result, Var, Variable, ops};
 
 const WIDTH: usize = 6;
@@ -93,13 +94,13 @@ fn logits(out: Result<Vec<Variable>>) -> Vec<f32> {
 
 #[test]
 fn a_predictor_that_goes_on_gives_the_bits_of_the_whole_text() {
-    let mut some = predictor("halves");
+    let some = predictor("halves");
     assert_eq!(some.feeds(), ["x"]);
     let (first, second): ([i64; 5], [i64; 4]) = ([0, 3, 1, 4, 2], [2, 2, 0, 1]);
     let whole = ids(&[&[&first[..], &second].concat(), &[1, 2, 3]]);
     let whole = logits(some.run(&[("x", &whole)], &["logits"]));
     for most_rows in [16_384, 3] {
-        some = some.most_rows(most_rows);
+        let some = some.clone().most_rows(most_rows);
         // The second text ends in the first batch; it takes no step in the next.
         let begun = logits(some.run(&[("x", &ids(&[&first, &[1, 2, 3]]))], &["logits"]));
         let (of_first, of_other) = begun.split_at(5 * 5);
@@ -113,9 +114,37 @@ fn a_predictor_that_goes_on_gives_the_bits_of_the_whole_text() {
     }
 }
 
+/// A clone goes on where the first one was, and from there on each by itself.
+#[test]
+fn clones_have_states_of_their_own() {
+    let some = predictor("clones");
+    let (begun, one, other) = (ids(&[&[0, 3, 1]]), ids(&[&[4]]), ids(&[&[2, 2]]));
+    let on = |some: &Predictor, text: &Variable| logits(some.run_on(&[("x", text)], &["logits"]));
+    some.run(&[("x", &begun)], &[]).unwrap();
+    let clone = some.clone();
+    let expected = [on(&some, &one), on(&some, &other)];
+    let threads: Vec<_> = (0..3).map(|_| clone.clone()).collect();
+    let of_one = |clone: &Predictor| [on(clone, &one), on(clone, &other)];
+    std::thread::scope(|scope| {
+        let all: Vec<_> = threads.iter().map(|clone| scope.spawn(move || of_one(clone))).collect();
+        all.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), expected));
+    });
+    // Those of one predictor follow each other, in whatever order they come.
+    some.run(&[("x", &ids(&[&[]]))], &[]).unwrap();
+    let whole = logits(some.run(&[("x", &ids(&[&[3, 3, 3, 3]]))], &["logits"]));
+    let three = ids(&[&[3]]);
+    some.run(&[("x", &three)], &[]).unwrap();
+    std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| on(&some, &three)))));
+    let last = on(&some, &three);
+    assert_ne!(last, whole[15..]);
+    some.run(&[("x", &three)], &[]).unwrap();
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(|| on(&some, &three)))));
+    assert_eq!(on(&some, &three), whole[15..]);
+}
+
 #[test]
 fn what_goes_on_is_said() {
-    let mut some = predictor("said");
+    let some = predictor("said");
     let (one, two) = (ids(&[&[1, 2]]), ids(&[&[1, 2], &[3]]));
     // Before any batch it starts from zeros, and a call that fails leaves what was there.
     let begun = logits(some.run_on(&[("x", &one)], &["logits"]));

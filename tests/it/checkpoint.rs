@@ -3,14 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
-use unpadded::program::{BlockId, Spec, VarDesc, VarKind, VarRole};
+use unpadded::predict::Predictor;
+use unpadded::program::{Attributes, BlockId, Spec, VarDesc, VarKind, VarRole};
 use unpadded::tensor::Dense;
-use unpadded::train::{Checkpoint, Predictor};
-use unpadded::wire;
 use unpadded::{DType, ErrorKind, Lod, Program, Result, Variable, ops};
 
-use crate::damage::{Sections, change, file, sections};
+use crate::damage::{Sections, change, fields, file, file_of_version_1, item, items, record, sections};
 use crate::models::Random;
 use crate::thorough::times;
 use crate::trained::{self, FEEDS};
@@ -33,11 +33,13 @@ fn refused(sections: &Sections) -> String {
     said.to_owned()
 }
 
-/// A file whose section of some name holds another value.
-fn with<T: serde::Serialize>(name: &str, value: &T) -> Sections {
+/// A file where a field of a section's record is another one.
+fn with(name: &str, number: u8, value: &[u8]) -> Sections {
     let mut all = sections(&trained::checkpoint(4).to_bytes().unwrap());
     for (_, body) in all.iter_mut().filter(|(section, _)| section == name) {
-        *body = wire::encode(value).unwrap();
+        let mut changed = fields(body);
+        changed.iter_mut().filter(|(known, _)| *known == number).for_each(|(_, old)| *old = value.to_vec());
+        *body = record(&changed);
     }
     all
 }
@@ -151,14 +153,26 @@ fn use_up(checkpoint: Checkpoint, batch: &[(&str, &Variable)]) -> bool {
 /// Sections and bytes are changed behind the checksums; what still loads is saved, predicts, or is refused.
 #[test]
 fn no_changed_checkpoint_panics() {
-    const PARTS: usize = 4;
-    let rounds = times(ROUNDS);
     let whole = trained::checkpoint(4);
-    let parts = sections(&whole.to_bytes().unwrap());
+    try_changed(&whole, &sections(&whole.to_bytes().unwrap()), file, times(ROUNDS));
+}
+
+/// The same of a file of version 1, which is read in another way.
+#[test]
+fn no_changed_checkpoint_of_version_1_panics() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fixtures");
+    let bytes = std::fs::read(folder.join("checkpoint_v1.ckpt")).unwrap();
+    let whole = Checkpoint::from_bytes(&bytes).unwrap();
+    assert_eq!(file_of_version_1(&sections(&bytes)), bytes);
+    try_changed(&whole, &sections(&bytes), file_of_version_1, times(ROUNDS / 2));
+}
+
+fn try_changed(whole: &Checkpoint, parts: &Sections, file: fn(&Sections) -> Vec<u8>, rounds: usize) {
+    const PARTS: usize = 4;
     let values = trained::batch();
     let feeds = values.iter().filter(|(name, _)| FEEDS.contains(name));
     let batch: Vec<_> = feeds.map(|(name, value)| (*name, value)).collect();
-    assert!(use_up(Checkpoint::from_bytes(&file(&parts)).unwrap(), &batch));
+    assert!(use_up(Checkpoint::from_bytes(&file(parts)).unwrap(), &batch));
     let one = |round: usize, random: &mut Random| {
         let mut all = parts.clone();
         change(&mut all, random);
@@ -224,7 +238,7 @@ fn errors_name_the_section_and_what_is_wrong() {
     // A tensor that says to be larger than any file.
     let mut absurd = whole.clone();
     let body = &mut absurd[tensor].1;
-    let shape = body.windows(8).rposition(|w| w == 2u64.to_le_bytes()).unwrap();
+    let shape = body.windows(8).position(|w| w == 3u64.to_le_bytes()).unwrap();
     body[shape..shape + 8].copy_from_slice(&(1u64 << 60).to_le_bytes());
     assert!(refused(&absurd).contains("section `tensor`"), "{}", refused(&absurd));
     absurd[tensor].1[..4].copy_from_slice(&u32::MAX.to_le_bytes());
@@ -233,20 +247,98 @@ fn errors_name_the_section_and_what_is_wrong() {
 
 #[test]
 fn a_position_that_cannot_be_is_refused() {
-    let position = trained::checkpoint(4).position;
     for number in [f64::NAN, f64::INFINITY] {
-        let mut other = position.clone();
-        other.running.insert("loss".to_owned(), vec![1.0, number]);
-        let message = refused(&with("position", &other));
+        let sums = [item(&1f64.to_le_bytes()), item(&number.to_le_bytes())].concat();
+        let running = item(&record(&[(1, b"loss".to_vec()), (2, sums)]));
+        let message = refused(&with("position", 8, &running));
         assert!(message.contains("section `position`, `loss`: expected a finite number"), "{message}");
     }
-    let mut other = position.clone();
-    other.step = u64::MAX;
-    let message = refused(&with("position", &other));
+    let message = refused(&with("position", 3, &u64::MAX.to_le_bytes()));
     assert!(message.contains("`step`: expected a count below 2^53, got 18446744073709551615"), "{message}");
 }
 
-/// Later releases add sections of other names, and nothing else.
+/// Every record of a value, with a field that no release knows before and behind its own, to the innermost ones.
+fn with_more_fields(record_of: &[u8], depth: usize) -> Vec<u8> {
+    let more = (250, b"of a later release".to_vec());
+    let mut all = fields(record_of);
+    if depth > 0 {
+        for (_, value) in all.iter_mut().filter(|(number, _)| *number <= 2) {
+            let inner = items(value);
+            let records = inner.iter().map(|inner| item(&with_more_fields(inner, depth - 1)));
+            *value = records.collect::<Vec<_>>().concat();
+        }
+    }
+    all.insert(0, more.clone());
+    all.push(more);
+    record(&all)
+}
+
+#[test]
+fn fields_of_later_releases_are_skipped() {
+    let checkpoint = trained::checkpoint(4);
+    let mut more = sections(&checkpoint.to_bytes().unwrap());
+    for (section, body) in &mut more {
+        match section.as_str() {
+            // The program, each of its variables and each of its blocks.
+            "program" => *body = with_more_fields(body, 1),
+            "tensor" | "best" | "carried" => {
+                let length = u32::from_le_bytes(body[..4].try_into().unwrap()) as usize;
+                let head = with_more_fields(&body[4..4 + length], 0);
+                *body = [item(&head), body[4 + length..].to_vec()].concat();
+            }
+            _ => *body = with_more_fields(body, 0),
+        }
+    }
+    assert_eq!(Checkpoint::from_bytes(&file(&more)).unwrap(), checkpoint);
+}
+
+#[test]
+fn fields_that_are_missing_take_their_defaults() {
+    let mut checkpoint = trained::checkpoint(4);
+    let mut less = sections(&checkpoint.to_bytes().unwrap());
+    // What metrics were told beside their variables, and the lines that appended operators.
+    for (_, body) in less.iter_mut().filter(|(section, _)| section == "metric") {
+        let left: Vec<_> = fields(body).into_iter().filter(|(number, _)| *number != 4).collect();
+        *body = record(&left);
+    }
+    for (_, body) in less.iter_mut().filter(|(section, _)| section == "program") {
+        let mut program = fields(body);
+        for (_, blocks) in program.iter_mut().filter(|(number, _)| *number == 2) {
+            let without = |op: &Vec<u8>| {
+                let left: Vec<_> = fields(op).into_iter().filter(|(number, _)| *number != 7).collect();
+                item(&record(&left))
+            };
+            let block = |block: &Vec<u8>| {
+                let mut of_block = fields(block);
+                for (_, ops) in of_block.iter_mut().filter(|(number, _)| *number == 2) {
+                    *ops = items(ops).iter().map(without).collect::<Vec<_>>().concat();
+                }
+                item(&record(&of_block))
+            };
+            *blocks = items(blocks).iter().map(block).collect::<Vec<_>>().concat();
+        }
+        *body = record(&program);
+    }
+    let loaded = Checkpoint::from_bytes(&file(&less)).unwrap();
+    let ops = loaded.program.blocks().flat_map(|(_, block)| &block.ops);
+    assert!(ops.map(|op| &op.caller).all(String::is_empty));
+    checkpoint.metrics.iter_mut().for_each(|metric| metric.attributes = Attributes::new());
+    assert_eq!(loaded.metrics, checkpoint.metrics);
+    assert_eq!(loaded.tensors, checkpoint.tensors);
+    // One without a default has to be there.
+    let mut less = sections(&checkpoint.to_bytes().unwrap());
+    for (_, body) in less.iter_mut().filter(|(section, _)| section == "position") {
+        let left: Vec<_> = fields(body).into_iter().filter(|(number, _)| *number != 3).collect();
+        *body = record(&left);
+    }
+    assert!(
+        refused(&less).contains("expected a field `step` of StoredPosition, got none"),
+        "{}",
+        refused(&less)
+    );
+}
+
+/// Later releases add sections of other names.
 #[test]
 fn sections_of_later_releases_are_skipped() {
     let checkpoint = trained::checkpoint(4);

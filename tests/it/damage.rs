@@ -29,6 +29,47 @@ pub(crate) fn file(sections: &Sections) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
+/// The same as a file of version 1.
+pub(crate) fn file_of_version_1(sections: &Sections) -> Vec<u8> {
+    let mut bytes = file(sections);
+    bytes[8..12].copy_from_slice(&1u32.to_le_bytes());
+    bytes
+}
+
+/// The fields of a record: their numbers and their bytes.
+pub(crate) fn fields(mut record: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut all = Vec::new();
+    while let [number, a, b, c, d, rest @ ..] = record {
+        let (value, behind) = rest.split_at(u32::from_le_bytes([*a, *b, *c, *d]) as usize);
+        all.push((*number, value.to_vec()));
+        record = behind;
+    }
+    assert!(record.is_empty());
+    all
+}
+
+/// The items of a list.
+pub(crate) fn items(list: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    let mut left = list;
+    while let [a, b, c, d, rest @ ..] = left {
+        let (item, behind) = rest.split_at(u32::from_le_bytes([*a, *b, *c, *d]) as usize);
+        all.push(item.to_vec());
+        left = behind;
+    }
+    all
+}
+
+/// An item of a list.
+pub(crate) fn item(value: &[u8]) -> Vec<u8> {
+    [&(value.len() as u32).to_le_bytes(), value].concat()
+}
+
+/// A record of fields.
+pub(crate) fn record(fields: &[(u8, Vec<u8>)]) -> Vec<u8> {
+    fields.iter().flat_map(|(number, value)| [vec![*number], item(value)].concat()).collect()
+}
+
 /// Changes a body, or the list of sections.
 pub(crate) fn change(all: &mut Sections, random: &mut Random) {
     // Most of what can go wrong is in the program, which comes first.

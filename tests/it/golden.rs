@@ -1,10 +1,11 @@
-//! The checkpoint of format version 1 in `fixtures/` loads forever, and holds what it held when it was written.
+//! The checkpoints of each format version in `fixtures/` load forever, and hold what they held when they were written.
 
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use unpadded::checkpoint::Checkpoint;
+use unpadded::predict::Predictor;
 use unpadded::tensor::{DType, Dense};
-use unpadded::train::{Checkpoint, Predictor};
 use unpadded::wire;
 
 use crate::trained::{self, FEEDS};
@@ -44,6 +45,11 @@ fn told(checkpoint: &Checkpoint) -> String {
     }
     checkpoint.notes.iter().for_each(|(name, text)| line(format!("note {name}: {text}")));
     checkpoint.outputs.iter().for_each(|(name, of)| line(format!("output {name}: {of}")));
+    for metric in &checkpoint.metrics {
+        let told = metric.attributes.iter().map(|(name, value)| format!("{name} {value}"));
+        let (kind, of, told) = (&metric.kind, metric.variables.join(" "), told.collect::<Vec<_>>().join(" "));
+        line(format!("metric {}: {kind} of {of}; {told}", metric.name));
+    }
     let p = &checkpoint.position;
     line(format!("position: epoch {}, batch {}, step {}, tokens {}", p.epoch, p.batch, p.step, p.tokens));
     line(format!("data {:016x}, since best {}", p.data, p.since_best));
@@ -57,27 +63,40 @@ fn told(checkpoint: &Checkpoint) -> String {
 }
 
 fn logits(checkpoint: Checkpoint) -> Vec<f32> {
-    let mut predictor = Predictor::new(checkpoint, &unpadded::ops::catalogue()).unwrap().threads(1);
+    let predictor = Predictor::new(checkpoint, &unpadded::ops::catalogue()).unwrap().threads(1);
     let batch = trained::batch();
     let feeds: Vec<_> = batch.iter().filter(|(n, _)| FEEDS.contains(n)).map(|(n, v)| (*n, v)).collect();
     predictor.run(&feeds, &["logits"]).unwrap()[0].as_slice::<f32>().unwrap().to_vec()
 }
 
-#[test]
-fn version_1_loads_forever() {
-    let bytes = std::fs::read(fixture("checkpoint_v1.ckpt")).unwrap();
-    let checkpoint = Checkpoint::load(fixture("checkpoint_v1.ckpt")).unwrap();
-    let text = std::fs::read_to_string(fixture("checkpoint_v1.txt")).unwrap();
+/// A file of some version, which loads, holds what it held when it was written, and predicts.
+fn loads_forever(version: u32) {
+    let bytes = std::fs::read(fixture(&format!("checkpoint_v{version}.ckpt"))).unwrap();
+    let checkpoint = Checkpoint::load(fixture(&format!("checkpoint_v{version}.ckpt"))).unwrap();
+    let text = std::fs::read_to_string(fixture(&format!("checkpoint_v{version}.txt"))).unwrap();
     let (values, expected) = text.rsplit_once("logits:").unwrap();
     assert_eq!(told(&checkpoint), values);
-    if wire::VERSION == 1 {
-        assert_eq!(checkpoint.to_bytes().unwrap(), bytes, "version 1 is written in another way than it was");
+    if wire::VERSION == version {
+        let written = checkpoint.to_bytes().unwrap();
+        assert_eq!(written, bytes, "version {version} is written in another way than it was");
     }
+    // What is saved again, in the version of today, is the same.
+    assert_eq!(Checkpoint::from_bytes(&checkpoint.to_bytes().unwrap()).unwrap(), checkpoint);
     // Another CPU may round otherwise.
     let expected = expected.split_whitespace().map(|x| x.parse::<f32>().unwrap());
     let got = logits(checkpoint);
     assert_eq!(expected.clone().count(), got.len());
     expected.zip(&got).for_each(|(e, g)| assert!((e - g).abs() < 1e-5, "{got:?}"));
+}
+
+#[test]
+fn version_1_loads_forever() {
+    loads_forever(1);
+}
+
+#[test]
+fn version_2_loads_forever() {
+    loads_forever(2);
 }
 
 /// A new format version gets files of its own beside those of the versions before it, which are never written again.

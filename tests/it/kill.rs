@@ -7,11 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batching, Field, Loader, Samples};
 use unpadded::layers::{Embedding, Lstm};
+use unpadded::metrics::Accuracy;
 use unpadded::optimizer::Adam;
-use unpadded::train::metrics::Accuracy;
-use unpadded::train::{Checkpoint, Ended, Progress, Steps, Trainer, Until};
+use unpadded::train::{Ended, Progress, Steps, Trainer, Until};
 use unpadded::{Builder, DType, Result};
 
 use crate::models::Random;

@@ -1,8 +1,9 @@
 //! Predictors: what they need, what they compute, and what they say when something is missing.
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope};
+use unpadded::predict::Predictor;
 use unpadded::tensor::Dense;
-use unpadded::train::{Checkpoint, Predictor};
 use unpadded::{Builder, DType, ErrorKind, Registry, Variable, ops};
 
 use crate::trained::{self, FEEDS};
@@ -51,7 +52,7 @@ fn the_best_parameters_come_first() {
 #[test]
 fn nothing_that_the_outputs_do_not_need_is_wanted() {
     let checkpoint = trained::checkpoint(2);
-    let mut some = predictor(&checkpoint);
+    let some = predictor(&checkpoint);
     assert_eq!(some.feeds(), FEEDS);
     assert_eq!(some.outputs().collect::<Vec<_>>(), ["logits", "state"]);
     assert_eq!(some.note("tokenizer"), Some("words"));
@@ -69,7 +70,7 @@ fn nothing_that_the_outputs_do_not_need_is_wanted() {
 
 #[test]
 fn errors_say_what_there_is() {
-    let mut some = predictor(&trained::checkpoint(2));
+    let some = predictor(&trained::checkpoint(2));
     let batch = trained::batch();
     let fed = feeds(&batch);
     let message = |outcome: unpadded::Result<Vec<Variable>>| {
@@ -157,7 +158,7 @@ fn an_output_that_is_no_number_is_an_error() {
     let outputs = [("large", large), ("share", share)].map(|(name, var)| (name.to_owned(), net.name_of(var)));
     let checkpoint =
         Checkpoint { outputs: outputs.into(), program: net.finish().unwrap(), ..Checkpoint::default() };
-    let mut some = predictor(&checkpoint);
+    let some = predictor(&checkpoint);
     let rows = Variable::dense(ndarray::array![[0.0f32, 1.0], [0.0, 1000.0]]);
     let error = some.run(&[("x", &rows)], &["large", "share"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFinite);
@@ -168,4 +169,79 @@ fn an_output_that_is_no_number_is_an_error() {
         some.run(&[("x", &rows)], &["large"]).unwrap()[0].as_slice::<f32>().unwrap()[3],
         f32::INFINITY
     );
+}
+
+/// That it compiles is the test.
+#[test]
+fn a_predictor_may_be_cloned_and_shared_by_threads() {
+    fn holds<T: Clone + Send + Sync>() {}
+    holds::<Predictor>();
+}
+
+/// Texts of several lengths, one batch each.
+fn batches() -> Vec<[(&'static str, Variable); 3]> {
+    let state = |rows: usize| Variable::dense(Dense::zeros(DType::F32, &[rows, 2]).unwrap());
+    let texts = (1..=12i64).map(|n| (0..n).map(|i| (i * n) % 6).collect::<Vec<_>>());
+    let batch = |text: Vec<i64>| {
+        let words = Variable::from_sequences(&[text.clone(), vec![2], text]).unwrap();
+        [("words", words), ("h", state(3)), ("c", state(3))]
+    };
+    texts.map(batch).collect()
+}
+
+fn lent<'a>(batch: &'a [(&'static str, Variable); 3]) -> [(&'static str, &'a Variable); 3] {
+    batch.each_ref().map(|(name, value)| (*name, value))
+}
+
+/// By one predictor and by clones, each with threads of its own or on shared ones; a batch that is refused in one thread
+/// leaves the others alone.
+#[test]
+fn threads_that_predict_at_once_get_the_bits_of_one() {
+    const OUTPUTS: [&str; 2] = ["logits", "state"];
+    let (checkpoint, batches) = (trained::checkpoint(6), batches());
+    let one = predictor(&checkpoint).threads(1);
+    let expected: Vec<_> = batches.iter().map(|batch| one.run(&lent(batch), &OUTPUTS).unwrap()).collect();
+    for (threads, most_rows) in [(1, 16_384), (2, 16_384), (1, 4)] {
+        let some = predictor(&checkpoint).threads(threads).most_rows(most_rows);
+        std::thread::scope(|scope| {
+            for seed in 0..4 {
+                let own = some.clone();
+                let (some, batches, expected) = (&some, &batches, &expected);
+                scope.spawn(move || {
+                    let used = if seed % 2 == 0 { some } else { &own };
+                    for round in 0..3 * batches.len() {
+                        let at = (round * 5 + seed) % batches.len();
+                        let fed = lent(&batches[at]);
+                        let found = used.run(&fed, &OUTPUTS[..1 + seed / 2]).unwrap();
+                        assert_eq!(found, expected[at][..1 + seed / 2], "thread {seed}, batch {at}");
+                        if seed == 3 {
+                            let unknown = Variable::from_sequences(&[vec![6i64], vec![2], vec![]]).unwrap();
+                            let wrong = [("words", &unknown), fed[1], fed[2]];
+                            let error = used.run(&wrong, &OUTPUTS).unwrap_err().to_string();
+                            assert!(error.contains("expected at least 0 and below 6"), "{error}");
+                            assert!(used.run(&fed[..2], &OUTPUTS).is_err());
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Whatever goes first, the others have their weights.
+#[test]
+fn clones_are_dropped_in_any_order() {
+    let (checkpoint, batches) = (trained::checkpoint(6), batches());
+    let run = |some: &Predictor, at: usize| some.run(&lent(&batches[at]), &["logits"]).unwrap();
+    let first = predictor(&checkpoint);
+    let expected = run(&first, 3);
+    let second = first.clone();
+    let third = second.clone().threads(1);
+    drop(first);
+    assert_eq!(run(&second, 3), expected);
+    let fourth = second.clone();
+    assert_eq!(run(&third, 3), expected);
+    drop(third);
+    drop(second);
+    assert_eq!(run(&fourth, 3), expected);
 }

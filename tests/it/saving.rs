@@ -5,8 +5,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batches, Data, Loader};
-use unpadded::train::{Checkpoint, Ended, Report, Steps, Until};
+use unpadded::train::{Ended, Report, Steps, Until};
 use unpadded::{ErrorKind, Result};
 
 use crate::trainer::{dev, train, trainer};

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 17] = [
     "error",
     "lod",
     "kernels",
@@ -22,6 +22,9 @@ const LAYERS: [&str; 14] = [
     "optimizer",
     "layers",
     "data",
+    "checkpoint",
+    "metrics",
+    "predict",
     "train",
     "main",
 ];

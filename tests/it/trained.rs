@@ -3,14 +3,14 @@
 // Two test binaries have this module, and each uses its own part of it.
 #![allow(dead_code)]
 
+use unpadded::checkpoint::{Best, Checkpoint, Criterion, MetricDesc, Position, Purpose};
 use unpadded::data::Vocabulary;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, Lstm};
+use unpadded::metrics::Better;
 use unpadded::optimizer::{Adam, Optimizer};
-use unpadded::program::VarRole;
+use unpadded::program::{Attributes, VarRole};
 use unpadded::tensor::Dense;
-use unpadded::train::metrics::Better;
-use unpadded::train::{Best, Checkpoint, Criterion, Position};
 use unpadded::{Builder, DType, Program, Variable, ops};
 
 const TOKENS: [&str; 6] = ["a", "film", "fine", "it", "not", "é"];
@@ -72,8 +72,15 @@ pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
     }
     let carried = [("h".to_owned(), fetch[1]), ("c".to_owned(), fetch[2])];
     let carried = carried.map(|(name, id)| (name, executor.fetch(id).unwrap())).into();
+    let metric = |name: &str, kind: &str, variables, attributes| MetricDesc {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        variables,
+        attributes,
+    };
     let named = |pairs: &[(&str, &str)]| pairs.iter().map(|&(a, b)| (a.to_owned(), b.to_owned())).collect();
     Checkpoint {
+        purpose: Purpose::Training,
         tensors: all(&mut scope, None),
         best,
         criterion: Some(Criterion {
@@ -88,6 +95,15 @@ pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
         .into(),
         notes: named(&[("tokenizer", "words"), ("author", "ünpadded")]),
         outputs: named(&[("logits", &logits), ("state", &h)]),
+        metrics: vec![
+            metric("loss", "loss", vec![loss.clone()], Attributes::new()),
+            metric(
+                "of two",
+                "accuracy",
+                vec![logits, "label".to_owned()],
+                Attributes::new().with("ignore", -1i64),
+            ),
+        ],
         carried,
         position: Position {
             epoch: 3,

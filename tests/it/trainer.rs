@@ -10,11 +10,11 @@ use unpadded::data::{
     Batch, Batches, Batching, Continuous, Data, Field, Limits, Loader, Samples, Vocabulary,
 };
 use unpadded::layers::{Embedding, Lstm};
+use unpadded::metrics::{Accuracy, Average, F1, Loss};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Schedule, Sgd};
 use unpadded::program::{Attributes, Initializer};
 use unpadded::tensor::Dense;
-use unpadded::train::metrics::{Accuracy, Average, F1, Loss};
 use unpadded::train::{Ended, Progress, Report, Steps, Trainer, Until};
 use unpadded::{Builder, DType, Error, ErrorKind, Result};
 

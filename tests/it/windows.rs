@@ -1,11 +1,12 @@
 //! Inference in windows: the bits of whole sequences, whatever the model, the windows and the threads.
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::Scope;
 use unpadded::layers::{Embedding, Gru, Lstm, Mgu, Rnn, Stacked, init};
 use unpadded::ops::Pool;
+use unpadded::predict::Predictor;
 use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample, VarId};
 use unpadded::tensor::Dense;
-use unpadded::train::{Checkpoint, Predictor};
 use unpadded::{Builder, DType, Lod, Program, Registry, Result, Var, Variable, operator, ops};
 
 use crate::models::{self, Random};
@@ -47,7 +48,7 @@ fn check(
     let names: Vec<String> = (0..outputs.len()).map(|k| k.to_string()).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let run = |most_rows: usize, threads: usize| {
-        let mut predictor = predictor(program, registry, outputs).threads(threads).most_rows(most_rows);
+        let predictor = predictor(program, registry, outputs).threads(threads).most_rows(most_rows);
         let first = predictor.run(feeds, &names).unwrap();
         assert_eq!(predictor.run(feeds, &names).unwrap(), first, "{what}: a second run");
         first
@@ -223,8 +224,8 @@ fn errors_are_those_of_the_whole() {
     let rows = net.embedding(x, Embedding::new(9, WIDTH));
     let last = net.gru_states(rows, Gru::new(WIDTH).initial(start)).1.id();
     let (registry, program) = (net.registry(), net.finish().unwrap());
-    let mut whole = predictor(&program, &registry, &[last]);
-    let mut windows = predictor(&program, &registry, &[last]).most_rows(4);
+    let whole = predictor(&program, &registry, &[last]);
+    let windows = predictor(&program, &registry, &[last]).most_rows(4);
     let start = |sequences: usize| Variable::dense(Dense::zeros(DType::F32, &[sequences, WIDTH]).unwrap());
     let ids = Variable::from_sequences(&[vec![1i64; 20], vec![2; 5]]).unwrap();
     let mut wrong = ids.clone();
@@ -232,18 +233,17 @@ fn errors_are_those_of_the_whole() {
     let expected = whole.run(&[("x", &ids), ("start", &start(2))], &["0"]).unwrap();
     for (ids, start) in [(&ids, start(3)), (&ids, Variable::dense(ndarray::array![[0.0f64]]))] {
         let feeds = [("x", ids), ("start", &start)];
-        let [a, b] = [&mut whole, &mut windows].map(|p| p.run(&feeds, &["0"]).unwrap_err());
+        let [a, b] = [&whole, &windows].map(|p| p.run(&feeds, &["0"]).unwrap_err());
         assert_eq!(a.to_string(), b.to_string());
     }
     let feeds = [("x", &wrong), ("start", &start(2))];
-    let [a, b] = [&mut whole, &mut windows].map(|p| p.run(&feeds, &["0"]).unwrap_err());
+    let [a, b] = [&whole, &windows].map(|p| p.run(&feeds, &["0"]).unwrap_err());
     assert!(b.to_string().contains("at least 0 and below 9, the height, got 9"), "{b}");
     assert_eq!((a.place(), a.to_string()), (b.place(), b.to_string()));
     assert!(b.to_string().contains("sample 0, position 18"), "{b}");
     let mut none = start(2);
     none.as_mut_slice::<f32>().unwrap()[WIDTH] = f32::NAN;
-    let [a, b] =
-        [&mut whole, &mut windows].map(|p| p.run(&[("x", &ids), ("start", &none)], &["0"]).unwrap_err());
+    let [a, b] = [&whole, &windows].map(|p| p.run(&[("x", &ids), ("start", &none)], &["0"]).unwrap_err());
     assert_eq!(a.to_string(), b.to_string());
     assert!(b.to_string().starts_with("output `0`: expected numbers, got NaN in row 1"), "{b}");
     assert_eq!(windows.run(&[("x", &ids), ("start", &start(2))], &["0"]).unwrap(), expected);

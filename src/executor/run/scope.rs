@@ -9,8 +9,9 @@ use crate::program::description::initialize;
 use crate::program::{Program, Spec, VarKind};
 use crate::tensor::{DType, Dense, with_element};
 
-/// The persistent variables of programs, by name. Several programs (one that trains, one that infers) may share it.
-#[derive(Default)]
+/// The persistent variables of programs, by name. Several programs (one that trains, one that infers) may share it. A clone
+/// has copies of their values.
+#[derive(Default, Clone)]
 pub struct Scope {
     arena: Arena,
     entries: BTreeMap<String, Entry>,
@@ -110,6 +111,7 @@ impl Scope {
         };
         let (region, _) = whole(&entry);
         let mut room = OperandRoom::default();
+        self.arena.own(entry.buffer);
         let mut lane = self.arena.lane();
         let mut operands = lane.operands(&mut room, &[], &[region]);
         with_element!(entry.dtype, T => {
@@ -139,6 +141,18 @@ impl Scope {
             return Err(Error::new("value in the scope", spec.to_string(), got).variable(name));
         }
         Ok(())
+    }
+
+    /// Lets clones of this scope have the values that are here now in the same memory, until one of them writes a value.
+    pub(crate) fn make_common(&mut self) {
+        self.arena.make_common();
+    }
+
+    /// Makes a variable's value one that a run may write, by a copy if clones have it too.
+    pub(crate) fn own(&mut self, name: &str) {
+        if let Some(entry) = self.entries.get(name) {
+            self.arena.own(entry.buffer);
+        }
     }
 
     /// Exchanges a variable's buffer with one of an executor's. That it is here was checked.

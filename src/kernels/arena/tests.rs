@@ -99,3 +99,48 @@ fn steps_that_share_rows_are_refused() {
     let run = |_: Lane<'_>, (): &mut ()| Ok::<(), ()>(());
     arena().lane().split(&[0, 2, 4], &[0, 10, 2, 20], &shares, &mut [(), ()], &run).unwrap();
 }
+
+/// Clones read common buffers in the same memory, on any thread; whoever writes has a copy of its own from then on.
+#[test]
+fn clones_read_common_buffers() {
+    let mut first = arena();
+    let room = || OperandRoom::default();
+    let fill = |arena: &mut Arena, number: f32| {
+        let mut room = room();
+        let mut lane = arena.lane();
+        let mut operands = lane.operands(&mut room, &[], &[region(0, 0, 10, 0, 4, 4)]);
+        operands.write::<f32>(0).unwrap().fill(number);
+    };
+    let read = |arena: &mut Arena| {
+        let mut room = room();
+        let mut lane = arena.lane();
+        let numbers = lane.operands(&mut room, &[region(0, 0, 10, 0, 4, 4)], &[]).read::<f32>(0).unwrap();
+        (numbers.row(9)[3], numbers.as_ptr() as usize)
+    };
+    fill(&mut first, 1.0);
+    let (_, apart) = read(&mut first.clone());
+    assert_ne!(apart, read(&mut first).1);
+    first.make_common();
+    let mut second = first.clone();
+    let (of_first, of_second) = std::thread::scope(|threads| {
+        let other = threads.spawn(|| read(&mut second));
+        (read(&mut first), other.join().unwrap())
+    });
+    assert_eq!(of_first, of_second);
+    assert_eq!(of_first.0, 1.0);
+    second.own(0);
+    fill(&mut second, 2.0);
+    assert_eq!((read(&mut first), read(&mut second).0), (of_first, 2.0));
+    // The last one has it to itself, without a copy.
+    drop(second);
+    first.own(0);
+    assert_eq!(read(&mut first), of_first);
+}
+
+#[test]
+#[should_panic(expected = "of a common buffer is written")]
+fn a_common_buffer_is_not_written() {
+    let (mut arena, mut room) = (arena(), OperandRoom::default());
+    arena.make_common();
+    arena.lane().operands(&mut room, &[], &[region(0, 0, 2, 0, 4, 4)]);
+}

@@ -7,7 +7,7 @@ use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, Op
 
 operator! {
     /// A copy of `x`: the value after a batch of the state whose value before the batch is the feed `before`. A
-    /// [`Trainer`](crate::train::Trainer) and a [`Predictor`](crate::train::Predictor) find it in the output. `before` is not
+    /// [`Trainer`](crate::train::Trainer) and a [`Predictor`](crate::predict::Predictor) find it in the output. `before` is not
     /// read; it only names the feed.
     ///
     /// ```

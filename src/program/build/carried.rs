@@ -16,7 +16,7 @@ impl Builder {
     /// *i* of the one before ended. No gradient passes (truncated back-propagation through time).
     ///
     /// A [`Trainer`](crate::train::Trainer) carries it, from zeros at the start of each epoch and evaluation; a
-    /// [`Predictor`](crate::train::Predictor) carries it from one [`run_on`](crate::train::Predictor::run_on) to the next.
+    /// [`Predictor`](crate::predict::Predictor) carries it from one [`run_on`](crate::predict::Predictor::run_on) to the next.
     ///
     /// ```
     /// use unpadded::layers::Gru;

@@ -33,10 +33,18 @@ pub struct Var {
 /// The number that no variable has.
 const UNKNOWN: VarId = VarId(u32::MAX);
 
+/// The number that no builder has.
+const NO_BUILDER: u64 = u64::MAX;
+
 impl Var {
     /// An unknown variable of a builder.
     pub(super) fn unknown(builder: u64) -> Self {
         Self { builder, id: UNKNOWN }
+    }
+
+    /// A variable of a program that was loaded: it has no builder, and a number.
+    pub(crate) fn of_program(id: VarId) -> Self {
+        Self { builder: NO_BUILDER, id }
     }
 
     pub(super) fn is_unknown(self) -> bool {

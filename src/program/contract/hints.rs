@@ -21,6 +21,12 @@ pub struct Hints {
     pub columns: Option<Vec<Range<usize>>>,
     /// [`Op::prepare`](crate::program::Op::prepare) does something.
     pub prepares: bool,
+    /// A row-wise operator that divides the columns of its result over the threads that a call is given
+    /// ([`RunFacts::threads`](crate::program::RunFacts::threads)), as a product does. In the last steps of a loop, which have few
+    /// rows, the executor then gives it all threads and all rows, instead of a part of the rows to each thread. This is
+    /// about speed alone: that the bits are the same on any number of threads is held for every operator, by the rules
+    /// `compiled` and `in a step`.
+    pub divides_columns: bool,
     /// The gradients share no work, as those of a product: each may be computed in a call of its own, at another time.
     pub separate_gradients: bool,
     /// `backward` can compute the outputs in the same call, where

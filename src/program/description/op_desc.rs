@@ -1,13 +1,12 @@
 //! The description of an operator in a block.
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::{BlockId, LevelId, VarId};
+use crate::tensor::named::named;
 
 /// The variables of one slot of an operator.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
     /// The slot's name.
     pub slot: String,
@@ -16,7 +15,7 @@ pub struct Bound {
 }
 
 /// One operator of a block: its kind by name, its variables by slot, its attributes by name.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct OpDesc {
     /// The operator's name in the registry; [`RECURRENT`](crate::program::RECURRENT) is the language's own.
     pub kind: String,
@@ -46,8 +45,10 @@ pub enum Role {
     Update,
 }
 
+named!(Role, "role", Forward = "forward", Backward = "backward", Update = "update");
+
 /// A pair of variables: one of the block that holds the `recurrent`, one of its step block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair {
     /// The outer variable.
     pub outer: VarId,
@@ -56,7 +57,7 @@ pub struct Pair {
 }
 
 /// A memory of a step block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     /// The value of the step before, read in the step.
     pub previous: VarId,
@@ -69,7 +70,7 @@ pub struct Memory {
 }
 
 /// How a `recurrent` runs its step block. All outer variables stand in the operator's slots too.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StepDesc {
     /// The step block.
     pub block: BlockId,
@@ -93,7 +94,7 @@ pub struct StepDesc {
 
 /// The backward part of a `recurrent`: its step block is differentiated into `block`, run from the last step to the
 /// first beside the forward variables of the same step.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct StepGradient {
     /// The block of gradient operators.
     pub block: BlockId,
@@ -110,7 +111,7 @@ pub struct StepGradient {
 }
 
 /// How the gradient of a memory passes from step to step, backwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryGradient {
     /// Which of the memories.
     pub memory: u32,

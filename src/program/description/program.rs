@@ -2,8 +2,6 @@
 
 use std::panic::Location;
 
-use serde::{Deserialize, Serialize};
-
 use super::names::Names;
 use super::op_desc::{Bound, OpDesc, Role};
 use super::var_desc::{VarDesc, VarKind, VarRole};
@@ -18,7 +16,7 @@ use crate::program::spec::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use crate::tensor::StorageKind;
 
 /// A sequence of operators; step blocks nest in the block that runs them.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Block {
     /// The block around it; the root has none.
     pub parent: Option<BlockId>,
@@ -27,14 +25,13 @@ pub struct Block {
 }
 
 /// A whole computation as plain data: it can be printed, compared, saved and shipped with no operator known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Program {
     pub(crate) vars: Vec<VarDesc>,
     pub(crate) blocks: Vec<Block>,
     pub(crate) levels: u32,
     /// Seed of the initialisers and of the random operators.
     pub seed: u64,
-    #[serde(skip)]
     pub(in crate::program) names: Names,
 }
 

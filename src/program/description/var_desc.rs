@@ -1,12 +1,11 @@
 //! The description of a variable.
 
-use serde::{Deserialize, Serialize};
-
 use crate::program::spec::attributes::{Attributes, Literal};
 use crate::program::spec::extent::{BlockId, Spec, VarId};
+use crate::tensor::named::named;
 
 /// What a variable is, before anything runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct VarDesc {
     /// Its name, unique in the program.
     pub name: String,
@@ -29,7 +28,7 @@ pub struct VarDesc {
 }
 
 /// A tensor, or a value that the program carries.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum VarKind {
     /// A tensor, in any storage.
     Tensor(Spec),
@@ -57,6 +56,18 @@ pub enum VarRole {
     Carried,
 }
 
+named!(
+    VarRole,
+    "role",
+    Feed = "feed",
+    Parameter = "parameter",
+    State = "state",
+    Computed = "computed",
+    Step = "step",
+    Literal = "literal",
+    Carried = "carried",
+);
+
 impl VarRole {
     /// Whether an operator computes it.
     pub(in crate::program) fn is_computed(self) -> bool {
@@ -65,7 +76,7 @@ impl VarRole {
 }
 
 /// How a persistable variable starts: the name of an initialiser and its attributes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Initializer {
     /// The initialiser's name, as `"uniform"`.
     pub kind: String,

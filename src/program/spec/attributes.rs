@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Transpose;
 use crate::tensor::{DType, StorageKind};
 
 /// A scalar, a string, or a list of them.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
     /// A truth value.
     Bool(bool),
@@ -100,7 +98,7 @@ impl<T: Into<Literal>> From<Vec<T>> for Literal {
 }
 
 /// The attributes of an operator by name. Reading one that is missing or of another type is an error that names it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Attributes(BTreeMap<String, Literal>);
 
 impl Attributes {

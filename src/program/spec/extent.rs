@@ -5,11 +5,9 @@
 
 use std::fmt;
 
-use arrayvec::ArrayVec;
-use serde::{Deserialize, Serialize};
-
 use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{DType, StorageKind};
+use arrayvec::ArrayVec;
 
 /// Most dimensions a described variable can have, its rows included.
 pub const MAX_RANK: usize = 6;
@@ -17,11 +15,11 @@ pub const MAX_RANK: usize = 6;
 pub const MAX_LEVELS: usize = 6;
 
 /// A block of a program; 0 is the root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BlockId(pub u32);
 
 /// A variable of a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VarId(pub u32);
 
 impl VarId {
@@ -31,11 +29,11 @@ impl VarId {
 
 /// One level of offsets: made by a feed or by an operator that makes new sequences. Dropping the last level of a
 /// LoD keeps the names of the levels above it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LevelId(pub u32);
 
 /// A dimension: a number, or a count that only a run knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Extent {
     /// Known when the program is built.
     Known(usize),
@@ -86,7 +84,7 @@ impl fmt::Display for Extent {
 }
 
 /// What a program knows of a tensor before it runs: dtype, shape, LoD and storage.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// Type of an element.
     pub dtype: DType,

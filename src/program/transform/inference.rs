@@ -74,6 +74,28 @@ impl Program {
         Ok(kept)
     }
 
+    /// The same without the variables behind the last one that an operator or an output needs, and without the blocks behind
+    /// the last one of these: what training has added. No number changes.
+    pub(crate) fn shortened(mut self, outputs: &[VarId]) -> Self {
+        let ops = || self.blocks.iter().flat_map(|block| &block.ops);
+        let steps = || ops().filter_map(|op| op.step.as_deref());
+        let inner = steps().flat_map(|step| {
+            let pairs = step.inputs.iter().chain(&step.statics).chain(&step.outputs).map(|pair| pair.inner);
+            pairs.chain(step.memories.iter().flat_map(|memory| [memory.previous, memory.next]))
+        });
+        let used =
+            ops().flat_map(|op| op.reads().chain(op.writes())).chain(inner).chain(outputs.iter().copied());
+        let kept = used.map(|id| id.0 as usize + 1).max().unwrap_or(0);
+        let blocks = self.vars[..kept].iter().map(|var| var.block).chain(steps().map(|step| step.block));
+        let blocks = blocks.map(|block| block.0 as usize + 1).max().unwrap_or(1);
+        self.vars.truncate(kept);
+        self.blocks.truncate(blocks);
+        let Self { vars, blocks, levels, seed, .. } = self;
+        let mut short = Self { vars, blocks, levels, seed, ..Self::default() };
+        short.names.settle(&short.vars);
+        short
+    }
+
     /// The variables that some operator reads.
     pub fn reads(&self) -> BTreeSet<VarId> {
         self.blocks.iter().flat_map(|block| &block.ops).flat_map(OpDesc::reads).collect()

@@ -6,14 +6,16 @@ use std::ops::Range;
 use std::panic::Location;
 
 use ndarray::array;
+use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batching, Continuous, Data, Field, Loader, Samples};
 use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::layers::{Embedding, Linear, Lstm, init};
+use unpadded::metrics::{Average, F1, Loss};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Optimizer, Sgd};
+use unpadded::predict::Predictor;
 use unpadded::program::{Recurrence, Step, VarId};
-use unpadded::train::metrics::{Average, F1, Loss};
-use unpadded::train::{Checkpoint, Predictor, Progress, Steps, Trainer, Until};
+use unpadded::train::{Progress, Steps, Trainer, Until};
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Var, Variable, ops};
 
 use crate::refused::Outcome;
@@ -283,7 +285,7 @@ fn trainers_and_predictors_name_the_sample() {
     assert!(error.to_string().contains(said), "{error}");
 
     let checkpoint: Checkpoint = trained::checkpoint(2);
-    let mut predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap();
+    let predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap();
     let batch = trained::batch();
     let mut feeds: BTreeMap<&str, &Variable> = batch.iter().map(|(name, value)| (*name, value)).collect();
     let words = Variable::from_sequences(&[vec![0i64], vec![1, 2, 6], vec![5, 2]]).unwrap();

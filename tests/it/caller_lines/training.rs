@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use ndarray::array;
+use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Field, Loader, Samples};
 use unpadded::executor::Scope;
+use unpadded::metrics::Loss;
 use unpadded::optimizer::Sgd;
+use unpadded::predict::{Predictor, Sampling};
 use unpadded::tensor::Dense;
-use unpadded::train::metrics::Loss;
-use unpadded::train::{Checkpoint, Predictor, Sampling, Trainer, Until};
+use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Registry, Variable, ops};
 
 use super::Calls;
@@ -51,6 +53,13 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Trainer::resume_if", || trainer().resume_if(&file));
     calls.at("Trainer::resume_if", || trainer().resume_if("\0"));
     calls.at("Trainer::use_best", || trainer().use_best());
+    let mut infinite = trainer();
+    infinite.set_parameter("linear_0.bias", array![f32::INFINITY, 0.0]).unwrap();
+    calls.at("Trainer::for_inference", || infinite.for_inference());
+    calls.at("Trainer::load_parameters", || trainer().load_parameters(&checkpoint));
+    let none = Checkpoint::default();
+    calls.at("Trainer::load_fitting_parameters", || trainer().load_fitting_parameters(&none));
+    calls.at("Checkpoint::for_inference", || none.for_inference());
     calls.at("Trainer::set_parameter", || trainer().set_parameter("bias", array![1.0f32]));
     calls.at("Trainer::set_parameter", || trainer().set_parameter("linear_0.bias", array![1.0f32]));
 
@@ -73,7 +82,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Predictor::new", || Predictor::new(broken, &ops::catalogue()).map(drop));
     let none = Checkpoint { outputs: BTreeMap::new(), ..checkpoint.clone() };
     calls.at("Predictor::new", || Predictor::new(none, &ops::catalogue()).map(drop));
-    let mut predictor = Predictor::new(checkpoint.clone(), &ops::catalogue()).unwrap();
+    let predictor = Predictor::new(checkpoint.clone(), &ops::catalogue()).unwrap();
     let row = Variable::dense(array![[1.0f32]]);
     calls.at("Predictor::run", || predictor.run(&[], &["nothing"]));
     calls.at("Predictor::run", || predictor.run(&[("nothing", &row)], &["logits"]));
@@ -81,6 +90,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Predictor::run_on", || predictor.run_on(&[], &["logits"]));
     calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "nothing"));
     calls.at("Predictor::likeliest", || predictor.likeliest(&[], "logits", "labels"));
+    calls.at("Predictor::evaluate", || predictor.evaluate(&Nothing));
     calls.at("Predictor::vocabulary", || predictor.vocabulary("nothing").map(drop));
     calls.at("Checkpoint::restore", || checkpoint.restore(&mut scope));
 

@@ -1,6 +1,6 @@
 //! The best epoch stands for the data and the metric that chose it, and for nothing else.
 
-use unpadded::train::{Checkpoint, Criterion};
+use unpadded::checkpoint::{Checkpoint, Criterion};
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn easy() -> Loader {
 }
 
 /// A training after some epochs, in a file; and its best epoch.
-fn saved(name: &str, epochs: u64) -> (PathBuf, unpadded::train::Best) {
+fn saved(name: &str, epochs: u64) -> (PathBuf, unpadded::checkpoint::Best) {
     let file = path(name);
     let mut first = trainer();
     let best = fit(&mut first, Until::Epochs(epochs)).best.unwrap();
@@ -127,7 +127,7 @@ fn the_best_epoch_of_an_old_file_is_measured_anew() {
     let (file, best) = saved("old", 3);
     let mut old = Checkpoint::load(&file).unwrap();
     old.criterion = None;
-    old.position.best = Some(unpadded::train::Best { value: 0.9999, ..best });
+    old.position.best = Some(unpadded::checkpoint::Best { value: 0.9999, ..best });
     old.save(&file).unwrap();
     let mut second = resumed(&file, trainer());
     assert_eq!(fit(&mut second, Until::Epochs(3)).best, Some(best));
@@ -166,9 +166,7 @@ fn a_criterion_is_stored_by_names_and_comes_back() {
     }
     let mut checkpoint = Checkpoint::load(&file).unwrap();
     let lower =
-        Criterion {
-            metric: "λ".to_owned(), better: unpadded::train::metrics::Better::Lower, data: u64::MAX
-        };
+        Criterion { metric: "λ".to_owned(), better: unpadded::metrics::Better::Lower, data: u64::MAX };
     checkpoint.criterion = Some(lower);
     assert_eq!(Checkpoint::from_bytes(&checkpoint.to_bytes().unwrap()).unwrap(), checkpoint);
     std::fs::remove_file(file).unwrap();

@@ -1,7 +1,7 @@
 //! Numbers that are not finite: found before the update, and named where they first came from.
 
 use unpadded::Var;
-use unpadded::train::Checkpoint;
+use unpadded::checkpoint::Checkpoint;
 
 use super::*;
 

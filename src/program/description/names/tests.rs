@@ -1,6 +1,7 @@
 //! The index of names beside a look at every variable.
 
 use super::*;
+use crate::program::stored::StoredProgram;
 use crate::program::{BlockId, Program, Spec, VarRole};
 use crate::tensor::DType;
 
@@ -61,8 +62,7 @@ fn the_index_says_what_the_variables_say() {
                 program.var_mut(any).name = name;
             }
             2 => {
-                let bytes = crate::wire::encode(&program).unwrap();
-                program = crate::wire::decode(&bytes).unwrap();
+                program = Program::try_from(StoredProgram::from(&program)).unwrap();
             }
             4 if len > 0 => program.var_mut(any).trainable = true,
             _ => {
@@ -80,7 +80,7 @@ fn the_index_is_not_compared() {
     for _ in 0..3 {
         add(&mut program, "x");
     }
-    let read: Program = crate::wire::decode(&crate::wire::encode(&program).unwrap()).unwrap();
+    let read = Program::try_from(StoredProgram::from(&program)).unwrap();
     assert_eq!(read, program);
     assert_eq!((read.find("x_3"), program.find("x_3")), (Some(VarId(2)), Some(VarId(2))));
 }

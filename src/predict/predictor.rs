@@ -1,27 +1,30 @@
 //! Predicting with a trained model: a checkpoint's parameters and the part of its program that the outputs need.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::panic::Location;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::carried::fed;
-use super::checkpoint::Checkpoint;
-use super::windows::Windows;
+use super::compiled::{Compiled, Idle};
+use super::model::Model;
+use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::executor::{Executor, Run, Scope};
+use crate::executor::Threads;
 use crate::ops;
-use crate::program::{CarriedState, Program, RECURRENT, Registry, Spec, VarId, VarRole};
+use crate::program::{CarriedState, Registry, Spec, VarId, VarRole};
 use crate::tensor::{Storage, Variable};
 
 /// A model to predict with.
 ///
 /// It holds the parameters of the best epoch if the checkpoint has them, else the last ones, and computes only what
-/// the outputs asked for need: no labels are fed, and nothing is updated.
+/// the outputs asked for need: no labels are fed, and nothing is updated. Several threads may predict at once, by one
+/// predictor or by clones of it. The parameters are in memory once, however many there are; each batch that runs while others
+/// do takes memory for what it computes, which is kept for later ones.
 ///
 /// ```
-/// use unpadded::train::{Checkpoint, Predictor};
+/// use unpadded::checkpoint::Checkpoint;
+/// use unpadded::predict::Predictor;
 /// use unpadded::{Builder, DType, Registry, Variable, executor::Scope, ops};
 ///
 /// let net = Builder::new().seed(1);
@@ -39,7 +42,7 @@ use crate::tensor::{Storage, Variable};
 ///     checkpoint.tensors.insert(parameter.name.clone(), scope.get(&parameter.name)?);
 /// }
 ///
-/// let mut predictor = Predictor::new(checkpoint, &ops::catalogue())?;
+/// let predictor = Predictor::new(checkpoint, &ops::catalogue())?;
 /// let x = Variable::dense(ndarray::array![[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
 /// let out = predictor.run(&[("x", &x)], &["logits"])?;
 /// assert_eq!(out[0].shape(), [2, 2]);
@@ -48,28 +51,24 @@ use crate::tensor::{Storage, Variable};
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 pub struct Predictor {
-    program: Program,
-    registry: Registry,
-    scope: Scope,
-    vocabularies: BTreeMap<String, Vocabulary>,
-    notes: BTreeMap<String, String>,
-    outputs: BTreeMap<String, VarId>,
-    /// The states that pass from batch to batch.
-    carried: Vec<CarriedState>,
-    /// What the last batch left of each; none before the first.
-    left: Vec<Variable>,
+    model: Arc<Model>,
+    /// For how many threads work is divided, and the threads, from the first batch on.
     threads: usize,
+    started: Arc<OnceLock<Threads>>,
+    idle: Arc<Idle>,
     /// Batches of more rows run in windows of at most so many, if the program can.
     most_rows: usize,
-    /// One for each set of outputs that was asked for so far.
-    compiled: BTreeMap<Vec<VarId>, Compiled>,
+    /// What the last batch left of each state that is carried; none before the first.
+    left: Mutex<Vec<Variable>>,
 }
 
-/// The part of the program for a set of outputs.
-struct Compiled {
-    executor: Executor,
-    /// The same in windows, once a batch was long; `None` inside if it cannot be run so.
-    windows: Option<Option<Windows>>,
+/// What the states that are carried are before a batch.
+#[derive(Clone, Copy)]
+enum Before<'a> {
+    /// Zeros.
+    Nothing,
+    /// What a batch left.
+    Left(&'a [Variable]),
 }
 
 /// Rows that run at once: enough to be fast, and some tens of megabytes in a model of usual width.
@@ -103,56 +102,22 @@ impl Predictor {
     /// does not fit, or if a parameter that they need is not finite.
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
-        Self::of(checkpoint, registry).at_caller()
-    }
-
-    fn of(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
-        let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, .. } = checkpoint;
-        let mut named = BTreeMap::new();
-        for (name, of) in outputs {
-            let id = program.find(&of).filter(|&id| !program.var(id).persistable);
-            let what = format!("output `{name}` of the checkpoint");
-            let wrong = || Error::of(ErrorKind::Program, what, "a value that the program computes", &of);
-            named.insert(name, id.ok_or_else(wrong)?);
-        }
-        if named.is_empty() {
-            let got = "none: a trainer has them named with `.output(name, variable)`";
-            return Err(Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", got));
-        }
-        let carried: Vec<CarriedState> = program.carried_states().collect();
-        let after = carried.iter().map(|state| state.after);
-        let all: Vec<VarId> = named.values().copied().chain(after).collect();
-        let program = program.inference(&all)?;
-        registered(&program, registry)?;
-        let mut scope = Scope::new();
-        for desc in program.reads().into_iter().map(|id| program.var(id)).filter(|desc| desc.persistable) {
-            let value = best.remove(&desc.name).or_else(|| tensors.remove(&desc.name));
-            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
-            let value = value.ok_or_else(missing).map_err(|e| e.variable(&desc.name))?;
-            value.check_finite("value of the checkpoint").map_err(|e| e.variable(&desc.name))?;
-            scope.set(&desc.name, value)?;
-        }
-        // What does not compile should be known now.
-        Executor::new(&program, registry, &all, 1)?;
+        let model = Model::new(checkpoint, registry).at_caller()?;
         Ok(Self {
-            program,
-            registry: registry.clone(),
-            scope,
-            vocabularies,
-            notes,
-            outputs: named,
-            carried,
-            left: Vec::new(),
+            model: Arc::new(model),
             threads: 0,
+            started: Arc::default(),
+            idle: Arc::default(),
             most_rows: MOST_ROWS,
-            compiled: BTreeMap::new(),
+            left: Mutex::default(),
         })
     }
 
-    /// The same on so many threads; without it, on as many as the machine has cores. Results do not depend on it.
+    /// The same on so many threads; without it, on as many as the machine has cores. Results do not depend on it. All clones
+    /// share these threads; where several threads predict at once, `threads(1)` lets each run its own batch alone.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
-        Self { threads, compiled: BTreeMap::new(), ..self }
+        Self { threads, started: Arc::default(), idle: Arc::default(), ..self }
     }
 
     /// The same with at most so many rows of sequences in memory at once, 16,384 without it. What is longer runs in windows
@@ -174,16 +139,22 @@ impl Predictor {
     /// fit, data that an operator refuses, or an output that is not a number (NaN): no prediction can be read off it.
     /// The states that [`Self::run_on`] goes on from are then as they were.
     #[track_caller]
-    pub fn run(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
+    pub fn run(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let caller = Location::caller();
-        self.predict(feeds, outputs, false).map_err(|e| e.called(caller))
+        let (found, left) = self.predict(feeds, outputs, Before::Nothing).map_err(|e| e.called(caller))?;
+        if !left.is_empty() {
+            *self.left() = left;
+        }
+        Ok(found)
     }
 
     /// [`Self::run`], with the carried states as the last batch left them: sequence *i* goes on where sequence *i* of that
-    /// one ended, to the bits of both in one. Before any batch it is the same as `run`.
+    /// one ended, to the bits of both in one. Before any batch it is the same as `run`. Each clone has states of its own: threads
+    /// that follow different texts have a clone each, while calls on one go on one after the other.
     ///
     /// ```
-    /// # use unpadded::train::{Checkpoint, Predictor};
+    /// # use unpadded::checkpoint::Checkpoint;
+    /// # use unpadded::predict::Predictor;
     /// # use unpadded::{Builder, DType, Variable, executor::Scope, layers::Embedding, layers::Gru, ops};
     /// # let net = Builder::new();
     /// # let x = net.feed("x", DType::I64, &[], 1).embedding(Embedding::new(5, 4));
@@ -196,7 +167,7 @@ impl Predictor {
     /// # for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
     /// #     checkpoint.tensors.insert(parameter.name.clone(), scope.get(&parameter.name)?);
     /// # }
-    /// # let mut predictor = Predictor::new(checkpoint, &ops::catalogue())?;
+    /// # let predictor = Predictor::new(checkpoint, &ops::catalogue())?;
     /// let whole = predictor.run(&[("x", &Variable::from_sequence(vec![1i64, 2, 3])?)], &["h"])?;
     /// predictor.run(&[("x", &Variable::from_sequence(vec![1i64, 2])?)], &[])?; // for its state alone
     /// let third = predictor.run_on(&[("x", &Variable::from_sequence(vec![3i64])?)], &["h"])?;
@@ -207,81 +178,95 @@ impl Predictor {
     /// # Errors
     /// As [`Self::run`], and if there are more sequences than in the batch before.
     #[track_caller]
-    pub fn run_on(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
+    pub fn run_on(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let caller = Location::caller();
-        self.predict(feeds, outputs, true).map_err(|e| e.called(caller))
-    }
-
-    fn predict(&mut self, feeds: &[(&str, &Variable)], outputs: &[&str], on: bool) -> Result<Vec<Variable>> {
-        let find = |&name: &&str| {
-            let id = self.outputs.get(name).copied();
-            id.ok_or_else(|| unknown("output", name, self.outputs.keys().map(String::as_str)))
-        };
-        let mut wanted: Vec<VarId> = outputs.iter().map(find).collect::<Result<_>>()?;
-        wanted.extend(self.carried.iter().map(|state| state.after));
-        let mut values = Vec::with_capacity(feeds.len() + self.carried.len());
-        for &(name, value) in feeds {
-            let id = self.program.find(name).filter(|&id| self.program.var(id).role == VarRole::Feed);
-            values.push((id.ok_or_else(|| unknown("feed", name, self.feeds().into_iter()))?, value));
+        if self.model.carried.is_empty() {
+            return self.run(feeds, outputs).map_err(|e| e.called(caller));
         }
-        let before = self.states(&values, on)?;
-        values.extend(before.iter().map(|(id, value)| (*id, value)));
-        let mut set = wanted.clone();
-        set.sort();
-        set.dedup();
-        let Compiled { executor, windows } = match self.compiled.entry(set) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
-                let program = self.program.inference(place.key())?;
-                let executor = Executor::new(&program, &self.registry, place.key(), self.threads)?;
-                place.insert(Compiled { executor, windows: None })
-            }
-        };
-        let program = executor.program();
-        for name in feeds_of(program, &wanted, &self.carried) {
-            if !feeds.iter().any(|(given, _)| *given == name) {
-                let what = format!("feeds for {}", listed(outputs.iter().copied()));
-                let (expected, got) =
-                    (format!("`{name}` among them"), listed(feeds.iter().map(|(name, _)| *name)));
-                return Err(Error::of(ErrorKind::Program, what, expected, got));
-            }
-        }
-        let long = |value: &Variable| value.lod().is_some() && value.rows() > self.most_rows;
-        let windows = match values.iter().any(|(_, value)| long(value)) {
-            true => {
-                let (program, registry, threads) = (executor.program(), &self.registry, self.threads);
-                let made = || Windows::new(program, registry, &wanted, threads).ok();
-                windows.get_or_insert_with(made).as_mut()
-            }
-            false => None,
-        };
-        let mut found = match windows {
-            Some(windows) => {
-                executor.bytes_for(&values)?; // the feeds are checked as a whole
-                windows.run(&mut self.scope, &values, &wanted, self.most_rows)?
-            }
-            None => {
-                executor.run(&mut self.scope, &Run::infer(&values))?;
-                wanted.into_iter().map(|id| executor.fetch(id)).collect::<Result<_>>()?
-            }
-        };
-        let left = found.split_off(outputs.len());
-        let found = numbers(found, outputs)?;
-        self.left = left;
+        let mut before = self.left();
+        let (found, left) =
+            self.predict(feeds, outputs, Before::Left(&before)).map_err(|e| e.called(caller))?;
+        *before = left;
         Ok(found)
     }
 
+    fn left(&self) -> MutexGuard<'_, Vec<Variable>> {
+        // They are replaced as a whole, or stay, so a thread that panicked has left them whole.
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    pub(super) fn started(&self) -> Result<&Threads> {
+        if let Some(threads) = self.started.get() {
+            return Ok(threads);
+        }
+        let threads = Threads::new(self.threads)?;
+        Ok(self.started.get_or_init(|| threads))
+    }
+
+    /// The outputs, and what the batch leaves of the states.
+    fn predict(
+        &self,
+        feeds: &[(&str, &Variable)],
+        outputs: &[&str],
+        before: Before<'_>,
+    ) -> Result<(Vec<Variable>, Vec<Variable>)> {
+        let Model { program, outputs: known, carried, .. } = &*self.model;
+        let find = |&name: &&str| {
+            let id = known.get(name).copied();
+            id.ok_or_else(|| unknown("output", name, known.keys().map(String::as_str)))
+        };
+        let mut wanted: Vec<VarId> = outputs.iter().map(find).collect::<Result<_>>()?;
+        wanted.extend(carried.iter().map(|state| state.after));
+        let mut values = Vec::with_capacity(feeds.len() + carried.len());
+        for &(name, value) in feeds {
+            let id = program.find(name).filter(|&id| program.var(id).role == VarRole::Feed);
+            values.push((id.ok_or_else(|| unknown("feed", name, self.feeds().into_iter()))?, value));
+        }
+        let states = self.states(&values, before)?;
+        values.extend(states.iter().map(|(id, value)| (*id, value)));
+        let mut set = wanted.clone();
+        set.sort();
+        set.dedup();
+        let mut compiled = match self.idle.take(&set) {
+            Some(idle) => idle,
+            None => Compiled::new(&self.model, &set, self.started()?)?,
+        };
+        let given: Vec<&str> = feeds.iter().map(|(name, _)| *name).collect();
+        let missing =
+            self.model.feeds(compiled.program(), &wanted).into_iter().find(|name| !given.contains(name));
+        let found = match missing {
+            None => compiled.run(&self.model, &values, &wanted, self.most_rows),
+            Some(name) => {
+                let what = format!("feeds for {}", listed(outputs.iter().copied()));
+                let (expected, got) = (format!("`{name}` among them"), listed(given.into_iter()));
+                Err(Error::of(ErrorKind::Program, what, expected, got))
+            }
+        };
+        // After an error too: the next batch may be a better one.
+        self.idle.put_back(set, compiled);
+        let mut found = found?;
+        let left = found.split_off(outputs.len());
+        Ok((numbers(found, outputs)?, left))
+    }
+
     /// What the carried states that are not fed are before a batch of these feeds.
-    fn states(&self, feeds: &[(VarId, &Variable)], on: bool) -> Result<Vec<(VarId, Variable)>> {
-        let batched = |(id, _): &&(VarId, &Variable)| self.program.spec(*id).is_ok_and(Spec::batched);
+    fn states(&self, feeds: &[(VarId, &Variable)], before: Before<'_>) -> Result<Vec<(VarId, Variable)>> {
+        let Model { program, carried, .. } = &*self.model;
+        let batched = |(id, _): &&(VarId, &Variable)| program.spec(*id).is_ok_and(Spec::batched);
         let Some((_, value)) = feeds.iter().find(batched) else { return Ok(Vec::new()) };
         let sequences = value.lod().map_or(value.rows(), |lod| lod.sequences());
-        let left = |i: usize| self.left.get(i).filter(|_| on);
-        let given = |state: &CarriedState| feeds.iter().any(|(id, _)| *id == state.before);
-        let states = self.carried.iter().enumerate().filter(|(_, state)| !given(state));
-        let value = |(i, state): (usize, &CarriedState)| {
-            Ok((state.before, fed(&self.program, state, left(i), sequences)?))
+        let left = |i: usize| match before {
+            Before::Nothing => None,
+            Before::Left(values) => values.get(i),
         };
+        let given = |state: &CarriedState| feeds.iter().any(|(id, _)| *id == state.before);
+        let states = carried.iter().enumerate().filter(|(_, state)| !given(state));
+        let value =
+            |(i, state): (usize, &CarriedState)| Ok((state.before, fed(program, state, left(i), sequences)?));
         states.map(value).collect()
     }
 
@@ -290,7 +275,8 @@ impl Predictor {
     ///
     /// ```
     /// # use unpadded::data::Vocabulary;
-    /// # use unpadded::train::{Checkpoint, Predictor};
+    /// # use unpadded::checkpoint::Checkpoint;
+    /// # use unpadded::predict::Predictor;
     /// # use unpadded::{Builder, DType, Variable, ops};
     /// # let net = Builder::new();
     /// # let x = net.feed("scores", DType::F32, &[3], 0);
@@ -301,7 +287,7 @@ impl Predictor {
     /// #     program: net.finish()?,
     /// #     ..Checkpoint::default()
     /// # };
-    /// # let mut predictor = Predictor::new(checkpoint, &ops::catalogue())?;
+    /// # let predictor = Predictor::new(checkpoint, &ops::catalogue())?;
     /// let scores = Variable::dense(ndarray::array![[0.0f32, 0.0, 9.0], [9.0, 0.0, 0.0]]);
     /// let found = predictor.likeliest(&[("scores", &scores)], "probabilities", "labels")?;
     /// assert_eq!((found[0].0.as_str(), found[1].0.as_str()), ("good", "bad"));
@@ -313,7 +299,7 @@ impl Predictor {
     /// As [`Self::run`] and [`Self::vocabulary`]; if the output has no f32 rows with a number for each entry.
     #[track_caller]
     pub fn likeliest(
-        &mut self,
+        &self,
         feeds: &[(&str, &Variable)],
         output: &str,
         vocabulary: &str,
@@ -340,14 +326,14 @@ impl Predictor {
 
     /// The names of the outputs.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.outputs.keys().map(String::as_str)
+        self.model.outputs.keys().map(String::as_str)
     }
 
     /// The names of the feeds that the outputs and the states need, all of them together, but for the states before a batch,
     /// which need not be given.
     pub fn feeds(&self) -> Vec<&str> {
-        let all: Vec<VarId> = self.outputs.values().copied().collect();
-        feeds_of(&self.program, &all, &self.carried)
+        let all: Vec<VarId> = self.model.outputs.values().copied().collect();
+        self.model.feeds(&self.model.program, &all)
     }
 
     /// A vocabulary of the checkpoint.
@@ -356,13 +342,31 @@ impl Predictor {
     /// If there is none of that name; the error lists those there are.
     #[track_caller]
     pub fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
-        let known = self.vocabularies.keys().map(String::as_str);
-        self.vocabularies.get(name).ok_or_else(|| unknown("vocabulary", name, known)).at_caller()
+        let known = &self.model.vocabularies;
+        known
+            .get(name)
+            .ok_or_else(|| unknown("vocabulary", name, known.keys().map(String::as_str)))
+            .at_caller()
     }
 
     /// A note of the checkpoint.
     pub fn note(&self, name: &str) -> Option<&str> {
-        self.notes.get(name).map(String::as_str)
+        self.model.notes.get(name).map(String::as_str)
+    }
+}
+
+/// It shares weights and threads with the first one, and goes on from where that one's states are.
+impl Clone for Predictor {
+    fn clone(&self) -> Self {
+        let Self { model, threads, started, idle, most_rows, .. } = self;
+        Self {
+            model: model.clone(),
+            threads: *threads,
+            started: started.clone(),
+            idle: idle.clone(),
+            most_rows: *most_rows,
+            left: Mutex::new(self.left().clone()),
+        }
     }
 }
 
@@ -379,27 +383,6 @@ fn numbers(values: Vec<Variable>, outputs: &[&str]) -> Result<Vec<Variable>> {
         }
     }
     Ok(values)
-}
-
-/// The feeds that a program reads, or gives back as outputs, without the states that are carried.
-fn feeds_of<'a>(program: &'a Program, outputs: &[VarId], carried: &[CarriedState]) -> Vec<&'a str> {
-    let read = program.reads();
-    let used = |id: &VarId| read.contains(id) || outputs.contains(id);
-    let given = |id: &VarId| used(id) && !carried.iter().any(|state| state.before == *id);
-    let feeds = program.vars().filter(|(id, desc)| desc.role == VarRole::Feed && given(id));
-    feeds.map(|(_, desc)| desc.name.as_str()).collect()
-}
-
-/// Checks that every operator of a program is known, before anything asks it for its shapes.
-fn registered(program: &Program, registry: &Registry) -> Result<()> {
-    for op in program.blocks().flat_map(|(_, block)| &block.ops) {
-        if op.kind != RECURRENT && !registry.kinds().any(|kind| kind == op.kind) {
-            let expected = "one that is registered: give `Predictor::load_with` a registry that has it";
-            let what = format!("operator that the outputs need, appended at {}", op.caller);
-            return Err(Error::of(ErrorKind::Program, what, expected, format!("`{}`", op.kind)));
-        }
-    }
-    Ok(())
 }
 
 fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {

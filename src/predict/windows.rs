@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::executor::{Executor, Run, Scope};
+use crate::executor::{Executor, Run, Scope, Threads};
 use crate::lod::Lod;
 use crate::program::{Carried, LevelId, Program, Registry, Streamed, VarId, Windowed};
 use crate::tensor::{Dense, Variable, with_element};
@@ -35,7 +35,7 @@ impl Windows {
         program: &Program,
         registry: &Registry,
         outputs: &[VarId],
-        threads: usize,
+        threads: &Threads,
     ) -> Result<Self> {
         let Streamed { level, passes, rest } = program.streamed(registry, outputs)?;
         let first = passes.iter().flat_map(|pass| &pass.carried).filter_map(|c| c.start);
@@ -47,12 +47,13 @@ impl Windows {
         let at_last = unique(outputs.iter().copied().filter(|id| !of_rows(id)));
         let rest = match at_last.is_empty() {
             true => None,
-            false => Some((Executor::new(&rest, registry, &at_last, threads)?, at_last)),
+            false => Some((Executor::on(&rest, registry, &at_last, threads.clone())?, at_last)),
         };
         let compiled = |windowed: Windowed| {
             let left = windowed.carried.iter().map(|c| c.left);
             let wanted = unique(windowed.rows.iter().chain(&windowed.reached).copied().chain(left));
-            Ok(Pass { executor: Executor::new(&windowed.program, registry, &wanted, threads)?, windowed })
+            let executor = Executor::on(&windowed.program, registry, &wanted, threads.clone())?;
+            Ok(Pass { executor, windowed })
         };
         Ok(Self { level, passes: passes.into_iter().map(compiled).collect::<Result<_>>()?, starts, rest })
     }

@@ -6,7 +6,7 @@ use crate::kernels::philox;
 /// How to draw one of many from their logits, one for each.
 ///
 /// ```
-/// use unpadded::train::Sampling;
+/// use unpadded::predict::Sampling;
 /// let logits = [1.0f32, 3.0, 2.0];
 /// let likeliest = Sampling { temperature: 0.0, ..Sampling::default() };
 /// assert_eq!(likeliest.sampler(1)?.draw(&logits)?, 1);

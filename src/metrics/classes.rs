@@ -1,8 +1,8 @@
 //! Metrics of classification: which class the largest logit names, against the label.
 
-use super::{Better, Metric, one_a_row};
+use super::{Better, Metric, MetricKind, one_a_row};
 use crate::error::{Error, Result};
-use crate::program::Var;
+use crate::program::{Attributes, Var};
 use crate::tensor::{DType, Variable};
 use crate::with_float;
 
@@ -10,7 +10,7 @@ use crate::with_float;
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::train::metrics::{Accuracy, Metric};
+/// use unpadded::metrics::{Accuracy, Metric};
 /// use unpadded::{Builder, DType, Lod, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[2], 1); // of each word
@@ -78,6 +78,10 @@ impl Metric for Accuracy {
     fn sums(&mut self) -> &mut [f64] {
         &mut self.sums
     }
+
+    fn kind(&self) -> Option<MetricKind> {
+        Some(MetricKind { name: ACCURACY, attributes: self.classified.attributes() })
+    }
 }
 
 /// Over which classes [`F1`] averages.
@@ -95,7 +99,7 @@ pub enum Average {
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::train::metrics::{Average, F1, Metric};
+/// use unpadded::metrics::{Average, F1, Metric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[2], 0);
@@ -203,6 +207,16 @@ impl Metric for F1 {
     fn sums(&mut self) -> &mut [f64] {
         &mut self.sums
     }
+
+    fn kind(&self) -> Option<MetricKind> {
+        let attributes = self.classified.attributes().with(CLASSES, self.sums.len() / 3);
+        let attributes = match self.average {
+            Average::Macro => attributes.with(AVERAGE, MACRO),
+            Average::Micro => attributes.with(AVERAGE, MICRO),
+            Average::Class(class) => attributes.with(CLASS, class),
+        };
+        Some(MetricKind { name: FSCORE, attributes })
+    }
 }
 
 /// Logits against labels.
@@ -220,7 +234,22 @@ struct Row {
     guess: Option<i64>,
 }
 
+/// The names of these metrics in files, and of what they are told.
+pub(super) const ACCURACY: &str = "accuracy";
+pub(super) const FSCORE: &str = "f1";
+pub(super) const IGNORE: &str = "ignore";
+pub(super) const CLASSES: &str = "classes";
+pub(super) const CLASS: &str = "class";
+pub(super) const AVERAGE: &str = "average";
+pub(super) const MACRO: &str = "macro";
+pub(super) const MICRO: &str = "micro";
+
 impl Classified {
+    fn attributes(&self) -> Attributes {
+        let label = self.ignore;
+        label.map_or_else(Attributes::new, |label| Attributes::new().with(IGNORE, label))
+    }
+
     fn variables(&self) -> Vec<Var> {
         vec![self.logits, self.labels]
     }

@@ -1,51 +1,37 @@
-//! Checkpoints: everything that a training needs to go on exactly where it was, in one file.
-//!
-//! The file is framed as [`crate::wire`] says. Its sections:
-//!
-//! ```text
-//! program      the program that trains, as in a program's own file
-//! position     how far the training is
-//! notes        name -> text
-//! outputs      name -> variable
-//! vocabulary   one for each: its name, the vocabulary
-//! criterion    by what the best epoch was chosen; files of earlier releases do not have it
-//! tensor       one for each persistent variable of the program: head, numbers
-//! best         one for each parameter, as it was after the best epoch: head, numbers
-//! carried      one for each value that passes from batch to batch: head, numbers
-//!
-//! head    = length u32 | name, dtype by name, shape, offsets if there are any
-//! numbers = row-major, little-endian, every bit as it was; a bool is 0 or 1
-//! ```
-//!
-//! The first four are there once, `program` first. Names are sorted and nothing comes from a clock, so equal states
-//! give equal bytes. The layouts belong to the format version, [`crate::wire::VERSION`]. What later releases have to
-//! add goes into sections of other names: a reader skips those it does not know, once their checksums are right.
+//! The checkpoint: its parts, how they are written and read, and that they fit each other.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-
-use super::best::Criterion;
+use super::metric::MetricDesc;
+use super::position::{Criterion, Position};
+use super::purpose::Purpose;
+use super::sections::{
+    BEST, CARRIED, CRITERION, METRIC, NOTES, OUTPUTS, POSITION, PURPOSE, TENSOR, VOCABULARY, Wrong, about,
+    longest, malformed, unfit,
+};
+use super::stored::{
+    NamedVocabulary, StoredCriterion, StoredMetric, StoredPosition, StoredPurpose, StoredTexts,
+};
+use super::tensor::{self, Layout, complete, declared, fits, persistent};
 use crate::data::Vocabulary;
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::executor::Scope;
 use crate::program::save::SECTION as PROGRAM;
 use crate::program::{Program, VarDesc, VarRole};
 use crate::tensor::{Dense, Variable};
+use crate::wire::record::to_bytes;
 use crate::wire::{self, Reader, Target, Writer};
-use tensor::{complete, declared, fits, persistent};
-
-mod tensor;
 
 /// A training at one moment, or a model to predict with. Everything is found by name.
 ///
+/// [`Self::for_inference`] makes the second of the first: a file of the parameters alone.
+///
 /// ```
 /// use unpadded::executor::Scope;
-/// use unpadded::train::{Checkpoint, Position};
+/// use unpadded::checkpoint::{Checkpoint, Position};
 /// use unpadded::{Builder, DType};
 ///
 /// let net = Builder::new().seed(1);
@@ -69,9 +55,11 @@ mod tensor;
 /// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Checkpoint {
-    /// The program that trains: forward, backward and updates.
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The program that trains: forward, backward and updates. For inference, what outputs and metrics need of it.
     pub program: Program,
-    /// Its persistent variables: parameters and the optimizer's state.
+    /// Its persistent variables: parameters and the optimizer's state. For inference, those that the program reads.
     pub tensors: BTreeMap<String, Dense>,
     /// The parameters as they were after the best epoch so far; empty if none was kept.
     pub best: BTreeMap<String, Dense>,
@@ -83,55 +71,13 @@ pub struct Checkpoint {
     pub notes: BTreeMap<String, String>,
     /// The names under which a predictor gives variables of the program: name to variable's name.
     pub outputs: BTreeMap<String, String>,
+    /// By what a predictor scores data, the loss first; empty in files of earlier releases.
+    pub metrics: Vec<MetricDesc>,
     /// Values that pass from batch to batch, by the name of the feed that takes them.
     pub carried: BTreeMap<String, Variable>,
     /// How far the training is.
     pub position: Position,
 }
-
-/// How far a training is. A count is below 2^53.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Position {
-    /// Epochs that are finished.
-    pub epoch: u64,
-    /// Batches of the epoch after them that are finished.
-    pub batch: u64,
-    /// Steps in all.
-    pub step: u64,
-    /// Tokens in all.
-    pub tokens: u64,
-    /// The fingerprint of the data that it trains on.
-    pub data: u64,
-    /// The best epoch so far.
-    pub best: Option<Best>,
-    /// Epochs since the best one.
-    pub since_best: u64,
-    /// Running sums of the loss and of metrics over the epoch so far.
-    pub running: BTreeMap<String, Vec<f64>>,
-}
-
-/// The best epoch so far.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Best {
-    /// What it reached: the metric that decides.
-    pub value: f64,
-    /// The epoch, from 1 on.
-    pub epoch: u64,
-    /// The steps that had been made when it ended.
-    pub step: u64,
-}
-
-const POSITION: &str = "position";
-const NOTES: &str = "notes";
-const OUTPUTS: &str = "outputs";
-const VOCABULARY: &str = "vocabulary";
-const CRITERION: &str = "criterion";
-const TENSOR: &str = "tensor";
-const BEST: &str = "best";
-const CARRIED: &str = "carried";
-
-/// Counts are exact as floats too, and there is room to count on.
-const MOST: u64 = 1 << 53;
 
 impl Checkpoint {
     /// Writes the file: whole, or not at all.
@@ -156,7 +102,7 @@ impl Checkpoint {
     }
 
     /// What [`Self::save_from`] does.
-    pub(super) fn save_to(&self, scope: &mut Scope, target: &Target) -> Result<()> {
+    pub(crate) fn save_to(&self, scope: &mut Scope, target: &Target) -> Result<()> {
         self.check(&unfit)?;
         target.write(|out| self.write(out, &mut |name| scope.get(name).map(Cow::Owned)))
     }
@@ -224,46 +170,72 @@ impl Checkpoint {
             out.write_section(section, &body)
         };
         put(PROGRAM, self.program.to_section()?)?;
-        put(POSITION, wire::encode(&self.position)?)?;
-        put(NOTES, wire::encode(&self.notes)?)?;
-        put(OUTPUTS, wire::encode(&self.outputs)?)?;
+        put(POSITION, to_bytes(&StoredPosition::from(&self.position)))?;
+        put(NOTES, to_bytes(&StoredTexts::from(&self.notes)))?;
+        put(OUTPUTS, to_bytes(&StoredTexts::from(&self.outputs)))?;
         for named in &self.vocabularies {
-            put(VOCABULARY, wire::encode(&named)?)?;
+            put(VOCABULARY, to_bytes(&NamedVocabulary::from(named)))?;
         }
         if let Some(criterion) = &self.criterion {
-            put(CRITERION, wire::encode(criterion)?)?;
+            put(CRITERION, to_bytes(&StoredCriterion::from(criterion)))?;
         }
-        for (name, desc) in persistent(&self.program) {
+        for metric in &self.metrics {
+            put(METRIC, to_bytes(&StoredMetric::from(metric)))?;
+        }
+        if self.purpose != Purpose::Training {
+            put(PURPOSE, to_bytes(&StoredPurpose::from(self.purpose)))?;
+        }
+        for (name, desc) in self.kept() {
             let value = tensor(name)?;
             fits(desc, value.dtype(), value.shape(), &unfit).map_err(|e| e.variable(name))?;
-            tensor::write(out, TENSOR, name, (&value, None))?;
+            tensor::write(out, TENSOR, name, &value, None)?;
         }
         for (name, value) in &self.best {
-            tensor::write(out, BEST, name, (value, None))?;
+            tensor::write(out, BEST, name, value, None)?;
         }
         for (name, value) in &self.carried {
-            tensor::write(out, CARRIED, name, (value.storage().as_dense()?, value.lod().map(|lod| &**lod)))?;
+            let lod = value.lod().map(|lod| &**lod);
+            tensor::write(out, CARRIED, name, value.storage().as_dense()?, lod)?;
         }
         Ok(())
     }
 
     fn read(mut reader: Reader<impl Read>) -> Result<Self> {
         let (mut program, mut position, mut notes, mut outputs) = (None, None, None, None);
+        let (mut criterion, mut purpose) = (None, None);
         let mut read = Self::default();
         while let Some(section) = reader.next_section()?.map(str::to_owned) {
             let what = section.as_str();
+            let most = longest(what);
             match what {
                 PROGRAM => {
-                    let value: Program = reader.read_value(longest(what))?;
-                    let value = value.checked().map_err(|e| malformed(&reader, what, &e))?;
-                    once(&reader, what, &mut program, value)?;
+                    let value = Program::of_stored(reader.read_stored(most)?);
+                    once(&reader, what, &mut program, value.map_err(|e| malformed(&reader, what, &e))?)?;
                 }
-                POSITION => one(&mut reader, what, &mut position)?,
-                NOTES => one(&mut reader, what, &mut notes)?,
-                OUTPUTS => one(&mut reader, what, &mut outputs)?,
-                CRITERION => one(&mut reader, what, &mut read.criterion)?,
+                POSITION => {
+                    let value: StoredPosition = reader.read_stored(most)?;
+                    once(&reader, what, &mut position, value.into())?;
+                }
+                NOTES | OUTPUTS => {
+                    let value: StoredTexts = reader.read_stored(most)?;
+                    let place = if what == NOTES { &mut notes } else { &mut outputs };
+                    once(&reader, what, place, value.into())?;
+                }
+                CRITERION => {
+                    let value: StoredCriterion = reader.read_stored(most)?;
+                    once(&reader, what, &mut criterion, value.into())?;
+                }
+                METRIC => {
+                    let value: StoredMetric = reader.read_record(most)?;
+                    read.metrics.push(value.try_into().map_err(|e| malformed(&reader, what, &e))?);
+                }
+                PURPOSE => {
+                    let value: StoredPurpose = reader.read_record(most)?;
+                    once(&reader, what, &mut purpose, value.into())?;
+                }
                 VOCABULARY => {
-                    let (name, value): (String, Vocabulary) = reader.read_value(longest(what))?;
+                    let value: NamedVocabulary = reader.read_stored(most)?;
+                    let (name, value) = value.into_parts().map_err(|e| malformed(&reader, what, &e))?;
                     named(&reader, what, &mut read.vocabularies, name, value)?;
                 }
                 TENSOR | BEST | CARRIED => {
@@ -285,82 +257,59 @@ impl Checkpoint {
         read.position = present(&reader, POSITION, position)?;
         read.notes = present(&reader, NOTES, notes)?;
         read.outputs = present(&reader, OUTPUTS, outputs)?;
+        read.criterion = criterion;
+        read.purpose = purpose.unwrap_or_default();
         read.check_all(&|what, expected, got| reader.refused(what, expected, got))?;
         Ok(read)
     }
 
     /// Checks what [`Self::check`] does, and the tensors.
     fn check_all(&self, wrong: Wrong<'_>) -> Result<()> {
-        complete(TENSOR, &persistent(&self.program), &self.tensors, wrong)?;
+        complete(TENSOR, &self.kept(), &self.tensors, wrong)?;
         self.check(wrong)
+    }
+
+    /// The variables of the program that it has a tensor for.
+    fn kept(&self) -> BTreeMap<&str, &VarDesc> {
+        let mut kept = persistent(&self.program);
+        if self.purpose == Purpose::Inference {
+            let read = self.program.reads();
+            let read: BTreeSet<&str> = read.into_iter().map(|id| &*self.program.var(id).name).collect();
+            kept.retain(|name, _| read.contains(name));
+        }
+        kept
     }
 
     /// Checks that the parts but for the tensors fit each other.
     fn check(&self, wrong: Wrong<'_>) -> Result<()> {
+        let bare = self.best.is_empty() && self.carried.is_empty() && self.criterion.is_none();
+        if self.purpose == Purpose::Inference && !(bare && self.position == Position::default()) {
+            let expected = "no position, best epoch or carried values";
+            return Err(wrong("checkpoint for inference", expected, "some"));
+        }
         if !self.best.is_empty() {
             let parameter = |(_, desc): &(&str, &VarDesc)| desc.role != VarRole::State;
             let parameters = persistent(&self.program).into_iter().filter(parameter).collect();
             complete(BEST, &parameters, &self.best, wrong)?;
         }
-        for (name, of) in &self.outputs {
+        let named = self.outputs.iter().map(|(name, of)| (OUTPUTS, name, of));
+        let seen = self.metrics.iter().flat_map(|m| m.variables.iter().map(|of| (METRIC, &m.name, of)));
+        for (section, name, of) in named.chain(seen) {
             let found = self.program.find(of).map(|id| self.program.var(id));
             if found.is_none_or(|desc| desc.block.0 != 0 || desc.spec().is_none()) {
                 let got = format!("`{of}`");
-                return Err(wrong(&about(OUTPUTS, name), "a tensor outside step blocks", &got));
+                return Err(wrong(&about(section, name), "a tensor outside step blocks", &got));
             }
         }
         for (name, value) in &self.carried {
             let not_dense = |e: Error| wrong(&about(CARRIED, name), "a dense value", &e.to_string());
             let dense = value.storage().as_dense().map_err(not_dense)?;
             let levels = value.lod().map_or(0, |lod| lod.levels());
-            declared(&self.program, CARRIED, name, (dense.dtype(), dense.shape(), levels), wrong)?;
+            let layout = Layout { dtype: dense.dtype(), shape: dense.shape(), levels };
+            declared(&self.program, CARRIED, name, layout, wrong)?;
         }
         self.position.check(wrong)
     }
-}
-
-impl Position {
-    fn check(&self, wrong: Wrong<'_>) -> Result<()> {
-        let best = self.best.unwrap_or(Best { value: 0.0, epoch: 0, step: 0 });
-        for (what, count) in [
-            ("epoch", self.epoch),
-            ("batch", self.batch),
-            ("step", self.step),
-            ("tokens", self.tokens),
-            ("since_best", self.since_best),
-            ("best epoch", best.epoch),
-            ("best step", best.step),
-        ] {
-            if count >= MOST {
-                return Err(wrong(&about(POSITION, what), "a count below 2^53", &count.to_string()));
-            }
-        }
-        let sums =
-            self.running.iter().flat_map(|(name, sums)| sums.iter().map(move |&sum| (name.as_str(), sum)));
-        for (what, number) in sums.chain([("best value", best.value)]) {
-            if !number.is_finite() {
-                return Err(wrong(&about(POSITION, what), "a finite number", &number.to_string()));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Bytes of the longest section of this name that is no tensor.
-fn longest(section: &str) -> u64 {
-    if section == VOCABULARY { wire::LONGEST } else { wire::STRUCTURED }
-}
-
-/// Makes an error of what is wrong, what was expected and what was found.
-type Wrong<'a> = &'a dyn Fn(&str, &str, &str) -> Error;
-
-/// The error for parts that a caller put together.
-fn unfit(what: &str, expected: &str, got: &str) -> Error {
-    Error::of(ErrorKind::Program, format!("checkpoint: {what}"), expected, got)
-}
-
-fn about(section: &str, name: &str) -> String {
-    format!("section `{section}`, `{name}`")
 }
 
 fn refused<R: Read>(
@@ -371,20 +320,6 @@ fn refused<R: Read>(
     got: impl Into<String>,
 ) -> Error {
     reader.refused(&about(section, name), expected, got)
-}
-
-fn malformed<R: Read>(reader: &Reader<R>, section: &str, error: &Error) -> Error {
-    reader.refused(&format!("section `{section}`"), "what this release writes there", error.to_string())
-}
-
-/// Reads a section that is there once.
-fn one<T: DeserializeOwned>(
-    reader: &mut Reader<impl Read>,
-    section: &str,
-    place: &mut Option<T>,
-) -> Result<()> {
-    let value = reader.read_value(longest(section))?;
-    once(reader, section, place, value)
 }
 
 fn once<T>(reader: &Reader<impl Read>, section: &str, place: &mut Option<T>, value: T) -> Result<()> {

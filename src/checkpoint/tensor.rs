@@ -3,32 +3,25 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
-use serde::{Deserialize, Serialize};
-
-use super::{BEST, CARRIED, TENSOR, Wrong, about, unfit};
+use super::sections::{BEST, CARRIED, TENSOR, Wrong, about, malformed, unfit};
+use super::stored::{Head, StoredHead};
 use crate::error::Result;
 use crate::lod::Lod;
 use crate::program::{Program, Spec, VarDesc, VarRole};
 use crate::tensor::{DType, Dense, Variable};
-use crate::wire::{self, LONGEST, Reader, STRUCTURED, Writer};
-
-/// What stands before the numbers of a tensor.
-#[derive(Serialize, Deserialize)]
-struct Head {
-    name: String,
-    dtype: DType,
-    shape: Vec<usize>,
-    lod: Option<Lod>,
-}
+use crate::wire::record::to_bytes;
+use crate::wire::{LONGEST, Reader, STRUCTURED, Writer};
 
 pub(super) fn write<W: Write>(
     out: &mut Writer<W>,
     section: &str,
     name: &str,
-    (value, lod): (&Dense, Option<&Lod>),
+    value: &Dense,
+    lod: Option<&Lod>,
 ) -> Result<()> {
     let (dtype, shape) = (value.dtype(), value.shape().to_vec());
-    let head = wire::encode(&Head { name: name.to_owned(), dtype, shape, lod: lod.cloned() })?;
+    let head = Head { name: name.to_owned(), dtype, shape, lod: lod.cloned() };
+    let head = to_bytes(&StoredHead::from(&head));
     let length = u32::try_from(head.len()).ok().filter(|&n| u64::from(n) <= STRUCTURED).ok_or_else(|| {
         let expected = format!("a head of at most {STRUCTURED} bytes");
         unfit(&about(section, name), &expected, &head.len().to_string())
@@ -65,12 +58,12 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
         return Err(reader.refused(&format!("section `{section}`, length of the head"), expected, got));
     }
     let head = reader.read_bytes(length)?;
-    let Head { name, dtype, shape, lod } =
-        wire::decode(&head).map_err(|e| super::malformed(reader, section, &e))?;
+    let head = reader.decode::<StoredHead>(&head).and_then(Head::try_from);
+    let Head { name, dtype, shape, lod } = head.map_err(|e| malformed(reader, section, &e))?;
     let what = about(section, &name);
     let levels = lod.as_ref().map_or(0, Lod::levels);
     let wrong: Wrong<'_> = &|what, expected, got| reader.refused(what, expected, got);
-    declared(program, section, &name, (dtype, &shape, levels), wrong)?;
+    declared(program, section, &name, Layout { dtype, shape: &shape, levels }, wrong)?;
     let bytes = shape.iter().map(|&n| n as u64).try_fold(dtype.size_of() as u64, u64::checked_mul);
     if bytes != Some(reader.section_left()) {
         let expected = format!("the bytes of {dtype}{shape:?}");
@@ -83,12 +76,20 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
     Ok((name, value))
 }
 
+/// What a tensor is, but for its numbers.
+pub(super) struct Layout<'a> {
+    pub(super) dtype: DType,
+    pub(super) shape: &'a [usize],
+    /// Of offsets.
+    pub(super) levels: usize,
+}
+
 /// Checks that the program has such a tensor for a section.
 pub(super) fn declared(
     program: &Program,
     section: &str,
     name: &str,
-    (dtype, shape, levels): (DType, &[usize], usize),
+    Layout { dtype, shape, levels }: Layout<'_>,
     wrong: Wrong<'_>,
 ) -> Result<()> {
     let what = about(section, name);

@@ -16,7 +16,7 @@
 //!
 //! ```
 //! use unpadded::program::Var;
-//! use unpadded::train::metrics::{Better, Metric};
+//! use unpadded::metrics::{Better, Metric};
 //! use unpadded::{Builder, DType, Result, Variable};
 //!
 //! /// The mean length of sequences.
@@ -55,35 +55,17 @@
 //! ```
 
 mod classes;
+mod described;
+mod scores;
 
+pub use crate::checkpoint::Better;
 pub use classes::{Accuracy, Average, F1};
+pub(crate) use described::{describe, metric_of};
+pub use scores::Scores;
 
 use crate::error::{Error, Result};
-use crate::program::Var;
-use crate::tensor::named::named;
+use crate::program::{Attributes, Var};
 use crate::tensor::{DType, Variable};
-
-/// Which of two values of a metric is the better one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Better {
-    /// The higher one: accuracy.
-    Higher,
-    /// The lower one: a loss.
-    Lower,
-}
-
-named!(Better, "which of two values is better", Higher = "higher", Lower = "lower");
-
-impl Better {
-    /// Whether `value` is better than `than`. What is not finite never is.
-    pub fn than(self, value: f64, than: f64) -> bool {
-        value.is_finite()
-            && match self {
-                Better::Higher => value > than,
-                Better::Lower => value < than,
-            }
-    }
-}
 
 /// A number about all batches so far.
 pub trait Metric {
@@ -108,13 +90,28 @@ pub trait Metric {
     /// ALL that it knows of the batches so far. Setting them to zero starts anew; setting them to what they were (they
     /// are stored in checkpoints) goes on from there. The number of sums must not change.
     fn sums(&mut self) -> &mut [f64];
+
+    /// What a file says of it beside its name and its variables, for a [`Predictor`](crate::predict) to compute it too. `None`
+    /// keeps it out of files, as metrics of one's own have to be: only the library's can be made again by their kind.
+    fn kind(&self) -> Option<MetricKind> {
+        None
+    }
+}
+
+/// Which of the library's metrics it is, and what it was told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricKind {
+    /// Its name in files.
+    pub name: &'static str,
+    /// What it was told, by name.
+    pub attributes: Attributes,
 }
 
 /// The mean of losses over rows, and what is computed from it.
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::train::metrics::{Loss, Metric};
+/// use unpadded::metrics::{Loss, Metric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[4], 1);
@@ -132,27 +129,43 @@ pub struct Loss {
     name: String,
     losses: Var,
     share: Option<Var>,
-    shown: fn(f64) -> f64,
+    shown: Shown,
     /// Of the losses, and of what they count.
     sums: [f64; 2],
+}
+
+/// What is computed from the mean of losses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Mean,
+    Perplexity,
+    BitsPerCharacter,
+}
+
+impl Shown {
+    /// Each with its name in files.
+    const ALL: [(Shown, &str); 3] = [
+        (Shown::Mean, "loss"),
+        (Shown::Perplexity, "perplexity"),
+        (Shown::BitsPerCharacter, "bits_per_character"),
+    ];
 }
 
 impl Loss {
     /// The mean of `losses`: one number a row, each counting once; or a scalar, which then is taken for the mean over
     /// its batch's sequences. It is called `loss`.
     pub fn new(losses: Var) -> Self {
-        Self { name: "loss".to_owned(), losses, share: None, shown: |mean| mean, sums: [0.0; 2] }
+        Self { name: "loss".to_owned(), losses, share: None, shown: Shown::Mean, sums: [0.0; 2] }
     }
 
     /// The perplexity: exp of the mean of `losses`, cross-entropies in nats.
     pub fn perplexity(losses: Var) -> Self {
-        Self { name: "perplexity".to_owned(), shown: f64::exp, ..Self::new(losses) }
+        Self { name: "perplexity".to_owned(), shown: Shown::Perplexity, ..Self::new(losses) }
     }
 
     /// Bits per character: the mean of `losses`, cross-entropies in nats of one character a row, over ln 2.
     pub fn bits_per_character(losses: Var) -> Self {
-        let bits = |mean| mean / std::f64::consts::LN_2;
-        Self { name: "bits per character".to_owned(), shown: bits, ..Self::new(losses) }
+        Self { name: "bits per character".to_owned(), shown: Shown::BitsPerCharacter, ..Self::new(losses) }
     }
 
     /// Each row's loss counts with its share, as [`Builder::cross_entropy_with`](crate::program::Builder) gives it
@@ -205,11 +218,24 @@ impl Metric for Loss {
 
     fn value(&self) -> f64 {
         let [sum, weight] = self.sums;
-        if weight > 0.0 { (self.shown)(sum / weight) } else { 0.0 }
+        if weight <= 0.0 {
+            return 0.0;
+        }
+        let mean = sum / weight;
+        match self.shown {
+            Shown::Mean => mean,
+            Shown::Perplexity => mean.exp(),
+            Shown::BitsPerCharacter => mean / std::f64::consts::LN_2,
+        }
     }
 
     fn sums(&mut self) -> &mut [f64] {
         &mut self.sums
+    }
+
+    fn kind(&self) -> Option<MetricKind> {
+        let (_, name) = Shown::ALL.into_iter().find(|(shown, _)| *shown == self.shown)?;
+        Some(MetricKind { name, attributes: Attributes::new() })
     }
 }
 

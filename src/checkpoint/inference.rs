@@ -1,0 +1,51 @@
+//! Checkpoints for inference: a model without its training.
+
+use std::collections::BTreeMap;
+
+use super::checkpoint::Checkpoint;
+use super::purpose::Purpose;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::program::VarId;
+
+impl Checkpoint {
+    /// The same for inference alone: what the outputs and the metrics need of the program, and the parameters of that, those of
+    /// the best epoch if there are some, as a [`Predictor`](crate::predict) takes them. The optimizer's state, gradients, updates
+    /// and the place in the data are left out, so no training can be resumed from it.
+    ///
+    /// ```no_run
+    /// # use unpadded::checkpoint::Checkpoint;
+    /// Checkpoint::load("sentiment.ckpt")?.for_inference()?.save("sentiment.model")?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it names no outputs, if one of them is not a forward value, or if it lacks a parameter.
+    #[track_caller]
+    pub fn for_inference(self) -> Result<Self> {
+        self.bare().at_caller()
+    }
+
+    fn bare(self) -> Result<Self> {
+        let Self { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } = self;
+        if outputs.is_empty() {
+            let got = "none: a trainer has them named with `.output(name, variable)`";
+            return Err(Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", got));
+        }
+        let named = outputs.values().chain(metrics.iter().flat_map(|metric| &metric.variables));
+        let find = |name: &String| {
+            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a variable of its program", name);
+            program.find(name).ok_or_else(missing)
+        };
+        let mut wanted: Vec<VarId> = named.map(find).collect::<Result<_>>()?;
+        wanted.extend(program.carried_states().map(|state| state.after));
+        let program = program.inference(&wanted)?.shortened(&wanted);
+        let mut kept = BTreeMap::new();
+        for desc in program.reads().into_iter().map(|id| program.var(id)).filter(|desc| desc.persistable) {
+            let value = best.remove(&desc.name).or_else(|| tensors.remove(&desc.name));
+            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
+            kept.insert(desc.name.clone(), value.ok_or_else(missing).map_err(|e| e.variable(&desc.name))?);
+        }
+        let purpose = Purpose::Inference;
+        Ok(Self { purpose, program, tensors: kept, vocabularies, notes, outputs, metrics, ..Self::default() })
+    }
+}

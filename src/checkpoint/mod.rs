@@ -1,0 +1,40 @@
+//! Checkpoints: everything that a training needs to go on exactly where it was, in one file.
+//!
+//! The file is framed as [`crate::wire`] says. Its sections:
+//!
+//! ```text
+//! program      the program that trains, as in a program's own file
+//! position     how far the training is
+//! notes        name -> text
+//! outputs      name -> variable
+//! vocabulary   one for each: its name, the vocabulary
+//! criterion    by what the best epoch was chosen; files of earlier releases do not have it
+//! metric       one for each metric that a predictor can compute; files of earlier releases have none
+//! purpose      that it is for inference; without it, it is a training
+//! tensor       one for each persistent variable of the program (for inference, that it reads): head, numbers
+//! best         one for each parameter, as it was after the best epoch: head, numbers
+//! carried      one for each value that passes from batch to batch: head, numbers
+//!
+//! head    = length u32 | a record: name, dtype by name, shape, offsets if there are any
+//! numbers = row-major, little-endian, every bit as it was; a bool is 0 or 1
+//! ```
+//!
+//! The first four are there once, `program` first. Names are sorted and nothing comes from a clock, so equal states
+//! give equal bytes. Structure is stored as records ([`crate::wire`]), by the structs of `stored/`. What later releases have to
+//! add goes into fields with a default, or into sections of other names: a reader skips those it does not know, once their
+//! checksums are right.
+
+#[allow(clippy::module_inception)]
+mod checkpoint;
+mod inference;
+mod metric;
+mod position;
+mod purpose;
+mod sections;
+mod stored;
+mod tensor;
+
+pub use checkpoint::Checkpoint;
+pub use metric::MetricDesc;
+pub use position::{Best, Better, Criterion, Position};
+pub use purpose::Purpose;

@@ -1,0 +1,110 @@
+//! How far a training is, and by what its best epoch was chosen.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::sections::{POSITION, Wrong, about};
+use crate::error::Result;
+use crate::tensor::named::named;
+
+/// Counts are exact as floats too, and there is room to count on.
+const MOST: u64 = 1 << 53;
+
+/// How far a training is. A count is below 2^53.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Position {
+    /// Epochs that are finished.
+    pub epoch: u64,
+    /// Batches of the epoch after them that are finished.
+    pub batch: u64,
+    /// Steps in all.
+    pub step: u64,
+    /// Tokens in all.
+    pub tokens: u64,
+    /// The fingerprint of the data that it trains on.
+    pub data: u64,
+    /// The best epoch so far.
+    pub best: Option<Best>,
+    /// Epochs since the best one.
+    pub since_best: u64,
+    /// Running sums of the loss and of metrics over the epoch so far.
+    pub running: BTreeMap<String, Vec<f64>>,
+}
+
+/// The best epoch so far.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Best {
+    /// What it reached: the metric that decides.
+    pub value: f64,
+    /// The epoch, from 1 on.
+    pub epoch: u64,
+    /// The steps that had been made when it ended.
+    pub step: u64,
+}
+
+/// As `epoch 2, batch 31 (step 97)`, of the batch that comes next.
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epoch {}, batch {} (step {})", self.epoch + 1, self.batch + 1, self.step)
+    }
+}
+
+impl Position {
+    pub(super) fn check(&self, wrong: Wrong<'_>) -> Result<()> {
+        let best = self.best.unwrap_or(Best { value: 0.0, epoch: 0, step: 0 });
+        for (what, count) in [
+            ("epoch", self.epoch),
+            ("batch", self.batch),
+            ("step", self.step),
+            ("tokens", self.tokens),
+            ("since_best", self.since_best),
+            ("best epoch", best.epoch),
+            ("best step", best.step),
+        ] {
+            if count >= MOST {
+                return Err(wrong(&about(POSITION, what), "a count below 2^53", &count.to_string()));
+            }
+        }
+        let sums =
+            self.running.iter().flat_map(|(name, sums)| sums.iter().map(move |&sum| (name.as_str(), sum)));
+        for (what, number) in sums.chain([("best value", best.value)]) {
+            if !number.is_finite() {
+                return Err(wrong(&about(POSITION, what), "a finite number", &number.to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// By what the best epoch was chosen. Its value says nothing about other data, or by another metric.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Criterion {
+    /// The name of the metric that decides.
+    pub metric: String,
+    /// Which of two of its values is the better one.
+    pub better: Better,
+    /// The fingerprint of the data that was evaluated on.
+    pub data: u64,
+}
+
+/// Which of two values of a metric is the better one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// The higher one: accuracy.
+    Higher,
+    /// The lower one: a loss.
+    Lower,
+}
+
+named!(Better, "which of two values is better", Higher = "higher", Lower = "lower");
+
+impl Better {
+    /// Whether `value` is better than `than`. What is not finite never is.
+    pub fn than(self, value: f64, than: f64) -> bool {
+        value.is_finite()
+            && match self {
+                Better::Higher => value > than,
+                Better::Lower => value < than,
+            }
+    }
+}

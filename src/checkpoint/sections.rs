@@ -1,0 +1,38 @@
+//! The sections of a checkpoint's file, and what is said of one that does not fit.
+
+use std::io::Read;
+
+use crate::error::{Error, ErrorKind};
+use crate::wire::{self, Reader};
+
+pub(super) const POSITION: &str = "position";
+pub(super) const NOTES: &str = "notes";
+pub(super) const OUTPUTS: &str = "outputs";
+pub(super) const VOCABULARY: &str = "vocabulary";
+pub(super) const CRITERION: &str = "criterion";
+pub(super) const METRIC: &str = "metric";
+pub(super) const PURPOSE: &str = "purpose";
+pub(super) const TENSOR: &str = "tensor";
+pub(super) const BEST: &str = "best";
+pub(super) const CARRIED: &str = "carried";
+
+/// Bytes of the longest section of this name that is no tensor.
+pub(super) fn longest(section: &str) -> u64 {
+    if section == VOCABULARY { wire::LONGEST } else { wire::STRUCTURED }
+}
+
+/// Makes an error of what is wrong, what was expected and what was found.
+pub(super) type Wrong<'a> = &'a dyn Fn(&str, &str, &str) -> Error;
+
+/// The error for parts that a caller put together.
+pub(super) fn unfit(what: &str, expected: &str, got: &str) -> Error {
+    Error::of(ErrorKind::Program, format!("checkpoint: {what}"), expected, got)
+}
+
+pub(super) fn about(section: &str, name: &str) -> String {
+    format!("section `{section}`, `{name}`")
+}
+
+pub(super) fn malformed<R: Read>(reader: &Reader<R>, section: &str, error: &Error) -> Error {
+    reader.refused(&format!("section `{section}`"), "what this release writes there", error.to_string())
+}

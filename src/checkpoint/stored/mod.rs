@@ -1,0 +1,203 @@
+//! The structured sections of a checkpoint as they stand in files: structs of their own, so that what runs can change and old
+//! files are read as before.
+
+mod v1;
+
+use std::collections::BTreeMap;
+
+use super::metric::MetricDesc;
+use super::position::{Best, Better, Criterion, Position};
+use super::purpose::Purpose;
+use crate::data::{StoredVocabulary, Vocabulary};
+use crate::error::{Error, Result};
+use crate::lod::Lod;
+use crate::program::stored::{Literal, read_attributes, stored_attributes};
+use crate::tensor::DType;
+use crate::wire::record::{Named, record};
+
+record! {
+    pub(super) struct StoredPosition {
+        1 epoch: u64,
+        2 batch: u64,
+        3 step: u64,
+        4 tokens: u64,
+        5 data: u64,
+        6 best: Option<StoredBest>,
+        7 since_best: u64,
+        8 running: BTreeMap<String, Vec<f64>>,
+    }
+}
+
+record! {
+    struct StoredBest {
+        1 value: f64,
+        2 epoch: u64,
+        3 step: u64,
+    }
+}
+
+record! {
+    pub(super) struct StoredCriterion {
+        1 metric: String,
+        2 better: Named<Better>,
+        3 data: u64,
+    }
+}
+
+record! {
+    pub(super) struct StoredMetric {
+        1 name: String,
+        2 kind: String,
+        3 variables: Vec<String>,
+        4 attributes: BTreeMap<String, Literal> = BTreeMap::new(),
+    }
+}
+
+record! {
+    pub(super) struct StoredPurpose {
+        1 purpose: Named<Purpose>,
+    }
+}
+
+record! {
+    /// Notes, and the variables of outputs.
+    pub(super) struct StoredTexts {
+        1 texts: BTreeMap<String, String>,
+    }
+}
+
+record! {
+    pub(super) struct NamedVocabulary {
+        1 name: String,
+        2 vocabulary: StoredVocabulary,
+    }
+}
+
+record! {
+    /// What stands before the numbers of a tensor.
+    pub(super) struct StoredHead {
+        1 name: String,
+        2 dtype: Named<DType>,
+        3 shape: Vec<u64>,
+        4 lod: Option<Vec<Vec<u64>>>,
+    }
+}
+
+impl From<&Position> for StoredPosition {
+    fn from(position: &Position) -> Self {
+        let Position { epoch, batch, step, tokens, data, best, since_best, running } = position.clone();
+        let best = best.map(|Best { value, epoch, step }| StoredBest { value, epoch, step });
+        Self { epoch, batch, step, tokens, data, best, since_best, running }
+    }
+}
+
+impl From<StoredPosition> for Position {
+    fn from(stored: StoredPosition) -> Self {
+        let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running } = stored;
+        let best = best.map(|StoredBest { value, epoch, step }| Best { value, epoch, step });
+        Self { epoch, batch, step, tokens, data, best, since_best, running }
+    }
+}
+
+impl From<&Criterion> for StoredCriterion {
+    fn from(criterion: &Criterion) -> Self {
+        let Criterion { metric, better, data } = criterion.clone();
+        Self { metric, better: Named(better), data }
+    }
+}
+
+impl From<StoredCriterion> for Criterion {
+    fn from(stored: StoredCriterion) -> Self {
+        let StoredCriterion { metric, better, data } = stored;
+        Self { metric, better: better.0, data }
+    }
+}
+
+impl From<&MetricDesc> for StoredMetric {
+    fn from(metric: &MetricDesc) -> Self {
+        let MetricDesc { name, kind, variables, attributes } = metric.clone();
+        Self { name, kind, variables, attributes: stored_attributes(&attributes) }
+    }
+}
+
+impl TryFrom<StoredMetric> for MetricDesc {
+    type Error = Error;
+
+    fn try_from(stored: StoredMetric) -> Result<Self> {
+        let StoredMetric { name, kind, variables, attributes } = stored;
+        Ok(Self { name, kind, variables, attributes: read_attributes(attributes)? })
+    }
+}
+
+impl From<Purpose> for StoredPurpose {
+    fn from(purpose: Purpose) -> Self {
+        Self { purpose: Named(purpose) }
+    }
+}
+
+impl From<StoredPurpose> for Purpose {
+    fn from(stored: StoredPurpose) -> Self {
+        stored.purpose.0
+    }
+}
+
+impl From<&BTreeMap<String, String>> for StoredTexts {
+    fn from(texts: &BTreeMap<String, String>) -> Self {
+        Self { texts: texts.clone() }
+    }
+}
+
+impl From<StoredTexts> for BTreeMap<String, String> {
+    fn from(stored: StoredTexts) -> Self {
+        stored.texts
+    }
+}
+
+impl From<(&String, &Vocabulary)> for NamedVocabulary {
+    fn from((name, vocabulary): (&String, &Vocabulary)) -> Self {
+        Self { name: name.clone(), vocabulary: vocabulary.into() }
+    }
+}
+
+impl NamedVocabulary {
+    pub(super) fn into_parts(self) -> Result<(String, Vocabulary)> {
+        Ok((self.name, self.vocabulary.try_into()?))
+    }
+}
+
+/// What stands before the numbers of a tensor.
+pub(super) struct Head {
+    pub(super) name: String,
+    pub(super) dtype: DType,
+    pub(super) shape: Vec<usize>,
+    pub(super) lod: Option<Lod>,
+}
+
+impl From<&Head> for StoredHead {
+    fn from(head: &Head) -> Self {
+        let wide = |numbers: &[usize]| numbers.iter().map(|&n| n as u64).collect();
+        let levels = |lod: &Lod| lod.to_levels().iter().map(|level| wide(level)).collect();
+        Self {
+            name: head.name.clone(),
+            dtype: Named(head.dtype),
+            shape: wide(&head.shape),
+            lod: head.lod.as_ref().map(levels),
+        }
+    }
+}
+
+impl TryFrom<StoredHead> for Head {
+    type Error = Error;
+
+    fn try_from(stored: StoredHead) -> Result<Self> {
+        let narrow = |numbers: Vec<u64>| numbers.into_iter().map(narrow).collect::<Result<Vec<usize>>>();
+        let levels = |levels: Vec<Vec<u64>>| levels.into_iter().map(narrow).collect::<Result<Vec<_>>>();
+        let lod = stored.lod.map(|lod| Lod::try_from(levels(lod)?)).transpose()?;
+        Ok(Self { name: stored.name, dtype: stored.dtype.0, shape: narrow(stored.shape)?, lod })
+    }
+}
+
+fn narrow(number: u64) -> Result<usize> {
+    let expected = || format!("at most {}, as this machine counts", usize::MAX);
+    usize::try_from(number).map_err(|_| Error::new("number", expected(), number.to_string()))
+}

@@ -1,0 +1,185 @@
+//! A vocabulary as it stands in files.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::Vocabulary;
+use crate::error::{Error, ErrorKind, Result};
+use crate::wire::record::{self, Source, Stored, record, wrong};
+use crate::wire::{self, InFiles};
+
+record! {
+    pub(crate) struct StoredVocabulary {
+        1 tokens: Tokens,
+        2 counts: Vec<u64>,
+        3 unknown: Option<i64>,
+    }
+}
+
+/// The tokens of a vocabulary. Two equal ones in a row are refused as they are read: a file that is a hole, all zeros, would else
+/// be as many empty tokens as have room in it.
+pub(crate) struct Tokens(Vec<String>);
+
+impl Stored for Tokens {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self> {
+        let mut tokens: Vec<String> = Vec::new();
+        while from.left() > 0 {
+            let token = from.item()?;
+            if tokens.last() == Some(&token) {
+                return Err(wrong("each token once", format!("`{token}` twice")));
+            }
+            tokens.push(token);
+        }
+        Ok(Self(tokens))
+    }
+}
+
+impl InFiles for StoredVocabulary {
+    type Version1 = VocabularyVersion1;
+}
+
+/// As version 1 of the file format has it: the same fields, by their order. It never changes.
+#[derive(Deserialize)]
+pub(crate) struct VocabularyVersion1 {
+    tokens: Vec<String>,
+    counts: Vec<u64>,
+    unknown: Option<i64>,
+}
+
+impl From<VocabularyVersion1> for StoredVocabulary {
+    fn from(old: VocabularyVersion1) -> Self {
+        Self { tokens: Tokens(old.tokens), counts: old.counts, unknown: old.unknown }
+    }
+}
+
+impl From<&Vocabulary> for StoredVocabulary {
+    fn from(vocabulary: &Vocabulary) -> Self {
+        let Vocabulary { tokens, counts, unknown, .. } = vocabulary;
+        let tokens = tokens.iter().map(|token| token.to_string()).collect();
+        Self { tokens: Tokens(tokens), counts: counts.clone(), unknown: *unknown }
+    }
+}
+
+impl TryFrom<StoredVocabulary> for Vocabulary {
+    type Error = Error;
+
+    fn try_from(stored: StoredVocabulary) -> Result<Self> {
+        let damaged = |what: &str, expected: String, got: String| {
+            Err(Error::of(ErrorKind::Format, format!("vocabulary: {what}"), expected, got))
+        };
+        let StoredVocabulary { tokens: Tokens(tokens), counts, unknown } = stored;
+        if tokens.is_empty() {
+            return damaged("tokens", "at least one".into(), "none".into());
+        }
+        if counts.len() != tokens.len() {
+            return damaged("counts", tokens.len().to_string(), counts.len().to_string());
+        }
+        if let Some(id) = unknown
+            && usize::try_from(id).map_or(true, |id| id >= tokens.len())
+        {
+            return damaged("id of the unknown", format!("below {}", tokens.len()), id.to_string());
+        }
+        Self::new(tokens.into_iter().zip(counts), unknown)
+            .or_else(|token| damaged("tokens", "each once".into(), format!("`{token}` twice")))
+    }
+}
+
+impl Vocabulary {
+    /// Writes it to a file of its own, whole or not at all.
+    ///
+    /// # Errors
+    /// If the operating system refuses.
+    #[track_caller]
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let body = record::to_bytes(&StoredVocabulary::from(self));
+        if body.len() as u64 > wire::LONGEST {
+            let (expected, got) = (format!("at most {} bytes", wire::LONGEST), body.len().to_string());
+            return Err(Error::new("vocabulary to save", expected, got));
+        }
+        wire::write_atomically(path.as_ref(), |file| file.write_section(SECTION, &body))
+    }
+
+    /// Reads what [`Self::save`] wrote.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is damaged, or holds something else.
+    #[track_caller]
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let mut file = wire::open(path)?;
+        while let Some(name) = file.next_section()? {
+            if name == SECTION {
+                let vocabulary = file.read_stored::<StoredVocabulary>(wire::LONGEST)?.try_into();
+                let vocabulary = vocabulary.map_err(|e: Error| {
+                    file.refused("section `vocabulary`", "a vocabulary", e.to_string())
+                })?;
+                // The checksums behind it belong to the file too.
+                while file.next_section()?.is_some() {}
+                return Ok(vocabulary);
+            }
+        }
+        let what = format!("file `{}`", path.display());
+        Err(Error::of(ErrorKind::Format, what, format!("a section `{}`", SECTION), "none"))
+    }
+}
+
+/// The section of a file of its own.
+const SECTION: &str = "vocabulary";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Limits;
+
+    #[test]
+    fn what_a_file_says_is_checked() {
+        let decode = |tokens: &[&str], counts: Vec<u64>, unknown| {
+            let tokens = tokens.iter().map(|&token| token.to_owned()).collect();
+            Vocabulary::try_from(StoredVocabulary { tokens: Tokens(tokens), counts, unknown })
+                .map_err(|e| e.to_string())
+        };
+        assert!(decode(&["a", "b"], vec![1, 1], Some(1)).is_ok());
+        for (tokens, counts, unknown, said) in [
+            (&["a", "a"][..], vec![1, 1], None, "`a` twice"),
+            (&["a"], vec![1, 1], None, "expected 1, got 2"),
+            (&["a"], vec![1], Some(1), "expected below 1, got 1"),
+            (&["a"], vec![1], Some(-1), "expected below 1, got -1"),
+            (&[], vec![], None, "expected at least one, got none"),
+        ] {
+            let message = decode(tokens, counts, unknown).unwrap_err();
+            assert!(message.contains(said), "{message}");
+        }
+    }
+
+    fn path(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("unpadded-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn a_file_of_it_is_read_back_and_a_damaged_one_is_not() {
+        let words = Vocabulary::of(["b", "a", "b"], &Limits::default()).unwrap();
+        let file = path("vocabulary");
+        words.save(&file).unwrap();
+        let read = Vocabulary::load(&file).unwrap();
+        assert_eq!((&read, read.fingerprint()), (&words, words.fingerprint()));
+        let bytes = std::fs::read(&file).unwrap();
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1;
+            std::fs::write(&file, &flipped).unwrap();
+            assert!(Vocabulary::load(&file).is_err(), "flipped at {at}");
+            std::fs::write(&file, &bytes[..at]).unwrap();
+            assert!(Vocabulary::load(&file).is_err(), "cut at {at}");
+        }
+        wire::write_atomically(&file, |file| file.write_section("else", &[])).unwrap();
+        let message = Vocabulary::load(&file).unwrap_err().to_string();
+        assert!(message.ends_with("expected a section `vocabulary`, got none"), "{message}");
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(Vocabulary::load(&file).unwrap_err().kind(), ErrorKind::Io);
+    }
+}

@@ -1,0 +1,124 @@
+//! A compiled program that is fed the batches of data: by the names of its feeds, with states handed on from batch to batch.
+
+use std::collections::BTreeMap;
+use std::panic::Location;
+
+use super::carried::fed;
+use crate::data::{Batch, Data};
+use crate::error::{Error, Result};
+use crate::executor::{Executor, Run, Scope};
+use crate::metrics::Metric;
+use crate::program::contract::keys::locate;
+use crate::program::{CarriedState, Levels, Program, VarId, VarRole};
+use crate::tensor::Variable;
+
+/// A batch, and the data that it is of.
+#[derive(Clone, Copy)]
+pub(crate) struct DataBatch<'a> {
+    pub(crate) data: &'a dyn Data,
+    pub(crate) batch: &'a Batch,
+}
+
+/// Runs a program on batches, as training and evaluating do.
+pub(crate) struct BatchRunner {
+    pub(crate) executor: Executor,
+    /// Feeds of the program, by name.
+    feeds: BTreeMap<String, VarId>,
+    carried: Vec<CarriedState>,
+    /// Feeds that share sequences, by two, and in how many levels.
+    alike: Vec<([String; 2], usize)>,
+}
+
+impl BatchRunner {
+    /// Of an executor that fetches what the carried states are after a batch.
+    pub(crate) fn new(executor: Executor) -> Self {
+        let program = executor.program();
+        let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
+        Self {
+            feeds: feeds.map(|(id, v)| (v.name.clone(), id)).collect(),
+            carried: program.carried_states().collect(),
+            alike: alike(program),
+            executor,
+        }
+    }
+
+    /// Checks what can be known of data before its batches are read.
+    pub(crate) fn check(&self, data: &dyn Data) -> Result<()> {
+        self.alike.iter().try_for_each(|([a, b], levels)| data.same_lengths([a, b], *levels))
+    }
+
+    /// Runs a batch from the states in `carried`, or from zeros where there is none. `how` makes the run of the feeds; `failed`
+    /// has a last look at an error.
+    pub(crate) fn run(
+        &mut self,
+        scope: &mut Scope,
+        DataBatch { data, batch }: DataBatch<'_>,
+        carried: &mut BTreeMap<String, Variable>,
+        how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
+        failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
+    ) -> Result<()> {
+        // Data of the user's own kinds do not know where they were made: then the call that trains is the place.
+        let made = data.made_at().unwrap_or(Location::caller());
+        let program = self.executor.program();
+        for state in &self.carried {
+            let name = &program.var(state.before).name;
+            let value = fed(program, state, carried.get(name), batch.numbers.len())?;
+            carried.insert(name.clone(), value);
+        }
+        let mut feeds: Vec<(VarId, &Variable)> = Vec::with_capacity(batch.values.len() + carried.len());
+        for (name, value) in &batch.values {
+            let id = self.feeds.get(name).ok_or_else(|| {
+                let known: Vec<String> = self.feeds.keys().map(|name| format!("`{name}`")).collect();
+                let expected = format!("one of {}", known.join(", "));
+                Error::new("name of a feed in the data", expected, format!("`{name}`")).called(made)
+            })?;
+            feeds.push((*id, value));
+        }
+        let value = |state: &CarriedState| carried.get(&program.var(state.before).name);
+        feeds.extend(self.carried.iter().filter_map(|state| Some((state.before, value(state)?))));
+        let run = how(&feeds).numbers(&batch.numbers);
+        self.executor.run_data(scope, &run, made).map_err(|e| failed(scope, &run, e))
+    }
+
+    /// Takes the batch that was run into a metric.
+    pub(crate) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch) -> Result<()> {
+        let values = metric.variables().into_iter().map(|var| self.executor.fetch(var));
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row));
+        metric.update(&values, batch.numbers.len()).map_err(named)
+    }
+
+    /// Puts what the batch that was run left of the states where the next one finds it.
+    pub(crate) fn hand_on(&mut self, carried: &mut BTreeMap<String, Variable>) -> Result<()> {
+        for state in &self.carried {
+            let name = self.executor.program().var(state.before).name.clone();
+            carried.insert(name, self.executor.fetch(state.after)?);
+        }
+        Ok(())
+    }
+}
+
+/// Each feed with the one before it that it shares the most levels with.
+fn alike(program: &Program) -> Vec<([String; 2], usize)> {
+    let feeds = program.vars().filter(|(_, v)| v.role == VarRole::Feed);
+    let feeds: Vec<_> = feeds.filter_map(|(_, v)| Some((&v.name, &v.spec()?.lod))).collect();
+    let shared = |a: &Levels, b: &Levels| a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let pair = |(i, (name, lod)): (usize, &(&String, &Levels))| {
+        let before = feeds[..i].iter().rev().map(|(before, of)| (before, shared(of, lod)));
+        let (before, levels) = before.max_by_key(|(_, levels)| *levels)?;
+        (levels > 0).then(|| ([(*before).clone(), (*name).clone()], levels))
+    };
+    feeds.iter().enumerate().filter_map(pair).collect()
+}
+
+/// The sample of a row of a value of a batch, and the row's place in it.
+fn sample(batch: &Batch, value: &Variable, row: usize) -> Option<(u64, Option<usize>)> {
+    let (sequence, position) = match value.lod() {
+        Some(lod) => {
+            let (sequence, position) = locate(lod, row);
+            (sequence, Some(position))
+        }
+        None => (row, None),
+    };
+    Some((*batch.numbers.get(sequence)?, position))
+}

@@ -1,0 +1,67 @@
+//! Scoring data with a model that was loaded.
+
+use std::collections::BTreeMap;
+use std::panic::Location;
+
+use super::batch_runner::{BatchRunner, DataBatch};
+use super::model::{Model, registered};
+use super::predictor::Predictor;
+use crate::data::Data;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::{Executor, Run};
+use crate::metrics::{Metric, Scores, metric_of};
+use crate::program::{Var, VarId};
+
+impl Predictor {
+    /// The loss and the metrics of the training over all of `data`, to the bit what [`Trainer::evaluate`] gives with these
+    /// parameters. The data has the fields of the development data, labels among them. A metric of one's own, which no file can
+    /// describe, is not there.
+    ///
+    /// [`Trainer::evaluate`]: crate::train
+    ///
+    /// # Errors
+    /// If the checkpoint has no metrics, as those of earlier releases; if a batch or a feed does not fit, the data fails or
+    /// has no batch; if an operator that only the metrics need is not registered.
+    #[track_caller]
+    pub fn evaluate(&self, data: &dyn Data) -> Result<Scores> {
+        let caller = Location::caller();
+        self.score(data).map_err(|e| e.called(caller))
+    }
+
+    fn score(&self, data: &dyn Data) -> Result<Scores> {
+        let Model { scored, metrics, registry, weights, carried, .. } = self.model();
+        if metrics.is_empty() {
+            let got = "none: files of earlier releases say nothing of them until their training is resumed and saved";
+            return Err(Error::of(ErrorKind::Program, "metrics of the checkpoint", "at least one", got));
+        }
+        let metrics = metrics.iter().map(|desc| metric_of(desc, scored));
+        let mut metrics: Vec<Box<dyn Metric>> = metrics.collect::<Result<_>>()?;
+        let mut wanted: Vec<VarId> =
+            metrics.iter().flat_map(|metric| metric.variables()).map(Var::id).collect();
+        wanted.extend(carried.iter().map(|state| state.after));
+        wanted.sort();
+        wanted.dedup();
+        registered(scored, registry)?;
+        let executor = Executor::on(scored, registry, &wanted, self.started()?.clone())?;
+        let (mut runner, mut weights) = (BatchRunner::new(executor), weights.clone());
+        runner.check(data)?;
+        let (mut carried, mut empty) = (BTreeMap::new(), true);
+        for batch in data.batches(None, 0)? {
+            let batch = batch?;
+            runner.run(
+                &mut weights,
+                DataBatch { data, batch: &batch },
+                &mut carried,
+                |feeds| Run::infer(feeds),
+                |_, _, e| e,
+            )?;
+            metrics.iter_mut().try_for_each(|metric| runner.update(&mut **metric, &batch))?;
+            runner.hand_on(&mut carried)?;
+            empty = false;
+        }
+        match empty {
+            true => Err(Error::new("batches of data to evaluate on", "at least one", "none")),
+            false => Ok(Scores(metrics.iter().map(|m| (m.name().to_owned(), m.value())).collect())),
+        }
+    }
+}

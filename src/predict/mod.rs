@@ -1,0 +1,14 @@
+//! Predicting with a trained model, and drawing from what it says. A predictor needs a checkpoint and no trainer.
+
+mod batch_runner;
+mod carried;
+mod compiled;
+mod evaluate;
+mod model;
+mod predictor;
+mod sampling;
+mod windows;
+
+pub(crate) use batch_runner::{BatchRunner, DataBatch};
+pub use predictor::Predictor;
+pub use sampling::{Sampler, Sampling};

@@ -1,0 +1,96 @@
+//! What all clones of a predictor have in common: the program, the weights, and what a checkpoint says beside them.
+
+use std::collections::BTreeMap;
+
+use crate::checkpoint::{Checkpoint, MetricDesc};
+use crate::data::Vocabulary;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::{Executor, Scope};
+use crate::program::{CarriedState, Program, RECURRENT, Registry, VarId, VarRole};
+
+/// A model that was loaded. Nothing changes it.
+pub(super) struct Model {
+    /// What the outputs and the states need.
+    pub(super) program: Program,
+    /// What the metrics and the states need.
+    pub(super) scored: Program,
+    pub(super) metrics: Vec<MetricDesc>,
+    pub(super) registry: Registry,
+    /// Its clones have the values in the same memory.
+    pub(super) weights: Scope,
+    pub(super) vocabularies: BTreeMap<String, Vocabulary>,
+    pub(super) notes: BTreeMap<String, String>,
+    pub(super) outputs: BTreeMap<String, VarId>,
+    /// The states that pass from batch to batch.
+    pub(super) carried: Vec<CarriedState>,
+}
+
+impl Model {
+    pub(super) fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
+        let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } =
+            checkpoint;
+        let mut named = BTreeMap::new();
+        for (name, of) in outputs {
+            let id = program.find(&of).filter(|&id| !program.var(id).persistable);
+            let what = format!("output `{name}` of the checkpoint");
+            let wrong = || Error::of(ErrorKind::Program, what, "a value that the program computes", &of);
+            named.insert(name, id.ok_or_else(wrong)?);
+        }
+        if named.is_empty() {
+            let got = "none: a trainer has them named with `.output(name, variable)`";
+            return Err(Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", got));
+        }
+        let carried: Vec<CarriedState> = program.carried_states().collect();
+        let after = || carried.iter().map(|state| state.after);
+        let seen = metrics.iter().flat_map(|metric| &metric.variables).filter_map(|name| program.find(name));
+        let scored = program.inference(&seen.chain(after()).collect::<Vec<_>>())?;
+        let all: Vec<VarId> = named.values().copied().chain(after()).collect();
+        let program = program.inference(&all)?;
+        registered(&program, registry)?;
+        let mut weights = Scope::new();
+        let read = |program: &Program| -> Vec<String> {
+            let read = program.reads().into_iter().map(|id| program.var(id));
+            read.filter(|desc| desc.persistable).map(|desc| desc.name.clone()).collect()
+        };
+        let needed = read(&program);
+        for name in &needed {
+            let value = best.remove(name).or_else(|| tensors.remove(name));
+            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
+            let value = value.ok_or_else(missing).map_err(|e| e.variable(name))?;
+            value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
+            weights.set(name, value)?;
+        }
+        // What only the metrics need is none of the outputs' business: if it is missing, scoring says so.
+        for name in read(&scored).iter().filter(|name| !needed.contains(name)) {
+            if let Some(value) = best.remove(name).or_else(|| tensors.remove(name)) {
+                weights.set(name, value)?;
+            }
+        }
+        weights.make_common();
+        // What does not compile should be known now.
+        Executor::new(&program, registry, &all, 1)?;
+        let registry = registry.clone();
+        Ok(Self { program, scored, metrics, registry, weights, vocabularies, notes, outputs: named, carried })
+    }
+
+    /// The names of the feeds that a part of the program reads, or gives back as outputs, without the states that are carried.
+    pub(super) fn feeds<'a>(&self, program: &'a Program, outputs: &[VarId]) -> Vec<&'a str> {
+        let read = program.reads();
+        let used = |id: &VarId| read.contains(id) || outputs.contains(id);
+        let given = |id: &VarId| used(id) && !self.carried.iter().any(|state| state.before == *id);
+        let feeds = program.vars().filter(|(id, desc)| desc.role == VarRole::Feed && given(id));
+        feeds.map(|(_, desc)| desc.name.as_str()).collect()
+    }
+}
+
+/// Checks that every operator of a program is known, before anything asks it for its shapes.
+pub(super) fn registered(program: &Program, registry: &Registry) -> Result<()> {
+    for op in program.blocks().flat_map(|(_, block)| &block.ops) {
+        if op.kind != RECURRENT && !registry.kinds().any(|kind| kind == op.kind) {
+            let expected = "one that is registered: give `Predictor::load_with` a registry that has it";
+            let what = format!("operator that the outputs need, appended at {}", op.caller);
+            return Err(Error::of(ErrorKind::Program, what, expected, format!("`{}`", op.kind)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! What a trainer makes of its settings before the first batch: checked, compiled, and every name resolved.
+
+use super::compiled::Compiled;
+use super::trainer::Trainer;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::executor::{Executor, Profile};
+use crate::metrics::Better;
+use crate::predict::BatchRunner;
+use crate::program::{BlockId, Spec, Var, VarId};
+
+impl Trainer {
+    /// Checks everything that a trainer was told, and compiles its program.
+    pub(super) fn compile(&self) -> Result<Compiled> {
+        let Self { state, metrics, .. } = self;
+        let program = &state.program;
+        // What was built since, for a metric or an output, may not fit.
+        self.net.check()?;
+        for (i, metric) in metrics.iter().enumerate() {
+            if metrics[..i].iter().any(|other| other.name() == metric.name()) {
+                let error = Error::new("metrics", "each name once", format!("`{}` twice", metric.name()));
+                return Err(error.called(metric.line));
+            }
+            let named = |e: Error| {
+                Error::of(
+                    e.kind(),
+                    format!("metric `{}`", metric.name()),
+                    "its variables to fit",
+                    e.to_string(),
+                )
+            };
+            metric
+                .variables()
+                .into_iter()
+                .try_for_each(|var| self.own(var).map(drop))
+                .map_err(named)
+                .map_err(|e| e.called(metric.line))?;
+        }
+        for told in &self.outputs {
+            let (name, var) = &**told;
+            self.own(*var).map_err(|e| e.variable(format!("output {name}")).called(told.line))?;
+        }
+        for (what, number) in
+            [("patience, in epochs", &self.patience), ("steps from checkpoint to checkpoint", &self.every)]
+        {
+            if let Some(told) = number
+                && **told == 0
+            {
+                return Err(Error::new(what, "at least 1", "0").called(told.line));
+            }
+        }
+        let selected = match &self.select {
+            None => usize::from(metrics.len() > 1),
+            Some(name) => metrics.iter().position(|m| m.name() == name.what).ok_or_else(|| {
+                let names: Vec<String> = metrics.iter().map(|m| format!("`{}`", m.name())).collect();
+                Error::new(
+                    "selected metric",
+                    format!("one of {}", names.join(", ")),
+                    format!("`{}`", name.what),
+                )
+                .called(name.line)
+            })?,
+        };
+        let mut wanted: Vec<VarId> = vec![self.loss.id()];
+        wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
+        wanted.extend(program.carried_states().map(|state| state.after));
+        wanted.sort();
+        wanted.dedup();
+        let executor = Executor::new(program, &self.registry, &wanted, self.threads)?;
+        Ok(Compiled {
+            runner: BatchRunner::new(executor),
+            selected,
+            better: metrics.get(selected).map_or(Better::Lower, |m| m.better()),
+        })
+    }
+}
+
+impl Trainer {
+    /// The spec of a variable of the model that is trained.
+    fn own(&self, var: Var) -> Result<&Spec> {
+        self.net.owned(var)?;
+        if var.id().0 as usize >= self.forward {
+            let got = format!("`{}`, which was made later", self.net.name_of(var));
+            return Err(Error::of(ErrorKind::Program, "variable", "one made before the trainer", got));
+        }
+        let desc = self.state.program.var(var.id());
+        if desc.block != BlockId(0) {
+            let got = format!("`{}`, one of a step block", desc.name);
+            return Err(Error::of(ErrorKind::Program, "variable", "one of the root block", got));
+        }
+        self.state.program.spec(var.id())
+    }
+}
+
+/// What a trainer made of its program, to be looked at.
+impl Trainer {
+    /// The compiled program as text: what runs where, in which memory, and why
+    /// ([`executor::listing`](crate::executor::listing)).
+    ///
+    /// # Errors
+    /// If a setting does not fit.
+    #[track_caller]
+    pub fn listing(&mut self) -> Result<String> {
+        self.compiled().map(|compiled| compiled.runner.executor.listing().to_string()).at_caller()
+    }
+
+    /// From now on writes down where the time of training and evaluating goes, until [`Self::take_profile`].
+    ///
+    /// ```
+    /// # use unpadded::data::{Field, Loader, Samples};
+    /// # use unpadded::layers::Embedding;
+    /// # use unpadded::optimizer::Sgd;
+    /// # use unpadded::train::{Progress, Trainer, Until};
+    /// # use unpadded::{Builder, DType};
+    /// # let samples: Samples = (0..40).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
+    /// # let data = Loader::new(samples, &["words", "label"])?;
+    /// # let net = Builder::new();
+    /// # let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    /// # let h = words.embedding(Embedding::new(9, 8)).lstm(8);
+    /// # let logits = h.sequence_pool(unpadded::ops::Pool::Last).linear(2);
+    /// # let loss = logits.cross_entropy(label).mean();
+    /// let mut trainer = Trainer::new(net, loss, &Sgd::new(0.1))?;
+    /// # let mut trainer = trainer.progress(Progress::Quiet);
+    /// trainer.start_profile()?;
+    /// trainer.fit(&data, &data, Until::Epochs(1))?;
+    /// if let Some(profile) = trainer.take_profile() {
+    ///     println!("{profile}"); // a table, longest first; `profile.chrome_trace()` is for about:tracing
+    /// #   assert!(profile.to_string().contains("lstm_cell"));
+    /// }
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a setting does not fit.
+    #[track_caller]
+    pub fn start_profile(&mut self) -> Result<()> {
+        self.compiled().map(|compiled| compiled.runner.executor.start_profile()).at_caller()
+    }
+
+    /// Where the time went since [`Self::start_profile`]; `None` if it was not started.
+    pub fn take_profile(&mut self) -> Option<Profile> {
+        self.compiled.as_mut()?.runner.executor.take_profile()
+    }
+
+    fn compiled(&mut self) -> Result<&mut Compiled> {
+        self.prepare(None)?;
+        let missing = || Error::of(ErrorKind::Program, "trainer", "a compiled program", "none");
+        self.compiled.as_mut().ok_or_else(missing)
+    }
+}

@@ -1,0 +1,31 @@
+//! What a trainer was told, with the line that told it.
+
+use std::ops::{Deref, DerefMut};
+use std::panic::Location;
+
+/// What a trainer was told, and the line that told it.
+pub(super) struct Told<T> {
+    pub(super) what: T,
+    pub(super) line: &'static Location<'static>,
+}
+
+impl<T> Told<T> {
+    #[track_caller]
+    pub(super) fn new(what: T) -> Self {
+        Self { what, line: Location::caller() }
+    }
+}
+
+impl<T> Deref for Told<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.what
+    }
+}
+
+impl<T> DerefMut for Told<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.what
+    }
+}

@@ -1,0 +1,437 @@
+//! Records: what stands in the structured sections of files, field by field, so that a later release can add a field.
+//!
+//! ```text
+//! record  = field...        each field at most once
+//! field   = number u8 | length u32 | value
+//! list    = item...         item = length u32 | value
+//! variant = one field, whose number says which
+//! map     = list of records: 1 the name, 2 the value; names ascend
+//! value   = a number in its bytes, little-endian; a truth value as 0 or 1; a text as UTF-8; a list, a record, a variant, a map
+//! ```
+//!
+//! A field whose number a reader does not know is skipped: it is of a later release. One that is missing takes its default, if it
+//! has one. So a field may be added, with a default that means what files without it meant; none may change its type, and no number
+//! may be used again. Fields are written in the order of their numbers, each that has a value, so equal values are equal bytes.
+//!
+//! Nothing that is read is believed: a length is held against the bytes that are left around it, room is taken as items come, and
+//! values nest in each other to a bounded depth.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io::{self, Read};
+use std::str::FromStr;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// How deep values may nest in each other. Programs reach about ten, and their literals twice the depth that they may have.
+const DEEPEST: u32 = 64;
+
+/// Bytes of a text that are read at once.
+const PIECE: usize = 1 << 16;
+
+/// What can stand in a field.
+pub(crate) trait Stored: Sized {
+    /// Appends the bytes.
+    fn put(&self, out: &mut Vec<u8>);
+
+    /// The value of all bytes of a source.
+    ///
+    /// # Errors
+    /// If they are those of no such value.
+    fn get(from: &mut Source<'_>) -> Result<Self>;
+
+    /// Appends the field of this number.
+    fn put_field(&self, number: u8, out: &mut Vec<u8>) {
+        out.push(number);
+        put_item(self, out);
+    }
+
+    /// The value of a record that has no such field, if that says something.
+    fn missing() -> Option<Self> {
+        None
+    }
+}
+
+/// Appends a value behind its length.
+fn put_item<T: Stored>(value: &T, out: &mut Vec<u8>) {
+    behind_length(out, |out| value.put(out));
+}
+
+/// Appends what `put` appends behind its length.
+fn behind_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    put(out);
+    // No section is so long that this is not its length: a longer body is refused as a whole.
+    let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+/// The bytes of a value.
+pub(crate) fn to_bytes<T: Stored>(value: &T) -> Vec<u8> {
+    let mut out = Vec::new();
+    value.put(&mut out);
+    out
+}
+
+/// The value of some bytes, all of them.
+///
+/// # Errors
+/// If they are those of no such value.
+pub(crate) fn from_bytes<T: Stored>(mut bytes: &[u8]) -> Result<T> {
+    let left = bytes.len() as u64;
+    from_read(&mut bytes, left)
+}
+
+/// The value of so many bytes that are read.
+///
+/// # Errors
+/// If they are those of no such value, or cannot be read.
+pub(crate) fn from_read<T: Stored>(input: &mut dyn Read, left: u64) -> Result<T> {
+    let mut source = Source { input, left, depth: DEEPEST };
+    let value = T::get(&mut source)?;
+    source.end()?;
+    Ok(value)
+}
+
+/// The error for bytes that are no such value.
+pub(crate) fn wrong(expected: impl Into<String>, got: impl Into<String>) -> Error {
+    Error::of(ErrorKind::Format, "stored value", expected, got)
+}
+
+/// The bytes of a value, which are read as they are asked for.
+pub(crate) struct Source<'a> {
+    input: &'a mut dyn Read,
+    /// Bytes of the value that are not read yet.
+    left: u64,
+    /// How many values may still nest.
+    depth: u32,
+}
+
+impl Source<'_> {
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<()> {
+        let n = bytes.len() as u64;
+        if n > self.left {
+            return Err(wrong(format!("{n} more bytes"), self.left.to_string()));
+        }
+        let failed = |e: io::Error| Error::io("stored value", "read", &e);
+        self.input.read_exact(bytes).map_err(failed)?;
+        self.left -= n;
+        Ok(())
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The bytes that are left. Room for them is taken as they come.
+    fn rest(&mut self) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        while self.left > 0 {
+            let start = bytes.len();
+            bytes.resize(start + usize::try_from(self.left).unwrap_or(PIECE).min(PIECE), 0);
+            self.fill(&mut bytes[start..])?;
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of the value that are not read yet.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// The number of the next field of a record; `None` after the last one.
+    pub(crate) fn field(&mut self) -> Result<Option<u8>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        match self.take()? {
+            [0] => Err(wrong("the number of a field, from 1 on", "0")),
+            [number] => Ok(Some(number)),
+        }
+    }
+
+    /// What stands behind its length: a field, once its number is known, or an item of a list.
+    pub(crate) fn item<T: Stored>(&mut self) -> Result<T> {
+        let length = self.length()?;
+        let Some(depth) = self.depth.checked_sub(1) else {
+            return Err(wrong(format!("at most {DEEPEST} values in each other"), "more"));
+        };
+        let mut inner = Source { input: &mut *self.input, left: length, depth };
+        let value = T::get(&mut inner)?;
+        inner.end()?;
+        self.left -= length;
+        Ok(value)
+    }
+
+    /// Passes over a field of a later release, once its number is known.
+    pub(crate) fn skip(&mut self) -> Result<()> {
+        let mut left = self.length()?;
+        let mut piece = [0; 256];
+        while left > 0 {
+            let n = usize::try_from(left).unwrap_or(piece.len()).min(piece.len());
+            self.fill(&mut piece[..n])?;
+            left -= n as u64;
+        }
+        Ok(())
+    }
+
+    /// A length, which is not beyond what is left.
+    fn length(&mut self) -> Result<u64> {
+        let length = u64::from(u32::from_le_bytes(self.take()?));
+        if length > self.left {
+            return Err(wrong(format!("at most the {} bytes that are left", self.left), length.to_string()));
+        }
+        Ok(length)
+    }
+
+    /// The next field of a record whose number says that it is this one, which comes once.
+    pub(crate) fn once<T: Stored>(&mut self, place: &mut Option<T>, what: &str) -> Result<()> {
+        match place.replace(self.item().map_err(|e| e.noted(format!("in {what}")))?) {
+            None => Ok(()),
+            Some(_) => Err(wrong(format!("{what} once"), "it twice")),
+        }
+    }
+
+    fn end(&self) -> Result<()> {
+        if self.left == 0 {
+            return Ok(());
+        }
+        Err(wrong("a value and nothing behind it", format!("{} more bytes", self.left)))
+    }
+}
+
+/// A variant without a value.
+impl Stored for () {
+    fn put(&self, _: &mut Vec<u8>) {}
+
+    fn get(_: &mut Source<'_>) -> Result<Self> {
+        Ok(())
+    }
+}
+
+macro_rules! numbers {
+    ($($type:ty)*) => {
+        $(impl Stored for $type {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(&self.to_le_bytes());
+            }
+
+            fn get(from: &mut Source<'_>) -> Result<Self> {
+                from.take().map(Self::from_le_bytes)
+            }
+        })*
+    };
+}
+numbers!(u32 u64 i64 f64);
+
+impl Stored for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(*self));
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self> {
+        match from.take()? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            [other] => Err(wrong("0 or 1", other.to_string())),
+        }
+    }
+}
+
+impl Stored for String {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.as_bytes());
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self> {
+        String::from_utf8(from.rest()?).map_err(|_| wrong("text", "bytes that are no UTF-8"))
+    }
+}
+
+impl<T: Stored> Stored for Vec<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|item| put_item(item, out));
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self> {
+        let mut items = Vec::new();
+        while from.left > 0 {
+            items.push(from.item()?);
+        }
+        Ok(items)
+    }
+}
+
+impl<T: Stored> Stored for Box<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (**self).put(out);
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self> {
+        T::get(from).map(Box::new)
+    }
+}
+
+/// A field that is there or not.
+impl<T: Stored> Stored for Option<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|value| value.put(out));
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self> {
+        T::get(from).map(Some)
+    }
+
+    fn put_field(&self, number: u8, out: &mut Vec<u8>) {
+        self.iter().for_each(|value| value.put_field(number, out));
+    }
+
+    fn missing() -> Option<Self> {
+        Some(None)
+    }
+}
+
+impl<T: Stored> Stored for BTreeMap<String, T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        for (name, value) in self {
+            behind_length(out, |out| {
+                name.put_field(NAME, out);
+                value.put_field(VALUE, out);
+            });
+        }
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self> {
+        let mut all = Self::new();
+        while from.left > 0 {
+            let Entry { name, value } = from.item()?;
+            if all.last_key_value().is_some_and(|(last, _)| *last >= name) {
+                return Err(wrong("names that ascend", format!("`{name}` behind another")));
+            }
+            all.insert(name, value);
+        }
+        Ok(all)
+    }
+}
+
+const NAME: u8 = 1;
+const VALUE: u8 = 2;
+
+/// An entry of a map that is read.
+struct Entry<T> {
+    name: String,
+    value: T,
+}
+
+impl<T: Stored> Stored for Entry<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.name.put_field(NAME, out);
+        self.value.put_field(VALUE, out);
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self> {
+        let (mut name, mut value) = (None, None);
+        while let Some(number) = from.field()? {
+            match number {
+                NAME => from.once(&mut name, "the name of an entry")?,
+                VALUE => from.once(&mut value, "the value of an entry")?,
+                _ => from.skip()?,
+            }
+        }
+        match (name, value) {
+            (Some(name), Some(value)) => Ok(Self { name, value }),
+            _ => Err(wrong("a name and a value", "an entry that lacks one")),
+        }
+    }
+}
+
+/// A closed list's entry, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Named<T>(pub(crate) T);
+
+impl<T: Display + FromStr<Err = Error>> Stored for Named<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.0.to_string().as_bytes());
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self> {
+        let name = String::get(from)?;
+        name.parse().map(Named).map_err(|e: Error| wrong("a name that this release knows", e.to_string()))
+    }
+}
+
+/// A record of a file: a struct whose fields have numbers, and those that were added later a default.
+macro_rules! record {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident {
+        $($(#[$of_field:meta])* $number:literal $field:ident: $type:ty $(= $default:expr)?),* $(,)?
+    }) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[$of_field])* $field: $type,)*
+        }
+
+        impl $crate::wire::record::Stored for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$field.put_field($number, out);)*
+            }
+
+            fn get(from: &mut $crate::wire::record::Source<'_>) -> $crate::error::Result<Self> {
+                $(let mut $field: Option<$type> = None;)*
+                while let Some(number) = from.field()? {
+                    match number {
+                        $($number => from.once(&mut $field, concat!(stringify!($name), " ", stringify!($field)))?,)*
+                        _ => from.skip()?,
+                    }
+                }
+                Ok(Self {
+                    $($field: match $field $(.or_else(|| Some($default)))? .or_else(<$type as $crate::wire::record::Stored>::missing) {
+                        Some(value) => value,
+                        None => {
+                            let expected = concat!("a field `", stringify!($field), "` of ", stringify!($name));
+                            return Err($crate::wire::record::wrong(expected, "none"));
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+/// A value of a file that is one of several: an enum whose variants have numbers.
+macro_rules! variants {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident {
+        $($(#[$of_variant:meta])* $number:literal $variant:ident($type:ty)),* $(,)?
+    }) => {
+        $(#[$meta])*
+        $vis enum $name {
+            $($(#[$of_variant])* $variant($type),)*
+        }
+
+        impl $crate::wire::record::Stored for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$variant(value) => value.put_field($number, out),)*
+                }
+            }
+
+            fn get(from: &mut $crate::wire::record::Source<'_>) -> $crate::error::Result<Self> {
+                match from.field()? {
+                    $(Some($number) => from.item().map(Self::$variant),)*
+                    Some(other) => {
+                        let expected = concat!("a ", stringify!($name), " that this release knows");
+                        Err($crate::wire::record::wrong(expected, format!("number {other}")))
+                    }
+                    None => Err($crate::wire::record::wrong(concat!("a ", stringify!($name)), "nothing")),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {record, variants};
+
+#[cfg(test)]
+mod tests;

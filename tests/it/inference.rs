@@ -1,0 +1,245 @@
+//! Files for inference: the same predictions and scores from fewer bytes, and no training to go on with.
+
+use std::path::PathBuf;
+
+use unpadded::checkpoint::{Checkpoint, Position, Purpose};
+use unpadded::data::{Batching, Continuous, Data, Field, Loader, Samples, Vocabulary};
+use unpadded::layers::{Embedding, Lstm};
+use unpadded::metrics::{Accuracy, Average, Better, F1, Loss, Metric, Scores};
+use unpadded::ops::Pool;
+use unpadded::optimizer::Adam;
+use unpadded::predict::Predictor;
+use unpadded::program::VarRole;
+use unpadded::train::{Progress, Trainer, Until};
+use unpadded::{Builder, DType, ErrorKind, Result, Var, Variable, ops};
+
+use crate::trained;
+
+fn path(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("unpadded-inference-{name}-{}", std::process::id()))
+}
+
+/// A metric that no file can describe.
+struct Rows(Var, [f64; 1]);
+
+impl Metric for Rows {
+    fn name(&self) -> &str {
+        "rows"
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        vec![self.0]
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+        self.1[0] += values[0].rows() as f64;
+        Ok(())
+    }
+
+    fn value(&self) -> f64 {
+        self.1[0]
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.1
+    }
+}
+
+/// A classifier of short texts, with dropout and every kind of metric.
+fn classifier() -> Trainer {
+    let net = Builder::new().seed(5);
+    let words = net.feed("words", DType::I64, &[], 1);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let h = words.embedding(Embedding::new(11, 6).sparse()).dropout(0.25).lstm(Lstm::new(5));
+    let logits = h.sequence_pool(Pool::Last).linear(3);
+    let losses = logits.cross_entropy(label);
+    let probabilities = logits.softmax();
+    Trainer::new(net, losses.mean(), &Adam::new(0.02).lazy())
+        .unwrap()
+        .metric(Accuracy::new(logits, label))
+        .metric(Accuracy::new(logits, label).ignoring(2).named("of two"))
+        .metric(F1::new(logits, label, 3, Average::Macro))
+        .metric(F1::new(logits, label, 3, Average::Micro).ignoring(0))
+        .metric(F1::new(logits, label, 3, Average::Class(1)))
+        .metric(Rows(logits, [0.0]))
+        .metric(Loss::perplexity(losses))
+        .metric(Loss::bits_per_character(losses).named("bits"))
+        .output("probabilities", probabilities)
+        .vocabulary("labels", Vocabulary::labels(["a", "b", "c"]).unwrap())
+        .note("of", "a test")
+        .threads(1)
+        .progress(Progress::Quiet)
+}
+
+fn texts(part: std::ops::Range<i64>) -> Loader {
+    let sample =
+        |i: i64| vec![Field::from((0..i % 9).map(|k| (k * i) % 11).collect::<Vec<_>>()), (i % 3).into()];
+    let samples = part.map(sample).collect::<Samples>();
+    Loader::new(samples, &["words", "label"]).unwrap().batching(Batching::Tokens(17)).shuffle(3)
+}
+
+fn bits(scores: &Scores) -> Vec<(String, u64)> {
+    scores.0.iter().map(|(name, value)| (name.clone(), value.to_bits())).collect()
+}
+
+#[test]
+fn a_file_for_inference_predicts_and_scores_as_the_whole_one() {
+    let (mut trainer, train, dev) = (classifier(), texts(0..60), texts(60..97));
+    trainer.fit(&train, &dev, Until::Epochs(3)).unwrap();
+    let file = path("whole");
+    trainer.save(&file).unwrap();
+    let whole = Checkpoint::load(&file).unwrap();
+    let bare = whole.clone().for_inference().unwrap();
+    assert_eq!(bare, trainer.for_inference().unwrap());
+    assert_eq!(bare, bare.clone().for_inference().unwrap());
+
+    // Parameters alone, each as it was after the best epoch, and no operator that trains.
+    assert_eq!((bare.purpose, &bare.position), (Purpose::Inference, &Position::default()));
+    assert_eq!(bare.tensors, whole.best);
+    assert!(bare.program.blocks().flat_map(|(_, b)| &b.ops).all(|op| op.role.name() == "forward"));
+    let small = path("bare");
+    bare.save(&small).unwrap();
+    let loaded = Checkpoint::load(&small).unwrap();
+    assert_eq!(loaded, bare);
+    assert_eq!(loaded.to_bytes().unwrap(), std::fs::read(&small).unwrap());
+    let sizes = [&file, &small].map(|file| std::fs::metadata(file).unwrap().len());
+    assert!(sizes[1] * 2 < sizes[0], "{sizes:?}");
+
+    // The same predictions, by the bit, and the same scores as the trainer's.
+    let batch = dev.batches(None, 0).unwrap().next().unwrap().unwrap();
+    let feeds = [("words", &batch.values[0].1)];
+    let [a, b] = [&file, &small].map(|file| Predictor::load(file).unwrap());
+    let outputs = a.run(&feeds, &["probabilities"]).unwrap();
+    assert_eq!(b.run(&feeds, &["probabilities"]).unwrap(), outputs);
+    assert_eq!((b.note("of"), b.feeds()), (Some("a test"), vec!["words"]));
+    trainer.use_best().unwrap();
+    let mut expected = bits(&trainer.evaluate(&dev).unwrap());
+    expected.retain(|(name, _)| name != "rows");
+    assert_eq!(expected.len(), 8);
+    for predictor in [a.clone().threads(1), a.clone().threads(2), b] {
+        assert_eq!(bits(&predictor.evaluate(&dev).unwrap()), expected);
+        // Scoring leaves nothing behind.
+        assert_eq!(predictor.run(&feeds, &["probabilities"]).unwrap(), outputs);
+    }
+    let mut last = whole;
+    last.best.clear();
+    let last = Predictor::new(last, &ops::catalogue()).unwrap();
+    assert_ne!(bits(&last.evaluate(&dev).unwrap()), expected);
+    for file in [file, small] {
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+/// A language model carries its states through what it is scored on, as in training.
+#[test]
+fn scores_carry_states_from_batch_to_batch() {
+    let text = |from: i64| (from..from + 90).map(|i| i * i % 11 % 5).collect::<Vec<_>>();
+    let data = |from| Continuous::new(text(from), 3, 7, ["x", "y"]).unwrap();
+    let net = Builder::new().seed(3);
+    let x = net.feed("x", DType::I64, &[], 1);
+    let y = net.feed_like("y", DType::I64, &[], x);
+    let (h0, c0) = (net.carried_state(6), net.carried_state(6));
+    let (h, h1, c1) = net.lstm_states(x.embedding(Embedding::new(5, 6)), Lstm::new(6).initial(h0, c0));
+    net.carry(h0, h1);
+    net.carry(c0, c1);
+    let logits = h.linear(5);
+    let losses = logits.cross_entropy(y);
+    let mut trainer = Trainer::new(net, losses.mean(), &Adam::new(0.02))
+        .unwrap()
+        .metric(Loss::perplexity(losses))
+        .output("logits", logits)
+        .progress(Progress::Quiet);
+    trainer.fit(&data(0), &data(40), Until::Epochs(2)).unwrap();
+    trainer.use_best().unwrap();
+    let predictor = Predictor::new(trainer.for_inference().unwrap(), &ops::catalogue()).unwrap();
+    // It does not look at what a batch has left of the states.
+    predictor.run(&[("x", &Variable::from_sequence(vec![1i64, 2]).unwrap())], &["logits"]).unwrap();
+    assert_eq!(bits(&predictor.evaluate(&data(40)).unwrap()), bits(&trainer.evaluate(&data(40)).unwrap()));
+}
+
+#[test]
+fn no_training_is_resumed_from_it() {
+    let (mut trainer, train, dev) = (classifier(), texts(0..20), texts(20..30));
+    trainer.fit(&train, &dev, Until::Epochs(1)).unwrap();
+    let file = path("resumed");
+    trainer.for_inference().unwrap().save(&file).unwrap();
+    let mut other = classifier();
+    let error = other.resume(&file).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Program);
+    let said = error.to_string();
+    let expected = "checkpoint to resume: expected one of a training, with the optimizer's state and the place in the data, got one \
+                    for inference, which has the parameters alone";
+    assert!(said.starts_with(expected), "{said}");
+    assert!(said.contains("`Trainer::load_parameters` starts a new training from them"), "{said}");
+    assert!(said.ends_with(&format!("in checkpoint `{}`", file.display())), "{said}");
+    assert_eq!(other.position(), &Position::default());
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn what_cannot_be_made_or_scored_says_why() {
+    let refused = |outcome: Result<Checkpoint>, expected: &str| {
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains(expected) && error.contains("tests/it/inference.rs:"), "{error}");
+    };
+    let whole = trained::checkpoint(2);
+    let none = Checkpoint { outputs: [].into(), ..whole.clone() };
+    refused(none.for_inference(), "outputs of the checkpoint: expected at least one, got none");
+    let mut missing = whole.clone();
+    missing.best.clear();
+    missing.tensors.remove("linear_0.bias");
+    refused(
+        missing.for_inference(),
+        "variable `linear_0.bias`: checkpoint: expected a value for it, got none",
+    );
+    // What is of a training does not stand in a file that says to be for inference.
+    let mut mixed = whole.clone().for_inference().unwrap();
+    mixed.position.step = 1;
+    refused(
+        mixed.to_bytes().map(|_| whole.clone()),
+        "expected no position, best epoch or carried values, got some",
+    );
+    let state = whole.program.vars().find(|(_, v)| v.role == VarRole::State).unwrap().1.name.clone();
+    let mut mixed = whole.clone().for_inference().unwrap();
+    mixed.tensors.insert(state.clone(), whole.tensors[&state].clone());
+    refused(mixed.to_bytes().map(|_| whole.clone()), "expected only what the program has, got a tensor");
+
+    let early = Checkpoint { metrics: Vec::new(), ..whole.clone() };
+    let predictor = Predictor::new(early, &ops::catalogue()).unwrap();
+    let error = predictor.evaluate(&texts(0..9)).unwrap_err().to_string();
+    assert!(error.starts_with("metrics of the checkpoint: expected at least one, got none"), "{error}");
+    let scored = Predictor::new(trainer_file(), &ops::catalogue()).unwrap();
+    let odd =
+        Loader::new((0..4).map(|_| vec![Field::from(vec![1])]).collect::<Samples>(), &["word"]).unwrap();
+    let error = scored.evaluate(&odd).unwrap_err().to_string();
+    assert!(error.starts_with("name of a feed in the data: expected one of `label`, `words`"), "{error}");
+
+    // What a file says of metrics is not believed.
+    let told = |change: &dyn Fn(&mut Checkpoint)| {
+        let mut other = trainer_file();
+        change(&mut other);
+        let bytes = other.to_bytes().unwrap();
+        let predictor = Predictor::new(Checkpoint::from_bytes(&bytes).unwrap(), &ops::catalogue()).unwrap();
+        predictor.evaluate(&texts(0..9)).unwrap_err().to_string()
+    };
+    let later = told(&|c| c.metrics[1].kind = "of a later release".to_owned());
+    assert!(later.contains("expected a kind that this release knows, and its variables"), "{later}");
+    let huge = told(&|c| c.metrics[3].attributes.set("classes", i64::MAX));
+    assert!(huge.contains("expected as many classes as columns, 3, got 9223372036854775807"), "{huge}");
+    let three = told(&|c| c.metrics[0].variables = vec![c.metrics[0].variables[0].clone(); 3]);
+    assert!(three.contains("in metric `loss` of the checkpoint"), "{three}");
+    let mut unknown = trainer_file();
+    unknown.metrics[1].variables[0] = "no such".to_owned();
+    refused(
+        unknown.to_bytes().map(|_| whole.clone()),
+        "expected a tensor outside step blocks, got `no such`",
+    );
+}
+
+fn trainer_file() -> Checkpoint {
+    classifier().for_inference().unwrap()
+}
