@@ -251,37 +251,40 @@ impl<F: Function> Op for Binary<F> {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        // Away from 0, which nothing divides by.
-        let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });
-        let none = Attributes::new();
-        let like = |sample: Sample, x: &Variable, width| {
-            let y = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
-            let batched = sample.operands[0].batched;
-            Ok(if batched { sample.batch("y", y) } else { sample.constant("y", y) })
-        };
-        let mut samples = Sample::of_rows(&none, 3, |sample, x| like(sample, x, 3))?;
-        samples.extend(Sample::of_rows(&none, 3, |sample, x| like(sample, x, 1))?);
-        samples.extend(Sample::of_rows(&none, 3, |sample, _| {
-            Ok(sample.constant("y", y(1, 3).remove_axis(ndarray::Axis(0))))
-        })?);
-        samples.extend(Sample::of_rows(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1))))?);
-        // The other way round: x is what every row or column of y meets.
-        let other = |mut sample: Sample, x: &Variable, width| {
-            let values = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
-            (sample.operands[0].slot, sample.operands[0].value) = ("y".to_owned(), values);
-            Ok::<_, Error>(sample)
-        };
-        let vector = || numbers(1, 3, 2).remove_axis(ndarray::Axis(0));
-        samples
-            .extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 3)?.constant("x", vector())))?);
-        samples
-            .extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 1)?.constant("x", vector())))?);
-        samples.extend(Sample::of_rows(&none, 3, |sample, x| {
-            Ok(other(sample, x, 3)?.constant("x", numbers(1, 1, 2)))
-        })?);
-        samples.extend(Sample::of_rows(&none, 1, |sample, x| like(sample, x, 3))?);
-        Ok(samples)
+        samples()
     }
+}
+
+/// The samples of all of them: compiled once, not for each.
+fn samples() -> Result<Vec<Sample>> {
+    // Away from 0, which nothing divides by.
+    let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });
+    let none = Attributes::new();
+    let like = |sample: Sample, x: &Variable, width| {
+        let y = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
+        let batched = sample.operands[0].batched;
+        Ok(if batched { sample.batch("y", y) } else { sample.constant("y", y) })
+    };
+    let mut samples = Sample::of_rows(&none, 3, |sample, x| like(sample, x, 3))?;
+    samples.extend(Sample::of_rows(&none, 3, |sample, x| like(sample, x, 1))?);
+    samples.extend(Sample::of_rows(&none, 3, |sample, _| {
+        Ok(sample.constant("y", y(1, 3).remove_axis(ndarray::Axis(0))))
+    })?);
+    samples.extend(Sample::of_rows(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1))))?);
+    // The other way round: x is what every row or column of y meets.
+    let other = |mut sample: Sample, x: &Variable, width| {
+        let values = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
+        (sample.operands[0].slot, sample.operands[0].value) = ("y".to_owned(), values);
+        Ok::<_, Error>(sample)
+    };
+    let vector = || numbers(1, 3, 2).remove_axis(ndarray::Axis(0));
+    samples.extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 3)?.constant("x", vector())))?);
+    samples.extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 1)?.constant("x", vector())))?);
+    samples.extend(Sample::of_rows(&none, 3, |sample, x| {
+        Ok(other(sample, x, 3)?.constant("x", numbers(1, 1, 2)))
+    })?);
+    samples.extend(Sample::of_rows(&none, 1, |sample, x| like(sample, x, 3))?);
+    Ok(samples)
 }
 
 fn forward<F: Function, T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
