@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ops::catalogue;
-use crate::program::Spec;
+use crate::program::{Spec, StopGradient};
 use crate::tensor::{DType, StorageKind};
 use crate::{Builder, Var};
 
@@ -26,7 +26,7 @@ fn table() -> (Program, Vec<(VarId, VarId)>) {
     let table = net.parameter("table", DType::F32, &[9, 2], zeros()).id();
     let mut program = net.finish().unwrap();
     let spec = Spec { storage: StorageKind::SelectedRows, ..program.spec(table).unwrap().clone() };
-    let grad = program.add_computed("table@grad", BlockId(0), spec, VarRole::Computed, true);
+    let grad = program.add_computed("table@grad", BlockId(0), spec, VarRole::Computed, StopGradient::Yes);
     (program, vec![(table, grad)])
 }
 

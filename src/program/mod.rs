@@ -46,7 +46,7 @@ pub use description::carried::CarriedState;
 pub use description::language::RECURRENT;
 pub use description::op_desc::{Bound, Memory, MemoryGradient, OpDesc, Pair, Role, StepDesc, StepGradient};
 pub use description::program::{Append, Block, Program};
-pub use description::var_desc::{Initializer, VarDesc, VarKind, VarRole, grad_name};
+pub use description::var_desc::{Initializer, StopGradient, VarDesc, VarKind, VarRole, grad_name};
 pub use spec::attributes;
 pub use spec::attributes::{Attributes, Literal, LiteralRef};
 pub use spec::extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};

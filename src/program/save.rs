@@ -138,7 +138,7 @@ fn too_deep(literal: &Literal, depth: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::{BlockId, Spec, VarDesc, VarRole};
+    use crate::program::{BlockId, Spec, StopGradient, VarDesc, VarRole};
     use crate::tensor::{DType, StorageKind};
 
     /// A program with a step block and gradients, made without knowing any operator.
@@ -158,7 +158,7 @@ mod tests {
     fn closed_lists_are_stored_by_name() {
         let mut rows = Program::new();
         let spec = Spec { storage: StorageKind::SelectedRows, ..Spec::fixed(DType::I64, &[]).unwrap() };
-        rows.add_computed("x", BlockId(0), spec, VarRole::Computed, false);
+        rows.add_computed("x", BlockId(0), spec, VarRole::Computed, StopGradient::No);
         let bytes = record::to_bytes(&StoredProgram::from(&rows));
         for name in ["selected_rows", "i64"] {
             assert!(bytes.windows(name.len()).any(|w| w == name.as_bytes()), "{name}");

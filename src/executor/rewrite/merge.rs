@@ -26,7 +26,7 @@ use crate::executor::rewrite::classes::{Class, Classes};
 use crate::executor::rewrite::needs::values_read;
 use crate::program::{
     Attributes, BlockId, Bound, Extent, Merge, Op, OpDesc, RECURRENT, Reach, Role, StepDesc, StepGradient,
-    VarId, VarRole, grad_name,
+    StopGradient, VarId, VarRole, grad_name,
 };
 
 /// What holds for the variables of a step block.
@@ -291,10 +291,10 @@ impl Draft<'_> {
         let desc = self.program.var(members[0].out);
         let (name, stop) = (format!("{}.merged", desc.name), desc.stop_gradient);
         let spec = self.program.spec(members[0].out)?.with_width(width);
-        let whole = self.program.add_computed(&name, block, spec.clone(), VarRole::Computed, stop);
+        let whole = self.program.add_computed(&name, block, spec.clone(), VarRole::Computed, stop.into());
         let name = grad_name(&self.program.var(whole).name);
         let grad = there.filter(|_| members[0].grad.is_some()).map(|there| {
-            let grad = self.program.add_computed(&name, there, spec, VarRole::Computed, true);
+            let grad = self.program.add_computed(&name, there, spec, VarRole::Computed, StopGradient::Yes);
             self.program.set_gradient_of(grad, whole);
             grad
         });

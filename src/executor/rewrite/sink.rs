@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use super::Draft;
 use crate::error::Result;
 use crate::program::{
-    BlockId, Bound, Extent, OpDesc, Pair, Reach, Role, Spec, StepDesc, VarId, VarRole, grad_name,
+    BlockId, Bound, Extent, OpDesc, Pair, Reach, Role, Spec, StepDesc, StopGradient, VarId, VarRole,
+    grad_name,
 };
 
 const ROOT: BlockId = BlockId(0);
@@ -87,7 +88,13 @@ impl Draft<'_> {
                     None => {
                         let (name, spec) =
                             (grad_name(&self.program.var(of).name), self.program.spec(of)?.clone());
-                        let outer = self.program.add_computed(&name, ROOT, spec, VarRole::Computed, true);
+                        let outer = self.program.add_computed(
+                            &name,
+                            ROOT,
+                            spec,
+                            VarRole::Computed,
+                            StopGradient::Yes,
+                        );
                         self.program.set_gradient_of(outer, of);
                         gradient.outputs.push(Pair { outer, inner: var });
                         outer
@@ -174,7 +181,7 @@ impl Draft<'_> {
         spec.shape[0] = Extent::Rows(step.level);
         let desc = self.program.var(inner);
         let (name, stop) = (format!("{}.steps", desc.name), desc.stop_gradient);
-        let outer = self.program.add_computed(&name, ROOT, spec, VarRole::Computed, stop);
+        let outer = self.program.add_computed(&name, ROOT, spec, VarRole::Computed, stop.into());
         step.outputs.push(Pair { outer, inner });
         Ok(outer)
     }

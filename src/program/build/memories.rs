@@ -6,7 +6,7 @@ use super::state::{State, finished};
 use super::step::Step;
 use super::var::Var;
 use crate::error::{Error, ErrorKind, Result};
-use crate::program::description::var_desc::VarRole;
+use crate::program::description::var_desc::{StopGradient, VarRole};
 use crate::program::spec::extent::{Extent, Levels, Spec, VarId, rows_of_step};
 use crate::tensor::DType;
 
@@ -62,7 +62,8 @@ impl Step {
 
     fn add_memory(&self, spec: Spec, initial: Option<VarId>) -> Result<VarId> {
         let state = &mut *self.state.borrow_mut();
-        let previous = state.program.add_computed("memory", self.block, spec, VarRole::Step, false);
+        let previous =
+            state.program.add_computed("memory", self.block, spec, VarRole::Step, StopGradient::No);
         let memory = OpenMemory { previous, initial, next: Next::None, last: None };
         state.building(self)?.add_memory(memory);
         Ok(previous)
@@ -195,7 +196,7 @@ impl State {
         let mut shape = spec.shape.clone();
         shape[0] = sequences;
         let spec = Spec { shape, lod, ..spec };
-        let id = self.program.add_computed(&name, parent, spec, VarRole::Computed, false);
+        let id = self.program.add_computed(&name, parent, spec, VarRole::Computed, StopGradient::No);
         self.building(step)?.set_last(memory, id);
         Ok(id)
     }

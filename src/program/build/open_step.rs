@@ -163,7 +163,7 @@ impl OpenStep {
         let view = Spec { shape, lod, ..spec.clone() };
         let desc = program.var(var);
         let (name, stop) = (format!("{}.step", desc.name), desc.stop_gradient);
-        program.add_computed(&name, self.block, view, VarRole::Step, stop)
+        program.add_computed(&name, self.block, view, VarRole::Step, stop.into())
     }
 
     /// A static input: one row, or one whole sub-sequence, for each sequence. `None` if it is not known over which
@@ -209,7 +209,7 @@ impl OpenStep {
         let view = Spec { shape, lod, ..spec };
         let desc = program.var(var);
         let (name, stop) = (format!("{}.static", desc.name), desc.stop_gradient);
-        let inner = program.add_computed(&name, self.block, view, VarRole::Step, stop);
+        let inner = program.add_computed(&name, self.block, view, VarRole::Step, stop.into());
         self.desc.statics.push(Pair { outer: var, inner });
         self.captured.insert(var, inner);
         Ok(Some(inner))

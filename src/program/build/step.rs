@@ -140,8 +140,13 @@ impl Step {
             };
             let name = program.var(id).name.clone();
             let stop = program.var(id).stop_gradient;
-            let outer =
-                program.add_computed(&format!("{name}.steps"), step.parent, spec, VarRole::Computed, stop);
+            let outer = program.add_computed(
+                &format!("{name}.steps"),
+                step.parent,
+                spec,
+                VarRole::Computed,
+                stop.into(),
+            );
             step.desc.outputs.push(Pair { outer, inner: id });
             Some(outer)
         };

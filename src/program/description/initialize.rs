@@ -33,8 +33,11 @@ pub(crate) const LSTM_BIAS: &str = "lstm_bias";
 pub(crate) const GATE_BIASES: &str = "gate_biases";
 pub(crate) const EMBEDDING: &str = "embedding";
 
+/// Reads the attributes of an initialiser for a variable of a shape.
+type Reading = fn(&Attributes, &[usize]) -> Result<Start>;
+
 /// The initialisers: each name, with how its attributes are read for a variable of a shape.
-const INITIALIZERS: [(&str, fn(&Attributes, &[usize]) -> Result<Start>); 9] = [
+const INITIALIZERS: [(&str, Reading); 9] = [
     (ZEROS, |_, _| Ok(Start::Zeros)),
     (CONSTANT, |given, _| number(given, "value").map(Start::Constant)),
     (UNIFORM, |given, _| range(given).map(|(low, high)| Start::Uniform { low, high })),

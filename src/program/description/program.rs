@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use super::names::Names;
 use super::op_desc::{Bound, OpDesc, Role};
-use super::var_desc::{VarDesc, VarKind, VarRole};
+use super::var_desc::{StopGradient, VarDesc, VarKind, VarRole};
 use crate::error::{AtCaller, Error, ErrorKind, Place, Result, is_own};
 use crate::program::contract::facts::Reach;
 use crate::program::contract::infer::infer;
@@ -207,11 +207,11 @@ impl Program {
         block: BlockId,
         spec: Spec,
         role: VarRole,
-        stop: bool,
+        stop: StopGradient,
     ) -> VarId {
         self.names.settle(&self.vars);
         let name = self.fresh_name(wish);
-        let stop_gradient = stop || !spec.dtype.is_float();
+        let stop_gradient = stop == StopGradient::Yes || !spec.dtype.is_float();
         self.push(VarDesc {
             name,
             block,
@@ -290,7 +290,7 @@ impl Program {
                 };
                 // What only follows from labels and the like passes no gradient on.
                 let stop = stop || !slot.gradient;
-                vars.push(self.add_computed(&wish, block, spec, VarRole::Computed, stop));
+                vars.push(self.add_computed(&wish, block, spec, VarRole::Computed, stop.into()));
             }
             written.push(vars);
         }

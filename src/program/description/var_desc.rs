@@ -75,6 +75,21 @@ impl VarRole {
     }
 }
 
+/// Whether no gradient passes a variable that is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopGradient {
+    /// None passes.
+    Yes,
+    /// It passes if the variable holds floats.
+    No,
+}
+
+impl From<bool> for StopGradient {
+    fn from(stop: bool) -> Self {
+        if stop { StopGradient::Yes } else { StopGradient::No }
+    }
+}
+
 /// How a persistable variable starts: the name of an initialiser and its attributes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Initializer {

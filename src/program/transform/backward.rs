@@ -13,7 +13,7 @@ use crate::program::description::op_desc::{
     Bound, MemoryGradient, OpDesc, Pair, Role, StepDesc, StepGradient,
 };
 use crate::program::description::program::{Append, Program};
-use crate::program::description::var_desc::{VarRole, grad_name};
+use crate::program::description::var_desc::{StopGradient, VarRole, grad_name};
 use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::{BlockId, Spec, VarId};
 use crate::tensor::StorageKind;
@@ -195,7 +195,7 @@ impl Pass<'_> {
                 let spec = Spec { storage: StorageKind::Dense, ..program.spec(var)?.clone() };
                 let block = self.blocks.get(&desc.block).copied().unwrap_or(BlockId(0));
                 let name = grad_name(&desc.name);
-                let grad = program.add_computed(&name, block, spec, VarRole::Computed, true);
+                let grad = program.add_computed(&name, block, spec, VarRole::Computed, StopGradient::Yes);
                 program.set_gradient_of(grad, var);
                 self.grads.insert(var, grad);
                 grad

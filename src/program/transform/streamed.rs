@@ -10,7 +10,7 @@ use crate::program::contract::registry::Registry;
 use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::description::op_desc::{Bound, OpDesc, StepDesc};
 use crate::program::description::program::{Program, malformed};
-use crate::program::description::var_desc::VarRole;
+use crate::program::description::var_desc::{StopGradient, VarRole};
 use crate::program::spec::extent::{BlockId, Extent, LevelId, Spec, VarId};
 use crate::tensor::StorageKind;
 
@@ -340,6 +340,6 @@ impl Making<'_> {
     }
 
     fn add(&mut self, name: &str, spec: Spec, role: VarRole) -> VarId {
-        self.program.add_computed(name, BlockId(0), spec, role, true)
+        self.program.add_computed(name, BlockId(0), spec, role, StopGradient::Yes)
     }
 }

@@ -101,7 +101,7 @@ impl Sources {
             if import.name == "*" {
                 let Some(Target::Module(all)) = self.lead(&import.path, 0) else { continue };
                 for token in code().filter(|token| self.has(&all, &token.text)) {
-                    note(self.lead(&[&all[..], &[token.text.clone()]].concat(), 0), token.line);
+                    note(self.lead(&[&all[..], std::slice::from_ref(&token.text)].concat(), 0), token.line);
                 }
             } else if !import.exported || code().any(|token| token.text == import.name) {
                 note(self.lead(&import.path, 0), import.line);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::program::stored::StoredProgram;
-use crate::program::{BlockId, Program, Spec, VarRole};
+use crate::program::{BlockId, Program, Spec, StopGradient, VarRole};
 use crate::tensor::DType;
 
 /// What is answered by looking at all variables.
@@ -14,7 +14,7 @@ fn slowly(program: &Program, wish: &str) -> String {
 
 fn add(program: &mut Program, wish: &str) -> VarId {
     let spec = Spec::fixed(DType::F32, &[1]).unwrap();
-    program.add_computed(wish, BlockId(0), spec, VarRole::Computed, false)
+    program.add_computed(wish, BlockId(0), spec, VarRole::Computed, StopGradient::No)
 }
 
 const WISHES: [&str; 12] = [
