@@ -1,6 +1,6 @@
 //! The compiled program as text: what runs where, in which memory, and why.
 //!
-//! Instructions are numbered in the order in which they first run; a [`Profile`](super::Profile) uses the same numbers.
+//! Instructions are numbered in the order in which they first run; a [`Profile`](crate::executor::Profile) uses the same numbers.
 //! The plan holds what was decided about each operator of a step block, with the reason, and the listing prints that.
 //!
 //! ```
