@@ -12,7 +12,7 @@ use unpadded::{Builder, DType, Lod, Var, Variable, ops};
 use crate::models::Random;
 
 const WORDS: usize = 300;
-const WIDTH: usize = 6;
+const WIDTH: usize = 24;
 const FUSED: &str = "as linear_cross_entropy";
 
 /// A language model: a table of words, two recurrent layers, logits.
@@ -76,7 +76,11 @@ impl Model {
 
 /// A batch for words and labels, another for each number.
 fn batch(number: u64) -> [Variable; 2] {
-    let lod = Lod::from_lengths1(&[4, 0, 9, 1, 7]).unwrap();
+    batch_of(number, &[4, 0, 9, 1, 7])
+}
+
+fn batch_of(number: u64, lengths: &[usize]) -> [Variable; 2] {
+    let lod = Lod::from_lengths1(lengths).unwrap();
     [0, 1].map(|which| {
         let mut random = Random(100 * number + which);
         let ids: Vec<i64> = (0..lod.rows()).map(|_| random.below(WORDS) as i64).collect();
@@ -120,7 +124,8 @@ fn two_halves_have_the_bits_of_one_run() {
             assert_eq!(listing.contains(FUSED), !fetch.contains(&model.logits), "{what}\n{listing}");
             let (mut one, mut two) = (Scope::of(&model.program).unwrap(), Scope::of(&model.program).unwrap());
             for step in 0..3 {
-                let [words, labels] = batch(step);
+                // So many that threads share the loops, the logits and the updates.
+                let [words, labels] = batch_of(step, &[4, 0, 9, 1, 7].repeat(25));
                 let run = &[(model.words, &words), (model.labels, &labels)];
                 let run = Run::train(run, step);
                 whole.run(&mut one, &run).unwrap();
@@ -294,8 +299,10 @@ fn a_replaced_gradient_is_checked() {
     let feeds = [(model.words, &words), (model.labels, &labels)];
     let run = Run::train(&feeds, 0).until(Stage::Gradients);
     let rows = SelectedRows::new(WORDS, vec![7], Array2::from_elem((1, WIDTH), f32::NAN)).unwrap();
-    let bias = array![f32::INFINITY, 0.0, 0.0, 0.0, 0.0, 0.0];
-    let wrong: [(&str, Storage); 2] = [("table", rows.into()), ("linear_0.bias", Dense::from(bias).into())];
+    let mut bias = vec![0.0f32; WIDTH];
+    bias[3] = f32::INFINITY;
+    let bias = Dense::from_vec(&[WIDTH], bias).unwrap();
+    let wrong: [(&str, Storage); 2] = [("table", rows.into()), ("linear_0.bias", bias.into())];
     for (name, value) in wrong {
         executor.run(&mut scope, &run).unwrap();
         let before = contents(&mut scope);
@@ -324,12 +331,12 @@ fn a_gradient_that_does_not_fit() {
         |height, width| SelectedRows::new(height, vec![1], Array2::<f32>::zeros((1, width))).unwrap().into();
     let dense = |dtype, shape: &[usize]| Storage::from(Dense::zeros(dtype, shape).unwrap());
     let cases: [(&str, Storage, &str, &str); 6] = [
-        ("table", dense(DType::F32, &[WORDS, WIDTH]), "selected_rows f32[300, 6]", "dense f32[300, 6]"),
-        ("table", rows(WORDS + 1, WIDTH), "selected_rows f32[300, 6]", "selected_rows f32[301, 6]"),
-        ("table", rows(WORDS, WIDTH - 1), "selected_rows f32[300, 6]", "selected_rows f32[300, 5]"),
-        ("linear_0.bias", rows(WIDTH, 1), "dense f32[6]", "selected_rows f32[6, 1]"),
-        ("linear_0.bias", dense(DType::F64, &[WIDTH]), "dense f32[6]", "dense f64[6]"),
-        ("linear_0.weight", dense(DType::F32, &[WIDTH * WIDTH]), "dense f32[6, 6]", "dense f32[36]"),
+        ("table", dense(DType::F32, &[WORDS, WIDTH]), "selected_rows f32[300, 24]", "dense f32[300, 24]"),
+        ("table", rows(WORDS + 1, WIDTH), "selected_rows f32[300, 24]", "selected_rows f32[301, 24]"),
+        ("table", rows(WORDS, WIDTH - 1), "selected_rows f32[300, 24]", "selected_rows f32[300, 23]"),
+        ("linear_0.bias", rows(WIDTH, 1), "dense f32[24]", "selected_rows f32[24, 1]"),
+        ("linear_0.bias", dense(DType::F64, &[WIDTH]), "dense f32[24]", "dense f64[24]"),
+        ("linear_0.weight", dense(DType::F32, &[WIDTH * WIDTH]), "dense f32[24, 24]", "dense f32[576]"),
     ];
     for (name, value, expected, got) in cases {
         let param = model.param(name);
