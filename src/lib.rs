@@ -17,7 +17,7 @@
 //! | [`tensor`] | what a variable holds: dense, selected rows, csr, coo |
 //! | [`wire`] | framing and checksums of files |
 //! | [`program`] | programs as data: shapes, step blocks, differentiation, the contract [`Op`](program::Op) |
-//! | [`ops`] | the operators, one file a family, and their catalogue |
+//! | [`ops`] | the operators, a folder a family, and their catalogue |
 //! | [`executor`] | from a program to slots and buffers; the step executor |
 //! | [`testing`] | the check that every operator passes, a user's own too |
 //! | [`optimizer`] | front ends that append update operators |

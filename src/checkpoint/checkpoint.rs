@@ -126,7 +126,12 @@ impl Checkpoint {
     /// file and the section.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        Self::read(wire::open(path.as_ref())?).at_caller()
+        Self::load_file(path.as_ref()).at_caller()
+    }
+
+    /// [`Self::load`], compiled once and not by every crate that calls it.
+    fn load_file(path: &Path) -> Result<Self> {
+        Self::read(wire::open(path)?)
     }
 
     /// What [`Self::load`] reads.

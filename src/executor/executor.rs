@@ -1,122 +1,95 @@
 //! The executor: feed, run, fetch.
 
-use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::panic::{Location, resume_unwind};
 use std::time::Instant;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::compile::compile;
-use crate::executor::observe::profile::Profiling;
-use crate::executor::plan::{Access, Instr, Loop, OpInstr, Plan, Ref, Slot};
-use crate::executor::run::frame::Frame;
-use crate::executor::run::machine::{Shared, Worker};
+use crate::executor::observe::listing::Listing;
+use crate::executor::observe::profile::{Profile, Profiling};
+use crate::executor::plan::Plan;
+use crate::executor::run::machine::Machine;
+use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
-use crate::executor::run::step_loop::{LoopMemory, Tools};
-use crate::executor::threads::Threads;
-use crate::kernels::Extent2;
-use crate::kernels::arena::{Arena, Lane, OperandRoom, Region};
-use crate::program::contract::call::selected_rows;
-use crate::program::contract::context::{Mode, Prepared, RunFacts};
-use crate::program::contract::levels::LevelTable;
-use crate::program::contract::rows::RowBuffer;
-use crate::program::{Extent, OpDesc, Program, Registry, Role, VarId};
-use crate::tensor::{DType, Dense, Variable, with_element};
-
-/// How far a run goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// Forward only.
-    Forward,
-    /// Forward and backward; nothing is updated.
-    Gradients,
-    /// All of it.
-    Updates,
-}
-
-/// The arguments of a run.
-#[derive(Debug, Clone, Copy)]
-pub struct Run<'a> {
-    /// The batch: each feed's variable.
-    pub feeds: &'a [(VarId, &'a Variable)],
-    /// Train or infer.
-    pub mode: Mode,
-    /// The number of the training step, from 0.
-    pub step: u64,
-    /// The numbers of the batch's sequences in the data; 0, 1, … without it. Random operators depend on them, and so
-    /// not on how the data is cut into batches.
-    pub numbers: &'a [u64],
-    /// The place of each sequence's first row in the sequence, where a window of it is fed; 0 without it.
-    pub places: &'a [u64],
-    /// How far to go.
-    pub stage: Stage,
-}
-
-impl<'a> Run<'a> {
-    /// A training step: forward, backward, updates.
-    pub fn train(feeds: &'a [(VarId, &'a Variable)], step: u64) -> Self {
-        Run { feeds, mode: Mode::Train, step, numbers: &[], places: &[], stage: Stage::Updates }
-    }
-
-    /// A forward pass that infers.
-    pub fn infer(feeds: &'a [(VarId, &'a Variable)]) -> Self {
-        Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], places: &[], stage: Stage::Forward }
-    }
-
-    /// The same with the numbers of the sequences in the data.
-    #[must_use]
-    pub fn numbers(self, numbers: &'a [u64]) -> Self {
-        Run { numbers, ..self }
-    }
-
-    /// The same of windows of the sequences: the place of each one's first row in it.
-    #[must_use]
-    pub fn places(self, places: &'a [u64]) -> Self {
-        Run { places, ..self }
-    }
-
-    /// The same up to a stage.
-    #[must_use]
-    pub fn until(self, stage: Stage) -> Self {
-        Run { stage, ..self }
-    }
-}
+use crate::executor::run::stages::{Stages, Updates};
+use crate::executor::run::threads::Threads;
+use crate::program::{OpDesc, Program, Registry, Role, VarId};
+use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 /// A compiled program with its buffers.
+///
+/// # A run in two halves
+/// A run [until the gradients](Stage::Gradients) leaves the scope as it is. Its gradients can then be read
+/// ([`gradient`](Self::gradient)) and replaced ([`set_gradient`](Self::set_gradient)), and [`update`](Self::update) does the rest.
+/// If no gradient is replaced, the two halves have the bits of one run.
+///
+/// Two replicas of a model that step together, each on its half of a batch, as processes on several machines would do:
+///
+/// ```
+/// use ndarray::{ArrayView2, array, s};
+/// use unpadded::executor::{Executor, Run, Scope, Stage};
+/// use unpadded::optimizer::{Adam, Optimizer};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let x = net.feed("x", DType::F32, &[2], 0);
+/// let h = x.linear(3).tanh();
+/// let loss = (h * h).mean();
+/// let (registry, mut program) = (net.registry(), net.finish()?);
+/// let trained = Adam::new(0.1).minimize(&mut program, &registry, loss.id())?;
+/// let start = || Ok::<_, unpadded::Error>((Executor::new(&program, &registry, &[], 1)?, Scope::of(&program)?));
+/// let rows = array![[1.0f32, 2.0], [-1.0, 0.5], [3.0, -2.0], [0.0, 1.0]];
+///
+/// // One run on the whole batch.
+/// let (mut executor, mut whole) = start()?;
+/// executor.run(&mut whole, &Run::train(&[(x.id(), &Variable::dense(rows.clone()))], 0))?;
+///
+/// // Each replica computes the gradients of its half,
+/// let mut replicas = [start()?, start()?];
+/// for ((executor, scope), half) in replicas.iter_mut().zip([s![..2, ..], s![2.., ..]]) {
+///     let half = Variable::dense(rows.slice(half).to_owned());
+///     executor.run(scope, &Run::train(&[(x.id(), &half)], 0).until(Stage::Gradients))?;
+/// }
+/// // all take the mean, and step.
+/// for &(param, _) in &trained.gradients {
+///     let [(one, _), (two, _)] = &mut replicas;
+///     let (one, two) = (one.gradient(param)?, two.gradient(param)?);
+///     let sum = &one.as_dense()?.view::<f32>()? + &two.as_dense()?.view::<f32>()?;
+///     for (executor, _) in &mut replicas {
+///         executor.set_gradient(param, &sum / 2.0)?;
+///     }
+/// }
+/// for (executor, scope) in &mut replicas {
+///     executor.update(scope)?;
+/// }
+///
+/// // They have the same parameters, which are those of the one run up to the order of summation.
+/// let [(_, one), (_, two)] = &mut replicas;
+/// let weight = |scope: &mut Scope| scope.get("linear_0.weight");
+/// assert_eq!(weight(one)?, weight(two)?);
+/// let (one, whole) = (weight(one)?, weight(&mut whole)?);
+/// for (a, b) in one.as_slice::<f32>()?.iter().zip(whole.as_slice::<f32>()?) {
+///     assert!((a - b).abs() < 1e-5, "{a} is not {b}");
+/// }
+/// # Ok::<(), unpadded::Error>(())
+/// ```
 pub struct Executor {
-    pub(crate) program: Program,
-    pub(crate) plan: Plan,
-    pub(crate) arena: Arena,
-    pub(crate) pool: Vec<RowBuffer>,
-    pub(crate) workers: Vec<Worker>,
-    threads: Threads,
-    pub(crate) kept: Kept,
+    program: Program,
+    plan: Plan,
+    machine: Machine,
+    /// What can be fetched.
     wanted: Vec<VarId>,
-    pub(crate) fed: Vec<bool>,
     /// For each variable whether an operator writes it.
     written: Vec<bool>,
+    /// How far the last run has come, if it ended well.
     done: Option<Stage>,
-    pub(crate) profiling: Option<Profiling>,
+    updates: Updates,
+    profiling: Option<Profiling>,
 }
 
-/// Memory of [`Shared`] between runs.
-#[derive(Default)]
-pub(crate) struct Kept {
-    loops: Vec<Option<&'static Loop>>,
-    frames: Vec<Frame>,
-    pub(crate) levels: LevelTable,
-    /// Levels that operators of the root made, for the next run to use their memory.
-    pub(crate) spare: LevelTable,
-    prepared: Vec<Prepared>,
-    numbers: Vec<u64>,
-    places: Vec<u64>,
-    memory: LoopMemory,
-    pub(crate) batch: usize,
-}
-
-/// An empty list in the memory of one whose references were of another run.
-fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
-    loops.clear();
-    // Between types of one layout `collect` keeps the memory.
-    loops.into_iter().map(|_| None).collect()
+/// Where the gradient of a parameter is.
+struct GradientSlot {
+    slot: usize,
+    grad: VarId,
 }
 
 impl Executor {
@@ -141,28 +114,19 @@ impl Executor {
         threads: Threads,
     ) -> Result<Self> {
         let plan = compile(program, registry, fetch).at_caller()?;
-        let mut arena = Arena::new();
-        for &dtype in &plan.buffers {
-            with_element!(dtype, T => arena.add::<T>());
-        }
+        let machine = Machine::new(program, &plan, threads);
         let mut written = vec![false; program.vars().len()];
         let ops = program.blocks().flat_map(|(_, block)| &block.ops);
         ops.flat_map(OpDesc::writes).for_each(|var| written[var.0 as usize] = true);
-        let mut kept = Kept::default();
-        kept.frames.resize_with(program.blocks().len(), Frame::default);
-        kept.prepared.resize_with(plan.prepared, Prepared::default);
+        let updates = Updates::of(&plan);
         Ok(Self {
-            pool: vec![RowBuffer::default(); plan.pools],
-            arena,
-            workers: (0..threads.number).map(|_| Worker::default()).collect(),
-            threads,
-            written,
-            kept,
-            wanted: fetch.to_vec(),
-            fed: vec![false; program.vars().len()],
             program: program.clone(),
             plan,
+            machine,
+            written,
+            wanted: fetch.to_vec(),
             done: None,
+            updates,
             profiling: None,
         })
     }
@@ -174,7 +138,24 @@ impl Executor {
 
     /// Bytes of all buffers now: they grow to what the largest batch so far took, and stay.
     pub fn bytes(&self) -> usize {
-        self.arena.bytes()
+        self.machine.bytes()
+    }
+
+    /// Bytes that the buffers will take for a batch, before it runs: a function of its numbers of sequences and rows.
+    /// Buffers never shrink, so [`Self::bytes`] is the largest of these so far. Rows of sequences that operators make
+    /// while they run are not known before and left out, as are packed weights and selected rows.
+    ///
+    /// # Errors
+    /// As for the feeds of a run.
+    #[track_caller]
+    pub fn bytes_for(&mut self, feeds: &[(VarId, &Variable)]) -> Result<usize> {
+        self.machine.bytes_for(&self.program, &self.plan, feeds).at_caller()
+    }
+
+    /// The compiled program as text: each instruction with its place, its outputs and their buffers, for step loops
+    /// what runs before, in and after the loop and why, and which variables share a buffer.
+    pub fn listing(&self) -> Listing<'_> {
+        Listing::of(&self.plan)
     }
 
     /// Runs the program once. Persistent variables are read from and updated in `scope`; an error before the updates
@@ -192,76 +173,137 @@ impl Executor {
     #[track_caller]
     pub(crate) fn run_data(&mut self, scope: &mut Scope, run: &Run<'_>, data: &Location<'_>) -> Result<()> {
         let caller = Location::caller();
+        let clock = self.profiling.is_some().then(Instant::now);
         self.done = None;
-        let clock = self.profiling.as_ref().map(|_| Instant::now());
-        let batch = self.bind_feeds(run).map_err(|e| e.called(data))?;
-        // All variables are checked before the first leaves the scope, so that a run that fails leaves it whole.
-        for slot in self.plan.slots.iter().filter(|s| s.persistent) {
-            let (name, spec) = (&self.program.var(slot.var).name, self.program.spec(slot.var)?);
-            scope.check(name, spec).map_err(|e| e.called(caller))?;
-        }
-        for slot in self.plan.slots.iter().filter(|s| s.persistent && self.written[s.var.0 as usize]) {
-            scope.own(&self.program.var(slot.var).name);
-        }
-        self.lend(scope);
-        // From here to the second exchange nothing leaves early, not even a panic in an operator: the parameters are
-        // here and not in the scope.
-        let outcome = self.run_lent(run, batch);
-        self.lend(scope);
-        if let Some(start) = clock {
-            self.count_run(start, matches!(outcome, Ok(Ok(()))));
-        }
-        outcome.unwrap_or_else(|panic| resume_unwind(panic)).map_err(|e| e.called(caller))?;
+        self.machine.bind_feeds(&self.program, &self.plan, run).map_err(|e| e.called(data))?;
+        self.check_scope(scope).map_err(|e| e.called(caller))?;
+        self.machine.begin(&self.program, run);
+        self.run_stages(scope, Stages::Until(run.stage), clock).map_err(|e| e.called(caller))?;
         self.done = Some(run.stage);
         Ok(())
     }
 
-    /// Exchanges the buffers of persistent variables with the scope's: in before a run, back after it.
-    fn lend(&mut self, scope: &mut Scope) {
-        for slot in self.plan.slots.iter().filter(|s| s.persistent) {
-            scope.lend(&self.program.var(slot.var).name, &mut self.arena, slot.buffer);
+    /// Checks that a scope has every persistent variable: all of them before the first leaves it, so that a run that fails
+    /// leaves it whole.
+    fn check_scope(&self, scope: &Scope) -> Result<()> {
+        self.plan.kept().try_for_each(|var| scope.check(&self.program.var(var).name, self.program.spec(var)?))
+    }
+
+    /// Runs some stages with the variables of a scope that was checked; `clock` is when that began, if the time is wanted.
+    fn run_stages(&mut self, scope: &mut Scope, stages: Stages, clock: Option<Instant>) -> Result<()> {
+        for var in self.plan.kept().filter(|&var| self.written[var.0 as usize]) {
+            scope.own(&self.program.var(var).name);
+        }
+        self.machine.exchange(&self.plan, scope);
+        // From here to the second exchange nothing leaves early, not even a panic in an operator: the parameters are
+        // here and not in the scope.
+        let outcome = self.machine.run(&self.plan, stages);
+        self.machine.exchange(&self.plan, scope);
+        if let (Some(start), Some(profiling)) = (clock, &mut self.profiling) {
+            let length = start.elapsed();
+            self.machine.record(start, length);
+            profiling.took(length);
+            // The second half of a run is no run of its own.
+            if let (Ok(Ok(())), Stages::Until(_)) = (&outcome, stages) {
+                profiling.count();
+            }
+        }
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// The gradient of a parameter after a run until the gradients, as the update of the parameter will read it: dense, or
+    /// selected rows, whose numbers may repeat. Clipping comes with the updates and has not changed it.
+    ///
+    /// # Errors
+    /// If the last run did not end well at [`Stage::Gradients`], or [`Self::update`] has used its gradients up; if no
+    /// update moves the parameter; if the program computes something after an update, so that its gradients are not all
+    /// there at one time.
+    #[track_caller]
+    pub fn gradient(&mut self, param: impl Into<VarId>) -> Result<Storage> {
+        let caller = Location::caller();
+        let GradientSlot { slot, grad } = self.gradient_slot(param.into()).map_err(|e| e.called(caller))?;
+        self.machine.value(&self.plan.slots[slot], self.program.spec(grad)?)
+    }
+
+    /// Replaces the gradient of a parameter, for [`Self::update`]. It keeps its storage: a dense gradient is replaced by
+    /// a dense one, selected rows by selected rows, as many as there are.
+    ///
+    /// # Errors
+    /// As [`Self::gradient`], and if the value has another storage, dtype or shape than the gradient.
+    #[track_caller]
+    pub fn set_gradient(&mut self, param: impl Into<VarId>, value: impl Into<Storage>) -> Result<()> {
+        let (param, value, caller) = (param.into(), value.into(), Location::caller());
+        let GradientSlot { slot, grad } = self.gradient_slot(param).map_err(|e| e.called(caller))?;
+        let spec = self.program.spec(grad)?;
+        let known = spec.shape.iter().map(|e| e.known());
+        if value.kind() != spec.storage
+            || value.dtype() != spec.dtype
+            || !known.eq(value.shape().iter().map(|&n| Some(n)))
+        {
+            let described = |kind: StorageKind, dtype: DType, shape: &dyn std::fmt::Debug| {
+                format!("{kind} {dtype}{shape:?}")
+            };
+            let shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(0)).collect();
+            let expected = described(spec.storage, spec.dtype, &shape);
+            let got = described(value.kind(), value.dtype(), &value.shape());
+            let error = Error::new("value of a gradient", expected, got);
+            return Err(error.variable(&self.program.var(param).name).called(caller));
+        }
+        self.machine.set_value(&self.plan.slots[slot], &value)
+    }
+
+    /// The second half of a run that stopped at [`Stage::Gradients`]: checks that its loss and its gradients, as they
+    /// are now, are finite, and updates the persistent variables in `scope`. The mode and the number of the step are those
+    /// of the first half. It comes once: if it is not finite, or an update fails, the gradients are used up too.
+    ///
+    /// # Errors
+    /// As [`Self::gradient`]; if a variable is not in `scope` or of another shape; if a gradient is not finite, before
+    /// any update, which leaves the scope as it was; if the program updates nothing.
+    #[track_caller]
+    pub fn update(&mut self, scope: &mut Scope) -> Result<()> {
+        let caller = Location::caller();
+        let clock = self.profiling.is_some().then(Instant::now);
+        self.check_halfway("update").and_then(|()| self.check_scope(scope)).map_err(|e| e.called(caller))?;
+        self.done = None;
+        self.run_stages(scope, Stages::Updates, clock).map_err(|e| e.called(caller))?;
+        self.done = Some(Stage::Updates);
+        Ok(())
+    }
+
+    /// Checks that the gradients of the last run are there, and its updates are not done.
+    fn check_halfway(&self, what: &str) -> Result<()> {
+        let wrong = |expected, got: &str| Err(Error::of(ErrorKind::Program, what, expected, got));
+        match self.updates {
+            Updates::None => {
+                return wrong("a program that an optimizer has completed", "one without updates");
+            }
+            Updates::Between => {
+                return wrong("a program whose updates come last", "one that goes on after them");
+            }
+            Updates::Last => {}
+        }
+        let expected = "a run until `Stage::Gradients`, before its updates";
+        match self.done {
+            Some(Stage::Gradients) => Ok(()),
+            Some(stage) => wrong(expected, &format!("one until {stage:?}")),
+            None => wrong(expected, "none that succeeded"),
         }
     }
 
-    /// Runs the instructions; a panic in one is handed back.
-    fn run_lent(&mut self, run: &Run<'_>, batch: usize) -> std::thread::Result<Result<()>> {
-        let Self { plan, arena, pool, workers, threads, kept, program, .. } = self;
-        let facts = RunFacts { mode: run.mode, step: run.step, seed: program.seed, threads: workers.len() };
-        kept.numbers.clear();
-        kept.numbers.extend_from_slice(run.numbers);
-        kept.places.clear();
-        kept.places.extend_from_slice(run.places);
-        let mut shared = Shared {
-            plan,
-            loops: emptied(std::mem::take(&mut kept.loops)),
-            frames: std::mem::take(&mut kept.frames),
-            levels: std::mem::take(&mut kept.levels),
-            spare: std::mem::take(&mut kept.spare),
-            prepared: std::mem::take(&mut kept.prepared),
-            numbers: std::mem::take(&mut kept.numbers),
-            places: std::mem::take(&mut kept.places),
-            batch,
-            facts,
-        };
-        shared.loops.resize(shared.frames.len(), None);
-        shared.frames.iter_mut().for_each(Frame::restart);
-        workers.iter_mut().filter_map(|worker| worker.recorder.as_mut()).for_each(|r| r.restart());
-        let mut work = || {
-            let mut tools = Tools { workers, pool, memory: &mut kept.memory };
-            execute(&mut shared, plan, arena, &mut tools, run.stage)
-        };
-        let outcome = catch_unwind(AssertUnwindSafe(|| match &threads.pool {
-            Some(pool) => pool.install(&mut work),
-            None => work(),
-        }));
-        kept.loops = emptied(std::mem::take(&mut shared.loops));
-        kept.frames = std::mem::take(&mut shared.frames);
-        kept.levels = std::mem::take(&mut shared.levels);
-        kept.spare = std::mem::take(&mut shared.spare);
-        kept.prepared = std::mem::take(&mut shared.prepared);
-        kept.numbers = std::mem::take(&mut shared.numbers);
-        kept.places = std::mem::take(&mut shared.places);
-        outcome
+    /// Where the gradient is that the update of a parameter reads.
+    fn gradient_slot(&self, param: VarId) -> Result<GradientSlot> {
+        self.check_halfway("gradient")?;
+        let updates = self.program.root().ops.iter().filter(|op| op.role == Role::Update);
+        // A gradient that is clipped is updated itself; the parameter is not.
+        let mut updates = updates.filter(|op| op.writes().any(|var| var == param));
+        let grad = updates.find_map(|op| op.input("grad").first().copied());
+        match grad.and_then(|grad| Some((grad, self.plan.of_var[grad.0 as usize]?))) {
+            Some((grad, slot)) => Ok(GradientSlot { slot, grad }),
+            None => {
+                let got = self.program.called(param);
+                Err(Error::of(ErrorKind::Program, "gradient", "a parameter that an update moves", got))
+            }
+        }
     }
 
     /// The value of a fetched variable after a run.
@@ -270,28 +312,10 @@ impl Executor {
     /// If it was not among the variables to fetch, or the run did not go so far.
     #[track_caller]
     pub fn fetch(&mut self, var: impl Into<VarId>) -> Result<Variable> {
-        let caller = Location::caller();
-        let (slot, rows) = self.fetched(var.into()).map_err(|e| e.called(caller))?;
-        let slot = &self.plan.slots[slot];
-        let spec = self.program.spec(slot.var)?;
-        let lod = self.kept.levels.lod(&spec.lod).cloned();
-        if let Some(pool) = slot.pool {
-            return Variable::new(selected_rows(&self.pool[pool], spec)?, lod);
-        }
-        let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(0)).collect();
-        if spec.batched() {
-            shape[0] = rows;
-        }
-        let elements = shape.iter().product::<usize>();
-        let extent = Extent2 { rows: 1, width: elements, stride: elements };
-        let region = Region { buffer: slot.buffer, extent, ..Default::default() };
-        let mut lane = self.arena.lane();
-        let operands = lane.operands(&mut self.workers[0].room, &[region], &[]);
-        let dense = with_element!(slot.dtype, T => {
-            let numbers = operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[]);
-            Dense::from_vec(&shape, numbers.to_vec())
-        })?;
-        Variable::new(dense, lod)
+        let (id, caller) = (var.into(), Location::caller());
+        let slot = self.fetched(id).map_err(|e| e.called(caller))?;
+        let (slot, spec) = (&self.plan.slots[slot], self.program.spec(id)?);
+        Variable::new(self.machine.value(slot, spec)?, self.machine.lod(spec))
     }
 
     /// The first number of a fetched float variable after a run: a loss or a metric, without an allocation.
@@ -301,205 +325,47 @@ impl Executor {
     #[track_caller]
     pub fn scalar(&mut self, var: impl Into<VarId>) -> Result<f64> {
         let (id, caller) = (var.into(), Location::caller());
-        let (slot, rows) = self.fetched(id).map_err(|e| e.called(caller))?;
-        let slot = &self.plan.slots[slot];
-        let spec = self.program.spec(id)?;
-        let wrong = |got: String| {
-            Error::new("scalar", "a float", got).variable(&self.program.var(id).name).called(caller)
-        };
-        if slot.pool.is_some() || spec.width() == 0 || spec.batched() && rows == 0 {
-            return Err(wrong(format!("{spec} with {rows} rows")));
-        }
-        let extent = Extent2 { rows: 1, width: 1, stride: 1 };
-        let region = Region { buffer: slot.buffer, extent, ..Default::default() };
-        let mut lane = self.arena.lane();
-        let operands = lane.operands(&mut self.workers[0].room, &[region], &[]);
-        let number = match slot.dtype {
-            DType::F32 => operands.read::<f32>(0).map(|v| f64::from(v.row(0)[0])),
-            DType::F64 => operands.read::<f64>(0).map(|v| v.row(0)[0]),
-            _ => None,
-        };
-        number.ok_or_else(|| wrong(slot.dtype.to_string()))
+        let slot = &self.plan.slots[self.fetched(id).map_err(|e| e.called(caller))?];
+        let number = self.machine.first_number(slot, self.program.spec(id)?);
+        let wrong = |got| Error::new("scalar", "a float", got).variable(&self.program.var(id).name);
+        number.map_err(|got| wrong(got).called(caller))
     }
 
-    fn fetched(&self, id: VarId) -> Result<(usize, usize)> {
-        let name = |e: Error| match self.wanted.contains(&id) {
-            true => e.variable(&self.program.var(id).name),
-            false => e,
-        };
+    /// The slot of a variable that can be fetched after the last run.
+    fn fetched(&self, id: VarId) -> Result<usize> {
+        let wrong = |expected: &str, got: String| Error::of(ErrorKind::Program, "fetch", expected, got);
         if !self.wanted.contains(&id) {
-            let (expected, got) = ("a variable given to `Executor::new`", self.program.called(id));
-            return Err(Error::of(ErrorKind::Program, "fetch", expected, got));
+            return Err(wrong("a variable given to `Executor::new`", self.program.called(id)));
         }
         let var = self.program.var(id);
+        let named = |e: Error| Err(e.variable(&var.name));
         if var.persistable {
-            return Err(name(Error::of(
-                ErrorKind::Program,
-                "fetch",
-                "a computed variable",
-                "a persistent one; ask the scope",
-            )));
+            return named(wrong("a computed variable", "a persistent one; ask the scope".to_owned()));
         }
-        let stage = self
-            .done
-            .ok_or_else(|| name(Error::of(ErrorKind::Program, "fetch", "a run that succeeded", "none")))?;
-        let made = self
-            .program
-            .root()
-            .ops
-            .iter()
-            .filter(|op| op.writes().any(|v| v == id))
-            .map(|op| stage_of(op.role));
-        if made.clone().min().is_some_and(|needed| needed > stage) {
-            return Err(name(Error::of(
-                ErrorKind::Program,
-                "fetch",
-                "a run that went so far",
-                format!("one until {stage:?}"),
-            )));
-        }
-        let slot = self.plan.of_var[id.0 as usize]
-            .ok_or_else(|| name(Error::of(ErrorKind::Program, "fetch", "a variable with a value", "none")))?;
-        let rows = match self.program.spec(id)?.rows() {
-            Extent::Known(n) => n,
-            Extent::Rows(level) => self.kept.levels.get(level).map_or(0, |lod| lod.rows()),
-            _ => self.kept.batch,
+        let Some(stage) = self.done else {
+            return named(wrong("a run that succeeded", "none".to_owned()));
         };
-        Ok((slot, rows))
-    }
-}
-
-fn stage_of(role: Role) -> Stage {
-    match role {
-        Role::Forward => Stage::Forward,
-        Role::Backward => Stage::Gradients,
-        Role::Update => Stage::Updates,
-    }
-}
-
-fn execute<'p>(
-    shared: &mut Shared<'p>,
-    plan: &'p Plan,
-    arena: &mut Arena,
-    tools: &mut Tools<'_>,
-    stage: Stage,
-) -> Result<()> {
-    // What begins to live behind the last instruction of the stage takes no memory: gradients, in an evaluation.
-    let end = plan.code.iter().rposition(|i| stage_of(role_of(i)) <= stage).map_or(0, |last| last + 1);
-    let mut lane = arena.lane();
-    reserve(shared, plan, &mut lane, end);
-    let mut checked = false;
-    for instr in &plan.code {
-        let role = role_of(instr);
-        if stage_of(role) > stage || (superseded(instr) && stage > Stage::Forward) {
-            continue;
+        let makers = self.program.root().ops.iter().filter(|op| op.writes().any(|v| v == id));
+        if makers.map(|op| Stage::of(op.role)).min().is_some_and(|needed| needed > stage) {
+            return named(wrong("a run that went so far", format!("one until {stage:?}")));
         }
-        if role == Role::Update && !checked {
-            finite(shared, plan, &mut lane, tools)?;
-            checked = true;
-        }
-        shared.prepare(instr, &mut lane, &mut tools.workers[0])?;
-        shared.instruction(instr, &mut lane, tools)?;
-        // A level that an operator makes tells how many rows it will write.
-        if matches!(instr, Instr::Levels(_)) {
-            reserve(shared, plan, &mut lane, end);
+        match self.plan.of_var[id.0 as usize] {
+            Some(slot) => Ok(slot),
+            None => named(wrong("a variable with a value", "none".to_owned())),
         }
     }
-    Ok(())
-}
 
-/// Whether an instruction that computes gradients computes the same.
-fn superseded(instr: &Instr) -> bool {
-    matches!(instr, Instr::Op(op) if op.stands_for.as_ref().is_some_and(|note| note.superseded))
-}
-
-fn role_of(instr: &Instr) -> Role {
-    match instr {
-        Instr::Op(op) | Instr::Levels(op) => op.role,
-        Instr::Loop(inner) if inner.backward => Role::Backward,
-        Instr::Loop(_) => Role::Forward,
-        Instr::Zero(..) => Role::Backward,
-        Instr::Reorder { role, .. } => *role,
+    /// From the next run on, writes down where the time goes, until [`Self::take_profile`]. What was written down
+    /// before is dropped.
+    pub fn start_profile(&mut self) {
+        self.machine.start_recording(&self.plan);
+        self.profiling = Some(Profiling::default());
     }
-}
 
-/// Room for every slot of the root block whose rows are known, and that lives before instruction `end` has run.
-fn reserve(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>, end: usize) {
-    let whole =
-        |s: &&Slot| s.home == crate::executor::plan::Home::Whole && s.pool.is_none() && s.life.0 <= end;
-    for slot in plan.slots.iter().filter(whole) {
-        if !matches!(slot.rows, Extent::Alive(_)) {
-            lane.reserve(slot.buffer, shared.count(slot.rows, None) * slot.width);
-        }
+    /// Stops writing down and returns where the time went; `None` if it was not started. Runs that ended with an error
+    /// are not among [`Profile::runs`], but what they did is among the entries, and their time in [`Profile::wall`].
+    pub fn take_profile(&mut self) -> Option<Profile> {
+        let profiling = self.profiling.take()?;
+        Some(profiling.profile(&self.plan, self.machine.stop_recording()))
     }
-}
-
-/// Checks that every gradient that an update reads is finite, and the loss, before the first update.
-fn finite(shared: &Shared<'_>, plan: &Plan, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
-    let named = |op: &OpInstr, slot: &Slot| {
-        Err(op.err(not_finite("gradient")).variable(&plan.program.var(slot.var).name))
-    };
-    for instr in &plan.code {
-        let Instr::Op(op) = instr else { continue };
-        if op.role != Role::Update {
-            continue;
-        }
-        for view in &op.reads {
-            if let Access::Slot(s) = view.access
-                && !plan.slots[s].persistent
-                && !view_is_finite(shared, view, lane, &mut tools.workers[0].room)
-                && !plan.code.iter().any(|i| writes_in_update(i, s))
-            {
-                return named(op, &plan.slots[s]);
-            }
-        }
-        for place in op.wiring.inputs.iter().flatten() {
-            if let crate::program::contract::context::OperandAt::Rows(p) = place {
-                let rows = &tools.pool[*p];
-                let fine = match rows.dtype() {
-                    Some(DType::F64) => rows.values::<f64>()?.iter().flatten().all(|v| v.is_finite()),
-                    Some(_) => rows.values::<f32>()?.iter().flatten().all(|v| v.is_finite()),
-                    None => true,
-                };
-                if !fine && let Some(slot) = plan.slots.iter().find(|s| s.pool == Some(*p)) {
-                    return named(op, slot);
-                }
-            }
-        }
-    }
-    for &s in &plan.losses {
-        let Slot { var, rows, width, .. } = plan.slots[s];
-        let whole = Ref { access: Access::Slot(s), rows, width, column: 0 };
-        if !view_is_finite(shared, &whole, lane, &mut tools.workers[0].room) {
-            return Err(not_finite("loss").variable(&plan.program.var(var).name));
-        }
-    }
-    Ok(())
-}
-
-/// Values that updates compute for updates (a learning rate, a norm) have none yet when the gradients are checked.
-fn writes_in_update(instr: &Instr, slot: usize) -> bool {
-    let Instr::Op(op) = instr else { return false };
-    let fresh = |(i, r): (usize, &Ref)| {
-        r.access == Access::Slot(slot) && !op.op.signature().outputs.get(i).is_some_and(|s| s.updated)
-    };
-    op.role == Role::Update && op.writes.iter().enumerate().any(fresh)
-}
-
-fn view_is_finite(shared: &Shared<'_>, view: &Ref, lane: &mut Lane<'_>, room: &mut OperandRoom) -> bool {
-    let region = shared.region(view, None);
-    let operands = lane.operands(room, &[region], &[]);
-    match shared.dtype(view) {
-        DType::F32 => {
-            operands.read::<f32>(0).is_none_or(|v| v.iter().all(|row| row.iter().all(|x| x.is_finite())))
-        }
-        DType::F64 => {
-            operands.read::<f64>(0).is_none_or(|v| v.iter().all(|row| row.iter().all(|x| x.is_finite())))
-        }
-        _ => true,
-    }
-}
-
-fn not_finite(what: &str) -> Error {
-    Error::of(ErrorKind::NotFinite, what, "finite numbers", "NaN or infinity; nothing was updated")
 }

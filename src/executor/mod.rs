@@ -1,8 +1,13 @@
 //! Runs programs: compiles them to slots and buffers, feeds, runs, fetches.
 //!
+//! The rooms, in the order in which one may use another: `rewrite` makes a program another that computes the same, `plan` is
+//! what a compiled program is, as plain data, `compile` makes it, `run` is the machine that runs it, `observe` prints what
+//! is in it and where its time goes. `reference` interprets programs without any of this. The [`Executor`] is in front.
+//!
 //! [`Executor::new`] compiles a program for the variables that are wanted; [`Executor::run`] runs it on a batch and a
 //! [`Scope`]. What a run is about (train or infer, the number of the step, the numbers of the sequences in the data,
-//! how far to go) is an argument of the run, a [`Run`], not of the program.
+//! how far to go) is an argument of the run, a [`Run`], not of the program. A run may stop at its gradients, to be ended by
+//! [`Executor::update`].
 
 mod compile;
 #[allow(clippy::module_inception)]
@@ -12,15 +17,14 @@ mod plan;
 mod reference;
 mod rewrite;
 mod run;
-mod threads;
 
-pub use executor::{Executor, Run, Stage};
+pub use executor::Executor;
 pub use observe::listing::Listing;
 pub use observe::profile::{Entry, Part, Profile};
 pub use observe::{listing, profile};
 pub use reference::{diagnose, interpret};
-pub use run::rank_table;
 pub use run::rank_table::RankTable;
-pub use run::scope;
+pub use run::request::{Run, Stage};
 pub use run::scope::Scope;
-pub(crate) use threads::Threads;
+pub(crate) use run::threads::Threads;
+pub use run::{rank_table, scope};

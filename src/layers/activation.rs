@@ -1,4 +1,4 @@
-//! Which function a cell takes.
+//! The functions that the options of cells choose from.
 
 use crate::program::Var;
 

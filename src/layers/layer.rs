@@ -52,8 +52,8 @@ pub trait Layer {
     /// Its parameters.
     type Weights: Clone;
 
-    /// What the names of its parameters begin with, before a count: `highway` in `highway_0.weight`. An empty one if it has
-    /// none but those of the layers that it holds, which are then named as if they stood alone.
+    /// What the names of its parameters begin with, before a count: `highway` in `highway_0.weight`. Empty if it has no
+    /// parameters but those of the layers that it holds; these are then named as if they stood alone.
     fn kind(&self) -> &str;
 
     /// What the names of its parameters begin with instead, if its options say so.
@@ -77,13 +77,13 @@ pub trait Stateful: Layer {
     /// Appends its operators: the output after every step, in the rows and LoD of `x`, and the states.
     fn states(&self, net: &Builder, x: Var, weights: &Self::Weights) -> (Var, Self::States);
 
-    /// States that are all this variable.
+    /// States that are all the same variable.
     fn all_states(&self, var: Var) -> Self::States;
 }
 
 /// A layer that runs over sequences with states passing from step to step, the first of which is its output:
 /// [`Lstm`](crate::layers::Lstm), [`Gru`](crate::layers::Gru), [`Rnn`](crate::layers::Rnn), [`Mgu`](crate::layers::Mgu), and
-/// any of one's own that shall be stacked or run in both directions ([`Stacked`](crate::layers::Stacked)).
+/// any of your own that is to be stacked or run in both directions ([`Stacked`](crate::layers::Stacked)).
 pub trait RecurrentLayer: Stateful<States: Vars + Copy> + Clone {
     /// The same layer in the other direction.
     #[must_use]
@@ -143,7 +143,7 @@ enum Weights<W> {
     /// They are made at the first call.
     None,
     Made(W),
-    /// What was wrong was said.
+    /// The mistake was written down.
     Refused,
 }
 

@@ -15,12 +15,12 @@ pub struct Linear {
     name: Option<String>,
 }
 
-/// Where a row goes.
+/// What a row becomes.
 #[derive(Debug, Clone, PartialEq)]
 enum To {
-    /// To so many numbers, by a weight of its own.
+    /// So many numbers, by a weight of the layer's own.
     Width(usize),
-    /// To one number for each row of a table, by the table.
+    /// One number for each row of a table, by the table.
     Words(Instance<Embedding>),
 }
 
@@ -60,7 +60,7 @@ impl Linear {
         Self { weight: Some(weight), ..self }
     }
 
-    /// With a bias that starts so.
+    /// How the bias starts.
     #[must_use]
     pub fn bias_init(self, bias: Initializer) -> Self {
         Self { bias: Some(bias), ..self }

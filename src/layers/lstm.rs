@@ -61,7 +61,8 @@ impl Lstm {
         Self { peepholes: true, ..self }
     }
 
-    /// The hidden state is a product, of `width` numbers, of what is without it the hidden state (Sak et al., 2014).
+    /// Projects the hidden state: a product makes `width` numbers of what would be the hidden state without it (Sak et al.,
+    /// 2014).
     /// Adds the parameter `weight_hr` `[H, width]`.
     #[must_use]
     pub fn projection(self, width: usize) -> Self {

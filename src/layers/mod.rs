@@ -6,9 +6,9 @@
 //! [`Builder::recurrent`](crate::Builder::recurrent) blocks: a cell of one's own, written the same way, is compiled the same
 //! way.
 //!
-//! A layer of one's own is a function that is `#[track_caller]` and appends in a [`Builder::part`](crate::Builder::part), or,
-//! to be a value with weights, a type that is a [`Layer`]. In both its operators and errors name the line that called the
-//! layer, wherever they are appended.
+//! A layer of your own is a function that is `#[track_caller]` and appends in a [`Builder::part`](crate::Builder::part), or,
+//! if it is to be a value with weights, a type that is a [`Layer`]. Either way its operators and errors name the line that
+//! called the layer, wherever they are appended.
 //!
 //! Parameters are named by layer and count (`lstm_0.weight_ih`, `lstm_1.weight_ih`) or by the layer's own name
 //! (`named("encoder")`), and start by [`init`].

@@ -56,7 +56,7 @@ impl<const STATES: usize> Options<STATES> {
     }
 }
 
-/// A recurrent layer of this crate: what of it is its own.
+/// What each recurrent layer of this crate has of its own.
 pub(super) trait Cell<const STATES: usize> {
     /// Begins the names of its parameters.
     const KIND: &'static str;
@@ -78,8 +78,8 @@ pub(super) trait Cell<const STATES: usize> {
     /// Makes its parameters for the input `x`.
     fn make(&self, net: &Builder, x: Var) -> Option<Self::Weights>;
 
-    /// Runs it; `wanted` says what comes out, of the output after every step and of the memories. `None` if something does
-    /// not fit, or is unknown.
+    /// Runs it. `wanted` says what comes out: the output after every step, final memories, or both. `None` if something
+    /// does not fit or is unknown.
     fn run<O: Vars>(
         &self,
         net: &Builder,

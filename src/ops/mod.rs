@@ -1,4 +1,4 @@
-//! The catalogue: one file an operator family, one word in this list to register it.
+//! The operators, a folder a family, and their catalogue: one word in its list registers one.
 //!
 //! # The operators
 //!

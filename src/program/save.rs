@@ -43,7 +43,12 @@ impl Program {
     /// If the file is damaged, foreign or of a future version, or holds no well-formed program.
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        Self::read(wire::open(path.as_ref())?).at_caller()
+        Self::load_file(path.as_ref()).at_caller()
+    }
+
+    /// [`Self::load`], compiled once and not by every crate that calls it.
+    fn load_file(path: &Path) -> Result<Self> {
+        Self::read(wire::open(path)?)
     }
 
     /// What [`Self::save`] writes.

@@ -1,5 +1,5 @@
-//! Calls as the executor makes them: on a part of the rows, adding to what is there, writing over an input, with what was
-//! prepared. [`Direct`] knows the operands; a call of its own has none of these.
+//! Calls as the executor makes them: on some of the rows, adding to what is there, writing over an input, with what was
+//! prepared. [`Direct`] has the operands, and makes plain calls only.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// The rows of a variable that are in it; all of a constant.
+    /// The rows of a variable that belong to the part; of a constant, all.
     pub(super) fn of(&self, spec: &Spec, rows: usize) -> Range<usize> {
         match self {
             _ if !spec.batched() => 0..rows,
@@ -68,7 +68,7 @@ pub(super) struct How<'a> {
     pub(super) unveiled: bool,
 }
 
-/// What was lent so far.
+/// What was lent to a call so far.
 struct Lent<'a> {
     lender: Lender<'a>,
     reads: usize,
@@ -309,7 +309,7 @@ pub(super) fn prepare(
     for (slot, (vars, specs)) in direct.inputs().iter().zip(direct.input_specs()).enumerate() {
         let first = lent.reads;
         let values = vars.iter().map(|v| bound.has_input(slot).then(|| v.storage()));
-        // Rows of the batch may have no place yet.
+        // Before a run, rows of the batch may have no memory yet.
         lent.slot(values, specs, Some(&none))?;
         let constant = !specs.iter().any(Spec::batched);
         constants.push(first..if constant { lent.reads } else { first });

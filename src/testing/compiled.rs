@@ -138,7 +138,7 @@ struct Weighted {
     slot: usize,
     k: usize,
     fed: VarId,
-    /// The same for all rows, of which nothing is known before a run.
+    /// One row of weights serves all rows of the output, whose number is not known before a run.
     repeated: bool,
 }
 
@@ -285,12 +285,12 @@ impl Alone {
     }
 }
 
-/// A row of weights for an output of which not even the number of rows is known before a run.
+/// A row of weights, for an output whose number of rows is not known before a run.
 fn row_of_weights(spec: &Spec) -> Result<Dense> {
     filled(&[1, spec.width()], spec.dtype, 90)
 }
 
-/// A batch so many times after itself; `None` for what cannot be.
+/// A batch repeated so many times, one copy after the other; `None` if it cannot be repeated.
 pub(super) fn copies(operands: &[Operand], count: usize) -> Option<Vec<Operand>> {
     let more = |o: &Operand| {
         let value =
@@ -333,7 +333,7 @@ impl Case<'_> {
                 let numbers = self.numbers_of(&operands);
                 let ran = match alone.reference(self, &operands, &numbers) {
                     Ok(ran) => ran,
-                    // The sample itself, and copies of sequences that know nothing of each other.
+                    // The sample itself; and, if sequences do not depend on each other, copies of them.
                     Err(error) if number == 0 || self.op.facts().reach < Reach::Batch => {
                         return Err(error.into());
                     }

@@ -8,7 +8,7 @@ use crate::program::contract::call::Direct;
 use crate::program::{Attributes, Fusion, Mode, Op, Operand, Registry, RunFacts, Sample};
 use crate::tensor::{DType, Storage};
 
-/// How far the one may be from the two, in f64 and measured by the largest number: sums in another order.
+/// How far the third operator may be from the two, in f64, relative to the largest number: its sums have another order.
 const ROUNDING: f64 = 1e-12;
 
 /// The fusions that an operator declares with the attributes of its samples, each once.
@@ -94,7 +94,9 @@ impl Case<'_> {
                         near(&found, &expected, ROUNDING, format!("{name} of `{kind}`"))?;
                         consumer.weights[slot][k] = None;
                     }
-                    _ => ensure(false, || format!("{name} is not either of `{}` or apart", self.kind))?,
+                    _ => ensure(false, || {
+                        format!("{name} is neither an output of `{}` nor of another operator", self.kind)
+                    })?,
                 }
             }
         }
@@ -102,7 +104,7 @@ impl Case<'_> {
         self.fused_gradients(&pair, fusion, calls, between.storage())
     }
 
-    /// One of the two, with those of the third's attributes that are its own.
+    /// One of the two operators, with the attributes of the third that it has too.
     fn part(&self, kind: &str) -> crate::error::Result<Arc<dyn Op>> {
         let known = self.registry.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let mut own = Attributes::new();
@@ -112,7 +114,7 @@ impl Case<'_> {
         self.registry.parse(kind, &own)
     }
 
-    /// What the operator computes that has an output beside the third one.
+    /// An output of the consumer that another operator computes, beside the third one.
     fn beside(&self, kind: &str, output: &str, operands: &[Operand]) -> Outcome<Storage> {
         let op = self.registry.parse(kind, &self.sample.attributes)?;
         let signature = op.signature();

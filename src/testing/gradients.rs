@@ -50,8 +50,8 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// A gradient asked for alone is the one asked for with the others; added, it is the written one more; it is stored
-    /// as declared.
+    /// A gradient that is asked for alone is the same as with the others. Added to what is there, it gives the sum of both.
+    /// It is stored as declared.
     pub(super) fn requests(&self) -> Outcome {
         let ran = self.run_sample(DType::F64)?;
         let slots = self.slots(&ran);
@@ -114,7 +114,7 @@ impl Case<'_> {
         })
     }
 
-    /// What a gradient is not declared to read has no part in it, and what it is declared to read is enough.
+    /// A gradient does not depend on what it is not declared to read.
     pub(super) fn reads(&self) -> Outcome {
         let ran = self.run_sample(DType::F64)?;
         for slot in self.slots(&ran) {
@@ -129,7 +129,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// A gradient of an output that is declared to pass none has no part in those of the inputs.
+    /// The gradient of an output that is declared to pass none does not change the gradients of the inputs.
     pub(super) fn without_gradient(&self) -> Outcome {
         let mut ran = self.run_sample(DType::F64)?;
         let slots = self.slots(&ran);
@@ -155,7 +155,7 @@ impl Case<'_> {
         })
     }
 
-    /// A gradient that is declared to be that of the first output is.
+    /// A gradient that is declared to be that of the first output is the same, number for number.
     pub(super) fn passes(&self) -> Outcome {
         for dtype in [DType::F32, DType::F64] {
             let ran = self.run_sample(dtype)?;

@@ -163,7 +163,7 @@ impl Case<'_> {
             let constants = ran.direct.input_specs().iter().flatten().any(|spec| !spec.batched());
             let slots = self.slots(&ran);
             let mut prepared = Prepared::default();
-            // Twice, as run after run.
+            // Twice: a second run prepares in the memory of the first.
             for _ in 0..2 {
                 call::prepare(&*self.op, &ran.direct, Pass::Forward, &[], &mut prepared)?;
             }
@@ -204,7 +204,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Whether calls of it may be one with others: it is row-wise, not random, and has one output.
+    /// Whether its calls may be merged with others: it is row-wise, is not random, and has one output.
     pub(super) fn mergeable(&self, ran: &Ran) -> Outcome {
         let facts = self.op.facts();
         let one = ran.outputs.iter().flatten().count() == 1;

@@ -11,8 +11,8 @@ use crate::tensor::{DType, Storage, Variable};
 const ROUNDING: f64 = 1e-12;
 
 impl Case<'_> {
-    /// Two calls that share their other inputs are one call: the outputs side by side, the gradient of a shared input
-    /// the sum of theirs, the others as they are.
+    /// Two calls that share their other inputs give the same as one call: its output is theirs side by side, its gradient of a
+    /// shared input the sum of theirs, its other gradients are theirs.
     pub(super) fn merges(&self) -> Outcome {
         let first = self.run_sample(DType::F64)?;
         let Some(merge) = self.op.hints().merges else { return Ok(()) };
@@ -80,7 +80,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// The operator that is named for it cuts the output into those of the calls.
+    /// Checks that the operator of [`Merge::parts`](crate::program::Merge::parts) cuts the output into those of the calls.
     fn cut_again(&self, merge: &Merge, both: &Ran, calls: [&Ran; 2]) -> Outcome {
         let widths = calls.map(|ran| ran.direct.output_specs()[0][0].width());
         let attributes = Attributes::new().with("sizes", widths.to_vec());

@@ -54,14 +54,14 @@
 //! |---|---|
 //! | `samples` | they are built, there are some, among them an empty sequence and a batch of no sequence, their attributes are read |
 //! | `shape and LoD` | outputs have the declared shape, dtype, storage and LoD, no NaN, and the same bits when run twice |
-//! | `operands` | what the shape rule accepts, of another dtype or with other rows, `forward` takes and writes whole |
+//! | `operands` | operands of another dtype or with other rows that the shape rule accepts are taken by `forward`, which writes its outputs whole |
 //! | `columns` | outputs that are declared columns of the input are |
-//! | `shape only` | of a slot of which only the shape is looked at no number matters, not even NaN |
+//! | `shape only` | if only the shape of a slot is looked at, its numbers do not matter, not even NaN |
 //! | `gradient` | gradients are central differences in f64, of all outputs and of each alone |
 //! | `requests` | a gradient has the same bits whatever else is asked for, is added where it is to be added, and stored as declared |
 //! | `f32` | f32 is f64 within rounding |
 //! | `reads` | a gradient reads nothing that it is not declared to read |
-//! | `without gradient` | the gradient of an output that passes none has no part in others |
+//! | `without gradient` | the gradient of an output that passes none does not change the gradients of the inputs |
 //! | `batch independence` | a sequence alone has the bits that it has in the batch |
 //! | `reach` | ranges of rows, or of sequences, have the bits of the whole call |
 //! | `random` | only what is declared random depends on the seed, and it does in some sample |
@@ -282,7 +282,8 @@ impl<'a> Kind<'a> {
         for gap in gaps(&samples) {
             self.note(None, SAMPLES, Err(Broken(gap.to_owned())));
         }
-        // Declared random, with random numbers in some sample; a sum, with two inputs of one spec in some sample.
+        // Whether it is declared random, whether some sample draws random numbers, whether the rule of sums applied to some
+        // sample, and whether any sample could be called.
         let (mut random, mut draws, mut sums, mut sound) = (false, false, false, false);
         let rows = |s: &Sample| s.operands.iter().any(|o| o.batched && o.value.rows() > 0);
         let wide = samples.iter().position(rows);
@@ -315,7 +316,7 @@ impl<'a> Kind<'a> {
                     let outcome = caught(|| run(&case));
                     let over = rule == SHAPES && outcome.is_err();
                     self.note(place, rule, outcome);
-                    // What cannot be called breaks every rule, for one reason.
+                    // An operator that cannot be called would break every other rule for the same reason.
                     if over {
                         continue 'modes;
                     }

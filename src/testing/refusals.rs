@@ -9,9 +9,10 @@ use crate::program::contract::call::Direct;
 use crate::tensor::{DType, Dense, Storage, Variable};
 
 impl Case<'_> {
-    /// What the shape rule accepts, of another dtype or with other rows, `forward` takes and writes whole.
+    /// If the shape rule accepts operands of another dtype or with other rows, `forward` takes them and writes its outputs
+    /// whole.
     pub(super) fn operands_that_fit(&self) -> Outcome {
-        // What is changed in place has to be of the updated variable's spec: the program sees to it.
+        // An output that is changed in place has the spec of the updated variable: the program checks that.
         if self.updates() {
             return Ok(());
         }

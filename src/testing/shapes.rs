@@ -77,7 +77,7 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Of a slot of which only the shape is looked at other numbers, or none, change nothing.
+    /// If only the shape of a slot is looked at, other numbers in it, or NaN, change nothing.
     pub(super) fn shape_only(&self) -> Outcome {
         let signature = self.op.signature();
         let operands = self.operands(DType::F32)?;

@@ -55,7 +55,8 @@ impl fmt::Display for Way {
     }
 }
 
-/// The ways that are tried in a dtype, in operands of so many levels: each in one of the two, in the loop in both.
+/// The ways that are tried in a dtype, for operands of `depth` levels. Each is tried in one of the two dtypes, those in the
+/// loop in both.
 fn ways(depth: usize, dtype: DType) -> Vec<Way> {
     let single = dtype == DType::F32;
     let (over, fixed) = match single {
@@ -77,7 +78,7 @@ struct Looped {
     gradients: Vec<(VarId, usize, usize)>,
 }
 
-/// What outputs are multiplied by, and the sum of it all.
+/// What outputs are multiplied by, and the sum of the products.
 type Loss = (Vec<(VarId, Spec)>, Option<VarId>);
 
 /// Why there is no such program.
@@ -112,7 +113,7 @@ impl Case<'_> {
                 let looped = match self.looped(&direct, way, dtype) {
                     Ok(looped) => looped,
                     Err(No::Illegal) => continue,
-                    // A row of it alone has no sequences left to reach over.
+                    // A single row of the operand has no sequences for the operator to reach over.
                     Err(No::Refused(_)) if reach == Reach::Sequence && way.level.is_some() => continue,
                     Err(No::Refused(e) | No::Wrong(e)) => return Err(Broken(format!("{dtype}, {way}: {e}"))),
                 };
@@ -337,7 +338,7 @@ fn moved(x: Var, memory: Var, spec: &Spec, way: Way) -> Var {
     let mut factor = (memory * 0.0625).exp();
     let levels = spec.lod.len();
     let inner = way.level.map_or(levels, |level| levels.saturating_sub(level + 1));
-    // Each row of it meets the row of its sequence; of nested ones nothing is moved.
+    // The factor of a sequence is repeated over its rows; operands with deeper levels are left as they are.
     match inner {
         0 => {}
         1 => factor = factor.sequence_expand_as(x),

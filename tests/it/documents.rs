@@ -111,3 +111,18 @@ fn the_readme_prints_what_its_mistakes_print() {
         assert!(call.starts_with(expected), "{call}");
     }
 }
+
+/// What stands between backticks and has a slash or the end of a file's name, or is linked.
+#[test]
+fn the_files_and_folders_that_contributing_names_are_there() {
+    let text = include_str!("../../CONTRIBUTING.md");
+    let quoted = text.split('`').skip(1).step_by(2).filter(|quoted| {
+        let file = [".md", ".rs", ".toml"].iter().any(|end| quoted.ends_with(end));
+        !quoted.contains(char::is_whitespace) && (file || quoted.contains('/'))
+    });
+    let named: BTreeSet<&str> = quoted.chain(links(text, "](")).collect();
+    assert!(named.len() > 15, "{named:?}");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let missing: Vec<&&str> = named.iter().filter(|path| !root.join(path).exists()).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

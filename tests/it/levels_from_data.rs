@@ -540,8 +540,8 @@ fn what_an_operator_declares_is_held_against_its_shape_rule() {
         ("not said", "expected `LodEffect::FromData` among its facts, got `LodEffect::Replaces`"),
         ("row-wise", "expected a sequence-wise or batch-wide operator, got a row-wise one"),
         ("no slot", "expected input slots that it has, got slots [1] of 1"),
-        ("none so", "expected all its levels to be made so, got others, or none"),
-        ("elsewhere", "expected each in an output, below the level that it was made below, got others"),
+        ("none so", "expected all its levels to be made by `level_from_data`, got others, or none"),
+        ("elsewhere", "expected each level in an output, below the level that it was made for, got others"),
     ] {
         let built = case(1, |net, feeds| vec![grouped(net, feeds.x, how)]);
         let error = built.err().unwrap().to_string();

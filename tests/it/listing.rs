@@ -57,7 +57,7 @@ fn a_classifier() {
         writes what the step passes on; prepared once a run from lstm_0.weight_hh
         after the loop, over all steps at once
         linear #2, backward (memory, linear_2@grad) -> lstm_0.weight_hh@grad: f32[64, 256] in buffer 25
-        sinks: `add@grad` reaches it, and no step needs it",
+        `add@grad` reaches it, and no step needs it",
     );
     stands(
         &text,
@@ -67,7 +67,7 @@ fn a_classifier() {
         dropout #15, backward (dropout@grad) -> embedding@grad: f32[rows0, 24] lod(0) in buffer 3
         on rows in the loop's order, as they lie
         embedding@grad from the loop's order to the batch's -> buffer 4
-        what comes next, or who fetches it, takes it only so
+        what reads it next, or fetches it, wants the batch's order
         embedding #16, backward (words, embedding@grad) -> embedding_0.weight@grad: f32[500, 24] selected_rows in selected rows 0",
     );
     // One buffer, many variables: their sizes as functions of rows.
@@ -201,9 +201,9 @@ fn chains() {
         "after the loop, over all steps at once
         these 2 calls in turn on every 6553 rows
         mul #3, backward (x.step, mul_2@grad) -> sigmoid@grad: f32[alive1, 4] in buffer 0, added
-        sinks: `add@grad` reaches it, and no step needs it
+        `add@grad` reaches it, and no step needs it
         sigmoid #5, backward (sigmoid, sigmoid@grad) -> linear@grad: f32[alive1, 4] in buffer 9
-        sinks: `add@grad` reaches it, and no step needs it
+        `add@grad` reaches it, and no step needs it
         linear #6, backward (x.step, linear@grad) -> linear_0.weight@grad: f32[4, 4] in buffer 13, linear_0.bias@grad: f32[4] in buffer 15",
     );
 }

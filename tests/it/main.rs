@@ -19,6 +19,7 @@ mod fine_tuning;
 mod fixture;
 mod fuse;
 mod golden;
+mod halves;
 mod hostile_program;
 mod inference;
 mod invariance;

@@ -110,6 +110,7 @@ impl Found<'_> {
             random: false,
             prepared: None,
             constants: Vec::new(),
+            divides_columns: parsed.hints.divides_columns,
             wanted: Vec::new(),
             flush: Vec::new(),
             span: call.site.span,

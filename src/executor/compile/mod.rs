@@ -19,6 +19,10 @@ mod schedule;
 mod slots;
 mod source;
 mod stores;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod text;
 
 use crate::error::Result;
 use crate::executor::plan::Plan;

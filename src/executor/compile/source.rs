@@ -152,6 +152,11 @@ impl<'a> Source<'a> {
         self.program.var(var).gradient_of.is_some()
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_backward(&self, id: OpId) -> bool {
+        self.desc(id).role == Role::Backward
+    }
+
     /// The step block whose sequences a (gradient) block runs over.
     pub(crate) fn forward_block(&self, block: BlockId) -> BlockId {
         self.forward_of.get(&block).copied().unwrap_or(block)

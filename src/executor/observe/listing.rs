@@ -1,8 +1,7 @@
 //! The compiled program as text: what runs where, in which memory, and why.
 //!
-//! Instructions are numbered in the order in which they first run; a [`Profile`](super::Profile) uses the same numbers.
-//! What the passes decided about an operator of a step block they wrote into the plan with the reason, and
-//! that is what stands here.
+//! Instructions are numbered in the order in which they first run; a [`Profile`](crate::executor::Profile) uses the same numbers.
+//! The plan holds what was decided about each operator of a step block, with the reason, and the listing prints that.
 //!
 //! ```
 //! use unpadded::executor::Executor;
@@ -24,10 +23,9 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 
 use crate::error::Place;
-use crate::executor::executor::Executor;
-use crate::executor::plan::Why;
-use crate::executor::plan::{Access, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span};
-use crate::executor::plan::{Chain, parts};
+use crate::executor::plan::{
+    Access, Chain, Home, Instr, Loop, Move, OpInstr, Plan, Ref, Slot, Span, Why, parts,
+};
 use crate::kernels::Store;
 use crate::program::contract::context::OperandAt;
 use crate::program::{BlockId, Extent, OpDesc, Pass, Program, VarId, grad_name};
@@ -35,15 +33,12 @@ use crate::program::{BlockId, Extent, OpDesc, Pass, Program, VarId, grad_name};
 /// A compiled program, to be printed: see the [module](self).
 #[derive(Clone, Copy)]
 pub struct Listing<'a> {
-    program: &'a Program,
     plan: &'a Plan,
 }
 
-impl Executor {
-    /// The compiled program as text: each instruction with its place, its outputs and their buffers, for step loops
-    /// what runs before, in and after the loop and why, and which variables share a buffer.
-    pub fn listing(&self) -> Listing<'_> {
-        Listing { program: &self.plan.program, plan: &self.plan }
+impl<'a> Listing<'a> {
+    pub(crate) fn of(plan: &'a Plan) -> Self {
+        Self { plan }
     }
 }
 
@@ -54,7 +49,8 @@ impl fmt::Display for Listing<'_> {
         let mut passed = HashMap::new();
         gradients_of(&self.plan.code, &mut passed);
         let (mut views, mut same): (ByBlock<_>, ByBlock<_>) = Default::default();
-        let block = |var: VarId| self.program.var(var).block;
+        let (plan, program) = (self.plan, &self.plan.program);
+        let block = |var: VarId| program.var(var).block;
         for (&part, &of) in &self.plan.views {
             views.entry(block(part)).or_default().push((part, of));
         }
@@ -63,8 +59,7 @@ impl fmt::Display for Listing<'_> {
         }
         views.values_mut().for_each(|views| views.sort());
         same.values_mut().for_each(|same| same.sort());
-        let (program, plan) = (self.program, self.plan);
-        let mut text = Text { program, plan, loops, passed, views, same, out: String::new(), depth: 0 };
+        let mut text = Text { plan, loops, passed, views, same, out: String::new(), depth: 0 };
         text.all();
         f.write_str(&text.out)
     }
@@ -97,7 +92,6 @@ fn gradients_of(code: &[Instr], passed: &mut HashMap<(BlockId, usize), Ref>) {
 }
 
 struct Text<'a> {
-    program: &'a Program,
     plan: &'a Plan,
     loops: HashMap<BlockId, &'a Loop>,
     passed: HashMap<(BlockId, usize), Ref>,
@@ -127,7 +121,7 @@ impl<'a> Text<'a> {
     }
 
     fn name(&self, var: VarId) -> String {
-        self.program.shown(var)
+        self.plan.program.shown(var)
     }
 
     fn all(&mut self) {
@@ -154,13 +148,13 @@ impl<'a> Text<'a> {
             Instr::Reorder { from, to, index, .. } => {
                 let (name, to) = (self.slot_name(from), self.place_of(to));
                 self.line(&format!("[{index}] {name} from the loop's order to the batch's -> {to}"));
-                self.inside(|text| text.line("what comes next, or who fetches it, takes it only so"));
+                self.inside(|text| text.line("what reads it next, or fetches it, wants the batch's order"));
             }
         }
     }
 
     fn call(&mut self, op: &'a OpInstr) {
-        let Some(desc) = self.program.block(op.desc.block).ops.get(op.desc.number) else { return };
+        let Some(desc) = self.plan.program.block(op.desc.block).ops.get(op.desc.number) else { return };
         let (reads, writes) = self.operands(op, desc);
         let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
         self.line(&format!("[{}] {operator} ({reads}) -> {writes}", op.index));
@@ -187,7 +181,7 @@ impl<'a> Text<'a> {
 
     /// The call that computes offsets.
     fn levels(&mut self, op: &'a OpInstr) {
-        let Some(desc) = self.program.block(op.desc.block).ops.get(op.desc.number) else { return };
+        let Some(desc) = self.plan.program.block(op.desc.block).ops.get(op.desc.number) else { return };
         let operator = op.place.operator.as_deref().unwrap_or(&desc.kind);
         let made: Vec<String> = op.made.iter().map(|(level, _)| level.0.to_string()).collect();
         let (reads, made) = (self.operands(op, desc).0, made.join(", "));
@@ -236,7 +230,7 @@ impl<'a> Text<'a> {
                 OperandAt::Rows(pool) => format!("selected rows {pool}"),
                 OperandAt::Dense(i) => self.place_of(op.writes.get(i)?),
             };
-            let spec = self.program.spec(var).map_or_else(|_| String::new(), |spec| format!(": {spec}"));
+            let spec = self.plan.program.spec(var).map_or_else(|_| String::new(), |spec| format!(": {spec}"));
             let added = if store == Store::Add { ", added" } else { "" };
             Some(format!("{}{spec} in {at}{added}", self.name(var)))
         };
@@ -290,7 +284,7 @@ impl<'a> Text<'a> {
             Why::Between(from, to) => {
                 format!("`{}` reaches it, and it reaches `{}`", self.name(from), self.name(to))
             }
-            Why::Sinks(from) => format!("sinks: `{}` reaches it, and no step needs it", self.name(from)),
+            Why::Sinks(from) => format!("`{}` reaches it, and no step needs it", self.name(from)),
             Why::Pinned(pin) => pin.to_string(),
             Why::Decides => "decides the rows of sequences that are made in the step".to_owned(),
         }
@@ -308,27 +302,28 @@ impl<'a> Text<'a> {
         notes.extend(line_of(&inner.place));
         self.notes(&notes);
         self.inside(|text| {
-            text.moves("gathered into step order", &inner.gather, true);
-            text.moves("gathered, a row or sub-sequence a sequence", &inner.statics, true);
+            text.gathers("gathered into step order", &inner.gather);
+            text.gathers("gathered, a row or sub-sequence a sequence", &inner.statics);
             text.memories(inner);
-            let before = (&inner.before[..], &inner.chains.before[..]);
-            let after = (&inner.after[..], &inner.chains.after[..]);
-            text.part("before the loop, one step after the other", before, Some(Span::Steps));
-            text.part("before the loop, over all steps at once", before, Some(Span::All));
-            text.part("before the loop, once a sequence", before, Some(Span::Sequences));
+            let (code, chains) = (&inner.before, &inner.chains.before);
+            text.section("before the loop, one step after the other", code, chains, Some(Span::Steps));
+            text.section("before the loop, over all steps at once", code, chains, Some(Span::All));
+            text.section("before the loop, once a sequence", code, chains, Some(Span::Sequences));
             let how = if inner.splits { "each thread its own sequences" } else { "all sequences together" };
-            let body = (&inner.body[..], &inner.chains.body[..]);
-            text.part(&format!("the loop, at every step, {how}"), body, None);
-            text.part("after the loop, over all steps at once", after, Some(Span::All));
-            text.part("after the loop, once a sequence", after, Some(Span::Sequences));
+            let title = format!("the loop, at every step, {how}");
+            text.section(&title, &inner.body, &inner.chains.body, None);
+            let (code, chains) = (&inner.after, &inner.chains.after);
+            text.section("after the loop, over all steps at once", code, chains, Some(Span::All));
+            text.section("after the loop, once a sequence", code, chains, Some(Span::Sequences));
             text.no_calls(inner);
-            text.moves("back into the batch's order", &inner.scatter, false);
-            text.moves("back, a row or sub-sequence a sequence", &inner.scatter_statics, false);
+            text.scatters("back into the batch's order", &inner.scatter);
+            text.scatters("back, a row or sub-sequence a sequence", &inner.scatter_statics);
             text.ends(inner);
         });
     }
 
-    fn part(&mut self, title: &str, (code, chains): (&'a [Instr], &[Chain]), only: Option<Span>) {
+    /// The instructions of a part of a loop, or those of them that run over certain rows, with their chains.
+    fn section(&mut self, title: &str, code: &'a [Instr], chains: &[Chain], only: Option<Span>) {
         let here = |instr: &Instr| only.is_none_or(|only| instr.span() == only);
         if !code.iter().any(here) {
             return;
@@ -348,13 +343,18 @@ impl<'a> Text<'a> {
         });
     }
 
-    fn moves(&mut self, title: &str, moves: &[Move], inwards: bool) {
-        for Move { outer, inner, store } in moves {
-            let (from, to) = if inwards { (outer, inner) } else { (inner, outer) };
-            let added = if *store == Store::Add { ", added" } else { "" };
-            let text = format!("{title}: {} -> {}{added}", self.slot_name(from), self.place_of(to));
-            self.line(&text);
-        }
+    fn gathers(&mut self, title: &str, moves: &[Move]) {
+        moves.iter().for_each(|rows| self.moved(title, &rows.outer, &rows.inner, rows.store));
+    }
+
+    fn scatters(&mut self, title: &str, moves: &[Move]) {
+        moves.iter().for_each(|rows| self.moved(title, &rows.inner, &rows.outer, rows.store));
+    }
+
+    fn moved(&mut self, title: &str, from: &Ref, to: &Ref, store: Store) {
+        let added = if store == Store::Add { ", added" } else { "" };
+        let text = format!("{title}: {} -> {}{added}", self.slot_name(from), self.place_of(to));
+        self.line(&text);
     }
 
     fn memories(&mut self, inner: &Loop) {
@@ -373,7 +373,8 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// What passes between memories and the variables outside of their first and last values, and these' gradients.
+    /// What passes between the memories and the variables outside that hold their first and last values; in a backward
+    /// loop, between the gradients of these.
     fn ends(&mut self, inner: &Loop) {
         for plan in inner.memories.iter().filter(|_| !inner.backward) {
             if let Some(last) = &plan.last {
@@ -394,7 +395,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Variables of the block that cost nothing: columns of others, and gradients that are others.
+    /// Variables of the block that no call computes: columns of others, and gradients that are another gradient.
     fn no_calls(&mut self, inner: &Loop) {
         let block = match &inner.desc.gradient {
             Some(gradient) if inner.backward => gradient.block,
@@ -402,7 +403,7 @@ impl<'a> Text<'a> {
         };
         let mut lines = Vec::new();
         for &(part, (whole, first)) in self.views.get(&block).into_iter().flatten() {
-            let width = |var: VarId| self.program.spec(var).map_or(0, |spec| spec.width());
+            let width = |var: VarId| self.plan.program.spec(var).map_or(0, |spec| spec.width());
             let (name, of) = (self.name(part), self.name(whole));
             lines.push(match width(part) == width(whole) {
                 true => format!("{name}: added up in {of}"),

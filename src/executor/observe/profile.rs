@@ -1,6 +1,7 @@
 //! Where the time of runs goes: by operator, by part of the step block, by thread.
 //!
-//! [`Executor::start_profile`] switches it on, [`Executor::take_profile`] off again. A [`Profile`] prints as a table and
+//! [`Executor::start_profile`](crate::executor::Executor::start_profile) switches it on,
+//! [`Executor::take_profile`](crate::executor::Executor::take_profile) off again. A [`Profile`] prints as a table and
 //! writes itself as a trace for Chrome's `about:tracing` or Perfetto. Instructions are numbered as in the
 //! [listing](super::listing), which says why each is where it is.
 //!
@@ -41,10 +42,9 @@
 //! [`peak()`] saw on one thread, times the threads: no kernel can be faster.
 
 use std::fmt::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::executor::executor::Executor;
-use crate::executor::plan::{Instr, Loop, OpInstr, Span as Rows};
+use crate::executor::plan::{Instr, Loop, OpInstr, Plan, Span};
 use crate::executor::run::recorder::{Recorder, Totals};
 use crate::kernels::peak;
 use crate::program::Cost;
@@ -223,52 +223,38 @@ impl fmt::Display for Profile {
     }
 }
 
-/// What an executor knows while it is profiled.
+/// What is counted of runs while they are profiled.
+#[derive(Default)]
 pub(crate) struct Profiling {
     runs: u64,
     wall: Duration,
 }
 
-impl Executor {
-    /// From the next run on, writes down where the time goes, until [`Self::take_profile`]. What was written down
-    /// before is dropped.
-    pub fn start_profile(&mut self) {
-        let origin = Instant::now();
-        for worker in &mut self.workers {
-            worker.recorder = Some(Box::new(Recorder::new(origin, self.plan.instructions)));
-        }
-        self.profiling = Some(Profiling { runs: 0, wall: Duration::ZERO });
+impl Profiling {
+    /// A run, or a half of one, took so long, whether it ended well or with an error: its calls are written down.
+    pub(crate) fn took(&mut self, length: Duration) {
+        self.wall += length;
     }
 
-    /// Stops writing down and returns where the time went; `None` if it was not started. Runs that ended with an error
-    /// are not among [`Profile::runs`], but what they did is among the entries, and their time in [`Profile::wall`].
-    pub fn take_profile(&mut self) -> Option<Profile> {
-        let Profiling { runs, wall } = self.profiling.take()?;
-        let recorders: Vec<Recorder> =
-            self.workers.iter_mut().filter_map(|worker| worker.recorder.take().map(|r| *r)).collect();
-        let names = vec![String::new(); self.plan.instructions];
-        let mut profile =
-            Profile { entries: Vec::new(), runs, wall, threads: self.workers.len(), recorders, names };
-        account(&mut profile, &self.plan.code, &|_| Part::Outside);
+    /// A run has ended well.
+    pub(crate) fn count(&mut self) {
+        self.runs += 1;
+    }
+
+    /// The profile of runs of a plan, from what each thread wrote down.
+    pub(crate) fn profile(self, plan: &Plan, recorders: Vec<Recorder>) -> Profile {
+        let Self { runs, wall } = self;
+        let names = vec![String::new(); plan.instructions];
+        let threads = recorders.len();
+        let mut profile = Profile { entries: Vec::new(), runs, wall, threads, recorders, names };
+        account(&mut profile, &plan.code, &|_| Part::Outside);
         profile.entries.sort_by_key(|entry| std::cmp::Reverse(entry.time));
-        Some(profile)
-    }
-
-    /// A run that began at `start` has ended, well or with an error: its calls are written down in either case.
-    pub(crate) fn count_run(&mut self, start: Instant, well: bool) {
-        let length = start.elapsed();
-        if let Some(profiling) = &mut self.profiling {
-            profiling.runs += u64::from(well);
-            profiling.wall += length;
-        }
-        if let Some(recorder) = self.workers.first_mut().and_then(|worker| worker.recorder.as_mut()) {
-            recorder.run(start, length);
-        }
+        profile
     }
 }
 
 /// Makes the entries of some instructions, and returns their time on the clock in seconds.
-fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(Rows) -> Part) -> f64 {
+fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(Span) -> Part) -> f64 {
     let mut time = 0.0;
     for instr in code {
         time += match instr {
@@ -297,9 +283,9 @@ fn account(profile: &mut Profile, code: &[Instr], part: &dyn Fn(Rows) -> Part) -
 
 fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
     let outside = |all: Part| {
-        move |rows| match rows {
-            Rows::All | Rows::Steps => all,
-            Rows::Sequences => Part::Sequences,
+        move |span| match span {
+            Span::All | Span::Steps => all,
+            Span::Sequences => Part::Sequences,
         }
     };
     let entry = || Entry {

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::profile::Profile;
-use crate::executor::run::recorder::{Event, MOST_EVENTS, Span};
+use crate::executor::observe::profile::Profile;
+use crate::executor::run::recorder::{Event, EventKind, MOST_EVENTS};
 
 impl Profile {
     /// The runs as JSON in Chrome's trace event format, for `about:tracing` or Perfetto: one process, and each thread
@@ -37,13 +37,13 @@ impl Profile {
 
     fn event(&self, event: &Event, thread: usize, out: &mut String) {
         let name = |index: usize| self.names.get(index).map_or("", String::as_str);
-        let (name, category, index) = match event.span {
-            Span::Run => ("run".to_owned(), "run", None),
-            Span::Call(i) => (name(i).to_owned(), "call", Some(i)),
-            Span::Pack(i) => (format!("prepare {}", name(i)), "prepare", Some(i)),
-            Span::Loop(i) => (name(i).to_owned(), "loop", Some(i)),
-            Span::Body(i) => (format!("{}: steps", name(i)), "steps", Some(i)),
-            Span::InBody(i) => (format!("{} x {}", name(i), event.calls), "calls of all steps", Some(i)),
+        let (name, category, index) = match event.kind {
+            EventKind::Run => ("run".to_owned(), "run", None),
+            EventKind::Call(i) => (name(i).to_owned(), "call", Some(i)),
+            EventKind::Pack(i) => (format!("prepare {}", name(i)), "prepare", Some(i)),
+            EventKind::Loop(i) => (name(i).to_owned(), "loop", Some(i)),
+            EventKind::Body(i) => (format!("{}: steps", name(i)), "steps", Some(i)),
+            EventKind::InBody(i) => (format!("{} x {}", name(i), event.calls), "calls of all steps", Some(i)),
         };
         let micros = |time: std::time::Duration| time.as_nanos() as f64 / 1e3;
         let _ = write!(

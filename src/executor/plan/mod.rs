@@ -114,6 +114,8 @@ pub(crate) struct OpInstr {
     /// Its place among the prepared states, if it prepares; the reads that are constant, by input slot.
     pub(crate) prepared: Option<usize>,
     pub(crate) constants: Vec<Range<usize>>,
+    /// It divides columns over the threads that it is given.
+    pub(crate) divides_columns: bool,
     pub(crate) wanted: Vec<bool>,
     /// Flushed after the call: what passes from step to step.
     pub(crate) flush: Vec<Ref>,
@@ -322,4 +324,11 @@ pub(crate) struct Plan {
     pub(crate) program: Program,
     /// Operators that could have been fused, and why they are not.
     pub(crate) refused: Vec<String>,
+}
+
+impl Plan {
+    /// The variables that are kept in a scope from run to run.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = VarId> {
+        self.slots.iter().filter(|slot| slot.persistent).map(|slot| slot.var)
+    }
 }

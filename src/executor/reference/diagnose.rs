@@ -1,9 +1,10 @@
 //! Which operator first produced a number that is not finite.
 
-use super::interpret::{Frame, Interpreter};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::executor::Run;
+use crate::executor::reference::interpret::Interpreter;
+use crate::executor::reference::values::BlockValues;
 use crate::executor::rewrite::needs::live;
+use crate::executor::run::request::Run;
 use crate::executor::run::scope::Scope;
 use crate::program::{OpDesc, Program, Registry, VarId, VarRole};
 use crate::tensor::{Dense, Storage};
@@ -54,35 +55,34 @@ pub fn diagnose(program: &Program, registry: &Registry, scope: &mut Scope, run: 
     };
     given.or_else(kept).or_else(|| {
         let watched = live(program, &[]).ok()?;
-        let interpreter = Interpreter { watched, ..Interpreter::new(program, registry, run) };
+        let interpreter =
+            Interpreter { watcher: Some((&look, watched)), ..Interpreter::new(program, registry, run) };
         interpreter.run(scope, run.feeds).err().filter(|e| e.kind() == ErrorKind::NotFinite)
     })
 }
 
-impl Interpreter<'_> {
-    /// Looks at what an operator has written.
-    pub(crate) fn look(&self, op: &OpDesc, frame: &Frame) -> Result<()> {
-        for id in op.writes() {
-            if let Some((row, number)) = frame.values.get(&id).and_then(|value| found(value.storage())) {
-                let var = self.program.var(id);
-                let what = if var.gradient_of.is_some() { "gradient" } else { "result" };
-                return Err(not_finite(what, number, &self.whose(id, row, frame)?).variable(&var.name));
-            }
+/// Looks for a number that is not finite in what an operator has written.
+fn look(run: &Interpreter<'_>, op: &OpDesc, values: &BlockValues) -> Result<()> {
+    for id in op.writes() {
+        if let Some((row, number)) = values.vars.get(&id).and_then(|value| found(value.storage())) {
+            let var = run.program.var(id);
+            let what = if var.gradient_of.is_some() { "gradient" } else { "result" };
+            return Err(not_finite(what, number, &whose(run, id, row, values)?).variable(&var.name));
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Whose row it is.
-    fn whose(&self, id: VarId, row: usize, frame: &Frame) -> Result<String> {
-        let spec = self.program.spec(id)?;
-        let mut text = format!(" in row {row}");
-        if spec.batched()
-            && let Some(&[key]) = self.keys(frame, spec.rows(), &[row], 0).as_deref()
-        {
-            text.push_str(&format!(", position {} of sequence {} in the data", key.position, key.sequence));
-        }
-        Ok(text)
+/// Whose a row of a variable is.
+fn whose(run: &Interpreter<'_>, id: VarId, row: usize, values: &BlockValues) -> Result<String> {
+    let spec = run.program.spec(id)?;
+    let mut text = format!(" in row {row}");
+    if spec.batched()
+        && let Some(&[key]) = run.keys(values, spec.rows(), &[row], 0).as_deref()
+    {
+        text.push_str(&format!(", position {} of sequence {} in the data", key.position, key.sequence));
     }
+    Ok(text)
 }
 
 fn not_finite(what: &str, number: f64, place: &str) -> Error {

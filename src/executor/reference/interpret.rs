@@ -8,19 +8,18 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::executor::reference::rows::{add, add_rows, part, put, select, zeros};
-
 use crate::error::{AtCaller, Error, ErrorKind, Place, Result};
-use crate::executor::executor::{Run, Stage};
+use crate::executor::reference::rows::{add, add_rows, part, put, select, zeros};
+use crate::executor::reference::values::{Around, BlockValues};
+use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::kernels::{ViewMut, flush};
-use crate::lod::Lod;
 use crate::program::contract::call::Direct;
 use crate::program::contract::context::RunFacts;
 use crate::program::contract::keys::{Names, RowKey};
 use crate::program::{
-    BlockId, Extent, LevelId, Op, OpDesc, Operand, Pair, Program, RECURRENT, Registry, Role, StepDesc,
-    StepGradient, VarId, VarKind, VarRole, grad_name,
+    BlockId, Extent, Op, OpDesc, Operand, Pair, Program, RECURRENT, Registry, Role, StepDesc, StepGradient,
+    VarId, VarKind, VarRole, grad_name,
 };
 use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
 
@@ -58,42 +57,24 @@ pub fn interpret(
 ) -> Result<HashMap<VarId, Variable>> {
     Interpreter::new(program, registry, run).run(scope, run.feeds).at_caller()
 }
+
+/// Looks at what an operator of the root block, or of a step block in it, has just computed; an error ends the run.
+pub(super) type Watcher<'a> = dyn Fn(&Interpreter<'_>, &OpDesc, &BlockValues) -> Result<()> + 'a;
+
 pub(super) struct Interpreter<'a> {
     pub(super) program: &'a Program,
     pub(super) registry: &'a Registry,
     pub(super) facts: RunFacts,
     pub(super) names: Names<'a>,
     pub(super) stage: Stage,
-    /// The operators of the root block after which it looks for numbers that are not finite.
-    pub(super) watched: Vec<usize>,
-}
-
-/// The values of a block: of the root block, or of one step of a step block and of the gradients beside it.
-#[derive(Default)]
-pub(super) struct Frame {
-    pub(super) values: HashMap<VarId, Variable>,
-    /// The LoD that ends with a level.
-    levels: HashMap<LevelId, Arc<Lod>>,
-    /// The names of the rows, for random operators; of the root block they follow from the LoD.
-    keys: Option<HashMap<Extent, Vec<RowKey>>>,
-    /// The steps of each step block that ran here, for the backward pass.
-    loops: HashMap<BlockId, Vec<Frame>>,
-    /// The sequences that are at this step, in the order of the batch, and the entry of each.
-    alive: Vec<usize>,
-    entries: Vec<usize>,
-}
-
-/// The frames around one.
-#[derive(Clone, Copy)]
-struct Around<'a> {
-    frame: &'a Frame,
-    around: Option<&'a Around<'a>>,
+    /// Who looks, and after which operators of the root block.
+    pub(super) watcher: Option<(&'a Watcher<'a>, Vec<usize>)>,
 }
 
 /// An operator, its call, and its output variables by slot.
 type Bound = (Arc<dyn Op>, Direct, Vec<Vec<VarId>>);
 /// What a loop computes for the block around it, and its steps.
-type Unrolled = (Vec<(VarId, Variable)>, Vec<Frame>);
+type Unrolled = (Vec<(VarId, Variable)>, Vec<BlockValues>);
 
 /// The sequences that a `recurrent` runs over.
 struct Sequences {
@@ -127,7 +108,7 @@ impl<'a> Interpreter<'a> {
             facts,
             names: Names { numbers: run.numbers, places: run.places },
             stage: run.stage,
-            watched: Vec::new(),
+            watcher: None,
         }
     }
 
@@ -136,10 +117,10 @@ impl<'a> Interpreter<'a> {
         scope: &mut Scope,
         feeds: &[(VarId, &Variable)],
     ) -> Result<HashMap<VarId, Variable>> {
-        let mut root = Frame::default();
+        let mut root = BlockValues::default();
         for (id, var) in self.program.vars() {
             if var.persistable && var.spec().is_some() && scope.names().any(|name| name == var.name) {
-                root.values.insert(id, Variable::dense(scope.get(&var.name)?));
+                root.vars.insert(id, Variable::dense(scope.get(&var.name)?));
             }
         }
         for &(id, value) in feeds {
@@ -147,17 +128,17 @@ impl<'a> Interpreter<'a> {
                 let got = self.program.called(id);
                 return Err(Error::of(ErrorKind::Program, "feed", "a feed of the program", got));
             }
-            self.define(&mut root, id, value.clone())?;
+            root.define(self.program, id, value.clone())?;
         }
         self.block(BlockId(0), &mut root, None, &[])?;
-        Ok(root.values)
+        Ok(root.vars)
     }
 
     /// Runs the operators of a block in order. What they write of `flushed` is flushed: it passes between steps.
     fn block(
         &self,
         block: BlockId,
-        frame: &mut Frame,
+        values: &mut BlockValues,
         around: Option<&Around<'_>>,
         flushed: &[VarId],
     ) -> Result<()> {
@@ -166,9 +147,11 @@ impl<'a> Interpreter<'a> {
                 continue;
             }
             let backward = if op.role == Role::Backward { ", backward" } else { "" };
-            let watched = !self.watched.is_empty() && (block.0 > 0 || self.watched.contains(&number));
-            let ran = self.operator(op, frame, around);
-            ran.and_then(|()| if watched { self.look(op, frame) } else { Ok(()) }).map_err(|e| {
+            let look = |values: &BlockValues| match &self.watcher {
+                Some((look, of)) if block.0 > 0 || of.contains(&number) => look(self, op, values),
+                _ => Ok(()),
+            };
+            self.operator(op, values, around).and_then(|()| look(values)).map_err(|e| {
                 e.at(Place {
                     operator: Some(format!("{} #{number}{backward}", op.kind)),
                     block: (block.0 > 0).then_some(block.0 as usize),
@@ -177,7 +160,7 @@ impl<'a> Interpreter<'a> {
                 })
             })?;
             for var in op.writes().filter(|v| flushed.contains(v)) {
-                if let Some(value) = frame.values.get_mut(&var)
+                if let Some(value) = values.vars.get_mut(&var)
                     && value.dtype() == DType::F32
                 {
                     let (rows, numbers) = (value.rows(), value.as_mut_slice::<f32>()?);
@@ -189,26 +172,26 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    fn operator(&self, op: &OpDesc, frame: &mut Frame, around: Option<&Around<'_>>) -> Result<()> {
+    fn operator(&self, op: &OpDesc, values: &mut BlockValues, around: Option<&Around<'_>>) -> Result<()> {
         match (op.step.as_deref(), op.role) {
             (Some(step), Role::Backward) => {
-                let mut steps = frame.loops.remove(&step.block).unwrap_or_default();
-                let found = self.loop_backward(step, frame, around, &mut steps);
-                frame.loops.insert(step.block, steps);
-                found?.into_iter().try_for_each(|(var, value)| self.contribute(frame, var, value))
+                let mut steps = values.loops.remove(&step.block).unwrap_or_default();
+                let found = self.loop_backward(step, values, around, &mut steps);
+                values.loops.insert(step.block, steps);
+                found?.into_iter().try_for_each(|(var, value)| values.contribute(self.program, var, value))
             }
             (Some(step), _) => {
-                let (values, steps) = self.loop_forward(step, frame, around)?;
-                frame.loops.insert(step.block, steps);
-                values.into_iter().try_for_each(|(var, value)| self.define(frame, var, value))
+                let (results, steps) = self.loop_forward(step, values, around)?;
+                values.loops.insert(step.block, steps);
+                results.into_iter().try_for_each(|(var, value)| values.define(self.program, var, value))
             }
-            (None, Role::Backward) => self.backward(op, frame, around),
-            (None, _) => self.forward(op, frame, around),
+            (None, Role::Backward) => self.backward(op, values, around),
+            (None, _) => self.forward(op, values, around),
         }
     }
 
     /// An operator bound to its operands; and its output variables, by slot.
-    fn direct(&self, op: &OpDesc, frame: &Frame, around: Option<&Around<'_>>) -> Result<Bound> {
+    fn direct(&self, op: &OpDesc, values: &BlockValues, around: Option<&Around<'_>>) -> Result<Bound> {
         let instance = self.registry.parse(&op.kind, &op.attributes)?;
         let signature = instance.signature();
         let mut operands = Vec::new();
@@ -219,14 +202,14 @@ impl<'a> Interpreter<'a> {
                     continue;
                 }
                 let batched = self.program.spec(var)?.batched();
-                let value = self.value(var, frame, around)?.clone();
+                let value = values.value(self.program, var, around)?.clone();
                 operands.push(Operand { batched, ..Operand::constant(slot.name, value) });
             }
         }
         let bound = if op.role == Role::Backward { &op.inputs } else { &op.outputs };
         let outputs = Program::slots_of(signature.outputs, bound, "");
         let stream = outputs.iter().flatten().next().map_or(0, |v| u64::from(v.0));
-        let keys = match (&frame.keys, outputs.iter().flatten().next()) {
+        let keys = match (&values.keys, outputs.iter().flatten().next()) {
             (Some(known), Some(&var)) if instance.facts().random => {
                 let spec = self.program.spec(var)?;
                 let missing = || {
@@ -251,26 +234,26 @@ impl<'a> Interpreter<'a> {
             }
             _ => None,
         };
-        let names = if frame.keys.is_none() { self.names } else { Names::default() };
+        let names = if values.keys.is_none() { self.names } else { Names::default() };
         let direct = Direct::bound(instance.clone(), &operands)?.run_as(self.facts, names.numbers);
         let direct = direct.placed(names.places).keyed(stream, keys).made()?;
         Ok((instance, direct, outputs))
     }
 
-    fn forward(&self, op: &OpDesc, frame: &mut Frame, around: Option<&Around<'_>>) -> Result<()> {
-        let (_, direct, outputs) = self.direct(op, frame, around)?;
-        for (vars, values) in outputs.iter().zip(direct.forward()?) {
-            for (&var, value) in vars.iter().zip(values) {
-                self.define(frame, var, value)?;
-                self.name_made(frame, var)?;
+    fn forward(&self, op: &OpDesc, values: &mut BlockValues, around: Option<&Around<'_>>) -> Result<()> {
+        let (_, direct, outputs) = self.direct(op, values, around)?;
+        for (vars, results) in outputs.iter().zip(direct.forward()?) {
+            for (&var, value) in vars.iter().zip(results) {
+                values.define(self.program, var, value)?;
+                self.name_made(values, var)?;
             }
         }
         Ok(())
     }
 
     /// Names the rows of sequences that an operator of a step has made: by what they are of, and their number there.
-    fn name_made(&self, frame: &mut Frame, var: VarId) -> Result<()> {
-        let Frame { keys: Some(keys), levels, .. } = frame else { return Ok(()) };
+    fn name_made(&self, values: &mut BlockValues, var: VarId) -> Result<()> {
+        let BlockValues { keys: Some(keys), levels, .. } = values else { return Ok(()) };
         let mut above = keys.keys().copied().find(|extent| matches!(extent, Extent::Alive(_)));
         for &level in &self.program.spec(var)?.lod {
             let rows = Extent::Rows(level);
@@ -288,19 +271,19 @@ impl<'a> Interpreter<'a> {
         Ok(())
     }
 
-    fn backward(&self, op: &OpDesc, frame: &mut Frame, around: Option<&Around<'_>>) -> Result<()> {
-        let (instance, direct, outputs) = self.direct(op, frame, around)?;
+    fn backward(&self, op: &OpDesc, values: &mut BlockValues, around: Option<&Around<'_>>) -> Result<()> {
+        let (instance, direct, outputs) = self.direct(op, values, around)?;
         let signature = instance.signature();
         let specs = self.program.input_specs(signature, op)?;
-        let gradient = |var: &VarId| frame.values.get(var).map(|v| v.storage().clone());
+        let gradient = |var: &VarId| values.vars.get(var).map(|v| v.storage().clone());
         let incoming: Vec<Vec<Option<Storage>>> =
             Program::slots_of(signature.outputs, &op.inputs, &grad_name(""))
                 .iter()
                 .map(|vars| vars.iter().map(gradient).collect())
                 .collect();
-        let values: Vec<Vec<Variable>> = outputs
+        let results: Vec<Vec<Variable>> = outputs
             .iter()
-            .map(|vars| vars.iter().map(|&v| self.value(v, frame, around).cloned()).collect())
+            .map(|vars| vars.iter().map(|&v| values.value(self.program, v, around).cloned()).collect())
             .collect::<Result<_>>()?;
         let grads = Program::slots_of(signature.inputs, &op.outputs, &grad_name(""));
         // A variable that the operator reads twice gets its second gradient added by itself.
@@ -316,7 +299,7 @@ impl<'a> Interpreter<'a> {
                 let first = !seen.contains(&var);
                 seen.push(var);
                 let dense = self.program.spec(var)?.storage == StorageKind::Dense;
-                row.push(match frame.values.get(&var).filter(|_| first) {
+                row.push(match values.vars.get(&var).filter(|_| first) {
                     Some(value) => Some(value.storage().clone()),
                     None if dense && instance.gradient(slot, &specs).storage != StorageKind::Dense => {
                         Some(self.nothing(var, None)?)
@@ -327,7 +310,7 @@ impl<'a> Interpreter<'a> {
             before.push(row);
         }
         let wanted = |slot: usize| grads[slot].iter().any(|&v| v != VarId::NONE);
-        let found = direct.backward(&values, &incoming, &wanted, Some(&before))?;
+        let found = direct.backward(&results, &incoming, &wanted, Some(&before))?;
         let mut written: Vec<VarId> = Vec::new();
         for (&var, value) in grads.iter().flatten().zip(found.into_iter().zip(&grads).flat_map(|(f, v)| {
             // A slot without a gradient has no variables here, and perhaps values that were not asked for.
@@ -335,84 +318,89 @@ impl<'a> Interpreter<'a> {
         })) {
             let (true, Some(value)) = (var != VarId::NONE, value) else { continue };
             if !written.contains(&var) {
-                frame.values.remove(&var);
+                values.vars.remove(&var);
                 written.push(var);
             }
-            self.contribute(frame, var, value)?;
+            values.contribute(self.program, var, value)?;
         }
         Ok(())
     }
 
-    fn loop_forward(&self, step: &StepDesc, frame: &Frame, around: Option<&Around<'_>>) -> Result<Unrolled> {
-        let sequences = self.sequences(step, frame, around)?;
+    fn loop_forward(
+        &self,
+        step: &StepDesc,
+        values: &BlockValues,
+        around: Option<&Around<'_>>,
+    ) -> Result<Unrolled> {
+        let sequences = self.sequences(step, values, around)?;
         let mut memories = Vec::new();
         for m in &step.memories {
             let spec = self.program.spec(m.previous)?;
             memories.push(match m.initial {
-                Some(var) => self.value(var, frame, around)?.storage().as_dense()?.clone(),
+                Some(var) => values.value(self.program, var, around)?.storage().as_dense()?.clone(),
                 None => zeros(spec, sequences.count())?,
             });
         }
         let nexts: Vec<VarId> = step.memories.iter().map(|m| m.next).collect();
         let mut steps = Vec::new();
         for t in 0..sequences.steps() {
-            let mut inner = self.step(step, &sequences, t, frame, around)?;
+            let mut inner = self.step(step, &sequences, t, values, around)?;
             for (m, memory) in step.memories.iter().zip(&memories) {
                 let rows = Variable::dense(memory.gather_rows(&inner.alive)?);
-                self.define(&mut inner, m.previous, rows)?;
+                inner.define(self.program, m.previous, rows)?;
             }
-            self.block(step.block, &mut inner, Some(&Around { frame, around }), &nexts)?;
+            self.block(step.block, &mut inner, Some(&Around { values, around }), &nexts)?;
             for (m, memory) in step.memories.iter().zip(&mut memories) {
-                put(memory, &inner.alive, self.value(m.next, &inner, None)?.storage().as_dense()?)?;
+                put(memory, &inner.alive, inner.value(self.program, m.next, None)?.storage().as_dense()?)?;
             }
             steps.push(inner);
         }
-        let mut values = Vec::new();
+        let mut results = Vec::new();
         for pair in &step.outputs {
-            let lod = self.lod(pair.outer, frame)?;
+            let lod = values.lod(self.program, pair.outer)?;
             let rows = lod.as_ref().map_or(0, |lod| lod.rows());
             let mut all = zeros(self.program.spec(pair.outer)?, rows)?;
             for inner in &steps {
                 let (rows, _) = select(lod.as_ref(), sequences.depth + 1, &inner.entries)?;
-                put(&mut all, &rows, self.value(pair.inner, inner, None)?.storage().as_dense()?)?;
+                put(&mut all, &rows, inner.value(self.program, pair.inner, None)?.storage().as_dense()?)?;
             }
-            values.push((pair.outer, Variable::new(all, lod)?));
+            results.push((pair.outer, Variable::new(all, lod)?));
         }
         for (m, memory) in step.memories.iter().zip(memories) {
             if let Some(last) = m.last {
-                values.push((last, Variable::new(memory, self.lod(last, frame)?)?));
+                results.push((last, Variable::new(memory, values.lod(self.program, last)?)?));
             }
         }
-        Ok((values, steps))
+        Ok((results, steps))
     }
 
-    /// The frame of step `t` with its inputs.
+    /// The values of step `t` with its inputs.
     fn step(
         &self,
         step: &StepDesc,
         sequences: &Sequences,
         t: usize,
-        frame: &Frame,
+        values: &BlockValues,
         around: Option<&Around<'_>>,
-    ) -> Result<Frame> {
+    ) -> Result<BlockValues> {
         let (alive, entries) = sequences.at(t, step.reverse);
-        let mut inner = Frame { alive, entries, ..Frame::default() };
+        let mut inner = BlockValues { alive, entries, ..BlockValues::default() };
         let mut keys: HashMap<Extent, Vec<RowKey>> = HashMap::new();
-        if let Some(own) = self.keys(frame, Extent::Rows(step.level), &inner.entries, 0) {
+        if let Some(own) = self.keys(values, Extent::Rows(step.level), &inner.entries, 0) {
             keys.insert(Extent::Alive(step.block), own);
         }
         let inputs = step.inputs.iter().map(|p| (p, sequences.depth + 1, inner.entries.clone(), 0));
         let again = (t as u64 + 1) << 32;
         let statics = step.statics.iter().map(|p| (p, sequences.depth, inner.alive.clone(), again));
         for (pair, depth, of, later) in inputs.chain(statics).collect::<Vec<_>>() {
-            let value = self.value(pair.outer, frame, around)?;
+            let value = values.value(self.program, pair.outer, around)?;
             let (rows, lod) = select(value.lod(), depth, &of)?;
             let dense = value.storage().as_dense()?.gather_rows(&rows)?;
-            self.define(&mut inner, pair.inner, Variable::new(dense, lod)?)?;
+            inner.define(self.program, pair.inner, Variable::new(dense, lod)?)?;
             let (outer, levels) = (self.program.spec(pair.outer)?, &self.program.spec(pair.inner)?.lod);
             for (k, &level) in levels.iter().enumerate() {
                 let (rows, _) = select(part(value.lod(), depth + k + 1).as_ref(), depth, &of)?;
-                if let Some(found) = self.keys(frame, Extent::Rows(outer.lod[depth + k]), &rows, later) {
+                if let Some(found) = self.keys(values, Extent::Rows(outer.lod[depth + k]), &rows, later) {
                     keys.insert(Extent::Rows(level), found);
                 }
             }
@@ -421,19 +409,19 @@ impl<'a> Interpreter<'a> {
         Ok(inner)
     }
 
-    /// The keys of `rows` among the rows that `extent` counts in `frame`, `later` places on; `None` if they have none.
+    /// The keys of `rows` among the rows that `extent` counts in `values`, `later` places on; `None` if they have none.
     pub(super) fn keys(
         &self,
-        frame: &Frame,
+        values: &BlockValues,
         extent: Extent,
         rows: &[usize],
         later: u64,
     ) -> Option<Vec<RowKey>> {
-        let known = frame.keys.as_ref();
+        let known = values.keys.as_ref();
         let key = |&row: &usize| match known {
             Some(known) => known.get(&extent)?.get(row).copied(),
             None => {
-                let lod = if let Extent::Rows(level) = extent { frame.levels.get(&level) } else { None };
+                let lod = if let Extent::Rows(level) = extent { values.levels.get(&level) } else { None };
                 Some(self.names.key(lod, row))
             }
         };
@@ -444,26 +432,26 @@ impl<'a> Interpreter<'a> {
     fn loop_backward(
         &self,
         step: &StepDesc,
-        frame: &Frame,
+        values: &BlockValues,
         around: Option<&Around<'_>>,
-        steps: &mut [Frame],
+        steps: &mut [BlockValues],
     ) -> Result<Vec<(VarId, Storage)>> {
         let Some(gradient) = step.gradient.as_deref() else {
             return Err(Error::of(ErrorKind::Program, RECURRENT, "a gradient block", "none"));
         };
         let StepGradient { block, outputs, inputs, statics, constants, memories } = gradient;
-        let sequences = self.sequences(step, frame, around)?;
+        let sequences = self.sequences(step, values, around)?;
         // What is passed to the last step of each sequence is the gradient of its last value.
         let mut passed = Vec::new();
         for m in memories {
             let spec = self.program.spec(m.next)?;
-            passed.push(match m.last.and_then(|v| frame.values.get(&v)) {
+            passed.push(match m.last.and_then(|v| values.vars.get(&v)) {
                 Some(last) => last.storage().as_dense()?.clone(),
                 None => zeros(spec, sequences.count())?,
             });
         }
         let whole = |pairs: &[Pair]| -> Result<Vec<Storage>> {
-            pairs.iter().map(|p| self.nothing(p.outer, Some(frame))).collect()
+            pairs.iter().map(|p| self.nothing(p.outer, Some(values))).collect()
         };
         let (mut to_inputs, mut to_statics) = (whole(inputs)?, whole(statics)?);
         let mut to_constants: Vec<Storage> =
@@ -471,18 +459,18 @@ impl<'a> Interpreter<'a> {
         let previous: Vec<VarId> = memories.iter().filter_map(|m| m.previous).collect();
         for inner in steps.iter_mut().rev() {
             for pair in outputs {
-                if let Some(value) = frame.values.get(&pair.outer) {
+                if let Some(value) = values.vars.get(&pair.outer) {
                     let (rows, _) = select(value.lod(), sequences.depth + 1, &inner.entries)?;
                     let rows = value.storage().as_dense()?.gather_rows(&rows)?;
-                    self.contribute(inner, pair.inner, rows.into())?;
+                    inner.contribute(self.program, pair.inner, rows.into())?;
                 }
             }
             for (m, passed) in memories.iter().zip(&passed) {
-                self.contribute(inner, m.next, passed.gather_rows(&inner.alive)?.into())?;
+                inner.contribute(self.program, m.next, passed.gather_rows(&inner.alive)?.into())?;
             }
-            self.block(*block, inner, Some(&Around { frame, around }), &previous)?;
+            self.block(*block, inner, Some(&Around { values, around }), &previous)?;
             for (m, passed) in memories.iter().zip(&mut passed) {
-                let value = match m.previous.and_then(|v| inner.values.get(&v)) {
+                let value = match m.previous.and_then(|v| inner.vars.get(&v)) {
                     Some(value) => value.storage().as_dense()?.clone(),
                     None => zeros(self.program.spec(m.next)?, inner.alive.len())?,
                 };
@@ -491,12 +479,12 @@ impl<'a> Interpreter<'a> {
             let moves = inputs.iter().zip(&mut to_inputs).map(|m| (m, sequences.depth + 1, &inner.entries));
             let still = statics.iter().zip(&mut to_statics).map(|m| (m, sequences.depth, &inner.alive));
             for ((pair, to), depth, of) in moves.chain(still) {
-                let Some(value) = inner.values.get(&pair.inner) else { continue };
-                let (rows, _) = select(self.lod(pair.outer, frame)?.as_ref(), depth, of)?;
+                let Some(value) = inner.vars.get(&pair.inner) else { continue };
+                let (rows, _) = select(values.lod(self.program, pair.outer)?.as_ref(), depth, of)?;
                 add_rows(to.as_dense_mut()?, &rows, value.storage().as_dense()?)?;
             }
             for (var, to) in constants.iter().zip(&mut to_constants) {
-                if let Some(value) = inner.values.remove(var) {
+                if let Some(value) = inner.vars.remove(var) {
                     *to = add(to, value.storage())?;
                 }
             }
@@ -510,62 +498,22 @@ impl<'a> Interpreter<'a> {
         Ok(found)
     }
 
-    fn sequences(&self, step: &StepDesc, frame: &Frame, around: Option<&Around<'_>>) -> Result<Sequences> {
+    fn sequences(
+        &self,
+        step: &StepDesc,
+        values: &BlockValues,
+        around: Option<&Around<'_>>,
+    ) -> Result<Sequences> {
         let missing =
             || Error::of(ErrorKind::Program, RECURRENT, "a step input with the level that is run", "none");
         let first = step.inputs.first().ok_or_else(missing)?.outer;
-        let lod = self.value(first, frame, around)?.lod().ok_or_else(missing)?;
+        let lod = values.value(self.program, first, around)?.lod().ok_or_else(missing)?;
         let at = self.program.spec(first)?.lod.iter().position(|&l| l == step.level).ok_or_else(missing)?;
         Ok(Sequences { depth: at, offsets: lod.level(at)?.to_vec() })
     }
 
-    fn value<'f>(
-        &self,
-        var: VarId,
-        frame: &'f Frame,
-        mut around: Option<&Around<'f>>,
-    ) -> Result<&'f Variable> {
-        let mut found = frame.values.get(&var);
-        while let (None, Some(outer)) = (found, around) {
-            found = outer.frame.values.get(&var);
-            around = outer.around;
-        }
-        found.ok_or_else(|| {
-            Error::of(ErrorKind::Program, "value", "one before the operator that reads it", "none")
-                .variable(&self.program.var(var).name)
-        })
-    }
-
-    /// The LoD of a variable's levels.
-    fn lod(&self, var: VarId, frame: &Frame) -> Result<Option<Arc<Lod>>> {
-        Ok(self.program.spec(var)?.lod.last().and_then(|level| frame.levels.get(level)).cloned())
-    }
-
-    /// Sets a variable, and the levels of its LoD.
-    fn define(&self, frame: &mut Frame, var: VarId, value: Variable) -> Result<()> {
-        let levels = &self.program.spec(var)?.lod;
-        for (k, &level) in levels.iter().enumerate() {
-            if let Some(lod) = part(value.lod(), k + 1) {
-                frame.levels.insert(level, lod);
-            }
-        }
-        frame.values.insert(var, value);
-        Ok(())
-    }
-
-    /// Adds to a gradient, or sets the first one.
-    fn contribute(&self, frame: &mut Frame, var: VarId, value: Storage) -> Result<()> {
-        let sum = match frame.values.get(&var) {
-            Some(before) => add(before.storage(), &value)?,
-            None => value,
-        };
-        let value = Variable::new(sum, self.lod(var, frame)?)?;
-        frame.values.insert(var, value);
-        Ok(())
-    }
-
-    /// A gradient that nothing was added to yet; of a batched variable, with the rows that it has in `frame`.
-    fn nothing(&self, var: VarId, frame: Option<&Frame>) -> Result<Storage> {
+    /// A gradient that nothing was added to yet; of a batched variable, with the rows that it has in `values`.
+    fn nothing(&self, var: VarId, values: Option<&BlockValues>) -> Result<Storage> {
         let spec = self.program.spec(var)?;
         if spec.storage == StorageKind::SelectedRows {
             let height = spec.shape[0].known().unwrap_or(0);
@@ -573,7 +521,7 @@ impl<'a> Interpreter<'a> {
         }
         // A gradient has the rows of the variable that it is of.
         let of = self.program.var(var).gradient_of.unwrap_or(var);
-        let rows = frame.and_then(|f| f.values.get(&of)).map_or(0, Variable::rows);
+        let rows = values.and_then(|f| f.vars.get(&of)).map_or(0, Variable::rows);
         if spec.batched() {
             return Ok(zeros(spec, rows)?.into());
         }

@@ -3,6 +3,7 @@
 mod diagnose;
 pub mod interpret;
 mod rows;
+mod values;
 
 pub use diagnose::diagnose;
 pub use interpret::interpret;

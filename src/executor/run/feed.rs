@@ -2,130 +2,19 @@
 
 use std::sync::Arc;
 
-use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::executor::executor::{Executor, Run};
-use crate::executor::plan::Home;
-use crate::kernels::Extent2;
-use crate::kernels::arena::Region;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::plan::{Home, Plan};
+use crate::executor::run::machine::Machine;
+use crate::executor::run::request::Run;
 use crate::lod::Lod;
-use crate::program::contract::call::row_buffer;
 use crate::program::contract::levels::LevelTable;
-use crate::program::{BlockId, Extent, LevelId, Spec, VarId, VarRole};
-use crate::tensor::{Storage, Variable, with_element};
+use crate::program::{BlockId, Extent, LevelId, Program, Spec, StepDesc, VarId, VarRole};
+use crate::tensor::Variable;
 
-impl Executor {
-    /// Bytes that the buffers will take for a batch, before it runs: a function of its numbers of sequences and rows.
-    /// Buffers never shrink, so [`Self::bytes`] is the largest of these so far. Rows of sequences that operators make
-    /// while they run are not known before and left out, as are packed weights and selected rows.
-    ///
-    /// # Errors
-    /// As for the feeds of a run.
-    #[track_caller]
-    pub fn bytes_for(&mut self, feeds: &[(VarId, &Variable)]) -> Result<usize> {
-        let batch = self.check_feeds(feeds, &[]).at_caller()?;
-        let mut most = vec![0; self.plan.buffers.len()];
-        for slot in self.plan.slots.iter().filter(|s| s.pool.is_none()) {
-            let rows = match slot.home {
-                Home::Sequence(block) => self.sequences(block, batch).max(self.rows_of(slot.rows, batch)),
-                Home::Whole | Home::Stepped(_) => self.rows_of(slot.rows, batch),
-            };
-            let bytes = (rows * slot.width * slot.dtype.size_of()).next_multiple_of(64);
-            most[slot.buffer] = most[slot.buffer].max(bytes);
-        }
-        self.kept.levels.clear();
-        Ok(most.iter().sum())
-    }
-
-    /// How many rows an extent counts over a whole batch.
-    fn rows_of(&self, extent: Extent, batch: usize) -> usize {
-        match extent {
-            Extent::Known(n) => n,
-            Extent::Batch => batch,
-            Extent::Data(_) => 0,
-            Extent::Rows(level) => match self.kept.levels.get(level) {
-                Some(lod) => lod.rows(),
-                // A level of a step block has the rows of the outer one it is made from.
-                None => self.steps().flat_map(|s| &s.levels).find(|(_, inner)| *inner == level).map_or(
-                    0,
-                    |(outer, _)| {
-                        if *outer == level { 0 } else { self.rows_of(Extent::Rows(*outer), batch) }
-                    },
-                ),
-            },
-            Extent::Alive(block) => self
-                .steps()
-                .find(|s| s.block == block)
-                .map_or(0, |s| self.rows_of(Extent::Rows(s.level), batch)),
-        }
-    }
-
-    fn sequences(&self, block: BlockId, batch: usize) -> usize {
-        let step = self.steps().find(|s| s.block == block);
-        let above = step.and_then(|s| self.kept.levels.get(s.level)).map(|lod| lod.last_len());
-        above.unwrap_or_else(|| step.map_or(batch, |s| self.rows_of(Extent::Rows(s.level), batch)))
-    }
-
-    fn steps(&self) -> impl Iterator<Item = &crate::program::StepDesc> {
-        self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref())
-    }
-
-    /// Checks the feeds against their descriptions and binds their levels; `numbers` are those of the sequences in the
-    /// data, for messages.
-    fn check_feeds(&mut self, feeds: &[(VarId, &Variable)], numbers: &[u64]) -> Result<usize> {
-        self.fed.fill(false);
-        self.set_aside();
-        self.kept.levels.clear();
-        let mut batch = None;
-        for (place, &(id, value)) in feeds.iter().enumerate() {
-            let known = (id.0 as usize) < self.fed.len() && self.program.var(id).role == VarRole::Feed;
-            if !known {
-                let got = self.program.called(id);
-                return Err(Error::of(ErrorKind::Program, "feed", "a feed of the program", got));
-            }
-            let var = self.program.var(id);
-            let wrong = |e: Error| e.variable(&var.name);
-            if std::mem::replace(&mut self.fed[id.0 as usize], true) {
-                return Err(wrong(Error::of(ErrorKind::Program, "feed", "each once", "the same twice")));
-            }
-            let spec = self.program.spec(id)?;
-            let Some(sequences) = check_feed(spec, value).map_err(wrong)? else { continue };
-            match batch {
-                None => batch = Some((sequences, id)),
-                Some((n, first)) if n != sequences => {
-                    let first = &self.program.var(first).name;
-                    return Err(wrong(Error::new(
-                        "sequences of a feed",
-                        format!("{n}, as `{first}` has"),
-                        sequences.to_string(),
-                    )));
-                }
-                _ => {}
-            }
-            let before = |level| {
-                let mut before = feeds[..place].iter().map(|&(id, _)| id);
-                let name =
-                    before.find(|&id| self.program.spec(id).is_ok_and(|spec| spec.lod.contains(&level)));
-                name.map_or("another feed", |id| &self.program.var(id).name)
-            };
-            bind_levels(&mut self.kept.levels, spec, value.lod(), numbers, before).map_err(wrong)?;
-        }
-        let missing = self
-            .plan
-            .slots
-            .iter()
-            .map(|s| s.var)
-            .find(|&v| self.plan.program.var(v).role == VarRole::Feed && !self.fed[v.0 as usize]);
-        if let Some(var) = missing {
-            let name = &self.program.var(var).name;
-            return Err(Error::of(ErrorKind::Program, "feeds", "a value for each", "none for this one")
-                .variable(name));
-        }
-        Ok(batch.map_or(0, |(n, _)| n))
-    }
-
-    /// Checks and binds the feeds of a run and copies their values; returns the number of sequences.
-    pub(crate) fn bind_feeds(&mut self, run: &Run<'_>) -> Result<usize> {
-        let batch = self.check_feeds(run.feeds, run.numbers)?;
+impl Machine {
+    /// Checks and binds the feeds of a run and copies their values.
+    pub(crate) fn bind_feeds(&mut self, program: &Program, plan: &Plan, run: &Run<'_>) -> Result<()> {
+        let batch = self.check_feeds(program, plan, run.feeds, run.numbers)?;
         self.kept.batch = batch;
         for (what, of_each) in [("numbers", run.numbers), ("places", run.places)] {
             if !of_each.is_empty() && of_each.len() != batch {
@@ -134,32 +23,127 @@ impl Executor {
             }
         }
         for &(id, value) in run.feeds {
-            let Some(slot) = self.plan.of_var[id.0 as usize] else { continue };
-            let slot = &self.plan.slots[slot];
-            let dense = match value.storage() {
-                Storage::Dense(dense) => dense,
-                Storage::SelectedRows(rows) => {
-                    if let Some(pool) = slot.pool {
-                        self.pool[pool] = row_buffer(rows)?;
-                    }
-                    continue;
-                }
-                // Described and checked; no operator has a kernel for them yet, so nothing reads them.
-                Storage::Csr(_) | Storage::Coo(_) => continue,
-            };
-            self.arena.reserve(slot.buffer, dense.len());
-            let extent = Extent2 { rows: 1, width: dense.len(), stride: dense.len() };
-            let region = Region { buffer: slot.buffer, extent, ..Default::default() };
-            let room = &mut self.workers[0].room;
-            let mut lane = self.arena.lane();
-            let mut operands = lane.operands(room, &[], &[region]);
-            with_element!(dense.dtype(), T => {
-                if let Some(to) = operands.write::<T>(0).as_mut().and_then(|v| v.contiguous()) {
-                    to.copy_from_slice(dense.as_slice::<T>()?);
-                }
-            });
+            if let Some(slot) = plan.of_var[id.0 as usize] {
+                self.set_value(&plan.slots[slot], value.storage())?;
+            }
         }
-        Ok(batch)
+        Ok(())
+    }
+
+    /// Bytes that the buffers will take for a batch: see [`Executor::bytes_for`](crate::executor::Executor::bytes_for).
+    pub(crate) fn bytes_for(
+        &mut self,
+        program: &Program,
+        plan: &Plan,
+        feeds: &[(VarId, &Variable)],
+    ) -> Result<usize> {
+        let batch = self.check_feeds(program, plan, feeds, &[])?;
+        let count = Counts { program, levels: &self.kept.levels, batch };
+        let mut most = vec![0; plan.buffers.len()];
+        for slot in plan.slots.iter().filter(|s| s.pool.is_none()) {
+            let rows = match slot.home {
+                Home::Sequence(block) => count.sequences(block).max(count.rows(slot.rows)),
+                Home::Whole | Home::Stepped(_) => count.rows(slot.rows),
+            };
+            let bytes = (rows * slot.width * slot.dtype.size_of()).next_multiple_of(64);
+            most[slot.buffer] = most[slot.buffer].max(bytes);
+        }
+        self.kept.levels.clear();
+        Ok(most.iter().sum())
+    }
+
+    /// Checks the feeds against their descriptions and binds their levels; returns the number of sequences. `numbers` are
+    /// those of the sequences in the data, for messages.
+    fn check_feeds(
+        &mut self,
+        program: &Program,
+        plan: &Plan,
+        feeds: &[(VarId, &Variable)],
+        numbers: &[u64],
+    ) -> Result<usize> {
+        self.fed.fill(false);
+        self.kept.set_aside(plan);
+        self.kept.levels.clear();
+        let mut batch = None;
+        for (place, &(id, value)) in feeds.iter().enumerate() {
+            let known = (id.0 as usize) < self.fed.len() && program.var(id).role == VarRole::Feed;
+            if !known {
+                let got = program.called(id);
+                return Err(Error::of(ErrorKind::Program, "feed", "a feed of the program", got));
+            }
+            let var = program.var(id);
+            let wrong = |e: Error| e.variable(&var.name);
+            if std::mem::replace(&mut self.fed[id.0 as usize], true) {
+                return Err(wrong(Error::of(ErrorKind::Program, "feed", "each once", "the same twice")));
+            }
+            let spec = program.spec(id)?;
+            let Some(sequences) = check_feed(spec, value).map_err(wrong)? else { continue };
+            match batch {
+                None => batch = Some((sequences, id)),
+                Some((n, first)) if n != sequences => {
+                    let expected = format!("{n}, as `{}` has", program.var(first).name);
+                    return Err(wrong(Error::new("sequences of a feed", expected, sequences.to_string())));
+                }
+                _ => {}
+            }
+            let before = |level| {
+                let mut before = feeds[..place].iter().map(|&(id, _)| id);
+                let name = before.find(|&id| program.spec(id).is_ok_and(|spec| spec.lod.contains(&level)));
+                name.map_or("another feed", |id| &program.var(id).name)
+            };
+            bind_levels(&mut self.kept.levels, spec, value.lod(), numbers, before).map_err(wrong)?;
+        }
+        let mut slots = plan.slots.iter().map(|s| s.var);
+        let missing = slots.find(|&v| plan.program.var(v).role == VarRole::Feed && !self.fed[v.0 as usize]);
+        if let Some(var) = missing {
+            let name = &program.var(var).name;
+            return Err(Error::of(ErrorKind::Program, "feeds", "a value for each", "none for this one")
+                .variable(name));
+        }
+        Ok(batch.map_or(0, |(n, _)| n))
+    }
+}
+
+/// What is counted before a batch runs, once the levels of its feeds are bound.
+struct Counts<'a> {
+    program: &'a Program,
+    levels: &'a LevelTable,
+    batch: usize,
+}
+
+impl Counts<'_> {
+    /// How many rows an extent counts over a whole batch.
+    fn rows(&self, extent: Extent) -> usize {
+        match extent {
+            Extent::Known(n) => n,
+            Extent::Batch => self.batch,
+            Extent::Data(_) => 0,
+            Extent::Rows(level) => match self.levels.get(level) {
+                Some(lod) => lod.rows(),
+                // A level of a step block has the rows of the outer one it is made from.
+                None => {
+                    let outer = self.steps().flat_map(|s| &s.levels).find(|(_, inner)| *inner == level);
+                    outer
+                        .filter(|(outer, _)| *outer != level)
+                        .map_or(0, |(outer, _)| self.rows(Extent::Rows(*outer)))
+                }
+            },
+            Extent::Alive(block) => {
+                let step = self.steps().find(|s| s.block == block);
+                step.map_or(0, |s| self.rows(Extent::Rows(s.level)))
+            }
+        }
+    }
+
+    /// Over how many sequences a step block runs.
+    fn sequences(&self, block: BlockId) -> usize {
+        let step = self.steps().find(|s| s.block == block);
+        let above = step.and_then(|s| self.levels.get(s.level)).map(|lod| lod.last_len());
+        above.unwrap_or_else(|| step.map_or(self.batch, |s| self.rows(Extent::Rows(s.level))))
+    }
+
+    fn steps(&self) -> impl Iterator<Item = &StepDesc> {
+        self.program.blocks().flat_map(|(_, b)| &b.ops).filter_map(|op| op.step.as_deref())
     }
 }
 

@@ -1,14 +1,13 @@
-//! The steps of a loop, and which threads run them: lanes of sequences, each from the first step to the last without a word
-//! to the others, and where few sequences are left all threads together.
+//! The steps of a loop that threads share: lanes of sequences, each from the first step to the last without waiting for
+//! the others; and where few sequences are left, one lane that has all of them and all threads.
 
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::executor::plan::parts;
-use crate::executor::plan::{Home, Instr, Loop};
-use crate::executor::run::frame::At;
-use crate::executor::run::machine::{LaneAt, Shared, Worker};
-use crate::executor::run::step_loop::Tools;
+use crate::executor::plan::{Home, Instr, Loop, parts};
+use crate::executor::run::frame::{At, Frame};
+use crate::executor::run::state::{CallRows, RunState};
+use crate::executor::run::worker::{Tools, Worker};
 use crate::kernels::arena::{Lane, Part, Share};
 use crate::kernels::{helpers, own_cache};
 
@@ -17,33 +16,22 @@ const WORTH_SPLITTING: usize = 1 << 15;
 /// The rows for each thread up to which threads share columns where weights would fill a core's own cache.
 const COLUMN_ROWS: usize = 8;
 
-/// Steps of a loop that some lanes run, each for its own sequences.
-struct LanePart<'p> {
+/// Some steps of a loop, and how many lanes run them, each for its own sequences.
+struct LaneSteps<'p> {
     instr: &'p Loop,
     steps: Range<usize>,
     lanes: usize,
+    /// In how many loops the first thread was before.
+    depth: usize,
 }
 
-impl<'p> Shared<'p> {
-    /// The steps of a loop.
-    pub(crate) fn body(&mut self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
-        let block = instr.desc.block;
-        let frame = &self.frames[block.0 as usize];
+impl<'p> RunState<'p> {
+    /// Runs the steps of a loop in lanes.
+    pub(super) fn lanes(&self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
+        let frame = &self.frames[instr.desc.block.0 as usize];
         let (steps, sequences) = (frame.rank.steps(), frame.rank.sequences());
         if instr.body.is_empty() || steps == 0 {
             return Ok(());
-        }
-        if !instr.splits {
-            let order = |i: usize| if instr.backward { steps - 1 - i } else { i };
-            let opened = tools.workers[0].open(1, false);
-            for i in 0..steps {
-                self.go(block, At::Step { t: order(i), from: 0, to: usize::MAX })?;
-                for inner in &instr.body {
-                    self.instruction(inner, lane, tools)?;
-                }
-            }
-            tools.workers[0].close(instr, opened);
-            return self.go(block, At::All);
         }
         let starts = frame.rank.starts();
         let widths = instr.body.iter().flat_map(|i| if let Instr::Op(op) = i { &op.writes[..] } else { &[] });
@@ -54,68 +42,65 @@ impl<'p> Shared<'p> {
         let heavy = threads > 1 && instr.weights >= own_cache();
         let limit = if heavy { COLUMN_ROWS * threads } else { threads / 2 };
         let few = (0..steps).find(|&t| starts[t + 1] - starts[t] <= limit).unwrap_or(steps);
-        let memory = &mut *tools.memory;
-        memory.shares.clear();
-        memory.shares.resize(self.plan.buffers.len(), Share::Frozen);
-        for &s in &instr.slots {
-            let slot = &self.plan.slots[s];
-            memory.shares[slot.buffer] = match slot.home {
-                Home::Stepped(_) => Share::Stepped { base: frame.base, stride: slot.width },
-                _ => Share::Sequence { stride: slot.width },
-            };
-        }
+        self.share(instr, frame, &mut tools.lists.shares);
         let mut phases = [(0..few, threads), (few..steps, 1)];
         if instr.backward {
             phases.reverse();
         }
+        let (cuts, shares) = (&mut tools.lists.cuts, &tools.lists.shares);
         for (range, lanes) in phases {
             if range.is_empty() {
                 continue;
             }
-            cut(&starts[..=range.end], sequences, lanes, &mut memory.cuts);
-            let part = LanePart { instr, steps: range, lanes };
-            let nested = tools.workers[0].stepping();
+            cut(&starts[..=range.end], sequences, lanes, cuts);
+            let part = LaneSteps { instr, steps: range, lanes, depth: tools.workers[0].depth() };
             if lanes == 1 {
                 let mut workers = [&mut tools.workers[..threads]];
-                let run =
-                    |lane: Lane<'_>, workers: &mut &mut [Worker]| self.lane(&part, lane, workers, nested);
-                lane.split(&memory.cuts, starts, &memory.shares, &mut workers, &run)?;
+                let run = |lane: Lane<'_>, workers: &mut &mut [Worker]| self.lane(&part, lane, workers);
+                lane.split(cuts, starts, shares, &mut workers, &run)?;
                 continue;
             }
-            let run = |lane: Lane<'_>, worker: &mut Worker| {
-                self.lane(&part, lane, std::slice::from_mut(worker), nested)
-            };
-            lane.split(&memory.cuts, starts, &memory.shares, &mut tools.workers[..lanes], &run)?;
+            let run =
+                |lane: Lane<'_>, worker: &mut Worker| self.lane(&part, lane, std::slice::from_mut(worker));
+            lane.split(cuts, starts, shares, &mut tools.workers[..lanes], &run)?;
         }
         Ok(())
     }
 
+    /// What of each buffer a lane has: of those in the loop's orders the rows of its sequences, of all others the right
+    /// to read.
+    fn share(&self, instr: &Loop, frame: &Frame, shares: &mut Vec<Share>) {
+        shares.clear();
+        shares.resize(self.plan.buffers.len(), Share::Frozen);
+        for &s in &instr.slots {
+            let slot = &self.plan.slots[s];
+            shares[slot.buffer] = match slot.home {
+                Home::Stepped(_) => Share::Stepped { base: frame.base, stride: slot.width },
+                _ => Share::Sequence { stride: slot.width },
+            };
+        }
+    }
+
     /// The steps of a lane, which has all of the workers.
-    fn lane(
-        &self,
-        part: &LanePart<'_>,
-        mut lane: Lane<'_>,
-        workers: &mut [Worker],
-        nested: bool,
-    ) -> Result<()> {
+    fn lane(&self, part: &LaneSteps<'_>, mut lane: Lane<'_>, workers: &mut [Worker]) -> Result<()> {
         let Some(Part { from, to, starts, .. }) = lane.part() else { return Ok(()) };
-        let &LanePart { instr, ref steps, lanes } = part;
+        let &LaneSteps { instr, ref steps, lanes, depth } = part;
         let block = instr.desc.block;
-        let opened = workers[0].open(lanes, nested);
+        let opened = workers[0].open(lanes, depth);
         for i in 0..steps.len() {
             let t = if instr.backward { steps.end - 1 - i } else { steps.start + i };
             if starts[t + 1] - starts[t] <= from {
                 // Later steps have fewer sequences still; earlier ones, backwards, may have more.
                 if instr.backward { continue } else { break }
             }
-            let at = LaneAt { threads: workers.len(), ..LaneAt::new(block, At::Step { t, from, to }) };
+            let here = CallRows { threads: workers.len(), ..CallRows::new(block, At::Step { t, from, to }) };
             for (calls, chain) in parts(instr.body.len(), &instr.chains.body) {
                 let calls = &instr.body[calls];
                 match (chain, &mut *workers) {
-                    (Some(chain), [worker]) => self.chain_step(calls, chain, &mut lane, at, worker)?,
-                    // Threads that share a call divide its rows.
+                    (Some(chain), [worker]) => self.chain_step(calls, chain, &mut lane, here, worker)?,
+                    // Threads that share a call divide its rows, and so need no chunks.
                     _ => calls.iter().try_for_each(|instr| match instr {
-                        Instr::Op(op) => self.exec(op, &mut lane, Some(at), workers, &mut []),
+                        Instr::Op(op) => self.exec(op, &mut lane, Some(here), workers, &mut []),
                         _ => Ok(()),
                     })?,
                 }

@@ -8,11 +8,10 @@
 //! the lengths where the forward pass wrote them down.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::executor::Executor;
-use crate::executor::plan::{Home, Instr, OpInstr};
+use crate::executor::plan::{Instr, OpInstr, Plan};
 use crate::executor::run::frame::At;
-use crate::executor::run::machine::Shared;
-use crate::executor::run::step_loop::Tools;
+use crate::executor::run::state::{Kept, RunState};
+use crate::executor::run::worker::Tools;
 use crate::kernels::arena::Lane;
 use crate::lod::Lod;
 use crate::program::contract::context::NewLevels;
@@ -21,7 +20,7 @@ use crate::program::contract::levels::bind_made;
 use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::{BlockId, Extent, LevelId};
 
-impl<'p> Shared<'p> {
+impl<'p> RunState<'p> {
     /// Makes the levels of a call: at the root for all rows, in a step block for those of every step.
     pub(crate) fn make_levels(
         &mut self,
@@ -57,14 +56,14 @@ impl<'p> Shared<'p> {
         worker.reads.clear();
         worker.reads.extend(instr.reads.iter().map(|view| self.region(view, None)));
         worker.writes.clear();
-        let offsets = &mut tools.memory.offsets;
+        let offsets = &mut tools.lists.offsets;
         offsets.iter_mut().for_each(Vec::clear);
         let operands = lane.operands(&mut worker.room, &worker.reads, &[]);
         let call = self.call(instr, None);
         let outcome = instr.op.levels(&mut NewLevels { call, operands, pool: tools.pool, offsets });
         outcome.map_err(|e| self.named(instr, None, instr.err(e)))?;
         let top = self.count(instr.top, None);
-        bind_made(&mut self.levels, &instr.made, &tools.memory.offsets, top).map_err(|e| instr.err(e))
+        bind_made(&mut self.levels, &instr.made, &tools.lists.offsets, top).map_err(|e| instr.err(e))
     }
 
     /// Makes the levels of a call for every step, and room for what lies in them.
@@ -111,34 +110,24 @@ impl<'p> Shared<'p> {
         self.make_room(block, slots, lane);
         Ok(())
     }
-
-    /// Room for slots of a loop, whose rows are known.
-    pub(crate) fn make_room(&self, block: BlockId, slots: &[usize], lane: &mut Lane<'_>) {
-        let frame = &self.frames[block.0 as usize];
-        for &s in slots {
-            let slot = &self.plan.slots[s];
-            let stepped = matches!(slot.home, Home::Stepped(_));
-            lane.reserve(slot.buffer, frame.room(slot.rows, stepped) * slot.width);
-        }
-    }
 }
 
-impl Executor {
+impl Kept {
     /// Puts the levels that the last run made aside, for the next one to use their memory.
-    pub(crate) fn set_aside(&mut self) {
-        for instr in &self.plan.code {
+    pub(super) fn set_aside(&mut self, plan: &Plan) {
+        for instr in &plan.code {
             let Instr::Levels(op) = instr else { continue };
             for &(level, _) in op.made.iter().rev() {
-                let made = self.kept.levels.slot(level);
+                let made = self.levels.slot(level);
                 if made.is_some() {
-                    *self.kept.spare.slot(level) = made.take();
+                    *self.spare.slot(level) = made.take();
                 }
             }
         }
         // The levels above can be used again, too, once nothing hangs below them.
-        for instr in self.plan.code.iter().rev() {
+        for instr in plan.code.iter().rev() {
             let Instr::Levels(op) = instr else { continue };
-            op.made.iter().rev().for_each(|&(level, _)| Lod::release(self.kept.spare.slot(level)));
+            op.made.iter().rev().for_each(|&(level, _)| Lod::release(self.spare.slot(level)));
         }
     }
 }

@@ -1,13 +1,21 @@
-//! The machine: runs the instructions of a plan.
+//! The machine: runs the instructions of a plan. It knows plans, and neither how they come about nor who asks.
 
+mod call;
 mod chain;
-pub(crate) mod feed;
-pub(crate) mod frame;
+mod feed;
+mod frame;
+mod keys;
 mod lanes;
-pub(crate) mod levels;
+mod levels;
 pub(crate) mod machine;
+mod moves;
 pub mod rank_table;
 pub(crate) mod recorder;
 mod recording;
+pub(crate) mod request;
 pub mod scope;
-pub(crate) mod step_loop;
+pub(crate) mod stages;
+mod state;
+mod step_loop;
+pub(crate) mod threads;
+mod worker;

@@ -19,9 +19,9 @@ pub(crate) struct Totals {
     pub(crate) cost: Cost,
 }
 
-/// What an event is of; the number is the instruction's.
+/// What an event is of. The number is that of the instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Span {
+pub(crate) enum EventKind {
     Run,
     Call(usize),
     Pack(usize),
@@ -29,13 +29,13 @@ pub(crate) enum Span {
     Loop(usize),
     /// The steps of one.
     Body(usize),
-    /// All calls of an instruction in the steps of a loop, one after another.
+    /// All calls of an instruction in the steps of a loop, as if they came one right after another.
     InBody(usize),
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
-    pub(crate) span: Span,
+    pub(crate) kind: EventKind,
     /// Since the profile was started.
     pub(crate) start: Duration,
     pub(crate) length: Duration,
@@ -45,17 +45,22 @@ pub(crate) struct Event {
 /// A thread's record.
 pub(crate) struct Recorder {
     origin: Instant,
-    /// By instruction: calls, preparations, and for loops the time on the clock of their steps.
+    /// By instruction: its calls; of a loop, the moving of its rows.
     pub(crate) calls: Vec<Totals>,
+    /// By instruction: its preparations.
     pub(crate) packs: Vec<Totals>,
+    /// By loop: its steps.
     pub(crate) bodies: Vec<Totals>,
     pub(crate) events: Vec<Event>,
+    /// How many events there were beside these.
     pub(crate) dropped: u64,
-    /// Loops whose steps are being run, one in another.
+    /// In how many loops the thread is, one in another; a chain outside a loop counts as one.
     depth: usize,
+    /// What part of its time counts as time on the clock: an `n`th, where `n` threads run a loop together.
     share: f64,
-    /// Of the outermost one: its start, and what the instructions in it had before.
+    /// When the outermost loop began.
     opened: Instant,
+    /// What the instructions had done until then.
     before: Vec<Totals>,
 }
 
@@ -84,16 +89,16 @@ impl Recorder {
 
     /// A run has ended.
     pub(crate) fn run(&mut self, start: Instant, length: Duration) {
-        self.event(Span::Run, start, length, 1);
+        self.event(EventKind::Run, start, length, 1);
     }
 
-    pub(crate) fn event(&mut self, span: Span, start: Instant, length: Duration, calls: u64) {
+    pub(crate) fn event(&mut self, kind: EventKind, start: Instant, length: Duration, calls: u64) {
         if self.events.len() == MOST_EVENTS {
             self.dropped += 1;
             return;
         }
         let start = start.duration_since(self.origin);
-        self.events.push(Event { span, start, length, calls });
+        self.events.push(Event { kind, start, length, calls });
     }
 
     /// A call that ends now.
@@ -101,7 +106,7 @@ impl Recorder {
         let busy = start.elapsed();
         add(&mut self.calls[index], busy, self.share, rows, cost);
         if self.depth == 0 {
-            self.event(Span::Call(index), start, busy, 1);
+            self.event(EventKind::Call(index), start, busy, 1);
         }
     }
 
@@ -109,7 +114,7 @@ impl Recorder {
     pub(crate) fn pack(&mut self, index: usize, start: Instant, cost: Cost) {
         let busy = start.elapsed();
         add(&mut self.packs[index], busy, self.share, 0, cost);
-        self.event(Span::Pack(index), start, busy, 1);
+        self.event(EventKind::Pack(index), start, busy, 1);
     }
 
     /// A loop ends: how long it moved rows, and how long its steps took.
@@ -118,16 +123,16 @@ impl Recorder {
         add(&mut self.bodies[index], steps, self.share, 0, Cost::default());
     }
 
-    /// Whether the steps of a loop are being run.
-    pub(crate) fn stepping(&self) -> bool {
-        self.depth > 0
+    /// In how many loops the thread is.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
     }
 
-    /// The steps of a loop begin, on so many threads at once; those of a loop in a loop have no events. Returns what
-    /// [`Self::leave`] wants back.
-    pub(crate) fn enter(&mut self, threads: usize, nested: bool) -> usize {
+    /// The steps of a loop begin, on so many threads at once; `depth` is in how many loops the first thread was. Those
+    /// of a loop in a loop have no events. Returns what [`Self::leave`] wants back.
+    pub(crate) fn enter(&mut self, threads: usize, depth: usize) -> usize {
         let around = self.depth;
-        self.depth = around.max(usize::from(nested)) + 1;
+        self.depth = around.max(depth) + 1;
         self.share = 1.0 / threads.max(1) as f64;
         if self.depth == 1 {
             self.opened = Instant::now();
@@ -136,8 +141,8 @@ impl Recorder {
         around
     }
 
-    /// They end. What the instructions of the loop did in them goes into the trace as one event each. Without a loop's
-    /// number it was a chain outside one.
+    /// They end. What the instructions of the loop did in them goes into the trace as one event each. A chain outside a
+    /// loop has no loop's number.
     pub(crate) fn leave(&mut self, index: Option<usize>, within: impl Iterator<Item = usize>, around: usize) {
         let outermost = self.depth == 1;
         self.depth = around;
@@ -146,14 +151,14 @@ impl Recorder {
             return;
         }
         if let Some(index) = index {
-            self.event(Span::Body(index), self.opened, self.opened.elapsed(), 1);
+            self.event(EventKind::Body(index), self.opened, self.opened.elapsed(), 1);
         }
         let mut start = self.opened;
         for i in within {
             let (now, before) = (self.calls[i], self.before[i]);
             let (length, calls) = (now.busy - before.busy, now.calls - before.calls);
             if calls > 0 {
-                self.event(Span::InBody(i), start, length, calls);
+                self.event(EventKind::InBody(i), start, length, calls);
                 start += length;
             }
         }

@@ -5,24 +5,26 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 
 use crate::executor::plan::{Instr, Loop, Move, OpInstr};
-use crate::executor::run::machine::{LaneAt, Shared, Worker};
-use crate::executor::run::recorder::Span;
+use crate::executor::run::recorder::EventKind;
+use crate::executor::run::state::{CallRows, RunState};
+use crate::executor::run::worker::Worker;
 use crate::kernels::arena::Region;
 use crate::program::contract::context::OperandAt;
 use crate::program::{Cost, RowBuffer, Work};
 
 impl Worker {
-    /// Whether the steps of a loop are being recorded.
-    pub(crate) fn stepping(&self) -> bool {
-        self.recorder.as_ref().is_some_and(|recorder| recorder.stepping())
+    /// In how many loops the thread is, if that is recorded.
+    pub(crate) fn depth(&self) -> usize {
+        self.recorder.as_ref().map_or(0, |recorder| recorder.depth())
     }
 
-    /// The steps of a loop begin. What it returns goes to [`Self::close`].
-    pub(crate) fn open(&mut self, threads: usize, nested: bool) -> usize {
-        self.recorder.as_mut().map_or(0, |recorder| recorder.enter(threads, nested))
+    /// The steps of a loop begin, on so many threads; `depth` is in how many loops the first one was. What it returns
+    /// goes to [`Self::close`].
+    pub(crate) fn open(&mut self, threads: usize, depth: usize) -> usize {
+        self.recorder.as_mut().map_or(0, |recorder| recorder.enter(threads, depth))
     }
 
-    /// They end.
+    /// The steps of a loop end.
     pub(crate) fn close(&mut self, instr: &Loop, opened: usize) {
         if let Some(recorder) = &mut self.recorder {
             let first = instr.index + 1 + instructions(&instr.before);
@@ -49,7 +51,7 @@ fn instructions(code: &[Instr]) -> usize {
     code.iter().map(|instr| 1 + inside(instr)).sum()
 }
 
-/// When the parts of a loop began and ended: before it, its steps, after it.
+/// When the parts of a loop began and ended: what runs before it, its steps, what runs after it.
 pub(crate) struct Laps {
     wanted: bool,
     at: ArrayVec<Instant, 7>,
@@ -77,19 +79,19 @@ impl Laps {
         let (all, body) = (start.elapsed(), stepped - step);
         let moving = all - (steps - before) - body - (done - after);
         recorder.spent(instr.index, moving, body, moved());
-        if !recorder.stepping() {
-            recorder.event(Span::Loop(instr.index), start, all, 1);
+        if recorder.depth() == 0 {
+            recorder.event(EventKind::Loop(instr.index), start, all, 1);
         }
     }
 }
 
-impl Shared<'_> {
+impl RunState<'_> {
     /// Writes a call down that ends now.
     #[cold]
     pub(crate) fn record(
         &self,
         instr: &OpInstr,
-        at: Option<LaneAt>,
+        here: Option<CallRows>,
         start: Instant,
         worker: &mut Worker,
         pool: &[RowBuffer],
@@ -97,17 +99,18 @@ impl Shared<'_> {
         let Worker { recorder: Some(recorder), reads, writes, .. } = worker else { return };
         let rows = writes.iter().chain(&*reads).map(|r| r.extent.rows).max().unwrap_or(0);
         let rows = match instr.outputs.iter().flatten().next() {
-            Some(spec) => self.count(spec.rows(), at),
+            Some(spec) => self.count(spec.rows(), here),
             None => rows,
         };
-        recorder.call(instr.index, start, rows, self.cost(instr, at, (reads, writes), pool));
+        recorder.call(instr.index, start, rows, self.cost(instr, here, reads, writes, pool));
     }
 
     fn cost(
         &self,
         instr: &OpInstr,
-        at: Option<LaneAt>,
-        (reads, writes): (&[Region], &[Region]),
+        here: Option<CallRows>,
+        reads: &[Region],
+        writes: &[Region],
         pool: &[RowBuffer],
     ) -> Cost {
         let rows_of = |place: &OperandAt| match place {
@@ -142,7 +145,7 @@ impl Shared<'_> {
             wanted: &instr.wanted,
             inputs: &instr.inputs,
             outputs: &instr.outputs,
-            rows: &|extent| self.count(extent, at),
+            rows: &|extent| self.count(extent, here),
             touched,
         };
         instr.op.cost(&work)

@@ -81,7 +81,8 @@ impl Op for Assign {
 
 operator! {
     /// `x` in another dtype. Floats are rounded to the nearest, and what an integer can't hold becomes its nearest bound
-    /// (not-a-number becomes 0); a bool is 0 or 1, and true for anything but 0. The gradient passes between f32 and f64.
+    /// (not-a-number becomes 0). A bool becomes 0 or 1; a number becomes true unless it is 0. The gradient passes between
+    /// f32 and f64.
     ///
     /// ```
     /// use unpadded::program::{Attributes, Operand};

@@ -6,9 +6,9 @@ use crate::operator;
 use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, Operand, Sample, Spec};
 
 operator! {
-    /// A copy of `x`: what the state that the feed `before` has before a batch is after it. Its output is where a
-    /// [`Trainer`](crate::train::Trainer) and a [`Predictor`](crate::predict::Predictor) find that, and it is all that
-    /// `before` is for.
+    /// A copy of `x`: the value after a batch of the state whose value before the batch is the feed `before`. A
+    /// [`Trainer`](crate::train::Trainer) and a [`Predictor`](crate::predict::Predictor) find it in the output. `before` is not
+    /// read; it only names the feed.
     ///
     /// ```
     /// use unpadded::program::{Attributes, Operand};

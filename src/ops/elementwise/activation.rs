@@ -2,9 +2,9 @@
 //! `abs`, `scale`, `clamp`.
 //!
 //! out = f(x), element by element, whatever the shape; the output keeps x's LoD. The gradient is dout · f′(x), where
-//! f′ is computed from out if that is enough, so that x can be freed. At a kink (0 for `relu`, `leaky_relu` and `abs`)
-//! it is that of the left side for the rectifiers and 0 for `abs`; `clamp` passes it between and at its bounds. Outside its domain a function gives what IEEE 754
-//! says: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
+//! f′ is computed from out if that is enough, so that x can be freed. At the kink in 0 the derivative of `relu` and
+//! `leaky_relu` is that of their left side, and that of `abs` is 0; `clamp` passes the gradient between its bounds and at
+//! them. Outside its domain a function gives what IEEE 754 says: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
 
 use crate::kernels::{Arithmetic, Float};
 use crate::program::Attributes;

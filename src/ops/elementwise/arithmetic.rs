@@ -18,7 +18,7 @@ const OUT: usize = 0;
 impl Builder {
     /// The two, one that has rows first.
     pub(in crate::ops) fn rows_first(&self, x: Var, y: Var) -> (Var, Var) {
-        // What is wrong with one is said when the operator is appended.
+        // A mistake in one is found when the operator is appended.
         let batched = |var| self.spec_of_tensor(var).is_some_and(|spec| spec.batched());
         if !batched(x) && batched(y) { (y, x) } else { (x, y) }
     }
@@ -30,11 +30,11 @@ pub(in crate::ops) trait Function: Declared {
     const READS: [Reads; 2] = [Reads::nothing(); 2];
     /// Whether the derivatives by x and by y are 1.
     const PASSES: [bool; 2] = [false, false];
-    /// Whether it is x + y.
+    /// Whether the function is x + y.
     const SUMS: bool = false;
     /// The value.
     fn value<T: Float>(x: T, y: T) -> T;
-    /// The derivative by x times `g`. What it does not need is 0.
+    /// The derivative by x times `g`. An argument that it does not read may be 0.
     fn dx<T: Float>(x: T, y: T, g: T) -> T;
     /// The derivative by y times `g`.
     fn dy<T: Float>(x: T, y: T, g: T) -> T;
@@ -251,37 +251,40 @@ impl<F: Function> Op for Binary<F> {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        // Away from 0, which nothing divides by.
-        let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });
-        let none = Attributes::new();
-        let like = |sample: Sample, x: &Variable, width| {
-            let y = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
-            let batched = sample.operands[0].batched;
-            Ok(if batched { sample.batch("y", y) } else { sample.constant("y", y) })
-        };
-        let mut samples = Sample::of_rows(&none, 3, |sample, x| like(sample, x, 3))?;
-        samples.extend(Sample::of_rows(&none, 3, |sample, x| like(sample, x, 1))?);
-        samples.extend(Sample::of_rows(&none, 3, |sample, _| {
-            Ok(sample.constant("y", y(1, 3).remove_axis(ndarray::Axis(0))))
-        })?);
-        samples.extend(Sample::of_rows(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1))))?);
-        // The other way round: x is what every row or column of y meets.
-        let other = |mut sample: Sample, x: &Variable, width| {
-            let values = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
-            (sample.operands[0].slot, sample.operands[0].value) = ("y".to_owned(), values);
-            Ok::<_, Error>(sample)
-        };
-        let vector = || numbers(1, 3, 2).remove_axis(ndarray::Axis(0));
-        samples
-            .extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 3)?.constant("x", vector())))?);
-        samples
-            .extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 1)?.constant("x", vector())))?);
-        samples.extend(Sample::of_rows(&none, 3, |sample, x| {
-            Ok(other(sample, x, 3)?.constant("x", numbers(1, 1, 2)))
-        })?);
-        samples.extend(Sample::of_rows(&none, 1, |sample, x| like(sample, x, 3))?);
-        Ok(samples)
+        samples()
     }
+}
+
+/// The samples of all of them: compiled once, not for each.
+fn samples() -> Result<Vec<Sample>> {
+    // Away from 0, which nothing divides by.
+    let y = |rows, width| numbers(rows, width, 1).mapv(|v| if v < 0.0 { v - 0.5 } else { v + 0.5 });
+    let none = Attributes::new();
+    let like = |sample: Sample, x: &Variable, width| {
+        let y = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
+        let batched = sample.operands[0].batched;
+        Ok(if batched { sample.batch("y", y) } else { sample.constant("y", y) })
+    };
+    let mut samples = Sample::of_rows(&none, 3, |sample, x| like(sample, x, 3))?;
+    samples.extend(Sample::of_rows(&none, 3, |sample, x| like(sample, x, 1))?);
+    samples.extend(Sample::of_rows(&none, 3, |sample, _| {
+        Ok(sample.constant("y", y(1, 3).remove_axis(ndarray::Axis(0))))
+    })?);
+    samples.extend(Sample::of_rows(&none, 3, |sample, _| Ok(sample.constant("y", y(1, 1))))?);
+    // The other way round: x is what every row or column of y meets.
+    let other = |mut sample: Sample, x: &Variable, width| {
+        let values = Variable::new(Variable::from(y(x.rows(), width)).into_parts().0, x.lod().cloned())?;
+        (sample.operands[0].slot, sample.operands[0].value) = ("y".to_owned(), values);
+        Ok::<_, Error>(sample)
+    };
+    let vector = || numbers(1, 3, 2).remove_axis(ndarray::Axis(0));
+    samples.extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 3)?.constant("x", vector())))?);
+    samples.extend(Sample::of_rows(&none, 3, |sample, x| Ok(other(sample, x, 1)?.constant("x", vector())))?);
+    samples.extend(Sample::of_rows(&none, 3, |sample, x| {
+        Ok(other(sample, x, 3)?.constant("x", numbers(1, 1, 2)))
+    })?);
+    samples.extend(Sample::of_rows(&none, 1, |sample, x| like(sample, x, 3))?);
+    Ok(samples)
 }
 
 fn forward<F: Function, T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
@@ -302,7 +305,7 @@ pub(in crate::ops) fn meeting<'a, T>(y: View<'a, T>, i: usize, rows: usize) -> &
 
 fn backward<F: Function, T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
-    // What a derivative does not need may be gone: zeros of any fitting shape stand for it.
+    // A value that the derivative does not read may be gone: zeros of any fitting shape stand for it.
     let zero = [T::ZERO];
     let zero = View::new(&zero, 1, 1);
     for slot in [X, Y] {

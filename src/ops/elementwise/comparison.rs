@@ -14,11 +14,11 @@ const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
-/// What is said of two numbers.
+/// A comparison of two numbers.
 pub(in crate::ops) trait Comparison: Declared {
-    /// The number that x is held against, where that is no variable.
+    /// The number that x is compared with, if it is not compared with a variable.
     fn number(&self) -> Option<f64>;
-    /// Whether it holds.
+    /// Whether the comparison holds.
     fn holds<T: PartialOrd>(x: T, y: T) -> bool;
 }
 
@@ -36,8 +36,8 @@ macro_rules! comparisons {
             /// x is of f32, f64, i32 or i64, and y is a variable of the same dtype, or a number. A variable has the same rows (the
             /// same LoD), or one of the two is a constant that every row of the other meets: a vector of its width, or one
             /// number. One of width 1 meets every column of its row. The output has the rows and LoD of the one that has rows,
-            /// and the width of the wider one. A number is rounded to the dtype of x if that holds floats; to whole numbers it
-            /// must be one of theirs.
+            /// and the width of the wider one. If x holds floats, a number is rounded to their dtype; if x holds
+            /// integers, it must be one of these.
             ///
             /// # Errors
             /// If the rows, widths or dtypes do not fit.
@@ -222,48 +222,50 @@ impl<F: Comparison> Op for Compared<F> {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        let none = Attributes::new();
-        // Halves: some are equal, and all are the same in f32.
-        let halves = |rows, width, salt| numbers(rows, width, salt).mapv(|v| (2.0 * v).round() / 2.0);
-        let rounded = |mut sample: Sample| -> Result<Sample> {
-            for number in sample.operands[0].value.as_mut_slice::<f64>()? {
-                *number = (2.0 * *number).round() / 2.0;
-            }
-            Ok(sample)
-        };
-        let beside = |sample: Sample, x: &Variable, width| -> Result<Sample> {
-            let y = Variable::from(halves(x.rows(), width, 1)).with_lod(x.lod().cloned())?;
-            let sample = rounded(sample)?;
-            Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
-        };
-        let mut samples = Sample::of_rows(&none, 3, |sample, x| beside(sample, x, 3))?;
-        samples.extend(Sample::of_rows(&none, 3, |sample, x| beside(sample, x, 1))?);
-        samples.extend(Sample::of_rows(&none, 3, |sample, _| {
-            Ok(rounded(sample)?.constant("y", halves(1, 3, 1).remove_axis(ndarray::Axis(0))))
-        })?);
-        // x is what every row of y meets.
-        samples.extend(Sample::of_rows(&none, 3, |sample, _| {
-            let mut sample = rounded(sample)?;
-            sample.operands[0].slot = "y".to_owned();
-            Ok(sample.constant("x", halves(1, 1, 1)))
-        })?);
-        let number = none.clone().with("number", 0.5);
-        samples.extend(Sample::of_rows(&number, 3, |sample, _| rounded(sample))?);
-        let lod = Lod::from_lengths1(&[2, 0, 1])?;
-        let ids = |ids: [i64; 3]| Variable::sequences(ndarray::arr1(&ids), lod.clone());
-        let large = (1 << 53) + 1;
-        samples.push(
-            Sample::new("ids", none.clone())
-                .batch("x", ids([large, 0, 2])?)
-                .batch("y", ids([large - 1, 0, 3])?),
-        );
-        samples.push(
-            Sample::new("ids and a number", none.clone().with("number", 2.0)).batch("x", ids([2, 0, 3])?),
-        );
-        let short = Variable::sequences(ndarray::array![3i32, -1, 2], lod.clone())?;
-        samples.push(Sample::new("i32", none.with("number", 2.0)).batch("x", short));
-        Ok(samples)
+        samples()
     }
+}
+
+/// The samples of all of them: compiled once, not for each.
+fn samples() -> Result<Vec<Sample>> {
+    let none = Attributes::new();
+    // Halves: some are equal, and all are the same in f32.
+    let halves = |rows, width, salt| numbers(rows, width, salt).mapv(|v| (2.0 * v).round() / 2.0);
+    let rounded = |mut sample: Sample| -> Result<Sample> {
+        for number in sample.operands[0].value.as_mut_slice::<f64>()? {
+            *number = (2.0 * *number).round() / 2.0;
+        }
+        Ok(sample)
+    };
+    let beside = |sample: Sample, x: &Variable, width| -> Result<Sample> {
+        let y = Variable::from(halves(x.rows(), width, 1)).with_lod(x.lod().cloned())?;
+        let sample = rounded(sample)?;
+        Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
+    };
+    let mut samples = Sample::of_rows(&none, 3, |sample, x| beside(sample, x, 3))?;
+    samples.extend(Sample::of_rows(&none, 3, |sample, x| beside(sample, x, 1))?);
+    samples.extend(Sample::of_rows(&none, 3, |sample, _| {
+        Ok(rounded(sample)?.constant("y", halves(1, 3, 1).remove_axis(ndarray::Axis(0))))
+    })?);
+    // x is what every row of y meets.
+    samples.extend(Sample::of_rows(&none, 3, |sample, _| {
+        let mut sample = rounded(sample)?;
+        sample.operands[0].slot = "y".to_owned();
+        Ok(sample.constant("x", halves(1, 1, 1)))
+    })?);
+    let number = none.clone().with("number", 0.5);
+    samples.extend(Sample::of_rows(&number, 3, |sample, _| rounded(sample))?);
+    let lod = Lod::from_lengths1(&[2, 0, 1])?;
+    let ids = |ids: [i64; 3]| Variable::sequences(ndarray::arr1(&ids), lod.clone());
+    let large = (1 << 53) + 1;
+    samples.push(
+        Sample::new("ids", none.clone()).batch("x", ids([large, 0, 2])?).batch("y", ids([large - 1, 0, 3])?),
+    );
+    samples
+        .push(Sample::new("ids and a number", none.clone().with("number", 2.0)).batch("x", ids([2, 0, 3])?));
+    let short = Variable::sequences(ndarray::array![3i32, -1, 2], lod.clone())?;
+    samples.push(Sample::new("i32", none.with("number", 2.0)).batch("x", short));
+    Ok(samples)
 }
 
 impl<F: Comparison> Compared<F> {

@@ -1,4 +1,4 @@
-//! Element by element: functions of one number, of two, comparisons, and the signs of Rust for them.
+//! Element by element: functions of one number and of two, comparisons, and `+ - * /` on variables.
 
 #[macro_use]
 pub(super) mod activation;

@@ -84,7 +84,7 @@ impl Op for Embedding {
     fn cost(&self, work: &Work<'_>) -> Cost {
         let touched = work.touched();
         match work.pass() {
-            // Of the table, the rows that are looked up, which are as many as are written.
+            // Of the table only the rows that are looked up are read: as many as are written.
             Pass::Forward => Cost { flops: 0, read: touched.written, ..touched },
             Pass::Backward => touched,
         }
@@ -97,7 +97,7 @@ impl Op for Embedding {
             let attributes = Embedding { padding_id: None, sparse }.attributes();
             Ok(Sample::new(name, attributes).batch("ids", ids).constant("weight", weight.clone()))
         };
-        // The padding row's gradient is zero by decree, not by calculus.
+        // The gradient of the padding row is zero by definition; it is not the derivative.
         let padding = Embedding { padding_id: Some(0), sparse: false }.attributes();
         let padding = Sample::new("padding, i32, a column", padding).without_gradient();
         Ok(vec![

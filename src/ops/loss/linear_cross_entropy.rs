@@ -1,5 +1,5 @@
-//! `linear_cross_entropy`: the loss of a softmax over classes, from what a `linear` makes the logits of; the logits
-//! are never in memory as a whole.
+//! `linear_cross_entropy`: a `linear` and the `cross_entropy` of its output in one operator; the logits are never in memory
+//! as a whole.
 
 use ndarray::{Array1, Array2, array};
 
@@ -25,8 +25,8 @@ const CHUNK: usize = 2 << 20;
 /// A chunk with fewer multiply-adds is not divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
 
-/// Rows of a chunk: by the number of classes and nothing else. Each chunk reads and writes the whole gradient of W, which
-/// fewer rows would not pay for, however many classes there are.
+/// How many rows a chunk has, which the number of classes alone decides. There is a least number, however many classes
+/// there are: each chunk reads and writes the whole gradient of W, which does not pay for fewer rows.
 fn chunk_rows(classes: usize) -> usize {
     (CHUNK / classes.max(1)).clamp(128, 4096).next_multiple_of(32)
 }
@@ -386,7 +386,7 @@ fn take<T: RowValue>(
     Ok(())
 }
 
-/// Adds a chunk to the gradients of W and b; the next one adds to them in any case.
+/// Adds a chunk to the gradients of W and b, or writes it if it is the first; the next chunk adds to them in any case.
 fn add<T: RowValue>(
     x: View<'_, T>,
     dlogits: View<'_, T>,

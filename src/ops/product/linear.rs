@@ -179,7 +179,14 @@ impl Op for Linear {
 
     fn hints(&self) -> Hints {
         let merges = Some(Merge { beside: &["weight", "bias"], parts: "split" });
-        Hints { accumulates: true, separate_gradients: true, prepares: true, merges, ..Hints::default() }
+        Hints {
+            accumulates: true,
+            separate_gradients: true,
+            prepares: true,
+            divides_columns: true,
+            merges,
+            ..Hints::default()
+        }
     }
 
     fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {

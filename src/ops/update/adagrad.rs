@@ -22,7 +22,7 @@ impl<T: Float> Rule<T, 2> for Shrink<T> {
         let grad = grad + self.decay * param;
         let sum = sum + grad * grad;
         let scale = sum.sqrt() + self.epsilon;
-        // Nothing was ever seen here, and epsilon may be 0.
+        // No gradient was ever seen here; with an epsilon of 0 the quotient would be 0 / 0.
         let change = if scale == T::ZERO { T::ZERO } else { grad / scale };
         [param - self.rate * change, sum]
     }

@@ -34,7 +34,7 @@ impl<T: Float> Rule<T, 3> for Moments<T> {
         let moment1 = moment1 + self.new1 * (grad - moment1);
         let moment2 = self.beta2 * moment2 + self.new2 * (grad * grad);
         let scale = moment2.sqrt() * self.spread + self.epsilon;
-        // Nothing was ever seen here, and epsilon may be 0.
+        // No gradient was ever seen here; with an epsilon of 0 the quotient would be 0 / 0.
         let change = if scale == T::ZERO { T::ZERO } else { moment1 / scale };
         [self.keep * param - self.rate * change, moment1, moment2]
     }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, sweep};
 use crate::program::{Forward, RowBuffer, RowValue};
 
-/// Below this many elements a thread more does not pay.
+/// One more thread does not pay for fewer elements than this.
 const GRAIN: usize = 1 << 15;
 
 /// How one element moves: the parameter and its state, in the order of the output slots.

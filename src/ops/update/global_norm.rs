@@ -16,7 +16,7 @@ use crate::with_float;
 const EPSILON: f64 = 1e-6;
 /// Elements that one loop adds up; longer runs are halved.
 const RUN: usize = 1 << 12;
-/// Below this many elements a thread more does not pay.
+/// One more thread does not pay for fewer elements than this.
 const GRAIN: usize = 1 << 16;
 
 operator! {
@@ -69,7 +69,7 @@ impl Op for GlobalNorm {
             sum += with_float!(run.input_spec_at(Self::GRADS, k).dtype, T => gradient_squares::<T>(run, k))?;
         }
         let norm = sum.sqrt();
-        // A norm that is not a number makes the scale one too: neither may hide it.
+        // If the norm is NaN, the scale is NaN too: neither may hide it.
         let scale = self.max_norm / (norm + EPSILON);
         let scale = if scale > 1.0 { 1.0 } else { scale };
         with_float!(run.dtype(Self::GRADS), T => {

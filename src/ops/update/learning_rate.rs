@@ -134,7 +134,7 @@ pub(in crate::ops) struct LearningRate {
     schedule: Schedule,
 }
 
-/// What the form says decides which attributes there are.
+/// Which attributes there are depends on the form.
 impl Declared for LearningRate {
     fn declaration() -> &'static Declaration {
         const {

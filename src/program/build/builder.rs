@@ -93,8 +93,8 @@ impl Builder {
         Self { number, state, block: BlockId(0) }
     }
 
-    /// The builder of a variable, for what is appended to the innermost step block that is open. Methods of [`Var`] that a
-    /// crate of one's own adds begin with it; `operator!` writes them.
+    /// The builder of a variable; it appends to the innermost step block that is open. Methods of [`Var`] that your own crate
+    /// adds begin with it; `operator!` writes them.
     ///
     /// `None` if the builder is gone or on another thread; the thread keeps the error.
     #[track_caller]
@@ -112,14 +112,15 @@ impl Builder {
         None
     }
 
-    /// The line of the layer that is being called, else that of the caller of the `#[track_caller]` method around.
+    /// The line that errors name: that of the layer that is being called; without one, that of the caller of the
+    /// `#[track_caller]` method that calls this.
     #[track_caller]
     pub(super) fn here(&self) -> &'static Location<'static> {
         let layer = self.state.borrow().scopes.lines.first().copied();
         layer.unwrap_or(Location::caller())
     }
 
-    /// Where in a layer of the user's own the caller of the `#[track_caller]` method around is, if that is not the line that
+    /// The line inside a user's layer that called the `#[track_caller]` method that calls this, if it is not the line that
     /// called the layer.
     #[track_caller]
     fn inside(&self) -> Option<&'static Location<'static>> {
@@ -153,8 +154,8 @@ impl Builder {
         Ok(self.state.borrow().program.clone())
     }
 
-    /// As [`Self::check`], of a program to which nothing is added any more: what it is after a batch was said of each
-    /// carried state.
+    /// As [`Self::check`], for a program to which nothing is added any more: no step block is open, and each carried state
+    /// has a [`Self::carry`].
     pub(crate) fn check_whole(&self) -> Result<()> {
         let mut errors: Vec<Error> = self.check().err().iter().flat_map(Error::all).cloned().collect();
         let state = self.state.borrow();
@@ -166,8 +167,8 @@ impl Builder {
     /// The program, done.
     ///
     /// # Errors
-    /// As [`Self::check`], if nothing says what a [carried state](Self::carried_state) is after the batch, and in a step
-    /// block.
+    /// As [`Self::check`]; if a [carried state](Self::carried_state) has no [`carry`](Self::carry); if a step block is still
+    /// open.
     pub fn finish(self) -> Result<Program> {
         self.check_whole()?;
         Ok(match Rc::try_unwrap(self.state) {
@@ -199,7 +200,7 @@ impl Builder {
         Var::unknown(self.number)
     }
 
-    /// Whether nothing was written down, here or of a variable without its builder.
+    /// Whether no error was written down, here or about a variable whose builder is gone.
     pub(crate) fn is_without_errors(&self) -> bool {
         self.check().is_ok()
     }
@@ -221,7 +222,7 @@ impl Builder {
         self.state.borrow().errors.len()
     }
 
-    /// What `found` is, or an error that is written down.
+    /// The value of `found`; an error is written down and gives `None`.
     #[track_caller]
     pub(crate) fn fitting<T>(&self, found: Result<T>) -> Option<T> {
         match found {
@@ -243,7 +244,7 @@ impl Builder {
     /// The spec of a variable; `None` of an unknown one.
     ///
     /// # Errors
-    /// If it is another builder's, or a literal: `None` then too.
+    /// If it is another builder's, or a literal; both give `None`.
     #[track_caller]
     pub fn spec(&self, var: Var) -> Option<Spec> {
         let id = self.known(var)?;
@@ -297,7 +298,7 @@ impl Builder {
     /// `shape` is the whole shape, `None` for the rows of the batch.
     ///
     /// # Errors
-    /// As [`Self::feed`], or if only the first dimension is not the one that is unknown.
+    /// As [`Self::feed`]; if a dimension after the first is unknown; if the storage does not have that many dimensions.
     #[track_caller]
     pub fn feed_stored(
         &self,
@@ -323,7 +324,7 @@ impl Builder {
         })
     }
 
-    /// A feed with the sequences of another one; that they are the same is checked when they are fed.
+    /// A feed with the same sequences as another variable. That they are the same is checked when they are fed.
     ///
     /// # Errors
     /// As [`Self::feed`], and if `like` is not batched.
@@ -382,9 +383,9 @@ impl Builder {
         self.state.borrow_mut().program.var_mut(var.id).stop_gradient = false;
     }
 
-    /// A trainable variable of known shape, of a dtype or of that of a variable, wherever it is asked for a variable of the
-    /// root block. Its name begins with the [scopes](Self::scope) that are open. In the dtype of an unknown variable it is
-    /// unknown too.
+    /// A trainable variable of known shape. `dtype` is a [`DType`], or a variable whose dtype it takes; of an unknown variable
+    /// it is unknown too. It belongs to the root block, even if it is made in a step block. Its name begins with the
+    /// [scopes](Self::scope) that are open.
     ///
     /// # Errors
     /// If there are too many dimensions, or they do not fit the initialiser.
@@ -459,8 +460,8 @@ impl Builder {
         program.var_mut(id).trainable = false;
     }
 
-    /// Appends an operator: `inputs` by slot name; the result is its outputs in the order of its slots, one variable, an
-    /// array, a tuple or a list. A batched variable of a block around a step is captured as a static input.
+    /// Appends an operator, with its inputs by slot name. The result is its outputs in the order of its slots: one variable,
+    /// an array, a tuple or a list. A batched variable of a block around a step is captured as a static input.
     ///
     /// # Errors
     /// If anything does not fit, also the number of outputs; the error names the operator and the line that called. What

@@ -1,4 +1,4 @@
-//! States that pass from batch to batch, as a program is given them.
+//! States that pass from batch to batch: how a builder makes them.
 
 use super::builder::{Builder, DTypeOf};
 use super::state::OpenState;
@@ -11,9 +11,9 @@ use crate::program::spec::extent::BlockId;
 use crate::tensor::DType;
 
 impl Builder {
-    /// A state of `width` numbers (f32), one row a sequence, that passes from batch to batch: this is what it is before a
-    /// batch; [`Self::carry`] says what it is after it. Sequence *i* of a batch goes on where sequence *i* of the one
-    /// before ended. No gradient passes (truncated back-propagation through time).
+    /// A state of `width` numbers (f32), one row a sequence, that passes from batch to batch. The result is its value before a
+    /// batch; [`Self::carry`] says which variable is its value after the batch. Sequence *i* of a batch goes on where sequence
+    /// *i* of the one before ended. No gradient passes (truncated back-propagation through time).
     ///
     /// A [`Trainer`](crate::train::Trainer) carries it, from zeros at the start of each epoch and evaluation; a
     /// [`Predictor`](crate::predict::Predictor) carries it from one [`run_on`](crate::predict::Predictor::run_on) to the next.
@@ -43,8 +43,8 @@ impl Builder {
     /// The same with a name for its feed, of any dtype, or that of a variable, and any row shape.
     ///
     /// # Errors
-    /// If the name is taken, in a step block, or if there are too many dimensions; if nothing says what it is after the
-    /// batch.
+    /// If the name is taken, in a step block, or if there are too many dimensions. [`Self::finish`] fails if the state has no
+    /// [`Self::carry`].
     #[track_caller]
     pub fn carried_state_of(&self, name: &str, dtype: impl Into<DTypeOf>, dims: &[usize]) -> Var {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
@@ -56,10 +56,10 @@ impl Builder {
         before
     }
 
-    /// Says what a [carried state](Self::carried_state) is after the batch.
+    /// Says that `after` is the value of a [carried state](Self::carried_state) after the batch.
     ///
     /// # Errors
-    /// If `before` is none, or it was said before; if `after` has another dtype or shape; in a step block.
+    /// If `before` is no carried state, or was carried already; if `after` has another dtype or shape; in a step block.
     #[track_caller]
     pub fn carry(&self, before: Var, after: Var) {
         let Some(id) = self.known(before) else {

@@ -48,7 +48,7 @@ impl Step {
     /// A memory that starts with the rows of an outer variable, one a sequence.
     ///
     /// # Errors
-    /// If it has not one row a sequence, or rows without numbers.
+    /// If it does not have one row a sequence, or its rows have no numbers.
     #[track_caller]
     pub fn memory_from(&self, initial: Var) -> Var {
         let found = self.state.borrow_mut().initial(self, initial);
@@ -68,7 +68,7 @@ impl Step {
         Ok(previous)
     }
 
-    /// Says what `memory` holds after this step: at the next one it is `after`.
+    /// Says that at the next step `memory` holds `after`.
     ///
     /// # Errors
     /// If `memory` is none, was updated before, or the shapes differ.
@@ -76,7 +76,7 @@ impl Step {
     pub fn update(&self, memory: Var, after: Var) {
         let caller = self.here();
         let Some(id) = self.known(memory) else {
-            // What is wrong with another value is an error of its own.
+            // `after` may be wrong too, which is an error of its own.
             if after != memory {
                 self.known(after);
             }
@@ -91,7 +91,7 @@ impl Step {
         if let Ok(memory) = state.memory(self, id) {
             memory.next = next;
         } else if let Some(Ok(memory)) = after.map(|after| state.memory(self, after)) {
-            // The two are the wrong way round, which was said.
+            // The arguments were the wrong way round. That error is written down; a missing update would be a second one.
             memory.next = Next::Unknown;
         }
     }
@@ -161,7 +161,7 @@ impl State {
         })
     }
 
-    /// The variable around a step that a memory starts with, and the spec of the memory; `None` if it is unknown.
+    /// The outer variable that a memory starts with, and the spec of the memory; `None` if the variable is unknown.
     fn initial(&mut self, step: &Step, initial: Var) -> Result<Option<(VarId, Spec)>> {
         let open = self.building(step)?;
         let (parent, above, sequences) = (open.parent, open.above.clone(), open.sequences);

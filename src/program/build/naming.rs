@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::builder::Builder;
 use super::state::State;
 
-/// Something that is open in a builder's state until this is dropped, also by a panic.
+/// Something that is open in a builder's state, such as a scope, until this is dropped, even by a panic.
 pub(crate) struct Opened {
     state: Rc<RefCell<State>>,
     depth: usize,
@@ -35,8 +35,8 @@ impl Opened {
 }
 
 impl Builder {
-    /// Builds a part of a model whose parameters' names begin with `name` and a dot. Scopes nest; layers are counted in
-    /// each anew.
+    /// Builds a part of a model whose parameters' names begin with `name` and a dot. Scopes nest; each counts its
+    /// layers from 0.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -81,7 +81,7 @@ impl Builder {
 
     /// Builds one call of a layer that is written as a function: its parameters' names begin with `kind` and a count
     /// (`highway_0.weight`), and its operators and errors name the line that called the function, which is
-    /// `#[track_caller]`, wherever they are appended. In a layer inside another one the outermost one's line stands.
+    /// `#[track_caller]`, wherever they are appended. If layers call layers, it is the line that called the outermost one.
     ///
     /// ```
     /// use unpadded::{Builder, DType, Var};

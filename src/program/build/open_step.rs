@@ -29,11 +29,11 @@ pub(super) struct OpenStep {
     pub(super) sequences: Extent,
     /// The level whose sequences are run; `None` if the step inputs do not fit or are unknown.
     pub(super) over: Option<LevelId>,
-    /// Of the `recurrent`, for errors.
+    /// The place of the `recurrent`, for errors.
     pub(super) place: Place,
     pub(super) desc: StepDesc,
     pub(super) memories: Vec<OpenMemory>,
-    /// The number of each memory by its variable, and what is some memory's next value.
+    /// The number of each memory, by its variable; and the variables that are some memory's next value.
     pub(super) numbers: HashMap<VarId, usize>,
     pub(super) taken: HashSet<VarId>,
     /// The final values that were asked for.
@@ -62,7 +62,7 @@ pub(super) enum Next {
 }
 
 impl OpenStep {
-    /// Binds the step inputs: what they are in the block.
+    /// Binds the step inputs. Returns their views in the block.
     pub(super) fn bind(
         &mut self,
         program: &mut Program,
@@ -109,7 +109,7 @@ impl OpenStep {
         self.desc.inputs.first().map(|pair| pair.inner)
     }
 
-    /// That it is not finished, for a program that is to be.
+    /// The error that it is still open when the program is to be finished.
     pub(super) fn unfinished(&self) -> Error {
         let expected = "to be finished before the program";
         Error::of(ErrorKind::Program, "step", expected, "a program that is finished in it")
@@ -135,7 +135,7 @@ impl OpenStep {
         self.memories.get_mut(*self.numbers.get(&var)?)
     }
 
-    /// A memory's final value has an outer variable now.
+    /// Notes the outer variable of a memory's final value.
     pub(super) fn set_last(&mut self, memory: VarId, last: VarId) {
         if let Some(memory) = self.memory(memory) {
             memory.last = Some(last);
@@ -249,7 +249,7 @@ impl OpenStep {
         let outers = |pairs: &[Pair]| pairs.iter().map(|p| p.outer).collect::<Vec<_>>();
         let mut constants: Vec<VarId> = Vec::new();
         let mut known = HashSet::new();
-        // The blocks inside it were made after it.
+        // Only blocks that were made after it can lie inside it.
         for (id, block) in program.blocks().skip(self.block.0 as usize) {
             if !program.encloses(self.block, id) {
                 continue;
@@ -286,7 +286,8 @@ impl OpenStep {
 }
 
 impl StepDesc {
-    /// The level that a captured sub-sequence's outer level has in the step, if one was captured before.
+    /// The level inside the step that stands for a level of a captured sub-sequence, if one with that level was captured
+    /// before.
     fn static_level(&self, program: &Program, outer: LevelId) -> Option<LevelId> {
         self.statics.iter().find_map(|pair| {
             let (o, i) = (program.var(pair.outer).spec()?, program.var(pair.inner).spec()?);

@@ -12,11 +12,11 @@ pub(super) struct Scopes {
     pub(super) open: Vec<String>,
     /// The line of each layer that is being called, outermost first.
     pub(super) lines: Vec<&'static Location<'static>>,
-    /// What a variable's name begins with, up to a dot, or a layer has kept for itself.
+    /// Names that a new layer may not have: those of layers, and what the variables' names begin with, up to a dot.
     taken: HashSet<String>,
     /// How many variables of the program were looked through.
     seen: usize,
-    /// For a wish, where to go on counting: a name never becomes free.
+    /// For each wish, the number to try next: a name that is taken stays taken.
     counts: HashMap<String, usize>,
 }
 
@@ -40,7 +40,7 @@ impl Scopes {
         }
         self.seen = program.vars().len();
         let base = self.whole(wish.unwrap_or(kind));
-        // A wish and a kind of the same name count apart.
+        // A wish and a kind of the same name have counts of their own.
         let key = format!("{base}{}", if wish.is_some() { "" } else { "_" });
         let mut number = self.counts.get(&key).copied().unwrap_or(0);
         loop {

@@ -38,20 +38,20 @@ pub(super) struct State {
 /// A carried state of a program that is being built.
 pub(super) struct OpenState {
     pub(super) before: VarId,
-    /// What it is after the batch was said.
+    /// Whether a `carry` has said what it is after the batch.
     pub(super) said: bool,
     pub(super) line: &'static Location<'static>,
 }
 
 impl OpenState {
-    /// What is wrong if no more is said of it.
+    /// The error that no `carry` names it, if none does.
     pub(super) fn missing(&self, program: &Program) -> Option<Error> {
         let error = || wrong("what it is after the batch, by `carry`", "nothing of it");
         (!self.said).then(|| error().called(self.line).variable(&program.var(self.before).name))
     }
 }
 
-/// Builder numbers are the process's, so that a variable is never taken for another builder's.
+/// Builders are numbered over the whole process, so that a variable is never taken for one of another builder.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
@@ -61,12 +61,12 @@ thread_local! {
     static STRAY: RefCell<Vec<Error>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The number of a builder; with it goes its entry among those of the thread.
+/// The number of a builder. When it is dropped, so is the builder's entry in the list of the thread.
 pub(super) struct Number(pub(super) u64);
 
 impl Drop for Number {
     fn drop(&mut self) {
-        // Where the thread ends, its list is gone already.
+        // When a thread ends, its list may be gone before this.
         let _ = BUILDERS.try_with(|builders| builders.try_borrow_mut().map(|mut all| all.remove(&self.0)));
     }
 }
@@ -168,8 +168,8 @@ impl State {
         Ok(Some(program.append(registry, block, request)?.into_iter().flatten().collect()))
     }
 
-    /// Opens a step block over variables of `parent`: its number and what its step inputs are there. If one does not fit,
-    /// or is unknown, none is known, nor any output of the block, but what is wrong inside is still found.
+    /// Opens a step block over variables of `parent`: the block, and the step inputs as it sees them. If one of them does
+    /// not fit or is unknown, all of them are unknown inside, and so are the outputs; mistakes inside are still found.
     pub(super) fn open(
         &mut self,
         parent: BlockId,
@@ -234,7 +234,7 @@ impl State {
             return Ok(Some(id));
         }
         let mut seen = id;
-        // The steps from the variable's block down to this one; others may be open that are not among them.
+        // The steps from the variable's block down to this one. Other steps may be open too.
         for step in open {
             if !program.encloses(step.block, block) || program.encloses(step.block, from) {
                 continue;

@@ -30,8 +30,8 @@ impl Deref for Step {
 
 impl Builder {
     /// Runs a step block over every sequence (last level) of `inputs`, unpadded: `step_block` gets each input's row at
-    /// this step and returns what is wanted of every step, which comes out in the rows and LoD of the input, or final
-    /// memories ([`Step::last`]), one row a sequence.
+    /// this step and returns what is wanted outside: values of every step, which come out with the rows and LoD of the
+    /// input, or final memories ([`Step::last`]), one row a sequence.
     ///
     /// ```
     /// use unpadded::{Builder, DType};
@@ -50,8 +50,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// If the inputs have no LoD or different ones, a memory is not updated, or anything in the block fails. What does not
-    /// fit in the block leaves unknown what depends on it, and nothing else.
+    /// If the inputs have no LoD or different ones, a memory is not updated, or anything in the block fails. A mistake
+    /// in the block makes only what depends on it unknown.
     #[track_caller]
     pub fn recurrent<I: Vars, O: Vars>(&self, inputs: I, step_block: impl FnOnce(&Step, I) -> O) -> O {
         self.recurrent_with(Recurrence::default(), inputs, step_block)
@@ -95,8 +95,8 @@ impl Builder {
 }
 
 impl Step {
-    /// Ends the innermost step block: checks the memories, binds the outputs, appends the `recurrent`. What the results
-    /// are outside.
+    /// Ends the innermost step block: checks the memories, binds the outputs, appends the `recurrent`. Returns the outer
+    /// variables of the results.
     fn close(&self, results: &[Var], caller: &'static Location<'static>) -> Vec<Var> {
         let _line = self.called_from(caller);
         // A value that is no operator's own (an input, a memory) is copied, so that every output and every memory's
@@ -159,13 +159,13 @@ impl Step {
         outer.into_iter().map(|id| id.map_or(self.unknown(), |id| self.var(id))).collect()
     }
 
-    /// `var`, or a copy of it, so that an operator of this very block has written it and no memory has it yet.
+    /// `var` if an operator of this very block computes it, else a copy, which one does.
     pub(super) fn computed_here(&self, var: Var) -> Option<VarId> {
         let resolved = self.state.borrow_mut().resolve(self.block, var);
         let id = self.fitting(resolved)??;
         let state = self.state.borrow();
         let desc = state.program.var(id);
-        // Inside a block, what is neither its own view nor from around was computed there.
+        // A variable of this block that is no view of an outer one was computed here.
         let written = desc.block == self.block && desc.role == VarRole::Computed;
         drop(state);
         if written {

@@ -10,8 +10,9 @@ use crate::program::spec::extent::VarId;
 /// A call that does not fit gives an *unknown* variable. What is computed from an unknown variable is unknown too, and
 /// no more is said of it: [`Builder::finish`](crate::Builder::finish) returns what was wrong.
 ///
-/// A builder lives on one thread. What is asked of a variable whose builder is gone, or on another thread, is an error that
-/// this thread keeps for the next [`Builder::check`](crate::Builder::check), [`Builder::finish`](crate::Builder::finish) or [`Trainer::new`](crate::train::Trainer::new).
+/// A builder lives on one thread. Using a variable whose builder is gone, or on another thread, is an error. This thread
+/// keeps it for its next [`Builder::check`](crate::Builder::check), [`Builder::finish`](crate::Builder::finish) or
+/// [`Trainer::new`](crate::train::Trainer::new).
 ///
 /// ```
 /// use unpadded::{Builder, DType};
@@ -50,7 +51,7 @@ impl Var {
         self.id == UNKNOWN
     }
 
-    /// Its number in the program; that of an unknown variable is no variable's.
+    /// Its number in the program. An unknown variable has a number that no variable of a program has.
     pub fn id(self) -> VarId {
         self.id
     }

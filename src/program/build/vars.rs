@@ -25,7 +25,7 @@ pub trait Outputs: Sized {
     fn unknown(unknown: Var, slots: usize) -> Self;
 }
 
-/// What a method of a variable gives whose builder is not here.
+/// What a method gives if the builder of its variable is not here.
 #[doc(hidden)]
 pub fn unknown_of<V: Outputs>(var: Var) -> V {
     V::unknown(Var::unknown(var.builder), 1)

@@ -235,7 +235,7 @@ impl Direct {
         }
     }
 
-    /// Memory to be written: floats that are no numbers, so that an operator that takes them for zeros is found.
+    /// Memory to be written: every float in it is NaN, so that an operator that takes them for zeros is found.
     pub(crate) fn unwritten(&self, spec: &Spec) -> Result<Dense> {
         let shape: Vec<usize> = spec.shape.iter().map(|&e| self.extent(e)).collect();
         let mut dense = Dense::zeros(spec.dtype, &shape)?;
@@ -362,7 +362,7 @@ impl Direct {
         Ok(out)
     }
 
-    /// What an output holds before the call: the value to update, else what no operator may leave standing.
+    /// What an output holds before the call: the value to update, else [`Self::unwritten`] memory.
     fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Start> {
         if !slot.updated {
             return match spec.storage {
@@ -423,7 +423,7 @@ impl Direct {
         let mut room = OperandRoom::default();
         let mut lender = Operands::lent(&mut room);
         let mut reads = 0;
-        // What the operator did not declare to need is withheld, so that a wrong declaration shows here.
+        // What the operator does not declare to read is withheld, so that a wrong declaration shows here.
         for (slot, vars) in self.inputs.iter().enumerate() {
             let values = vars.iter().map(|v| needs.has_input(slot).then(|| v.storage()));
             wiring.inputs.push(lend_reads(

@@ -63,7 +63,7 @@ pub(crate) struct Wiring {
     pub(crate) adds: bool,
     /// Input slots whose value lies where its gradient goes.
     pub(crate) in_place: Vec<usize>,
-    /// Of a backward call that computes the outputs too: where they go.
+    /// Where the outputs go, if a backward call computes them too.
     pub(crate) results: Vec<Vec<OperandAt>>,
 }
 
@@ -101,7 +101,7 @@ impl Prepared {
         self.0.as_ref()?.downcast_ref::<S>()
     }
 
-    /// Whether there is anything.
+    /// Whether anything was left.
     pub(crate) fn is_kept(&self) -> bool {
         self.0.is_some()
     }
@@ -139,7 +139,7 @@ pub struct Sequences<'a> {
 }
 
 impl<'a> Sequences<'a> {
-    /// From offsets, one more than there are sequences.
+    /// The sequences that these offsets delimit: one offset more than there are sequences.
     pub fn new(offsets: &'a [usize]) -> Self {
         Self { offsets }
     }
@@ -172,7 +172,7 @@ macro_rules! shared_methods {
             /// The variable of input slot `slot`.
             ///
             /// # Errors
-            /// If it does not hold `T`, or is not bound or not among what the operator declared to need.
+            /// If it does not hold `T`, is not bound, or is not among the values that the operator declares to read.
             #[track_caller]
             pub fn input<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
                 self.input_at(slot, 0)
@@ -413,7 +413,7 @@ impl<'a> Backward<'a> {
     /// The forward value of output slot `slot`.
     ///
     /// # Errors
-    /// If it does not hold `T` or is not among what the operator declared to need.
+    /// If it does not hold `T`, or is not among the values that the operator declares to read.
     #[track_caller]
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
         let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandAt::Absent);
@@ -542,12 +542,12 @@ impl<'a> Prepare<'a> {
         self.wanted.get(slot).copied().unwrap_or(false)
     }
 
-    /// The variable of input slot `slot`, if all of the slot stay the same over the calls.
+    /// The variable of input slot `slot`, if every variable of the slot stays the same over the calls.
     pub fn constant<T: Plain>(&self, slot: usize) -> Option<View<'a, T>> {
         self.constant_at(slot, 0)
     }
 
-    /// Variable `k` of input slot `slot`, if all of the slot stay the same over the calls.
+    /// Variable `k` of input slot `slot`, if every variable of the slot stays the same over the calls.
     pub fn constant_at<T: Plain>(&self, slot: usize, k: usize) -> Option<View<'a, T>> {
         self.operands.read(self.constants.get(slot)?.clone().nth(k)?)
     }

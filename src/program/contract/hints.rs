@@ -1,11 +1,11 @@
-//! What an operator may say of itself beyond its contract, so that the compiler can do better: none of it by default, and
-//! all of it held against what the operator does (the module `testing`).
+//! What an operator may declare beyond its contract, so that the compiler can do better. By default it declares nothing;
+//! what it declares is held against what it does (the module `testing`).
 
 use std::ops::Range;
 
 use crate::program::Attributes;
 
-/// What the compiler may make of calls of an operator: see [`Op::hints`](crate::program::Op::hints).
+/// What the compiler may do with calls of an operator: see [`Op::hints`](crate::program::Op::hints).
 #[derive(Debug, Clone, Default)]
 pub struct Hints {
     /// The output IS the sum of the two inputs, number for number, where their specs are the same.
@@ -21,6 +21,12 @@ pub struct Hints {
     pub columns: Option<Vec<Range<usize>>>,
     /// [`Op::prepare`](crate::program::Op::prepare) does something.
     pub prepares: bool,
+    /// A row-wise operator that divides the columns of its result over the threads that a call is given
+    /// ([`RunFacts::threads`](crate::program::RunFacts::threads)), as a product does. In the last steps of a loop, which have few
+    /// rows, the executor then gives it all threads and all rows, instead of a part of the rows to each thread. This is
+    /// about speed alone: that the bits are the same on any number of threads is held for every operator, by the rules
+    /// `compiled` and `in a step`.
+    pub divides_columns: bool,
     /// The gradients share no work, as those of a product: each may be computed in a call of its own, at another time.
     pub separate_gradients: bool,
     /// `backward` can compute the outputs in the same call, where
@@ -29,14 +35,15 @@ pub struct Hints {
     /// How a call of this operator and one of the operator that computes an input can be one call of a third operator,
     /// so that the value between them never is in memory as a whole. The compiler does so where nothing else reads it.
     pub fusions: &'static [Fusion],
-    /// How calls that share their other inputs can be one. The compiler makes them one in a step block, at a loop. Only of
-    /// operators that are row-wise, not random, and have one output.
+    /// How several calls can be one, if they have the same variables in all input slots but those of [`Merge::beside`]. The
+    /// compiler merges such calls if a loop makes them at every step. Only for operators that are row-wise, are not random,
+    /// and have one output.
     pub merges: Option<Merge>,
-    /// How an operator that reaches over the rows of a sequence can be called on one piece of each sequence after the
-    /// other, first to last, for the same bits as on whole sequences. `None`: only on whole ones. Not asked of a row-wise
-    /// operator, for which a piece is as good as the whole.
+    /// How an operator that reads several rows of a sequence gives the same bits if the sequences come in pieces: first the
+    /// first piece of each, then the second of each, and so on. `None`: it takes whole sequences only. A row-wise operator
+    /// need not say anything: a piece is to it as good as the whole.
     pub pieces: Option<Pieces>,
-    /// The same from the last piece to the first.
+    /// The same for pieces that come last to first.
     pub pieces_from_end: Option<Pieces>,
 }
 
@@ -54,35 +61,36 @@ pub struct Fusion {
     pub producer_slots: &'static [(&'static str, &'static str)],
     /// Each other input slot of this operator, with its name at the third one.
     pub own_slots: &'static [(&'static str, &'static str)],
-    /// Outputs of this operator that the third one lacks, each with the operator that computes it: it reads nothing of
-    /// the producer's output, and has those of the third one's input slots that it needs.
+    /// Outputs of this operator that the third one lacks, each with the kind of an operator that computes it. That operator
+    /// does not read the producer's output; its input slots are some of the third one's.
     pub by_others: &'static [(&'static str, &'static str)],
-    /// Rows narrower than this are not worth it.
+    /// How wide the value between the two must be at least: fusing pays for wide rows only.
     pub least_width: usize,
 }
 
-/// Calls that can be one: see [`Hints::merges`]. The one call has the variables of all of them in turn in some slots, and
-/// its output has the columns of theirs side by side, number for number; the gradient of a shared input is the sum of
-/// what theirs would be.
+/// Calls that can be one: see [`Hints::merges`]. The one call has, in the slots of `beside`, the variables of all calls in
+/// turn. Its output is the outputs of the calls side by side, number for number. Its gradient of an input that the calls
+/// share is the sum of theirs.
 #[derive(Debug, Clone, Copy)]
 pub struct Merge {
-    /// The input slots that hold the variables of all calls, each constant.
+    /// The input slots in which the calls may have different variables; all of these are constants.
     pub beside: &'static [&'static str],
-    /// The kind of the operator that cuts the output into columns, as many in each part as its attribute `sizes` says: one
-    /// input, one output slot, and [`Hints::columns`].
+    /// The kind of the operator that cuts the output into the outputs of the calls. It has one input and one output slot,
+    /// declares [`Hints::columns`], and its attribute `sizes` says how many columns each part has.
     pub parts: &'static str,
 }
 
-/// Calls on pieces of sequences: see [`Hints::pieces`]. The operator that is called on each piece has the slots of the one that
-/// declares it, and more: for each value that it hands from piece to piece, an optional input, which is zero at the first
-/// piece, and an output of the same name. Every other input but the rows of the sequences is the same at each piece; what
-/// it writes for each sequence is right at the last piece, what it writes for each row at every one.
+/// Calls on pieces of sequences: see [`Hints::pieces`]. The operator that is called on each piece has the slots of the one
+/// that declares this. For each value that it hands from piece to piece it has two slots more, of one name: an optional
+/// input, which is zero at the first piece, and an output. All other inputs, but for the rows of the sequences, are the same
+/// at each piece. What it writes for each sequence is complete after the last piece; what it writes for each row is
+/// complete at once.
 #[derive(Debug, Clone)]
 pub struct Pieces {
     /// Its kind.
     pub into: &'static str,
     /// Its attributes.
     pub attributes: Attributes,
-    /// The values that it hands on, one row a sequence: a slot's name each, of an input and of an output.
+    /// The values that it hands on, one row a sequence: the name of the two slots of each.
     pub carried: &'static [&'static str],
 }

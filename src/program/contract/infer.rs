@@ -52,10 +52,10 @@ fn declared(shapes: &InferShape<'_>, op: &dyn Op) -> Result<()> {
         return wrong("input slots that it has", &got);
     }
     if shapes.from_data.is_empty() || shapes.made != shapes.from_data.len() {
-        return wrong("all its levels to be made so", "others, or none");
+        return wrong("all its levels to be made by `level_from_data`", "others, or none");
     }
     if made_levels(shapes.inputs, &shapes.outputs) != shapes.from_data {
-        return wrong("each in an output, below the level that it was made below", "others");
+        return wrong("each level in an output, below the level that it was made for", "others");
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ impl LevelTable {
         self.0.fill(None);
     }
 
-    /// The place of one, made if need be.
+    /// Where a level is bound; there is room for it from then on.
     pub fn slot(&mut self, level: LevelId) -> &mut Option<Arc<Lod>> {
         let index = level.0 as usize;
         if self.0.len() <= index {
@@ -59,7 +59,8 @@ pub(crate) fn made_levels(inputs: &[Vec<Spec>], outputs: &[Vec<Spec>]) -> Vec<Ma
     made
 }
 
-/// Binds the levels that an operator makes from data to the offsets that it computed, in the memory of what is bound.
+/// Binds the levels that an operator makes from data to the offsets that it computed, and reuses the memory of the LoDs
+/// that were bound before.
 /// `top` is the number of sequences where there is no level above.
 pub(crate) fn bind_made(
     table: &mut LevelTable,

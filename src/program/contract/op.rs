@@ -34,16 +34,16 @@ pub trait Op: Declared {
         Facts::row_wise()
     }
 
-    /// Sets the spec of every output: shape, dtype, LoD and storage. Nobody else compares the inputs: of two that are read
-    /// row by row, [`InferShape::same_rows`] and [`InferShape::same_dtype`] do.
+    /// Sets the spec of every output: shape, dtype, LoD and storage. Nobody else compares the inputs: where two are read row
+    /// by row, call [`InferShape::same_rows`] and [`InferShape::same_dtype`].
     ///
     /// # Errors
     /// If the inputs do not fit; the error names the slot, what was expected and what came.
     fn infer_shape(&self, shapes: &mut InferShape<'_>) -> Result<()>;
 
     /// Computes the offsets of the levels that `infer_shape` makes by [`InferShape::level_from_data`], from the slots
-    /// that [`LodEffect::FromData`](crate::program::LodEffect::FromData) names. It runs before `forward`, when no output has room yet. In a step block it runs
-    /// for one step after the other, before the first of them does anything else.
+    /// that [`LodEffect::FromData`](crate::program::LodEffect::FromData) names. It runs before `forward`, when no output has
+    /// room yet. In a step block it runs for all steps, one after the other, before the first step does anything else.
     ///
     /// # Errors
     /// As `forward`.
@@ -67,18 +67,18 @@ pub trait Op: Declared {
     }
 
     /// What the gradient of input slot `wrt` is like, for inputs of these specs: how it is stored, which forward values
-    /// `backward` reads for it, and what else the compiler may use. What is not said is: dense, reads everything.
+    /// `backward` reads for it, and what else the compiler may use. By default it is dense and reads everything.
     fn gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_all()
     }
 
-    /// What the compiler may make of calls of this operator; without a word of the operator's, nothing.
+    /// What the compiler may do with calls of this operator beyond running them; by default nothing.
     fn hints(&self) -> Hints {
         Hints::default()
     }
 
-    /// What a call costs, for [profiles](crate::program::contract::cost). Without a word of the operator's: one operation for each
-    /// number it writes, and the bytes of everything that is bound to the call.
+    /// What a call costs, for [profiles](crate::program::contract::cost). By default: one operation for each number that it
+    /// writes, and the bytes of everything that is bound to the call.
     fn cost(&self, work: &Work<'_>) -> Cost {
         work.touched()
     }

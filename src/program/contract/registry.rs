@@ -43,7 +43,7 @@ impl Registry {
         Ok(self)
     }
 
-    /// This one's operators and those of `other`, which come first where both have a kind.
+    /// This one's operators and those of `other`. Where both have an operator of a kind, it is `other`'s.
     pub(crate) fn with(mut self, other: &Registry) -> Self {
         self.0.extend(&other.0);
         self
@@ -66,7 +66,8 @@ impl Registry {
         (entry.parse)(attributes).at_caller()
     }
 
-    /// Checks that an operator knows all of its attributes. Only when it is appended: files of before may have more.
+    /// Checks that an operator knows all of its attributes. Asked only when one is appended: an older file may hold an
+    /// attribute that the operator no longer has.
     pub(in crate::program) fn check_names(&self, kind: &str, attributes: &Attributes) -> Result<()> {
         let known = self.declaration(kind).map_or(&[][..], |declaration| declaration.attributes);
         let Some((name, _)) = attributes.iter().find(|(name, _)| !known.contains(name)) else {

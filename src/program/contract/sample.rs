@@ -81,8 +81,8 @@ impl Sample {
         self
     }
 
-    /// Does not hold the gradients against differences: the case stands on a kink or at a tie, or its gradient is so by
-    /// decree.
+    /// Leaves the gradients out of the check against differences: the case stands on a kink or at a tie, or its gradient is
+    /// not the derivative by definition, as that of a padding row.
     #[must_use]
     pub fn without_gradient(mut self) -> Self {
         self.forward_only = true;
@@ -101,32 +101,7 @@ impl Sample {
         width: usize,
         add: impl Fn(Sample, &Variable) -> Result<Sample>,
     ) -> Result<Vec<Sample>> {
-        let sequences = |lengths: &[&[usize]]| -> Result<Variable> {
-            let lod = Lod::from_lengths(&lengths.iter().map(|l| l.to_vec()).collect::<Vec<_>>())?;
-            Variable::sequences(numbers(lod.rows(), width, 0), lod)
-        };
-        let rows = |rows| Variable::from(numbers(rows, width, 0));
-        let cases = || -> Result<Vec<Sample>> {
-            [
-                ("sequences, one empty", sequences(&[&[2, 0, 1]])?, true),
-                ("two levels", sequences(&[&[2, 0, 1], &[3, 0, 2]])?, true),
-                ("all empty", sequences(&[&[0, 0]])?, true),
-                ("no sequence", sequences(&[&[]])?, true),
-                ("one row a sequence", rows(3), true),
-                (ZEROS, Variable::from(Array2::<f64>::zeros((2, width))), true),
-                ("a constant", rows(2), false),
-            ]
-            .into_iter()
-            .map(|(name, value, batched)| {
-                let mut sample = Sample::new(name, attributes.clone());
-                sample.operands.push(Operand { batched, ..Operand::batch("x", value.clone()) });
-                let sample = add(sample, &value)?;
-                // Many a function has a kink there.
-                Ok(if name == ZEROS { sample.without_gradient() } else { sample })
-            })
-            .collect()
-        };
-        cases().at_caller()
+        cases_of_rows(attributes, width, &add).at_caller()
     }
 
     /// What every sequence-wise operator is tried on: sequences with an empty one, of two levels, only empty ones, none.
@@ -139,18 +114,57 @@ impl Sample {
         attributes: &Attributes,
         bind: impl Fn(Sample, Arc<Lod>) -> Result<Sample>,
     ) -> Result<Vec<Sample>> {
-        let cases: [(&str, &[&[usize]]); 4] = [
-            ("sequences with an empty one", &[&[3, 0, 1]]),
-            ("two levels", &[&[2, 0, 1], &[2, 0, 4]]),
-            ("all empty", &[&[0, 0]]),
-            ("none", &[&[]]),
-        ];
-        let sample = |(name, lengths): (&str, &[&[usize]])| {
-            let lod = Lod::from_lengths(&lengths.iter().map(|l| l.to_vec()).collect::<Vec<_>>())?;
-            bind(Sample::new(name, attributes.clone()), lod)
-        };
-        cases.into_iter().map(sample).collect::<Result<_>>().at_caller()
+        cases_of_sequences(attributes, &bind).at_caller()
     }
+}
+
+/// [`Sample::of_rows`], compiled once: most callers bring a closure of their own.
+fn cases_of_rows(
+    attributes: &Attributes,
+    width: usize,
+    add: &dyn Fn(Sample, &Variable) -> Result<Sample>,
+) -> Result<Vec<Sample>> {
+    let sequences = |lengths: &[&[usize]]| -> Result<Variable> {
+        let lod = Lod::from_lengths(&lengths.iter().map(|l| l.to_vec()).collect::<Vec<_>>())?;
+        Variable::sequences(numbers(lod.rows(), width, 0), lod)
+    };
+    let rows = |rows| Variable::from(numbers(rows, width, 0));
+    [
+        ("sequences, one empty", sequences(&[&[2, 0, 1]])?, true),
+        ("two levels", sequences(&[&[2, 0, 1], &[3, 0, 2]])?, true),
+        ("all empty", sequences(&[&[0, 0]])?, true),
+        ("no sequence", sequences(&[&[]])?, true),
+        ("one row a sequence", rows(3), true),
+        (ZEROS, Variable::from(Array2::<f64>::zeros((2, width))), true),
+        ("a constant", rows(2), false),
+    ]
+    .into_iter()
+    .map(|(name, value, batched)| {
+        let mut sample = Sample::new(name, attributes.clone());
+        sample.operands.push(Operand { batched, ..Operand::batch("x", value.clone()) });
+        let sample = add(sample, &value)?;
+        // Many a function has a kink there.
+        Ok(if name == ZEROS { sample.without_gradient() } else { sample })
+    })
+    .collect()
+}
+
+/// [`Sample::of_sequences`], compiled once.
+fn cases_of_sequences(
+    attributes: &Attributes,
+    bind: &dyn Fn(Sample, Arc<Lod>) -> Result<Sample>,
+) -> Result<Vec<Sample>> {
+    let cases: [(&str, &[&[usize]]); 4] = [
+        ("sequences with an empty one", &[&[3, 0, 1]]),
+        ("two levels", &[&[2, 0, 1], &[2, 0, 4]]),
+        ("all empty", &[&[0, 0]]),
+        ("none", &[&[]]),
+    ];
+    let sample = |(name, lengths): (&str, &[&[usize]])| {
+        let lod = Lod::from_lengths(&lengths.iter().map(|l| l.to_vec()).collect::<Vec<_>>())?;
+        bind(Sample::new(name, attributes.clone()), lod)
+    };
+    cases.into_iter().map(sample).collect()
 }
 
 /// A matrix of numbers between -1.5 and 1.5, without a pattern or a tie; `salt` makes others.

@@ -89,7 +89,7 @@ impl<'a> InferShape<'a> {
         &self.inputs[slot]
     }
 
-    /// What counts the sequences of the top level here: the batch, or the sequences alive in a step.
+    /// What counts the sequences of the top level here: the batch, or in a step block the sequences that still run.
     pub fn top(&self) -> Extent {
         self.top
     }
@@ -137,10 +137,10 @@ impl<'a> InferShape<'a> {
         }
     }
 
-    /// Makes a new level below `upper`, whose offsets [`Op::levels`](crate::program::Op::levels) computes before the operator runs: they depend on
-    /// what is in the slots that [`LodEffect::FromData`](crate::program::LodEffect::FromData) names. Each level that such an operator makes is made so: for other
-    /// last sequences of an input `x`, `let level = s.level_from_data(x.upper_levels())?` and then
-    /// `s.set(Self::OUT, x.with_last_level(level))`.
+    /// Makes a new level below `upper`. [`Op::levels`](crate::program::Op::levels) computes its offsets before the operator
+    /// runs, from the numbers in the slots that [`LodEffect::FromData`](crate::program::LodEffect::FromData) names. An
+    /// operator that uses this makes all its levels by it. To give an input `x` other last sequences:
+    /// `let level = s.level_from_data(x.upper_levels())?`, then `s.set(Self::OUT, x.with_last_level(level))`.
     ///
     /// # Errors
     /// If `upper` has no room for one more.

@@ -122,7 +122,7 @@ impl Program {
 
 /// Which way a value passes between a step block and what is around it.
 #[derive(Clone, Copy)]
-enum Way {
+enum Direction {
     In,
     Out,
 }
@@ -206,13 +206,13 @@ impl Listing<'_, '_> {
         inputs.iter().map(slot).collect::<Vec<_>>().join(", ")
     }
 
-    fn pairs(&mut self, title: &str, pairs: &[Pair], way: Way, depth: usize) -> fmt::Result {
+    fn pairs(&mut self, title: &str, pairs: &[Pair], direction: Direction, depth: usize) -> fmt::Result {
         for Pair { outer, inner } in pairs {
-            let text = match way {
-                Way::Out => {
+            let text = match direction {
+                Direction::Out => {
                     format!("{title} {} -> {}", self.program.shown(*inner), self.program.shown(*outer))
                 }
-                Way::In => {
+                Direction::In => {
                     format!("{title} {} <- {}", self.program.declared(*inner), self.program.shown(*outer))
                 }
             };
@@ -229,8 +229,8 @@ impl Listing<'_, '_> {
         for (outer, inner) in &step.levels {
             self.line(depth, &format!("level {} <- {}", inner.0, outer.0))?;
         }
-        self.pairs("input", &step.inputs, Way::In, depth)?;
-        self.pairs("static", &step.statics, Way::In, depth)?;
+        self.pairs("input", &step.inputs, Direction::In, depth)?;
+        self.pairs("static", &step.statics, Direction::In, depth)?;
         for memory in &step.memories {
             let initial = memory.initial.map_or_else(|| "zero".to_owned(), shown);
             let last = memory.last.map_or_else(String::new, |last| format!(", last -> {}", shown(last)));
@@ -238,12 +238,12 @@ impl Listing<'_, '_> {
             let text = format!("memory {previous} <- {}, starts as {initial}{last}", shown(memory.next));
             self.line(depth, &text)?;
         }
-        self.pairs("output", &step.outputs, Way::Out, depth)?;
+        self.pairs("output", &step.outputs, Direction::Out, depth)?;
         self.block("step block", step.block, depth)?;
         let Some(gradient) = &step.gradient else { return Ok(()) };
-        self.pairs("gradient in", &gradient.outputs, Way::In, depth)?;
-        self.pairs("gradient out", &gradient.inputs, Way::Out, depth)?;
-        self.pairs("gradient of static", &gradient.statics, Way::Out, depth)?;
+        self.pairs("gradient in", &gradient.outputs, Direction::In, depth)?;
+        self.pairs("gradient out", &gradient.inputs, Direction::Out, depth)?;
+        self.pairs("gradient of static", &gradient.statics, Direction::Out, depth)?;
         for &constant in &gradient.constants {
             self.line(depth, &format!("gradient of constant {}", shown(constant)))?;
         }

@@ -80,7 +80,7 @@ pub struct StepDesc {
     pub reverse: bool,
     /// Step inputs: the entry of each sequence at this step.
     pub inputs: Vec<Pair>,
-    /// Static inputs: one row, or one sub-sequence, a sequence, at every step.
+    /// Static inputs: for each sequence one row, or one sub-sequence, which is the same at every step.
     pub statics: Vec<Pair>,
     /// The memories.
     pub memories: Vec<Memory>,

@@ -86,7 +86,8 @@ impl Program {
         }
     }
 
-    /// Operators that name a line of this library, since a call through `dyn` has no caller, name this one.
+    /// Gives the line `caller` to the operators that name a line of this library: a call through `dyn` does not know its
+    /// caller.
     pub(crate) fn called_from(&mut self, caller: &Location<'_>) {
         for op in self.blocks.iter_mut().flat_map(|block| &mut block.ops).filter(|op| is_own(&op.caller)) {
             op.caller = caller.to_string();
@@ -417,7 +418,7 @@ pub struct Append<'a> {
     pub attributes: Attributes,
     /// What it does at its place.
     pub role: Role,
-    /// A wish for the outputs' names.
+    /// What the names of the outputs should begin with.
     pub name: Option<&'a str>,
     /// The line of the user's code.
     pub caller: String,

@@ -1,7 +1,7 @@
 //! What makes a program well formed: a program from outside is held to this before anything else looks at it.
 //!
 //! [`Program::validate`] makes it safe to print, compare and save: every number in it exists, sizes can be counted,
-//! blocks nest. What compiles a program asks for more first: every step block is run by one `recurrent`, whose parts
+//! blocks nest. A compiler asks for more: every step block is run by one `recurrent`, whose parts
 //! are what they are said to be ([`Program::check_steps`]), every operator's shape rule gives the shapes that the
 //! program declares ([`Program::check_shapes`]), and nothing is read before it is written ([`Program::check_order`]).
 
@@ -139,7 +139,7 @@ impl Program {
         if desc.block.0 == 0 && matches!(spec.shape.first(), Some(Extent::Alive(_))) {
             return Err(malformed("shape", "rows that a step block has, in one", spec.to_string()));
         }
-        // Also of 0 rows: the width of a row is a size of its own.
+        // Dimensions of 0 are left out, so that the width of a row is checked even where there are no rows.
         let sizes = spec.shape.iter().filter_map(|e| e.known()).filter(|&n| n > 0);
         let bytes = sizes.fold(spec.dtype.size_of(), usize::saturating_mul);
         if isize::try_from(bytes).is_err() {
@@ -154,7 +154,7 @@ impl Program {
         };
         for (number, bound) in op.inputs.iter().chain(&op.outputs).enumerate() {
             let gradient = op.role == Role::Backward && bound.slot.ends_with(&grad_name(""));
-            // A step block reads those of the blocks around it; nothing else of a loop is one.
+            // A step block may read literals of the blocks around it; nothing else that a loop reads may be a literal.
             let slot = op.kind != RECURRENT || bound.slot == "constant";
             let literals = number < op.inputs.len() && !gradient && slot;
             for &id in bound.vars.iter().filter(|&&id| id != VarId::NONE || !gradient) {
@@ -279,7 +279,7 @@ impl Program {
             (&gradient.inputs, &step.inputs),
             (&gradient.statics, &step.statics),
         ] {
-            // The last first, so that the first stays where two are of one variable.
+            // In reverse, so that of two pairs with one inner variable the first one is kept.
             let of_inner: HashMap<VarId, &Pair> = pairs.iter().rev().map(|p| (p.inner, p)).collect();
             for pair in grads {
                 let of = self.has_var(pair.inner)?.gradient_of;
@@ -325,7 +325,7 @@ impl Program {
         Ok(())
     }
 
-    /// A variable of the block around and its view in a step block, which has all but the first `kept` levels.
+    /// Checks a variable of the block around a step block and its view inside, which has all but its first `kept` levels.
     fn crosses(&self, pair: &Pair, of: (&StepDesc, &Border), roles: &[VarRole], kept: usize) -> Result<()> {
         let (step, border) = of;
         self.lies(pair.inner, step.block, roles)?;
@@ -347,7 +347,7 @@ impl Program {
         Ok(())
     }
 
-    /// Two variables whose rows hold the same.
+    /// Checks that the rows of two variables have one dtype and shape.
     fn alike(&self, a: VarId, b: VarId) -> Result<()> {
         let (x, y) = (self.spec(a)?, self.spec(b)?);
         let row = |s: &Spec| (s.dtype, s.batched(), s.row_shape().to_vec());
@@ -397,7 +397,7 @@ impl Program {
         let here = runs.by(block);
         for id in desc.reads().chain(desc.writes()) {
             let var = self.has_var(id)?;
-            // A gradient block lies beside the step block that it is of, and sees what that one sees.
+            // A gradient block lies beside its step block, and sees what that one sees.
             let around = self.encloses(var.block, block) || (backward && self.encloses(var.block, here));
             let constant = around && !var.spec().is_some_and(Spec::batched);
             if var.block != block && !constant && !(backward && var.block == here) {
@@ -411,7 +411,7 @@ impl Program {
         let (literals, phase) = (self.literals(&inputs), Phase::Build { next: &mut next });
         let given = InputSlots { specs: &specs, literals: &literals };
         let given = infer(&*op, given, self.top(here), phase)?;
-        // Levels that the operator makes have other numbers now; each stands for one of the program's.
+        // The shape rule gives new numbers to the levels that the operator makes; each stands for one of the program's.
         let mut named: Vec<(LevelId, LevelId)> = Vec::new();
         for (slot, (vars, given)) in signature.outputs.iter().zip(outputs.iter().zip(&given)) {
             let declared = vars.iter().map(|&v| self.spec(v)).collect::<Result<Vec<_>>>()?;
@@ -458,7 +458,7 @@ impl Program {
         Ok(grad.gradient_of == Some(of) && runs.by(grad.block) == home)
     }
 
-    /// A block that two operators run would hold the values of the last one.
+    /// Checks that no block is run by two operators: it would hold the values of the last one only.
     fn each_block_once(&self) -> Result<()> {
         let mut seen = HashSet::new();
         for step in self.blocks.iter().flat_map(|b| &b.ops).filter_map(|op| op.step.as_deref()) {
@@ -496,11 +496,11 @@ fn same_spec(declared: &Spec, given: &Spec, fresh: u32, named: &mut Vec<(LevelId
         && (declared.dtype, declared.storage) == (given.dtype, given.storage)
 }
 
-/// What runs which block: the first that says so.
+/// Which operator runs which block; of several, the first.
 struct Runs<'a> {
     /// The forward step of each step block.
     forward: HashMap<BlockId, &'a StepDesc>,
-    /// The step block that each gradient block is of.
+    /// For each gradient block, the step block whose gradients it computes.
     of_gradient: HashMap<BlockId, BlockId>,
 }
 
@@ -536,7 +536,7 @@ fn outers(pairs: &[Pair]) -> impl Iterator<Item = VarId> + '_ {
     pairs.iter().map(|p| p.outer)
 }
 
-/// The variables that pass a step's border stand in the operator's slots too, where others look for them.
+/// Checks a slot of a `recurrent`: the variables of the step stand there too, where others look for them.
 fn same_slot(slots: &[Bound], slot: &str, vars: impl Iterator<Item = VarId>) -> Result<()> {
     let found = slots.iter().find(|b| b.slot == slot).map_or(&[][..], |b| &b.vars);
     let vars: Vec<VarId> = vars.collect();

@@ -34,7 +34,7 @@ impl Literal {
         }
     }
 
-    /// Its kind and its value, of which a long one is cut.
+    /// Its kind and its value, cut if it is long.
     pub(in crate::program) fn told(&self) -> String {
         const MOST: usize = 60;
         let value = self.to_string();
@@ -72,7 +72,7 @@ macro_rules! literal_from {
 literal_from!(bool => Bool as bool, i64 => Int as i64, i32 => Int as i64, u32 => Int as i64,
     f64 => Float as f64, f32 => Float as f64);
 
-/// Sizes beyond what files hold become the largest that they do: nothing is so large.
+/// A size that is too large for a file becomes the largest that fits: nothing is that large.
 impl From<usize> for Literal {
     fn from(value: usize) -> Self {
         Literal::Int(i64::try_from(value).unwrap_or(i64::MAX))
@@ -135,8 +135,8 @@ impl Attributes {
     }
 }
 
-/// A literal with what messages call it: an attribute, or what is bound to an operator's input slot. Reading one of
-/// another kind is an error that names it.
+/// A literal with its name in messages: an attribute, or what is bound to an operator's input slot. Reading it as
+/// another kind of literal is an error with that name.
 ///
 /// ```
 /// use unpadded::program::Attributes;
@@ -172,7 +172,7 @@ impl<'a> LiteralRef<'a> {
         self.value
     }
 
-    /// An error about it: what an operator expects of it, as its range.
+    /// An error about it, with what the operator expects of it, such as a range.
     #[track_caller]
     pub fn mismatch(self, expected: &str) -> Error {
         wrong(self.role, self.name, expected, self.value.told())
@@ -308,7 +308,7 @@ macro_rules! named_attribute {
 }
 named_attribute!(DType, StorageKind);
 
-/// A truth value, which is missing where nothing is transposed: so programs are as they were before there was a choice.
+/// A truth value that is left out where nothing is transposed: so programs from before there was a choice stay the same.
 impl Attribute for Transpose {
     fn read(attributes: &Attributes, name: &str) -> Result<Self> {
         Ok(if or_default(attributes, name, false)? { Transpose::Yes } else { Transpose::No })

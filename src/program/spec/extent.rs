@@ -62,7 +62,7 @@ impl Extent {
     }
 }
 
-/// What messages expect of a variable with a row for each sequence that a step runs over, as `sequences` counts them.
+/// What messages say where a variable must have one row for each sequence that a step runs over; `sequences` counts them.
 pub(crate) fn rows_of_step(sequences: Extent) -> String {
     let of = match sequences {
         Extent::Batch => "the batch".to_owned(),
@@ -135,8 +135,8 @@ impl Spec {
         self.shape.first().is_some_and(|e| e.known().is_none())
     }
 
-    /// What counts the rows of its two-dimensional view. A batched variable has a view row for each row; of the
-    /// others a matrix has its own rows, and a vector or a scalar is one row.
+    /// What counts the rows of its two-dimensional view. A batched variable has a view row for each of its rows. Of the
+    /// other variables a matrix has its own rows, and a vector or a scalar is one row.
     pub fn rows(&self) -> Extent {
         match self.shape.as_slice() {
             [] => Extent::Known(1),

@@ -1,4 +1,4 @@
-//! What decides the offsets of sequences that are made in a step: no memory may reach it.
+//! Sequences that are made in a step: no memory may reach the values that decide their offsets.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::program::contract::registry::Registry;
 use crate::program::description::program::{Append, Program, malformed};
 use crate::program::spec::extent::{BlockId, VarId};
 
-/// A memory reaches what decides offsets.
+/// The error that a memory reaches what decides offsets.
 #[track_caller]
 pub(crate) fn decided_late(memory: &str) -> Error {
     malformed(
@@ -31,7 +31,7 @@ impl Program {
         carried: &dyn Fn() -> Vec<VarId>,
         request: &Append<'_>,
     ) -> Result<()> {
-        // What is wrong with it is said when it is appended.
+        // If the operator itself is wrong, appending it says so.
         let Ok(op) = registry.parse(request.kind, &request.attributes) else { return Ok(()) };
         let LodEffect::FromData(slots) = op.facts().lod else { return Ok(()) };
         let reached_from = |memories: &[VarId]| {
@@ -51,7 +51,7 @@ impl Program {
         if !vars().any(|var| reached.contains(var)) {
             return Ok(());
         }
-        // Which one it is.
+        // Find the memory, for the message.
         for memory in carried {
             let reached = reached_from(&[memory]);
             if let Some(&var) = vars().find(|var| reached.contains(var)) {

@@ -1,4 +1,4 @@
-//! From a program to another: its gradients, the part that infers, and the one that infers window by window.
+//! Programs made from programs: with gradients, for inference only, and for inference window by window.
 
 pub mod backward;
 pub(crate) mod decided;

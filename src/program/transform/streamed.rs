@@ -48,7 +48,7 @@ pub struct Carried {
     pub fed: VarId,
     /// What this window leaves.
     pub left: VarId,
-    /// What the first window is fed: a variable of the program that needs no row of the sequences. Zeros without it.
+    /// What the first window is fed: a variable that is computed without any row of the sequences. Zeros if there is none.
     pub start: Option<VarId>,
 }
 
@@ -201,7 +201,7 @@ struct Making<'a> {
     program: Program,
     registry: &'a Registry,
     level: LevelId,
-    /// Of what operators of the root block wrote so far.
+    /// When each variable is known that an operator of the root block has written so far.
     known: HashMap<VarId, Known>,
     carried: Vec<Carried>,
 }
@@ -216,7 +216,7 @@ impl Making<'_> {
         self.program.var(var).spec().is_some_and(|spec| spec.lod[..] == [self.level])
     }
 
-    /// When a variable is known: feeds and parameters always, but for the sequences.
+    /// When a variable is known. A feed or parameter always is, but the rows of fed sequences come with their windows.
     fn known(&self, var: VarId) -> Known {
         let given = if self.cut(var) { Known::Rows(Way::Any) } else { Known::Always };
         self.known.get(&var).copied().unwrap_or(given)

@@ -375,6 +375,9 @@ fn runs(calls: &mut Calls) {
     calls.at("Executor::fetch", || executor.fetch(y));
     calls.at("Executor::scalar", || executor.scalar(y));
     calls.at("Executor::bytes_for", || executor.bytes_for(&[]));
+    calls.at("Executor::gradient", || executor.gradient(VarId(0)));
+    calls.at("Executor::set_gradient", || executor.set_gradient(VarId(0), Dense::from(array![1.0f32])));
+    calls.at("Executor::update", || executor.update(&mut scope));
     let value = Variable::dense(array![1.0f32]);
     let far = [(VarId(999), &value)];
     calls.at("interpret::interpret", || interpret(&program, &registry, &mut scope, &Run::infer(&far)));

@@ -11,7 +11,7 @@ use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::spec::extent::Extent;
 
 impl Direct {
-    /// Runs the shape rule, and computes the offsets that the operator makes: after what they depend on was set.
+    /// Runs the shape rule and computes the offsets that the operator makes. What they depend on is set by then.
     pub(crate) fn made(mut self) -> Result<Self> {
         let phase = Phase::Build { next: &mut self.bound.clone() };
         self.output_specs = infer(
@@ -44,7 +44,7 @@ impl Direct {
         let mut lender = Operands::lent(&mut room);
         let mut reads = 0;
         for (slot, (vars, specs)) in self.inputs.iter().zip(&self.input_specs).enumerate() {
-            // What the operator did not declare to read is withheld, so that a wrong declaration shows here.
+            // What the operator does not declare to read is withheld, so that a wrong declaration shows here.
             let values = vars.iter().map(|v| slots.contains(&slot).then(|| v.storage()));
             wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool)?);
         }

@@ -8,8 +8,8 @@ use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::VarRole;
 use crate::program::spec::extent::{BlockId, VarId};
 
-/// The forward operators of a program, by something that their backward operators name: the last variable in their slots,
-/// which they alone write if they write any, or the step block that they run.
+/// The forward operators of a program, found by what their backward operators name too: the step block that they run, or
+/// the last variable in their slots (their last output, which no other operator writes).
 struct Forwards<'a> {
     of_var: HashMap<VarId, Vec<&'a OpDesc>>,
     of_step: HashMap<BlockId, Vec<&'a OpDesc>>,
@@ -31,12 +31,12 @@ impl<'a> Forwards<'a> {
         forwards
     }
 
-    /// Whether one of them is the one that a backward operator says it belongs to.
+    /// Whether there is the forward operator that a backward operator belongs to.
     fn has_that_of(&self, backward: &OpDesc) -> bool {
         let alone = |step: &StepDesc| StepDesc { gradient: None, ..step.clone() };
         let step = backward.step.as_deref().map(alone);
         let fits = |forward: &&OpDesc| {
-            // A loop's final values and outputs are not read again.
+            // The backward operator of a loop does not read the loop's outputs and final values.
             let outputs: &[Bound] = if step.is_some() { &[] } else { &forward.outputs };
             forward.kind == backward.kind
                 && forward.attributes == backward.attributes
@@ -89,7 +89,7 @@ impl Program {
                 if op.role == Role::Forward && !(fresh && self.has_var(id)?.role.is_computed()) {
                     return wrong("to write a variable of its own", id);
                 }
-                // `mul(x, x)` has one gradient twice.
+                // `mul(x, x)` names one gradient in two slots.
                 if !own.insert(id) && (op.role != Role::Backward || op.reads().any(|read| read == id)) {
                     return wrong("to write what it does not read", id);
                 }

@@ -1,0 +1,234 @@
+//! What each analysis found, as text, for the tests of each alone.
+
+use std::fmt::Write;
+
+use super::blocks::Blocks;
+use super::layouts::Layouts;
+use super::lives::Lives;
+use super::loops::block::GradientHome;
+use super::loops::when::{Does, Unit, When};
+use super::saved::Saved;
+use super::schedule::{Call, Item, Schedule};
+use super::slots::Slots;
+use super::source::Source;
+use super::stores::{Handed, Stores};
+use crate::executor::plan::{Home, OpId, Span, Why};
+use crate::kernels::Store;
+use crate::program::{BlockId, Pass, VarId};
+
+/// Names for the numbers of a program.
+pub(crate) struct Names<'a>(pub(crate) &'a Source<'a>);
+
+impl Names<'_> {
+    fn var(&self, var: VarId) -> String {
+        self.0.program.shown(var)
+    }
+
+    fn list(&self, vars: impl Iterator<Item = VarId>) -> String {
+        let mut vars: Vec<VarId> = vars.collect();
+        vars.sort_unstable();
+        vars.iter().map(|&var| self.var(var)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn op(&self, id: OpId) -> String {
+        let backward = if self.0.is_backward(id) { "'" } else { "" };
+        format!("{}{backward} {}.{}", self.0.desc(id).kind, id.block.0, id.number)
+    }
+
+    fn home(&self, home: Home) -> String {
+        match home {
+            Home::Whole => "in the batch's order".to_owned(),
+            Home::Stepped(block) => format!("all steps of block {}", block.0),
+            Home::Sequence(block) => format!("one step of block {}", block.0),
+        }
+    }
+
+    pub(crate) fn saved(&self, saved: &Saved) -> String {
+        self.list(saved.iter().copied())
+    }
+
+    fn units(&self, block: BlockId, units: &[Unit], out: &mut String) {
+        for time in [When::Before, When::Body, When::After] {
+            for unit in units.iter().filter(|unit| unit.when == time) {
+                let why = match unit.why {
+                    Why::Apart => "no step reaches it".to_owned(),
+                    Why::Between(from, to) => format!("between {} and {}", self.var(from), self.var(to)),
+                    Why::Sinks(from) => format!("behind {}", self.var(from)),
+                    Why::Pinned(pin) => pin.to_string(),
+                    Why::Decides => "decides rows".to_owned(),
+                };
+                let what = if unit.does == Does::MakesLevels { "levels of " } else { "" };
+                let op = self.op(OpId { block, number: unit.op });
+                let slots = if unit.wrt.is_empty() { String::new() } else { format!(" {:?}", unit.wrt) };
+                let _ = writeln!(out, "{time:?} {what}{op}{slots}: {why}");
+            }
+        }
+    }
+
+    pub(crate) fn forward(&self, blocks: &Blocks, block: BlockId) -> String {
+        let Ok(found) = blocks.forward(block) else { return "not analysed".to_owned() };
+        let mut out = String::new();
+        self.units(block, &found.units, &mut out);
+        let mut views: Vec<_> = found.columns.all().iter().collect();
+        views.sort_unstable();
+        for (&part, &(whole, column)) in views {
+            let _ = writeln!(out, "{}: column {column} of {}", self.var(part), self.var(whole));
+        }
+        for &(var, home) in &found.homes {
+            let _ = writeln!(out, "{}: {}", self.var(var), self.home(home));
+        }
+        out
+    }
+
+    pub(crate) fn backward(&self, blocks: &Blocks, block: BlockId) -> String {
+        let Ok(found) = blocks.backward(block) else { return "not analysed".to_owned() };
+        let mut out = String::new();
+        self.units(block, &found.units, &mut out);
+        for (var, of) in blocks.same() {
+            let _ = writeln!(out, "{}: is {}", self.var(var), self.var(of));
+        }
+        for &(var, home) in &found.homes {
+            let home = match home {
+                GradientHome::Own(home) => self.home(home),
+                GradientHome::Over(value) => format!("over {}", self.var(value)),
+            };
+            let _ = writeln!(out, "{}: {home}", self.var(var));
+        }
+        out
+    }
+
+    pub(crate) fn schedule(&self, schedule: &Schedule) -> String {
+        let mut out = String::new();
+        schedule.iter().flatten().for_each(|item| self.item(item, 0, &mut out));
+        out
+    }
+
+    fn item(&self, item: &Item, depth: usize, out: &mut String) {
+        let indent = "  ".repeat(depth);
+        match item {
+            Item::Call(call) | Item::Levels(call) => {
+                let what = if matches!(item, Item::Levels(_)) { "levels of " } else { "" };
+                let span = if call.site.span == Span::All { "" } else { " (once a sequence)" };
+                let (reads, writes) = (self.listed(call.reads()), self.listed(call.writes()));
+                let op = self.op(call.id);
+                let _ = writeln!(out, "{indent}{what}{op}({reads}) -> {writes}{span}");
+            }
+            Item::Loop(inner) => {
+                let _ = writeln!(out, "{indent}{}", self.op(inner.id));
+                for (title, items) in
+                    [("before", &inner.before), ("at every step", &inner.body), ("after", &inner.after)]
+                {
+                    if !items.is_empty() {
+                        let _ = writeln!(out, "{indent}  {title}");
+                        items.iter().for_each(|item| self.item(item, depth + 2, out));
+                    }
+                }
+            }
+        }
+    }
+
+    fn listed(&self, vars: impl Iterator<Item = VarId>) -> String {
+        vars.map(|var| self.var(var)).collect::<Vec<_>>().join(", ")
+    }
+
+    pub(crate) fn layouts(&self, schedule: &Schedule, layouts: &Layouts) -> String {
+        let mut out = String::new();
+        for item in schedule.iter().flatten() {
+            match item {
+                Item::Call(call) => {
+                    if let Some(order) = layouts.order_of(call) {
+                        let _ = writeln!(out, "{}: as in block {}", self.op(call.id), order.block.0);
+                    }
+                }
+                Item::Levels(_) => {}
+                Item::Loop(inner) => {
+                    let mut taken: Vec<_> = layouts.taken.iter().collect();
+                    let mut left: Vec<_> = layouts.left.iter().collect();
+                    taken.sort_unstable();
+                    left.sort_unstable();
+                    let blocks = self.0.step(inner.id).ok();
+                    let block = blocks.map(|(step, gradient)| gradient.map_or(step.block, |g| g.block));
+                    let here = |var: VarId| Some(self.0.program.var(var).block) == block;
+                    for (&inner, &outer) in taken.into_iter().filter(|(inner, _)| here(**inner)) {
+                        let _ = writeln!(out, "{}: {} as it lies", self.var(inner), self.var(outer));
+                    }
+                    for (&outer, &inner) in left.into_iter().filter(|(_, inner)| here(**inner)) {
+                        let _ = writeln!(out, "{}: left as {} lies", self.var(outer), self.var(inner));
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    pub(crate) fn stores(&self, schedule: &Schedule, stores: &Stores) -> String {
+        let mut out = String::new();
+        for (items, &number) in schedule.iter().zip(&self.0.live) {
+            let id = OpId { block: BlockId(0), number };
+            self.zeroed(id, stores, &mut out);
+            items.iter().for_each(|item| self.store(item, stores, &mut out));
+        }
+        out
+    }
+
+    fn zeroed(&self, id: OpId, stores: &Stores, out: &mut String) {
+        for &var in stores.zeroed(id) {
+            let _ = writeln!(out, "{}: zeroed before {}", self.var(var), self.op(id));
+        }
+    }
+
+    fn store(&self, item: &Item, stores: &Stores, out: &mut String) {
+        let mut line = |var: VarId, store: Store, id: OpId| {
+            let how = if store == Store::Add { "added" } else { "written" };
+            let _ = writeln!(out, "{}: {how} by {}", self.var(var), self.op(id));
+        };
+        match item {
+            Item::Call(call) if call.pass == Pass::Backward => {
+                let vars: Vec<VarId> = written(call);
+                vars.iter().for_each(|&var| line(var, stores.of_call(call, var), call.id));
+            }
+            Item::Call(_) | Item::Levels(_) => {}
+            Item::Loop(inner) => {
+                if inner.id.block != BlockId(0) {
+                    self.zeroed(inner.id, stores, out);
+                }
+                inner.items().for_each(|item| self.store(item, stores, out));
+                let Some(gradient) = self.0.step(inner.id).ok().and_then(|(_, gradient)| gradient) else {
+                    return;
+                };
+                for (i, pair) in gradient.inputs.iter().enumerate() {
+                    let how = stores.of_loop(inner.id, Handed::Input(i));
+                    let how = if how == Store::Add { "added" } else { "written" };
+                    let _ = writeln!(out, "{}: {how} by {}", self.var(pair.outer), self.op(inner.id));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn slots(&self, slots: &Slots) -> String {
+        let mut out = String::new();
+        for slot in &slots.slots {
+            let alias = slot.alias.map_or("", |_| ", another view");
+            let pool = slot.pool.map_or("", |_| ", selected rows");
+            let kept = if slot.persistent { ", kept" } else { "" };
+            let _ = writeln!(out, "{}: {}{alias}{pool}{kept}", self.var(slot.var), self.home(slot.home));
+        }
+        for copy in &slots.copies {
+            let _ = writeln!(out, "{}: copied before {}", self.var(copy.var), copy.before);
+        }
+        out
+    }
+
+    pub(crate) fn lives(&self, slots: &Slots, lives: &Lives) -> String {
+        let mut out = String::new();
+        for (slot, &(first, last)) in slots.slots.iter().zip(&lives.of_slot) {
+            let last = if last == usize::MAX { "the end".to_owned() } else { last.to_string() };
+            let _ = writeln!(out, "{}: {first} to {last}", self.var(slot.var));
+        }
+        out
+    }
+}
+
+fn written(call: &Call) -> Vec<VarId> {
+    call.input_gradients.iter().flatten().copied().filter(|&var| var != VarId::NONE).collect()
+}

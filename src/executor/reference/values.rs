@@ -1,0 +1,81 @@
+//! The values of a block, as the reference interpreter computes them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::reference::rows::{add, part};
+use crate::lod::Lod;
+use crate::program::contract::keys::RowKey;
+use crate::program::{BlockId, Extent, LevelId, Program, VarId};
+use crate::tensor::{Storage, Variable};
+
+/// The values of a block: of the root block, or of one step of a step block and of the gradients beside it.
+#[derive(Default)]
+pub(super) struct BlockValues {
+    pub(super) vars: HashMap<VarId, Variable>,
+    /// The LoD that ends with a level.
+    pub(super) levels: HashMap<LevelId, Arc<Lod>>,
+    /// The names of the rows, for random operators; of the root block they follow from the LoD.
+    pub(super) keys: Option<HashMap<Extent, Vec<RowKey>>>,
+    /// The steps of each step block that ran here, for the backward pass.
+    pub(super) loops: HashMap<BlockId, Vec<BlockValues>>,
+    /// The sequences that are at this step, in the order of the batch.
+    pub(super) alive: Vec<usize>,
+    /// The entry of each of them.
+    pub(super) entries: Vec<usize>,
+}
+
+/// The values of the blocks around one, from the innermost outwards.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'a> {
+    pub(super) values: &'a BlockValues,
+    pub(super) around: Option<&'a Around<'a>>,
+}
+
+impl BlockValues {
+    /// The value of a variable of this block, or of one around it.
+    pub(super) fn value<'v>(
+        &'v self,
+        program: &Program,
+        var: VarId,
+        mut around: Option<&Around<'v>>,
+    ) -> Result<&'v Variable> {
+        let mut found = self.vars.get(&var);
+        while let (None, Some(outer)) = (found, around) {
+            found = outer.values.vars.get(&var);
+            around = outer.around;
+        }
+        found.ok_or_else(|| {
+            Error::of(ErrorKind::Program, "value", "one before the operator that reads it", "none")
+                .variable(&program.var(var).name)
+        })
+    }
+
+    /// The LoD of a variable's levels.
+    pub(super) fn lod(&self, program: &Program, var: VarId) -> Result<Option<Arc<Lod>>> {
+        Ok(program.spec(var)?.lod.last().and_then(|level| self.levels.get(level)).cloned())
+    }
+
+    /// Sets a variable, and the levels of its LoD.
+    pub(super) fn define(&mut self, program: &Program, var: VarId, value: Variable) -> Result<()> {
+        for (k, &level) in program.spec(var)?.lod.iter().enumerate() {
+            if let Some(lod) = part(value.lod(), k + 1) {
+                self.levels.insert(level, lod);
+            }
+        }
+        self.vars.insert(var, value);
+        Ok(())
+    }
+
+    /// Adds to a gradient, or sets the first one.
+    pub(super) fn contribute(&mut self, program: &Program, var: VarId, value: Storage) -> Result<()> {
+        let sum = match self.vars.get(&var) {
+            Some(before) => add(before.storage(), &value)?,
+            None => value,
+        };
+        let value = Variable::new(sum, self.lod(program, var)?)?;
+        self.vars.insert(var, value);
+        Ok(())
+    }
+}

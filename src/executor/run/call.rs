@@ -1,0 +1,277 @@
+//! One call of an operator: its operands, and its division over threads.
+
+use std::ops::Range;
+use std::time::Instant;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::plan::{Instr, OpInstr, Ref};
+use crate::executor::run::state::{CallRows, RunState};
+use crate::executor::run::worker::Worker;
+use crate::kernels::arena::{Lane, Operands, Region};
+use crate::kernels::helpers;
+use crate::program::contract::context::{
+    Backward, Call, Forward, OperandAt, Pass, Prepare, RunFacts, Scratch,
+};
+use crate::program::contract::keys::Keys;
+use crate::program::contract::literals::Literals;
+use crate::program::contract::rows::RowBuffer;
+use crate::program::{Cost, Extent, Reach, Role};
+
+/// A call with fewer numbers to write than this is not divided.
+pub(crate) const WORTH_DIVIDING: usize = 1 << 14;
+
+impl RunState<'_> {
+    /// What an operator is told of a call, beside its operands.
+    pub(crate) fn call<'a>(&'a self, instr: &'a OpInstr, here: Option<CallRows>) -> Call<'a> {
+        Call {
+            signature: instr.op.signature(),
+            wiring: &instr.wiring,
+            inputs: &instr.inputs,
+            literals: Literals { signature: instr.op.signature(), values: &instr.literals },
+            outputs: &instr.outputs,
+            levels: &self.levels,
+            run: RunFacts { threads: here.map_or(self.facts.threads, |here| here.threads), ..self.facts },
+            stream: instr.stream,
+            keys: self.keys(instr, here),
+            sequences: None,
+            prepared: instr.prepared.map(|i| &self.prepared[i]),
+        }
+    }
+
+    /// Calls an operator on the rows where the run is now.
+    pub(crate) fn exec(
+        &self,
+        instr: &OpInstr,
+        lane: &mut Lane<'_>,
+        here: Option<CallRows>,
+        workers: &mut [Worker],
+        pool: &mut [RowBuffer],
+    ) -> Result<()> {
+        let Some((worker, others)) = workers.split_first_mut() else { return Ok(()) };
+        let clock = worker.clock();
+        let Worker { scratch, room, reads, writes, .. } = worker;
+        reads.clear();
+        reads.extend(instr.reads.iter().map(|r| self.region(r, here)));
+        writes.clear();
+        writes.extend(instr.writes.iter().map(|r| self.region(r, here)));
+        let elements: usize = writes.iter().map(|r| r.extent.rows * r.extent.width).sum();
+        let threads = helpers(elements, WORTH_DIVIDING, 1 + others.len());
+        let others = &mut others[..threads - 1];
+        let units = if threads > 1 && divisible(instr) { self.units(instr, here) } else { None };
+        let mut operands = lane.operands(room, reads, writes);
+        let call = self.call(instr, here);
+        match units {
+            None => run(instr, call, operands, pool, scratch).map_err(|e| self.named(instr, here, e))?,
+            Some(units) => {
+                let range = 0..units.count();
+                if divide(instr, call, &mut operands, &units, range, scratch, others).is_err() {
+                    // The whole call names the same row on any number of threads.
+                    let (call, operands) = (self.call(instr, here), lane.operands(room, reads, writes));
+                    run(instr, call, operands, pool, scratch).map_err(|e| self.named(instr, here, e))?;
+                }
+            }
+        }
+        for view in &instr.flush {
+            self.flush(view, lane, here, &mut workers[0].room);
+        }
+        if let Some(start) = clock {
+            self.record(instr, here, start, &mut workers[0], pool);
+        }
+        Ok(())
+    }
+
+    /// How the rows of a call can be divided; `None` if they cannot, or if the call shares its columns.
+    fn units(&self, instr: &OpInstr, here: Option<CallRows>) -> Option<Units<'_>> {
+        let views = instr.reads.iter().chain(&instr.writes);
+        // A lane that has several threads has few rows in each step.
+        let columns = here.is_some() && instr.divides_columns;
+        if instr.reach == Reach::Row && !columns {
+            let rows = instr.writes.first()?.rows;
+            let alike = views.clone().all(|v| v.rows == rows || v.rows.known().is_some());
+            return alike.then(|| Units::Rows(self.count(rows, here)));
+        }
+        if here.is_some() {
+            return None;
+        }
+        let levels = instr.inputs.iter().flatten().map(|s| &s.lod).find(|l| !l.is_empty())?;
+        let offsets = self.levels.lod(levels)?.offsets();
+        let above = match levels.len() {
+            1 => instr.top,
+            n => Extent::Rows(levels[n - 2]),
+        };
+        let below = Extent::Rows(*levels.last()?);
+        let known = |v: &Ref| v.rows == above || v.rows == below || v.rows.known().is_some();
+        views.clone().all(known).then_some(Units::Sequences { offsets, above })
+    }
+
+    /// Lets operators pack their constant inputs, before they are called many times.
+    pub(crate) fn prepare(&mut self, instr: &Instr, lane: &mut Lane<'_>, worker: &mut Worker) -> Result<()> {
+        match instr {
+            Instr::Levels(_) | Instr::Zero(..) | Instr::Reorder { .. } => Ok(()),
+            Instr::Loop(inner) => {
+                let parts = [&inner.before, &inner.body, &inner.after];
+                parts.into_iter().flatten().try_for_each(|i| self.prepare(i, lane, worker))
+            }
+            Instr::Op(op) => {
+                let Some(index) = op.prepared else { return Ok(()) };
+                let Worker { room, reads, recorder, .. } = worker;
+                reads.clear();
+                let constant = |i: usize| op.constants.iter().any(|reads| reads.contains(&i));
+                // Only the constants are looked at; the others may not have a place yet.
+                let region = |(i, r): (usize, &Ref)| {
+                    if constant(i) {
+                        self.region(r, None)
+                    } else {
+                        Region { buffer: self.region(r, None).buffer, ..Region::default() }
+                    }
+                };
+                reads.extend(op.reads.iter().enumerate().map(region));
+                let clock = recorder.as_ref().map(|_| Instant::now());
+                let operands = lane.operands(room, reads, &[]);
+                let mut prepare = Prepare {
+                    pass: op.pass,
+                    operands,
+                    constants: &op.constants,
+                    inputs: &op.inputs,
+                    literals: Literals { signature: op.op.signature(), values: &op.literals },
+                    wanted: if op.pass == Pass::Backward { &op.wanted } else { &[] },
+                    prepared: &mut self.prepared[index],
+                };
+                op.op.prepare(&mut prepare).map_err(|e| op.err(e))?;
+                if let (Some(start), Some(recorder)) = (clock, recorder) {
+                    let numbers = reads.iter().map(|r| r.extent.rows * r.extent.width).sum::<usize>();
+                    let size = op.reads.first().map_or(0, |r| self.dtype(r).size_of());
+                    let bytes = (numbers * size) as u64;
+                    recorder.pack(op.index, start, Cost { flops: 0, read: bytes, written: bytes });
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether an operator can be called on a part of its rows.
+fn divisible(instr: &OpInstr) -> bool {
+    // What a constant gets from every row is one sum.
+    let constant = |r: &Ref| r.rows.known().is_some();
+    instr.reach != Reach::Batch
+        && instr.role != Role::Update
+        && !instr.writes.is_empty()
+        && !instr.writes.iter().any(constant)
+        && instr.wiring.input_gradients.iter().flatten().all(|(p, _)| !matches!(p, OperandAt::Rows(_)))
+        && instr.writes.iter().all(|r| !matches!(r.rows, Extent::Data(_)))
+}
+
+/// The parts of a call that can run apart.
+enum Units<'a> {
+    Rows(usize),
+    Sequences { offsets: &'a [usize], above: Extent },
+}
+
+impl Units<'_> {
+    fn count(&self) -> usize {
+        match self {
+            Units::Rows(rows) => *rows,
+            Units::Sequences { offsets, .. } => offsets.len() - 1,
+        }
+    }
+
+    /// Where to cut a range so that `left` of `parts` threads have their share of the rows.
+    fn middle(&self, range: &Range<usize>, left: usize, parts: usize) -> usize {
+        match self {
+            Units::Rows(_) => range.start + range.len() * left / parts,
+            Units::Sequences { offsets, .. } => {
+                let (first, last) = (offsets[range.start], offsets[range.end]);
+                let goal = first + (last - first) * left / parts;
+                range.start + offsets[range.start..range.end].partition_point(|&o| o < goal)
+            }
+        }
+    }
+
+    /// Where a view is cut when the units are cut at `middle`.
+    fn cut(&self, view: &Ref, range: &Range<usize>, middle: usize) -> Option<usize> {
+        if view.rows.known().is_some() {
+            return None;
+        }
+        Some(match self {
+            Units::Rows(_) => middle - range.start,
+            Units::Sequences { above, .. } if view.rows == *above => middle - range.start,
+            Units::Sequences { offsets, .. } => offsets[middle] - offsets[range.start],
+        })
+    }
+}
+
+fn run(
+    instr: &OpInstr,
+    call: Call<'_>,
+    operands: Operands<'_>,
+    pool: &mut [RowBuffer],
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let outcome = match instr.pass {
+        Pass::Forward => instr.op.forward(&mut Forward { call, operands, pool, scratch }),
+        Pass::Backward => instr.op.backward(&mut Backward { call, operands, pool, scratch }),
+    };
+    outcome.map_err(|e| instr.err(e))
+}
+
+/// Halves a call until each thread has a part. The bits do not depend on where it is cut: that is what row- and
+/// sequence-wise mean.
+fn divide(
+    instr: &OpInstr,
+    call: Call<'_>,
+    operands: &mut Operands<'_>,
+    units: &Units<'_>,
+    range: Range<usize>,
+    scratch: &mut Scratch,
+    others: &mut [Worker],
+) -> Result<()> {
+    let parts = others.len() + 1;
+    let left_parts = parts / 2;
+    let middle = units.middle(&range, left_parts, parts);
+    let view = |i: usize| instr.reads.get(i).unwrap_or_else(|| &instr.writes[i - instr.reads.len()]);
+    let (mine, theirs) = others.split_at_mut(left_parts - 1);
+    let Some((worker, theirs)) = theirs.split_first_mut() else {
+        return Err(Error::of(ErrorKind::Program, "threads", "one for each part", "none"));
+    };
+    // Every cut is at another worker, so each has the room for its own.
+    let Worker { halves: (left_room, right_room), scratch: their_scratch, .. } = worker;
+    let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (left_room, right_room));
+    let part = |range: &Range<usize>| match units {
+        Units::Rows(_) => None,
+        Units::Sequences { .. } => Some(range.clone()),
+    };
+    let keys = match call.keys {
+        Keys::Listed(keys) => Keys::Listed(keys.get(middle - range.start..).unwrap_or(&[])),
+        Keys::Natural { names, lod, first } => {
+            let moved = match units {
+                Units::Rows(_) => middle - range.start,
+                Units::Sequences { offsets, .. } => offsets[middle] - offsets[range.start],
+            };
+            Keys::Natural { names, lod, first: first + moved }
+        }
+    };
+    let run_facts = RunFacts { threads: 1, ..call.run };
+    let left = Call { sequences: part(&(range.start..middle)), run: run_facts, ..copy(&call) };
+    let right = Call { sequences: part(&(middle..range.end)), run: run_facts, keys, ..copy(&call) };
+    let half = |call: Call<'_>,
+                mut operands: Operands<'_>,
+                range: Range<usize>,
+                scratch: &mut Scratch,
+                others: &mut [Worker]| {
+        if others.is_empty() {
+            run(instr, call, operands, &mut [], scratch)
+        } else {
+            divide(instr, call, &mut operands, units, range, scratch, others)
+        }
+    };
+    let (x, y) = rayon::join(
+        || half(left, a, range.start..middle, scratch, mine),
+        || half(right, b, middle..range.end, their_scratch, theirs),
+    );
+    x.and(y)
+}
+
+fn copy<'a>(call: &Call<'a>) -> Call<'a> {
+    Call { sequences: call.sequences.clone(), ..*call }
+}

@@ -1,0 +1,376 @@
+//! A step block while it runs: its rank table, the levels inside it, and which of its rows are being computed.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::executor::plan::{Home, InnerLevel, Loop, MadeLevel};
+use crate::executor::run::rank_table::RankTable;
+use crate::lod::Lod;
+use crate::program::contract::keys::RowKey;
+use crate::program::contract::levels::LevelTable;
+use crate::program::{Extent, LevelId};
+
+/// Which rows of a step block are being computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum At {
+    /// Those of all steps.
+    #[default]
+    All,
+    /// One for each sequence.
+    Sequences,
+    /// At step `t`, those of the sequences `from..to` of the rank order that have such a step.
+    Step { t: usize, from: usize, to: usize },
+}
+
+/// A level inside a step block.
+#[derive(Debug, Default)]
+pub(crate) struct FrameLevel {
+    pub(crate) level: Option<LevelId>,
+    /// It is of a static input: the same rows at every step.
+    pub(crate) statics: bool,
+    /// Which level of the frame is above it; none if it delimits the entries (or, of a static input, the sequences).
+    pub(super) above: Option<usize>,
+    /// Its offsets are known. Those of a level that an operator makes become known when the operator has told them.
+    known: bool,
+    /// The rows of all steps, or of all sequences, have a LoD.
+    over_all: bool,
+    /// Of a level that an operator makes: the length of each sequence, by the places of the entries or rows above. The
+    /// visits of a loop inside a loop have places of their own, so that the backward pass finds them again.
+    lengths: Vec<usize>,
+    /// The first row of step 0 in step-major buffers.
+    pub(crate) base: usize,
+    /// Where the rows of each step begin, counted from there; and how many rows all steps have.
+    pub(crate) starts: Vec<usize>,
+    /// The offsets of all steps (of a static level: of all sequences, in rank order).
+    pub(super) whole: Option<Arc<Lod>>,
+    /// The offsets of the step that is being computed.
+    pub(crate) step: Option<Arc<Lod>>,
+    /// For each row in this order, its row outside.
+    pub(crate) map: Vec<usize>,
+    pub(super) keys: Vec<RowKey>,
+}
+
+/// A step block while it runs. It keeps its memory from run to run.
+#[derive(Debug, Default)]
+pub(crate) struct Frame {
+    pub(crate) rank: RankTable,
+    /// The first row of step 0 in step-major buffers. It is not 0 in a loop inside a loop, whose visits lie behind each
+    /// other.
+    pub(crate) base: usize,
+    pub(crate) at: At,
+    pub(crate) levels: Vec<FrameLevel>,
+    /// The place of each outer row in step-major order: the inverse of the rank table's rows.
+    inverse_rows: Vec<usize>,
+    /// The place of each sequence in rank order: the inverse of the rank table's order.
+    inverse_order: Vec<usize>,
+    /// What names the entries, in step-major order.
+    pub(super) keys: Vec<RowKey>,
+    /// What names the sequences, in rank order.
+    pub(super) sequence_keys: Vec<RowKey>,
+    /// How many of the levels come from around the block; those behind them are made in it.
+    given: usize,
+    /// Of a loop inside a loop: where the rows of a static level begin, by level and by the base of this visit. Each
+    /// visit has rows of its own, which the backward pass finds again.
+    visits: HashMap<(usize, usize), usize>,
+    /// By static level: how many rows the visits so far have.
+    taken: Vec<usize>,
+}
+
+fn invert(map: &[usize], inverse: &mut Vec<usize>) {
+    inverse.clear();
+    inverse.resize(map.len(), 0);
+    for (place, &row) in map.iter().enumerate() {
+        inverse[row] = place;
+    }
+}
+
+impl Frame {
+    /// Sets the frame up for a loop over the sequences of `lod`.
+    pub(crate) fn build(&mut self, instr: &Loop, lod: &Lod, levels: &mut LevelTable) -> Result<()> {
+        // The table lets go of last time's offsets, so that their memory can be used again.
+        instr.inner.iter().for_each(|inner| levels.set(inner.inner, None));
+        instr.levels.iter().for_each(|made| levels.set(made.level, None));
+        self.rank.rebuild(lod.offsets(), instr.desc.reverse);
+        invert(self.rank.rows(), &mut self.inverse_rows);
+        invert(self.rank.order(), &mut self.inverse_order);
+        self.at = At::All;
+        self.given = instr.inner.len();
+        if self.levels.len() < instr.inner.len() + instr.levels.len() {
+            self.levels.resize_with(instr.inner.len() + instr.levels.len(), FrameLevel::default);
+        }
+        // The levels below hold those above.
+        for level in self.levels.iter_mut().rev() {
+            Lod::release(&mut level.whole);
+            Lod::release(&mut level.step);
+        }
+        for (i, inner) in instr.inner.iter().enumerate() {
+            self.build_inner(i, inner, levels.get(inner.outer))?;
+        }
+        let steps = self.rank.steps();
+        for (this, made) in self.levels[self.given..].iter_mut().zip(&instr.levels) {
+            let &MadeLevel { level, above, over_all } = made;
+            (this.level, this.above, this.over_all) = (Some(level), above, over_all);
+            (this.known, this.statics, this.base) = (false, false, 0);
+            this.map.clear();
+            this.keys.clear();
+            this.starts.clear();
+            this.starts.resize(steps + 1, 0);
+        }
+        Ok(())
+    }
+
+    /// Sets up the level `i`, which is made from the level `outer` around the block.
+    fn build_inner(&mut self, i: usize, inner: &InnerLevel, outer: Option<&Arc<Lod>>) -> Result<()> {
+        let (before, rest) = self.levels.split_at_mut(i);
+        let this = &mut rest[0];
+        this.level = Some(inner.inner);
+        this.statics = inner.statics;
+        (this.above, this.known, this.over_all) = (inner.above, true, true);
+        let offsets = outer.map_or(&[0][..], |lod| lod.offsets());
+        let above = inner.above.map(|a| &before[a]);
+        let order = match above {
+            Some(level) => &level.map,
+            None if inner.statics => self.rank.order(),
+            None => self.rank.rows(),
+        };
+        this.map.clear();
+        let upper = above.and_then(|a| a.whole.clone());
+        Lod::rebuild(&mut this.whole, upper, |out| {
+            out.push(0);
+            for &row in order {
+                out.push(out[out.len() - 1] + offsets[row + 1] - offsets[row]);
+            }
+        })?;
+        for &row in order {
+            this.map.extend(offsets[row]..offsets[row + 1]);
+        }
+        this.starts.clear();
+        this.starts.push(0);
+        let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
+        for t in 0..self.rank.steps() {
+            // A row of the level above, where there is one, or an entry.
+            let end = |t: usize| above.map_or(self.rank.starts()[t], |a| a.starts[t]);
+            let rows = if inner.statics {
+                let alive = above.map_or(self.rank.alive(t), |a| a.starts[t + 1] - a.starts[t]);
+                whole[alive]
+            } else {
+                whole[end(t + 1)] - whole[end(t)]
+            };
+            this.starts.push(this.starts[t] + rows);
+        }
+        Ok(())
+    }
+
+    /// Forgets the visits of the last run.
+    pub(crate) fn restart(&mut self) {
+        self.visits.clear();
+        self.taken.clear();
+    }
+
+    /// Sets where the rows of static levels begin in this visit, once the frame's own base is known.
+    pub(crate) fn place_statics(&mut self) {
+        for i in 0..self.given {
+            if self.levels[i].statics {
+                self.place_rows(i);
+            }
+        }
+    }
+
+    /// Sets where the rows of a level begin in this visit.
+    fn place_rows(&mut self, i: usize) {
+        self.taken.resize(self.taken.len().max(self.levels.len()), 0);
+        let (level, taken) = (&mut self.levels[i], &mut self.taken[i]);
+        let rows = level.starts.last().copied().unwrap_or(0);
+        // A visit without rows may have the base of the next one.
+        level.base = match rows {
+            0 => 0,
+            _ => *self.visits.entry((i, self.base)).or_insert_with(|| {
+                let base = *taken;
+                *taken += rows;
+                base
+            }),
+        };
+    }
+
+    /// A level of the frame.
+    pub(super) fn level(&self, level: LevelId) -> Option<&FrameLevel> {
+        self.levels.iter().find(|l| l.level == Some(level))
+    }
+
+    /// Where a level's rows of step 0 start, and where those of each step do, counted from there.
+    pub(super) fn rows(&self, rows: Extent) -> (usize, &[usize]) {
+        match rows {
+            Extent::Rows(level) => self.level(level).map_or((0, &[0][..]), |l| (l.base, &l.starts)),
+            _ => (self.base, self.rank.starts()),
+        }
+    }
+
+    /// The first row and the number of rows that are at `at`, in a buffer with the rows of all steps.
+    pub(crate) fn stepped(&self, at: At, rows: Extent) -> (usize, usize) {
+        let (base, starts) = self.rows(rows);
+        match (at, rows) {
+            (At::Step { t, from, to }, Extent::Alive(_)) => {
+                (base + starts[t] + from, (starts[t + 1] - starts[t]).min(to).saturating_sub(from))
+            }
+            (At::Step { t, .. }, _) => (base + starts[t], starts[t + 1] - starts[t]),
+            _ => (base, starts.last().copied().unwrap_or(0)),
+        }
+    }
+
+    /// The same in a buffer with the rows of all sequences, or with those of one step at a time.
+    pub(crate) fn sequence(&self, at: At, rows: Extent) -> (usize, usize) {
+        match (at, rows) {
+            (At::Step { from, .. }, Extent::Alive(_)) => (from, self.stepped(at, rows).1),
+            (At::Step { .. }, _) => (0, self.stepped(at, rows).1),
+            (_, Extent::Rows(level)) => (0, self.level(level).map_or(0, |l| l.map.len())),
+            _ => (0, self.rank.sequences()),
+        }
+    }
+
+    /// How many rows a buffer needs: those of all steps, or else as many as the largest step, or all sequences, have.
+    pub(crate) fn room(&self, home: Home, rows: Extent) -> usize {
+        let (base, starts) = self.rows(rows);
+        if let Home::Stepped(_) = home {
+            return base + starts.last().copied().unwrap_or(0);
+        }
+        let largest = starts.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+        match rows {
+            Extent::Rows(level) => {
+                largest.max(self.level(level).filter(|l| l.statics).map_or(0, |l| l.map.len()))
+            }
+            _ => self.rank.sequences(),
+        }
+    }
+
+    /// The rows outside of the rows inside: of those of all steps, or of those of all sequences.
+    pub(crate) fn map(&self, rows: Extent, at: At) -> &[usize] {
+        match rows {
+            Extent::Rows(level) => self.level(level).map_or(&[], |l| &l.map),
+            _ if at == At::Sequences => self.rank.order(),
+            _ => self.rank.rows(),
+        }
+    }
+
+    /// Moves the frame, and binds its levels to the rows it is at.
+    pub(crate) fn go(&mut self, at: At, table: &mut LevelTable) -> Result<()> {
+        self.at = at;
+        if let At::Step { .. } = at {
+            for this in self.levels.iter_mut().rev().filter(|this| this.known) {
+                this.level.into_iter().for_each(|level| table.set(level, None));
+                Lod::release(&mut this.step);
+            }
+        }
+        for i in 0..self.levels.len() {
+            let (before, rest) = self.levels.split_at_mut(i);
+            let this = &mut rest[0];
+            let Some(level) = this.level.filter(|_| this.known) else { continue };
+            let At::Step { t, .. } = at else {
+                table.set(level, this.whole.clone().filter(|_| this.over_all));
+                continue;
+            };
+            let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
+            // The LoD above is the one that was just bound, if this one hangs below an inner level.
+            let above = this.above.map(|a| &before[a]);
+            let (first, last) = if this.statics {
+                (0, above.map_or(self.rank.alive(t), |a| a.starts[t + 1] - a.starts[t]))
+            } else {
+                match above {
+                    Some(a) => (a.starts[t], a.starts[t + 1]),
+                    None => (self.rank.starts()[t], self.rank.starts()[t + 1]),
+                }
+            };
+            let upper = above.and_then(|a| a.step.clone());
+            Lod::rebuild(&mut this.step, upper, |out| {
+                out.extend(whole[first..=last].iter().map(|o| o - whole[first]));
+            })?;
+            table.set(level, this.step.clone());
+        }
+        Ok(())
+    }
+
+    /// The inverse of [`Self::map`]: the place inside of each row outside.
+    pub(crate) fn inverse(&self, rows: Extent, at: At, out: &mut Vec<usize>) {
+        if let Extent::Rows(level) = rows {
+            return invert(self.level(level).map_or(&[], |l| &l.map), out);
+        }
+        out.clear();
+        out.extend_from_slice(if at == At::Sequences { &self.inverse_order } else { &self.inverse_rows });
+    }
+
+    /// The levels behind those from outside, by their number.
+    pub(crate) fn made(&self) -> Range<usize> {
+        self.given..self.levels.len()
+    }
+
+    /// The number of a level that is made in the step.
+    pub(crate) fn made_index(&self, level: LevelId) -> Option<usize> {
+        self.made().find(|&i| self.levels[i].level == Some(level))
+    }
+
+    /// Where the entries or rows that a made level's sequences are of begin in step-major order, and where those of each
+    /// step do, counted from there.
+    fn above(&self, i: usize) -> (usize, &[usize]) {
+        match self.levels[i].above {
+            Some(above) => (self.levels[above].base, &self.levels[above].starts),
+            None => (self.base, self.rank.starts()),
+        }
+    }
+
+    /// Writes down the sequences of step `t`, after those of the steps before.
+    ///
+    /// # Errors
+    /// If there is not one for each entry or row above.
+    pub(crate) fn add_made(&mut self, i: usize, t: usize, offsets: &[usize]) -> Result<()> {
+        let (base, starts) = self.above(i);
+        let (from, to) = (base + starts[t], base + starts[t + 1]);
+        if offsets.len() != to - from + 1 {
+            let (expected, got) = (to - from + 1, offsets.len());
+            return Err(Error::new("offsets made in a step", expected.to_string(), got.to_string()));
+        }
+        let level = &mut self.levels[i];
+        if level.lengths.len() < to {
+            level.lengths.resize(to, 0);
+        }
+        for (length, pair) in level.lengths[from..to].iter_mut().zip(offsets.windows(2)) {
+            *length = pair[1].saturating_sub(pair[0]);
+        }
+        // Rows of deeper levels that the same operator makes are counted from here.
+        let rows: usize = level.lengths[from..to].iter().sum();
+        level.starts[t + 1] = level.starts[t] + rows;
+        Ok(())
+    }
+
+    /// Sets up a made level whose lengths are known for all steps.
+    pub(crate) fn close_made(&mut self, i: usize) -> Result<()> {
+        let (before, rest) = self.levels.split_at_mut(i);
+        let level = &mut rest[0];
+        let above = level.above.map(|above| &before[above]);
+        let (base, starts, keys) = match above {
+            Some(above) => (above.base, &above.starts[..], &above.keys),
+            None => (self.base, self.rank.starts(), &self.keys),
+        };
+        let lengths = level.lengths.get(base..base + starts.last().copied().unwrap_or(0)).unwrap_or(&[]);
+        level.starts.clear();
+        level.starts.push(0);
+        for step in starts.windows(2) {
+            let rows: usize = lengths[step[0]..step[1]].iter().sum();
+            level.starts.push(level.starts[level.starts.len() - 1] + rows);
+        }
+        let upper = above.and_then(|above| above.whole.clone()).filter(|_| level.over_all);
+        Lod::rebuild(&mut level.whole, upper, |out| {
+            out.push(0);
+            for &length in lengths {
+                out.push(out[out.len() - 1] + length);
+            }
+        })?;
+        level.keys.clear();
+        for (key, &length) in keys.iter().zip(lengths) {
+            level.keys.extend((0..length).map(|row| RowKey::below(*key, row)));
+        }
+        level.known = true;
+        self.place_rows(i);
+        Ok(())
+    }
+}

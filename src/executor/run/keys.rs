@@ -1,0 +1,163 @@
+//! What names a row: its key, by which random operators draw and messages name a sample. A row of a step block is named
+//! by the row around the block that it is of.
+
+use crate::error::Error;
+use crate::executor::plan::{Loop, OpInstr};
+use crate::executor::run::frame::{At, Frame};
+use crate::executor::run::state::{CallRows, RunState, step_parent};
+use crate::program::contract::keys::{Keys, Names, RowKey};
+use crate::program::contract::levels::LevelTable;
+use crate::program::{BlockId, Extent, LevelId};
+
+impl Frame {
+    /// Makes the keys of all rows, from those of the rows outside.
+    pub(super) fn build_keys(&mut self, instr: &Loop, outside: &dyn Fn(Extent, usize) -> RowKey) {
+        self.keys.clear();
+        self.keys.extend(self.rank.rows().iter().map(|&row| outside(Extent::Rows(instr.desc.level), row)));
+        self.sequence_keys.clear();
+        self.sequence_keys.extend(self.rank.order().iter().map(|&row| outside(instr.sequences, row)));
+        for (level, inner) in self.levels.iter_mut().zip(&instr.inner) {
+            level.keys.clear();
+            let rows = Extent::Rows(inner.outer);
+            if !inner.statics {
+                level.keys.extend(level.map.iter().map(|&row| outside(rows, row)));
+                continue;
+            }
+            // The rows of a static sub-sequence come again at every step: the step tells them apart.
+            for t in 0..self.rank.steps() {
+                let count = level.starts[t + 1] - level.starts[t];
+                level.keys.extend(level.map[..count].iter().map(|&row| {
+                    let key = outside(rows, row);
+                    RowKey { position: key.position + ((t as u64 + 1) << 32), ..key }
+                }));
+            }
+        }
+    }
+
+    /// The keys of the rows that a call at `at` has.
+    pub(super) fn keys(&self, at: At, rows: Extent) -> &[RowKey] {
+        if at == At::Sequences && !matches!(rows, Extent::Rows(_)) {
+            return &self.sequence_keys;
+        }
+        let (base, _) = self.rows(rows);
+        let (first, count) = self.stepped(at, rows);
+        let keys = match rows {
+            Extent::Rows(level) => self.level(level).map_or(&[][..], |l| &l.keys),
+            _ => &self.keys,
+        };
+        keys.get(first - base..first - base + count).unwrap_or(&[])
+    }
+
+    /// Of a row of a call at `at`, the row outside: what counts it there, and its number.
+    fn outside(&self, instr: &Loop, at: At, rows: Extent, row: usize) -> Option<(Extent, usize)> {
+        if let Extent::Rows(id) = rows
+            && let Some((above, row)) = self.above_made(at, id, row)
+        {
+            // A row of sequences that are made in the step is named by what its sequence is of.
+            return self.outside(instr, At::All, above, row);
+        }
+        let Extent::Rows(id) = rows else {
+            if at == At::Sequences {
+                return Some((instr.sequences, *self.rank.order().get(row)?));
+            }
+            let place = self.stepped(at, rows).0 - self.base + row;
+            return Some((Extent::Rows(instr.desc.level), *self.rank.rows().get(place)?));
+        };
+        let (level, inner) =
+            self.levels.iter().zip(&instr.inner).find(|(level, _)| level.level == Some(id))?;
+        let place = self.stepped(at, rows).0 - level.base + row;
+        // The rows of a static sub-sequence come again at every step.
+        let step = level.starts.partition_point(|&start| start <= place).saturating_sub(1);
+        let place = if inner.statics { place - level.starts.get(step)? } else { place };
+        Some((Extent::Rows(inner.outer), *level.map.get(place)?))
+    }
+
+    /// What a row of a made level is of: what counts the entries or rows above, over all steps, and which of them.
+    fn above_made(&self, at: At, id: LevelId, row: usize) -> Option<(Extent, usize)> {
+        let level = &self.levels[self.made_index(id)?];
+        let place = self.stepped(at, Extent::Rows(id)).0 - level.base + row;
+        let offsets = level.whole.as_ref()?.offsets();
+        let sequence = offsets.partition_point(|&offset| offset <= place).checked_sub(1)?;
+        let above = match level.above {
+            Some(above) => Extent::Rows(self.levels[above].level?),
+            // Whatever the block: entries of this frame.
+            None => Extent::Alive(BlockId::default()),
+        };
+        Some((above, sequence))
+    }
+}
+
+impl RunState<'_> {
+    /// The names of the batch's sequences.
+    fn names(&self) -> Names<'_> {
+        Names { numbers: &self.numbers, places: &self.places }
+    }
+
+    /// What names a row of the rows that `extent` counts now.
+    pub(super) fn key(&self, block: Option<BlockId>, extent: Extent, row: usize) -> RowKey {
+        match block {
+            None => root_key(&self.levels, self.names(), extent, row),
+            Some(block) => {
+                let frame = &self.frames[block.0 as usize];
+                frame.keys(frame.at, extent).get(row).copied().unwrap_or_default()
+            }
+        }
+    }
+
+    /// What names the rows of a call, for random operators.
+    pub(super) fn keys(&self, instr: &OpInstr, here: Option<CallRows>) -> Keys<'_> {
+        let spec = instr.outputs.first().and_then(|s| s.first());
+        let block = instr.place.block.map(|_| instr.top);
+        if let (Some((block, rows)), true) = (instr.order, instr.random) {
+            return listed(self.frames[block.0 as usize].keys(At::All, rows), here);
+        }
+        match (block, spec) {
+            // The rows of a constant are no sequences.
+            (_, Some(spec)) if !spec.batched() => {
+                Keys::Natural { names: Names::default(), lod: None, first: 0 }
+            }
+            (Some(Extent::Alive(block)), Some(spec)) if instr.random => {
+                let frame = &self.frames[block.0 as usize];
+                listed(frame.keys(self.at(block, here), spec.rows()), here)
+            }
+            (_, spec) => {
+                let lod = spec.and_then(|s| self.levels.lod(&s.lod));
+                Keys::Natural { names: self.names(), lod, first: 0 }
+            }
+        }
+    }
+
+    /// An error about a row of a call, with the sample that the row is of.
+    pub(super) fn named(&self, instr: &OpInstr, here: Option<CallRows>, error: Error) -> Error {
+        error.of_sample(|row| {
+            let row = row + here.and_then(|here| here.only).map_or(0, |(from, _)| from);
+            let spec = instr.inputs.iter().flatten().find(|spec| spec.batched())?;
+            let (mut block, mut at, mut extent) = match (instr.order, instr.top) {
+                (Some((block, rows)), _) => (Some(block), At::All, rows),
+                (None, Extent::Alive(block)) => (Some(block), self.at(block, here), spec.rows()),
+                _ => (None, At::All, spec.rows()),
+            };
+            let mut row = row;
+            while let Some(inner) = block {
+                let (instr, frame) = (self.loops[inner.0 as usize]?, &self.frames[inner.0 as usize]);
+                (extent, row) = frame.outside(instr, at, extent, row)?;
+                block = step_parent(instr);
+                at = block.map_or(At::All, |block| self.frames[block.0 as usize].at);
+            }
+            let RowKey { sequence, position } = root_key(&self.levels, self.names(), extent, row);
+            Some((sequence, matches!(extent, Extent::Rows(_)).then_some(position as usize)))
+        })
+    }
+}
+
+/// The key of a row of the root block.
+fn root_key(levels: &LevelTable, names: Names<'_>, rows: Extent, row: usize) -> RowKey {
+    let lod = if let Extent::Rows(level) = rows { levels.get(level) } else { None };
+    names.key(lod, row)
+}
+
+/// Of the keys of some rows those on which a call works.
+fn listed(keys: &[RowKey], here: Option<CallRows>) -> Keys<'_> {
+    let (from, to) = here.and_then(|here| here.only).unwrap_or((0, keys.len()));
+    Keys::Listed(keys.get(from..to.min(keys.len())).unwrap_or(&[]))
+}

@@ -1,0 +1,260 @@
+//! Rows that a loop moves: from the order of the batch into that of its steps and back, and at the two ends of memories.
+
+use std::ops::AddAssign;
+
+use crate::error::Result;
+use crate::executor::plan::{Access, Loop, MemoryGradientPlan, Move, Ref};
+use crate::executor::run::frame::At;
+use crate::executor::run::rank_table::RankTable;
+use crate::executor::run::state::{CallRows, RunState};
+use crate::executor::run::worker::Tools;
+use crate::kernels::arena::{Lane, OperandRoom, Plain, Region};
+use crate::kernels::{Store, View, ViewMut, gather_rows};
+use crate::program::{BlockId, Extent};
+use crate::tensor::{DType, with_element};
+
+/// A gather of fewer numbers is not divided over threads.
+const WORTH_DIVIDING: usize = 1 << 16;
+
+impl RunState<'_> {
+    /// Rows of the batch into the block's order: those of all steps, or those of all sequences.
+    pub(super) fn gather(
+        &self,
+        block: BlockId,
+        rows: &Move,
+        at: At,
+        lane: &mut Lane<'_>,
+        tools: &mut Tools<'_>,
+    ) {
+        let map = self.frames[block.0 as usize].map(rows.inner.rows, at);
+        let here = Some(CallRows::new(block, at));
+        let (from, to) = (self.region(&rows.outer, None), self.region(&rows.inner, here));
+        let threads = tools.workers.len();
+        with_element!(self.dtype(&rows.inner), T => two::<T, _>(lane, &mut tools.workers[0].room, from, to, |from, to| {
+            gather_on(from, map, to, threads);
+        }));
+    }
+
+    /// Rows of the block's order back to the order of the batch, written or added.
+    pub(super) fn scatter(
+        &self,
+        block: BlockId,
+        rows: &Move,
+        at: At,
+        lane: &mut Lane<'_>,
+        tools: &mut Tools<'_>,
+    ) {
+        self.frames[block.0 as usize].inverse(rows.inner.rows, at, &mut tools.lists.index);
+        let inverse = &tools.lists.index;
+        let here = Some(CallRows::new(block, at));
+        let (from, to) = (self.region(&rows.inner, here), self.region(&rows.outer, None));
+        let threads = tools.workers.len();
+        let room = &mut tools.workers[0].room;
+        match (rows.store, self.dtype(&rows.inner)) {
+            (Store::Add, DType::F32) => {
+                two::<f32, _>(lane, room, from, to, |from, to| add_rows(from, inverse, to))
+            }
+            (Store::Add, DType::F64) => {
+                two::<f64, _>(lane, room, from, to, |from, to| add_rows(from, inverse, to))
+            }
+            (_, dtype) => with_element!(dtype, T => two::<T, _>(lane, room, from, to, |from, to| {
+                gather_on(from, inverse, to, threads);
+            })),
+        }
+    }
+
+    /// Rows of the root that lie in the order of a block, which counts them by `rows`, into the order of the batch.
+    pub(super) fn reorder(
+        &self,
+        block: BlockId,
+        rows: Extent,
+        from: &Ref,
+        to: &Ref,
+        lane: &mut Lane<'_>,
+        tools: &mut Tools<'_>,
+    ) {
+        self.frames[block.0 as usize].inverse(rows, At::All, &mut tools.lists.index);
+        let (inverse, threads) = (&tools.lists.index, tools.workers.len());
+        let (read, written) = (self.region(from, None), self.region(to, None));
+        let room = &mut tools.workers[0].room;
+        with_element!(self.dtype(from), T => two::<T, _>(lane, room, read, written, |from, to| {
+            gather_on(from, inverse, to, threads);
+        }));
+    }
+
+    /// Copies the previous values of all steps into one array, for instructions that left the loop.
+    pub(super) fn spread(&mut self, instr: &Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) {
+        let block = instr.desc.block;
+        for &m in &instr.spread {
+            let memory = &instr.memories[m];
+            let (Some(all), dtype) = (memory.all, self.dtype(&memory.next)) else { continue };
+            let previous = Ref { access: Access::Previous { block, memory: m }, ..all };
+            for t in 0..self.frames[block.0 as usize].rank.steps() {
+                let here = Some(CallRows::new(block, At::Step { t, from: 0, to: usize::MAX }));
+                let (from, to) = (self.region(&previous, here), self.region(&all, here));
+                with_element!(dtype, T => two::<T, _>(lane, &mut tools.workers[0].room, from, to, |from, mut to| {
+                    if let (Some(from), Some(to)) = (from.contiguous(), to.contiguous()) {
+                        to.copy_from_slice(from);
+                    }
+                }));
+            }
+        }
+    }
+
+    /// Each sequence's value after its last step; without a step, what it started with.
+    pub(super) fn last_values(
+        &self,
+        block: BlockId,
+        next: &Ref,
+        start: &Ref,
+        last: &Ref,
+        lane: &mut Lane<'_>,
+        tools: &mut Tools<'_>,
+    ) {
+        let frame = &self.frames[block.0 as usize];
+        let all = Some(CallRows::new(block, At::All));
+        let each = Some(CallRows::new(block, At::Sequences));
+        let reads = [self.region(next, all), self.region(start, each)];
+        let mut operands = lane.operands(&mut tools.workers[0].room, &reads, &[self.region(last, None)]);
+        with_element!(self.dtype(next), T => {
+            if let (Some(next), Some(start), Some(mut last)) =
+                (operands.read::<T>(0), operands.read::<T>(1), operands.write::<T>(0))
+            {
+                for (rank, &sequence) in frame.rank.order().iter().enumerate() {
+                    let row = match frame.rank.length(rank) {
+                        0 => start.row(rank),
+                        steps => next.row(frame.rank.starts()[steps - 1] + rank),
+                    };
+                    last.row(sequence).copy_from_slice(row);
+                }
+            }
+        });
+    }
+
+    /// What the gradient of a memory's next value holds before the loop: the gradient of the last value at each
+    /// sequence's last step, and zero where nothing comes in.
+    pub(super) fn begin_gradient(
+        &mut self,
+        instr: &Loop,
+        plan: &MemoryGradientPlan,
+        lane: &mut Lane<'_>,
+        tools: &mut Tools<'_>,
+    ) -> Result<()> {
+        let block = instr.desc.block;
+        self.go(block, At::All)?;
+        let room = &mut tools.workers[0].room;
+        if !plan.filled && plan.passes.is_none() {
+            self.zero(&plan.next, lane, room, tools.pool);
+        }
+        let ends = Ends {
+            next: self.region(&plan.next, Some(CallRows::new(block, At::All))),
+            start: self.region(&plan.start, Some(CallRows::new(block, At::Sequences))),
+            last: plan.last.as_ref().map(|last| self.region(last, None)),
+            // Beside earlier contributions the last value's gradient is one more; else it is the only one at these rows.
+            store: if plan.filled { Store::Add } else { Store::Write },
+        };
+        let rank = &self.frames[block.0 as usize].rank;
+        match self.dtype(&plan.next) {
+            DType::F64 => ends.fill::<f64>(rank, lane, room),
+            _ => ends.fill::<f32>(rank, lane, room),
+        }
+        Ok(())
+    }
+
+    /// Hands the gradient of a memory's initial value out.
+    pub(super) fn end_gradient(
+        &self,
+        block: BlockId,
+        plan: &MemoryGradientPlan,
+        lane: &mut Lane<'_>,
+        tools: &mut Tools<'_>,
+    ) {
+        if let Some((initial, store)) = plan.initial {
+            let rows = Move { outer: initial, inner: plan.start, store };
+            self.scatter(block, &rows, At::Sequences, lane, tools);
+        }
+    }
+}
+
+/// Where the gradients of a memory's first and last values lie.
+struct Ends {
+    /// The gradients of the next values of all steps.
+    next: Region,
+    /// What the first steps pass back, one row a sequence.
+    start: Region,
+    /// The gradient of the last values, one row a sequence.
+    last: Option<Region>,
+    /// How that goes into the rows of the last steps.
+    store: Store,
+}
+
+impl Ends {
+    /// Fills the rows of the last steps and of the starts. A sequence without a step passes the gradient of its last
+    /// value straight to its initial one.
+    fn fill<T: Plain + AddAssign + Default>(
+        &self,
+        rank: &RankTable,
+        lane: &mut Lane<'_>,
+        room: &mut OperandRoom,
+    ) {
+        let mut operands = lane.operands(room, self.last.as_slice(), &[self.next, self.start]);
+        let last = if self.last.is_some() { operands.read::<T>(0) } else { None };
+        let (Some(mut next), Some(mut start)) = (operands.write::<T>(0), operands.write::<T>(1)) else {
+            return;
+        };
+        start.fill(T::default());
+        for (place, &sequence) in rank.order().iter().enumerate() {
+            let row = match rank.length(place) {
+                0 => start.row(place),
+                steps => next.row(rank.starts()[steps - 1] + place),
+            };
+            match (&last, self.store) {
+                (Some(last), Store::Write) => row.copy_from_slice(last.row(sequence)),
+                (Some(last), Store::Add) => add(last.row(sequence), row),
+                (None, Store::Write) => row.fill(T::default()),
+                (None, Store::Add) => {}
+            }
+        }
+    }
+}
+
+/// Lends one region to read and one to write.
+fn two<T: Plain, R: Default>(
+    lane: &mut Lane<'_>,
+    room: &mut OperandRoom,
+    from: Region,
+    to: Region,
+    body: impl FnOnce(View<'_, T>, ViewMut<'_, T>) -> R,
+) -> R {
+    let mut operands = lane.operands(room, &[from], &[to]);
+    match (operands.read::<T>(0), operands.write::<T>(0)) {
+        (Some(from), Some(to)) => body(from, to),
+        _ => R::default(),
+    }
+}
+
+/// Gathers rows, on several threads where it is worth it.
+fn gather_on<T: Plain>(from: View<'_, T>, map: &[usize], to: ViewMut<'_, T>, threads: usize) {
+    let rows = to.rows().min(map.len());
+    if threads < 2 || rows < 2 || rows * to.width() < WORTH_DIVIDING {
+        return gather_rows(from, map, to);
+    }
+    let left = threads / 2;
+    let middle = rows * left / threads;
+    let (a, b) = to.split_rows(middle);
+    rayon::join(
+        || gather_on(from, &map[..middle], a, left),
+        || gather_on(from, &map[middle..], b, threads - left),
+    );
+}
+
+/// Adds to each row the one that `map` names.
+fn add_rows<T: Plain + AddAssign>(from: View<'_, T>, map: &[usize], mut to: ViewMut<'_, T>) {
+    for (row, &place) in to.iter_mut().zip(map) {
+        add(from.row(place), row);
+    }
+}
+
+fn add<T: Copy + AddAssign>(from: &[T], to: &mut [T]) {
+    to.iter_mut().zip(from).for_each(|(t, f)| *t += *f);
+}

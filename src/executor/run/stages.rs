@@ -1,0 +1,195 @@
+//! The stages of a run: which instructions are of which, and the look at every gradient before the first update.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::plan::{Access, Home, Instr, OpInstr, Plan, Ref, Slot};
+use crate::executor::run::request::Stage;
+use crate::executor::run::state::RunState;
+use crate::executor::run::worker::Tools;
+use crate::kernels::arena::{Arena, Lane, OperandRoom};
+use crate::program::contract::context::OperandAt;
+use crate::program::contract::rows::RowBuffer;
+use crate::program::{Extent, Role};
+use crate::tensor::DType;
+
+/// Which stages of a run come now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stages {
+    /// All up to this one.
+    Until(Stage),
+    /// The updates of a run that stopped before them.
+    Updates,
+}
+
+impl Stages {
+    fn have(self, instr: &Instr) -> bool {
+        let stage = Stage::of(role_of(instr));
+        match self {
+            Stages::Until(last) => stage <= last,
+            Stages::Updates => stage == Stage::Updates,
+        }
+    }
+
+    /// Whether gradients are computed now.
+    fn compute_gradients(self) -> bool {
+        matches!(self, Stages::Until(last) if last > Stage::Forward)
+    }
+}
+
+fn role_of(instr: &Instr) -> Role {
+    match instr {
+        Instr::Op(op) | Instr::Levels(op) => op.role,
+        Instr::Loop(inner) if inner.backward => Role::Backward,
+        Instr::Loop(_) => Role::Forward,
+        Instr::Zero(..) => Role::Backward,
+        Instr::Reorder { role, .. } => *role,
+    }
+}
+
+/// Whether an instruction that computes gradients computes the same.
+fn superseded(instr: &Instr) -> bool {
+    matches!(instr, Instr::Op(op) if op.stands_for.as_ref().is_some_and(|note| note.superseded))
+}
+
+/// Where the updates of a plan are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Updates {
+    /// There are none.
+    None,
+    /// Behind all else. Then every gradient that they read still has its buffer when all else has run.
+    Last,
+    /// Something comes after the first of them, and may have the buffer of a gradient that was needed no more.
+    Between,
+}
+
+impl Updates {
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let updates = |instr: &Instr| role_of(instr) == Role::Update;
+        match plan.code.iter().position(updates) {
+            None => Updates::None,
+            Some(first) if plan.code[first..].iter().all(updates) => Updates::Last,
+            Some(_) => Updates::Between,
+        }
+    }
+}
+
+impl<'p> RunState<'p> {
+    /// Runs the instructions of some stages.
+    pub(super) fn run_stages(
+        &mut self,
+        stages: Stages,
+        arena: &mut Arena,
+        tools: &mut Tools<'_>,
+    ) -> Result<()> {
+        let plan = self.plan;
+        // What begins to live behind the last instruction of the stages takes no memory: gradients, in an evaluation.
+        let end = plan.code.iter().rposition(|i| stages.have(i)).map_or(0, |last| last + 1);
+        let mut lane = arena.lane();
+        self.reserve(&mut lane, end);
+        let mut checked = false;
+        for instr in &plan.code {
+            if !stages.have(instr) || (superseded(instr) && stages.compute_gradients()) {
+                continue;
+            }
+            if role_of(instr) == Role::Update && !checked {
+                self.check_finite(&mut lane, tools)?;
+                checked = true;
+            }
+            self.prepare(instr, &mut lane, &mut tools.workers[0])?;
+            self.instruction(instr, &mut lane, tools)?;
+            // A level that an operator makes tells how many rows it will write.
+            if matches!(instr, Instr::Levels(_)) {
+                self.reserve(&mut lane, end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Room for every slot of the root block whose rows are known, and that lives before instruction `end` has run.
+    fn reserve(&self, lane: &mut Lane<'_>, end: usize) {
+        let whole = |s: &&Slot| s.home == Home::Whole && s.pool.is_none() && s.life.0 <= end;
+        for slot in self.plan.slots.iter().filter(whole) {
+            if !matches!(slot.rows, Extent::Alive(_)) {
+                lane.reserve(slot.buffer, self.count(slot.rows, None) * slot.width);
+            }
+        }
+    }
+
+    /// Checks that every gradient that an update reads is finite, and the loss, before the first update.
+    fn check_finite(&self, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
+        let room = &mut tools.workers[0].room;
+        for op in self.plan.code.iter().filter_map(updating) {
+            let wrong = |slot: &Slot| Err(op.err(not_finite("gradient")).variable(self.name(slot)));
+            for view in &op.reads {
+                if let Access::Slot(s) = view.access
+                    && !self.plan.slots[s].persistent
+                    && !self.is_finite(view, lane, room)
+                    && !self.plan.code.iter().filter_map(updating).any(|op| writes_anew(op, s))
+                {
+                    return wrong(&self.plan.slots[s]);
+                }
+            }
+            for place in op.wiring.inputs.iter().flatten() {
+                if let OperandAt::Rows(p) = place
+                    && !rows_are_finite(&tools.pool[*p])?
+                    && let Some(slot) = self.plan.slots.iter().find(|s| s.pool == Some(*p))
+                {
+                    return wrong(slot);
+                }
+            }
+        }
+        for &s in &self.plan.losses {
+            let slot = &self.plan.slots[s];
+            let whole = Ref { access: Access::Slot(s), rows: slot.rows, width: slot.width, column: 0 };
+            if !self.is_finite(&whole, lane, room) {
+                return Err(not_finite("loss").variable(self.name(slot)));
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, slot: &Slot) -> &str {
+        &self.plan.program.var(slot.var).name
+    }
+
+    fn is_finite(&self, view: &Ref, lane: &mut Lane<'_>, room: &mut OperandRoom) -> bool {
+        let region = self.region(view, None);
+        let operands = lane.operands(room, &[region], &[]);
+        match self.dtype(view) {
+            DType::F32 => {
+                operands.read::<f32>(0).is_none_or(|v| v.iter().all(|row| row.iter().all(|x| x.is_finite())))
+            }
+            DType::F64 => {
+                operands.read::<f64>(0).is_none_or(|v| v.iter().all(|row| row.iter().all(|x| x.is_finite())))
+            }
+            _ => true,
+        }
+    }
+}
+
+fn updating(instr: &Instr) -> Option<&OpInstr> {
+    match instr {
+        Instr::Op(op) if op.role == Role::Update => Some(op),
+        _ => None,
+    }
+}
+
+/// Whether an update writes a slot that it does not read: a learning rate or a norm, say, which updates compute for
+/// updates, and which has no value yet when the gradients are checked.
+fn writes_anew(op: &OpInstr, slot: usize) -> bool {
+    let anew = |(i, r): (usize, &Ref)| {
+        r.access == Access::Slot(slot) && !op.op.signature().outputs.get(i).is_some_and(|s| s.updated)
+    };
+    op.writes.iter().enumerate().any(anew)
+}
+
+fn rows_are_finite(rows: &RowBuffer) -> Result<bool> {
+    Ok(match rows.dtype() {
+        Some(DType::F64) => rows.values::<f64>()?.iter().flatten().all(|v| v.is_finite()),
+        Some(_) => rows.values::<f32>()?.iter().flatten().all(|v| v.is_finite()),
+        None => true,
+    })
+}
+
+fn not_finite(what: &str) -> Error {
+    Error::of(ErrorKind::NotFinite, what, "finite numbers", "NaN or infinity; nothing was updated")
+}

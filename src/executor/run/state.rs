@@ -1,0 +1,295 @@
+//! A run while it goes on: what all its threads see, and where the rows of each view lie.
+
+use crate::error::Result;
+use crate::executor::plan::{Access, Home, Loop, Plan, Ref};
+use crate::executor::run::frame::{At, Frame};
+use crate::executor::run::request::Run;
+use crate::kernels::arena::{Lane, OperandRoom, Region};
+use crate::kernels::{Extent2, flush};
+use crate::program::contract::context::{Prepared, RunFacts};
+use crate::program::contract::levels::LevelTable;
+use crate::program::contract::rows::RowBuffer;
+use crate::program::{BlockId, Extent};
+use crate::tensor::{DType, with_element};
+
+/// What all threads of a run see.
+pub(crate) struct RunState<'p> {
+    pub(crate) plan: &'p Plan,
+    /// By step block: the loop that runs it now, or that was the last to run it.
+    pub(crate) loops: Vec<Option<&'p Loop>>,
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) levels: LevelTable,
+    pub(crate) spare: LevelTable,
+    pub(crate) prepared: Vec<Prepared>,
+    pub(crate) numbers: Vec<u64>,
+    pub(crate) places: Vec<u64>,
+    pub(crate) batch: usize,
+    pub(crate) facts: RunFacts,
+}
+
+/// What is kept of a [`RunState`] between runs: its memory, and what the second half of a run needs of the first.
+#[derive(Default)]
+pub(crate) struct Kept {
+    loops: Vec<Option<&'static Loop>>,
+    frames: Vec<Frame>,
+    pub(super) levels: LevelTable,
+    /// Levels that operators of the root have made, for the next run to use their memory.
+    pub(super) spare: LevelTable,
+    prepared: Vec<Prepared>,
+    numbers: Vec<u64>,
+    places: Vec<u64>,
+    /// How many sequences the batch has.
+    pub(super) batch: usize,
+    facts: RunFacts,
+}
+
+impl Kept {
+    /// Nothing yet, for a plan of a program with so many blocks.
+    pub(super) fn new(plan: &Plan, blocks: usize) -> Self {
+        let mut kept = Self::default();
+        kept.frames.resize_with(blocks, Frame::default);
+        kept.prepared.resize_with(plan.prepared, Prepared::default);
+        kept
+    }
+
+    /// Another run begins, whose feeds are bound.
+    pub(super) fn begin(&mut self, run: &Run<'_>, seed: u64, threads: usize) {
+        self.facts = RunFacts { mode: run.mode, step: run.step, seed, threads };
+        self.numbers.clear();
+        self.numbers.extend_from_slice(run.numbers);
+        self.places.clear();
+        self.places.extend_from_slice(run.places);
+        self.frames.iter_mut().for_each(Frame::restart);
+    }
+
+    /// Lends what is kept to a run, until [`Self::take_back`].
+    pub(super) fn lend<'p>(&mut self, plan: &'p Plan) -> RunState<'p> {
+        let mut loops = emptied(std::mem::take(&mut self.loops));
+        loops.resize(self.frames.len(), None);
+        RunState {
+            plan,
+            loops,
+            frames: std::mem::take(&mut self.frames),
+            levels: std::mem::take(&mut self.levels),
+            spare: std::mem::take(&mut self.spare),
+            prepared: std::mem::take(&mut self.prepared),
+            numbers: std::mem::take(&mut self.numbers),
+            places: std::mem::take(&mut self.places),
+            batch: self.batch,
+            facts: self.facts,
+        }
+    }
+
+    /// Takes back what was lent.
+    pub(super) fn take_back(&mut self, state: RunState<'_>) {
+        let RunState { plan: _, loops, frames, levels, spare, prepared, numbers, places, batch, facts } =
+            state;
+        *self =
+            Self { loops: emptied(loops), frames, levels, spare, prepared, numbers, places, batch, facts };
+    }
+}
+
+/// An empty list in the memory of one whose references were of another run.
+fn emptied<'p>(mut loops: Vec<Option<&Loop>>) -> Vec<Option<&'p Loop>> {
+    loops.clear();
+    // Between types of one layout `collect` keeps the memory.
+    loops.into_iter().map(|_| None).collect()
+}
+
+/// The rows of a step block on which a call works. A call without them works on those that the block's frame is at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallRows {
+    pub(crate) block: BlockId,
+    pub(crate) at: At,
+    /// On how many threads the call may run: more than one only where a lane has all sequences.
+    pub(crate) threads: usize,
+    /// Of the rows that are then there only these: from the first to before the second.
+    pub(crate) only: Option<(usize, usize)>,
+}
+
+impl CallRows {
+    /// All rows there, on one thread.
+    pub(crate) fn new(block: BlockId, at: At) -> Self {
+        Self { block, at, threads: 1, only: None }
+    }
+}
+
+/// Where a step finds what the step before it left.
+struct Neighbour<'a> {
+    /// At the first step.
+    start: &'a Ref,
+    /// At a later one: in this view, the rows of the step before.
+    next: &'a Ref,
+    /// For all steps at once.
+    all: &'a Ref,
+}
+
+impl RunState<'_> {
+    /// Which rows of a block a call works on.
+    pub(super) fn at(&self, block: BlockId, here: Option<CallRows>) -> At {
+        match here {
+            Some(here) if here.block == block => here.at,
+            _ => self.frames[block.0 as usize].at,
+        }
+    }
+
+    /// How many rows an extent counts where a call works.
+    pub(crate) fn count(&self, extent: Extent, here: Option<CallRows>) -> usize {
+        match extent {
+            Extent::Known(n) => n,
+            Extent::Batch => self.batch,
+            Extent::Rows(level) => self.levels.get(level).map_or(0, |lod| lod.rows()),
+            Extent::Alive(block) => {
+                let (frame, at) = (&self.frames[block.0 as usize], self.at(block, here));
+                if at == At::Sequences { frame.rank.sequences() } else { frame.stepped(at, extent).1 }
+            }
+            Extent::Data(_) => 0,
+        }
+    }
+
+    /// Where the rows of a view lie, as far as a call works on them.
+    pub(crate) fn region(&self, view: &Ref, here: Option<CallRows>) -> Region {
+        match view.access {
+            Access::Slot(slot) => self.slot_region(slot, view, here),
+            Access::Previous { block, memory } => {
+                let at = self.at(block, here);
+                let Some(instr) = self.loops[block.0 as usize] else { return Region::default() };
+                let plan = &instr.memories[memory];
+                let all = plan.all.as_ref().unwrap_or(&plan.next);
+                let of = Neighbour { start: &plan.start, next: &plan.next, all };
+                self.neighbour(block, at, &of, here)
+            }
+            Access::Passed { block, memory } => {
+                let at = self.at(block, here);
+                let gradients = self.loops[block.0 as usize].map_or(&[][..], |l| &l.gradients);
+                let Some(plan) = gradients.iter().find(|g| g.memory == memory) else {
+                    return Region::default();
+                };
+                let of = Neighbour { start: &plan.start, next: &plan.next, all: &plan.next };
+                self.neighbour(block, at, &of, here)
+            }
+        }
+    }
+
+    /// What the step before left, or, at the first step, the start.
+    fn neighbour(&self, block: BlockId, at: At, of: &Neighbour<'_>, here: Option<CallRows>) -> Region {
+        match at {
+            At::Step { t: 0, .. } => self.region(of.start, here),
+            At::Step { t, from, to } => {
+                let alive = self.frames[block.0 as usize].rank.alive(t);
+                let before = At::Step { t: t - 1, from, to: to.min(alive) };
+                self.region(of.next, Some(CallRows::new(block, before)))
+            }
+            _ => self.region(of.all, here),
+        }
+    }
+
+    fn slot_region(&self, slot: usize, view: &Ref, here: Option<CallRows>) -> Region {
+        let slot = &self.plan.slots[slot];
+        let step = |at: At| if let At::Step { t, .. } = at { t } else { 0 };
+        let (row, rows, step) = match slot.home {
+            Home::Whole => (0, self.count(view.rows, here), 0),
+            Home::Stepped(block) => {
+                let at = self.at(block, here);
+                let (row, rows) = self.frames[block.0 as usize].stepped(at, view.rows);
+                (row, rows, step(at))
+            }
+            Home::Sequence(block) => {
+                let at = self.at(block, here);
+                let (row, rows) = self.frames[block.0 as usize].sequence(at, view.rows);
+                (row, rows, step(at))
+            }
+        };
+        let (row, rows) = match here.and_then(|here| here.only) {
+            Some((from, to)) if view.rows.known().is_none() => {
+                (row + from, rows.min(to).saturating_sub(from))
+            }
+            _ => (row, rows),
+        };
+        let extent = Extent2 { rows, width: view.width, stride: slot.width };
+        Region { buffer: slot.buffer, row, column: view.column, extent, step }
+    }
+
+    /// The dtype of a view.
+    pub(crate) fn dtype(&self, view: &Ref) -> DType {
+        let slot = match view.access {
+            Access::Slot(slot) => Some(slot),
+            Access::Previous { block, memory } => {
+                let next = self.loops[block.0 as usize].map(|l| l.memories[memory].next.access);
+                if let Some(Access::Slot(s)) = next { Some(s) } else { None }
+            }
+            Access::Passed { block, memory } => {
+                let plan = self.loops[block.0 as usize]
+                    .and_then(|l| l.gradients.iter().find(|g| g.memory == memory));
+                if let Some(Access::Slot(s)) = plan.map(|g| g.next.access) { Some(s) } else { None }
+            }
+        };
+        slot.map_or(DType::F32, |s| self.plan.slots[s].dtype)
+    }
+
+    /// Moves a block's frame to other rows.
+    pub(crate) fn go(&mut self, block: BlockId, at: At) -> Result<()> {
+        let index = block.0 as usize;
+        let mut frame = std::mem::take(&mut self.frames[index]);
+        let outcome = frame.go(at, &mut self.levels);
+        self.frames[index] = frame;
+        outcome
+    }
+
+    /// Room for slots of a loop, whose rows are known.
+    pub(crate) fn make_room(&self, block: BlockId, slots: &[usize], lane: &mut Lane<'_>) {
+        let frame = &self.frames[block.0 as usize];
+        for &s in slots {
+            let slot = &self.plan.slots[s];
+            lane.reserve(slot.buffer, frame.room(slot.home, slot.rows) * slot.width);
+        }
+    }
+
+    /// Lets values that pass from step to step become zero where they are very small.
+    pub(crate) fn flush(
+        &self,
+        view: &Ref,
+        lane: &mut Lane<'_>,
+        here: Option<CallRows>,
+        room: &mut OperandRoom,
+    ) {
+        let region = self.region(view, here);
+        let mut operands = lane.operands(room, &[], &[region]);
+        if let Some(rows) = operands.write::<f32>(0) {
+            flush(rows);
+        }
+    }
+
+    /// Fills a view with zeros.
+    pub(crate) fn zero(
+        &self,
+        view: &Ref,
+        lane: &mut Lane<'_>,
+        room: &mut OperandRoom,
+        pool: &mut [RowBuffer],
+    ) {
+        if let Access::Slot(s) = view.access
+            && let Some(p) = self.plan.slots[s].pool
+        {
+            // The first contribution of the run appends to what is here.
+            let height = self.plan.slots[s].rows.known().unwrap_or(0);
+            match self.plan.slots[s].dtype {
+                DType::F64 => pool[p].reset::<f64>(height, view.width),
+                _ => pool[p].reset::<f32>(height, view.width),
+            }
+            return;
+        }
+        let region = self.region(view, None);
+        let mut operands = lane.operands(room, &[], &[region]);
+        with_element!(self.dtype(view), T => {
+            if let Some(mut rows) = operands.write::<T>(0) {
+                rows.fill(T::default());
+            }
+        });
+    }
+}
+
+/// The block around a loop, if it is a step block.
+pub(crate) fn step_parent(instr: &Loop) -> Option<BlockId> {
+    (instr.parent.0 > 0).then_some(instr.parent)
+}
