@@ -132,7 +132,8 @@ impl Predictor {
     /// be there; others are checked and not used.
     ///
     /// [Carried states](crate::Builder::carried_state) start from zeros, unless they are fed. What they are after the batch
-    /// is computed too, whatever the outputs, and needs its feeds; [`Self::run_on`] goes on from there.
+    /// is computed too, whatever the outputs, and needs its feeds; [`Self::run_on`] goes on from there. Of batches that several
+    /// threads run on one predictor, it is the one that ends last.
     ///
     /// # Errors
     /// An output or a feed that is not known (the error lists those that are), a feed that is missing or does not
