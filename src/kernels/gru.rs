@@ -126,7 +126,10 @@ pub fn gru_backward<T: Float>(
             Some(part) => {
                 assert_eq!((part.rows(), part.width()), (rows, 3 * width), "the shape of the gates")
             }
-            None => assert!(matches!(gradient, Some((_, Store::Write))), "gates are given, or their gradient is written where they lie"),
+            None => assert!(
+                matches!(gradient, Some((_, Store::Write))),
+                "gates are given, or their gradient is written where they lie"
+            ),
         }
     }
     assert_eq!((inputs.dh.rows(), inputs.dh.width()), (rows, width), "the shape of the state's gradient");

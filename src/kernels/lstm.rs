@@ -79,7 +79,10 @@ pub struct LstmBackward<'a, T> {
 pub fn lstm_backward<T: Float>(inputs: LstmBackward<'_, T>, dpre: Output<'_, T>, dc_prev: Output<'_, T>) {
     match inputs.pre {
         Some(pre) => check(pre, inputs.c_prev),
-        None => assert!(matches!(dpre, Some((_, Store::Write))), "gates are given, or their gradient is written where they lie"),
+        None => assert!(
+            matches!(dpre, Some((_, Store::Write))),
+            "gates are given, or their gradient is written where they lie"
+        ),
     }
     let state = (inputs.c_prev.rows(), inputs.c_prev.width());
     for view in [Some(inputs.c), inputs.dh, inputs.dc].into_iter().flatten() {

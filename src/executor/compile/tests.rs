@@ -6,7 +6,7 @@ use super::{blocks, layouts, lives, saved, schedule, slots, source, stores};
 use crate::executor::rewrite::rewrite;
 use crate::layers::{Linear, init};
 use crate::ops::{Pool, catalogue};
-use crate::program::{BlockId, Builder, Program, Var, VarId, backward};
+use crate::program::{BlockId, Builder, Program, Recurrence, Var, VarId, VarRole, backward};
 use crate::tensor::DType;
 
 /// What every analysis found.
@@ -50,13 +50,15 @@ fn analysed(program: &Program, wanted: &[VarId]) -> Analysed {
     }
 }
 
-/// A program, and its loss and all gradients to be fetched.
+/// A program, and what is fetched: its loss, and the gradients of parameters and watched feeds.
 fn differentiated(build: impl Fn(&Builder) -> Var) -> (Program, Vec<VarId>) {
     let net = Builder::new();
     let loss = build(&net);
     let (registry, mut program) = (net.registry(), net.finish().unwrap());
     let gradients = backward::differentiate(&mut program, &registry, loss.id()).unwrap();
-    let of = program.vars().filter_map(|(var, _)| gradients.get(&var).copied());
+    let given = |role: VarRole| matches!(role, VarRole::Feed | VarRole::Parameter);
+    let of = program.vars().filter(|(_, desc)| given(desc.role));
+    let of = of.filter_map(|(var, _)| gradients.get(&var).copied());
     let wanted = [loss.id()].into_iter().chain(of).collect();
     (program, wanted)
 }
@@ -84,27 +86,84 @@ fn assert_text(found: &str, expected: &[&str]) {
 #[test]
 fn saved_is_what_backward_operators_read() {
     let (program, wanted) = differentiated(recurrent);
-    // A product reads its input for its weight's gradient; tanh and sigmoid read what they gave.
-    assert_text(&analysed(&program, &wanted).saved, &[]);
+    // A product reads its input and its weight; tanh and sigmoid read what they gave.
+    let expected = "x.step, memory, linear_0.weight, linear_1.weight, tanh, sigmoid";
+    assert_text(&analysed(&program, &wanted).saved, &[expected]);
+    // Nothing, if only the loss is fetched.
     assert_text(&analysed(&program, &wanted[..1]).saved, &[]);
 }
 
 #[test]
 fn the_inputs_product_leaves_the_loop_and_the_states_is_added_to_it() {
     let (program, wanted) = differentiated(recurrent);
-    assert_text(&analysed(&program, &wanted).forward, &[]);
+    assert_text(
+        &analysed(&program, &wanted).forward,
+        &[
+            "Before linear 1.0: no step reaches it",
+            "Body linear 1.1: between memory and tanh",
+            "Body tanh 1.3: between memory and tanh",
+            "After sigmoid 1.4: behind memory",
+            "linear_2: column 0 of linear",
+            "add: column 0 of linear",
+            "linear: all steps of block 1",
+            "tanh: all steps of block 1",
+            "sigmoid: all steps of block 1",
+        ],
+    );
 }
 
 #[test]
 fn gradients_of_weights_leave_the_loop() {
     let (program, wanted) = differentiated(recurrent);
-    assert_text(&analysed(&program, &wanted).backward, &[]);
+    assert_text(
+        &analysed(&program, &wanted).backward,
+        &[
+            "Before sigmoid' 2.0 [0]: no step reaches it",
+            "Body tanh' 2.1 [0]: between tanh@grad and memory@grad",
+            "Body linear' 2.3 [0]: writes what the step passes on",
+            "After linear' 2.3 [1]: behind tanh@grad",
+            "After linear' 2.4 [0]: behind tanh@grad",
+            "After linear' 2.4 [1]: behind tanh@grad",
+            "After linear' 2.4 [2]: behind tanh@grad",
+            "linear@grad: is add@grad",
+            "linear_2@grad: is add@grad",
+            "sigmoid@grad: all steps of block 1",
+            "tanh@grad: all steps of block 1",
+            "add@grad: all steps of block 1",
+            "x.step@grad: all steps of block 1",
+        ],
+    );
 }
 
 #[test]
 fn the_schedule_has_each_call_with_what_it_reads_and_writes() {
     let (program, wanted) = differentiated(recurrent);
-    assert_text(&analysed(&program, &wanted).schedule, &[]);
+    assert_text(
+        &analysed(&program, &wanted).schedule,
+        &[
+            "recurrent 0.0",
+            "  before",
+            "    linear 1.0(x.step, linear_0.weight, linear_0.bias) -> linear",
+            "  at every step",
+            "    linear 1.1(memory, linear_1.weight) -> linear_2",
+            "    tanh 1.3(add) -> tanh",
+            "  after",
+            "    sigmoid 1.4(tanh) -> sigmoid",
+            "mean 0.1(sigmoid.steps) -> mean",
+            "fill_like 0.2(mean) -> mean@grad",
+            "mean' 0.3(mean@grad) -> sigmoid.steps@grad",
+            "recurrent' 0.4",
+            "  before",
+            "    sigmoid' 2.0(sigmoid, sigmoid@grad) -> tanh@grad",
+            "  at every step",
+            "    tanh' 2.1(tanh, tanh@grad) -> add@grad",
+            "    linear' 2.3(linear_1.weight, linear_2@grad) -> memory@grad",
+            "  after",
+            "    linear' 2.3(memory, linear_2@grad) -> linear_1.weight@grad",
+            "    linear' 2.4(linear_0.weight, linear@grad) -> x.step@grad",
+            "    linear' 2.4(x.step, linear@grad) -> linear_0.weight@grad, linear_0.bias@grad",
+        ],
+    );
 }
 
 #[test]
@@ -116,10 +175,17 @@ fn gradients_between_loops_stay_in_step_major_order() {
         (y * y).mean()
     });
     let found = analysed(&program, &wanted);
-    assert_text(&found.layouts, &[]);
-    // Only what is fetched is put into the batch's order.
+    assert_text(
+        &found.layouts,
+        &[
+            "dropout@grad: left as dropout.step@grad lies",
+            "dropout' 0.11: as in block 2",
+            "tanh@grad: left as tanh.step@grad lies",
+        ],
+    );
+    // The backward calls of `tanh` read what the forward ones gave, in the batch's order.
     let copied: Vec<&str> = found.slots.lines().filter(|line| line.contains("copied")).collect();
-    assert_text(&copied.join("\n"), &[]);
+    assert_eq!(copied.len(), 2, "{copied:#?}");
 }
 
 #[test]
@@ -131,7 +197,19 @@ fn the_first_writes_a_gradient_and_all_others_add() {
         let z = net.product(y, w, None);
         (z * z + y).sum()
     });
-    assert_text(&analysed(&program, &wanted).stores, &[]);
+    assert_text(
+        &analysed(&program, &wanted).stores,
+        &[
+            "add@grad: written by sum' 0.6",
+            "mul@grad: written by add' 0.7",
+            "linear@grad: written by add' 0.7",
+            "linear_2@grad: written by mul' 0.8",
+            "linear_2@grad: added by mul' 0.8",
+            "linear@grad: added by linear' 0.9",
+            "w@grad: written by linear' 0.9",
+            "w@grad: added by linear' 0.10",
+        ],
+    );
 }
 
 #[test]
@@ -139,9 +217,9 @@ fn what_a_loop_in_a_loop_adds_to_is_zeroed_before() {
     let (program, wanted) = differentiated(|net| {
         let x = net.feed("x", DType::F32, &[2], 2);
         let w = net.parameter("w", DType::F32, &[2, 2], init::constant(1.0));
-        let words = net.recurrent(x, |outer, x| {
+        let words = net.recurrent_with(Recurrence { level: Some(0), reverse: false }, x, |outer, x| {
             let state = outer.memory(2);
-            let read = outer.recurrent(x, |step, x| {
+            let read = outer.recurrent(x + state.sequence_expand_as(x), |step, x| {
                 let h = step.memory(2);
                 let next = (x * step.product(h, w, None)).tanh();
                 step.update(h, next);
@@ -153,13 +231,82 @@ fn what_a_loop_in_a_loop_adds_to_is_zeroed_before() {
         });
         words.mean()
     });
-    assert_text(&analysed(&program, &wanted).stores, &[]);
+    assert_text(
+        &analysed(&program, &wanted).stores,
+        &[
+            "add_2.steps@grad: written by mean' 0.3",
+            "w@grad: zeroed before recurrent' 0.4",
+            "memory@grad: added by add' 3.0",
+            "tanh.steps@grad: written by sequence_pool' 3.1",
+            "mul@grad: written by tanh' 4.0",
+            "add.step@grad: written by mul' 4.1",
+            "linear@grad: written by mul' 4.1",
+            "memory_2@grad: added by linear' 4.2",
+            "w@grad: added by linear' 4.2",
+            "add@grad: written by recurrent' 3.2",
+            "memory@grad: added by sequence_expand_as' 3.4",
+        ],
+    );
 }
 
 #[test]
 fn slots_and_how_long_they_live() {
     let (program, wanted) = differentiated(recurrent);
     let found = analysed(&program, &wanted);
-    assert_text(&found.slots, &[]);
-    assert_text(&found.lives, &[]);
+    assert_text(
+        &found.slots,
+        &[
+            "x: in the batch's order",
+            "x.step: all steps of block 1",
+            "linear: all steps of block 1",
+            "tanh: all steps of block 1",
+            "sigmoid: all steps of block 1",
+            "tanh: one step of block 1",
+            "linear_0.weight: in the batch's order, kept",
+            "linear_0.bias: in the batch's order, kept",
+            "linear_1.weight: in the batch's order, kept",
+            "sigmoid.steps: in the batch's order",
+            "mean: in the batch's order",
+            "mean@grad: in the batch's order",
+            "sigmoid.steps@grad: in the batch's order",
+            "sigmoid@grad: all steps of block 1",
+            "tanh@grad: all steps of block 1",
+            "add@grad: all steps of block 1",
+            "x.step@grad: all steps of block 1",
+            "tanh: all steps of block 1",
+            "tanh@grad: one step of block 1",
+            "linear_1.weight@grad: in the batch's order",
+            "linear_0.weight@grad: in the batch's order",
+            "linear_0.bias@grad: in the batch's order",
+            "x@grad: in the batch's order",
+        ],
+    );
+    assert_text(
+        &found.lives,
+        &[
+            "x: 0 to 1",
+            "x.step: 1 to 5",
+            "linear: 1 to 1",
+            "tanh: 1 to 5",
+            "sigmoid: 1 to 5",
+            "tanh: 1 to 5",
+            "linear_0.weight: 1 to 5",
+            "linear_0.bias: 1 to 1",
+            "linear_1.weight: 1 to 5",
+            "sigmoid.steps: 1 to 2",
+            "mean: 2 to the end",
+            "mean@grad: 3 to 4",
+            "sigmoid.steps@grad: 4 to 5",
+            "sigmoid@grad: 5 to 5",
+            "tanh@grad: 5 to 5",
+            "add@grad: 5 to 5",
+            "x.step@grad: 5 to 5",
+            "tanh: 5 to 5",
+            "tanh@grad: 5 to 5",
+            "linear_1.weight@grad: 5 to the end",
+            "linear_0.weight@grad: 5 to the end",
+            "linear_0.bias@grad: 5 to the end",
+            "x@grad: 5 to the end",
+        ],
+    );
 }
