@@ -34,7 +34,7 @@ pub(crate) fn build(found: &Found<'_>, schedule: &Schedule) -> Result<Vec<Vec<In
         let now = at + 1;
         let id = OpId { block: BlockId(0), number: found.source.live[at] };
         let mut instrs = Vec::new();
-        for &var in found.stores.zeroed(id) {
+        for &var in found.stores.zeroed_before(id) {
             instrs.push(Instr::Zero(found.reference(var)?, 0));
         }
         found.copies(now, &mut instrs)?;
@@ -359,7 +359,7 @@ impl Found<'_> {
         for (i, pair) in gradient.statics.iter().enumerate() {
             instr.scatter_statics.push(self.moves(*pair, self.stores.of_loop(id, Handed::Static(i)))?);
         }
-        for &var in self.stores.zeroed(id) {
+        for &var in self.stores.zeroed_in(id) {
             instr.zero.push(self.reference(var)?);
         }
         Ok(())

@@ -42,9 +42,11 @@ pub(crate) struct Stores {
     memories: HashMap<(BlockId, u32), MemoryStore>,
     /// What comes in from outside, by the loop.
     gathered: HashMap<OpId, Vec<Pair>>,
-    /// To be zeroed before an operator of the root block, or where the loop of a gradient block begins: a block inside a loop
-    /// runs again and again, and the sums of one visit must not go into those of the next.
-    zeroed: HashMap<OpId, Vec<VarId>>,
+    /// To be zeroed before an operator of the root block.
+    before: HashMap<OpId, Vec<VarId>>,
+    /// To be zeroed where the loop of a gradient block begins: a block inside a loop runs again and again, and the sums of
+    /// one visit must not go into those of the next.
+    in_loops: HashMap<OpId, Vec<VarId>>,
 }
 
 impl Stores {
@@ -66,9 +68,14 @@ impl Stores {
         self.memories.get(&(block, memory)).copied().unwrap_or(none)
     }
 
-    /// What is zeroed before an operator of the root block, or where a loop begins.
-    pub(crate) fn zeroed(&self, id: OpId) -> &[VarId] {
-        self.zeroed.get(&id).map_or(&[], Vec::as_slice)
+    /// The gradients of the root block that are zeroed before an operator of it.
+    pub(crate) fn zeroed_before(&self, id: OpId) -> &[VarId] {
+        self.before.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The gradients of a gradient block that are zeroed where its loop begins.
+    pub(crate) fn zeroed_in(&self, id: OpId) -> &[VarId] {
+        self.in_loops.get(&id).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -87,7 +94,7 @@ pub(crate) fn stores(
         }
         let id = OpId { block: BlockId(0), number };
         if let Some(vars) = writers.due.remove(&BlockId(0)) {
-            writers.stores.zeroed.insert(id, vars);
+            writers.stores.before.insert(id, vars);
         }
     }
     Ok(writers.stores)
@@ -167,7 +174,7 @@ impl Writers<'_> {
             self.stores.loops.insert((inner.id, handed), store);
         }
         if let Some(vars) = self.due.remove(&gradient.block) {
-            self.stores.zeroed.entry(inner.id).or_default().extend(vars);
+            self.stores.in_loops.insert(inner.id, vars);
         }
         Ok(())
     }

@@ -165,16 +165,12 @@ impl Names<'_> {
         let mut out = String::new();
         for (items, &number) in schedule.iter().zip(&self.0.live) {
             let id = OpId { block: BlockId(0), number };
-            self.zeroed(id, stores, &mut out);
+            for &var in stores.zeroed_before(id) {
+                let _ = writeln!(out, "{}: zeroed before {}", self.var(var), self.op(id));
+            }
             items.iter().for_each(|item| self.store(item, stores, &mut out));
         }
         out
-    }
-
-    fn zeroed(&self, id: OpId, stores: &Stores, out: &mut String) {
-        for &var in stores.zeroed(id) {
-            let _ = writeln!(out, "{}: zeroed before {}", self.var(var), self.op(id));
-        }
     }
 
     fn store(&self, item: &Item, stores: &Stores, out: &mut String) {
@@ -189,8 +185,8 @@ impl Names<'_> {
             }
             Item::Call(_) | Item::Levels(_) => {}
             Item::Loop(inner) => {
-                if inner.id.block != BlockId(0) {
-                    self.zeroed(inner.id, stores, out);
+                for &var in stores.zeroed_in(inner.id) {
+                    let _ = writeln!(out, "{}: zeroed in {}", self.var(var), self.op(inner.id));
                 }
                 inner.items().for_each(|item| self.store(item, stores, out));
                 let Some(gradient) = self.0.step(inner.id).ok().and_then(|(_, gradient)| gradient) else {

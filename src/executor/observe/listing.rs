@@ -304,6 +304,7 @@ impl<'a> Text<'a> {
         self.inside(|text| {
             text.gathers("gathered into step order", &inner.gather);
             text.gathers("gathered, a row or sub-sequence a sequence", &inner.statics);
+            text.zeroed(inner);
             text.memories(inner);
             let (code, chains) = (&inner.before, &inner.chains.before);
             text.section("before the loop, one step after the other", code, chains, Some(Span::Steps));
@@ -355,6 +356,14 @@ impl<'a> Text<'a> {
         let added = if store == Store::Add { ", added" } else { "" };
         let text = format!("{title}: {} -> {}{added}", self.slot_name(from), self.place_of(to));
         self.line(&text);
+    }
+
+    /// Gradients to which the steps of a loop add.
+    fn zeroed(&mut self, inner: &Loop) {
+        if !inner.zero.is_empty() {
+            let names: Vec<String> = inner.zero.iter().map(|view| self.slot_name(view)).collect();
+            self.line(&format!("zeroed: {}", names.join(", ")));
+        }
     }
 
     fn memories(&mut self, inner: &Loop) {
