@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Numbers are little-endian. The empty section marks the end, so that a file cut between two sections is noticed
-//! too. A body is any bytes; structure in it is written as [`record`] says: by fields that have numbers, so that a later release
+//! too. A body is any bytes; structure in it is written as `wire/record.rs` says: by fields that have numbers, so that a later release
 //! can add one. This file knows nothing of programs or tensors, and no other file names bincode.
 //!
 //! **What belongs to the format version:** the framing, and how records are written. Fields and sections may be added without
