@@ -9,7 +9,7 @@
 //! use unpadded::program::{Attributes, Initializer};
 //! use unpadded::{Builder, DType, ops};
 //! let net = Builder::new();
-//! let zeros = || Initializer::new(ZEROS, Attributes::new());
+//! let zeros = || Initializer::new("zeros", Attributes::new());
 //! let a = net.parameter("a", DType::F32, &[1, 3], zeros());
 //! let b = net.parameter("b", DType::F32, &[3, 1], zeros());
 //! let loss = a.product(b, None);
