@@ -218,10 +218,10 @@ fn what_a_loop_in_a_loop_adds_to_is_zeroed_before() {
         let x = net.feed("x", DType::F32, &[2], 2);
         let w = net.parameter("w", DType::F32, &[2, 2], init::constant(1.0));
         let words = net.recurrent_with(Recurrence { level: Some(0), reverse: false }, x, |outer, x| {
-            let state = outer.memory(2);
+            let (state, half) = (outer.memory(2), 0.5 * w);
             let read = outer.recurrent(x + state.sequence_expand_as(x), |step, x| {
                 let h = step.memory(2);
-                let next = (x * step.product(h, w, None)).tanh();
+                let next = (x * step.product(h, w, None) + step.product(h, half, None)).tanh();
                 step.update(h, next);
                 next
             });
@@ -231,20 +231,25 @@ fn what_a_loop_in_a_loop_adds_to_is_zeroed_before() {
         });
         words.mean()
     });
+    // `half`'s gradient is one of the outer block, which begins anew at each of its runs; the weight's is the root's.
     assert_text(
         &analysed(&program, &wanted).stores,
         &[
-            "add_2.steps@grad: written by mean' 0.3",
+            "add_3.steps@grad: written by mean' 0.3",
             "w@grad: zeroed before recurrent' 0.4",
+            "scale@grad: zeroed in recurrent' 0.4",
             "memory@grad: added by add' 3.0",
             "tanh.steps@grad: written by sequence_pool' 3.1",
-            "mul@grad: written by tanh' 4.0",
-            "add.step@grad: written by mul' 4.1",
-            "linear@grad: written by mul' 4.1",
-            "memory_2@grad: added by linear' 4.2",
-            "w@grad: added by linear' 4.2",
+            "add_2@grad: written by tanh' 4.0",
+            "add.step@grad: written by mul' 4.2",
+            "linear@grad: written by mul' 4.2",
+            "linear.merged@grad: written by split' 4.3",
+            "memory_2@grad: added by linear' 4.4",
+            "w@grad: added by linear' 4.4",
+            "scale@grad: added by linear' 4.4",
             "add@grad: written by recurrent' 3.2",
             "memory@grad: added by sequence_expand_as' 3.4",
+            "w@grad: added by scale' 3.5",
         ],
     );
 }
