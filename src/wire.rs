@@ -7,12 +7,13 @@
 //!
 //! Numbers are little-endian. The empty section marks the end, so that a file cut between two sections is noticed
 //! too. A body is any bytes; structure in it is written as `wire/record.rs` says: by fields that have numbers, so that a later release
-//! can add one. This file knows nothing of programs or tensors, and no other file names bincode.
+//! can add one. This file knows nothing of programs or tensors.
 //!
 //! **What belongs to the format version:** the framing, and how records are written. Fields and sections may be added without
 //! another version: readers skip those that they do not know. Version 1 wrote structure through bincode, the fields of its structs
 //! by their order; such files are read by structs that stand in files called `v1.rs` and never change.
 
+mod encoding;
 pub(crate) mod record;
 mod target;
 
@@ -20,11 +21,11 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
-use bincode::config::{Configuration, Fixint, LittleEndian, standard};
 use crc32fast::Hasher;
 use serde::de::DeserializeOwned;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use encoding::version_1;
 use record::Stored;
 pub(crate) use target::Target;
 pub use target::write_atomically;
@@ -43,26 +44,6 @@ pub const STRUCTURED: u64 = 0x100_0000;
 const SMALLEST: u64 = 8 + 4 + (1 + 8 + 4 + 4);
 /// Bytes that are skipped at once.
 const PIECE: usize = 1 << 16;
-
-const CONFIG: Configuration<LittleEndian, Fixint> = standard().with_fixed_int_encoding();
-
-/// A value of version 1 from the start of so many bytes. No length inside is believed: beyond a mebibyte, nothing larger than
-/// about sixteen times the bytes is allocated for it.
-fn version_1<T: DeserializeOwned>(mut source: &mut dyn Read, size: u64) -> Result<T> {
-    // bincode takes its limit as a constant, so the next of some steps serves.
-    macro_rules! within {
-        ($($limit:literal)*) => {
-            match size {
-                $(0..=$limit => {
-                    bincode::serde::decode_from_std_read(&mut source, CONFIG.with_limit::<$limit>())
-                })*
-                n => return Err(damaged("structured section", "at most 256 MiB", format!("{n} bytes"))),
-            }
-        };
-    }
-    let decoded = within!(0x1_0000 0x10_0000 0x100_0000 0x400_0000 0x1000_0000);
-    decoded.map_err(|e| damaged("structured section", "a value of version 1", e.to_string()))
-}
 
 /// The error for bytes behind a value.
 fn longer(size: u64, left: u64) -> Error {

@@ -6,7 +6,8 @@
 //! list    = item...         item = length u32 | value
 //! variant = one field, whose number says which
 //! map     = list of records: 1 the name, 2 the value; names ascend
-//! value   = a number in its bytes, little-endian; a truth value as 0 or 1; a text as UTF-8; a list, a record, a variant, a map
+//! value   = a number or a truth value as bincode has it: its bytes, little-endian; a text as UTF-8; a list, a record, a variant,
+//!           a map
 //! ```
 //!
 //! A field whose number a reader does not know is skipped: it is of a later release. One that is missing takes its default, if it
@@ -21,6 +22,7 @@ use std::fmt::Display;
 use std::io::{self, Read};
 use std::str::FromStr;
 
+use super::encoding::{number, put_number};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How deep values may nest in each other. Programs reach about ten, and their literals twice the depth that they may have.
@@ -216,30 +218,16 @@ macro_rules! numbers {
     ($($type:ty)*) => {
         $(impl Stored for $type {
             fn put(&self, out: &mut Vec<u8>) {
-                out.extend_from_slice(&self.to_le_bytes());
+                put_number(*self, out);
             }
 
             fn get(from: &mut Source<'_>) -> Result<Self> {
-                from.take().map(Self::from_le_bytes)
+                number(&from.take::<{ size_of::<$type>() }>()?)
             }
         })*
     };
 }
-numbers!(u32 u64 i64 f64);
-
-impl Stored for bool {
-    fn put(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(*self));
-    }
-
-    fn get(from: &mut Source<'_>) -> Result<Self> {
-        match from.take()? {
-            [0] => Ok(false),
-            [1] => Ok(true),
-            [other] => Err(wrong("0 or 1", other.to_string())),
-        }
-    }
-}
+numbers!(u32 u64 i64 f64 bool);
 
 impl Stored for String {
     fn put(&self, out: &mut Vec<u8>) {

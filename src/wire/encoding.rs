@@ -1,0 +1,70 @@
+//! What bincode encodes: the numbers in records, and whole structs in files of version 1. No other file names bincode.
+
+use std::io::Read;
+
+use bincode::config::{Configuration, Fixint, LittleEndian, standard};
+use bincode::{Decode, Encode};
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Numbers in their own bytes, the lowest first.
+const CONFIG: Configuration<LittleEndian, Fixint> = standard().with_fixed_int_encoding();
+
+/// Appends a number.
+pub(super) fn put_number<T: Encode>(number: T, out: &mut Vec<u8>) {
+    // A vector takes whatever is written to it.
+    let written = bincode::encode_into_std_write(number, out, CONFIG);
+    debug_assert!(written.is_ok(), "{written:?}");
+}
+
+/// The number in its bytes.
+///
+/// # Errors
+/// If these are not all its bytes, or those of no such number.
+pub(super) fn number<T: Decode<()>>(bytes: &[u8]) -> Result<T> {
+    let wrong = |got: String| Error::of(ErrorKind::Format, "stored number", "one in its own bytes", got);
+    match bincode::decode_from_slice(bytes, CONFIG) {
+        Ok((number, read)) if read == bytes.len() => Ok(number),
+        Ok((_, read)) => Err(wrong(format!("{} bytes behind it", bytes.len() - read))),
+        Err(e) => Err(wrong(e.to_string())),
+    }
+}
+
+/// A value of version 1 from the start of so many bytes. No length inside is believed: beyond a mebibyte, nothing larger than
+/// about sixteen times the bytes is allocated for it.
+pub(super) fn version_1<T: DeserializeOwned>(mut source: &mut dyn Read, size: u64) -> Result<T> {
+    let wrong =
+        |expected: &str, got: String| Error::of(ErrorKind::Format, "structured section", expected, got);
+    // bincode takes its limit as a constant, so the next of some steps serves.
+    macro_rules! within {
+        ($($limit:literal)*) => {
+            match size {
+                $(0..=$limit => {
+                    bincode::serde::decode_from_std_read(&mut source, CONFIG.with_limit::<$limit>())
+                })*
+                n => return Err(wrong("at most 256 MiB", format!("{n} bytes"))),
+            }
+        };
+    }
+    let decoded = within!(0x1_0000 0x10_0000 0x100_0000 0x400_0000 0x1000_0000);
+    decoded.map_err(|e| wrong("a value of version 1", e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_in_their_own_bytes() {
+        let mut out = Vec::new();
+        put_number(-2i64, &mut out);
+        put_number(0x0102_0304u32, &mut out);
+        put_number(true, &mut out);
+        assert_eq!(out, [254, 255, 255, 255, 255, 255, 255, 255, 4, 3, 2, 1, 1]);
+        assert_eq!(number::<i64>(&out[..8]).unwrap(), -2);
+        assert!(number::<i64>(&out[..7]).is_err());
+        assert!(number::<u32>(&out[8..]).unwrap_err().to_string().contains("1 bytes behind it"));
+        assert!(number::<bool>(&[2]).is_err());
+    }
+}
