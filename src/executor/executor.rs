@@ -145,10 +145,13 @@ impl Executor {
     /// Buffers never shrink, so [`Self::bytes`] is the largest of these so far. Rows of sequences that operators make
     /// while they run are not known before and left out, as are packed weights and selected rows.
     ///
+    /// The values of the last run cannot be fetched afterwards, nor its gradients be used.
+    ///
     /// # Errors
     /// As for the feeds of a run.
     #[track_caller]
     pub fn bytes_for(&mut self, feeds: &[(VarId, &Variable)]) -> Result<usize> {
+        self.done = None;
         self.machine.bytes_for(&self.program, &self.plan, feeds).at_caller()
     }
 

@@ -34,7 +34,7 @@ pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
 pub use peak::peak;
 pub use product::{Packed, Transpose, affine, product, product_panels};
 pub use random::{RowStream, fill_uniform, philox, uniform01};
-pub use rows::{RowMerge, gather_rows, scatter_add_rows, scatter_rows};
+pub use rows::{RowMerge, gather_rows};
 pub use view::{Extent2, View, ViewMut};
 
 /// How many of `threads` are to divide work, if it is worth dividing from `worth` on: each gets at least half of that, so

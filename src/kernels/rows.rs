@@ -17,45 +17,6 @@ pub fn gather_rows<T: Copy>(src: View<'_, T>, index: &[usize], mut out: ViewMut<
     }
 }
 
-/// `out[index[i]] = src[i]`, for distinct indices; of equal ones the last stands.
-///
-/// # Panics
-/// If an index is out of range, or `src` has not one row an index, as wide as those of `out`.
-pub fn scatter_rows<T: Copy>(src: View<'_, T>, index: &[usize], mut out: ViewMut<'_, T>) {
-    assert_eq!((src.rows(), src.width()), (index.len(), out.width()), "the shape of scattered rows");
-    for (src, &i) in src.iter().zip(index) {
-        out.row(i).copy_from_slice(src);
-    }
-}
-
-/// `out[index[i]] += src[i]`, one after the other: equal indices add up in their order.
-///
-/// # Panics
-/// As [`scatter_rows`].
-pub fn scatter_add_rows<T: Float>(src: View<'_, T>, index: &[usize], out: ViewMut<'_, T>) {
-    assert_eq!((src.rows(), src.width()), (index.len(), out.width()), "the shape of scattered rows");
-    sweep(ScatterAdd { src, index, out });
-}
-
-struct ScatterAdd<'a, T> {
-    src: View<'a, T>,
-    index: &'a [usize],
-    out: ViewMut<'a, T>,
-}
-
-impl<T: Float> Sweep for ScatterAdd<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
-        for (src, &i) in self.src.iter().zip(self.index) {
-            for (out, &src) in self.out.row(i).iter_mut().zip(src) {
-                *out += src;
-            }
-        }
-    }
-}
-
 /// Which rows occur in a batch, and where: the plan by which a row-sparse gradient is merged.
 ///
 /// It is scratch that is used again for every batch; once grown it allocates nothing.
@@ -209,18 +170,14 @@ mod tests {
     use crate::kernels::view::Extent2;
 
     #[test]
-    fn gathered_rows_scatter_back() {
+    fn rows_are_gathered_by_number() {
         let table = numbers::<f32>(5 * 4, 1);
         let view = View::strided(&table, Extent2 { rows: 5, width: 3, stride: 4 });
         let index = [4, 0, 2];
         let mut out = [0.0; 9];
         gather_rows(view, &index, ViewMut::new(&mut out, 3, 3));
         assert_eq!(out[..3], table[16..19]);
-        let mut back = [7.0; 15];
-        scatter_rows(View::new(&out, 3, 3), &index, ViewMut::new(&mut back, 5, 3));
-        assert_eq!((&back[..3], &back[6..9], &back[3..6]), (&table[..3], &table[8..11], &[7.0; 3][..]));
-        scatter_add_rows(View::new(&[1.0; 9], 3, 3), &[1, 1, 3], ViewMut::new(&mut back, 5, 3));
-        assert_eq!((&back[3..6], &back[9..12]), (&[9.0; 3][..], &[8.0; 3][..]));
+        assert_eq!((&out[3..6], &out[6..]), (&table[..3], &table[8..11]));
         gather_rows(view, &[], ViewMut::new(&mut out, 0, 3));
         gather_rows(view.columns(1, 1), &[1, 2], ViewMut::new(&mut out, 2, 0));
     }

@@ -376,7 +376,7 @@ pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
     Some(spec)
 }
 
-/// The columns of all gates side by side; the columns of fewer of them are a number too, then.
+/// How many columns all gates have together, if the machine can count them; then it can count those of fewer gates too.
 fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -> Option<usize> {
     let hidden = cell.options().hidden;
     cell.widths().into_iter().try_for_each(|width| wide(net, C::KIND, width))?;

@@ -7,6 +7,7 @@ mod evaluate;
 mod model;
 mod predictor;
 mod sampling;
+mod turn;
 mod windows;
 
 pub(crate) use batch_runner::{BatchRunner, DataBatch};

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::carried::fed;
 use super::compiled::{Compiled, Idle};
 use super::model::Model;
+use super::turn::Turns;
 use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -60,6 +61,8 @@ pub struct Predictor {
     most_rows: usize,
     /// What the last batch left of each state that is carried; none before the first.
     left: Mutex<Vec<Variable>>,
+    /// Of calls that go on from them.
+    turns: Turns,
 }
 
 /// What the states that are carried are before a batch.
@@ -110,6 +113,7 @@ impl Predictor {
             idle: Arc::default(),
             most_rows: MOST_ROWS,
             left: Mutex::default(),
+            turns: Turns::default(),
         })
     }
 
@@ -150,8 +154,8 @@ impl Predictor {
     }
 
     /// [`Self::run`], with the carried states as the last batch left them: sequence *i* goes on where sequence *i* of that
-    /// one ended, to the bits of both in one. Before any batch it is the same as `run`. Each clone has states of its own: threads
-    /// that follow different texts have a clone each, while calls on one go on one after the other.
+    /// one ended, to the bits of both in one. Before any batch it is the same as `run`. Each clone has states of its own, so
+    /// threads that follow different texts have a clone each, while calls on one go on one after the other.
     ///
     /// ```
     /// # use unpadded::checkpoint::Checkpoint;
@@ -177,17 +181,20 @@ impl Predictor {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::run`], and if there are more sequences than in the batch before.
+    /// As [`Self::run`]; if there are more sequences than in the batch before; and if such a call runs on this thread already,
+    /// as it may in tasks of a pool of threads.
     #[track_caller]
     pub fn run_on(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
         let caller = Location::caller();
         if self.model.carried.is_empty() {
             return self.run(feeds, outputs).map_err(|e| e.called(caller));
         }
-        let mut before = self.left();
+        let _turn = self.turns.wait().map_err(|e| e.called(caller))?;
+        // No lock is held while it runs: a thread that waits for its pool may take up other work, and come here again.
+        let before = self.left().clone();
         let (found, left) =
             self.predict(feeds, outputs, Before::Left(&before)).map_err(|e| e.called(caller))?;
-        *before = left;
+        *self.left() = left;
         Ok(found)
     }
 
@@ -367,6 +374,7 @@ impl Clone for Predictor {
             idle: idle.clone(),
             most_rows: *most_rows,
             left: Mutex::new(self.left().clone()),
+            turns: Turns::default(),
         }
     }
 }

@@ -64,7 +64,7 @@ fn behind_length(out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     put(out);
-    // No section is so long that this is not its length: a longer body is refused as a whole.
+    // A body of more than 4 GiB is refused before it is written, so the length always fits.
     let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }

@@ -1,5 +1,5 @@
 //! The invariants of the architecture, read off the sources: imports point downwards, modules say what they are,
-//! `unsafe` stays in `kernels/`, bincode in `wire.rs`, and files stay readable in one sitting. Files do not use each other
+//! `unsafe` stays in `kernels/`, bincode in `wire/`, and files stay readable in one sitting. Files do not use each other
 //! in circles, but for those in [`circles::ALLOWED`].
 
 mod circles;

@@ -266,8 +266,10 @@ impl Found<'_> {
         instr.spread = (0..instr.memories.len()).filter(|&m| instr.memories[m].all.is_some()).collect();
         for var in self.source.desc(inner.id).writes().filter(|_| inner.id.block != BlockId(0)) {
             let passed = |view: &Ref| matches!(view.access, Access::Passed { .. });
-            let view = self.reference(var).ok().filter(|view| passed(view) || self.source.is_next(var));
-            instr.flush.extend(view);
+            let view = self.reference(var)?;
+            if passed(&view) || self.source.is_next(var) {
+                instr.flush.push(view);
+            }
         }
         Ok(instr)
     }

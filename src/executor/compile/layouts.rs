@@ -63,9 +63,9 @@ pub(crate) fn layouts(source: &Source<'_>, blocks: &Blocks, schedule: &Schedule)
     let mut finder = Finder { source, blocks, contributions, layouts: Layouts::default() };
     for item in schedule.iter().flatten() {
         match item {
-            Item::Call(call) => finder.call(call)?,
+            Item::Call(call) => finder.call(call).map_err(|e| e.at(source.place(call.id)))?,
             Item::Levels(_) => {}
-            Item::Loop(inner) => finder.step_loop(inner)?,
+            Item::Loop(inner) => finder.step_loop(inner).map_err(|e| e.at(source.place(inner.id)))?,
         }
     }
     Ok(finder.layouts)

@@ -134,7 +134,8 @@ impl Maker<'_> {
         let uses = counts(desc.writes()).into_values().max().unwrap_or(1);
         for wanted in self.separate(id, parsed, only.unwrap_or(&parsed.wanted)) {
             for nth in 0..uses {
-                let call = self.backward_call(id, parsed, site, (&wanted, nth))?;
+                let call = self.backward_call(id, parsed, site, (&wanted, nth));
+                let call = call.map_err(|e| e.at(self.source.place(id)))?;
                 out.push(Item::Call(call));
             }
         }

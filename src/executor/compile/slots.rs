@@ -360,10 +360,12 @@ impl Maker<'_> {
 
     /// Leaves what a loop wrote for a variable in its order.
     fn leave(&mut self, outer: VarId, inner: VarId) -> Result<()> {
-        if let Access::Slot(slot) = self.slots.reference(self.source, inner)?.access {
-            let alias = self.alias(slot, Home::Whole, self.source.program.spec(outer)?);
-            self.slots.ranked.insert(outer, alias);
-        }
+        let Access::Slot(slot) = self.slots.reference(self.source, inner)?.access else {
+            let (what, got) = ("gradient that a loop hands back", "one that it passes to a step");
+            return Err(Error::of(ErrorKind::Program, what, "one in memory of its own", got));
+        };
+        let alias = self.alias(slot, Home::Whole, self.source.program.spec(outer)?);
+        self.slots.ranked.insert(outer, alias);
         Ok(())
     }
 }

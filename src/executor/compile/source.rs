@@ -1,16 +1,17 @@
-//! What is compiled: the program as it was rewritten, which of its operators run, and each of them parsed, once.
+//! What is compiled: the program as it was rewritten, which of its operators run, and each of them parsed. It was parsed when
+//! rewriting began, and nothing behind that asks the registry again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind, Place as Where, Result};
+use crate::error::{Error, ErrorKind, Place, Result};
 use crate::executor::plan::{Note, OpId};
 use crate::executor::rewrite::Rewritten;
 use crate::executor::rewrite::needs::{live, wanted_slots};
 use crate::program::contract::levels::{Made, made_levels};
 use crate::program::{
-    BlockId, Facts, Hints, LodEffect, Op, OpDesc, Program, Registry, Role, Signature, Spec, StepDesc,
-    StepGradient, VarId,
+    BlockId, Facts, Hints, LodEffect, Op, OpDesc, Program, RECURRENT, Registry, Role, Signature, Spec,
+    StepDesc, StepGradient, VarId,
 };
 
 /// An operator, and what it says of itself.
@@ -72,10 +73,7 @@ impl<'a> Source<'a> {
                 due.extend((0..program.block(block).ops.len()).map(|number| OpId { block, number }));
                 continue;
             }
-            let parsed = source.parse(id, desc, registry).map_err(|e| {
-                let (operator, caller) = (Some(desc.kind.clone()), Some(desc.caller.clone()));
-                e.at(Where { operator, caller, ..Where::default() })
-            })?;
+            let parsed = source.parse(id, desc, registry).map_err(|e| e.at(source.place(id)))?;
             source.parsed.insert(id, parsed);
         }
         for (block, op) in program.blocks().flat_map(|(id, b)| b.ops.iter().map(move |op| (id, op))) {
@@ -125,7 +123,7 @@ impl<'a> Source<'a> {
     }
 
     /// Where an operator is in the program that was given, for its errors.
-    pub(crate) fn place(&self, id: OpId) -> Where {
+    pub(crate) fn place(&self, id: OpId) -> Place {
         self.rewritten.place(id.block, id.number)
     }
 
@@ -168,7 +166,7 @@ impl<'a> Source<'a> {
     /// If it has none.
     pub(crate) fn step(&self, id: OpId) -> Result<(&'a StepDesc, Option<&'a StepGradient>)> {
         let step = self.desc(id).step.as_deref();
-        let none = || Error::of(ErrorKind::Program, "recurrent", "a step block", "none");
+        let none = || Error::of(ErrorKind::Program, RECURRENT, "a step block", "none");
         step.map(|step| (step, step.gradient.as_deref())).ok_or_else(none)
     }
 }

@@ -114,7 +114,9 @@ struct Writers<'a> {
 impl Writers<'_> {
     fn item(&mut self, item: &Item) -> Result<()> {
         match item {
-            Item::Call(call) if call.pass == Pass::Backward => self.call(call),
+            Item::Call(call) if call.pass == Pass::Backward => {
+                self.call(call).map_err(|e| e.at(self.source.place(call.id)))
+            }
             Item::Call(_) | Item::Levels(_) => Ok(()),
             Item::Loop(inner) => self.step_loop(inner).map_err(|e| e.at(self.source.place(inner.id))),
         }

@@ -11,6 +11,12 @@ const ROOMS: [(&str, &[&str]); 2] = [
     ("executor", &["plan", "run", "observe", "rewrite", "compile", "reference"]),
 ];
 
+/// Rooms that know nothing of some that come before them.
+const STRANGERS: [(&str, &[&str]); 2] = [
+    ("executor/rewrite/", &["executor/run/", "executor/observe/"]),
+    ("executor/compile/", &["executor/run/", "executor/observe/"]),
+];
+
 /// Files that may use each other in a circle, and why.
 pub(super) const ALLOWED: &[(&[&str], &str)] = &[
     (
@@ -68,6 +74,14 @@ pub(super) fn upwards(uses: &BTreeMap<String, Uses>) -> Vec<String> {
                     ));
                 }
             }
+        }
+    }
+    for (room, strangers) in STRANGERS {
+        for (file, used) in uses.iter().filter(|(file, _)| file.starts_with(room)) {
+            let known = used.iter().filter(|(other, _)| strangers.iter().any(|room| other.starts_with(room)));
+            found.extend(
+                known.map(|(other, line)| format!("{file}:{line}: `{room}` knows nothing of `{other}`")),
+            );
         }
     }
     found
@@ -168,4 +182,9 @@ fn rooms_are_in_order() {
     sources.add("program/build/y.rs", "struct Y;");
     sources.add("program/x.rs", "use crate::program::build::y::Y;");
     assert_eq!(upwards(&sources.uses()).len(), 1);
+    let mut sources = Sources::default();
+    sources.add("executor/compile/x.rs", "use crate::executor::run::y::Y;");
+    sources.add("executor/run/y.rs", "struct Y;");
+    let expected = "executor/compile/x.rs:1: `executor/compile/` knows nothing of `executor/run/y.rs`";
+    assert_eq!(upwards(&sources.uses()), [expected]);
 }

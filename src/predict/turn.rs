@@ -1,0 +1,68 @@
+//! Turns: of some threads, one at a time does something.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread::ThreadId;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Whose turn it is. Unlike a lock that is held, it tells a thread whose turn it is already: one that waits for a pool of
+/// threads may take up other work meanwhile, and come here a second time.
+#[derive(Default)]
+pub(super) struct Turns {
+    taken: Mutex<Option<ThreadId>>,
+    freed: Condvar,
+}
+
+/// A turn, until it is dropped.
+pub(super) struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    /// Waits for a turn.
+    ///
+    /// # Errors
+    /// If it is this thread's already.
+    pub(super) fn wait(&self) -> Result<Turn<'_>> {
+        let me = std::thread::current().id();
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(thread) = *taken {
+            if thread == me {
+                let got = "a second one on its thread, while the first runs";
+                let expected = "one call after the other; clones have states of their own";
+                return Err(Error::of(
+                    ErrorKind::Program,
+                    "call that goes on from the last one",
+                    expected,
+                    got,
+                ));
+            }
+            taken = self.freed.wait(taken).unwrap_or_else(PoisonError::into_inner);
+        }
+        *taken = Some(me);
+        Ok(Turn(self))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.taken.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.0.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_has_one_turn_and_others_wait() {
+        let turns = Turns::default();
+        let first = turns.wait().unwrap();
+        assert!(turns.wait().is_err());
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| turns.wait().is_ok());
+            drop(first);
+            assert!(other.join().unwrap());
+        });
+        assert!(turns.wait().is_ok());
+    }
+}
