@@ -301,6 +301,11 @@ impl Executor {
         let mut updates = updates.filter(|op| op.writes().any(|var| var == param));
         let grad = updates.find_map(|op| op.input("grad").first().copied());
         match grad.and_then(|grad| Some((grad, self.plan.of_var[grad.0 as usize]?))) {
+            Some((_, slot)) if self.plan.slots[slot].persistent => {
+                let got =
+                    format!("`{}`, which is moved by a variable of the scope", self.program.var(param).name);
+                Err(Error::of(ErrorKind::Program, "gradient", "one that the program computes", got))
+            }
             Some((grad, slot)) => Ok(GradientSlot { slot, grad }),
             None => {
                 let got = self.program.called(param);

@@ -211,7 +211,12 @@ fn other_entries(theirs: Option<&Vocabulary>, ours: Option<&Vocabulary>) -> Opti
             return Some((format!("{}, as the checkpoint has", shown(theirs)), shown(ours)));
         }
     };
-    let differ = (0..).find(|&id| theirs.token(id) != ours.token(id)).unwrap_or(0);
+    let both = 0..theirs.len().max(ours.len()) as i64;
+    let Some(differ) = both.into_iter().find(|&id| theirs.token(id) != ours.token(id)) else {
+        let same =
+            |v: &Vocabulary| format!("the same {}, with other counts or for other unknown words", size(v));
+        return Some((format!("that of the checkpoint ({})", size(theirs)), same(ours)));
+    };
     let entry = |v: &Vocabulary| match v.token(differ) {
         Some(token) => format!("{}, number {differ} of them {token:?}", size(v)),
         None => size(v),

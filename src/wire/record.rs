@@ -227,7 +227,21 @@ macro_rules! numbers {
         })*
     };
 }
-numbers!(u32 u64 i64 f64 bool);
+numbers!(u32 u64 i64 f64);
+
+impl Stored for bool {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_number(*self, out);
+    }
+
+    fn get(from: &mut Source<'_>) -> Result<Self> {
+        match from.take()? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            [other] => Err(wrong("0 or 1", other.to_string())),
+        }
+    }
+}
 
 impl Stored for String {
     fn put(&self, out: &mut Vec<u8>) {

@@ -312,3 +312,18 @@ fn a_wrong_pair_is_refused_before_anything_runs() {
     assert!(error.to_string().contains("expected one feed in the slot `before`"), "{error}");
     assert!(Program::from_section(&body).is_ok());
 }
+
+/// A task that waits for its run takes up no other one, so that runs do not pile up on a thread's stack, and a call that goes
+/// on is never met by another on its thread.
+#[test]
+fn tasks_of_a_pool_of_threads_may_predict() {
+    use rayon::iter::{IntoParallelIterator, ParallelIterator};
+    let some = predictor("tasks").threads(2);
+    let text = ids(&[&[3, 1]]);
+    let expected = logits(some.run(&[("x", &text)], &["logits"]));
+    let all: Vec<_> =
+        (0..2000).into_par_iter().map(|_| logits(some.run(&[("x", &text)], &["logits"]))).collect();
+    assert!(all.iter().all(|one| *one == expected));
+    let on = |_| some.run_on(&[("x", &text)], &["logits"]).is_ok();
+    assert!((0..200).into_par_iter().map(on).collect::<Vec<_>>().into_iter().all(|fine| fine));
+}

@@ -69,10 +69,7 @@ impl Machine {
         let Self { arena, pool, workers, threads, kept, lists, .. } = self;
         let mut state = kept.lend(plan);
         let mut work = || state.run_stages(stages, arena, &mut Tools { workers, pool, lists });
-        let outcome = catch_unwind(AssertUnwindSafe(|| match &threads.pool {
-            Some(pool) => pool.install(&mut work),
-            None => work(),
-        }));
+        let outcome = catch_unwind(AssertUnwindSafe(|| threads.run(&mut work)));
         kept.take_back(state);
         outcome
     }

@@ -36,4 +36,16 @@ impl Threads {
             .at_caller()?;
         Ok(Self { number, pool: pool.map(Arc::new) })
     }
+
+    /// Does some work on these threads, and waits for it.
+    pub(super) fn run<T: Send>(&self, work: &mut (impl FnMut() -> T + Send)) -> T {
+        let Some(pool) = &self.pool else { return work() };
+        if rayon::current_thread_index().is_none() {
+            return pool.install(work);
+        }
+        // A thread of another pool would take up that pool's other tasks while it waits, which may come here again, and so on
+        // until its stack is full. One that only waits does not.
+        let done = std::thread::scope(|scope| scope.spawn(|| pool.install(work)).join());
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
 }
