@@ -1,6 +1,6 @@
 //! Which slots share a buffer: those of one dtype whose lifetimes do not overlap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::executor::plan::{Home, Slot};
 use crate::program::Extent;
@@ -83,10 +83,48 @@ impl Dealt {
     }
 }
 
+/// The lifetimes of slots where calls run chunk by chunk, between two moments each: all of a chain's calls have run on the
+/// first rows before the first has run on the others, so that what it touches lives from its beginning to its end.
+/// Slots that live inside a chain, with rows that lie alike, may still follow each other in one place, row by row: the second
+/// list names for these another one, whose place they have.
+fn in_chains(slots: &[Slot], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>) {
+    let mut lives: Vec<Life> = slots.iter().map(|slot| slot.life).collect();
+    let mut places = vec![None; slots.len()];
+    let shared: BTreeSet<usize> = slots.iter().filter_map(|slot| slot.alias).collect();
+    for &(start, end) in chains {
+        let inside = |moment: usize| (start..=end).contains(&moment);
+        let mut short: Vec<usize> = Vec::new();
+        for (s, (slot, life)) in slots.iter().zip(&mut lives).enumerate() {
+            let apart =
+                !slot.persistent && slot.pool.is_none() && slot.alias.is_none() && !shared.contains(&s);
+            if apart && slot.rows.known().is_none() && inside(life.0) && inside(life.1) {
+                short.push(s);
+            }
+            *life = (if inside(life.0) { start } else { life.0 }, if inside(life.1) { end } else { life.1 });
+        }
+        short.sort_by_key(|&s| slots[s].life);
+        // By place: who has it, and until when.
+        let mut taken: Vec<(usize, usize)> = Vec::new();
+        for s in short {
+            let Slot { life, dtype, width, rows, home, .. } = slots[s];
+            let alike = |other: &Slot| {
+                (other.dtype, other.width, other.rows, other.home) == (dtype, width, rows, home)
+            };
+            match taken.iter_mut().find(|(first, until)| *until < life.0 && alike(&slots[*first])) {
+                Some((first, until)) => (places[s], *until) = (Some(*first), life.1),
+                None => taken.push((s, life.1)),
+            }
+        }
+    }
+    (lives, places)
+}
+
 /// Gives every slot a buffer, and returns the buffers' dtypes. The largest slots come first, and each takes the smallest
 /// buffer that is free while it lives; so the large ones share with one another, and small ones do not keep them from it.
-pub(crate) fn assign(slots: &mut [Slot]) -> Vec<DType> {
-    let own = |s: &usize| slots[*s].pool.is_none() && slots[*s].alias.is_none();
+/// `chains` are the moments between which calls run chunk by chunk.
+pub(crate) fn assign(slots: &mut [Slot], chains: &[Life]) -> Vec<DType> {
+    let (lives, places) = in_chains(slots, chains);
+    let own = |s: &usize| slots[*s].pool.is_none() && slots[*s].alias.is_none() && places[*s].is_none();
     let mut order: Vec<usize> = (0..slots.len()).filter(own).collect();
     order.sort_by_key(|&s| (std::cmp::Reverse(size(&slots[s])), slots[s].life, s));
     let mut dtypes: Vec<DType> = Vec::new();
@@ -104,17 +142,22 @@ pub(crate) fn assign(slots: &mut [Slot]) -> Vec<DType> {
             dealt.len() - 1
         });
         let of_dtype = &mut dealt[at].1;
-        slot.buffer = match of_dtype.free(slot.life) {
+        slot.buffer = match of_dtype.free(lives[s]) {
             Some(buffer) => {
-                of_dtype.take(buffer, slot.life);
+                of_dtype.take(buffer, lives[s]);
                 of_dtype.numbers[buffer]
             }
             None => {
-                of_dtype.add(dtypes.len(), slot.life);
+                of_dtype.add(dtypes.len(), lives[s]);
                 dtypes.push(slot.dtype);
                 dtypes.len() - 1
             }
         };
+    }
+    for (s, place) in places.iter().enumerate() {
+        if let Some(first) = *place {
+            slots[s].buffer = slots[first].buffer;
+        }
     }
     // An alias comes after the slot it is of.
     for s in 0..slots.len() {
@@ -140,6 +183,35 @@ fn size(slot: &Slot) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn slot(life: Life, width: usize) -> Slot {
+        let (rows, home) = (Extent::Batch, Home::Whole);
+        let (persistent, alias, pool) = (false, None, None);
+        let var = crate::program::VarId(0);
+        Slot { var, dtype: DType::F32, width, rows, home, buffer: 0, life, persistent, alias, pool }
+    }
+
+    /// What a chain touches lives as long as the chain; but rows that lie alike may follow each other in one place.
+    #[test]
+    fn slots_of_a_chain() {
+        let lives = [(1, 3), (3, 4), (4, 5), (5, 6), (6, 7), (4, 5)];
+        let buffers = |chains: &[Life], widths: [usize; 6]| {
+            let mut slots: Vec<Slot> =
+                lives.iter().zip(widths).map(|(&life, width)| slot(life, width)).collect();
+            assign(&mut slots, chains);
+            slots.iter().map(|slot| slot.buffer).collect::<Vec<_>>()
+        };
+        let distinct = |buffers: &[usize]| buffers.iter().collect::<BTreeSet<_>>().len();
+        // Three live at once at the most.
+        assert_eq!(distinct(&buffers(&[], [8; 6])), 3);
+        // From the third moment to the sixth: three live in it alone, the second beside both that come at moment 4.
+        let alike = buffers(&[(3, 6)], [8; 6]);
+        assert_eq!(alike[1], alike[3], "{alike:?}");
+        assert_eq!(distinct(&alike[1..3]) + distinct(&alike[4..]), 4, "{alike:?}");
+        // Of other widths nothing that the chain touches follows another in its place.
+        let others = buffers(&[(3, 6)], [8, 7, 6, 5, 4, 3]);
+        assert_eq!(distinct(&others), 6, "{others:?}");
+    }
 
     /// The last buffer that is free, found by looking at every one, is the one that is found.
     #[test]

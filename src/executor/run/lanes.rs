@@ -11,8 +11,6 @@ use crate::executor::run::worker::{Tools, Worker};
 use crate::kernels::arena::{Lane, Part, Share};
 use crate::kernels::{helpers, own_cache};
 
-/// A loop with fewer numbers to compute than this, over all its steps, is not split over threads.
-const WORTH_SPLITTING: usize = 1 << 15;
 /// The rows for each thread up to which threads share columns where weights would fill a core's own cache.
 const COLUMN_ROWS: usize = 8;
 
@@ -34,9 +32,8 @@ impl<'p> RunState<'p> {
             return Ok(());
         }
         let starts = frame.rank.starts();
-        let widths = instr.body.iter().flat_map(|i| if let Instr::Op(op) = i { &op.writes[..] } else { &[] });
-        let numbers = widths.map(|v| v.width).sum::<usize>() * starts[steps];
-        let threads = helpers(numbers, WORTH_SPLITTING, tools.workers.len());
+        let effort = instr.body.iter().map(|i| i.effort(starts[steps])).fold(0, usize::saturating_add);
+        let threads = helpers(effort, self.worth.steps, tools.workers.len());
         // Where few sequences are left, the threads share columns instead; sooner, if they would all read weights that
         // their own caches cannot hold.
         let heavy = threads > 1 && instr.weights >= own_cache();
