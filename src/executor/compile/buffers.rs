@@ -1,6 +1,7 @@
 //! Which slots share a buffer: those of one dtype whose lifetimes do not overlap.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use crate::executor::plan::{Home, Slot};
 use crate::program::Extent;
@@ -85,36 +86,50 @@ impl Dealt {
 
 /// The lifetimes of slots where calls run chunk by chunk, between two moments each: all of a chain's calls have run on the
 /// first rows before the first has run on the others, so that what it touches lives from its beginning to its end.
-/// Slots that live inside a chain, with rows that lie alike, may still follow each other in one place, row by row: the second
-/// list names for these another one, whose place they have.
+/// Of slots whose rows lie alike, one may still follow another in one place, row by row, as if there were no chain: the second
+/// list names for these the first of the place, which lives as long as all of them.
 fn in_chains(slots: &[Slot], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>) {
-    let mut lives: Vec<Life> = slots.iter().map(|slot| slot.life).collect();
+    let first_with = |moment: usize| chains.partition_point(|chain| chain.1 < moment);
+    let last_with = |moment: usize| chains.partition_point(|chain| chain.0 <= moment).checked_sub(1);
+    let with = |moment: usize| {
+        Some(first_with(moment)).filter(|&c| chains.get(c).is_some_and(|chain| chain.0 <= moment))
+    };
+    let wide = |slot: &Slot| {
+        let (first, last) = slot.life;
+        let end = last_with(last).map(|chain| chains[chain].1).filter(|&end| end >= last);
+        (with(first).map_or(first, |chain| chains[chain].0), end.unwrap_or(last))
+    };
+    let mut lives: Vec<Life> = slots.iter().map(wide).collect();
     let mut places = vec![None; slots.len()];
-    let shared: BTreeSet<usize> = slots.iter().filter_map(|slot| slot.alias).collect();
-    for &(start, end) in chains {
-        let inside = |moment: usize| (start..=end).contains(&moment);
-        let mut short: Vec<usize> = Vec::new();
-        for (s, (slot, life)) in slots.iter().zip(&mut lives).enumerate() {
-            let apart =
-                !slot.persistent && slot.pool.is_none() && slot.alias.is_none() && !shared.contains(&s);
-            if apart && slot.rows.known().is_none() && inside(life.0) && inside(life.1) {
-                short.push(s);
-            }
-            *life = (if inside(life.0) { start } else { life.0 }, if inside(life.1) { end } else { life.1 });
+    let aliased: BTreeSet<usize> = slots.iter().filter_map(|slot| slot.alias).collect();
+    // Each in one chain: where it begins, or else where it ends.
+    let chain_of = |(s, slot): (usize, &Slot)| {
+        let own = !slot.persistent && slot.pool.is_none() && slot.alias.is_none() && !aliased.contains(&s);
+        let known = !own || slot.rows.known().is_some();
+        if known {
+            None
+        } else {
+            with(slot.life.0).or_else(|| with(slot.life.1)).map(|chain| (chain, slot.life, s))
         }
-        short.sort_by_key(|&s| slots[s].life);
-        // By place: who has it, and until when.
-        let mut taken: Vec<(usize, usize)> = Vec::new();
-        for s in short {
-            let Slot { life, dtype, width, rows, home, .. } = slots[s];
-            let alike = |other: &Slot| {
-                (other.dtype, other.width, other.rows, other.home) == (dtype, width, rows, home)
-            };
-            match taken.iter_mut().find(|(first, until)| *until < life.0 && alike(&slots[*first])) {
-                Some((first, until)) => (places[s], *until) = (Some(*first), life.1),
-                None => taken.push((s, life.1)),
+    };
+    let mut touched: Vec<(usize, Life, usize)> = slots.iter().enumerate().filter_map(chain_of).collect();
+    touched.sort_unstable();
+    // By chain and by what rows lie alike: until when each place is taken, and who has it first.
+    let mut taken: HashMap<_, BinaryHeap<Reverse<(usize, usize)>>> = HashMap::new();
+    for (chain, life, s) in touched {
+        let Slot { dtype, width, rows, home, .. } = slots[s];
+        let alike = taken.entry((chain, dtype, width, rows, home)).or_default();
+        let free = alike.peek().filter(|Reverse((until, _))| *until < life.0);
+        let first = match free.copied() {
+            Some(Reverse((_, first))) => {
+                alike.pop();
+                places[s] = Some(first);
+                lives[first].1 = lives[first].1.max(lives[s].1);
+                first
             }
-        }
+            None => s,
+        };
+        alike.push(Reverse((life.1, first)));
     }
     (lives, places)
 }
@@ -126,7 +141,7 @@ pub(crate) fn assign(slots: &mut [Slot], chains: &[Life]) -> Vec<DType> {
     let (lives, places) = in_chains(slots, chains);
     let own = |s: &usize| slots[*s].pool.is_none() && slots[*s].alias.is_none() && places[*s].is_none();
     let mut order: Vec<usize> = (0..slots.len()).filter(own).collect();
-    order.sort_by_key(|&s| (std::cmp::Reverse(size(&slots[s])), slots[s].life, s));
+    order.sort_by_key(|&s| (Reverse(size(&slots[s])), slots[s].life, s));
     let mut dtypes: Vec<DType> = Vec::new();
     let mut dealt: Vec<(DType, Dealt)> = Vec::new();
     for s in order {
@@ -204,10 +219,9 @@ mod tests {
         let distinct = |buffers: &[usize]| buffers.iter().collect::<BTreeSet<_>>().len();
         // Three live at once at the most.
         assert_eq!(distinct(&buffers(&[], [8; 6])), 3);
-        // From the third moment to the sixth: three live in it alone, the second beside both that come at moment 4.
-        let alike = buffers(&[(3, 6)], [8; 6]);
-        assert_eq!(alike[1], alike[3], "{alike:?}");
-        assert_eq!(distinct(&alike[1..3]) + distinct(&alike[4..]), 4, "{alike:?}");
+        // They do in a chain from the third moment to the sixth, where they follow each other row by row.
+        assert_eq!(distinct(&buffers(&[(3, 6)], [8; 6])), 3);
+        assert_eq!(buffers(&[(3, 6)], [8; 6])[1], buffers(&[(3, 6)], [8; 6])[3]);
         // Of other widths nothing that the chain touches follows another in its place.
         let others = buffers(&[(3, 6)], [8, 7, 6, 5, 4, 3]);
         assert_eq!(distinct(&others), 6, "{others:?}");

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Access, Instr, OpInstr, Ref};
-use crate::executor::run::state::{CallRows, RunState, flush_region};
+use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::{Lane, Operands, Region};
-use crate::kernels::helpers;
+use crate::kernels::{flush, helpers};
 use crate::program::contract::context::{
     Backward, Call, Forward, OperandAt, Pass, Prepare, RunFacts, Scratch,
 };
@@ -20,11 +20,12 @@ use crate::program::{Cost, Extent, Reach, Role};
 impl RunState<'_> {
     /// What an operator is told of a call, beside its operands.
     pub(crate) fn call<'a>(&'a self, instr: &'a OpInstr, here: Option<CallRows>) -> Call<'a> {
+        let signature = instr.op.signature();
         Call {
-            signature: instr.op.signature(),
+            signature,
             wiring: &instr.wiring,
             inputs: &instr.inputs,
-            literals: Literals { signature: instr.op.signature(), values: &instr.literals },
+            literals: Literals { signature, values: &instr.literals },
             outputs: &instr.outputs,
             levels: &self.levels,
             run: RunFacts { threads: here.map_or(self.facts.threads, |here| here.threads), ..self.facts },
@@ -70,8 +71,10 @@ impl RunState<'_> {
                 }
             }
         }
-        for &i in &instr.flush {
-            flush_region(worker.writes[i], lane, &mut worker.room);
+        if !instr.flush.is_empty() {
+            let Worker { room, writes, .. } = &mut *worker;
+            let mut written = lane.operands(room, &[], writes);
+            instr.flush.iter().filter_map(|&i| written.write::<f32>(i)).for_each(flush);
         }
         if let Some(start) = clock {
             self.record(instr, here, start, worker, pool);

@@ -256,14 +256,12 @@ impl RunState<'_> {
     }
 
     /// Lets values that pass from step to step become zero where they are very small.
-    pub(crate) fn flush(
-        &self,
-        view: &Ref,
-        lane: &mut Lane<'_>,
-        here: Option<CallRows>,
-        room: &mut OperandRoom,
-    ) {
-        flush_region(self.region(view, here), lane, room);
+    pub(crate) fn flush(&self, view: &Ref, lane: &mut Lane<'_>, room: &mut OperandRoom) {
+        let region = self.region(view, None);
+        let mut operands = lane.operands(room, &[], &[region]);
+        if let Some(rows) = operands.write::<f32>(0) {
+            flush(rows);
+        }
     }
 
     /// Fills a view with zeros.
@@ -292,14 +290,6 @@ impl RunState<'_> {
                 rows.fill(T::default());
             }
         });
-    }
-}
-
-/// Lets values that pass from step to step become zero where they are very small.
-pub(super) fn flush_region(region: Region, lane: &mut Lane<'_>, room: &mut OperandRoom) {
-    let mut operands = lane.operands(room, &[], &[region]);
-    if let Some(rows) = operands.write::<f32>(0) {
-        flush(rows);
     }
 }
 

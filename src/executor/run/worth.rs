@@ -7,7 +7,8 @@
 /// From how much [effort](crate::executor::plan::Effort) on work is divided.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Worth {
-    /// Of a run: below it, nothing of it is divided, and it does not leave the caller's thread. About 0.3 ms of one thread.
+    /// Of a run: below it, nothing of it is divided, and it does not leave the caller's thread. About a millisecond of
+    /// one thread.
     pub(crate) run: usize,
     /// Of all steps of a loop. They are divided once for all steps.
     pub(crate) steps: usize,
@@ -24,6 +25,6 @@ impl Worth {
 
 impl Default for Worth {
     fn default() -> Self {
-        Self { run: 1 << 19, steps: 1 << 17, call: 1 << 16, chunk: usize::MAX }
+        Self { run: 1 << 21, steps: 1 << 17, call: 1 << 16, chunk: usize::MAX }
     }
 }
