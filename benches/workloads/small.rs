@@ -1,10 +1,10 @@
-//! What does a prediction service wait for? Few and short sequences, forward only: the time of a run, and what of it is no
-//! operator's.
+//! What does a prediction service wait for? Few and short sequences, forward only; and what of it every run costs, whatever
+//! its operators compute: the time of the same model of width 1.
 
 use std::time::Instant;
 
 use unpadded::checkpoint::Checkpoint;
-use unpadded::executor::{Executor, Part, Run, Scope};
+use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::Embedding;
 use unpadded::ops::{self, Pool};
 use unpadded::predict::Predictor;
@@ -17,7 +17,7 @@ use crate::{Outcome, data};
 const ROUNDS: usize = 5;
 const RUNS: usize = 30;
 
-/// A classifier as it is served: embedding 30000×128 → LSTM → last step → linear 2.
+/// A classifier as it is served: embedding of 30000 words → LSTM → last step → linear 2.
 struct Served {
     program: Program,
     registry: Registry,
@@ -25,34 +25,17 @@ struct Served {
     logits: VarId,
 }
 
-/// Times of a run in microseconds.
-#[derive(Clone, Copy)]
-struct Times {
-    /// Of an executor.
-    run: f64,
-    /// Of these in calls of operators, and in packing weights for them, by a profile.
-    calls: f64,
-    packing: f64,
-    /// Of a predictor.
-    predictor: f64,
-}
-
 pub(crate) fn run() -> Outcome<()> {
     println!(
-        "one run forward, least of {ROUNDS} medians, in microseconds; `fixed` is what is in no operator's call and no packing\n"
+        "one run forward, least of {ROUNDS} medians, in microseconds; of width 1 it is what every run costs\n"
     );
-    println!("| hidden | batch | steps | threads | run | calls | packing | fixed | predictor |");
-    println!("|---|---|---|---|---|---|---|---|---|");
-    for hidden in [64, 256, 512] {
-        let served = Served::new(hidden)?;
+    println!("| width | batch | steps | threads | executor | predictor |\n|---|---|---|---|---|---|");
+    for width in [1, 64, 256, 512] {
+        let served = Served::new(width)?;
         for (batch, steps) in [(1, 5), (1, 50), (8, 5), (8, 50)] {
             for threads in [1, 2] {
-                let Times { run, calls, packing, predictor } = served.times(batch, steps, threads)?;
-                let fixed = run - calls - packing;
-                println!(
-                    "| {hidden} | {batch} | {steps} | {threads} | {run:.1} | {calls:.1} | {packing:.1} | {fixed:.1} | \
-                     {predictor:.1} |"
-                );
+                let [executor, predictor] = served.times(batch, steps, threads)?;
+                println!("| {width} | {batch} | {steps} | {threads} | {executor:.1} | {predictor:.1} |");
             }
         }
     }
@@ -60,37 +43,29 @@ pub(crate) fn run() -> Outcome<()> {
 }
 
 impl Served {
-    fn new(hidden: usize) -> Outcome<Self> {
+    /// Of an LSTM of some width, and words of as many numbers, 128 at most.
+    fn new(width: usize) -> Outcome<Self> {
         let net = Builder::new();
         let words = net.feed("words", DType::I64, &[], 1);
-        let logits =
-            words.embedding(Embedding::new(30_000, 128)).lstm(hidden).sequence_pool(Pool::Last).linear(2);
+        let x = words.embedding(Embedding::new(30_000, width.min(128)));
+        let logits = x.lstm(width).sequence_pool(Pool::Last).linear(2);
         let (registry, words, logits) = (net.registry(), words.id(), logits.id());
         Ok(Self { program: net.finish()?, registry, words, logits })
     }
 
-    fn times(&self, batch: usize, steps: usize, threads: usize) -> Outcome<Times> {
+    /// The times of an executor and of a predictor, in microseconds.
+    fn times(&self, batch: usize, steps: usize, threads: usize) -> Outcome<[f64; 2]> {
         let (values, _) = data::of_lengths(&vec![steps; batch])?;
         let feeds = [(self.words, &values[0])];
         let mut executor = Executor::new(&self.program, &self.registry, &[self.logits], threads)?;
         let mut scope = Scope::of(&self.program)?;
         let predictor = self.predictor(&mut scope)?.threads(threads);
-        let none = f64::INFINITY;
-        let mut least = Times { run: none, calls: none, packing: none, predictor: none };
+        let mut least = [f64::INFINITY; 2];
         for _ in 0..ROUNDS {
             let run = median(&mut || Ok(executor.run(&mut scope, &Run::infer(&feeds))?))?;
-            least.run = least.run.min(run);
-            executor.start_profile();
-            for _ in 0..RUNS {
-                executor.run(&mut scope, &Run::infer(&feeds))?;
-            }
-            let Some(profile) = executor.take_profile() else { return Err("no profile".into()) };
-            let in_part = |part| profile.time_in(part).as_secs_f64() * 1e6 / profile.runs as f64;
-            let calls = [Part::Outside, Part::Before, Part::Sequences, Part::Loop, Part::After].map(in_part);
-            least.calls = least.calls.min(calls.iter().sum());
-            least.packing = least.packing.min(in_part(Part::Prepare));
             let ask = || predictor.run(&[("words", &values[0])], &["logits"]);
-            least.predictor = least.predictor.min(median(&mut || Ok(drop(ask()?)))?);
+            let asked = median(&mut || Ok(drop(ask()?)))?;
+            least = [least[0].min(run), least[1].min(asked)];
         }
         Ok(least)
     }
