@@ -427,10 +427,7 @@ impl<T: Float> Sweep for Losses<'_, T> {
             }
             match (class, self.dloss) {
                 (Some(class), Some(dloss)) => {
-                    let slope = target.slope::<A>(total, class, dloss.row(row)[0]);
-                    for (c, x) in logits.iter_mut().enumerate() {
-                        *x = slope(c, *x);
-                    }
+                    target.slopes::<A>((total, class, dloss.row(row)[0]), 0, logits);
                 }
                 (None, Some(_)) => logits.fill(T::ZERO),
                 (_, None) => {}
