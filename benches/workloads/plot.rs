@@ -23,7 +23,9 @@ pub(crate) struct Picture<'a> {
 const SIZE: (u32, u32) = (800, 520);
 /// Above the curves: title, machine and date, legend.
 const HEAD: u32 = 96;
-const LEFT: i32 = 90;
+/// Beside them: the axis' name and numbers.
+const LEFT: i32 = 100;
+const MARGIN: i32 = 14;
 /// Far apart also where colours are not seen, or not printed.
 const COLOURS: [RGBColor; 2] = [RGBColor(214, 110, 20), RGBColor(20, 60, 130)];
 
@@ -46,10 +48,11 @@ impl Picture<'_> {
         let x_range = x_range.0 / 1.1..x_range.1 * 1.1;
         let mut chart = ChartBuilder::on(&root)
             .margin_top(HEAD)
+            .margin_left(MARGIN)
             .margin_right(30)
             .margin_bottom(10)
             .x_label_area_size(52)
-            .y_label_area_size(LEFT as u32)
+            .y_label_area_size(LEFT - MARGIN)
             .build_cartesian_2d(
                 x_range.log_scale().with_key_points(x),
                 (y_range.0..y_range.1).log_scale().with_key_points(y),
@@ -93,10 +96,13 @@ fn places(values: &[f64]) -> Vec<f64> {
     places
 }
 
-/// 1, 2 and 5 times powers of ten: the least of them that enclose positive values, and those between.
+/// Round numbers: the least of them that enclose positive values, and those between. They are 1, 2 and 5 times powers of
+/// ten; where those would be few, 3 and 7 times, too.
 fn round_numbers(values: &[f64]) -> Vec<f64> {
     let (low, high) = values.iter().fold((f64::INFINITY, 0.0_f64), |(l, h), &v| (l.min(v), h.max(v)));
-    let all: Vec<f64> = (-3..15).flat_map(|e| [1.0, 2.0, 5.0].map(|d| d * 10f64.powi(e))).collect();
+    let digits: &[f64] = if high > 10.0 * low { &[1.0, 2.0, 5.0] } else { &[1.0, 2.0, 3.0, 5.0, 7.0] };
+    let all: Vec<f64> =
+        (-3..15).flat_map(|power| digits.iter().map(move |d| d * 10f64.powi(power))).collect();
     let first = all.iter().rposition(|&n| n <= low).unwrap_or(0);
     let last = all.iter().position(|&n| n >= high).unwrap_or(all.len() - 1);
     all.get(first..=last).unwrap_or_default().to_vec()

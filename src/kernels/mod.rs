@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
+pub mod bandwidth;
 pub mod cache;
 mod chunk;
 pub mod elementwise;
@@ -22,6 +23,7 @@ pub mod rows;
 mod tile;
 pub mod view;
 
+pub use bandwidth::{Bandwidth, bandwidth};
 pub use cache::own_cache;
 pub use chunk::Output;
 pub use elementwise::{map, update, zip};
