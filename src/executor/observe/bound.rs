@@ -18,8 +18,9 @@
 //! - Bytes are those of the operands, each once a call. A kernel that reads some twice shows as one that reaches less.
 //! - Packed weights count as the weights do, and are read from where all of a call fits.
 //! - An operand counts as being in its cache even if something else has pushed it out since, so that the time at best is
-//!   rather too short. Where it lies nearer than that, more than 100 % is reached: a part of what one call leaves behind
-//!   may still be there for the next.
+//!   rather too short.
+//! - `memory >100 %` is a call that needs less than the model says: it left out a part of its operands, as the pooling of
+//!   last rows does, or found a part of them nearer.
 //! - Operators count one operation for each number that they write if they do not say otherwise: exponentials and
 //!   roots are more. Such an entry, and one of many small calls, reaches little of either.
 //! - Calls that one thread makes alone are held against what all threads can do.
@@ -55,7 +56,11 @@ impl fmt::Display for Bound {
             Bound::Memory(reached) => ("memory", reached),
             Bound::Waiting => return f.pad("waiting"),
         };
-        f.pad(&format!("{name} {:.0} %", 100.0 * reached))
+        let percent = (100.0 * reached).round();
+        match percent > 100.0 {
+            true => f.pad(&format!("{name} >100 %")),
+            false => f.pad(&format!("{name} {percent} %")),
+        }
     }
 }
 
@@ -188,6 +193,8 @@ mod tests {
         // What computes in no float has bytes only.
         let ids = Entry { dtype: DType::I64, ..product };
         check(&ids, Some(Bound::L2(0.1)), "L2 10 %");
+        // A call that did not touch all of its operands.
+        check(&of(10_000, 1, 150_000_000_000, 0), Some(Bound::L3(3.0)), "L3 >100 %");
     }
 
     #[test]
