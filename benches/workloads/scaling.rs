@@ -69,8 +69,8 @@ impl Axis {
             let Shape { batch, hidden, length } = (self.at)(place);
             let batches = [data::of_lengths(&vec![length; batch])?];
             let mut bench = Bench::new(|net| models::classify(net, Cell::Lstm, hidden), &adam(), threads)?;
-            // About as long everywhere: ten seconds of hidden 256 on one thread, but for what takes no time at all.
-            let tokens = 400_000 * 256 * 256 / (hidden * hidden);
+            // About as long everywhere, some four seconds of one thread at most, so that an axis takes less than a minute.
+            let tokens = 150_000 * 256 * 256 / (hidden * hidden);
             let steps = (tokens / (batch * length)).clamp(5, 60);
             let median = bench.measure(&batches, steps, Stage::Updates)?.median();
             let rate = (batch * length) as f64 / median;
