@@ -14,7 +14,7 @@ use super::path::{Arithmetic, Sweep, sweep};
 
 /// Sums that grow side by side: those of eight vectors of AVX2, four of AVX-512.
 const SUMS: usize = 32;
-const SAMPLES: usize = 8;
+const SAMPLES: usize = 5;
 /// What a sample takes, or longer if memory is read once in a longer time.
 const SAMPLE: Duration = Duration::from_micros(800);
 /// What is read from memory is no larger than this, so that measuring stays short: a larger third level holds it.
@@ -35,9 +35,9 @@ pub struct Bandwidth {
     pub l3_size: usize,
 }
 
-/// How fast so many threads at once read from each level: the best of 8 samples, each of numbers in a row, with the
+/// How fast so many threads at once read from each level: the best of 5 samples, each of numbers in a row, with the
 /// instructions that the kernels use on this CPU. Measured when it is first asked for, on threads of its own, which
-/// takes some fifty milliseconds and twice the third level of memory, at most 128 MiB; then remembered.
+/// takes about a tenth of a second and memory for twice the third level, at most 128 MiB; then remembered.
 pub fn bandwidth(threads: usize) -> Bandwidth {
     static KNOWN: Mutex<Vec<(usize, Bandwidth)>> = Mutex::new(Vec::new());
     // What is in it stays whole if a thread panics.
@@ -77,8 +77,6 @@ fn fastest(pool: Option<&ThreadPool>, numbers: &[Vec<u64>], words: usize) -> f64
     let sample = || {
         let read = on_all(pool, &|thread| {
             let numbers = numbers.get(thread).and_then(|own| own.get(..words)).unwrap_or_default();
-            // Once without the clock, so that a cache holds them.
-            black_box(sweep(Sum(black_box(numbers))));
             let (start, mut bytes) = (Instant::now(), 0);
             while bytes == 0 || start.elapsed() < SAMPLE {
                 black_box(sweep(Sum(black_box(numbers))));
