@@ -4,12 +4,13 @@
 //! again and again, from as much memory as a level holds. Writing is not measured; it is not faster.
 
 use std::hint::black_box;
+use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::cache::own_cache;
+use super::machine::machine;
 use super::path::{Arithmetic, Sweep, sweep};
 
 /// Sums that grow side by side: those of eight vectors of AVX2, four of AVX-512.
@@ -31,7 +32,7 @@ pub struct Bandwidth {
     pub memory: f64,
     /// How large a second level is, in bytes.
     pub l2_size: usize,
-    /// How large the third level is, in bytes.
+    /// How much of the third level these threads have, in bytes; 0 if there is none.
     pub l3_size: usize,
 }
 
@@ -45,7 +46,8 @@ pub fn bandwidth(threads: usize) -> Bandwidth {
     if let Some((_, found)) = known.iter().find(|(of, _)| *of == threads) {
         return *found;
     }
-    let found = measure(threads.max(1), own_cache(), third_level());
+    let (machine, cores) = (machine(), std::thread::available_parallelism().map_or(1, NonZero::get));
+    let found = measure(threads.max(1), machine.l2, machine.l3.saturating_mul(threads.clamp(1, cores)));
     known.push((threads, found));
     found
 }
@@ -54,10 +56,10 @@ fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
     // Where the system makes no threads, the calling one is measured.
     let pool = ThreadPoolBuilder::new().num_threads(threads).build().ok();
     // A thread's part of each level. Three times the second level is not in it, and in most third levels whatever the
-    // threads; twice the third level is in none.
+    // threads; twice the third level is in none, nor is eight times the second where there is no third.
     let inner = l2_size / 2;
     let outer = l2_size * 3;
-    let all = (l3_size.saturating_mul(2).min(MOST) / threads).max(outer);
+    let all = (l3_size.saturating_mul(2).min(MOST) / threads).max(l2_size * 8);
     // Written, not just asked for: pages that nobody wrote are all the same one.
     let numbers = on_all(pool.as_ref(), &|_| vec![1_u64; all / size_of::<u64>()]);
     let of = |bytes: usize| fastest(pool.as_ref(), &numbers, bytes / size_of::<u64>());
@@ -109,36 +111,6 @@ impl Sweep for Sum<'_> {
     }
 }
 
-/// Bytes of the third level; where the CPU does not say, a usual size.
-fn third_level() -> usize {
-    asked().unwrap_or(32 << 20)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[allow(unused_unsafe, reason = "older compilers call it unsafe")]
-fn asked() -> Option<usize> {
-    use std::arch::x86_64::{__cpuid, __cpuid_count};
-    // A cache a leaf, in one form on Intel's CPUs and on AMD's, under two numbers.
-    let leaves = [(4, 0), (0x8000_001d, 0x8000_0000)];
-    leaves.into_iter().find_map(|(leaf, highest)| {
-        // SAFETY: every x86-64 has the instruction.
-        let known = unsafe { __cpuid(highest) }.eax >= leaf;
-        (0..8).filter(|_| known).find_map(|cache| {
-            // SAFETY: as above.
-            let of = unsafe { __cpuid_count(leaf, cache) };
-            let (kind, level) = (of.eax & 31, of.eax >> 5 & 7);
-            let size = |shift: u32, bits: u32| (of.ebx >> shift & ((1 << bits) - 1)) as usize + 1;
-            let bytes = size(0, 12) * size(12, 10) * size(22, 10) * (of.ecx as usize + 1);
-            (kind != 0 && level == 3).then_some(bytes)
-        })
-    })
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn asked() -> Option<usize> {
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,7 +122,6 @@ mod tests {
         for rate in [first.l2, first.l3, first.memory] {
             assert!(rate.is_finite() && rate > 1e6, "{first:?}");
         }
-        assert!(first.l3_size >= first.l2_size, "{first:?}");
         assert_eq!(bandwidth(1), first);
     }
 

@@ -1,8 +1,9 @@
 //! The innermost loop of the packed products: a few rows times one or more column panels, sums held in registers.
 //!
 //! One generic source, [`tile`], over a [`Vector`] type; a macro wraps each size in a function compiled for its
-//! instructions. The left side is read as it lies, or transposed: then the sums go down its columns. Every output element has one sum, started at 0 and extended by `a[i][k]·b[k][j]` for k ascending:
-//! no size of tile changes an element's bits.
+//! instructions. The left side is read as it lies, or transposed: then the sums go down its columns. Every output element
+//! has one sum, started at 0 and extended by `a[i][k]·b[k][j]` for k ascending. It may stop at any k, be stored, and go on from
+//! there: neither that nor the size of a tile changes an element's bits.
 
 use super::path::Path;
 
@@ -29,6 +30,10 @@ pub struct Tile<T> {
     pub(super) c_stride: usize,
     /// Columns of `c` that exist; the panels may be wider.
     pub(super) columns: usize,
+    /// Where the sums go on from, of the same columns; null where they begin.
+    pub(super) from: *const T,
+    /// Elements between rows of `from`.
+    pub(super) from_stride: usize,
     /// What each column's sums are added to, the same for every row; null for nothing.
     pub(super) bias: *const T,
     /// Adds the result to `c` instead of replacing it.
@@ -126,6 +131,22 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
                 _mm_prefetch::<_MM_HINT_ET0>(c.cast::<i8>());
             }
         }
+        if !t.from.is_null() {
+            if t.columns < COLUMNS * V::LANES {
+                let room = first_columns::<V, ROWS, COLUMNS>(t);
+                for i in 0..ROWS {
+                    for v in 0..COLUMNS {
+                        sums[i][v] = V::load(room[i][v].as_ptr());
+                    }
+                }
+            } else {
+                for i in 0..ROWS {
+                    for v in 0..COLUMNS {
+                        sums[i][v] = V::load(t.from.add(i * t.from_stride + v * V::LANES));
+                    }
+                }
+            }
+        }
         for k in 0..t.k {
             let mut b = [zero; COLUMNS];
             for (v, vector) in b.iter_mut().enumerate() {
@@ -163,6 +184,27 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
             }
         }
     }
+}
+
+/// Sums that go on from where they stopped, if not all columns exist; those that don't are zero.
+///
+/// # Safety
+/// See [`TileFn`].
+unsafe fn first_columns<V: Vector, const ROWS: usize, const COLUMNS: usize>(
+    t: &Tile<V::Elem>,
+) -> [[[V::Elem; MAX_LANES]; COLUMNS]; ROWS] {
+    let mut room = [[[V::Elem::default(); MAX_LANES]; COLUMNS]; ROWS];
+    for (i, row) in room.iter_mut().enumerate() {
+        for (v, to) in row.iter_mut().enumerate() {
+            let first = v * V::LANES;
+            let live = t.columns.saturating_sub(first).min(V::LANES);
+            for (j, to) in to[..live].iter_mut().enumerate() {
+                // SAFETY: of `from` only `columns` are touched.
+                unsafe { *to = *t.from.add(i * t.from_stride + first + j) };
+            }
+        }
+    }
+    room
 }
 
 /// Puts sums where they belong if not all columns exist.
