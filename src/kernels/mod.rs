@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
+pub mod bandwidth;
 mod chunk;
 pub mod elementwise;
 pub mod float;
@@ -22,6 +23,7 @@ pub mod rows;
 mod tile;
 pub mod view;
 
+pub use bandwidth::{Bandwidth, bandwidth};
 pub use chunk::Output;
 pub use elementwise::{map, update, zip};
 pub use float::{Float, Store};
