@@ -2,6 +2,7 @@
 
 use super::float::{Float, Store};
 use super::path::Arithmetic;
+use super::prefetch;
 use super::view::{View, ViewMut};
 
 /// Elements computed at once. They are read into local arrays of this one length, so that the compiler sees that nothing
@@ -76,14 +77,11 @@ impl<const WHOLE: bool> Columns<WHOLE> {
     /// there, and would have to wait.
     #[inline(always)]
     pub(super) fn ask<T: Float>(self, view: View<'_, T>, gates: usize, width: usize) {
-        #[cfg(target_arch = "x86_64")]
         if WHOLE && self.row + 1 < view.rows() {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             for gate in 0..gates {
                 for line in (0..CHUNK).step_by(64 / size_of::<T>()) {
                     let at = (self.row + 1) * view.stride() + gate * width + self.from + line;
-                    // SAFETY: it never faults, wherever it points.
-                    unsafe { _mm_prefetch::<_MM_HINT_T0>(view.as_ptr().wrapping_add(at).cast::<i8>()) };
+                    prefetch::to_read(view.as_ptr().wrapping_add(at));
                 }
             }
         }

@@ -16,6 +16,7 @@ pub mod lstm;
 pub mod math;
 pub mod path;
 pub mod peak;
+mod prefetch;
 pub mod product;
 pub mod random;
 pub mod rows;
