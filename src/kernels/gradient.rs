@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::float::{Float, Store};
 use super::machine::{Machine, machine};
 use super::path::{Arithmetic, Path, Sweep, sweep};
+use super::prefetch;
 use super::product::{ALIGNMENT, Transpose, aligned, even_blocks};
 use super::tile::{PANEL_VECTORS, Tile, max_rows};
 use super::view::{Extent2, View, ViewMut};
@@ -348,12 +349,9 @@ impl<T: Float> Ahead<'_, T> {
     #[inline]
     fn ask(&mut self, rows: usize, width: usize) {
         for row in self.row..self.end.min(self.row + rows) {
-            #[cfg(target_arch = "x86_64")]
             for at in (0..width).step_by(ALIGNMENT / size_of::<T>()) {
-                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
                 let from = self.dy.as_ptr().wrapping_add(row * self.dy.stride() + self.column + at);
-                // SAFETY: it never faults, wherever it points.
-                unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast::<i8>()) };
+                prefetch::to_read_later(from);
             }
         }
         self.row += rows;

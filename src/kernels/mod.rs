@@ -17,6 +17,7 @@ pub mod machine;
 pub mod math;
 pub mod path;
 pub mod peak;
+mod prefetch;
 pub mod product;
 pub mod random;
 pub mod rows;
