@@ -21,6 +21,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::path::Path;
+use super::tile::Tiles;
 
 /// Bytes of each level, where the CPU does not say.
 const USUAL: [usize; 3] = [32 << 10, 1 << 20, 4 << 20];
@@ -98,11 +99,7 @@ pub fn assume(machine: Machine) {
 
 fn ask() -> Machine {
     let [l1, l2, l3] = caches();
-    let lanes = match Path::best() {
-        Path::Avx512 => 16,
-        Path::Avx2 => 8,
-        Path::Portable => 4,
-    };
+    let lanes = f32::lanes(Path::best());
     // Two units; Zen 4 has the instructions of vectors of 16, and makes one in two turns.
     let (each_cycle, shared, memory) = match (Path::best(), mesh()) {
         (Path::Avx512, true) => (2 * lanes, 3, 2),
