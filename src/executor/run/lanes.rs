@@ -11,9 +11,6 @@ use crate::executor::run::worker::{Tools, Worker};
 use crate::kernels::arena::{Lane, Part, Share};
 use crate::kernels::{helpers, machine};
 
-/// A loop with fewer numbers to compute than this, over all its steps, is not split over threads.
-const WORTH_SPLITTING: usize = 1 << 15;
-
 /// Some steps of a loop, and how many lanes run them, each for its own sequences.
 struct LaneSteps<'p> {
     instr: &'p Loop,
@@ -32,9 +29,8 @@ impl<'p> RunState<'p> {
             return Ok(());
         }
         let starts = frame.rank.starts();
-        let widths = instr.body.iter().flat_map(|i| if let Instr::Op(op) = i { &op.writes[..] } else { &[] });
-        let numbers = widths.map(|v| v.width).sum::<usize>() * starts[steps];
-        let threads = helpers(numbers, WORTH_SPLITTING, tools.workers.len());
+        let effort = instr.body.iter().map(|i| i.effort(starts[steps])).fold(0, usize::saturating_add);
+        let threads = helpers(effort, self.worth.steps, tools.workers.len());
         // Where few sequences are left, the threads share columns instead; sooner, if they would all read weights that
         // their own caches cannot hold.
         let machine = machine();
