@@ -100,8 +100,8 @@ pub(crate) fn of_lengths(lengths: &[usize]) -> Outcome<Batch> {
     batched(examples, lengths.len())?.pop().ok_or_else(|| "expected lengths, got none".into())
 }
 
-/// W2: 2,000 sentences of 3 to 80 tokens (mean 21); each token is to be told from those before it. Batches of 32.
-pub(crate) fn sentences() -> Outcome<Vec<Batch>> {
+/// W2 and W2wide: 2,000 sentences of 3 to 80 tokens (mean 21); each token is to be told from those before it.
+pub(crate) fn sentences(batch: usize) -> Outcome<Vec<Batch>> {
     let sentences = match std::env::var("UNPADDED_BENCH_DATA") {
         Ok(folder) => file(&folder, "w2.txt")?.lines().map(numbers).collect::<Outcome<Vec<_>>>()?,
         Err(_) => {
@@ -121,7 +121,7 @@ pub(crate) fn sentences() -> Outcome<Vec<Batch>> {
         let tokens = x.rows();
         Ok((vec![x, y], tokens))
     };
-    sentences.chunks(32).map(make).collect()
+    sentences.chunks(batch).map(make).collect()
 }
 
 /// W4: 512 documents of 3 to 20 sentences of 4 to 40 words, five classes; batches of 32 documents.

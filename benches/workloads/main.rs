@@ -1,21 +1,25 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W2 W4 W7 custom cells long scaling build small] [--threads 2] [--steps N] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W7 W4 W2 W2wide custom cells long scaling build small] [--threads 2] [--steps N] [--profile]`
 //!
-//! W1: an LSTM(256) classifies; W7: a GRU(256); W2: a word language model of two LSTM(512); W4: an LSTM over sentences
-//! of LSTMs over words. `custom`: W1 with the LSTM written by hand, beside the built-in one. `cells`: W1 with each cell of
-//! `models/cells`. `long`: one sequence of 4,000 steps with sixty-three of 20, beside the two run apart. `scaling`: W1's
-//! model over batch, hidden size, length and threads, a table and the plots `target/scaling-*.svg`. `build`: the seconds that
-//! programs of many operators take before they run; `small`: a prediction service's runs, few short sequences forward. The data: the peers' files from the folder
+//! W1: an LSTM(256) classifies; W7: a GRU(256); W4: an LSTM over sentences of LSTMs over words; W2: a word language model
+//! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. `custom`: W1 with the LSTM written by hand, beside the
+//! built-in one. `cells`: W1 with each cell of `models/cells`. `long`: one sequence of 4,000 steps with sixty-three of 20,
+//! beside the two run apart. `scaling`: W1's model over batch, hidden size, length and threads, a table and the plots
+//! `target/scaling-*.svg`; `scaling-batch`, `scaling-hidden`, `scaling-hidden-alone` and `scaling-length` are its parts.
+//! `build`: the seconds that programs of many operators take before they run. `small`: a prediction service's runs, few
+//! short sequences, forward only. The data: the peers' files from the folder
 //! `UNPADDED_BENCH_DATA`, or numbers of the same distributions. After 3 steps to warm up each takes one epoch (or
-//! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` all but `custom`, `long`, `scaling` and `build` then
-//! take their steps again under the profiler: a table of where the time goes, and the trace `target/profile-W1.json`.
+//! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` all but `custom`, `long`, `scaling`, `build` and
+//! `small` then take their steps again under the profiler: a table of where the time goes and what bounds it, and the trace
+//! `target/profile-W1.json`.
 
 mod build;
 mod data;
 #[path = "../../models/memory.rs"]
 mod memory;
 mod models;
+mod plot;
 mod scaling;
 mod small;
 
@@ -29,8 +33,8 @@ use unpadded::optimizer::{Adam, Optimizer, Sgd};
 use unpadded::{Builder, Mode};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-const WORKLOADS: [&str; 10] =
-    ["W1", "W2", "W4", "W7", "custom", "cells", "long", "scaling", "build", "small"];
+const WORKLOADS: [&str; 11] =
+    ["W1", "W7", "W4", "W2", "W2wide", "custom", "cells", "long", "scaling", "build", "small"];
 
 /// A compiled model and its parameters.
 pub(crate) struct Bench {
@@ -196,7 +200,7 @@ fn run() -> Outcome<()> {
             "--threads" => threads = number()?,
             "--profile" => profiled = true,
             "--steps" => steps = Some(number()?.max(1)),
-            _ if WORKLOADS.contains(&word.as_str()) => chosen.push(word),
+            known if WORKLOADS.contains(&known) || scaling::knows(known) => chosen.push(word),
             _ => {
                 let known = WORKLOADS.join(", ");
                 return Err(format!("expected {known}, --threads, --steps or --profile, got `{word}`").into());
@@ -220,9 +224,11 @@ fn run() -> Outcome<()> {
                 data::classify()?,
             ),
             "W4" => (Bench::new(models::nested, &adam(), threads)?, data::documents()?),
-            "W2" => {
+            "W2" | "W2wide" => {
+                let (hidden, batch) = if workload == "W2" { (512, 32) } else { (1024, 16) };
                 let sgd = Sgd::new(1.0).clip_global_norm(5.0);
-                (Bench::new(models::language, &sgd, threads)?, data::sentences()?)
+                let bench = Bench::new(|net| models::language(net, hidden), &sgd, threads)?;
+                (bench, data::sentences(batch)?)
             }
             "custom" => {
                 println!("{}", custom(threads, steps.unwrap_or(1))?);
@@ -232,8 +238,8 @@ fn run() -> Outcome<()> {
                 println!("{}", long(threads, steps.unwrap_or(10))?);
                 continue;
             }
-            "scaling" => {
-                scaling::run()?;
+            axis if scaling::knows(axis) => {
+                scaling::run(axis)?;
                 continue;
             }
             "build" => {

@@ -73,12 +73,12 @@ fn lstm_by_hand(net: &Builder, x: Var, hidden: usize, apart: bool) -> Var {
     })
 }
 
-/// W2: embedding 10000×256 → LSTM(512) twice → linear 10000 → cross-entropy of the next token.
-pub(crate) fn language(net: &Builder) -> Model {
+/// W2, hidden 512, and W2wide, 1,024: embedding 10000×256 → LSTM twice → linear 10000 → cross-entropy of the next token.
+pub(crate) fn language(net: &Builder, hidden: usize) -> Model {
     let words = net.feed("words", DType::I64, &[], 1);
     let next = net.feed_like("next", DType::I64, &[], words);
     let x = net.embedding(words, Embedding::new(10_000, 256).sparse());
-    let h = net.lstm(net.lstm(x, Lstm::new(512)), Lstm::new(512));
+    let h = net.lstm(net.lstm(x, Lstm::new(hidden)), Lstm::new(hidden));
     let logits = net.linear(h, 10_000);
     Model { feeds: vec![words, next], loss: net.mean(net.cross_entropy(logits, next)) }
 }

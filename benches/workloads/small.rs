@@ -27,9 +27,9 @@ struct Served {
 
 pub(crate) fn run() -> Outcome<()> {
     println!(
-        "one run forward, least of {ROUNDS} medians, in microseconds; of width 1 it is what every run costs\n"
+        "one run forward, least of {ROUNDS} medians, in microseconds; hidden 1 shows what every run costs\n"
     );
-    println!("| width | batch | steps | threads | executor | predictor |\n|---|---|---|---|---|---|");
+    println!("| hidden | batch | steps | threads | executor | predictor |\n|---|---|---|---|---|---|");
     for width in [1, 64, 256, 512] {
         let served = Served::new(width)?;
         for (batch, steps) in [(1, 5), (1, 50), (8, 5), (8, 50)] {

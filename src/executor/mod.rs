@@ -19,9 +19,10 @@ mod rewrite;
 mod run;
 
 pub use executor::Executor;
+pub use observe::bound::{Bound, Rates};
 pub use observe::listing::Listing;
 pub use observe::profile::{Entry, Part, Profile};
-pub use observe::{listing, profile};
+pub use observe::{bound, listing, profile};
 pub use reference::{diagnose, interpret};
 pub use run::rank_table::RankTable;
 pub use run::request::{Run, Stage};

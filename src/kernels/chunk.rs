@@ -2,6 +2,7 @@
 
 use super::float::{Float, Store};
 use super::path::Arithmetic;
+use super::prefetch;
 use super::view::{View, ViewMut};
 
 /// Elements computed at once. They are read into local arrays of this one length, so that the compiler sees that nothing
@@ -50,14 +51,10 @@ impl<const WHOLE: bool> Columns<WHOLE> {
         view.map_or([T::ZERO; CHUNK], |view| self.of(view))
     }
 
-    /// The same of each of several gates, which are `width` apart.
+    /// The same of one of several gates, which are `width` apart.
     #[inline(always)]
-    pub(super) fn gates<T: Float, const GATES: usize>(
-        self,
-        view: View<'_, T>,
-        width: usize,
-    ) -> [[T; CHUNK]; GATES] {
-        std::array::from_fn(|gate| self.part(view, gate * width))
+    pub(super) fn gate<T: Float>(self, view: View<'_, T>, gate: usize, width: usize) -> [T; CHUNK] {
+        self.part(view, gate * width)
     }
 
     #[inline(always)]
@@ -76,14 +73,11 @@ impl<const WHOLE: bool> Columns<WHOLE> {
     /// there, and would have to wait.
     #[inline(always)]
     pub(super) fn ask<T: Float>(self, view: View<'_, T>, gates: usize, width: usize) {
-        #[cfg(target_arch = "x86_64")]
         if WHOLE && self.row + 1 < view.rows() {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             for gate in 0..gates {
                 for line in (0..CHUNK).step_by(64 / size_of::<T>()) {
                     let at = (self.row + 1) * view.stride() + gate * width + self.from + line;
-                    // SAFETY: it never faults, wherever it points.
-                    unsafe { _mm_prefetch::<_MM_HINT_T0>(view.as_ptr().wrapping_add(at).cast::<i8>()) };
+                    prefetch::to_read(view.as_ptr().wrapping_add(at));
                 }
             }
         }
@@ -102,14 +96,15 @@ impl<const WHOLE: bool> Columns<WHOLE> {
 
     /// Stores the columns in an output that may be missing.
     #[inline(always)]
-    pub(super) fn put<T: Float>(self, output: &mut Output<'_, T>, first: usize, chunk: [T; CHUNK]) {
+    pub(super) fn put<T: Float>(self, output: &mut Output<'_, T>, first: usize, chunk: &[T; CHUNK]) {
         let Some((out, store)) = output else { return };
-        let mut chunk = chunk;
         if *store == Store::Add {
-            let there = self.part(out.as_view(), first);
-            chunk.iter_mut().zip(there).for_each(|(x, there)| *x = there + *x);
+            let mut sums = self.part(out.as_view(), first);
+            sums.iter_mut().zip(chunk).for_each(|(sum, &x)| *sum += x);
+            self.write(out, first, &sums);
+        } else {
+            self.write(out, first, chunk);
         }
-        self.write(out, first, &chunk);
     }
 }
 
@@ -125,3 +120,22 @@ pub(super) fn lies<'a, T: Float>(apart: Option<View<'a, T>>, there: &'a Output<'
 
 /// An optional output and what to do with it.
 pub type Output<'a, T> = Option<(ViewMut<'a, T>, Store)>;
+
+/// The denominators of `sigmoid`. Loops as short as this and [`tangents`] are under way several rounds at a time; in one
+/// that computes a whole cell, each round is longer than what a CPU looks ahead, and waits for its own results.
+#[inline(always)]
+pub(super) fn logistics<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) {
+    for x in x {
+        *x = x.logistic_with::<A>();
+    }
+}
+
+/// The numerators of `tanh` in place, and its denominators.
+#[inline(always)]
+pub(super) fn tangents<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) -> [T; CHUNK] {
+    let mut denominators = [T::ZERO; CHUNK];
+    for (x, denominator) in x.iter_mut().zip(&mut denominators) {
+        (*x, *denominator) = x.tangent_with::<A>();
+    }
+    denominators
+}

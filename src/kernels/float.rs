@@ -121,10 +121,14 @@ pub trait Float:
     fn sigmoid_with<A: Arithmetic>(self) -> Self;
     /// `tanh`, vectorisable.
     fn tanh_with<A: Arithmetic>(self) -> Self;
+    /// `1 + exp(-x)`, by which to divide for `sigmoid`, vectorisable: divisions are slow, and several may be one.
+    fn logistic_with<A: Arithmetic>(self) -> Self;
+    /// Numerator and denominator of `tanh`, vectorisable. The denominator is between 1 and 1e9.
+    fn tangent_with<A: Arithmetic>(self) -> (Self, Self);
 }
 
 macro_rules! float {
-    ($type:ident, $flush:expr, $exp:expr, $sigmoid:expr, $tanh:expr) => {
+    ($type:ident, $flush:expr, $exp:expr, $tanh:expr, $logistic:expr, $tangent:expr) => {
         impl Float for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -189,15 +193,23 @@ macro_rules! float {
             }
             #[inline(always)]
             fn sigmoid_with<A: Arithmetic>(self) -> Self {
-                $sigmoid(self)
+                Self::ONE / $logistic(self)
             }
             #[inline(always)]
             fn tanh_with<A: Arithmetic>(self) -> Self {
                 $tanh(self)
             }
+            #[inline(always)]
+            fn logistic_with<A: Arithmetic>(self) -> Self {
+                $logistic(self)
+            }
+            #[inline(always)]
+            fn tangent_with<A: Arithmetic>(self) -> (Self, Self) {
+                $tangent(self)
+            }
         }
     };
 }
 
-float!(f32, 1e-30, math::exp::<A>, math::sigmoid::<A>, math::tanh::<A>);
-float!(f64, 0.0, f64::exp, |x: f64| 1.0 / (1.0 + (-x).exp()), f64::tanh);
+float!(f32, 1e-30, math::exp::<A>, math::tanh::<A>, math::logistic::<A>, math::tangent::<A>);
+float!(f64, 0.0, f64::exp, f64::tanh, |x: f64| 1.0 + (-x).exp(), |x: f64| (x.tanh(), 1.0));

@@ -2,20 +2,26 @@
 //!
 //! Their order of summation depends on the shapes alone, never on the number of threads.
 
+use std::ops::Range;
+
 use super::float::{Float, Store};
+use super::machine::{Machine, machine};
 use super::path::{Arithmetic, Path, Sweep, sweep};
+use super::prefetch;
 use super::product::{ALIGNMENT, Transpose, aligned, even_blocks};
 use super::tile::{PANEL_VECTORS, Tile, max_rows};
 use super::view::{Extent2, View, ViewMut};
 
 /// Below this many multiply-adds, or numbers to add, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
-/// Rows whose products are summed up before they are added to the result: a panel of them, packed, stays in the nearest
-/// cache, and they themselves in the next.
-const BLOCK_ROWS: usize = 512;
+/// Rows whose products are summed up before they are added to the result. It decides the bits, and is the same for every
+/// machine: a panel of so many rows, packed, stays in the nearest cache, and longer sums would lose digits.
+pub const SUM_ROWS: usize = 256;
+/// Panels of `dy` from which on `x` is packed, too: it is read once for each of them.
+const PACKED_FROM: usize = 3;
 
-/// What weight gradients pack into, kept from call to call: a panel for each thread, and for a transposed result one of
-/// its parts before it is turned.
+/// What weight gradients pack into, kept from call to call. For each thread: a panel of `dy`, some columns of `x`, and for a
+/// transposed result one of its parts before it is turned.
 #[derive(Debug, Default)]
 pub struct GradientRoom<T>(Vec<Vec<T>>);
 
@@ -38,11 +44,16 @@ pub fn affine_gradient<T: Float>(
     threads: usize,
 ) {
     match (weight, bias) {
-        (Some((x, dw)), db) => weight_gradient(Path::best(), Gradients { x, dy, dw, db }, room, threads),
+        (Some((x, dw)), db) => {
+            weight_gradient((Path::best(), machine()), Gradients { x, dy, dw, db }, room, threads);
+        }
         (None, Some((db, store))) => bias_gradient(dy, db, store, threads),
         (None, None) => {}
     }
 }
+
+/// The instructions that a call runs with, and the machine for whose caches it is cut.
+type On = (Path, Machine);
 
 /// What is summed over the same rows.
 struct Gradients<'a, T> {
@@ -52,12 +63,7 @@ struct Gradients<'a, T> {
     db: Option<BiasGradient<'a, T>>,
 }
 
-fn weight_gradient<T: Float>(
-    path: Path,
-    mut all: Gradients<'_, T>,
-    room: &mut GradientRoom<T>,
-    threads: usize,
-) {
+fn weight_gradient<T: Float>(on: On, mut all: Gradients<'_, T>, room: &mut GradientRoom<T>, threads: usize) {
     let Gradients { x, dy, dw: (dw, store, transpose), db } = &mut all;
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     assert_eq!(dy.rows(), rows, "the rows of a weight gradient");
@@ -74,15 +80,15 @@ fn weight_gradient<T: Float>(
     }
     let threads = super::helpers(rows * k * n, WORTH_A_THREAD, threads);
     room.0.resize_with(room.0.len().max(threads), Vec::new);
-    share(path, all, &mut room.0[..threads]);
+    share(on, all, &mut room.0[..threads]);
 }
 
 /// Threads share the result: its columns, as long as these are several panels, else its rows.
-fn share<T: Float>(path: Path, all: Gradients<'_, T>, rooms: &mut [Vec<T>]) {
-    let (width, parts) = (PANEL_VECTORS * T::lanes(path), rooms.len());
+fn share<T: Float>(on: On, all: Gradients<'_, T>, rooms: &mut [Vec<T>]) {
+    let (width, parts) = (PANEL_VECTORS * T::lanes(on.0), rooms.len());
     let (panels, k) = (all.dy.width().div_ceil(width), all.x.width());
     if parts < 2 || panels < 2 && k < 2 {
-        return blocks(path, all, &mut rooms[0]);
+        return blocks(on, all, &mut rooms[0]);
     }
     let (left, right) = rooms.split_at_mut(parts / 2);
     let Gradients { x, dy, dw: (dw, store, transpose), db } = all;
@@ -110,44 +116,138 @@ fn share<T: Float>(path: Path, all: Gradients<'_, T>, rooms: &mut [Vec<T>]) {
             Gradients { x: x.columns(middle, k), dy, dw: (dw_after, store, transpose), db: None },
         )
     };
-    rayon::join(|| share(path, a, left), || share(path, b, right));
+    rayon::join(|| share(on, a, left), || share(on, b, right));
 }
 
-/// Block of rows by block of rows, panel by panel of columns: `dy` is packed, `x` is read as it lies.
-fn blocks<T: Float>(path: Path, all: Gradients<'_, T>, room: &mut Vec<T>) {
+/// Block of rows by block of rows; within it by parts of `x`'s columns, packed where that pays; and for each part by the panels
+/// of `dy`, which are packed. As they lie, the few columns that a tile reads are far apart, and fall into few places of a cache.
+fn blocks<T: Float>((path, machine): On, all: Gradients<'_, T>, room: &mut Vec<T>) {
     let Gradients { x, dy, dw: (mut dw, store, transpose), mut db } = all;
-    let (width, rows, n) = (PANEL_VECTORS * T::lanes(path), x.rows(), dy.width());
-    let turned = if transpose == Transpose::Yes { x.width() * width } else { 0 };
-    let size = BLOCK_ROWS * width + turned + ALIGNMENT / size_of::<T>();
+    let (width, most) = (PANEL_VECTORS * T::lanes(path), max_rows(path, PANEL_VECTORS));
+    let (rows, k, n) = (x.rows(), x.width(), dy.width());
+    let part = k.div_ceil(k.div_ceil(machine.gradient_columns::<T>(SUM_ROWS, width))).next_multiple_of(most);
+    let packs = n > (PACKED_FROM - 1) * width;
+    let (for_x, turned) =
+        (if packs { SUM_ROWS * part } else { 0 }, if transpose == Transpose::Yes { part * width } else { 0 });
+    let size = SUM_ROWS * width + for_x + turned + ALIGNMENT / size_of::<T>();
     if room.len() < size {
         room.resize(size, T::ZERO);
     }
     let start = aligned(room);
-    let (panel, turned) = room[start..].split_at_mut(BLOCK_ROWS * width);
-    for row in (0..rows).step_by(BLOCK_ROWS) {
-        let x = x.rows_range(row, rows.min(row + BLOCK_ROWS));
+    let (panel, rest) = room[start..].split_at_mut(SUM_ROWS * width);
+    let (packed, turned) = rest.split_at_mut(for_x);
+    for row in (0..rows).step_by(SUM_ROWS) {
+        let end = rows.min(row + SUM_ROWS);
         let later = |store: Store| if row > 0 { Store::Add } else { store };
-        for column in (0..n).step_by(width) {
-            let columns = column..n.min(column + width);
-            let dy_part = dy.rows_range(row, row + x.rows()).columns(columns.start, columns.end);
-            let db = db.as_mut().map(|(db, store)| (&mut db[columns.clone()], later(*store)));
-            sweep(Pack { dy: dy_part, panel, width, db });
-            let next = if columns.end < n { (row, columns.end) } else { (row + BLOCK_ROWS, 0) };
-            let ahead = Ahead { dy, row: next.0, column: next.1, end: rows.min(next.0 + BLOCK_ROWS) };
-            match transpose {
-                Transpose::No => {
-                    let dw = dw.reborrow().columns(columns.start, columns.end);
-                    multiply(path, x, panel, (dw, later(store)), ahead);
-                }
-                // The same products in a part that stays in the cache; only then rows become columns.
-                Transpose::Yes => {
-                    let extent = Extent2 { rows: x.width(), width: columns.len(), stride: width };
-                    multiply(path, x, panel, (ViewMut::strided(turned, extent), Store::Write), ahead);
-                    let (_, dw) = dw.reborrow().split_rows(columns.start);
-                    let (dw, _) = dw.split_rows(columns.len());
-                    sweep(Turn { from: turned, width, to: dw, store: later(store) });
+        for first in (0..k).step_by(part) {
+            let part = first..k.min(first + part);
+            let x = x.rows_range(row, end).columns(part.start, part.end);
+            let left = match packs {
+                true => Left::packed(x, packed, most),
+                false => Left::AsItLies(x),
+            };
+            for column in (0..n).step_by(width) {
+                let columns = column..n.min(column + width);
+                let dy_part = dy.rows_range(row, end).columns(columns.start, columns.end);
+                let db = db.as_mut().filter(|_| first == 0);
+                let db = db.map(|(db, store)| (&mut db[columns.clone()], later(*store)));
+                sweep(Pack { dy: dy_part, panel, width, db });
+                let next = match (columns.end < n, part.end < k) {
+                    (true, _) => (row, columns.end),
+                    (false, true) => (row, 0),
+                    (false, false) => (row + SUM_ROWS, 0),
+                };
+                let ahead = Ahead { dy, row: next.0, column: next.1, end: rows.min(next.0 + SUM_ROWS) };
+                match transpose {
+                    Transpose::No => {
+                        let dw = dw.reborrow().columns(columns.start, columns.end);
+                        let (dw, _) = dw.split_rows(part.start).1.split_rows(part.len());
+                        multiply(path, left, panel, (dw, later(store)), ahead);
+                    }
+                    // The same products in a part that stays in the cache; only then rows become columns.
+                    Transpose::Yes => {
+                        let extent = Extent2 { rows: part.len(), width: columns.len(), stride: width };
+                        multiply(path, left, panel, (ViewMut::strided(turned, extent), Store::Write), ahead);
+                        let dw = dw.reborrow().columns(part.start, part.end);
+                        let (dw, _) = dw.split_rows(columns.start).1.split_rows(columns.len());
+                        sweep(Turn { from: turned, width, to: dw, store: later(store) });
+                    }
                 }
             }
+        }
+    }
+}
+
+/// The left side of a product, whose columns a tile takes a few of.
+#[derive(Clone, Copy)]
+enum Left<'a, T> {
+    AsItLies(View<'a, T>),
+    /// The columns of each tile side by side, row by row: `rows` of them, `k` columns in all.
+    Packed {
+        columns: &'a [T],
+        rows: usize,
+        k: usize,
+    },
+}
+
+impl<'a, T: Float> Left<'a, T> {
+    /// Packs columns for tiles of at most `most`: some rows at a time, so that what a row brings is used before it goes.
+    fn packed(x: View<'_, T>, to: &'a mut [T], most: usize) -> Self {
+        const ROWS: usize = 8;
+        let (rows, k) = (x.rows(), x.width());
+        for row in (0..rows).step_by(ROWS) {
+            let end = rows.min(row + ROWS);
+            for part in even_blocks(k, most) {
+                let width = part.len();
+                let to = &mut to[part.start * rows + row * width..part.start * rows + end * width];
+                let columns = x.rows_range(row, end).columns(part.start, part.end);
+                match width {
+                    12 => copy_rows::<T, 12>(columns, to),
+                    11 => copy_rows::<T, 11>(columns, to),
+                    8 => copy_rows::<T, 8>(columns, to),
+                    6 => copy_rows::<T, 6>(columns, to),
+                    5 => copy_rows::<T, 5>(columns, to),
+                    _ => columns
+                        .iter()
+                        .zip(to.chunks_exact_mut(width))
+                        .for_each(|(row, to)| to.copy_from_slice(row)),
+                }
+            }
+        }
+        Left::Packed { columns: to, rows, k }
+    }
+
+    fn rows(&self) -> usize {
+        match self {
+            Left::AsItLies(x) => x.rows(),
+            Left::Packed { rows, .. } => *rows,
+        }
+    }
+
+    fn width(&self) -> usize {
+        match self {
+            Left::AsItLies(x) => x.width(),
+            Left::Packed { k, .. } => *k,
+        }
+    }
+
+    /// Where a tile's columns begin, and how far apart their rows are.
+    fn tile(&self, columns: &Range<usize>) -> (*const T, usize) {
+        match self {
+            Left::AsItLies(x) => (x.as_ptr().wrapping_add(columns.start), x.stride()),
+            Left::Packed { columns: packed, rows, .. } => {
+                (packed[columns.start * rows..].as_ptr(), columns.len())
+            }
+        }
+    }
+}
+
+/// A width that is known makes each row a few moves.
+#[inline]
+fn copy_rows<T: Copy, const WIDTH: usize>(rows: View<'_, T>, to: &mut [T]) {
+    for (row, to) in rows.iter().zip(to.as_chunks_mut::<WIDTH>().0) {
+        if let Some(row) = row.first_chunk() {
+            *to = *row;
         }
     }
 }
@@ -249,12 +349,9 @@ impl<T: Float> Ahead<'_, T> {
     #[inline]
     fn ask(&mut self, rows: usize, width: usize) {
         for row in self.row..self.end.min(self.row + rows) {
-            #[cfg(target_arch = "x86_64")]
             for at in (0..width).step_by(ALIGNMENT / size_of::<T>()) {
-                use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
                 let from = self.dy.as_ptr().wrapping_add(row * self.dy.stride() + self.column + at);
-                // SAFETY: it never faults, wherever it points.
-                unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast::<i8>()) };
+                prefetch::to_read_later(from);
             }
         }
         self.row += rows;
@@ -264,7 +361,7 @@ impl<T: Float> Ahead<'_, T> {
 /// `dw = xᵀ·dy` for a packed panel of `dy`.
 fn multiply<T: Float>(
     path: Path,
-    x: View<'_, T>,
+    x: Left<'_, T>,
     panel: &[T],
     (mut dw, store): (ViewMut<'_, T>, Store),
     mut ahead: Ahead<'_, T>,
@@ -272,21 +369,25 @@ fn multiply<T: Float>(
     let (width, rows, k) = (PANEL_VECTORS * T::lanes(path), x.rows(), x.width());
     assert!(panel.len() >= width * rows && dw.width() <= width && dw.rows() == k, "a packed panel");
     let (to, stride) = (dw.as_mut_ptr(), dw.stride());
-    let share = BLOCK_ROWS.div_ceil(k.div_ceil(max_rows(path, PANEL_VECTORS)));
-    for part in even_blocks(k, max_rows(path, PANEL_VECTORS)) {
+    let most = max_rows(path, PANEL_VECTORS);
+    let share = SUM_ROWS.div_ceil(k.div_ceil(most));
+    for part in even_blocks(k, most) {
         ahead.ask(share, width);
+        let (a, a_stride) = x.tile(&part);
         // SAFETY: `part` are columns of `x` and rows of `dw`; the panel has as many rows as `x`, and its columns exist
         // in `dw` as far as `columns` says. `Path::best` is what the CPU has, and tests ask for available ones.
         unsafe {
             T::transposed_tile(path, part.len())(&Tile {
                 k: rows,
-                a: x.as_ptr().add(part.start),
-                a_stride: x.stride(),
+                a,
+                a_stride,
                 b: panel.as_ptr(),
                 b_stride: 0,
                 c: to.add(part.start * stride),
                 c_stride: stride,
                 columns: dw.width(),
+                from: std::ptr::null(),
+                from_stride: 0,
                 bias: std::ptr::null(),
                 add: store == Store::Add,
             });
@@ -357,155 +458,4 @@ fn put<T: Float>(sums: &[T], to: &mut [T], store: Store) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::kernels::numbers;
-
-    fn naive<T: Float>(x: View<'_, T>, dy: View<'_, T>) -> Vec<f64> {
-        let n = dy.width();
-        let mut dw = vec![0.0; x.width() * n];
-        for (x, dy) in x.iter().zip(dy.iter()) {
-            for (i, &x) in x.iter().enumerate() {
-                for (j, &dy) in dy.iter().enumerate() {
-                    dw[i * n + j] += x.to_f64() * dy.to_f64();
-                }
-            }
-        }
-        dw
-    }
-
-    fn check<T: Float>(path: Path, (rows, k, n): (usize, usize, usize), tolerance: f64) {
-        let x = numbers::<T>((rows + 1) * (k + 1), 1);
-        let dy = numbers::<T>((rows + 1) * (n + 2), 2);
-        let x = View::strided(&x, Extent2 { rows, width: k, stride: k + 1 });
-        let dy = View::strided(&dy, Extent2 { rows, width: n, stride: n + 2 });
-        let extent = Extent2 { rows: k, width: n, stride: n + 3 };
-        let mut dw = vec![T::from_f64(f64::NAN); k * (n + 3)];
-        let mut db = vec![T::from_f64(f64::NAN); n];
-        let mut room = GradientRoom::default();
-        let mut run = |dw: &mut [T], db: &mut [T], store, threads| {
-            let (dw, db) = ((ViewMut::strided(dw, extent), store, Transpose::No), Some((db, store)));
-            weight_gradient(path, Gradients { x, dy, dw, db }, &mut room, threads);
-        };
-        run(&mut dw, &mut db, Store::Write, 1);
-        let (once, sums) = (dw.clone(), db.clone());
-        run(&mut dw, &mut db, Store::Add, 2);
-        let extent = Extent2 { rows: n, width: k, stride: k + 5 };
-        let mut turned = vec![T::from_f64(f64::NAN); n * (k + 5)];
-        for (store, threads, expected) in [(Store::Write, 1, &once), (Store::Add, 2, &dw)] {
-            let to = (ViewMut::strided(&mut turned, extent), store, Transpose::Yes);
-            weight_gradient(path, Gradients { x, dy, dw: to, db: None }, &mut room, threads);
-            for (i, j) in (0..k).flat_map(|i| (0..n).map(move |j| (i, j))) {
-                let (ours, theirs) = (turned[j * (k + 5) + i], expected[i * (n + 3) + j]);
-                assert!(ours == theirs, "{path:?} {rows}x{k}x{n}, transposed: {ours} is not {theirs}");
-            }
-            let past = turned.chunks(k + 5).all(|row| row[k..].iter().all(|x| !x.is_finite()));
-            assert!(past, "{path:?} {rows}x{k}x{n}, transposed: wrote past a row");
-        }
-        for j in 0..n {
-            let sum: f64 = dy.iter().map(|row| row[j].to_f64()).sum();
-            let off = (sums[j].to_f64() - sum).abs();
-            assert!(off <= tolerance * (1.0 + rows as f64), "{rows}x{k}x{n}: {} {sum}", sums[j]);
-            let off = (db[j].to_f64() - 2.0 * sum).abs();
-            assert!(off <= tolerance * (1.0 + rows as f64), "{rows}x{k}x{n}: {} twice {sum}", db[j]);
-        }
-        let expected = naive(x, dy);
-        for i in 0..k {
-            for j in 0..n {
-                let (a, b, y) =
-                    (once[i * (n + 3) + j].to_f64(), dw[i * (n + 3) + j].to_f64(), expected[i * n + j]);
-                let bound = tolerance * (1.0 + rows as f64).sqrt();
-                assert!(
-                    (a - y).abs() <= bound && (b - 2.0 * y).abs() <= 2.0 * bound,
-                    "{rows}x{k}x{n}: {a} {b} {y}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn weight_gradients_match_the_naive_sum() {
-        for shape in [
-            (0, 3, 4),
-            (1, 1, 1),
-            (1, 7, 33),
-            (3, 64, 5),
-            (200, 17, 31),
-            (700, 40, 130),
-            (5, 0, 3),
-            (260, 300, 520),
-        ] {
-            for path in Path::available() {
-                check::<f32>(path, shape, 2e-6);
-                check::<f64>(path, shape, 1e-14);
-            }
-        }
-    }
-
-    #[test]
-    fn weight_gradients_have_the_same_bits_on_any_number_of_threads() {
-        let shapes = [
-            (16000, 128, 1024),
-            (16000, 256, 1024),
-            (1, 128, 1024),
-            (7, 256, 1024),
-            (63, 300, 777),
-            (1000, 33, 2000),
-            (3000, 512, 65),
-            (20000, 300, 1),
-            (20000, 1, 300),
-            (40, 2000, 300),
-        ];
-        for (rows, k, n) in shapes {
-            let (x, dy) = (numbers::<f32>(rows * k, 1), numbers::<f32>(rows * n, 2));
-            let run = |threads, transpose: Transpose| {
-                let (mut dw, mut db) = (vec![0.5; k * n], vec![0.5; n]);
-                let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
-                let (height, width) = transpose.shape((k, n));
-                let weight = Some((x, (ViewMut::new(&mut dw, height, width), Store::Add, transpose)));
-                let room = &mut GradientRoom::default();
-                affine_gradient(dy, weight, Some((&mut db, Store::Add)), room, threads);
-                (dw, db)
-            };
-            for transpose in [Transpose::No, Transpose::Yes] {
-                let one = run(1, transpose);
-                for threads in [2, 3] {
-                    assert!(run(threads, transpose) == one, "{rows}x{k}x{n} on {threads} threads");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn bias_gradients_have_the_same_bits_on_any_number_of_threads() {
-        for (rows, n) in [(9000, 130), (1050, 1001), (600_000, 2), (2_000_000, 1)] {
-            let dy = numbers::<f32>(rows * n, 1);
-            let run = |threads| {
-                let mut db = vec![0.5; n];
-                bias_gradient(View::new(&dy, rows, n), &mut db, Store::Add, threads);
-                db
-            };
-            let one = run(1);
-            for threads in [2, 3] {
-                assert!(run(threads) == one, "{rows}x{n} on {threads} threads");
-            }
-        }
-    }
-
-    #[test]
-    fn bias_gradients_match_the_naive_sum() {
-        for (rows, n) in [(0, 3), (1, 1), (5, 0), (300, 129), (1000, 256), (128, 500)] {
-            let dy = numbers::<f32>((rows + 1) * (n + 2), 1);
-            let dy = View::strided(&dy, Extent2 { rows, width: n, stride: n + 2 });
-            let mut db = vec![f32::NAN; n];
-            bias_gradient(dy, &mut db, Store::Write, 1);
-            let once = db.clone();
-            bias_gradient(dy, &mut db, Store::Add, 1);
-            for j in 0..n {
-                let expected: f64 = dy.iter().map(|row| f64::from(row[j])).sum();
-                assert!((f64::from(once[j]) - expected).abs() < 1e-4, "{} {expected}", once[j]);
-                assert_eq!(db[j], once[j] + once[j]);
-            }
-        }
-    }
-}
+mod tests;

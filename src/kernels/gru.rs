@@ -71,19 +71,45 @@ impl<T: Float> Chunks for Forward<'_, T> {
     fn chunk<A: Arithmetic, const WHOLE: bool>(&mut self, at: Columns<WHOLE>) {
         let GruInputs { xw, hw, h_prev, blend } = self.inputs;
         let width = h_prev.width();
-        let [xr, xz, xn] = at.gates(xw, width);
-        let [sr, sz, sn] = at.gates(hw, width);
+        let Gates { z, n, .. } = gates::<A, T, WHOLE>(at, xw, hw, width);
         let h_prev = at.of(h_prev);
         let mut h = [T::ZERO; CHUNK];
         for j in 0..CHUNK {
-            let r = (xr[j] + sr[j]).sigmoid_with::<A>();
-            let z = (xz[j] + sz[j]).sigmoid_with::<A>();
-            let n = A::mul_add(r, sn[j], xn[j]).tanh_with::<A>();
-            let (new, old) = shares(z, blend);
-            h[j] = A::mul_add(new, n, old * h_prev[j]);
+            let (new, old) = shares(z[j], blend);
+            h[j] = A::mul_add(new, n[j], old * h_prev[j]);
         }
         at.write(&mut self.h, 0, &h);
     }
+}
+
+/// The gates, and the state's part of `n`.
+struct Gates<T> {
+    r: [T; CHUNK],
+    z: [T; CHUNK],
+    n: [T; CHUNK],
+    sn: [T; CHUNK],
+}
+
+/// A short loop for each: see [`logistics`](super::chunk::logistics).
+#[inline(always)]
+fn gates<A: Arithmetic, T: Float, const WHOLE: bool>(
+    at: Columns<WHOLE>,
+    xw: View<'_, T>,
+    hw: View<'_, T>,
+    width: usize,
+) -> Gates<T> {
+    let (mut r, mut z, mut n) = (at.gate(xw, 0, width), at.gate(xw, 1, width), at.gate(xw, 2, width));
+    let (sr, sz, sn) = (at.gate(hw, 0, width), at.gate(hw, 1, width), at.gate(hw, 2, width));
+    for j in 0..CHUNK {
+        r[j] = (r[j] + sr[j]).sigmoid_with::<A>();
+    }
+    for j in 0..CHUNK {
+        z[j] = (z[j] + sz[j]).sigmoid_with::<A>();
+    }
+    for j in 0..CHUNK {
+        n[j] = A::mul_add(r[j], sn[j], n[j]).tanh_with::<A>();
+    }
+    Gates { r, z, n, sn }
 }
 
 /// The weights of the new and of the old state.
@@ -167,14 +193,11 @@ impl<T: Float> Chunks for Backward<'_, T> {
         at.ask(xw, 3, width);
         at.ask(hw, 3, width);
         at.ask(h_prev, 1, width);
-        let [xr, xz, xn] = at.gates(xw, width);
-        let [sr, sz, sn] = at.gates(hw, width);
+        let Gates { r, z, n, sn } = gates::<A, T, WHOLE>(at, xw, hw, width);
         let (h_prev, dh) = (at.of(h_prev), at.of(dh));
         let [mut dr, mut dz, mut dn, mut dsn, mut dh_prev] = [[T::ZERO; CHUNK]; 5];
         for j in 0..CHUNK {
-            let r = (xr[j] + sr[j]).sigmoid_with::<A>();
-            let z = (xz[j] + sz[j]).sigmoid_with::<A>();
-            let n = A::mul_add(r, sn[j], xn[j]).tanh_with::<A>();
+            let (r, z, n) = (r[j], z[j], n[j]);
             let (new, old) = shares(z, blend);
             let toward = match blend {
                 Blend::Keep => h_prev[j] - n,
@@ -187,12 +210,12 @@ impl<T: Float> Chunks for Backward<'_, T> {
             dz[j] = dh[j] * toward * (z * (T::ONE - z));
             dh_prev[j] = dh[j] * old;
         }
-        for (output, dn) in [(&mut self.dxw, dn), (&mut self.dhw, dsn)] {
-            for (gate, chunk) in [dr, dz, dn].into_iter().enumerate() {
-                at.put(output, gate * width, chunk);
-            }
+        for (output, dn) in [(&mut self.dxw, &dn), (&mut self.dhw, &dsn)] {
+            at.put(output, 0, &dr);
+            at.put(output, width, &dz);
+            at.put(output, 2 * width, dn);
         }
-        at.put(&mut self.dh_prev, 0, dh_prev);
+        at.put(&mut self.dh_prev, 0, &dh_prev);
     }
 }
 

@@ -4,7 +4,7 @@
 //! `c = σ(f)·c_prev + σ(i)·tanh(g)` and `h = σ(o)·tanh(c)`. Nothing but `pre` and `c` is kept for backward, which
 //! computes the gates again: that costs less than writing and reading them.
 
-use super::chunk::{CHUNK, Chunks, Columns, Output, lies};
+use super::chunk::{CHUNK, Chunks, Columns, Output, lies, logistics, tangents};
 use super::float::{Float, Store};
 use super::path::{Arithmetic, Path, Sweep, sweep_on};
 use super::view::{View, ViewMut};
@@ -44,13 +44,21 @@ impl<T: Float> Sweep for Forward<'_, T> {
 impl<T: Float> Chunks for Forward<'_, T> {
     #[inline(always)]
     fn chunk<A: Arithmetic, const WHOLE: bool>(&mut self, at: Columns<WHOLE>) {
-        let [i, f, g, o] = at.gates(self.pre, self.c_prev.width());
-        let c_prev = at.of(self.c_prev);
-        let (mut h, mut c) = ([T::ZERO; CHUNK], [T::ZERO; CHUNK]);
+        let width = self.c_prev.width();
+        let (mut i, mut f) = (at.gate(self.pre, 0, width), at.gate(self.pre, 1, width));
+        let (mut g, mut o) = (at.gate(self.pre, 2, width), at.gate(self.pre, 3, width));
+        let mut c = at.of(self.c_prev);
+        logistics::<A, T>(&mut i);
+        logistics::<A, T>(&mut f);
+        logistics::<A, T>(&mut o);
+        let below = tangents::<A, T>(&mut g);
         for j in 0..CHUNK {
-            let fresh = i[j].sigmoid_with::<A>() * g[j].tanh_with::<A>();
-            c[j] = A::mul_add(f[j].sigmoid_with::<A>(), c_prev[j], fresh);
-            h[j] = o[j].sigmoid_with::<A>() * c[j].tanh_with::<A>();
+            c[j] = c[j] / f[j] + g[j] / (i[j] * below[j]);
+        }
+        let mut h = c;
+        let below = tangents::<A, T>(&mut h);
+        for j in 0..CHUNK {
+            h[j] = h[j] / (o[j] * below[j]);
         }
         at.write(&mut self.c, 0, &c);
         at.write(&mut self.h, 0, &h);
@@ -121,13 +129,18 @@ impl<T: Float> Chunks for Backward<'_, T> {
         let pre = lies(pre, &self.dpre);
         at.ask(pre, 4, width);
         at.ask(c, 1, width);
-        let [i, f, g, o] = at.gates(pre, width);
-        let (c_prev, c, dh, dc) = (at.of(c_prev), at.of(c), at.take(dh), at.take(dc));
+        let (mut i, mut f, mut o) = (at.gate(pre, 0, width), at.gate(pre, 1, width), at.gate(pre, 3, width));
+        let (mut g, mut shown) = (at.gate(pre, 2, width), at.of(c));
+        logistics::<A, T>(&mut i);
+        logistics::<A, T>(&mut f);
+        logistics::<A, T>(&mut o);
+        let (under_g, under_shown) = (tangents::<A, T>(&mut g), tangents::<A, T>(&mut shown));
+        let (c_prev, dh, dc) = (at.of(c_prev), at.take(dh), at.take(dc));
         let [mut di, mut df, mut dg, mut d_o, mut dc_prev] = [[T::ZERO; CHUNK]; 5];
         for j in 0..CHUNK {
-            let (i, f) = (i[j].sigmoid_with::<A>(), f[j].sigmoid_with::<A>());
-            let (g, o) = (g[j].tanh_with::<A>(), o[j].sigmoid_with::<A>());
-            let shown = c[j].tanh_with::<A>();
+            let (i, f, o) = (T::ONE / i[j], T::ONE / f[j], T::ONE / o[j]);
+            let both = T::ONE / (under_g[j] * under_shown[j]);
+            let (g, shown) = (g[j] * (under_shown[j] * both), shown[j] * (under_g[j] * both));
             let dc = A::mul_add(dh[j] * o, A::mul_add(-shown, shown, T::ONE), dc[j]);
             di[j] = dc * g * (i * (T::ONE - i));
             df[j] = dc * c_prev[j] * (f * (T::ONE - f));
@@ -135,10 +148,11 @@ impl<T: Float> Chunks for Backward<'_, T> {
             d_o[j] = dh[j] * shown * (o * (T::ONE - o));
             dc_prev[j] = dc * f;
         }
-        for (gate, chunk) in [di, df, dg, d_o].into_iter().enumerate() {
-            at.put(&mut self.dpre, gate * width, chunk);
-        }
-        at.put(&mut self.dc_prev, 0, dc_prev);
+        at.put(&mut self.dpre, 0, &di);
+        at.put(&mut self.dpre, width, &df);
+        at.put(&mut self.dpre, 2 * width, &dg);
+        at.put(&mut self.dpre, 3 * width, &d_o);
+        at.put(&mut self.dc_prev, 0, &dc_prev);
     }
 }
 
@@ -284,6 +298,25 @@ mod tests {
             let mut there = pre.clone();
             lstm_backward(inputs, Some((ViewMut::new(&mut there, n, 4 * width), Store::Write)), None);
             assert_eq!(there, apart);
+        }
+    }
+
+    #[test]
+    fn gates_that_are_shut_or_open_to_the_limit_are_exact() {
+        let (inf, c_prev) = (f32::INFINITY, [0.75f32]);
+        for (f, kept) in [(inf, 0.75), (-inf, 0.0)] {
+            let pre = [-inf, f, inf, inf];
+            let (h, c) = forward(1, 1, &pre, &c_prev);
+            assert_eq!(c, [kept]);
+            assert!((h[0] - kept.tanh()).abs() < 1e-6);
+            let (dpre, dc_prev) = backward(1, 1, [&pre, &c_prev, &c, &[1.0], &[2.0]]);
+            assert_eq!(dpre, [0.0; 4]);
+            assert_eq!(dc_prev[0] == 0.0, f < 0.0, "{dc_prev:?}");
+        }
+        for gate in 0..4 {
+            let mut pre = [0.5; 4];
+            pre[gate] = f32::NAN;
+            assert!(forward(1, 1, &pre, &c_prev).0[0].is_nan(), "{gate}");
         }
     }
 

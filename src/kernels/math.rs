@@ -26,11 +26,13 @@ fn reduce<A: Arithmetic>(x: f32) -> (i32, f32) {
     let n = t - ROUND;
     let k = (t.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let r = A::mul_add(n, -LN2_LOW, A::mul_add(n, -LN2_HIGH, x));
-    let mut p = 1.987_569_1e-4;
-    for c in [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
-        p = A::mul_add(p, r, c);
-    }
-    (k, A::mul_add(p, r * r, r))
+    // Its coefficients by twos: Horner's rule would have each step wait for the one before.
+    let r2 = r * r;
+    let high = A::mul_add(1.987_569_1e-4, r, 1.398_2e-3);
+    let middle = A::mul_add(8.333_452e-3, r, 4.166_579_6e-2);
+    let low = A::mul_add(1.666_666_5e-1, r, 0.5);
+    let p = A::mul_add(A::mul_add(high, r2, middle), r2, low);
+    (k, A::mul_add(p, r2, r))
 }
 
 /// e to the power of x.
@@ -44,21 +46,39 @@ pub fn exp<A: Arithmetic>(x: f32) -> f32 {
     (p + 1.0) * power_of_two(half) * power_of_two(k.wrapping_sub(half))
 }
 
-/// `1 / (1 + exp(-x))`.
+/// `1 + exp(-x)`, the denominator of `sigmoid`; infinite where the quotient would be subnormal.
 #[inline(always)]
-pub fn sigmoid<A: Arithmetic>(x: f32) -> f32 {
-    1.0 / (1.0 + exp::<A>(-x))
+pub fn logistic<A: Arithmetic>(x: f32) -> f32 {
+    // Compared such that NaN passes. From 2^128 on the power is infinite, and below 2^-126 it would vanish beside 1: one
+    // factor is enough.
+    let x = if x > 87.0 { 87.0 } else { x };
+    let x = if x < -89.0 { -89.0 } else { x };
+    let (k, p) = reduce::<A>(-x);
+    A::mul_add(p + 1.0, power_of_two(k), 1.0)
 }
 
-/// Hyperbolic tangent, as `m / (m + 2)` with `m = exp(2|x|) - 1`.
+/// Numerator and denominator of `tanh`, which is `m / (m + 2)` with `m = exp(2|x|) - 1`; both are at most 5e8.
 #[inline(always)]
-pub fn tanh<A: Arithmetic>(x: f32) -> f32 {
+pub fn tangent<A: Arithmetic>(x: f32) -> (f32, f32) {
     let y = 2.0 * x.abs();
-    let y = if y > 40.0 { 40.0 } else { y };
+    let y = if y > 20.0 { 20.0 } else { y };
     let (k, p) = reduce::<A>(y);
     let scale = power_of_two(k);
     let m = A::mul_add(p, scale, scale - 1.0);
-    (m / (m + 2.0)).copysign(x)
+    (m.copysign(x), m + 2.0)
+}
+
+/// `1 / (1 + exp(-x))`.
+#[inline(always)]
+pub fn sigmoid<A: Arithmetic>(x: f32) -> f32 {
+    1.0 / logistic::<A>(x)
+}
+
+/// Hyperbolic tangent.
+#[inline(always)]
+pub fn tanh<A: Arithmetic>(x: f32) -> f32 {
+    let (numerator, denominator) = tangent::<A>(x);
+    numerator / denominator
 }
 
 macro_rules! over_slices {

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
-pub mod cache;
+pub mod bandwidth;
 mod chunk;
 pub mod elementwise;
 pub mod float;
@@ -13,23 +13,26 @@ pub mod flush;
 pub mod gradient;
 pub mod gru;
 pub mod lstm;
+pub mod machine;
 pub mod math;
 pub mod path;
 pub mod peak;
+mod prefetch;
 pub mod product;
 pub mod random;
 pub mod rows;
 mod tile;
 pub mod view;
 
-pub use cache::own_cache;
+pub use bandwidth::{Bandwidth, bandwidth};
 pub use chunk::Output;
 pub use elementwise::{map, update, zip};
 pub use float::{Float, Store};
 pub use flush::flush;
-pub use gradient::{BiasGradient, GradientRoom, WeightGradient, affine_gradient};
+pub use gradient::{BiasGradient, GradientRoom, SUM_ROWS, WeightGradient, affine_gradient};
 pub use gru::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 pub use lstm::{LstmBackward, lstm_backward, lstm_forward};
+pub use machine::{Machine, machine};
 pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
 pub use peak::peak;
 pub use product::{Packed, Transpose, affine, product, product_panels};

@@ -1,7 +1,7 @@
 //! Which instructions the kernels run with, chosen once at run time.
 //!
 //! A kernel is plain generic code marked `#[inline(always)]`: a [`Sweep`]. [`sweep`] runs it inside a function that
-//! is compiled for the CPU's vector instructions, so that the same source becomes AVX-512, AVX2 and portable code.
+//! is compiled for the CPU's vector instructions, so that the same source becomes AVX-512, AVX2, NEON and portable code.
 //! Nothing here is unsafe to use: an operator that needs its own fused loop writes a [`Sweep`] and gets the same.
 //!
 //! Results are the same bits in every run on one path; two paths differ in rounding, since only some have a fused
@@ -18,6 +18,8 @@ pub enum Path {
     Avx512,
     /// 8 lanes of f32, 16 registers, fused multiply-add.
     Avx2,
+    /// 4 lanes of f32, 32 registers, fused multiply-add: every 64-bit ARM.
+    Neon,
     /// Whatever the build's target promises.
     Portable,
 }
@@ -47,6 +49,8 @@ impl Path {
                 paths.push(Path::Avx2);
             }
         }
+        #[cfg(target_arch = "aarch64")]
+        paths.push(Path::Neon);
         paths.push(Path::Portable);
         paths
     }
@@ -110,9 +114,11 @@ pub fn sweep_on<S: Sweep>(path: Path, kernel: S) -> S::Output {
             // SAFETY: the path is among those that this CPU was found to run.
             unsafe { if path == Path::Avx512 { x86::avx512(kernel) } else { x86::avx2(kernel) } }
         }
-        #[cfg(not(any(target_arch = "aarch64", target_feature = "fma")))]
+        #[cfg(target_arch = "aarch64")]
+        Path::Neon => kernel.run::<Fused>(),
+        #[cfg(not(target_feature = "fma"))]
         _ => kernel.run::<Plain>(),
-        #[cfg(any(target_arch = "aarch64", target_feature = "fma"))]
+        #[cfg(target_feature = "fma")]
         _ => kernel.run::<Fused>(),
     }
 }

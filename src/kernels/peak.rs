@@ -90,7 +90,7 @@ unsafe fn multiply_adds<V: Vector>(
 }
 
 macro_rules! registers {
-    ($type:ident, $wide:ident, $middle:ident, $narrow:ty) => {
+    ($type:ident, $wide:ident, $middle:ident, $neon:ident, $narrow:ty) => {
         impl Registers for $type {
             fn multiply_adds(path: Path) -> MultiplyAdds<Self> {
                 #[cfg(target_arch = "x86_64")]
@@ -116,14 +116,16 @@ macro_rules! registers {
                     Path::Avx512 => wide,
                     #[cfg(target_arch = "x86_64")]
                     Path::Avx2 => middle,
+                    #[cfg(target_arch = "aarch64")]
+                    Path::Neon => multiply_adds::<std::arch::aarch64::$neon>,
                     _ => multiply_adds::<$narrow>,
                 }
             }
         }
     };
 }
-registers!(f32, __m512, __m256, super::tile::Array<f32, 4>);
-registers!(f64, __m512d, __m256d, super::tile::Array<f64, 2>);
+registers!(f32, __m512, __m256, float32x4_t, super::tile::Array<f32, 4>);
+registers!(f64, __m512d, __m256d, float64x2_t, super::tile::Array<f64, 2>);
 
 #[cfg(test)]
 mod tests {

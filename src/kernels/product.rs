@@ -5,15 +5,18 @@
 //! rows, nor on how many there are, nor on which columns a thread was given. That is what makes a sequence's
 //! results independent of the batch it travels in.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::float::{Float, Store};
+use super::machine::{Machine, machine};
 use super::path::Path;
-use super::tile::{self, PANEL_VECTORS, Size, Tile};
+use super::tile::{self, MAX_LANES, PANEL_VECTORS, Size, Tile};
 use super::view::{View, ViewMut};
 
-/// Rows that go over all panels together: enough to pay for reading the panels, few enough for a cache.
-const BLOCK_ROWS: usize = 96;
+/// Rows and columns of sums that wait before they are added: they have room on the stack.
+const ADDED_ROWS: usize = 96;
+const MAX_COLUMNS: usize = 3 * MAX_LANES;
 /// Below this many multiply-adds, twenty microseconds, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 19;
 /// Panels start on a cache line.
@@ -235,6 +238,19 @@ pub fn product_panels<T: Float>(
     b: &Packed<T>,
     panels: Range<usize>,
     bias: Option<&[T]>,
+    c: ViewMut<'_, T>,
+    store: Store,
+) {
+    product_on(machine(), a, b, panels, bias, c, store);
+}
+
+/// The same with the blocks of a given machine.
+fn product_on<T: Float>(
+    machine: Machine,
+    a: View<'_, T>,
+    b: &Packed<T>,
+    panels: Range<usize>,
+    bias: Option<&[T]>,
     mut c: ViewMut<'_, T>,
     store: Store,
 ) {
@@ -242,42 +258,68 @@ pub fn product_panels<T: Float>(
     let (rows, k, columns) = (a.rows(), b.k, b.columns(panels.clone()).len());
     assert_eq!(a.width(), k, "the inner sizes of a product");
     assert_eq!((c.rows(), c.width()), (rows, columns), "the shape of a product");
+    assert!(bias.is_none_or(|bias| bias.len() == columns), "the length of a bias");
     if rows == 0 || columns == 0 {
         return;
     }
     let (path, vectors, width) = (b.path, b.vectors, b.panel_width());
     let max_rows = tile::max_rows(path, vectors);
     let panel_len = width * k;
-    let (a_ptr, c_ptr) = (a.as_ptr(), c.as_mut_ptr());
-    assert!(bias.is_none_or(|bias| bias.len() == columns), "the length of a bias");
+    let (a_ptr, c_ptr, c_stride) = (a.as_ptr(), c.as_mut_ptr(), c.stride());
     let bias = bias.map_or(std::ptr::null(), <[T]>::as_ptr);
-    for rows in even_blocks(rows, BLOCK_ROWS) {
+    let block = machine.product_block::<T>(rows, width);
+    let cuts = k.div_ceil(block.k).max(1);
+    // Sums that are added to what is there wait in a place of their own until they are finished.
+    let mut room = MaybeUninit::<[T; ADDED_ROWS * MAX_COLUMNS]>::uninit();
+    let apart = store == Store::Add && cuts > 1;
+    for rows in even_blocks(rows, if apart { block.rows.min(ADDED_ROWS) } else { block.rows }) {
         let largest = rows.len().div_ceil(rows.len().div_ceil(max_rows));
-        let at_once = tile::max_panels(path, vectors, largest);
-        let mut panel = panels.start;
-        while panel < panels.end {
-            let count = at_once.min(panels.end - panel);
-            let first = (panel - panels.start) * width;
-            for part in even_blocks(rows.len(), max_rows) {
-                let row = rows.start + part.start;
-                // SAFETY: `part` are rows of `a` and `c`; the panels lie in `data` after `start`, as `resize` made
-                // them; columns from `first` on exist in `c`. The CPU has `path`: `Packed::new` asked it.
-                unsafe {
-                    T::tile(path, Size { rows: part.len(), panels: count, vectors })(&Tile {
-                        k,
-                        a: a_ptr.wrapping_add(row * a.stride()),
-                        a_stride: a.stride(),
-                        b: b.data.as_ptr().add(b.start + panel * panel_len),
-                        b_stride: panel_len,
-                        c: c_ptr.add(row * c.stride() + first),
-                        c_stride: c.stride(),
-                        columns: columns - first,
-                        bias: if bias.is_null() { bias } else { bias.add(first) },
-                        add: store == Store::Add,
-                    });
+        let at_once = tile::max_panels(path, vectors, largest).min(if apart { 1 } else { usize::MAX });
+        let together = if apart { 1 } else { panels.len() };
+        for group in panels.clone().step_by(together) {
+            let group = group..panels.end.min(group + together);
+            for cut in 0..cuts {
+                let (ks, last) = (k * cut / cuts..k * (cut + 1) / cuts, cut + 1 == cuts);
+                for panel in group.clone().step_by(at_once) {
+                    let count = at_once.min(group.end - panel);
+                    let first = (panel - panels.start) * width;
+                    for part in even_blocks(rows.len(), max_rows) {
+                        let row = rows.start + part.start;
+                        // SAFETY: `part` are rows of `a` and `c`; the panels lie in `data` after `start`, as `resize` made
+                        // them, and `ks` are rows of theirs; columns from `first` on exist in `c`. Apart, there is one panel
+                        // at a time, at most `MAX_COLUMNS` wide, and `part` are rows of the room, which the first cut writes
+                        // before the second reads. The CPU has `path`: `Packed::new` asked it.
+                        unsafe {
+                            let to = c_ptr.add(row * c_stride + first);
+                            let (sums, sums_stride) = match apart {
+                                true => {
+                                    (room.as_mut_ptr().cast::<T>().add(part.start * MAX_COLUMNS), MAX_COLUMNS)
+                                }
+                                false => (to, c_stride),
+                            };
+                            let (c, c_stride) = if last { (to, c_stride) } else { (sums, sums_stride) };
+                            T::tile(path, Size { rows: part.len(), panels: count, vectors })(&Tile {
+                                k: ks.len(),
+                                a: a_ptr.wrapping_add(row * a.stride() + ks.start),
+                                a_stride: a.stride(),
+                                b: b.data.as_ptr().add(b.start + panel * panel_len + ks.start * width),
+                                b_stride: panel_len,
+                                c,
+                                c_stride,
+                                columns: columns - first,
+                                from: if cut > 0 { sums } else { std::ptr::null() },
+                                from_stride: sums_stride,
+                                bias: if last && !bias.is_null() {
+                                    bias.add(first)
+                                } else {
+                                    std::ptr::null()
+                                },
+                                add: last && store == Store::Add,
+                            });
+                        }
+                    }
                 }
             }
-            panel += count;
         }
     }
 }
@@ -292,6 +334,7 @@ pub(super) fn even_blocks(len: usize, most: usize) -> impl Iterator<Item = Range
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::machine::tests::MACHINES;
     use crate::kernels::numbers;
     use crate::kernels::view::Extent2;
 
@@ -344,6 +387,37 @@ mod tests {
                 once[i * stride + n..(i + 1) * stride].iter().all(|x| !x.is_finite()),
                 "wrote past a row"
             );
+        }
+    }
+
+    #[test]
+    fn every_machine_makes_the_same_bits() {
+        // Long sums, a last panel that is not full, rows that make several blocks; written and added.
+        for (m, k, n) in [(1, 2000, 40), (13, 3001, 33), (130, 1200, 70), (800, 300, 20)] {
+            for path in Path::available() {
+                let (a, b) = (numbers::<f32>(m * k, 4), numbers::<f32>(k * n, 5));
+                let (bias, start) = (numbers::<f32>(n, 6), numbers::<f32>(m * n, 7));
+                let mut packed = Packed::on(path);
+                packed.pack(View::new(&b, k, n), Transpose::No);
+                let run = |machine, store, bias| {
+                    let mut c = start.clone();
+                    let to = ViewMut::new(&mut c, m, n);
+                    product_on(machine, View::new(&a, m, k), &packed, 0..packed.panels(), bias, to, store);
+                    c
+                };
+                for (store, bias) in
+                    [(Store::Write, None), (Store::Write, Some(&bias[..])), (Store::Add, Some(&bias[..]))]
+                {
+                    let [first, others @ ..] = MACHINES;
+                    let expected = run(first, store, bias);
+                    for other in others {
+                        assert!(
+                            run(other, store, bias) == expected,
+                            "{path:?} {m}x{k}x{n} {store:?} on {other:?}"
+                        );
+                    }
+                }
+            }
         }
     }
 

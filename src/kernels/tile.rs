@@ -1,10 +1,12 @@
 //! The innermost loop of the packed products: a few rows times one or more column panels, sums held in registers.
 //!
 //! One generic source, [`tile`], over a [`Vector`] type; a macro wraps each size in a function compiled for its
-//! instructions. The left side is read as it lies, or transposed: then the sums go down its columns. Every output element has one sum, started at 0 and extended by `a[i][k]·b[k][j]` for k ascending:
-//! no size of tile changes an element's bits.
+//! instructions. The left side is read as it lies, or transposed: then the sums go down its columns. Every output element
+//! has one sum, started at 0 and extended by `a[i][k]·b[k][j]` for k ascending. It may stop at any k, be stored, and go on from
+//! there: neither that nor the size of a tile changes an element's bits.
 
 use super::path::Path;
+use super::prefetch;
 
 /// Vectors side by side in a panel of columns, where nothing speaks for more.
 pub(super) const PANEL_VECTORS: usize = 2;
@@ -29,6 +31,10 @@ pub struct Tile<T> {
     pub(super) c_stride: usize,
     /// Columns of `c` that exist; the panels may be wider.
     pub(super) columns: usize,
+    /// Where the sums go on from, of the same columns; null where they begin.
+    pub(super) from: *const T,
+    /// Elements between rows of `from`.
+    pub(super) from_stride: usize,
     /// What each column's sums are added to, the same for every row; null for nothing.
     pub(super) bias: *const T,
     /// Adds the result to `c` instead of replacing it.
@@ -60,14 +66,18 @@ pub trait Tiles: Sized {
 /// The vectors of a panel for a matrix of so many columns: the columns that fill the last panel up are lost work.
 pub(super) fn panel_vectors(path: Path, lanes: usize, columns: usize) -> usize {
     let filled = |vectors: usize| columns.div_ceil(vectors * lanes) * vectors;
-    if path == Path::Avx512 && filled(3) < filled(PANEL_VECTORS) { 3 } else { PANEL_VECTORS }
+    if matches!(path, Path::Avx512 | Path::Neon) && filled(3) < filled(PANEL_VECTORS) {
+        3
+    } else {
+        PANEL_VECTORS
+    }
 }
 
 /// The most rows of one tile of panels of so many vectors.
 pub(super) fn max_rows(path: Path, vectors: usize) -> usize {
     match (path, vectors) {
-        (Path::Avx512, PANEL_VECTORS) => 12,
-        (Path::Avx512, _) => 8,
+        (Path::Avx512 | Path::Neon, PANEL_VECTORS) => 12,
+        (Path::Avx512 | Path::Neon, _) => 8,
         (Path::Avx2 | Path::Portable, _) => 6,
     }
 }
@@ -75,9 +85,9 @@ pub(super) fn max_rows(path: Path, vectors: usize) -> usize {
 /// The panels of one tile of so many rows: with few rows more of them, so that enough sums are under way at a time.
 pub(super) fn max_panels(path: Path, vectors: usize, rows: usize) -> usize {
     match (path, vectors, rows) {
-        (Path::Avx512, PANEL_VECTORS, 1) => 4,
-        (Path::Avx512, PANEL_VECTORS, 2) | (Path::Avx512, _, 1) => 3,
-        (Path::Avx512, PANEL_VECTORS, 3 | 4) | (Path::Avx512, _, 2) => 2,
+        (Path::Avx512 | Path::Neon, PANEL_VECTORS, 1) => 4,
+        (Path::Avx512 | Path::Neon, PANEL_VECTORS, 2) | (Path::Avx512 | Path::Neon, _, 1) => 3,
+        (Path::Avx512 | Path::Neon, PANEL_VECTORS, 3 | 4) | (Path::Avx512 | Path::Neon, _, 2) => 2,
         (Path::Avx2 | Path::Portable, _, 1) => 4,
         (Path::Avx2 | Path::Portable, _, 2) => 2,
         _ => 1,
@@ -117,13 +127,26 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
             *row = t.a.wrapping_add(i * t.a_stride);
         }
         // A large result is not in cache: its lines are asked for while the sums are made.
-        #[cfg(target_arch = "x86_64")]
         for i in 0..ROWS {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
             for v in 0..COLUMNS {
-                // Never faults, so the last columns may reach past the end.
-                let c = t.c.wrapping_add(i * t.c_stride + v * V::LANES);
-                _mm_prefetch::<_MM_HINT_ET0>(c.cast::<i8>());
+                // The last columns may reach past the end.
+                prefetch::to_write(t.c.wrapping_add(i * t.c_stride + v * V::LANES));
+            }
+        }
+        if !t.from.is_null() {
+            if t.columns < COLUMNS * V::LANES {
+                let room = first_columns::<V, ROWS, COLUMNS>(t);
+                for i in 0..ROWS {
+                    for v in 0..COLUMNS {
+                        sums[i][v] = V::load(room[i][v].as_ptr());
+                    }
+                }
+            } else {
+                for i in 0..ROWS {
+                    for v in 0..COLUMNS {
+                        sums[i][v] = V::load(t.from.add(i * t.from_stride + v * V::LANES));
+                    }
+                }
             }
         }
         for k in 0..t.k {
@@ -163,6 +186,27 @@ unsafe fn tile<V, const ROWS: usize, const COLUMNS: usize, const VECTORS: usize,
             }
         }
     }
+}
+
+/// Sums that go on from where they stopped, if not all columns exist; those that don't are zero.
+///
+/// # Safety
+/// See [`TileFn`].
+unsafe fn first_columns<V: Vector, const ROWS: usize, const COLUMNS: usize>(
+    t: &Tile<V::Elem>,
+) -> [[[V::Elem; MAX_LANES]; COLUMNS]; ROWS] {
+    let mut room = [[[V::Elem::default(); MAX_LANES]; COLUMNS]; ROWS];
+    for (i, row) in room.iter_mut().enumerate() {
+        for (v, to) in row.iter_mut().enumerate() {
+            let first = v * V::LANES;
+            let live = t.columns.saturating_sub(first).min(V::LANES);
+            for (j, to) in to[..live].iter_mut().enumerate() {
+                // SAFETY: of `from` only `columns` are touched.
+                unsafe { *to = *t.from.add(i * t.from_stride + first + j) };
+            }
+        }
+    }
+    room
 }
 
 /// Puts sums where they belong if not all columns exist.
@@ -225,9 +269,9 @@ macro_rules! array_vector {
             }
             #[inline(always)]
             unsafe fn mul_add(self, b: Self, c: Self) -> Self {
-                #[cfg(any(target_arch = "aarch64", target_feature = "fma"))]
+                #[cfg(target_feature = "fma")]
                 return Array(std::array::from_fn(|i| self.0[i].mul_add(b.0[i], c.0[i])));
-                #[cfg(not(any(target_arch = "aarch64", target_feature = "fma")))]
+                #[cfg(not(target_feature = "fma"))]
                 Array(std::array::from_fn(|i| self.0[i] * b.0[i] + c.0[i]))
             }
         }
@@ -273,6 +317,46 @@ macro_rules! x86_vector {
     };
 }
 
+#[cfg(target_arch = "aarch64")]
+macro_rules! neon_vector {
+    ($type:ident, $vector:ident, $lanes:literal, $splat:ident, $load:ident, $store:ident, $add:ident, $fma:ident) => {
+        impl Vector for std::arch::aarch64::$vector {
+            type Elem = $type;
+            const LANES: usize = $lanes;
+            #[inline(always)]
+            unsafe fn splat(mut value: $type) -> Self {
+                // Says nothing but that the number is in a register: else the compiler fills a vector by `ld1r`, which
+                // takes one of the units that multiply. So `fmla` takes it as an element.
+                // SAFETY: it is empty; and every 64-bit ARM has the instructions.
+                unsafe {
+                    asm!("/* {0:v} */", inout(vreg) value, options(pure, nomem, nostack, preserves_flags));
+                    std::arch::aarch64::$splat(value)
+                }
+            }
+            #[inline(always)]
+            unsafe fn load(from: *const $type) -> Self {
+                // SAFETY: the caller vouches for `LANES` elements.
+                unsafe { std::arch::aarch64::$load(from) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: *mut $type) {
+                // SAFETY: the caller vouches for `LANES` elements.
+                unsafe { std::arch::aarch64::$store(to, self) }
+            }
+            #[inline(always)]
+            unsafe fn add(self, other: Self) -> Self {
+                // SAFETY: every 64-bit ARM has the instructions.
+                unsafe { std::arch::aarch64::$add(self, other) }
+            }
+            #[inline(always)]
+            unsafe fn mul_add(self, b: Self, c: Self) -> Self {
+                // SAFETY: every 64-bit ARM has the instructions.
+                unsafe { std::arch::aarch64::$fma(c, self, b) }
+            }
+        }
+    };
+}
+
 /// A function that picks the tile of a size; every size is compiled with the given target features.
 macro_rules! tile_table {
     ($name:ident, $type:ident, $vector:ty, [$($feature:meta)?],
@@ -301,13 +385,15 @@ macro_rules! tile_table {
     };
 }
 
+/// The sizes that fill 32 registers.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! wide_table {
-    ($name:ident, $type:ident, $vector:ty, $feature:meta) => {
+    ($name:ident, $type:ident, $vector:ty, [$($feature:meta)?]) => {
         tile_table!(
             $name,
             $type,
             $vector,
-            [$feature],
+            [$($feature)?],
             [
                 2: (1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (2, 3), (3, 1), (3, 2), (4, 1), (4, 2), (5, 1),
                     (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1);
@@ -318,6 +404,7 @@ macro_rules! wide_table {
     };
 }
 
+/// The sizes that fill 16 registers.
 macro_rules! narrow_table {
     ($name:ident, $type:ident, $vector:ty, [$($feature:meta)?]) => {
         tile_table!(
@@ -375,23 +462,36 @@ mod x86 {
         _mm256_add_pd,
         _mm256_fmadd_pd
     );
-    wide_table!(f32_avx512, f32, __m512, target_feature(enable = "avx512f,avx2,fma"));
-    wide_table!(f64_avx512, f64, __m512d, target_feature(enable = "avx512f,avx2,fma"));
+    wide_table!(f32_avx512, f32, __m512, [target_feature(enable = "avx512f,avx2,fma")]);
+    wide_table!(f64_avx512, f64, __m512d, [target_feature(enable = "avx512f,avx2,fma")]);
     narrow_table!(f32_avx2, f32, __m256, [target_feature(enable = "avx2,fma")]);
     narrow_table!(f64_avx2, f64, __m256d, [target_feature(enable = "avx2,fma")]);
+}
+
+#[cfg(target_arch = "aarch64")]
+mod neon {
+    use super::{PANEL_VECTORS, Size, Tile, TileFn, Vector, tile};
+    use std::arch::{
+        aarch64::{float32x4_t, float64x2_t},
+        asm,
+    };
+    neon_vector!(f32, float32x4_t, 4, vdupq_n_f32, vld1q_f32, vst1q_f32, vaddq_f32, vfmaq_f32);
+    neon_vector!(f64, float64x2_t, 2, vdupq_n_f64, vld1q_f64, vst1q_f64, vaddq_f64, vfmaq_f64);
+    wide_table!(f32_neon, f32, float32x4_t, []);
+    wide_table!(f64_neon, f64, float64x2_t, []);
 }
 
 narrow_table!(f32_portable, f32, Array<f32, 4>, []);
 narrow_table!(f64_portable, f64, Array<f64, 2>, []);
 
 macro_rules! tiles {
-    ($type:ident, $avx512:ident, $avx2:ident, $portable:ident) => {
+    ($type:ident, $avx512:ident, $avx2:ident, $neon:ident, $portable:ident) => {
         impl Tiles for $type {
             fn lanes(path: Path) -> usize {
                 let bytes = match path {
                     Path::Avx512 => 64,
                     Path::Avx2 => 32,
-                    Path::Portable => 16,
+                    Path::Neon | Path::Portable => 16,
                 };
                 bytes / size_of::<$type>()
             }
@@ -401,6 +501,8 @@ macro_rules! tiles {
                     Path::Avx512 => x86::$avx512(size, false),
                     #[cfg(target_arch = "x86_64")]
                     Path::Avx2 => x86::$avx2(size, false),
+                    #[cfg(target_arch = "aarch64")]
+                    Path::Neon => neon::$neon(size, false),
                     _ => $portable(size, false),
                 }
             }
@@ -411,11 +513,13 @@ macro_rules! tiles {
                     Path::Avx512 => x86::$avx512(size, true),
                     #[cfg(target_arch = "x86_64")]
                     Path::Avx2 => x86::$avx2(size, true),
+                    #[cfg(target_arch = "aarch64")]
+                    Path::Neon => neon::$neon(size, true),
                     _ => $portable(size, true),
                 }
             }
         }
     };
 }
-tiles!(f32, f32_avx512, f32_avx2, f32_portable);
-tiles!(f64, f64_avx512, f64_avx2, f64_portable);
+tiles!(f32, f32_avx512, f32_avx2, f32_neon, f32_portable);
+tiles!(f64, f64_avx512, f64_avx2, f64_neon, f64_portable);

@@ -347,7 +347,7 @@ impl Dense {
             for run in runs {
                 let first = &from[run[0] * w..(run[0] + 1) * w];
                 sums.clear();
-                sums.extend(first.iter().map(|x| x.widen()));
+                sums.extend(first.iter().map(|x| x.summand()));
                 for row in &run[1..] {
                     let row = &from[row * w..(row + 1) * w];
                     sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = T::add(*sum, x));

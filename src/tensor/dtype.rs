@@ -93,7 +93,7 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         type Sum: Copy;
         #[doc(hidden)]
-        fn widen(self) -> Self::Sum;
+        fn summand(self) -> Self::Sum;
         #[doc(hidden)]
         fn add(sum: Self::Sum, x: Self) -> Self::Sum;
         #[doc(hidden)]
@@ -125,7 +125,7 @@ macro_rules! element {
         #[allow(private_interfaces)]
         impl sealed::Sealed for $t {
             type Sum = $sum;
-            fn widen(self) -> $sum {
+            fn summand(self) -> $sum {
                 $widen(self)
             }
             fn add(sum: $sum, x: Self) -> $sum {

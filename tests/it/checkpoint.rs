@@ -8,7 +8,7 @@ use unpadded::executor::Scope;
 use unpadded::predict::Predictor;
 use unpadded::program::{Attributes, BlockId, Spec, VarDesc, VarKind, VarRole};
 use unpadded::tensor::Dense;
-use unpadded::{DType, ErrorKind, Lod, Program, Result, Variable, ops};
+use unpadded::{DType, ErrorKind, Lod, Program, Variable, ops};
 
 use crate::damage::{Sections, change, fields, file, file_of_version_1, item, items, record, sections};
 use crate::models::Random;
@@ -424,7 +424,7 @@ fn child() {
 /// A process that may write no file larger than 2 KB stands for a disk that is full.
 #[cfg(unix)]
 #[test]
-fn a_full_disk_leaves_the_old_file() -> Result<()> {
+fn a_full_disk_leaves_the_old_file() -> unpadded::Result<()> {
     let folder = folder("checkpoint-full");
     let path = folder.join("x.ckpt");
     trained::checkpoint(4).save(&path)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use unpadded::executor::{Executor, Part, Profile, Run, Scope};
+use unpadded::executor::{Bound, Entry, Executor, Part, Profile, Run, Scope};
 use unpadded::layers::Embedding;
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::VarId;
@@ -54,7 +54,7 @@ fn profile(model: &Model, documents: &[Vec<usize>], threads: usize) -> Profile {
 
 /// The calls, rows and operations of the products in one part, over all steps, sorted.
 fn products(profile: &Profile, part: Part, backward: bool) -> Vec<(u64, u64, u64)> {
-    let of = |e: &&unpadded::executor::Entry| {
+    let of = |e: &&Entry| {
         e.part == part && e.operator.starts_with("linear") && e.operator.ends_with("backward") == backward
     };
     let mut found: Vec<_> =
@@ -111,13 +111,57 @@ fn tables_print_and_add_up() {
         let profile = profile(&model, &[vec![3, 2], vec![], vec![4], vec![1, 0, 2]], 2);
         let text = profile.to_string();
         assert!(text.contains("linear"), "{text}");
-        assert_eq!(text.lines().count(), profile.entries.len() + 3, "{text}");
+        assert_eq!(text.lines().count(), profile.entries.len() + 4, "{text}");
         assert!(profile.entries.is_sorted_by(|a, b| a.time >= b.time));
         assert!(
             profile.time_in(Part::Loop) > Duration::ZERO && profile.time_in(Part::Moves) > Duration::ZERO
         );
         json(&profile.chrome_trace());
     }
+}
+
+#[test]
+fn each_entry_says_what_bounds_it() {
+    let profile = profile(&models::TRAINED, &[vec![60], vec![50], vec![55], vec![58]], 2);
+    let (rates, text) = (profile.rates(), profile.to_string());
+    let of_bytes = |entry: &Entry, reached: f64, rate: f64| {
+        let expected = entry.bytes_per_second() / rate;
+        assert!((reached / expected - 1.0).abs() < 1e-9, "{reached} and {expected}: {}", entry.operator);
+        reached
+    };
+    let mut found = 0;
+    for (entry, line) in profile.entries.iter().zip(text.lines().skip(3)) {
+        let bound = entry.bound(&rates);
+        let said = bound.map_or("-".to_owned(), |bound| bound.to_string());
+        assert!(line.contains(&format!("  {said}  ")), "{said}: {line}");
+        let bytes = entry.cost.read + entry.cost.written;
+        let reached = match bound {
+            Some(Bound::MultiplyAdds(reached)) => {
+                let of_peak = profile.of_peak(entry).unwrap();
+                assert!((reached / of_peak - 1.0).abs() < 1e-9, "{reached} and {of_peak}: {line}");
+                reached
+            }
+            Some(Bound::L2(reached)) => of_bytes(entry, reached, rates.bandwidth.l2),
+            Some(Bound::L3(reached)) => of_bytes(entry, reached, rates.bandwidth.l3),
+            Some(Bound::Memory(reached)) => of_bytes(entry, reached, rates.bandwidth.memory),
+            Some(Bound::Waiting) => {
+                assert!(entry.part == Part::Stepping || entry.side_by_side.len() == 2, "{line}");
+                continue;
+            }
+            None => {
+                assert_eq!((entry.cost.flops, bytes), (0, 0), "{line}");
+                continue;
+            }
+        };
+        assert!(reached.is_finite() && reached > 0.0, "{reached}: {line}");
+        found += 1;
+    }
+    assert!(found > 5, "{text}");
+    // The lanes of the loop are written down as such, what runs outside of it is not.
+    let cell = profile.entries.iter().find(|e| e.operator.starts_with("lstm_cell")).unwrap();
+    assert!(cell.side_by_side.iter().all(|busy| !busy.is_zero()), "{:?}", cell.side_by_side);
+    let update = profile.entries.iter().find(|e| e.operator.starts_with("sgd")).unwrap();
+    assert!(update.side_by_side.iter().all(Duration::is_zero), "{:?}", update.side_by_side);
 }
 
 #[test]

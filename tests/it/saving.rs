@@ -1,13 +1,18 @@
 //! Where a training saves: alone, tried before the first step, and also when the system asks it to end.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+#[cfg(unix)]
+use std::process::ExitStatus;
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batches, Data, Loader};
-use unpadded::train::{Ended, Report, Steps, Until};
+#[cfg(target_os = "linux")]
+use unpadded::train::Ended;
+use unpadded::train::{Report, Steps, Until};
 use unpadded::{ErrorKind, Result};
 
 use crate::trainer::{dev, train, trainer};
@@ -111,6 +116,7 @@ fn wait_for(file: &Path) {
     }
 }
 
+#[cfg(unix)]
 fn go(folder: &Path) {
     std::fs::write(folder.join("go"), "").unwrap();
 }

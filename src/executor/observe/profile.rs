@@ -38,15 +38,14 @@
 //! *Time* is time on the clock: where threads run the steps of a loop side by side, each counts for its share, so that
 //! all entries and what is in none add up to [`Profile::wall`]. FLOP are what operators declare
 //! ([`Op::cost`](crate::program::Op::cost)), a multiply-add as two; bytes are those of the operands, whether they come
-//! from a cache or from memory. The *peak* is the highest rate of multiply-adds from register to register that
-//! [`peak()`] saw on one thread, times the threads: no kernel can be faster.
+//! from a cache or from memory. The table's second line says what this machine does at best, and its column *bound* which of
+//! it an entry comes nearest to: see [`bound`](super::bound).
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::time::Duration;
 
 use crate::executor::plan::{Instr, Loop, OpInstr, Plan, Span};
 use crate::executor::run::recorder::{Recorder, Totals};
-use crate::kernels::peak;
 use crate::program::Cost;
 use crate::tensor::DType;
 
@@ -123,6 +122,8 @@ pub struct Entry {
     pub time: Duration,
     /// On each thread; where a call is divided over threads, on the one that waited for the others.
     pub threads: Vec<Duration>,
+    /// On each thread, while others ran the same steps, or the same chain, for other sequences or rows.
+    pub side_by_side: Vec<Duration>,
     /// What it computes in.
     pub dtype: DType,
 }
@@ -157,69 +158,6 @@ impl Profile {
     /// The time of the entries in one part.
     pub fn time_in(&self, part: Part) -> Duration {
         self.entries.iter().filter(|entry| entry.part == part).map(|entry| entry.time).sum()
-    }
-
-    /// An entry's rate as a fraction of what this machine's threads can do at best, which is measured when it is first
-    /// asked for; `None` for what computes in no float.
-    pub fn of_peak(&self, entry: &Entry) -> Option<f64> {
-        let peak = match entry.dtype {
-            DType::F32 => peak::<f32>(),
-            DType::F64 => peak::<f64>(),
-            _ => return None,
-        };
-        Some(entry.flops_per_second() / (peak * self.threads as f64))
-    }
-}
-
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wall = self.wall.as_secs_f64();
-        let share = |time: Duration| 100.0 * time.as_secs_f64() / wall.max(1e-9);
-        let flops: u64 = self.entries.iter().map(|e| e.cost.flops).sum();
-        let threads = if self.threads == 1 { "" } else { "s" };
-        writeln!(
-            f,
-            "{} runs, {:.1} ms on {} thread{threads}, {:.2} GFLOP at {:.1} GFLOP/s",
-            self.runs,
-            wall * 1e3,
-            self.threads,
-            flops as f64 / 1e9,
-            rate(flops, self.wall) / 1e9
-        )?;
-        writeln!(
-            f,
-            "{:>6} {:>9} {:>8} {:>10} {:>8} {:>8} {:>6} {:>7}  {:<9}  operator",
-            "share", "ms", "calls", "rows", "GFLOP", "GFLOP/s", "peak", "GB/s", "part"
-        )?;
-        for entry in &self.entries {
-            let of_peak = self.of_peak(entry).filter(|_| entry.cost.flops > 0);
-            let of_peak = of_peak.map_or_else(|| "-".to_owned(), |part| format!("{:.0} %", 100.0 * part));
-            let block = entry.block.map_or_else(String::new, |block| format!(", block {block}"));
-            let caller = entry.caller.as_ref().map_or_else(String::new, |caller| format!(" at {caller}"));
-            writeln!(
-                f,
-                "{:>4.1} % {:>9.2} {:>8} {:>10} {:>8.3} {:>8.1} {of_peak:>6} {:>7.1}  {:<9}  [{}] {}{block}{caller}",
-                share(entry.time),
-                entry.time.as_secs_f64() * 1e3,
-                entry.calls,
-                entry.rows,
-                entry.cost.flops as f64 / 1e9,
-                entry.flops_per_second() / 1e9,
-                entry.bytes_per_second() / 1e9,
-                entry.part,
-                entry.instruction,
-                entry.operator
-            )?;
-        }
-        let mut parts = String::new();
-        for part in Part::ALL {
-            let time = self.time_in(part);
-            if time > Duration::ZERO {
-                write!(parts, "{part} {:.1} %, ", share(time))?;
-            }
-        }
-        let known = self.entries.iter().map(|e| e.time).sum();
-        writeln!(f, "{parts}in no call {:.1} %", share(self.wall.saturating_sub(known)))
     }
 }
 
@@ -310,7 +248,8 @@ fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
     moves + before + body.max(whole) + after
 }
 
-fn nothing(operator: &str) -> Entry {
+/// An entry before anything is known of it.
+pub(super) fn nothing(operator: &str) -> Entry {
     Entry {
         instruction: 0,
         operator: operator.to_owned(),
@@ -322,6 +261,7 @@ fn nothing(operator: &str) -> Entry {
         cost: Cost::default(),
         time: Duration::ZERO,
         threads: Vec::new(),
+        side_by_side: Vec::new(),
         dtype: DType::Bool,
     }
 }
@@ -349,6 +289,7 @@ impl Profile {
             entry.rows += totals.rows;
             entry.cost += totals.cost;
             entry.threads.push(totals.busy);
+            entry.side_by_side.push(totals.side_by_side);
             clock += totals.clock;
         }
         if entry.calls > 0 {
@@ -359,6 +300,6 @@ impl Profile {
     }
 }
 
-fn rate(count: u64, time: Duration) -> f64 {
+pub(super) fn rate(count: u64, time: Duration) -> f64 {
     if time > Duration::ZERO { count as f64 / time.as_secs_f64() } else { 0.0 }
 }

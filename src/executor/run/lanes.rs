@@ -9,10 +9,7 @@ use crate::executor::run::frame::{At, Frame};
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::{Tools, Worker};
 use crate::kernels::arena::{Lane, Part, Share};
-use crate::kernels::{helpers, own_cache};
-
-/// The rows for each thread up to which threads share columns where weights would fill a core's own cache.
-const COLUMN_ROWS: usize = 8;
+use crate::kernels::{helpers, machine};
 
 /// Some steps of a loop, and how many lanes run them, each for its own sequences.
 struct LaneSteps<'p> {
@@ -36,9 +33,11 @@ impl<'p> RunState<'p> {
         let threads = helpers(effort, self.worth.steps, tools.workers.len());
         // Where few sequences are left, the threads share columns instead; sooner, if they would all read weights that
         // their own caches cannot hold.
-        let heavy = threads > 1 && instr.weights >= own_cache();
-        let limit = if heavy { COLUMN_ROWS * threads } else { threads / 2 };
-        let few = (0..steps).find(|&t| starts[t + 1] - starts[t] <= limit).unwrap_or(steps);
+        let machine = machine();
+        let few = |rows: usize| {
+            rows <= threads / 2 || threads > 1 && machine.streams(instr.weights, rows.div_ceil(threads))
+        };
+        let few = (0..steps).find(|&t| few(starts[t + 1] - starts[t])).unwrap_or(steps);
         self.share(instr, frame, &mut tools.lists.shares);
         let mut phases = [(0..few, threads), (few..steps, 1)];
         if instr.backward {

@@ -14,6 +14,8 @@ pub(crate) struct Totals {
     pub(crate) rows: u64,
     /// On this thread.
     pub(crate) busy: Duration,
+    /// Of it, while other threads ran the same loop.
+    pub(crate) side_by_side: Duration,
     /// Its part of the time on the clock: where `n` threads run a loop together, each counts for an `n`th.
     pub(crate) clock: f64,
     pub(crate) cost: Cost,
@@ -169,6 +171,9 @@ fn add(totals: &mut Totals, busy: Duration, share: f64, rows: usize, cost: Cost)
     totals.calls += 1;
     totals.rows += rows as u64;
     totals.busy += busy;
+    if share < 1.0 {
+        totals.side_by_side += busy;
+    }
     totals.clock += busy.as_secs_f64() * share;
     totals.cost += cost;
 }

@@ -267,21 +267,29 @@ impl<'a, T: Float> Target<'a, T> {
         loss
     }
 
-    /// The gradient of a row's logits, as a function of class and logit, where `d` is that of its loss.
+    /// A row's logits, or those from class `first` on, become their gradient, where `d` is that of the row's loss.
     #[inline(always)]
-    pub(in crate::ops) fn slope<A: Arithmetic>(
+    pub(in crate::ops) fn slopes<A: Arithmetic>(
         &self,
-        total: T,
-        class: usize,
-        d: T,
-    ) -> impl Fn(usize, T) -> T {
-        let Self { sharp, even, weights, .. } = *self;
-        let target = d * sharp * self.weight(class);
-        let even = d * even;
-        let scale = target + even * weights;
-        move |c, x| {
-            let at_label = if c == class { target } else { T::ZERO };
-            scale * (x - total).exp_with::<A>() - even * self.weight(c) - at_label
+        (total, class, d): (T, usize, T),
+        first: usize,
+        logits: &mut [T],
+    ) {
+        let target = d * self.sharp * self.weight(class);
+        let even = d * self.even;
+        let scale = target + even * self.weights;
+        let slope = |x: T, even: T| scale * (x - total).exp_with::<A>() - even;
+        match self.weight {
+            None => logits.iter_mut().for_each(|x| *x = slope(*x, even)),
+            Some(weight) => {
+                logits
+                    .iter_mut()
+                    .zip(&weight[first..])
+                    .for_each(|(x, &weight)| *x = slope(*x, even * weight));
+            }
+        }
+        if let Some(x) = class.checked_sub(first).and_then(|at| logits.get_mut(at)) {
+            *x -= target;
         }
     }
 }
@@ -315,20 +323,21 @@ impl<'a, T: Float> Rows<'a, T> {
 /// ln Σ exp(x). The sum runs in a fixed number of lanes: its order depends on the number of classes alone.
 #[inline(always)]
 pub(in crate::ops) fn log_sum_exp<T: Float, A: Arithmetic>(x: &[T]) -> T {
+    // A length that is known makes each chunk one vector or two; the last one may be shorter.
     const LANES: usize = 16;
+    let (chunks, rest) = x.as_chunks::<LANES>();
     let mut max = [T::NEG_INFINITY; LANES];
-    for chunk in x.chunks(LANES) {
-        for (max, &x) in max.iter_mut().zip(chunk) {
-            *max = if x > *max { x } else { *max };
-        }
+    let larger = |max: &mut T, x: T| *max = if x > *max { x } else { *max };
+    for chunk in chunks {
+        max.iter_mut().zip(chunk).for_each(|(max, &x)| larger(max, x));
     }
+    max.iter_mut().zip(rest).for_each(|(max, &x)| larger(max, x));
     let max = max.into_iter().fold(T::NEG_INFINITY, T::max);
     let mut sum = [T::ZERO; LANES];
-    for chunk in x.chunks(LANES) {
-        for (sum, &x) in sum.iter_mut().zip(chunk) {
-            *sum += (x - max).exp_with::<A>();
-        }
+    for chunk in chunks {
+        sum.iter_mut().zip(chunk).for_each(|(sum, &x)| *sum += (x - max).exp_with::<A>());
     }
+    sum.iter_mut().zip(rest).for_each(|(sum, &x)| *sum += (x - max).exp_with::<A>());
     max + sum.into_iter().sum::<T>().ln()
 }
 
@@ -365,6 +374,9 @@ struct Slopes<'a, T> {
     store: Store,
 }
 
+/// Gradients that are computed before they go where they belong.
+const CHUNK: usize = 64;
+
 impl<T: Float> Sweep for Slopes<'_, T> {
     type Output = Result<()>;
 
@@ -379,13 +391,13 @@ impl<T: Float> Sweep for Slopes<'_, T> {
                 continue;
             };
             let total = log_sum_exp::<T, A>(logits);
-            let slope = rows.target.slope::<A>(total, class, self.dloss.row(row)[0]);
-            for (c, (dlogit, &x)) in dlogits.iter_mut().zip(logits).enumerate() {
-                let value = slope(c, x);
-                match self.store {
-                    Store::Write => *dlogit = value,
-                    Store::Add => *dlogit += value,
-                }
+            let of_row = (total, class, self.dloss.row(row)[0]);
+            let mut slopes = [T::ZERO; CHUNK];
+            for (i, (logits, dlogits)) in logits.chunks(CHUNK).zip(dlogits.chunks_mut(CHUNK)).enumerate() {
+                let slopes = &mut slopes[..logits.len()];
+                slopes.copy_from_slice(logits);
+                rows.target.slopes::<A>(of_row, i * CHUNK, slopes);
+                dlogits.iter_mut().zip(slopes).for_each(|(to, slope)| self.store.put(to, *slope));
             }
         }
         Ok(())

@@ -6,8 +6,8 @@ use ndarray::{Array1, Array2, array};
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::error::Result;
 use crate::kernels::{
-    Arithmetic, Float, GradientRoom, Packed, Store, Sweep, Transpose, View, ViewMut, WeightGradient, affine,
-    affine_gradient, helpers, product, sweep,
+    Arithmetic, Float, GradientRoom, Machine, Packed, SUM_ROWS, Store, Sweep, Transpose, View, ViewMut,
+    WeightGradient, affine, affine_gradient, helpers, machine, product, sweep,
 };
 use crate::lod::Lod;
 use crate::operator;
@@ -20,15 +20,19 @@ use crate::program::{
 use crate::tensor::Variable;
 use crate::with_float;
 
-/// About how many logits a chunk has: few enough for a cache that the cores share.
-const CHUNK: usize = 2 << 20;
 /// A chunk with fewer multiply-adds is not divided over threads.
 const WORTH_DIVIDING: usize = 1 << 16;
 
-/// How many rows a chunk has, which the number of classes alone decides. There is a least number, however many classes
-/// there are: each chunk reads and writes the whole gradient of W, which does not pay for fewer rows.
-fn chunk_rows(classes: usize) -> usize {
-    (CHUNK / classes.max(1)).clamp(128, 4096).next_multiple_of(32)
+/// How many rows a chunk has: enough to pay for reading and writing the whole gradient of W, and with few classes so many
+/// that a chunk has a million logits; but not more than eight million logits, for memory's sake. Whole blocks of the sums
+/// over rows in any case, or always half of one, so that these sums are the same on every machine.
+fn chunk_rows(machine: Machine, classes: usize) -> usize {
+    let logits = |count: usize| count / classes.max(1);
+    if logits(32 << 20) < SUM_ROWS {
+        return SUM_ROWS / 2;
+    }
+    let rows = logits(1 << 20).min(4096).max(machine.rows_for_a_pass()).min(logits(8 << 20));
+    rows.next_multiple_of(SUM_ROWS)
 }
 
 operator! {
@@ -334,7 +338,7 @@ fn all<T: RowValue>(
 ) -> Result<()> {
     let Tools { threads, logits: room, gradient } = tools;
     let classes = weights.logits.n();
-    let most = chunk_rows(classes).min(rows.rows());
+    let most = chunk_rows(machine(), classes).min(rows.rows());
     if room.len() < most * classes {
         room.resize(most * classes, T::ZERO);
     }
@@ -423,10 +427,7 @@ impl<T: Float> Sweep for Losses<'_, T> {
             }
             match (class, self.dloss) {
                 (Some(class), Some(dloss)) => {
-                    let slope = target.slope::<A>(total, class, dloss.row(row)[0]);
-                    for (c, x) in logits.iter_mut().enumerate() {
-                        *x = slope(c, *x);
-                    }
+                    target.slopes::<A>((total, class, dloss.row(row)[0]), 0, logits);
                 }
                 (None, Some(_)) => logits.fill(T::ZERO),
                 (_, None) => {}

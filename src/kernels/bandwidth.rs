@@ -1,0 +1,138 @@
+//! How fast this machine reads from its caches and from memory at best, as a yardstick for profiles.
+//!
+//! Nothing of ours is measured: numbers that lie in a row are read and added up with the widest instructions there are,
+//! again and again, from as much memory as a level holds. Writing is not measured; it is not faster.
+
+use std::hint::black_box;
+use std::num::NonZero;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::machine::machine;
+use super::path::{Arithmetic, Sweep, sweep};
+
+/// Sums that grow side by side: those of eight vectors of AVX2, four of AVX-512.
+const SUMS: usize = 32;
+const SAMPLES: usize = 5;
+/// What a sample takes, or longer if memory is read once in a longer time.
+const SAMPLE: Duration = Duration::from_micros(800);
+/// What is read from memory is no larger than this, so that measuring stays short: a larger third level holds it.
+const MOST: usize = 128 << 20;
+
+/// Bytes a second that some threads read together at best, and the caches that they read from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bandwidth {
+    /// From each thread's own cache, the second level.
+    pub l2: f64,
+    /// From the third level, which they share.
+    pub l3: f64,
+    /// From memory.
+    pub memory: f64,
+    /// How large a second level is, in bytes.
+    pub l2_size: usize,
+    /// How much of the third level these threads have, in bytes; 0 if there is none.
+    pub l3_size: usize,
+}
+
+/// How fast so many threads at once read from each level: the best of 5 samples, each of numbers in a row, with the
+/// instructions that the kernels use on this CPU. Measured when it is first asked for, on threads of its own, which
+/// takes about a tenth of a second and memory for twice the third level, at most 128 MiB; then remembered.
+pub fn bandwidth(threads: usize) -> Bandwidth {
+    static KNOWN: Mutex<Vec<(usize, Bandwidth)>> = Mutex::new(Vec::new());
+    // What is in it stays whole if a thread panics.
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, found)) = known.iter().find(|(of, _)| *of == threads) {
+        return *found;
+    }
+    let (machine, cores) = (machine(), std::thread::available_parallelism().map_or(1, NonZero::get));
+    let found = measure(threads.max(1), machine.l2, machine.l3.saturating_mul(threads.clamp(1, cores)));
+    known.push((threads, found));
+    found
+}
+
+fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
+    // Where the system makes no threads, the calling one is measured.
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build().ok();
+    // A thread's part of each level. Three times the second level is not in it, and in most third levels whatever the
+    // threads; twice the third level is in none, nor is eight times the second where there is no third.
+    let inner = l2_size / 2;
+    let outer = l2_size * 3;
+    let all = (l3_size.saturating_mul(2).min(MOST) / threads).max(l2_size * 8);
+    // Written, not just asked for: pages that nobody wrote are all the same one.
+    let numbers = on_all(pool.as_ref(), &|_| vec![1_u64; all / size_of::<u64>()]);
+    let of = |bytes: usize| fastest(pool.as_ref(), &numbers, bytes / size_of::<u64>());
+    Bandwidth { l2: of(inner), l3: of(outer), memory: of(all), l2_size, l3_size }
+}
+
+/// What a function makes of each thread's number, on all of them at once.
+fn on_all<T: Send>(pool: Option<&ThreadPool>, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T> {
+    match pool {
+        Some(pool) => pool.broadcast(|thread| run(thread.index())),
+        None => vec![run(0)],
+    }
+}
+
+/// Bytes a second of all threads together, each reading the first numbers of its own.
+fn fastest(pool: Option<&ThreadPool>, numbers: &[Vec<u64>], words: usize) -> f64 {
+    let sample = || {
+        let read = on_all(pool, &|thread| {
+            let numbers = numbers.get(thread).and_then(|own| own.get(..words)).unwrap_or_default();
+            let (start, mut bytes) = (Instant::now(), 0);
+            while bytes == 0 || start.elapsed() < SAMPLE {
+                black_box(sweep(Sum(black_box(numbers))));
+                bytes += size_of_val(numbers).max(1);
+            }
+            (start, Instant::now(), bytes)
+        });
+        let (first, last) = (read.iter().map(|r| r.0).min(), read.iter().map(|r| r.1).max());
+        let seconds = first.zip(last).map_or(0.0, |(first, last)| (last - first).as_secs_f64());
+        read.iter().map(|r| r.2).sum::<usize>() as f64 / seconds.max(1e-9)
+    };
+    (0..SAMPLES).map(|_| sample()).fold(0.0, f64::max)
+}
+
+struct Sum<'a>(&'a [u64]);
+
+impl Sweep for Sum<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) -> u64 {
+        let (chunks, rest) = self.0.as_chunks::<SUMS>();
+        let mut sums = [0_u64; SUMS];
+        for chunk in chunks {
+            for (sum, number) in sums.iter_mut().zip(chunk) {
+                *sum = sum.wrapping_add(*number);
+            }
+        }
+        sums.iter().chain(rest).fold(0, |all, &sum| all.wrapping_add(sum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::path::{Path, sweep_on};
+
+    #[test]
+    fn it_is_measured_once() {
+        let first = bandwidth(1);
+        for rate in [first.l2, first.l3, first.memory] {
+            assert!(rate.is_finite() && rate > 1e6, "{first:?}");
+        }
+        assert_eq!(bandwidth(1), first);
+    }
+
+    #[test]
+    fn every_number_is_read_on_every_path() {
+        for path in Path::available() {
+            for len in [0, 1, SUMS - 1, SUMS, 3 * SUMS + 5] {
+                let numbers: Vec<u64> = (0..len).map(|i| 1 << (i % 60)).collect();
+                let sum = numbers.iter().fold(0, |all: u64, &n| all.wrapping_add(n));
+                assert_eq!(sweep_on(path, Sum(&numbers)), sum, "{path:?}, {len}");
+            }
+        }
+    }
+}
