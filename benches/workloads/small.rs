@@ -26,6 +26,7 @@ struct Served {
 }
 
 pub(crate) fn run() -> Outcome<()> {
+    let mut lines = Vec::new();
     println!(
         "one run forward, least of {ROUNDS} medians, in microseconds; hidden 1 shows what every run costs\n"
     );
@@ -36,9 +37,13 @@ pub(crate) fn run() -> Outcome<()> {
             for threads in [1, 2] {
                 let [executor, predictor] = served.times(batch, steps, threads)?;
                 println!("| {width} | {batch} | {steps} | {threads} | {executor:.1} | {predictor:.1} |");
+                lines.push(format!(
+                    r#"{{"hidden":{width},"batch":{batch},"steps":{steps},"threads":{threads},"executor_us":{executor:.1},"predictor_us":{predictor:.1}}}"#
+                ));
             }
         }
     }
+    println!(r#"{{"peer":"unpadded","workload":"small","runs":[{}]}}"#, lines.join(","));
     Ok(())
 }
 

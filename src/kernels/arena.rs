@@ -391,7 +391,8 @@ impl<'a> Lane<'a> {
         assert!(region.end() <= capacity, "{region:?} beyond {capacity} elements");
         let common = write && matches!(buffer.lines, Lines::Common(_));
         assert!(!common, "{region:?} of a common buffer is written");
-        panic!("{region:?} outside sequences {:?}", self.part.map(|part| part.from..part.to))
+        let (from, to) = self.part.as_ref().map_or((0, 0), |part| (part.from, part.to));
+        panic!("{region:?} outside sequences {from}..{to}")
     }
 }
 

@@ -86,8 +86,8 @@ impl Dealt {
 
 /// The lifetimes of slots where calls run chunk by chunk, between two moments each: all of a chain's calls have run on the
 /// first rows before the first has run on the others, so that what it touches lives from its beginning to its end.
-/// Of slots whose rows lie alike, one may still follow another in one place, row by row, as if there were no chain: the second
-/// list names for these the first of the place, which lives as long as all of them.
+/// Of slots that begin in a chain and whose rows lie alike, one may still follow another in one place, row by row, as if there were
+/// no chain. The second list says for each slot whose buffer it takes over: that one lives as long as all that follow it.
 fn in_chains(slots: &[Slot], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>) {
     let first_with = |moment: usize| chains.partition_point(|chain| chain.1 < moment);
     let last_with = |moment: usize| chains.partition_point(|chain| chain.0 <= moment).checked_sub(1);
@@ -102,15 +102,11 @@ fn in_chains(slots: &[Slot], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>)
     let mut lives: Vec<Life> = slots.iter().map(wide).collect();
     let mut places = vec![None; slots.len()];
     let aliased: BTreeSet<usize> = slots.iter().filter_map(|slot| slot.alias).collect();
-    // Each in one chain: where it begins, or else where it ends.
+    // Each in the chain where it begins. What was there before stays: a call that fails is looked for once more from there.
     let chain_of = |(s, slot): (usize, &Slot)| {
         let own = !slot.persistent && slot.pool.is_none() && slot.alias.is_none() && !aliased.contains(&s);
         let known = !own || slot.rows.known().is_some();
-        if known {
-            None
-        } else {
-            with(slot.life.0).or_else(|| with(slot.life.1)).map(|chain| (chain, slot.life, s))
-        }
+        if known { None } else { with(slot.life.0).map(|chain| (chain, slot.life, s)) }
     };
     let mut touched: Vec<(usize, Life, usize)> = slots.iter().enumerate().filter_map(chain_of).collect();
     touched.sort_unstable();
@@ -219,8 +215,9 @@ mod tests {
         let distinct = |buffers: &[usize]| buffers.iter().collect::<BTreeSet<_>>().len();
         // Three live at once at the most.
         assert_eq!(distinct(&buffers(&[], [8; 6])), 3);
-        // They do in a chain from the third moment to the sixth, where they follow each other row by row.
-        assert_eq!(distinct(&buffers(&[(3, 6)], [8; 6])), 3);
+        // They do in a chain from the third moment to the sixth, where they follow each other row by row, but for the one
+        // that was there before.
+        assert_eq!(distinct(&buffers(&[(3, 6)], [8; 6])), 4);
         assert_eq!(buffers(&[(3, 6)], [8; 6])[1], buffers(&[(3, 6)], [8; 6])[3]);
         // Of other widths nothing that the chain touches follows another in its place.
         let others = buffers(&[(3, 6)], [8, 7, 6, 5, 4, 3]);

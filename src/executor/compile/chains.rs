@@ -7,10 +7,9 @@
 use std::collections::HashSet;
 
 use crate::executor::plan::{Access, Chain, Instr, Ref, Slot, Span};
+use crate::kernels::cpu;
 use crate::program::{BlockId, Extent, Reach, Role};
 
-/// Bytes of a chunk, of everything that a chain touches: a part of a core's second cache.
-const CHUNK_BYTES: usize = 1 << 19;
 /// Fewer rows than this are not worth the calls.
 const LEAST_ROWS: usize = 8;
 
@@ -124,7 +123,12 @@ impl Sorted<'_> {
     /// The slot that a call reads or writes. What passes between steps is not written outside the loop.
     fn slot(&self, r: &Ref) -> Option<usize> {
         match r.access {
-            Access::Slot(s) => Some(self.slots[s].alias.unwrap_or(s)),
+            Access::Slot(mut s) => {
+                while let Some(alias) = self.slots[s].alias {
+                    s = alias;
+                }
+                Some(s)
+            }
             _ => None,
         }
     }
@@ -166,7 +170,7 @@ fn chain_of<'a>(
     };
     let bytes: usize = distinct.iter().map(|r| r.width * size(r)).sum();
     let width = ops().flat_map(|op| &op.writes).map(|r| r.width).sum();
-    let rows = (CHUNK_BYTES / bytes.max(1)).max(LEAST_ROWS);
+    let rows = (cpu().chunk() / bytes.max(1)).max(LEAST_ROWS);
     Chain { calls: first..first + calls.len(), rows, width }
 }
 

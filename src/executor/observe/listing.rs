@@ -176,7 +176,7 @@ impl<'a> Text<'a> {
         let constant: Vec<String> =
             constant.flat_map(|(slot, _)| desc.input(slot.name)).map(|&var| self.name(var)).collect();
         if op.prepared.is_some() && !constant.is_empty() {
-            notes.push(format!("prepared once a run from {}", constant.join(", ")));
+            notes.push(format!("prepared once from {}", constant.join(", ")));
         }
         for &slot in &op.wiring.in_place {
             let value = desc.input(slots[slot].name).first().map_or_else(String::new, |&v| self.name(v));

@@ -9,7 +9,7 @@ use crate::executor::run::frame::{At, Frame};
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::{Tools, Worker};
 use crate::kernels::arena::{Lane, Part, Share};
-use crate::kernels::{helpers, machine};
+use crate::kernels::{cpu, helpers};
 
 /// Some steps of a loop, and how many lanes run them, each for its own sequences.
 struct LaneSteps<'p> {
@@ -33,9 +33,9 @@ impl<'p> RunState<'p> {
         let threads = helpers(effort, self.worth.steps, tools.workers.len());
         // Where few sequences are left, the threads share columns instead; sooner, if they would all read weights that
         // their own caches cannot hold.
-        let machine = machine();
+        let cpu = cpu();
         let few = |rows: usize| {
-            rows <= threads / 2 || threads > 1 && machine.streams(instr.weights, rows.div_ceil(threads))
+            rows <= threads / 2 || threads > 1 && cpu.streams(instr.weights, rows.div_ceil(threads))
         };
         let few = (0..steps).find(|&t| few(starts[t + 1] - starts[t])).unwrap_or(steps);
         self.share(instr, frame, &mut tools.lists.shares);

@@ -109,11 +109,16 @@ impl<'p> RunState<'p> {
         Ok(())
     }
 
-    /// About how much some stages compute, counted in numbers that they write.
+    /// About how much some stages compute, counted in numbers that they write; as much as can be if that is not known before.
     pub(super) fn effort(&self, stages: Stages) -> usize {
-        // All of its rows, whatever the level: the true number of some is known only when they are there.
-        let rows = self.levels.most_rows().max(self.batch);
         let code = self.plan.code.iter().filter(|instr| stages.have(instr));
+        // Values decide how many rows there are, and how many of them an update moves.
+        let unknown = |instr: &Instr| matches!(instr, Instr::Levels(_));
+        if matches!(stages, Stages::Updates) || code.clone().any(unknown) {
+            return usize::MAX;
+        }
+        // The most rows of any level: some are known only when they are there.
+        let rows = self.levels.most_rows().max(self.batch);
         code.map(|instr| instr.effort(rows)).fold(0, usize::saturating_add)
     }
 
