@@ -125,6 +125,13 @@ impl Executor {
         })
     }
 
+    /// From the next run on all threads are there for any run, where else small ones stay on one; its calls are divided, or get
+    /// all threads, as those of large runs are: for tests. It is slow, and changes no bit.
+    #[doc(hidden)]
+    pub fn wake_all_threads(&mut self) {
+        self.machine.wake_all_threads();
+    }
+
     /// From the next run on divides over the threads, and into chunks of rows, whatever can be divided, where else small runs
     /// stay whole: for tests that small programs give the same however they are divided. It is slow, and changes no bit.
     #[doc(hidden)]

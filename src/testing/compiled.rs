@@ -20,6 +20,11 @@ pub(super) const ROOT: BlockId = BlockId(0);
 /// Copies of a batch that make one which is divided over threads, however few numbers it has.
 const DIVIDED: usize = 3 << 14;
 
+/// On how many threads each sample runs, and how: samples are small, and would stay whole on one. Calls get all threads to
+/// divide their work themselves, or are divided by rows.
+const HOW: [(usize, fn(&mut Executor)); 3] =
+    [(1, |_| {}), (3, Executor::wake_all_threads), (3, Executor::divide_everything)];
+
 /// The operands of a sample as variables of a program: what is a constant in f32 or f64 is a parameter, all else is fed.
 pub(super) struct Model {
     pub(super) program: Program,
@@ -343,12 +348,10 @@ impl Case<'_> {
                 let gradients = if slots.is_empty() { Vec::new() } else { ran.gradients(&slots, None)? };
                 known.push((numbers, ran, gradients));
             }
-            for threads in [1, 3] {
+            for (threads, divide) in HOW {
                 let program = &alone.model.program;
                 let mut executor = Executor::new(program, self.registry, &alone.fetched(), threads)?;
-                if threads > 1 {
-                    executor.divide_everything();
-                }
+                divide(&mut executor);
                 let mut scope = alone.model.scope(&direct)?;
                 // The sample, larger ones, and the sample again.
                 let order = (0..known.len()).chain(known.len().checked_sub(1).map(|_| 0));
@@ -425,11 +428,9 @@ impl Case<'_> {
                 feeds.push((var, direct.inputs()[slot][k].clone()));
             }
             let fed = by_reference(&feeds);
-            for threads in [1, 3] {
+            for (threads, divide) in HOW {
                 let mut executor = Executor::new(&model.program, self.registry, &[], threads)?;
-                if threads > 1 {
-                    executor.divide_everything();
-                }
+                divide(&mut executor);
                 let mut scope = model.scope(&direct)?;
                 for turn in 0..2 {
                     for (var, value) in &fresh {

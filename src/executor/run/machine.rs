@@ -75,6 +75,11 @@ impl Machine {
         }
     }
 
+    /// From the next run on wakes all threads for any run, however small.
+    pub(crate) fn wake_all_threads(&mut self) {
+        self.worth = Worth { run: 0, ..Worth::default() };
+    }
+
     /// From the next run on divides everything that can be divided, however small.
     pub(crate) fn divide_everything(&mut self) {
         self.worth = Worth::EVERYTHING;
