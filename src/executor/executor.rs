@@ -13,7 +13,7 @@ use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::executor::run::stages::{Stages, Updates};
 use crate::executor::run::threads::Threads;
-use crate::program::{OpDesc, Program, Registry, Role, VarId};
+use crate::program::{Program, Registry, Role, VarId};
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 /// A compiled program with its buffers.
@@ -78,8 +78,6 @@ pub struct Executor {
     machine: Machine,
     /// What can be fetched.
     wanted: Vec<VarId>,
-    /// For each variable whether an operator writes it.
-    written: Vec<bool>,
     /// How far the last run has come, if it ended well.
     done: Option<Stage>,
     updates: Updates,
@@ -115,20 +113,23 @@ impl Executor {
     ) -> Result<Self> {
         let plan = compile(program, registry, fetch).at_caller()?;
         let machine = Machine::new(program, &plan, threads);
-        let mut written = vec![false; program.vars().len()];
-        let ops = program.blocks().flat_map(|(_, block)| &block.ops);
-        ops.flat_map(OpDesc::writes).for_each(|var| written[var.0 as usize] = true);
         let updates = Updates::of(&plan);
         Ok(Self {
             program: program.clone(),
             plan,
             machine,
-            written,
             wanted: fetch.to_vec(),
             done: None,
             updates,
             profiling: None,
         })
+    }
+
+    /// From the next run on divides over the threads, and into chunks of rows, whatever can be divided, where else small runs
+    /// stay whole: for tests that small programs give the same however they are divided. It is slow, and changes no bit.
+    #[doc(hidden)]
+    pub fn divide_everything(&mut self) {
+        self.machine.divide_everything();
     }
 
     /// The program.
@@ -179,29 +180,16 @@ impl Executor {
         let clock = self.profiling.is_some().then(Instant::now);
         self.done = None;
         self.machine.bind_feeds(&self.program, &self.plan, run).map_err(|e| e.called(data))?;
-        self.check_scope(scope).map_err(|e| e.called(caller))?;
+        self.machine.check_scope(&self.program, scope).map_err(|e| e.called(caller))?;
         self.machine.begin(&self.program, run);
         self.run_stages(scope, Stages::Until(run.stage), clock).map_err(|e| e.called(caller))?;
         self.done = Some(run.stage);
         Ok(())
     }
 
-    /// Checks that a scope has every persistent variable: all of them before the first leaves it, so that a run that fails
-    /// leaves it whole.
-    fn check_scope(&self, scope: &Scope) -> Result<()> {
-        self.plan.kept().try_for_each(|var| scope.check(&self.program.var(var).name, self.program.spec(var)?))
-    }
-
     /// Runs some stages with the variables of a scope that was checked; `clock` is when that began, if the time is wanted.
     fn run_stages(&mut self, scope: &mut Scope, stages: Stages, clock: Option<Instant>) -> Result<()> {
-        for var in self.plan.kept().filter(|&var| self.written[var.0 as usize]) {
-            scope.own(&self.program.var(var).name);
-        }
-        self.machine.exchange(&self.plan, scope);
-        // From here to the second exchange nothing leaves early, not even a panic in an operator: the parameters are
-        // here and not in the scope.
-        let outcome = self.machine.run(&self.plan, stages);
-        self.machine.exchange(&self.plan, scope);
+        let outcome = self.machine.run(&self.plan, stages, scope);
         if let (Some(start), Some(profiling)) = (clock, &mut self.profiling) {
             let length = start.elapsed();
             self.machine.record(start, length);
@@ -266,7 +254,9 @@ impl Executor {
     pub fn update(&mut self, scope: &mut Scope) -> Result<()> {
         let caller = Location::caller();
         let clock = self.profiling.is_some().then(Instant::now);
-        self.check_halfway("update").and_then(|()| self.check_scope(scope)).map_err(|e| e.called(caller))?;
+        let checked =
+            self.check_halfway("update").and_then(|()| self.machine.check_scope(&self.program, scope));
+        checked.map_err(|e| e.called(caller))?;
         self.done = None;
         self.run_stages(scope, Stages::Updates, clock).map_err(|e| e.called(caller))?;
         self.done = Some(Stage::Updates);

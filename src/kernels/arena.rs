@@ -10,6 +10,7 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::view::{Extent2, View, ViewMut};
 
@@ -85,7 +86,12 @@ struct Buffer {
     lines: Lines,
     element: TypeId,
     size: usize,
+    /// What it holds, by [`Arena::version`].
+    version: u64,
 }
+
+/// The number of the next version of a buffer: no two have the same, whatever their arenas.
+static VERSIONS: AtomicU64 = AtomicU64::new(1);
 
 impl Buffer {
     fn reserve(&mut self, elements: usize) {
@@ -227,6 +233,7 @@ impl Arena {
             lines: Lines::Own(Vec::new()),
             element: TypeId::of::<T>(),
             size: size_of::<T>(),
+            version: 0,
         });
         self.buffers.len() - 1
     }
@@ -255,9 +262,11 @@ impl Arena {
         }
     }
 
-    /// Makes a buffer one that may be written, by a copy if others have it too.
+    /// Makes a buffer one that may be written, by a copy if others have it too. It is another [version](Lane::version) then.
     pub fn own(&mut self, buffer: usize) {
-        self.buffers[buffer].lines.own();
+        let buffer = &mut self.buffers[buffer];
+        buffer.lines.own();
+        buffer.version = VERSIONS.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Bytes held by all buffers, common ones among them.
@@ -331,52 +340,80 @@ impl<'a> Lane<'a> {
             assert!(clash.is_none(), "the written {write:?} overlaps {clash:?}");
         }
         room.reads.clear();
+        room.reads.extend(reads.iter().map(|region| self.resolve(region, false)));
         room.writes.clear();
-        for region in reads {
-            let raw = self.resolve(region, false);
-            room.reads.push(raw);
-        }
-        for region in writes {
-            let raw = self.resolve(region, true);
-            room.writes.push(raw);
-        }
+        room.writes.extend(writes.iter().map(|region| self.resolve(region, true)));
         Operands { reads: &room.reads, writes: &mut room.writes }
     }
 
-    fn resolve(&self, region: &Region, write: bool) -> Raw {
-        assert!(region.buffer < self.count, "buffer {} of {}", region.buffer, self.count);
+    /// Which values a buffer of the arena holds: the same number as before only if they are the same, if all that writes it
+    /// makes it its [own](Arena::own) first. 0 if that was never done.
+    ///
+    /// # Panics
+    /// If there is no such buffer.
+    pub fn version(&self, buffer: usize) -> u64 {
+        self.buffer(buffer).version
+    }
+
+    fn buffer(&self, number: usize) -> &Buffer {
+        assert!(number < self.count, "buffer {number} of {}", self.count);
         // SAFETY: the arena is borrowed for the lane's life and its list of buffers does not change meanwhile.
-        let buffer = unsafe { &*self.buffers.add(region.buffer) };
-        assert!(
-            !(write && matches!(buffer.lines, Lines::Common(_))),
-            "{region:?} of a common buffer is written"
-        );
-        let Extent2 { rows, width, stride } = region.extent;
-        let fits = region.column.checked_add(width).is_some_and(|end| end <= stride);
-        assert!(fits || rows == 0, "columns beyond the row: {region:?}");
-        let capacity = buffer.lines.len() * size_of::<Line>() / buffer.size;
-        // No rows lie nowhere, also in a buffer that has room for none.
-        let inside = region.extent.span() == 0 || region.end() <= capacity;
-        assert!(inside, "{region:?} beyond {capacity} elements");
-        if let (Some(part), true) = (self.part, rows > 0) {
-            let end = region.row.saturating_add(rows);
-            let inside = match part.shares[region.buffer] {
-                Share::Frozen => !write,
-                Share::Stepped { base, stride: s } => {
-                    let first = base.saturating_add(part.starts[region.step]);
-                    s == stride
-                        && region.row >= first.saturating_add(part.from)
-                        && end <= first.saturating_add(part.to)
-                        && end <= base.saturating_add(part.starts[region.step + 1])
-                }
-                Share::Sequence { stride: s } => s == stride && region.row >= part.from && end <= part.to,
-            };
-            assert!(inside, "{region:?} outside sequences {}..{}", part.from, part.to);
+        unsafe { &*self.buffers.add(number) }
+    }
+
+    #[inline]
+    fn resolve(&self, region: &Region, write: bool) -> Raw {
+        let buffer = self.buffer(region.buffer);
+        let (start, extent) = (buffer.lines.as_ptr().cast::<u8>().cast_mut(), region.extent);
+        let raw = Raw { start, extent, element: buffer.element, taken: false };
+        // No numbers lie nowhere, also in a buffer that has room for none.
+        if extent.rows == 0 || extent.width == 0 {
+            return raw;
         }
-        let offset = if rows == 0 || width == 0 { 0 } else { region.first() * buffer.size };
+        let (first, end) = (region.first(), region.end());
+        let fits = region.column.saturating_add(extent.width) <= extent.stride
+            && end.saturating_mul(buffer.size) <= buffer.lines.len() * size_of::<Line>()
+            && !(write && matches!(buffer.lines, Lines::Common(_)));
+        if !fits || !self.part.as_ref().is_none_or(|part| part.has(region, write)) {
+            self.refuse(region, write);
+        }
         // SAFETY: `end` was just checked against the buffer's size.
-        let start = unsafe { buffer.lines.as_ptr().cast::<u8>().cast_mut().add(offset) };
-        Raw { start, extent: region.extent, element: buffer.element, taken: false }
+        Raw { start: unsafe { start.add(first * buffer.size) }, ..raw }
+    }
+
+    /// Says what is wrong with a region that [`Self::resolve`] found wrong.
+    #[cold]
+    fn refuse(&self, region: &Region, write: bool) -> ! {
+        let buffer = self.buffer(region.buffer);
+        let capacity = buffer.lines.len() * size_of::<Line>() / buffer.size;
+        let beyond = region.column.saturating_add(region.extent.width) > region.extent.stride;
+        assert!(!beyond, "columns beyond the row: {region:?}");
+        assert!(region.end() <= capacity, "{region:?} beyond {capacity} elements");
+        let common = write && matches!(buffer.lines, Lines::Common(_));
+        assert!(!common, "{region:?} of a common buffer is written");
+        let (from, to) = self.part.as_ref().map_or((0, 0), |part| (part.from, part.to));
+        panic!("{region:?} outside sequences {from}..{to}")
+    }
+}
+
+impl Part<'_> {
+    /// Whether a region that has rows lies in this part.
+    #[inline]
+    fn has(&self, region: &Region, write: bool) -> bool {
+        let (row, end) = (region.row, region.row.saturating_add(region.extent.rows));
+        match self.shares[region.buffer] {
+            Share::Frozen => !write,
+            Share::Stepped { base, stride } => {
+                let first = base.saturating_add(self.starts[region.step]);
+                stride == region.extent.stride
+                    && row >= first.saturating_add(self.from)
+                    && end <= first.saturating_add(self.to)
+                    && end <= base.saturating_add(self.starts[region.step + 1])
+            }
+            Share::Sequence { stride } => {
+                stride == region.extent.stride && row >= self.from && end <= self.to
+            }
+        }
     }
 }
 

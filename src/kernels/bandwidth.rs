@@ -8,9 +8,7 @@ use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
-
-use super::machine::machine;
+use super::cpu::asked;
 use super::path::{Arithmetic, Sweep, sweep};
 
 /// Sums that grow side by side: those of eight vectors of AVX2, four of AVX-512.
@@ -36,59 +34,62 @@ pub struct Bandwidth {
     pub l3_size: usize,
 }
 
-/// How fast so many threads at once read from each level: the best of 5 samples, each of numbers in a row, with the
-/// instructions that the kernels use on this CPU. Measured when it is first asked for, on threads of its own, which
-/// takes about a tenth of a second and memory for twice the third level, at most 128 MiB; then remembered.
+/// How fast so many threads at once read from each level, or as many as there are cores: the best of 5 samples, each of
+/// numbers in a row, with the instructions that the kernels use on this CPU. Measured when it is first asked for, on
+/// threads of its own, which takes about a tenth of a second and memory for twice the third level, at most 128 MiB, or for
+/// eight times the second level of each thread if that is more; then remembered.
 pub fn bandwidth(threads: usize) -> Bandwidth {
     static KNOWN: Mutex<Vec<(usize, Bandwidth)>> = Mutex::new(Vec::new());
-    // What is in it stays whole if a thread panics.
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = threads.clamp(1, cores);
+    // What is in it stays whole if a thread panics. None of rayon's threads waits here for another task of its own: those
+    // that measure are others.
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, found)) = known.iter().find(|(of, _)| *of == threads) {
         return *found;
     }
-    let (machine, cores) = (machine(), std::thread::available_parallelism().map_or(1, NonZero::get));
-    let found = measure(threads.max(1), machine.l2, machine.l3.saturating_mul(threads.clamp(1, cores)));
+    let cpu = asked();
+    let found = measure(threads, cpu.l2, cpu.l3.saturating_mul(threads));
     known.push((threads, found));
     found
 }
 
 fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
-    // Where the system makes no threads, the calling one is measured.
-    let pool = ThreadPoolBuilder::new().num_threads(threads).build().ok();
     // A thread's part of each level. Three times the second level is not in it, and in most third levels whatever the
     // threads; twice the third level is in none, nor is eight times the second where there is no third.
     let inner = l2_size / 2;
     let outer = l2_size * 3;
     let all = (l3_size.saturating_mul(2).min(MOST) / threads).max(l2_size * 8);
     // Written, not just asked for: pages that nobody wrote are all the same one.
-    let numbers = on_all(pool.as_ref(), &|_| vec![1_u64; all / size_of::<u64>()]);
-    let of = |bytes: usize| fastest(pool.as_ref(), &numbers, bytes / size_of::<u64>());
+    let numbers = on_all(threads, &|_| vec![1_u64; all / size_of::<u64>()]);
+    let of = |bytes: usize| fastest(&numbers, bytes / size_of::<u64>());
     Bandwidth { l2: of(inner), l3: of(outer), memory: of(all), l2_size, l3_size }
 }
 
-/// What a function makes of each thread's number, on all of them at once.
-fn on_all<T: Send>(pool: Option<&ThreadPool>, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T> {
-    match pool {
-        Some(pool) => pool.broadcast(|thread| run(thread.index())),
-        None => vec![run(0)],
-    }
+/// What a function makes of each thread's number, on all of them at once; on fewer where the system makes no more.
+fn on_all<T: Send>(threads: usize, run: &(impl Fn(usize) -> T + Sync)) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads)
+            .filter_map(|thread| std::thread::Builder::new().spawn_scoped(scope, move || run(thread)).ok())
+            .collect();
+        let own = run(0);
+        std::iter::once(own).chain(others.into_iter().filter_map(|other| other.join().ok())).collect()
+    })
 }
 
 /// Bytes a second of all threads together, each reading the first numbers of its own.
-fn fastest(pool: Option<&ThreadPool>, numbers: &[Vec<u64>], words: usize) -> f64 {
+fn fastest(numbers: &[Vec<u64>], words: usize) -> f64 {
     let sample = || {
-        let read = on_all(pool, &|thread| {
+        let rates = on_all(numbers.len(), &|thread| {
             let numbers = numbers.get(thread).and_then(|own| own.get(..words)).unwrap_or_default();
             let (start, mut bytes) = (Instant::now(), 0);
             while bytes == 0 || start.elapsed() < SAMPLE {
                 black_box(sweep(Sum(black_box(numbers))));
                 bytes += size_of_val(numbers).max(1);
             }
-            (start, Instant::now(), bytes)
+            bytes as f64 / start.elapsed().as_secs_f64().max(1e-9)
         });
-        let (first, last) = (read.iter().map(|r| r.0).min(), read.iter().map(|r| r.1).max());
-        let seconds = first.zip(last).map_or(0.0, |(first, last)| (last - first).as_secs_f64());
-        read.iter().map(|r| r.2).sum::<usize>() as f64 / seconds.max(1e-9)
+        rates.iter().sum()
     };
     (0..SAMPLES).map(|_| sample()).fold(0.0, f64::max)
 }

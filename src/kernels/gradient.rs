@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
+use super::cpu::{Cpu, cpu};
 use super::float::{Float, Store};
-use super::machine::{Machine, machine};
 use super::path::{Arithmetic, Path, Sweep, sweep};
 use super::prefetch;
 use super::product::{ALIGNMENT, Transpose, aligned, even_blocks};
@@ -14,7 +14,7 @@ use super::view::{Extent2, View, ViewMut};
 
 /// Below this many multiply-adds, or numbers to add, a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 20;
-/// Rows whose products are summed up before they are added to the result. It decides the bits, and is the same for every
+/// Rows whose products are summed up before they are added to the result. It decides the bits, and is the same on every
 /// machine: a panel of so many rows, packed, stays in the nearest cache, and longer sums would lose digits.
 pub const SUM_ROWS: usize = 256;
 /// Panels of `dy` from which on `x` is packed, too: it is read once for each of them.
@@ -31,8 +31,9 @@ pub type WeightGradient<'a, T> = (ViewMut<'a, T>, Store, Transpose);
 pub type BiasGradient<'a, T> = (&'a mut [T], Store);
 
 /// The gradients of [`affine`](super::affine): `dw = xᵀ·dy`, or `dw += xᵀ·dy`, where `x` and `dw` are given, and the
-/// column sums of `dy`, which cost little beside it. A transposed `dw` has the same numbers, rows as columns. Long sums are added block by block. On up to `threads` threads of rayon's pool, with the same bits for
-/// any number of them.
+/// column sums of `dy`, which cost little beside it. A transposed `dw` has the same numbers, rows as columns. Long sums are
+/// added block by block, of [`SUM_ROWS`] rows. On up to `threads` threads of rayon's pool, with the same bits for any number
+/// of them.
 ///
 /// # Panics
 /// Unless `x` is R × K, `dy` R × N, `dw` K × N (transposed N × K), and `db` of N numbers.
@@ -45,15 +46,15 @@ pub fn affine_gradient<T: Float>(
 ) {
     match (weight, bias) {
         (Some((x, dw)), db) => {
-            weight_gradient((Path::best(), machine()), Gradients { x, dy, dw, db }, room, threads);
+            weight_gradient((Path::best(), cpu()), Gradients { x, dy, dw, db }, room, threads);
         }
         (None, Some((db, store))) => bias_gradient(dy, db, store, threads),
         (None, None) => {}
     }
 }
 
-/// The instructions that a call runs with, and the machine for whose caches it is cut.
-type On = (Path, Machine);
+/// The instructions that a call runs with, and the CPU for whose caches it is cut.
+type On = (Path, Cpu);
 
 /// What is summed over the same rows.
 struct Gradients<'a, T> {
@@ -80,6 +81,12 @@ fn weight_gradient<T: Float>(on: On, mut all: Gradients<'_, T>, room: &mut Gradi
     }
     let threads = super::helpers(rows * k * n, WORTH_A_THREAD, threads);
     room.0.resize_with(room.0.len().max(threads), Vec::new);
+    // As much as one thread alone would take, so that no room grows when fewer threads have larger parts.
+    let Sizes { panel, x, turned } = Sizes::of::<T>(on, (k, n), *transpose);
+    let size = panel + x + turned + ALIGNMENT / size_of::<T>();
+    for room in room.0[..threads].iter_mut().filter(|room| room.len() < size) {
+        room.resize(size, T::ZERO);
+    }
     share(on, all, &mut room.0[..threads]);
 }
 
@@ -119,30 +126,48 @@ fn share<T: Float>(on: On, all: Gradients<'_, T>, rooms: &mut [Vec<T>]) {
     rayon::join(|| share(on, a, left), || share(on, b, right));
 }
 
+/// Numbers that a thread needs room for: a panel of `dy`, a part of `x`, a part of a transposed result.
+struct Sizes {
+    panel: usize,
+    x: usize,
+    turned: usize,
+}
+
+impl Sizes {
+    /// For a result of so many rows and columns, as large as those of any part of it.
+    fn of<T: Float>(on: On, (k, n): (usize, usize), transpose: Transpose) -> Self {
+        let width = PANEL_VECTORS * T::lanes(on.0);
+        let part = part::<T>(on, k);
+        let x = if n > (PACKED_FROM - 1) * width { SUM_ROWS * part } else { 0 };
+        let turned = if transpose == Transpose::Yes { part * width } else { 0 };
+        Self { panel: SUM_ROWS * width, x, turned }
+    }
+}
+
+/// The columns of `x` that are packed at a time.
+fn part<T: Float>((path, cpu): On, k: usize) -> usize {
+    let most = cpu.gradient_columns::<T>(SUM_ROWS, PANEL_VECTORS * T::lanes(path));
+    k.min(most).next_multiple_of(max_rows(path, PANEL_VECTORS))
+}
+
 /// Block of rows by block of rows; within it by parts of `x`'s columns, packed where that pays; and for each part by the panels
 /// of `dy`, which are packed. As they lie, the few columns that a tile reads are far apart, and fall into few places of a cache.
-fn blocks<T: Float>((path, machine): On, all: Gradients<'_, T>, room: &mut Vec<T>) {
+fn blocks<T: Float>((path, cpu): On, all: Gradients<'_, T>, room: &mut [T]) {
     let Gradients { x, dy, dw: (mut dw, store, transpose), mut db } = all;
     let (width, most) = (PANEL_VECTORS * T::lanes(path), max_rows(path, PANEL_VECTORS));
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
-    let part = k.div_ceil(k.div_ceil(machine.gradient_columns::<T>(SUM_ROWS, width))).next_multiple_of(most);
-    let packs = n > (PACKED_FROM - 1) * width;
-    let (for_x, turned) =
-        (if packs { SUM_ROWS * part } else { 0 }, if transpose == Transpose::Yes { part * width } else { 0 });
-    let size = SUM_ROWS * width + for_x + turned + ALIGNMENT / size_of::<T>();
-    if room.len() < size {
-        room.resize(size, T::ZERO);
-    }
+    let part = part::<T>((path, cpu), k);
+    let sizes = Sizes::of::<T>((path, cpu), (k, n), transpose);
     let start = aligned(room);
-    let (panel, rest) = room[start..].split_at_mut(SUM_ROWS * width);
-    let (packed, turned) = rest.split_at_mut(for_x);
+    let (panel, rest) = room[start..].split_at_mut(sizes.panel);
+    let (packed, turned) = rest.split_at_mut(sizes.x);
     for row in (0..rows).step_by(SUM_ROWS) {
         let end = rows.min(row + SUM_ROWS);
         let later = |store: Store| if row > 0 { Store::Add } else { store };
         for first in (0..k).step_by(part) {
             let part = first..k.min(first + part);
             let x = x.rows_range(row, end).columns(part.start, part.end);
-            let left = match packs {
+            let left = match sizes.x > 0 {
                 true => Left::packed(x, packed, most),
                 false => Left::AsItLies(x),
             };
@@ -395,8 +420,8 @@ fn multiply<T: Float>(
     }
 }
 
-/// `db[j] = Σ dy[i][j]`, or `db += …`, in blocks of 128 rows, for accuracy as much as for speed; on up to `threads`
-/// threads of rayon's pool, which share the columns.
+/// `db[j] = Σ dy[i][j]`, or `db += …`, in the blocks of rows of a weight's gradient; on up to `threads` threads of rayon's
+/// pool, which share the columns.
 ///
 /// # Panics
 /// If `db` is not as long as a row of `dy`.
@@ -426,27 +451,21 @@ impl<T: Float> Sweep for ColumnSums<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        const ROWS: usize = 128;
         const COLUMNS: usize = 128;
         for (chunk, db) in self.db.chunks_mut(COLUMNS).enumerate() {
             let from = chunk * COLUMNS;
             let columns = self.dy.columns(from, from + db.len());
-            let mut total = [T::ZERO; COLUMNS];
-            let mut row = 0;
-            while row < columns.rows() {
+            let mut store = self.store;
+            // Without rows there is a sum, too.
+            for row in (0..columns.rows().max(1)).step_by(SUM_ROWS) {
                 let mut block = [T::ZERO; COLUMNS];
-                let end = columns.rows().min(row + ROWS);
-                for dy in columns.rows_range(row, end).iter() {
+                for dy in columns.rows_range(row, columns.rows().min(row + SUM_ROWS)).iter() {
                     for (sum, &dy) in block.iter_mut().zip(dy) {
                         *sum += dy;
                     }
                 }
-                for (total, &sum) in total.iter_mut().zip(&block) {
-                    *total += sum;
-                }
-                row = end;
+                put(&block[..db.len()], db, std::mem::replace(&mut store, Store::Add));
             }
-            put(&total[..db.len()], db, self.store);
         }
     }
 }

@@ -58,7 +58,7 @@ impl<T: Float> Chunks for Forward<'_, T> {
         let mut h = c;
         let below = tangents::<A, T>(&mut h);
         for j in 0..CHUNK {
-            h[j] = h[j] / (o[j] * below[j]);
+            h[j] /= o[j] * below[j];
         }
         at.write(&mut self.c, 0, &c);
         at.write(&mut self.h, 0, &h);

@@ -1,7 +1,7 @@
 //! `exp`, `sigmoid` and `tanh` of f32 as polynomials that vectorise, and the same over slices.
 //!
-//! Errors are below 4 units in the last place, of subnormal results of `exp` and `tanh` too (where `sigmoid` would
-//! be subnormal it is 0, which costs later arithmetic nothing). Infinities give the limits and NaN stays NaN. An
+//! Errors are below 4 units in the last place, of subnormal results of `exp` and `tanh` too (`sigmoid` is 0 for most of
+//! what would be subnormal, which costs later arithmetic nothing). Infinities give the limits and NaN stays NaN. An
 //! element's bits don't depend on where it stands in a slice.
 
 use super::float::Float;
@@ -46,7 +46,8 @@ pub fn exp<A: Arithmetic>(x: f32) -> f32 {
     (p + 1.0) * power_of_two(half) * power_of_two(k.wrapping_sub(half))
 }
 
-/// `1 + exp(-x)`, the denominator of `sigmoid`; infinite where the quotient would be subnormal.
+/// `1 + exp(-x)`, the denominator of `sigmoid`; infinite where the quotient would be far below the normal numbers. A product
+/// of it with another denominator is infinite sooner, where the quotient is below 1e-29 and becomes 0.
 #[inline(always)]
 pub fn logistic<A: Arithmetic>(x: f32) -> f32 {
     // Compared such that NaN passes. From 2^128 on the power is infinite, and below 2^-126 it would vanish beside 1: one

@@ -8,8 +8,8 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use super::cpu::{Cpu, cpu};
 use super::float::{Float, Store};
-use super::machine::{Machine, machine};
 use super::path::Path;
 use super::tile::{self, MAX_LANES, PANEL_VECTORS, Size, Tile};
 use super::view::{View, ViewMut};
@@ -241,12 +241,12 @@ pub fn product_panels<T: Float>(
     c: ViewMut<'_, T>,
     store: Store,
 ) {
-    product_on(machine(), a, b, panels, bias, c, store);
+    product_on(cpu(), a, b, panels, bias, c, store);
 }
 
-/// The same with the blocks of a given machine.
+/// The same, cut for a given CPU.
 fn product_on<T: Float>(
-    machine: Machine,
+    cpu: Cpu,
     a: View<'_, T>,
     b: &Packed<T>,
     panels: Range<usize>,
@@ -267,7 +267,7 @@ fn product_on<T: Float>(
     let panel_len = width * k;
     let (a_ptr, c_ptr, c_stride) = (a.as_ptr(), c.as_mut_ptr(), c.stride());
     let bias = bias.map_or(std::ptr::null(), <[T]>::as_ptr);
-    let block = machine.product_block::<T>(rows, width);
+    let block = cpu.product_block::<T>(rows, width);
     let cuts = k.div_ceil(block.k).max(1);
     // Sums that are added to what is there wait in a place of their own until they are finished.
     let mut room = MaybeUninit::<[T; ADDED_ROWS * MAX_COLUMNS]>::uninit();
@@ -334,7 +334,7 @@ pub(super) fn even_blocks(len: usize, most: usize) -> impl Iterator<Item = Range
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::machine::tests::MACHINES;
+    use crate::kernels::cpu::tests::CPUS;
     use crate::kernels::numbers;
     use crate::kernels::view::Extent2;
 
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn every_machine_makes_the_same_bits() {
+    fn every_cpu_makes_the_same_bits() {
         // Long sums, a last panel that is not full, rows that make several blocks; written and added.
         for (m, k, n) in [(1, 2000, 40), (13, 3001, 33), (130, 1200, 70), (800, 300, 20)] {
             for path in Path::available() {
@@ -399,16 +399,16 @@ mod tests {
                 let (bias, start) = (numbers::<f32>(n, 6), numbers::<f32>(m * n, 7));
                 let mut packed = Packed::on(path);
                 packed.pack(View::new(&b, k, n), Transpose::No);
-                let run = |machine, store, bias| {
+                let run = |cpu, store, bias| {
                     let mut c = start.clone();
                     let to = ViewMut::new(&mut c, m, n);
-                    product_on(machine, View::new(&a, m, k), &packed, 0..packed.panels(), bias, to, store);
+                    product_on(cpu, View::new(&a, m, k), &packed, 0..packed.panels(), bias, to, store);
                     c
                 };
                 for (store, bias) in
                     [(Store::Write, None), (Store::Write, Some(&bias[..])), (Store::Add, Some(&bias[..]))]
                 {
-                    let [first, others @ ..] = MACHINES;
+                    let [first, others @ ..] = CPUS;
                     let expected = run(first, store, bias);
                     for other in others {
                         assert!(

@@ -1,5 +1,5 @@
-//! Row-wise calls of a step block that run chunk by chunk: with more rows than a chunk has, before, in and after the loop,
-//! they compute what whole calls do.
+//! Row-wise calls that run chunk by chunk: with more rows than a chunk has, at the root, and before, in and after a loop, they
+//! compute what whole calls do.
 
 use unpadded::executor::{Executor, Run, Scope, Stage, interpret};
 use unpadded::program::{Program, Step, VarId, backward};
@@ -68,7 +68,8 @@ fn lengths() -> Vec<usize> {
 
 impl Model {
     fn executor(&self, threads: usize) -> Executor {
-        Executor::new(&self.program, &ops::catalogue(), &self.wanted, threads).unwrap()
+        let executor = Executor::new(&self.program, &ops::catalogue(), &self.wanted, threads).unwrap();
+        if threads == 3 { crate::models::divided(executor) } else { executor }
     }
 
     fn run(&self, executor: &mut Executor, batch: &[Variable; 2], numbers: &[u64]) -> Result<Vec<Vec<f32>>> {
@@ -137,4 +138,71 @@ fn a_wrong_row_is_named_as_in_a_whole_call() {
         after == model.run(&mut model.executor(2), &right, &numbers).unwrap(),
         "a run after a failed one"
     );
+}
+
+/// A feed-forward net over rows without steps: gates, dropout, a number a row beside rows, gradients of constants between
+/// gradients of rows.
+fn feed_forward() -> Model {
+    let net = Builder::new().seed(5);
+    let x = net.feed("x", DType::F32, &[3], 1);
+    let ids = net.feed_like("ids", DType::I64, &[], x);
+    let h = x.linear(WIDTH).dropout(0.25).tanh();
+    let scale = net.parameter("scale", DType::F32, &[WIDTH], unpadded::layers::init::uniform(0.5, 1.5));
+    let gate = (h * scale).sigmoid();
+    let y = (gate * h + h.square()).linear(WIDTH).tanh();
+    let table = net.parameter("table", DType::F32, &[7, WIDTH], unpadded::layers::init::uniform(-1.0, 1.0));
+    let y = (ids.lookup(table, None, false).tanh() * y + y).sigmoid();
+    let loss = (y * y).sum();
+    let mut program = net.finish().unwrap();
+    let gradients = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
+    let wanted = [y.id(), loss.id()].into_iter().chain(gradients.iter().map(|(_, gradient)| *gradient));
+    Model { x: x.id(), ids: ids.id(), y: y.id(), wanted: wanted.collect(), program }
+}
+
+#[test]
+fn at_the_root_chunks_and_threads_change_no_bit() {
+    let (model, lengths) = (feed_forward(), lengths());
+    let (batch, numbers) = (batch(&lengths), (0..300).map(|i| i * 3 + 1).collect::<Vec<u64>>());
+    let listing = model.executor(1).listing().to_string();
+    assert!(listing.matches("\n  these ").count() >= 4, "{listing}");
+    let mut scope = Scope::of(&model.program).unwrap();
+    let feeds = [(model.x, &batch[0]), (model.ids, &batch[1])];
+    let run = Run::train(&feeds, 4).numbers(&numbers).until(Stage::Gradients);
+    let plain = interpret(&model.program, &ops::catalogue(), &mut scope, &run).unwrap();
+    let one = model.run(&mut model.executor(1), &batch, &numbers).unwrap();
+    assert!(one[0] == plain[&model.y].as_slice::<f32>().unwrap(), "forward");
+    for (ours, var) in one.iter().zip(&model.wanted) {
+        let theirs = plain[var].as_slice::<f32>().unwrap();
+        let scale = theirs.iter().fold(1e-3f32, |most, x| most.max(x.abs()));
+        let off = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(off <= 1e-4 * scale, "`{}`: {off} of {scale}", model.program.var(*var).name);
+    }
+    for threads in [2, 3] {
+        let other = model.run(&mut model.executor(threads), &batch, &numbers).unwrap();
+        assert!(other == one, "{threads} threads");
+    }
+    let mut wrong = self::batch(&lengths);
+    wrong[1].as_mut_slice::<i64>().unwrap()[480] = 9;
+    let said = |threads| model.run(&mut model.executor(threads), &wrong, &numbers).unwrap_err().to_string();
+    let first = said(1);
+    assert!(first.contains("position") && first.contains("got 9") && first.contains(file!()), "{first}");
+    assert!(said(2) == first && said(3) == first, "{first} is not {} or {}", said(2), said(3));
+}
+
+/// Values that a chain alone needs take turns in few buffers, as they would if it were no chain.
+#[test]
+fn a_chain_at_the_root_takes_no_more_memory() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[WIDTH], 0);
+    let y = (0..8).fold(x, |y, _| (y * 0.5).tanh());
+    let program = net.finish().unwrap();
+    let mut executor = Executor::new(&program, &ops::catalogue(), &[y.id()], 1).unwrap();
+    assert!(executor.listing().to_string().contains("these 16 calls in turn"), "{}", executor.listing());
+    let rows = Variable::from(ndarray::Array2::<f32>::from_elem((1000, WIDTH), 0.75));
+    executor.run(&mut Scope::of(&program).unwrap(), &Run::infer(&[(x.id(), &rows)])).unwrap();
+    let expected = (0..8).fold(0.75f64, |y, _| (y * 0.5).tanh());
+    let last = executor.fetch(y).unwrap();
+    assert!(last.as_slice::<f32>().unwrap().iter().all(|&y| (f64::from(y) - expected).abs() < 1e-6));
+    let of_rows = 1000 * WIDTH * size_of::<f32>();
+    assert_eq!(executor.bytes(), 2 * of_rows);
 }

@@ -8,6 +8,8 @@ use unpadded::program::{Attributes, Forward, InferShape, Op, Program, Sample, Va
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Registry, Result, Variable, operator, ops};
 
+use crate::models::divided;
+
 /// Words, a mark beside each word, a label and a row of numbers for each sequence.
 struct Tagger {
     program: Program,
@@ -233,7 +235,7 @@ fn errors_are_the_same_on_any_number_of_threads() {
     (ids[7][5], ids[9][0]) = (12, 11);
     let value = Variable::from_sequences(&ids).unwrap();
     for threads in [1, 2, 3] {
-        let mut exe = Executor::new(&program, &ops::catalogue(), &[loss.id()], threads).unwrap();
+        let mut exe = divided(Executor::new(&program, &ops::catalogue(), &[loss.id()], threads).unwrap());
         let error = exe.run(&mut scope, &Run::infer(&[(words.id(), &value)])).unwrap_err().to_string();
         let expected = "embedding #0: variable `embedding_0.weight`: id of sample 7, position 5: \
                         expected at least 0 and below 10, the height, got 12 (at ";
@@ -325,8 +327,9 @@ fn a_scope_that_lacks_a_parameter_or_has_another_shape() {
 fn no_sequence_and_empty_sequences_train_without_nan() {
     let this = tagger();
     for threads in [1, 2] {
-        let mut exe =
+        let exe =
             Executor::new(&this.program, &ops::catalogue(), &[this.loss, this.logits], threads).unwrap();
+        let mut exe = divided(exe);
         let mut scope = trained(&this);
         let batches: [&[&[i64]]; 5] = [&[], &[&[], &[]], &WORDS, &[], &[&[2]]];
         for (step, words) in batches.into_iter().enumerate() {
@@ -378,7 +381,7 @@ fn a_panic_in_a_users_operator_leaves_the_scope_whole() {
     Sgd::new(0.5).minimize(&mut program, &registry, loss.id()).unwrap();
     let (good, bad) = (ndarray::array![[2.0f32], [3.0]].into(), ndarray::array![[2.0f32], [13.0]].into());
     for threads in [1, 2] {
-        let mut exe = Executor::new(&program, &registry, &[loss.id()], threads).unwrap();
+        let mut exe = divided(Executor::new(&program, &registry, &[loss.id()], threads).unwrap());
         let (mut scope, mut other) = (Scope::of(&program).unwrap(), Scope::of(&program).unwrap());
         let before = contents(&mut scope);
         let unlucky =
@@ -429,6 +432,56 @@ fn a_run_goes_as_far_as_it_is_told() {
     let before = contents(&mut scope);
     whole.run(&mut scope, &Run::train(&feeds, 0)).unwrap();
     assert!(contents(&mut scope) == before);
+}
+
+/// Weights that were packed in one run serve the next ones only as long as the scope holds the same values: whoever writes
+/// them, and whichever scope a run is given.
+#[test]
+fn packed_weights_are_those_of_the_scope() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[3], 1);
+    let loss = x.lstm(4).linear(2).mean();
+    let forward = net.finish().unwrap();
+    let mut program = forward.clone();
+    Sgd::new(0.5).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
+    let rows = Dense::from_vec(&[3, 3], vec![1.0f32, -2.0, 0.5, 0.25, 3.0, -1.0, 2.0, 0.0, 1.0]).unwrap();
+    let value = Variable::new(rows, Some(Lod::from_lengths1(&[2, 1]).unwrap())).unwrap();
+    let feeds = [(x.id(), &value)];
+    let executor = |program: &Program| Executor::new(program, &ops::catalogue(), &[loss.id()], 1).unwrap();
+    let (mut infer, mut train) = (executor(&forward), executor(&program));
+    let mut scope = Scope::of(&program).unwrap();
+    // The executor that ran before gives what one that never ran gives.
+    let mut seen = Vec::new();
+    let mut same = |infer: &mut Executor, scope: &mut Scope, what: &str| {
+        infer.run(scope, &Run::infer(&feeds)).unwrap();
+        let mut fresh = executor(&forward);
+        fresh.run(&mut scope.clone(), &Run::infer(&feeds)).unwrap();
+        let (known, now) = (infer.scalar(loss).unwrap(), fresh.scalar(loss).unwrap());
+        assert_eq!(known.to_bits(), now.to_bits(), "{what}");
+        seen.push(now);
+    };
+    same(&mut infer, &mut scope, "the first run");
+    let mut before = scope.clone();
+    same(&mut infer, &mut before, "a clone");
+    train.run(&mut scope, &Run::train(&feeds, 0)).unwrap();
+    same(&mut infer, &mut scope, "after an update");
+    train.run(&mut scope, &Run::train(&feeds, 1)).unwrap();
+    same(&mut train, &mut scope, "the executor that updates");
+    same(&mut infer, &mut scope, "after another");
+    for name in ["lstm_0.weight_hh", "linear_0.weight"] {
+        let old = scope.get(name).unwrap();
+        let numbers = old.as_slice::<f32>().unwrap().iter().map(|w| w * 1.5).collect();
+        scope.set(name, Dense::from_vec::<f32>(old.shape(), numbers).unwrap()).unwrap();
+        same(&mut infer, &mut scope, name);
+    }
+    same(&mut infer, &mut before, "the clone again");
+    train.run(&mut before, &Run::train(&feeds, 2)).unwrap();
+    same(&mut infer, &mut before, "after an update of the clone");
+    same(&mut infer, &mut scope, "the first scope again");
+    seen.sort_by(f64::total_cmp);
+    seen.dedup();
+    // The clone was updated to what the first scope was.
+    assert_eq!(seen.len(), 5, "values that differ: {seen:?}");
 }
 
 /// An operator that makes a level runs at the root, forward and backward, on batches that grow and shrink.

@@ -115,7 +115,8 @@ impl Model {
         let mut fetch = vec![self.loss, self.losses];
         fetch.extend(self.gradients.iter().map(|(_, gradient)| *gradient));
         fetch.extend(also);
-        Executor::new(&self.program, &ops::catalogue(), &fetch, threads).unwrap()
+        let executor = Executor::new(&self.program, &ops::catalogue(), &fetch, threads).unwrap();
+        if threads > 1 { crate::models::divided(executor) } else { executor }
     }
 
     fn feeds<'a>(&self, batch: &'a [Variable; 2]) -> [(VarId, &'a Variable); 2] {

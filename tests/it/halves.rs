@@ -66,7 +66,8 @@ fn sgd(program: &mut Program, loss: VarId) -> Minimized {
 
 impl Model {
     fn executor(&self, fetch: &[VarId], threads: usize) -> Executor {
-        Executor::new(&self.program, &ops::catalogue(), fetch, threads).unwrap()
+        let executor = Executor::new(&self.program, &ops::catalogue(), fetch, threads).unwrap();
+        if threads > 1 { crate::models::divided(executor) } else { executor }
     }
 
     fn param(&self, name: &str) -> VarId {

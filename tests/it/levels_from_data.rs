@@ -303,7 +303,8 @@ fn refused(case: &Case, batch: &[(VarId, Variable)]) -> [String; 3] {
     let numbers: Vec<u64> = (0..case.feeds[0].1.batch_size() as u64).map(|i| 40 + i).collect();
     let run = Run::infer(&feeds).numbers(&numbers);
     let compiled = |threads: usize| {
-        let mut executor = Executor::new(&case.program, &case.registry, &case.values, threads)?;
+        let executor = Executor::new(&case.program, &case.registry, &case.values, threads)?;
+        let mut executor = if threads > 1 { crate::models::divided(executor) } else { executor };
         executor.run(&mut Scope::of(&case.program)?, &run)
     };
     let direct = || interpret(&case.program, &case.registry, &mut Scope::of(&case.program)?, &run).map(drop);

@@ -181,10 +181,12 @@ fn chains() {
         });
         net.mean(net.sequence_pool(states, Pool::Last))
     });
-    stands(
-        &text,
+    // As many as fit into half of a core's own cache.
+    let rows = |bytes: usize| unpadded::kernels::cpu().chunk() / bytes;
+    let (four, five) = (rows(64), rows(80));
+    let expected = format!(
         "before the loop, over all steps at once
-        these 3 calls in turn on every 8192 rows
+        these 3 calls in turn on every {four} rows
         linear #0 (x.step, linear_0.weight, linear_0.bias) -> linear: f32[alive1, 4] in buffer 1
         no other step reaches it; prepared once a run from linear_0.weight, linear_0.bias
         sigmoid #1 (linear) -> sigmoid: f32[alive1, 4] in buffer 6
@@ -192,18 +194,19 @@ fn chains() {
         mul #3 (sigmoid, x.step) -> mul_2: f32[alive1, 4] in buffer 2
         no other step reaches it
         the loop, at every step, each thread its own sequences
-        these 2 calls in turn on every 6553 rows
+        these 2 calls in turn on every {five} rows
         mul #2 (memory, sigmoid) -> mul: f32[alive1, 4] in buffer 9",
     );
+    stands(&text, &expected);
     // A sum over all rows is no part of it.
-    stands(
-        &text,
+    let expected = format!(
         "after the loop, over all steps at once
-        these 2 calls in turn on every 6553 rows
+        these 2 calls in turn on every {five} rows
         mul #3, backward (x.step, mul_2@grad) -> sigmoid@grad: f32[alive1, 4] in buffer 0, added
         `add@grad` reaches it, and no step needs it
         sigmoid #5, backward (sigmoid, sigmoid@grad) -> linear@grad: f32[alive1, 4] in buffer 9
         `add@grad` reaches it, and no step needs it
         linear #6, backward (x.step, linear@grad) -> linear_0.weight@grad: f32[4, 4] in buffer 13, linear_0.bias@grad: f32[4] in buffer 15",
     );
+    stands(&text, &expected);
 }

@@ -28,7 +28,6 @@ mod levels_from_data;
 mod listing;
 mod literals;
 mod lod_laws;
-mod machines;
 mod merge;
 mod mistakes;
 mod models;

@@ -49,7 +49,8 @@ fn batch(lod: Arc<Lod>) -> Variable {
 
 impl Model {
     fn executor(&self, threads: usize) -> Executor {
-        Executor::new(&self.program, &ops::catalogue(), &self.wanted, threads).unwrap()
+        let executor = Executor::new(&self.program, &ops::catalogue(), &self.wanted, threads).unwrap();
+        if threads > 1 { crate::models::divided(executor) } else { executor }
     }
 
     fn run(&self, x: &Variable, threads: usize) -> Vec<Vec<f32>> {

@@ -3,6 +3,7 @@
 // Two test binaries have this module, and each uses its own part of it.
 #![allow(dead_code)]
 
+use unpadded::executor::Executor;
 use unpadded::layers::{Embedding, Gru, Linear, Lstm};
 use unpadded::ops::Pool;
 use unpadded::program::Recurrence;
@@ -14,6 +15,12 @@ pub(crate) const INPUT: usize = 24;
 pub(crate) const HIDDEN: usize = 64;
 pub(crate) const CLASSES: usize = 5;
 pub(crate) const VOCABULARY: usize = 500;
+
+/// An executor that divides whatever can be divided over its threads and into chunks, however small a run is.
+pub(crate) fn divided(mut executor: Executor) -> Executor {
+    executor.divide_everything();
+    executor
+}
 
 /// What a model gives: its loss, and what a test looks at.
 pub(crate) struct Made {

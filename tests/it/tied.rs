@@ -78,6 +78,9 @@ fn gradients(how: How, threads: usize) -> (Vec<(String, Vec<f64>)>, StorageKind,
     let mut wanted: Vec<VarId> = grads.iter().map(|(_, g)| *g).chain([model.loss]).collect();
     wanted.extend(how.whole.then_some(model.logits));
     let mut executor = Executor::new(&model.program, &ops::catalogue(), &wanted, threads).unwrap();
+    if threads > 1 {
+        executor.divide_everything();
+    }
     let (words, labels) = (ids(1), ids(2));
     let feeds = [(model.words, &words), (model.labels, &labels)];
     executor.run(&mut scope, &Run::train(&feeds, 0).until(Stage::Gradients)).unwrap();

@@ -1,6 +1,7 @@
 //! Which slots share a buffer: those of one dtype whose lifetimes do not overlap.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 use crate::executor::plan::{Home, Slot};
 use crate::program::Extent;
@@ -83,12 +84,60 @@ impl Dealt {
     }
 }
 
+/// The lifetimes of slots where calls run chunk by chunk, between two moments each: all of a chain's calls have run on the
+/// first rows before the first has run on the others, so that what it touches lives from its beginning to its end.
+/// Of slots that begin in a chain and whose rows lie alike, one may still follow another in one place, row by row, as if there were
+/// no chain. The second list says for each slot whose buffer it takes over: that one lives as long as all that follow it.
+fn in_chains(slots: &[Slot], chains: &[Life]) -> (Vec<Life>, Vec<Option<usize>>) {
+    let first_with = |moment: usize| chains.partition_point(|chain| chain.1 < moment);
+    let last_with = |moment: usize| chains.partition_point(|chain| chain.0 <= moment).checked_sub(1);
+    let with = |moment: usize| {
+        Some(first_with(moment)).filter(|&c| chains.get(c).is_some_and(|chain| chain.0 <= moment))
+    };
+    let wide = |slot: &Slot| {
+        let (first, last) = slot.life;
+        let end = last_with(last).map(|chain| chains[chain].1).filter(|&end| end >= last);
+        (with(first).map_or(first, |chain| chains[chain].0), end.unwrap_or(last))
+    };
+    let mut lives: Vec<Life> = slots.iter().map(wide).collect();
+    let mut places = vec![None; slots.len()];
+    let aliased: BTreeSet<usize> = slots.iter().filter_map(|slot| slot.alias).collect();
+    // Each in the chain where it begins. What was there before stays: a call that fails is looked for once more from there.
+    let chain_of = |(s, slot): (usize, &Slot)| {
+        let own = !slot.persistent && slot.pool.is_none() && slot.alias.is_none() && !aliased.contains(&s);
+        let known = !own || slot.rows.known().is_some();
+        if known { None } else { with(slot.life.0).map(|chain| (chain, slot.life, s)) }
+    };
+    let mut touched: Vec<(usize, Life, usize)> = slots.iter().enumerate().filter_map(chain_of).collect();
+    touched.sort_unstable();
+    // By chain and by what rows lie alike: until when each place is taken, and who has it first.
+    let mut taken: HashMap<_, BinaryHeap<Reverse<(usize, usize)>>> = HashMap::new();
+    for (chain, life, s) in touched {
+        let Slot { dtype, width, rows, home, .. } = slots[s];
+        let alike = taken.entry((chain, dtype, width, rows, home)).or_default();
+        let free = alike.peek().filter(|Reverse((until, _))| *until < life.0);
+        let first = match free.copied() {
+            Some(Reverse((_, first))) => {
+                alike.pop();
+                places[s] = Some(first);
+                lives[first].1 = lives[first].1.max(lives[s].1);
+                first
+            }
+            None => s,
+        };
+        alike.push(Reverse((life.1, first)));
+    }
+    (lives, places)
+}
+
 /// Gives every slot a buffer, and returns the buffers' dtypes. The largest slots come first, and each takes the smallest
 /// buffer that is free while it lives; so the large ones share with one another, and small ones do not keep them from it.
-pub(crate) fn assign(slots: &mut [Slot]) -> Vec<DType> {
-    let own = |s: &usize| slots[*s].pool.is_none() && slots[*s].alias.is_none();
+/// `chains` are the moments between which calls run chunk by chunk.
+pub(crate) fn assign(slots: &mut [Slot], chains: &[Life]) -> Vec<DType> {
+    let (lives, places) = in_chains(slots, chains);
+    let own = |s: &usize| slots[*s].pool.is_none() && slots[*s].alias.is_none() && places[*s].is_none();
     let mut order: Vec<usize> = (0..slots.len()).filter(own).collect();
-    order.sort_by_key(|&s| (std::cmp::Reverse(size(&slots[s])), slots[s].life, s));
+    order.sort_by_key(|&s| (Reverse(size(&slots[s])), slots[s].life, s));
     let mut dtypes: Vec<DType> = Vec::new();
     let mut dealt: Vec<(DType, Dealt)> = Vec::new();
     for s in order {
@@ -104,17 +153,22 @@ pub(crate) fn assign(slots: &mut [Slot]) -> Vec<DType> {
             dealt.len() - 1
         });
         let of_dtype = &mut dealt[at].1;
-        slot.buffer = match of_dtype.free(slot.life) {
+        slot.buffer = match of_dtype.free(lives[s]) {
             Some(buffer) => {
-                of_dtype.take(buffer, slot.life);
+                of_dtype.take(buffer, lives[s]);
                 of_dtype.numbers[buffer]
             }
             None => {
-                of_dtype.add(dtypes.len(), slot.life);
+                of_dtype.add(dtypes.len(), lives[s]);
                 dtypes.push(slot.dtype);
                 dtypes.len() - 1
             }
         };
+    }
+    for (s, place) in places.iter().enumerate() {
+        if let Some(first) = *place {
+            slots[s].buffer = slots[first].buffer;
+        }
     }
     // An alias comes after the slot it is of.
     for s in 0..slots.len() {
@@ -140,6 +194,35 @@ fn size(slot: &Slot) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn slot(life: Life, width: usize) -> Slot {
+        let (rows, home) = (Extent::Batch, Home::Whole);
+        let (persistent, alias, pool) = (false, None, None);
+        let var = crate::program::VarId(0);
+        Slot { var, dtype: DType::F32, width, rows, home, buffer: 0, life, persistent, alias, pool }
+    }
+
+    /// What a chain touches lives as long as the chain; but rows that lie alike may follow each other in one place.
+    #[test]
+    fn slots_of_a_chain() {
+        let lives = [(1, 3), (3, 4), (4, 5), (5, 6), (6, 7), (4, 5)];
+        let buffers = |chains: &[Life], widths: [usize; 6]| {
+            let mut slots: Vec<Slot> =
+                lives.iter().zip(widths).map(|(&life, width)| slot(life, width)).collect();
+            assign(&mut slots, chains);
+            slots.iter().map(|slot| slot.buffer).collect::<Vec<_>>()
+        };
+        let distinct = |buffers: &[usize]| buffers.iter().collect::<BTreeSet<_>>().len();
+        // Three live at once at the most.
+        assert_eq!(distinct(&buffers(&[], [8; 6])), 3);
+        // They do in a chain from the third moment to the sixth, where they follow each other row by row, but for the one
+        // that was there before.
+        assert_eq!(distinct(&buffers(&[(3, 6)], [8; 6])), 4);
+        assert_eq!(buffers(&[(3, 6)], [8; 6])[1], buffers(&[(3, 6)], [8; 6])[3]);
+        // Of other widths nothing that the chain touches follows another in its place.
+        let others = buffers(&[(3, 6)], [8, 7, 6, 5, 4, 3]);
+        assert_eq!(distinct(&others), 6, "{others:?}");
+    }
 
     /// The last buffer that is free, found by looking at every one, is the one that is found.
     #[test]

@@ -3,6 +3,7 @@
 
 use super::blocks::Blocks;
 use super::chains;
+use super::effort::effort;
 use super::layouts::{Layouts, Ranked};
 use super::loops::block::MemoryReads;
 use super::schedule::{Call, Item, LoopItem, Schedule};
@@ -11,7 +12,7 @@ use super::source::{Parsed, Source};
 use super::stores::{Handed, Stores};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{
-    Access, Chains, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, OpId, OpInstr, Ref,
+    Access, Chains, Effort, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, OpId, OpInstr, Ref,
 };
 use crate::executor::rewrite::classes::Class;
 use crate::kernels::Store;
@@ -113,6 +114,7 @@ impl Found<'_> {
             divides_columns: parsed.hints.divides_columns,
             wanted: Vec::new(),
             flush: Vec::new(),
+            effort: Effort { rows: Extent::Known(0), row: 0 },
             span: call.site.span,
             order: None,
             desc: call.id,
@@ -181,20 +183,23 @@ impl Found<'_> {
         let of_forward = if call.pass == Pass::Backward { &desc.inputs } else { &desc.outputs };
         let outputs = Program::slots_of(parsed.signature.outputs, of_forward, "");
         let stream = outputs.iter().flatten().next().map_or(0, |var| u64::from(var.0));
-        Ok(OpInstr {
+        let flushed = self.flushed(call, parsed)?;
+        let mut instr = OpInstr {
             wiring,
             reads: reads.refs,
+            flush: (0..writes.refs.len()).filter(|&i| flushed.contains(&writes.refs[i])).collect(),
             writes: writes.refs,
             stream,
             random: parsed.facts.random,
             prepared: parsed.hints.prepares.then_some(0),
             constants,
             wanted: (0..parsed.signature.inputs.len()).map(|slot| call.wanted.contains(&slot)).collect(),
-            flush: self.flushed(call, parsed)?,
             order: order.map(|Ranked { block, rows, .. }| (block, rows)),
             stands_for: self.source.note(call.id),
             ..self.call_of(call, parsed)
-        })
+        };
+        instr.effort = effort(&instr);
+        Ok(instr)
     }
 
     /// What a call writes that passes from step to step.

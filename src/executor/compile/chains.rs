@@ -6,17 +6,35 @@
 
 use std::collections::HashSet;
 
-use crate::executor::plan::{Access, Chain, Instr, OpInstr, Ref, Slot, Span};
-use crate::program::contract::context::OperandAt;
-use crate::program::{Extent, Reach, Role};
+use crate::executor::plan::{Access, Chain, Instr, Ref, Slot, Span};
+use crate::kernels::cpu;
+use crate::program::{BlockId, Extent, Reach, Role};
 
-/// Bytes of a chunk, of everything that a chain touches: a part of a core's second cache.
-const CHUNK_BYTES: usize = 1 << 19;
 /// Fewer rows than this are not worth the calls.
 const LEAST_ROWS: usize = 8;
 
-/// Finds the chains of instructions that run outside a loop, and moves sums over all rows behind them.
+/// Finds the chains of instructions that run outside a loop of a step block, and moves sums over all rows behind them.
 pub(crate) fn outside(code: Vec<Instr>, slots: &[Slot]) -> (Vec<Instr>, Vec<Chain>) {
+    let (sorted, chains) = sort(code.into_iter().map(|instr| (0, instr)), slots, &member);
+    (sorted.into_iter().map(|(_, instr)| instr).collect(), chains)
+}
+
+/// The same at the root, whose instructions are those of its operators in turn: a sum goes to the operator whose calls end the
+/// chain. Products are no members here: a weight may be of any size, and would be read again for each chunk.
+pub(crate) fn root(groups: Vec<Vec<Instr>>, slots: &[Slot]) -> (Vec<Vec<Instr>>, Vec<Chain>) {
+    let mut sorted_groups: Vec<Vec<Instr>> = groups.iter().map(|_| Vec::new()).collect();
+    let numbered = groups.into_iter().enumerate();
+    let code = numbered.flat_map(|(group, code)| code.into_iter().map(move |instr| (group, instr)));
+    let (sorted, chains) = sort(code, slots, &|instr| member(instr).filter(|_| !prepares(instr)));
+    sorted.into_iter().for_each(|(group, instr)| sorted_groups[group].push(instr));
+    (sorted_groups, chains)
+}
+
+fn sort(
+    code: impl Iterator<Item = Grouped>,
+    slots: &[Slot],
+    member: &dyn Fn(&Instr) -> Option<Member>,
+) -> (Vec<Grouped>, Vec<Chain>) {
     let mut sorted = Sorted {
         slots,
         out: Vec::new(),
@@ -26,20 +44,21 @@ pub(crate) fn outside(code: Vec<Instr>, slots: &[Slot]) -> (Vec<Instr>, Vec<Chai
         written: HashSet::new(),
         touched: HashSet::new(),
     };
-    for instr in code {
+    for (group, instr) in code {
         let free = sorted.free(&instr);
-        let joins = match (rows_of(&instr), sorted.open.first()) {
-            (Some(rows), Some(first)) => rows_of(first) == Some(rows),
-            (rows, None) => rows.is_some(),
+        let joins = match (member(&instr), sorted.open.first()) {
+            (Some(this), Some((_, first))) => member(first) == Some(this),
+            (this, None) => this.is_some(),
             _ => false,
         };
         if joins && free {
-            sorted.open.push(instr);
+            sorted.open.push((group, instr));
         } else if is_sum(&instr) && !sorted.open.is_empty() {
             sorted.wait(instr);
         } else {
             sorted.close();
-            if rows_of(&instr).is_some() { sorted.open.push(instr) } else { sorted.out.push(instr) }
+            let list = if member(&instr).is_some() { &mut sorted.open } else { &mut sorted.out };
+            list.push((group, instr));
         }
     }
     sorted.close();
@@ -49,26 +68,39 @@ pub(crate) fn outside(code: Vec<Instr>, slots: &[Slot]) -> (Vec<Instr>, Vec<Chai
 /// Finds the chains of a loop's body. Calls that prepare are no members: what they prepared is large, and would be
 /// read again for each chunk.
 pub(crate) fn inside(code: &[Instr], slots: &[Slot]) -> Vec<Chain> {
-    let rows =
-        |i: usize| rows_of(&code[i]).filter(|_| matches!(&code[i], Instr::Op(op) if op.prepared.is_none()));
+    let like = |i: usize| member(&code[i]).filter(|_| !prepares(&code[i]));
     let (mut chains, mut from) = (Vec::new(), 0);
     while from < code.len() {
         let end =
-            (from..code.len()).find(|&i| rows(i).is_none() || rows(i) != rows(from)).unwrap_or(code.len());
+            (from..code.len()).find(|&i| like(i).is_none() || like(i) != like(from)).unwrap_or(code.len());
         if end - from > 1 {
-            chains.push(chain_of(&code[from..end], from, slots));
+            chains.push(chain_of(code[from..end].iter(), from, slots));
         }
         from = end.max(from + 1);
     }
     chains
 }
 
+/// An instruction with the number of its operator at the root.
+type Grouped = (usize, Instr);
+
+/// What the calls of a chain have in common.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Member {
+    /// What counts their rows.
+    rows: Extent,
+    /// The order in which these lie.
+    order: Option<BlockId>,
+    /// A run may stop before the gradients.
+    role: Role,
+}
+
 struct Sorted<'a> {
     slots: &'a [Slot],
-    out: Vec<Instr>,
+    out: Vec<Grouped>,
     chains: Vec<Chain>,
     /// The chain that is being collected, and the sums that wait for its end.
-    open: Vec<Instr>,
+    open: Vec<Grouped>,
     sums: Vec<Instr>,
     /// The slots that these sums write, and that they read or write.
     written: HashSet<usize>,
@@ -78,10 +110,12 @@ struct Sorted<'a> {
 impl Sorted<'_> {
     fn close(&mut self) {
         if self.open.len() > 1 {
-            self.chains.push(chain_of(&self.open, self.out.len(), self.slots));
+            let calls = self.open.iter().map(|(_, instr)| instr);
+            self.chains.push(chain_of(calls, self.out.len(), self.slots));
         }
+        let group = self.open.last().map_or(0, |(group, _)| *group);
         self.out.append(&mut self.open);
-        self.out.append(&mut self.sums);
+        self.out.extend(self.sums.drain(..).map(|instr| (group, instr)));
         self.written.clear();
         self.touched.clear();
     }
@@ -89,7 +123,12 @@ impl Sorted<'_> {
     /// The slot that a call reads or writes. What passes between steps is not written outside the loop.
     fn slot(&self, r: &Ref) -> Option<usize> {
         match r.access {
-            Access::Slot(s) => Some(self.slots[s].alias.unwrap_or(s)),
+            Access::Slot(mut s) => {
+                while let Some(alias) = self.slots[s].alias {
+                    s = alias;
+                }
+                Some(s)
+            }
             _ => None,
         }
     }
@@ -116,8 +155,12 @@ impl Sorted<'_> {
     }
 }
 
-fn chain_of(calls: &[Instr], first: usize, slots: &[Slot]) -> Chain {
-    let ops = || calls.iter().filter_map(|i| if let Instr::Op(op) = i { Some(op) } else { None });
+fn chain_of<'a>(
+    calls: impl ExactSizeIterator<Item = &'a Instr> + Clone,
+    first: usize,
+    slots: &[Slot],
+) -> Chain {
+    let ops = || calls.clone().filter_map(|i| if let Instr::Op(op) = i { Some(op) } else { None });
     let batched = |r: &&Ref| r.rows.known().is_none();
     let places = ops().flat_map(|op| op.reads.iter().chain(&op.writes)).filter(batched);
     let distinct: HashSet<&Ref> = places.collect();
@@ -127,36 +170,31 @@ fn chain_of(calls: &[Instr], first: usize, slots: &[Slot]) -> Chain {
     };
     let bytes: usize = distinct.iter().map(|r| r.width * size(r)).sum();
     let width = ops().flat_map(|op| &op.writes).map(|r| r.width).sum();
-    let rows = (CHUNK_BYTES / bytes.max(1)).max(LEAST_ROWS);
+    let rows = (cpu().chunk() / bytes.max(1)).max(LEAST_ROWS);
     Chain { calls: first..first + calls.len(), rows, width }
 }
 
-/// What counts the rows of a call that can run on any part of them.
-fn rows_of(instr: &Instr) -> Option<Extent> {
+/// What a call has in common with others of its chain, if it can run on any part of its rows.
+fn member(instr: &Instr) -> Option<Member> {
     let Instr::Op(op) = instr else { return None };
     let rows = op.writes.first()?.rows;
     let fits = rows.known().is_none()
         && op.reach == Reach::Row
         && op.role != Role::Update
         && op.span == Span::All
-        && op.order.is_none()
-        && !selects(op)
+        && !op.selects()
+        && op.stands_for.as_ref().is_none_or(|note| !note.superseded)
         && op.writes.iter().all(|r| r.rows == rows)
         && op.reads.iter().all(|r| r.rows == rows || r.rows.known().is_some());
-    fits.then_some(rows)
+    fits.then_some(Member { rows, order: op.order.map(|(block, _)| block), role: op.role })
+}
+
+fn prepares(instr: &Instr) -> bool {
+    matches!(instr, Instr::Op(op) if op.prepared.is_some())
 }
 
 /// Whether a call writes sums over all rows and nothing else.
 fn is_sum(instr: &Instr) -> bool {
     let Instr::Op(op) = instr else { return false };
-    op.role == Role::Backward && !selects(op) && op.writes.iter().all(|r| r.rows.known().is_some())
-}
-
-/// Whether a call reads or writes selected rows.
-fn selects(op: &OpInstr) -> bool {
-    let wiring = &op.wiring;
-    let places = wiring.inputs.iter().chain(&wiring.outputs).chain(&wiring.output_gradients);
-    let places = places.chain(&wiring.results).flatten();
-    let gradients = wiring.input_gradients.iter().flatten().map(|(place, _)| place);
-    places.chain(gradients).any(|place| matches!(place, OperandAt::Rows(_)))
+    op.role == Role::Backward && !op.selects() && op.writes.iter().all(|r| r.rows.known().is_some())
 }

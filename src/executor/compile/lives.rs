@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::slots::Slots;
-use crate::executor::plan::{Access, Instr, Loop, MemoryPlan, Ref, Slot};
+use crate::executor::plan::{Access, Chain, Instr, Loop, MemoryPlan, Ref, Slot};
 use crate::program::BlockId;
 
 /// Lives until the run ends: fetched values.
@@ -17,9 +17,16 @@ pub(crate) struct Lives {
     pub(crate) of_slot: Vec<(usize, usize)>,
     /// By the number of the operator among those that run, from 1; 0 is before them.
     touched: Vec<BTreeSet<usize>>,
+    /// The moment of each instruction.
+    moments: Vec<usize>,
 }
 
 impl Lives {
+    /// The first and the last moment of a chain of the root block.
+    pub(crate) fn of_chain(&self, chain: &Chain) -> (usize, usize) {
+        (self.moments[chain.calls.start], self.moments[chain.calls.end - 1])
+    }
+
     /// The slots in the orders of a block that an operator of the root block touches.
     pub(crate) fn touched(&self, slots: &Slots, operator: usize, block: BlockId) -> Vec<usize> {
         let of_block = slots.of_block.get(&block).map_or(&[][..], Vec::as_slice);
@@ -55,7 +62,9 @@ pub(crate) fn lives(groups: &[Vec<Instr>], slots: &Slots, fetched: &[usize]) -> 
     for &slot in fetched {
         of_slot[slot].1 = FOREVER;
     }
-    Lives { of_slot, touched }
+    let starts = groups.iter().scan(1, |next, code| Some(std::mem::replace(next, *next + code.len())));
+    let moments = groups.iter().zip(starts).flat_map(|(code, start)| code.iter().map(move |_| start));
+    Lives { of_slot, touched, moments: moments.collect() }
 }
 
 /// Collects the slots that instructions touch.
@@ -96,7 +105,7 @@ impl<'a> Touched<'a> {
     fn instr(&mut self, instr: &'a Instr) {
         match instr {
             Instr::Op(op) | Instr::Levels(op) => {
-                op.reads.iter().chain(&op.writes).chain(&op.flush).for_each(|view| self.view(view));
+                op.reads.iter().chain(&op.writes).for_each(|view| self.view(view));
             }
             Instr::Zero(view, _) => self.view(view),
             Instr::Reorder { from, to, .. } => [from, to].into_iter().for_each(|view| self.view(view)),

@@ -10,6 +10,7 @@ mod blocks;
 mod buffers;
 mod build;
 mod chains;
+mod effort;
 mod finish;
 mod layouts;
 mod lives;
@@ -52,8 +53,10 @@ pub(crate) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
     let found =
         build::Found { source: &source, blocks: &blocks, layouts: &layouts, stores: &stores, slots: &slots };
     let groups = build::build(&found, &schedule)?;
+    let (groups, chains) = chains::root(groups, &slots.slots);
     let kept: Vec<usize> = fetched.iter().filter_map(|&var| slots.slot_of(var)).collect();
     let lives = lives::lives(&groups, &slots, &kept);
+    let chain_lives: Vec<_> = chains.iter().map(|chain| lives.of_chain(chain)).collect();
     let finished = finish::finish(groups, &slots, &lives);
     let of_var = (0..source.program.vars().len() as u32).map(|var| slots.slot_of(VarId(var))).collect();
     let (views, same) = (blocks.views(), blocks.same());
@@ -62,10 +65,11 @@ pub(crate) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
     for (slot, life) in all.iter_mut().zip(lives.of_slot) {
         slot.life = life;
     }
-    let buffers = buffers::assign(&mut all);
+    let buffers = buffers::assign(&mut all, &chain_lives);
     Ok(Plan {
         slots: all,
         code: finished.code,
+        chains,
         of_var,
         buffers,
         pools: slots.pools,

@@ -76,9 +76,11 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Those of so many threads, which are measured when they are first asked for: see [`peak()`] and [`bandwidth()`].
+    /// Those of so many threads, at most one a core, which are measured when they are first asked for: see [`peak()`] and
+    /// [`bandwidth()`].
     pub fn of(threads: usize) -> Self {
-        let all = threads as f64;
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let all = threads.clamp(1, cores) as f64;
         Self { f32: all * peak::<f32>(), f64: all * peak::<f64>(), bandwidth: bandwidth(threads) }
     }
 

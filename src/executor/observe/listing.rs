@@ -127,13 +127,23 @@ impl<'a> Text<'a> {
     fn all(&mut self) {
         let plan = self.plan;
         self.line(&format!("{} instructions, {} buffers", plan.instructions, plan.buffers.len()));
-        self.inside(|text| text.code(&plan.code));
+        self.inside(|text| text.code(&plan.code, &plan.chains, None));
         plan.refused.iter().for_each(|why| self.line(&format!("not fused: {why}")));
         self.buffers();
     }
 
-    fn code(&mut self, code: &'a [Instr]) {
-        code.iter().for_each(|instr| self.instruction(instr));
+    /// Instructions, or those of them that run over certain rows, with their chains.
+    fn code(&mut self, code: &'a [Instr], chains: &[Chain], only: Option<Span>) {
+        for (calls, chain) in parts(code.len(), chains) {
+            let code = code[calls].iter().filter(|instr| only.is_none_or(|only| instr.span() == only));
+            match chain {
+                Some(chain) => {
+                    self.line(&chain.to_string());
+                    self.inside(|text| code.for_each(|instr| text.instruction(instr)));
+                }
+                None => code.for_each(|instr| self.instruction(instr)),
+            }
+        }
     }
 
     fn instruction(&mut self, instr: &'a Instr) {
@@ -166,7 +176,7 @@ impl<'a> Text<'a> {
         let constant: Vec<String> =
             constant.flat_map(|(slot, _)| desc.input(slot.name)).map(|&var| self.name(var)).collect();
         if op.prepared.is_some() && !constant.is_empty() {
-            notes.push(format!("prepared once a run from {}", constant.join(", ")));
+            notes.push(format!("prepared once from {}", constant.join(", ")));
         }
         for &slot in &op.wiring.in_place {
             let value = desc.input(slots[slot].name).first().map_or_else(String::new, |&v| self.name(v));
@@ -323,25 +333,12 @@ impl<'a> Text<'a> {
         });
     }
 
-    /// The instructions of a part of a loop, or those of them that run over certain rows, with their chains.
+    /// The instructions of a part of a loop, or those of them that run over certain rows.
     fn section(&mut self, title: &str, code: &'a [Instr], chains: &[Chain], only: Option<Span>) {
-        let here = |instr: &Instr| only.is_none_or(|only| instr.span() == only);
-        if !code.iter().any(here) {
-            return;
+        if code.iter().any(|instr| only.is_none_or(|only| instr.span() == only)) {
+            self.line(title);
+            self.inside(|text| text.code(code, chains, only));
         }
-        self.line(title);
-        self.inside(|text| {
-            for (calls, chain) in parts(code.len(), chains) {
-                let code = code[calls].iter().filter(|instr| here(instr));
-                match chain {
-                    Some(chain) => {
-                        text.line(&chain.to_string());
-                        text.inside(|text| code.for_each(|instr| text.instruction(instr)));
-                    }
-                    None => code.for_each(|instr| text.instruction(instr)),
-                }
-            }
-        });
     }
 
     fn gathers(&mut self, title: &str, moves: &[Move]) {

@@ -62,7 +62,7 @@ pub enum Part {
     Loop,
     /// After the loop, over all steps at once.
     After,
-    /// Packing of constants, once a run.
+    /// Packing of constants, once a run; of those that did not change since the run before, not again.
     Prepare,
     /// Rows moved between the batch's order and a loop's.
     Moves,

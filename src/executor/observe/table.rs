@@ -24,7 +24,7 @@ impl fmt::Display for Profile {
         writeln!(f, "at best {rates}")?;
         writeln!(
             f,
-            "{:>6} {:>9} {:>8} {:>10} {:>8} {:>8} {:>7}  {:<19}  {:<9}  operator",
+            "{:>6} {:>9} {:>8} {:>10} {:>8} {:>8} {:>7}  {:<20}  {:<9}  operator",
             "share", "ms", "calls", "rows", "GFLOP", "GFLOP/s", "GB/s", "bound, reached", "part"
         )?;
         for entry in &self.entries {
@@ -33,7 +33,7 @@ impl fmt::Display for Profile {
             let caller = entry.caller.as_ref().map_or_else(String::new, |caller| format!(" at {caller}"));
             writeln!(
                 f,
-                "{:>4.1} % {:>9.2} {:>8} {:>10} {:>8.3} {:>8.1} {:>7.1}  {bound:<19}  {:<9}  [{}] {}{block}{caller}",
+                "{:>4.1} % {:>9.2} {:>8} {:>10} {:>8.3} {:>8.1} {:>7.1}  {bound:<20}  {:<9}  [{}] {}{block}{caller}",
                 share(entry.time),
                 entry.time.as_secs_f64() * 1e3,
                 entry.calls,

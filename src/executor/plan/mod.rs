@@ -1,6 +1,7 @@
 //! A compiled program: names have become slot numbers, and every slot has a buffer.
 
 mod chain;
+mod effort;
 mod slot;
 mod why;
 
@@ -9,12 +10,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use chain::{Chain, parts};
+pub(crate) use effort::Effort;
 pub(crate) use slot::{Access, Home, Ref, Slot};
 pub(crate) use why::{Pin, Why};
 
 use crate::error::{Error, Place};
 use crate::kernels::Store;
-use crate::program::contract::context::Wiring;
+use crate::program::contract::context::{OperandAt, Wiring};
 use crate::program::contract::levels::Made;
 use crate::program::{
     BlockId, Extent, LevelId, Literal, Op, Pass, Program, Reach, Role, Spec, StepDesc, VarId,
@@ -68,8 +70,9 @@ pub(crate) struct OpInstr {
     /// It divides columns over the threads that it is given.
     pub(crate) divides_columns: bool,
     pub(crate) wanted: Vec<bool>,
-    /// Flushed after the call: what passes from step to step.
-    pub(crate) flush: Vec<Ref>,
+    /// Which of the writes are flushed after the call: what passes from step to step.
+    pub(crate) flush: Vec<usize>,
+    pub(crate) effort: Effort,
     pub(crate) span: Span,
     /// The block whose order its rows lie in, and what counts them there.
     pub(crate) order: Option<(BlockId, Extent)>,
@@ -90,6 +93,15 @@ impl OpInstr {
             self.names.iter().find(named).map(|(_, name)| name.as_str())
         };
         error.renamed(name).at(self.place.clone())
+    }
+
+    /// Whether it reads or writes selected rows.
+    pub(crate) fn selects(&self) -> bool {
+        let wiring = &self.wiring;
+        let places = wiring.inputs.iter().chain(&wiring.outputs).chain(&wiring.output_gradients);
+        let places = places.chain(&wiring.results).flatten();
+        let gradients = wiring.input_gradients.iter().flatten().map(|(place, _)| place);
+        places.chain(gradients).any(|place| matches!(place, OperandAt::Rows(_)))
     }
 }
 
@@ -117,6 +129,18 @@ pub(crate) enum Instr {
 }
 
 impl Instr {
+    /// About how much it computes in a batch of so many rows, in all steps if it is a loop.
+    pub(crate) fn effort(&self, rows: usize) -> usize {
+        match self {
+            Instr::Op(op) => op.effort.row.saturating_mul(op.effort.rows.known().unwrap_or(rows)),
+            Instr::Loop(inner) => {
+                let code = inner.before.iter().chain(&inner.body).chain(&inner.after);
+                code.map(|instr| instr.effort(rows)).fold(0, usize::saturating_add)
+            }
+            Instr::Levels(_) | Instr::Zero(..) | Instr::Reorder { .. } => 0,
+        }
+    }
+
     /// Over which rows of a step block it runs.
     pub(crate) fn span(&self) -> Span {
         match self {
@@ -259,6 +283,8 @@ pub(crate) type Views = HashMap<VarId, (VarId, usize)>;
 pub(crate) struct Plan {
     pub(crate) slots: Vec<Slot>,
     pub(crate) code: Vec<Instr>,
+    /// Which of the instructions run chunk by chunk.
+    pub(crate) chains: Vec<Chain>,
     /// Which slot holds a variable in the order of the batch.
     pub(crate) of_var: Vec<Option<usize>>,
     pub(crate) buffers: Vec<DType>,
@@ -278,11 +304,4 @@ pub(crate) struct Plan {
     pub(crate) program: Program,
     /// Operators that could have been fused, and why they are not.
     pub(crate) refused: Vec<String>,
-}
-
-impl Plan {
-    /// The variables that are kept in a scope from run to run.
-    pub(crate) fn kept(&self) -> impl Iterator<Item = VarId> {
-        self.slots.iter().filter(|slot| slot.persistent).map(|slot| slot.var)
-    }
 }

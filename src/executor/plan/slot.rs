@@ -4,7 +4,7 @@ use crate::program::{BlockId, Extent, VarId};
 use crate::tensor::DType;
 
 /// How the rows of a slot lie in its buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Home {
     /// In the order of the batch (or, for a constant, its own).
     Whole,

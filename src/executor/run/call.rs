@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::plan::{Instr, OpInstr, Ref};
+use crate::executor::plan::{Access, Instr, OpInstr, Ref};
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::{Lane, Operands, Region};
-use crate::kernels::helpers;
+use crate::kernels::{flush, helpers};
 use crate::program::contract::context::{
     Backward, Call, Forward, OperandAt, Pass, Prepare, RunFacts, Scratch,
 };
@@ -17,24 +17,22 @@ use crate::program::contract::literals::Literals;
 use crate::program::contract::rows::RowBuffer;
 use crate::program::{Cost, Extent, Reach, Role};
 
-/// A call with fewer numbers to write than this is not divided.
-pub(crate) const WORTH_DIVIDING: usize = 1 << 14;
-
 impl RunState<'_> {
     /// What an operator is told of a call, beside its operands.
     pub(crate) fn call<'a>(&'a self, instr: &'a OpInstr, here: Option<CallRows>) -> Call<'a> {
+        let signature = instr.op.signature();
         Call {
-            signature: instr.op.signature(),
+            signature,
             wiring: &instr.wiring,
             inputs: &instr.inputs,
-            literals: Literals { signature: instr.op.signature(), values: &instr.literals },
+            literals: Literals { signature, values: &instr.literals },
             outputs: &instr.outputs,
             levels: &self.levels,
             run: RunFacts { threads: here.map_or(self.facts.threads, |here| here.threads), ..self.facts },
             stream: instr.stream,
             keys: self.keys(instr, here),
             sequences: None,
-            prepared: instr.prepared.map(|i| &self.prepared[i]),
+            prepared: instr.prepared.map(|i| &self.prepared[i].made),
         }
     }
 
@@ -54,8 +52,10 @@ impl RunState<'_> {
         reads.extend(instr.reads.iter().map(|r| self.region(r, here)));
         writes.clear();
         writes.extend(instr.writes.iter().map(|r| self.region(r, here)));
-        let elements: usize = writes.iter().map(|r| r.extent.rows * r.extent.width).sum();
-        let threads = helpers(elements, WORTH_DIVIDING, 1 + others.len());
+        let threads = match others.len() {
+            0 => 1,
+            more => helpers(self.effort_of(instr, here), self.worth.call, 1 + more),
+        };
         let others = &mut others[..threads - 1];
         let units = if threads > 1 && divisible(instr) { self.units(instr, here) } else { None };
         let mut operands = lane.operands(room, reads, writes);
@@ -71,13 +71,20 @@ impl RunState<'_> {
                 }
             }
         }
-        for view in &instr.flush {
-            self.flush(view, lane, here, &mut workers[0].room);
+        if !instr.flush.is_empty() {
+            let Worker { room, writes, .. } = &mut *worker;
+            let mut written = lane.operands(room, &[], writes);
+            instr.flush.iter().filter_map(|&i| written.write::<f32>(i)).for_each(flush);
         }
         if let Some(start) = clock {
-            self.record(instr, here, start, &mut workers[0], pool);
+            self.record(instr, here, start, worker, pool);
         }
         Ok(())
+    }
+
+    /// About how much a call computes on the rows where it works.
+    fn effort_of(&self, instr: &OpInstr, here: Option<CallRows>) -> usize {
+        instr.effort.row.saturating_mul(self.count(instr.effort.rows, here))
     }
 
     /// How the rows of a call can be divided; `None` if they cannot, or if the call shares its columns.
@@ -104,7 +111,17 @@ impl RunState<'_> {
         views.clone().all(known).then_some(Units::Sequences { offsets, above })
     }
 
-    /// Lets operators pack their constant inputs, before they are called many times.
+    /// The versions of the constants of a call that the scope keeps, and 0 for others.
+    fn versions(&self, op: &OpInstr, lane: &Lane<'_>) -> impl Iterator<Item = u64> {
+        let constants = op.reads.iter().enumerate().filter(|(i, _)| is_constant(op, *i));
+        constants.map(|(_, read)| match read.access {
+            Access::Slot(s) if self.plan.slots[s].persistent => lane.version(self.plan.slots[s].buffer),
+            _ => 0,
+        })
+    }
+
+    /// Lets operators pack their constant inputs, before they are called many times: unless they have packed the same values
+    /// in an earlier run.
     pub(crate) fn prepare(&mut self, instr: &Instr, lane: &mut Lane<'_>, worker: &mut Worker) -> Result<()> {
         match instr {
             Instr::Levels(_) | Instr::Zero(..) | Instr::Reorder { .. } => Ok(()),
@@ -114,12 +131,16 @@ impl RunState<'_> {
             }
             Instr::Op(op) => {
                 let Some(index) = op.prepared else { return Ok(()) };
+                let mut of = std::mem::take(&mut self.prepared[index].of);
+                if !of.is_empty() && of.iter().copied().eq(self.versions(op, lane)) {
+                    self.prepared[index].of = of;
+                    return Ok(());
+                }
                 let Worker { room, reads, recorder, .. } = worker;
                 reads.clear();
-                let constant = |i: usize| op.constants.iter().any(|reads| reads.contains(&i));
                 // Only the constants are looked at; the others may not have a place yet.
                 let region = |(i, r): (usize, &Ref)| {
-                    if constant(i) {
+                    if is_constant(op, i) {
                         self.region(r, None)
                     } else {
                         Region { buffer: self.region(r, None).buffer, ..Region::default() }
@@ -135,9 +156,16 @@ impl RunState<'_> {
                     inputs: &op.inputs,
                     literals: Literals { signature: op.op.signature(), values: &op.literals },
                     wanted: if op.pass == Pass::Backward { &op.wanted } else { &[] },
-                    prepared: &mut self.prepared[index],
+                    prepared: &mut self.prepared[index].made,
                 };
                 op.op.prepare(&mut prepare).map_err(|e| op.err(e))?;
+                of.clear();
+                of.extend(self.versions(op, lane));
+                // What the program computes may be another value each time.
+                if of.contains(&0) {
+                    of.clear();
+                }
+                self.prepared[index].of = of;
                 if let (Some(start), Some(recorder)) = (clock, recorder) {
                     let numbers = reads.iter().map(|r| r.extent.rows * r.extent.width).sum::<usize>();
                     let size = op.reads.first().map_or(0, |r| self.dtype(r).size_of());
@@ -148,6 +176,11 @@ impl RunState<'_> {
             }
         }
     }
+}
+
+/// Whether one of the reads of a call stays the same over its calls.
+fn is_constant(op: &OpInstr, read: usize) -> bool {
+    op.constants.iter().any(|reads| reads.contains(&read))
 }
 
 /// Whether an operator can be called on a part of its rows.

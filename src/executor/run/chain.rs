@@ -1,13 +1,12 @@
-//! Chains: row-wise calls of a step block that follow each other run chunk by chunk, all of them on the first rows, then
-//! all on the next, so that what one of them writes is still in the cache when the next one reads it.
+//! Chains: row-wise calls that follow each other, at the root or in a step block, run chunk by chunk, all of them on the first
+//! rows, then all on the next, so that what one of them writes is still in the cache when the next one reads it.
 //!
-//! Outside the loop the threads share the rows; in it a lane has rows of its own, and cuts them only where they are too
+//! Outside a loop the threads share the rows; in it a lane has rows of its own, and cuts them only where they are too
 //! many for the cache. The bits are those of whole calls: that is what row-wise means. A gradient that sums over all
 //! rows cannot be computed in chunks, and need not stand between two calls that can: it waits until the chain is done.
 
 use crate::error::Result;
 use crate::executor::plan::{Chain, Instr};
-use crate::executor::run::call::WORTH_DIVIDING;
 use crate::executor::run::frame::At;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::{Tools, Worker};
@@ -16,7 +15,7 @@ use crate::kernels::helpers;
 use crate::program::BlockId;
 
 impl<'p> RunState<'p> {
-    /// Runs a chain outside the loop, on all rows of the block.
+    /// Runs a chain outside a loop, on all rows of the block.
     pub(crate) fn chain(
         &self,
         block: BlockId,
@@ -38,15 +37,19 @@ impl<'p> RunState<'p> {
                     Share::Stepped { base: region.row, stride: region.extent.stride };
             }
         }
-        let threads = helpers(rows * chain.width, WORTH_DIVIDING, tools.workers.len());
+        let threads = helpers(rows * chain.width, self.worth.call, tools.workers.len());
+        let chunk = chain.rows.min(self.worth.chunk);
+        if threads == 1 && rows <= chunk {
+            return ops().try_for_each(|op| self.exec(op, lane, None, tools.workers, tools.pool));
+        }
         lists.cuts.clear();
         lists.cuts.extend((0..=threads).map(|i| rows * i / threads));
         let depth = tools.workers[0].depth();
         let run = |mut lane: Lane<'_>, worker: &mut Worker| {
             let Some(part) = lane.part() else { return Ok(()) };
             let opened = worker.open(threads, depth);
-            for from in (part.from..part.to).step_by(chain.rows) {
-                let only = Some((from, part.to.min(from + chain.rows)));
+            for from in (part.from..part.to).step_by(chunk) {
+                let only = Some((from, part.to.min(from + chunk)));
                 let here = Some(CallRows { only, ..CallRows::new(block, self.frames[block.0 as usize].at) });
                 for op in ops() {
                     self.exec(op, &mut lane, here, std::slice::from_mut(worker), &mut [])?;
@@ -77,11 +80,12 @@ impl<'p> RunState<'p> {
     ) -> Result<()> {
         let At::Step { t, from, to } = here.at else { return Ok(()) };
         let alive = self.frames[here.block.0 as usize].rank.alive(t).min(to);
-        for from in (from..alive).step_by(chain.rows) {
-            let chunk = CallRows { at: At::Step { t, from, to: alive.min(from + chain.rows) }, ..here };
+        let chunk = chain.rows.min(self.worth.chunk);
+        for from in (from..alive).step_by(chunk) {
+            let some = CallRows { at: At::Step { t, from, to: alive.min(from + chunk) }, ..here };
             for instr in calls {
                 if let Instr::Op(op) = instr {
-                    self.exec(op, lane, Some(chunk), std::slice::from_mut(worker), &mut [])?;
+                    self.exec(op, lane, Some(some), std::slice::from_mut(worker), &mut [])?;
                 }
             }
         }

@@ -122,7 +122,8 @@ impl RunState<'_> {
             }
             (_, spec) => {
                 let lod = spec.and_then(|s| self.levels.lod(&s.lod));
-                Keys::Natural { names: self.names(), lod, first: 0 }
+                let first = here.and_then(|here| here.only).map_or(0, |(from, _)| from);
+                Keys::Natural { names: self.names(), lod, first }
             }
         }
     }

@@ -9,10 +9,7 @@ use crate::executor::run::frame::{At, Frame};
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::{Tools, Worker};
 use crate::kernels::arena::{Lane, Part, Share};
-use crate::kernels::{helpers, machine};
-
-/// A loop with fewer numbers to compute than this, over all its steps, is not split over threads.
-const WORTH_SPLITTING: usize = 1 << 15;
+use crate::kernels::{cpu, helpers};
 
 /// Some steps of a loop, and how many lanes run them, each for its own sequences.
 struct LaneSteps<'p> {
@@ -32,14 +29,13 @@ impl<'p> RunState<'p> {
             return Ok(());
         }
         let starts = frame.rank.starts();
-        let widths = instr.body.iter().flat_map(|i| if let Instr::Op(op) = i { &op.writes[..] } else { &[] });
-        let numbers = widths.map(|v| v.width).sum::<usize>() * starts[steps];
-        let threads = helpers(numbers, WORTH_SPLITTING, tools.workers.len());
+        let effort = instr.body.iter().map(|i| i.effort(starts[steps])).fold(0, usize::saturating_add);
+        let threads = helpers(effort, self.worth.steps, tools.workers.len());
         // Where few sequences are left, the threads share columns instead; sooner, if they would all read weights that
         // their own caches cannot hold.
-        let machine = machine();
+        let cpu = cpu();
         let few = |rows: usize| {
-            rows <= threads / 2 || threads > 1 && machine.streams(instr.weights, rows.div_ceil(threads))
+            rows <= threads / 2 || threads > 1 && cpu.streams(instr.weights, rows.div_ceil(threads))
         };
         let few = (0..steps).find(|&t| few(starts[t + 1] - starts[t])).unwrap_or(steps);
         self.share(instr, frame, &mut tools.lists.shares);

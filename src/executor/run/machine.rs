@@ -8,17 +8,18 @@ use crate::error::Result;
 use crate::executor::plan::{Plan, Slot};
 use crate::executor::run::recorder::Recorder;
 use crate::executor::run::request::Run;
-use crate::executor::run::scope::Scope;
+use crate::executor::run::scope::{InScope, Scope};
 use crate::executor::run::stages::Stages;
 use crate::executor::run::state::Kept;
 use crate::executor::run::threads::Threads;
 use crate::executor::run::worker::{Lists, Tools, Worker};
+use crate::executor::run::worth::Worth;
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, Region};
 use crate::lod::Lod;
 use crate::program::contract::call::{row_buffer, selected_rows};
 use crate::program::contract::rows::RowBuffer;
-use crate::program::{Extent, Program, Spec};
+use crate::program::{Extent, OpDesc, Program, Spec, VarId};
 use crate::tensor::{DType, Dense, Storage, with_element};
 
 /// What a plan runs on.
@@ -28,10 +29,23 @@ pub(crate) struct Machine {
     pool: Vec<RowBuffer>,
     workers: Vec<Worker>,
     threads: Threads,
+    worth: Worth,
     pub(super) kept: Kept,
     lists: Lists,
+    persistent: Vec<Persistent>,
     /// By variable: whether it is among the feeds of the run.
     pub(super) fed: Vec<bool>,
+}
+
+/// A variable that is kept in a scope from run to run.
+struct Persistent {
+    var: VarId,
+    /// Its buffer here, which is the scope's while it runs.
+    buffer: usize,
+    /// Whether an operator writes it.
+    written: bool,
+    /// Where the scope of the run has it.
+    theirs: InScope,
 }
 
 impl Machine {
@@ -41,15 +55,29 @@ impl Machine {
         for &dtype in &plan.buffers {
             with_element!(dtype, T => arena.add::<T>());
         }
+        let mut written = vec![false; program.vars().len()];
+        let ops = program.blocks().flat_map(|(_, block)| &block.ops);
+        ops.flat_map(OpDesc::writes).for_each(|var| written[var.0 as usize] = true);
+        let persistent = plan.slots.iter().filter(|slot| slot.persistent).map(|slot| {
+            let &Slot { var, buffer, .. } = slot;
+            Persistent { var, buffer, written: written[var.0 as usize], theirs: InScope::default() }
+        });
         Self {
             arena,
             pool: vec![RowBuffer::default(); plan.pools],
             workers: (0..threads.number).map(|_| Worker::default()).collect(),
             threads,
+            worth: Worth::default(),
             kept: Kept::new(plan, program.blocks().len()),
             lists: Lists::default(),
+            persistent: persistent.collect(),
             fed: vec![false; program.vars().len()],
         }
+    }
+
+    /// From the next run on divides everything that can be divided, however small.
+    pub(crate) fn divide_everything(&mut self) {
+        self.worth = Worth::EVERYTHING;
     }
 
     /// Bytes of all buffers now.
@@ -59,25 +87,54 @@ impl Machine {
 
     /// Another run of a program begins, whose feeds are bound.
     pub(crate) fn begin(&mut self, program: &Program, run: &Run<'_>) {
-        self.kept.begin(run, program.seed, self.workers.len());
+        self.kept.begin(run, program.seed);
         self.workers.iter_mut().filter_map(|worker| worker.recorder.as_mut()).for_each(|r| r.restart());
     }
 
-    /// Runs some stages. A panic in an operator is handed back, so that the caller can return the parameters to their
-    /// scope first.
-    pub(crate) fn run(&mut self, plan: &Plan, stages: Stages) -> std::thread::Result<Result<()>> {
-        let Self { arena, pool, workers, threads, kept, lists, .. } = self;
-        let mut state = kept.lend(plan);
+    /// Runs some stages with the variables of a scope that was [checked](Self::check_scope). A panic in an operator is handed
+    /// back.
+    pub(crate) fn run(
+        &mut self,
+        plan: &Plan,
+        stages: Stages,
+        scope: &mut Scope,
+    ) -> std::thread::Result<Result<()>> {
+        for variable in self.persistent.iter().filter(|variable| variable.written) {
+            scope.own(variable.theirs);
+        }
+        self.exchange(scope);
+        // From here to the second exchange nothing leaves early, not even a panic: the parameters are here and not in the
+        // scope.
+        let Self { arena, pool, workers, threads, kept, lists, worth, .. } = self;
+        let mut state = kept.lend(plan, *worth);
+        let together = state.effort(stages) >= worth.run;
+        let workers = if together { &mut workers[..] } else { &mut workers[..1] };
+        state.facts.threads = workers.len();
         let mut work = || state.run_stages(stages, arena, &mut Tools { workers, pool, lists });
-        let outcome = catch_unwind(AssertUnwindSafe(|| threads.run(&mut work)));
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| if together { threads.run(&mut work) } else { work() }));
         kept.take_back(state);
+        self.exchange(scope);
         outcome
     }
 
-    /// Exchanges the buffers of persistent variables with the scope's: in before a run, back after it.
-    pub(crate) fn exchange(&mut self, plan: &Plan, scope: &mut Scope) {
-        for slot in plan.slots.iter().filter(|s| s.persistent) {
-            scope.lend(&plan.program.var(slot.var).name, &mut self.arena, slot.buffer);
+    /// Finds every persistent variable in a scope, and checks that it fits: all of them before the first leaves it, so that a
+    /// run that fails leaves it whole.
+    ///
+    /// # Errors
+    /// If one is not there, or of another shape or dtype.
+    pub(crate) fn check_scope(&mut self, program: &Program, scope: &Scope) -> Result<()> {
+        for variable in &mut self.persistent {
+            let (name, spec) = (&program.var(variable.var).name, program.spec(variable.var)?);
+            variable.theirs = scope.find(name, spec)?;
+        }
+        Ok(())
+    }
+
+    /// Exchanges the buffers of persistent variables with the scope's.
+    fn exchange(&mut self, scope: &mut Scope) {
+        for variable in &self.persistent {
+            scope.lend(variable.theirs, &mut self.arena, variable.buffer);
         }
     }
 

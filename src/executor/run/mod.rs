@@ -19,3 +19,4 @@ mod state;
 mod step_loop;
 pub(crate) mod threads;
 mod worker;
+mod worth;

@@ -9,12 +9,9 @@ use crate::executor::run::rank_table::RankTable;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::{Lane, OperandRoom, Plain, Region};
-use crate::kernels::{Store, View, ViewMut, gather_rows};
+use crate::kernels::{Store, View, ViewMut, gather_rows, helpers};
 use crate::program::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
-
-/// A gather of fewer numbers is not divided over threads.
-const WORTH_DIVIDING: usize = 1 << 16;
 
 impl RunState<'_> {
     /// Rows of the batch into the block's order: those of all steps, or those of all sequences.
@@ -29,7 +26,7 @@ impl RunState<'_> {
         let map = self.frames[block.0 as usize].map(rows.inner.rows, at);
         let here = Some(CallRows::new(block, at));
         let (from, to) = (self.region(&rows.outer, None), self.region(&rows.inner, here));
-        let threads = tools.workers.len();
+        let threads = self.movers(to, tools);
         with_element!(self.dtype(&rows.inner), T => two::<T, _>(lane, &mut tools.workers[0].room, from, to, |from, to| {
             gather_on(from, map, to, threads);
         }));
@@ -45,10 +42,10 @@ impl RunState<'_> {
         tools: &mut Tools<'_>,
     ) {
         self.frames[block.0 as usize].inverse(rows.inner.rows, at, &mut tools.lists.index);
-        let inverse = &tools.lists.index;
         let here = Some(CallRows::new(block, at));
         let (from, to) = (self.region(&rows.inner, here), self.region(&rows.outer, None));
-        let threads = tools.workers.len();
+        let threads = self.movers(to, tools);
+        let inverse = &tools.lists.index;
         let room = &mut tools.workers[0].room;
         match (rows.store, self.dtype(&rows.inner)) {
             (Store::Add, DType::F32) => {
@@ -74,12 +71,17 @@ impl RunState<'_> {
         tools: &mut Tools<'_>,
     ) {
         self.frames[block.0 as usize].inverse(rows, At::All, &mut tools.lists.index);
-        let (inverse, threads) = (&tools.lists.index, tools.workers.len());
         let (read, written) = (self.region(from, None), self.region(to, None));
+        let (inverse, threads) = (&tools.lists.index, self.movers(written, tools));
         let room = &mut tools.workers[0].room;
         with_element!(self.dtype(from), T => two::<T, _>(lane, room, read, written, |from, to| {
             gather_on(from, inverse, to, threads);
         }));
+    }
+
+    /// How many threads move rows into a region.
+    fn movers(&self, to: Region, tools: &Tools<'_>) -> usize {
+        helpers(to.extent.rows * to.extent.width, self.worth.call, tools.workers.len())
     }
 
     /// Copies the previous values of all steps into one array, for instructions that left the loop.
@@ -233,10 +235,10 @@ fn two<T: Plain, R: Default>(
     }
 }
 
-/// Gathers rows, on several threads where it is worth it.
+/// Gathers rows on some threads.
 fn gather_on<T: Plain>(from: View<'_, T>, map: &[usize], to: ViewMut<'_, T>, threads: usize) {
     let rows = to.rows().min(map.len());
-    if threads < 2 || rows < 2 || rows * to.width() < WORTH_DIVIDING {
+    if threads < 2 || rows < 2 {
         return gather_rows(from, map, to);
     }
     let left = threads / 2;

@@ -17,6 +17,12 @@ pub struct Scope {
     entries: BTreeMap<String, Entry>,
 }
 
+/// Where a scope has a variable.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct InScope {
+    buffer: usize,
+}
+
 #[derive(Debug, Clone)]
 struct Entry {
     buffer: usize,
@@ -51,7 +57,7 @@ impl Scope {
             let VarKind::Tensor(spec) = &var.kind else { continue };
             let dims = dims_of(spec).map_err(|e| e.variable(&var.name)).at_caller()?;
             if self.entries.contains_key(&var.name) {
-                self.check(&var.name, spec).at_caller()?;
+                self.find(&var.name, spec).at_caller()?;
                 continue;
             }
             let value = match &var.initializer {
@@ -129,18 +135,19 @@ impl Scope {
         })
     }
 
-    /// Checks that a variable is here and fits.
+    /// Finds a variable and checks that it fits; returns what [`Self::own`] and [`Self::lend`] want to know, for as long as
+    /// the scope lives.
     ///
     /// # Errors
     /// If it is not here, or of another shape or dtype.
-    pub(crate) fn check(&self, name: &str, spec: &Spec) -> Result<()> {
+    pub(crate) fn find(&self, name: &str, spec: &Spec) -> Result<InScope> {
         let entry = self.entry(name)?;
         let known = spec.shape.iter().map(|e| e.known());
         if entry.dtype != spec.dtype || !known.eq(entry.dims.iter().map(|&n| Some(n))) {
             let got = format!("{}{:?}", entry.dtype, entry.dims);
             return Err(Error::new("value in the scope", spec.to_string(), got).variable(name));
         }
-        Ok(())
+        Ok(InScope { buffer: entry.buffer })
     }
 
     /// Lets clones of this scope have the values that are here now in the same memory, until one of them writes a value.
@@ -149,17 +156,13 @@ impl Scope {
     }
 
     /// Makes a variable's value one that a run may write, by a copy if clones have it too.
-    pub(crate) fn own(&mut self, name: &str) {
-        if let Some(entry) = self.entries.get(name) {
-            self.arena.own(entry.buffer);
-        }
+    pub(crate) fn own(&mut self, variable: InScope) {
+        self.arena.own(variable.buffer);
     }
 
-    /// Exchanges a variable's buffer with one of an executor's. That it is here was checked.
-    pub(crate) fn lend(&mut self, name: &str, arena: &mut Arena, buffer: usize) {
-        if let Some(theirs) = self.entries.get(name) {
-            arena.exchange(buffer, &mut self.arena, theirs.buffer);
-        }
+    /// Exchanges a variable's buffer with one of an executor's.
+    pub(crate) fn lend(&mut self, variable: InScope, arena: &mut Arena, buffer: usize) {
+        arena.exchange(buffer, &mut self.arena, variable.buffer);
     }
 }
 

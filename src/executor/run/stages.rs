@@ -1,14 +1,14 @@
 //! The stages of a run: which instructions are of which, and the look at every gradient before the first update.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::plan::{Access, Home, Instr, OpInstr, Plan, Ref, Slot};
+use crate::executor::plan::{Access, Home, Instr, OpInstr, Plan, Ref, Slot, parts};
 use crate::executor::run::request::Stage;
 use crate::executor::run::state::RunState;
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::{Arena, Lane, OperandRoom};
 use crate::program::contract::context::OperandAt;
 use crate::program::contract::rows::RowBuffer;
-use crate::program::{Extent, Role};
+use crate::program::{BlockId, Extent, Role};
 use crate::tensor::DType;
 
 /// Which stages of a run come now.
@@ -86,8 +86,13 @@ impl<'p> RunState<'p> {
         let mut lane = arena.lane();
         self.reserve(&mut lane, end);
         let mut checked = false;
-        for instr in &plan.code {
+        for (calls, chain) in parts(plan.code.len(), &plan.chains) {
+            let instr = &plan.code[calls.start];
             if !stages.have(instr) || (superseded(instr) && stages.compute_gradients()) {
+                continue;
+            }
+            if let Some(chain) = chain {
+                self.chain(BlockId(0), &plan.code[calls], chain, &mut lane, tools)?;
                 continue;
             }
             if role_of(instr) == Role::Update && !checked {
@@ -102,6 +107,19 @@ impl<'p> RunState<'p> {
             }
         }
         Ok(())
+    }
+
+    /// About how much some stages compute, counted in numbers that they write; as much as can be if that is not known before.
+    pub(super) fn effort(&self, stages: Stages) -> usize {
+        let code = self.plan.code.iter().filter(|instr| stages.have(instr));
+        // Values decide how many rows there are, and how many of them an update moves.
+        let unknown = |instr: &Instr| matches!(instr, Instr::Levels(_));
+        if matches!(stages, Stages::Updates) || code.clone().any(unknown) {
+            return usize::MAX;
+        }
+        // The most rows of any level: some are known only when they are there.
+        let rows = self.levels.most_rows().max(self.batch);
+        code.map(|instr| instr.effort(rows)).fold(0, usize::saturating_add)
     }
 
     /// Room for every slot of the root block whose rows are known, and that lives before instruction `end` has run.

@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::executor::plan::{Access, Home, Loop, Plan, Ref};
 use crate::executor::run::frame::{At, Frame};
 use crate::executor::run::request::Run;
+use crate::executor::run::worth::Worth;
 use crate::kernels::arena::{Lane, OperandRoom, Region};
 use crate::kernels::{Extent2, flush};
 use crate::program::contract::context::{Prepared, RunFacts};
@@ -20,11 +21,20 @@ pub(crate) struct RunState<'p> {
     pub(crate) frames: Vec<Frame>,
     pub(crate) levels: LevelTable,
     pub(crate) spare: LevelTable,
-    pub(crate) prepared: Vec<Prepared>,
+    pub(crate) prepared: Vec<Preparation>,
     pub(crate) numbers: Vec<u64>,
     pub(crate) places: Vec<u64>,
     pub(crate) batch: usize,
     pub(crate) facts: RunFacts,
+    pub(crate) worth: Worth,
+}
+
+/// What a call has prepared.
+#[derive(Default)]
+pub(crate) struct Preparation {
+    pub(super) made: Prepared,
+    /// From which versions of its constants; none if it has to be made anew in each run.
+    pub(super) of: Vec<u64>,
 }
 
 /// What is kept of a [`RunState`] between runs: its memory, and what the second half of a run needs of the first.
@@ -35,7 +45,7 @@ pub(crate) struct Kept {
     pub(super) levels: LevelTable,
     /// Levels that operators of the root have made, for the next run to use their memory.
     pub(super) spare: LevelTable,
-    prepared: Vec<Prepared>,
+    prepared: Vec<Preparation>,
     numbers: Vec<u64>,
     places: Vec<u64>,
     /// How many sequences the batch has.
@@ -48,13 +58,13 @@ impl Kept {
     pub(super) fn new(plan: &Plan, blocks: usize) -> Self {
         let mut kept = Self::default();
         kept.frames.resize_with(blocks, Frame::default);
-        kept.prepared.resize_with(plan.prepared, Prepared::default);
+        kept.prepared.resize_with(plan.prepared, Preparation::default);
         kept
     }
 
     /// Another run begins, whose feeds are bound.
-    pub(super) fn begin(&mut self, run: &Run<'_>, seed: u64, threads: usize) {
-        self.facts = RunFacts { mode: run.mode, step: run.step, seed, threads };
+    pub(super) fn begin(&mut self, run: &Run<'_>, seed: u64) {
+        self.facts = RunFacts { mode: run.mode, step: run.step, seed, threads: 1 };
         self.numbers.clear();
         self.numbers.extend_from_slice(run.numbers);
         self.places.clear();
@@ -63,7 +73,7 @@ impl Kept {
     }
 
     /// Lends what is kept to a run, until [`Self::take_back`].
-    pub(super) fn lend<'p>(&mut self, plan: &'p Plan) -> RunState<'p> {
+    pub(super) fn lend<'p>(&mut self, plan: &'p Plan, worth: Worth) -> RunState<'p> {
         let mut loops = emptied(std::mem::take(&mut self.loops));
         loops.resize(self.frames.len(), None);
         RunState {
@@ -77,15 +87,19 @@ impl Kept {
             places: std::mem::take(&mut self.places),
             batch: self.batch,
             facts: self.facts,
+            worth,
         }
     }
 
     /// Takes back what was lent.
     pub(super) fn take_back(&mut self, state: RunState<'_>) {
-        let RunState { plan: _, loops, frames, levels, spare, prepared, numbers, places, batch, facts } =
-            state;
-        *self =
-            Self { loops: emptied(loops), frames, levels, spare, prepared, numbers, places, batch, facts };
+        self.loops = emptied(state.loops);
+        self.frames = state.frames;
+        self.levels = state.levels;
+        self.spare = state.spare;
+        self.prepared = state.prepared;
+        self.numbers = state.numbers;
+        self.places = state.places;
     }
 }
 
@@ -229,11 +243,7 @@ impl RunState<'_> {
 
     /// Moves a block's frame to other rows.
     pub(crate) fn go(&mut self, block: BlockId, at: At) -> Result<()> {
-        let index = block.0 as usize;
-        let mut frame = std::mem::take(&mut self.frames[index]);
-        let outcome = frame.go(at, &mut self.levels);
-        self.frames[index] = frame;
-        outcome
+        self.frames[block.0 as usize].go(at, &mut self.levels)
     }
 
     /// Room for slots of a loop, whose rows are known.
@@ -246,14 +256,8 @@ impl RunState<'_> {
     }
 
     /// Lets values that pass from step to step become zero where they are very small.
-    pub(crate) fn flush(
-        &self,
-        view: &Ref,
-        lane: &mut Lane<'_>,
-        here: Option<CallRows>,
-        room: &mut OperandRoom,
-    ) {
-        let region = self.region(view, here);
+    pub(crate) fn flush(&self, view: &Ref, lane: &mut Lane<'_>, room: &mut OperandRoom) {
+        let region = self.region(view, None);
         let mut operands = lane.operands(room, &[], &[region]);
         if let Some(rows) = operands.write::<f32>(0) {
             flush(rows);

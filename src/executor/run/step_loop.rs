@@ -151,7 +151,7 @@ impl<'p> RunState<'p> {
             self.end_gradient(block, plan, lane, tools);
         }
         for view in &instr.flush {
-            self.flush(view, lane, None, &mut tools.workers[0].room);
+            self.flush(view, lane, &mut tools.workers[0].room);
         }
         for rows in &instr.scatter {
             self.scatter(block, rows, At::All, lane, tools);

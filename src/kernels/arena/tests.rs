@@ -144,3 +144,22 @@ fn a_common_buffer_is_not_written() {
     arena.make_common();
     arena.lane().operands(&mut room, &[], &[region(0, 0, 2, 0, 4, 4)]);
 }
+
+/// A buffer that was made the arena's own may be written, and is another version; exchanged, it keeps its number.
+#[test]
+fn versions_tell_values_apart() {
+    let (mut first, mut other) = (arena(), arena());
+    let version = |arena: &mut Arena| arena.lane().version(0);
+    assert_eq!(version(&mut first), 0);
+    first.own(0);
+    let one = version(&mut first);
+    assert_ne!(one, 0);
+    assert_eq!(version(&mut first.clone()), one);
+    other.own(0);
+    assert_ne!(version(&mut other), one);
+    first.own(0);
+    let two = version(&mut first);
+    assert_ne!(two, one);
+    first.exchange(0, &mut other, 0);
+    assert_eq!(version(&mut other), two);
+}

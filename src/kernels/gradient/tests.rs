@@ -1,7 +1,7 @@
 //! The gradients beside naive sums, on every path, on any number of threads and for other machines.
 
 use super::*;
-use crate::kernels::machine::tests::MACHINES;
+use crate::kernels::cpu::tests::CPUS;
 use crate::kernels::numbers;
 
 fn naive<T: Float>(x: View<'_, T>, dy: View<'_, T>) -> Vec<f64> {
@@ -81,7 +81,7 @@ fn weight_gradients_match_the_naive_sum_and_are_the_same_for_every_machine() {
         (260, 300, 520),
     ] {
         for path in Path::available() {
-            let [first, others @ ..] = MACHINES;
+            let [first, others @ ..] = CPUS;
             let single = check::<f32>((path, first), shape, 2e-6);
             let double = check::<f64>((path, first), shape, 1e-14);
             for other in others {
@@ -163,4 +163,31 @@ fn bias_gradients_match_the_naive_sum() {
             assert_eq!(db[j], once[j] + once[j]);
         }
     }
+}
+
+/// So it does not matter where the rows of a batch are cut into calls, if it is between two blocks.
+#[test]
+fn sums_go_on_from_call_to_call_by_whole_blocks() {
+    let (rows, k, n) = (1100, 9, 40);
+    let (x, dy) = (numbers::<f32>(rows * k, 1), numbers::<f32>(rows * n, 2));
+    let (x, dy) = (View::new(&x, rows, k), View::new(&dy, rows, n));
+    let run = |cuts: &[usize], with_weight: bool| {
+        let (mut dw, mut db) = (vec![0.0; k * n], vec![0.0; n]);
+        let (mut room, mut store, mut from) = (GradientRoom::default(), Store::Write, 0);
+        for &to in cuts.iter().chain(&[rows]) {
+            let dw = (ViewMut::new(&mut dw, k, n), store, Transpose::No);
+            let weight = with_weight.then_some((x.rows_range(from, to), dw));
+            affine_gradient(dy.rows_range(from, to), weight, Some((&mut db, store)), &mut room, 2);
+            (store, from) = (Store::Add, to);
+        }
+        (dw, db)
+    };
+    for with_weight in [false, true] {
+        let whole = run(&[], with_weight);
+        for cuts in [&[256, 512, 768, 1024][..], &[768], &[512, 1024]] {
+            assert!(run(cuts, with_weight) == whole, "cut at {cuts:?}, with weight: {with_weight}");
+        }
+    }
+    assert!(run(&[300], true) != run(&[], true), "a cut inside a block is another sum");
+    assert_eq!(run(&[], false).1, run(&[], true).1, "the bias alone");
 }

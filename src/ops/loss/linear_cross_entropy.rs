@@ -6,8 +6,8 @@ use ndarray::{Array1, Array2, array};
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::error::Result;
 use crate::kernels::{
-    Arithmetic, Float, GradientRoom, Machine, Packed, SUM_ROWS, Store, Sweep, Transpose, View, ViewMut,
-    WeightGradient, affine, affine_gradient, helpers, machine, product, sweep,
+    Arithmetic, Cpu, Float, GradientRoom, Packed, SUM_ROWS, Store, Sweep, Transpose, View, ViewMut,
+    WeightGradient, affine, affine_gradient, cpu, helpers, product, sweep,
 };
 use crate::lod::Lod;
 use crate::operator;
@@ -24,15 +24,16 @@ use crate::with_float;
 const WORTH_DIVIDING: usize = 1 << 16;
 
 /// How many rows a chunk has: enough to pay for reading and writing the whole gradient of W, and with few classes so many
-/// that a chunk has a million logits; but not more than eight million logits, for memory's sake. Whole blocks of the sums
-/// over rows in any case, or always half of one, so that these sums are the same on every machine.
-fn chunk_rows(machine: Machine, classes: usize) -> usize {
+/// that a chunk has a million logits; but, for memory's sake, not more than eight million logits, or else the least number.
+/// Whole blocks of the sums over rows, or always half of one, so that these sums are the same on every machine.
+fn chunk_rows(cpu: Cpu, classes: usize) -> usize {
     let logits = |count: usize| count / classes.max(1);
-    if logits(32 << 20) < SUM_ROWS {
+    let most = logits(8 << 20) / SUM_ROWS * SUM_ROWS;
+    if most == 0 {
         return SUM_ROWS / 2;
     }
-    let rows = logits(1 << 20).min(4096).max(machine.rows_for_a_pass()).min(logits(8 << 20));
-    rows.next_multiple_of(SUM_ROWS)
+    let rows = logits(1 << 20).min(4096).max(cpu.rows_for_a_pass());
+    rows.next_multiple_of(SUM_ROWS).min(most)
 }
 
 operator! {
@@ -42,8 +43,8 @@ operator! {
     /// of `cross_entropy`; with `transposed` the weight is Wᵀ, `[classes, in]`. Its share of each row is an operator of its own, `cross_entropy_share`, since it reads labels
     /// alone. Row-wise.
     ///
-    /// The rows are taken in chunks whose size depends on the number of classes alone, so that sums over them have the
-    /// same bits on any number of threads. A chunk's logits become its losses and, in place, its logits' gradient, which
+    /// The rows are taken in chunks, of whole blocks of the sums over rows, so that these have the same bits whatever a chunk
+    /// is and on any number of threads. A chunk's logits become its losses and, in place, its logits' gradient, which
     /// goes into the gradients of x, W and b at once. Backward alone makes the logits again; the compiler calls it so that
     /// it computes the losses too, and then they are made once.
     ///
@@ -338,7 +339,7 @@ fn all<T: RowValue>(
 ) -> Result<()> {
     let Tools { threads, logits: room, gradient } = tools;
     let classes = weights.logits.n();
-    let most = chunk_rows(machine(), classes).min(rows.rows());
+    let most = chunk_rows(cpu(), classes).min(rows.rows());
     if room.len() < most * classes {
         room.resize(most * classes, T::ZERO);
     }

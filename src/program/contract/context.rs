@@ -1,7 +1,6 @@
 //! What an operator sees when it runs: views of its slots, the LoD, the run, and room to work in.
 
-use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -69,16 +68,18 @@ pub(crate) struct Wiring {
 
 /// Memory of a thread that operators reuse from call to call, by type.
 #[derive(Default)]
-pub struct Scratch(HashMap<TypeId, Box<dyn Any + Send>>);
+pub struct Scratch(Vec<Box<dyn Any + Send>>);
 
 impl Scratch {
     /// The one value of type `S`, made by `Default` at first.
     pub fn get<S: Default + Send + 'static>(&mut self) -> &mut S {
-        let any = self.0.entry(TypeId::of::<S>()).or_insert_with(|| Box::<S>::default());
-        match any.downcast_mut::<S>() {
-            Some(value) => value,
-            None => unreachable!("a scratch value is stored under its own type"),
+        // There are few: to look at each is quicker than a table.
+        let known = self.0.iter().position(|value| value.is::<S>());
+        if known.is_none() {
+            self.0.push(Box::<S>::default());
         }
+        let at = known.unwrap_or(self.0.len() - 1);
+        self.0[at].downcast_mut::<S>().unwrap_or_else(|| unreachable!("it was found by its type"))
     }
 }
 

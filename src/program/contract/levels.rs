@@ -26,6 +26,11 @@ impl LevelTable {
         self.get(*levels.last()?)
     }
 
+    /// The rows of the level that has most of them; 0 if none is bound.
+    pub(crate) fn most_rows(&self) -> usize {
+        self.0.iter().flatten().map(|lod| lod.rows()).max().unwrap_or(0)
+    }
+
     /// Unbinds all.
     pub fn clear(&mut self) {
         self.0.fill(None);

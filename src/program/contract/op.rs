@@ -83,7 +83,8 @@ pub trait Op: Declared {
         work.touched()
     }
 
-    /// Called once before many calls (all steps of a loop) whose constant inputs do not change: packs weights.
+    /// Called once before many calls (all steps of a loop, and runs between which nobody writes the constants) whose constant
+    /// inputs do not change: packs weights. What it leaves MUST follow from these inputs and the attributes alone.
     ///
     /// # Errors
     /// As `forward`.

@@ -208,7 +208,8 @@ pub(super) fn updates(seed: u64, case: &Case) -> Check {
     optimizer.minimize(&mut program, &case.registry, case.loss).map_err(err)?;
     let trained = |threads: usize, steps: u64, fetch: &[VarId]| -> Result<Vec<Dense>> {
         let mut scope = Scope::of(&program)?;
-        let mut executor = Executor::new(&program, &case.registry, fetch, threads)?;
+        let executor = Executor::new(&program, &case.registry, fetch, threads)?;
+        let mut executor = if threads == 3 { crate::models::divided(executor) } else { executor };
         for step in 0..steps {
             let run = unpadded::executor::Run { step, stage: Stage::Updates, ..run(&fed_, &data) };
             match executor.run(&mut scope, &run) {

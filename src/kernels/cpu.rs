@@ -1,13 +1,13 @@
-//! What the kernels ask the machine, and what follows from its answers.
+//! What the kernels ask the CPU, and what follows from its answers.
 //!
-//! The caches and the vector units are asked for once. Each choice that depends on them is a method of [`Machine`], with
+//! The caches and the vector units are asked for once. Each choice that depends on them is a method of [`Cpu`], with
 //! its reason. No choice changes a bit of any result: the tests assume other machines and compare.
 //!
 //! # The model
 //! A product keeps its sums in registers and reads two operands over and over. A number that is read from a core's own
 //! cache (the second level) comes beside the multiply-adds for nothing. One that is *streamed* from further away pays for
 //! its way if it goes into enough multiply-adds meanwhile: as many as the core makes in the time in which one number
-//! arrives, [`Machine::shared`] of them from the cache that cores share and [`Machine::memory`] from memory. So
+//! arrives, [`Cpu::shared`] of them from the cache that cores share and [`Cpu::memory`] from memory. So
 //!
 //! - an operand that is used often enough each time it comes is read as it is, however large;
 //! - another is cut into parts that stay in half of a core's own cache, and each part is used up before the next;
@@ -18,19 +18,18 @@
 //! mesh. A CPU that is unknown is taken to be like the first.
 
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::path::Path;
 use super::tile::Tiles;
 
-/// Bytes of each level, where the CPU does not say.
-const USUAL: [usize; 3] = [32 << 10, 1 << 20, 4 << 20];
+/// Bytes of the second level and the third, where the CPU does not say.
+const USUAL: [usize; 2] = [1 << 20, 4 << 20];
 
 /// What a core has: sizes in bytes, speeds in multiply-adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Machine {
-    /// The first level, data alone.
-    pub l1: usize,
+pub struct Cpu {
     /// The second level, a core's own.
     pub l2: usize,
     /// A core's share of the third level, which cores have in common; 0 if there is none.
@@ -48,9 +47,9 @@ pub(super) struct Block {
     pub(super) k: usize,
 }
 
-impl Machine {
+impl Cpu {
     /// How a product of so many rows and panels of `width` columns is cut. Each block of rows reads the panels again, so it has
-    /// rows enough that their way from memory costs an eighth of the multiply-adds at most; few enough that results wait in
+    /// rows enough that their way from memory costs about an eighth of the multiply-adds; few enough that results wait in
     /// cache. The rows are read again for each panel, and go into `width` multiply-adds each time: if that is not enough to
     /// stream them, sums are cut where the rows, and the panel, would leave half of the core's own cache.
     pub(super) fn product_block<T>(&self, rows: usize, width: usize) -> Block {
@@ -66,11 +65,15 @@ impl Machine {
         (bytes / size_of::<T>() / rows).max(64)
     }
 
-    /// Rows for which a matrix that is as large as all of memory's ways is worth reading and writing: each row is a multiply-add
-    /// for each of its numbers, and the way there and back costs an eighth of them at most. What the rows make has to lie
-    /// somewhere, so there is an end.
+    /// Rows for which it pays to read and write a large matrix, each row being a multiply-add for each of its numbers: the way
+    /// from memory and back costs an eighth of them at most. There is an end, since what the rows make has to lie somewhere.
     pub fn rows_for_a_pass(&self) -> usize {
         (16 * self.memory).clamp(256, 768)
+    }
+
+    /// Bytes of all that a few calls touch if one is to find in the core's own cache what the one before left there.
+    pub fn chunk(&self) -> usize {
+        self.l2 / 2
     }
 
     /// Whether so many rows are too few for each thread to stream a matrix of so many bytes through its own cache.
@@ -79,26 +82,29 @@ impl Machine {
     }
 }
 
-static MACHINE: AtomicPtr<Machine> = AtomicPtr::new(ptr::null_mut());
+static ASSUMED: AtomicPtr<Cpu> = AtomicPtr::new(ptr::null_mut());
 
-/// This machine, asked once.
-pub fn machine() -> Machine {
-    let known = MACHINE.load(Ordering::Acquire);
-    if known.is_null() {
-        assume(ask());
-        return machine();
-    }
+/// What the kernels are cut for: this CPU, or another that is assumed.
+pub fn cpu() -> Cpu {
+    let assumed = ASSUMED.load(Ordering::Acquire);
     // SAFETY: what is not null was leaked by `assume`, and is never changed or freed.
-    unsafe { *known }
+    if assumed.is_null() { asked() } else { unsafe { *assumed } }
 }
 
-/// From now on, everything in this process is divided as if it ran on that machine: for tests. Results stay what they are.
-pub fn assume(machine: Machine) {
-    MACHINE.store(Box::leak(Box::new(machine)), Ordering::Release);
+/// This CPU, asked once.
+pub fn asked() -> Cpu {
+    static ASKED: OnceLock<Cpu> = OnceLock::new();
+    *ASKED.get_or_init(ask)
 }
 
-fn ask() -> Machine {
-    let [l1, l2, l3] = caches();
+/// From now on, everything in this process is cut as if it ran on that CPU: for tests. Results stay what they are.
+#[doc(hidden)]
+pub fn assume(cpu: Cpu) {
+    ASSUMED.store(Box::leak(Box::new(cpu)), Ordering::Release);
+}
+
+fn ask() -> Cpu {
+    let [l2, l3] = caches();
     let lanes = f32::lanes(Path::best());
     // Two units; Zen 4 has the instructions of vectors of 16, and makes one in two turns.
     let (each_cycle, shared, memory) = match (Path::best(), mesh()) {
@@ -107,7 +113,7 @@ fn ask() -> Machine {
         _ => (2 * lanes, 8, 3),
     };
     let arrives = |bytes: usize| (each_cycle * size_of::<f32>()).div_ceil(bytes);
-    Machine { l1, l2, l3, shared: arrives(shared), memory: arrives(memory) }
+    Cpu { l2, l3, shared: arrives(shared), memory: arrives(memory) }
 }
 
 /// Whether cores share a cache over a mesh, which is large and slow.
@@ -121,19 +127,22 @@ fn mesh() -> bool {
     false
 }
 
-/// Bytes of the three levels, the third divided by the cores that share it, as far as this process may use them.
-fn caches() -> [usize; 3] {
+/// Bytes of the second level and the third, that one divided by the cores that share it, as far as this process may use them.
+fn caches() -> [usize; 2] {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut found = [None; 3];
+    let mut found = [None; 2];
     for (level, bytes, sharing) in described() {
-        if let Some(known) = level.checked_sub(1).and_then(|level| found.get_mut(level)) {
+        if let Some(known) = level.checked_sub(2).and_then(|level| found.get_mut(level)) {
             let sharing = if level == 3 { sharing.clamp(1, cores) } else { 1 };
             *known = Some(bytes / sharing).filter(|&bytes| bytes > 0);
         }
     }
-    // A CPU that describes its second level and no third has none.
-    let third = if found[1].is_some() { 0 } else { USUAL[2] };
-    [found[0].unwrap_or(USUAL[0]), found[1].unwrap_or(USUAL[1]), found[2].unwrap_or(third)]
+    match found {
+        [Some(second), Some(third)] => [second, third],
+        // A CPU that describes its second level and no third has none.
+        [Some(second), None] => [second, 0],
+        [None, _] => USUAL,
+    }
 }
 
 /// Level, bytes and the number of logical CPUs that share it, of each cache for data.
@@ -177,25 +186,25 @@ fn described() -> Vec<(usize, usize, usize)> {
 pub(super) mod tests {
     use super::*;
 
-    /// Machines as different as they come: the two kinds of the goals, a small one, and one that cuts everything small.
-    pub(in crate::kernels) const MACHINES: [Machine; 4] = [
-        Machine { l1: 32 << 10, l2: 512 << 10, l3: 16 << 20, shared: 8, memory: 22 },
-        Machine { l1: 48 << 10, l2: 2 << 20, l3: 24 << 20, shared: 43, memory: 64 },
-        Machine { l1: 16 << 10, l2: 128 << 10, l3: 0, shared: 100, memory: 100 },
-        Machine { l1: 1, l2: 1, l3: 1, shared: usize::MAX, memory: 1 },
+    /// CPUs as different as they come: AMD's and Intel's, a small one, and one that cuts everything small.
+    pub(in crate::kernels) const CPUS: [Cpu; 4] = [
+        Cpu { l2: 512 << 10, l3: 16 << 20, shared: 8, memory: 22 },
+        Cpu { l2: 2 << 20, l3: 24 << 20, shared: 43, memory: 64 },
+        Cpu { l2: 128 << 10, l3: 0, shared: 100, memory: 100 },
+        Cpu { l2: 1, l3: 1, shared: usize::MAX, memory: 1 },
     ];
 
     #[test]
     fn this_machine_is_a_likely_one() {
-        let Machine { l1, l2, l3, shared, memory } = ask();
-        assert!((1 << 12..=1 << 20).contains(&l1) && (1 << 16..=1 << 28).contains(&l2), "{l1} {l2}");
+        let Cpu { l2, l3, shared, memory } = ask();
+        assert!((1 << 16..=1 << 28).contains(&l2), "{l2}");
         assert!(l3 == 0 || l3 >= 1 << 17, "{l3}");
         assert!((1..=64).contains(&shared) && (shared..=128).contains(&memory), "{shared} {memory}");
     }
 
     #[test]
     fn blocks_follow_from_the_machine() {
-        let [zen3, xeon, small, _] = MACHINES;
+        let [zen3, xeon, small, _] = CPUS;
         // Panels of 16 columns pay for rows from the shared cache, so nothing is cut.
         assert_eq!(zen3.product_block::<f32>(1000, 16), Block { rows: 176, k: usize::MAX });
         // Over a mesh they don't: 384 rows and a panel of 32 share half of 2 MiB.

@@ -1,0 +1,31 @@
+//! About how much a call computes: the numbers that it writes, and the multiply-adds of products.
+
+use crate::executor::plan::{Effort, OpInstr, Ref};
+use crate::program::Extent;
+
+/// So many multiply-adds of a product take about as long as writing one number elsewhere.
+const MULTIPLY_ADDS: usize = 16;
+
+/// The effort of a call whose views are known.
+pub(crate) fn effort(op: &OpInstr) -> Effort {
+    let numbers = |r: &Ref| r.rows.known().map(|rows| rows.saturating_mul(r.width));
+    let sum = |numbers: &mut dyn Iterator<Item = usize>| numbers.fold(0, usize::saturating_add);
+    let batched = || op.writes.iter().chain(&op.reads).map(|r| r.rows).filter(|rows| rows.known().is_none());
+    // Of what has rows of sequences and rows a sequence, the first.
+    let rows = batched().find(|rows| matches!(rows, Extent::Rows(_))).or_else(|| batched().next());
+    let Some(rows) = rows else {
+        // Selected rows are a part of it, and seldom a large one.
+        let written = if op.selects() { 0 } else { sum(&mut op.writes.iter().filter_map(numbers)) };
+        return Effort { rows: Extent::Known(1), row: written };
+    };
+    // Each row is multiplied by a constant that is packed, and adds to all of one that is written.
+    let packed = op.constants.iter().filter(|_| op.prepared.is_some()).cloned().flatten();
+    let constants = packed.map(|read| &op.reads[read]).chain(&op.writes);
+    let products = sum(&mut constants.filter_map(numbers)) / MULTIPLY_ADDS;
+    let width = |views: &[Ref]| sum(&mut views.iter().filter(|r| r.rows == rows).map(|r| r.width));
+    let of_row = match width(&op.writes) {
+        0 => width(&op.reads),
+        written => written,
+    };
+    Effort { rows, row: of_row.saturating_add(products) }
+}
