@@ -346,6 +346,9 @@ impl Case<'_> {
             for threads in [1, 3] {
                 let program = &alone.model.program;
                 let mut executor = Executor::new(program, self.registry, &alone.fetched(), threads)?;
+                if threads > 1 {
+                    executor.divide_everything();
+                }
                 let mut scope = alone.model.scope(&direct)?;
                 // The sample, larger ones, and the sample again.
                 let order = (0..known.len()).chain(known.len().checked_sub(1).map(|_| 0));
@@ -424,6 +427,9 @@ impl Case<'_> {
             let fed = by_reference(&feeds);
             for threads in [1, 3] {
                 let mut executor = Executor::new(&model.program, self.registry, &[], threads)?;
+                if threads > 1 {
+                    executor.divide_everything();
+                }
                 let mut scope = model.scope(&direct)?;
                 for turn in 0..2 {
                     for (var, value) in &fresh {

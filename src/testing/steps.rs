@@ -291,6 +291,9 @@ impl Case<'_> {
         let mut first: Vec<Vec<Storage>> = Vec::new();
         for threads in [1, 3] {
             let mut executor = Executor::new(program, self.registry, &fetched, threads)?;
+            if threads > 1 {
+                executor.divide_everything();
+            }
             let order: &[usize] = if threads == 1 { &[0, 1, 0] } else { &[1, 0] };
             for (turn, &batch) in order.iter().enumerate() {
                 let Some((numbers, direct, feeds, values)) = known.get(batch) else { continue };

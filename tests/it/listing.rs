@@ -46,15 +46,15 @@ fn a_classifier() {
         memory `memory_2`: the rows of `lstm_cell.c` that the step before wrote, at first zero
         before the loop, over all steps at once
         linear #0 (dropout.step, lstm_0.weight_ih, lstm_0.bias) -> linear: f32[alive1, 256] in buffer 5
-        no other step reaches it; prepared once a run from lstm_0.weight_ih, lstm_0.bias
+        no other step reaches it; prepared once from lstm_0.weight_ih, lstm_0.bias
         the loop, at every step, each thread its own sequences
         linear #1 (memory, lstm_0.weight_hh) -> linear_2: f32[alive1, 256] in buffer 5, added
-        `memory` reaches it, and it reaches `lstm_cell.h`; prepared once a run from lstm_0.weight_hh",
+        `memory` reaches it, and it reaches `lstm_cell.h`; prepared once from lstm_0.weight_hh",
     );
     stands(
         &text,
         "linear #2, backward (lstm_0.weight_hh, linear_2@grad) -> memory@grad: f32[alive1, 64] in buffer 5, the rows of the step before, added
-        writes what the step passes on; prepared once a run from lstm_0.weight_hh
+        writes what the step passes on; prepared once from lstm_0.weight_hh
         after the loop, over all steps at once
         linear #2, backward (memory, linear_2@grad) -> lstm_0.weight_hh@grad: f32[64, 256] in buffer 25
         `add@grad` reaches it, and no step needs it",
@@ -134,7 +134,7 @@ fn rows_of_sequences() {
         &text,
         "before the loop, once a sequence
         linear #0 (topic.static, linear_1.weight, linear_1.bias) -> linear_2: f32[alive1, 64] in buffer 7
-        no other step reaches it; prepared once a run from linear_1.weight, linear_1.bias
+        no other step reaches it; prepared once from linear_1.weight, linear_1.bias
         the loop, at every step, each thread its own sequences",
     );
     stands(
@@ -157,7 +157,7 @@ fn a_loop_in_a_loop() {
         memory `memory_3`: the rows of `lstm_cell.c` that the step before wrote, at first memory
         before the loop, over all steps at once
         linear #0 (dropout.step, lstm_0.weight_ih, lstm_0.bias) -> linear_2: f32[alive2, 256] in buffer 14
-        no other step reaches it; prepared once a run from lstm_0.weight_ih, lstm_0.bias
+        no other step reaches it; prepared once from lstm_0.weight_ih, lstm_0.bias
         the loop, at every step, each thread its own sequences",
     );
     stands(
@@ -188,7 +188,7 @@ fn chains() {
         "before the loop, over all steps at once
         these 3 calls in turn on every {four} rows
         linear #0 (x.step, linear_0.weight, linear_0.bias) -> linear: f32[alive1, 4] in buffer 1
-        no other step reaches it; prepared once a run from linear_0.weight, linear_0.bias
+        no other step reaches it; prepared once from linear_0.weight, linear_0.bias
         sigmoid #1 (linear) -> sigmoid: f32[alive1, 4] in buffer 6
         no other step reaches it
         mul #3 (sigmoid, x.step) -> mul_2: f32[alive1, 4] in buffer 2

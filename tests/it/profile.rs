@@ -22,6 +22,9 @@ fn train(
     let mut program = net.finish().unwrap();
     Sgd::new(1e-3).minimize(&mut program, &ops::catalogue(), made.loss.id()).unwrap();
     let mut executor = Executor::new(&program, &ops::catalogue(), &[made.loss.id()], threads).unwrap();
+    if threads > 1 {
+        executor.divide_everything();
+    }
     let mut scope = Scope::of(&program).unwrap();
     let values = models::batch(model, documents, 1);
     let ids = model.feeds.iter().map(|f| program.find(f.name()).unwrap());
