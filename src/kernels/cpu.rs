@@ -168,15 +168,16 @@ fn described() -> Vec<(usize, usize, usize)> {
     };
     let cache = |index| {
         let level = read(index, "level")?.parse().ok()?;
-        let kib: usize = read(index, "size")?.strip_suffix('K')?.parse().ok()?;
+        let bytes = read(index, "size")?.strip_suffix('K')?.parse::<usize>().ok()?.checked_mul(1024)?;
         let data = read(index, "type")? != "Instruction";
         // A list such as 0-3,8: the CPUs in it are counted.
         let count = |range: &str| {
             let (from, to) = range.split_once('-').unwrap_or((range, range));
-            Some(to.parse::<usize>().ok()?.checked_sub(from.parse().ok()?)? + 1)
+            to.parse::<usize>().ok()?.checked_sub(from.parse().ok()?)?.checked_add(1)
         };
-        let sharing = read(index, "shared_cpu_list")?.split(',').filter_map(count).sum();
-        data.then_some((level, kib * 1024, sharing))
+        let sharing =
+            read(index, "shared_cpu_list")?.split(',').filter_map(count).fold(0, usize::saturating_add);
+        data.then_some((level, bytes, sharing))
     };
     (0..8).filter_map(cache).collect()
 }
