@@ -197,7 +197,7 @@ fn run() -> Outcome<()> {
             value.parse().map_err(|_| format!("{word}: expected a number, got `{value}`").into())
         };
         match word.as_str() {
-            "--threads" => threads = number()?,
+            "--threads" => threads = number()?.max(1),
             "--profile" => profiled = true,
             "--steps" => steps = Some(number()?.max(1)),
             known if WORKLOADS.contains(&known) || scaling::knows(known) => chosen.push(word),

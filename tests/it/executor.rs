@@ -1,6 +1,6 @@
 //! What a run refuses, how it says so, and that a run that fails leaves everything as it was.
 
-use unpadded::executor::{Executor, Run, Scope, Stage};
+use unpadded::executor::{Executor, Part, Run, Scope, Stage};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Minimized, Optimizer, Sgd};
@@ -482,6 +482,17 @@ fn packed_weights_are_those_of_the_scope() {
     seen.dedup();
     // The clone was updated to what the first scope was.
     assert_eq!(seen.len(), 5, "values that differ: {seen:?}");
+    // What only predicts leaves them packed, also by an executor that could update them.
+    let mut packed = |runs: u64| {
+        train.start_profile();
+        for _ in 0..runs {
+            train.run(&mut scope, &Run::infer(&feeds)).unwrap();
+        }
+        let profile = train.take_profile().unwrap();
+        profile.entries.iter().filter(|e| e.part == Part::Prepare).map(|e| e.calls).sum::<u64>()
+    };
+    assert!(packed(1) > 0);
+    assert_eq!(packed(3), 0);
 }
 
 /// An operator that makes a level runs at the root, forward and backward, on batches that grow and shrink.

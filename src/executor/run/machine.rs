@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::Result;
 use crate::executor::plan::{Plan, Slot};
 use crate::executor::run::recorder::Recorder;
-use crate::executor::run::request::Run;
+use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::{InScope, Scope};
 use crate::executor::run::stages::Stages;
 use crate::executor::run::state::Kept;
@@ -42,8 +42,8 @@ struct Persistent {
     var: VarId,
     /// Its buffer here, which is the scope's while it runs.
     buffer: usize,
-    /// Whether an operator writes it.
-    written: bool,
+    /// The first stage that has an operator which writes it.
+    written: Option<Stage>,
     /// Where the scope of the run has it.
     theirs: InScope,
 }
@@ -55,9 +55,13 @@ impl Machine {
         for &dtype in &plan.buffers {
             with_element!(dtype, T => arena.add::<T>());
         }
-        let mut written = vec![false; program.vars().len()];
+        let mut written = vec![None; program.vars().len()];
         let ops = program.blocks().flat_map(|(_, block)| &block.ops);
-        ops.flat_map(OpDesc::writes).for_each(|var| written[var.0 as usize] = true);
+        let writes = |op: &'_ OpDesc| op.writes().map(|var| (var, Stage::of(op.role))).collect::<Vec<_>>();
+        for (var, stage) in ops.flat_map(writes) {
+            let first = &mut written[var.0 as usize];
+            *first = Some(first.map_or(stage, |known: Stage| known.min(stage)));
+        }
         let persistent = plan.slots.iter().filter(|slot| slot.persistent).map(|slot| {
             let &Slot { var, buffer, .. } = slot;
             Persistent { var, buffer, written: written[var.0 as usize], theirs: InScope::default() }
@@ -104,7 +108,9 @@ impl Machine {
         stages: Stages,
         scope: &mut Scope,
     ) -> std::thread::Result<Result<()>> {
-        for variable in self.persistent.iter().filter(|variable| variable.written) {
+        // What these stages only read stays what it is: what others share, and what was packed from it.
+        let write = |variable: &&Persistent| variable.written.is_some_and(|stage| stages.reach(stage));
+        for variable in self.persistent.iter().filter(write) {
             scope.own(variable.theirs);
         }
         self.exchange(scope);

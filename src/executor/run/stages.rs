@@ -22,7 +22,11 @@ pub(crate) enum Stages {
 
 impl Stages {
     fn have(self, instr: &Instr) -> bool {
-        let stage = Stage::of(role_of(instr));
+        self.reach(Stage::of(role_of(instr)))
+    }
+
+    /// Whether the operators of a stage run.
+    pub(super) fn reach(self, stage: Stage) -> bool {
         match self {
             Stages::Until(last) => stage <= last,
             Stages::Updates => stage == Stage::Updates,
