@@ -20,9 +20,12 @@ pub(super) const ROOT: BlockId = BlockId(0);
 /// Copies of a batch that make one which is divided over threads, however few numbers it has.
 const DIVIDED: usize = 3 << 14;
 
+/// What is said to an executor before it runs.
+type Divide = fn(&mut Executor);
+
 /// On how many threads each sample runs, and how: samples are small, and would stay whole on one. Calls get all threads to
 /// divide their work themselves, or are divided by rows.
-const HOW: [(usize, fn(&mut Executor)); 3] =
+const HOW: [(usize, Divide); 3] =
     [(1, |_| {}), (3, Executor::wake_all_threads), (3, Executor::divide_everything)];
 
 /// The operands of a sample as variables of a program: what is a constant in f32 or f64 is a parameter, all else is fed.
