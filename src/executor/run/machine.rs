@@ -126,6 +126,10 @@ impl Machine {
             catch_unwind(AssertUnwindSafe(|| if together { threads.run(&mut work) } else { work() }));
         kept.take_back(state);
         self.exchange(scope);
+        // What was packed before they were written is of other values.
+        for variable in self.persistent.iter().filter(write) {
+            scope.own(variable.theirs);
+        }
         outcome
     }
 
