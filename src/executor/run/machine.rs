@@ -109,7 +109,7 @@ impl Machine {
         scope: &mut Scope,
     ) -> std::thread::Result<Result<()>> {
         // What these stages only read stays what it is: what others share, and what was packed from it.
-        let write = |variable: &&Persistent| variable.written.is_some_and(|stage| stages.reach(stage));
+        let write = |variable: &&Persistent| variable.written.is_some_and(|first| stages.end_behind(first));
         for variable in self.persistent.iter().filter(write) {
             scope.own(variable.theirs);
         }

@@ -21,12 +21,16 @@ pub(crate) enum Stages {
 }
 
 impl Stages {
-    fn have(self, instr: &Instr) -> bool {
-        self.reach(Stage::of(role_of(instr)))
+    /// Whether the operators of a stage run, or of a later one.
+    pub(super) fn end_behind(self, stage: Stage) -> bool {
+        match self {
+            Stages::Until(last) => stage <= last,
+            Stages::Updates => true,
+        }
     }
 
-    /// Whether the operators of a stage run.
-    pub(super) fn reach(self, stage: Stage) -> bool {
+    fn have(self, instr: &Instr) -> bool {
+        let stage = Stage::of(role_of(instr));
         match self {
             Stages::Until(last) => stage <= last,
             Stages::Updates => stage == Stage::Updates,
