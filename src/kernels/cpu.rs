@@ -1,7 +1,7 @@
 //! What the kernels ask the CPU, and what follows from its answers.
 //!
-//! The caches and the vector units are asked for once. Each choice that depends on them is a method of [`Cpu`], with
-//! its reason. No choice changes a bit of any result: the tests assume other machines and compare.
+//! The sizes of the second cache and the third and the vector units are asked for once; nothing depends on the first cache.
+//! Each choice that depends on them is a method of [`Cpu`], with its reason. No choice changes a bit of any result: the tests assume other CPUs and compare.
 //!
 //! # The model
 //! A product keeps its sums in registers and reads two operands over and over. A number that is read from a core's own
@@ -66,7 +66,7 @@ impl Cpu {
     }
 
     /// Rows for which it pays to read and write a large matrix, each row being a multiply-add for each of its numbers: the way
-    /// from memory and back costs an eighth of them at most. There is an end, since what the rows make has to lie somewhere.
+    /// from memory and back costs about an eighth of them. There is an end, since what the rows make has to lie somewhere.
     pub fn rows_for_a_pass(&self) -> usize {
         (16 * self.memory).clamp(256, 768)
     }

@@ -67,6 +67,22 @@ fn lengths() -> Vec<usize> {
 }
 
 impl Model {
+    /// Holds what a run gave to the interpreter: outputs bit for bit, gradients up to rounding.
+    #[track_caller]
+    fn is_as_interpreted(&self, one: &[Vec<f32>], batch: &[Variable], numbers: &[u64]) {
+        let mut scope = Scope::of(&self.program).unwrap();
+        let feeds = [(self.x, &batch[0]), (self.ids, &batch[1])];
+        let run = Run::train(&feeds, 4).numbers(numbers).until(Stage::Gradients);
+        let plain = interpret(&self.program, &ops::catalogue(), &mut scope, &run).unwrap();
+        assert!(one[0] == plain[&self.y].as_slice::<f32>().unwrap(), "forward");
+        for (ours, var) in one.iter().zip(&self.wanted) {
+            let theirs = plain[var].as_slice::<f32>().unwrap();
+            let scale = theirs.iter().fold(1e-3f32, |most, x| most.max(x.abs()));
+            let off = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(off <= 1e-4 * scale, "`{}`: {off} of {scale}", self.program.var(*var).name);
+        }
+    }
+
     fn executor(&self, threads: usize) -> Executor {
         let executor = Executor::new(&self.program, &ops::catalogue(), &self.wanted, threads).unwrap();
         if threads == 3 { crate::models::divided(executor) } else { executor }
@@ -91,17 +107,7 @@ fn chunks_and_threads_change_no_bit() {
         let other = model.run(&mut model.executor(threads), &batch, &numbers).unwrap();
         assert!(other == one, "{threads} threads");
     }
-    let mut scope = Scope::of(&model.program).unwrap();
-    let feeds = [(model.x, &batch[0]), (model.ids, &batch[1])];
-    let run = Run::train(&feeds, 4).numbers(&numbers).until(Stage::Gradients);
-    let plain = interpret(&model.program, &ops::catalogue(), &mut scope, &run).unwrap();
-    assert!(one[0] == plain[&model.y].as_slice::<f32>().unwrap(), "forward");
-    for (ours, var) in one.iter().zip(&model.wanted) {
-        let theirs = plain[var].as_slice::<f32>().unwrap();
-        let scale = theirs.iter().fold(1e-3f32, |most, x| most.max(x.abs()));
-        let off = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!(off <= 1e-4 * scale, "`{}`: {off} of {scale}", model.program.var(*var).name);
-    }
+    model.is_as_interpreted(&one, &batch, &numbers);
 }
 
 #[test]
@@ -165,18 +171,8 @@ fn at_the_root_chunks_and_threads_change_no_bit() {
     let (batch, numbers) = (batch(&lengths), (0..300).map(|i| i * 3 + 1).collect::<Vec<u64>>());
     let listing = model.executor(1).listing().to_string();
     assert!(listing.matches("\n  these ").count() >= 4, "{listing}");
-    let mut scope = Scope::of(&model.program).unwrap();
-    let feeds = [(model.x, &batch[0]), (model.ids, &batch[1])];
-    let run = Run::train(&feeds, 4).numbers(&numbers).until(Stage::Gradients);
-    let plain = interpret(&model.program, &ops::catalogue(), &mut scope, &run).unwrap();
     let one = model.run(&mut model.executor(1), &batch, &numbers).unwrap();
-    assert!(one[0] == plain[&model.y].as_slice::<f32>().unwrap(), "forward");
-    for (ours, var) in one.iter().zip(&model.wanted) {
-        let theirs = plain[var].as_slice::<f32>().unwrap();
-        let scale = theirs.iter().fold(1e-3f32, |most, x| most.max(x.abs()));
-        let off = ours.iter().zip(theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-        assert!(off <= 1e-4 * scale, "`{}`: {off} of {scale}", model.program.var(*var).name);
-    }
+    model.is_as_interpreted(&one, &batch, &numbers);
     for threads in [2, 3] {
         let other = model.run(&mut model.executor(threads), &batch, &numbers).unwrap();
         assert!(other == one, "{threads} threads");
