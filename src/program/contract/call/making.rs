@@ -50,7 +50,7 @@ impl Direct {
         }
         let operands = lender.finish();
         let call = self.call(&wiring);
-        let mut run = NewLevels { call, operands, pool: &pool, offsets: &mut offsets };
+        let mut run = NewLevels { call, operands, offsets: &mut offsets };
         self.op.levels(&mut run).map_err(|e| e.of_sample(|row| self.sample(row)))?;
         Ok(offsets)
     }
