@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::kernels::arena::{Lender, OperandRoom, Operands};
 use crate::kernels::{Store, View, ViewMut};
-use crate::program::contract::call::{Direct, InputGradients, pooled, stored, two_dimensional};
+use crate::program::contract::call::{Direct, InputGradients, Repeated, pooled, stored, two_dimensional};
 use crate::program::contract::context::{
     Backward, Call, Forward, OperandAt, Pass, Prepare, Prepared, Scratch, Wiring,
 };
@@ -80,7 +80,7 @@ impl<'a> Lent<'a> {
         let dense = match value {
             Storage::Dense(dense) => dense,
             other => {
-                self.pool.extend(pooled(other)?);
+                self.pool.extend(pooled(other, Repeated::Added)?);
                 return Ok(OperandAt::Pooled(self.pool.len() - 1));
             }
         };

@@ -17,7 +17,7 @@ use crate::executor::run::worth::Worth;
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, Region};
 use crate::lod::Lod;
-use crate::program::contract::call::{stored, take_in};
+use crate::program::contract::call::{Repeated, stored, take_in};
 use crate::program::contract::entries::Pooled;
 use crate::program::{Extent, OpDesc, Program, Spec, VarId};
 use crate::tensor::{DType, Dense, Storage, with_element};
@@ -208,7 +208,7 @@ impl Machine {
     ///
     /// # Errors
     /// If it holds another dtype than it says.
-    pub(crate) fn set_value(&mut self, slot: &Slot, value: &Storage) -> Result<()> {
+    pub(crate) fn set_value(&mut self, slot: &Slot, value: &Storage, repeated: Repeated) -> Result<()> {
         match value {
             Storage::Dense(dense) => {
                 self.arena.reserve(slot.buffer, dense.len());
@@ -223,7 +223,7 @@ impl Machine {
             }
             sparse => {
                 if let Some(pool) = slot.pool {
-                    take_in(&mut self.pool[pool], sparse)?;
+                    take_in(&mut self.pool[pool], sparse, repeated)?;
                 }
             }
         }

@@ -6,7 +6,7 @@ mod lend;
 use std::sync::Arc;
 
 use lend::{lend_reads, lend_write};
-pub(crate) use lend::{pooled, stored, take_in, two_dimensional};
+pub(crate) use lend::{Repeated, pooled, stored, take_in, two_dimensional};
 
 use super::context::{Backward, Call, Forward, OperandAt, RunFacts, Scratch, Wiring};
 use super::entries::Pooled;
@@ -302,7 +302,8 @@ impl Direct {
         let mut reads = 0;
         for (vars, specs) in self.inputs.iter().zip(&self.input_specs) {
             let values = vars.iter().map(|v| Some(v.storage()));
-            wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool)?);
+            let repeated = self.repeated();
+            wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool, repeated)?);
         }
         let mut values = Vec::new();
         let (mut writes, mut rows) = (0, pool.len());
@@ -362,6 +363,12 @@ impl Direct {
         Ok(out)
     }
 
+    /// An update rule is given gradients, whose rows may repeat; what forward operators are given does not.
+    fn repeated(&self) -> Repeated {
+        let updates = self.op.signature().outputs.iter().any(|slot| slot.updated);
+        if updates { Repeated::Kept } else { Repeated::Added }
+    }
+
     /// What an output holds before the call: the value to update, else [`Self::unwritten`] memory.
     fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Start> {
         if !slot.updated {
@@ -375,7 +382,7 @@ impl Direct {
         let fits = given.dtype() == spec.dtype && given.storage().kind() == spec.storage;
         match given.storage() {
             Storage::Dense(dense) if fits => Ok(Start::Dense(dense.clone())),
-            other if fits && let Some(pooled) = pooled(other)? => Ok(Start::Pooled(pooled)),
+            other if fits && let Some(pooled) = pooled(other, Repeated::Kept)? => Ok(Start::Pooled(pooled)),
             other => Err(Error::new(
                 format!("output `{}`", slot.name),
                 spec.to_string(),
@@ -432,6 +439,7 @@ impl Direct {
                 &mut lender,
                 &mut reads,
                 &mut pool,
+                self.repeated(),
             )?);
         }
         for (slot, vars) in outputs.iter().enumerate() {
@@ -442,6 +450,7 @@ impl Direct {
                 &mut lender,
                 &mut reads,
                 &mut pool,
+                Repeated::Kept,
             )?);
         }
         for (slot, values) in gradients.iter().enumerate() {
@@ -452,6 +461,7 @@ impl Direct {
                 &mut lender,
                 &mut reads,
                 &mut pool,
+                Repeated::Kept,
             )?);
         }
         let given = |slot: usize, k: usize| before.and_then(|b| b.get(slot)?.get(k)?.as_ref());
@@ -492,7 +502,7 @@ impl Direct {
                         (OperandAt::Pooled(pool.len() - 1), store)
                     }
                     (Some(_), Some(before), Some(mut buffer)) if before.kind() == kind => {
-                        take_in(&mut buffer, before)?;
+                        take_in(&mut buffer, before, Repeated::Kept)?;
                         pool.push(buffer);
                         (OperandAt::Pooled(pool.len() - 1), store)
                     }

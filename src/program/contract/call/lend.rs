@@ -18,6 +18,7 @@ pub(super) fn lend_reads<'a>(
     lender: &mut Lender<'a>,
     reads: &mut usize,
     pool: &mut Vec<Pooled>,
+    repeated: Repeated,
 ) -> Result<Vec<OperandAt>> {
     let mut places = Vec::new();
     for (value, spec) in values.zip(specs) {
@@ -30,7 +31,7 @@ pub(super) fn lend_reads<'a>(
                 OperandAt::Dense(*reads - 1)
             }
             Some(other) => {
-                pool.extend(pooled(other)?);
+                pool.extend(pooled(other, repeated)?);
                 OperandAt::Pooled(pool.len() - 1)
             }
         });
@@ -54,13 +55,22 @@ pub(crate) fn two_dimensional(shape: &[usize], spec: &Spec) -> (usize, usize) {
     }
 }
 
+/// What becomes of selected rows that are listed more than once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeated {
+    /// They stay, as gradients have them.
+    Kept,
+    /// They are added up, as forward operators have them.
+    Added,
+}
+
 /// A value that is not dense as operators see it; `None` of a dense one.
 ///
 /// # Errors
 /// If the values are not f32 or f64.
-pub(crate) fn pooled(value: &Storage) -> Result<Option<Pooled>> {
+pub(crate) fn pooled(value: &Storage, repeated: Repeated) -> Result<Option<Pooled>> {
     let Some(mut pooled) = Pooled::of(value.kind()) else { return Ok(None) };
-    take_in(&mut pooled, value)?;
+    take_in(&mut pooled, value, repeated)?;
     Ok(Some(pooled))
 }
 
@@ -68,9 +78,12 @@ pub(crate) fn pooled(value: &Storage) -> Result<Option<Pooled>> {
 ///
 /// # Errors
 /// If the values are not f32 or f64.
-pub(crate) fn take_in(pooled: &mut Pooled, value: &Storage) -> Result<()> {
+pub(crate) fn take_in(pooled: &mut Pooled, value: &Storage, repeated: Repeated) -> Result<()> {
     match (pooled, value) {
-        (Pooled::Rows(buffer), Storage::SelectedRows(rows)) => take_rows(buffer, rows),
+        (Pooled::Rows(buffer), Storage::SelectedRows(rows)) => match repeated {
+            Repeated::Added if !rows.is_merged() => take_rows(buffer, &rows.clone().merge()?),
+            _ => take_rows(buffer, rows),
+        },
         (Pooled::Csr(buffer), Storage::Csr(csr)) => take_csr(buffer, csr),
         (Pooled::Csr(buffer), Storage::Coo(coo)) => take_csr(buffer, &by_rows(coo)?),
         _ => Ok(()),
