@@ -50,7 +50,8 @@ impl LabelledRows {
         Self { name: name.to_owned(), rows }
     }
 
-    /// The rows of LIBSVM files, one after another, as [`TextFile::libsvm`] reads them.
+    /// The rows of LIBSVM files, one after another, as [`TextFile::libsvm`] reads them. Where malformed lines are skipped and
+    /// their number matters, [`Records::skipped`](super::Records::skipped) says it, and [`Self::new`] takes the rows.
     ///
     /// # Errors
     /// If there is no file; if one cannot be read, has no row, or a malformed line.
