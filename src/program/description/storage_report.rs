@@ -171,7 +171,7 @@ impl Program {
         let mut fallbacks: HashMap<VarId, String> = HashMap::new();
         let ops = &self.root().ops;
         for op in ops.iter().filter(|op| op.kind == TO_DENSE.kind && op.role == Role::Forward) {
-            if let Ok(Some(of)) = op.attributes.optional_text(TO_DENSE.attributes[0]) {
+            if let Ok(of) = op.attributes.text(TO_DENSE.attributes[0]) {
                 fallbacks.extend(op.writes().map(|var| (var, of.to_owned())));
             }
         }
