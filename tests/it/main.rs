@@ -40,6 +40,7 @@ mod refused;
 mod saved_program;
 mod saving;
 mod shape_errors;
+mod sparse;
 mod sparse_data;
 mod step_blocks;
 mod thorough;
