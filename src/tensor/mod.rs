@@ -8,12 +8,13 @@ mod csr;
 mod dense;
 mod dtype;
 pub(crate) mod named;
+mod meeting;
 mod selected_rows;
 mod storage;
 mod variable;
 
 pub use coo::Coo;
-pub use csr::Csr;
+pub use csr::{Csr, Dot};
 pub use dense::Dense;
 pub(crate) use dtype::with_element;
 pub use dtype::{DType, Element};
