@@ -21,6 +21,7 @@ mod prefetch;
 pub mod product;
 pub mod random;
 pub mod rows;
+pub mod sparse;
 mod tile;
 pub mod view;
 

@@ -1,0 +1,231 @@
+//! The transposed product, `xᵀ·d`: entries by columns, only those that occur.
+
+use super::dense::Rows;
+use super::{CsrView, place};
+use crate::kernels::float::{Float, Store};
+use crate::kernels::rows::RowMerge;
+use crate::kernels::view::{View, ViewMut};
+
+/// Columns are counted in a table if there are at most so many for each entry, and sorted if there are more.
+const COLUMNS_AN_ENTRY: usize = 4;
+
+/// The columns that occur in a sparse matrix, ascending, each with its entries in ascending order of rows: the plan of `xᵀ·d`.
+///
+/// It is scratch that is used again for every batch; once grown it allocates nothing.
+#[derive(Debug, Clone)]
+pub struct Columns<T> {
+    ids: Vec<i64>,
+    starts: Vec<i64>,
+    rows: Vec<i64>,
+    values: Vec<T>,
+    /// Rows of the matrix.
+    height: usize,
+    /// Columns of the matrix.
+    width: usize,
+    next: Vec<u32>,
+    row_of: Vec<u32>,
+    merge: RowMerge,
+}
+
+impl<T> Default for Columns<T> {
+    fn default() -> Self {
+        Self {
+            ids: vec![],
+            starts: vec![0],
+            rows: vec![],
+            values: vec![],
+            height: 0,
+            width: 0,
+            next: vec![],
+            row_of: vec![],
+            merge: RowMerge::new(),
+        }
+    }
+}
+
+impl<T: Float> Columns<T> {
+    /// Plans the products of `xᵀ`.
+    ///
+    /// # Panics
+    /// If there are 2^32 entries or rows or more, or a column is negative or not below those of `x`.
+    pub fn prepare(&mut self, x: CsrView<'_, T>) {
+        let entries = x.entries();
+        let fits = u32::try_from(entries).is_ok() && u32::try_from(x.rows()).is_ok();
+        assert!(fits, "{entries} entries in {} rows to transpose", x.rows());
+        (self.height, self.width) = (x.rows(), x.columns());
+        self.ids.clear();
+        self.starts.clear();
+        self.starts.push(0);
+        self.rows.resize(entries, 0);
+        self.values.resize(entries, T::ZERO);
+        if x.columns() <= COLUMNS_AN_ENTRY.saturating_mul(entries) { self.count(x) } else { self.sort(x) }
+    }
+
+    /// By a table of all columns.
+    fn count(&mut self, x: CsrView<'_, T>) {
+        self.next.clear();
+        self.next.resize(x.columns(), 0);
+        for &column in x.indices() {
+            self.next[place(column)] += 1;
+        }
+        let mut sum = 0;
+        for (column, next) in self.next.iter_mut().enumerate().filter(|(_, next)| **next > 0) {
+            sum += std::mem::replace(next, sum);
+            self.ids.push(column as i64);
+            self.starts.push(i64::from(sum));
+        }
+        for r in 0..x.rows() {
+            let (indices, values) = x.row(r);
+            for (&column, &value) in indices.iter().zip(values) {
+                let next = &mut self.next[place(column)];
+                self.rows[*next as usize] = r as i64;
+                self.values[*next as usize] = value;
+                *next += 1;
+            }
+        }
+    }
+
+    /// By sorting the entries, where a table would be larger than they are.
+    fn sort(&mut self, x: CsrView<'_, T>) {
+        self.row_of.clear();
+        for r in 0..x.rows() {
+            self.row_of.resize(x.range(r).end, r as u32);
+        }
+        self.merge.prepare(x.indices());
+        let mut at = 0;
+        for (i, &id) in self.merge.ids().iter().enumerate() {
+            assert!(place(id) < x.columns(), "column {id} of {}", x.columns());
+            for &entry in self.merge.occurrences(i) {
+                self.rows[at] = i64::from(self.row_of[entry as usize]);
+                self.values[at] = x.values()[entry as usize];
+                at += 1;
+            }
+            self.ids.push(id);
+            self.starts.push(at as i64);
+        }
+    }
+
+    /// The columns that occur, ascending.
+    pub fn ids(&self) -> &[i64] {
+        &self.ids
+    }
+
+    /// How many columns occur.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether no column occurs.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// `xᵀ` without its empty rows: row `i` is column `ids[i]` of `x`.
+    pub fn transposed(&self) -> CsrView<'_, T> {
+        CsrView::new(self.height, &self.starts, &self.rows, &self.values)
+    }
+
+    /// Row `i` of `out` = row `ids[i]` of `xᵀ·d`, or added to it; on up to `threads` threads, with the same bits for any number.
+    ///
+    /// # Panics
+    /// Unless `d` has the rows of `x`, and `out` one for each id, equally wide.
+    pub fn product(&self, d: View<'_, T>, out: ViewMut<'_, T>, store: Store, threads: usize) {
+        let x = self.transposed();
+        super::csr_dense(x, d, out, store, threads);
+    }
+
+    /// The same, added to the rows of a result that has them all; the others are not touched.
+    ///
+    /// # Panics
+    /// Unless `d` has the rows of `x`, and `out` one for each of its columns, equally wide.
+    pub fn product_into(&self, d: View<'_, T>, out: ViewMut<'_, T>, threads: usize) {
+        assert_eq!(d.rows(), self.height, "the rows of a transposed matrix's factor");
+        assert_eq!((out.rows(), out.width()), (self.width, d.width()), "the shape of a transposed product");
+        let (x, ids) = (self.transposed(), Some(&self.ids[..]));
+        Rows { x, y: d, out, store: Store::Add, ids, first: 0 }.run_on(threads);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Sparse, close, naive, turned, wide};
+    use super::*;
+    use crate::kernels::numbers;
+
+    fn agrees<T: Float>() {
+        let mut columns = Columns::<T>::default();
+        assert_eq!((columns.len(), columns.transposed().rows()), (0, 0));
+        // The widest is sorted, the others are counted.
+        for (rows, many, most) in [(0, 4, 3), (5, 0, 0), (1, 1, 9), (23, 11, 9), (40, 300, 60), (6, 900, 9)] {
+            let x = Sparse::<T>::any(rows, many, most, 3);
+            columns.prepare(x.view());
+            let mut ids = x.indices.clone();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!((columns.ids(), columns.is_empty()), (&ids[..], ids.is_empty()));
+            for r in 0..columns.len() {
+                assert!(columns.transposed().row(r).0.is_sorted());
+            }
+            for width in [0, 1, 7, 64, 70] {
+                let d = numbers::<T>(rows * width, 5);
+                let expected = naive(&turned(&x.dense(), rows, many), &wide(&d), [many, rows, width]);
+                let d = View::new(&d, rows, width);
+                let mut out = vec![T::NEG_INFINITY; columns.len() * width];
+                let len = columns.len();
+                columns.product(d, ViewMut::new(&mut out, len, width), Store::Write, 1);
+                let place = |id: &i64| *id as usize * width..(*id as usize + 1) * width;
+                let some: Vec<f64> = ids.iter().flat_map(|id| expected[place(id)].to_vec()).collect();
+                close(&out, &some);
+                let mut all = vec![T::ONE; many * width];
+                columns.product_into(d, ViewMut::new(&mut all, many, width), 1);
+                close(&all, &expected.iter().map(|x| x + 1.0).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_transposed_product_is_that_of_plain_loops() {
+        agrees::<f32>();
+        agrees::<f64>();
+    }
+
+    #[test]
+    fn both_ways_to_plan_and_any_number_of_threads_give_the_same_bits() {
+        let (rows, many, width) = (900, 700, 20);
+        let x = Sparse::<f32>::any(rows, many, 60, 8);
+        let d = numbers::<f32>(rows * width, 9);
+        let d = View::new(&d, rows, width);
+        let mut columns = Columns::default();
+        columns.prepare(x.view());
+        let run = |columns: &Columns<f32>, threads| {
+            let mut out = vec![0.0; columns.len() * width];
+            columns.product(d, ViewMut::new(&mut out, columns.len(), width), Store::Write, threads);
+            out
+        };
+        let expected = run(&columns, 1);
+        for threads in [2, 3, 7] {
+            assert!(run(&columns, threads) == expected);
+            let mut all = vec![0.0; many * width];
+            columns.product_into(d, ViewMut::new(&mut all, many, width), threads);
+            for (i, &id) in columns.ids().iter().enumerate() {
+                let row = |all: &[f32], i: usize| all[i * width..(i + 1) * width].to_vec();
+                assert_eq!(row(&all, id as usize), row(&expected, i));
+            }
+        }
+        let mut sorted = Columns::default();
+        sorted.prepare(CsrView::new(1 << 30, &x.indptr, &x.indices, &x.values));
+        assert_eq!(sorted.ids(), columns.ids());
+        assert!(run(&sorted, 1) == expected);
+    }
+
+    #[test]
+    fn a_column_beyond_the_last_is_refused() {
+        for (columns, column) in [(3, -1), (3, 3), (300, -1), (300, 300)] {
+            let prepare = || {
+                let x = CsrView::new(columns, &[0, 1], std::slice::from_ref(&column), &[1.0f32]);
+                Columns::default().prepare(x);
+            };
+            assert!(std::panic::catch_unwind(prepare).is_err());
+        }
+    }
+}

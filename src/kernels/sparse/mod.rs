@@ -1,0 +1,272 @@
+//! Sparse matrices by rows: products with dense matrices and with each other, and their gradients.
+//!
+//! | file | what it computes |
+//! |---|---|
+//! | `dense.rs` | sparse · dense |
+//! | `columns.rs` | the same of a transposed matrix, only the columns that occur |
+//! | `product.rs` | sparse · sparse |
+//! | `room.rs` | what that is computed in |
+//! | `sampled.rs` | gradients at the entries of a sparse factor |
+//! | `pattern.rs` | canonical form; two matrices entry by entry |
+//!
+//! Each element of a result has one order of summation, which depends on the entries of its row (of its column, where the
+//! sparse matrix is transposed) and on the width of the dense factor; never on threads or on other rows.
+
+mod columns;
+mod dense;
+mod pattern;
+mod product;
+mod room;
+mod sampled;
+
+pub use columns::Columns;
+pub use dense::csr_dense;
+pub use pattern::{canonical, intersection, is_canonical, union};
+pub use product::csr_csr;
+pub use room::SparseRoom;
+pub use sampled::{sampled_left, sampled_product, sampled_right};
+
+/// A sparse matrix by rows, borrowed: each row has a range of columns (in any order, maybe repeated) and their values.
+#[derive(Debug, Clone, Copy)]
+pub struct CsrView<'a, T> {
+    columns: usize,
+    indptr: &'a [i64],
+    indices: &'a [i64],
+    values: &'a [T],
+}
+
+/// Where a sparse result is written: vectors that keep their memory from call to call. Each kernel clears and fills them.
+#[derive(Debug)]
+pub struct CsrMut<'a, T> {
+    /// Where each row's entries begin, and at last how many there are.
+    pub indptr: &'a mut Vec<i64>,
+    /// The column of each entry.
+    pub indices: &'a mut Vec<i64>,
+    /// The value of each entry.
+    pub values: &'a mut Vec<T>,
+}
+
+impl<'a, T> CsrView<'a, T> {
+    /// Row `r` has the entries `indptr[r]..indptr[r + 1]`. The first may be greater than 0: a range of the rows of a larger matrix.
+    ///
+    /// # Panics
+    /// If `indptr` is empty, begins below 0, falls, or ends beyond the entries, or there is not one value an index.
+    pub fn new(columns: usize, indptr: &'a [i64], indices: &'a [i64], values: &'a [T]) -> Self {
+        assert_eq!(indices.len(), values.len(), "indices and values of a sparse matrix");
+        let (Some(&first), Some(&last)) = (indptr.first(), indptr.last()) else {
+            panic!("a sparse matrix without an indptr")
+        };
+        assert!(first >= 0 && indptr.is_sorted(), "an indptr that falls");
+        let entries = first as usize..last as usize;
+        assert!(entries.end <= indices.len(), "an indptr up to {last} with {} entries", indices.len());
+        Self { columns, indptr, indices: &indices[entries.clone()], values: &values[entries] }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// Number of columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Number of entries of all rows.
+    pub fn entries(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// The columns and the values of row `r`.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline(always)]
+    pub fn row(&self, r: usize) -> (&'a [i64], &'a [T]) {
+        let range = self.range(r);
+        (&self.indices[range.clone()], &self.values[range])
+    }
+
+    /// The columns of all entries, row by row.
+    pub fn indices(&self) -> &'a [i64] {
+        self.indices
+    }
+
+    /// The values of all entries, row by row.
+    pub fn values(&self) -> &'a [T] {
+        self.values
+    }
+
+    /// Rows `from..to`.
+    ///
+    /// # Panics
+    /// If they are out of range.
+    pub fn rows_range(&self, from: usize, to: usize) -> Self {
+        assert!(from <= to && to <= self.rows(), "rows {from}..{to} of {}", self.rows());
+        let entries = self.start(from)..self.start(to);
+        Self {
+            indptr: &self.indptr[from..=to],
+            indices: &self.indices[entries.clone()],
+            values: &self.values[entries],
+            ..*self
+        }
+    }
+
+    /// The same entries under other columns.
+    fn renamed(&self, columns: usize, indices: &'a [i64]) -> Self {
+        assert_eq!(indices.len(), self.entries(), "columns of entries");
+        Self { columns, indices, ..*self }
+    }
+
+    /// Which entries row `r` has.
+    #[inline(always)]
+    fn range(&self, r: usize) -> std::ops::Range<usize> {
+        assert!(r < self.rows(), "row {r} of a sparse matrix of {}", self.rows());
+        self.start(r)..self.start(r + 1)
+    }
+
+    #[inline(always)]
+    fn start(&self, r: usize) -> usize {
+        (self.indptr[r] - self.indptr[0]) as usize
+    }
+
+    /// The row before which `part` of `parts` of the work lies, an entry and a row being a unit each.
+    fn divided(&self, part: usize, parts: usize) -> usize {
+        let all = (self.entries() + self.rows()) as u128;
+        let goal = (all * part as u128 / parts as u128) as usize;
+        let (mut low, mut high) = (0, self.rows());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.start(middle) + middle < goal { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+}
+
+/// An index as a place; what is negative becomes a place that nothing has, so that it is refused where it is used.
+#[inline(always)]
+fn place(index: i64) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::{Float, numbers};
+
+    /// A sparse matrix that owns its parts.
+    #[derive(Debug, Clone, Default, PartialEq)]
+    pub(super) struct Sparse<T> {
+        pub(super) columns: usize,
+        pub(super) indptr: Vec<i64>,
+        pub(super) indices: Vec<i64>,
+        pub(super) values: Vec<T>,
+    }
+
+    impl<T: Float> Sparse<T> {
+        /// Rows of 0 to `most` entries in any order, some of them repeated, each fourth row empty.
+        pub(super) fn any(rows: usize, columns: usize, most: usize, seed: u64) -> Self {
+            let draws = numbers::<f64>(rows + 1, seed);
+            let mut made = Self { columns, indptr: vec![0], ..Self::default() };
+            for (row, draw) in draws[..rows].iter().enumerate() {
+                let none = columns == 0 || row % 4 == 3;
+                let len = if none { 0 } else { ((draw + 1.0) / 2.0 * (most + 1) as f64) as usize };
+                let places = numbers::<f64>(len, seed + 7 * row as u64 + 1);
+                let places = places.iter().map(|x| ((x + 1.0) / 2.0 * columns as f64) as i64);
+                made.indices.extend(places);
+                made.indptr.push(made.indices.len() as i64);
+            }
+            made.values = numbers(made.indices.len(), seed + 99);
+            made
+        }
+
+        pub(super) fn view(&self) -> CsrView<'_, T> {
+            CsrView::new(self.columns, &self.indptr, &self.indices, &self.values)
+        }
+
+        /// Filled by a kernel that writes a sparse result.
+        pub(super) fn made(columns: usize, fill: impl FnOnce(CsrMut<'_, T>)) -> Self {
+            // What is there before has to go.
+            let mut made = Self { columns, indptr: vec![7], indices: vec![-1; 3], values: vec![T::ONE; 3] };
+            fill(CsrMut { indptr: &mut made.indptr, indices: &mut made.indices, values: &mut made.values });
+            assert_eq!(made.indptr.last(), Some(&(made.indices.len() as i64)));
+            made
+        }
+
+        pub(super) fn canonical(&self) -> Self {
+            Self::made(self.columns, |out| canonical(self.view(), out, &mut SparseRoom::default()))
+        }
+
+        /// Row by row, in f64.
+        pub(super) fn dense(&self) -> Vec<f64> {
+            let (view, width) = (self.view(), self.columns);
+            let mut out = vec![0.0; view.rows() * width];
+            for r in 0..view.rows() {
+                let (indices, values) = view.row(r);
+                for (&c, &v) in indices.iter().zip(values) {
+                    out[r * width + c as usize] += v.to_f64();
+                }
+            }
+            out
+        }
+    }
+
+    /// Rows × inner, inner × columns.
+    pub(super) fn naive(a: &[f64], b: &[f64], [rows, inner, columns]: [usize; 3]) -> Vec<f64> {
+        let mut out = vec![0.0; rows * columns];
+        for i in 0..rows {
+            for k in 0..inner {
+                for j in 0..columns {
+                    out[i * columns + j] += a[i * inner + k] * b[k * columns + j];
+                }
+            }
+        }
+        out
+    }
+
+    pub(super) fn turned(a: &[f64], rows: usize, columns: usize) -> Vec<f64> {
+        (0..columns * rows).map(|at| a[at % rows * columns + at / rows]).collect()
+    }
+
+    pub(super) fn close<T: Float>(got: &[T], expected: &[f64]) {
+        assert_eq!(got.len(), expected.len());
+        let tolerance = if size_of::<T>() == 4 { 1e-4 } else { 1e-12 };
+        for (place, (got, expected)) in got.iter().zip(expected).enumerate() {
+            assert!((got.to_f64() - expected).abs() <= tolerance, "{got} for {expected} at {place}");
+        }
+    }
+
+    pub(super) fn wide<T: Float>(values: &[T]) -> Vec<f64> {
+        values.iter().map(|x| x.to_f64()).collect()
+    }
+
+    #[test]
+    fn a_range_of_rows_is_a_matrix() {
+        let x = Sparse::<f32>::any(9, 5, 4, 1);
+        let part = x.view().rows_range(2, 7);
+        assert_eq!((part.rows(), part.columns()), (5, 5));
+        for r in 0..5 {
+            assert_eq!(part.row(r), x.view().row(r + 2));
+        }
+        let same = CsrView::new(5, &x.indptr[2..8], &x.indices, &x.values);
+        assert_eq!((same.indices(), same.entries()), (part.indices(), part.entries()));
+        assert_eq!(x.view().rows_range(9, 9).entries(), 0);
+    }
+
+    #[test]
+    fn work_is_divided_by_entries() {
+        let indptr = [0, 0, 0, 90, 91, 92, 93, 94];
+        let x = CsrView::new(1, &indptr, &[0; 94], &[1.0f32; 94]);
+        assert_eq!([0, 1, 2].map(|part| x.divided(part, 2)), [0, 3, 7]);
+        assert_eq!(x.rows_range(7, 7).divided(1, 2), 0);
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_are_refused() {
+        for indptr in [&[][..], &[-1, 0], &[0, 2, 1], &[0, 4]] {
+            let new = || CsrView::new(3, indptr, &[0, 1], &[1.0f32, 2.0]);
+            assert!(std::panic::catch_unwind(new).is_err(), "{indptr:?}");
+        }
+        assert!(std::panic::catch_unwind(|| CsrView::new(3, &[0, 1], &[0, 1], &[1.0f32])).is_err());
+    }
+}

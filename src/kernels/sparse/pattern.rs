@@ -1,0 +1,181 @@
+//! Canonical form, and two matrices entry by entry.
+
+use super::room::SparseRoom;
+use super::{CsrMut, CsrView};
+use crate::kernels::float::Float;
+
+impl<T> CsrMut<'_, T> {
+    /// No rows yet.
+    pub(super) fn begin(&mut self) {
+        self.indptr.clear();
+        self.indptr.push(0);
+        self.indices.clear();
+        self.values.clear();
+    }
+
+    #[inline(always)]
+    fn push(&mut self, column: i64, value: T) {
+        self.indices.push(column);
+        self.values.push(value);
+    }
+
+    /// The row is complete.
+    fn end_row(&mut self) {
+        self.indptr.push(self.indices.len() as i64);
+    }
+}
+
+/// Whether the columns of each row ascend and none repeats.
+///
+/// # Panics
+/// If `indptr` is not that of so many indices.
+pub fn is_canonical(indptr: &[i64], indices: &[i64]) -> bool {
+    indptr.windows(2).all(|pair| ascends(&indices[pair[0] as usize..pair[1] as usize]))
+}
+
+fn ascends(row: &[i64]) -> bool {
+    row.is_sorted_by(|a, b| a < b)
+}
+
+/// The same matrix with ascending columns; repeated entries are added up in their order.
+pub fn canonical<T: Float>(x: CsrView<'_, T>, mut out: CsrMut<'_, T>, room: &mut SparseRoom<T>) {
+    out.begin();
+    for r in 0..x.rows() {
+        let (indices, values) = x.row(r);
+        if ascends(indices) {
+            out.indices.extend_from_slice(indices);
+            out.values.extend_from_slice(values);
+        } else {
+            let pairs = &mut room.pairs;
+            pairs.clear();
+            pairs.extend(indices.iter().copied().zip(0..));
+            // By column, then by place: no two are equal.
+            pairs.sort_unstable();
+            let mut last = None;
+            for &(column, at) in &*pairs {
+                match out.values.last_mut().filter(|_| last == Some(column)) {
+                    Some(sum) => *sum += values[at],
+                    None => out.push(column, values[at]),
+                }
+                last = Some(column);
+            }
+        }
+        out.end_row();
+    }
+}
+
+/// `f(x, y)` for each entry that `x` or `y` stores; the other is 0 there. Both are canonical, so the result is.
+///
+/// # Panics
+/// If the shapes differ.
+pub fn union<T: Float>(x: CsrView<'_, T>, y: CsrView<'_, T>, f: impl Fn(T, T) -> T, mut out: CsrMut<'_, T>) {
+    assert_eq!((x.rows(), x.columns()), (y.rows(), y.columns()), "shapes of sparse matrices");
+    out.begin();
+    for r in 0..x.rows() {
+        let ((x_at, x), (y_at, y)) = (x.row(r), y.row(r));
+        let (mut i, mut j) = (0, 0);
+        while i < x.len() && j < y.len() {
+            let (a, b) = (x_at[i], y_at[j]);
+            let (left, right) = (a <= b, b <= a);
+            out.push(a.min(b), f(if left { x[i] } else { T::ZERO }, if right { y[j] } else { T::ZERO }));
+            i += usize::from(left);
+            j += usize::from(right);
+        }
+        out.indices.extend_from_slice(&x_at[i..]);
+        out.values.extend(x[i..].iter().map(|&x| f(x, T::ZERO)));
+        out.indices.extend_from_slice(&y_at[j..]);
+        out.values.extend(y[j..].iter().map(|&y| f(T::ZERO, y)));
+        out.end_row();
+    }
+}
+
+/// `f(x, y)` for each entry that both store. Both are canonical, so the result is.
+///
+/// # Panics
+/// If the shapes differ.
+pub fn intersection<T: Float>(
+    x: CsrView<'_, T>,
+    y: CsrView<'_, T>,
+    f: impl Fn(T, T) -> T,
+    mut out: CsrMut<'_, T>,
+) {
+    assert_eq!((x.rows(), x.columns()), (y.rows(), y.columns()), "shapes of sparse matrices");
+    out.begin();
+    for r in 0..x.rows() {
+        let ((x_at, x), (y_at, y)) = (x.row(r), y.row(r));
+        let (mut i, mut j) = (0, 0);
+        while i < x.len() && j < y.len() {
+            let (a, b) = (x_at[i], y_at[j]);
+            if a == b {
+                out.push(a, f(x[i], y[j]));
+            }
+            i += usize::from(a <= b);
+            j += usize::from(b <= a);
+        }
+        out.end_row();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::tests::Sparse;
+    use super::*;
+
+    /// Each row's entries by column, repeats added in their order.
+    fn maps<T: Float>(x: CsrView<'_, T>) -> Vec<BTreeMap<i64, T>> {
+        let row = |r| {
+            let (indices, values) = x.row(r);
+            indices.iter().zip(values).fold(BTreeMap::new(), |mut row, (&column, &value)| {
+                row.entry(column).and_modify(|sum| *sum += value).or_insert(value);
+                row
+            })
+        };
+        (0..x.rows()).map(row).collect()
+    }
+
+    fn agrees<T: Float>() {
+        for (rows, columns, most) in [(0, 3, 2), (3, 0, 0), (1, 1, 4), (30, 20, 15), (20, 1 << 40, 50)] {
+            let (x, y) = (Sparse::<T>::any(rows, columns, most, 4), Sparse::any(rows, columns, most, 5));
+            let (a, b) = (x.canonical(), y.canonical());
+            assert!(is_canonical(&a.indptr, &a.indices));
+            assert_eq!(is_canonical(&x.indptr, &x.indices), x == a);
+            assert_eq!(maps(a.view()), maps(x.view()));
+            assert_eq!(a.indices.len(), maps(x.view()).iter().map(BTreeMap::len).sum::<usize>());
+            assert_eq!(a.canonical(), a);
+            let f = |x: T, y: T| x * y + x + y + y;
+            let both = Sparse::made(columns, |out| union(a.view(), b.view(), f, out));
+            let common = Sparse::made(columns, |out| intersection(a.view(), b.view(), f, out));
+            assert!(is_canonical(&both.indptr, &both.indices));
+            assert!(is_canonical(&common.indptr, &common.indices));
+            for (r, (x, y)) in maps(a.view()).iter().zip(maps(b.view())).enumerate() {
+                let value = |row: &BTreeMap<i64, T>, column| row.get(&column).copied().unwrap_or(T::ZERO);
+                let of = |column: &i64| (*column, f(value(x, *column), value(&y, *column)));
+                let expected: BTreeMap<_, _> = x.keys().chain(y.keys()).map(of).collect();
+                assert_eq!(maps(both.view())[r], expected);
+                let expected = x.keys().filter(|column| y.contains_key(column)).map(of).collect();
+                assert_eq!(maps(common.view())[r], expected);
+            }
+        }
+    }
+
+    #[test]
+    fn matrices_meet_entry_by_entry() {
+        agrees::<f32>();
+        agrees::<f64>();
+    }
+
+    #[test]
+    fn shapes_that_differ_are_refused() {
+        let x = CsrView::new(3, &[0, 0], &[], &[0.0f32; 0]);
+        let y = CsrView::new(4, &[0, 0], &[], &[]);
+        let run = |both: bool| {
+            Sparse::made(3, |out| match both {
+                true => union(x, y, |x, _| x, out),
+                false => intersection(x, y, |x, _| x, out),
+            })
+        };
+        assert!([true, false].iter().all(|&both| std::panic::catch_unwind(|| run(both)).is_err()));
+    }
+}
