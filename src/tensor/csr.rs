@@ -156,7 +156,7 @@ impl Csr {
 
     /// The same in canonical form, borrowed if it is so already.
     #[track_caller]
-    fn canonical(&self) -> Result<Cow<'_, Self>> {
+    pub(super) fn canonical(&self) -> Result<Cow<'_, Self>> {
         if self.is_canonical() {
             return Ok(Cow::Borrowed(self));
         }

@@ -31,13 +31,6 @@ pub(super) fn union(lengths: [usize; 2], order: impl Fn(usize, usize) -> Orderin
     pairs
 }
 
-/// Those that both lists have.
-pub(super) fn intersection(lengths: [usize; 2], order: impl Fn(usize, usize) -> Ordering) -> Vec<Pair> {
-    let mut pairs = union(lengths, order);
-    pairs.retain(|pair| matches!(pair, Pair::Both(..)));
-    pairs
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,7 +41,6 @@ mod tests {
         let pairs = union([3, 4], |i, j| a[i].cmp(&b[j]));
         use Pair::{Both, Left, Right};
         assert_eq!(pairs, [Right(0), Left(0), Both(1, 1), Left(2), Right(2), Right(3)]);
-        assert_eq!(intersection([3, 4], |i, j| a[i].cmp(&b[j])), [Both(1, 1)]);
         assert!(union([0, 0], |_, _| Ordering::Equal).is_empty());
     }
 }

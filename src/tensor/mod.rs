@@ -3,13 +3,16 @@
 //! [`Dense`] is an ndarray array of one of the [`DType`]s; [`SelectedRows`], [`Csr`] and [`Coo`] are sparse around
 //! one. [`Storage`] is any of the four, and a [`Variable`] is a storage with the [`Lod`](crate::Lod) of its rows.
 
+mod convert;
 mod coo;
 mod csr;
 mod dense;
+mod display;
 mod dtype;
-pub(crate) mod named;
 mod meeting;
+pub(crate) mod named;
 mod selected_rows;
+mod serial;
 mod storage;
 mod variable;
 
@@ -21,3 +24,6 @@ pub use dtype::{DType, Element};
 pub use selected_rows::SelectedRows;
 pub use storage::{Storage, StorageKind};
 pub use variable::Variable;
+
+#[cfg(test)]
+mod tests;

@@ -137,7 +137,9 @@ impl Csr {
         let mut sorted = Vec::new();
         for (bag, ids) in bags.iter().enumerate() {
             let ids = ids.as_ref();
-            if let Some(place) = ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= columns)) {
+            if let Some(place) =
+                ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= columns))
+            {
                 let what = format!("id at place {place} of bag {bag}");
                 let expected = format!("0 or more and below the {columns} columns");
                 return Err(Error::new(what, expected, ids[place].to_string()));

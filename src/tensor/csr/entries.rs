@@ -79,9 +79,8 @@ impl Csr {
     #[track_caller]
     pub fn iter<T: Element>(&self) -> Result<impl Iterator<Item = (usize, usize, T)> + '_> {
         let values = self.values.as_slice::<T>()?;
-        let entry = move |row: usize| {
-            self.range(row).map(move |at| (row, self.indices[at] as usize, values[at]))
-        };
+        let entry =
+            move |row: usize| self.range(row).map(move |at| (row, self.indices[at] as usize, values[at]));
         Ok((0..self.shape[0]).flat_map(entry))
     }
 
@@ -109,7 +108,8 @@ impl Csr {
         let column = column as i64;
         let (columns, values) = self.row::<T>(row)?;
         let kept: Vec<usize> = (0..columns.len()).filter(|&i| columns[i] != column).collect();
-        let first = columns.iter().position(|&at| at == column).or(columns.iter().position(|&at| at > column));
+        let first =
+            columns.iter().position(|&at| at == column).or(columns.iter().position(|&at| at > column));
         let before = kept.iter().filter(|&&i| first.is_none_or(|first| i < first)).count();
         let mut columns: Vec<i64> = kept.iter().map(|&i| columns[i]).collect();
         let mut values: Vec<T> = kept.iter().map(|&i| values[i]).collect();
@@ -141,7 +141,9 @@ impl Csr {
             let expected = format!("{}, one for each column", columns.len());
             return Err(Error::new(format!("values of row {row}"), expected, values.len().to_string()));
         }
-        if let Some(place) = columns.iter().position(|&at| usize::try_from(at).map_or(true, |at| at >= self.shape[1])) {
+        if let Some(place) =
+            columns.iter().position(|&at| usize::try_from(at).map_or(true, |at| at >= self.shape[1]))
+        {
             let what = format!("column at place {place} of row {row}");
             let expected = format!("0 or more and below the {} columns", self.shape[1]);
             return Err(Error::new(what, expected, columns[place].to_string()));
@@ -180,7 +182,12 @@ impl Csr {
             indptr.push(end);
         }
         let indices = kept.iter().map(|&at| self.indices[at]).collect();
-        Ok(Self { shape: [rows.len(), self.shape[1]], indptr, indices, values: self.values.gather_rows(&kept)? })
+        Ok(Self {
+            shape: [rows.len(), self.shape[1]],
+            indptr,
+            indices,
+            values: self.values.gather_rows(&kept)?,
+        })
     }
 
     /// The columns with the given numbers, in that order, repeated if listed so. The result is canonical.
@@ -244,7 +251,9 @@ impl Csr {
     #[track_caller]
     pub fn slice_columns(&self, part: Range<usize>) -> Result<Self> {
         check_range("columns", &part, self.shape[1])?;
-        let moved = |at: usize| part.contains(&(self.indices[at] as usize)).then(|| self.indices[at] - part.start as i64);
+        let moved = |at: usize| {
+            part.contains(&(self.indices[at] as usize)).then(|| self.indices[at] - part.start as i64)
+        };
         self.filtered(part.len(), moved)
     }
 
@@ -263,7 +272,9 @@ impl Csr {
     /// A column that is negative or beyond the last.
     #[track_caller]
     pub fn retain_columns(&self, columns: &[i64]) -> Result<Self> {
-        if let Some(place) = columns.iter().position(|&at| usize::try_from(at).map_or(true, |at| at >= self.shape[1])) {
+        if let Some(place) =
+            columns.iter().position(|&at| usize::try_from(at).map_or(true, |at| at >= self.shape[1]))
+        {
             let expected = format!("0 or more and below the {} columns", self.shape[1]);
             return Err(Error::new(format!("column at place {place}"), expected, columns[place].to_string()));
         }
@@ -340,7 +351,8 @@ impl Csr {
         let mut starts = vec![0i64];
         let mut columns = 0i64;
         for part in parts {
-            let Some(end) = i64::try_from(part.shape[1]).ok().and_then(|width| columns.checked_add(width)) else {
+            let Some(end) = i64::try_from(part.shape[1]).ok().and_then(|width| columns.checked_add(width))
+            else {
                 let got = format!("{columns} and {}", part.shape[1]);
                 return Err(Error::new("columns to put together", format!("at most {}", i64::MAX), got));
             };
@@ -411,7 +423,7 @@ impl Csr {
     }
 
     /// Where the entries of a row are.
-    pub(super) fn range(&self, row: usize) -> Range<usize> {
+    pub(in crate::tensor) fn range(&self, row: usize) -> Range<usize> {
         self.indptr[row] as usize..self.indptr[row + 1] as usize
     }
 

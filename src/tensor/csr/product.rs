@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use super::{Csr, pointers};
 use crate::error::{AtCaller, Error, Result};
+use crate::kernels::sparse::{Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_dense};
+use crate::kernels::{Float, Store, View, ViewMut};
 use crate::tensor::{DType, Dense, Element, SelectedRows, with_element};
 
 /// What a [`Csr`] can be multiplied by, and what that makes: [`Csr::dot`].
@@ -28,7 +30,11 @@ impl Dot<Dense> for Csr {
     fn product(&self, rhs: &Dense) -> Result<Dense> {
         check(self, self.shape[1], rhs.dtype(), rhs.shape())?;
         let mut out = Dense::zeros(self.dtype(), &[&[self.shape[0]], &rhs.shape()[1..]].concat())?;
-        with_element!(self.dtype(), T => dense_product::<T>(self, rhs, &mut out)?);
+        match self.dtype() {
+            DType::F32 => dense_kernel::<f32>(self, rhs, &mut out)?,
+            DType::F64 => dense_kernel::<f64>(self, rhs, &mut out)?,
+            other => with_element!(other, T => dense_product::<T>(self, rhs, &mut out)?),
+        }
         Ok(out)
     }
 }
@@ -39,7 +45,11 @@ impl Dot<Csr> for Csr {
     #[track_caller]
     fn product(&self, rhs: &Csr) -> Result<Csr> {
         check(self, self.shape[1], rhs.dtype(), rhs.shape())?;
-        with_element!(self.dtype(), T => sparse_product::<T>(self, rhs))
+        match self.dtype() {
+            DType::F32 => sparse_kernel::<f32>(self, rhs),
+            DType::F64 => sparse_kernel::<f64>(self, rhs),
+            other => with_element!(other, T => sparse_product::<T>(self, rhs)),
+        }
     }
 }
 
@@ -102,6 +112,13 @@ impl Csr {
     #[track_caller]
     pub fn transposed_dot(&self, rhs: &Dense) -> Result<SelectedRows> {
         check(self, self.shape[0], rhs.dtype(), rhs.shape())?;
+        // What the kernel counts by.
+        let counted = u32::try_from(self.entries()).is_ok() && u32::try_from(self.shape[0]).is_ok();
+        match self.dtype() {
+            DType::F32 if counted => return transposed_kernel::<f32>(self, rhs),
+            DType::F64 if counted => return transposed_kernel::<f64>(self, rhs),
+            _ => {}
+        }
         let mut ids = self.indices.clone();
         ids.sort_unstable();
         ids.dedup();
@@ -120,6 +137,41 @@ fn check(left: &Csr, summed: usize, dtype: DType, shape: &[usize]) -> Result<()>
     }
     let expected = format!("{} of {summed} rows", left.dtype());
     Err(Error::new("right side of a product with csr", expected, format!("{dtype} {shape:?}")))
+}
+
+/// The matrix as kernels see it.
+#[track_caller]
+fn view<T: Element>(x: &Csr) -> Result<CsrView<'_, T>> {
+    Ok(CsrView::new(x.shape[1], &x.indptr, &x.indices, x.values.as_slice()?))
+}
+
+#[track_caller]
+fn dense_kernel<T: Element + Float>(x: &Csr, y: &Dense, out: &mut Dense) -> Result<()> {
+    let n = y.width();
+    let y = View::new(y.as_slice::<T>()?, x.shape[1], n);
+    let out = ViewMut::new(out.as_mut_slice()?, x.shape[0], n);
+    csr_dense(view(x)?, y, out, Store::Write, rayon::current_num_threads());
+    Ok(())
+}
+
+#[track_caller]
+fn transposed_kernel<T: Element + Float>(x: &Csr, y: &Dense) -> Result<SelectedRows> {
+    let (n, threads) = (y.width(), rayon::current_num_threads());
+    let mut columns = Columns::<T>::default();
+    columns.prepare(view(x)?);
+    let mut out = Dense::zeros(T::DTYPE, &[&[columns.len()], &y.shape()[1..]].concat())?;
+    let to = ViewMut::new(out.as_mut_slice()?, columns.len(), n);
+    columns.product(View::new(y.as_slice()?, x.shape[0], n), to, Store::Write, threads);
+    SelectedRows::new(x.shape[1], columns.ids().to_vec(), out)
+}
+
+#[track_caller]
+fn sparse_kernel<T: Element + Float>(x: &Csr, y: &Csr) -> Result<Csr> {
+    let (mut indptr, mut indices, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    let out = CsrMut { indptr: &mut indptr, indices: &mut indices, values: &mut values };
+    csr_csr(view::<T>(x)?, view(y)?, out, &mut SparseRoom::default(), rayon::current_num_threads());
+    let values = Dense::from_vec(&[values.len()], values)?;
+    Ok(Csr { shape: [x.shape[0], y.shape[1]], indptr, indices, values })
 }
 
 #[track_caller]
@@ -160,4 +212,25 @@ fn sparse_product<T: Element>(x: &Csr, y: &Csr) -> Result<Csr> {
     }
     let values = Dense::from_vec(&[values.len()], values)?;
     Ok(Csr { shape: [x.shape[0], y.shape[1]], indptr, indices, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    #[test]
+    fn wide_matrices_are_multiplied_without_their_width() {
+        // No table of all columns would fit into memory.
+        let wide =
+            Csr::new([2, usize::MAX], vec![0, 2, 3], vec![7, i64::MAX, 7], array![1.0f32, 2.0, 3.0]).unwrap();
+        let gradient = wide.transposed_dot(&Dense::from(array![[1.0f32], [10.0]])).unwrap();
+        assert_eq!((gradient.height(), gradient.row_ids()), (usize::MAX, &[7, i64::MAX][..]));
+        assert_eq!(gradient.value(), &Dense::from(array![[31.0f32], [2.0]]));
+        assert_eq!(wide.dot(&gradient).unwrap(), array![[35.0f32], [93.0]].into());
+        let turned = Csr::from_triples([3, 2], [(2, 1, 5.0f32)]).unwrap();
+        assert_eq!(turned.dot(&wide).unwrap().row::<f32>(2).unwrap(), (&[7][..], &[15.0][..]));
+        assert!(wide.cast(DType::I32).unwrap().transposed_dot(&array![1, 1].into()).is_ok());
+    }
 }

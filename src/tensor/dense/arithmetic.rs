@@ -157,7 +157,10 @@ impl Dense {
 
     /// The number that comes last in an order by `after`, and a not-a-number before any other; `None` if there is none.
     #[track_caller]
-    pub(in crate::tensor) fn extreme<T: Element>(&self, after: fn(Number, Number) -> bool) -> Result<Option<T>> {
+    pub(in crate::tensor) fn extreme<T: Element>(
+        &self,
+        after: fn(Number, Number) -> bool,
+    ) -> Result<Option<T>> {
         let is_nan = |x: Number| x.partial_cmp(&x).is_none();
         let later = |best: T, x: T| {
             let (a, b) = (best.number(), x.number());
