@@ -53,7 +53,7 @@ pub use error::{Error, ErrorKind, Place, Result};
 pub use lod::{Lod, SeqPos};
 /// Arrays: what goes into a [`Variable`] and what comes out of one.
 pub use ndarray;
-pub use program::{Builder, Mode, Program, Registry, Var};
+pub use program::{Builder, Fallback, Mode, Program, Registry, Var};
 pub use tensor::{DType, Variable};
 
 #[doc = include_str!("../TOUR.md")]

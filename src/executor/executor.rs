@@ -13,6 +13,7 @@ use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::executor::run::stages::{Stages, Updates};
 use crate::executor::run::threads::Threads;
+use crate::program::contract::call::Repeated;
 use crate::program::{Program, Registry, Role, VarId};
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
@@ -247,7 +248,7 @@ impl Executor {
             let error = Error::new("value of a gradient", expected, got);
             return Err(error.variable(&self.program.var(param).name).called(caller));
         }
-        self.machine.set_value(&self.plan.slots[slot], &value)
+        self.machine.set_value(&self.plan.slots[slot], &value, Repeated::Kept)
     }
 
     /// The second half of a run that stopped at [`Stage::Gradients`]: checks that its loss and its gradients, as they

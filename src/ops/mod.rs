@@ -142,6 +142,9 @@
 //! | [`carry`](Builder::carry) | x, a copy: what a state that passes from batch to batch is after this one |
 //! | [`cast`](Builder::cast) | x in another dtype |
 //! | [`fill_like`](Builder::fill_like) | value, in the shape of x |
+//! | [`to_dense`](Builder::to_dense) | x, every number |
+//! | [`to_csr`](Builder::to_csr) | x, by rows the numbers that are not 0 |
+//! | [`to_selected_rows`](Builder::to_selected_rows) | x, the rows that are not all 0 |
 //!
 //! ## Update operators
 //!
@@ -194,6 +197,8 @@ mod product;
 mod random;
 #[macro_use]
 mod sequence;
+#[macro_use]
+mod sparse;
 mod update;
 
 pub use cell::gru::Update;
@@ -215,6 +220,7 @@ use {
     product::{linear::*, matmul::*, row_matrix::*},
     random::dropout::*,
     sequence::{erase::*, expand::*, expand_as::*, lod_of::*, pool::*, reverse::*, slice::*, softmax::*},
+    sparse::convert::*,
 };
 
 use std::ops::Range;
@@ -352,11 +358,14 @@ catalogue! {
         random::dropout::Dropout,
     }
     /// Ids and conversion.
-    [Embedding, Assign, Cast, FillLike] {
+    [Embedding, Assign, Cast, FillLike, ToDense, ToCsr, ToSelectedRows] {
         lookup::embedding::Embedding,
         conversion::assign::Assign,
         conversion::assign::Cast,
         conversion::fill_like::FillLike,
+        sparse::convert::ToDense,
+        sparse::convert::ToCsr,
+        sparse::convert::ToSelectedRows,
     }
     // What no model calls: carried states and updates.
     [] {

@@ -6,14 +6,14 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::kernels::arena::{Lender, OperandRoom, Operands};
 use crate::kernels::{Store, View, ViewMut};
-use crate::program::contract::call::{Direct, InputGradients, row_buffer, selected_rows, two_dimensional};
+use crate::program::contract::call::{Direct, InputGradients, Repeated, pooled, stored, two_dimensional};
 use crate::program::contract::context::{
     Backward, Call, Forward, OperandAt, Pass, Prepare, Prepared, Scratch, Wiring,
 };
+use crate::program::contract::entries::Pooled;
 use crate::program::contract::keys::Keys;
-use crate::program::contract::rows::RowBuffer;
 use crate::program::{Extent, Op, Reads, Spec};
-use crate::tensor::{Dense, Storage, StorageKind, Variable, with_element};
+use crate::tensor::{DType, Dense, Storage, StorageKind, Variable, with_element};
 
 /// Gradients of the outputs, by slot: the weights of a loss.
 pub(super) type Weights = Vec<Vec<Option<Storage>>>;
@@ -72,17 +72,17 @@ pub(super) struct How<'a> {
 struct Lent<'a> {
     lender: Lender<'a>,
     reads: usize,
-    pool: Vec<RowBuffer>,
+    pool: Vec<Pooled>,
 }
 
 impl<'a> Lent<'a> {
     fn read(&mut self, value: &'a Storage, spec: &Spec, part: Option<&Part>) -> Result<OperandAt> {
         let dense = match value {
-            Storage::SelectedRows(rows) => {
-                self.pool.push(row_buffer(rows)?);
-                return Ok(OperandAt::Rows(self.pool.len() - 1));
+            Storage::Dense(dense) => dense,
+            other => {
+                self.pool.extend(pooled(other, Repeated::Added)?);
+                return Ok(OperandAt::Pooled(self.pool.len() - 1));
             }
-            other => other.as_dense()?,
         };
         let (rows, width) = two_dimensional(dense.shape(), spec);
         let of = part.map_or(0..rows, |part| part.of(spec, rows));
@@ -155,11 +155,12 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: How<'_>) -> Result<Vec<
         let values = vars.iter().map(|v| Some(v.storage()));
         wiring.inputs.push(lent.slot(values, specs, how.part)?);
     }
-    let mut values: Vec<Vec<Dense>> = Vec::new();
+    let mut values: Vec<Vec<Option<Dense>>> = Vec::new();
     for specs in direct.output_specs() {
         let start = |spec: &Spec| match how.added_to {
-            Some(value) => value.to_dense().map(|dense| dense.into_owned()),
-            None => unwritten(direct, spec, how.part),
+            _ if spec.storage != StorageKind::Dense => Ok(None),
+            Some(value) => value.to_dense().map(|dense| Some(dense.into_owned())),
+            None => unwritten(direct, spec, how.part).map(Some),
         };
         values.push(specs.iter().map(start).collect::<Result<_>>()?);
     }
@@ -167,9 +168,14 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: How<'_>) -> Result<Vec<
     for (row, specs) in values.iter_mut().zip(direct.output_specs()) {
         let mut places = Vec::new();
         for (dense, spec) in row.iter_mut().zip(specs) {
-            lent.write(dense, spec)?;
-            places.push(OperandAt::Dense(writes));
-            writes += 1;
+            if let Some(dense) = dense {
+                lent.write(dense, spec)?;
+                places.push(OperandAt::Dense(writes));
+                writes += 1;
+            } else {
+                lent.pool.extend(Pooled::of(spec.storage));
+                places.push(OperandAt::Pooled(lent.pool.len() - 1));
+            }
         }
         wiring.outputs.push(places);
     }
@@ -178,7 +184,18 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: How<'_>) -> Result<Vec<
     let mut scratch = Scratch::default();
     let operands = lender.finish();
     op.forward(&mut Forward { call, operands, pool: &mut pool, scratch: &mut scratch })?;
-    Ok(values.into_iter().map(|row| row.into_iter().map(Storage::from).collect()).collect())
+    let mut found = Vec::new();
+    for (slot, row) in values.into_iter().enumerate() {
+        let mut storages = Vec::new();
+        for (k, value) in row.into_iter().enumerate() {
+            storages.push(match (value, wiring.outputs[slot][k]) {
+                (None, OperandAt::Pooled(i)) => stored(&pool[i], &direct.output_specs()[slot][k])?,
+                (value, _) => value.unwrap_or(Dense::zeros(DType::F64, &[0])?).into(),
+            });
+        }
+        found.push(storages);
+    }
+    Ok(found)
 }
 
 /// What a backward call is given: forward's outputs, their gradients, and which gradients it is asked for.
@@ -237,16 +254,19 @@ pub(super) fn backward(
     }
     let mut writes = 0;
     for (slot, row) in values.iter_mut().enumerate() {
-        let sparse = op.gradient(slot, specs).storage == StorageKind::SelectedRows;
         let mut places = Vec::new();
         for (k, value) in row.iter_mut().enumerate() {
-            let place = match value {
-                None => OperandAt::Absent,
-                Some(_) if sparse => {
-                    lent.pool.push(RowBuffer::default());
-                    OperandAt::Rows(lent.pool.len() - 1)
+            let kind = match specs[slot][k].storage {
+                StorageKind::Dense => op.gradient(slot, specs).storage,
+                own => own,
+            };
+            let place = match (value, Pooled::of(kind)) {
+                (None, _) => OperandAt::Absent,
+                (Some(_), Some(empty)) => {
+                    lent.pool.push(empty);
+                    OperandAt::Pooled(lent.pool.len() - 1)
                 }
-                Some(dense) => {
+                (Some(dense), None) => {
                     lent.write(dense, &specs[slot][k])?;
                     writes += 1;
                     OperandAt::Dense(writes - 1)
@@ -274,7 +294,7 @@ pub(super) fn backward(
         let mut found = Vec::new();
         for (k, value) in row.into_iter().enumerate() {
             found.push(match (wiring.input_gradients[slot][k].0, value) {
-                (OperandAt::Rows(i), _) => Some(selected_rows(&pool[i], &specs[slot][k])?.into()),
+                (OperandAt::Pooled(i), _) => Some(stored(&pool[i], &specs[slot][k])?),
                 (_, value) => value.map(Storage::from),
             });
         }

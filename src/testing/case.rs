@@ -7,8 +7,8 @@ use super::values::{Outcome, cast, is_float, numbers, weights};
 use crate::error::Result;
 use crate::program::contract::call::{Direct, InputGradients};
 use crate::program::contract::context::Scratch;
-use crate::program::{Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Sample};
-use crate::tensor::{DType, Storage, Variable};
+use crate::program::{Gradient, Mode, Op, Operand, Registry, RowKey, RunFacts, Sample, Spec};
+use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 /// What a call's random numbers are keyed by, where nothing else is said.
 pub(super) const STREAM: u64 = 5;
@@ -34,12 +34,17 @@ pub(super) struct Ran {
     pub(super) weights: Weights,
 }
 
+/// What the made-up gradient of an output is filled by.
+pub(super) fn salt_of(slot: usize, k: usize) -> usize {
+    slot * 10 + k
+}
+
 impl Ran {
     /// A call of an operator with such outputs and weights for them.
     pub(super) fn new(direct: Direct) -> Result<Self> {
         let outputs = direct.forward()?;
         let weights = outputs.iter().enumerate().map(|(slot, vars)| {
-            vars.iter().enumerate().map(|(k, v)| weights(v, slot * 10 + k)).collect::<Result<_>>()
+            vars.iter().enumerate().map(|(k, v)| weights(v, salt_of(slot, k))).collect::<Result<_>>()
         });
         let weights = weights.collect::<Result<_>>()?;
         Ok(Ran { direct, outputs, weights })
@@ -77,7 +82,7 @@ impl Ran {
     pub(super) fn dense(&self) -> bool {
         let outputs = self.direct.output_specs().iter();
         let mut specs = outputs.chain(self.direct.input_specs()).flatten();
-        specs.all(|spec| spec.storage == crate::tensor::StorageKind::Dense)
+        specs.all(|spec| spec.storage == StorageKind::Dense)
     }
 }
 
@@ -138,6 +143,16 @@ impl Case<'_> {
 
     pub(super) fn gradient(&self, ran: &Ran, slot: usize) -> Gradient {
         self.op.gradient(slot, ran.direct.input_specs())
+    }
+}
+
+impl Case<'_> {
+    /// How the gradient of an input is stored: as a sparse input itself, of a dense one as the operator says.
+    pub(super) fn gradient_storage(&self, ran: &Ran, slot: usize, spec: &Spec) -> StorageKind {
+        match spec.storage {
+            StorageKind::Dense => self.gradient(ran, slot).storage,
+            own => own,
+        }
     }
 }
 

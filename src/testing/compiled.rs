@@ -2,8 +2,8 @@
 //! the buffers held before.
 
 use super::call::Weights;
-use super::case::{Case, Ran, SEED, STEP};
-use super::values::{Broken, Outcome, ensure, filled, same_bits, within};
+use super::case::{Case, Ran, SEED, STEP, salt_of};
+use super::values::{Broken, Outcome, at_stored, ensure, filled, same_bits, within};
 use crate::error::Result;
 use crate::executor::{Executor, Run, Scope, Stage};
 use crate::lod::Lod;
@@ -178,9 +178,15 @@ impl Alone {
                 let spec = program.spec(var)?.clone();
                 let float = matches!(spec.dtype, DType::F32 | DType::F64);
                 let alike = loss.is_none_or(|loss| program.spec(loss).is_ok_and(|s| s.dtype == spec.dtype));
-                if !float || !alike || spec.storage != StorageKind::Dense || program.var(var).stop_gradient {
+                if !float || !alike || program.var(var).stop_gradient {
                     continue;
                 }
+                let sparse = spec.storage != StorageKind::Dense;
+                let spec = spec.stored(StorageKind::Dense);
+                let var = match sparse {
+                    true => append(program, registry, "to_dense", &[("x", var)])?,
+                    false => var,
+                };
                 let repeated = spec.lod.iter().any(|level| level.0 >= levels);
                 let of = if repeated { Spec::fixed(spec.dtype, &[spec.width()])? } else { spec };
                 let fed = given(program, "weights", of, VarRole::Feed, false)?;
@@ -224,7 +230,7 @@ impl Alone {
                         true => Dense::zeros(output.dtype(), output.shape())?,
                         false => Dense::concat_rows(&rows)?.reshape(output.shape())?,
                     };
-                    Some(whole.into())
+                    Some(at_stored(output, &whole)?)
                 }
             };
         }
@@ -244,10 +250,11 @@ impl Alone {
                     let spec = &ran.direct.output_specs()[slot][k];
                     Variable::dense(row_of_weights(spec)?.reshape(&[spec.width()])?)
                 }
-                false => match &ran.weights[slot][k] {
-                    Some(weights) => Variable::new(weights.clone(), ran.outputs[slot][k].lod().cloned())?,
-                    None => continue,
-                },
+                false => {
+                    let output = &ran.outputs[slot][k];
+                    let weights = filled(output.shape(), output.dtype(), salt_of(slot, k))?;
+                    Variable::new(weights, output.lod().cloned())?
+                }
             };
             feeds.push((fed, value));
         }

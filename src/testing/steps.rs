@@ -15,7 +15,7 @@ use crate::program::contract::call::Direct;
 use crate::program::{
     Builder, Extent, LevelId, Levels, Program, Reach, Recurrence, Spec, Step, Var, VarId, VarRole, backward,
 };
-use crate::tensor::{DType, Dense, Storage, Variable};
+use crate::tensor::{DType, Dense, Storage, StorageKind, Variable};
 
 /// How far a gradient may be from the interpreter's, whose sums over steps are in another order.
 fn rounding(dtype: DType) -> f64 {
@@ -128,6 +128,10 @@ impl Case<'_> {
         let slots = || vars.iter().zip(direct.input_specs());
         let batched = || slots().flat_map(|(vars, specs)| vars.iter().copied().zip(specs));
         let batched = || batched().filter(|(_, spec)| spec.batched());
+        // What is computed from sparse rows is computed before the loop.
+        if way.at != AtLoop::Before && batched().any(|(_, spec)| spec.storage != StorageKind::Dense) {
+            return Err(No::Illegal);
+        }
         let mut ticks = None;
         let inputs: Vec<VarId> = match way.level {
             Some(level) => {
@@ -220,8 +224,9 @@ impl Case<'_> {
             known.extend(step.spec_of_tensor(var).iter().flat_map(|spec| &spec.lod));
         }
         for out in outputs {
-            let mut row = out;
             let Some(spec) = step.spec(out).filter(Spec::batched) else { continue };
+            let out = if spec.storage == StorageKind::Dense { out } else { out.to_dense() };
+            let mut row = out;
             let float = spec.dtype == dtype;
             // Sub-sequences of a static input, and those that the operator makes, are not those of the step's outputs.
             let made = !spec.lod.iter().all(|level| known.contains(level));

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::error::{Error, Result};
-use crate::tensor::{DType, Dense, SelectedRows, Storage, Variable};
+use crate::tensor::{Coo, Csr, DType, Dense, SelectedRows, Storage, Variable};
 
 /// What went wrong, in words.
 pub(super) struct Broken(pub(super) String);
@@ -46,8 +46,84 @@ pub(super) fn is_float(dtype: DType) -> bool {
 
 /// A gradient for an output, if it can have one.
 pub(super) fn weights(output: &Variable, salt: usize) -> Result<Option<Storage>> {
-    let dense = is_float(output.dtype()).then(|| filled(output.shape(), output.dtype(), salt));
-    Ok(dense.transpose()?.map(Storage::from))
+    if !is_float(output.dtype()) {
+        return Ok(None);
+    }
+    let dense = filled(output.shape(), output.dtype(), salt)?;
+    at_stored(output.storage(), &dense).map(Some)
+}
+
+/// The numbers of a dense value where another one stores some, stored as that one is.
+pub(super) fn at_stored(like: &Storage, dense: &Dense) -> Result<Storage> {
+    let all = dense.cast(DType::F64);
+    let (all, width) = (all.as_slice::<f64>()?, dense.width());
+    let mut found = Vec::new();
+    match &canonical(like)? {
+        Storage::Dense(_) => return Ok(dense.clone().into()),
+        Storage::SelectedRows(rows) => {
+            for &id in rows.row_ids() {
+                found.extend_from_slice(&all[id as usize * width..(id as usize + 1) * width]);
+            }
+        }
+        Storage::Csr(csr) => {
+            for (row, pair) in csr.indptr().windows(2).enumerate() {
+                let columns = &csr.indices()[pair[0] as usize..pair[1] as usize];
+                found.extend(columns.iter().map(|&column| all[row * width + column as usize]));
+            }
+        }
+        Storage::Coo(coo) => {
+            found.extend(coo.coordinates().outer_iter().map(|at| all[at[0] as usize * width + at[1] as usize]));
+        }
+    }
+    with_stored(like, found, dense.dtype())
+}
+
+/// A value in canonical form: nothing is stored twice, and all in order.
+pub(super) fn canonical(value: &Storage) -> Result<Storage> {
+    Ok(match value.clone() {
+        Storage::Dense(dense) => dense.into(),
+        Storage::SelectedRows(rows) => rows.merge()?.into(),
+        Storage::Csr(csr) => csr.canonicalize()?.into(),
+        Storage::Coo(coo) => coo.canonicalize()?.into(),
+    })
+}
+
+/// The numbers that are stored, in f64 and canonical order.
+pub(super) fn stored(value: &Storage) -> Result<Vec<f64>> {
+    let numbers = match canonical(value)? {
+        Storage::Dense(dense) => dense,
+        Storage::SelectedRows(rows) => rows.into_parts().1,
+        Storage::Csr(csr) => csr.into_parts().2,
+        Storage::Coo(coo) => coo.into_parts().1,
+    };
+    Ok(numbers.cast(DType::F64).as_slice::<f64>()?.to_vec())
+}
+
+/// The same with other numbers in the places that are stored, in canonical order.
+pub(super) fn with_stored(value: &Storage, numbers: Vec<f64>, dtype: DType) -> Result<Storage> {
+    let of = |shape: &[usize]| Ok::<_, Error>(Dense::from_vec(shape, numbers.clone())?.cast(dtype));
+    Ok(match canonical(value)? {
+        Storage::Dense(dense) => of(dense.shape())?.into(),
+        Storage::SelectedRows(rows) => {
+            let (height, shape) = (rows.height(), rows.value().shape().to_vec());
+            SelectedRows::new(height, rows.into_parts().0, of(&shape)?)?.into()
+        }
+        Storage::Csr(csr) => {
+            let &[rows, columns] = csr.shape() else { return Err(Error::new("csr", "two dimensions", "others")) };
+            let (indptr, indices, _) = csr.into_parts();
+            Csr::new([rows, columns], indptr, indices, of(&[numbers.len()])?)?.into()
+        }
+        Storage::Coo(coo) => {
+            let shape = coo.shape().to_vec();
+            Coo::new(&shape, coo.into_parts().0, of(&[numbers.len()])?)?.into()
+        }
+    })
+}
+
+/// As [`filled`], stored as another value is.
+pub(super) fn filled_like(value: &Storage, salt: usize) -> Result<Storage> {
+    let dense = filled(value.shape(), value.dtype(), salt)?;
+    at_stored(value, &dense)
 }
 
 /// f32 and f64 in `dtype`; anything else as it is.
@@ -60,8 +136,14 @@ pub(super) fn cast(value: &Variable, dtype: DType) -> Result<Variable> {
         Storage::SelectedRows(rows) => {
             SelectedRows::new(rows.height(), rows.row_ids().to_vec(), rows.value().cast(dtype))?.into()
         }
-        other => {
-            return Err(Error::new("a sample's storage", "dense or selected rows", other.kind().to_string()));
+        Storage::Csr(csr) => {
+            let &[rows, columns] = csr.shape() else { return Err(Error::new("csr", "two dimensions", "others")) };
+            let (indptr, indices, values) = csr.clone().into_parts();
+            Csr::new([rows, columns], indptr, indices, values.cast(dtype))?.into()
+        }
+        Storage::Coo(coo) => {
+            let (coordinates, values) = coo.clone().into_parts();
+            Coo::new(coo.shape(), coordinates, values.cast(dtype))?.into()
         }
     };
     Variable::new(storage, value.lod().cloned())

@@ -430,7 +430,7 @@ impl Views<'_> {
         if let Access::Slot(slot) = view.access
             && let Some(pool) = slots.slots[slot].pool
         {
-            return Ok(OperandAt::Rows(pool));
+            return Ok(OperandAt::Pooled(pool));
         }
         self.refs.push(view);
         Ok(OperandAt::Dense(self.refs.len() - 1))
@@ -442,7 +442,7 @@ impl Views<'_> {
 fn lanes_can_run(instr: &Instr, step: &StepDesc) -> bool {
     let Instr::Op(op) = instr else { return false };
     let row = |r: &Ref| r.rows == Extent::Alive(step.block);
-    let pools = |p: &OperandAt| matches!(p, OperandAt::Rows(_));
+    let pools = |p: &OperandAt| matches!(p, OperandAt::Pooled(_));
     op.reads.iter().all(|r| row(r) || r.rows.known().is_some())
         && op.writes.iter().all(row)
         && !op.wiring.input_gradients.iter().flatten().any(|(p, _)| pools(p))

@@ -39,7 +39,8 @@ pub(crate) struct Slots {
     /// The slots that live in the orders of each step block.
     pub(crate) of_block: HashMap<BlockId, Vec<usize>>,
     pub(crate) copies: Vec<Copy>,
-    pub(crate) pools: usize,
+    /// The storages of what is not dense, by number in the pool.
+    pub(crate) pools: Vec<StorageKind>,
     views: Views,
 }
 
@@ -212,9 +213,9 @@ impl Maker<'_> {
 
     /// A slot for the value of a variable, or for another value of the same kind.
     fn add(&mut self, var: VarId, spec: &Spec, home: Home) -> usize {
-        let pool = (spec.storage == StorageKind::SelectedRows).then(|| {
-            self.slots.pools += 1;
-            self.slots.pools - 1
+        let pool = (spec.storage != StorageKind::Dense).then(|| {
+            self.slots.pools.push(spec.storage);
+            self.slots.pools.len() - 1
         });
         let slot = self.slots.slots.len();
         self.slots.slots.push(Slot {

@@ -205,7 +205,7 @@ impl Names<'_> {
         let mut out = String::new();
         for slot in &slots.slots {
             let alias = slot.alias.map_or("", |_| ", another view");
-            let pool = slot.pool.map_or("", |_| ", selected rows");
+            let pool = slot.pool.map_or("", |_| ", not dense");
             let kept = if slot.persistent { ", kept" } else { "" };
             let _ = writeln!(out, "{}: {}{alias}{pool}{kept}", self.var(slot.var), self.home(slot.home));
         }

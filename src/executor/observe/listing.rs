@@ -29,6 +29,7 @@ use crate::executor::plan::{
 use crate::kernels::Store;
 use crate::program::contract::context::OperandAt;
 use crate::program::{BlockId, Extent, OpDesc, Pass, Program, VarId, grad_name};
+use crate::tensor::StorageKind;
 
 /// A compiled program, to be printed: see the [module](self).
 #[derive(Clone, Copy)]
@@ -237,7 +238,7 @@ impl<'a> Text<'a> {
         let shown = |(var, place, store): (VarId, OperandAt, Store)| {
             let at = match place {
                 OperandAt::Absent => return None,
-                OperandAt::Rows(pool) => format!("selected rows {pool}"),
+                OperandAt::Pooled(pool) => self.pooled(pool),
                 OperandAt::Dense(i) => self.place_of(op.writes.get(i)?),
             };
             let spec = self.plan.program.spec(var).map_or_else(|_| String::new(), |spec| format!(": {spec}"));
@@ -260,6 +261,14 @@ impl<'a> Text<'a> {
         if let Access::Slot(s) = view.access { self.plan.slots.get(s) } else { None }
     }
 
+    /// A place in the pool, as listings say it.
+    fn pooled(&self, pool: usize) -> String {
+        match self.plan.pools.get(pool) {
+            Some(StorageKind::SelectedRows) | None => format!("selected rows {pool}"),
+            Some(other) => format!("{other} {pool}"),
+        }
+    }
+
     fn slot_name(&self, view: &Ref) -> String {
         self.slot_of(view).map_or_else(|| "?".to_owned(), |slot| self.name(slot.var))
     }
@@ -268,7 +277,7 @@ impl<'a> Text<'a> {
     fn place_of(&self, view: &Ref) -> String {
         let Some(slot) = self.slot_of(view) else { return "no buffer".to_owned() };
         if let Some(pool) = slot.pool {
-            return format!("selected rows {pool}");
+            return self.pooled(pool);
         }
         let mut at = format!("buffer {}", slot.buffer);
         if view.width != slot.width {

@@ -21,7 +21,7 @@ use crate::program::contract::levels::Made;
 use crate::program::{
     BlockId, Extent, LevelId, Literal, Op, Pass, Program, Reach, Role, Spec, StepDesc, VarId,
 };
-use crate::tensor::DType;
+use crate::tensor::{DType, StorageKind};
 
 /// An operator of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,13 +95,13 @@ impl OpInstr {
         error.renamed(name).at(self.place.clone())
     }
 
-    /// Whether it reads or writes selected rows.
+    /// Whether it reads or writes anything that is not dense.
     pub(crate) fn selects(&self) -> bool {
         let wiring = &self.wiring;
         let places = wiring.inputs.iter().chain(&wiring.outputs).chain(&wiring.output_gradients);
         let places = places.chain(&wiring.results).flatten();
         let gradients = wiring.input_gradients.iter().flatten().map(|(place, _)| place);
-        places.chain(gradients).any(|place| matches!(place, OperandAt::Rows(_)))
+        places.chain(gradients).any(|place| matches!(place, OperandAt::Pooled(_)))
     }
 }
 
@@ -288,7 +288,8 @@ pub(crate) struct Plan {
     /// Which slot holds a variable in the order of the batch.
     pub(crate) of_var: Vec<Option<usize>>,
     pub(crate) buffers: Vec<DType>,
-    pub(crate) pools: usize,
+    /// The storages of what is not dense, by number in the pool.
+    pub(crate) pools: Vec<StorageKind>,
     pub(crate) prepared: usize,
     /// How many instructions there are, those of loops included.
     pub(crate) instructions: usize,

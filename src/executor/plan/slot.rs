@@ -29,7 +29,7 @@ pub(crate) struct Slot {
     pub(crate) persistent: bool,
     /// Another slot, whose buffer it shares.
     pub(crate) alias: Option<usize>,
-    /// Selected rows: its number in the pool, instead of a buffer.
+    /// Not dense: its number in the pool, instead of a buffer.
     pub(crate) pool: Option<usize>,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::lod::Lod;
 use crate::program::Spec;
-use crate::tensor::{Dense, SelectedRows, Storage, with_element};
+use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, with_element};
 use crate::with_float;
 
 /// Zeros with the row shape of a batched variable (or of a table).
@@ -64,6 +64,32 @@ pub(crate) fn add_rows(to: &mut Dense, rows: &[usize], from: &Dense) -> Result<(
             }
         }
         Ok(())
+    })
+}
+
+/// The sum of two gradients of a variable that is itself sparse: both store what it stores.
+pub(crate) fn add_stored(a: &Storage, b: &Storage) -> Result<Storage> {
+    let sum = |a: &Dense, b: &Dense| -> Result<Dense> {
+        let mut sum = a.clone();
+        with_float!(a.dtype(), T => {
+            let (sum, b) = (sum.as_mut_slice::<T>()?, b.as_slice::<T>()?);
+            sum.iter_mut().zip(b).for_each(|(x, y)| *x += *y);
+            Ok(())
+        })?;
+        Ok(sum)
+    };
+    Ok(match (a, b) {
+        (Storage::SelectedRows(a), Storage::SelectedRows(b)) => {
+            SelectedRows::new(a.height(), a.row_ids().to_vec(), sum(a.value(), b.value())?)?.into()
+        }
+        (Storage::Csr(a), Storage::Csr(b)) => {
+            let shape = [a.shape()[0], a.shape()[1]];
+            Csr::new(shape, a.indptr().to_vec(), a.indices().to_vec(), sum(a.values(), b.values())?)?.into()
+        }
+        (Storage::Coo(a), Storage::Coo(b)) => {
+            Coo::new(a.shape(), a.coordinates().to_owned(), sum(a.values(), b.values())?)?.into()
+        }
+        _ => add(a, b)?,
     })
 }
 

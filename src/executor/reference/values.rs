@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::reference::rows::{add, part};
+use crate::executor::reference::rows::{add, add_stored, part};
 use crate::lod::Lod;
 use crate::program::contract::keys::RowKey;
 use crate::program::{BlockId, Extent, LevelId, Program, VarId};
-use crate::tensor::{Storage, Variable};
+use crate::tensor::{Storage, StorageKind, Variable};
 
 /// The values of a block: of the root block, or of one step of a step block and of the gradients beside it.
 #[derive(Default)]
@@ -71,7 +71,11 @@ impl BlockValues {
     /// Adds to a gradient, or sets the first one.
     pub(super) fn contribute(&mut self, program: &Program, var: VarId, value: Storage) -> Result<()> {
         let sum = match self.vars.get(&var) {
-            Some(before) => add(before.storage(), &value)?,
+            Some(before) => {
+                let of = program.var(var).gradient_of.map(|of| program.spec(of)).transpose()?;
+                let dense = of.is_none_or(|spec| spec.storage == StorageKind::Dense);
+                if dense { add(before.storage(), &value)? } else { add_stored(before.storage(), &value)? }
+            }
             None => value,
         };
         let value = Variable::new(sum, self.lod(program, var)?)?;

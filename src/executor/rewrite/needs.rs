@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::{BlockId, Op, OpDesc, Program, Reads, Role, Spec, VarId, grad_name};
-use crate::tensor::StorageKind;
 
 /// The input slots whose gradients a backward operator computes.
 pub(crate) fn wanted_slots(op: &dyn Op, desc: &OpDesc) -> Vec<usize> {
@@ -61,11 +60,6 @@ pub(crate) fn live(program: &Program, wanted: &[VarId]) -> Result<Vec<usize>> {
             return Err(
                 Error::of(ErrorKind::Program, "wanted variable", expected, "another").variable(&var.name)
             );
-        }
-        let storage = var.spec().map_or(StorageKind::Dense, |s| s.storage);
-        if !matches!(storage, StorageKind::Dense | StorageKind::SelectedRows) {
-            return Err(Error::new("wanted variable", "dense or selected rows", storage.to_string())
-                .variable(&var.name));
         }
         needed.insert(id);
     }

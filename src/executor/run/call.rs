@@ -9,12 +9,10 @@ use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::{Lane, Operands, Region};
 use crate::kernels::{flush, helpers};
-use crate::program::contract::context::{
-    Backward, Call, Forward, OperandAt, Pass, Prepare, RunFacts, Scratch,
-};
+use crate::program::contract::context::{Backward, Call, Forward, Pass, Prepare, RunFacts, Scratch};
+use crate::program::contract::entries::Pooled;
 use crate::program::contract::keys::Keys;
 use crate::program::contract::literals::Literals;
-use crate::program::contract::rows::RowBuffer;
 use crate::program::{Cost, Extent, Reach, Role};
 
 impl RunState<'_> {
@@ -43,7 +41,7 @@ impl RunState<'_> {
         lane: &mut Lane<'_>,
         here: Option<CallRows>,
         workers: &mut [Worker],
-        pool: &mut [RowBuffer],
+        pool: &mut [Pooled],
     ) -> Result<()> {
         let Some((worker, others)) = workers.split_first_mut() else { return Ok(()) };
         let clock = worker.clock();
@@ -191,7 +189,8 @@ fn divisible(instr: &OpInstr) -> bool {
         && instr.role != Role::Update
         && !instr.writes.is_empty()
         && !instr.writes.iter().any(constant)
-        && instr.wiring.input_gradients.iter().flatten().all(|(p, _)| !matches!(p, OperandAt::Rows(_)))
+        // What is not dense is not cut: such an operator divides its work itself.
+        && !instr.selects()
         && instr.writes.iter().all(|r| !matches!(r.rows, Extent::Data(_)))
 }
 
@@ -238,7 +237,7 @@ fn run(
     instr: &OpInstr,
     call: Call<'_>,
     operands: Operands<'_>,
-    pool: &mut [RowBuffer],
+    pool: &mut [Pooled],
     scratch: &mut Scratch,
 ) -> Result<()> {
     let outcome = match instr.pass {

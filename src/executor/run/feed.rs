@@ -7,6 +7,7 @@ use crate::executor::plan::{Home, Plan};
 use crate::executor::run::machine::Machine;
 use crate::executor::run::request::Run;
 use crate::lod::Lod;
+use crate::program::contract::call::Repeated;
 use crate::program::contract::levels::LevelTable;
 use crate::program::{BlockId, Extent, LevelId, Program, Spec, StepDesc, VarId, VarRole};
 use crate::tensor::Variable;
@@ -24,7 +25,7 @@ impl Machine {
         }
         for &(id, value) in run.feeds {
             if let Some(slot) = plan.of_var[id.0 as usize] {
-                self.set_value(&plan.slots[slot], value.storage())?;
+                self.set_value(&plan.slots[slot], value.storage(), Repeated::Added)?;
             }
         }
         Ok(())

@@ -60,7 +60,7 @@ impl<'p> RunState<'p> {
         offsets.iter_mut().for_each(Vec::clear);
         let operands = lane.operands(&mut worker.room, &worker.reads, &[]);
         let call = self.call(instr, None);
-        let outcome = instr.op.levels(&mut NewLevels { call, operands, pool: tools.pool, offsets });
+        let outcome = instr.op.levels(&mut NewLevels { call, operands, offsets });
         outcome.map_err(|e| self.named(instr, None, instr.err(e)))?;
         let top = self.count(instr.top, None);
         bind_made(&mut self.levels, &instr.made, &tools.lists.offsets, top).map_err(|e| instr.err(e))

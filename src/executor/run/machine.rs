@@ -17,16 +17,16 @@ use crate::executor::run::worth::Worth;
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, Region};
 use crate::lod::Lod;
-use crate::program::contract::call::{row_buffer, selected_rows};
-use crate::program::contract::rows::RowBuffer;
+use crate::program::contract::call::{Repeated, stored, take_in};
+use crate::program::contract::entries::Pooled;
 use crate::program::{Extent, OpDesc, Program, Spec, VarId};
 use crate::tensor::{DType, Dense, Storage, with_element};
 
 /// What a plan runs on.
 pub(crate) struct Machine {
     arena: Arena,
-    /// The selected rows of the plan, by their numbers.
-    pool: Vec<RowBuffer>,
+    /// Values that are not dense, by their numbers in the plan.
+    pool: Vec<Pooled>,
     workers: Vec<Worker>,
     threads: Threads,
     worth: Worth,
@@ -68,7 +68,7 @@ impl Machine {
         });
         Self {
             arena,
-            pool: vec![RowBuffer::default(); plan.pools],
+            pool: plan.pools.iter().filter_map(|&kind| Pooled::of(kind)).collect(),
             workers: (0..threads.number).map(|_| Worker::default()).collect(),
             threads,
             worth: Worth::default(),
@@ -170,10 +170,10 @@ impl Machine {
     /// The value of a variable of the root block, in the order of the batch.
     ///
     /// # Errors
-    /// If a row number of selected rows is out of range.
+    /// If a row number or a column of it is out of range.
     pub(crate) fn value(&mut self, slot: &Slot, spec: &Spec) -> Result<Storage> {
         if let Some(pool) = slot.pool {
-            return Ok(selected_rows(&self.pool[pool], spec)?.into());
+            return stored(&self.pool[pool], spec);
         }
         let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(0)).collect();
         if spec.batched() {
@@ -208,7 +208,7 @@ impl Machine {
     ///
     /// # Errors
     /// If it holds another dtype than it says.
-    pub(crate) fn set_value(&mut self, slot: &Slot, value: &Storage) -> Result<()> {
+    pub(crate) fn set_value(&mut self, slot: &Slot, value: &Storage, repeated: Repeated) -> Result<()> {
         match value {
             Storage::Dense(dense) => {
                 self.arena.reserve(slot.buffer, dense.len());
@@ -221,13 +221,11 @@ impl Machine {
                     }
                 });
             }
-            Storage::SelectedRows(rows) => {
+            sparse => {
                 if let Some(pool) = slot.pool {
-                    self.pool[pool] = row_buffer(rows)?;
+                    take_in(&mut self.pool[pool], sparse, repeated)?;
                 }
             }
-            // Described and checked; no operator has a kernel for them yet, so nothing reads them.
-            Storage::Csr(_) | Storage::Coo(_) => {}
         }
         Ok(())
     }

@@ -10,7 +10,8 @@ use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::Region;
 use crate::program::contract::context::OperandAt;
-use crate::program::{Cost, RowBuffer, Work};
+use crate::program::contract::entries::Pooled;
+use crate::program::{Cost, Work};
 
 impl Worker {
     /// In how many loops the thread is, if that is recorded.
@@ -94,7 +95,7 @@ impl RunState<'_> {
         here: Option<CallRows>,
         start: Instant,
         worker: &mut Worker,
-        pool: &[RowBuffer],
+        pool: &[Pooled],
     ) {
         let Worker { recorder: Some(recorder), reads, writes, .. } = worker else { return };
         let rows = writes.iter().chain(&*reads).map(|r| r.extent.rows).max().unwrap_or(0);
@@ -111,19 +112,19 @@ impl RunState<'_> {
         here: Option<CallRows>,
         reads: &[Region],
         writes: &[Region],
-        pool: &[RowBuffer],
+        pool: &[Pooled],
     ) -> Cost {
-        let rows_of = |place: &OperandAt| match place {
-            OperandAt::Rows(p) => pool.get(*p),
+        let pooled = |place: &OperandAt| match place {
+            OperandAt::Pooled(p) => pool.get(*p),
             _ => None,
         };
-        let selected = || instr.wiring.inputs.iter().flatten().filter_map(rows_of);
+        let selected = || instr.wiring.inputs.iter().flatten().filter_map(pooled);
         // Of a table beside selected rows, these are touched.
         let numbers = |region: &Region| {
-            let rows = selected().find(|s| s.height() == region.extent.rows).map(|s| s.ids().len());
+            let tables = selected().filter_map(Pooled::rows);
+            let rows = tables.filter(|s| s.height() == region.extent.rows).map(|s| s.ids().len()).next();
             rows.unwrap_or(usize::MAX).min(region.extent.rows) * region.extent.width
         };
-        let bytes_of = |s: &RowBuffer| s.ids().len() * (s.width() * s.dtype().map_or(0, |d| d.size_of()) + 8);
         let read = reads.iter().zip(&instr.reads).map(|(r, view)| numbers(r) * self.dtype(view).size_of());
         let written =
             writes.iter().zip(&instr.writes).map(|(r, view)| numbers(r) * self.dtype(view).size_of());
@@ -131,14 +132,13 @@ impl RunState<'_> {
             let outputs = instr.wiring.outputs.iter().flatten();
             outputs
                 .chain(instr.wiring.input_gradients.iter().flatten().map(|(place, _)| place))
-                .filter_map(rows_of)
+                .filter_map(pooled)
         };
-        let flops = writes.iter().map(numbers).sum::<usize>()
-            + added().map(|s| s.ids().len() * s.width()).sum::<usize>();
+        let flops = writes.iter().map(numbers).sum::<usize>() + added().map(Pooled::numbers).sum::<usize>();
         let touched = Cost {
             flops: flops as u64,
-            read: (read.sum::<usize>() + selected().map(bytes_of).sum::<usize>()) as u64,
-            written: (written.sum::<usize>() + added().map(bytes_of).sum::<usize>()) as u64,
+            read: (read.sum::<usize>() + selected().map(Pooled::bytes).sum::<usize>()) as u64,
+            written: (written.sum::<usize>() + added().map(Pooled::bytes).sum::<usize>()) as u64,
         };
         let work = Work {
             pass: instr.pass,

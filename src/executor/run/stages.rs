@@ -155,8 +155,9 @@ impl<'p> RunState<'p> {
                 }
             }
             for place in op.wiring.inputs.iter().flatten() {
-                if let OperandAt::Rows(p) = place
-                    && !rows_are_finite(&tools.pool[*p])?
+                if let OperandAt::Pooled(p) = place
+                    && let Some(rows) = tools.pool[*p].rows()
+                    && !rows_are_finite(rows)?
                     && let Some(slot) = self.plan.slots.iter().find(|s| s.pool == Some(*p))
                 {
                     return wrong(slot);

@@ -8,8 +8,8 @@ use crate::executor::run::worth::Worth;
 use crate::kernels::arena::{Lane, OperandRoom, Region};
 use crate::kernels::{Extent2, flush};
 use crate::program::contract::context::{Prepared, RunFacts};
+use crate::program::contract::entries::Pooled;
 use crate::program::contract::levels::LevelTable;
-use crate::program::contract::rows::RowBuffer;
 use crate::program::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
@@ -265,13 +265,7 @@ impl RunState<'_> {
     }
 
     /// Fills a view with zeros.
-    pub(crate) fn zero(
-        &self,
-        view: &Ref,
-        lane: &mut Lane<'_>,
-        room: &mut OperandRoom,
-        pool: &mut [RowBuffer],
-    ) {
+    pub(crate) fn zero(&self, view: &Ref, lane: &mut Lane<'_>, room: &mut OperandRoom, pool: &mut [Pooled]) {
         if let Access::Slot(s) = view.access
             && let Some(p) = self.plan.slots[s].pool
         {

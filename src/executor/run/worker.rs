@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::executor::run::recorder::Recorder;
 use crate::kernels::arena::{OperandRoom, Region, Share};
 use crate::program::contract::context::Scratch;
-use crate::program::contract::rows::RowBuffer;
+use crate::program::contract::entries::Pooled;
 
 /// A thread's own memory.
 #[derive(Default)]
@@ -43,7 +43,7 @@ pub(crate) struct Lists {
 /// What an instruction needs beside what all threads see.
 pub(crate) struct Tools<'a> {
     pub(crate) workers: &'a mut [Worker],
-    /// The selected rows, by their numbers.
-    pub(crate) pool: &'a mut [RowBuffer],
+    /// Values that are not dense, by their numbers in the plan.
+    pub(crate) pool: &'a mut [Pooled],
     pub(crate) lists: &'a mut Lists,
 }

@@ -189,13 +189,17 @@ impl Op for ScaleGradient {
                 return Ok(());
             }
             let scale = T::from_f64(scale);
-            match run.output_rows(ScaleGradient::GRAD) {
-                // Rows that repeat may be scaled one by one.
-                Some(rows) if rows.ids().is_empty() => {}
-                Some(rows) => multiply(rows.values_mut::<T>()?, scale, threads),
-                None => multiply(run.output::<T>(ScaleGradient::GRAD)?, scale, threads),
+            if run.output_spec(ScaleGradient::GRAD).storage == StorageKind::Dense {
+                multiply(run.output::<T>(ScaleGradient::GRAD)?, scale, threads);
+                return Ok(());
             }
-            Ok(())
+            run.fill_rows(ScaleGradient::GRAD, |_, rows| {
+                // Rows that repeat may be scaled one by one.
+                if !rows.ids().is_empty() {
+                    multiply(rows.values_mut::<T>()?, scale, threads);
+                }
+                Ok(())
+            })
         }
         with_float!(run.dtype(Self::PARAM), T => forward::<T>(run))
     }

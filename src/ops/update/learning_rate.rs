@@ -139,6 +139,7 @@ impl Declared for LearningRate {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {
+                stands_for: &[],
                 kind: "learning_rate",
                 text: "The rate of a step, by a `Schedule`: there are the formulas.",
                 attributes: &["base", "warm_up", "kind", "every", "factor", "steps", "least"],

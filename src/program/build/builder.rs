@@ -1,9 +1,11 @@
 //! The builder: ordinary Rust calls that append operators, each checked at once.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::panic::Location;
 use std::rc::Rc;
 
+use super::fallback::Fallback;
 use super::open_step::OpenStep;
 use super::scopes::Scopes;
 use super::state::{self, State};
@@ -88,6 +90,9 @@ impl Builder {
             scopes: Scopes::default(),
             carried: Vec::new(),
             errors: Vec::new(),
+            fallback: Fallback::default(),
+            warnings: Vec::new(),
+            dense: HashMap::new(),
         });
         let number = state.borrow().number.0;
         Self { number, state, block: BlockId(0) }
@@ -284,14 +289,7 @@ impl Builder {
     /// If the name is taken, in a step block, or if there are too many dimensions or levels.
     #[track_caller]
     pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
-        self.add_feed(name, |program| {
-            if lod_level > MAX_LEVELS {
-                return Err(Error::new("lod_level", format!("at most {MAX_LEVELS}"), lod_level.to_string()));
-            }
-            let levels: Levels = (0..lod_level).map(|_| program.add_level()).collect();
-            let rows = levels.last().map_or(Extent::Batch, |&level| Extent::Rows(level));
-            Spec::rows_of(dtype, rows, dims, levels)
-        })
+        self.add_feed(name, |program| ragged(program, dtype, dims, lod_level))
     }
 
     /// A feed in any storage: csr and coo are two-dimensional, selected rows have the rows of a table of known height.
@@ -324,6 +322,33 @@ impl Builder {
         })
     }
 
+    /// A sparse feed: rows of `columns` numbers of which few are not 0, such as bags of words, with `lod_level` levels of
+    /// sequences as [`Self::feed`] has them. What is fed is put into canonical form; entries that are repeated add up.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// use unpadded::{Builder, DType, Executor, Scope, Variable};
+    /// let net = Builder::new();
+    /// let bags = net.feed_csr("bags", DType::F32, 1000, 0);
+    /// let total = bags.sum();
+    /// let (program, registry) = (net.program()?, net.registry());
+    /// let mut executor = Executor::new(&program, &registry, &[total.id()], 1)?;
+    /// let two = Csr::new([2, 1000], vec![0, 2, 3], vec![999, 0, 1], array![1.0f32, 2.0, 5.0])?;
+    /// # let _ = (&mut executor, two, Scope::default());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::feed`]; if `dtype` is no float.
+    #[track_caller]
+    pub fn feed_csr(&self, name: &str, dtype: DType, columns: usize, lod_level: usize) -> Var {
+        self.add_feed(name, |program| {
+            let dense = ragged(program, dtype, &[columns], lod_level)?;
+            Ok(Spec { storage: StorageKind::Csr, ..dense })
+        })
+    }
+
     /// A feed with the same sequences as another variable. That they are the same is checked when they are fed.
     ///
     /// # Errors
@@ -347,6 +372,9 @@ impl Builder {
                 return Err(Error::of(ErrorKind::Program, "feed", "the root block", "a step block"));
             }
             let spec = spec(program)?;
+            if spec.storage != StorageKind::Dense && !spec.dtype.is_float() {
+                return Err(Error::new("dtype of a sparse feed", "f32 or f64", spec.dtype.to_string()));
+            }
             program.add_var(VarDesc {
                 name: name.to_owned(),
                 block: self.block,
@@ -493,6 +521,16 @@ impl Builder {
     pub(crate) fn var(&self, id: VarId) -> Var {
         Var { builder: self.number, id }
     }
+}
+
+/// What a feed of `dims` in each row is, with new levels.
+fn ragged(program: &mut Program, dtype: DType, dims: &[usize], lod_level: usize) -> Result<Spec> {
+    if lod_level > MAX_LEVELS {
+        return Err(Error::new("lod_level", format!("at most {MAX_LEVELS}"), lod_level.to_string()));
+    }
+    let levels: Levels = (0..lod_level).map(|_| program.add_level()).collect();
+    let rows = levels.last().map_or(Extent::Batch, |&level| Extent::Rows(level));
+    Spec::rows_of(dtype, rows, dims, levels)
 }
 
 /// A dtype, or that of a variable.

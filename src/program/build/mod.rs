@@ -1,8 +1,10 @@
 //! Building a program by ordinary calls: the builder and its variables, step blocks, names, states that pass from batch to
 //! batch.
 
+mod before_loop;
 pub mod builder;
 mod carried;
+pub mod fallback;
 mod memories;
 mod naming;
 pub(crate) mod open_step;

@@ -9,6 +9,7 @@ use crate::program::description::program::Program;
 use crate::program::description::var_desc::VarRole;
 use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::{BlockId, Extent, LevelId, Levels, Spec, VarId, rows_of_step};
+use crate::tensor::StorageKind;
 
 /// Options of a recurrent: which level's sequences run, and from which end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -148,7 +149,13 @@ impl OpenStep {
     }
 
     /// The step's view of an outer variable, whose levels below the sequences become the step's own.
-    fn view(&mut self, program: &mut Program, var: VarId, spec: &Spec, deeper: &[LevelId]) -> VarId {
+    pub(super) fn view(
+        &mut self,
+        program: &mut Program,
+        var: VarId,
+        spec: &Spec,
+        deeper: &[LevelId],
+    ) -> VarId {
         let mut lod = Levels::new();
         for &outer in deeper {
             let known = self.desc.levels.iter().find(|(o, _)| *o == outer).map(|(_, inner)| *inner);
@@ -218,6 +225,10 @@ impl OpenStep {
     /// The outer spec of an output: the levels down to the sequences, then the step's deeper ones.
     pub(super) fn outer_spec(&self, program: &mut Program, inner: VarId) -> Result<Spec> {
         let spec = program.spec(inner)?.clone();
+        if spec.storage != StorageKind::Dense {
+            let error = Error::new("output of a step", "dense rows", spec.to_string());
+            return Err(error.variable(&program.var(inner).name));
+        }
         if !spec.batched() {
             let expected = "a value with a row (or a sub-sequence) for each sequence";
             return Err(

@@ -108,7 +108,8 @@ impl Given for &[Var] {
 ///   `literal` for values of the program), with what [`Slot`](crate::program::Slot) adds: `.without_gradient()`, `.updated()`,
 ///   `.shape_only()`, `.any_storage()`, `.literals()`.
 /// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of storages that there is code for;
-///   without them all inputs are dense.
+///   without them all inputs are dense. `stands_for { "linear" }` behind them says that these are more kernels of another
+///   operator, one with the same slots and attributes: where that one is appended to variables in these storages, this one is.
 /// - **The method** has a parameter of the name of each input slot (`Var`, `Option<Var>` or `&[Var]`) and of each attribute
 ///   (its type, or one that is made into it), in any order, and what it appends as its result: `Var`, several in a tuple or
 ///   an array, or `Vec<Var>`. It fails by no `Result`: what does not fit is written down in the builder, and the result is
@@ -131,6 +132,7 @@ macro_rules! operator {
         }
         inputs { $($input:ident = $input_name:ident: $input_arity:ident $(.$input_more:ident($($input_argument:expr)?))*),* $(,)? }
         $(kernels { $($kernel:expr),* $(,)? })?
+        $(stands_for { $($stood:literal),* $(,)? })?
         outputs { $($output:ident = $output_name:ident: $output_arity:ident $(.$output_more:ident($($output_argument:expr)?))*),* $(,)? }
         $($method:tt)*
     ) => {
@@ -164,6 +166,7 @@ macro_rules! operator {
                                 $(.$output_more($($output_argument)?))*),*],
                             kernels: &[$($(&$kernel),*)?],
                         },
+                        stands_for: &[$($($stood),*)?],
                     }
                 }
             }

@@ -7,6 +7,7 @@ use std::panic::Location;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::fallback::{Fallback, Warning};
 use super::open_step::{OpenStep, Recurrence};
 use super::scopes::Scopes;
 use super::var::Var;
@@ -33,6 +34,12 @@ pub(super) struct State {
     pub(super) carried: Vec<OpenState>,
     /// What did not fit, first to last.
     pub(super) errors: Vec<Error>,
+    /// What happens where there is no kernel for a variable as it is stored.
+    pub(super) fallback: Fallback,
+    /// What was made dense.
+    pub(super) warnings: Vec<Warning>,
+    /// The dense twins of variables, by the block that reads them.
+    pub(super) dense: HashMap<(BlockId, VarId), VarId>,
 }
 
 /// A carried state of a program that is being built.
@@ -151,8 +158,31 @@ impl State {
         if !known {
             return Ok(None);
         }
+        self.append_known(block, kind, attributes, bound, caller).map(Some)
+    }
+
+    /// Appends an operator to variables that the block sees.
+    pub(super) fn append_known(
+        &mut self,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        mut inputs: Vec<(&str, Vec<VarId>)>,
+        caller: &'static Location<'static>,
+    ) -> Result<Vec<VarId>> {
+        self.densify(block, kind, attributes, &mut inputs, caller)?;
+        if block != BlockId(0) && self.has_sparse_rows(&inputs) {
+            return self.before_loop(block, kind, attributes, &inputs, caller);
+        }
+        let number = self.program.block(block).ops.len();
+        let place = || Place {
+            operator: Some(format!("{kind} #{number}")),
+            block: (block.0 > 0).then_some(block.0 as usize),
+            caller: Some(caller.to_string()),
+            variable: None,
+        };
         let request = Append {
-            inputs: bound,
+            inputs,
             attributes: attributes.clone(),
             role: Role::Forward,
             caller: caller.to_string(),
@@ -165,7 +195,7 @@ impl State {
             let checked = program.decided_early(registry, block, &carried, &request);
             checked.map_err(|e| e.at(place()))?;
         }
-        Ok(Some(program.append(registry, block, request)?.into_iter().flatten().collect()))
+        Ok(program.append(registry, block, request)?.into_iter().flatten().collect())
     }
 
     /// Opens a step block over variables of `parent`: the block, and the step inputs as it sees them. If one of them does

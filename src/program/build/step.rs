@@ -116,6 +116,12 @@ impl Step {
         let State { program, errors, .. } = state;
         let number = program.block(step.parent).ops.len();
         step.place.operator = Some(format!("{RECURRENT} #{number}"));
+        if step.is_known()
+            && let Err(error) = step.drop_sparse(program)
+        {
+            errors.push(error.at(step.place.clone()));
+            step.over = None;
+        }
         for memory in &step.memories {
             if memory.next == Next::None {
                 let error = Error::of(ErrorKind::Program, "memory", "one `update` in the step", "none");

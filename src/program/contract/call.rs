@@ -6,16 +6,16 @@ mod lend;
 use std::sync::Arc;
 
 use lend::{lend_reads, lend_write};
-pub(crate) use lend::{row_buffer, selected_rows, two_dimensional};
+pub(crate) use lend::{Repeated, pooled, stored, take_in, two_dimensional};
 
 use super::context::{Backward, Call, Forward, OperandAt, RunFacts, Scratch, Wiring};
+use super::entries::Pooled;
 use super::facts::Reads;
 use super::keys::{Keys, Names, RowKey};
 use super::levels::LevelTable;
 use super::literals::Literals;
 use super::op::Op;
 use super::registry::Registry;
-use super::rows::RowBuffer;
 use super::sample::Operand;
 use super::signature::{Signature, Slot};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -50,7 +50,7 @@ pub struct Direct {
 /// What an output holds before the call.
 enum Start {
     Dense(Dense),
-    Rows(RowBuffer),
+    Pooled(Pooled),
 }
 
 /// The gradients of each input slot's variables, where asked for.
@@ -302,7 +302,8 @@ impl Direct {
         let mut reads = 0;
         for (vars, specs) in self.inputs.iter().zip(&self.input_specs) {
             let values = vars.iter().map(|v| Some(v.storage()));
-            wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool)?);
+            let repeated = self.repeated();
+            wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool, repeated)?);
         }
         let mut values = Vec::new();
         let (mut writes, mut rows) = (0, pool.len());
@@ -312,7 +313,7 @@ impl Direct {
             for (k, spec) in specs.iter().enumerate() {
                 values.push(match self.start(slot, spec, given.get(k))? {
                     Start::Dense(dense) => Some(dense),
-                    Start::Rows(buffer) => {
+                    Start::Pooled(buffer) => {
                         pool.push(buffer);
                         None
                     }
@@ -330,7 +331,7 @@ impl Direct {
                     places.push(OperandAt::Dense(writes));
                     writes += 1;
                 } else {
-                    places.push(OperandAt::Rows(rows));
+                    places.push(OperandAt::Pooled(rows));
                     rows += 1;
                 }
             }
@@ -352,7 +353,7 @@ impl Direct {
             for (spec, place) in specs.iter().zip(places) {
                 let storage = match (place, values.next().flatten()) {
                     (_, Some(dense)) => Storage::from(dense),
-                    (OperandAt::Rows(i), None) => Storage::from(selected_rows(&pool[*i], spec)?),
+                    (OperandAt::Pooled(i), None) => stored(&pool[*i], spec)?,
                     _ => return Err(Error::new("outputs", "one a spec", "fewer")),
                 };
                 vars.push(Variable::new(storage, self.levels.lod(&spec.lod).cloned())?);
@@ -362,12 +363,18 @@ impl Direct {
         Ok(out)
     }
 
+    /// An update rule is given gradients, whose rows may repeat; what forward operators are given does not.
+    fn repeated(&self) -> Repeated {
+        let updates = self.op.signature().outputs.iter().any(|slot| slot.updated);
+        if updates { Repeated::Kept } else { Repeated::Added }
+    }
+
     /// What an output holds before the call: the value to update, else [`Self::unwritten`] memory.
     fn start(&self, slot: &Slot, spec: &Spec, given: Option<&Variable>) -> Result<Start> {
         if !slot.updated {
-            return match spec.storage {
-                StorageKind::SelectedRows => Ok(Start::Rows(RowBuffer::default())),
-                _ => self.unwritten(spec).map(Start::Dense),
+            return match Pooled::of(spec.storage) {
+                Some(empty) => Ok(Start::Pooled(empty)),
+                None => self.unwritten(spec).map(Start::Dense),
             };
         }
         let given = given
@@ -375,7 +382,7 @@ impl Direct {
         let fits = given.dtype() == spec.dtype && given.storage().kind() == spec.storage;
         match given.storage() {
             Storage::Dense(dense) if fits => Ok(Start::Dense(dense.clone())),
-            Storage::SelectedRows(rows) if fits => row_buffer(rows).map(Start::Rows),
+            other if fits && let Some(pooled) = pooled(other, Repeated::Kept)? => Ok(Start::Pooled(pooled)),
             other => Err(Error::new(
                 format!("output `{}`", slot.name),
                 spec.to_string(),
@@ -432,6 +439,7 @@ impl Direct {
                 &mut lender,
                 &mut reads,
                 &mut pool,
+                self.repeated(),
             )?);
         }
         for (slot, vars) in outputs.iter().enumerate() {
@@ -442,6 +450,7 @@ impl Direct {
                 &mut lender,
                 &mut reads,
                 &mut pool,
+                Repeated::Kept,
             )?);
         }
         for (slot, values) in gradients.iter().enumerate() {
@@ -452,6 +461,7 @@ impl Direct {
                 &mut lender,
                 &mut reads,
                 &mut pool,
+                Repeated::Kept,
             )?);
         }
         let given = |slot: usize, k: usize| before.and_then(|b| b.get(slot)?.get(k)?.as_ref());
@@ -464,8 +474,10 @@ impl Direct {
                     None
                 } else {
                     match given(slot, k) {
-                        Some(Storage::SelectedRows(_)) | None => Some(self.unwritten(spec)?),
-                        Some(other) => Some(other.to_dense()?.into_owned()),
+                        Some(Storage::Dense(dense)) => Some(dense.clone()),
+                        // The shape of a sparse variable may be larger than memory.
+                        _ if spec.storage != StorageKind::Dense => Some(Dense::zeros(spec.dtype, &[0])?),
+                        _ => Some(self.unwritten(spec)?),
                     }
                 };
                 row.push(value);
@@ -477,20 +489,26 @@ impl Direct {
             let mut places = Vec::new();
             for (k, value) in row.iter_mut().enumerate() {
                 let store = if given(slot, k).is_some() { Store::Add } else { Store::Write };
-                let sparse = self.op.gradient(slot, &self.input_specs).storage == StorageKind::SelectedRows;
-                places.push(match (value, given(slot, k)) {
-                    (None, _) => (OperandAt::Absent, store),
-                    (Some(_), None) if sparse => {
-                        pool.push(RowBuffer::default());
-                        (OperandAt::Rows(pool.len() - 1), store)
+                // A sparse variable's gradient is stored as the variable is; a dense one's as the operator says.
+                let own = self.input_specs[slot][k].storage;
+                let kind = match own {
+                    StorageKind::Dense => self.op.gradient(slot, &self.input_specs).storage,
+                    own => own,
+                };
+                places.push(match (value, given(slot, k), Pooled::of(kind)) {
+                    (None, ..) => (OperandAt::Absent, store),
+                    (Some(_), None, Some(empty)) => {
+                        pool.push(empty);
+                        (OperandAt::Pooled(pool.len() - 1), store)
                     }
-                    (Some(_), Some(Storage::SelectedRows(rows))) if sparse => {
-                        pool.push(row_buffer(rows)?);
-                        (OperandAt::Rows(pool.len() - 1), store)
+                    (Some(_), Some(before), Some(mut buffer)) if before.kind() == kind => {
+                        take_in(&mut buffer, before, Repeated::Kept)?;
+                        pool.push(buffer);
+                        (OperandAt::Pooled(pool.len() - 1), store)
                     }
-                    (Some(dense), given) => {
-                        if let Some(Storage::SelectedRows(rows)) = given {
-                            *dense = rows.densify()?;
+                    (Some(dense), given, _) => {
+                        if let Some(other) = given.filter(|given| given.kind() != StorageKind::Dense) {
+                            *dense = other.to_dense()?.into_owned();
                         }
                         lend_write(dense, &self.input_specs[slot][k], &mut lender)?;
                         writes += 1;
@@ -514,9 +532,7 @@ impl Direct {
             for (k, value) in row.into_iter().enumerate() {
                 gradients.push(match (wiring.input_gradients[slot][k].0, value) {
                     (OperandAt::Absent, _) | (_, None) => None,
-                    (OperandAt::Rows(i), _) => {
-                        Some(selected_rows(&pool[i], &self.input_specs[slot][k])?.into())
-                    }
+                    (OperandAt::Pooled(i), _) => Some(stored(&pool[i], &self.input_specs[slot][k])?),
                     (OperandAt::Dense(_), Some(dense)) => Some(dense.into()),
                 });
             }

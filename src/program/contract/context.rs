@@ -4,10 +4,10 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::entries::Pooled;
 use super::keys::{Keys, RowKey};
 use super::levels::LevelTable;
 use super::literals::{Literals, literal_methods};
-use super::rows::RowBuffer;
 use super::signature::Signature;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::arena::{Operands, Plain};
@@ -47,8 +47,8 @@ pub(crate) enum OperandAt {
     Absent,
     /// A dense region: its number among the reads or the writes.
     Dense(usize),
-    /// Selected rows: their number in the pool.
-    Rows(usize),
+    /// Selected rows or a sparse matrix: its number in the pool.
+    Pooled(usize),
 }
 
 /// Where every slot of a call is.
@@ -210,19 +210,6 @@ macro_rules! shared_methods {
                 self.call.inputs[slot].len()
             }
 
-            /// The selected rows of an input slot; `None` if it is dense.
-            pub fn rows(&self, slot: usize) -> Option<&RowBuffer> {
-                self.rows_at(slot, 0)
-            }
-
-            /// The selected rows of variable `k` of an input slot; `None` if it is dense.
-            pub fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
-                match self.call.wiring.inputs[slot].get(k) {
-                    Some(&OperandAt::Rows(i)) => self.pool.get(i),
-                    _ => None,
-                }
-            }
-
             /// The spec of input slot `slot`.
             pub fn input_spec(&self, slot: usize) -> &'a Spec {
                 &self.call.inputs[slot][0]
@@ -317,6 +304,7 @@ macro_rules! shared_methods {
 }
 
 mod new_levels;
+mod pooled;
 
 pub use new_levels::NewLevels;
 
@@ -334,7 +322,7 @@ fn another<T>(slot: &str, got: &str) -> Error {
 pub struct Forward<'a> {
     pub(crate) call: Call<'a>,
     pub(crate) operands: Operands<'a>,
-    pub(crate) pool: &'a mut [RowBuffer],
+    pub(crate) pool: &'a mut [Pooled],
     pub(crate) scratch: &'a mut Scratch,
 }
 shared_methods!(Forward, "nothing bound");
@@ -374,27 +362,6 @@ impl<'a> Forward<'a> {
         self.call.outputs[slot].len()
     }
 
-    /// The selected rows of an output slot (their buffer, to be filled); `None` if it is dense.
-    pub fn output_rows(&mut self, slot: usize) -> Option<&mut RowBuffer> {
-        match self.call.wiring.outputs[slot].first() {
-            Some(&OperandAt::Rows(i)) => self.pool.get_mut(i),
-            _ => None,
-        }
-    }
-
-    /// Moves the selected rows of an output slot out, so that an input can be read meanwhile; put them back with
-    /// [`Self::put_rows`].
-    pub fn take_rows(&mut self, slot: usize) -> Option<RowBuffer> {
-        self.output_rows(slot).map(std::mem::take)
-    }
-
-    /// Puts back what [`Self::take_rows`] moved out.
-    pub fn put_rows(&mut self, slot: usize, rows: RowBuffer) {
-        if let Some(place) = self.output_rows(slot) {
-            *place = rows;
-        }
-    }
-
     /// This thread's memory for intermediate values.
     pub fn scratch(&mut self) -> &mut Scratch {
         self.scratch
@@ -405,7 +372,7 @@ impl<'a> Forward<'a> {
 pub struct Backward<'a> {
     pub(crate) call: Call<'a>,
     pub(crate) operands: Operands<'a>,
-    pub(crate) pool: &'a mut [RowBuffer],
+    pub(crate) pool: &'a mut [Pooled],
     pub(crate) scratch: &'a mut Scratch,
 }
 shared_methods!(Backward, "nothing bound, or not among what `Op::gradient` says that it reads");
@@ -465,7 +432,7 @@ impl<'a> Backward<'a> {
     }
 
     /// Where the gradient of input slot `slot` goes, and whether to write or to add; `None` if it is not asked for
-    /// or is stored as selected rows. Handed out once.
+    /// or not dense. Handed out once.
     ///
     /// # Errors
     /// If it does not hold `T`.
@@ -502,15 +469,6 @@ impl<'a> Backward<'a> {
     /// [overwrites](crate::program::Gradient::overwrites) it.
     pub fn in_place(&self, slot: usize) -> bool {
         self.call.wiring.in_place.contains(&slot)
-    }
-
-    /// The buffer for a gradient that is stored as selected rows, and whether to write or to append; `None` if it is
-    /// not asked for or dense.
-    pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Store)> {
-        match self.call.wiring.input_gradients[slot].first() {
-            Some(&(OperandAt::Rows(i), store)) => self.pool.get_mut(i).map(|rows| (rows, store)),
-            _ => None,
-        }
     }
 
     /// This thread's memory for intermediate values.

@@ -15,6 +15,9 @@ pub struct Declaration {
     pub attributes: &'static [&'static str],
     /// The slots it reads and writes.
     pub signature: Signature,
+    /// The kinds whose kernels for other storages it has: where one of them is appended to variables that it has no kernel for
+    /// itself, and this one has, this one is appended. It has the same slots and attributes.
+    pub stands_for: &'static [&'static str],
 }
 
 /// An operator type with its [`Declaration`]. [`operator!`](crate::operator) writes the implementation.

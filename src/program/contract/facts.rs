@@ -177,3 +177,14 @@ impl Reads {
         self.outputs & (1 << slot) != 0
     }
 }
+
+/// How much a sparse result stores at most: entries of a matrix, or selected rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// Every number that the dense meaning has.
+    Everything,
+    /// As much as the inputs in these slots store together; of a dense one, its rows count.
+    Together(&'static [usize]),
+    /// As much as the one of these slots that stores least.
+    Least(&'static [usize]),
+}

@@ -7,6 +7,7 @@ pub mod call;
 pub mod context;
 pub mod cost;
 pub mod declare;
+pub mod entries;
 pub mod facts;
 pub mod hints;
 pub(crate) mod infer;

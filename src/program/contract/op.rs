@@ -7,7 +7,7 @@
 use super::context::{Backward, Forward, NewLevels, Prepare};
 use super::cost::{Cost, Work};
 use super::declare::Declared;
-use super::facts::{Facts, Gradient};
+use super::facts::{Facts, Gradient, Stored};
 use super::hints::Hints;
 use super::sample::Sample;
 use super::shapes::InferShape;
@@ -70,6 +70,17 @@ pub trait Op: Declared {
     /// `backward` reads for it, and what else the compiler may use. By default it is dense and reads everything.
     fn gradient(&self, _wrt: usize, _inputs: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_all()
+    }
+
+    /// How much output slot `output` stores at most if it is sparse: see
+    /// [`Program::storage_report`](crate::Program::storage_report).
+    fn stored(&self, _output: usize) -> Stored {
+        Stored::Everything
+    }
+
+    /// How much the gradient of input slot `wrt` stores at most if the input is dense and its gradient selected rows.
+    fn stored_gradient(&self, _wrt: usize) -> Stored {
+        Stored::Everything
     }
 
     /// What the compiler may do with calls of this operator beyond running them; by default nothing.

@@ -77,6 +77,12 @@ impl Registry {
         Err(Error::of(ErrorKind::Program, "names of attributes", expected, format!("`{name}`")))
     }
 
+    /// The kinds that have kernels for other storages of `kind`.
+    pub(in crate::program) fn standing_for(&self, kind: &str) -> impl Iterator<Item = &'static str> {
+        let stands = move |entry: &&Entry| entry.declaration.stands_for.contains(&kind);
+        self.0.values().filter(stands).map(|entry| entry.declaration.kind)
+    }
+
     /// The kinds, sorted.
     pub fn kinds(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()

@@ -5,46 +5,94 @@ use crate::kernels::arena::Plain;
 use crate::kernels::{Float, View, ViewMut};
 use crate::tensor::DType;
 
-/// The rows of a sparse gradient: row numbers that may repeat, and a row of values for each.
+/// Floats of either dtype, in memory that is kept.
 #[derive(Debug, Clone, Default)]
-pub struct RowBuffer {
-    height: usize,
-    width: usize,
+pub struct Numbers {
     dtype: Option<DType>,
-    rows: Vec<i64>,
     f32: Vec<f32>,
     f64: Vec<f64>,
-    distinct: bool,
 }
 
-/// The floats a [`RowBuffer`] holds.
+impl Numbers {
+    /// Empties it, to hold `T` from now on.
+    pub(super) fn reset<T: RowValue>(&mut self) {
+        self.dtype = Some(T::ROW_DTYPE);
+        self.f32.clear();
+        self.f64.clear();
+    }
+
+    /// What it holds, once it was filled.
+    pub(super) fn dtype(&self) -> Option<DType> {
+        self.dtype
+    }
+
+    /// The numbers; `what` names them in the error.
+    ///
+    /// # Errors
+    /// If it holds another dtype.
+    #[track_caller]
+    pub(super) fn get<T: RowValue>(&self, what: &str) -> Result<&Vec<T>> {
+        self.check::<T>(what).at_caller()?;
+        Ok(T::of(self))
+    }
+
+    /// The numbers, to be changed.
+    ///
+    /// # Errors
+    /// If it holds another dtype.
+    #[track_caller]
+    pub(super) fn get_mut<T: RowValue>(&mut self, what: &str) -> Result<&mut Vec<T>> {
+        self.check::<T>(what).at_caller()?;
+        Ok(T::of_mut(self))
+    }
+
+    fn check<T: RowValue>(&self, what: &str) -> Result<()> {
+        if self.dtype == Some(T::ROW_DTYPE) {
+            return Ok(());
+        }
+        let got = self.dtype.map_or("nothing".to_owned(), |d| d.to_string());
+        Err(Error::new(what, T::ROW_DTYPE.to_string(), got))
+    }
+}
+
+/// The floats of [`Numbers`].
 pub trait RowValue: Float + Plain {
     /// The dtype's name.
     const ROW_DTYPE: DType;
     #[doc(hidden)]
-    fn of(rows: &RowBuffer) -> &Vec<Self>;
+    fn of(numbers: &Numbers) -> &Vec<Self>;
     #[doc(hidden)]
-    fn of_mut(rows: &mut RowBuffer) -> &mut Vec<Self>;
+    fn of_mut(numbers: &mut Numbers) -> &mut Vec<Self>;
 }
 
 impl RowValue for f32 {
     const ROW_DTYPE: DType = DType::F32;
-    fn of(rows: &RowBuffer) -> &Vec<f32> {
-        &rows.f32
+    fn of(numbers: &Numbers) -> &Vec<f32> {
+        &numbers.f32
     }
-    fn of_mut(rows: &mut RowBuffer) -> &mut Vec<f32> {
-        &mut rows.f32
+    fn of_mut(numbers: &mut Numbers) -> &mut Vec<f32> {
+        &mut numbers.f32
     }
 }
 
 impl RowValue for f64 {
     const ROW_DTYPE: DType = DType::F64;
-    fn of(rows: &RowBuffer) -> &Vec<f64> {
-        &rows.f64
+    fn of(numbers: &Numbers) -> &Vec<f64> {
+        &numbers.f64
     }
-    fn of_mut(rows: &mut RowBuffer) -> &mut Vec<f64> {
-        &mut rows.f64
+    fn of_mut(numbers: &mut Numbers) -> &mut Vec<f64> {
+        &mut numbers.f64
     }
+}
+
+/// The rows of a sparse gradient: row numbers that may repeat, and a row of values for each.
+#[derive(Debug, Clone, Default)]
+pub struct RowBuffer {
+    height: usize,
+    width: usize,
+    rows: Vec<i64>,
+    numbers: Numbers,
+    distinct: bool,
 }
 
 impl RowBuffer {
@@ -52,10 +100,8 @@ impl RowBuffer {
     pub fn reset<T: RowValue>(&mut self, height: usize, width: usize) {
         self.height = height;
         self.width = width;
-        self.dtype = Some(T::ROW_DTYPE);
         self.rows.clear();
-        self.f32.clear();
-        self.f64.clear();
+        self.numbers.reset::<T>();
         self.distinct = true;
     }
 
@@ -71,7 +117,7 @@ impl RowBuffer {
 
     /// The dtype, once it was filled.
     pub fn dtype(&self) -> Option<DType> {
-        self.dtype
+        self.numbers.dtype()
     }
 
     /// The row numbers.
@@ -90,8 +136,8 @@ impl RowBuffer {
     /// If it holds another dtype.
     #[track_caller]
     pub fn values<T: RowValue>(&self) -> Result<View<'_, T>> {
-        self.check::<T>().at_caller()?;
-        Ok(View::new(T::of(self), self.rows.len(), self.width))
+        let numbers = self.numbers.get::<T>(WHAT).at_caller()?;
+        Ok(View::new(numbers, self.rows.len(), self.width))
     }
 
     /// The values, to be changed in place.
@@ -100,15 +146,14 @@ impl RowBuffer {
     /// If it holds another dtype.
     #[track_caller]
     pub fn values_mut<T: RowValue>(&mut self) -> Result<ViewMut<'_, T>> {
-        self.check::<T>().at_caller()?;
-        let (rows, width) = (self.rows.len(), self.width);
-        Ok(ViewMut::new(T::of_mut(self), rows, width))
+        let numbers = self.numbers.get_mut::<T>(WHAT).at_caller()?;
+        Ok(ViewMut::new(numbers, self.rows.len(), self.width))
     }
 
     /// Adds a row; the same number may be added again.
     pub fn push<T: RowValue>(&mut self, id: i64, row: &[T]) {
         self.rows.push(id);
-        T::of_mut(self).extend_from_slice(row);
+        T::of_mut(&mut self.numbers).extend_from_slice(row);
         self.distinct = false;
     }
 
@@ -118,7 +163,7 @@ impl RowBuffer {
         self.rows.extend(ids);
         self.distinct = false;
         let (added, width) = (self.rows.len() - before, self.width);
-        let values = T::of_mut(self);
+        let values = T::of_mut(&mut self.numbers);
         values.resize((before + added) * width, T::ZERO);
         ViewMut::new(&mut values[before * width..], added, width)
     }
@@ -128,11 +173,28 @@ impl RowBuffer {
         self.distinct = true;
     }
 
-    fn check<T: RowValue>(&self) -> Result<()> {
-        if self.dtype == Some(T::ROW_DTYPE) {
-            return Ok(());
-        }
-        let got = self.dtype.map_or("nothing".to_owned(), |d| d.to_string());
-        Err(Error::new("selected rows", T::ROW_DTYPE.to_string(), got))
+    /// The rows one after another, to be changed in place.
+    ///
+    /// # Errors
+    /// If it holds another dtype.
+    pub(crate) fn flat_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
+        self.numbers.get_mut::<T>(WHAT).map(Vec::as_mut_slice)
+    }
+
+    /// The same rows as another one's, with zeros.
+    pub(crate) fn zeros_at<T: RowValue>(&mut self, like: &RowBuffer) {
+        self.reset::<T>(like.height, like.width);
+        self.rows.extend_from_slice(&like.rows);
+        T::of_mut(&mut self.numbers).resize(like.rows.len() * like.width, T::ZERO);
+        self.distinct = like.distinct;
+    }
+
+    /// Bytes of the row numbers and the values.
+    pub(crate) fn bytes(&self) -> usize {
+        let size = self.dtype().map_or(0, |dtype| dtype.size_of());
+        self.rows.len() * (size_of::<i64>() + self.width * size)
     }
 }
+
+/// What messages call it.
+const WHAT: &str = "selected rows";

@@ -7,7 +7,7 @@ use ndarray::Array2;
 use crate::error::{AtCaller, Result};
 use crate::lod::Lod;
 use crate::program::spec::attributes::{Attributes, Literal};
-use crate::tensor::Variable;
+use crate::tensor::{Csr, Variable};
 
 /// An operand of a sample or of a direct call.
 #[derive(Debug, Clone)]
@@ -104,6 +104,21 @@ impl Sample {
         cases_of_rows(attributes, width, &add).at_caller()
     }
 
+    /// What every operator on sparse rows is tried on: a csr `x` of `columns` columns, with empty rows and columns, a stored
+    /// zero, repeated and unsorted entries; as sequences with an empty one, in two levels, as empty sequences only, as none, as
+    /// rows without a LoD, and as a constant. `add` binds further operands beside it.
+    ///
+    /// # Errors
+    /// What `add` returns.
+    #[track_caller]
+    pub fn of_csr(
+        attributes: &Attributes,
+        columns: usize,
+        add: impl Fn(Sample, &Variable) -> Result<Sample>,
+    ) -> Result<Vec<Sample>> {
+        cases_of_csr(attributes, columns, &add).at_caller()
+    }
+
     /// What every sequence-wise operator is tried on: sequences with an empty one, of two levels, only empty ones, none.
     /// `bind` binds the operands, to sequences of that LoD; [`numbers`] makes rows for them.
     ///
@@ -145,6 +160,55 @@ fn cases_of_rows(
         let sample = add(sample, &value)?;
         // Many a function has a kink there.
         Ok(if name == ZEROS { sample.without_gradient() } else { sample })
+    })
+    .collect()
+}
+
+/// A csr matrix of so many rows without a pattern: some rows empty, most columns too, entries in any order and repeated.
+///
+/// # Errors
+/// If there are no columns.
+pub fn sparse_numbers(rows: usize, columns: usize, salt: usize) -> Result<Csr> {
+    let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+    for row in 0..rows {
+        for k in 0..(row + salt) % 4 {
+            let at = (row * 7 + k * 5 + salt * 3 + 1) * 2654435761;
+            indices.push((at >> 7) as i64 % columns.max(1) as i64);
+            values.push(1.5 * (at as f64).sin());
+        }
+        indptr.push(indices.len() as i64);
+    }
+    if let Some(first) = values.first_mut() {
+        *first = 0.0;
+    }
+    Csr::new([rows, columns], indptr, indices, ndarray::Array1::from(values))
+}
+
+/// [`Sample::of_csr`], compiled once.
+fn cases_of_csr(
+    attributes: &Attributes,
+    columns: usize,
+    add: &dyn Fn(Sample, &Variable) -> Result<Sample>,
+) -> Result<Vec<Sample>> {
+    let sequences = |lengths: &[&[usize]], salt| -> Result<Variable> {
+        let lod = Lod::from_lengths(&lengths.iter().map(|l| l.to_vec()).collect::<Vec<_>>())?;
+        Variable::new(sparse_numbers(lod.rows(), columns, salt)?, Some(lod))
+    };
+    let rows = |rows, salt| Variable::new(sparse_numbers(rows, columns, salt)?, None);
+    [
+        ("csr, sequences, one empty", sequences(&[&[2, 0, 3]], 1)?, true),
+        ("csr, two levels", sequences(&[&[2, 0, 1], &[3, 0, 2]], 2)?, true),
+        ("csr, all empty", sequences(&[&[0, 0]], 0)?, true),
+        ("csr, no sequence", sequences(&[&[]], 0)?, true),
+        ("csr, one row a sequence", rows(5, 3)?, true),
+        ("csr, no entries", rows(1, 0)?, true),
+        ("csr, a constant", rows(4, 2)?, false),
+    ]
+    .into_iter()
+    .map(|(name, value, batched)| {
+        let mut sample = Sample::new(name, attributes.clone());
+        sample.operands.push(Operand { batched, ..Operand::batch("x", value.clone()) });
+        add(sample, &value)
     })
     .collect()
 }

@@ -22,7 +22,9 @@ pub type Kernel = &'static [&'static [StorageKind]];
 pub const DENSE: &[StorageKind] = &[StorageKind::Dense];
 /// Selected rows.
 pub const ROWS: &[StorageKind] = &[StorageKind::SelectedRows];
-/// Either, and of several variables in one slot some of either.
+/// A sparse matrix: csr, or coo, which lies like csr in a program.
+pub const CSR: &[StorageKind] = &[StorageKind::Csr, StorageKind::Coo];
+/// Dense or selected rows, and of several variables in one slot some of either.
 pub const DENSE_OR_ROWS: &[StorageKind] = &[StorageKind::Dense, StorageKind::SelectedRows];
 
 impl Signature {
@@ -52,6 +54,32 @@ impl Signature {
             }
         }
         Ok(())
+    }
+}
+
+impl Signature {
+    /// Which inputs, by slot and number, have to be made dense so that a kernel fits: the fewest, none if one fits as they are.
+    /// `None` if that does not help.
+    pub(crate) fn conversions(&self, inputs: &[Vec<StorageKind>]) -> Option<Vec<(usize, usize)>> {
+        let every = [&[][..]];
+        let kernels: &[Kernel] = if self.kernels.is_empty() { &every } else { self.kernels };
+        let of = |kernel: &Kernel| {
+            let mut dense = Vec::new();
+            for (slot, (declared, given)) in self.inputs.iter().zip(inputs).enumerate() {
+                let takes = kernel.get(slot).copied().unwrap_or(DENSE);
+                for (number, storage) in given.iter().enumerate() {
+                    if declared.any_storage || declared.literal || takes.contains(storage) {
+                        continue;
+                    }
+                    if *storage == StorageKind::Dense || !takes.contains(&StorageKind::Dense) {
+                        return None;
+                    }
+                    dense.push((slot, number));
+                }
+            }
+            Some(dense)
+        };
+        kernels.iter().filter_map(of).min_by_key(Vec::len)
     }
 }
 

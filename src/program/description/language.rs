@@ -28,5 +28,8 @@ pub const FILL: Appended = Appended { kind: "fill_like", inputs: &["x"], attribu
 /// A copy of `x`, to be the state that the feed `before` has at the next batch.
 pub const CARRY: Appended = Appended { kind: "carry", inputs: &["x", "before"], attributes: &[] };
 
+/// The dense meaning of `x`, for an operator that has no kernel for `x` as it is stored; the attribute says which one, and its slot.
+pub const TO_DENSE: Appended = Appended { kind: "to_dense", inputs: &["x"], attributes: &["fallback"] };
+
 /// All that the language appends by itself.
-pub const APPENDED: [Appended; 3] = [COPY, FILL, CARRY];
+pub const APPENDED: [Appended; 4] = [COPY, FILL, CARRY, TO_DENSE];

@@ -10,5 +10,6 @@ mod names;
 pub mod op_desc;
 pub(crate) mod program;
 mod slots;
+mod storages;
 mod validate;
 pub mod var_desc;

@@ -10,10 +10,9 @@ use crate::program::contract::facts::Reach;
 use crate::program::contract::infer::infer;
 use crate::program::contract::registry::Registry;
 use crate::program::contract::shapes::{InputSlots, Phase};
-use crate::program::contract::signature::{NoKernel, Signature, Slot};
+use crate::program::contract::signature::Slot;
 use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::{BlockId, Extent, LevelId, Spec, VarId};
-use crate::tensor::StorageKind;
 
 /// A sequence of operators; step blocks nest in the block that runs them.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -253,12 +252,16 @@ impl Program {
         request: Append<'_>,
     ) -> Result<Vec<Vec<VarId>>> {
         let Append { kind, inputs, updated, attributes, role, name, caller } = request;
+        let kind = self.kind_for(registry, kind, &attributes, &inputs).unwrap_or(kind);
         let op = registry.parse(kind, &attributes)?;
         registry.check_names(kind, &attributes)?;
         let signature = op.signature();
         let groups = self.arrange(signature.inputs, &inputs, block)?;
         let specs = self.specs(&groups)?;
         self.check_storages(signature, &groups)?;
+        if block.0 > 0 {
+            self.check_dense_rows(&groups)?;
+        }
         if block.0 > 0 && op.facts().reach == Reach::Batch && specs.iter().flatten().any(Spec::batched) {
             let got = "one that reaches over the batch: a sequence's result would depend on the others";
             return Err(malformed("operator in a step block", "a row- or sequence-wise one", got));
@@ -368,24 +371,6 @@ impl Program {
             );
         }
         Ok(())
-    }
-
-    pub(in crate::program) fn check_storages(
-        &self,
-        signature: Signature,
-        groups: &[Vec<VarId>],
-    ) -> Result<()> {
-        let storages = |vars: &Vec<VarId>| {
-            let specs = vars.iter().filter_map(|&v| self.var(v).spec());
-            specs.map(|spec| spec.storage).collect()
-        };
-        let storages: Vec<Vec<StorageKind>> = groups.iter().map(storages).collect();
-        let Err(NoKernel { slot, number, expected }) = signature.kernel(&storages) else { return Ok(()) };
-        let var = groups[slot][number];
-        let kinds: Vec<String> = expected.iter().map(ToString::to_string).collect();
-        let what = format!("storage of input `{}`", signature.inputs[slot].name);
-        let got = self.spec(var)?.storage.to_string();
-        Err(Error::new(what, kinds.join(" or "), got).variable(&self.var(var).name))
     }
 
     /// Gradient blocks stand beside the step block they belong to and read its variables.

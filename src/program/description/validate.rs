@@ -19,6 +19,7 @@ use crate::program::contract::registry::Registry;
 use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::contract::signature::Signature;
 use crate::program::spec::extent::{BlockId, Extent, LevelId, Levels, MAX_LEVELS, Spec, VarId, rows_of_step};
+use crate::tensor::StorageKind;
 
 /// How deep step blocks may be in each other: a compiler that follows them must not overflow its stack.
 const MAX_DEPTH: usize = 64;
@@ -407,6 +408,9 @@ impl Program {
         }
         let specs = self.specs(&inputs)?;
         self.check_storages(signature, &inputs)?;
+        if block.0 > 0 {
+            self.check_dense_rows(&inputs)?;
+        }
         let mut next = self.levels;
         let (literals, phase) = (self.literals(&inputs), Phase::Build { next: &mut next });
         let given = InputSlots { specs: &specs, literals: &literals };
@@ -443,7 +447,9 @@ impl Program {
                         let expected = format!("that of variable {}", self.shown(of));
                         return Err(malformed("gradient", expected, "another").variable(name));
                     }
-                    if (&x.shape, &x.lod, x.dtype) != (&dx.shape, &dx.lod, dx.dtype) {
+                    let stored = x.storage == dx.storage
+                        || (x.storage, dx.storage) == (StorageKind::Dense, StorageKind::SelectedRows);
+                    if !stored || (&x.shape, &x.lod, x.dtype) != (&dx.shape, &dx.lod, dx.dtype) {
                         return Err(malformed("gradient", x.to_string(), dx.to_string()).variable(name));
                     }
                 }

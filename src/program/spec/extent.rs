@@ -167,6 +167,12 @@ impl Spec {
         Spec { dtype, ..self.clone() }
     }
 
+    /// The same in another storage.
+    #[must_use]
+    pub fn stored(&self, storage: StorageKind) -> Self {
+        Spec { storage, ..self.clone() }
+    }
+
     /// The same rows and LoD with one dimension of `width` in each row. A constant vector or scalar, which is one
     /// row, becomes a vector of `width`.
     ///

@@ -15,7 +15,7 @@ use crate::program::description::op_desc::{
 use crate::program::description::program::{Append, Program};
 use crate::program::description::var_desc::{StopGradient, VarRole, grad_name};
 use crate::program::spec::attributes::Attributes;
-use crate::program::spec::extent::{BlockId, Spec, VarId};
+use crate::program::spec::extent::{BlockId, VarId};
 use crate::tensor::StorageKind;
 
 /// Appends the backward operators of `loss`, a scalar, to the program. Returns each trainable variable with its
@@ -192,7 +192,8 @@ impl Pass<'_> {
             Some(&grad) => grad,
             None => {
                 let desc = program.var(var);
-                let spec = Spec { storage: StorageKind::Dense, ..program.spec(var)?.clone() };
+                // A sparse variable's gradient is stored as the variable is: what it does not store does not move.
+                let spec = program.spec(var)?.clone();
                 let block = self.blocks.get(&desc.block).copied().unwrap_or(BlockId(0));
                 let name = grad_name(&desc.name);
                 let grad = program.add_computed(&name, block, spec, VarRole::Computed, StopGradient::Yes);

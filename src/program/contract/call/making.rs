@@ -46,11 +46,12 @@ impl Direct {
         for (slot, (vars, specs)) in self.inputs.iter().zip(&self.input_specs).enumerate() {
             // What the operator does not declare to read is withheld, so that a wrong declaration shows here.
             let values = vars.iter().map(|v| slots.contains(&slot).then(|| v.storage()));
-            wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool)?);
+            let repeated = self.repeated();
+            wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool, repeated)?);
         }
         let operands = lender.finish();
         let call = self.call(&wiring);
-        let mut run = NewLevels { call, operands, pool: &pool, offsets: &mut offsets };
+        let mut run = NewLevels { call, operands, offsets: &mut offsets };
         self.op.levels(&mut run).map_err(|e| e.of_sample(|row| self.sample(row)))?;
         Ok(offsets)
     }

@@ -11,7 +11,6 @@ use crate::lod::Lod;
 use crate::program::contract::keys::RowKey;
 use crate::program::contract::levels::LevelTable;
 use crate::program::contract::literals::literal_methods;
-use crate::program::contract::rows::RowBuffer;
 use crate::program::spec::extent::Spec;
 use crate::tensor::DType;
 
@@ -20,7 +19,6 @@ use crate::tensor::DType;
 pub struct NewLevels<'a> {
     pub(crate) call: Call<'a>,
     pub(crate) operands: Operands<'a>,
-    pub(crate) pool: &'a [RowBuffer],
     /// By level, in the order in which the shape rule makes them.
     pub(crate) offsets: &'a mut Vec<Vec<usize>>,
 }

@@ -1,0 +1,419 @@
+//! `to_dense`, `to_csr`, `to_selected_rows`: another storage of the same numbers.
+
+use ndarray::array;
+
+use crate::error::Result;
+use crate::kernels::{Float, Store, View, ViewMut};
+use crate::operator;
+use crate::program::{
+    Backward, CSR, CsrBuffer, DENSE, Forward, Gradient, InferShape, Op, ROWS, RowBuffer, RowValue, Sample,
+    Spec, Stored,
+};
+use crate::tensor::{Coo, Csr, SelectedRows, StorageKind, Variable};
+use crate::with_float;
+
+/// The slots of all of them.
+const X: usize = 0;
+const OUT: usize = 0;
+
+operator! {
+    /// The dense meaning of `x`, whatever its storage: numbers that are not stored are 0. Rows and LoD are kept.
+    ///
+    /// The gradient of a sparse `x` is the output's at what `x` stores. The attribute `fallback` says for which operator and
+    /// slot a builder appended it by itself ([`Builder::warnings`](crate::Builder::warnings)).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::tensor::Csr;
+    /// use unpadded::{Variable, ops};
+    /// let bags = Csr::new([2, 3], vec![0, 2, 2], vec![2, 0], array![1.0, 5.0])?;
+    /// let op = ops::catalogue().parse("to_dense", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", Variable::new(bags, None)?)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [5.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats.
+    #[doc(alias = "densify")]
+    pub(in crate::ops) struct ToDense = to_dense { fallback: Option<String> }
+    inputs { X = x: one }
+    kernels { [DENSE], [CSR], [ROWS] }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn to_dense(&self, x: Var) -> Var { let fallback: Option<String> = None; } }
+}
+
+impl Op for ToDense {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        s.set(OUT, s.input(X).stored(StorageKind::Dense));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let mut out = run.output::<T>(OUT)?;
+            if run.input_spec(X).storage == StorageKind::Dense {
+                Store::Write.put_rows(out, run.input::<T>(X)?);
+                return Ok(());
+            }
+            out.fill(T::ZERO);
+            match (run.csr(X), run.rows(X)) {
+                (Some(x), _) => add_entries(x.indptr(), x.indices(), x.values::<T>()?, out),
+                (None, Some(x)) => add_rows::<T>(x, out),
+                (None, None) => Ok(()),
+            }
+        })
+    }
+
+    fn gradient(&self, _: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        match inputs[X][0].storage {
+            StorageKind::Dense => Gradient::reads_nothing().passes(true),
+            _ => Gradient::reads_nothing().input(X),
+        }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+            if run.input_spec(X).storage == StorageKind::Dense {
+                if let Some((dx, store)) = run.gradient::<T>(X)? {
+                    store.put_rows(dx, dout);
+                }
+                return Ok(());
+            }
+            run.fill_gradient::<T>(X, 0, |run, dx, store| {
+                match (run.csr(X), run.rows(X)) {
+                    (Some(x), _) => at_entries(x, dout, dx, store),
+                    (None, Some(x)) => at_rows(x, dout, dx, store),
+                    (None, None) => {}
+                }
+                Ok(())
+            })?;
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let attributes = ToDense { fallback: None }.attributes();
+        let dense = Sample::new("dense already", attributes.clone());
+        let mut samples = vec![dense.batch("x", Variable::dense(array![[1.0, 0.0], [0.5, 2.0]]))];
+        samples.extend(Sample::of_csr(&attributes, 4, |sample, _| Ok(sample))?);
+        let coo = Coo::new(&[3, 2], array![[2, 1], [0, 0], [2, 1]], array![1.0, 2.0, 0.5])?;
+        samples.push(Sample::new("coo", attributes.clone()).batch("x", Variable::new(coo, None)?));
+        let rows = SelectedRows::new(4, vec![3, 1], array![[1.0, 2.0], [-1.0, 0.5]])?;
+        samples.push(Sample::new("selected rows", attributes).constant("x", Variable::new(rows, None)?));
+        Ok(samples)
+    }
+}
+
+/// Adds entries to the places of a dense matrix.
+pub(in crate::ops) fn add_entries<T: Float>(
+    indptr: &[i64],
+    indices: &[i64],
+    values: &[T],
+    mut out: ViewMut<'_, T>,
+) -> Result<()> {
+    for (row, pair) in indptr.windows(2).enumerate() {
+        let (out, entries) = (out.row(row), pair[0] as usize..pair[1] as usize);
+        for (&column, &value) in indices[entries.clone()].iter().zip(&values[entries]) {
+            out[column as usize] += value;
+        }
+    }
+    Ok(())
+}
+
+/// Adds selected rows to the rows of a dense table.
+pub(in crate::ops) fn add_rows<T: RowValue>(rows: &RowBuffer, mut out: ViewMut<'_, T>) -> Result<()> {
+    if rows.ids().is_empty() {
+        return Ok(());
+    }
+    for (&id, row) in rows.ids().iter().zip(rows.values::<T>()?.iter()) {
+        out.row(id as usize).iter_mut().zip(row).for_each(|(out, &x)| *out += x);
+    }
+    Ok(())
+}
+
+/// Writes or adds the numbers of a dense matrix that stand at the entries of another one.
+pub(in crate::ops) fn at_entries<T: Float>(x: &CsrBuffer, from: View<'_, T>, to: &mut [T], store: Store) {
+    for (row, pair) in x.indptr().windows(2).enumerate() {
+        let (from, entries) = (from.row(row), pair[0] as usize..pair[1] as usize);
+        for (&column, to) in x.indices()[entries.clone()].iter().zip(&mut to[entries]) {
+            store.put(to, from[column as usize]);
+        }
+    }
+}
+
+/// The same at selected rows.
+pub(in crate::ops) fn at_rows<T: Float>(x: &RowBuffer, from: View<'_, T>, to: &mut [T], store: Store) {
+    for (&id, to) in x.ids().iter().zip(to.chunks_exact_mut(x.width().max(1))) {
+        store.put_row(to, from.row(id as usize));
+    }
+}
+
+operator! {
+    /// The same numbers as csr: of a dense `x` those that are not 0. Rows and LoD are kept.
+    ///
+    /// The gradient of a dense `x` is the output's where the output stores a number, and 0 elsewhere.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::tensor::{Csr, Storage};
+    /// use unpadded::ops;
+    /// let op = ops::catalogue().parse("to_csr", &Attributes::new())?;
+    /// let out = op.call(&[Operand::constant("x", array![[0.0, 5.0], [0.0, 0.0]])])?;
+    /// let expected = Csr::new([2, 2], vec![0, 1, 1], vec![1], array![5.0])?;
+    /// assert_eq!(out[0].storage(), &Storage::from(expected));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats or has not two dimensions.
+    #[doc(alias = "to_sparse")]
+    pub(in crate::ops) struct ToCsr = to_csr {}
+    inputs { X = x: one }
+    kernels { [DENSE], [CSR], [ROWS] }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn to_csr(&self, x: Var) -> Var; }
+}
+
+impl Op for ToCsr {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        if s.input(X).shape.len() != 2 {
+            return Err(s.mismatch(X, "two dimensions"));
+        }
+        s.set(OUT, s.input(X).stored(StorageKind::Csr));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            run.fill_csr(OUT, |run, out| {
+                let columns = run.input_spec(X).width();
+                match (run.csr(X), run.rows(X)) {
+                    (Some(x), _) => {
+                        out.zeros_at::<T>(x);
+                        out.values_mut::<T>()?.copy_from_slice(x.values::<T>()?);
+                    }
+                    (None, Some(x)) => entries_of_rows::<T>(x, columns, out)?,
+                    (None, None) => {
+                        let x = run.input::<T>(X)?;
+                        entries_of(x.iter(), columns, out);
+                    }
+                }
+                Ok(())
+            })
+        })
+    }
+
+    fn gradient(&self, _: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        let reads = Gradient::reads_nothing().output(OUT);
+        if inputs[X][0].storage == StorageKind::Dense { reads } else { reads.input(X) }
+    }
+
+    fn stored(&self, _: usize) -> Stored {
+        Stored::Everything
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let to_dense = run.gradient::<T>(X)?;
+            let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
+            if let Some((mut dx, store)) = to_dense {
+                if store == Store::Write {
+                    dx.fill(T::ZERO);
+                }
+                return add_entries(dout.indptr(), dout.indices(), dout.values::<T>()?, dx);
+            }
+            run.fill_gradient::<T>(X, 0, |run, dx, store| {
+                let Some(dout) = run.output_gradient_csr(OUT) else { return Ok(()) };
+                let dout = dout.values::<T>()?;
+                match run.rows(X) {
+                    // The zeros of a row are no entries, so they get no gradient.
+                    Some(x) => {
+                        let mut next = dout.iter();
+                        for (dx, &x) in dx.iter_mut().zip(x.values::<T>()?.iter().flatten()) {
+                            let g = if x == T::ZERO { T::ZERO } else { next.next().copied().unwrap_or(T::ZERO) };
+                            store.put(dx, g);
+                        }
+                    }
+                    None => dx.iter_mut().zip(dout).for_each(|(dx, &g)| store.put(dx, g)),
+                }
+                Ok(())
+            })?;
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let attributes = ToCsr {}.attributes();
+        let mut samples = Sample::of_rows(&attributes, 3, |sample, _| Ok(sample))?;
+        samples.extend(Sample::of_csr(&attributes, 4, |sample, _| Ok(sample))?);
+        let rows = SelectedRows::new(4, vec![1, 3], array![[1.0, 2.0], [-1.0, 0.5]])?;
+        samples.push(Sample::new("selected rows", attributes).constant("x", Variable::new(rows, None)?));
+        Ok(samples)
+    }
+}
+
+/// The numbers of rows that are not 0.
+fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usize, out: &mut CsrBuffer) {
+    let out = out.fill::<T>(columns);
+    out.indptr.push(0);
+    for row in rows {
+        for (column, &x) in row.iter().enumerate().filter(|(_, x)| **x != T::ZERO) {
+            out.indices.push(column as i64);
+            out.values.push(x);
+        }
+        out.indptr.push(out.indices.len() as i64);
+    }
+}
+
+/// The numbers of merged selected rows that are not 0.
+fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuffer) -> Result<()> {
+    let out = out.fill::<T>(columns);
+    out.indptr.push(0);
+    if !x.ids().is_empty() {
+        for (&id, row) in x.ids().iter().zip(x.values::<T>()?.iter()) {
+            // The rows between are empty.
+            out.indptr.resize(id as usize + 1, out.indices.len() as i64);
+            for (column, &x) in row.iter().enumerate().filter(|(_, x)| **x != T::ZERO) {
+                out.indices.push(column as i64);
+                out.values.push(x);
+            }
+        }
+    }
+    out.indptr.resize(x.height() + 1, out.indices.len() as i64);
+    Ok(())
+}
+
+operator! {
+    /// The same numbers as selected rows: of a dense `x` the rows that hold anything but zeros. `x` is a table of known height, no
+    /// batch.
+    ///
+    /// The gradient of a dense `x` is the output's in the rows that the output stores, and 0 elsewhere.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::tensor::{SelectedRows, Storage};
+    /// use unpadded::ops;
+    /// let op = ops::catalogue().parse("to_selected_rows", &Attributes::new())?;
+    /// let out = op.call(&[Operand::constant("x", array![[0.0, 0.0], [0.0, 5.0]])])?;
+    /// assert_eq!(out[0].storage(), &Storage::from(SelectedRows::new(2, vec![1], array![[0.0, 5.0]])?));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats or is batched.
+    pub(in crate::ops) struct ToSelectedRows = to_selected_rows {}
+    inputs { X = x: one }
+    kernels { [DENSE], [CSR], [ROWS] }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn to_selected_rows(&self, x: Var) -> Var; }
+}
+
+impl Op for ToSelectedRows {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        let x = s.input(X);
+        if x.batched() || x.shape.len() < 2 {
+            return Err(s.mismatch(X, "a table: two dimensions or more, all known"));
+        }
+        s.set(OUT, x.stored(StorageKind::SelectedRows));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            run.fill_rows(OUT, |run, out| {
+                let spec = run.input_spec(X);
+                let (height, width) = (spec.shape[0].known().unwrap_or(0), spec.width());
+                out.reset::<T>(height, width);
+                match (run.csr(X), run.rows(X)) {
+                    (Some(x), _) => {
+                        let values = x.values::<T>()?;
+                        for (row, pair) in x.indptr().windows(2).enumerate().filter(|(_, p)| p[0] < p[1]) {
+                            let entries = pair[0] as usize..pair[1] as usize;
+                            let mut to = out.extend::<T>(std::iter::once(row as i64));
+                            let to = to.row(0);
+                            for (&column, &x) in x.indices()[entries.clone()].iter().zip(&values[entries]) {
+                                to[column as usize] = x;
+                            }
+                        }
+                    }
+                    (None, Some(x)) => {
+                        if !x.ids().is_empty() {
+                            x.ids().iter().zip(x.values::<T>()?.iter()).for_each(|(&id, row)| out.push(id, row));
+                        }
+                    }
+                    (None, None) => {
+                        let rows = run.input::<T>(X)?;
+                        for (id, row) in rows.iter().enumerate().filter(|(_, r)| r.iter().any(|x| *x != T::ZERO)) {
+                            out.push(id as i64, row);
+                        }
+                    }
+                }
+                out.set_merged();
+                Ok(())
+            })
+        })
+    }
+
+    fn gradient(&self, _: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        let reads = Gradient::reads_nothing().output(OUT);
+        if inputs[X][0].storage == StorageKind::Dense { reads } else { reads.input(X) }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let to_dense = run.gradient::<T>(X)?;
+            let Some(dout) = run.output_gradient_rows(OUT) else { return Ok(()) };
+            if let Some((mut dx, store)) = to_dense {
+                if store == Store::Write {
+                    dx.fill(T::ZERO);
+                }
+                return add_rows::<T>(dout, dx);
+            }
+            run.fill_gradient::<T>(X, 0, |run, dx, store| {
+                let Some(dout) = run.output_gradient_rows(OUT).filter(|rows| !rows.ids().is_empty()) else {
+                    return Ok(());
+                };
+                let values = dout.values::<T>()?;
+                match run.csr(X) {
+                    Some(x) => {
+                        // The rows that have entries are the rows of the output, in their order.
+                        let mut rows = values.iter();
+                        for pair in x.indptr().windows(2).filter(|p| p[0] < p[1]) {
+                            let Some(row) = rows.next() else { break };
+                            let entries = pair[0] as usize..pair[1] as usize;
+                            for (&column, dx) in x.indices()[entries.clone()].iter().zip(&mut dx[entries]) {
+                                store.put(dx, row[column as usize]);
+                            }
+                        }
+                    }
+                    None => dx.iter_mut().zip(values.iter().flatten()).for_each(|(dx, &g)| store.put(dx, g)),
+                }
+                Ok(())
+            })?;
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let attributes = ToSelectedRows {}.attributes();
+        let sample = |name: &str| Sample::new(name, attributes.clone());
+        let csr = Csr::new([3, 4], vec![0, 2, 2, 3], vec![3, 0, 1], array![1.0, 2.0, -0.5])?;
+        let rows = SelectedRows::new(4, vec![1, 3], array![[1.0, 2.0], [-1.0, 0.5]])?;
+        let none = SelectedRows::new(4, vec![], ndarray::Array2::<f64>::zeros((0, 2)))?;
+        Ok(vec![
+            sample("dense").constant("x", array![[1.0, -2.0], [0.5, 0.25]]),
+            sample("zeros").without_gradient().constant("x", array![[0.0, 0.0], [0.5, 0.0]]),
+            sample("csr").constant("x", Variable::new(csr, None)?),
+            sample("selected rows").constant("x", Variable::new(rows, None)?),
+            sample("no rows").constant("x", Variable::new(none, None)?),
+        ])
+    }
+}

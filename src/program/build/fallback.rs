@@ -1,0 +1,144 @@
+//! Fallback to dense: where an operator has no kernel for a variable as it is stored, the variable is made dense by an operator
+//! of its own, in the program, for all to see.
+
+use std::fmt;
+use std::panic::Location;
+
+use super::builder::Builder;
+use super::state::State;
+use crate::error::{Error, Result};
+use crate::program::description::language::TO_DENSE;
+use crate::program::spec::attributes::Attributes;
+use crate::program::spec::extent::{BlockId, Extent, VarId};
+use crate::program::spec::size::Size;
+use crate::tensor::StorageKind;
+
+/// What happens where an operator has no kernel for a variable as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fallback {
+    /// The variable is made dense.
+    Allow,
+    /// It is made dense, and [`Builder::warnings`] says so, once for each line that does it.
+    #[default]
+    Warn,
+    /// It is an error.
+    Deny,
+}
+
+/// A variable that is made dense since an operator has no kernel for it as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The operator, with its number in its block.
+    pub operator: String,
+    /// The operator's slot.
+    pub slot: &'static str,
+    /// The variable's name.
+    pub variable: String,
+    /// How it is stored.
+    pub storage: StorageKind,
+    /// What it takes once it is dense.
+    pub dense: Size,
+    /// The line that appended the operator.
+    pub caller: &'static Location<'static>,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Warning { operator, slot, variable, storage, dense, caller } = self;
+        write!(
+            f,
+            "variable `{variable}` is {storage}, for which `{slot}` of {operator} has no kernel: made dense, "
+        )?;
+        write!(f, "{dense}; at {caller}")
+    }
+}
+
+impl Builder {
+    /// Sets what happens from here on where an operator has no kernel for a variable as it is stored; [`Fallback::Warn`]
+    /// without it.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType, Fallback};
+    /// let net = Builder::new().fallback(Fallback::Deny);
+    /// let bags = net.feed_csr("bags", DType::F32, 1000, 0);
+    /// bags.softmax();
+    /// let error = net.finish().unwrap_err().to_string();
+    /// assert!(error.contains("variable `bags`: storage of input `x`: expected dense, got csr"), "{error}");
+    /// ```
+    #[must_use]
+    pub fn fallback(self, policy: Fallback) -> Self {
+        self.state.borrow_mut().fallback = policy;
+        self
+    }
+
+    /// What is made dense since an operator has no kernel for it as it is stored, in the order of the program.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let bags = net.feed_csr("bags", DType::F32, 1000, 0);
+    /// bags.tanh().softmax(); // tanh stays csr, softmax has no zeros
+    /// let warning = net.warnings()[0].to_string();
+    /// let expected = "variable `sparse_tanh` is csr, for which `x` of softmax #2 has no kernel: made dense, 4000 × batch bytes";
+    /// assert!(warning.starts_with(expected), "{warning}");
+    /// ```
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.state.borrow().warnings.clone()
+    }
+}
+
+impl State {
+    /// Replaces what an operator has no kernel for by a dense variable, as the policy says.
+    pub(super) fn densify(
+        &mut self,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: &mut [(&str, Vec<VarId>)],
+        caller: &'static Location<'static>,
+    ) -> Result<()> {
+        let due = self.program.conversions(&self.registry, kind, attributes, inputs);
+        if due.is_empty() {
+            return Ok(());
+        }
+        if self.fallback == Fallback::Deny {
+            return Ok(());
+        }
+        for conversion in due {
+            let var = conversion.var;
+            let spec = self.program.spec(var)?.clone();
+            let dense = match self.dense.get(&(block, var)) {
+                Some(&dense) => dense,
+                None => {
+                    let attributes =
+                        Attributes::new().with(TO_DENSE.attributes[0], format!("{kind}.{}", conversion.slot));
+                    let inputs = vec![(TO_DENSE.inputs[0], vec![var])];
+                    let made = self.append_known(block, TO_DENSE.kind, &attributes, inputs, caller)?;
+                    let dense = *made.first().ok_or_else(|| Error::new("dense variable", "one", "none"))?;
+                    self.dense.insert((block, var), dense);
+                    dense
+                }
+            };
+            let number = self.program.block(block).ops.len();
+            let warning = Warning {
+                operator: format!("{kind} #{number}"),
+                slot: conversion.slot,
+                variable: self.program.var(var).name.clone(),
+                storage: spec.storage,
+                dense: Size::of(self.program.spec(dense)?, Extent::Known(0)),
+                caller,
+            };
+            let known =
+                |w: &Warning| w.caller == caller && w.slot == warning.slot && w.storage == warning.storage;
+            if self.fallback == Fallback::Warn && !self.warnings.iter().any(known) {
+                self.warnings.push(warning);
+            }
+            for (slot, vars) in inputs.iter_mut() {
+                if *slot == conversion.slot {
+                    vars.iter_mut().filter(|given| **given == var).for_each(|given| *given = dense);
+                }
+            }
+        }
+        Ok(())
+    }
+}

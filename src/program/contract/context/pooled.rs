@@ -1,0 +1,166 @@
+//! What an operator sees of operands that are not dense: selected rows and sparse matrices.
+
+use super::{Backward, Forward, OperandAt};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::kernels::Store;
+use crate::program::contract::entries::{CsrBuffer, Pooled};
+use crate::program::contract::rows::{RowBuffer, RowValue};
+
+macro_rules! pooled_methods {
+    ($context:ident) => {
+        impl $context<'_> {
+            /// The selected rows of an input slot; `None` if it is stored otherwise.
+            pub fn rows(&self, slot: usize) -> Option<&RowBuffer> {
+                self.rows_at(slot, 0)
+            }
+
+            /// The selected rows of variable `k` of an input slot; `None` if it is stored otherwise.
+            pub fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
+                self.pooled(self.call.wiring.inputs[slot].get(k)?)?.rows()
+            }
+
+            /// The sparse matrix (csr or coo) of an input slot; `None` if it is stored otherwise.
+            pub fn csr(&self, slot: usize) -> Option<&CsrBuffer> {
+                self.csr_at(slot, 0)
+            }
+
+            /// The sparse matrix of variable `k` of an input slot; `None` if it is stored otherwise.
+            pub fn csr_at(&self, slot: usize, k: usize) -> Option<&CsrBuffer> {
+                self.pooled(self.call.wiring.inputs[slot].get(k)?)?.csr()
+            }
+
+            fn pooled(&self, place: &OperandAt) -> Option<&Pooled> {
+                match place {
+                    OperandAt::Pooled(i) => self.pool.get(*i),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+pooled_methods!(Forward);
+pooled_methods!(Backward);
+
+impl Forward<'_> {
+    /// Lets `fill` fill the selected rows of an output slot, while it reads the inputs.
+    ///
+    /// # Errors
+    /// What `fill` returns; if the output is stored otherwise.
+    #[track_caller]
+    pub fn fill_rows(
+        &mut self,
+        slot: usize,
+        fill: impl FnOnce(&Self, &mut RowBuffer) -> Result<()>,
+    ) -> Result<()> {
+        let filled = |run: &Self, pooled: &mut Pooled| pooled.rows_mut().map(|rows| fill(run, rows));
+        self.fill(slot, filled).at_caller()
+    }
+
+    /// Lets `fill` fill the sparse matrix of an output slot, while it reads the inputs.
+    ///
+    /// # Errors
+    /// What `fill` returns; if the output is stored otherwise.
+    #[track_caller]
+    pub fn fill_csr(
+        &mut self,
+        slot: usize,
+        fill: impl FnOnce(&Self, &mut CsrBuffer) -> Result<()>,
+    ) -> Result<()> {
+        let filled = |run: &Self, pooled: &mut Pooled| pooled.csr_mut().map(|csr| fill(run, csr));
+        self.fill(slot, filled).at_caller()
+    }
+
+    fn fill(
+        &mut self,
+        slot: usize,
+        fill: impl FnOnce(&Self, &mut Pooled) -> Option<Result<()>>,
+    ) -> Result<()> {
+        let place = self.call.wiring.outputs[slot].first().copied().unwrap_or(OperandAt::Absent);
+        let slot = self.call.signature.outputs[slot].name;
+        self.lent(place, |run, pooled| fill(run, pooled).unwrap_or_else(|| Err(other_storage(slot))))
+            .unwrap_or_else(|| Err(other_storage(slot)))
+    }
+}
+
+macro_rules! lending {
+    ($context:ident) => {
+        impl $context<'_> {
+            /// What the pool has at a place, out of it for the length of a call, so that other operands can be read meanwhile.
+            fn lent<R>(&mut self, place: OperandAt, with: impl FnOnce(&Self, &mut Pooled) -> R) -> Option<R> {
+                let OperandAt::Pooled(i) = place else { return None };
+                // An empty one of either kind allocates nothing.
+                let mut pooled = std::mem::replace(self.pool.get_mut(i)?, Pooled::Rows(RowBuffer::default()));
+                let outcome = with(self, &mut pooled);
+                self.pool[i] = pooled;
+                Some(outcome)
+            }
+        }
+    };
+}
+lending!(Forward);
+lending!(Backward);
+
+fn other_storage(slot: &str) -> Error {
+    let got = "one that is stored otherwise";
+    Error::of(ErrorKind::Program, format!("slot `{slot}`"), "the storage that its shape rule said", got)
+}
+
+impl Backward<'_> {
+    /// The sparse matrix of the forward value of an output slot; `None` if it is stored otherwise.
+    pub fn output_csr(&self, slot: usize) -> Option<&CsrBuffer> {
+        self.pooled(self.call.wiring.outputs[slot].first()?)?.csr()
+    }
+
+    /// The selected rows of the forward value of an output slot; `None` if it is stored otherwise.
+    pub fn output_rows(&self, slot: usize) -> Option<&RowBuffer> {
+        self.pooled(self.call.wiring.outputs[slot].first()?)?.rows()
+    }
+
+    /// The gradient of output slot `slot`, if the output is a sparse matrix: it has the output's entries, in their order.
+    /// `None` if none reaches it.
+    pub fn output_gradient_csr(&self, slot: usize) -> Option<&CsrBuffer> {
+        self.pooled(self.call.wiring.output_gradients[slot].first()?)?.csr()
+    }
+
+    /// The gradient of output slot `slot`, if the output is selected rows: it has the output's rows, in their order. `None` if
+    /// none reaches it.
+    pub fn output_gradient_rows(&self, slot: usize) -> Option<&RowBuffer> {
+        self.pooled(self.call.wiring.output_gradients[slot].first()?)?.rows()
+    }
+
+    /// The buffer for the gradient of a dense variable that is stored as selected rows, and whether to write or to append;
+    /// `None` if it is not asked for or stored otherwise.
+    pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Store)> {
+        match self.call.wiring.input_gradients[slot].first() {
+            Some(&(OperandAt::Pooled(i), store)) => {
+                self.pool.get_mut(i)?.rows_mut().map(|rows| (rows, store))
+            }
+            _ => None,
+        }
+    }
+
+    /// Lets `fill` write or add the gradient of variable `k` of an input slot that is itself sparse, while it reads the other
+    /// operands: one number for each entry of the variable, or for each number of its selected rows, in their order. The
+    /// entries of the gradient are the variable's, since those that are not stored do not move. Returns whether it is asked for.
+    ///
+    /// # Errors
+    /// What `fill` returns; if the variable holds another dtype, or is not among what the operator declares to read.
+    #[track_caller]
+    pub fn fill_gradient<T: RowValue>(
+        &mut self,
+        slot: usize,
+        k: usize,
+        fill: impl FnOnce(&Self, &mut [T], Store) -> Result<()>,
+    ) -> Result<bool> {
+        let Some(&(place, store)) = self.call.wiring.input_gradients[slot].get(k) else { return Ok(false) };
+        let of = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(OperandAt::Absent);
+        let name = self.call.signature.inputs[slot].name;
+        let outcome = self.lent(place, |run, gradient| {
+            if store == Store::Write {
+                gradient.zeros_at::<T>(run.pooled(&of).ok_or_else(|| other_storage(name))?)?;
+            }
+            fill(run, gradient.numbers_mut::<T>()?, store)
+        });
+        outcome.map_or(Ok(false), |outcome| outcome.map(|()| true)).at_caller()
+    }
+}

@@ -1,0 +1,227 @@
+//! Sparse matrices while a program runs: buffers by rows that keep their memory from step to step.
+
+use super::rows::{Numbers, RowBuffer, RowValue};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::kernels::sparse::{CsrMut, CsrView, SparseRoom, canonical, is_canonical};
+use crate::tensor::{DType, StorageKind};
+
+/// A sparse matrix by rows, in canonical form: the columns of a row ascend and none repeats. A coo variable of a program lies
+/// like this, too.
+#[derive(Debug, Clone, Default)]
+pub struct CsrBuffer {
+    columns: usize,
+    indptr: Vec<i64>,
+    indices: Vec<i64>,
+    numbers: Numbers,
+}
+
+/// What messages call it.
+const WHAT: &str = "values of csr";
+
+impl CsrBuffer {
+    /// Rows of the matrix.
+    pub fn rows(&self) -> usize {
+        self.indptr.len().saturating_sub(1)
+    }
+
+    /// Columns of the matrix.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// How many numbers are stored.
+    pub fn entries(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// The dtype, once it was filled.
+    pub fn dtype(&self) -> Option<DType> {
+        self.numbers.dtype()
+    }
+
+    /// Where the entries of each row begin, and at last how many there are.
+    pub fn indptr(&self) -> &[i64] {
+        &self.indptr
+    }
+
+    /// The column of each entry.
+    pub fn indices(&self) -> &[i64] {
+        &self.indices
+    }
+
+    /// The number of each entry.
+    ///
+    /// # Errors
+    /// If it holds another dtype.
+    #[track_caller]
+    pub fn values<T: RowValue>(&self) -> Result<&[T]> {
+        self.numbers.get::<T>(WHAT).map(Vec::as_slice).at_caller()
+    }
+
+    /// The number of each entry, to be changed in place.
+    ///
+    /// # Errors
+    /// If it holds another dtype.
+    #[track_caller]
+    pub fn values_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
+        self.numbers.get_mut::<T>(WHAT).map(Vec::as_mut_slice).at_caller()
+    }
+
+    /// The whole matrix.
+    ///
+    /// # Errors
+    /// If it holds another dtype.
+    #[track_caller]
+    pub fn view<T: RowValue>(&self) -> Result<CsrView<'_, T>> {
+        let values = self.values::<T>().at_caller()?;
+        Ok(CsrView::new(self.columns, &self.indptr, &self.indices, values))
+    }
+
+    /// Empties it for a matrix of `columns` columns of `T`, and lends the vectors that a kernel fills. They have to be filled
+    /// in canonical form.
+    pub fn fill<T: RowValue>(&mut self, columns: usize) -> CsrMut<'_, T> {
+        self.columns = columns;
+        self.indptr.clear();
+        self.indices.clear();
+        self.numbers.reset::<T>();
+        CsrMut { indptr: &mut self.indptr, indices: &mut self.indices, values: T::of_mut(&mut self.numbers) }
+    }
+
+    /// The entries of another matrix, with zeros.
+    pub fn zeros_at<T: RowValue>(&mut self, like: &CsrBuffer) {
+        let out = self.fill::<T>(like.columns);
+        out.indptr.extend_from_slice(&like.indptr);
+        out.indices.extend_from_slice(&like.indices);
+        out.values.resize(like.entries(), T::ZERO);
+    }
+
+    /// The entries of a matrix in any order and perhaps repeated, in canonical form: repeated ones are added in their order.
+    pub(crate) fn take_in<T: RowValue>(
+        &mut self,
+        columns: usize,
+        (indptr, indices, values): (&[i64], &[i64], &[T]),
+        room: &mut SparseRoom<T>,
+    ) {
+        let out = self.fill::<T>(columns);
+        if is_canonical(indptr, indices) {
+            out.indptr.extend_from_slice(indptr);
+            out.indices.extend_from_slice(indices);
+            out.values.extend_from_slice(values);
+        } else {
+            canonical(CsrView::new(columns, indptr, indices, values), out, room);
+        }
+    }
+
+    /// Bytes of the offsets, the columns and the values.
+    pub(crate) fn bytes(&self) -> usize {
+        let size = self.dtype().map_or(0, |dtype| dtype.size_of());
+        self.indptr.len() * size_of::<i64>() + self.entries() * (size_of::<i64>() + size)
+    }
+}
+
+/// The value of a variable that is not dense.
+#[derive(Debug, Clone)]
+pub enum Pooled {
+    /// Selected rows.
+    Rows(RowBuffer),
+    /// A sparse matrix, csr or coo.
+    Csr(CsrBuffer),
+}
+
+impl Pooled {
+    /// An empty one for a storage, if that is not dense.
+    pub(crate) fn of(storage: StorageKind) -> Option<Self> {
+        match storage {
+            StorageKind::Dense => None,
+            StorageKind::SelectedRows => Some(Self::Rows(RowBuffer::default())),
+            StorageKind::Csr | StorageKind::Coo => Some(Self::Csr(CsrBuffer::default())),
+        }
+    }
+
+    /// The selected rows.
+    pub(crate) fn rows(&self) -> Option<&RowBuffer> {
+        match self {
+            Self::Rows(rows) => Some(rows),
+            Self::Csr(_) => None,
+        }
+    }
+
+    /// The selected rows, to be filled.
+    pub(crate) fn rows_mut(&mut self) -> Option<&mut RowBuffer> {
+        match self {
+            Self::Rows(rows) => Some(rows),
+            Self::Csr(_) => None,
+        }
+    }
+
+    /// The sparse matrix.
+    pub(crate) fn csr(&self) -> Option<&CsrBuffer> {
+        match self {
+            Self::Csr(csr) => Some(csr),
+            Self::Rows(_) => None,
+        }
+    }
+
+    /// The sparse matrix, to be filled.
+    pub(crate) fn csr_mut(&mut self) -> Option<&mut CsrBuffer> {
+        match self {
+            Self::Csr(csr) => Some(csr),
+            Self::Rows(_) => None,
+        }
+    }
+
+    /// How many numbers are stored.
+    pub(crate) fn numbers(&self) -> usize {
+        match self {
+            Self::Rows(rows) => rows.ids().len() * rows.width(),
+            Self::Csr(csr) => csr.entries(),
+        }
+    }
+
+    /// Bytes of all that is stored.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Rows(rows) => rows.bytes(),
+            Self::Csr(csr) => csr.bytes(),
+        }
+    }
+
+    /// Empties it for a table or matrix of that height and width.
+    pub(crate) fn reset<T: RowValue>(&mut self, height: usize, width: usize) {
+        match self {
+            Self::Rows(rows) => rows.reset::<T>(height, width),
+            Self::Csr(csr) => csr.fill::<T>(width).indptr.resize(height + 1, 0),
+        }
+    }
+
+    /// The entries or rows of another one, with zeros.
+    ///
+    /// # Errors
+    /// If the other is another kind.
+    pub(crate) fn zeros_at<T: RowValue>(&mut self, like: &Pooled) -> Result<()> {
+        match (self, like) {
+            (Self::Rows(to), Self::Rows(like)) => to.zeros_at::<T>(like),
+            (Self::Csr(to), Self::Csr(like)) => to.zeros_at::<T>(like),
+            _ => {
+                return Err(Error::of(
+                    ErrorKind::Program,
+                    "storage of a gradient",
+                    "its variable's",
+                    "another",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of each entry, or the rows one after another.
+    ///
+    /// # Errors
+    /// If it holds another dtype.
+    pub(crate) fn numbers_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
+        match self {
+            Self::Csr(csr) => csr.values_mut::<T>(),
+            Self::Rows(rows) => rows.flat_mut::<T>(),
+        }
+    }
+}

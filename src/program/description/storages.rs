@@ -1,0 +1,112 @@
+//! Which of an operator's kernels takes variables as they are stored, and what would have to be dense first.
+
+use super::program::{Program, malformed};
+use crate::error::{Error, Result};
+use crate::program::contract::registry::Registry;
+use crate::program::contract::signature::{NoKernel, Signature, Slot};
+use crate::program::spec::attributes::Attributes;
+use crate::program::spec::extent::{Spec, VarId};
+use crate::tensor::StorageKind;
+
+/// An input that no kernel takes as it is stored.
+pub(in crate::program) struct Conversion {
+    /// The slot's name.
+    pub(in crate::program) slot: &'static str,
+    /// The variable.
+    pub(in crate::program) var: VarId,
+}
+
+impl Program {
+    /// The storages of the tensors in each slot.
+    fn storages(&self, groups: &[Vec<VarId>]) -> Vec<Vec<StorageKind>> {
+        let storages = |vars: &Vec<VarId>| {
+            let specs = vars.iter().filter_map(|&v| self.vars.get(v.0 as usize)?.spec());
+            specs.map(|spec| spec.storage).collect()
+        };
+        groups.iter().map(storages).collect()
+    }
+
+    /// The variables of each slot.
+    fn by_slot(signature: Signature, inputs: &[(&str, Vec<VarId>)]) -> Vec<Vec<VarId>> {
+        let of = |slot: &Slot| {
+            let given = inputs.iter().filter(|(name, _)| *name == slot.name);
+            given.flat_map(|(_, vars)| vars.iter().copied()).collect()
+        };
+        signature.inputs.iter().map(of).collect()
+    }
+
+    /// The kind that has a kernel for inputs as they are stored: the one that was asked for, or one that stands for it.
+    pub(in crate::program) fn kind_for(
+        &self,
+        registry: &Registry,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: &[(&str, Vec<VarId>)],
+    ) -> Option<&'static str> {
+        let fits = |signature: Signature| {
+            let groups = Self::by_slot(signature, inputs);
+            signature.kernel(&self.storages(&groups)).is_ok()
+        };
+        let declared = registry.declaration(kind)?;
+        if fits(declared.signature) {
+            return Some(declared.kind);
+        }
+        // One that refuses the attributes has no kernel for them.
+        let takes = |other: &&str| registry.parse(other, attributes).is_ok_and(|op| fits(op.signature()));
+        registry.standing_for(kind).find(takes)
+    }
+
+    /// What has to be made dense so that an operator has a kernel for it: nothing if it has one for the inputs as they are, or
+    /// if that does not help.
+    pub(in crate::program) fn conversions(
+        &self,
+        registry: &Registry,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: &[(&str, Vec<VarId>)],
+    ) -> Vec<Conversion> {
+        let sparse = |&var: &VarId| {
+            let spec = self.vars.get(var.0 as usize).and_then(|desc| desc.spec());
+            spec.is_some_and(|spec| spec.storage != StorageKind::Dense)
+        };
+        if !inputs.iter().flat_map(|(_, vars)| vars).any(sparse) {
+            return Vec::new();
+        }
+        let others = registry.standing_for(kind).filter(|other| registry.parse(other, attributes).is_ok());
+        let of = |kind: &str| {
+            let signature = registry.declaration(kind)?.signature;
+            let groups = Self::by_slot(signature, inputs);
+            let found = signature.conversions(&self.storages(&groups))?;
+            let conversion = |(slot, number): (usize, usize)| {
+                Some(Conversion { slot: signature.inputs[slot].name, var: *groups[slot].get(number)? })
+            };
+            Some(found.into_iter().filter_map(conversion).collect::<Vec<_>>())
+        };
+        let own = of(kind);
+        own.into_iter().chain(others.filter_map(of)).min_by_key(Vec::len).unwrap_or_default()
+    }
+
+    /// Checks that no step computes with rows that are not dense: what is computed from them is computed before the loop.
+    pub(in crate::program) fn check_dense_rows(&self, groups: &[Vec<VarId>]) -> Result<()> {
+        let sparse = |spec: &Spec| spec.batched() && spec.storage != StorageKind::Dense;
+        let found = groups.iter().flatten().find(|&&var| self.var(var).spec().is_some_and(sparse));
+        let Some(&var) = found else { return Ok(()) };
+        let got = self.spec(var)?.to_string();
+        Err(malformed("operand in a step block", "dense rows", got).variable(&self.var(var).name))
+    }
+
+    pub(in crate::program) fn check_storages(
+        &self,
+        signature: Signature,
+        groups: &[Vec<VarId>],
+    ) -> Result<()> {
+        let Err(NoKernel { slot, number, expected }) = signature.kernel(&self.storages(groups)) else {
+            return Ok(());
+        };
+        let var = groups[slot][number];
+        let kinds: Vec<String> = expected.iter().map(ToString::to_string).collect();
+        let what = format!("storage of input `{}`", signature.inputs[slot].name);
+        let got = self.spec(var)?.storage.to_string();
+        Err(Error::new(what, kinds.join(" or "), got).variable(&self.var(var).name))
+    }
+}
