@@ -5,6 +5,8 @@ mod create;
 mod entries;
 mod product;
 mod reduce;
+#[cfg(feature = "sprs")]
+mod sprs;
 
 use std::borrow::Cow;
 
