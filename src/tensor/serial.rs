@@ -42,8 +42,10 @@ impl<'de> Deserialize<'de> for Coo {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (shape, coordinates, values): (Vec<usize>, Vec<i64>, Dense) =
             Deserialize::deserialize(deserializer)?;
-        let coordinates = Array2::from_shape_vec((values.len(), shape.len()), coordinates);
-        Self::new(&shape, coordinates.map_err(D::Error::custom)?, values).map_err(D::Error::custom)
+        let (given, places) = (coordinates.len(), [values.len(), shape.len()]);
+        let coordinates = Array2::from_shape_vec(places, coordinates)
+            .map_err(|_| D::Error::custom(format!("{given} coordinates of coo for the shape {places:?}")))?;
+        Self::new(&shape, coordinates, values).map_err(D::Error::custom)
     }
 }
 

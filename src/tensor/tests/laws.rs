@@ -161,9 +161,10 @@ proptest! {
         let turned = x.transposed_dot(&e).unwrap();
         prop_assert!(turned.is_merged() && turned.row_ids().iter().all(|id| x.indices().contains(id)));
         prop_assert_eq!(wide(&turned.densify().unwrap()), p.t().dot(&wide(&e)));
-        let vector: Array1<f64> = x.dot(&d.clone().reshape(&[c * n]).unwrap().slice_rows(0..0).unwrap())
-            .ok().map_or_else(|| Array1::zeros(r), |v| v.cast(DType::F64).try_into().unwrap());
-        prop_assert_eq!(vector, Array1::zeros(r));
+        let column = numbers([c, 1], dtype);
+        let vector: Array1<f64> =
+            x.dot(&column.clone().reshape(&[c]).unwrap()).unwrap().cast(DType::F64).try_into().unwrap();
+        prop_assert_eq!(vector, p.dot(&wide(&column)).column(0).to_owned());
         let (m, q) = (numbers([n, r], dtype), y.to_selected_rows().unwrap());
         prop_assert_eq!(wide(&q.dot(&m).unwrap().densify().unwrap()), means(&y).dot(&wide(&m)));
     }
