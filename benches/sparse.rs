@@ -1,8 +1,8 @@
 //! How fast are the products of sparse matrices, beside `sprs` in the same run?
 //!
 //! `cargo bench --bench sparse` prints a line of JSON for each product: seconds, the median of calls that take turns with the
-//! peer's, and `ratio`, the peer's over ours. `sprs` runs on one thread. `transposed·dense` plans the columns at every call,
-//! `planned` has done so before. Every result is compared with the peer's first.
+//! peer's, and `ratio`, the peer's over ours. `sprs` runs on one thread. `transposed·dense` plans the columns at every call
+//! if that pays, `planned` has done so before. Every result is compared with the peer's first.
 //!
 //! The matrices are 20 newsgroups as bags of words and a9a, as `20news-bow/20ng.zip` and `a9a/a9a` in the folder that
 //! `UNPADDED_DATASETS` names, else `../shared/datasets`. In the place of one that is not there a matrix of about its shape is drawn.
@@ -180,8 +180,7 @@ fn dense(matrix: &Matrix, x: &CsMat<f32>, n: usize, chosen: &(dyn Fn(&str) -> bo
     if chosen("transposed·dense") {
         let ours = |out: &mut [f32], threads| {
             out.fill(0.0);
-            plan.prepare(view);
-            plan.product_into(View::new(&y, rows, n), ViewMut::new(out, columns, n), threads);
+            plan.product_once(view, View::new(&y, rows, n), ViewMut::new(out, columns, n), threads);
         };
         compare(matrix, ("transposed·dense", n), columns * n, ours, theirs)?;
     }

@@ -1,8 +1,9 @@
 //! The transposed product, `xᵀ·d`: entries by columns, only those that occur.
 
-use super::dense::Rows;
+use super::dense::{Rows, beyond};
 use super::{CsrView, place};
 use crate::kernels::float::{Float, Store};
+use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::rows::RowMerge;
 use crate::kernels::view::{View, ViewMut};
 
@@ -65,22 +66,25 @@ impl<T: Float> Columns<T> {
     fn count(&mut self, x: CsrView<'_, T>) {
         self.next.clear();
         self.next.resize(x.columns(), 0);
+        let next = &mut self.next[..];
         for &column in x.indices() {
-            self.next[place(column)] += 1;
+            next[place(column)] += 1;
         }
         let mut sum = 0;
-        for (column, next) in self.next.iter_mut().enumerate().filter(|(_, next)| **next > 0) {
+        for (column, next) in next.iter_mut().enumerate().filter(|(_, next)| **next > 0) {
             sum += std::mem::replace(next, sum);
             self.ids.push(column as i64);
             self.starts.push(i64::from(sum));
         }
+        let (to_rows, to_values) = (&mut self.rows[..], &mut self.values[..]);
         for r in 0..x.rows() {
             let (indices, values) = x.row(r);
             for (&column, &value) in indices.iter().zip(values) {
-                let next = &mut self.next[place(column)];
-                self.rows[*next as usize] = r as i64;
-                self.values[*next as usize] = value;
+                let next = &mut next[place(column)];
+                let to = *next as usize;
                 *next += 1;
+                to_rows[to] = r as i64;
+                to_values[to] = value;
             }
         }
     }
@@ -144,6 +148,56 @@ impl<T: Float> Columns<T> {
         let (x, ids) = (self.transposed(), Some(&self.ids[..]));
         Rows { x, y: d, out, store: Store::Add, ids, first: 0 }.run_on(threads);
     }
+
+    /// `out += xᵀ·d`, where no plan is kept: very narrow rows of `d` are added as they come, which takes less time than to plan.
+    ///
+    /// # Panics
+    /// Unless `x` is R × K, `d` R × N and `out` K × N; or as [`Self::prepare`].
+    pub fn product_once(&mut self, x: CsrView<'_, T>, d: View<'_, T>, out: ViewMut<'_, T>, threads: usize) {
+        assert_eq!(d.rows(), x.rows(), "the rows of a transposed matrix's factor");
+        assert_eq!((out.rows(), out.width()), (x.columns(), d.width()), "the shape of a transposed product");
+        match d.width() {
+            1 => sweep(Scatter::<T, 1> { x, d, out }),
+            2 => sweep(Scatter::<T, 2> { x, d, out }),
+            _ => {
+                self.prepare(x);
+                self.product_into(d, out, threads);
+            }
+        }
+    }
+}
+
+/// A transposed product of `N` columns, in the order of the entries.
+struct Scatter<'a, T, const N: usize> {
+    x: CsrView<'a, T>,
+    d: View<'a, T>,
+    out: ViewMut<'a, T>,
+}
+
+impl<T: Float, const N: usize> Sweep for Scatter<'_, T, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        let Scatter { x, d, mut out } = self;
+        let (many, stride, start) = (out.rows(), out.stride(), out.as_mut_ptr());
+        for r in 0..x.rows() {
+            let (indices, values) = x.row(r);
+            let row: [T; N] = std::array::from_fn(|j| d.row(r)[j]);
+            for (&column, &value) in indices.iter().zip(values) {
+                // What is negative is far beyond.
+                let to = column as usize;
+                if to >= many {
+                    beyond(column, many);
+                }
+                for (j, &d) in row.iter().enumerate() {
+                    // SAFETY: one of the rows of `out`, which are `N` wide.
+                    let sum = unsafe { &mut *start.add(to * stride + j) };
+                    *sum = A::mul_add(value, d, *sum);
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -166,7 +220,7 @@ mod tests {
             for r in 0..columns.len() {
                 assert!(columns.transposed().row(r).0.is_sorted());
             }
-            for width in [0, 1, 7, 64, 70] {
+            for width in [0, 1, 2, 7, 64, 70] {
                 let d = numbers::<T>(rows * width, 5);
                 let expected = naive(&turned(&x.dense(), rows, many), &wide(&d), [many, rows, width]);
                 let d = View::new(&d, rows, width);
@@ -178,6 +232,9 @@ mod tests {
                 close(&out, &some);
                 let mut all = vec![T::ONE; many * width];
                 columns.product_into(d, ViewMut::new(&mut all, many, width), 1);
+                close(&all, &expected.iter().map(|x| x + 1.0).collect::<Vec<_>>());
+                all.fill(T::ONE);
+                Columns::default().product_once(x.view(), d, ViewMut::new(&mut all, many, width), 1);
                 close(&all, &expected.iter().map(|x| x + 1.0).collect::<Vec<_>>());
             }
         }
@@ -226,6 +283,13 @@ mod tests {
                 Columns::default().prepare(x);
             };
             assert!(std::panic::catch_unwind(prepare).is_err());
+            let once = || {
+                let x = CsrView::new(columns, &[0, 1], std::slice::from_ref(&column), &[1.0f32]);
+                let mut out = vec![0.0; columns];
+                let out = ViewMut::new(&mut out, columns, 1);
+                Columns::default().product_once(x, View::new(&[1.0], 1, 1), out, 1);
+            };
+            assert!(std::panic::catch_unwind(once).is_err());
         }
     }
 }
