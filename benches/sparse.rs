@@ -91,7 +91,8 @@ impl Matrix {
 
     /// Rows of 1 to `longest` entries; low columns are the frequent ones.
     fn drawn(name: &'static str, [rows, columns, longest]: [usize; 3]) -> Self {
-        let draw = |r: usize, i: usize| f64::from(philox([r as u32, i as u32, 0, 0], [7, 7])[0]) / 2f64.powi(32);
+        let draw =
+            |r: usize, i: usize| f64::from(philox([r as u32, i as u32, 0, 0], [7, 7])[0]) / 2f64.powi(32);
         let row = |r| {
             let len = (draw(r, 0) * longest as f64) as usize + 1;
             let column = |i| (draw(r, i + 1).powi(2) * columns as f64) as i64;

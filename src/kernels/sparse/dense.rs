@@ -242,16 +242,13 @@ pub(super) fn beyond(column: i64, columns: usize) -> ! {
 fn total<T: Float, const L: usize, const V: usize, const K: usize>(
     mut sums: [[[T; L]; V]; K],
 ) -> [[T; L]; V] {
-    let mut step = 1;
-    while step < K {
-        for k in (0..K - step).step_by(2 * step) {
-            for v in 0..V {
-                for j in 0..L {
-                    sums[k][v][j] += sums[k + step][v][j];
-                }
-            }
+    let mut half = K / 2;
+    while half > 0 {
+        let (low, high) = sums.split_at_mut(half);
+        for (sums, more) in low.iter_mut().flatten().flatten().zip(high.iter().flatten().flatten()) {
+            *sums += *more;
         }
-        step *= 2;
+        half /= 2;
     }
     sums[0]
 }
