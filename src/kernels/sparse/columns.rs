@@ -3,12 +3,20 @@
 use super::dense::{Rows, beyond};
 use super::{CsrView, place};
 use crate::kernels::float::{Float, Store};
+use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::rows::RowMerge;
 use crate::kernels::view::{View, ViewMut};
 
 /// Columns are counted in a table if there are at most so many for each entry, and sorted if there are more.
 const COLUMNS_AN_ENTRY: usize = 4;
+/// Bytes of a result that is added to in the order of the entries: half of a usual second cache. It decides the bits, and is the
+/// same on every machine.
+const SCATTERED: usize = 256 << 10;
+/// Columns that threads share.
+const UNIT: usize = 16;
+/// Below this many multiply-adds a second thread costs more than it gains.
+const WORTH_A_THREAD: usize = 1 << 18;
 
 /// The columns that occur in a sparse matrix, ascending, each with its entries in ascending order of rows: the plan of `xᵀ·d`.
 ///
@@ -149,51 +157,92 @@ impl<T: Float> Columns<T> {
         Rows { x, y: d, out, store: Store::Add, ids, first: 0 }.run_on(threads);
     }
 
-    /// `out += xᵀ·d`, where no plan is kept: very narrow rows of `d` are added as they come, which takes less time than to plan.
+    /// `out += xᵀ·d`, where no plan is kept: a result that stays in the cache is added to in the order of the entries, which takes
+    /// less time than to plan. Its shape alone decides, and so the bits.
     ///
     /// # Panics
     /// Unless `x` is R × K, `d` R × N and `out` K × N; or as [`Self::prepare`].
     pub fn product_once(&mut self, x: CsrView<'_, T>, d: View<'_, T>, out: ViewMut<'_, T>, threads: usize) {
         assert_eq!(d.rows(), x.rows(), "the rows of a transposed matrix's factor");
         assert_eq!((out.rows(), out.width()), (x.columns(), d.width()), "the shape of a transposed product");
-        match d.width() {
-            1 => sweep(Scatter::<T, 1> { x, d, out }),
-            2 => sweep(Scatter::<T, 2> { x, d, out }),
-            _ => {
-                self.prepare(x);
-                self.product_into(d, out, threads);
-            }
+        let bytes = out.rows().saturating_mul(d.width() * size_of::<T>());
+        if d.width() == 1 {
+            sweep(Narrow { x, d, out });
+        } else if bytes <= SCATTERED {
+            Scatter { x, d, out }.share(helpers(x.entries() * d.width(), WORTH_A_THREAD, threads));
+        } else {
+            self.prepare(x);
+            self.product_into(d, out, threads);
         }
     }
 }
 
-/// A transposed product of `N` columns, in the order of the entries.
-struct Scatter<'a, T, const N: usize> {
+/// A transposed product of one column, in the order of the entries.
+struct Narrow<'a, T> {
     x: CsrView<'a, T>,
     d: View<'a, T>,
     out: ViewMut<'a, T>,
 }
 
-impl<T: Float, const N: usize> Sweep for Scatter<'_, T, N> {
+impl<T: Float> Sweep for Narrow<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
-        let Scatter { x, d, mut out } = self;
+        let Narrow { x, d, mut out } = self;
         let (many, stride, start) = (out.rows(), out.stride(), out.as_mut_ptr());
         for r in 0..x.rows() {
             let (indices, values) = x.row(r);
-            let row: [T; N] = std::array::from_fn(|j| d.row(r)[j]);
+            let d = d.row(r)[0];
             for (&column, &value) in indices.iter().zip(values) {
                 // What is negative is far beyond.
                 let to = column as usize;
                 if to >= many {
                     beyond(column, many);
                 }
-                for (j, &d) in row.iter().enumerate() {
-                    // SAFETY: one of the rows of `out`, which are `N` wide.
-                    let sum = unsafe { &mut *start.add(to * stride + j) };
-                    *sum = A::mul_add(value, d, *sum);
+                // SAFETY: one of the rows of `out`, which has a column.
+                let sum = unsafe { &mut *start.add(to * stride) };
+                *sum = A::mul_add(value, d, *sum);
+            }
+        }
+    }
+}
+
+/// The same of any width.
+struct Scatter<'a, T> {
+    x: CsrView<'a, T>,
+    d: View<'a, T>,
+    out: ViewMut<'a, T>,
+}
+
+impl<T: Float> Scatter<'_, T> {
+    /// Threads share the columns of the result.
+    fn share(self, threads: usize) {
+        let width = self.d.width();
+        if threads < 2 || width < 2 * UNIT {
+            return sweep(self);
+        }
+        let left = threads / 2;
+        let middle = (width * left / threads).next_multiple_of(UNIT).min(width - 1);
+        let (out, out_after) = self.out.split_columns(middle);
+        let before = Scatter { d: self.d.columns(0, middle), out, ..self };
+        let after = Scatter { d: self.d.columns(middle, width), out: out_after, ..self };
+        rayon::join(|| before.share(left), || after.share(threads - left));
+    }
+}
+
+impl<T: Float> Sweep for Scatter<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        let Scatter { x, d, mut out } = self;
+        for r in 0..x.rows() {
+            let (indices, values) = x.row(r);
+            let d = d.row(r);
+            for (&column, &value) in indices.iter().zip(values) {
+                for (out, &d) in out.row(place(column)).iter_mut().zip(d) {
+                    *out = A::mul_add(value, d, *out);
                 }
             }
         }
@@ -220,7 +269,7 @@ mod tests {
             for r in 0..columns.len() {
                 assert!(columns.transposed().row(r).0.is_sorted());
             }
-            for width in [0, 1, 2, 7, 64, 70] {
+            for width in [0, 1, 2, 7, 64, 70, 300] {
                 let d = numbers::<T>(rows * width, 5);
                 let expected = naive(&turned(&x.dense(), rows, many), &wide(&d), [many, rows, width]);
                 let d = View::new(&d, rows, width);
@@ -248,7 +297,7 @@ mod tests {
 
     #[test]
     fn both_ways_to_plan_and_any_number_of_threads_give_the_same_bits() {
-        let (rows, many, width) = (900, 700, 20);
+        let (rows, many, width) = (900, 700, 70);
         let x = Sparse::<f32>::any(rows, many, 60, 8);
         let d = numbers::<f32>(rows * width, 9);
         let d = View::new(&d, rows, width);
@@ -264,6 +313,13 @@ mod tests {
             assert!(run(&columns, threads) == expected);
             let mut all = vec![0.0; many * width];
             columns.product_into(d, ViewMut::new(&mut all, many, width), threads);
+            let once = |threads| {
+                let mut all = vec![0.0; many * width];
+                let out = ViewMut::new(&mut all, many, width);
+                Columns::default().product_once(x.view(), d, out, threads);
+                all
+            };
+            assert!(once(threads) == once(1));
             for (i, &id) in columns.ids().iter().enumerate() {
                 let row = |all: &[f32], i: usize| all[i * width..(i + 1) * width].to_vec();
                 assert_eq!(row(&all, id as usize), row(&expected, i));

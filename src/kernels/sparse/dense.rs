@@ -166,8 +166,9 @@ impl<T: Float> Row<'_, T> {
         store: Store,
     ) {
         let end = out.len().min(from + V * L);
-        let last = end - L - from;
-        let columns = self.y.columns(from, end);
+        let begin = from.min(end - L);
+        let last = end - L - begin;
+        let columns = self.y.columns(begin, end);
         let mut sums = [[[T::ZERO; L]; V]; K];
         let (turns, rest) = self.indices.as_chunks::<K>();
         let (value_turns, value_rest) = self.values.as_chunks::<K>();
@@ -180,14 +181,15 @@ impl<T: Float> Row<'_, T> {
             add::<A, T, L, V>(sums, columns, last, index, value);
         }
         let total = total(sums);
-        let out = &mut out[from..end];
+        let out = &mut out[begin..end];
         for (v, sums) in total[..V - 1].iter().enumerate() {
             put(&mut out[v * L..], sums, store);
         }
-        if last == (V - 1) * L {
+        // What the block before has written, or the vector before, is not written again.
+        let done = from + (V - 1) * L - begin;
+        if done == last {
             put(&mut out[last..], &total[V - 1], store);
         } else {
-            let done = (V - 1) * L;
             store.put_row(&mut out[done..], &total[V - 1][done - last..]);
         }
     }
