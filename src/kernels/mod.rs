@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
+pub mod bag;
 pub mod bandwidth;
 mod chunk;
 pub mod cpu;
@@ -24,11 +25,14 @@ pub mod rows;
 mod tile;
 pub mod view;
 
+pub use bag::{
+    BagGradient, BagPool, BagShare, BagTarget, Bags, bag_factor_gradient, bag_first_maximum, bag_forward,
+};
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use chunk::Output;
 pub use cpu::{Cpu, cpu};
 pub use elementwise::{map, update, zip};
-pub use float::{Float, Store};
+pub use float::{Float, Store, exceeds};
 pub use flush::flush;
 pub use gradient::{BiasGradient, GradientRoom, SUM_ROWS, WeightGradient, affine_gradient};
 pub use gru::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
