@@ -418,3 +418,6 @@ fn put_rows<'t, A: Arithmetic, T: Float>(
     }
     add_rows::<A, T>(0..count, out, of);
 }
+
+#[cfg(test)]
+mod tests;

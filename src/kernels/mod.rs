@@ -20,6 +20,7 @@ pub mod path;
 pub mod peak;
 mod prefetch;
 pub mod product;
+pub mod projection;
 pub mod random;
 pub mod rows;
 mod tile;
