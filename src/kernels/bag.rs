@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::float::{Float, Store, exceeds};
 use super::path::{Arithmetic, Sweep, sweep};
-use super::prefetch;
+use super::prefetch::ask;
 use super::rows::RowMerge;
 use super::view::{View, ViewMut};
 
@@ -38,8 +38,6 @@ pub struct Bags<'a, T> {
 const AHEAD: usize = 12;
 /// So many rows are added to a part of the columns before the next part: as many as stay in the nearest cache.
 const BLOCK: usize = 16;
-/// Bytes that come from memory at once.
-const LINE: usize = 64;
 
 impl<T: Float> Bags<'_, T> {
     /// How many bags there are.
@@ -82,16 +80,6 @@ impl<T: Float> Bags<'_, T> {
         assert_eq!(self.len(), bags, "one row a bag");
         assert_eq!(self.starts.last().copied().unwrap_or(0), self.rows.len(), "the rows of all bags");
         assert!(self.factors.is_none_or(|f| f.len() == self.rows.len()), "one factor a row");
-    }
-}
-
-#[inline(always)]
-fn ask<T>(row: &[T]) {
-    for part in row.chunks(LINE / size_of::<T>()) {
-        prefetch::to_read(part.as_ptr());
-    }
-    if let Some(last) = row.last() {
-        prefetch::to_read(std::ptr::from_ref(last));
     }
 }
 
@@ -206,8 +194,10 @@ impl<T: Float> Sweep for Sum<'_, T> {
             out.fill(T::ZERO);
             for from in range.clone().step_by(BLOCK) {
                 let block = from..range.end.min(from + BLOCK);
-                block.clone().for_each(|at| self.bags.ask_ahead(self.table, at));
                 let add = |at: usize, columns: Range<usize>| {
+                    if columns.start == 0 {
+                        self.bags.ask_ahead(self.table, at);
+                    }
                     (self.bags.factor(at), &self.bags.row(self.table, at)[columns])
                 };
                 add_rows::<A, T>(block, out, add);

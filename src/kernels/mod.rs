@@ -40,6 +40,7 @@ pub use gru::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 pub use lstm::{LstmBackward, lstm_backward, lstm_forward};
 pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
 pub use peak::peak;
+pub use prefetch::ask;
 pub use product::{Packed, Transpose, affine, product, product_panels};
 pub use random::{RowStream, fill_uniform, philox, uniform01};
 pub use rows::{RowMerge, gather_rows};

@@ -234,17 +234,40 @@ impl<T: Float> Room<T> {
         sequences: Sequences<'_>,
         height: usize,
     ) -> Result<()> {
+        let found = match ids {
+            Ids::I32(ids) => self.gather(op, *ids, sequences, height),
+            Ids::I64(ids) => self.gather(op, *ids, sequences, height),
+        };
+        match found {
+            Ok(()) => Ok(()),
+            Err(row) => ids.place(row, height, "table").map(drop),
+        }
+    }
+
+    /// The same; the first row whose id is not in the table is the error.
+    fn gather<I: Copy + Into<i64>>(
+        &mut self,
+        op: &EmbeddingBag,
+        ids: View<'_, I>,
+        sequences: Sequences<'_>,
+        height: usize,
+    ) -> std::result::Result<(), usize> {
         let Self { rows, starts, factors, .. } = self;
         factors.clear();
         rows.clear();
+        rows.reserve(ids.rows());
         starts.clear();
         starts.push(0);
         for sequence in sequences.iter() {
             for row in sequence {
-                let id = ids.get(row);
-                if op.padding_id != Some(id) {
-                    rows.push(ids.place(row, height, "table")? as i64);
+                let id = ids.row(row)[0].into();
+                if op.padding_id == Some(id) {
+                    continue;
                 }
+                if ids::index(id, height).is_none() {
+                    return Err(row);
+                }
+                rows.push(id);
             }
             starts.push(rows.len());
         }
@@ -339,15 +362,12 @@ impl EmbeddingBag {
         let gradient = BagGradient { plan: &room.plan, bags: &room.bags, share };
         let (threads, all) = (run.run().threads, 0..room.plan.len());
         if let Some((rows, store)) = run.gradient_rows(Self::TABLE) {
-            let fresh = store == Store::Write || rows.dtype().is_none();
-            if fresh {
-                rows.reset::<T>(height, dout.width());
-            }
-            let out = rows.extend::<T>(room.plan.ids().iter().copied());
+            let out = if store == Store::Write || rows.dtype().is_none() {
+                rows.refill::<T>(height, dout.width(), room.plan.ids())
+            } else {
+                rows.extend::<T>(room.plan.ids().iter().copied())
+            };
             divide(gradient, dout, all, BagTarget::Listed, out, threads);
-            if fresh {
-                rows.set_merged();
-            }
         } else if let Some((mut out, store)) = run.gradient::<T>(Self::TABLE)? {
             store.put_nothing(out.reborrow());
             divide(gradient, dout, all, BagTarget::Table { first: 0 }, out, threads);
