@@ -168,6 +168,17 @@ impl RowBuffer {
         ViewMut::new(&mut values[before * width..], added, width)
     }
 
+    /// Makes it the rows `ids`, sorted and distinct, of a table of `height` rows of `width` elements, and returns the view of
+    /// their values, to be written whole: they are what was there before.
+    pub fn refill<T: RowValue>(&mut self, height: usize, width: usize, ids: &[i64]) -> ViewMut<'_, T> {
+        (self.height, self.width, self.dtype, self.distinct) = (height, width, Some(T::ROW_DTYPE), true);
+        self.rows.clear();
+        self.rows.extend_from_slice(ids);
+        let values = T::of_mut(self);
+        values.resize(ids.len() * width, T::ZERO);
+        ViewMut::new(values, ids.len(), width)
+    }
+
     /// Says that the rows are sorted and distinct.
     pub fn set_merged(&mut self) {
         self.distinct = true;
