@@ -21,6 +21,12 @@ impl Numbers {
         self.f64.clear();
     }
 
+    /// To hold `T` from now on, with what was there before if that is what it held.
+    fn kept<T: RowValue>(&mut self) -> &mut Vec<T> {
+        self.dtype = Some(T::ROW_DTYPE);
+        T::of_mut(self)
+    }
+
     /// What it holds, once it was filled.
     pub(super) fn dtype(&self) -> Option<DType> {
         self.dtype
@@ -171,10 +177,10 @@ impl RowBuffer {
     /// Makes it the rows `ids`, sorted and distinct, of a table of `height` rows of `width` elements, and returns the view of
     /// their values, to be written whole: they are what was there before.
     pub fn refill<T: RowValue>(&mut self, height: usize, width: usize, ids: &[i64]) -> ViewMut<'_, T> {
-        (self.height, self.width, self.dtype, self.distinct) = (height, width, Some(T::ROW_DTYPE), true);
+        (self.height, self.width, self.distinct) = (height, width, true);
         self.rows.clear();
         self.rows.extend_from_slice(ids);
-        let values = T::of_mut(self);
+        let values = self.numbers.kept::<T>();
         values.resize(ids.len() * width, T::ZERO);
         ViewMut::new(values, ids.len(), width)
     }
