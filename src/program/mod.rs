@@ -24,12 +24,12 @@ pub(crate) mod stored;
 pub mod transform;
 
 pub use build::builder::{Builder, DTypeOf};
-pub use build::fallback::{Fallback, Warning};
 pub use build::open_step::Recurrence;
 pub use build::step::Step;
 pub use build::term::Term;
 pub use build::var::Var;
 pub use build::vars::{Outputs, Vars};
+pub use build::warning::{Fallback, Warning};
 pub use contract::context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
 pub use contract::cost::{Cost, Work};
 pub use contract::declare::{Declaration, Declared};

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::panic::Location;
 use std::rc::Rc;
 
-use super::fallback::Fallback;
 use super::open_step::OpenStep;
 use super::scopes::Scopes;
 use super::state::{self, State};
 use super::var::Var;
 use super::vars::Outputs;
+use super::warning::Fallback;
 use crate::error::{Error, ErrorKind, Place, Result, is_own};
 use crate::program::contract::registry::Registry;
 use crate::program::description::initialize;
@@ -52,6 +52,7 @@ use crate::tensor::{DType, StorageKind};
 /// | recurrent cells | [`lstm_cell`](Self::lstm_cell) [`gru_cell`](Self::gru_cell) [`zoneout`](Self::zoneout) |
 /// | losses and metrics | [`cross_entropy`](Self::cross_entropy) [`cross_entropy_with`](Self::cross_entropy_with) [`accuracy`](Self::accuracy) |
 /// | random | [`dropout`](Self::dropout) [`variational_dropout`](Self::variational_dropout) |
+/// | sparse | [`feed_csr`](Self::feed_csr) [`to_dense`](Self::to_dense) [`to_csr`](Self::to_csr) [`to_selected_rows`](Self::to_selected_rows) |
 /// | ids, conversion | [`lookup`](Self::lookup) [`lookup_bag`](Self::lookup_bag) [`assign`](Self::assign) [`cast`](Self::cast) [`fill_like`](Self::fill_like) |
 ///
 /// # A program with mistakes

@@ -4,7 +4,7 @@
 mod before_loop;
 pub mod builder;
 mod carried;
-pub mod fallback;
+mod fallback;
 mod memories;
 mod naming;
 pub(crate) mod open_step;
@@ -15,3 +15,4 @@ pub mod step;
 pub(crate) mod term;
 pub mod var;
 pub mod vars;
+pub mod warning;
