@@ -54,7 +54,10 @@ const LEFT_OUT: [(&str, &str); 38] = [
     ("Lane::split", "hands on what the work of the threads returns, and has no error of its own"),
     ("Backward::result", "fails if two operators were made one wrongly, which no call can do"),
     ("Backward::output", "as `Forward::output`, by the same lines"),
-    ("Backward::fill_gradient", "hands on what fills it; fails else as `Forward::fill_csr`, by the same lines"),
+    (
+        "Backward::fill_gradient",
+        "hands on what fills it; fails else as `Forward::fill_csr`, by the same lines",
+    ),
     ("Declared::parse", "a user's own: what it returns is an error of the call that appends the operator"),
     ("Op::infer_shape", "a user's own: what it returns is an error of the call that appends the operator"),
     ("Op::levels", "a user's own: what it returns is an error at the line that appended the operator"),

@@ -12,11 +12,11 @@ use unpadded::program::attributes::Attribute;
 use unpadded::program::attributes::or_default;
 use unpadded::program::call::Direct;
 use unpadded::program::{
-    Append, Attributes, Backward, BlockId, Extent, Forward, Gradient, InferShape, Levels, Op, Operand,
-    CsrBuffer, Program, RowBuffer, Sample, Spec, VarId, backward,
+    Append, Attributes, Backward, BlockId, CsrBuffer, Extent, Forward, Gradient, InferShape, Levels, Op,
+    Operand, Program, RowBuffer, Sample, Spec, VarId, backward,
 };
 use unpadded::tensor::{Dense, StorageKind};
-use unpadded::{Builder, DType, Result, Var, Variable, operator};
+use unpadded::{Builder, DType, Registry, Result, Var, Variable, operator};
 
 use super::Calls;
 use crate::refused::noted;
