@@ -240,6 +240,8 @@ use elementwise::unary::Unary;
 use elementwise::{activation, arithmetic, comparison};
 use feature::reduce::{self, PerRow, Whole};
 use feature::softmax::{self, Softmax};
+use sparse::binary::SparseBinary;
+use sparse::entrywise::Entrywise;
 
 /// Every operator of the crate, by family: the methods that append them (each a macro of its operator's file, with the
 /// operator's name) and the operators.
@@ -373,8 +375,26 @@ catalogue! {
         sparse::convert::ToCsr,
         sparse::convert::ToSelectedRows,
     }
-    // What no model calls: carried states and updates.
+    // What no model calls: kernels for sparse variables, which stand for those above, carried states and updates.
     [] {
+        SparseBinary<arithmetic::Add>,
+        SparseBinary<arithmetic::Sub>,
+        SparseBinary<arithmetic::Mul>,
+        SparseBinary<arithmetic::Div>,
+        SparseBinary<arithmetic::Maximum>,
+        SparseBinary<arithmetic::Minimum>,
+        Entrywise<activation::Abs>,
+        Entrywise<activation::Clamp>,
+        Entrywise<activation::Elu>,
+        Entrywise<activation::Gelu>,
+        Entrywise<activation::LeakyRelu>,
+        Entrywise<activation::Relu>,
+        Entrywise<activation::Scale>,
+        Entrywise<activation::Silu>,
+        Entrywise<activation::Softsign>,
+        Entrywise<activation::Sqrt>,
+        Entrywise<activation::Square>,
+        Entrywise<activation::Tanh>,
         conversion::carry::Carry,
         update::adagrad::Adagrad,
         update::adam::Adam,

@@ -42,7 +42,7 @@ pub use contract::registry::Registry;
 pub use contract::rows::{RowBuffer, RowValue};
 pub use contract::sample::{Operand, Sample};
 pub use contract::shapes::InferShape;
-pub use contract::signature::{Arity, CSR, DENSE, DENSE_OR_ROWS, ROWS, Signature, Slot};
+pub use contract::signature::{Arity, CSR, DENSE, DENSE_OR_ROWS, Kernel, ROWS, Signature, Slot};
 pub use contract::{call, sample};
 pub use description::carried::CarriedState;
 pub use description::language::RECURRENT;

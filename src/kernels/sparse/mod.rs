@@ -131,7 +131,7 @@ impl<'a, T> CsrView<'a, T> {
     }
 
     /// The row before which `part` of `parts` of the work lies, an entry and a row being a unit each.
-    fn divided(&self, part: usize, parts: usize) -> usize {
+    pub(crate) fn divided(&self, part: usize, parts: usize) -> usize {
         let all = (self.entries() + self.rows()) as u128;
         let goal = (all * part as u128 / parts as u128) as usize;
         let (mut low, mut high) = (0, self.rows());

@@ -359,9 +359,9 @@ fn gradient<T: Float>(
 }
 
 /// Sums over rows, and the terms of one row.
-struct Sums<T> {
-    all: Vec<T>,
-    row: Vec<T>,
+pub(in crate::ops) struct Sums<T> {
+    pub(in crate::ops) all: Vec<T>,
+    pub(in crate::ops) row: Vec<T>,
 }
 
 impl<T> Default for Sums<T> {
@@ -404,13 +404,13 @@ fn combine_rows<T: Float>(
 }
 
 /// Writes or adds f(x, y, g), where x and y have as many elements as g, or one for all.
-struct Combine<'a, F, T> {
-    f: F,
-    x: &'a [T],
-    y: &'a [T],
-    g: &'a [T],
-    to: &'a mut [T],
-    store: Store,
+pub(in crate::ops) struct Combine<'a, F, T> {
+    pub(in crate::ops) f: F,
+    pub(in crate::ops) x: &'a [T],
+    pub(in crate::ops) y: &'a [T],
+    pub(in crate::ops) g: &'a [T],
+    pub(in crate::ops) to: &'a mut [T],
+    pub(in crate::ops) store: Store,
 }
 
 impl<F: Fn(T, T, T) -> T, T: Float> Sweep for Combine<'_, F, T> {

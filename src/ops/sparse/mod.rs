@@ -5,3 +5,7 @@
 
 #[macro_use]
 pub(in crate::ops) mod convert;
+pub(in crate::ops) mod binary;
+pub(in crate::ops) mod entrywise;
+mod meet;
+mod samples;

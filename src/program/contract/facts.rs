@@ -185,6 +185,6 @@ pub enum Stored {
     Everything,
     /// As much as the inputs in these slots store together; of a dense one, its rows count.
     Together(&'static [usize]),
-    /// As much as the one of these slots that stores least.
+    /// As much as the one of these slots that stores least; a dense one does not count.
     Least(&'static [usize]),
 }

@@ -1,0 +1,462 @@
+//! `add`, `sub`, `mul`, `div`, `maximum`, `minimum` where one or both of the variables are sparse.
+//!
+//! | x, y | result |
+//! |---|---|
+//! | csr and csr, selected rows and selected rows | stored as they are: what either stores, of `mul` what both store |
+//! | one of them sparse, one dense | of `mul`, and of `div` by a dense one, what the sparse one stores; of the others a dense one |
+//!
+//! coo lies like csr; of csr and coo together the result is csr. A dense one may be broadcast as among dense variables: a vector
+//! over the columns, one number, one number a row. A sparse one is not.
+//!
+//! What is not stored is 0, and `mul` and `div` leave it out: 0 · ∞ and 0 / 0, which among dense variables are NaN, are
+//! nothing here. The gradient of a sparse one is that of the numbers which it stores; of a dense one it is dense.
+
+use crate::error::Result;
+use crate::kernels::sparse::{intersection, union};
+use crate::kernels::{Store, View, ViewMut};
+use crate::ops::elementwise::arithmetic::{self, Function, Sums, together};
+use crate::program::{
+    Attributes, Backward, CSR, DENSE, Declaration, Declared, Forward, Gradient, InferShape, Kernel, Op, ROWS,
+    RowValue, Sample, Signature, Slot, Spec, Stored,
+};
+use crate::tensor::StorageKind;
+use crate::with_float;
+
+use super::meet::{Beside, Entries, Mixed, Row, Selected, Sparse, at, beside, combine};
+use super::samples::of_two;
+
+/// The slots of all of them.
+const X: usize = 0;
+const Y: usize = 1;
+const OUT: usize = 0;
+
+/// Which zeros of its arguments make a function 0, whatever the other one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::ops) enum Zeros {
+    /// None: f(0, y) and f(x, 0) may be anything; f(0, 0) is 0.
+    Neither,
+    /// Those of x: a quotient.
+    OfX,
+    /// Those of either: a product.
+    OfEither,
+}
+
+impl Zeros {
+    fn of(self, slot: usize) -> bool {
+        self == Self::OfEither || self == Self::OfX && slot == X
+    }
+}
+
+/// A [`Function`] with kernels for sparse variables.
+pub(in crate::ops) trait OnSparse: Function {
+    /// What makes it 0.
+    const ZEROS: Zeros;
+    /// The declaration of the operator on sparse variables.
+    const DECLARATION: &'static Declaration;
+}
+
+/// A [`Function`] of two variables that are not both dense, as an operator.
+pub(in crate::ops) struct SparseBinary<F>(F);
+
+impl<F: OnSparse> Declared for SparseBinary<F> {
+    fn declaration() -> &'static Declaration {
+        F::DECLARATION
+    }
+
+    fn parse(attributes: &Attributes) -> Result<Self> {
+        F::parse(attributes).map(Self)
+    }
+
+    fn declared(&self) -> &'static Declaration {
+        F::DECLARATION
+    }
+}
+
+/// How the result is stored.
+fn storage<F: OnSparse>(x: StorageKind, y: StorageKind) -> StorageKind {
+    match (x, y) {
+        (StorageKind::Dense, y) if F::ZEROS.of(Y) => y,
+        (x, StorageKind::Dense) if F::ZEROS.of(X) => x,
+        (StorageKind::Dense, _) | (_, StorageKind::Dense) => StorageKind::Dense,
+        (x, y) if x == y => x,
+        _ => StorageKind::Csr,
+    }
+}
+
+impl<F: OnSparse> Op for SparseBinary<F> {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        let out = together(s)?;
+        let size = |spec: &Spec| (spec.rows(), spec.width());
+        for slot in [X, Y] {
+            if s.input(slot).storage != StorageKind::Dense && size(s.input(slot)) != size(&out) {
+                return Err(
+                    s.mismatch(slot, "all rows and columns of the result, as a sparse one is not repeated")
+                );
+            }
+        }
+        s.set(OUT, out.stored(storage::<F>(s.input(X).storage, s.input(Y).storage)));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => forward::<F, T>(run))
+    }
+
+    fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        let [this, other] = [&inputs[wrt][0], &inputs[1 - wrt][0]];
+        let reads = Gradient::reading(F::READS[wrt]);
+        if this.storage != StorageKind::Dense {
+            // It says where the entries are.
+            return reads.input(wrt);
+        }
+        let whole = (this.rows(), this.width()) == (other.rows(), other.width());
+        let dense = storage::<F>(inputs[X][0].storage, inputs[Y][0].storage) == StorageKind::Dense;
+        reads.passes(F::PASSES[wrt] && whole && dense)
+    }
+
+    fn stored(&self, _: usize) -> Stored {
+        match F::ZEROS {
+            Zeros::Neither => Stored::Together(&[X, Y]),
+            Zeros::OfX => Stored::Together(&[X]),
+            Zeros::OfEither => Stored::Least(&[X, Y]),
+        }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            gradient::<F, T>(run, X, F::dx::<T>)?;
+            gradient::<F, T>(run, Y, |y, x, g| F::dy::<T>(x, y, g))
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        of_two(F::ZEROS)
+    }
+}
+
+fn forward<F: OnSparse, T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+    let sparse = if run.input_spec(X).storage == StorageKind::Dense { Y } else { X };
+    match (run.output_spec(OUT).storage, sparse) {
+        (StorageKind::Dense, X) => dense::<T>(run, X, |x, y, _| F::value(x, y)),
+        (StorageKind::Dense, _) => dense::<T>(run, Y, |y, x, _| F::value(x, y)),
+        (StorageKind::SelectedRows, X) => rows::<F, T>(run, X, |x, y, _| F::value(x, y)),
+        (StorageKind::SelectedRows, _) => rows::<F, T>(run, Y, |y, x, _| F::value(x, y)),
+        (_, X) => entries::<F, T>(run, X, |x, y, _| F::value(x, y)),
+        (_, _) => entries::<F, T>(run, Y, |y, x, _| F::value(x, y)),
+    }
+}
+
+/// A dense result of a sparse slot and a dense one: f(sparse, dense).
+fn dense<T: RowValue>(
+    run: &mut Forward<'_>,
+    sparse: usize,
+    f: impl Fn(T, T, T) -> T + Copy + Send + Sync,
+) -> Result<()> {
+    let (out, dense, threads) = (run.output::<T>(OUT)?, run.input::<T>(1 - sparse)?, run.run().threads);
+    let zero = [T::ZERO];
+    let sparse = Sparse::of(run.csr(sparse), run.rows(sparse), &zero)?;
+    Mixed { f, sparse, dense, g: None, to: out, first: 0, store: Store::Write }.share(threads);
+    Ok(())
+}
+
+/// Selected rows of a slot of selected rows and another one: f(this, other).
+fn rows<F: OnSparse, T: RowValue>(
+    run: &mut Forward<'_>,
+    slot: usize,
+    f: impl Fn(T, T, T) -> T + Copy,
+) -> Result<()> {
+    run.fill_rows(OUT, |run, out| {
+        let Some(x) = run.rows(slot) else { return Ok(()) };
+        out.reset::<T>(x.height(), x.width());
+        let zero = [T::ZERO];
+        let this = Selected::of(Some(x), &zero)?;
+        let mut put = |id: i64, other: &[T]| {
+            let mut to = out.extend::<T>(std::iter::once(id));
+            combine(f, Row::Whole(this.row(id as usize)), other, None, to.row(0), Store::Write);
+        };
+        match run.rows(1 - slot) {
+            None => {
+                let other = run.input::<T>(1 - slot)?;
+                x.ids().iter().for_each(|&id| put(id, beside(other, id as usize)));
+            }
+            Some(y) => {
+                let others = Selected::of(Some(y), &zero)?;
+                for (id, in_both) in merged(x.ids(), y.ids()) {
+                    if in_both || F::ZEROS == Zeros::Neither {
+                        put(id, others.row(id as usize));
+                    }
+                }
+            }
+        }
+        out.set_merged();
+        Ok(())
+    })
+}
+
+/// The numbers of two ascending lists, each once, ascending, and whether it is in both.
+fn merged<'a>(x: &'a [i64], y: &'a [i64]) -> impl Iterator<Item = (i64, bool)> + 'a {
+    let (mut i, mut j) = (0, 0);
+    std::iter::from_fn(move || {
+        let (a, b) = (x.get(i).copied(), y.get(j).copied());
+        let id = match (a, b) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b)?,
+        };
+        i += usize::from(a == Some(id));
+        j += usize::from(b == Some(id));
+        Some((id, a == b))
+    })
+}
+
+/// A sparse matrix of one that is in `slot` and another one: f(this, other).
+fn entries<F: OnSparse, T: RowValue>(
+    run: &mut Forward<'_>,
+    slot: usize,
+    f: impl Fn(T, T, T) -> T + Copy + Send + Sync,
+) -> Result<()> {
+    let threads = run.run().threads;
+    run.fill_csr(OUT, |run, out| {
+        let Some(x) = run.csr(slot) else { return Ok(()) };
+        if let Some(y) = run.csr(1 - slot) {
+            let (x, y, out) = (x.view::<T>()?, y.view::<T>()?, out.fill::<T>(x.columns()));
+            match F::ZEROS {
+                Zeros::Neither => union(x, y, F::value::<T>, out),
+                Zeros::OfX | Zeros::OfEither => intersection(x, y, F::value::<T>, out),
+            }
+            return Ok(());
+        }
+        let (zero, other) = ([T::ZERO], Beside::Dense(run.input::<T>(1 - slot)?));
+        let g = Beside::Dense(View::new(&zero, 1, 1));
+        out.zeros_at::<T>(x);
+        let to = out.values_mut::<T>()?;
+        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, store: Store::Write }.share(threads);
+        Ok(())
+    })
+}
+
+/// The gradient of a slot: `f` is the derivative by it, of its value, the other's and the output's gradient.
+fn gradient<F: OnSparse, T: RowValue>(
+    run: &mut Backward<'_>,
+    slot: usize,
+    f: impl Fn(T, T, T) -> T + Copy + Send + Sync,
+) -> Result<()> {
+    if run.input_spec(slot).storage != StorageKind::Dense {
+        run.fill_gradient::<T>(slot, 0, |run, to, store| of_stored::<F, T>(run, slot, (to, store), f))?;
+        return Ok(());
+    }
+    let Some((to, store)) = run.gradient::<T>(slot)? else { return Ok(()) };
+    if run.output_spec(OUT).storage != StorageKind::Dense {
+        return at_stored::<F, T>(run, slot, (to, store), f);
+    }
+    let mut sums = std::mem::take(run.scratch().get::<Sums<T>>());
+    let outcome = everywhere::<F, T>(run, slot, (to, store), f, &mut sums);
+    *run.scratch().get() = sums;
+    outcome
+}
+
+/// A dense slot, or zero where its numbers are not read: they may be gone.
+fn read<'z, F: OnSparse, T: RowValue>(
+    run: &Backward<'z>,
+    wrt: usize,
+    slot: usize,
+    zero: &'z [T; 1],
+) -> Result<View<'z, T>> {
+    if F::READS[wrt].has_input(slot) { run.input::<T>(slot) } else { Ok(View::new(zero, 1, 1)) }
+}
+
+/// The gradient of a sparse slot, at what it stores.
+fn of_stored<F: OnSparse, T: RowValue>(
+    run: &Backward<'_>,
+    slot: usize,
+    (to, store): (&mut [T], Store),
+    f: impl Fn(T, T, T) -> T + Copy + Send + Sync,
+) -> Result<()> {
+    let zero = &[T::ZERO];
+    let is_dense = |spec: &Spec| spec.storage == StorageKind::Dense;
+    let other_dense = is_dense(run.input_spec(1 - slot));
+    let dout = if is_dense(run.output_spec(OUT)) { run.output_gradient::<T>(OUT)? } else { None };
+    if let Some(x) = run.csr(slot) {
+        let other = match run.csr(1 - slot) {
+            Some(csr) => Beside::Csr(csr.view()?),
+            None if other_dense => Beside::Dense(read::<F, T>(run, slot, 1 - slot, zero)?),
+            None => Beside::Dense(View::new(zero, 1, 1)),
+        };
+        let g = match (dout, run.output_gradient_csr(OUT)) {
+            (Some(dout), _) => Beside::Dense(dout),
+            (None, Some(dout)) => Beside::Csr(dout.view()?),
+            (None, None) => return Ok(()),
+        };
+        Entries { f, of: x.view::<T>()?, other, g, to, first: 0, store }.share(run.run().threads);
+        return Ok(());
+    }
+    let Some(x) = run.rows(slot).filter(|x| !x.ids().is_empty()) else { return Ok(()) };
+    let dense = if other_dense { Some(read::<F, T>(run, slot, 1 - slot, zero)?) } else { None };
+    let others = Selected::of(run.rows(1 - slot), zero)?;
+    let gradients = Selected::of(run.output_gradient_rows(OUT), zero)?;
+    for ((&id, x), to) in
+        x.ids().iter().zip(x.values::<T>()?.iter()).zip(to.chunks_exact_mut(x.width().max(1)))
+    {
+        let id = id as usize;
+        let other = dense.map_or(others.row(id), |dense| beside(dense, id));
+        let g = dout.map_or(gradients.row(id), |dout| dout.row(id));
+        if g.len() == to.len() {
+            combine(f, Row::Whole(x), other, Some(g), to, store);
+        } else if store == Store::Write {
+            // The output has no such row.
+            to.fill(T::ZERO);
+        }
+    }
+    Ok(())
+}
+
+/// The gradient of a dense slot where the result is sparse, too: only what the result stores counts.
+fn at_stored<F: OnSparse, T: RowValue>(
+    run: &Backward<'_>,
+    slot: usize,
+    (mut to, store): (ViewMut<'_, T>, Store),
+    f: impl Fn(T, T, T) -> T + Copy,
+) -> Result<()> {
+    if store == Store::Write {
+        to.fill(T::ZERO);
+    }
+    let zero = &[T::ZERO];
+    let this = read::<F, T>(run, slot, slot, zero)?;
+    let own_rows = to.rows() > 1;
+    let place = |i: usize| if own_rows { i } else { 0 };
+    if let Some(g) = run.output_gradient_csr(OUT) {
+        // The result has the entries of the other one.
+        let others = run.csr(1 - slot).map(|other| other.values::<T>()).transpose()?;
+        let values = g.values::<T>()?;
+        for (i, pair) in g.indptr().windows(2).enumerate() {
+            let (this, to) = (beside(this, i), to.row(place(i)));
+            let mut sum = T::ZERO;
+            for e in pair[0] as usize..pair[1] as usize {
+                let column = g.indices()[e] as usize;
+                let term = f(at(this, column), others.map_or(T::ZERO, |others| others[e]), values[e]);
+                if to.len() == 1 { sum += term } else { to[column] += term }
+            }
+            if let [to] = to {
+                *to += sum;
+            }
+        }
+    }
+    if let Some(g) = run.output_gradient_rows(OUT).filter(|g| !g.ids().is_empty()) {
+        let others = Selected::of(run.rows(1 - slot), zero)?;
+        for (&id, g) in g.ids().iter().zip(g.values::<T>()?.iter()) {
+            let id = id as usize;
+            let (this, other, to) = (beside(this, id), others.row(id), to.row(place(id)));
+            if to.len() == g.len() {
+                combine(|other, this, g| f(this, other, g), Row::Whole(other), this, Some(g), to, Store::Add);
+            } else {
+                let term = |(column, &g)| f(at(this, column), at(other, column), g);
+                to[0] += g.iter().enumerate().map(term).sum::<T>();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The gradient of a dense slot where the result is dense: everywhere, added up over the rows and columns that it was repeated
+/// for.
+fn everywhere<F: OnSparse, T: RowValue>(
+    run: &Backward<'_>,
+    slot: usize,
+    (mut to, store): (ViewMut<'_, T>, Store),
+    f: impl Fn(T, T, T) -> T + Copy + Send + Sync,
+    Sums { all, row }: &mut Sums<T>,
+) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+    let f = |other, this, g| f(this, other, g);
+    let zero = &[T::ZERO];
+    let dense = read::<F, T>(run, slot, slot, zero)?;
+    let sparse = Sparse::of(run.csr(1 - slot), run.rows(1 - slot), zero)?;
+    let (own_row, own_column) = (to.rows() == dout.rows(), to.width() == dout.width());
+    if own_row && own_column {
+        Mixed { f, sparse, dense, g: Some(dout), to, first: 0, store }.share(run.run().threads);
+        return Ok(());
+    }
+    all.clear();
+    all.resize(to.width(), T::ZERO);
+    row.resize(dout.width(), T::ZERO);
+    for (i, g) in dout.iter().enumerate() {
+        let (sparse, dense) = (sparse.row(i), beside(dense, i));
+        if own_column {
+            combine(f, sparse, dense, Some(g), all, Store::Add);
+            continue;
+        }
+        combine(f, sparse, dense, Some(g), row, Store::Write);
+        let sum: T = row.iter().copied().sum();
+        if own_row {
+            store.put_row(to.row(i), &[sum]);
+        } else {
+            all[0] += sum;
+        }
+    }
+    if !own_row {
+        store.put_row(to.row(0), all);
+    }
+    Ok(())
+}
+
+/// Declares the operators on sparse variables: for each the function, its kind and that of the dense operator, what makes it 0, the
+/// combinations of storages, what it stores, and a second operand with the numbers of the result.
+macro_rules! on_sparse {
+    ($($type:ident = $kind:literal of $of:literal, $zeros:ident, $kernels:expr, $about:literal, $y:literal => $values:literal;)*) => {$(
+        impl OnSparse for arithmetic::$type {
+            const DECLARATION: &'static Declaration = &Declaration {
+                kind: $kind,
+                text: on_sparse!(text $kind, $of, $about, $y, $values),
+                attributes: &[],
+                signature: Signature {
+                    inputs: &[Slot::one("x"), Slot::one("y")],
+                    outputs: &[Slot::one("out")],
+                    kernels: $kernels,
+                },
+                stands_for: &[$of],
+            };
+
+            #[doc = on_sparse!(text $kind, $of, $about, $y, $values)]
+            const ZEROS: Zeros = Zeros::$zeros;
+        }
+    )*};
+    (text $kind:literal, $of:literal, $about:literal, $y:literal, $values:literal) => {
+        concat!(
+            "[`", $of, "`](crate::Builder::", $of, ") where `x`, `y` or both are csr, coo or selected rows. ", $about, " It is \
+            appended where `", $of, "` is, to such variables.\n\n\
+            ```\n\
+            use ndarray::array;\n\
+            use unpadded::program::{Attributes, Operand};\n\
+            use unpadded::tensor::{Csr, Storage};\n\
+            use unpadded::{Variable, ops};\n\
+            let op = ops::catalogue().parse(\"", $kind, "\", &Attributes::new())?;\n\
+            let x = Csr::new([2, 3], vec![0, 1, 2], vec![2, 0], array![4.0, 6.0])?;\n\
+            let y = ", $y, ";\n\
+            let out = op.call(&[Operand::constant(\"x\", Variable::new(x, None)?), Operand::constant(\"y\", y)])?;\n\
+            let Storage::Csr(out) = out[0].storage() else { panic!(\"stored otherwise\") };\n\
+            assert_eq!(out.values().as_slice::<f64>()?, ", $values, ");\n\
+            # Ok::<(), unpadded::Error>(())\n\
+            ```\n\n\
+            # Errors\n\
+            If the rows, widths or dtypes do not fit, or rows or columns of a sparse one would have to be repeated.\n"
+        )
+    };
+}
+
+const EVERY: &[Kernel] =
+    &[&[CSR, CSR], &[CSR, DENSE], &[DENSE, CSR], &[ROWS, ROWS], &[ROWS, DENSE], &[DENSE, ROWS]];
+
+on_sparse! {
+    Add = "sparse_add" of "add", Neither, EVERY, "The sum of two sparse ones stores what either does; with a dense one it is dense.",
+        "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![2.0])?, None)?" => "[6.0, 6.0]";
+    Sub = "sparse_sub" of "sub", Neither, EVERY, "The difference of two sparse ones stores what either does; with a dense one it is dense.",
+        "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![2.0])?, None)?" => "[2.0, 6.0]";
+    Mul = "sparse_mul" of "mul", OfEither, EVERY, "The product stores what both store: with a dense one, what the sparse one does.",
+        "array![1.0, 10.0, 100.0]" => "[400.0, 6.0]";
+    Div = "sparse_div" of "div", OfX, &[&[CSR, DENSE], &[ROWS, DENSE]], "The quotient stores what `x` does; `y` is dense.",
+        "array![1.0, 1.0, 2.0]" => "[2.0, 6.0]";
+    Maximum = "sparse_maximum" of "maximum", Neither, EVERY, "The maximum of two sparse ones stores what either does; with a dense one it is dense.",
+        "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![7.0])?, None)?" => "[7.0, 6.0]";
+    Minimum = "sparse_minimum" of "minimum", Neither, EVERY, "The minimum of two sparse ones stores what either does; with a dense one it is dense.",
+        "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![2.0])?, None)?" => "[2.0, 0.0]";
+}

@@ -1,0 +1,342 @@
+//! Sums and means of sparse variables, and `sum_rows` of any.
+
+use ndarray::array;
+
+use crate::error::Result;
+use crate::kernels::{Float, Store, View, ViewMut};
+use crate::operator;
+use crate::ops::feature::reduce::Reduction;
+use crate::program::{
+    Attributes, Backward, CSR, DENSE, Declaration, Declared, Facts, Forward, Gradient, InferShape, LodEffect,
+    Op, ROWS, RowValue, Sample, Signature, Slot, Spec, Stored,
+};
+use crate::tensor::StorageKind;
+use crate::with_float;
+
+use super::entrywise::numbers;
+use super::samples::of_storages;
+
+/// The slots of all of them.
+const X: usize = 0;
+const OUT: usize = 0;
+
+/// A [`Reduction`] with kernels for sparse variables.
+pub(in crate::ops) trait OnSparse: Reduction {
+    /// The declaration of the operator on sparse variables.
+    const DECLARATION: &'static Declaration;
+}
+
+/// Makes a wrapper of what has kernels for sparse variables a family of operators.
+macro_rules! sparse_family {
+    ($wrapper:ident) => {
+        impl<R: OnSparse> Declared for $wrapper<R> {
+            fn declaration() -> &'static Declaration {
+                R::DECLARATION
+            }
+
+            fn parse(attributes: &Attributes) -> Result<Self> {
+                R::parse(attributes).map(Self)
+            }
+
+            fn declared(&self) -> &'static Declaration {
+                R::DECLARATION
+            }
+        }
+    };
+}
+
+/// A [`Reduction`] of everything, as an operator.
+pub(in crate::ops) struct SparseWhole<R>(R);
+sparse_family!(SparseWhole);
+
+/// The derivative by every number of `n`.
+fn slope<R: Reduction, T: Float>(n: usize) -> T {
+    R::slope::<T>(0, n, 0)
+}
+
+impl<R: OnSparse> Op for SparseWhole<R> {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        s.set(OUT, Spec::fixed(s.input(X).dtype, &[])?);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let mut out = run.output::<T>(OUT)?;
+            if let Some(x) = run.csr(X) {
+                let values = x.values::<T>()?;
+                let rows = x.indptr().windows(2).map(|pair| &values[pair[0] as usize..pair[1] as usize]);
+                out.fill(R::reduce(rows, x.rows() * x.columns()));
+            }
+            if let Some(x) = run.rows(X) {
+                let rows = numbers::<T>(None, Some(x))?.chunks_exact(x.width().max(1));
+                out.fill(R::reduce(rows, x.height() * x.width()));
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(X)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+            run.fill_gradient::<T>(X, 0, |run, dx, store| {
+                let n = match (run.csr(X), run.rows(X)) {
+                    (Some(x), _) => x.rows() * x.columns(),
+                    (None, x) => x.map_or(0, |x| x.height() * x.width()),
+                };
+                let g = dout.row(0)[0] * slope::<R, T>(n);
+                dx.iter_mut().for_each(|dx| store.put(dx, g));
+                Ok(())
+            })?;
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        of_storages(&Attributes::new(), Ok)
+    }
+}
+
+/// A [`Reduction`] of each row, as an operator: of a sparse matrix one number for each row, of selected rows one for each of
+/// them.
+pub(in crate::ops) struct SparsePerRow<R>(R);
+sparse_family!(SparsePerRow);
+
+impl<R: OnSparse> Op for SparsePerRow<R> {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        let x = s.input(X);
+        let storage = match x.storage {
+            StorageKind::SelectedRows => StorageKind::SelectedRows,
+            _ => StorageKind::Dense,
+        };
+        s.set(OUT, x.with_width(1).stored(storage));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let of = |row, n| R::reduce([row].into_iter(), n);
+        with_float!(run.dtype(X), T => {
+            if run.rows(X).is_some() {
+                return run.fill_rows(OUT, |run, out| {
+                    let Some(x) = run.rows(X) else { return Ok(()) };
+                    out.reset::<T>(x.height(), 1);
+                    let rows = numbers::<T>(None, Some(x))?.chunks_exact(x.width().max(1));
+                    x.ids().iter().zip(rows).for_each(|(&id, row)| out.push(id, &[of(row, x.width())]));
+                    out.set_merged();
+                    Ok(())
+                });
+            }
+            let mut out = run.output::<T>(OUT)?;
+            let Some(x) = run.csr(X) else { return Ok(()) };
+            let values = x.values::<T>()?;
+            for (out, pair) in out.iter_mut().zip(x.indptr().windows(2)) {
+                out.fill(of(&values[pair[0] as usize..pair[1] as usize], x.columns()));
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(X)
+    }
+
+    fn stored(&self, _: usize) -> Stored {
+        Stored::Together(&[X])
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let dense = run.output_spec(OUT).storage == StorageKind::Dense;
+            let dout = if dense { run.output_gradient::<T>(OUT)? } else { None };
+            run.fill_gradient::<T>(X, 0, |run, dx, store| {
+                if let (Some(x), Some(dout)) = (run.csr(X), dout) {
+                    let slope = slope::<R, T>(x.columns());
+                    for (pair, g) in x.indptr().windows(2).zip(dout.iter()) {
+                        let g = g[0] * slope;
+                        dx[pair[0] as usize..pair[1] as usize].iter_mut().for_each(|dx| store.put(dx, g));
+                    }
+                }
+                if let Some(x) = run.rows(X) {
+                    let slope = slope::<R, T>(x.width());
+                    let dout = numbers::<T>(None, run.output_gradient_rows(OUT))?;
+                    for (dx, &g) in dx.chunks_exact_mut(x.width().max(1)).zip(dout) {
+                        dx.iter_mut().for_each(|dx| store.put(dx, g * slope));
+                    }
+                }
+                Ok(())
+            })?;
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        of_storages(&Attributes::new(), Ok)
+    }
+}
+
+/// Declares the operators on sparse variables: for each the function, its kind and that of the dense operator, the result, and
+/// an example.
+macro_rules! on_sparse {
+    ($($type:ident = $kind:literal of $of:literal, $result:literal, $values:literal;)*) => {$(
+        impl OnSparse for reduce::$type {
+            #[doc = on_sparse!(text $kind, $of, $result, $values)]
+            const DECLARATION: &'static Declaration = &Declaration {
+                kind: $kind,
+                text: on_sparse!(text $kind, $of, $result, $values),
+                attributes: &[],
+                signature: Signature {
+                    inputs: &[Slot::one("x")],
+                    outputs: &[Slot::one("out")],
+                    kernels: &[&[CSR], &[ROWS]],
+                },
+                stands_for: &[$of],
+            };
+        }
+    )*};
+    (text $kind:literal, $of:literal, $result:literal, $values:literal) => {
+        concat!(
+            "[`", $of, "`](crate::Builder::", $of, ") of a csr, coo or selected-rows `x`; what it does not store is 0 and counts. ", $result,
+            " It is appended where `", $of, "` is, to such a variable.\n\n\
+            ```\n\
+            use ndarray::array;\n\
+            use unpadded::program::{Attributes, Operand};\n\
+            use unpadded::tensor::Csr;\n\
+            use unpadded::{Variable, ops};\n\
+            let op = ops::catalogue().parse(\"", $kind, "\", &Attributes::new())?;\n\
+            let x = Variable::new(Csr::new([2, 3], vec![0, 1, 3], vec![2, 0, 1], array![3.0, 1.0, 5.0])?, None)?;\n\
+            assert_eq!(op.call(&[Operand::batch(\"x\", x)])?[0].as_slice::<f64>()?, ", $values, ");\n\
+            # Ok::<(), unpadded::Error>(())\n\
+            ```\n\n\
+            # Errors\n\
+            If `x` holds no floats or is dense.\n"
+        )
+    };
+}
+
+on_sparse! {
+    Sum = "sparse_sum" of "sum", "One dense number.", "[9.0]";
+    Mean = "sparse_mean" of "mean", "One dense number.", "[1.5]";
+    SumFeatures = "sparse_sum_features" of "sum_features",
+        "A dense number for each row of a matrix; of selected rows the same rows, of one number each.", "[3.0, 6.0]";
+    MeanFeatures = "sparse_mean_features" of "mean_features",
+        "A dense number for each row of a matrix; of selected rows the same rows, of one number each.", "[1.0, 2.0]";
+}
+
+operator! {
+    /// The sum of all rows, out_j = Σ_i x_ij, whatever the LoD and the storage: one dense row without a LoD. The numbers of a
+    /// column are added up first to last, in f64. Of rows of 0 and 1 it counts in how many each column stands, as the document
+    /// frequency of a word.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::tensor::Csr;
+    /// use unpadded::{Variable, ops};
+    /// let op = ops::catalogue().parse("sum_rows", &Attributes::new())?;
+    /// let bags = Variable::new(Csr::new([2, 3], vec![0, 1, 3], vec![2, 0, 2], array![3.0, 1.0, 5.0])?, None)?;
+    /// let out = op.call(&[Operand::batch("x", bags)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].shape()), ([1.0, 0.0, 8.0].as_slice(), [3].as_slice()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats.
+    pub(in crate::ops) struct SumRows = sum_rows {}
+    inputs { X = x: one }
+    kernels { [DENSE], [CSR], [ROWS] }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn sum_rows(&self, x: Var) -> Var; }
+}
+
+impl Op for SumRows {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        let x = s.input(X);
+        // A constant vector is one row.
+        let row = if x.shape.len() > 1 { &x.shape[1..] } else { x.row_shape() };
+        let dims: Vec<usize> = row.iter().filter_map(|extent| extent.known()).collect();
+        s.set(OUT, Spec::fixed(x.dtype, &dims)?);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let mut out = run.output::<T>(OUT)?;
+            let mut sums = std::mem::take(run.scratch().get::<Sums>());
+            sums.0.clear();
+            sums.0.resize(out.width(), 0.0);
+            let add = |sums: &mut Sums, row: &[T]| {
+                sums.0.iter_mut().zip(row).for_each(|(sum, x)| *sum += x.to_f64());
+            };
+            if let Some(x) = run.csr(X) {
+                for (&column, x) in x.indices().iter().zip(x.values::<T>()?) {
+                    sums.0[column as usize] += x.to_f64();
+                }
+            } else if let Some(x) = run.rows(X) {
+                let rows = numbers::<T>(None, Some(x))?.chunks_exact(x.width().max(1));
+                rows.for_each(|row| add(&mut sums, row));
+            } else {
+                run.input::<T>(X)?.iter().for_each(|row| add(&mut sums, row));
+            }
+            out.row(0).iter_mut().zip(&sums.0).for_each(|(out, &sum)| *out = T::from_f64(sum));
+            *run.scratch().get() = sums;
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        let dense = inputs[X][0].storage == StorageKind::Dense;
+        if dense { Gradient::reads_nothing() } else { Gradient::reads_nothing().input(X) }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+            let dout = dout.row(0);
+            if let Some((mut dx, store)) = run.gradient::<T>(X)? {
+                dx.iter_mut().for_each(|dx| store.put_row(dx, dout));
+                return Ok(());
+            }
+            run.fill_gradient::<T>(X, 0, |run, dx, store| {
+                match run.csr(X) {
+                    Some(x) => {
+                        let columns = dx.iter_mut().zip(x.indices());
+                        columns.for_each(|(dx, &column)| store.put(dx, dout[column as usize]));
+                    }
+                    None => {
+                        let rows = dx.chunks_exact_mut(dout.len().max(1));
+                        rows.for_each(|dx| store.put_row(dx, dout));
+                    }
+                }
+                Ok(())
+            })?;
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))?;
+        let vector = Sample::new("a vector", Attributes::new());
+        samples.push(vector.constant("x", array![0.5, -1.5, 2.0]));
+        samples.extend(of_storages(&Attributes::new(), Ok)?);
+        Ok(samples)
+    }
+}
+
+/// A sum for each column.
+#[derive(Default)]
+struct Sums(Vec<f64>);

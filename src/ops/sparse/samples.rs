@@ -1,0 +1,116 @@
+//! What operators on sparse variables are tried on.
+
+use ndarray::{Array2, array};
+
+use crate::error::Result;
+use crate::program::sample::{numbers, sparse_numbers};
+use crate::program::{Attributes, Sample};
+use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, Variable};
+
+use super::binary::Zeros;
+
+/// A variable `x` of four columns in every storage that is not dense. `add` binds further operands beside it.
+pub(super) fn of_storages(
+    attributes: &Attributes,
+    add: impl Fn(Sample) -> Result<Sample>,
+) -> Result<Vec<Sample>> {
+    let mut samples = Sample::of_csr(attributes, 4, |sample, _| add(sample))?;
+    let coo = Coo::new(&[3, 4], array![[2, 1], [0, 0], [2, 3]], array![1.0, -0.75, 0.5])?;
+    let coo = Sample::new("coo", attributes.clone()).batch("x", Variable::new(coo, None)?);
+    samples.push(add(coo)?);
+    for (name, ids, values) in [
+        ("selected rows", vec![3, 1], array![[1.0, 2.0, -0.5, 0.25], [-1.0, 0.5, 1.25, -0.75]]),
+        ("selected rows, none", vec![], Array2::zeros((0, 4))),
+    ] {
+        let rows = SelectedRows::new(5, ids, values)?;
+        let sample = Sample::new(name, attributes.clone()).constant("x", Variable::new(rows, None)?);
+        samples.push(add(sample)?);
+    }
+    Ok(samples)
+}
+
+/// Two variables of four columns, each or both of which are sparse, in all combinations that there are kernels for.
+pub(super) fn of_two(zeros: Zeros) -> Result<Vec<Sample>> {
+    let none = Attributes::new();
+    // Away from 0, which nothing divides by and where x and what y does not store are equal.
+    let away = |v: f64| if v < 0.0 { v - 0.5 } else { v + 0.5 };
+    let mut samples = of_storages(&none, |mut sample| {
+        sample.operands[0].value = changed(&sample.operands[0].value, |v| if v == 0.0 { 0.375 } else { v })?;
+        Ok(sample)
+    })?;
+    let sparse = samples.clone();
+    samples.clear();
+    let rows_of = |sample: &Sample| sample.operands[0].value.shape()[0];
+    // Beside a dense one.
+    for sample in &sparse {
+        let dense = |width| numbers(rows_of(sample), width, 1).mapv(away);
+        for width in [4, 1] {
+            let y = Variable::new(
+                Variable::from(dense(width)).into_parts().0,
+                sample.operands[0].value.lod().cloned(),
+            )?;
+            let batched = sample.operands[0].batched;
+            samples.push(if batched {
+                sample.clone().batch("y", y)
+            } else {
+                sample.clone().constant("y", y)
+            });
+        }
+        samples.push(sample.clone().constant("y", array![-0.75, 1.5, 0.625, -2.0]));
+        samples.push(sample.clone().constant("y", array![[-1.25]]));
+    }
+    if zeros == Zeros::OfX {
+        return Ok(samples);
+    }
+    let swapped = samples.iter().map(|sample| {
+        let mut sample = sample.clone();
+        sample.operands[0].slot = "y".to_owned();
+        sample.operands[1].slot = "x".to_owned();
+        sample
+    });
+    samples = samples.iter().cloned().chain(swapped).collect();
+    // Beside another one, with entries and rows of its own.
+    for sample in sparse {
+        let first = &sample.operands[0];
+        let (height, lod, batched) = (rows_of(&sample), first.value.lod().cloned(), first.batched);
+        let other = sparse_numbers(height, 4, 2)?;
+        let coo = Coo::from_dense(&other.to_dense()?)?;
+        let others: Vec<Storage> = match first.value.storage() {
+            Storage::SelectedRows(_) => {
+                let rows = SelectedRows::new(height, vec![1, 4, 0], numbers(3, 4, 5))?;
+                vec![rows.into(), SelectedRows::new(height, vec![], Array2::<f64>::zeros((0, 4)))?.into()]
+            }
+            _ => vec![other.into(), coo.into()],
+        };
+        for other in others {
+            let y = changed(&Variable::new(other, lod.clone())?, |v| if v == 0.0 { -0.625 } else { v })?;
+            samples.push(if batched {
+                sample.clone().batch("y", y)
+            } else {
+                sample.clone().constant("y", y)
+            });
+        }
+    }
+    Ok(samples)
+}
+
+/// The same variable with other numbers where it stores any.
+pub(super) fn changed(value: &Variable, change: impl Fn(f64) -> f64) -> Result<Variable> {
+    let of = |values: &Dense| -> Result<Dense> {
+        let changed = values.as_slice::<f64>()?.iter().map(|&x| change(x)).collect();
+        Dense::from_vec::<f64>(values.shape(), changed)
+    };
+    let storage: Storage = match value.storage() {
+        Storage::Dense(dense) => of(dense)?.into(),
+        Storage::SelectedRows(rows) => {
+            SelectedRows::new(rows.height(), rows.row_ids().to_vec(), of(rows.value())?)?.into()
+        }
+        Storage::Csr(csr) => {
+            let [height, width] = [csr.shape()[0], csr.shape()[1]];
+            Csr::new([height, width], csr.indptr().to_vec(), csr.indices().to_vec(), of(csr.values())?)?
+                .into()
+        }
+        Storage::Coo(coo) => Coo::new(coo.shape(), coo.coordinates().to_owned(), of(coo.values())?)?.into(),
+    };
+    Variable::new(storage, value.lod().cloned())
+}
