@@ -65,6 +65,7 @@
 //! | [`matmul`](Builder::matmul) | x · y of matrices that are not batched; transposed too by [`matmul_with`](Builder::matmul_with) |
 //! | [`outer`](Builder::outer) | x_i · y_iᵀ, of each row: a matrix |
 //! | [`matvec`](Builder::matvec) | x_i · y_i, of each row, where x_i is a matrix |
+//! | [`sparse_linear`](Builder::product) | `linear` of csr rows |
 //!
 //! ## Sums over features and rows
 //!
@@ -312,6 +313,7 @@ catalogue! {
         product::matmul::Matmul,
         product::row_matrix::Outer,
         product::row_matrix::Matvec,
+        sparse::linear::SparseLinear,
     }
     /// Sums over features and rows.
     [Sum, Mean, SumFeatures, MeanFeatures, MaxFeatures, PlainSoftmax, LogSoftmax] {

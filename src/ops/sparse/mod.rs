@@ -3,5 +3,7 @@
 //! Where one has the kernels of a dense operator for other storages, it stands for that one: see
 //! [`Declaration::stands_for`](crate::program::Declaration::stands_for).
 
+mod among;
 #[macro_use]
 pub(in crate::ops) mod convert;
+pub(in crate::ops) mod linear;

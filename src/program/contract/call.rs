@@ -5,8 +5,8 @@ mod lend;
 
 use std::sync::Arc;
 
-use lend::{lend_reads, lend_write};
 pub(crate) use lend::{Repeated, pooled, stored, take_in, two_dimensional};
+use lend::{lend_reads, lend_write};
 
 use super::context::{Backward, Call, Forward, OperandAt, RunFacts, Scratch, Wiring};
 use super::entries::Pooled;
