@@ -124,7 +124,7 @@ impl Vocabulary {
     }
 
     /// From distinct tokens and their counts; a token that comes twice is the error.
-    fn new<T: Into<Arc<str>>>(
+    pub(super) fn new<T: Into<Arc<str>>>(
         entries: impl IntoIterator<Item = (T, u64)>,
         unknown: Option<i64>,
     ) -> Result<Self, Arc<str>> {

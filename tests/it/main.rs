@@ -40,6 +40,7 @@ mod refused;
 mod saved_program;
 mod saving;
 mod shape_errors;
+mod sparse_data;
 mod step_blocks;
 mod thorough;
 mod tidy;

@@ -11,5 +11,6 @@ pub mod op_desc;
 pub(crate) mod program;
 mod slots;
 mod storages;
+pub(crate) mod storage_report;
 mod validate;
 pub mod var_desc;
