@@ -4,6 +4,15 @@
 //! [`Declaration::stands_for`](crate::program::Declaration::stands_for).
 
 mod among;
+pub(in crate::ops) mod columns;
 #[macro_use]
 pub(in crate::ops) mod convert;
+#[macro_use]
+pub(in crate::ops) mod dot;
 pub(in crate::ops) mod linear;
+#[macro_use]
+pub(in crate::ops) mod retain;
+#[macro_use]
+pub(in crate::ops) mod take;
+#[macro_use]
+pub(in crate::ops) mod transposed;
