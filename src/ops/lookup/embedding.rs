@@ -2,7 +2,7 @@
 
 use ndarray::array;
 
-use super::ids::{self, Ids, ids};
+use super::ids::{self, below, ids};
 use crate::error::{Error, Result};
 use crate::kernels::Store;
 use crate::lod::Lod;
@@ -114,7 +114,7 @@ impl Op for Embedding {
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     let (ids, weight) = (ids!(run, Embedding::IDS), run.input::<T>(Embedding::WEIGHT)?);
     for (row, out) in run.output::<T>(Embedding::OUT)?.iter_mut().enumerate() {
-        out.copy_from_slice(weight.row(place(&ids, row, weight.rows())?));
+        out.copy_from_slice(weight.row(ids.place(row, weight.rows(), "weight")?));
     }
     Ok(())
 }
@@ -133,14 +133,14 @@ impl Embedding {
                 rows.reset::<T>(height, width);
             }
             for row in (0..dout.rows()).filter(learning) {
-                rows.push(place(&ids, row, height)? as i64, dout.row(row));
+                rows.push(ids.place(row, height, "weight")? as i64, dout.row(row));
             }
         } else if let Some((mut dw, store)) = run.gradient::<T>(Self::WEIGHT)? {
             if store == Store::Write {
                 dw.fill(T::ZERO);
             }
             for row in (0..dout.rows()).filter(learning) {
-                let place = place(&ids, row, height)?;
+                let place = ids.place(row, height, "weight")?;
                 for (dw, &d) in dw.row(place).iter_mut().zip(dout.row(row)) {
                     *dw += d;
                 }
@@ -148,17 +148,6 @@ impl Embedding {
         }
         Ok(())
     }
-}
-
-/// The row of the table that the id of `row` names.
-fn place(ids: &Ids<'_>, row: usize, height: usize) -> Result<usize> {
-    let id = ids.get(row);
-    ids::index(id, height)
-        .ok_or_else(|| Error::new("id", below(height), id.to_string()).variable("weight").row(row))
-}
-
-fn below(height: usize) -> String {
-    format!("at least 0 and below {height}, the height")
 }
 
 #[cfg(test)]

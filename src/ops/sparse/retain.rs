@@ -3,7 +3,7 @@
 use ndarray::array;
 
 use super::among::values;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::Store;
 use crate::operator;
 use crate::ops::lookup::ids::{self, ids};
@@ -109,12 +109,7 @@ impl Wanted {
         let height = spec.shape.first().and_then(|height: &Extent| height.known()).unwrap_or(0);
         self.0.clear();
         for row in 0..ids.len() {
-            let id = ids.get(row);
-            if ids::index(id, height).is_none() {
-                let expected = format!("at least 0 and below {height}, the height");
-                return Err(Error::new("id", expected, id.to_string()).variable("x").row(row));
-            }
-            self.0.push(id);
+            self.0.push(ids.place(row, height, "x")? as i64);
         }
         self.0.sort_unstable();
         self.0.dedup();

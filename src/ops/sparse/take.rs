@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Store;
 use crate::lod::Lod;
 use crate::operator;
-use crate::ops::lookup::ids::{self, Ids, ids};
+use crate::ops::lookup::ids::{self, ids};
 use crate::program::contract::sample::{numbers, sparse_numbers};
 use crate::program::{
     Backward, CSR, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op, ROWS, RowValue, Sample,
@@ -37,7 +37,7 @@ operator! {
     /// assert_eq!(out[0].storage(), &Storage::from(expected));
     ///
     /// let error = op.call(&[Operand::batch("ids", array![0i64, 2]), Operand::constant("x", x)]).unwrap_err();
-    /// let said = "id of sample 1: expected at least 0 and below 2, the rows, got 2";
+    /// let said = "id of sample 1: expected at least 0 and below 2, the height, got 2";
     /// assert!(error.to_string().contains(said), "{error}");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
@@ -132,15 +132,6 @@ impl Op for TakeRows {
     }
 }
 
-/// The row that an id names.
-fn place(ids: &Ids<'_>, row: usize, rows: usize) -> Result<usize> {
-    let id = ids.get(row);
-    ids::index(id, rows).ok_or_else(|| {
-        let expected = format!("at least 0 and below {rows}, the rows");
-        Error::new("id", expected, id.to_string()).variable("x").row(row)
-    })
-}
-
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     run.fill_csr(TakeRows::OUT, |run, out| {
         let (ids, width) = (ids!(run, TakeRows::IDS), run.input_spec(TakeRows::X).width());
@@ -150,7 +141,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
             (Some(x), _) => {
                 let x = x.view::<T>()?;
                 for row in 0..ids.len() {
-                    let (columns, values) = x.row(place(&ids, row, x.rows())?);
+                    let (columns, values) = x.row(ids.place(row, x.rows(), "x")?);
                     out.indices.extend_from_slice(columns);
                     out.values.extend_from_slice(values);
                     out.indptr.push(out.indices.len() as i64);
@@ -159,7 +150,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
             (None, Some(x)) => {
                 let (stored, values) = (x.ids(), values::<T>(x, width)?);
                 for row in 0..ids.len() {
-                    let place = place(&ids, row, x.height())? as i64;
+                    let place = ids.place(row, x.height(), "x")? as i64;
                     if let Ok(at) = stored.binary_search(&place) {
                         out.indices.extend(0..width as i64);
                         out.values.extend_from_slice(values.row(at));
@@ -184,8 +175,8 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         for row in 0..ids.len() {
             let (_, dout) = dout.row(row);
             let from = match (run.csr(TakeRows::X), run.rows(TakeRows::X)) {
-                (Some(x), _) => x.indptr()[place(&ids, row, x.rows())?] as usize,
-                (None, Some(x)) => match x.ids().binary_search(&(place(&ids, row, x.height())? as i64)) {
+                (Some(x), _) => x.indptr()[ids.place(row, x.rows(), "x")?] as usize,
+                (None, Some(x)) => match x.ids().binary_search(&(ids.place(row, x.height(), "x")? as i64)) {
                     Ok(at) => at * x.width(),
                     Err(_) => continue,
                 },

@@ -172,7 +172,8 @@ impl State {
     ) -> Result<Vec<VarId>> {
         self.densify(block, kind, attributes, &mut inputs, caller)?;
         let sparse = |this: &Self| {
-            this.has_sparse_rows(&inputs) || this.program.makes_sparse_rows(&this.registry, block, kind, attributes, &inputs)
+            this.has_sparse_rows(&inputs)
+                || this.program.makes_sparse_rows(&this.registry, block, kind, attributes, &inputs)
         };
         if block != BlockId(0) && sparse(self) {
             return self.before_loop(block, kind, attributes, &inputs, caller);

@@ -6,8 +6,8 @@ mod lend;
 
 use std::sync::Arc;
 
-use lend::{lend_reads, lend_write};
 pub(crate) use intake::{Intake, Repeated};
+use lend::{lend_reads, lend_write};
 pub(crate) use lend::{pooled, stored, two_dimensional};
 
 use super::context::{Backward, Call, Forward, OperandAt, RunFacts, Scratch, Wiring};

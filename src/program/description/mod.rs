@@ -10,7 +10,7 @@ mod names;
 pub mod op_desc;
 pub(crate) mod program;
 mod slots;
-mod storages;
 pub(crate) mod storage_report;
+mod storages;
 mod validate;
 pub mod var_desc;

@@ -72,12 +72,7 @@ impl StorageReport {
 
     /// How much a variable stores at most in a run in which `rows` counts the rows of an extent and `fed` what a feed stores;
     /// of a dense variable, its rows.
-    pub fn most(
-        &self,
-        var: VarId,
-        rows: &impl Fn(Extent) -> usize,
-        fed: &impl Fn(VarId) -> usize,
-    ) -> usize {
+    pub fn most(&self, var: VarId, rows: &impl Fn(Extent) -> usize, fed: &impl Fn(VarId) -> usize) -> usize {
         let Some(variable) = self.get(var) else { return 0 };
         let count = rows(variable.spec.rows());
         let most = |vars: &[VarId]| vars.iter().map(|&var| self.most(var, rows, fed)).collect::<Vec<_>>();

@@ -99,7 +99,9 @@ impl Program {
     ) -> bool {
         // One without kernels for other storages gives nothing else.
         let knows = registry.declaration(kind).is_some_and(|declared| !declared.signature.kernels.is_empty());
-        let Ok(op) = (if knows { registry.parse(kind, attributes) } else { return false }) else { return false };
+        let Ok(op) = (if knows { registry.parse(kind, attributes) } else { return false }) else {
+            return false;
+        };
         let groups = Self::by_slot(op.signature(), inputs);
         let Ok(specs) = self.specs(&groups) else { return false };
         let (literals, mut next) = (self.literals(&groups), self.levels);
@@ -130,6 +132,10 @@ impl Program {
         let kinds: Vec<String> = expected.iter().map(ToString::to_string).collect();
         let what = format!("storage of input `{}`", signature.inputs[slot].name);
         let got = self.spec(var)?.storage.to_string();
-        Err(Error::new(what, kinds.join(" or "), got).variable(&self.var(var).name))
+        let error = Error::new(what, kinds.join(" or "), got).variable(&self.var(var).name);
+        Err(match expected[..] {
+            [StorageKind::Dense] => error.noted("`to_dense` before it makes it so".to_owned()),
+            _ => error,
+        })
     }
 }

@@ -137,8 +137,13 @@ mod tests {
 
     #[test]
     fn coo_and_csr_come_in_by_rows_in_canonical_form() -> Result<()> {
-        let coo = Coo::new(&[4, 3], array![[3, 1], [0, 2], [3, 1], [0, 0], [2, 2]], array![1.0, 2.0, 4.0, 8.0, 16.0])?;
-        let csr = Csr::new([4, 3], vec![0, 2, 2, 3, 5], vec![2, 0, 2, 1, 1], array![2.0, 8.0, 16.0, 1.0, 4.0])?;
+        let coo = Coo::new(
+            &[4, 3],
+            array![[3, 1], [0, 2], [3, 1], [0, 0], [2, 2]],
+            array![1.0, 2.0, 4.0, 8.0, 16.0],
+        )?;
+        let csr =
+            Csr::new([4, 3], vec![0, 2, 2, 3, 5], vec![2, 0, 2, 1, 1], array![2.0, 8.0, 16.0, 1.0, 4.0])?;
         let mut intake = Intake::default();
         for value in [Storage::from(coo), csr.into()] {
             let mut pooled = Pooled::Csr(CsrBuffer::default());
@@ -153,10 +158,9 @@ mod tests {
     #[test]
     fn repeated_rows_are_added_or_kept() -> Result<()> {
         let rows = Storage::from(SelectedRows::new(5, vec![4, 1, 4], array![[1.0f32], [2.0], [4.0]])?);
-        for (repeated, ids, values) in [
-            (Repeated::Kept, &[4, 1, 4][..], &[1.0, 2.0, 4.0][..]),
-            (Repeated::Added, &[1, 4], &[2.0, 5.0]),
-        ] {
+        for (repeated, ids, values) in
+            [(Repeated::Kept, &[4, 1, 4][..], &[1.0, 2.0, 4.0][..]), (Repeated::Added, &[1, 4], &[2.0, 5.0])]
+        {
             let mut pooled = Pooled::Rows(RowBuffer::default());
             Intake::default().take_in(&mut pooled, &rows, repeated)?;
             let Pooled::Rows(found) = pooled else { continue };

@@ -2,11 +2,11 @@
 
 use ndarray::Array2;
 
+use super::intake::{Intake, Repeated};
 use crate::error::{Error, Result};
 use crate::kernels::arena::Lender;
 use crate::kernels::{View, ViewMut};
 use crate::program::contract::context::OperandAt;
-use super::intake::{Intake, Repeated};
 use crate::program::contract::entries::Pooled;
 use crate::program::contract::rows::RowBuffer;
 use crate::program::spec::extent::Spec;
