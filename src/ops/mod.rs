@@ -67,6 +67,7 @@
 //! | [`matvec`](Builder::matvec) | x_i · y_i, of each row, where x_i is a matrix |
 //! | [`dot`](Builder::dot) | x · y of csr rows and a matrix in any storage, or a vector |
 //! | [`transposed_dot`](Builder::transposed_dot) | xᵀ · d, summed over the rows of a csr x: selected rows, csr of a csr d |
+//! | [`random_projection`](Builder::random_projection) | 1/√width · Σ_c x_ic · s(c, j) of csr rows, with random signs s |
 //! | [`sparse_linear`](Builder::product) | `linear` of csr rows |
 //! | [`sparse_matmul`](Builder::matmul) | `matmul` of a csr x |
 //!
@@ -233,7 +234,7 @@ use {
     product::{linear::*, matmul::*, row_matrix::*},
     random::dropout::*,
     sequence::{erase::*, expand::*, expand_as::*, lod_of::*, pool::*, reverse::*, slice::*, softmax::*},
-    sparse::{convert::*, dot::*, retain::*, take::*, transposed::*},
+    sparse::{convert::*, dot::*, projection::*, retain::*, take::*, transposed::*},
 };
 
 use std::ops::Range;
@@ -320,7 +321,7 @@ catalogue! {
         Unary<activation::Tanh>,
     }
     /// Products.
-    [Linear, TransposedLinear, MatmulPlain, Matmul, Outer, Matvec, DotProduct, TransposedDot] {
+    [Linear, TransposedLinear, MatmulPlain, Matmul, Outer, Matvec, DotProduct, TransposedDot, RandomProjection] {
         product::linear::Linear,
         product::matmul::Matmul,
         product::row_matrix::Outer,
@@ -329,6 +330,7 @@ catalogue! {
         sparse::dot::Dot,
         sparse::dot::SparseMatmul,
         sparse::transposed::TransposedDot,
+        sparse::projection::RandomProjection,
     }
     /// Sums over features and rows.
     [Sum, Mean, SumFeatures, MeanFeatures, MaxFeatures, PlainSoftmax, LogSoftmax] {

@@ -11,8 +11,12 @@ pub(in crate::ops) mod convert;
 pub(in crate::ops) mod dot;
 pub(in crate::ops) mod linear;
 #[macro_use]
+pub(in crate::ops) mod projection;
+#[macro_use]
 pub(in crate::ops) mod retain;
 #[macro_use]
 pub(in crate::ops) mod take;
 #[macro_use]
 pub(in crate::ops) mod transposed;
+#[cfg(test)]
+mod products_tests;
