@@ -45,7 +45,7 @@ use crate::tensor::{DType, StorageKind};
 /// | arithmetic | [`add`](Self::add) [`sub`](Self::sub) [`mul`](Self::mul) [`div`](Self::div) [`maximum`](Self::maximum) [`minimum`](Self::minimum) |
 /// | comparisons | [`greater`](Self::greater) [`greater_equal`](Self::greater_equal) [`less`](Self::less) [`less_equal`](Self::less_equal) [`equal`](Self::equal) [`not_equal`](Self::not_equal) |
 /// | functions of one number | [`abs`](Self::abs) [`clamp`](Self::clamp) [`elu`](Self::elu) [`exp`](Self::exp) [`gelu`](Self::gelu) [`leaky_relu`](Self::leaky_relu) [`log`](Self::log) [`reciprocal`](Self::reciprocal) [`relu`](Self::relu) [`scale`](Self::scale) [`sigmoid`](Self::sigmoid) [`silu`](Self::silu) [`softplus`](Self::softplus) [`softsign`](Self::softsign) [`sqrt`](Self::sqrt) [`square`](Self::square) [`tanh`](Self::tanh) |
-/// | products | [`product`](Self::product) [`product_transposed`](Self::product_transposed) [`matmul`](Self::matmul) [`matmul_with`](Self::matmul_with) [`outer`](Self::outer) [`matvec`](Self::matvec) |
+/// | products | [`product`](Self::product) [`product_transposed`](Self::product_transposed) [`matmul`](Self::matmul) [`matmul_with`](Self::matmul_with) [`outer`](Self::outer) [`matvec`](Self::matvec) [`dot`](Self::dot) [`transposed_dot`](Self::transposed_dot) [`random_projection`](Self::random_projection) |
 /// | sums over features and rows | [`sum`](Self::sum) [`mean`](Self::mean) [`sum_features`](Self::sum_features) [`mean_features`](Self::mean_features) [`max_features`](Self::max_features) [`softmax`](Self::softmax) [`log_softmax`](Self::log_softmax) |
 /// | columns | [`concat`](Self::concat) [`split`](Self::split) [`slice`](Self::slice) |
 /// | sequences | [`sequence_pool`](Self::sequence_pool) [`sequence_pool_with`](Self::sequence_pool_with) [`sequence_softmax`](Self::sequence_softmax) [`sequence_reverse`](Self::sequence_reverse) [`sequence_expand`](Self::sequence_expand) [`sequence_expand_as`](Self::sequence_expand_as) [`sequence_slice`](Self::sequence_slice) [`sequence_erase`](Self::sequence_erase) [`lod_of`](Self::lod_of) |
@@ -53,7 +53,7 @@ use crate::tensor::{DType, StorageKind};
 /// | losses and metrics | [`cross_entropy`](Self::cross_entropy) [`cross_entropy_with`](Self::cross_entropy_with) [`accuracy`](Self::accuracy) |
 /// | random | [`dropout`](Self::dropout) [`variational_dropout`](Self::variational_dropout) |
 /// | sparse | [`feed_csr`](Self::feed_csr) [`to_dense`](Self::to_dense) [`to_csr`](Self::to_csr) [`to_selected_rows`](Self::to_selected_rows) |
-/// | ids, conversion | [`lookup`](Self::lookup) [`lookup_bag`](Self::lookup_bag) [`assign`](Self::assign) [`cast`](Self::cast) [`fill_like`](Self::fill_like) |
+/// | ids, conversion | [`lookup`](Self::lookup) [`lookup_bag`](Self::lookup_bag) [`take_rows`](Self::take_rows) [`retain`](Self::retain) [`assign`](Self::assign) [`cast`](Self::cast) [`fill_like`](Self::fill_like) |
 ///
 /// # A program with mistakes
 ///
