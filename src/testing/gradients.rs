@@ -4,10 +4,11 @@ use super::call::How;
 use super::call::Weights;
 use super::case::{Case, each};
 use super::values::{
-    Broken, Outcome, ensure, filled, filled_like, has_nan, near, numbers, same_bits, same_numbers, stored, with_stored,
+    Broken, Outcome, ensure, filled, filled_like, has_nan, near, numbers, same_bits, same_numbers, stored,
+    with_stored,
 };
-use crate::program::contract::call::InputGradients;
 use crate::program::Spec;
+use crate::program::contract::call::InputGradients;
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 impl Case<'_> {

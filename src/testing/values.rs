@@ -72,7 +72,9 @@ pub(super) fn at_stored(like: &Storage, dense: &Dense) -> Result<Storage> {
             }
         }
         Storage::Coo(coo) => {
-            found.extend(coo.coordinates().outer_iter().map(|at| all[at[0] as usize * width + at[1] as usize]));
+            found.extend(
+                coo.coordinates().outer_iter().map(|at| all[at[0] as usize * width + at[1] as usize]),
+            );
         }
     }
     with_stored(like, found, dense.dtype())
@@ -109,7 +111,9 @@ pub(super) fn with_stored(value: &Storage, numbers: Vec<f64>, dtype: DType) -> R
             SelectedRows::new(height, rows.into_parts().0, of(&shape)?)?.into()
         }
         Storage::Csr(csr) => {
-            let &[rows, columns] = csr.shape() else { return Err(Error::new("csr", "two dimensions", "others")) };
+            let &[rows, columns] = csr.shape() else {
+                return Err(Error::new("csr", "two dimensions", "others"));
+            };
             let (indptr, indices, _) = csr.into_parts();
             Csr::new([rows, columns], indptr, indices, of(&[numbers.len()])?)?.into()
         }
@@ -137,7 +141,9 @@ pub(super) fn cast(value: &Variable, dtype: DType) -> Result<Variable> {
             SelectedRows::new(rows.height(), rows.row_ids().to_vec(), rows.value().cast(dtype))?.into()
         }
         Storage::Csr(csr) => {
-            let &[rows, columns] = csr.shape() else { return Err(Error::new("csr", "two dimensions", "others")) };
+            let &[rows, columns] = csr.shape() else {
+                return Err(Error::new("csr", "two dimensions", "others"));
+            };
             let (indptr, indices, values) = csr.clone().into_parts();
             Csr::new([rows, columns], indptr, indices, values.cast(dtype))?.into()
         }
