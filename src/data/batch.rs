@@ -1,12 +1,13 @@
 //! Samples, and the ragged batches that are made of them.
 
 use std::borrow::Borrow;
+use std::fmt;
 use std::sync::Arc;
 
 use super::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
-use crate::tensor::{Dense, Element, Variable};
+use crate::tensor::{Csr, DType, Dense, Element, Variable};
 
 /// What one sample gives to one feed.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,16 +23,31 @@ pub enum Field {
     /// A sequence of sequences, such as the sentences of a document. A batch is an `i64` tensor of shape `[rows]` with
     /// two levels.
     Nested(Vec<Vec<i64>>),
+    /// A row of which few columns have an entry, such as a bag of words: the column and the value of each. As in [`Csr`],
+    /// columns may come in any order, and what repeats is added. A batch of `n` is an `f32` csr of shape `[n, columns]`
+    /// without LoD.
+    Sparse {
+        /// How many columns there are, the same in every sample.
+        columns: usize,
+        /// The column of each entry, below `columns`.
+        indices: Vec<i64>,
+        /// The value of each entry.
+        values: Vec<f32>,
+    },
+    /// A sequence of such rows, of `f32`: the bag of words of each sentence. A batch is an `f32` csr of shape
+    /// `[rows, columns]` with one level.
+    SparseRows(Csr),
 }
 
 impl Field {
     /// How many rows it has in a batch.
     pub fn rows(&self) -> usize {
         match self {
-            Self::Int(_) | Self::Float(_) => 1,
+            Self::Int(_) | Self::Float(_) | Self::Sparse { .. } => 1,
             Self::Ints(ids) => ids.len(),
             Self::Floats(numbers) => numbers.len(),
             Self::Nested(parts) => parts.iter().map(Vec::len).sum(),
+            Self::SparseRows(csr) => csr.shape()[0],
         }
     }
 
@@ -43,6 +59,37 @@ impl Field {
             Self::Ints(_) => "a sequence of integers",
             Self::Floats(_) => "a sequence of numbers",
             Self::Nested(_) => "a sequence of sequences",
+            Self::Sparse { .. } => "a sparse row",
+            Self::SparseRows(_) => "a sequence of sparse rows",
+        }
+    }
+
+    /// Its columns, if it has such.
+    fn columns(&self) -> Option<usize> {
+        match self {
+            Self::Sparse { columns, .. } => Some(*columns),
+            Self::SparseRows(csr) => Some(csr.shape()[1]),
+            _ => None,
+        }
+    }
+
+    /// What is wrong with it alone: what was expected and found.
+    fn fault(&self) -> Option<(String, String)> {
+        match self {
+            Self::Sparse { indices, values, .. } if indices.len() != values.len() => {
+                let expected = format!("a value for each of its {} indices", indices.len());
+                Some((expected, values.len().to_string()))
+            }
+            Self::Sparse { columns, indices, .. } => {
+                let beyond = |&index: &i64| usize::try_from(index).map_or(true, |index| index >= *columns);
+                let place = indices.iter().position(beyond)?;
+                let expected = format!("indices of 0 or more and below its {columns} columns");
+                Some((expected, format!("{} at place {place}", indices[place])))
+            }
+            Self::SparseRows(csr) if csr.dtype() != DType::F32 => {
+                Some(("rows of f32".into(), csr.dtype().to_string()))
+            }
+            _ => None,
         }
     }
 
@@ -52,6 +99,7 @@ impl Field {
             (Self::Ints(ids), 0) => Some(vec![ids.len()]),
             (Self::Floats(numbers), 0) => Some(vec![numbers.len()]),
             (Self::Nested(parts), 0) => Some(vec![parts.len()]),
+            (Self::SparseRows(csr), 0) => Some(vec![csr.shape()[0]]),
             (Self::Nested(parts), 1) => Some(parts.iter().map(Vec::len).collect()),
             _ => None,
         }
@@ -61,16 +109,25 @@ impl Field {
         let ints = |f: Fingerprint, ids: &[i64]| {
             ids.iter().fold(f.number(ids.len() as u64), |f, &id| f.number(id as u64))
         };
+        let floats = |f: Fingerprint, numbers: &[f32]| {
+            let f = f.number(numbers.len() as u64);
+            numbers.iter().fold(f, |f, x| f.number(u64::from(x.to_bits())))
+        };
         let f = f.text(self.kind());
         match self {
             Self::Int(id) => f.number(*id as u64),
             Self::Float(x) => f.number(u64::from(x.to_bits())),
             Self::Ints(ids) => ints(f, ids),
-            Self::Floats(numbers) => {
-                let f = f.number(numbers.len() as u64);
-                numbers.iter().fold(f, |f, x| f.number(u64::from(x.to_bits())))
-            }
+            Self::Floats(numbers) => floats(f, numbers),
             Self::Nested(parts) => parts.iter().fold(f.number(parts.len() as u64), |f, ids| ints(f, ids)),
+            Self::Sparse { columns, indices, values } => {
+                floats(ints(f.number(*columns as u64), indices), values)
+            }
+            Self::SparseRows(csr) => {
+                let f = ints(ints(f.number(csr.shape()[1] as u64), csr.indptr()), csr.indices());
+                // Another dtype is refused before a batch is made.
+                floats(f, csr.values().as_slice().unwrap_or_default())
+            }
         }
     }
 }
@@ -102,6 +159,12 @@ impl From<Vec<f32>> for Field {
 impl From<Vec<Vec<i64>>> for Field {
     fn from(parts: Vec<Vec<i64>>) -> Self {
         Self::Nested(parts)
+    }
+}
+
+impl From<Csr> for Field {
+    fn from(rows: Csr) -> Self {
+        Self::SparseRows(rows)
     }
 }
 
@@ -166,7 +229,8 @@ impl Batch {
     /// Puts samples together, in their order.
     ///
     /// # Errors
-    /// A sample that has not one field for each name, or one of another kind than the first sample has there; the
+    /// A sample that has not one field for each name, or one of another kind, or of other columns, than the first sample has
+    /// there; a sparse row with an index beyond its columns, or not a value for each; sparse rows that are not `f32`. The
     /// message says the sample's number.
     #[track_caller]
     pub fn new<S: Borrow<Sample>>(names: &[String], samples: &[S]) -> Result<Self> {
@@ -189,22 +253,44 @@ impl Batch {
     }
 }
 
-/// The kinds of a sample's fields.
-pub(super) fn kinds(sample: &Sample) -> Vec<&'static str> {
-    sample.fields.iter().map(Field::kind).collect()
+/// What is the same in a field of all samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Kind {
+    name: &'static str,
+    columns: Option<usize>,
 }
 
-/// That a sample has a field for each name, of these kinds.
-pub(super) fn check(names: &[String], kinds: &[&str], sample: &Sample) -> Result<()> {
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        self.columns.map_or(Ok(()), |columns| write!(f, " of {columns} columns"))
+    }
+}
+
+/// The kinds of a sample's fields.
+pub(super) fn kinds(sample: &Sample) -> Vec<Kind> {
+    sample.fields.iter().map(kind).collect()
+}
+
+fn kind(field: &Field) -> Kind {
+    Kind { name: field.kind(), columns: field.columns() }
+}
+
+/// That a sample has a field for each name, of these kinds, and each well formed.
+pub(super) fn check(names: &[String], kinds: &[Kind], sample: &Sample) -> Result<()> {
     if sample.fields.len() != names.len() {
         let expected = format!("{}, one for each of `{}`", names.len(), names.join("`, `"));
         let what = format!("fields of sample {}", sample.number);
         return Err(Error::new(what, expected, sample.fields.len().to_string()));
     }
-    for ((name, field), &kind) in names.iter().zip(&sample.fields).zip(kinds) {
-        if field.kind() != kind {
-            let what = format!("field `{name}` of sample {}", sample.number);
-            return Err(Error::new(what, format!("{kind}, as before"), field.kind()));
+    for ((name, field), &before) in names.iter().zip(&sample.fields).zip(kinds) {
+        let fault = if kind(field) == before {
+            field.fault()
+        } else {
+            Some((format!("{before}, as before"), kind(field).to_string()))
+        };
+        if let Some((expected, got)) = fault {
+            return Err(Error::new(format!("field `{name}` of sample {}", sample.number), expected, got));
         }
     }
     Ok(())
@@ -244,7 +330,12 @@ impl<'a> Column<'a> {
         fn tensor<T: Element>(numbers: Vec<T>, lod: Option<Arc<Lod>>) -> Result<Variable> {
             Variable::new(Dense::from_vec(&[numbers.len()], numbers)?, lod)
         }
-        let (mut ints, mut floats) = (Vec::new(), Vec::new());
+        fn csr(columns: usize, indptr: Vec<i64>, indices: Vec<i64>, values: Vec<f32>) -> Result<Csr> {
+            let values = Dense::from_vec(&[values.len()], values)?;
+            Csr::new([indptr.len() - 1, columns], indptr, indices, values)
+        }
+        // Of sparse rows, the columns are among the integers and the values among the floats.
+        let (mut ints, mut floats, mut indptr) = (Vec::new(), Vec::new(), vec![0]);
         let (mut outer, mut inner) = (Vec::new(), Vec::new());
         for field in self.fields() {
             match field {
@@ -263,6 +354,18 @@ impl<'a> Column<'a> {
                     inner.extend(parts.iter().map(Vec::len));
                     parts.iter().for_each(|ids| ints.extend_from_slice(ids));
                 }
+                Field::Sparse { indices, values, .. } => {
+                    ints.extend_from_slice(indices);
+                    floats.extend_from_slice(values);
+                    indptr.push(ints.len() as i64);
+                }
+                Field::SparseRows(csr) => {
+                    let before = ints.len() as i64;
+                    indptr.extend(csr.indptr().iter().skip(1).map(|end| before + end));
+                    ints.extend_from_slice(csr.indices());
+                    floats.extend_from_slice(csr.values().as_slice()?);
+                    inner.push(csr.shape()[0]);
+                }
             }
         }
         match self.fields().next() {
@@ -270,6 +373,11 @@ impl<'a> Column<'a> {
             Some(Field::Float(_)) => tensor(floats, None),
             Some(Field::Floats(_)) => tensor(floats, Some(Lod::from_lengths1(&inner)?)),
             Some(Field::Nested(_)) => tensor(ints, Some(Lod::from_lengths(&[outer, inner])?)),
+            Some(&Field::Sparse { columns, .. }) => Variable::new(csr(columns, indptr, ints, floats)?, None),
+            Some(Field::SparseRows(first)) => {
+                let rows = csr(first.shape()[1], indptr, ints, floats)?;
+                Variable::new(rows, Some(Lod::from_lengths1(&inner)?))
+            }
             Some(Field::Ints(_)) | None => tensor(ints, Some(Lod::from_lengths1(&inner)?)),
         }
     }

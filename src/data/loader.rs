@@ -3,7 +3,7 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::batch::{check, kinds, same_lengths};
+use super::batch::{Kind, check, kinds, same_lengths};
 use super::order::{Buffer, Draws, permutation};
 use super::prefetch::prefetch;
 use super::{Batch, Batches, Data, Fingerprint, Sample, Sampled, Source};
@@ -50,8 +50,8 @@ impl Loader {
     /// Gives the fields of the samples to the feeds of these names; batches of 32, in the order of the source.
     ///
     /// # Errors
-    /// No name or one that comes twice. Of samples in memory: none at all, or one that doesn't have a field for each
-    /// name, of the same kinds as the first sample. Samples that are read later are checked as they come.
+    /// No name or one that comes twice. Of samples in memory: none at all, or one that [`Batch::new`] refuses beside the
+    /// first sample. Samples that are read later are checked as they come.
     #[track_caller]
     pub fn new(source: impl Source + 'static, names: &[&str]) -> Result<Self> {
         let names: Arc<[String]> = names.iter().map(|&name| name.to_owned()).collect();
@@ -191,7 +191,7 @@ struct Batched {
     samples: Option<Sampled>,
     names: Arc<[String]>,
     /// Of the first sample's fields.
-    kinds: Option<Vec<&'static str>>,
+    kinds: Option<Vec<Kind>>,
     batching: Batching,
     /// A sample that had no room in the batch before.
     next: Option<Sample>,

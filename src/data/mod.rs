@@ -6,6 +6,7 @@
 //! | text | tokens | [`Tokenizer`] |
 //! | tokens, labels | numbers | [`Vocabulary`] |
 //! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] |
+//! | LIBSVM files | columns, classes, a part held out, a loader of sparse batches | [`LabelledRows`] |
 //! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`Streamed`] |
 //! | one long text | batches of its pieces, for language models | [`Continuous`] |
 //!
@@ -53,7 +54,9 @@ mod batch;
 mod continuous;
 mod fingerprint;
 mod folder;
+mod labelled_rows;
 mod labelled_texts;
+mod libsvm;
 mod lines;
 mod loader;
 mod order;
@@ -68,7 +71,9 @@ pub use batch::{Batch, Field, Sample};
 pub use continuous::Continuous;
 pub use fingerprint::Fingerprint;
 pub use folder::Folder;
+pub use labelled_rows::{LabelledRows, Target};
 pub use labelled_texts::LabelledTexts;
+pub use libsvm::{FirstIndex, LabelledRow};
 pub use lines::Encoding;
 pub use loader::{Batching, Loader};
 pub use records::{ColumnSpec, Labelled, Malformed, Pair, Records, Skipped};

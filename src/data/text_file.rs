@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Fingerprint;
 use super::archive::{Bytes, Member, Origin, Wrapping};
+use super::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
 use super::lines::{Encoding, Lines};
 use super::records::{
     Block, ColumnSpec, Labelled, Malformed, OneLine, Pair, Parser, Records, labelled, pair,
@@ -205,6 +206,37 @@ impl TextFile {
     #[track_caller]
     pub fn columns(&self, spec: ColumnSpec) -> Result<Records<Vec<Vec<String>>>> {
         self.records(Block::new(move |sentence: &mut Vec<Vec<String>>, line: &str| spec.add(sentence, line)))
+    }
+
+    /// Sparse rows as in LIBSVM and SVMlight: lines of `label index:value index:value …`, perhaps with `qid:n` behind the
+    /// label and a comment behind `#`; blank lines are passed over. Indices may be in any order; here they are
+    /// ascending and count from 0. Values are rounded to `f32`.
+    ///
+    /// A line is malformed if its label is no finite number, or several, as in `1,3`; if an index comes twice, is no whole
+    /// number or before the first; if a value is not finite in `f32`. The message gives the pair's number in the line,
+    /// counted from 1 and without `qid`.
+    ///
+    /// ```
+    /// use unpadded::data::{FirstIndex, TextFile};
+    /// let rows = TextFile::embedded("bags.txt", "+1 7:0.5 2:3 # unsorted\n-1 qid:4 1:1\n");
+    /// let rows = rows.libsvm(FirstIndex::One)?.read_all()?;
+    /// assert_eq!((rows[0].label, &rows[0].indices[..], &rows[0].values[..]), (1.0, &[1, 6][..], &[3.0, 0.5][..]));
+    /// assert_eq!((rows[1].label, rows[1].query), (-1.0, Some(4)));
+    ///
+    /// let twice = TextFile::embedded("bags.txt", "1 7:1 2:1 7:2\n").libsvm(FirstIndex::One)?.read_all();
+    /// let said = "bags.txt:1: expected each index once, got index 7 of pair 1 again in pair 3";
+    /// assert!(twice.unwrap_err().to_string().starts_with(said));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// Of a zip with several files, one is chosen by [`Self::member`].
+    ///
+    /// # Errors
+    /// If the file cannot be opened; malformed lines come as items.
+    #[track_caller]
+    pub fn libsvm(&self, first: FirstIndex) -> Result<Records<LabelledRow>> {
+        let mut lines = LibsvmLine::new(first);
+        self.records(OneLine(move |line: &str| lines.row(line)))
     }
 
     /// Every line as it is, blank ones too.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::Fingerprint;
 use crate::error::{AtCaller, Error, Result};
+use crate::tensor::Csr;
 
 /// What a vocabulary takes in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,7 +125,7 @@ impl Vocabulary {
     }
 
     /// From distinct tokens and their counts; a token that comes twice is the error.
-    fn new<T: Into<Arc<str>>>(
+    pub(super) fn new<T: Into<Arc<str>>>(
         entries: impl IntoIterator<Item = (T, u64)>,
         unknown: Option<i64>,
     ) -> Result<Self, Arc<str>> {
@@ -173,6 +174,33 @@ impl Vocabulary {
     #[track_caller]
     pub fn ids<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> Result<Vec<i64>> {
         tokens.into_iter().map(|token| self.lookup(token.as_ref())).collect::<Result<_>>().at_caller()
+    }
+
+    /// Bags of words: how often each token occurs in each text, an `f32` row a text and a column a token of the vocabulary.
+    ///
+    /// ```
+    /// use unpadded::data::{Limits, Vocabulary};
+    /// let texts = ["to be or not to be", "be"];
+    /// let words = Vocabulary::of(texts.iter().flat_map(|text| text.split(' ')), &Limits::default())?;
+    /// let bags = words.bags(texts.iter().map(|text| text.split(' ')))?;
+    /// assert_eq!((bags.shape(), bags.entries()), (&[2, 5][..], 5));
+    /// assert_eq!(bags.get::<f32>(0, words.lookup("to")? as usize)?, 2.0);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A token without a number where there is no [`Self::UNKNOWN`], as [`Self::lookup`].
+    #[doc(alias = "CountVectorizer")]
+    #[track_caller]
+    pub fn bags<T: AsRef<str>, I: IntoIterator<Item = T>>(
+        &self,
+        texts: impl IntoIterator<Item = I>,
+    ) -> Result<Csr> {
+        let mut bags = Vec::new();
+        for text in texts {
+            bags.push(self.ids(text)?);
+        }
+        Csr::from_bags(&bags, self.len())
     }
 
     /// The token of a number.

@@ -210,6 +210,23 @@ impl Executor {
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
+    /// Bytes that the value of a variable of the root block takes after the last run: as
+    /// [`Program::storage_report`](crate::Program::storage_report) says, with what was stored then.
+    ///
+    /// # Errors
+    /// If the variable has no place in the compiled program: ask for it when the executor is made.
+    #[track_caller]
+    pub fn bytes_of(&self, var: impl Into<VarId>) -> Result<usize> {
+        let var = var.into();
+        let known = self.plan.of_var.get(var.0 as usize).copied().flatten();
+        let Some(slot) = known else {
+            let got = self.program.called(var);
+            let expected = "one that was asked for";
+            return Err(Error::of(ErrorKind::Program, "variable", expected, got).called(Location::caller()));
+        };
+        Ok(self.machine.bytes_of(&self.plan.slots[slot], self.program.spec(var)?))
+    }
+
     /// The gradient of a parameter after a run until the gradients, as the update of the parameter will read it: dense, or
     /// selected rows, whose numbers may repeat. Clipping comes with the updates and has not changed it.
     ///

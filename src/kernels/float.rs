@@ -51,6 +51,13 @@ impl Store {
     }
 }
 
+/// Whether `x` is larger; NaN is larger than any number, so that it does not get lost.
+#[inline(always)]
+pub fn exceeds<T: Float>(x: T, best: T) -> bool {
+    let is_nan = |x: T| x.partial_cmp(&x).is_none();
+    x > best || (is_nan(x) && !is_nan(best))
+}
+
 /// `f32` and `f64`: f32 for work, f64 to check it against.
 ///
 /// The methods named as in `std` are `std`'s, exact and scalar. `exp_with`, `sigmoid_with` and `tanh_with` are for

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
+pub mod bag;
 pub mod bandwidth;
 mod chunk;
 pub mod cpu;
@@ -19,23 +20,28 @@ pub mod path;
 pub mod peak;
 mod prefetch;
 pub mod product;
+pub mod projection;
 pub mod random;
 pub mod rows;
 pub mod sparse;
 mod tile;
 pub mod view;
 
+pub use bag::{
+    BagGradient, BagPool, BagShare, BagTarget, Bags, bag_factor_gradient, bag_first_maximum, bag_forward,
+};
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use chunk::Output;
 pub use cpu::{Cpu, cpu};
 pub use elementwise::{map, update, zip};
-pub use float::{Float, Store};
+pub use float::{Float, Store, exceeds};
 pub use flush::flush;
 pub use gradient::{BiasGradient, GradientRoom, SUM_ROWS, WeightGradient, affine_gradient};
 pub use gru::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 pub use lstm::{LstmBackward, lstm_backward, lstm_forward};
 pub use path::{Arithmetic, Path, Sweep, sweep, sweep_on};
 pub use peak::peak;
+pub use prefetch::ask;
 pub use product::{Packed, Transpose, affine, product, product_panels};
 pub use random::{RowStream, fill_uniform, philox, uniform01};
 pub use rows::{RowMerge, gather_rows};

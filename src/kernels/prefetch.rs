@@ -29,3 +29,19 @@ prefetch! {
     /// The line of this element into the nearest cache, to be written.
     to_write, _MM_HINT_ET0
 }
+
+/// Bytes that come from memory at once.
+const LINE: usize = 64;
+
+/// All lines of a row into the nearest cache.
+#[inline(always)]
+pub fn ask<T>(row: &[T]) {
+    let start = row.as_ptr();
+    for byte in (0..size_of_val(row)).step_by(LINE) {
+        to_read(start.wrapping_byte_add(byte));
+    }
+    // One that begins within a line ends in one more.
+    if start.addr() % LINE != 0 {
+        to_read(start.wrapping_byte_add(size_of_val(row).saturating_sub(1)));
+    }
+}

@@ -118,6 +118,14 @@ impl RowMerge {
         &self.order[self.starts[i]..self.starts[i + 1]]
     }
 
+    /// How many occurrences the distinct ids before the `i`-th have together; `i` may be [`Self::len`].
+    ///
+    /// # Panics
+    /// If there are fewer than `i`.
+    pub fn occurrences_before(&self, i: usize) -> usize {
+        self.starts[i]
+    }
+
     /// `out[i]` = the sum of the rows of `values` at [`Self::occurrences`] of `i`, added in their order.
     ///
     /// # Panics

@@ -98,32 +98,29 @@ impl Layer for Embedding {
     }
 
     fn weights(&self, net: &Builder, _: Var) -> Option<Var> {
-        self.table(net)
+        self.table(net, self.kind())
     }
 
     fn run(&self, net: &Builder, ids: Var, &table: &Var) -> Var {
-        let dims = [Extent::Known(self.vocabulary), Extent::Known(self.width)];
-        if let Some(spec) = net.spec_of_tensor(table).filter(|spec| spec.shape.as_slice() != dims) {
-            let expected = format!("[{}, {}], as the options say", self.vocabulary, self.width);
-            let error = Error::new("table of layer `embedding`", expected, spec.to_string());
-            return net.refuse(error.variable(net.name_of(table)));
+        if let Err(unknown) = self.check(net, table, self.kind()) {
+            return unknown;
         }
-        net.lookup(ids, table, self.padding.and_then(|id| i64::try_from(id).ok()), self.sparse)
+        net.lookup(ids, table, self.padding_id(), self.sparse)
     }
 }
 
 impl Embedding {
-    /// Makes the table, which no input decides.
-    fn table(&self, net: &Builder) -> Option<Var> {
+    /// Makes the table of a layer of this kind, which no input decides.
+    pub(super) fn table(&self, net: &Builder, kind: &str) -> Option<Var> {
         let &Embedding { vocabulary, width, padding, dtype, ref weight, rows, .. } = self;
-        wide(net, "embedding", width)?;
+        wide(net, kind, width)?;
         if vocabulary == 0 {
-            net.refuse(Error::new("rows of layer `embedding`", "at least one", "0"));
+            net.refuse(Error::new(format!("rows of layer `{kind}`"), "at least one", "0"));
             return None;
         }
         if let Some(id) = padding.filter(|&id| id >= vocabulary || i64::try_from(id).is_err()) {
             let expected = format!("below {vocabulary}, the height");
-            net.refuse(Error::new("padding id of layer `embedding`", expected, id.to_string()));
+            net.refuse(Error::new(format!("padding id of layer `{kind}`"), expected, id.to_string()));
             return None;
         }
         let usual = || init::embedding(1.0 / (width as f64).sqrt(), padding);
@@ -133,6 +130,29 @@ impl Embedding {
             Rows::All => net.parameter("weight", dtype, &dims, start),
             Rows::Touched => net.row_sparse_parameter("weight", dtype, &dims, start),
         })
+    }
+
+    /// Checks that a table is as the options say; else it is written down, and the unknown variable given back.
+    pub(super) fn check(&self, net: &Builder, table: Var, kind: &str) -> Result<(), Var> {
+        let dims = [Extent::Known(self.vocabulary), Extent::Known(self.width)];
+        match net.spec_of_tensor(table).filter(|spec| spec.shape.as_slice() != dims) {
+            None => Ok(()),
+            Some(spec) => {
+                let expected = format!("[{}, {}], as the options say", self.vocabulary, self.width);
+                let error = Error::new(format!("table of layer `{kind}`"), expected, spec.to_string());
+                Err(net.refuse(error.variable(net.name_of(table))))
+            }
+        }
+    }
+
+    /// The padding id as operators have it.
+    pub(super) fn padding_id(&self) -> Option<i64> {
+        self.padding.and_then(|id| i64::try_from(id).ok())
+    }
+
+    /// Whether the gradient holds only the rows that were looked up.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.sparse
     }
 }
 

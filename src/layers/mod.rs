@@ -19,6 +19,8 @@ mod activation;
 #[macro_use]
 mod embedding;
 #[macro_use]
+mod embedding_bag;
+#[macro_use]
 mod gru;
 mod layer;
 #[macro_use]
@@ -36,6 +38,7 @@ mod torch;
 
 pub use activation::Activation;
 pub use embedding::Embedding;
+pub use embedding_bag::EmbeddingBag;
 pub use gru::{Gru, GruWeights, Reset};
 pub use layer::{Instance, Layer, RecurrentLayer, Stateful};
 pub use linear::Linear;
@@ -52,6 +55,7 @@ use crate::program::{Builder, Var};
 impl Builder {
     Linear!(Builder);
     Embedding!(Builder);
+    EmbeddingBag!(Builder);
     Lstm!(Builder);
     Gru!(Builder);
     Rnn!(Builder);
@@ -63,6 +67,7 @@ impl Builder {
 impl Var {
     Linear!(Var);
     Embedding!(Var);
+    EmbeddingBag!(Var);
     Lstm!(Var);
     Gru!(Var);
     Rnn!(Var);

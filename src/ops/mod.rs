@@ -133,6 +133,7 @@
 //! | operator | out |
 //! |---|---|
 //! | [`embedding`](Builder::embedding) | row ids_i of W; with a table of one's own [`lookup`](Builder::lookup) |
+//! | [`embedding_bag`](Builder::embedding_bag) | one row a sequence of ids: Σ_k w_k · W\[i_k\], the mean or the maximum; with a table of one's own [`lookup_bag`](Builder::lookup_bag) |
 //!
 //! ## Conversion
 //!
@@ -202,10 +203,14 @@ mod sparse;
 mod update;
 
 pub use cell::gru::Update;
+pub use lookup::bag::LookupBag;
 pub use loss::cross_entropy::CrossEntropy;
 pub use sequence::pool_kind::Pool;
 pub use update::learning_rate::Schedule;
 pub use update::rule::SparseMode;
+
+/// What a bag of rows is made to: see [`LookupBag`].
+pub use crate::kernels::BagPool;
 
 use crate::program::{Builder, Registry, Var};
 
@@ -215,7 +220,7 @@ use {
     conversion::{assign::*, fill_like::*},
     elementwise::{activation::*, arithmetic::*, comparison::*},
     feature::{columns::*, reduce::*, softmax::*},
-    lookup::embedding::*,
+    lookup::{bag::*, embedding::*},
     loss::{accuracy::*, cross_entropy::*},
     product::{linear::*, matmul::*, row_matrix::*},
     random::dropout::*,
@@ -358,8 +363,9 @@ catalogue! {
         random::dropout::Dropout,
     }
     /// Ids and conversion.
-    [Embedding, Assign, Cast, FillLike, ToDense, ToCsr, ToSelectedRows] {
+    [Embedding, EmbeddingBag, Assign, Cast, FillLike, ToDense, ToCsr, ToSelectedRows] {
         lookup::embedding::Embedding,
+        lookup::bag::EmbeddingBag,
         conversion::assign::Assign,
         conversion::assign::Cast,
         conversion::fill_like::FillLike,

@@ -49,6 +49,7 @@ pub use description::carried::CarriedState;
 pub use description::language::RECURRENT;
 pub use description::op_desc::{Bound, Memory, MemoryGradient, OpDesc, Pair, Role, StepDesc, StepGradient};
 pub use description::program::{Append, Block, Program};
+pub use description::storage_report::{Entries, StorageReport, StoredVariable};
 pub use description::var_desc::{Initializer, StopGradient, VarDesc, VarKind, VarRole, grad_name};
 pub use spec::attributes;
 pub use spec::attributes::{Attributes, Literal, LiteralRef};

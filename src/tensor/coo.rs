@@ -1,5 +1,10 @@
 //! Sparse tensors of any rank by coordinates.
 
+mod arithmetic;
+mod entries;
+
+use std::borrow::Cow;
+
 use ndarray::{Array2, ArrayView2, Axis};
 
 use super::{DType, Dense};
@@ -14,7 +19,7 @@ use crate::error::{AtCaller, Error, Result};
 /// assert_eq!(coo.to_dense()?, array![[0, 2], [4, 0]].into());
 /// # Ok::<(), unpadded::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Coo {
     shape: Vec<usize>,
     coordinates: Array2<i64>,
@@ -135,6 +140,15 @@ impl Coo {
             self.entry(entry).zip(&self.shape).fold(0, |place, (&at, extent)| place * extent + at as usize)
         };
         self.values.place((0..self.values.len()).map(place), &self.shape).at_caller()
+    }
+
+    /// The same in canonical form, borrowed if it is so already.
+    #[track_caller]
+    pub(super) fn canonical(&self) -> Result<Cow<'_, Self>> {
+        if self.is_canonical() {
+            return Ok(Cow::Borrowed(self));
+        }
+        self.clone().canonicalize().map(Cow::Owned)
     }
 
     fn entry(&self, entry: usize) -> impl Iterator<Item = &i64> {

@@ -1,5 +1,17 @@
 //! Sparse matrices by rows: bags of words, features of a document.
 
+mod arithmetic;
+mod create;
+mod entries;
+mod product;
+mod reduce;
+#[cfg(feature = "sprs")]
+mod sprs;
+
+use std::borrow::Cow;
+
+pub use product::Dot;
+
 use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
@@ -15,7 +27,8 @@ use crate::error::{AtCaller, Error, Result};
 /// assert_eq!(bags.canonicalize()?.indices(), [0, 3, 1]);
 /// # Ok::<(), unpadded::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[doc(alias = "csr_matrix")]
+#[derive(Clone, PartialEq)]
 pub struct Csr {
     shape: [usize; 2],
     indptr: Vec<i64>,
@@ -131,14 +144,25 @@ impl Csr {
         if self.is_canonical() {
             return Ok(self);
         }
-        let row_of = self.row_of();
-        let key = |at: usize| (row_of[at], self.indices[at]);
         let mut order: Vec<usize> = (0..self.indices.len()).collect();
-        order.sort_by_key(|&at| key(at));
-        let (values, heads) = self.values.sum_runs(&order, |a, b| key(a) == key(b)).at_caller()?;
+        let row_of = self.row_of();
+        for ends in self.indptr.windows(2) {
+            order[ends[0] as usize..ends[1] as usize].sort_by_key(|&at| self.indices[at]);
+        }
+        let same = |a: usize, b: usize| (row_of[a], self.indices[a]) == (row_of[b], self.indices[b]);
+        let (values, heads) = self.values.sum_runs(&order, same).at_caller()?;
         let rows: Vec<usize> = heads.iter().map(|&at| row_of[at]).collect();
         let indices = heads.iter().map(|&at| self.indices[at]).collect();
         Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0]).at_caller()?, indices, values })
+    }
+
+    /// The same in canonical form, borrowed if it is so already.
+    #[track_caller]
+    pub(super) fn canonical(&self) -> Result<Cow<'_, Self>> {
+        if self.is_canonical() {
+            return Ok(Cow::Borrowed(self));
+        }
+        self.clone().canonicalize().map(Cow::Owned)
     }
 
     /// The dense matrix.

@@ -1,11 +1,14 @@
 //! Dense tensors: an ndarray array of one of the dtypes, always in standard (row-major) layout.
 
+mod arithmetic;
 mod serial;
 
 use std::ops::Range;
 
 use half::{bf16, f16};
 use ndarray::{Array, ArrayD, ArrayViewD, ArrayViewMutD, Dimension, IxDyn};
+
+pub(super) use arithmetic::{Combine, Pair};
 
 use super::dtype::sealed::Sealed;
 use super::dtype::{DType, Element};

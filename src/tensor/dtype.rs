@@ -74,7 +74,7 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + Default + fmt::Debug + 
 }
 
 /// A number on its way from one dtype to another. Each dtype fits into one of the two without loss.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
 pub(crate) enum Number {
     Integer(i64),
     Float(f64),
@@ -97,6 +97,12 @@ pub(crate) mod sealed {
         #[doc(hidden)]
         fn add(sum: Self::Sum, x: Self) -> Self::Sum;
         #[doc(hidden)]
+        fn plus(a: Self::Sum, b: Self::Sum) -> Self::Sum;
+        #[doc(hidden)]
+        fn minus(a: Self::Sum, b: Self::Sum) -> Self::Sum;
+        #[doc(hidden)]
+        fn times(a: Self::Sum, b: Self::Sum) -> Self::Sum;
+        #[doc(hidden)]
         fn narrow(sum: Self::Sum) -> Self;
         #[doc(hidden)]
         fn bits(self) -> u64;
@@ -116,8 +122,8 @@ pub(crate) mod sealed {
 }
 
 macro_rules! element {
-    ($t:ty, $variant:ident, $sum:ty, $widen:expr, $add:expr, $narrow:expr, $bits:expr, $number:expr, $integer:expr,
-     $float:expr) => {
+    ($t:ty, $variant:ident, $sum:ty, $widen:expr, $add:expr, $minus:expr, $times:expr, $narrow:expr, $bits:expr,
+     $number:expr, $integer:expr, $float:expr) => {
         impl Element for $t {
             const DTYPE: DType = DType::$variant;
         }
@@ -130,6 +136,15 @@ macro_rules! element {
             }
             fn add(sum: $sum, x: Self) -> $sum {
                 $add(sum, $widen(x))
+            }
+            fn plus(a: $sum, b: $sum) -> $sum {
+                $add(a, b)
+            }
+            fn minus(a: $sum, b: $sum) -> $sum {
+                $minus(a, b)
+            }
+            fn times(a: $sum, b: $sum) -> $sum {
+                $times(a, b)
             }
             fn narrow(sum: $sum) -> Self {
                 $narrow(sum)
@@ -179,6 +194,8 @@ macro_rules! float {
             $t,
             (|x: $t| x),
             (|a: $t, b: $t| a + b),
+            (|a: $t, b: $t| a - b),
+            (|a: $t, b: $t| a * b),
             (|x: $t| x),
             (|x: $t| x.to_bits()),
             (|x: $t| Number::Float(f64::from(x))),
@@ -196,6 +213,8 @@ macro_rules! short_float {
             f32,
             (|x: $t| x.to_f32()),
             (|a: f32, b: f32| a + b),
+            (|a: f32, b: f32| a - b),
+            (|a: f32, b: f32| a * b),
             (<$t>::from_f32),
             (|x: $t| x.to_bits()),
             (|x: $t| Number::Float(x.to_f64())),
@@ -213,6 +232,8 @@ macro_rules! integer {
             $t,
             (|x: $t| x),
             (<$t>::wrapping_add),
+            (<$t>::wrapping_sub),
+            (<$t>::wrapping_mul),
             (|x: $t| x),
             (|x: $t| x),
             (|x: $t| Number::Integer(i64::from(x))),
@@ -236,6 +257,9 @@ element!(
     bool,
     (|x: bool| x),
     (|a: bool, b: bool| a | b),
+    // Of 0 and 1, anything but 0 is true.
+    (|a: bool, b: bool| a != b),
+    (|a: bool, b: bool| a & b),
     (|x: bool| x),
     (|x: bool| x),
     (|x: bool| Number::Integer(i64::from(x))),

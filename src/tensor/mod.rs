@@ -3,20 +3,27 @@
 //! [`Dense`] is an ndarray array of one of the [`DType`]s; [`SelectedRows`], [`Csr`] and [`Coo`] are sparse around
 //! one. [`Storage`] is any of the four, and a [`Variable`] is a storage with the [`Lod`](crate::Lod) of its rows.
 
+mod convert;
 mod coo;
 mod csr;
 mod dense;
+mod display;
 mod dtype;
+mod meeting;
 pub(crate) mod named;
 mod selected_rows;
+mod serial;
 mod storage;
 mod variable;
 
 pub use coo::Coo;
-pub use csr::Csr;
+pub use csr::{Csr, Dot};
 pub use dense::Dense;
 pub(crate) use dtype::with_element;
 pub use dtype::{DType, Element};
 pub use selected_rows::SelectedRows;
 pub use storage::{Storage, StorageKind};
 pub use variable::Variable;
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,10 @@
 //! Row-sparse tensors: some rows of a tall table, as the gradient of an embedding has them.
 
+mod arithmetic;
+mod rows;
+
+use std::borrow::Cow;
+
 use super::{DType, Dense};
 use crate::error::{AtCaller, Error, Result};
 
@@ -19,7 +24,7 @@ use crate::error::{AtCaller, Error, Result};
 /// ```
 #[doc(alias = "row_sparse")]
 #[doc(alias = "IndexedSlices")]
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct SelectedRows {
     shape: Vec<usize>,
     rows: Vec<i64>,
@@ -116,6 +121,15 @@ impl SelectedRows {
         order.sort_by_key(|&place| self.rows[place]);
         let (value, heads) = self.value.sum_runs(&order, |a, b| self.rows[a] == self.rows[b]).at_caller()?;
         Ok(Self { rows: heads.into_iter().map(|place| self.rows[place]).collect(), value, shape: self.shape })
+    }
+
+    /// The same merged, borrowed if it is so already.
+    #[track_caller]
+    pub(super) fn merged(&self) -> Result<Cow<'_, Self>> {
+        if self.is_merged() {
+            return Ok(Cow::Borrowed(self));
+        }
+        self.clone().merge().map(Cow::Owned)
     }
 
     /// The dense meaning, of shape `[height, …]`.

@@ -1,12 +1,14 @@
 //! The four ways to store a tensor, as a closed list: forgetting one in a `match` does not compile.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
 
 use ndarray::{Array, Dimension};
 
 use super::named::named;
-use super::{Coo, Csr, DType, Dense, Element, SelectedRows};
-use crate::error::{Error, Result};
+use super::{Coo, Csr, DType, Dense, Element, SelectedRows, with_element};
+use crate::error::{AtCaller, Error, Result};
 
 /// A tensor in one of the four storages.
 ///
@@ -108,6 +110,105 @@ impl Storage {
         }
     }
 
+    /// The same meaning in another storage: what is of that storage already is handed on as it is.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::{Storage, StorageKind};
+    /// let dense = Storage::from(array![[0.0f32, 1.0], [0.0, 0.0]]);
+    /// let rows = dense.clone().convert(StorageKind::SelectedRows)?;
+    /// assert_eq!(rows.as_selected_rows()?.row_ids(), [0]);
+    /// assert_eq!(rows.convert(StorageKind::Csr)?.convert(StorageKind::Dense)?, dense);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A rank that the storage has not (csr has two dimensions, the other sparse ones at least one), or a result that does
+    /// not fit into memory.
+    #[track_caller]
+    pub fn convert(self, kind: StorageKind) -> Result<Self> {
+        match kind {
+            StorageKind::Dense => self.into_dense().map(Self::Dense),
+            StorageKind::SelectedRows => self.to_selected_rows().map(|x| Self::SelectedRows(x.into_owned())),
+            StorageKind::Csr => self.to_csr().map(|x| Self::Csr(x.into_owned())),
+            StorageKind::Coo => self.to_coo().map(|x| Self::Coo(x.into_owned())),
+        }
+    }
+
+    /// The same meaning as a sparse matrix by rows, borrowed if it is one already.
+    ///
+    /// # Errors
+    /// Another rank than 2, or more rows than memory has room to count.
+    #[track_caller]
+    pub fn to_csr(&self) -> Result<Cow<'_, Csr>> {
+        match self {
+            Self::Dense(x) => Csr::from_dense(x).map(Cow::Owned),
+            Self::SelectedRows(x) => x.to_csr().map(Cow::Owned),
+            Self::Csr(x) => Ok(Cow::Borrowed(x)),
+            Self::Coo(x) => x.to_csr().map(Cow::Owned),
+        }
+    }
+
+    /// The same meaning by coordinates, borrowed if it is so already.
+    ///
+    /// # Errors
+    /// A number without dimensions.
+    #[track_caller]
+    pub fn to_coo(&self) -> Result<Cow<'_, Coo>> {
+        match self {
+            Self::Dense(x) => Coo::from_dense(x).map(Cow::Owned),
+            Self::SelectedRows(x) => x.to_coo().map(Cow::Owned),
+            Self::Csr(x) => x.to_coo().map(Cow::Owned),
+            Self::Coo(x) => Ok(Cow::Borrowed(x)),
+        }
+    }
+
+    /// The same meaning as the rows that hold anything, borrowed if it is selected rows already.
+    ///
+    /// # Errors
+    /// A number without dimensions, or rows that do not fit into memory.
+    #[track_caller]
+    pub fn to_selected_rows(&self) -> Result<Cow<'_, SelectedRows>> {
+        match self {
+            Self::Dense(x) => SelectedRows::from_dense(x).map(Cow::Owned),
+            Self::SelectedRows(x) => Ok(Cow::Borrowed(x)),
+            Self::Csr(x) => x.to_selected_rows().map(Cow::Owned),
+            Self::Coo(x) => x.to_selected_rows().map(Cow::Owned),
+        }
+    }
+
+    /// The rows in a range, copied, in the same storage.
+    ///
+    /// # Errors
+    /// A range that ends before it starts or beyond the last row, a tensor without dimensions, or selected rows: their
+    /// rows are those of a table, not of a batch.
+    #[track_caller]
+    pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
+        match self {
+            Self::Dense(x) => x.slice_rows(part).map(Self::Dense),
+            Self::Csr(x) => x.slice_rows(part).map(Self::Csr),
+            Self::Coo(x) => x.slice_rows(part).map(Self::Coo),
+            Self::SelectedRows(_) => Err(no_batch("slice", self.kind())),
+        }
+    }
+
+    /// The rows of all parts, one part after another, which are of one storage.
+    ///
+    /// # Errors
+    /// No part; parts that differ in storage, in dtype or in the shape of a row; selected rows.
+    #[track_caller]
+    pub fn concat_rows(parts: &[&Storage]) -> Result<Self> {
+        let Some(first) = parts.first() else {
+            return Err(Error::new("tensors to concatenate", "at least one", "none"));
+        };
+        match first {
+            Self::Dense(_) => Dense::concat_rows(&each(parts, Self::as_dense).at_caller()?).map(Self::Dense),
+            Self::Csr(_) => Csr::concat_rows(&each(parts, Self::as_csr).at_caller()?).map(Self::Csr),
+            Self::Coo(_) => Coo::concat_rows(&each(parts, Self::as_coo).at_caller()?).map(Self::Coo),
+            Self::SelectedRows(_) => Err(no_batch("concatenate", first.kind())),
+        }
+    }
+
     /// The dense tensor.
     ///
     /// # Errors
@@ -160,6 +261,55 @@ impl Storage {
         match self {
             Self::SelectedRows(x) => Ok(x),
             Self::Dense(_) | Self::Csr(_) | Self::Coo(_) => Err(not(self.kind(), StorageKind::SelectedRows)),
+        }
+    }
+
+    /// The sparse matrix by rows.
+    ///
+    /// # Errors
+    /// If it is another storage: this never converts.
+    #[track_caller]
+    pub fn as_csr(&self) -> Result<&Csr> {
+        match self {
+            Self::Csr(x) => Ok(x),
+            Self::Dense(_) | Self::SelectedRows(_) | Self::Coo(_) => Err(not(self.kind(), StorageKind::Csr)),
+        }
+    }
+
+    /// The sparse tensor by coordinates.
+    ///
+    /// # Errors
+    /// If it is another storage: this never converts.
+    #[track_caller]
+    pub fn as_coo(&self) -> Result<&Coo> {
+        match self {
+            Self::Coo(x) => Ok(x),
+            Self::Dense(_) | Self::SelectedRows(_) | Self::Csr(_) => Err(not(self.kind(), StorageKind::Coo)),
+        }
+    }
+}
+
+/// Each part as one storage.
+fn each<'a, T>(parts: &[&'a Storage], one: fn(&'a Storage) -> Result<&'a T>) -> Result<Vec<&'a T>> {
+    parts.iter().map(|part| one(part)).collect()
+}
+
+#[track_caller]
+fn no_batch(verb: &str, kind: StorageKind) -> Error {
+    Error::new(format!("rows of a batch to {verb}"), "dense, csr or coo", kind.name())
+}
+
+/// A dense tensor by its numbers, as ndarray shows them; a sparse one by its first and last entries.
+impl fmt::Display for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dense(x) => with_element!(x.dtype(), T => match x.view::<T>() {
+                Ok(array) => write!(f, "dense {} {:?}\n{array}", x.dtype(), x.shape()),
+                Err(_) => Err(fmt::Error),
+            }),
+            Self::SelectedRows(x) => x.fmt(f),
+            Self::Csr(x) => x.fmt(f),
+            Self::Coo(x) => x.fmt(f),
         }
     }
 }
@@ -220,6 +370,14 @@ mod tests {
             assert_eq!(*storage.to_dense().unwrap(), dense);
             assert_eq!(storage.as_dense().is_ok(), kind == StorageKind::Dense);
             assert_eq!(storage.as_selected_rows().is_ok(), kind == StorageKind::SelectedRows);
+            assert_eq!(storage.as_csr().is_ok(), kind == StorageKind::Csr);
+            assert_eq!(storage.as_coo().is_ok(), kind == StorageKind::Coo);
+            for other in StorageKind::ALL {
+                let converted = storage.clone().convert(other).unwrap();
+                assert_eq!(converted.kind(), other);
+                assert_eq!(*converted.to_dense().unwrap(), dense);
+            }
+            assert!(storage.to_string().starts_with(&format!("{kind} f32 [3, 2]").replace('_', " ")));
             assert_eq!(storage.into_dense().unwrap(), dense);
             assert_eq!(kind.name().parse::<StorageKind>().unwrap(), kind);
         }

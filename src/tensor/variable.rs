@@ -47,13 +47,22 @@ impl Variable {
         Self { storage: Storage::Dense(array.into()), lod: None }
     }
 
-    /// A dense tensor whose rows are grouped into sequences.
+    /// A tensor of any storage whose rows are grouped into sequences: an ndarray array, a [`Dense`], or sparse rows.
+    ///
+    /// ```
+    /// use unpadded::tensor::Csr;
+    /// use unpadded::{Lod, Variable};
+    /// let bags = Csr::from_bags(&[vec![3, 0], vec![2, 2], vec![]], 4)?; // of three sentences
+    /// let documents = Variable::sequences(bags, Lod::from_lengths1(&[2, 1])?)?;
+    /// assert_eq!(documents.slice_sequences(0..1)?.storage().as_csr()?.shape(), [2, 4]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     ///
     /// # Errors
     /// If the last offset is not the number of rows.
     #[track_caller]
-    pub fn sequences(array: impl Into<Dense>, lod: Arc<Lod>) -> Result<Self> {
-        Self::new(array.into(), Some(lod))
+    pub fn sequences(storage: impl Into<Storage>, lod: Arc<Lod>) -> Result<Self> {
+        Self::new(storage, Some(lod))
     }
 
     /// A ragged batch, such as the ids of sentences: a tensor of shape `[rows]` with one level.
@@ -166,15 +175,14 @@ impl Variable {
     /// The top sequences in a range, with their rows; without LoD, the rows in the range.
     ///
     /// # Errors
-    /// A range that ends before it starts or beyond the last sequence, or a tensor that is not dense.
+    /// A range that ends before it starts or beyond the last sequence, or selected rows: their rows are those of a table.
     #[track_caller]
     pub fn slice_sequences(&self, part: Range<usize>) -> Result<Self> {
-        let dense = self.storage.as_dense()?;
         match &self.lod {
-            None => Ok(Self::dense(dense.slice_rows(part)?)),
+            None => Self::new(self.storage.slice_rows(part)?, None),
             Some(lod) => {
                 let rows = lod.row_range(part.clone())?;
-                Self::new(dense.slice_rows(rows)?, Some(lod.slice(part)?))
+                Self::new(self.storage.slice_rows(rows)?, Some(lod.slice(part)?))
             }
         }
     }
@@ -182,20 +190,19 @@ impl Variable {
     /// One batch after another.
     ///
     /// # Errors
-    /// No part; parts that are not dense or that differ in dtype or in the shape of a row; parts of different
-    /// numbers of levels, or some without LoD.
+    /// No part; parts that differ in storage, in dtype or in the shape of a row; selected rows; parts of different numbers
+    /// of levels, or some without LoD.
     #[doc(alias = "concat")]
     #[track_caller]
     pub fn merge(parts: &[Variable]) -> Result<Self> {
-        let dense: Vec<&Dense> =
-            parts.iter().map(|part| part.storage.as_dense()).collect::<Result<_>>().at_caller()?;
+        let storages: Vec<&Storage> = parts.iter().map(|part| &part.storage).collect();
         let lods: Vec<Arc<Lod>> = parts.iter().filter_map(|part| part.lod.clone()).collect();
         if !lods.is_empty() && lods.len() != parts.len() {
             let got = format!("{} of {} with LoD", lods.len(), parts.len());
             return Err(Error::new("variables to merge", "all with LoD or none", got));
         }
         let lod = if lods.is_empty() { None } else { Some(Lod::merge(&lods)?) };
-        Self::new(Dense::concat_rows(&dense)?, lod)
+        Self::new(Storage::concat_rows(&storages)?, lod)
     }
 
     fn flat<T: Element>(numbers: Vec<T>, lod: Arc<Lod>) -> Result<Self> {
@@ -214,7 +221,7 @@ mod tests {
     use ndarray::array;
 
     use super::*;
-    use crate::tensor::SelectedRows;
+    use crate::tensor::{Csr, SelectedRows};
 
     #[test]
     fn rows_must_fit_the_offsets() {
@@ -245,9 +252,28 @@ mod tests {
         let mut sparse = Variable::new(rows, None).unwrap();
         assert_eq!((sparse.rows(), sparse.batch_size(), sparse.dtype()), (3, 3, DType::F32));
         assert!(sparse.as_mut_slice::<f32>().is_err());
-        assert!(sparse.slice_sequences(0..1).is_err());
+        let message = sparse.slice_sequences(0..1).unwrap_err().to_string();
+        assert_eq!(message, "rows of a batch to slice: expected dense, csr or coo, got selected_rows");
+        assert!(Variable::merge(&[sparse.clone()]).is_err());
         let message = sparse.into_array::<f32>().unwrap_err().to_string();
         assert_eq!(message, "storage: expected dense, got selected_rows");
+    }
+
+    #[test]
+    fn sparse_batches_are_cut_and_put_together() {
+        let bags = Csr::from_bags(&[vec![3, 0], vec![], vec![2, 2]], 4).unwrap();
+        let lod = Lod::from_lengths1(&[1, 0, 2]).unwrap();
+        for storage in [Storage::from(bags.to_coo().unwrap()), bags.into()] {
+            let batch = Variable::sequences(storage, lod.clone()).unwrap();
+            assert_eq!((batch.rows(), batch.batch_size()), (3, 3));
+            let parts = [0..1, 1..1, 1..3].map(|part| batch.slice_sequences(part).unwrap());
+            assert_eq!(parts.each_ref().map(Variable::rows), [1, 0, 2]);
+            assert_eq!(Variable::merge(&parts).unwrap(), batch);
+            let dense = Variable::sequences(batch.storage().to_dense().unwrap().into_owned(), lod.clone());
+            assert!(Variable::merge(&[batch.clone(), dense.unwrap()]).is_err());
+            assert!(batch.slice_sequences(2..4).is_err());
+            assert!(Variable::new(batch.into_parts().0, Some(Lod::from_lengths1(&[2]).unwrap())).is_err());
+        }
     }
 
     #[test]

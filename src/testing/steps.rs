@@ -129,7 +129,9 @@ impl Case<'_> {
         let batched = || slots().flat_map(|(vars, specs)| vars.iter().copied().zip(specs));
         let batched = || batched().filter(|(_, spec)| spec.batched());
         // What is computed from sparse rows is computed before the loop.
-        if way.at != AtLoop::Before && batched().any(|(_, spec)| spec.storage != StorageKind::Dense) {
+        let made = direct.output_specs().iter().flatten().filter(|spec| spec.batched());
+        let sparse = |spec: &Spec| spec.storage != StorageKind::Dense;
+        if way.at != AtLoop::Before && (batched().any(|(_, spec)| sparse(spec)) || made.clone().any(sparse)) {
             return Err(No::Illegal);
         }
         let mut ticks = None;

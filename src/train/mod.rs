@@ -60,8 +60,9 @@ impl Trainer {
         self.resumed = false;
         let mut progress = std::mem::take(&mut self.progress);
         let mut console = Console::new(&mut progress, until, train.batch_count(), &self.state.position);
-        if let Some(slow) = UNOPTIMISED.filter(|_| !std::mem::replace(&mut self.warned, true)) {
-            console.say(slow);
+        if !std::mem::replace(&mut self.warned, true) {
+            UNOPTIMISED.into_iter().for_each(|slow| console.say(slow));
+            self.net.warnings().iter().for_each(|warning| console.say(&warning.to_string()));
         }
         if let Some(position) = &resumed {
             console.say(&format!("resumed at {position}"));

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use unpadded::Result;
 use unpadded::data::{
-    Batching, ColumnSpec, Continuous, Data, Encoding, Field, Folder, Limits, Loader, Samples, TextFile,
-    Tokenizer, Vocabulary,
+    Batching, ColumnSpec, Continuous, Data, Encoding, Field, FirstIndex, Folder, LabelledRows, Limits,
+    Loader, Samples, Target, TextFile, Tokenizer, Vocabulary,
 };
+use unpadded::tensor::Storage;
 
 /// The path of a shared data set, if it is there.
 fn shared(name: &str) -> Option<PathBuf> {
@@ -212,13 +213,66 @@ fn wikitext() -> Result<()> {
     Ok(())
 }
 
+/// The entries of the rows.
+fn entries(rows: &LabelledRows) -> usize {
+    rows.rows().iter().map(|row| row.indices.len()).sum()
+}
+
+/// Test fits the columns and classes of train, and the other way round train has an entry too many.
+#[test]
+fn a9a() -> Result<()> {
+    let Some(path) = shared("a9a") else { return Ok(()) };
+    let read = |name: &str| LabelledRows::of_files([&TextFile::open(path.join(name))?], FirstIndex::One);
+    let (mut train, test) = (read("a9a")?, read("a9a.t")?);
+    assert_eq!((train.rows().len(), entries(&train), train.columns()), (32_561, 451_592, 123));
+    assert_eq!((test.rows().len(), entries(&test), test.columns()), (16_281, 225_731, 122));
+    assert!(train.rows().iter().all(|row| row.values.iter().all(|&value| value == 1.0)));
+    let classes = train.classes()?;
+    assert!(classes.tokens().eq(["-1", "1"]));
+    assert_eq!((classes.count(0), classes.count(1)), (24_720, 7841));
+
+    let feeds = ["x", "class"];
+    let loader =
+        test.loader(feeds, train.columns(), Target::Class(&classes))?.batching(Batching::Sequences(512));
+    let (mut seen, mut positive) = (0, 0);
+    for batch in loader.shuffle(1).prefetch(2).batches(Some(0), 0)? {
+        let batch = batch?;
+        let (x, class) = (&batch.values[0].1, batch.values[1].1.as_slice::<i64>()?);
+        let Storage::Csr(csr) = x.storage() else { panic!("{x:?}") };
+        assert!(x.shape() == [batch.numbers.len(), 123] && x.lod().is_none() && csr.is_canonical());
+        (seen, positive) = (seen + csr.indices().len(), positive + class.iter().sum::<i64>());
+    }
+    assert_eq!((seen, positive), (225_731, 3846));
+    assert!(train.loader(feeds, test.columns(), Target::Class(&classes)).is_err());
+    assert_eq!((train.drop_beyond(122), entries(&train)), (1, 451_591));
+    Ok(())
+}
+
+#[test]
+fn bags_of_20_newsgroups() -> Result<()> {
+    let Some(path) = shared("20news-bow/20ng.zip") else { return Ok(()) };
+    let zip = TextFile::open(path)?;
+    assert!(zip.libsvm(FirstIndex::One).is_err(), "it has several files");
+    let read = |name: &str| LabelledRows::of_files([&zip.clone().member(name)?], FirstIndex::One);
+    let (train, test) = (read("20ng/train.feat")?, read("20ng/test.feat")?);
+    let words = |rows: &LabelledRows| rows.rows().iter().flat_map(|row| &row.values).sum::<f32>();
+    assert_eq!((train.rows().len(), entries(&train), words(&train)), (11_268, 729_545, 1_128_881.0));
+    assert_eq!((test.rows().len(), entries(&test), words(&test)), (7505, 477_078, 720_898.0));
+    assert_eq!((train.columns(), test.columns()), (2000, 2000));
+    let classes = train.classes()?;
+    assert!(classes.tokens().eq((1..=20).map(|class| class.to_string())));
+    let loader = test.loader(["x", "class"], 2000, Target::Class(&classes))?;
+    assert_eq!(loader.batches(None, 0)?.next().unwrap()?.values[0].1.shape(), [32, 2000]);
+    let (rest, held) = train.hold_out(10, 1);
+    assert!((1000..1250).contains(&held.rows().len()) && rest.rows().len() + held.rows().len() == 11_268);
+    Ok(())
+}
+
 #[test]
 fn the_others_are_lines_of_their_own_formats() -> Result<()> {
     let rows = |file: TextFile| file.lines().map(Iterator::count);
     for (name, lines) in [
         ("cmudict/cmudict.dict", 135_166),
-        ("a9a/a9a", 32_561),
-        ("a9a/a9a.t", 16_281),
         ("sst-trees/train.txt", 8544),
         ("sst-trees/dev.txt", 1101),
         ("sst-trees/test.txt", 2210),
@@ -228,7 +282,6 @@ fn the_others_are_lines_of_their_own_formats() -> Result<()> {
     }
     let Some(path) = shared("20news-bow/20ng.zip") else { return Ok(()) };
     let zip = TextFile::open(path)?;
-    assert_eq!(rows(zip.clone().member("20ng/train.feat")?)?, 11_268);
     assert_eq!(rows(zip.member("20ng/vocab.new")?)?, 2000);
     Ok(())
 }

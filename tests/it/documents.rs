@@ -38,6 +38,7 @@ fn every_method_of_the_builder_is_in_a_family() {
         include_str!("../../src/layers/stacked.rs"),
         include_str!("../../src/layers/linear.rs"),
         include_str!("../../src/layers/embedding.rs"),
+        include_str!("../../src/layers/embedding_bag.rs"),
     ];
     for source in sources {
         let mut own = false;

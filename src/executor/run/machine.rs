@@ -17,9 +17,9 @@ use crate::executor::run::worth::Worth;
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, Region};
 use crate::lod::Lod;
-use crate::program::contract::call::{Repeated, stored, take_in};
+use crate::program::contract::call::{Intake, Repeated, stored};
 use crate::program::contract::entries::Pooled;
-use crate::program::{Extent, OpDesc, Program, Spec, VarId};
+use crate::program::{Extent, OpDesc, Program, Size, Spec, VarId};
 use crate::tensor::{DType, Dense, Storage, with_element};
 
 /// What a plan runs on.
@@ -27,6 +27,7 @@ pub(crate) struct Machine {
     arena: Arena,
     /// Values that are not dense, by their numbers in the plan.
     pool: Vec<Pooled>,
+    intake: Intake,
     workers: Vec<Worker>,
     threads: Threads,
     worth: Worth,
@@ -71,6 +72,7 @@ impl Machine {
         Self {
             arena,
             pool: plan.pools.iter().filter_map(|&kind| Pooled::of(kind)).collect(),
+            intake: Intake::default(),
             workers: (0..threads.number).map(|_| Worker::default()).collect(),
             threads,
             worth: Worth::default(),
@@ -193,6 +195,14 @@ impl Machine {
         })
     }
 
+    /// Bytes that the value of a variable of the root block takes.
+    pub(crate) fn bytes_of(&self, slot: &Slot, spec: &Spec) -> usize {
+        match slot.pool {
+            Some(pool) => self.pool[pool].bytes(),
+            None => Size::of(spec, Extent::Known(0)).bytes(self.rows(spec), 0),
+        }
+    }
+
     /// The first number of a variable of the root block; the error says what it is instead of a float.
     pub(crate) fn first_number(&mut self, slot: &Slot, spec: &Spec) -> std::result::Result<f64, String> {
         let rows = self.rows(spec);
@@ -228,7 +238,7 @@ impl Machine {
             }
             sparse => {
                 if let Some(pool) = slot.pool {
-                    take_in(&mut self.pool[pool], sparse, repeated)?;
+                    self.intake.take_in(&mut self.pool[pool], sparse, repeated)?;
                 }
             }
         }

@@ -1,13 +1,22 @@
 //! The transposed product, `xᵀ·d`: entries by columns, only those that occur.
 
-use super::dense::Rows;
+use super::dense::{Rows, beyond};
 use super::{CsrView, place};
 use crate::kernels::float::{Float, Store};
+use crate::kernels::helpers;
+use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::rows::RowMerge;
 use crate::kernels::view::{View, ViewMut};
 
 /// Columns are counted in a table if there are at most so many for each entry, and sorted if there are more.
 const COLUMNS_AN_ENTRY: usize = 4;
+/// Bytes of a result that is added to in the order of the entries: half of a usual second cache. It decides the bits, and is the
+/// same on every machine.
+const SCATTERED: usize = 256 << 10;
+/// Columns that threads share.
+const UNIT: usize = 16;
+/// Below this many multiply-adds a second thread costs more than it gains.
+const WORTH_A_THREAD: usize = 1 << 18;
 
 /// The columns that occur in a sparse matrix, ascending, each with its entries in ascending order of rows: the plan of `xᵀ·d`.
 ///
@@ -65,22 +74,25 @@ impl<T: Float> Columns<T> {
     fn count(&mut self, x: CsrView<'_, T>) {
         self.next.clear();
         self.next.resize(x.columns(), 0);
+        let next = &mut self.next[..];
         for &column in x.indices() {
-            self.next[place(column)] += 1;
+            next[place(column)] += 1;
         }
         let mut sum = 0;
-        for (column, next) in self.next.iter_mut().enumerate().filter(|(_, next)| **next > 0) {
+        for (column, next) in next.iter_mut().enumerate().filter(|(_, next)| **next > 0) {
             sum += std::mem::replace(next, sum);
             self.ids.push(column as i64);
             self.starts.push(i64::from(sum));
         }
+        let (to_rows, to_values) = (&mut self.rows[..], &mut self.values[..]);
         for r in 0..x.rows() {
             let (indices, values) = x.row(r);
             for (&column, &value) in indices.iter().zip(values) {
-                let next = &mut self.next[place(column)];
-                self.rows[*next as usize] = r as i64;
-                self.values[*next as usize] = value;
+                let next = &mut next[place(column)];
+                let to = *next as usize;
                 *next += 1;
+                to_rows[to] = r as i64;
+                to_values[to] = value;
             }
         }
     }
@@ -144,6 +156,97 @@ impl<T: Float> Columns<T> {
         let (x, ids) = (self.transposed(), Some(&self.ids[..]));
         Rows { x, y: d, out, store: Store::Add, ids, first: 0 }.run_on(threads);
     }
+
+    /// `out += xᵀ·d`, where no plan is kept: a result that stays in the cache is added to in the order of the entries, which takes
+    /// less time than to plan. Its shape alone decides, and so the bits.
+    ///
+    /// # Panics
+    /// Unless `x` is R × K, `d` R × N and `out` K × N; or as [`Self::prepare`].
+    pub fn product_once(&mut self, x: CsrView<'_, T>, d: View<'_, T>, out: ViewMut<'_, T>, threads: usize) {
+        assert_eq!(d.rows(), x.rows(), "the rows of a transposed matrix's factor");
+        assert_eq!((out.rows(), out.width()), (x.columns(), d.width()), "the shape of a transposed product");
+        let bytes = out.rows().saturating_mul(d.width() * size_of::<T>());
+        if d.width() == 1 {
+            sweep(Narrow { x, d, out });
+        } else if bytes <= SCATTERED {
+            Scatter { x, d, out }.share(helpers(x.entries() * d.width(), WORTH_A_THREAD, threads));
+        } else {
+            self.prepare(x);
+            self.product_into(d, out, threads);
+        }
+    }
+}
+
+/// A transposed product of one column, in the order of the entries.
+struct Narrow<'a, T> {
+    x: CsrView<'a, T>,
+    d: View<'a, T>,
+    out: ViewMut<'a, T>,
+}
+
+impl<T: Float> Sweep for Narrow<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        let Narrow { x, d, mut out } = self;
+        let (many, stride, start) = (out.rows(), out.stride(), out.as_mut_ptr());
+        for r in 0..x.rows() {
+            let (indices, values) = x.row(r);
+            let d = d.row(r)[0];
+            for (&column, &value) in indices.iter().zip(values) {
+                // What is negative is far beyond.
+                let to = column as usize;
+                if to >= many {
+                    beyond(column, many);
+                }
+                // SAFETY: one of the rows of `out`, which has a column.
+                let sum = unsafe { &mut *start.add(to * stride) };
+                *sum = A::mul_add(value, d, *sum);
+            }
+        }
+    }
+}
+
+/// The same of any width.
+struct Scatter<'a, T> {
+    x: CsrView<'a, T>,
+    d: View<'a, T>,
+    out: ViewMut<'a, T>,
+}
+
+impl<T: Float> Scatter<'_, T> {
+    /// Threads share the columns of the result.
+    fn share(self, threads: usize) {
+        let width = self.d.width();
+        if threads < 2 || width < 2 * UNIT {
+            return sweep(self);
+        }
+        let left = threads / 2;
+        let middle = (width * left / threads).next_multiple_of(UNIT).min(width - 1);
+        let (out, out_after) = self.out.split_columns(middle);
+        let before = Scatter { d: self.d.columns(0, middle), out, ..self };
+        let after = Scatter { d: self.d.columns(middle, width), out: out_after, ..self };
+        rayon::join(|| before.share(left), || after.share(threads - left));
+    }
+}
+
+impl<T: Float> Sweep for Scatter<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        let Scatter { x, d, mut out } = self;
+        for r in 0..x.rows() {
+            let (indices, values) = x.row(r);
+            let d = d.row(r);
+            for (&column, &value) in indices.iter().zip(values) {
+                for (out, &d) in out.row(place(column)).iter_mut().zip(d) {
+                    *out = A::mul_add(value, d, *out);
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -166,7 +269,7 @@ mod tests {
             for r in 0..columns.len() {
                 assert!(columns.transposed().row(r).0.is_sorted());
             }
-            for width in [0, 1, 7, 64, 70] {
+            for width in [0, 1, 2, 7, 64, 70, 300] {
                 let d = numbers::<T>(rows * width, 5);
                 let expected = naive(&turned(&x.dense(), rows, many), &wide(&d), [many, rows, width]);
                 let d = View::new(&d, rows, width);
@@ -178,6 +281,9 @@ mod tests {
                 close(&out, &some);
                 let mut all = vec![T::ONE; many * width];
                 columns.product_into(d, ViewMut::new(&mut all, many, width), 1);
+                close(&all, &expected.iter().map(|x| x + 1.0).collect::<Vec<_>>());
+                all.fill(T::ONE);
+                Columns::default().product_once(x.view(), d, ViewMut::new(&mut all, many, width), 1);
                 close(&all, &expected.iter().map(|x| x + 1.0).collect::<Vec<_>>());
             }
         }
@@ -191,7 +297,7 @@ mod tests {
 
     #[test]
     fn both_ways_to_plan_and_any_number_of_threads_give_the_same_bits() {
-        let (rows, many, width) = (900, 700, 20);
+        let (rows, many, width) = (900, 700, 70);
         let x = Sparse::<f32>::any(rows, many, 60, 8);
         let d = numbers::<f32>(rows * width, 9);
         let d = View::new(&d, rows, width);
@@ -207,6 +313,13 @@ mod tests {
             assert!(run(&columns, threads) == expected);
             let mut all = vec![0.0; many * width];
             columns.product_into(d, ViewMut::new(&mut all, many, width), threads);
+            let once = |threads| {
+                let mut all = vec![0.0; many * width];
+                let out = ViewMut::new(&mut all, many, width);
+                Columns::default().product_once(x.view(), d, out, threads);
+                all
+            };
+            assert!(once(threads) == once(1));
             for (i, &id) in columns.ids().iter().enumerate() {
                 let row = |all: &[f32], i: usize| all[i * width..(i + 1) * width].to_vec();
                 assert_eq!(row(&all, id as usize), row(&expected, i));
@@ -226,6 +339,13 @@ mod tests {
                 Columns::default().prepare(x);
             };
             assert!(std::panic::catch_unwind(prepare).is_err());
+            let once = || {
+                let x = CsrView::new(columns, &[0, 1], std::slice::from_ref(&column), &[1.0f32]);
+                let mut out = vec![0.0; columns];
+                let out = ViewMut::new(&mut out, columns, 1);
+                Columns::default().product_once(x, View::new(&[1.0], 1, 1), out, 1);
+            };
+            assert!(std::panic::catch_unwind(once).is_err());
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Sparse · dense: each row of the result is a sum of rows of the dense factor, held in vector registers.
 
+use std::marker::PhantomData;
+
 use super::{CsrView, place};
 use crate::kernels::float::{Float, Store};
 use crate::kernels::helpers;
@@ -51,7 +53,7 @@ impl<T: Float> Rows<'_, T> {
 
     fn share(self, threads: usize) {
         if threads < 2 || self.x.rows() < 2 {
-            return sweep(self);
+            return self.run();
         }
         let (left, rows) = (threads / 2, self.x.rows());
         let middle = self.x.divided(left, threads);
@@ -69,21 +71,77 @@ impl<T: Float> Rows<'_, T> {
     }
 }
 
-impl<T: Float> Sweep for Rows<'_, T> {
+impl<T: Float> Rows<'_, T> {
+    /// The width decides which loop runs; a unit of columns fills a line of the nearest cache.
+    fn run(self) {
+        let width = self.y.width();
+        let unit = if size_of::<T>() == 4 { 16 } else { 8 };
+        match width {
+            0 => {}
+            1 => self.each::<Few<1, 1>>(),
+            2 => self.each::<Few<2, 1>>(),
+            3 => self.each::<Few<2, 2>>(),
+            4 => self.each::<Few<4, 1>>(),
+            5..8 => self.each::<Few<4, 2>>(),
+            8 => self.each::<Few<8, 1>>(),
+            _ if width < unit => self.each::<Few<8, 2>>(),
+            _ if unit == 16 => self.each::<Wide<16>>(),
+            _ => self.each::<Wide<8>>(),
+        }
+    }
+
+    fn each<B: Blocks>(self) {
+        sweep(Each::<T, B> { rows: self, blocks: PhantomData });
+    }
+}
+
+/// The loop for one kind of width: each is compiled alone, or they would share the registers.
+struct Each<'a, T, B> {
+    rows: Rows<'a, T>,
+    blocks: PhantomData<B>,
+}
+
+impl<T: Float, B: Blocks> Sweep for Each<'_, T, B> {
     type Output = ();
 
     #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
-        for r in 0..self.x.rows() {
-            let to = self.ids.map_or(r, |ids| place(ids[r]) - self.first);
-            let (indices, values) = self.x.row(r);
-            let row = Row { indices, values, y: self.y };
-            let out = self.out.row(to);
-            // A unit is what fills the nearest cache's line.
-            if size_of::<T>() == 4 {
-                row.put::<A, 16>(out, self.store);
-            } else {
-                row.put::<A, 8>(out, self.store);
+    fn run<A: Arithmetic>(self) {
+        let Rows { x, y, mut out, store, ids, first } = self.rows;
+        for r in 0..x.rows() {
+            let to = ids.map_or(r, |ids| place(ids[r]) - first);
+            let (indices, values) = x.row(r);
+            B::put::<A, T>(Row { indices, values, y }, out.row(to), store);
+        }
+    }
+}
+
+/// How the columns of a row are cut. A function given as a closure would not be compiled for the CPU's vectors.
+trait Blocks {
+    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Store);
+}
+
+/// `V` vectors of `L`.
+struct Few<const L: usize, const V: usize>;
+
+impl<const L: usize, const V: usize> Blocks for Few<L, V> {
+    #[inline(always)]
+    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Store) {
+        row.block::<A, L, V, 4>(0, out, store);
+    }
+}
+
+/// `L` or more, four vectors of them at a time.
+struct Wide<const L: usize>;
+
+impl<const L: usize> Blocks for Wide<L> {
+    #[inline(always)]
+    fn put<A: Arithmetic, T: Float>(row: Row<'_, T>, out: &mut [T], store: Store) {
+        for from in (0..out.len()).step_by(4 * L) {
+            match (out.len() - from).div_ceil(L) {
+                1 => row.block::<A, L, 1, 4>(from, out, store),
+                2 => row.block::<A, L, 2, 2>(from, out, store),
+                3 => row.block::<A, L, 3, 1>(from, out, store),
+                _ => row.block::<A, L, 4, 1>(from, out, store),
             }
         }
     }
@@ -97,49 +155,9 @@ struct Row<'a, T> {
     y: View<'a, T>,
 }
 
-/// Where the vectors of a block begin. The last one may begin before the one before it ends.
-#[derive(Clone, Copy)]
-struct Block<const V: usize> {
-    places: [usize; V],
-    /// Elements of the last vector that the one before it has, too.
-    again: usize,
-}
-
 impl<T: Float> Row<'_, T> {
-    /// All columns, in units of `L`.
-    #[inline(always)]
-    fn put<A: Arithmetic, const L: usize>(self, out: &mut [T], store: Store) {
-        match out.len() {
-            0 => {}
-            1 => store.put(&mut out[0], self.column::<A>()),
-            width if width < 4 => self.few::<A, 2>(out, store, width),
-            width if width < 8 => self.few::<A, 4>(out, store, width),
-            width if width < L => self.few::<A, 8>(out, store, width),
-            width => {
-                for from in (0..width).step_by(4 * L) {
-                    match (width - from).div_ceil(L) {
-                        1 => self.block::<A, L, 1, 4>(from, out, store),
-                        2 => self.block::<A, L, 2, 2>(from, out, store),
-                        3 => self.block::<A, L, 3, 1>(from, out, store),
-                        _ => self.block::<A, L, 4, 1>(from, out, store),
-                    }
-                }
-            }
-        }
-    }
-
-    /// From `L` to less than twice as many columns.
-    #[inline(always)]
-    fn few<A: Arithmetic, const L: usize>(self, out: &mut [T], store: Store, width: usize) {
-        if width == L {
-            self.block::<A, L, 1, 4>(0, out, store);
-        } else {
-            self.block::<A, L, 2, 4>(0, out, store);
-        }
-    }
-
-    /// The columns of `V` vectors of `L` from one on, or as many as there are: then the last vector ends with them.
-    /// Entries go to `K` sums in turn, as one sum would wait for itself.
+    /// The columns of `V` vectors of `L` from one on, or as many as there are: then the last vector ends with them, and begins
+    /// before the one before it ends. Entries go to `K` sums in turn, as one sum would wait for itself.
     #[inline(always)]
     fn block<A: Arithmetic, const L: usize, const V: usize, const K: usize>(
         self,
@@ -148,60 +166,77 @@ impl<T: Float> Row<'_, T> {
         store: Store,
     ) {
         let end = out.len().min(from + V * L);
-        let block =
-            Block { places: std::array::from_fn(|v| (from + v * L).min(end - L)), again: from + V * L - end };
+        let begin = from.min(end - L);
+        let last = end - L - begin;
+        let columns = self.y.columns(begin, end);
         let mut sums = [[[T::ZERO; L]; V]; K];
         let (turns, rest) = self.indices.as_chunks::<K>();
         let (value_turns, value_rest) = self.values.as_chunks::<K>();
         for (indices, values) in turns.iter().zip(value_turns) {
-            for ((sums, &index), &value) in sums.iter_mut().zip(indices).zip(values) {
-                self.add::<A, L, V>(sums, index, value, block);
+            for k in 0..K {
+                add::<A, T, L, V>(&mut sums[k], columns, last, indices[k], values[k]);
             }
         }
         for ((sums, &index), &value) in sums.iter_mut().zip(rest).zip(value_rest) {
-            self.add::<A, L, V>(sums, index, value, block);
+            add::<A, T, L, V>(sums, columns, last, index, value);
         }
         let total = total(sums);
-        for (v, (sums, &place)) in total.iter().zip(&block.places).enumerate() {
-            let done = if v + 1 == V { block.again } else { 0 };
-            store.put_row(&mut out[place + done..place + L], &sums[done..]);
+        let out = &mut out[begin..end];
+        for (v, sums) in total[..V - 1].iter().enumerate() {
+            put(&mut out[v * L..], sums, store);
+        }
+        // What the block before has written, or the vector before, is not written again.
+        let done = from + (V - 1) * L - begin;
+        if done == last {
+            put(&mut out[last..], &total[V - 1], store);
+        } else {
+            store.put_row(&mut out[done..], &total[V - 1][done - last..]);
         }
     }
+}
 
-    /// `sums += value · y[index]`, in the columns of a block.
-    #[inline(always)]
-    fn add<A: Arithmetic, const L: usize, const V: usize>(
-        self,
-        sums: &mut [[T; L]; V],
-        index: i64,
-        value: T,
-        block: Block<V>,
-    ) {
-        let row = self.y.row(place(index));
-        for (sums, &place) in sums.iter_mut().zip(&block.places) {
-            let row = &row[place..place + L];
-            for (sum, &y) in sums.iter_mut().zip(row) {
-                *sum = A::mul_add(value, y, *sum);
-            }
-        }
+/// A whole vector, so that it is stored by as many instructions as it fills registers.
+#[inline(always)]
+fn put<T: Float, const L: usize>(out: &mut [T], sums: &[T; L], store: Store) {
+    let Some(out) = out.first_chunk_mut::<L>() else { return };
+    match store {
+        Store::Write => *out = *sums,
+        Store::Add => out.iter_mut().zip(sums).for_each(|(out, &sum)| *out += sum),
     }
+}
 
-    /// The only column.
-    #[inline(always)]
-    fn column<A: Arithmetic>(self) -> T {
-        let mut sums = [T::ZERO; 4];
-        let (turns, rest) = self.indices.as_chunks::<4>();
-        let (value_turns, value_rest) = self.values.as_chunks::<4>();
-        for (indices, values) in turns.iter().zip(value_turns) {
-            for ((sum, &index), &value) in sums.iter_mut().zip(indices).zip(values) {
-                *sum = A::mul_add(value, self.y.row(place(index))[0], *sum);
-            }
-        }
-        for ((sum, &index), &value) in sums.iter_mut().zip(rest).zip(value_rest) {
-            *sum = A::mul_add(value, self.y.row(place(index))[0], *sum);
-        }
-        (sums[0] + sums[1]) + (sums[2] + sums[3])
+/// `sums += value · y[index]`: vectors of `L` columns side by side, the last of them from `last` on.
+#[inline(always)]
+fn add<A: Arithmetic, T: Float, const L: usize, const V: usize>(
+    sums: &mut [[T; L]; V],
+    y: View<'_, T>,
+    last: usize,
+    index: i64,
+    value: T,
+) {
+    // What is negative is far beyond.
+    let row = index as usize;
+    if row >= y.rows() {
+        beyond(index, y.rows());
     }
+    debug_assert!(last + L == y.width() && last <= (V - 1) * L && last + L > (V - 1) * L);
+    let start = y.as_ptr().wrapping_add(row * y.stride());
+    for (v, sums) in sums.iter_mut().enumerate() {
+        let from = if v + 1 == V { last } else { v * L };
+        // SAFETY: `row` is one of the rows of `y`. `L` columns from `last` on are its last, and those of every vector before
+        // end before them or among them.
+        let y = unsafe { start.add(from).cast::<[T; L]>().read_unaligned() };
+        for (sum, y) in sums.iter_mut().zip(y) {
+            *sum = A::mul_add(value, y, *sum);
+        }
+    }
+}
+
+/// Apart from the loops, which would keep what is told here.
+#[cold]
+#[inline(never)]
+pub(super) fn beyond(column: i64, columns: usize) -> ! {
+    panic!("column {column} of a sparse matrix of {columns}");
 }
 
 /// The sums of all turns, of two at a time.
@@ -209,16 +244,13 @@ impl<T: Float> Row<'_, T> {
 fn total<T: Float, const L: usize, const V: usize, const K: usize>(
     mut sums: [[[T; L]; V]; K],
 ) -> [[T; L]; V] {
-    let mut step = 1;
-    while step < K {
-        for k in (0..K - step).step_by(2 * step) {
-            for v in 0..V {
-                for j in 0..L {
-                    sums[k][v][j] += sums[k + step][v][j];
-                }
-            }
+    let mut half = K / 2;
+    while half > 0 {
+        let (low, high) = sums.split_at_mut(half);
+        for (sums, more) in low.iter_mut().flatten().flatten().zip(high.iter().flatten().flatten()) {
+            *sums += *more;
         }
-        step *= 2;
+        half /= 2;
     }
     sums[0]
 }

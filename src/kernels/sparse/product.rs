@@ -97,15 +97,22 @@ impl<T: Float> Sweep for Multiply<'_, T> {
         let Part { sums, indptr, indices, values } = &mut self.parts[0];
         CsrMut { indptr, indices, values }.begin();
         sums.reach(self.y.columns());
+        // From there on nearly every block is added to.
+        let all = self.y.columns() as u64 / 8;
         for r in 0..self.x.rows() {
             let (columns, factors) = self.x.row(r);
-            for (&k, &factor) in columns.iter().zip(factors) {
-                sums.add::<A>(factor, self.y.row(place(k)));
+            let work = self.work[r + 1] - self.work[r];
+            if work >= all {
+                for (&k, &factor) in columns.iter().zip(factors) {
+                    sums.add::<A, false>(factor, self.y.row(place(k)));
+                }
+                sums.mark_all();
+            } else {
+                for (&k, &factor) in columns.iter().zip(factors) {
+                    sums.add::<A, true>(factor, self.y.row(place(k)));
+                }
             }
-            sums.take(|column, sum| {
-                indices.push(column);
-                values.push(sum);
-            });
+            sums.take(indices, values);
             indptr.push(indices.len() as i64);
         }
         if let Some(ids) = self.ids {

@@ -1,5 +1,6 @@
 //! What sparse · sparse computes in: sums of one row, and columns by other numbers where there are too many for that.
 
+use super::dense::beyond;
 use super::{CsrView, place};
 use crate::kernels::float::Float;
 use crate::kernels::path::Arithmetic;
@@ -41,53 +42,87 @@ impl<T: Float> SparseRoom<T> {
     }
 }
 
-/// A row of sums, all zero between two rows, and which of them were added to.
+/// A row of sums. One that nothing was added to is -0, which no sum ever is: so there is nothing to be marked beside it.
 #[derive(Debug, Default)]
 pub(super) struct Sums<T> {
     sums: Vec<T>,
-    /// 1 for each column that was added to.
-    marks: Vec<u8>,
-    /// The same of each [`BLOCK`] of columns.
+    /// How many of them are in use.
+    columns: usize,
+    /// 1 for each [`BLOCK`] of columns that was added to.
     blocks: Vec<u8>,
 }
 
 impl<T: Float> Sums<T> {
     /// Makes room for so many columns.
     pub(super) fn reach(&mut self, columns: usize) {
+        self.columns = columns;
         if columns > self.sums.len() {
             let blocks = columns.div_ceil(BLOCK);
-            self.sums.resize(columns, T::ZERO);
-            self.marks.resize(blocks * BLOCK, 0);
+            self.sums.resize(blocks * BLOCK, -T::ZERO);
             self.blocks.resize(blocks, 0);
         }
     }
 
-    /// Adds `factor` times a row, and marks its columns.
+    /// Adds `factor` times a row. Blocks are marked if `MARK`, or else by [`Self::mark_all`].
     #[inline(always)]
-    pub(super) fn add<A: Arithmetic>(&mut self, factor: T, (indices, values): (&[i64], &[T])) {
+    pub(super) fn add<A: Arithmetic, const MARK: bool>(
+        &mut self,
+        factor: T,
+        (indices, values): (&[i64], &[T]),
+    ) {
+        let columns = self.columns;
+        assert!(self.sums.len().min(self.blocks.len() * BLOCK) >= columns);
+        let (sums, blocks) = (self.sums.as_mut_ptr(), self.blocks.as_mut_ptr());
         for (&column, &value) in indices.iter().zip(values) {
-            let column = place(column);
-            let sum = &mut self.sums[column];
-            *sum = A::mul_add(factor, value, *sum);
-            self.marks[column] = 1;
-            self.blocks[column / BLOCK] = 1;
+            // What is negative is far beyond.
+            let at = column as usize;
+            if at >= columns {
+                beyond(column, columns);
+            }
+            // SAFETY: `at` is a column, and each has a sum and a block.
+            unsafe {
+                let sum = &mut *sums.add(at);
+                // Adding 0 makes 0 of -0, and of all else what it is.
+                *sum = A::mul_add(factor, value, *sum) + T::ZERO;
+                if MARK {
+                    *blocks.add(at / BLOCK) = 1;
+                }
+            }
         }
     }
 
-    /// Calls with each marked column, ascending, and its sum; leaves all zero.
+    /// Marks all blocks.
+    pub(super) fn mark_all(&mut self) {
+        self.blocks[..self.columns.div_ceil(BLOCK)].fill(1);
+    }
+
+    /// Appends each column that was added to, ascending, and its sum; leaves all as before.
     #[inline(always)]
-    pub(super) fn take(&mut self, mut call: impl FnMut(i64, T)) {
-        for (b, block) in self.blocks.iter_mut().enumerate().filter(|(_, block)| **block != 0) {
+    pub(super) fn take(&mut self, indices: &mut Vec<i64>, values: &mut Vec<T>) {
+        let untouched = (-0.0f64).to_bits();
+        let blocks = self.blocks.iter_mut().zip(self.sums.as_chunks_mut::<BLOCK>().0).enumerate();
+        for (b, (block, sums)) in blocks.filter(|(_, (block, _))| **block != 0) {
             *block = 0;
-            let marks = &mut self.marks[b * BLOCK..(b + 1) * BLOCK];
-            for (at, marks) in marks.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-                let mut bits = u64::from_le_bytes(*marks);
-                *marks = [0; 8];
-                while bits != 0 {
-                    let column = b * BLOCK + at * 8 + bits.trailing_zeros() as usize / 8;
-                    bits &= bits - 1;
-                    call(column as i64, std::mem::replace(&mut self.sums[column], T::ZERO));
-                }
+            indices.reserve(BLOCK);
+            values.reserve(BLOCK);
+            let (to_indices, to_values) = (indices.spare_capacity_mut(), values.spare_capacity_mut());
+            let (Some(to_indices), Some(to_values)) =
+                (to_indices.first_chunk_mut::<BLOCK>(), to_values.first_chunk_mut::<BLOCK>())
+            else {
+                return;
+            };
+            // Each is written where the next one goes, which moves on if it counts: a branch would be guessed wrongly.
+            let mut count = 0;
+            for (at, sum) in sums.iter_mut().enumerate() {
+                to_indices[count].write((b * BLOCK + at) as i64);
+                to_values[count].write(*sum);
+                count += usize::from(sum.to_f64().to_bits() != untouched);
+                *sum = -T::ZERO;
+            }
+            // SAFETY: so many were written above.
+            unsafe {
+                indices.set_len(indices.len() + count);
+                values.set_len(values.len() + count);
             }
         }
     }
@@ -95,24 +130,25 @@ impl<T: Float> Sums<T> {
     /// Adds `factor` times a row without marks: [`Self::clear`] undoes it.
     #[inline(always)]
     pub(super) fn add_unmarked<A: Arithmetic>(&mut self, factor: T, (indices, values): (&[i64], &[T])) {
+        let sums = &mut self.sums[..self.columns];
         for (&column, &value) in indices.iter().zip(values) {
-            let sum = &mut self.sums[place(column)];
+            let sum = &mut sums[place(column)];
             *sum = A::mul_add(factor, value, *sum);
         }
     }
 
-    /// Zeros the sums of these columns.
+    /// Nothing was added to these columns.
     #[inline(always)]
     pub(super) fn clear(&mut self, indices: &[i64]) {
         for &column in indices {
-            self.sums[place(column)] = T::ZERO;
+            self.sums[place(column)] = -T::ZERO;
         }
     }
 
     /// The sum of a column.
     #[inline(always)]
     pub(super) fn get(&self, column: i64) -> T {
-        self.sums[place(column)]
+        self.sums[..self.columns][place(column)]
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ndarray::array;
 
-use super::ids::{self, Ids, ids};
+use super::ids::{self, Ids, below, ids};
 use crate::error::{Error, Result};
 use crate::kernels::{Store, View, ViewMut};
 use crate::lod::Lod;
@@ -130,7 +130,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
         (None, None) => {
             let weight = run.input::<T>(Embedding::WEIGHT)?;
             for (row, out) in out.iter_mut().enumerate() {
-                out.copy_from_slice(weight.row(place(&ids, row, weight.rows())?));
+                out.copy_from_slice(weight.row(ids.place(row, weight.rows(), "weight")?));
             }
             return Ok(());
         }
@@ -139,7 +139,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     };
     let height = run.input_spec(Embedding::WEIGHT).shape[0].known().unwrap_or(0);
     for row in 0..out.rows() {
-        place(&ids, row, height)?;
+        ids.place(row, height, "weight")?;
     }
     weight.look_up(&ids, 0, out, run.run().threads);
     Ok(())
@@ -200,7 +200,7 @@ impl Embedding {
             run.fill_gradient::<T>(Self::WEIGHT, 0, |run, numbers, _| {
                 let Some(known) = run.rows(Self::WEIGHT) else { return Ok(()) };
                 for row in (0..dout.rows()).filter(learning) {
-                    let id = place(&ids, row, height)? as i64;
+                    let id = ids.place(row, height, "weight")? as i64;
                     if let Ok(place) = known.ids().binary_search(&id) {
                         let numbers = &mut numbers[place * width..(place + 1) * width];
                         numbers.iter_mut().zip(dout.row(row)).for_each(|(sum, &d)| *sum += d);
@@ -215,14 +215,14 @@ impl Embedding {
                 rows.reset::<T>(height, width);
             }
             for row in (0..dout.rows()).filter(learning) {
-                rows.push(place(&ids, row, height)? as i64, dout.row(row));
+                rows.push(ids.place(row, height, "weight")? as i64, dout.row(row));
             }
         } else if let Some((mut dw, store)) = run.gradient::<T>(Self::WEIGHT)? {
             if store == Store::Write {
                 dw.fill(T::ZERO);
             }
             for row in (0..dout.rows()).filter(learning) {
-                let place = place(&ids, row, height)?;
+                let place = ids.place(row, height, "weight")?;
                 for (dw, &d) in dw.row(place).iter_mut().zip(dout.row(row)) {
                     *dw += d;
                 }
@@ -230,17 +230,6 @@ impl Embedding {
         }
         Ok(())
     }
-}
-
-/// The row of the table that the id of `row` names.
-fn place(ids: &Ids<'_>, row: usize, height: usize) -> Result<usize> {
-    let id = ids.get(row);
-    ids::index(id, height)
-        .ok_or_else(|| Error::new("id", below(height), id.to_string()).variable("weight").row(row))
-}
-
-fn below(height: usize) -> String {
-    format!("at least 0 and below {height}, the height")
 }
 
 #[cfg(test)]

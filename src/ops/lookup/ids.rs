@@ -31,6 +31,16 @@ impl Ids<'_> {
         }
     }
 
+    /// The row of the table of `height` rows in slot `table` that the id of a row names.
+    ///
+    /// # Errors
+    /// If it is out of range.
+    pub(in crate::ops) fn place(&self, row: usize, height: usize, table: &str) -> Result<usize> {
+        let id = self.get(row);
+        index(id, height)
+            .ok_or_else(|| Error::new("id", below(height), id.to_string()).variable(table).row(row))
+    }
+
     /// The class that the label of a row names; `None` for the one that is ignored.
     ///
     /// # Errors
@@ -58,6 +68,11 @@ impl Ids<'_> {
 /// An id as an index below `limit`.
 pub(in crate::ops) fn index(id: i64, limit: usize) -> Option<usize> {
     usize::try_from(id).ok().filter(|&i| i < limit)
+}
+
+/// What an id of a table of `height` rows can be, for messages.
+pub(in crate::ops) fn below(height: usize) -> String {
+    format!("at least 0 and below {height}, the height")
 }
 
 /// Checks that an input slot holds one id a row.

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::pool_kind::{Before, Pool, exceeds};
+use super::pool_kind::{Before, Pool};
 use super::pool_piece::SequencePoolPiece;
 use crate::error::{Error, Result};
-use crate::kernels::{Float, Store, View};
+use crate::kernels::{Float, Store, View, exceeds};
 use crate::program::contract::sample::numbers;
 use crate::program::{
     Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces, RowValue, Sample,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Float, View};
+use crate::kernels::{Float, View, exceeds};
 use crate::program::Attributes;
 use crate::program::spec::attributes::Attribute;
 
@@ -116,11 +116,4 @@ impl Attribute for Pool {
     fn write(&self, attributes: &mut Attributes, name: &str) {
         attributes.set(name, self.name());
     }
-}
-
-/// Whether `x` is larger; NaN is larger than any number, so that it does not get lost.
-#[inline(always)]
-pub(in crate::ops) fn exceeds<T: Float>(x: T, best: T) -> bool {
-    let is_nan = |x: T| x.partial_cmp(&x).is_none();
-    x > best || (is_nan(x) && !is_nan(best))
 }

@@ -9,12 +9,15 @@ use arrayvec::ArrayVec;
 
 use super::rule::GRAD;
 use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, sweep};
+use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, ask, sweep};
 use crate::program::{Forward, RowBuffer, RowValue};
 use crate::tensor::StorageKind;
 
 /// One more thread does not pay for fewer elements than this.
 const GRAIN: usize = 1 << 15;
+
+/// So many rows ahead memory is asked for: the rows of a large table lie far apart, and each would be waited for.
+const AHEAD: usize = 12;
 
 /// How one element moves: the parameter and its state, in the order of the output slots.
 pub(in crate::ops) trait Rule<T, const FIELDS: usize>: Copy + Send + Sync {
@@ -230,7 +233,10 @@ impl<T: Float, R: Rule<T, N>, const N: usize> Sweep for Touched<'_, T, R, N> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
-        for (&id, grad) in self.ids.iter().zip(self.values.iter()) {
+        for (i, (&id, grad)) in self.ids.iter().zip(self.values.iter()).enumerate() {
+            if let Some(&later) = self.ids.get(i + AHEAD) {
+                self.fields.iter_mut().for_each(|f| ask(f.row(later as usize - self.base)));
+            }
             row(&self.rule, self.fields.each_mut().map(|f| f.row(id as usize - self.base)), grad);
         }
     }

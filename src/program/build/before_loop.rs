@@ -80,7 +80,7 @@ impl State {
         let all = || inputs.iter().flat_map(|(_, vars)| vars).copied();
         let sparse = all().find(|&var| is_sparse(program, var));
         let refuse = |expected: &str, got: String| {
-            let what = "sparse rows of a step, which are computed with before its loop";
+            let what = "sparse rows in a step, which are computed and read before its loop";
             let error = Error::of(ErrorKind::Program, what, expected, got);
             Err(match sparse {
                 Some(var) => error.variable(&program.var(var).name),
@@ -118,8 +118,7 @@ impl State {
             found.push((*slot, outside));
         }
         let op = registry.parse(kind, attributes)?;
-        let ragged =
-            sparse.is_some_and(|var| program.var(var).spec().is_some_and(|spec| !spec.lod.is_empty()));
+        let ragged = all().any(|var| program.var(var).spec().is_some_and(|spec| !spec.lod.is_empty()));
         match op.facts().reach {
             Reach::Row => {}
             Reach::Sequence if ragged => {}

@@ -171,7 +171,11 @@ impl State {
         caller: &'static Location<'static>,
     ) -> Result<Vec<VarId>> {
         self.densify(block, kind, attributes, &mut inputs, caller)?;
-        if block != BlockId(0) && self.has_sparse_rows(&inputs) {
+        let sparse = |this: &Self| {
+            this.has_sparse_rows(&inputs)
+                || this.program.makes_sparse_rows(&this.registry, block, kind, attributes, &inputs)
+        };
+        if block != BlockId(0) && sparse(self) {
             return self.before_loop(block, kind, attributes, &inputs, caller);
         }
         let number = self.program.block(block).ops.len();

@@ -1,12 +1,14 @@
 //! An operator called at once on values, without a program: for tests, notebooks and data preparation, and for the
 //! reference interpreter.
 
+mod intake;
 mod lend;
 
 use std::sync::Arc;
 
-pub(crate) use lend::{Repeated, pooled, stored, take_in, two_dimensional};
+pub(crate) use intake::{Intake, Repeated};
 use lend::{lend_reads, lend_write, table};
+pub(crate) use lend::{pooled, stored, two_dimensional};
 
 use super::context::{Backward, Call, Forward, OperandAt, RunFacts, Scratch, Wiring};
 use super::entries::Pooled;
@@ -523,7 +525,7 @@ impl Direct {
                         (OperandAt::Pooled(pool.len() - 1), store)
                     }
                     (Some(_), Some(before), Some(mut buffer)) if before.kind() == kind => {
-                        take_in(&mut buffer, before, Repeated::Kept)?;
+                        Intake::default().take_in(&mut buffer, before, Repeated::Kept)?;
                         pool.push(buffer);
                         (OperandAt::Pooled(pool.len() - 1), store)
                     }

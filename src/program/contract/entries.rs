@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::rows::{Numbers, RowBuffer, RowValue};
 use super::table::RowTable;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::kernels::sparse::{CsrMut, CsrView, SparseRoom, canonical, is_canonical};
+use crate::kernels::sparse::{CsrMut, CsrView};
 use crate::tensor::{DType, StorageKind};
 
 /// A sparse matrix by rows, in canonical form: the columns of a row ascend and none repeats. A coo variable of a program lies
@@ -96,23 +96,6 @@ impl CsrBuffer {
         out.indptr.extend_from_slice(&like.indptr);
         out.indices.extend_from_slice(&like.indices);
         out.values.resize(like.entries(), T::ZERO);
-    }
-
-    /// The entries of a matrix in any order and perhaps repeated, in canonical form: repeated ones are added in their order.
-    pub(crate) fn take_in<T: RowValue>(
-        &mut self,
-        columns: usize,
-        (indptr, indices, values): (&[i64], &[i64], &[T]),
-        room: &mut SparseRoom<T>,
-    ) {
-        let out = self.fill::<T>(columns);
-        if is_canonical(indptr, indices) {
-            out.indptr.extend_from_slice(indptr);
-            out.indices.extend_from_slice(indices);
-            out.values.extend_from_slice(values);
-        } else {
-            canonical(CsrView::new(columns, indptr, indices, values), out, room);
-        }
     }
 
     /// Bytes of the offsets, the columns and the values.

@@ -21,6 +21,12 @@ impl Numbers {
         self.f64.clear();
     }
 
+    /// To hold `T` from now on, with what was there before if that is what it held.
+    fn kept<T: RowValue>(&mut self) -> &mut Vec<T> {
+        self.dtype = Some(T::ROW_DTYPE);
+        T::of_mut(self)
+    }
+
     /// What it holds, once it was filled.
     pub(super) fn dtype(&self) -> Option<DType> {
         self.dtype
@@ -171,6 +177,17 @@ impl RowBuffer {
         let values = T::of_mut(&mut self.numbers);
         values.resize((before + added) * width, T::ZERO);
         ViewMut::new(&mut values[before * width..], added, width)
+    }
+
+    /// Makes it the rows `ids`, sorted and distinct, of a table of `height` rows of `width` elements, and returns the view of
+    /// their values, to be written whole: they are what was there before.
+    pub fn refill<T: RowValue>(&mut self, height: usize, width: usize, ids: &[i64]) -> ViewMut<'_, T> {
+        (self.height, self.width, self.distinct) = (height, width, true);
+        self.rows.clear();
+        self.rows.extend_from_slice(ids);
+        let values = self.numbers.kept::<T>();
+        values.resize(ids.len() * width, T::ZERO);
+        ViewMut::new(values, ids.len(), width)
     }
 
     /// Says that the rows are sorted and distinct.

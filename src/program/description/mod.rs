@@ -10,6 +10,7 @@ mod names;
 pub mod op_desc;
 pub(crate) mod program;
 mod slots;
+pub(crate) mod storage_report;
 mod storages;
 mod validate;
 pub mod var_desc;

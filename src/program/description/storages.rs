@@ -2,10 +2,12 @@
 
 use super::program::{Program, malformed};
 use crate::error::{Error, Result};
+use crate::program::contract::infer::infer;
 use crate::program::contract::registry::Registry;
+use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::contract::signature::{NoKernel, Signature, Slot};
 use crate::program::spec::attributes::Attributes;
-use crate::program::spec::extent::{Spec, VarId};
+use crate::program::spec::extent::{BlockId, Spec, VarId};
 use crate::tensor::StorageKind;
 
 /// An input that no kernel takes as it is stored.
@@ -88,6 +90,29 @@ impl Program {
         own.into_iter().chain(others.filter_map(of)).min_by_key(Vec::len).unwrap_or_default()
     }
 
+    /// Whether an operator gives rows that are not dense.
+    pub(in crate::program) fn makes_sparse_rows(
+        &self,
+        registry: &Registry,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: &[(&str, Vec<VarId>)],
+    ) -> bool {
+        // One without kernels for other storages gives nothing else.
+        let knows = registry.declaration(kind).is_some_and(|declared| !declared.signature.kernels.is_empty());
+        let Ok(op) = (if knows { registry.parse(kind, attributes) } else { return false }) else {
+            return false;
+        };
+        let groups = Self::by_slot(op.signature(), inputs);
+        let Ok(specs) = self.specs(&groups) else { return false };
+        let (literals, mut next) = (self.literals(&groups), self.levels);
+        let given = InputSlots { specs: &specs, literals: &literals };
+        let made = infer(&*op, given, self.top(block), Phase::Build { next: &mut next });
+        let sparse = |spec: &Spec| spec.batched() && spec.storage != StorageKind::Dense;
+        made.is_ok_and(|made| made.iter().flatten().any(sparse))
+    }
+
     /// Checks that no step computes with rows that are not dense: what is computed from them is computed before the loop.
     pub(in crate::program) fn check_dense_rows(&self, groups: &[Vec<VarId>]) -> Result<()> {
         let sparse = |spec: &Spec| spec.batched() && spec.storage != StorageKind::Dense;
@@ -120,6 +145,10 @@ impl Program {
         let kinds: Vec<String> = expected.iter().map(ToString::to_string).collect();
         let what = format!("storage of input `{}`", signature.inputs[slot].name);
         let got = self.spec(var)?.storage.to_string();
-        Err(Error::new(what, kinds.join(" or "), got).variable(&self.var(var).name))
+        let error = Error::new(what, kinds.join(" or "), got).variable(&self.var(var).name);
+        Err(match expected[..] {
+            [StorageKind::Dense] => error.noted("`to_dense` before it makes it so".to_owned()),
+            _ => error,
+        })
     }
 }

@@ -3,8 +3,8 @@
 use std::fs;
 
 use unpadded::data::{
-    Batch, Batching, ColumnSpec, Continuous, Data, Field, Folder, LabelledTexts, Limits, Loader, Sample,
-    Samples, Source, Streamed, TextFile, Tokenizer, Vocabulary,
+    Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledRows, LabelledTexts,
+    Limits, Loader, Sample, Samples, Source, Streamed, Target, TextFile, Tokenizer, Vocabulary,
 };
 use unpadded::{Error, Result};
 
@@ -35,6 +35,8 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("TextFile::labelled", || broken.labelled().map(drop));
     calls.at("TextFile::pairs", || broken.pairs().map(drop));
     calls.at("TextFile::columns", || broken.columns(ColumnSpec::default()).map(drop));
+    calls.at("TextFile::libsvm", || broken.libsvm(FirstIndex::One).map(drop));
+    calls.at("TextFile::libsvm", || line.libsvm(FirstIndex::One)?.collect::<Result<Vec<_>>>());
     calls.at("TextFile::lines", || broken.lines().map(drop));
     calls.at("TextFile::documents", || broken.documents().map(drop));
     calls.at("TextFile::text", || gzip.text());
@@ -65,6 +67,15 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("LabelledTexts::labels", || texts.labels());
     calls.at("LabelledTexts::loader", || texts.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
     calls.at("LabelledTexts::loader", || texts.loader(["x", "x"], &cut, (&words, &words)).map(drop));
+    calls.at("LabelledRows::of_files", || LabelledRows::of_files([], FirstIndex::One));
+    calls.at("LabelledRows::of_files", || LabelledRows::of_files([&broken], FirstIndex::One));
+    calls.at("LabelledRows::of_files", || LabelledRows::of_files([&line], FirstIndex::One));
+    let rows = TextFile::embedded("rows", "1 3:1\n1 4:1\n");
+    let rows = LabelledRows::of_files([&rows], FirstIndex::One).unwrap();
+    calls.at("LabelledRows::classes", || rows.classes());
+    calls.at("LabelledRows::loader", || rows.loader(["x", "y"], 3, Target::Number).map(drop));
+    calls.at("LabelledRows::loader", || rows.loader(["x", "y"], 4, Target::Class(&words)).map(drop));
+    calls.at("LabelledRows::loader", || rows.loader(["x", "x"], 4, Target::Number).map(drop));
     calls.at("Folder::file_per_class", || one().file_per_class());
     calls.at("Folder::folder_per_class", || one().folder_per_class());
     fs::write(folder.join("a.csv"), "a\n").unwrap();

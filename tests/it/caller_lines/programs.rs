@@ -3,8 +3,10 @@
 use ndarray::array;
 use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::kernels::Transpose;
-use unpadded::layers::{Embedding, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn, Stacked, init, load_torch};
-use unpadded::ops::{self, CrossEntropy, Pool, Update};
+use unpadded::layers::{
+    Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn, Stacked, init, load_torch,
+};
+use unpadded::ops::{self, CrossEntropy, LookupBag, Pool, Update};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::attributes::Attribute;
 use unpadded::program::attributes::or_default;
@@ -80,6 +82,7 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::dropout", || net.dropout(x, 1.0));
     calls.at("Builder::variational_dropout", || net.variational_dropout(x, 1.0));
     calls.at("Builder::lookup", || net.lookup(x, x, None, false));
+    calls.at("Builder::lookup_bag", || net.lookup_bag(x, x, LookupBag::default()));
     calls.at("Builder::concat", || net.concat(&[]));
     calls.at("Builder::split", || net.split(x, [1]));
     calls.at("Builder::slice", || net.slice(x, 2..4));
@@ -122,6 +125,7 @@ fn layers(calls: &mut Calls) {
     calls.at("Builder::embedding", || net.embedding(ids, Embedding::new(3, 0)));
     calls.at("Builder::embedding", || net.embedding(ids, Embedding::new(0, 3)));
     calls.at("Builder::embedding", || net.embedding(ids, Embedding::new(3, 2).padding(3)));
+    calls.at("Builder::embedding_bag", || net.embedding_bag(x, EmbeddingBag::new(3, 2)));
     calls.at("Builder::zoneout", || net.zoneout(x, x, 1.0));
     // The four methods of each recurrent layer are one macro's.
     calls.at("recurrent::$run", || net.lstm(ids, Lstm::new(2)));

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use ndarray::Array2;
 
-use crate::error::Result;
+use super::intake::{Intake, Repeated};
+use crate::error::{Error, Result};
 use crate::kernels::arena::Lender;
-use crate::kernels::sparse::SparseRoom;
 use crate::kernels::{View, ViewMut};
 use crate::program::contract::context::OperandAt;
-use crate::program::contract::entries::{CsrBuffer, Pooled};
+use crate::program::contract::entries::Pooled;
 use crate::program::contract::rows::RowBuffer;
 use crate::program::contract::table::{RowStart, RowTable};
 use crate::program::spec::extent::Spec;
@@ -58,22 +58,13 @@ pub(crate) fn two_dimensional(shape: &[usize], spec: &Spec) -> (usize, usize) {
     }
 }
 
-/// What becomes of selected rows that are listed more than once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeated {
-    /// They stay, as gradients have them.
-    Kept,
-    /// They are added up, as forward operators have them.
-    Added,
-}
-
 /// A value that is not dense as operators see it; `None` of a dense one.
 ///
 /// # Errors
 /// If the values are not f32 or f64.
 pub(crate) fn pooled(value: &Storage, repeated: Repeated) -> Result<Option<Pooled>> {
     let Some(mut pooled) = Pooled::of(value.kind()) else { return Ok(None) };
-    take_in(&mut pooled, value, repeated)?;
+    Intake::default().take_in(&mut pooled, value, repeated)?;
     Ok(Some(pooled))
 }
 
@@ -85,22 +76,6 @@ pub(super) fn table(rows: &SelectedRows, start: RowStart) -> Result<Pooled> {
     let mut table = RowTable::new(rows.dtype(), rows.shape(), start)?;
     table.set(rows.clone())?;
     Ok(Pooled::Table(Arc::new(table)))
-}
-
-/// Puts a value into a buffer of its kind.
-///
-/// # Errors
-/// If the values are not f32 or f64.
-pub(crate) fn take_in(pooled: &mut Pooled, value: &Storage, repeated: Repeated) -> Result<()> {
-    match (pooled, value) {
-        (Pooled::Rows(buffer), Storage::SelectedRows(rows)) => match repeated {
-            Repeated::Added if !rows.is_merged() => take_rows(buffer, &rows.clone().merge()?),
-            _ => take_rows(buffer, rows),
-        },
-        (Pooled::Csr(buffer), Storage::Csr(csr)) => take_csr(buffer, csr),
-        (Pooled::Csr(buffer), Storage::Coo(coo)) => take_csr(buffer, &by_rows(coo)?),
-        _ => Ok(()),
-    }
 }
 
 /// A buffer as a value, in the shape of `spec`.
@@ -124,53 +99,11 @@ pub(crate) fn stored(pooled: &Pooled, spec: &Spec) -> Result<Storage> {
             let rows = csr.indptr().windows(2).enumerate().flat_map(|(row, p)| (p[0]..p[1]).map(move |_| row as i64));
             let places = rows.zip(csr.indices()).flat_map(|(row, &column)| [row, column]).collect();
             let coordinates = Array2::from_shape_vec((csr.entries(), 2), places)
-                .map_err(|_| crate::error::Error::new("coordinates", "two for each entry", "others"))?;
+                .map_err(|_| Error::new("coordinates", "two for each entry", "others"))?;
             return Ok(Coo::new(&shape, coordinates, values)?.into());
         }
         Ok(Csr::new(shape, csr.indptr().to_vec(), csr.indices().to_vec(), values)?.into())
     })
-}
-
-/// The rows of a two-dimensional coo tensor.
-fn by_rows(coo: &Coo) -> Result<Csr> {
-    let &[rows, columns] = coo.shape() else {
-        let got = format!("shape {:?}", coo.shape());
-        return Err(crate::error::Error::new("coo of a program", "two dimensions", got));
-    };
-    let coordinates = coo.coordinates();
-    let mut order: Vec<usize> = (0..coordinates.nrows()).collect();
-    order.sort_by_key(|&entry| coordinates[[entry, 0]]);
-    let mut indptr = vec![0; rows + 1];
-    order.iter().for_each(|&entry| indptr[coordinates[[entry, 0]] as usize + 1] += 1);
-    (0..rows).for_each(|row| indptr[row + 1] += indptr[row]);
-    let indices = order.iter().map(|&entry| coordinates[[entry, 1]]).collect();
-    Csr::new([rows, columns], indptr, indices, coo.values().gather_rows(&order)?)
-}
-
-fn take_csr(buffer: &mut CsrBuffer, csr: &Csr) -> Result<()> {
-    let [_, columns] = csr.shape() else { return Ok(()) };
-    crate::with_float!(csr.dtype(), T => {
-        let parts = (csr.indptr(), csr.indices(), csr.values().as_slice::<T>()?);
-        buffer.take_in::<T>(*columns, parts, &mut SparseRoom::default());
-        Ok(())
-    })
-}
-
-fn take_rows(buffer: &mut RowBuffer, rows: &SelectedRows) -> Result<()> {
-    let width = rows.value().width();
-    crate::with_float!(rows.dtype(), T => {
-        buffer.reset::<T>(rows.height(), width);
-        let values = rows.value().as_slice::<T>()?;
-        let mut out = buffer.extend::<T>(rows.row_ids().iter().copied());
-        for (i, row) in out.iter_mut().enumerate() {
-            row.copy_from_slice(&values[i * width..(i + 1) * width]);
-        }
-        Ok(())
-    })?;
-    if rows.is_merged() {
-        buffer.set_merged();
-    }
-    Ok(())
 }
 
 /// Selected rows as values, in the shape of the table `spec`.

@@ -24,6 +24,7 @@ impl<const FAULT: u8> Declared for Affine<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {
+                stands_for: &[],
                 kind: "acme.affine",
                 text: "x · W",
                 attributes: &[],

@@ -62,6 +62,7 @@ impl<const FAULT: u8> Declared for Product<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {
+                stands_for: &[],
                 kind: "acme.product",
                 text: "x · y",
                 attributes: &[],
@@ -90,6 +91,7 @@ impl<const FAULT: u8> Declared for Scaled<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {
+                stands_for: &[],
                 kind: "acme.scaled",
                 text: "(factor · x + offset) · y",
                 attributes: &["factor", "offset"],

@@ -20,6 +20,7 @@ impl<const FAULT: u8> Declared for Last<FAULT> {
     fn declaration() -> &'static Declaration {
         const {
             &Declaration {
+                stands_for: &[],
                 kind: "acme.last",
                 text: "the last row",
                 attributes: &[],

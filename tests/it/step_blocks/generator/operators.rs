@@ -2,9 +2,10 @@
 //! one of their samples; those whose operands must fit each other by width or by value have lines of their own.
 
 use unpadded::kernels::Transpose;
-use unpadded::ops::{CrossEntropy, Pool, Update};
+use unpadded::ops::{BagPool, CrossEntropy, LookupBag, Pool, Update};
 use unpadded::program::Arity;
 use unpadded::program::{Attributes, Spec};
+use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Result, Var};
 
 use super::{Item, LARGE, Maker, TABLE};
@@ -72,6 +73,7 @@ impl Maker {
                 let ids = self.any(&ids);
                 Ok(vec![self.lookup(net, &ids)?])
             }
+            "embedding_bag" => self.bags(net, items),
             "gru_cell" => {
                 let h = self.floats(net, items)?;
                 let x = self.partner(net, &h, items)?;
@@ -261,6 +263,33 @@ impl Maker {
         let padding = if self.kind.smooth { None } else { padding };
         let var = net.lookup(ids.var, table.var, padding, self.dice.chance(50));
         self.item(net, var, table.size)
+    }
+
+    /// A row for each sequence of ids.
+    fn bags(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
+        let sequences = ids_of_sequences(items);
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = self.any(&sequences);
+        let depth = if self.dice.chance(80) { 0 } else { 2 };
+        let table = self.constant(net, &[TABLE, self.width], depth)?;
+        let pools = [BagPool::Sum, BagPool::Mean, BagPool::Max];
+        let pool = pools[self.dice.below(if self.kind.smooth { 2 } else { 3 })];
+        let beside: Vec<Item> = items.iter().filter(|i| i.float() && i.meets(&ids)).cloned().collect();
+        let weights = if pool == BagPool::Sum && !beside.is_empty() && self.dice.chance(60) {
+            let x = self.any(&beside);
+            Some(self.fit_width(net, &x, 1)?)
+        } else {
+            None
+        };
+        let padding_id = self.dice.chance(20).then(|| self.dice.below(TABLE) as i64);
+        let gradient = if self.dice.chance(50) { StorageKind::SelectedRows } else { StorageKind::Dense };
+        let size = table.size * weights.as_ref().map_or(1.0, |w| w.size);
+        let weights = weights.map(|w| w.var);
+        let var = net.lookup_bag(ids.var, table.var, LookupBag { pool, weights, padding_id, gradient });
+        let most = if self.kind.wide { 30.0 } else { 8.0 };
+        Ok(vec![self.item(net, var, if pool == BagPool::Sum { most * size } else { size })?])
     }
 
     /// Something else in the same rows.

@@ -1,0 +1,198 @@
+//! Sparse rows with a label each, and what a model is trained on of them.
+
+use std::collections::BTreeMap;
+
+use super::{Field, Fingerprint, FirstIndex, LabelledRow, Loader, Samples, TextFile, Vocabulary};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+/// Sparse rows with a label each, in memory, and what messages call where they are from.
+///
+/// How many columns there are, and which classes, is said by the rows to train on; those to test on are made to fit.
+///
+/// ```
+/// use unpadded::data::{Data, FirstIndex, LabelledRows, Target, TextFile};
+/// let file = TextFile::embedded("train", "+1 3:0.5 1:2\n-1 2:1\n+1 1:1 3:4 # the third\n");
+/// let train = LabelledRows::of_files([&file], FirstIndex::One)?;
+/// let file = TextFile::embedded("test", "-1 1:3 4:1\n");
+/// let mut test = LabelledRows::of_files([&file], FirstIndex::One)?;
+///
+/// let (columns, classes) = (train.columns(), train.classes()?);
+/// assert!(columns == 3 && classes.tokens().eq(["-1", "1"])); // so -1 is class 0, and +1 is class 1
+/// let loader = train.loader(["x", "class"], columns, Target::Class(&classes))?.shuffle(7);
+/// let batch = loader.batches(None, 0)?.next().unwrap()?;
+/// assert_eq!((batch.values[0].1.shape(), batch.values[1].1.as_slice::<i64>()?), (&[3, 3][..], &[1, 0, 1][..]));
+///
+/// // No weight was learned for a fourth column: it is an error, or left out.
+/// assert!(test.loader(["x", "class"], columns, Target::Class(&classes)).is_err());
+/// assert_eq!(test.drop_beyond(columns), 1);
+/// let loader = test.loader(["x", "class"], columns, Target::Class(&classes))?;
+/// # assert_eq!(loader.batch_count(), Some(1));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct LabelledRows {
+    name: String,
+    rows: Vec<LabelledRow>,
+}
+
+/// What a feed is given of the labels of rows.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    /// The number of the class that a label is, as [`LabelledRows::classes`] numbers them: a [`Field::Int`].
+    Class(&'a Vocabulary),
+    /// The label itself, to regress on: a [`Field::Float`].
+    Number,
+}
+
+impl LabelledRows {
+    /// Rows from anywhere; `name` is what messages call them. They are looked at when a loader is made.
+    pub fn new(name: &str, rows: Vec<LabelledRow>) -> Self {
+        Self { name: name.to_owned(), rows }
+    }
+
+    /// The rows of LIBSVM files, one after another, as [`TextFile::libsvm`] reads them. Where malformed lines are skipped and
+    /// their number matters, [`Records::skipped`](super::Records::skipped) says it, and [`Self::new`] takes the rows.
+    ///
+    /// # Errors
+    /// If there is no file; if one cannot be read, has no row, or a malformed line.
+    #[track_caller]
+    pub fn of_files<'a>(files: impl IntoIterator<Item = &'a TextFile>, first: FirstIndex) -> Result<Self> {
+        let (mut names, mut rows) = (Vec::new(), Vec::new());
+        for file in files {
+            names.push(file.name());
+            rows.append(&mut file.libsvm(first)?.read_all().at_caller()?);
+        }
+        if names.is_empty() {
+            return Err(Error::new("files of rows", "at least one", "none"));
+        }
+        Ok(Self { name: names.join(", "), rows })
+    }
+
+    /// What messages call them.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Each of them.
+    pub fn rows(&self) -> &[LabelledRow] {
+        &self.rows
+    }
+
+    /// How many columns they need: one more than the largest index. Those of the rows to train on are a model's.
+    pub fn columns(&self) -> usize {
+        let largest = self.rows.iter().flat_map(|row| &row.indices).max();
+        largest
+            .and_then(|&largest| usize::try_from(largest).ok())
+            .map_or(0, |largest| largest.saturating_add(1))
+    }
+
+    /// Leaves out the entries that stand in none of so many columns, such as those that only a test file has. Returns how
+    /// many it were.
+    pub fn drop_beyond(&mut self, columns: usize) -> usize {
+        let within = |index: i64| usize::try_from(index).is_ok_and(|index| index < columns);
+        let mut dropped = 0;
+        for row in self.rows.iter_mut().filter(|row| row.indices.iter().any(|&index| !within(index))) {
+            let before = row.indices.len();
+            let pairs = row.indices.iter().copied().zip(row.values.iter().copied());
+            (row.indices, row.values) = pairs.filter(|&(index, _)| within(index)).unzip();
+            dropped += before - row.indices.len();
+        }
+        dropped
+    }
+
+    /// The labels as classes, by their numbers: 0 and 1, -1 and 1, or 1 to 20, say, are 0, 1 and so on in this order.
+    ///
+    /// # Errors
+    /// A label that is no whole number; if there are not two classes: nothing could be learned.
+    #[track_caller]
+    pub fn classes(&self) -> Result<Vocabulary> {
+        let what = || format!("labels in `{}`", self.name);
+        let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
+        for (number, row) in self.rows.iter().enumerate() {
+            // Up to here a whole number of `f64` is that one and no other.
+            const LARGEST: f64 = (1u64 << 53) as f64;
+            if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
+                let expected = "whole numbers, as classes have (`Target::Number` takes labels as they are)";
+                let got = format!("{} of row {number}", row.label);
+                return Err(Error::of(ErrorKind::Format, what(), expected, got));
+            }
+            *counts.entry(row.label as i64).or_default() += 1;
+        }
+        if counts.len() < 2 {
+            let got = counts.keys().next().map_or_else(|| "none".to_owned(), |one| format!("`{one}` alone"));
+            return Err(Error::of(ErrorKind::Format, what(), "at least two", got));
+        }
+        let entries = counts.into_iter().map(|(class, count)| (class.to_string(), count));
+        Vocabulary::new(entries, None)
+            .map_err(|label| Error::new(what(), "each once", format!("`{label}` twice")))
+            .at_caller()
+    }
+
+    /// Holds out about one in so many, by the seed and the row alone: equal rows are on one side, as are those of a query,
+    /// and what is held out stays so when others are added. The rest comes first; of 0, nothing is held out.
+    ///
+    /// ```
+    /// use unpadded::data::{FirstIndex, LabelledRows, TextFile};
+    /// let file = TextFile::embedded("f", "1 1:1\n2 2:1\n3 1:1\n4 3:1\n");
+    /// let (rest, held) = LabelledRows::of_files([&file], FirstIndex::One)?.hold_out(2, 7);
+    /// assert_eq!(rest.rows().len() + held.rows().len(), 4);
+    /// assert!(!rest.rows().iter().any(|a| held.rows().iter().any(|b| a.indices == b.indices)));
+    /// assert_eq!(held.name(), "f, held out");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
+        let held_out = |row: &LabelledRow| {
+            let f = Fingerprint::default().number(seed);
+            let f =
+                match row.query {
+                    Some(query) => f.text("query").number(query),
+                    None => row.indices.iter().zip(&row.values).fold(f, |f, (&index, value)| {
+                        f.number(index as u64).number(u64::from(value.to_bits()))
+                    }),
+                };
+            f.finish().checked_rem(one_in) == Some(0)
+        };
+        let (held, rest) = self.rows.into_iter().partition(held_out);
+        let name = format!("{}, held out", self.name);
+        (Self { name: self.name, rows: rest }, Self { name, rows: held })
+    }
+
+    /// Batches of the rows as csr of shape `[rows, columns]`, and of their labels, for the feeds of these names.
+    ///
+    /// # Errors
+    /// As [`Loader::new`]; if there is no row, an entry in none of the columns, a label that is no class, or one that is not
+    /// finite in `f32`. Those of a row give its number, counted from 0.
+    #[track_caller]
+    pub fn loader(&self, feeds: [&str; 2], columns: usize, target: Target<'_>) -> Result<Loader> {
+        if self.rows.is_empty() {
+            let what = format!("rows of `{}`", self.name);
+            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+        }
+        let sample = |(number, row): (usize, &LabelledRow)| {
+            let of = |what: &str| format!("{what} of row {number} in `{}`", self.name);
+            let beyond = |&&index: &&i64| usize::try_from(index).map_or(true, |index| index >= columns);
+            if let Some(index) = row.indices.iter().find(beyond) {
+                let expected = format!("0 or more and below the {columns} columns");
+                let error = Error::of(ErrorKind::Format, of("index"), expected, index.to_string());
+                return Err(error.noted("`LabelledRows::drop_beyond` leaves such entries out"));
+            }
+            let label = match target {
+                // So that a negative zero is 0.
+                Target::Class(classes) => classes
+                    .lookup(&(row.label + 0.0).to_string())
+                    .map(Field::Int)
+                    .map_err(|e| e.noted(of("the label")))?,
+                Target::Number if (row.label as f32).is_finite() => Field::Float(row.label as f32),
+                Target::Number => {
+                    let (what, got) = (of("label"), row.label.to_string());
+                    return Err(Error::of(ErrorKind::Format, what, "a number that is finite in f32", got));
+                }
+            };
+            let (indices, values) = (row.indices.clone(), row.values.clone());
+            Ok(vec![Field::Sparse { columns, indices, values }, label])
+        };
+        let samples: Samples = self.rows.iter().enumerate().map(sample).collect::<Result<_>>().at_caller()?;
+        Loader::new(samples, &feeds)
+    }
+}

@@ -1,0 +1,121 @@
+//! Lines of LIBSVM files: a label and the entries of a sparse row.
+
+use super::lines::Reason;
+use super::records::shown;
+
+/// A sparse row and its label, as a line of a LIBSVM file gives them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LabelledRow {
+    /// A class, as 0 and 1 or -1 and +1, or a number to regress on.
+    pub label: f64,
+    /// The number of the query that the row belongs to, where rows are ranked: `qid:n` in the file.
+    pub query: Option<u64>,
+    /// The column of each entry, counted from 0 whatever the file does. A file's are ascending, each once.
+    pub indices: Vec<i64>,
+    /// The value of each entry; a zero that is written is an entry, too.
+    pub values: Vec<f32>,
+}
+
+/// The number of the first column in a LIBSVM file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FirstIndex {
+    /// As scikit-learn writes files unless told otherwise.
+    Zero,
+    /// As the format says, so that 0 is an error.
+    #[default]
+    One,
+}
+
+/// Reads line by line.
+pub(super) struct LibsvmLine {
+    first: FirstIndex,
+    /// Index, number of the pair and value: of the line that is read, kept so that no line has to grow it again.
+    pairs: Vec<(i64, usize, f32)>,
+}
+
+impl LibsvmLine {
+    pub(super) fn new(first: FirstIndex) -> Self {
+        Self { first, pairs: Vec::new() }
+    }
+
+    /// The row of a line; none of a blank line, or of one that is a comment.
+    pub(super) fn row(&mut self, line: &str) -> Result<Option<LabelledRow>, Reason> {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut cells = line.split_ascii_whitespace().peekable();
+        let Some(label) = cells.next().map(label).transpose()? else { return Ok(None) };
+        let query = cells.peek().and_then(|cell| cell.strip_prefix("qid:")).map(query).transpose()?;
+        if query.is_some() {
+            cells.next();
+        }
+        self.pairs.clear();
+        for (number, cell) in (1..).zip(cells) {
+            self.pairs.push(self.pair(number, cell)?);
+        }
+        if !self.pairs.is_sorted_by(|a, b| a.0 < b.0) {
+            self.sort()?;
+        }
+        let (indices, values) = self.pairs.iter().map(|&(index, _, value)| (index, value)).unzip();
+        Ok(Some(LabelledRow { label, query, indices, values }))
+    }
+
+    fn pair(&self, number: usize, cell: &str) -> Result<(i64, usize, f32), Reason> {
+        let wrong = |expected: String, hint: &str| Reason { expected, got: format!("{}{hint}", shown(cell)) };
+        let Some((index, value)) = cell.split_once(':') else {
+            return Err(wrong(format!("index:value in pair {number}"), ""));
+        };
+        let first = match self.first {
+            FirstIndex::Zero => 0,
+            FirstIndex::One => 1,
+        };
+        let parsed = index.parse::<i64>().ok();
+        let Some(index) = parsed.map(|index| index.saturating_sub(first)).filter(|&index| index >= 0) else {
+            let hint = match parsed {
+                Some(0) => ": a file that counts from 0 is read with `FirstIndex::Zero`",
+                _ => "",
+            };
+            return Err(wrong(format!("an index from {first} to {} in pair {number}", i64::MAX), hint));
+        };
+        match value.parse::<f32>() {
+            Ok(value) if value.is_finite() => Ok((index, number, value)),
+            _ => Err(wrong(format!("a value that is finite in f32 in pair {number}"), "")),
+        }
+    }
+
+    /// Puts the entries in order. An index that comes again is an error: whether values were to be added, or which of
+    /// them was meant, nobody knows.
+    fn sort(&mut self) -> Result<(), Reason> {
+        self.pairs.sort_unstable_by_key(|&(index, number, _)| (index, number));
+        let again = self.pairs.windows(2).filter(|two| two[0].0 == two[1].0);
+        let Some(two) = again.min_by_key(|two| two[1].1) else { return Ok(()) };
+        let written = match self.first {
+            FirstIndex::Zero => two[0].0.to_string(),
+            // The largest one has no next number in `i64`.
+            FirstIndex::One => (two[0].0 as u64 + 1).to_string(),
+        };
+        let got = format!("index {written} of pair {} again in pair {}", two[0].1, two[1].1);
+        Err(Reason { expected: "each index once".into(), got })
+    }
+}
+
+fn label(cell: &str) -> Result<f64, Reason> {
+    match cell.parse::<f64>() {
+        // So that a negative zero is 0.
+        Ok(label) if label.is_finite() => Ok(label + 0.0),
+        _ => {
+            let hint = if cell.contains(':') {
+                ", a pair in its place"
+            } else if cell.contains(',') {
+                ": files of several labels a row are not read"
+            } else {
+                ""
+            };
+            let expected = "a label that is a finite number".into();
+            Err(Reason { expected, got: format!("{}{hint}", shown(cell)) })
+        }
+    }
+}
+
+fn query(number: &str) -> Result<u64, Reason> {
+    let expected = || "a whole number, 0 or more, behind `qid:`".into();
+    number.parse().map_err(|_| Reason { expected: expected(), got: shown(number) })
+}

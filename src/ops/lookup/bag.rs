@@ -1,0 +1,475 @@
+//! `embedding_bag`: rows of a table, by number, pooled without being made.
+
+use std::ops::Range;
+
+use ndarray::{Array1, array};
+
+use super::ids::{self, Ids, below, ids};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::{
+    BagGradient, BagPool, BagShare, BagTarget, Bags, Float, RowMerge, Store, View, ViewMut,
+    bag_factor_gradient, bag_first_maximum, bag_forward,
+};
+use crate::lod::Lod;
+use crate::operator;
+use crate::program::attributes::or_default;
+use crate::program::spec::attributes::Attribute;
+use crate::program::{
+    Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
+    RowValue, Sample, Sequences, Spec, Var, Work,
+};
+use crate::tensor::{StorageKind, Variable};
+use crate::with_float;
+
+/// What [`Builder::lookup_bag`](crate::Builder::lookup_bag) may be told; by default the sum of all rows, with a dense
+/// gradient.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LookupBag {
+    /// What a bag makes of its rows.
+    pub pool: BagPool,
+    /// A number for each id, by which its row is multiplied before the sum: one a row, in the rows and LoD of the ids.
+    pub weights: Option<Var>,
+    /// The id that does not count.
+    pub padding_id: Option<i64>,
+    /// How the table's gradient is stored: dense, or as selected rows, one for each id that occurs.
+    pub gradient: StorageKind,
+}
+
+operator! {
+    /// One row for each bag, which is a sequence of the last level of `ids`: the rows of `table` `[height, width]` that its
+    /// ids name, pooled. The rows themselves are never made. The layer [`embedding_bag`](Self::embedding_bag) makes the table.
+    ///
+    /// With the ids i_1 … i_n of a bag, weights w_1 … w_n and the table W:
+    ///
+    /// | pool | out, of a bag | gradient of W\[i\], over the places k with i_k = i |
+    /// |---|---|---|
+    /// | sum | Σ_k w_k · W\[i_k\] | Σ_k w_k · d |
+    /// | mean | Σ_k W\[i_k\] / n | Σ_k d / n |
+    /// | max | the largest of each column; NaN counts as the largest | d where k is the first maximum, else 0 |
+    ///
+    /// Without weights, w_k is 1. With them the pool is a sum: a mean with weights has two meanings, Σ w x / n and
+    /// Σ w x / Σ w, which are two operators more. The gradient of w_k is d · W\[i_k\].
+    ///
+    /// The ids are whole numbers, i64 or i32, one a row, `[rows]` or `[rows, 1]`; the weights are one a row in the table's
+    /// dtype. An empty bag gives zeros. The `padding_id`, if there is one, is as if it were not there: it does not count in a
+    /// mean, and neither its row nor its weight gets a gradient. The output has the LoD of the ids without its last level.
+    ///
+    /// The gradient of the table adds up over equal ids, in their order. As selected rows it has one row for each id that
+    /// occurs, ascending, and the table's size costs nothing.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let op = ops::catalogue().parse("embedding_bag", &Attributes::new().with("pool", "mean"))?;
+    /// let table = array![[0.0, 0.5], [1.0, 1.5], [2.0, 2.5]];
+    /// let out = op.clone().call(&[
+    ///     Operand::batch("ids", Variable::from_sequences(&[vec![2i64, 0], vec![], vec![2]])?),
+    ///     Operand::constant("table", table.clone()),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 1.5, 0.0, 0.0, 2.0, 2.5]);
+    ///
+    /// let ids = Variable::from_sequences(&[vec![0i64], vec![1, 3]])?;
+    /// let error = op.call(&[Operand::batch("ids", ids), Operand::constant("table", table)]).unwrap_err();
+    /// let said = "variable `table`: id of sample 1, position 1: expected at least 0 and below 3, the height, got 3";
+    /// assert!(error.to_string().starts_with(said), "{error}");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `ids` are not whole numbers, one a row, without a LoD, if `table` is not a matrix of floats, or if the weights are
+    /// not one a row of the ids, or the pool with them is not a sum.
+    #[doc(alias = "EmbeddingBag")]
+    pub(in crate::ops) struct EmbeddingBag = embedding_bag {
+        pool: BagPool,
+        padding_id: Option<i64>,
+        gradient: StorageKind => table_gradient,
+    }
+    inputs { IDS = ids: one.without_gradient(), TABLE = table: one, WEIGHTS = weights: optional }
+    outputs { OUT = out: one }
+    impl Builder, Var {
+        fn lookup_bag(&self, ids: Var, table: Var, options: LookupBag) -> Var {
+            let LookupBag { pool, weights, padding_id, gradient } = options;
+        }
+    }
+}
+
+/// Dense or selected rows; dense if nothing is said.
+fn table_gradient(attributes: &Attributes, name: &str) -> Result<StorageKind> {
+    match or_default(attributes, name, StorageKind::Dense)? {
+        storage @ (StorageKind::Dense | StorageKind::SelectedRows) => Ok(storage),
+        other => {
+            let (what, expected) = (format!("attribute `{name}`"), "dense or selected_rows");
+            Err(Error::of(ErrorKind::Program, what, expected, other.name()))
+        }
+    }
+}
+
+const POOLS: [BagPool; 3] = [BagPool::Sum, BagPool::Mean, BagPool::Max];
+
+fn pool_name(pool: BagPool) -> &'static str {
+    match pool {
+        BagPool::Sum => "sum",
+        BagPool::Mean => "mean",
+        BagPool::Max => "max",
+    }
+}
+
+impl Attribute for BagPool {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        let text = attributes.text(name)?;
+        POOLS.into_iter().find(|&pool| pool_name(pool) == text).ok_or_else(|| {
+            let names = format!("one of {}", POOLS.map(pool_name).join(", "));
+            Error::of(ErrorKind::Program, format!("attribute `{name}`"), names, format!("{text:?}"))
+        })
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        attributes.set(name, pool_name(*self));
+    }
+}
+
+impl Op for EmbeddingBag {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::DropsLevel(Self::IDS))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        ids::check(s, Self::IDS)?;
+        s.has_lod(Self::IDS)?;
+        s.is_float(Self::TABLE)?;
+        let (ids, table) = (s.input(Self::IDS), s.input(Self::TABLE));
+        let &[Extent::Known(height), Extent::Known(width)] = table.shape.as_slice() else {
+            return Err(s.mismatch(Self::TABLE, "a constant of shape [height, width]"));
+        };
+        if let Some(id) = self.padding_id.filter(|&id| ids::index(id, height).is_none()) {
+            return Err(Error::new("attribute `padding_id`", below(height), id.to_string()));
+        }
+        if let Some(weights) = s.optional(Self::WEIGHTS) {
+            if self.pool != BagPool::Sum {
+                let got = format!("weights and the pool {}", pool_name(self.pool));
+                return Err(Error::new("input `weights`", "none, or the pool sum", got));
+            }
+            s.same_dtype(Self::TABLE, Self::WEIGHTS)?;
+            s.same_rows(Self::IDS, Self::WEIGHTS)?;
+            if !weights.batched() || weights.width() != 1 || weights.shape.len() > 2 {
+                return Err(s.mismatch(Self::WEIGHTS, "one number a row, shape [rows] or [rows, 1]"));
+            }
+        }
+        let out = ids.with_dtype(table.dtype).with_width(width).drop_level(s.top())?;
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::TABLE), T => self.pooled::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::TABLE), T => self.gradients::<T>(run))
+    }
+
+    fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        let gradient = Gradient::reads_nothing().input(Self::IDS);
+        if wrt == Self::WEIGHTS {
+            return gradient.input(Self::TABLE);
+        }
+        let gradient = gradient.stored(self.gradient);
+        let gradient = if self.pool == BagPool::Max { gradient.input(Self::TABLE) } else { gradient };
+        if inputs[Self::WEIGHTS].is_empty() { gradient } else { gradient.input(Self::WEIGHTS) }
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { separate_gradients: true, ..Hints::default() }
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let (touched, (ids, _), (_, width)) =
+            (work.touched(), work.input(Self::IDS), work.input(Self::TABLE));
+        let (numbers, (height, _)) = (ids * width, work.input(Self::TABLE));
+        // Of the table only the rows of the ids are read; a number is as many bytes as it takes of the table's.
+        match work.pass() {
+            Pass::Forward => {
+                let (bags, _) = work.output(Self::OUT);
+                let size = touched.written.checked_div(bags * width).unwrap_or(0);
+                Cost { flops: numbers, read: numbers * size, ..touched }
+            }
+            Pass::Backward if work.wants(Self::TABLE) && height > 0 => Cost { flops: numbers, ..touched },
+            Pass::Backward => touched,
+        }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        samples()
+    }
+}
+
+/// Room for what a call finds out about its ids, used again at every call.
+#[derive(Default)]
+struct Room<T> {
+    /// The ids that count, bag after bag, and where each bag begins.
+    rows: Vec<i64>,
+    starts: Vec<usize>,
+    /// What each of them is multiplied by.
+    factors: Vec<T>,
+    /// The bag of each of them.
+    bags: Vec<u32>,
+    plan: RowMerge,
+    /// Of each bag and column the first maximum, and its value.
+    which: Vec<u32>,
+    best: Vec<T>,
+}
+
+impl<T: Float> Room<T> {
+    fn bags(&self) -> Bags<'_, T> {
+        let factors = (!self.factors.is_empty()).then_some(self.factors.as_slice());
+        Bags { rows: &self.rows, starts: &self.starts, factors }
+    }
+
+    /// Finds the ids that count.
+    fn collect(
+        &mut self,
+        op: &EmbeddingBag,
+        ids: &Ids<'_>,
+        sequences: Sequences<'_>,
+        height: usize,
+    ) -> Result<()> {
+        let found = match ids {
+            Ids::I32(ids) => self.gather(op, *ids, sequences, height),
+            Ids::I64(ids) => self.gather(op, *ids, sequences, height),
+        };
+        match found {
+            Ok(()) => Ok(()),
+            Err(row) => ids.place(row, height, "table").map(drop),
+        }
+    }
+
+    /// The same; the first row whose id is not in the table is the error.
+    fn gather<I: Copy + Into<i64>>(
+        &mut self,
+        op: &EmbeddingBag,
+        ids: View<'_, I>,
+        sequences: Sequences<'_>,
+        height: usize,
+    ) -> std::result::Result<(), usize> {
+        let Self { rows, starts, factors, .. } = self;
+        factors.clear();
+        rows.clear();
+        rows.reserve(ids.rows());
+        starts.clear();
+        starts.push(0);
+        for sequence in sequences.iter() {
+            for row in sequence {
+                let id = ids.row(row)[0].into();
+                if op.padding_id == Some(id) {
+                    continue;
+                }
+                if ids::index(id, height).is_none() {
+                    return Err(row);
+                }
+                rows.push(id);
+            }
+            starts.push(rows.len());
+        }
+        Ok(())
+    }
+
+    /// The weights of the ids that count.
+    fn weigh(&mut self, op: &EmbeddingBag, ids: &Ids<'_>, weights: Option<View<'_, T>>) {
+        let Some(weights) = weights else { return };
+        self.factors.extend(
+            weights
+                .iter()
+                .enumerate()
+                .filter(|(row, _)| op.padding_id != Some(ids.get(*row)))
+                .map(|(_, weight)| weight[0]),
+        );
+    }
+
+    /// The share of its bag's gradient that each id gets: of a mean the n-th part, which stands among the factors.
+    fn share(&mut self, op: &EmbeddingBag, table: Option<View<'_, T>>) -> Result<()> {
+        let Self { rows, starts, factors, bags, plan, which, best } = self;
+        if u32::try_from(rows.len().max(starts.len())).is_err() {
+            return Err(Error::new("ids of a batch", "fewer than 2^32", rows.len().to_string()));
+        }
+        plan.prepare(rows);
+        bags.clear();
+        for (bag, range) in starts.windows(2).enumerate() {
+            let count = range[1] - range[0];
+            bags.extend(std::iter::repeat_n(bag as u32, count));
+            if op.pool == BagPool::Mean {
+                let part = T::ONE / T::from_f64(count as f64);
+                factors.extend(std::iter::repeat_n(part, count));
+            }
+        }
+        if let Some(table) = table {
+            let (count, width) = (starts.len() - 1, table.width());
+            which.resize(count * width, 0);
+            best.resize(count * width, T::ZERO);
+            let bags = Bags { rows, starts, factors: None };
+            bag_first_maximum(bags, table, which, ViewMut::new(best, count, width));
+        }
+        Ok(())
+    }
+}
+
+impl EmbeddingBag {
+    fn pooled<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (ids, table) = (ids!(run, Self::IDS), run.input::<T>(Self::TABLE)?);
+        let (weights, out) = (run.optional::<T>(Self::WEIGHTS)?, run.output::<T>(Self::OUT)?);
+        let sequences = run.sequences(Self::IDS)?;
+        let room = run.scratch().get::<Room<T>>();
+        room.collect(self, &ids, sequences, table.rows())?;
+        room.weigh(self, &ids, weights);
+        bag_forward(self.pool, room.bags(), table, out);
+        Ok(())
+    }
+
+    fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+        let result = self.all_gradients(run, &mut room);
+        *run.scratch().get::<Room<T>>() = room;
+        result
+    }
+
+    fn all_gradients<T: RowValue>(&self, run: &mut Backward<'_>, room: &mut Room<T>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+            return Err(Error::new("embedding_bag", "a gradient of its output", "none"));
+        };
+        let ids = ids!(run, Self::IDS);
+        let height = run.input_spec(Self::TABLE).shape[0].known().unwrap_or(0);
+        room.collect(self, &ids, run.sequences(Self::IDS)?, height)?;
+        if let Some((dweights, store)) = run.gradient::<T>(Self::WEIGHTS)? {
+            room.factors.resize(room.rows.len(), T::ZERO);
+            let bags = Bags { rows: &room.rows, starts: &room.starts, factors: None };
+            bag_factor_gradient(bags, run.input::<T>(Self::TABLE)?, dout, &mut room.factors);
+            self.put_weights(&ids, &room.factors, dweights, store);
+            room.factors.clear();
+        }
+        if !run.wants(Self::TABLE) {
+            return Ok(());
+        }
+        if run.count(Self::WEIGHTS) > 0 {
+            room.weigh(self, &ids, run.optional::<T>(Self::WEIGHTS)?);
+        }
+        let table = if self.pool == BagPool::Max { Some(run.input::<T>(Self::TABLE)?) } else { None };
+        room.share(self, table)?;
+        let share = match self.pool {
+            BagPool::Max => BagShare::Maxima(&room.which),
+            _ if room.factors.is_empty() => BagShare::Whole,
+            _ => BagShare::Factors(&room.factors),
+        };
+        let gradient = BagGradient { plan: &room.plan, bags: &room.bags, share };
+        let (threads, all) = (run.run().threads, 0..room.plan.len());
+        if let Some((rows, store)) = run.gradient_rows(Self::TABLE) {
+            let out = if store == Store::Write || rows.dtype().is_none() {
+                rows.refill::<T>(height, dout.width(), room.plan.ids())
+            } else {
+                rows.extend::<T>(room.plan.ids().iter().copied())
+            };
+            divide(gradient, dout, all, BagTarget::Listed, out, threads);
+        } else if let Some((mut out, store)) = run.gradient::<T>(Self::TABLE)? {
+            store.put_nothing(out.reborrow());
+            divide(gradient, dout, all, BagTarget::Table { first: 0 }, out, threads);
+        }
+        Ok(())
+    }
+
+    /// The weights of padding get nothing.
+    fn put_weights<T: Float>(&self, ids: &Ids<'_>, found: &[T], mut to: ViewMut<'_, T>, store: Store) {
+        let mut found = found.iter();
+        for (row, to) in to.iter_mut().enumerate() {
+            let value = if self.padding_id == Some(ids.get(row)) { None } else { found.next() };
+            store.put(&mut to[0], value.copied().unwrap_or(T::ZERO));
+        }
+    }
+}
+
+/// One more thread does not pay for fewer numbers than this.
+const GRAIN: usize = 1 << 15;
+
+/// The threads divide the distinct rows; each sum is one thread's.
+fn divide<T: Float>(
+    gradient: BagGradient<'_, T>,
+    dout: View<'_, T>,
+    range: Range<usize>,
+    target: BagTarget,
+    out: ViewMut<'_, T>,
+    threads: usize,
+) {
+    let plan = gradient.plan;
+    let work = |i: usize| plan.occurrences_before(i) + i;
+    let (before, behind) = (work(range.start), work(range.end));
+    if threads < 2 || range.len() < 2 || (behind - before) * dout.width() < 4 * GRAIN {
+        gradient.put(dout, range, target, out);
+        return;
+    }
+    let goal = before + (behind - before) * (threads / 2) / threads;
+    let middle = middle(range.clone(), |i| work(i) < goal);
+    let (at, second) = match target {
+        BagTarget::Listed => (middle - range.start, target),
+        BagTarget::Table { first } => {
+            let next = plan.ids()[middle] as usize;
+            (next - first, BagTarget::Table { first: next })
+        }
+    };
+    let (head, tail) = out.split_rows(at);
+    rayon::join(
+        || divide(gradient, dout, range.start..middle, target, head, threads / 2),
+        || divide(gradient, dout, middle..range.end, second, tail, threads - threads / 2),
+    );
+}
+
+/// The first number behind the start of a range, and before its end, of which `below` does not hold; it holds of those
+/// before.
+fn middle(range: Range<usize>, below: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (range.start + 1, range.end - 1);
+    while low < high {
+        let at = low + (high - low) / 2;
+        if below(at) { low = at + 1 } else { high = at }
+    }
+    low
+}
+
+fn samples() -> Result<Vec<Sample>> {
+    let table = array![[0.3, -0.7], [1.1, 0.2], [-0.4, 0.9], [0.8, -0.1]];
+    let attributes = |pool, padding_id, gradient| EmbeddingBag { pool, padding_id, gradient }.attributes();
+    let sample = |name: &str, attributes, ids: &[i64], lengths: &[Vec<usize>]| -> Result<Sample> {
+        let ids = Variable::sequences(Array1::from(ids.to_vec()), Lod::from_lengths(lengths)?)?;
+        Ok(Sample::new(name, attributes).batch("ids", ids).constant("table", table.clone()))
+    };
+    let weighted = |sample: Sample, lengths: &[Vec<usize>]| -> Result<Sample> {
+        let lod = Lod::from_lengths(lengths)?;
+        let weights = Array1::from_shape_fn(lod.rows(), |i| 0.5 - 0.3 * i as f64);
+        Ok(sample.batch("weights", Variable::sequences(weights, lod)?))
+    };
+    let (dense, rows) = (StorageKind::Dense, StorageKind::SelectedRows);
+    let mut samples = Vec::new();
+    for pool in POOLS {
+        let name = |what: &str| format!("{}, {what}", pool_name(pool));
+        let (plain, sparse) = (attributes(pool, None, dense), attributes(pool, None, rows));
+        let (one, two) = ([vec![3, 0, 1]], [vec![2, 0, 1], vec![1, 0, 3]]);
+        let three = [vec![2, 0], vec![2, 1], vec![2, 0, 3]];
+        samples.push(sample(&name("repeated ids"), plain.clone(), &[3, 0, 3, 1], &one)?);
+        samples.push(sample(&name("repeated ids, selected rows"), sparse.clone(), &[3, 0, 3, 3], &one)?);
+        samples.push(sample(&name("two levels"), sparse.clone(), &[1, 2, 1, 0], &two)?);
+        samples.push(sample(&name("three levels"), plain.clone(), &[1, 2, 1, 0, 1], &three)?);
+        samples.push(sample(&name("all empty"), plain.clone(), &[], &[vec![0, 0]])?);
+        samples.push(sample(&name("none, selected rows"), sparse, &[], &[vec![]])?);
+        let padded = attributes(pool, Some(0), rows);
+        // The gradient of the padding row is zero by definition, and so is the derivative: it is not read.
+        samples.push(sample(&name("padding"), padded, &[0, 3, 0, 0], &[vec![2, 0, 1, 1]])?);
+        let ids = Variable::sequences(array![[2i32], [0]], Lod::from_lengths1(&[0, 2])?)?;
+        let column = Sample::new(&name("i32, a column"), plain);
+        samples.push(column.batch("ids", ids).constant("table", table.clone()));
+    }
+    for (storage, padding) in [(dense, None), (rows, Some(3))] {
+        let attributes = attributes(BagPool::Sum, padding, storage);
+        let (one, two) = ([vec![3, 0, 1]], [vec![2, 0, 1], vec![1, 0, 3]]);
+        samples.push(weighted(sample("weights", attributes.clone(), &[3, 0, 3, 1], &one)?, &one)?);
+        samples
+            .push(weighted(sample("weights, two levels", attributes.clone(), &[1, 3, 1, 0], &two)?, &two)?);
+        samples.push(weighted(sample("weights, none", attributes, &[], &[vec![0]])?, &[vec![0]])?);
+    }
+    Ok(samples)
+}

@@ -1,0 +1,254 @@
+//! What a program stores, and how: of every variable the storage and the bytes, before anything runs.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::language::TO_DENSE;
+use super::op_desc::Role;
+use super::program::Program;
+use super::var_desc::{VarRole, grad_name};
+use crate::error::{AtCaller, Result};
+use crate::program::contract::facts::Stored;
+use crate::program::contract::registry::Registry;
+use crate::program::contract::signature::Slot;
+use crate::program::spec::extent::{Extent, Spec, VarId};
+use crate::program::spec::size::Size;
+use crate::tensor::StorageKind;
+
+/// How much a sparse variable stores: entries of a matrix, or selected rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entries {
+    /// As much as is fed.
+    Fed,
+    /// As much as another variable.
+    As(VarId),
+    /// At most as much as these together; of a dense one its rows count.
+    Together(Vec<VarId>),
+    /// At most as much as the one of these that stores least.
+    Least(Vec<VarId>),
+    /// At most every number (or row) that the dense meaning has.
+    Everything,
+}
+
+/// A variable of a program, as [`Program::storage_report`] tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredVariable {
+    /// Which.
+    pub var: VarId,
+    /// Its name.
+    pub name: String,
+    /// Its dtype, shape, LoD and storage.
+    pub spec: Spec,
+    /// Its bytes. `Extent::Data` of its own number counts what it stores, if it is not dense.
+    pub size: Size,
+    /// What is known of that count.
+    pub entries: Option<Entries>,
+    /// The operator and slot for which it was made dense, if it was.
+    pub fallback: Option<String>,
+}
+
+/// Every tensor of a program with its storage and its bytes: see [`Program::storage_report`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StorageReport {
+    variables: Vec<StoredVariable>,
+}
+
+impl StorageReport {
+    /// The variables, in the order of the program.
+    pub fn variables(&self) -> &[StoredVariable] {
+        &self.variables
+    }
+
+    /// What was made dense since an operator has no kernel for it as it is stored.
+    pub fn fallbacks(&self) -> impl Iterator<Item = &StoredVariable> {
+        self.variables.iter().filter(|variable| variable.fallback.is_some())
+    }
+
+    /// A variable.
+    pub fn get(&self, var: impl Into<VarId>) -> Option<&StoredVariable> {
+        let var = var.into();
+        self.variables.iter().find(|variable| variable.var == var)
+    }
+
+    /// How much a variable stores at most in a run in which `rows` counts the rows of an extent and `fed` what a feed stores;
+    /// of a dense variable, its rows.
+    pub fn most(&self, var: VarId, rows: &impl Fn(Extent) -> usize, fed: &impl Fn(VarId) -> usize) -> usize {
+        let Some(variable) = self.get(var) else { return 0 };
+        let count = rows(variable.spec.rows());
+        let most = |vars: &[VarId]| vars.iter().map(|&var| self.most(var, rows, fed)).collect::<Vec<_>>();
+        let everything = match variable.spec.storage {
+            StorageKind::Dense => return count,
+            StorageKind::SelectedRows => count,
+            StorageKind::Csr | StorageKind::Coo => count.saturating_mul(variable.spec.width()),
+        };
+        let bound = match &variable.entries {
+            None | Some(Entries::Everything) => everything,
+            Some(Entries::Fed) => return fed(var),
+            Some(Entries::As(other)) => self.most(*other, rows, fed),
+            Some(Entries::Together(vars)) => most(vars).into_iter().fold(0, usize::saturating_add),
+            Some(Entries::Least(vars)) => most(vars).into_iter().min().unwrap_or(everything),
+        };
+        bound.min(everything)
+    }
+
+    fn name(&self, var: VarId) -> &str {
+        self.get(var).map_or("?", |variable| &variable.name)
+    }
+
+    fn told(&self, variable: &StoredVariable) -> String {
+        let list = |vars: &[VarId], between: &str| {
+            let counts: Vec<String> = vars.iter().map(|&var| self.count(var)).collect();
+            counts.join(between)
+        };
+        match &variable.entries {
+            None => String::new(),
+            Some(Entries::Fed) => ", as many as are fed".to_owned(),
+            Some(Entries::As(other)) => format!(", as many as `{}`", self.name(*other)),
+            Some(Entries::Together(vars)) => format!(", at most {}", list(vars, " + ")),
+            Some(Entries::Least(vars)) => format!(", at most the least of {}", list(vars, " and ")),
+            Some(Entries::Everything) => match variable.spec.storage {
+                StorageKind::SelectedRows => format!(", at most {} rows", variable.spec.rows()),
+                _ => format!(", at most {} × {}", variable.spec.rows(), variable.spec.width()),
+            },
+        }
+    }
+
+    /// What counts a variable in a bound.
+    fn count(&self, var: VarId) -> String {
+        match self.get(var) {
+            Some(variable) if variable.spec.storage == StorageKind::Dense => {
+                format!("{} rows", variable.spec.rows())
+            }
+            _ => format!("those of `{}`", self.name(var)),
+        }
+    }
+}
+
+impl fmt::Display for StorageReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for variable in &self.variables {
+            let StoredVariable { name, spec, size, fallback, .. } = variable;
+            write!(f, "{name}: {spec}: {size}{}", self.told(variable))?;
+            match fallback {
+                Some(of) => writeln!(f, "; made dense for `{of}`")?,
+                None => writeln!(f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Program {
+    /// Every tensor that the program has outside step blocks: its storage, its bytes as a function of the rows and of what is
+    /// stored of sparse ones, and what was made dense. Nothing has to run for that; a run's
+    /// [`Executor::bytes_of`](crate::executor::Executor::bytes_of) agrees with it.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let bags = net.feed_csr("bags", DType::F32, 1000, 0);
+    /// bags.tanh().softmax(); // tanh stays csr, softmax has no zeros
+    /// let report = net.program()?.storage_report(&net.registry())?;
+    /// let said = "bags: f32[batch, 1000] csr: 8 + 8 × batch + 12 × data0 bytes, as many as are fed\n\
+    ///             sparse_tanh: f32[batch, 1000] csr: 8 + 8 × batch + 12 × data1 bytes, as many as `bags`\n\
+    ///             to_dense: f32[batch, 1000]: 4000 × batch bytes; made dense for `softmax.x`\n\
+    ///             softmax: f32[batch, 1000]: 4000 × batch bytes\n";
+    /// assert_eq!(report.to_string(), said);
+    /// assert_eq!(report.fallbacks().map(|dense| dense.size.bytes(64, 0)).sum::<usize>(), 256_000);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If an operator is not in the registry.
+    #[track_caller]
+    pub fn storage_report(&self, registry: &Registry) -> Result<StorageReport> {
+        let bounds = self.bounds(registry).at_caller()?;
+        let mut fallbacks: HashMap<VarId, String> = HashMap::new();
+        let ops = &self.root().ops;
+        for op in ops.iter().filter(|op| op.kind == TO_DENSE.kind && op.role == Role::Forward) {
+            if let Ok(of) = op.attributes.text(TO_DENSE.attributes[0]) {
+                fallbacks.extend(op.writes().map(|var| (var, of.to_owned())));
+            }
+        }
+        let mut variables = Vec::new();
+        for (var, desc) in self.vars().filter(|(_, desc)| desc.block.0 == 0) {
+            let Some(spec) = desc.spec() else { continue };
+            let sparse = spec.storage != StorageKind::Dense;
+            let known = match (desc.role, desc.gradient_of) {
+                (VarRole::Feed, _) => Entries::Fed,
+                (_, Some(of)) if self.spec(of)?.storage != StorageKind::Dense => Entries::As(of),
+                _ => bounds.get(&var).cloned().unwrap_or(Entries::Everything),
+            };
+            variables.push(StoredVariable {
+                var,
+                name: desc.name.clone(),
+                spec: spec.clone(),
+                size: Size::of(spec, Extent::Data(var.0)),
+                entries: sparse.then_some(known),
+                fallback: fallbacks.remove(&var),
+            });
+        }
+        Ok(StorageReport { variables })
+    }
+
+    /// What operators say of their sparse results, and of gradients that are selected rows.
+    fn bounds(&self, registry: &Registry) -> Result<HashMap<VarId, Entries>> {
+        let mut bounds: HashMap<VarId, Entries> = HashMap::new();
+        let sparse = |var: VarId| {
+            let spec = self.var(var).spec();
+            spec.is_some_and(|spec| spec.storage != StorageKind::Dense)
+        };
+        for op in self.root().ops.iter().filter(|op| op.step.is_none()) {
+            let instance = registry.parse(&op.kind, &op.attributes)?;
+            let signature = instance.signature();
+            let inputs = Self::slots_of(signature.inputs, &op.inputs, "");
+            let of = |slots: &[usize]| -> Vec<VarId> {
+                slots.iter().filter_map(|&slot| inputs.get(slot)).flatten().copied().collect()
+            };
+            let entries = |stored: Stored| match stored {
+                Stored::Everything => Entries::Everything,
+                Stored::Together(slots) => match of(slots)[..] {
+                    [one] if sparse(one) => Entries::As(one),
+                    _ => Entries::Together(of(slots)),
+                },
+                Stored::Least(slots) => Entries::Least(of(slots)),
+            };
+            let slots = |slots: &[Slot], suffix: &str| Self::slots_of(slots, &op.outputs, suffix);
+            match op.role {
+                Role::Backward => {
+                    for (slot, vars) in slots(signature.inputs, &grad_name("")).iter().enumerate() {
+                        for &var in vars.iter().filter(|&&var| var != VarId::NONE && sparse(var)) {
+                            let more = entries(instance.stored_gradient(slot));
+                            let both = match bounds.remove(&var) {
+                                None => more,
+                                Some(before) => together(before, more),
+                            };
+                            bounds.insert(var, both);
+                        }
+                    }
+                }
+                _ => {
+                    for (slot, vars) in slots(signature.outputs, "").iter().enumerate() {
+                        for &var in vars.iter().filter(|&&var| sparse(var) && !self.var(var).persistable) {
+                            bounds.entry(var).or_insert_with(|| entries(instance.stored(slot)));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(bounds)
+    }
+}
+
+/// What two contributions to selected rows store, which are appended to each other.
+fn together(a: Entries, b: Entries) -> Entries {
+    let vars = |entries: Entries| match entries {
+        Entries::As(var) => Some(vec![var]),
+        Entries::Together(vars) => Some(vars),
+        _ => None,
+    };
+    match (vars(a), vars(b)) {
+        (Some(a), Some(b)) => Entries::Together(a.into_iter().chain(b).collect()),
+        _ => Entries::Everything,
+    }
+}

@@ -1,0 +1,140 @@
+//! From each sparse storage to each other one.
+
+use ndarray::Array2;
+
+use super::{Coo, Csr, DType, SelectedRows};
+use crate::error::{Error, Result};
+
+impl Csr {
+    /// The entries by coordinates, in their order.
+    ///
+    /// ```
+    /// use unpadded::tensor::Csr;
+    /// let x = Csr::from_triples([2, 3], [(1, 2, 4i32)])?;
+    /// assert_eq!(x.to_coo()?.to_csr()?, x);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no memory for the result.
+    #[doc(alias = "tocoo")]
+    #[track_caller]
+    pub fn to_coo(&self) -> Result<Coo> {
+        let mut coordinates = Array2::zeros((self.entries(), 2));
+        for row in 0..self.shape()[0] {
+            for at in self.range(row) {
+                (coordinates[[at, 0]], coordinates[[at, 1]]) = (row as i64, self.indices()[at]);
+            }
+        }
+        Coo::new(self.shape(), coordinates, self.values().clone())
+    }
+
+    /// The rows that have entries, each with all its numbers.
+    ///
+    /// ```
+    /// use unpadded::tensor::Csr;
+    /// let x = Csr::from_triples([2, 3], [(1, 2, 4i32)])?;
+    /// assert_eq!(x.to_selected_rows()?.row_ids(), [1]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If those rows do not fit into memory.
+    #[track_caller]
+    pub fn to_selected_rows(&self) -> Result<SelectedRows> {
+        let used: Vec<usize> = (0..self.shape()[0]).filter(|&row| !self.range(row).is_empty()).collect();
+        let rows = used.iter().map(|&row| row as i64).collect();
+        SelectedRows::new(self.shape()[0], rows, self.take(&used)?.to_dense()?)
+    }
+}
+
+impl Coo {
+    /// The matrix by rows, canonical.
+    ///
+    /// ```
+    /// use unpadded::tensor::{Coo, Csr};
+    /// let x = Coo::from_entries([2, 3], [([1, 2], 4i32)])?;
+    /// assert_eq!(x.to_csr()?, Csr::from_triples([2, 3], [(1, 2, 4i32)])?);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A tensor of another rank than 2, or more rows than memory has room to count.
+    #[doc(alias = "tocsr")]
+    #[track_caller]
+    pub fn to_csr(&self) -> Result<Csr> {
+        let &[rows, columns] = self.shape() else {
+            return Err(Error::new("coo for csr", "two dimensions", format!("shape {:?}", self.shape())));
+        };
+        let sorted = self.canonical()?;
+        let mut indptr = Csr::zeros(DType::Bool, [rows, columns])?.into_parts().0;
+        sorted.coordinates().column(0).iter().for_each(|&row| indptr[row as usize + 1] += 1);
+        for row in 0..rows {
+            indptr[row + 1] += indptr[row];
+        }
+        Csr::new([rows, columns], indptr, sorted.coordinates().column(1).to_vec(), sorted.values().clone())
+    }
+
+    /// The parts of the first axis that have entries, each with all its numbers.
+    ///
+    /// ```
+    /// use unpadded::tensor::Coo;
+    /// let x = Coo::from_entries([9, 2, 2], [([7, 0, 1], 4i32)])?.to_selected_rows()?;
+    /// assert_eq!((x.shape(), x.row_ids(), x.value().shape()), (&[9, 2, 2][..], &[7][..], &[1, 2, 2][..]));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If those parts do not fit into memory.
+    #[track_caller]
+    pub fn to_selected_rows(&self) -> Result<SelectedRows> {
+        let mut rows = self.coordinates().column(0).to_vec();
+        rows.sort_unstable();
+        rows.dedup();
+        let used: Vec<usize> = rows.iter().map(|&row| row as usize).collect();
+        SelectedRows::new(self.shape()[0], rows, self.take(&used)?.to_dense()?)
+    }
+}
+
+impl SelectedRows {
+    /// The numbers of the rows that are not 0, by rows.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::SelectedRows;
+    /// let x = SelectedRows::new(4, vec![2, 2], array![[1, 0, 3], [1, 0, 0]])?;
+    /// assert_eq!(x.to_csr()?.row::<i32>(2)?, (&[0, 2][..], &[2, 3][..]));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Rows that are not of one dimension, or more rows than memory has room to count.
+    #[track_caller]
+    pub fn to_csr(&self) -> Result<Csr> {
+        if self.shape().len() != 2 {
+            let got = format!("shape {:?}", self.shape());
+            return Err(Error::new("selected rows for csr", "two dimensions", got));
+        }
+        self.to_coo()?.to_csr()
+    }
+
+    /// The numbers of the rows that are not 0, by coordinates; canonical.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::{Coo, SelectedRows};
+    /// let x = SelectedRows::new(4, vec![2], array![[[0, 7]]])?;
+    /// assert_eq!(x.to_coo()?, Coo::from_entries([4, 1, 2], [([2, 0, 1], 7)])?);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no memory for the result.
+    #[track_caller]
+    pub fn to_coo(&self) -> Result<Coo> {
+        let merged = self.merged()?;
+        let (mut coordinates, values) = Coo::from_dense(merged.value())?.into_parts();
+        coordinates.column_mut(0).iter_mut().for_each(|at| *at = merged.row_ids()[*at as usize]);
+        Coo::new(self.shape(), coordinates, values)
+    }
+}

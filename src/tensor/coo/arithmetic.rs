@@ -1,0 +1,171 @@
+//! Sums, products and comparisons of coo tensors, number by number. What is stored nowhere is 0 and stays so.
+
+use std::ops::Neg;
+
+use ndarray::{Array2, Axis};
+
+use super::Coo;
+use crate::error::{AtCaller, Error, Result};
+use crate::tensor::dense::{Combine, Pair};
+use crate::tensor::{DType, Element, meeting};
+
+impl Coo {
+    /// The sum; entries that cancel stay stored as 0 until [`prune`](Self::prune).
+    ///
+    /// ```
+    /// use unpadded::tensor::Coo;
+    /// let x = Coo::from_entries([2, 2, 2], [([1, 0, 1], 4i32)])?;
+    /// assert_eq!(x.add(&x)?.get::<i32>(&[1, 0, 1])?, 8);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn add(&self, other: &Coo) -> Result<Self> {
+        self.combined(other, Combine::Add)
+    }
+
+    /// The difference, as [`add`](Self::add).
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn sub(&self, other: &Coo) -> Result<Self> {
+        self.combined(other, Combine::Subtract)
+    }
+
+    /// The product number by number: an entry where both have one.
+    ///
+    /// ```
+    /// use unpadded::tensor::Coo;
+    /// let x = Coo::from_entries([2, 2, 2], [([1, 0, 1], 4i32)])?;
+    /// let y = Coo::from_entries([2, 2, 2], [([1, 0, 1], 5i32), ([0, 0, 0], 1)])?;
+    /// assert_eq!((x.mul(&y)?.entries(), x.mul(&y)?.sum::<i32>()?), (1, 20));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn mul(&self, other: &Coo) -> Result<Self> {
+        self.combined(other, Combine::Multiply)
+    }
+
+    /// Every number times a factor, which is rounded to the dtype: of a float to the nearest.
+    ///
+    /// # Errors
+    /// A factor that an integer or a bool can't hold, as 0.5: [`cast`](Self::cast) to a float first.
+    #[track_caller]
+    pub fn scale(&self, factor: f64) -> Result<Self> {
+        let values = self.values.scaled(factor)?;
+        Ok(Self { values, ..self.clone() })
+    }
+
+    /// A function of every number that is 0 of 0. The result is canonical.
+    ///
+    /// ```
+    /// use unpadded::tensor::Coo;
+    /// let x = Coo::from_entries([2, 2], [([1, 0], 9.0f32)])?;
+    /// assert_eq!(x.map(f32::sqrt)?.get::<f32>(&[1, 0])?, 3.0);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A function that is not 0 of 0, or if `T` is not the dtype.
+    #[track_caller]
+    pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
+        let sorted = self.canonical()?;
+        let values = sorted.values.mapped(f)?;
+        Ok(Self { values, ..sorted.into_owned() })
+    }
+
+    /// The numbers in another dtype, as [`Dense::cast`](crate::tensor::Dense::cast). The result is canonical.
+    ///
+    /// # Errors
+    /// If there is no memory for the result.
+    #[track_caller]
+    pub fn cast(&self, dtype: DType) -> Result<Self> {
+        let sorted = self.canonical()?;
+        let values = sorted.values.cast(dtype);
+        Ok(Self { values, ..sorted.into_owned() })
+    }
+
+    /// The sum of all numbers: floats are added up in `f64`, integers wrap around, bools are or-ed.
+    ///
+    /// # Errors
+    /// If `T` is not the dtype.
+    #[track_caller]
+    pub fn sum<T: Element>(&self) -> Result<T> {
+        self.values.total()
+    }
+
+    /// Whether both mean the same: the same dtype, shape and numbers, whatever the order of entries, and whether zeros are
+    /// stored. `==` compares what is stored.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Coo;
+    /// let x = Coo::new(&[3], array![[2], [0], [2]], array![1, 5, 2])?;
+    /// let y = Coo::from_entries([3], [([0], 5), ([2], 3)])?;
+    /// assert!(x != y && x.same_meaning(&y)?);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no memory for canonical forms.
+    #[track_caller]
+    pub fn same_meaning(&self, other: &Coo) -> Result<bool> {
+        Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
+    }
+
+    /// Whether no number differs by more than `tolerance` from the other's at its place; not-a-number does, and so does an
+    /// infinity.
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[doc(alias = "allclose")]
+    #[track_caller]
+    pub fn near(&self, other: &Coo, tolerance: f64) -> Result<bool> {
+        self.check_like(other, Combine::NotEqual)?;
+        // In `f64`, where integers do not wrap around.
+        self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.values.within(tolerance).at_caller()
+    }
+
+    #[track_caller]
+    fn combined(&self, other: &Coo, how: Combine) -> Result<Self> {
+        self.check_like(other, how)?;
+        let (a, b) = (self.canonical()?, other.canonical()?);
+        let mut pairs = meeting::union([a.entries(), b.entries()], |i, j| a.entry(i).cmp(b.entry(j)));
+        if how == Combine::Multiply {
+            pairs.retain(|pair| matches!(pair, Pair::Both(..)));
+        }
+        let mut coordinates = Array2::zeros((pairs.len(), self.shape.len()));
+        for (mut to, &pair) in coordinates.outer_iter_mut().zip(&pairs) {
+            to.assign(&match pair {
+                Pair::Left(i) | Pair::Both(i, _) => a.coordinates.index_axis(Axis(0), i),
+                Pair::Right(i) => b.coordinates.index_axis(Axis(0), i),
+            });
+        }
+        let values = a.values.combine(&b.values, &pairs, how)?;
+        Ok(Self { shape: self.shape.clone(), coordinates, values })
+    }
+
+    #[track_caller]
+    fn check_like(&self, other: &Coo, how: Combine) -> Result<()> {
+        if (other.dtype(), &other.shape) == (self.dtype(), &self.shape) {
+            return Ok(());
+        }
+        let said = |x: &Coo| format!("{} {:?}", x.dtype(), x.shape);
+        Err(Error::new(format!("coo to {}", how.verb()), said(self), said(other)))
+    }
+}
+
+/// Every number with its sign turned; integers wrap around, and a bool stays: it is true for anything but 0.
+impl Neg for &Coo {
+    type Output = Coo;
+
+    fn neg(self) -> Coo {
+        Coo { values: self.values.negated(), ..self.clone() }
+    }
+}

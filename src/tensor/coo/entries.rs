@@ -1,0 +1,245 @@
+//! Entries of a coo tensor: made, read, taken, and moved to other axes.
+
+use std::ops::Range;
+
+use ndarray::{Array2, Axis};
+
+use super::Coo;
+use crate::error::{AtCaller, Error, Result};
+use crate::tensor::{DType, Dense, Element};
+
+impl Coo {
+    /// A tensor without entries: every number is 0.
+    ///
+    /// ```
+    /// use unpadded::DType;
+    /// use unpadded::tensor::Coo;
+    /// let nothing = Coo::zeros(DType::F32, &[1_000_000, 1_000_000, 3])?;
+    /// assert_eq!((nothing.entries(), nothing.get::<f32>(&[7, 8, 2])?), (0, 0.0));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A shape without dimensions.
+    #[doc(alias = "empty")]
+    #[track_caller]
+    pub fn zeros(dtype: DType, shape: &[usize]) -> Result<Self> {
+        Self::new(shape, Array2::zeros((0, shape.len())), Dense::zeros(dtype, &[0])?)
+    }
+
+    /// From coordinates and values in any order; repeated places add up. The result is canonical.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Coo;
+    /// let x = Coo::from_entries([2, 2], [([1, 0], 1), ([0, 1], 5), ([1, 0], 2)])?;
+    /// assert_eq!(x.to_dense()?, array![[0, 5], [3, 0]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A shape without dimensions, or a coordinate that is negative or not below its extent.
+    #[track_caller]
+    pub fn from_entries<T: Element, const RANK: usize>(
+        shape: [usize; RANK],
+        entries: impl IntoIterator<Item = ([i64; RANK], T)>,
+    ) -> Result<Self> {
+        let (places, values): (Vec<[i64; RANK]>, Vec<T>) = entries.into_iter().unzip();
+        let coordinates = Array2::from_shape_fn((places.len(), RANK), |(entry, axis)| places[entry][axis]);
+        Self::new(&shape, coordinates, Dense::from_vec(&[values.len()], values)?)?.canonicalize()
+    }
+
+    /// How many entries are stored: zeros that are stored and repeated ones count.
+    #[doc(alias = "nnz")]
+    pub fn entries(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The number at a place: 0 where there is no entry, the sum of repeated ones.
+    ///
+    /// ```
+    /// use unpadded::tensor::Coo;
+    /// let x = Coo::from_entries([2, 2, 2], [([1, 0, 1], 4i32)])?;
+    /// assert_eq!((x.get::<i32>(&[1, 0, 1])?, x.get::<i32>(&[0, 0, 1])?), (4, 0));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A place of another rank or outside the shape, or if `T` is not the dtype.
+    #[track_caller]
+    pub fn get<T: Element>(&self, place: &[usize]) -> Result<T> {
+        if place.len() != self.shape.len() || place.iter().zip(&self.shape).any(|(at, extent)| at >= extent) {
+            let expected = format!("one within shape {:?}", self.shape);
+            return Err(Error::new("place in coo", expected, format!("{place:?}")));
+        }
+        let values = self.values.as_slice::<T>()?;
+        let here = |&at: &usize| self.entry(at).zip(place).all(|(&at, &wanted)| at as usize == wanted);
+        let sum =
+            (0..values.len()).filter(here).fold(T::default().summand(), |sum, at| T::add(sum, values[at]));
+        Ok(T::narrow(sum))
+    }
+
+    /// The parts of the first axis with the given numbers, in that order, repeated if listed so.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::{Coo, Dense};
+    /// let x = Coo::from_dense(&Dense::from(array![[1, 0], [0, 2]]))?;
+    /// assert_eq!(x.take(&[1, 1])?.to_dense()?, array![[0, 2], [0, 2]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A number that is not below the first extent, or a result too large for memory.
+    #[track_caller]
+    pub fn take(&self, rows: &[usize]) -> Result<Self> {
+        if let Some(place) = rows.iter().position(|&row| row >= self.shape[0]) {
+            let what = format!("row number at place {place}");
+            return Err(Error::new(what, format!("below {}", self.shape[0]), rows[place].to_string()));
+        }
+        let mut order: Vec<usize> = (0..self.entries()).collect();
+        order.sort_by_key(|&at| self.coordinates[[at, 0]]);
+        let (mut kept, mut firsts) = (Vec::new(), Vec::new());
+        for (to, &row) in rows.iter().enumerate() {
+            let before = |row: u128| order.partition_point(|&at| (self.coordinates[[at, 0]] as u128) < row);
+            let range = before(row as u128)..before(row as u128 + 1);
+            firsts.resize(firsts.len() + range.len(), to as i64);
+            kept.extend_from_slice(&order[range]);
+        }
+        self.rows_as(&kept, &firsts, rows.len())
+    }
+
+    /// The parts of the first axis in a range: the first of them is part 0 of the result.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::{Coo, Dense};
+    /// let x = Coo::from_dense(&Dense::from(array![1, 0, 2]))?;
+    /// assert_eq!(x.slice_rows(1..3)?.to_dense()?, array![0, 2].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A range that ends before it starts or beyond the first extent.
+    #[track_caller]
+    pub fn slice_rows(&self, part: Range<usize>) -> Result<Self> {
+        if part.start > part.end || part.end > self.shape[0] {
+            let expected = format!("a range within 0..{}", self.shape[0]);
+            return Err(Error::new("rows to slice", expected, format!("{part:?}")));
+        }
+        let first = |at: usize| self.coordinates[[at, 0]] as usize;
+        let kept: Vec<usize> = (0..self.entries()).filter(|&at| part.contains(&first(at))).collect();
+        let firsts: Vec<i64> = kept.iter().map(|&at| (first(at) - part.start) as i64).collect();
+        self.rows_as(&kept, &firsts, part.len())
+    }
+
+    /// All parts, one behind another along the first axis.
+    ///
+    /// ```
+    /// use unpadded::tensor::Coo;
+    /// let x = Coo::from_entries([3, 2], [([0, 1], 4i32), ([2, 0], 5)])?;
+    /// assert_eq!(Coo::concat_rows(&[&x.slice_rows(0..1)?, &x.slice_rows(1..3)?])?, x);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No part, parts that differ in dtype or in any extent but the first, or a first extent that overflows.
+    #[track_caller]
+    pub fn concat_rows(parts: &[&Coo]) -> Result<Self> {
+        let Some((first, rest)) = parts.split_first() else {
+            return Err(Error::new("coo to put together", "at least one", "none"));
+        };
+        for (i, part) in rest.iter().enumerate() {
+            if (part.dtype(), &part.shape[1..]) != (first.dtype(), &first.shape[1..])
+                || part.shape.len() != first.shape.len()
+            {
+                let expected = format!("{} {:?} but for the first extent", first.dtype(), first.shape);
+                let what = format!("coo {} to put together", i + 1);
+                return Err(Error::new(what, expected, format!("{} {:?}", part.dtype(), part.shape)));
+            }
+        }
+        let mut rows = 0i64;
+        let mut moved = Vec::new();
+        for part in parts {
+            let Some(end) = i64::try_from(part.shape[0]).ok().and_then(|extent| rows.checked_add(extent))
+            else {
+                let got = format!("{rows} and {}", part.shape[0]);
+                return Err(Error::new(
+                    "first extents to put together",
+                    format!("at most {}", i64::MAX),
+                    got,
+                ));
+            };
+            let mut coordinates = part.coordinates.clone();
+            coordinates.index_axis_mut(Axis(1), 0).iter_mut().for_each(|at| *at += rows);
+            rows = end;
+            moved.push(coordinates);
+        }
+        let views: Vec<_> = moved.iter().map(|part| part.view()).collect();
+        let coordinates = ndarray::concatenate(Axis(0), &views)
+            .map_err(|e| Error::new("coordinates to put together", "those of one rank", e.to_string()))?;
+        let values: Vec<&Dense> = parts.iter().map(|part| &part.values).collect();
+        let mut shape = first.shape.clone();
+        shape[0] = rows as usize;
+        Ok(Self { shape, coordinates, values: Dense::concat_rows(&values)? })
+    }
+
+    /// The axes in another order: axis `i` of the result is axis `axes[i]` of this one. The order of entries stays, so that
+    /// the result is canonical only once [`canonicalize`](Self::canonicalize) is called.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::{Coo, Dense};
+    /// let x = Coo::from_dense(&Dense::from(array![[1, 0, 3]]))?;
+    /// assert_eq!(x.permute_axes(&[1, 0])?.to_dense()?, array![[1], [0], [3]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Axes that are not each once.
+    #[doc(alias = "transpose")]
+    #[doc(alias = "permuted_axes")]
+    #[track_caller]
+    pub fn permute_axes(&self, axes: &[usize]) -> Result<Self> {
+        let mut sorted = axes.to_vec();
+        sorted.sort_unstable();
+        if !sorted.iter().copied().eq(0..self.shape.len()) {
+            let expected = format!("each of the {} once", self.shape.len());
+            return Err(Error::new("axes to permute", expected, format!("{axes:?}")));
+        }
+        Ok(Self {
+            shape: axes.iter().map(|&axis| self.shape[axis]).collect(),
+            coordinates: self.coordinates.select(Axis(1), axes),
+            values: self.values.clone(),
+        })
+    }
+
+    /// The same meaning in canonical form and without zeros that are stored.
+    ///
+    /// ```
+    /// use unpadded::tensor::Coo;
+    /// let x = Coo::from_entries([9], [([3], 1i64), ([3], -1), ([5], 2)])?;
+    /// assert_eq!((x.entries(), x.prune()?.entries()), (2, 1));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no memory for the result.
+    #[track_caller]
+    pub fn prune(&self) -> Result<Self> {
+        let sorted = self.canonical()?;
+        let kept = sorted.values.nonzero_rows().at_caller()?;
+        let coordinates = sorted.coordinates.select(Axis(0), &kept);
+        Ok(Self { shape: self.shape.clone(), coordinates, values: sorted.values.gather_rows(&kept)? })
+    }
+
+    /// These entries, with other first coordinates.
+    #[track_caller]
+    fn rows_as(&self, kept: &[usize], firsts: &[i64], rows: usize) -> Result<Self> {
+        let mut coordinates = self.coordinates.select(Axis(0), kept);
+        coordinates.index_axis_mut(Axis(1), 0).iter_mut().zip(firsts).for_each(|(at, &first)| *at = first);
+        let mut shape = self.shape.clone();
+        shape[0] = rows;
+        Ok(Self { shape, coordinates, values: self.values.gather_rows(kept)? })
+    }
+}

@@ -1,0 +1,329 @@
+//! Sums, products and comparisons of sparse matrices, number by number.
+//!
+//! What is stored nowhere is 0 and stays so: an absent place times infinity is 0.
+
+use std::ops::Neg;
+
+use ndarray::IxDyn;
+
+use super::{Csr, pointers};
+use crate::error::{AtCaller, Error, Result};
+use crate::tensor::dense::{Combine, Pair};
+use crate::tensor::dtype::sealed::Sealed;
+use crate::tensor::{DType, Dense, Element, meeting, with_element};
+
+impl Csr {
+    /// The sum. Entries of both sides become one; those that cancel stay stored as 0 until [`prune`](Self::prune).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let (a, b) = (Csr::try_from(array![[1, 0], [0, 2]])?, Csr::try_from(array![[1, 5], [0, 0]])?);
+    /// assert_eq!(a.add(&b)?.to_dense()?, array![[2, 5], [0, 2]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn add(&self, other: &Csr) -> Result<Self> {
+        self.combined(other, Combine::Add)
+    }
+
+    /// The difference, as [`add`](Self::add). Of bools it is where they differ.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let (a, b) = (Csr::try_from(array![[1, 0], [0, 2]])?, Csr::try_from(array![[1, 5], [0, 0]])?);
+    /// assert_eq!(a.sub(&b)?.to_dense()?, array![[0, -5], [0, 2]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn sub(&self, other: &Csr) -> Result<Self> {
+        self.combined(other, Combine::Subtract)
+    }
+
+    /// The product number by number: an entry where both have one. The matrix product is [`dot`](Self::dot).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let (a, b) = (Csr::try_from(array![[3, 0], [0, 2]])?, Csr::try_from(array![[4, 5], [0, 0]])?);
+    /// assert_eq!(a.mul(&b)?.to_dense()?, array![[12, 0], [0, 0]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[doc(alias = "multiply")]
+    #[track_caller]
+    pub fn mul(&self, other: &Csr) -> Result<Self> {
+        self.combined(other, Combine::Multiply)
+    }
+
+    /// Where the two differ, as bools: an entry is stored for each place that either has.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let (a, b) = (Csr::try_from(array![[3, 0], [0, 2]])?, Csr::try_from(array![[3, 5], [0, 0]])?);
+    /// assert_eq!(a.not_equal(&b)?.to_dense()?, array![[false, true], [false, true]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn not_equal(&self, other: &Csr) -> Result<Self> {
+        self.combined(other, Combine::NotEqual)
+    }
+
+    /// Where this one is below the other, as bools.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let (a, b) = (Csr::try_from(array![[3, -1], [0, 2]])?, Csr::try_from(array![[4, 0], [0, 2]])?);
+    /// assert_eq!(a.less(&b)?.to_dense()?, array![[true, true], [false, false]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn less(&self, other: &Csr) -> Result<Self> {
+        self.combined(other, Combine::Less)
+    }
+
+    /// Where this one is above the other, as bools.
+    ///
+    /// ```
+    /// use unpadded::DType;
+    /// use unpadded::tensor::Csr;
+    /// let x = Csr::from_triples([1, 9], [(0, 3, 1.0f32), (0, 7, -1.0)])?;
+    /// let above = x.greater(&Csr::zeros(DType::F32, [1, 9])?)?.prune()?;
+    /// assert_eq!(above.indices(), [3]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn greater(&self, other: &Csr) -> Result<Self> {
+        self.combined(other, Combine::Greater)
+    }
+
+    /// Every number times a factor, which is rounded to the dtype: of a float to the nearest. The sign is turned by `-&x`,
+    /// which cannot fail.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let x = Csr::try_from(array![[3.0f32, 0.0]])?;
+    /// assert_eq!(x.scale(0.5)?.to_dense()?, array![[1.5f32, 0.0]].into());
+    /// assert_eq!((-&x).to_dense()?, array![[-3.0f32, 0.0]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A factor that an integer or a bool can't hold, as 0.5: [`cast`](Self::cast) to a float first.
+    #[track_caller]
+    pub fn scale(&self, factor: f64) -> Result<Self> {
+        let values = self.values.scaled(factor)?;
+        Ok(Self { values, ..self.clone() })
+    }
+
+    /// A function of every number that is 0 of 0, so that what is stored nowhere stays so. The result is canonical.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let counts = Csr::try_from(array![[3.0f32, 0.0]])?;
+    /// assert_eq!(counts.map(|x: f32| x.min(1.0))?.to_dense()?, array![[1.0f32, 0.0]].into());
+    /// let message = counts.map(f32::cos).unwrap_err().to_string();
+    /// assert!(message.starts_with("function of a sparse tensor: expected 0 of 0, got 1.0 of 0"), "{message}");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A function that is not 0 of 0, or if `T` is not the dtype.
+    #[track_caller]
+    pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
+        let sorted = self.canonical()?;
+        let values = sorted.values.mapped(f)?;
+        Ok(Self { values, ..sorted.into_owned() })
+    }
+
+    /// The numbers in another dtype, as [`Dense::cast`]. The result is canonical.
+    ///
+    /// ```
+    /// use unpadded::DType;
+    /// use unpadded::tensor::Csr;
+    /// let x = Csr::from_triples([1, 9], [(0, 3, 2.75f32)])?.cast(DType::I64)?;
+    /// assert_eq!(x.get::<i64>(0, 3)?, 2);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no memory for the result.
+    #[doc(alias = "astype")]
+    #[track_caller]
+    pub fn cast(&self, dtype: DType) -> Result<Self> {
+        let sorted = self.canonical()?;
+        let values = sorted.values.cast(dtype);
+        Ok(Self { values, ..sorted.into_owned() })
+    }
+
+    /// The entries times the numbers of a dense tensor at their places. Its shape is the matrix's, or one that ndarray
+    /// repeats to it: a row `[columns]` scales columns, as inverse document frequencies do, and `[rows, 1]` scales rows.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let counts = Csr::try_from(array![[3.0f32, 0.0], [1.0, 1.0]])?;
+    /// let weighted = counts.mul_dense(&array![2.0f32, 10.0].into())?;
+    /// assert_eq!(weighted.to_dense()?, array![[6.0f32, 0.0], [2.0, 10.0]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype, or a shape that is not repeated to the matrix's.
+    #[track_caller]
+    pub fn mul_dense(&self, other: &Dense) -> Result<Self> {
+        let sorted = self.canonical()?;
+        let (at, row_of) = (&sorted.indices, sorted.row_of());
+        if other.dtype() != self.dtype() {
+            return Err(Error::new("dense tensor to multiply by", self.dtype().name(), other.dtype().name()));
+        }
+        let values = with_element!(self.dtype(), T => {
+            let array = other.view::<T>()?;
+            let Some(array) = array.broadcast(IxDyn(&self.shape)) else {
+                let expected = format!("a shape that is repeated to {:?}", self.shape);
+                return Err(Error::new("dense tensor to multiply by", expected, format!("shape {:?}", other.shape())));
+            };
+            let numbers = sorted.values.as_slice::<T>()?.iter().enumerate().map(|(i, x)| {
+                T::narrow(T::times(x.summand(), array[[row_of[i], at[i] as usize]].summand()))
+            });
+            Dense::from_vec(&[at.len()], numbers.collect::<Vec<T>>())?
+        });
+        Ok(Self { values, ..sorted.into_owned() })
+    }
+
+    /// The sum with a dense matrix, dense.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let x = Csr::try_from(array![[3, 0], [0, 1]])?;
+    /// assert_eq!(x.add_dense(&array![[1, 1], [1, 1]].into())?, array![[4, 1], [1, 2]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn add_dense(&self, other: &Dense) -> Result<Dense> {
+        if (other.dtype(), other.shape()) != (self.dtype(), self.shape()) {
+            let expected = format!("{} {:?}", self.dtype(), self.shape);
+            let got = format!("{} {:?}", other.dtype(), other.shape());
+            return Err(Error::new("dense tensor to add", expected, got));
+        }
+        let (sorted, mut out) = (self.canonical()?, other.clone());
+        with_element!(self.dtype(), T => {
+            let (numbers, values) = (out.as_mut_slice::<T>()?, sorted.values.as_slice::<T>()?);
+            for (i, row) in sorted.row_of().into_iter().enumerate() {
+                let to = &mut numbers[row * self.shape[1] + sorted.indices[i] as usize];
+                *to = T::narrow(T::add(to.summand(), values[i]));
+            }
+        });
+        Ok(out)
+    }
+
+    /// Whether both mean the same: the same dtype, shape and numbers, whatever the order of entries, and whether zeros are
+    /// stored. `==` compares what is stored.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let x = Csr::from_rows(3, [vec![(2, 1.0f32), (0, 0.5), (2, 1.0)]])?;
+    /// let y = Csr::try_from(array![[0.5f32, 0.0, 2.0]])?;
+    /// assert!(x != y && x.same_meaning(&y)?);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no memory for canonical forms.
+    #[track_caller]
+    pub fn same_meaning(&self, other: &Csr) -> Result<bool> {
+        Ok((self.dtype(), self.shape) == (other.dtype(), other.shape) && self.prune()? == other.prune()?)
+    }
+
+    /// Whether no number differs by more than `tolerance` from the other's at its place; not-a-number does, and so does an
+    /// infinity.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let (x, y) = (Csr::try_from(array![[0.0f32, 2.0]])?, Csr::try_from(array![[0.01f32, 2.0]])?);
+    /// assert!(x.near(&y, 0.1)? && !x.near(&y, 0.001)?);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[doc(alias = "allclose")]
+    #[doc(alias = "abs_diff_eq")]
+    #[track_caller]
+    pub fn near(&self, other: &Csr, tolerance: f64) -> Result<bool> {
+        self.check_like(other, Combine::NotEqual)?;
+        // In `f64`, where integers do not wrap around.
+        self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.values.within(tolerance).at_caller()
+    }
+
+    #[track_caller]
+    fn combined(&self, other: &Csr, how: Combine) -> Result<Self> {
+        self.check_like(other, how)?;
+        let (a, b) = (self.canonical()?, other.canonical()?);
+        let mut pairs = a.meeting(&b);
+        if how == Combine::Multiply {
+            pairs.retain(|pair| matches!(pair, Pair::Both(..)));
+        }
+        let (a_rows, b_rows) = (a.row_of(), b.row_of());
+        let place = |&pair: &Pair| match pair {
+            Pair::Left(i) | Pair::Both(i, _) => (a_rows[i], a.indices[i]),
+            Pair::Right(i) => (b_rows[i], b.indices[i]),
+        };
+        let (rows, indices): (Vec<usize>, Vec<i64>) = pairs.iter().map(place).unzip();
+        let values = a.values.combine(&b.values, &pairs, how)?;
+        Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0]).at_caller()?, indices, values })
+    }
+
+    /// The entries of two canonical matrices that stand at the same place.
+    fn meeting(&self, other: &Csr) -> Vec<Pair> {
+        let (a, b) = (self.row_of(), other.row_of());
+        let order = |i: usize, j: usize| (a[i], self.indices[i]).cmp(&(b[j], other.indices[j]));
+        meeting::union([self.entries(), other.entries()], order)
+    }
+
+    #[track_caller]
+    fn check_like(&self, other: &Csr, how: Combine) -> Result<()> {
+        if (other.dtype(), other.shape) == (self.dtype(), self.shape) {
+            return Ok(());
+        }
+        let said = |x: &Csr| format!("{} {:?}", x.dtype(), x.shape);
+        Err(Error::new(format!("csr to {}", how.verb()), said(self), said(other)))
+    }
+}
+
+/// Every number with its sign turned; integers wrap around, and a bool stays: it is true for anything but 0.
+impl Neg for &Csr {
+    type Output = Csr;
+
+    fn neg(self) -> Csr {
+        Csr { values: self.values.negated(), ..self.clone() }
+    }
+}

@@ -1,0 +1,207 @@
+//! Sparse matrices from nothing, from rows, triples and bags of ids, and from arrays.
+
+use ndarray::Array2;
+
+use super::{Csr, pointers};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::tensor::{DType, Dense, Element};
+
+impl Csr {
+    /// A matrix without entries: every number is 0.
+    ///
+    /// ```
+    /// use unpadded::DType;
+    /// use unpadded::tensor::Csr;
+    /// let nothing = Csr::zeros(DType::F32, [2, 1_000_000])?;
+    /// assert_eq!((nothing.shape(), nothing.entries()), (&[2, 1_000_000][..], 0));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// More rows than memory has room to count.
+    #[doc(alias = "empty")]
+    #[track_caller]
+    pub fn zeros(dtype: DType, shape: [usize; 2]) -> Result<Self> {
+        let indptr = pointers(&[], shape[0]).at_caller()?;
+        Ok(Self { shape, indptr, indices: Vec::new(), values: Dense::zeros(dtype, &[0])? })
+    }
+
+    /// The square matrix with ones on its diagonal.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::DType;
+    /// use unpadded::tensor::Csr;
+    /// assert_eq!(Csr::eye(DType::I32, 2)?.to_dense()?, array![[1, 0], [0, 1]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it does not fit into memory.
+    #[doc(alias = "identity")]
+    #[track_caller]
+    pub fn eye(dtype: DType, n: usize) -> Result<Self> {
+        let mut indptr = pointers(&[], n).at_caller()?;
+        indptr.iter_mut().zip(0..).for_each(|(end, row)| *end = row);
+        let mut ones = Dense::zeros(DType::Bool, &[n])?;
+        ones.as_mut_slice::<bool>()?.fill(true);
+        Ok(Self { shape: [n, n], indices: indptr[..n].to_vec(), indptr, values: ones.cast(dtype) })
+    }
+
+    /// From (row, column, value) in any order; repeated places add up. The result is canonical.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let counts = Csr::from_triples([2, 3], [(1, 2, 1.0f32), (0, 1, 5.0), (1, 2, 2.0)])?;
+    /// assert_eq!(counts.to_dense()?, array![[0.0f32, 5.0, 0.0], [0.0, 0.0, 3.0]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A row or column that is negative or beyond the last, by the number of its triple; more rows than memory has room to
+    /// count.
+    #[doc(alias = "coo_matrix")]
+    #[track_caller]
+    pub fn from_triples<T: Element>(
+        shape: [usize; 2],
+        triples: impl IntoIterator<Item = (i64, i64, T)>,
+    ) -> Result<Self> {
+        let (mut places, mut values) = (Vec::new(), Vec::new());
+        for (i, (row, column, value)) in triples.into_iter().enumerate() {
+            for (at, extent, name) in [(row, shape[0], "row"), (column, shape[1], "column")] {
+                if usize::try_from(at).map_or(true, |at| at >= extent) {
+                    let expected = format!("0 or more and below the {extent} {name}s");
+                    return Err(Error::new(format!("{name} of triple {i}"), expected, at.to_string()));
+                }
+            }
+            places.push((row, column));
+            values.push(value);
+        }
+        let mut order: Vec<usize> = (0..places.len()).collect();
+        order.sort_by_key(|&i| places[i]);
+        let values = Dense::from_vec(&[values.len()], values)?;
+        let (values, heads) = values.sum_runs(&order, |a, b| places[a] == places[b]).at_caller()?;
+        let rows: Vec<usize> = heads.iter().map(|&i| places[i].0 as usize).collect();
+        let indices = heads.iter().map(|&i| places[i].1).collect();
+        Ok(Self { shape, indptr: pointers(&rows, shape[0]).at_caller()?, indices, values })
+    }
+
+    /// From the entries of each row, (column, value) in any order; repeated columns add up. The entries stay as they are
+    /// listed.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let x = Csr::from_rows(3, [vec![(2, 1i64)], vec![], vec![(0, 4), (1, 5)]])?;
+    /// assert_eq!(x.to_dense()?, array![[0i64, 0, 1], [0, 0, 0], [4, 5, 0]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A column that is negative or beyond the last.
+    #[track_caller]
+    pub fn from_rows<T: Element, R: IntoIterator<Item = (i64, T)>>(
+        columns: usize,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Result<Self> {
+        let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+        for row in rows {
+            for (column, value) in row {
+                indices.push(column);
+                values.push(value);
+            }
+            indptr.push(indices.len() as i64);
+        }
+        let values = Dense::from_vec(&[values.len()], values)?;
+        Self::new([indptr.len() - 1, columns], indptr, indices, values)
+    }
+
+    /// Bags of words: how often each id occurs in each bag, an `f32` row a bag and a column an id.
+    /// [`Vocabulary::bags`](crate::data::Vocabulary::bags) makes them of tokens.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::Csr;
+    /// let bags = Csr::from_bags(&[vec![3, 0, 3], vec![]], 4)?;
+    /// assert_eq!(bags.to_dense()?, array![[1.0f32, 0.0, 0.0, 2.0], [0.0, 0.0, 0.0, 0.0]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An id that is negative or not below `columns`, by its bag and its place there.
+    #[doc(alias = "CountVectorizer")]
+    #[track_caller]
+    pub fn from_bags<B: AsRef<[i64]>>(bags: &[B], columns: usize) -> Result<Self> {
+        let (mut indptr, mut indices, mut counts) = (vec![0], Vec::new(), Vec::new());
+        let mut sorted = Vec::new();
+        for (bag, ids) in bags.iter().enumerate() {
+            let ids = ids.as_ref();
+            if let Some(place) =
+                ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= columns))
+            {
+                let what = format!("id at place {place} of bag {bag}");
+                let expected = format!("0 or more and below the {columns} columns");
+                return Err(Error::new(what, expected, ids[place].to_string()));
+            }
+            sorted.clear();
+            sorted.extend_from_slice(ids);
+            sorted.sort_unstable();
+            for run in sorted.chunk_by(|a, b| a == b) {
+                indices.push(run[0]);
+                counts.push(run.len() as f32);
+            }
+            indptr.push(indices.len() as i64);
+        }
+        let values = Dense::from_vec(&[counts.len()], counts)?;
+        Ok(Self { shape: [bags.len(), columns], indptr, indices, values })
+    }
+
+    /// Refuses values that are NaN or infinite.
+    ///
+    /// ```
+    /// use unpadded::tensor::Csr;
+    /// let x = Csr::from_triples([2, 9], [(1, 7, f32::NAN)])?;
+    /// let message = x.check_finite().unwrap_err().to_string();
+    /// assert!(message.starts_with("value at (1, 7) of csr: expected a finite number, got NaN"), "{message}");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// With the first such value and its place.
+    #[track_caller]
+    pub fn check_finite(&self) -> Result<()> {
+        let Some((at, number)) = self.values.find_float(|x| !x.is_finite()) else { return Ok(()) };
+        let row = self.indptr.partition_point(|&start| start <= at as i64) - 1;
+        let what = format!("value at ({row}, {}) of csr", self.indices[at]);
+        Err(Error::of(ErrorKind::NotFinite, what, "a finite number", number.to_string()))
+    }
+}
+
+/// The entries that are not 0.
+///
+/// ```
+/// use ndarray::{Array2, array};
+/// use unpadded::tensor::Csr;
+/// let x = Csr::try_from(array![[0.0f32, 2.0], [0.0, 0.0]])?;
+/// assert_eq!((x.entries(), x.get::<f32>(0, 1)?), (1, 2.0));
+/// assert_eq!(Array2::<f32>::try_from(x)?, array![[0.0, 2.0], [0.0, 0.0]]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+impl<T: Element> TryFrom<Array2<T>> for Csr {
+    type Error = Error;
+
+    #[track_caller]
+    fn try_from(array: Array2<T>) -> Result<Self> {
+        Self::from_dense(&array.into())
+    }
+}
+
+impl<T: Element> TryFrom<Csr> for Array2<T> {
+    type Error = Error;
+
+    #[track_caller]
+    fn try_from(csr: Csr) -> Result<Self> {
+        csr.to_dense()?.try_into()
+    }
+}

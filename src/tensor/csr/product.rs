@@ -1,0 +1,236 @@
+//! Matrix products of a sparse matrix with each storage.
+//!
+//! f32 and f64 take the kernels. The others are for values alone, and have plain loops: 16-bit floats are multiplied and
+//! added up in `f32`, integers wrap around, bools are and-ed and or-ed.
+
+use std::borrow::Cow;
+
+use super::{Csr, pointers};
+use crate::error::{AtCaller, Error, Result};
+use crate::kernels::sparse::{Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_dense};
+use crate::kernels::{Float, Store, View, ViewMut};
+use crate::tensor::{DType, Dense, Element, SelectedRows, with_element};
+
+/// What a [`Csr`] can be multiplied by, and what that makes: [`Csr::dot`].
+pub trait Dot<Rhs> {
+    /// The storage of the product.
+    type Output;
+
+    /// The matrix product.
+    ///
+    /// # Errors
+    /// Another dtype, or not as many rows as the left side has columns.
+    fn product(&self, rhs: &Rhs) -> Result<Self::Output>;
+}
+
+impl Dot<Dense> for Csr {
+    type Output = Dense;
+
+    #[track_caller]
+    fn product(&self, rhs: &Dense) -> Result<Dense> {
+        check(self, self.shape[1], rhs.dtype(), rhs.shape())?;
+        let mut out = Dense::zeros(self.dtype(), &[&[self.shape[0]], &rhs.shape()[1..]].concat())?;
+        match self.dtype() {
+            DType::F32 => dense_kernel::<f32>(self, rhs, &mut out)?,
+            DType::F64 => dense_kernel::<f64>(self, rhs, &mut out)?,
+            other => with_element!(other, T => dense_product::<T>(self, rhs, &mut out)?),
+        }
+        Ok(out)
+    }
+}
+
+impl Dot<Csr> for Csr {
+    type Output = Csr;
+
+    #[track_caller]
+    fn product(&self, rhs: &Csr) -> Result<Csr> {
+        check(self, self.shape[1], rhs.dtype(), rhs.shape())?;
+        match self.dtype() {
+            DType::F32 => sparse_kernel::<f32>(self, rhs),
+            DType::F64 => sparse_kernel::<f64>(self, rhs),
+            other => with_element!(other, T => sparse_product::<T>(self, rhs)),
+        }
+    }
+}
+
+impl Dot<SelectedRows> for Csr {
+    type Output = Dense;
+
+    #[track_caller]
+    fn product(&self, rhs: &SelectedRows) -> Result<Dense> {
+        check(self, self.shape[1], rhs.dtype(), rhs.shape())?;
+        let merged = if rhs.is_merged() { Cow::Borrowed(rhs) } else { Cow::Owned(rhs.clone().merge()?) };
+        let (ids, value) = (merged.row_ids(), merged.value());
+        // The matrix of the columns that have a row.
+        let place = |at: usize| ids.binary_search(&self.indices[at]).ok().map(|place| place as i64);
+        self.filtered(ids.len(), place)?.product(value)
+    }
+}
+
+impl Csr {
+    /// The matrix product with a dense tensor (its first extent is summed over), selected rows, or another sparse matrix:
+    /// dense, but of two sparse matrices sparse and canonical. A number of the result is the sum over this row's entries in
+    /// their order.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::{Csr, Dense};
+    /// let x = Csr::try_from(array![[1.0f32, 0.0, 2.0], [0.0, 3.0, 0.0]])?;
+    /// let weight = Dense::from(array![[1.0f32, 10.0], [2.0, 20.0], [3.0, 30.0]]);
+    /// assert_eq!(x.dot(&weight)?, array![[7.0f32, 70.0], [6.0, 60.0]].into());
+    /// assert_eq!(x.dot(&Dense::from(array![1.0f32, 1.0, 1.0]))?, array![3.0f32, 3.0].into());
+    /// assert_eq!(x.dot(&x.transpose()?)?.to_dense()?, array![[5.0f32, 0.0], [0.0, 9.0]].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype, not as many rows as this matrix has columns, or a result too large for memory.
+    #[doc(alias = "matmul")]
+    #[track_caller]
+    pub fn dot<Rhs>(&self, rhs: &Rhs) -> Result<<Self as Dot<Rhs>>::Output>
+    where
+        Self: Dot<Rhs>,
+    {
+        self.product(rhs).at_caller()
+    }
+
+    /// The product of this matrix's transpose with a dense tensor, `[rows, …]`: a row for each column that occurs. So the
+    /// gradient of `x.dot(&weight)` by the weight has only the rows that `x` looks at.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::{Csr, Dense};
+    /// let x = Csr::from_triples([2, 1000], [(0, 7, 1.0f32), (1, 7, 2.0), (1, 900, 3.0)])?;
+    /// let gradient = x.transposed_dot(&Dense::from(array![[1.0f32], [10.0]]))?;
+    /// assert_eq!((gradient.height(), gradient.row_ids()), (1000, &[7, 900][..]));
+    /// assert_eq!(gradient.value().as_slice::<f32>()?, [21.0, 30.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype, or another number of rows.
+    #[track_caller]
+    pub fn transposed_dot(&self, rhs: &Dense) -> Result<SelectedRows> {
+        check(self, self.shape[0], rhs.dtype(), rhs.shape())?;
+        // What the kernel counts by.
+        let counted = u32::try_from(self.entries()).is_ok() && u32::try_from(self.shape[0]).is_ok();
+        match self.dtype() {
+            DType::F32 if counted => return transposed_kernel::<f32>(self, rhs),
+            DType::F64 if counted => return transposed_kernel::<f64>(self, rhs),
+            _ => {}
+        }
+        let mut ids = self.indices.clone();
+        ids.sort_unstable();
+        ids.dedup();
+        // The matrix of the columns that occur: all columns would not fit where these do.
+        let place = |at: usize| ids.binary_search(&self.indices[at]).ok().map(|place| place as i64);
+        let narrow = self.filtered(ids.len(), place)?.transpose()?;
+        SelectedRows::new(self.shape[1], ids, narrow.product(rhs)?)
+    }
+}
+
+/// Refuses a right side that does not fit the extent that is summed over.
+#[track_caller]
+fn check(left: &Csr, summed: usize, dtype: DType, shape: &[usize]) -> Result<()> {
+    if dtype == left.dtype() && shape.first() == Some(&summed) {
+        return Ok(());
+    }
+    let expected = format!("{} of {summed} rows", left.dtype());
+    Err(Error::new("right side of a product with csr", expected, format!("{dtype} {shape:?}")))
+}
+
+/// The matrix as kernels see it.
+#[track_caller]
+fn view<T: Element>(x: &Csr) -> Result<CsrView<'_, T>> {
+    Ok(CsrView::new(x.shape[1], &x.indptr, &x.indices, x.values.as_slice()?))
+}
+
+#[track_caller]
+fn dense_kernel<T: Element + Float>(x: &Csr, y: &Dense, out: &mut Dense) -> Result<()> {
+    let n = y.width();
+    let y = View::new(y.as_slice::<T>()?, x.shape[1], n);
+    let out = ViewMut::new(out.as_mut_slice()?, x.shape[0], n);
+    csr_dense(view(x)?, y, out, Store::Write, rayon::current_num_threads());
+    Ok(())
+}
+
+#[track_caller]
+fn transposed_kernel<T: Element + Float>(x: &Csr, y: &Dense) -> Result<SelectedRows> {
+    let (n, threads) = (y.width(), rayon::current_num_threads());
+    let mut columns = Columns::<T>::default();
+    columns.prepare(view(x)?);
+    let mut out = Dense::zeros(T::DTYPE, &[&[columns.len()], &y.shape()[1..]].concat())?;
+    let to = ViewMut::new(out.as_mut_slice()?, columns.len(), n);
+    columns.product(View::new(y.as_slice()?, x.shape[0], n), to, Store::Write, threads);
+    SelectedRows::new(x.shape[1], columns.ids().to_vec(), out)
+}
+
+#[track_caller]
+fn sparse_kernel<T: Element + Float>(x: &Csr, y: &Csr) -> Result<Csr> {
+    let (mut indptr, mut indices, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    let out = CsrMut { indptr: &mut indptr, indices: &mut indices, values: &mut values };
+    csr_csr(view::<T>(x)?, view(y)?, out, &mut SparseRoom::default(), rayon::current_num_threads());
+    let values = Dense::from_vec(&[values.len()], values)?;
+    Ok(Csr { shape: [x.shape[0], y.shape[1]], indptr, indices, values })
+}
+
+#[track_caller]
+fn dense_product<T: Element>(x: &Csr, y: &Dense, out: &mut Dense) -> Result<()> {
+    let (n, y) = (y.width(), y.as_slice::<T>()?);
+    let (values, to) = (x.values.as_slice::<T>()?, out.as_mut_slice::<T>()?);
+    let mut sums = vec![T::default().summand(); n];
+    for row in 0..x.shape[0] {
+        sums.fill(T::default().summand());
+        for at in x.range(row) {
+            let (times, from) = (values[at].summand(), x.indices[at] as usize * n);
+            for (sum, &y) in sums.iter_mut().zip(&y[from..from + n]) {
+                *sum = T::plus(*sum, T::times(times, y.summand()));
+            }
+        }
+        to[row * n..(row + 1) * n].iter_mut().zip(&sums).for_each(|(to, &sum)| *to = T::narrow(sum));
+    }
+    Ok(())
+}
+
+#[track_caller]
+fn sparse_product<T: Element>(x: &Csr, y: &Csr) -> Result<Csr> {
+    let (x_values, y_values) = (x.values.as_slice::<T>()?, y.values.as_slice::<T>()?);
+    let mut indptr = pointers(&[], x.shape[0]).at_caller()?;
+    let (mut indices, mut values, mut products) = (Vec::new(), Vec::new(), Vec::new());
+    for row in 0..x.shape[0] {
+        products.clear();
+        for i in x.range(row) {
+            let product = |j: usize| (y.indices[j], T::times(x_values[i].summand(), y_values[j].summand()));
+            products.extend(y.range(x.indices[i] as usize).map(product));
+        }
+        products.sort_by_key(|&(column, _)| column);
+        for run in products.chunk_by(|a, b| a.0 == b.0) {
+            indices.push(run[0].0);
+            values.push(T::narrow(run[1..].iter().fold(run[0].1, |sum, &(_, x)| T::plus(sum, x))));
+        }
+        indptr[row + 1] = indices.len() as i64;
+    }
+    let values = Dense::from_vec(&[values.len()], values)?;
+    Ok(Csr { shape: [x.shape[0], y.shape[1]], indptr, indices, values })
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+
+    #[test]
+    fn wide_matrices_are_multiplied_without_their_width() {
+        // No table of all columns would fit into memory.
+        let wide =
+            Csr::new([2, usize::MAX], vec![0, 2, 3], vec![7, i64::MAX, 7], array![1.0f32, 2.0, 3.0]).unwrap();
+        let gradient = wide.transposed_dot(&Dense::from(array![[1.0f32], [10.0]])).unwrap();
+        assert_eq!((gradient.height(), gradient.row_ids()), (usize::MAX, &[7, i64::MAX][..]));
+        assert_eq!(gradient.value(), &Dense::from(array![[31.0f32], [2.0]]));
+        assert_eq!(wide.dot(&gradient).unwrap(), array![[35.0f32], [93.0]].into());
+        let turned = Csr::from_triples([3, 2], [(2, 1, 5.0f32)]).unwrap();
+        assert_eq!(turned.dot(&wide).unwrap().row::<f32>(2).unwrap(), (&[7][..], &[15.0][..]));
+        assert!(wide.cast(DType::I32).unwrap().transposed_dot(&array![1, 1].into()).is_ok());
+    }
+}

@@ -1,0 +1,181 @@
+//! What sparse tensors do with their values: functions that keep zeros, and two lists of rows as one.
+//!
+//! 16-bit floats are computed with in `f32`, integers wrap around, and a bool counts as 0 or 1: what comes out is true for
+//! anything but 0.
+
+use crate::error::{Error, Result};
+use crate::tensor::dtype::Number;
+use crate::tensor::dtype::sealed::Sealed;
+use crate::tensor::{DType, Dense, Element, with_element};
+
+/// Which rows of two lists meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::tensor) enum Pair {
+    /// One of the left alone.
+    Left(usize),
+    /// One of the right alone.
+    Right(usize),
+    /// One of each.
+    Both(usize, usize),
+}
+
+/// What becomes of two numbers. Of two zeros each makes a zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::tensor) enum Combine {
+    Add,
+    Subtract,
+    Multiply,
+    NotEqual,
+    Less,
+    Greater,
+}
+
+impl Combine {
+    /// What errors call it.
+    pub(in crate::tensor) fn verb(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Subtract => "subtract",
+            Self::Multiply => "multiply by",
+            Self::NotEqual | Self::Less | Self::Greater => "compare with",
+        }
+    }
+
+    fn numbers<T: Element>(self, a: T, b: T) -> T {
+        match self {
+            Self::Add => T::narrow(T::add(a.summand(), b)),
+            Self::Subtract => T::narrow(T::minus(a.summand(), b.summand())),
+            _ => T::narrow(T::times(a.summand(), b.summand())),
+        }
+    }
+
+    fn truth<T: Element>(self, a: T, b: T) -> bool {
+        match self {
+            Self::Less => a.number() < b.number(),
+            Self::Greater => a.number() > b.number(),
+            _ => a != b,
+        }
+    }
+
+    fn compares(self) -> bool {
+        matches!(self, Self::NotEqual | Self::Less | Self::Greater)
+    }
+}
+
+impl Dense {
+    /// Row by row of two tensors of one dtype and width; where one side has none, zeros stand for it.
+    #[track_caller]
+    pub(in crate::tensor) fn combine(&self, other: &Self, pairs: &[Pair], how: Combine) -> Result<Self> {
+        fn rows<'a, T, U>(
+            [left, right, none]: [&'a [T]; 3],
+            pairs: &'a [Pair],
+            f: impl Fn(&T, &T) -> U + Copy + 'a,
+        ) -> impl Iterator<Item = U> + 'a {
+            let w = none.len();
+            pairs.iter().flat_map(move |&pair| {
+                let (a, b) = match pair {
+                    Pair::Left(a) => (&left[a * w..(a + 1) * w], none),
+                    Pair::Right(b) => (none, &right[b * w..(b + 1) * w]),
+                    Pair::Both(a, b) => (&left[a * w..(a + 1) * w], &right[b * w..(b + 1) * w]),
+                };
+                a.iter().zip(b).map(move |(a, b)| f(a, b))
+            })
+        }
+        let mut shape = self.shape().to_vec();
+        if let Some(first) = shape.first_mut() {
+            *first = pairs.len();
+        }
+        with_element!(self.dtype(), T => {
+            let none = vec![T::default(); self.width()];
+            let sides = [self.as_slice::<T>()?, other.as_slice::<T>()?, &none];
+            if how.compares() {
+                return Self::from_vec(&shape, rows(sides, pairs, |&a, &b| how.truth(a, b)).collect());
+            }
+            Self::from_vec(&shape, rows(sides, pairs, |&a, &b| how.numbers(a, b)).collect::<Vec<T>>())
+        })
+    }
+
+    /// Every number with its sign turned: 0 less the number.
+    #[must_use]
+    pub(in crate::tensor) fn negated(&self) -> Self {
+        let mut out = self.clone();
+        with_element!(self.dtype(), T => {
+            if let Ok(numbers) = out.as_mut_slice::<T>() {
+                let zero = T::default().summand();
+                numbers.iter_mut().for_each(|x| *x = T::narrow(T::minus(zero, x.summand())));
+            }
+        });
+        out
+    }
+
+    /// Every number times a factor, which the dtype must be able to hold.
+    #[track_caller]
+    pub(in crate::tensor) fn scaled(&self, factor: f64) -> Result<Self> {
+        let dtype = self.dtype();
+        let mut out = self.clone();
+        with_element!(dtype, T => {
+            let times = T::from_number(Number::Float(factor));
+            let exact = match times.number() {
+                Number::Integer(times) => times as f64 == factor,
+                Number::Float(_) => true,
+            };
+            if !exact {
+                let what = format!("factor of {dtype} numbers");
+                return Err(Error::new(what, format!("one that {dtype} can hold"), factor.to_string()));
+            }
+            let numbers = out.as_mut_slice::<T>()?;
+            numbers.iter_mut().for_each(|x| *x = T::narrow(T::times(x.summand(), times.summand())));
+        });
+        Ok(out)
+    }
+
+    /// A function of every number that is 0 of 0.
+    #[track_caller]
+    pub(in crate::tensor) fn mapped<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
+        let zero = f(T::default());
+        if zero != T::default() {
+            return Err(Error::new("function of a sparse tensor", "0 of 0", format!("{zero:?} of 0")));
+        }
+        let mut out = self.clone();
+        out.as_mut_slice::<T>()?.iter_mut().for_each(|x| *x = f(*x));
+        Ok(out)
+    }
+
+    /// The sum of all numbers: floats are added up in `f64`.
+    #[track_caller]
+    pub(in crate::tensor) fn total<T: Element>(&self) -> Result<T> {
+        let numbers = self.as_slice::<T>()?;
+        if !T::DTYPE.is_float() {
+            return Ok(T::narrow(numbers.iter().fold(T::default().summand(), |sum, &x| T::add(sum, x))));
+        }
+        let float = |x: &T| match x.number() {
+            Number::Float(x) => x,
+            Number::Integer(x) => x as f64,
+        };
+        Ok(T::from_number(Number::Float(numbers.iter().map(float).sum())))
+    }
+
+    /// The number that comes last in an order by `after`, and a not-a-number before any other; `None` if there is none.
+    #[track_caller]
+    pub(in crate::tensor) fn extreme<T: Element>(
+        &self,
+        after: fn(Number, Number) -> bool,
+    ) -> Result<Option<T>> {
+        let is_nan = |x: Number| x.partial_cmp(&x).is_none();
+        let later = |best: T, x: T| {
+            let (a, b) = (best.number(), x.number());
+            if !is_nan(a) && (is_nan(b) || after(b, a)) { x } else { best }
+        };
+        Ok(self.as_slice::<T>()?.iter().copied().reduce(later))
+    }
+
+    /// The numbers in which sums of this dtype grow: `f64` of floats, itself of others.
+    pub(in crate::tensor) fn to_sums(&self) -> Self {
+        if self.dtype().is_float() { self.cast(DType::F64) } else { self.clone() }
+    }
+
+    /// Whether every number is at most so far from 0; a not-a-number is not.
+    pub(in crate::tensor) fn within(&self, tolerance: f64) -> Result<bool> {
+        Ok(self.cast(DType::F64).as_slice::<f64>()?.iter().all(|x| x.abs() <= tolerance))
+    }
+}

@@ -1,0 +1,242 @@
+//! Sums, products, norms and comparisons of row-sparse tables.
+
+use std::ops::Neg;
+
+use super::SelectedRows;
+use crate::error::{AtCaller, Error, Result};
+use crate::kernels::{Float, Packed, Store, Transpose, View, ViewMut, affine};
+use crate::tensor::dense::{Combine, Pair};
+use crate::tensor::{DType, Dense, Element, meeting, with_element};
+
+impl SelectedRows {
+    /// The sum, merged: a row for each that either side has.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::SelectedRows;
+    /// let x = SelectedRows::new(4, vec![2, 0], array![[1.0f32], [2.0]])?;
+    /// let y = SelectedRows::new(4, vec![3, 2], array![[5.0f32], [3.0]])?;
+    /// let sum = x.add(&y)?;
+    /// assert_eq!((sum.row_ids(), sum.value()), (&[0, 2, 3][..], &array![[2.0f32], [4.0], [5.0]].into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn add(&self, other: &SelectedRows) -> Result<Self> {
+        self.combined(other, Combine::Add)
+    }
+
+    /// The difference, as [`add`](Self::add).
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn sub(&self, other: &SelectedRows) -> Result<Self> {
+        self.combined(other, Combine::Subtract)
+    }
+
+    /// The product number by number: the rows that both have, merged.
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[track_caller]
+    pub fn mul(&self, other: &SelectedRows) -> Result<Self> {
+        self.combined(other, Combine::Multiply)
+    }
+
+    /// Every number times a factor, which is rounded to the dtype: of a float to the nearest.
+    ///
+    /// # Errors
+    /// A factor that an integer or a bool can't hold, as 0.5: [`cast`](Self::cast) to a float first.
+    #[track_caller]
+    pub fn scale(&self, factor: f64) -> Result<Self> {
+        let value = self.value.scaled(factor)?;
+        Ok(Self { value, ..self.clone() })
+    }
+
+    /// A function of every number that is 0 of 0. The result is merged.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::SelectedRows;
+    /// let x = SelectedRows::new(4, vec![2, 2], array![[1.0f32], [3.0]])?;
+    /// assert_eq!(x.map(f32::sqrt)?.row(2)?, array![2.0f32].into());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A function that is not 0 of 0, or if `T` is not the dtype.
+    #[track_caller]
+    pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
+        let merged = self.merged()?;
+        let value = merged.value.mapped(f)?;
+        Ok(Self { value, ..merged.into_owned() })
+    }
+
+    /// The numbers in another dtype, as [`Dense::cast`]. The result is merged.
+    ///
+    /// # Errors
+    /// If there is no memory for the result.
+    #[track_caller]
+    pub fn cast(&self, dtype: DType) -> Result<Self> {
+        let merged = self.merged()?;
+        let value = merged.value.cast(dtype);
+        Ok(Self { value, ..merged.into_owned() })
+    }
+
+    /// The sum of all numbers: floats are added up in `f64`, integers wrap around, bools are or-ed.
+    ///
+    /// # Errors
+    /// If `T` is not the dtype.
+    #[track_caller]
+    pub fn sum<T: Element>(&self) -> Result<T> {
+        self.value.total()
+    }
+
+    /// The Euclidean length of all numbers together, computed in `f64` over merged rows.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::SelectedRows;
+    /// let x = SelectedRows::new(4, vec![2, 2, 0], array![[1.0f32], [2.0], [4.0]])?;
+    /// assert_eq!(x.norm()?, 5.0);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A table of integers or bools.
+    #[track_caller]
+    pub fn norm(&self) -> Result<f64> {
+        if !self.dtype().is_float() {
+            return Err(Error::new("dtype of a norm", "floats", self.dtype().name()));
+        }
+        let numbers = self.merged()?.value.cast(DType::F64);
+        Ok(numbers.as_slice::<f64>()?.iter().map(|x| x * x).sum::<f64>().sqrt())
+    }
+
+    /// Each row of numbers times a dense matrix: a table of as many rows, `[height, N]`, with the same rows stored.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::{Dense, SelectedRows};
+    /// let x = SelectedRows::new(4, vec![2, 0], array![[1.0f32, 2.0], [3.0, 4.0]])?;
+    /// let product = x.dot(&Dense::from(array![[1.0f32], [10.0]]))?;
+    /// assert_eq!((product.row_ids(), product.value()), (&[2, 0][..], &array![[21.0f32], [43.0]].into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another dtype, rows that are not of one dimension, or a right side that has not as many rows as these have numbers.
+    #[doc(alias = "matmul")]
+    #[track_caller]
+    pub fn dot(&self, rhs: &Dense) -> Result<Self> {
+        let (&[_, k], &[rows, n]) = (self.value.shape(), rhs.shape()) else {
+            let got = format!("shapes {:?} and {:?}", self.shape, rhs.shape());
+            return Err(Error::new("product of selected rows", "two matrices", got));
+        };
+        if (rhs.dtype(), rows) != (self.dtype(), k) {
+            let expected = format!("{} of {k} rows", self.dtype());
+            let got = format!("{} {:?}", rhs.dtype(), rhs.shape());
+            return Err(Error::new("right side of a product with selected rows", expected, got));
+        }
+        let mut value = Dense::zeros(self.dtype(), &[self.rows.len(), n])?;
+        match self.dtype() {
+            DType::F32 => product_kernel::<f32>(&self.value, rhs, &mut value)?,
+            DType::F64 => product_kernel::<f64>(&self.value, rhs, &mut value)?,
+            other => with_element!(other, T => product::<T>(&self.value, rhs, &mut value)?),
+        }
+        Self::new(self.height(), self.rows.clone(), value)
+    }
+
+    /// Whether both mean the same: the same dtype, shape and numbers, whatever the order of rows, and whether rows of zeros
+    /// are stored. `==` compares what is stored.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::tensor::SelectedRows;
+    /// let x = SelectedRows::new(4, vec![2, 0, 2], array![1, 0, 2])?;
+    /// assert!(x.same_meaning(&SelectedRows::new(4, vec![2], array![3])?)?);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no memory for merged rows.
+    #[track_caller]
+    pub fn same_meaning(&self, other: &SelectedRows) -> Result<bool> {
+        Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
+    }
+
+    /// Whether no number differs by more than `tolerance` from the other's at its place; not-a-number does, and so does an
+    /// infinity.
+    ///
+    /// # Errors
+    /// Another dtype or shape.
+    #[doc(alias = "allclose")]
+    #[track_caller]
+    pub fn near(&self, other: &SelectedRows, tolerance: f64) -> Result<bool> {
+        self.check_like(other, Combine::NotEqual)?;
+        // In `f64`, where integers do not wrap around.
+        self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.value.within(tolerance).at_caller()
+    }
+
+    #[track_caller]
+    fn combined(&self, other: &SelectedRows, how: Combine) -> Result<Self> {
+        self.check_like(other, how)?;
+        let (a, b) = (self.merged()?, other.merged()?);
+        let mut pairs = meeting::union([a.rows.len(), b.rows.len()], |i, j| a.rows[i].cmp(&b.rows[j]));
+        if how == Combine::Multiply {
+            pairs.retain(|pair| matches!(pair, Pair::Both(..)));
+        }
+        let id = |&pair: &Pair| match pair {
+            Pair::Left(i) | Pair::Both(i, _) => a.rows[i],
+            Pair::Right(i) => b.rows[i],
+        };
+        let value = a.value.combine(&b.value, &pairs, how)?;
+        Ok(Self { shape: self.shape.clone(), rows: pairs.iter().map(id).collect(), value })
+    }
+
+    #[track_caller]
+    fn check_like(&self, other: &SelectedRows, how: Combine) -> Result<()> {
+        if (other.dtype(), &other.shape) == (self.dtype(), &self.shape) {
+            return Ok(());
+        }
+        let said = |x: &SelectedRows| format!("{} {:?}", x.dtype(), x.shape);
+        Err(Error::new(format!("selected rows to {}", how.verb()), said(self), said(other)))
+    }
+}
+
+#[track_caller]
+fn product_kernel<T: Element + Float>(x: &Dense, y: &Dense, out: &mut Dense) -> Result<()> {
+    let mut packed = Packed::new();
+    packed.pack(View::new(y.as_slice::<T>()?, y.rows(), y.width()), Transpose::No);
+    let x = View::new(x.as_slice::<T>()?, x.rows(), x.width());
+    let to = ViewMut::new(out.as_mut_slice::<T>()?, x.rows(), y.width());
+    affine(x, &packed, None, to, Store::Write, rayon::current_num_threads());
+    Ok(())
+}
+
+/// The plain product of the dtypes that have no kernel.
+#[track_caller]
+fn product<T: Element>(x: &Dense, y: &Dense, out: &mut Dense) -> Result<()> {
+    let (k, n) = (x.width(), y.width());
+    let (rows, from) = (x.rows(), y.as_slice::<T>()?);
+    let (x, to) = (x.as_slice::<T>()?, out.as_mut_slice::<T>()?);
+    for row in 0..rows {
+        for j in 0..n {
+            let products = (0..k).map(|i| T::times(x[row * k + i].summand(), from[i * n + j].summand()));
+            to[row * n + j] = T::narrow(products.fold(T::default().summand(), T::plus));
+        }
+    }
+    Ok(())
+}
+
+/// Every number with its sign turned; integers wrap around, and a bool stays: it is true for anything but 0.
+impl Neg for &SelectedRows {
+    type Output = SelectedRows;
+
+    fn neg(self) -> SelectedRows {
+        SelectedRows { value: self.value.negated(), ..self.clone() }
+    }
+}

@@ -1,0 +1,27 @@
+//! Sparse tensors against dense ones, over random patterns; what is refused; and damaged parts.
+
+mod damage;
+mod laws;
+mod messages;
+
+use ndarray::Array2;
+
+use super::*;
+
+/// Row, column and value; of entries that come in any order and repeat.
+type Triple = (usize, usize, i8);
+
+/// A matrix by rows whose entries stand as they are listed.
+fn csr(shape: [usize; 2], triples: &[Triple], dtype: DType) -> Csr {
+    let mut rows = vec![Vec::new(); shape[0]];
+    for &(row, column, value) in triples.iter().filter(|_| shape[0] * shape[1] > 0) {
+        rows[row % shape[0]].push(((column % shape[1]) as i64, f64::from(value)));
+    }
+    let (indptr, indices, values) = Csr::from_rows(shape[1], rows).unwrap().into_parts();
+    Csr::new(shape, indptr, indices, values.cast(dtype)).unwrap()
+}
+
+/// The numbers of a tensor, of whatever dtype.
+fn wide(dense: &Dense) -> Array2<f64> {
+    Array2::try_from(dense.cast(DType::F64)).unwrap()
+}

@@ -1,0 +1,267 @@
+//! Each operation means what it means on dense tensors. The numbers are small and whole, so that every dtype has them
+//! exactly and every order of summation gives the same.
+
+use ndarray::{Array1, Array2, Axis, concatenate, s};
+use proptest::prelude::*;
+
+use super::{Triple, csr, wide};
+use crate::tensor::*;
+
+/// All but bool, whose sums are others, and i8, which would wrap around.
+const DTYPES: [DType; 7] =
+    [DType::F32, DType::F64, DType::I16, DType::I32, DType::I64, DType::F16, DType::BF16];
+
+fn triples() -> impl Strategy<Value = Vec<Triple>> {
+    prop::collection::vec((0usize..9, 0usize..9, -2i8..3), 0..12)
+}
+
+fn extents() -> impl Strategy<Value = [usize; 3]> {
+    [0usize..6, 0usize..7, 0usize..6]
+}
+
+fn dtypes() -> impl Strategy<Value = DType> {
+    prop::sample::select(&DTYPES[..])
+}
+
+/// What a sparse matrix means.
+fn means(csr: &Csr) -> Array2<f64> {
+    wide(&csr.to_dense().unwrap())
+}
+
+fn numbers(shape: [usize; 2], dtype: DType) -> Dense {
+    let array = Array2::from_shape_fn(shape, |(i, j)| ((7 * i + 3 * j) % 5) as f64 - 2.0);
+    Dense::from(array).cast(dtype)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn entries_are_what_they_are_in_dense(t in triples(), [r, c, _] in extents(), dtype in dtypes()) {
+        let x = csr([r, c], &t, dtype);
+        let dense = means(&x);
+        let mut expected = Array2::<f64>::zeros((r, c));
+        t.iter().filter(|_| r * c > 0).for_each(|&(i, j, v)| expected[[i % r, j % c]] += f64::from(v));
+        prop_assert_eq!(&dense, &expected);
+        let listed = t.iter().filter(|_| r * c > 0).map(|&(i, j, v)| ((i % r) as i64, (j % c) as i64, f64::from(v)));
+        let made = Csr::from_triples([r, c], listed).unwrap();
+        prop_assert!(made.is_canonical());
+        prop_assert!(made.same_meaning(&x.cast(DType::F64).unwrap()).unwrap());
+        prop_assert_eq!(Csr::from_dense(&x.to_dense().unwrap()).unwrap(), x.prune().unwrap());
+        let wide = x.cast(DType::F64).unwrap();
+        for ((i, j), &v) in dense.indexed_iter() {
+            prop_assert_eq!(wide.get::<f64>(i, j).unwrap(), v);
+        }
+        let mut listed = Array2::<f64>::zeros((r, c));
+        wide.iter::<f64>().unwrap().for_each(|(i, j, v)| listed[[i, j]] += v);
+        prop_assert_eq!(&listed, &dense);
+        prop_assert!(x.prune().unwrap().density() <= 1.0);
+    }
+
+    #[test]
+    fn numbers_meet_as_in_dense(a in triples(), b in triples(), [r, c, _] in extents(), dtype in dtypes()) {
+        let (x, y) = (csr([r, c], &a, dtype), csr([r, c], &b, dtype));
+        let (p, q) = (means(&x), means(&y));
+        prop_assert_eq!(means(&x.add(&y).unwrap()), &p + &q);
+        prop_assert_eq!(means(&x.sub(&y).unwrap()), &p - &q);
+        prop_assert_eq!(means(&x.mul(&y).unwrap()), &p * &q);
+        let truth = |f: fn(f64, f64) -> bool| {
+            ndarray::Zip::from(&p).and(&q).map_collect(|&a, &b| f64::from(u8::from(f(a, b))))
+        };
+        prop_assert_eq!(means(&x.not_equal(&y).unwrap()), truth(|a, b| a != b));
+        prop_assert_eq!(means(&x.less(&y).unwrap()), truth(|a, b| a < b));
+        prop_assert_eq!(means(&x.greater(&y).unwrap()), truth(|a, b| a > b));
+        prop_assert!(x.add(&y).unwrap().is_canonical());
+        prop_assert_eq!(means(&x.scale(-3.0).unwrap()), p.mapv(|v| -3.0 * v));
+        prop_assert_eq!(means(&-&x), -&p);
+        prop_assert_eq!(x.same_meaning(&y).unwrap(), p == q);
+        prop_assert_eq!(x.near(&y, 1.0).unwrap(), (&p - &q).iter().all(|v| v.abs() <= 1.0));
+        let squares = x.cast(DType::F64).unwrap().map(|v: f64| v * v).unwrap();
+        prop_assert_eq!(means(&squares), &p * &p);
+        let d = numbers([r, c], dtype);
+        prop_assert_eq!(means(&x.mul_dense(&d).unwrap()), &p * &wide(&d));
+        let row = numbers([1, c], dtype);
+        prop_assert_eq!(means(&x.mul_dense(&row.clone().reshape(&[c]).unwrap()).unwrap()), &p * &wide(&row));
+        let column = numbers([r, 1], dtype);
+        prop_assert_eq!(means(&x.mul_dense(&column).unwrap()), &p * &wide(&column));
+        prop_assert_eq!(wide(&x.add_dense(&d).unwrap()), &p + &wide(&d));
+    }
+
+    #[test]
+    fn sums_and_extremes(t in triples(), [r, c, _] in extents(), dtype in dtypes()) {
+        let x = csr([r, c], &t, dtype);
+        let (p, w) = (means(&x), x.cast(DType::F64).unwrap());
+        prop_assert_eq!(w.sum::<f64>().unwrap(), p.sum());
+        for axis in [0, 1] {
+            let sums = x.sum_axis(axis).unwrap();
+            prop_assert_eq!(sums.dtype(), dtype);
+            let sums: Array1<f64> = sums.cast(DType::F64).try_into().unwrap();
+            prop_assert_eq!(sums, p.sum_axis(Axis(axis)));
+        }
+        let norms: Array1<f64> = w.row_norms().unwrap().try_into().unwrap();
+        prop_assert_eq!(norms, p.map_axis(Axis(1), |row| row.iter().map(|v| v * v).sum::<f64>().sqrt()));
+        prop_assert_eq!(w.max::<f64>().unwrap(), p.iter().copied().reduce(f64::max));
+        prop_assert_eq!(w.min::<f64>().unwrap(), p.iter().copied().reduce(f64::min));
+    }
+
+    #[test]
+    fn rows_and_columns_move_as_in_dense(
+        a in triples(),
+        b in triples(),
+        [r, c, k] in extents(),
+        dtype in dtypes(),
+        picks in prop::collection::vec(0usize..9, 0..5),
+        ends in [0usize..7, 0usize..7],
+    ) {
+        let (x, y, z) = (csr([r, c], &a, dtype), csr([k, c], &b, dtype), csr([r, k], &b, dtype));
+        let p = means(&x);
+        prop_assert_eq!(means(&x.transpose().unwrap()), p.t().to_owned());
+        prop_assert_eq!(means(&Csr::concat_rows(&[&x, &y]).unwrap()), concatenate![Axis(0), p, means(&y)]);
+        prop_assert_eq!(means(&Csr::concat_columns(&[&x, &z]).unwrap()), concatenate![Axis(1), p, means(&z)]);
+        let rows: Vec<usize> = picks.iter().filter(|_| r > 0).map(|i| i % r.max(1)).collect();
+        let columns: Vec<usize> = picks.iter().filter(|_| c > 0).map(|i| i % c.max(1)).collect();
+        prop_assert_eq!(means(&x.take(&rows).unwrap()), p.select(Axis(0), &rows));
+        prop_assert_eq!(means(&x.take_columns(&columns).unwrap()), p.select(Axis(1), &columns));
+        let ids: Vec<i64> = columns.iter().map(|&j| j as i64).collect();
+        let kept = Array2::from_shape_fn((r, c), |(i, j)| if columns.contains(&j) { p[[i, j]] } else { 0.0 });
+        prop_assert_eq!(means(&x.retain_columns(&ids).unwrap()), kept);
+        let range = |end: usize| ends[0].min(ends[1]).min(end)..ends[0].max(ends[1]).min(end);
+        prop_assert_eq!(means(&x.slice_rows(range(r)).unwrap()), p.slice(s![range(r), ..]).to_owned());
+        prop_assert_eq!(means(&x.slice_columns(range(c)).unwrap()), p.slice(s![.., range(c)]).to_owned());
+    }
+
+    #[test]
+    fn what_is_set_is_there(t in triples(), [r, c, _] in [1usize..6, 1usize..7, 0usize..1], set in triples()) {
+        let (mut x, mut p) = (csr([r, c], &t, DType::F32), means(&csr([r, c], &t, DType::F32)));
+        for (i, j, v) in set {
+            x.set(i % r, j % c, f32::from(v)).unwrap();
+            p[[i % r, j % c]] = f64::from(v);
+            prop_assert_eq!(means(&x), p.clone());
+        }
+        let before = x.clone();
+        x.set_row(0, &[c as i64 - 1, 0], &[5.0f32, 7.0]).unwrap();
+        p.row_mut(0).fill(0.0);
+        p[[0, c - 1]] += 5.0;
+        p[[0, 0]] += 7.0;
+        prop_assert_eq!(means(&x), p.clone());
+        prop_assert!(x.set_row(0, &[0, c as i64], &[1.0f32, 1.0]).is_err() && x.set(r, 0, 1.0f32).is_err());
+        prop_assert_eq!(means(&x), p);
+        prop_assert_eq!(before.slice_rows(1..r).unwrap(), x.slice_rows(1..r).unwrap());
+    }
+
+    #[test]
+    fn products_are_those_of_dense(a in triples(), b in triples(), [r, c, n] in extents(), dtype in dtypes()) {
+        let (x, y, d) = (csr([r, c], &a, dtype), csr([c, n], &b, dtype), numbers([c, n], dtype));
+        let p = means(&x);
+        prop_assert_eq!(wide(&x.dot(&d).unwrap()), p.dot(&wide(&d)));
+        let sparse = x.dot(&y).unwrap();
+        prop_assert!(sparse.is_canonical());
+        prop_assert_eq!(means(&sparse), p.dot(&means(&y)));
+        let rows = y.to_selected_rows().unwrap();
+        prop_assert_eq!(wide(&x.dot(&rows).unwrap()), p.dot(&means(&y)));
+        let e = numbers([r, n], dtype);
+        let turned = x.transposed_dot(&e).unwrap();
+        prop_assert!(turned.is_merged() && turned.row_ids().iter().all(|id| x.indices().contains(id)));
+        prop_assert_eq!(wide(&turned.densify().unwrap()), p.t().dot(&wide(&e)));
+        let column = numbers([c, 1], dtype);
+        let vector: Array1<f64> =
+            x.dot(&column.clone().reshape(&[c]).unwrap()).unwrap().cast(DType::F64).try_into().unwrap();
+        prop_assert_eq!(vector, p.dot(&wide(&column)).column(0).to_owned());
+        let (m, q) = (numbers([n, r], dtype), y.to_selected_rows().unwrap());
+        prop_assert_eq!(wide(&q.dot(&m).unwrap().densify().unwrap()), means(&y).dot(&wide(&m)));
+    }
+
+    #[test]
+    fn every_storage_means_the_same(t in triples(), [r, c, _] in extents(), dtype in dtypes()) {
+        let x = csr([r, c], &t, dtype);
+        let dense = x.to_dense().unwrap();
+        let all = StorageKind::ALL.map(|kind| Storage::from(x.clone()).convert(kind).unwrap());
+        for from in &all {
+            for kind in StorageKind::ALL {
+                let to = from.clone().convert(kind).unwrap();
+                prop_assert_eq!(to.kind(), kind);
+                prop_assert_eq!(to.shape(), dense.shape());
+                prop_assert_eq!(&*to.to_dense().unwrap(), &dense);
+            }
+        }
+    }
+
+    #[test]
+    fn coo_means_what_csr_means(a in triples(), b in triples(), [r, c, _] in extents(), dtype in dtypes()) {
+        let (x, y) = (csr([r, c], &a, dtype), csr([r, c], &b, dtype));
+        let (s, t) = (x.to_coo().unwrap(), y.to_coo().unwrap());
+        let same = |coo: Coo, csr: Csr| coo.to_dense().unwrap() == csr.to_dense().unwrap();
+        prop_assert!(same(s.add(&t).unwrap(), x.add(&y).unwrap()));
+        prop_assert!(same(s.sub(&t).unwrap(), x.sub(&y).unwrap()));
+        prop_assert!(same(s.mul(&t).unwrap(), x.mul(&y).unwrap()));
+        prop_assert!(same(s.scale(2.0).unwrap(), x.scale(2.0).unwrap()));
+        prop_assert!(same(-&s, -&x));
+        prop_assert!(same(s.permute_axes(&[1, 0]).unwrap(), x.transpose().unwrap()));
+        prop_assert!(same(Coo::concat_rows(&[&s, &t]).unwrap(), Csr::concat_rows(&[&x, &y]).unwrap()));
+        let rows: Vec<usize> = [4, 0, 4].iter().filter(|_| r > 0).map(|i| i % r.max(1)).collect();
+        prop_assert!(same(s.take(&rows).unwrap(), x.take(&rows).unwrap()));
+        prop_assert!(same(s.slice_rows(r / 2..r).unwrap(), x.slice_rows(r / 2..r).unwrap()));
+        prop_assert_eq!(s.same_meaning(&t).unwrap(), x.same_meaning(&y).unwrap());
+        prop_assert_eq!(s.near(&t, 1.0).unwrap(), x.near(&y, 1.0).unwrap());
+        let (s, x) = (s.cast(DType::F64).unwrap(), x.cast(DType::F64).unwrap());
+        prop_assert_eq!(s.sum::<f64>().unwrap(), x.sum::<f64>().unwrap());
+        prop_assert!(same(s.map(f64::abs).unwrap(), x.map(f64::abs).unwrap()));
+        for (i, j, _) in a.iter().filter(|_| r * c > 0) {
+            prop_assert_eq!(s.get::<f64>(&[i % r, j % c]).unwrap(), x.get::<f64>(i % r, j % c).unwrap());
+        }
+    }
+
+    #[test]
+    fn selected_rows_mean_what_csr_means(
+        ids in [prop::collection::vec(0i64..6, 0..6), prop::collection::vec(0i64..6, 0..6)],
+        dtype in dtypes(),
+    ) {
+        let make = |ids: &Vec<i64>| SelectedRows::new(6, ids.clone(), numbers([ids.len(), 3], dtype)).unwrap();
+        let (s, t) = (make(&ids[0]), make(&ids[1]));
+        let (x, y) = (s.to_csr().unwrap(), t.to_csr().unwrap());
+        let same = |rows: SelectedRows, csr: Csr| rows.densify().unwrap() == csr.to_dense().unwrap();
+        prop_assert!(same(s.add(&t).unwrap(), x.add(&y).unwrap()));
+        prop_assert!(same(s.sub(&t).unwrap(), x.sub(&y).unwrap()));
+        prop_assert!(same(s.mul(&t).unwrap(), x.mul(&y).unwrap()));
+        prop_assert!(same(s.scale(2.0).unwrap(), x.scale(2.0).unwrap()));
+        prop_assert!(same(-&s, -&x));
+        prop_assert_eq!(s.same_meaning(&t).unwrap(), x.same_meaning(&y).unwrap());
+        prop_assert_eq!(s.near(&t, 1.0).unwrap(), x.near(&y, 1.0).unwrap());
+        let p = means(&x);
+        let mut only = p.clone();
+        for (row, mut numbers) in only.outer_iter_mut().enumerate() {
+            if !ids[1].contains(&(row as i64)) { numbers.fill(0.0); }
+        }
+        prop_assert_eq!(wide(&s.retain(&ids[1]).unwrap().densify().unwrap()), only);
+        let w = s.cast(DType::F64).unwrap();
+        prop_assert_eq!(w.norm().unwrap(), p.iter().map(|v| v * v).sum::<f64>().sqrt());
+        prop_assert_eq!(w.sum::<f64>().unwrap(), p.sum());
+        prop_assert_eq!(wide(&w.map(f64::abs).unwrap().densify().unwrap()), p.mapv(f64::abs));
+        let (mut set, mut q) = (s.clone(), p.clone());
+        let row = numbers([1, 3], dtype).reshape(&[3]).unwrap();
+        set.set_row(4, &row).unwrap();
+        for (j, v) in wide(&numbers([1, 3], dtype)).iter().enumerate() { q[[4, j]] = *v; }
+        prop_assert_eq!(wide(&set.densify().unwrap()), q);
+        for row in 0..6 {
+            let got: Array1<f64> = s.row(row).unwrap().cast(DType::F64).try_into().unwrap();
+            prop_assert_eq!(got, p.row(row).to_owned());
+        }
+    }
+
+    #[test]
+    fn bools_count_as_zero_and_one(a in triples(), b in triples(), [r, c, n] in extents()) {
+        // Each entry is true, for anything but 0 is; a sum is then true for anything but 0, too.
+        let positive = |t: &[Triple]| t.iter().map(|&(i, j, v)| (i, j, v.abs())).collect::<Vec<_>>();
+        let make = |shape, t: &[Triple]| csr(shape, &positive(t), DType::Bool);
+        let (x, y, z) = (make([r, c], &a), make([r, c], &b), make([c, n], &b));
+        let (p, q) = (means(&x), means(&y));
+        let truth = |array: Array2<f64>| array.mapv(|v| f64::from(u8::from(v != 0.0)));
+        prop_assert_eq!(means(&x.add(&y).unwrap()), truth(&p + &q));
+        prop_assert_eq!(means(&x.sub(&y).unwrap()), truth(&p - &q));
+        prop_assert_eq!(means(&x.mul(&y).unwrap()), truth(&p * &q));
+        prop_assert_eq!(means(&x.dot(&z).unwrap()), truth(p.dot(&means(&z))));
+        prop_assert_eq!(wide(&x.dot(&z.to_dense().unwrap()).unwrap()), truth(p.dot(&means(&z))));
+        prop_assert_eq!(x.sum::<bool>().unwrap(), p.sum() != 0.0);
+        prop_assert_eq!(means(&-&x), p);
+    }
+}
