@@ -43,6 +43,7 @@ pub use contract::rows::{RowBuffer, RowValue};
 pub use contract::sample::{Operand, Sample};
 pub use contract::shapes::InferShape;
 pub use contract::signature::{Arity, CSR, DENSE, DENSE_OR_ROWS, Kernel, ROWS, Signature, Slot};
+pub use contract::table::{RowTable, TableRows};
 pub use contract::{call, sample};
 pub use description::carried::CarriedState;
 pub use description::language::RECURRENT;

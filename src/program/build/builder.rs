@@ -13,9 +13,8 @@ use super::vars::Outputs;
 use super::warning::Fallback;
 use crate::error::{Error, ErrorKind, Place, Result, is_own};
 use crate::program::contract::registry::Registry;
-use crate::program::description::initialize;
 use crate::program::description::program::Program;
-use crate::program::description::var_desc::{Initializer, VarDesc, VarKind, VarRole};
+use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
 use crate::program::spec::attributes::{Attributes, Literal};
 use crate::program::spec::extent::{BlockId, Extent, Levels, MAX_LEVELS, Spec, VarId};
 use crate::tensor::{DType, StorageKind};
@@ -410,42 +409,6 @@ impl Builder {
             return;
         }
         self.state.borrow_mut().program.var_mut(var.id).stop_gradient = false;
-    }
-
-    /// A trainable variable of known shape. `dtype` is a [`DType`], or a variable whose dtype it takes; of an unknown variable
-    /// it is unknown too. It belongs to the root block, even if it is made in a step block. Its name begins with the
-    /// [scopes](Self::scope) that are open.
-    ///
-    /// # Errors
-    /// If there are too many dimensions, or they do not fit the initialiser.
-    #[track_caller]
-    pub fn parameter(
-        &self,
-        name: &str,
-        dtype: impl Into<DTypeOf>,
-        dims: &[usize],
-        initializer: Initializer,
-    ) -> Var {
-        let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
-        let add = |State { program, scopes, .. }: &mut State| {
-            let name = scopes.whole(name);
-            let spec = initialize::check(&initializer, dims)
-                .and_then(|()| Spec::fixed(dtype, dims))
-                .map_err(|e| e.variable(&name))?;
-            program.add_var(VarDesc {
-                name: program.fresh_name(&name),
-                block: BlockId(0),
-                kind: VarKind::Tensor(spec),
-                role: VarRole::Parameter,
-                persistable: true,
-                trainable: true,
-                stop_gradient: false,
-                initializer: Some(initializer),
-                gradient_of: None,
-            })
-        };
-        let added = add(&mut self.state.borrow_mut());
-        self.made(added)
     }
 
     /// The dtype that is meant; `None` for that of an unknown variable.

@@ -9,6 +9,7 @@ mod memories;
 mod naming;
 pub(crate) mod open_step;
 pub mod operator;
+mod parameters;
 mod scopes;
 mod state;
 pub mod step;
