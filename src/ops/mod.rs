@@ -77,6 +77,7 @@
 //! |---|---|
 //! | [`sum`](Builder::sum) | Σ_ij x_ij |
 //! | [`mean`](Builder::mean) | Σ_ij x_ij / n, over all n numbers |
+//! | [`sum_rows`](Builder::sum_rows) | Σ_i x_ij, of each column; of csr and selected rows too |
 //! | [`sum_features`](Builder::sum_features) | Σ_j x_ij, of each row |
 //! | [`mean_features`](Builder::mean_features) | Σ_j x_ij / n, of each row |
 //! | [`max_features`](Builder::max_features) | max_j x_ij, of each row |
@@ -156,6 +157,38 @@
 //! | [`to_csr`](Builder::to_csr) | x, by rows the numbers that are not 0 |
 //! | [`to_selected_rows`](Builder::to_selected_rows) | x, the rows that are not all 0 |
 //!
+//! ## Kernels for sparse variables
+//!
+//! Each stands for the operator whose name follows `sparse_`: where that one is appended to variables that are not dense, this one is.
+//! coo lies like csr, and "rows" are selected rows.
+//!
+//! | operator | x | y | out |
+//! |---|---|---|---|
+//! | [`sparse_add`](Builder::add) | csr, rows or dense | the same or dense, not both dense | as they are stored; dense beside a dense one |
+//! | [`sparse_sub`](Builder::sub) | csr, rows or dense | the same or dense, not both dense | as they are stored; dense beside a dense one |
+//! | [`sparse_mul`](Builder::mul) | csr, rows or dense | the same or dense, not both dense | stored as the sparse one |
+//! | [`sparse_div`](Builder::div) | csr or rows | dense | stored as x |
+//! | [`sparse_maximum`](Builder::maximum) | csr, rows or dense | the same or dense, not both dense | as they are stored; dense beside a dense one |
+//! | [`sparse_minimum`](Builder::minimum) | csr, rows or dense | the same or dense, not both dense | as they are stored; dense beside a dense one |
+//! | [`sparse_abs`](Builder::abs) | csr or rows | | stored as x |
+//! | [`sparse_clamp`](Builder::clamp) | csr or rows | | stored as x, with 0 between the bounds |
+//! | [`sparse_elu`](Builder::elu) | csr or rows | | stored as x |
+//! | [`sparse_gelu`](Builder::gelu) | csr or rows | | stored as x |
+//! | [`sparse_leaky_relu`](Builder::leaky_relu) | csr or rows | | stored as x |
+//! | [`sparse_relu`](Builder::relu) | csr or rows | | stored as x |
+//! | [`sparse_scale`](Builder::scale) | csr or rows | | stored as x, without an offset |
+//! | [`sparse_silu`](Builder::silu) | csr or rows | | stored as x |
+//! | [`sparse_softsign`](Builder::softsign) | csr or rows | | stored as x |
+//! | [`sparse_sqrt`](Builder::sqrt) | csr or rows | | stored as x |
+//! | [`sparse_square`](Builder::square) | csr or rows | | stored as x |
+//! | [`sparse_tanh`](Builder::tanh) | csr or rows | | stored as x |
+//! | [`sparse_sum`](Builder::sum) | csr or rows | | one dense number |
+//! | [`sparse_mean`](Builder::mean) | csr or rows | | one dense number |
+//! | [`sparse_sum_features`](Builder::sum_features) | csr or rows | | dense; of rows the same rows |
+//! | [`sparse_mean_features`](Builder::mean_features) | csr or rows | | dense; of rows the same rows |
+//! | [`sparse_assign`](Builder::assign) | csr or rows | | stored as x |
+//! | [`sparse_cast`](Builder::cast) | csr or rows | | stored as x, f32 or f64 |
+//!
 //! ## Update operators
 //!
 //! Optimizers append them; g is the gradient, with weight decay where it is asked for.
@@ -234,7 +267,7 @@ use {
     product::{linear::*, matmul::*, row_matrix::*},
     random::dropout::*,
     sequence::{erase::*, expand::*, expand_as::*, lod_of::*, pool::*, reverse::*, slice::*, softmax::*},
-    sparse::{convert::*, dot::*, projection::*, retain::*, take::*, transposed::*},
+    sparse::{convert::*, dot::*, projection::*, reduce::SumRows, retain::*, take::*, transposed::*},
 };
 
 use std::ops::Range;
@@ -251,6 +284,7 @@ use feature::reduce::{self, PerRow, Whole};
 use feature::softmax::{self, Softmax};
 use sparse::binary::SparseBinary;
 use sparse::entrywise::Entrywise;
+use sparse::reduce::{SparsePerRow, SparseWhole};
 
 /// Every operator of the crate, by family: the methods that append them (each a macro of its operator's file, with the
 /// operator's name) and the operators.
@@ -335,9 +369,10 @@ catalogue! {
         sparse::projection::RandomProjection,
     }
     /// Sums over features and rows.
-    [Sum, Mean, SumFeatures, MeanFeatures, MaxFeatures, PlainSoftmax, LogSoftmax] {
+    [Sum, Mean, SumRows, SumFeatures, MeanFeatures, MaxFeatures, PlainSoftmax, LogSoftmax] {
         Whole<reduce::Sum>,
         Whole<reduce::Mean>,
+        sparse::reduce::SumRows,
         PerRow<reduce::SumFeatures>,
         PerRow<reduce::MeanFeatures>,
         PerRow<reduce::MaxFeatures>,
@@ -413,6 +448,12 @@ catalogue! {
         Entrywise<activation::Sqrt>,
         Entrywise<activation::Square>,
         Entrywise<activation::Tanh>,
+        SparseWhole<reduce::Sum>,
+        SparseWhole<reduce::Mean>,
+        SparsePerRow<reduce::SumFeatures>,
+        SparsePerRow<reduce::MeanFeatures>,
+        sparse::copy::SparseAssign,
+        sparse::copy::SparseCast,
         conversion::carry::Carry,
         update::adagrad::Adagrad,
         update::adam::Adam,

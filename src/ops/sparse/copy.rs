@@ -1,7 +1,7 @@
-//! `assign`, `cast` and `dropout` of sparse variables: copies of what they store.
+//! `assign` and `cast` of sparse variables: copies of what they store.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Float, Store};
+use crate::kernels::Store;
 use crate::operator;
 use crate::program::{
     Attributes, Backward, CSR, Forward, Gradient, InferShape, Op, ROWS, RowValue, Sample, Spec, Stored,

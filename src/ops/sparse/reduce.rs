@@ -3,12 +3,12 @@
 use ndarray::array;
 
 use crate::error::Result;
-use crate::kernels::{Float, Store, View, ViewMut};
+use crate::kernels::Float;
 use crate::operator;
-use crate::ops::feature::reduce::Reduction;
+use crate::ops::feature::reduce::{self, Reduction};
 use crate::program::{
     Attributes, Backward, CSR, DENSE, Declaration, Declared, Facts, Forward, Gradient, InferShape, LodEffect,
-    Op, ROWS, RowValue, Sample, Signature, Slot, Spec, Stored,
+    Op, ROWS, Sample, Signature, Slot, Spec, Stored,
 };
 use crate::tensor::StorageKind;
 use crate::with_float;
@@ -106,6 +106,11 @@ impl<R: OnSparse> Op for SparseWhole<R> {
     }
 }
 
+/// The result of a row of `n` numbers, of which these are stored.
+fn of_row<R: Reduction, T: Float>(row: &[T], n: usize) -> T {
+    R::reduce([row].into_iter(), n)
+}
+
 /// A [`Reduction`] of each row, as an operator: of a sparse matrix one number for each row, of selected rows one for each of
 /// them.
 pub(in crate::ops) struct SparsePerRow<R>(R);
@@ -124,14 +129,13 @@ impl<R: OnSparse> Op for SparsePerRow<R> {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        let of = |row, n| R::reduce([row].into_iter(), n);
         with_float!(run.dtype(X), T => {
             if run.rows(X).is_some() {
                 return run.fill_rows(OUT, |run, out| {
                     let Some(x) = run.rows(X) else { return Ok(()) };
                     out.reset::<T>(x.height(), 1);
                     let rows = numbers::<T>(None, Some(x))?.chunks_exact(x.width().max(1));
-                    x.ids().iter().zip(rows).for_each(|(&id, row)| out.push(id, &[of(row, x.width())]));
+                    x.ids().iter().zip(rows).for_each(|(&id, row)| out.push(id, &[of_row::<R, T>(row, x.width())]));
                     out.set_merged();
                     Ok(())
                 });
@@ -140,7 +144,7 @@ impl<R: OnSparse> Op for SparsePerRow<R> {
             let Some(x) = run.csr(X) else { return Ok(()) };
             let values = x.values::<T>()?;
             for (out, pair) in out.iter_mut().zip(x.indptr().windows(2)) {
-                out.fill(of(&values[pair[0] as usize..pair[1] as usize], x.columns()));
+                out.fill(of_row::<R, T>(&values[pair[0] as usize..pair[1] as usize], x.columns()));
             }
             Ok(())
         })

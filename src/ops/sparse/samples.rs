@@ -15,7 +15,7 @@ pub(super) fn of_storages(
     add: impl Fn(Sample) -> Result<Sample>,
 ) -> Result<Vec<Sample>> {
     let mut samples = Sample::of_csr(attributes, 4, |sample, _| add(sample))?;
-    let coo = Coo::new(&[3, 4], array![[2, 1], [0, 0], [2, 3]], array![1.0, -0.75, 0.5])?;
+    let coo = Coo::new(&[3, 4], array![[2, 1], [0, 0], [2, 3]], array![1.0, -0.875, 0.5])?;
     let coo = Sample::new("coo", attributes.clone()).batch("x", Variable::new(coo, None)?);
     samples.push(add(coo)?);
     for (name, ids, values) in [
@@ -83,7 +83,8 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<Sample>> {
             _ => vec![other.into(), coo.into()],
         };
         for other in others {
-            let y = changed(&Variable::new(other, lod.clone())?, |v| if v == 0.0 { -0.625 } else { v })?;
+            // No number is one of the first's, and none is 0.
+            let y = changed(&Variable::new(other, lod.clone())?, |v| 0.8 * v - 0.171)?;
             samples.push(if batched {
                 sample.clone().batch("y", y)
             } else {

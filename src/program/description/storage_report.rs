@@ -211,7 +211,10 @@ impl Program {
                     [one] if sparse(one) => Entries::As(one),
                     _ => Entries::Together(of(slots)),
                 },
-                Stored::Least(slots) => Entries::Least(of(slots)),
+                Stored::Least(slots) => {
+                    let least: Vec<VarId> = of(slots).into_iter().filter(|&var| sparse(var)).collect();
+                    if let [one] = least[..] { Entries::As(one) } else { Entries::Least(least) }
+                }
             };
             let slots = |slots: &[Slot], suffix: &str| Self::slots_of(slots, &op.outputs, suffix);
             match op.role {
