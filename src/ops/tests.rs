@@ -13,7 +13,12 @@ fn what_the_language_appends_is_there() {
     let before = Variable::from(array![[0.5, 0.5], [0.0, 0.0]]);
     for appended in APPENDED {
         let mut attributes = Attributes::new();
-        appended.attributes.iter().for_each(|name| attributes.set(name, 3.0));
+        for name in appended.attributes {
+            match appended.kind == TO_DENSE.kind {
+                true => attributes.set(name, "softmax.x"),
+                false => attributes.set(name, 3.0),
+            }
+        }
         let op = catalogue().parse(appended.kind, &attributes).unwrap();
         let declared = op.declared();
         assert!(declared.attributes.iter().eq(appended.attributes), "{}", appended.kind);

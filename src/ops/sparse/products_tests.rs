@@ -113,7 +113,7 @@ fn alike(
                 .map_or(&operand.slot[..], |(_, other)| other);
             let value = match operand.value.storage().kind() {
                 StorageKind::Dense => operand.value.clone(),
-                _ => Variable::from(operand.value.storage().to_dense()?.into_owned()),
+                _ => Variable::new(operand.value.storage().to_dense()?.into_owned(), None)?,
             };
             Ok(Operand { slot: slot.to_owned(), value, ..operand.clone() })
         })
