@@ -225,3 +225,62 @@ fn allocations_are_counted() {
     let traces = TRACES.lock().unwrap_or_else(PoisonError::into_inner).clone();
     assert!(ours == 0 && others > 0, "{ours} {others}\n{traces}");
 }
+
+/// Rows of csr, of which some entries repeat and are in no order.
+fn bags(rows: usize, columns: usize, most: usize, random: &mut Random) -> Variable {
+    let (mut indptr, mut indices) = (vec![0], Vec::new());
+    for _ in 0..rows {
+        indices.extend((0..most).map(|_| random.below(columns) as i64));
+        indptr.push(indices.len() as i64);
+    }
+    let values = ndarray::Array1::from_shape_fn(indices.len(), |i| 0.5 + (i % 7) as f32);
+    let csr = unpadded::tensor::Csr::new([rows, columns], indptr, indices, values).unwrap();
+    Variable::new(csr, None).unwrap()
+}
+
+/// Sparse feeds, results and gradients come from a pool: once the largest were seen, they take no new memory either.
+#[test]
+fn sparse_values() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    const COLUMNS: usize = 3000;
+    for threads in [1, 2] {
+        let net = Builder::new().fallback(unpadded::Fallback::Allow);
+        let (a, b) = (
+            net.feed_csr("a", unpadded::DType::F32, COLUMNS, 0),
+            net.feed_csr("b", unpadded::DType::F32, COLUMNS, 0),
+        );
+        let class = net.feed("class", unpadded::DType::I64, &[], 0);
+        let both = a.sqrt() + b.tanh() * 0.5;
+        let length = (both.square().sum_features() + 1e-6).sqrt();
+        let weight =
+            net.parameter("scale", unpadded::DType::F32, &[COLUMNS], unpadded::layers::init::constant(1.0));
+        let x = both / length * weight;
+        let logits = x.linear(5) + x.random_projection(8, 3).linear(5) + x.slice(0..40).softmax().linear(5);
+        let loss = logits.cross_entropy(class).mean();
+        let mut program = net.finish().unwrap();
+        Sgd::new(1e-3).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
+        let mut exe = Executor::new(&program, &ops::catalogue(), &[loss.id()], threads).unwrap();
+        let mut scope = Scope::of(&program).unwrap();
+        let random = &mut Random(3);
+        let batches: Vec<[Variable; 3]> = [(64, 40), (40, 30), (64, 8), (3, 40), (50, 0)]
+            .map(|(rows, most)| {
+                let labels = ndarray::Array1::from_shape_fn(rows, |i| (i % 5) as i64);
+                [bags(rows, COLUMNS, most, random), bags(rows, COLUMNS, most, random), Variable::from(labels)]
+            })
+            .into();
+        let mut counts = Vec::new();
+        TRACES.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        for step in 0..11 {
+            let [x, y, z] = &batches[step % 5];
+            let feeds = [(a.id(), x), (b.id(), y), (class.id(), z)];
+            let mut run = || exe.run(&mut scope, &Run::train(&feeds, step as u64)).unwrap();
+            // The largest batch is the only one that is seen before counting.
+            if step == 0 { run() } else { counts.push(allocations(run)) }
+        }
+        let traces = TRACES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let shown = traces.get(..12_000).unwrap_or(&traces);
+        assert!(counts.iter().all(|&(ours, _)| ours == 0), "{threads} threads: {counts:?}\n{shown}");
+        let most = if threads == 1 { 0 } else { HANDED };
+        assert!(counts.iter().all(|&(_, others)| others <= most), "{threads} threads: {counts:?}");
+    }
+}

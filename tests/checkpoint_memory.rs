@@ -66,7 +66,7 @@ fn a_damaged_checkpoint_takes_no_more_memory_than_its_size_justifies() {
     let id = checkpoint.program.find("linear_0.bias").unwrap();
     checkpoint.program.var_mut(id).kind = VarKind::Tensor(Spec::fixed(DType::F32, &[rows]).unwrap());
     checkpoint.best.clear();
-    checkpoint.tensors.insert("linear_0.bias".to_owned(), Dense::zeros(DType::F32, &[rows]).unwrap());
+    checkpoint.tensors.insert("linear_0.bias".to_owned(), Dense::zeros(DType::F32, &[rows]).unwrap().into());
     try_changed(&checkpoint, 100, 1.1);
 }
 

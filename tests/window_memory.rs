@@ -31,7 +31,7 @@ fn peak(rows: usize, most_rows: usize, of_rows: bool) -> usize {
     let program = net.finish().unwrap();
     let mut scope = Scope::of(&program).unwrap();
     let kept = program.vars().filter(|(_, desc)| desc.persistable);
-    let tensors = kept.map(|(_, desc)| (desc.name.clone(), scope.get(&desc.name).unwrap())).collect();
+    let tensors = kept.map(|(_, desc)| (desc.name.clone(), scope.value(&desc.name).unwrap())).collect();
     let checkpoint = Checkpoint { program, tensors, outputs: named.into(), ..Checkpoint::default() };
     let predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap();
     let predictor = predictor.threads(1).most_rows(most_rows);

@@ -82,7 +82,7 @@ impl Served {
             ..Checkpoint::default()
         };
         for (_, parameter) in self.program.vars().filter(|(_, var)| var.persistable) {
-            checkpoint.tensors.insert(parameter.name.clone(), scope.get(&parameter.name)?);
+            checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
         }
         Ok(Predictor::new(checkpoint, &ops::catalogue())?)
     }

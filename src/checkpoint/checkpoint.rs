@@ -9,8 +9,8 @@ use super::metric::MetricDesc;
 use super::position::{Criterion, Position};
 use super::purpose::Purpose;
 use super::sections::{
-    BEST, CARRIED, CRITERION, METRIC, NOTES, OUTPUTS, POSITION, PURPOSE, TENSOR, VOCABULARY, Wrong, about,
-    longest, malformed, unfit,
+    BEST, BEST_ROWS, CARRIED, CRITERION, METRIC, NOTES, OUTPUTS, POSITION, PURPOSE, ROWS, TENSOR, VOCABULARY,
+    Wrong, about, longest, malformed, unfit,
 };
 use super::stored::{
     NamedVocabulary, StoredCriterion, StoredMetric, StoredPosition, StoredPurpose, StoredTexts,
@@ -21,7 +21,7 @@ use crate::error::{AtCaller, Error, Result};
 use crate::executor::Scope;
 use crate::program::save::SECTION as PROGRAM;
 use crate::program::{Program, VarDesc, VarRole};
-use crate::tensor::{Dense, Variable};
+use crate::tensor::{Storage, StorageKind, Variable};
 use crate::wire::record::to_bytes;
 use crate::wire::{self, Reader, Target, Writer};
 
@@ -60,9 +60,10 @@ pub struct Checkpoint {
     /// The program that trains: forward, backward and updates. For inference, what outputs and metrics need of it.
     pub program: Program,
     /// Its persistent variables: parameters and the optimizer's state. For inference, those that the program reads.
-    pub tensors: BTreeMap<String, Dense>,
+    /// Of row-sparse ones it is the rows that were touched.
+    pub tensors: BTreeMap<String, Storage>,
     /// The parameters as they were after the best epoch so far; empty if none was kept.
-    pub best: BTreeMap<String, Dense>,
+    pub best: BTreeMap<String, Storage>,
     /// By what the best epoch was chosen; `None` if there is none, and in files of earlier releases.
     pub criterion: Option<Criterion>,
     /// What numbers the tokens and the labels.
@@ -104,7 +105,7 @@ impl Checkpoint {
     /// What [`Self::save_from`] does.
     pub(crate) fn save_to(&self, scope: &mut Scope, target: &Target) -> Result<()> {
         self.check(&unfit)?;
-        target.write(|out| self.write(out, &mut |name| scope.get(name).map(Cow::Owned)))
+        target.write(|out| self.write(out, &mut |name| scope.value(name).map(Cow::Owned)))
     }
 
     /// What [`Self::save`] writes.
@@ -146,17 +147,17 @@ impl Checkpoint {
     /// Moves the tensors into a scope; [`Self::tensors`] is empty after it.
     ///
     /// # Errors
-    /// If the scope has one of another shape or dtype.
+    /// If the scope has one of another shape, dtype or storage.
     #[track_caller]
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
         // One at a time, so that no more than one tensor is there twice.
         while let Some((name, value)) = self.tensors.pop_first() {
-            scope.set(&name, value)?;
+            scope.set_of(&self.program, &name, value)?;
         }
         Ok(())
     }
 
-    fn tensor(&self, name: &str) -> Result<Cow<'_, Dense>> {
+    fn tensor(&self, name: &str) -> Result<Cow<'_, Storage>> {
         let found = self.tensors.get(name).map(Cow::Borrowed);
         found.ok_or_else(|| unfit("tensors", "one for each persistent variable", "none").variable(name))
     }
@@ -164,7 +165,7 @@ impl Checkpoint {
     fn write<'a, W: Write>(
         &self,
         out: &mut Writer<W>,
-        tensor: &mut dyn FnMut(&str) -> Result<Cow<'a, Dense>>,
+        tensor: &mut dyn FnMut(&str) -> Result<Cow<'a, Storage>>,
     ) -> Result<()> {
         let mut put = |section, body: Vec<u8>| {
             let most = longest(section);
@@ -192,11 +193,11 @@ impl Checkpoint {
         }
         for (name, desc) in self.kept() {
             let value = tensor(name)?;
-            fits(desc, value.dtype(), value.shape(), &unfit).map_err(|e| e.variable(name))?;
-            tensor::write(out, TENSOR, name, &value, None)?;
+            fits(desc, Layout::of(&value), &unfit).map_err(|e| e.variable(name))?;
+            tensor::write_value(out, TENSOR, name, &value)?;
         }
         for (name, value) in &self.best {
-            tensor::write(out, BEST, name, value, None)?;
+            tensor::write_value(out, BEST, name, value)?;
         }
         for (name, value) in &self.carried {
             let lod = value.lod().map(|lod| &**lod);
@@ -243,15 +244,16 @@ impl Checkpoint {
                     let (name, value) = value.into_parts().map_err(|e| malformed(&reader, what, &e))?;
                     named(&reader, what, &mut read.vocabularies, name, value)?;
                 }
-                TENSOR | BEST | CARRIED => {
+                TENSOR | BEST | ROWS | BEST_ROWS | CARRIED => {
                     // What it says of a tensor is held against the program's word before there is room for it.
                     let Some(program) = &program else { return present(&reader, PROGRAM, None) };
                     let (name, value) = tensor::read(&mut reader, what, program)?;
                     if what == CARRIED {
                         named(&reader, what, &mut read.carried, name, value)?;
                     } else {
-                        let all = if what == TENSOR { &mut read.tensors } else { &mut read.best };
-                        named(&reader, what, all, name, value.into_parts().0.into_dense()?)?;
+                        let all =
+                            if matches!(what, TENSOR | ROWS) { &mut read.tensors } else { &mut read.best };
+                        named(&reader, what, all, name, value.into_parts().0)?;
                     }
                 }
                 // Of a later release.
@@ -310,7 +312,8 @@ impl Checkpoint {
             let not_dense = |e: Error| wrong(&about(CARRIED, name), "a dense value", &e.to_string());
             let dense = value.storage().as_dense().map_err(not_dense)?;
             let levels = value.lod().map_or(0, |lod| lod.levels());
-            let layout = Layout { dtype: dense.dtype(), shape: dense.shape(), levels };
+            let storage = StorageKind::Dense;
+            let layout = Layout { storage, dtype: dense.dtype(), shape: dense.shape(), levels };
             declared(&self.program, CARRIED, name, layout, wrong)?;
         }
         self.position.check(wrong)

@@ -13,9 +13,13 @@
 //! purpose      that it is for inference; without it, it is a training
 //! tensor       one for each persistent variable of the program (for inference, that it reads): head, numbers
 //! best         one for each parameter, as it was after the best epoch: head, numbers
+//! rows         in the place of `tensor` for a row-sparse variable: head of rows, numbers of the rows, numbers
+//! best_rows    in the place of `best`: the same
 //! carried      one for each value that passes from batch to batch: head, numbers
 //!
 //! head    = length u32 | a record: name, dtype by name, shape, offsets if there are any
+//! head of rows = length u32 | a record: name, dtype by name, shape, how many rows
+//! numbers of the rows = i64 each, ascending
 //! numbers = row-major, little-endian, every bit as it was; a bool is 0 or 1
 //! ```
 //!

@@ -14,6 +14,8 @@ pub(super) const METRIC: &str = "metric";
 pub(super) const PURPOSE: &str = "purpose";
 pub(super) const TENSOR: &str = "tensor";
 pub(super) const BEST: &str = "best";
+pub(super) const ROWS: &str = "rows";
+pub(super) const BEST_ROWS: &str = "best_rows";
 pub(super) const CARRIED: &str = "carried";
 
 /// Bytes of the longest section of this name that is no tensor.

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
-use super::sections::{BEST, CARRIED, TENSOR, Wrong, about, malformed, unfit};
-use super::stored::{Head, StoredHead};
+use super::sections::{BEST, BEST_ROWS, CARRIED, ROWS, TENSOR, Wrong, about, malformed, unfit};
+use super::stored::{Head, RowsHead, StoredHead, StoredRowsHead};
 use crate::error::Result;
 use crate::lod::Lod;
 use crate::program::{Program, Spec, VarDesc, VarRole};
-use crate::tensor::{DType, Dense, Variable};
-use crate::wire::record::to_bytes;
+use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind, Variable};
+use crate::wire::record::{from_bytes, to_bytes};
 use crate::wire::{LONGEST, Reader, STRUCTURED, Writer};
 
 pub(super) fn write<W: Write>(
@@ -22,10 +22,7 @@ pub(super) fn write<W: Write>(
     let (dtype, shape) = (value.dtype(), value.shape().to_vec());
     let head = Head { name: name.to_owned(), dtype, shape, lod: lod.cloned() };
     let head = to_bytes(&StoredHead::from(&head));
-    let length = u32::try_from(head.len()).ok().filter(|&n| u64::from(n) <= STRUCTURED).ok_or_else(|| {
-        let expected = format!("a head of at most {STRUCTURED} bytes");
-        unfit(&about(section, name), &expected, &head.len().to_string())
-    })?;
+    let length = head_length(section, name, &head)?;
     let numbers = value.len() as u64 * dtype.size_of() as u64;
     out.stream_section(section, 4 + head.len() as u64 + numbers, |body| {
         body.write(&length.to_le_bytes())?;
@@ -34,6 +31,54 @@ pub(super) fn write<W: Write>(
     })
 }
 
+/// Bytes of a head.
+fn head_length(section: &str, name: &str, head: &[u8]) -> Result<u32> {
+    u32::try_from(head.len()).ok().filter(|&n| u64::from(n) <= STRUCTURED).ok_or_else(|| {
+        let expected = format!("a head of at most {STRUCTURED} bytes");
+        unfit(&about(section, name), &expected, &head.len().to_string())
+    })
+}
+
+/// Writes the value of a persistent variable to the section for its storage: `tensor` or `best`, or the one for rows.
+pub(super) fn write_value<W: Write>(
+    out: &mut Writer<W>,
+    section: &str,
+    name: &str,
+    value: &Storage,
+) -> Result<()> {
+    match value {
+        Storage::Dense(dense) => write(out, section, name, dense, None),
+        Storage::SelectedRows(rows) if rows.is_merged() => {
+            write_rows(out, if section == BEST { BEST_ROWS } else { ROWS }, name, rows)
+        }
+        // Equal states are equal bytes.
+        Storage::SelectedRows(rows) => write_value(out, section, name, &rows.clone().merge()?.into()),
+        Storage::Csr(_) | Storage::Coo(_) => {
+            Err(unfit(&about(section, name), "a dense tensor or selected rows", value.kind().name()))
+        }
+    }
+}
+
+fn write_rows<W: Write>(out: &mut Writer<W>, section: &str, name: &str, value: &SelectedRows) -> Result<()> {
+    let (dtype, shape, rows) = (value.dtype(), value.shape().to_vec(), value.row_ids().len());
+    let head = to_bytes(&StoredRowsHead::from(&RowsHead { name: name.to_owned(), dtype, shape, rows }));
+    let length = head_length(section, name, &head)?;
+    let numbers = value.value().len() as u64 * dtype.size_of() as u64;
+    out.stream_section(section, 4 + head.len() as u64 + rows as u64 * ID + numbers, |body| {
+        body.write(&length.to_le_bytes())?;
+        body.write(&head)?;
+        for ids in value.row_ids().chunks(PIECE) {
+            body.write(&ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>())?;
+        }
+        value.value().write_numbers(|piece| body.write(piece))
+    })
+}
+
+/// Bytes of a row number.
+const ID: u64 = size_of::<i64>() as u64;
+/// Row numbers that are turned to bytes, or back, at once.
+const PIECE: usize = 1 << 12;
+
 /// Reads a tensor of the program: its name and its value. Nothing is allocated for it before it was found to be as the
 /// program says, and its size to be that of the section.
 pub(super) fn read(
@@ -41,7 +86,10 @@ pub(super) fn read(
     section: &str,
     program: &Program,
 ) -> Result<(String, Variable)> {
-    let outcome = body(reader, section, program);
+    let outcome = match section {
+        ROWS | BEST_ROWS => rows_body(reader, section, program),
+        _ => body(reader, section, program),
+    };
     // A checksum that is wrong says more than what its bytes seem to mean; but a forged length is not read to its end.
     if outcome.is_ok() || reader.section_left() <= LONGEST {
         reader.end_section()?;
@@ -49,7 +97,7 @@ pub(super) fn read(
     outcome
 }
 
-fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
+fn head_bytes(reader: &mut Reader<impl Read>, section: &str) -> Result<Vec<u8>> {
     let mut length = [0; 4];
     reader.read(&mut length)?;
     let (length, most) = (u64::from(u32::from_le_bytes(length)), reader.section_left().min(STRUCTURED));
@@ -57,13 +105,59 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
         let (expected, got) = (format!("at most {most} bytes"), length.to_string());
         return Err(reader.refused(&format!("section `{section}`, length of the head"), expected, got));
     }
-    let head = reader.read_bytes(length)?;
+    reader.read_bytes(length)
+}
+
+/// The rows of a row-sparse variable. As many are there as the section has bytes for, so a number of rows that is made up asks
+/// for no memory.
+fn rows_body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
+    let head = head_bytes(reader, section)?;
+    let head = from_bytes::<StoredRowsHead>(&head).and_then(RowsHead::try_from);
+    let RowsHead { name, dtype, shape, rows } = head.map_err(|e| malformed(reader, section, &e))?;
+    let what = about(section, &name);
+    let wrong: Wrong<'_> = &|what, expected, got| reader.refused(what, expected, got);
+    let layout = Layout { storage: StorageKind::SelectedRows, dtype, shape: &shape, levels: 0 };
+    declared(program, section, &name, layout, wrong)?;
+    let width = shape.iter().skip(1).try_fold(1u64, |width, &n| width.checked_mul(n as u64));
+    let bytes_of_row = width.and_then(|n| n.checked_mul(dtype.size_of() as u64)?.checked_add(ID));
+    let bytes = bytes_of_row.and_then(|n| n.checked_mul(rows as u64));
+    if bytes != Some(reader.section_left()) {
+        let expected = format!("the bytes of {rows} rows of {dtype}{shape:?}");
+        return Err(reader.refused(&what, expected, reader.section_left().to_string()));
+    }
+    let height = shape.first().copied().unwrap_or(0);
+    let mut ids: Vec<i64> = Vec::with_capacity(rows);
+    let mut piece = vec![0; ID as usize * rows.min(PIECE)];
+    while ids.len() < rows {
+        let bytes = &mut piece[..ID as usize * (rows - ids.len()).min(PIECE)];
+        reader.read(bytes)?;
+        for id in bytes.as_chunks::<{ ID as usize }>().0 {
+            let id = i64::from_le_bytes(*id);
+            if usize::try_from(id).map_or(true, |id| id >= height)
+                || ids.last().is_some_and(|&last| last >= id)
+            {
+                let expected = format!("row numbers from 0 and below {height} that ascend");
+                return Err(reader.refused(&what, expected, format!("{id} at place {}", ids.len())));
+            }
+            ids.push(id);
+        }
+    }
+    let stored: Vec<usize> = std::iter::once(rows).chain(shape.iter().skip(1).copied()).collect();
+    let value = Dense::read_numbers(dtype, &stored, |bytes| reader.read(bytes))
+        .and_then(|value| SelectedRows::new(height, ids, value))
+        .and_then(|value| Variable::new(value, None));
+    Ok((name, value.map_err(|e| reader.refused(&what, "rows that fit", e.to_string()))?))
+}
+
+fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Result<(String, Variable)> {
+    let head = head_bytes(reader, section)?;
     let head = reader.decode::<StoredHead>(&head).and_then(Head::try_from);
     let Head { name, dtype, shape, lod } = head.map_err(|e| malformed(reader, section, &e))?;
     let what = about(section, &name);
     let levels = lod.as_ref().map_or(0, Lod::levels);
     let wrong: Wrong<'_> = &|what, expected, got| reader.refused(what, expected, got);
-    declared(program, section, &name, Layout { dtype, shape: &shape, levels }, wrong)?;
+    let layout = Layout { storage: StorageKind::Dense, dtype, shape: &shape, levels };
+    declared(program, section, &name, layout, wrong)?;
     let bytes = shape.iter().map(|&n| n as u64).try_fold(dtype.size_of() as u64, u64::checked_mul);
     if bytes != Some(reader.section_left()) {
         let expected = format!("the bytes of {dtype}{shape:?}");
@@ -77,11 +171,20 @@ fn body(reader: &mut Reader<impl Read>, section: &str, program: &Program) -> Res
 }
 
 /// What a tensor is, but for its numbers.
+#[derive(Clone, Copy)]
 pub(super) struct Layout<'a> {
+    pub(super) storage: StorageKind,
     pub(super) dtype: DType,
     pub(super) shape: &'a [usize],
     /// Of offsets.
     pub(super) levels: usize,
+}
+
+impl<'a> Layout<'a> {
+    /// Of a persistent variable's value.
+    pub(super) fn of(value: &'a Storage) -> Self {
+        Self { storage: value.kind(), dtype: value.dtype(), shape: value.shape(), levels: 0 }
+    }
 }
 
 /// Checks that the program has such a tensor for a section.
@@ -89,13 +192,13 @@ pub(super) fn declared(
     program: &Program,
     section: &str,
     name: &str,
-    Layout { dtype, shape, levels }: Layout<'_>,
+    layout: Layout<'_>,
     wrong: Wrong<'_>,
 ) -> Result<()> {
     let what = about(section, name);
     let desc = program.find(name).map(|id| program.var(id)).filter(|desc| match section {
-        TENSOR => desc.persistable,
-        BEST => desc.persistable && desc.role != VarRole::State,
+        TENSOR | ROWS => desc.persistable,
+        BEST | BEST_ROWS => desc.persistable && desc.role != VarRole::State,
         _ => desc.role == VarRole::Feed,
     });
     let Some(desc) = desc else {
@@ -104,7 +207,8 @@ pub(super) fn declared(
             _ => wrong(&what, "only what the program has", "a tensor"),
         });
     };
-    fits(desc, dtype, shape, &|_, expected, got| wrong(&what, expected, got))?;
+    let Layout { dtype, shape, levels, .. } = layout;
+    fits(desc, layout, &|_, expected, got| wrong(&what, expected, got))?;
     let expected = if section == CARRIED { desc.lod_level() } else { 0 };
     if levels != expected {
         return Err(wrong(&what, &format!("{expected} levels of offsets"), &levels.to_string()));
@@ -127,14 +231,14 @@ pub(super) fn persistent(program: &Program) -> BTreeMap<&str, &VarDesc> {
 pub(super) fn complete(
     section: &str,
     vars: &BTreeMap<&str, &VarDesc>,
-    tensors: &BTreeMap<String, Dense>,
+    tensors: &BTreeMap<String, Storage>,
     wrong: Wrong<'_>,
 ) -> Result<()> {
     for (name, desc) in vars {
         let what = about(section, name);
         let value =
             tensors.get(*name).ok_or_else(|| wrong(&what, "a tensor, as the program has one", "none"))?;
-        fits(desc, value.dtype(), value.shape(), &|_, expected, got| wrong(&what, expected, got))?;
+        fits(desc, Layout::of(value), &|_, expected, got| wrong(&what, expected, got))?;
     }
     match tensors.keys().find(|name| !vars.contains_key(name.as_str())) {
         Some(name) => Err(wrong(&about(section, name), "only what the program has", "a tensor")),
@@ -143,16 +247,18 @@ pub(super) fn complete(
 }
 
 /// Checks a value against its description.
-pub(super) fn fits(desc: &VarDesc, dtype: DType, shape: &[usize], wrong: Wrong<'_>) -> Result<()> {
+pub(super) fn fits(desc: &VarDesc, layout: Layout<'_>, wrong: Wrong<'_>) -> Result<()> {
+    let Layout { storage, dtype, shape, .. } = layout;
     let alike = |spec: &Spec| {
         let dims = &spec.shape;
         let same = dims.len() == shape.len()
             && dims.iter().zip(shape).all(|(extent, &n)| extent.known().is_none_or(|known| known == n));
-        same && spec.dtype == dtype
+        same && (spec.storage, spec.dtype) == (storage, dtype)
     };
     if desc.spec().is_some_and(alike) {
         return Ok(());
     }
     let expected = desc.spec().map_or_else(|| "a tensor".to_owned(), Spec::to_string);
-    Err(wrong("tensor", &expected, &format!("{dtype}{shape:?}")))
+    let storage = if storage == StorageKind::Dense { String::new() } else { format!(" {storage}") };
+    Err(wrong("tensor", &expected, &format!("{dtype}{shape:?}{storage}")))
 }

@@ -214,12 +214,12 @@ impl Executor {
     /// [`Program::storage_report`](crate::Program::storage_report) says, with what was stored then.
     ///
     /// # Errors
-    /// If the variable has no place in the compiled program: ask for it when the executor is made.
+    /// If the variable was not asked for when the executor was made: its memory may be another one's by the end.
     #[track_caller]
     pub fn bytes_of(&self, var: impl Into<VarId>) -> Result<usize> {
         let var = var.into();
         let known = self.plan.of_var.get(var.0 as usize).copied().flatten();
-        let Some(slot) = known else {
+        let Some(slot) = known.filter(|&slot| self.plan.slots[slot].life.1 == usize::MAX) else {
             let got = self.program.called(var);
             let expected = "one that was asked for";
             return Err(Error::of(ErrorKind::Program, "variable", expected, got).called(Location::caller()));

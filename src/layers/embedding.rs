@@ -16,7 +16,15 @@ pub struct Embedding {
     padding: Option<usize>,
     dtype: DType,
     weight: Option<Initializer>,
+    rows: Rows,
     name: Option<String>,
+}
+
+/// Which rows of the table are in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    All,
+    Touched,
 }
 
 impl Embedding {
@@ -24,13 +32,32 @@ impl Embedding {
     /// row's length is about 1.
     pub fn new(vocabulary: usize, width: usize) -> Self {
         let (sparse, padding, dtype, weight, name) = (false, None, DType::F32, None, None);
-        Self { vocabulary, width, sparse, padding, dtype, weight, name }
+        Self { vocabulary, width, sparse, padding, dtype, weight, rows: Rows::All, name }
     }
 
     /// The gradient holds only the rows that were looked up.
     #[must_use]
     pub fn sparse(self) -> Self {
         Self { sparse: true, ..self }
+    }
+
+    /// Only the rows that training has touched are in memory, and in checkpoints, so that the vocabulary may be as large as the
+    /// hashes of all words: the table is a [row-sparse parameter](Builder::row_sparse_parameter), which starts with other numbers
+    /// than it would otherwise. The gradient is [sparse](Self::sparse).
+    ///
+    /// ```
+    /// use unpadded::layers::Embedding;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let hashes = net.feed("hashes", DType::I64, &[], 1);
+    /// let x = hashes.embedding(Embedding::new(1 << 40, 16).row_sparse());
+    /// let table = net.finish()?;
+    /// assert_eq!(table.var(table.find("embedding_0.weight").unwrap()).spec().unwrap().to_string(), "f32[1099511627776, 16] selected_rows");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn row_sparse(self) -> Self {
+        Self { rows: Rows::Touched, sparse: true, ..self }
     }
 
     /// The id whose row starts at zero and gets no gradient.
@@ -85,7 +112,7 @@ impl Layer for Embedding {
 impl Embedding {
     /// Makes the table of a layer of this kind, which no input decides.
     pub(super) fn table(&self, net: &Builder, kind: &str) -> Option<Var> {
-        let &Embedding { vocabulary, width, padding, dtype, ref weight, .. } = self;
+        let &Embedding { vocabulary, width, padding, dtype, ref weight, rows, .. } = self;
         wide(net, kind, width)?;
         if vocabulary == 0 {
             net.refuse(Error::new(format!("rows of layer `{kind}`"), "at least one", "0"));
@@ -98,7 +125,11 @@ impl Embedding {
         }
         let usual = || init::embedding(1.0 / (width as f64).sqrt(), padding);
         let start = weight.clone().unwrap_or_else(usual);
-        Some(net.parameter("weight", dtype, &[vocabulary, width], start))
+        let dims = [vocabulary, width];
+        Some(match rows {
+            Rows::All => net.parameter("weight", dtype, &dims, start),
+            Rows::Touched => net.row_sparse_parameter("weight", dtype, &dims, start),
+        })
     }
 
     /// Checks that a table is as the options say; else it is written down, and the unknown variable given back.

@@ -65,6 +65,11 @@
 //! | [`matmul`](Builder::matmul) | x · y of matrices that are not batched; transposed too by [`matmul_with`](Builder::matmul_with) |
 //! | [`outer`](Builder::outer) | x_i · y_iᵀ, of each row: a matrix |
 //! | [`matvec`](Builder::matvec) | x_i · y_i, of each row, where x_i is a matrix |
+//! | [`dot`](Builder::dot) | x · y of csr rows and a matrix in any storage, or a vector |
+//! | [`transposed_dot`](Builder::transposed_dot) | xᵀ · d, summed over the rows of a csr x: selected rows, csr of a csr d |
+//! | [`random_projection`](Builder::random_projection) | 1/√width · Σ_c x_ic · s(c, j) of csr rows, with random signs s |
+//! | [`sparse_linear`](Builder::product) | `linear` of csr rows |
+//! | [`sparse_matmul`](Builder::matmul) | `matmul` of a csr x |
 //!
 //! ## Sums over features and rows
 //!
@@ -86,6 +91,8 @@
 //! | [`concat`](Builder::concat) | \[x⁰_i, x¹_i, …\], side by side |
 //! | [`split`](Builder::split) | \[out⁰_i, out¹_i, …\] = x_i |
 //! | [`slice`](Builder::slice) | x_i,from … x_i,to−1 |
+//! | [`sparse_concat`](Builder::concat) | `concat` of csr rows |
+//! | [`sparse_slice`](Builder::slice) | `slice` of csr rows |
 //!
 //! ## Sequences
 //!
@@ -135,6 +142,8 @@
 //! |---|---|
 //! | [`embedding`](Builder::embedding) | row ids_i of W; with a table of one's own [`lookup`](Builder::lookup) |
 //! | [`embedding_bag`](Builder::embedding_bag) | one row a sequence of ids: Σ_k w_k · W\[i_k\], the mean or the maximum; with a table of one's own [`lookup_bag`](Builder::lookup_bag) |
+//! | [`take_rows`](Builder::take_rows) | row ids_i of a csr x or of selected rows, csr |
+//! | [`retain`](Builder::retain) | the rows of selected rows, or of a csr x, that are among ids; the others are zero |
 //!
 //! ## Conversion
 //!
@@ -258,7 +267,7 @@ use {
     product::{linear::*, matmul::*, row_matrix::*},
     random::dropout::*,
     sequence::{erase::*, expand::*, expand_as::*, lod_of::*, pool::*, reverse::*, slice::*, softmax::*},
-    sparse::{convert::*, reduce::SumRows},
+    sparse::{convert::*, dot::*, projection::*, reduce::SumRows, retain::*, take::*, transposed::*},
 };
 
 use std::ops::Range;
@@ -348,11 +357,16 @@ catalogue! {
         Unary<activation::Tanh>,
     }
     /// Products.
-    [Linear, TransposedLinear, MatmulPlain, Matmul, Outer, Matvec] {
+    [Linear, TransposedLinear, MatmulPlain, Matmul, Outer, Matvec, DotProduct, TransposedDot, RandomProjection] {
         product::linear::Linear,
         product::matmul::Matmul,
         product::row_matrix::Outer,
         product::row_matrix::Matvec,
+        sparse::linear::SparseLinear,
+        sparse::dot::Dot,
+        sparse::dot::SparseMatmul,
+        sparse::transposed::TransposedDot,
+        sparse::projection::RandomProjection,
     }
     /// Sums over features and rows.
     [Sum, Mean, SumRows, SumFeatures, MeanFeatures, MaxFeatures, PlainSoftmax, LogSoftmax] {
@@ -370,6 +384,8 @@ catalogue! {
         feature::columns::Concat,
         feature::columns::Split,
         feature::columns::Slice,
+        sparse::columns::SparseConcat,
+        sparse::columns::SparseSlice,
     }
     /// Sequences of the last level.
     [SequencePoolPlain, SequencePool, SequenceSoftmax, SequenceReverse, SequenceExpand, SequenceExpandAs, SequenceSlice, SequenceErase, LodOf] {
@@ -400,9 +416,11 @@ catalogue! {
         random::dropout::Dropout,
     }
     /// Ids and conversion.
-    [Embedding, EmbeddingBag, Assign, Cast, FillLike, ToDense, ToCsr, ToSelectedRows] {
+    [Embedding, EmbeddingBag, TakeRows, Retain, Assign, Cast, FillLike, ToDense, ToCsr, ToSelectedRows] {
         lookup::embedding::Embedding,
         lookup::bag::EmbeddingBag,
+        sparse::take::TakeRows,
+        sparse::retain::Retain,
         conversion::assign::Assign,
         conversion::assign::Cast,
         conversion::fill_like::FillLike,

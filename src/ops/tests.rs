@@ -3,7 +3,7 @@
 use ndarray::array;
 
 use super::catalogue;
-use crate::program::description::language::{APPENDED, CARRY, COPY, FILL};
+use crate::program::description::language::{APPENDED, CARRY, COPY, FILL, TO_DENSE};
 use crate::program::{Attributes, Operand};
 use crate::tensor::Variable;
 
@@ -13,7 +13,12 @@ fn what_the_language_appends_is_there() {
     let before = Variable::from(array![[0.5, 0.5], [0.0, 0.0]]);
     for appended in APPENDED {
         let mut attributes = Attributes::new();
-        appended.attributes.iter().for_each(|name| attributes.set(name, 3.0));
+        for name in appended.attributes {
+            match appended.kind == TO_DENSE.kind {
+                true => attributes.set(name, "softmax.x"),
+                false => attributes.set(name, 3.0),
+            }
+        }
         let op = catalogue().parse(appended.kind, &attributes).unwrap();
         let declared = op.declared();
         assert!(declared.attributes.iter().eq(appended.attributes), "{}", appended.kind);
@@ -29,5 +34,5 @@ fn what_the_language_appends_is_there() {
         let expected = if appended.kind == FILL.kind { [3.0; 4] } else { [1.0, 2.0, 7.0, 4.0] };
         assert_eq!(outputs[0].as_slice::<f64>().unwrap(), expected, "{}", appended.kind);
     }
-    assert_eq!([COPY, FILL, CARRY].map(|known| known.kind), APPENDED.map(|known| known.kind));
+    assert_eq!([COPY, FILL, CARRY, TO_DENSE].map(|known| known.kind), APPENDED.map(|known| known.kind));
 }

@@ -37,6 +37,7 @@ use crate::program::{
     Append, Attributes, BlockId, Initializer, Program, Registry, Role, VarDesc, VarId, VarKind, VarRole,
     backward,
 };
+use crate::tensor::StorageKind;
 
 /// What all optimizers have.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -189,10 +190,13 @@ fn append(
                 if slot.name == "param" { param } else { state(program, param, slot.name)? },
             ));
         }
+        // Said of row-sparse parameters alone, so that a rule of one's own need not know of it.
+        let row_sparse = program.var(param).is_row_sparse();
+        let stored = if row_sparse { Some(StorageKind::SelectedRows.name()) } else { None };
         let update = Append {
             inputs: vec![("grad", vec![grad]), ("rate", vec![rate])],
             updated,
-            attributes: attributes.clone(),
+            attributes: stored.into_iter().fold(attributes.clone(), |a, kind| a.with("storage", kind)),
             ..request(rule.kind)
         };
         let name = program.var(param).name.clone();

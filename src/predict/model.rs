@@ -58,12 +58,12 @@ impl Model {
             let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
             let value = value.ok_or_else(missing).map_err(|e| e.variable(name))?;
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
-            weights.set(name, value)?;
+            weights.set_of(&program, name, value)?;
         }
         // What only the metrics need is none of the outputs' business: if it is missing, scoring says so.
         for name in read(&scored).iter().filter(|name| !needed.contains(name)) {
             if let Some(value) = best.remove(name).or_else(|| tensors.remove(name)) {
-                weights.set(name, value)?;
+                weights.set_of(&scored, name, value)?;
             }
         }
         weights.make_common();

@@ -40,7 +40,7 @@ use crate::tensor::{Storage, Variable};
 /// };
 /// let mut scope = Scope::of(&checkpoint.program)?;
 /// for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
-///     checkpoint.tensors.insert(parameter.name.clone(), scope.get(&parameter.name)?);
+///     checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
 /// }
 ///
 /// let predictor = Predictor::new(checkpoint, &ops::catalogue())?;
@@ -170,7 +170,7 @@ impl Predictor {
     /// # let mut checkpoint = Checkpoint { outputs, program, ..Checkpoint::default() };
     /// # let mut scope = Scope::of(&checkpoint.program)?;
     /// # for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
-    /// #     checkpoint.tensors.insert(parameter.name.clone(), scope.get(&parameter.name)?);
+    /// #     checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
     /// # }
     /// # let predictor = Predictor::new(checkpoint, &ops::catalogue())?;
     /// let whole = predictor.run(&[("x", &Variable::from_sequence(vec![1i64, 2, 3])?)], &["h"])?;

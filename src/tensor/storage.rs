@@ -221,6 +221,24 @@ impl Storage {
         }
     }
 
+    /// The numbers that are stored, of dtype and layout as they are.
+    pub(crate) fn numbers(&self) -> &Dense {
+        match self {
+            Self::Dense(x) => x,
+            Self::SelectedRows(x) => x.value(),
+            Self::Csr(x) => x.values(),
+            Self::Coo(x) => x.values(),
+        }
+    }
+
+    /// Refuses a number that is NaN or infinite; `what` says what the tensor is.
+    ///
+    /// # Errors
+    /// With its index among the numbers that are stored, and what it is.
+    pub(crate) fn check_finite(&self, what: &str) -> Result<()> {
+        self.numbers().check_finite(what)
+    }
+
     /// The dense tensor, to write.
     ///
     /// # Errors

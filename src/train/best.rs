@@ -10,7 +10,7 @@ use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::Scores;
 use crate::program::VarRole;
-use crate::tensor::Dense;
+use crate::tensor::Storage;
 
 impl Trainer {
     /// Lets the development data or the metric that decides be others than those by which the best epoch of a training
@@ -107,10 +107,10 @@ impl Trainer {
     }
 
     /// A copy of the parameters, without the optimizer's state.
-    pub(super) fn parameters(&mut self) -> Result<BTreeMap<String, Dense>> {
+    pub(super) fn parameters(&mut self) -> Result<BTreeMap<String, Storage>> {
         let kept = self.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
         let names: Vec<String> = kept.map(|(_, v)| v.name.clone()).collect();
-        names.into_iter().map(|name| Ok((name.clone(), self.scope.get(&name)?))).collect()
+        names.into_iter().map(|name| Ok((name.clone(), self.scope.value(&name)?))).collect()
     }
 
     /// Puts the parameters of the best epoch in the place of the last ones, to evaluate or predict with them.

@@ -31,7 +31,7 @@ impl Trainer {
         self.restore_sums()?;
         let refused = |e: Error, name: &str| e.noted("nothing was saved").variable(name);
         for name in self.persistent() {
-            self.scope.get(&name)?.check_finite("value to save").map_err(|e| refused(e, &name))?;
+            self.scope.value(&name)?.check_finite("value to save").map_err(|e| refused(e, &name))?;
         }
         for (name, value) in &self.state.best {
             value.check_finite("value of the best epoch, to save").map_err(|e| refused(e, name))?;

@@ -7,7 +7,7 @@ use super::trainer::Trainer;
 use crate::checkpoint::Checkpoint;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::program::VarRole;
-use crate::tensor::Dense;
+use crate::tensor::{Storage, StorageKind};
 
 /// What [`Trainer::load_fitting_parameters`] took from a checkpoint, and what it left.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -138,12 +138,16 @@ impl Trainer {
             other_vocabularies: ours.keys().filter(other).cloned().collect(),
             ..LoadedParameters::default()
         };
-        let shown = |value: &Dense| format!("{}{:?}", value.dtype(), value.shape());
+        let shown = |value: &Storage| match value.kind() {
+            StorageKind::Dense => format!("{}{:?}", value.dtype(), value.shape()),
+            kind => format!("{}{:?} {kind}", value.dtype(), value.shape()),
+        };
+        let layout = |value: &Storage| (value.kind(), value.dtype(), value.shape().to_vec());
         let own = self.parameters()?;
         for (name, value) in &own {
             match given.get(&**name) {
                 None => found.only_in_model.push(name.clone()),
-                Some(other) if (other.dtype(), other.shape()) == (value.dtype(), value.shape()) => {
+                Some(other) if layout(other) == layout(value) => {
                     found.loaded.push(name.clone());
                 }
                 Some(other) => {
@@ -168,4 +172,4 @@ impl Trainer {
 }
 
 /// The parameters of a checkpoint, by name.
-type Parameters<'a> = BTreeMap<&'a str, &'a Dense>;
+type Parameters<'a> = BTreeMap<&'a str, &'a Storage>;

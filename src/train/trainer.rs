@@ -17,7 +17,7 @@ use crate::executor::Scope;
 use crate::metrics::{Loss, Metric};
 use crate::optimizer::Optimizer;
 use crate::program::{Builder, Program, Registry, Var, VarId};
-use crate::tensor::Dense;
+use crate::tensor::Storage;
 use crate::wire::Target;
 
 /// Trains a program: epochs, evaluation, early stopping, checkpoints.
@@ -240,9 +240,9 @@ impl Trainer {
     /// Sets a parameter, to pre-trained numbers for instance.
     ///
     /// # Errors
-    /// If there is none of that name, or it has another shape or dtype.
+    /// If there is none of that name, or it has another shape, dtype or storage.
     #[track_caller]
-    pub fn set_parameter(&mut self, name: &str, value: impl Into<Dense>) -> Result<()> {
+    pub fn set_parameter(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
         if !self.scope.names().any(|known| known == name) {
             let known: Vec<String> =
                 self.state.program.parameters().map(|id| self.state.program.var(id).name.clone()).collect();

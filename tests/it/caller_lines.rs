@@ -18,7 +18,7 @@ use unpadded::Result;
 use crate::refused::Outcome;
 
 /// Public functions that can fail and are not called here, each with the reason.
-const LEFT_OUT: [(&str, &str); 37] = [
+const LEFT_OUT: [(&str, &str); 38] = [
     (
         "SelectedRows::merge",
         "fails only where memory ends: what it is given fits, and its result is no larger",
@@ -54,6 +54,10 @@ const LEFT_OUT: [(&str, &str); 37] = [
     ("Lane::split", "hands on what the work of the threads returns, and has no error of its own"),
     ("Backward::result", "fails if two operators were made one wrongly, which no call can do"),
     ("Backward::output", "as `Forward::output`, by the same lines"),
+    (
+        "Backward::fill_gradient",
+        "hands on what fills it; fails else as `Forward::fill_csr`, by the same lines",
+    ),
     ("Declared::parse", "a user's own: what it returns is an error of the call that appends the operator"),
     ("Op::infer_shape", "a user's own: what it returns is an error of the call that appends the operator"),
     ("Op::levels", "a user's own: what it returns is an error at the line that appended the operator"),

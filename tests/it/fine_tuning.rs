@@ -5,7 +5,7 @@ use unpadded::data::{Batching, Field, Loader, Samples, Vocabulary};
 use unpadded::layers::Embedding;
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Optimizer, Sgd};
-use unpadded::tensor::Dense;
+use unpadded::tensor::{Dense, Storage};
 use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, ErrorKind};
 
@@ -35,9 +35,9 @@ fn trained() -> Checkpoint {
     first.for_inference().unwrap()
 }
 
-fn values(trainer: &mut Trainer) -> Vec<(String, Dense)> {
+fn values(trainer: &mut Trainer) -> Vec<(String, Storage)> {
     let names: Vec<String> = trainer.scope().names().map(str::to_owned).collect();
-    names.into_iter().map(|name| (name.clone(), trainer.scope().get(&name).unwrap())).collect()
+    names.into_iter().map(|name| (name.clone(), trainer.scope().value(&name).unwrap())).collect()
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_training_starts_from_the_parameters_of_a_file() {
     let before = second.evaluate(&data()).unwrap();
     second.load_parameters(&from).unwrap();
     for (name, value) in &from.tensors {
-        assert_eq!(&second.scope().get(name).unwrap(), value, "{name}");
+        assert_eq!(&second.scope().value(name).unwrap(), value, "{name}");
     }
     assert_eq!(second.position().step, 0);
     let loaded = second.evaluate(&data()).unwrap();
@@ -73,17 +73,17 @@ fn a_whole_checkpoint_gives_what_a_predictor_takes() {
     let mut whole = Checkpoint::load(&file).unwrap();
     std::fs::remove_file(file).unwrap();
     let bias = "linear_0.bias";
-    whole.best.insert(bias.to_owned(), Dense::from_vec(&[2], vec![3.0f32, 4.0]).unwrap());
+    whole.best.insert(bias.to_owned(), Dense::from_vec(&[2], vec![3.0f32, 4.0]).unwrap().into());
     let mut second = trainer(2, 3, &Adam::new(0.05));
     let fresh = values(&mut second);
     second.load_parameters(&whole).unwrap();
     for (name, value) in fresh {
         let expected = whole.best.get(&name).unwrap_or(&value);
-        assert_eq!(&second.scope().get(&name).unwrap(), expected, "{name}");
+        assert_eq!(&second.scope().value(&name).unwrap(), expected, "{name}");
     }
     whole.best.clear();
     second.load_parameters(&whole).unwrap();
-    assert_eq!(second.scope().get(bias).unwrap(), whole.tensors[bias]);
+    assert_eq!(second.scope().value(bias).unwrap(), whole.tensors[bias]);
 }
 
 #[test]
@@ -115,7 +115,9 @@ fn all_that_does_not_fit_is_said_and_nothing_is_loaded() {
     refused(trainer(2, 3, &Adam::new(0.05)), &other, &missing);
     let wrong = |number: f32| {
         let mut other = from.clone();
-        other.tensors.insert("linear_0.bias".to_owned(), Dense::from_vec(&[2], vec![0.5, number]).unwrap());
+        other
+            .tensors
+            .insert("linear_0.bias".to_owned(), Dense::from_vec(&[2], vec![0.5, number]).unwrap().into());
         other
     };
     refused(
@@ -161,7 +163,7 @@ fn what_fits_can_be_taken_alone() {
     );
     for (name, value) in &before {
         let expected = if found.loaded.contains(name) { &from.tensors[name] } else { value };
-        assert_eq!(&other.scope().get(name).unwrap(), expected, "{name}");
+        assert_eq!(&other.scope().value(name).unwrap(), expected, "{name}");
     }
     let error = other.load_fitting_parameters(&Checkpoint::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Program);

@@ -35,7 +35,9 @@ fn told(checkpoint: &Checkpoint) -> String {
         line(format!("variable {}: {} {spec}, {} levels", var.name, var.role, var.lod_level()));
     }
     for (section, tensors) in [("tensor", &checkpoint.tensors), ("best", &checkpoint.best)] {
-        tensors.iter().for_each(|(name, value)| line(format!("{section} {name}: {}", bits(value))));
+        tensors
+            .iter()
+            .for_each(|(name, value)| line(format!("{section} {name}: {}", bits(value.as_dense().unwrap()))));
     }
     for (name, value) in &checkpoint.carried {
         line(format!("carried {name}: {}", bits(value.storage().as_dense().unwrap())));

@@ -37,6 +37,7 @@ mod parity_optim;
 mod predictor;
 mod profile;
 mod refused;
+mod row_sparse;
 mod saved_program;
 mod saving;
 mod shape_errors;

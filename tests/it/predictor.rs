@@ -130,13 +130,13 @@ fn parameters_that_are_not_finite_are_refused() {
     for (number, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")] {
         let mut checkpoint = trained::checkpoint(2);
         let weight = checkpoint.best["linear_0.weight"].clone();
-        let mut numbers = weight.as_slice::<f32>().unwrap().to_vec();
+        let mut numbers = weight.as_dense().unwrap().as_slice::<f32>().unwrap().to_vec();
         numbers[3] = number;
         let odd = Dense::from_vec(weight.shape(), numbers).unwrap();
         // The best parameters are those that predict; the last ones may be what they are.
-        checkpoint.tensors.insert("linear_0.weight".to_owned(), odd.clone());
+        checkpoint.tensors.insert("linear_0.weight".to_owned(), odd.clone().into());
         assert!(Predictor::new(checkpoint.clone(), &ops::catalogue()).is_ok());
-        checkpoint.best.insert("linear_0.weight".to_owned(), odd);
+        checkpoint.best.insert("linear_0.weight".to_owned(), odd.into());
         checkpoint.save(&file).unwrap();
         let error = Predictor::load(&file).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::NotFinite);

@@ -78,8 +78,11 @@ fn what_a_step_reads_of_sparse_rows_is_computed_before_the_loop() {
         let made = run(&program, &fetched, &[(x, bags.clone())]);
         made.iter().map(|value| value.as_slice::<f32>().unwrap().to_vec()).collect::<Vec<_>>()
     });
-    // The parameters are made in the same order, under the same names.
-    assert_eq!(inside, outside);
+    // The parameters are made in the same order, under the same names. A weight's gradient sums over rows in another order.
+    assert_eq!((&inside[0], inside.len()), (&outside[0], outside.len()));
+    for (a, b) in inside.iter().flatten().zip(outside.iter().flatten()) {
+        assert!((a - b).abs() <= 1e-5 * b.abs().max(1.0), "{a} {b}");
+    }
     assert!(inside[0].iter().any(|x| *x != 0.0));
 }
 

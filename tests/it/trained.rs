@@ -60,7 +60,7 @@ pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
     let feeds: Vec<_> = values.iter().map(|(name, value)| (id(name), value)).collect();
     let all = |scope: &mut Scope, role: Option<VarRole>| {
         let kept = program.vars().filter(|(_, v)| v.persistable && role.is_none_or(|role| role == v.role));
-        kept.map(|(_, v)| (v.name.clone(), scope.get(&v.name).unwrap())).collect()
+        kept.map(|(_, v)| (v.name.clone(), scope.value(&v.name).unwrap())).collect()
     };
     let (mut best, mut losses) = (Default::default(), Vec::new());
     for step in 0..steps {

@@ -21,7 +21,7 @@ fn predictor(program: &Program, registry: &Registry, outputs: &[VarId]) -> Predi
     let mut scope = Scope::of(program).unwrap();
     let mut checkpoint = Checkpoint { program: program.clone(), ..Checkpoint::default() };
     for (_, desc) in program.vars().filter(|(_, desc)| desc.persistable) {
-        checkpoint.tensors.insert(desc.name.clone(), scope.get(&desc.name).unwrap());
+        checkpoint.tensors.insert(desc.name.clone(), scope.value(&desc.name).unwrap());
     }
     let named = |(k, &id): (usize, &VarId)| (k.to_string(), program.var(id).name.clone());
     checkpoint.outputs = outputs.iter().enumerate().map(named).collect();

@@ -83,6 +83,16 @@ record! {
     }
 }
 
+record! {
+    /// What stands before the row numbers and the numbers of a row-sparse variable.
+    pub(super) struct StoredRowsHead {
+        1 name: String,
+        2 dtype: Named<DType>,
+        3 shape: Vec<u64>,
+        4 rows: u64,
+    }
+}
+
 impl From<&Position> for StoredPosition {
     fn from(position: &Position) -> Self {
         let Position { epoch, batch, step, tokens, data, best, since_best, running } = position.clone();
@@ -171,6 +181,32 @@ pub(super) struct Head {
     pub(super) dtype: DType,
     pub(super) shape: Vec<usize>,
     pub(super) lod: Option<Lod>,
+}
+
+/// What stands before the row numbers and the numbers of a row-sparse variable.
+pub(super) struct RowsHead {
+    pub(super) name: String,
+    pub(super) dtype: DType,
+    /// The height, then the extents of a row.
+    pub(super) shape: Vec<usize>,
+    /// How many rows there are.
+    pub(super) rows: usize,
+}
+
+impl From<&RowsHead> for StoredRowsHead {
+    fn from(head: &RowsHead) -> Self {
+        let shape = head.shape.iter().map(|&n| n as u64).collect();
+        Self { name: head.name.clone(), dtype: Named(head.dtype), shape, rows: head.rows as u64 }
+    }
+}
+
+impl TryFrom<StoredRowsHead> for RowsHead {
+    type Error = Error;
+
+    fn try_from(stored: StoredRowsHead) -> Result<Self> {
+        let shape = stored.shape.into_iter().map(narrow).collect::<Result<_>>()?;
+        Ok(Self { name: stored.name, dtype: stored.dtype.0, shape, rows: narrow(stored.rows)? })
+    }
 }
 
 impl From<&Head> for StoredHead {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::pools::pooled;
 use super::slots::Slots;
 use crate::executor::plan::{Access, Chain, Instr, Loop, MemoryPlan, Ref, Slot};
 use crate::program::BlockId;
@@ -106,6 +107,8 @@ impl<'a> Touched<'a> {
         match instr {
             Instr::Op(op) | Instr::Levels(op) => {
                 op.reads.iter().chain(&op.writes).for_each(|view| self.view(view));
+                let slots = pooled(op).filter_map(|at| self.slots.iter().position(|s| s.pool == Some(at)));
+                self.found.extend(slots);
             }
             Instr::Zero(view, _) => self.view(view),
             Instr::Reorder { from, to, .. } => [from, to].into_iter().for_each(|view| self.view(view)),

@@ -15,6 +15,7 @@ mod finish;
 mod layouts;
 mod lives;
 mod loops;
+mod pools;
 mod saved;
 mod schedule;
 mod slots;
@@ -57,22 +58,23 @@ pub(crate) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) 
     let kept: Vec<usize> = fetched.iter().filter_map(|&var| slots.slot_of(var)).collect();
     let lives = lives::lives(&groups, &slots, &kept);
     let chain_lives: Vec<_> = chains.iter().map(|chain| lives.of_chain(chain)).collect();
-    let finished = finish::finish(groups, &slots, &lives);
+    let mut finished = finish::finish(groups, &slots, &lives);
     let of_var = (0..source.program.vars().len() as u32).map(|var| slots.slot_of(VarId(var))).collect();
     let (views, same) = (blocks.views(), blocks.same());
     let losses = losses.iter().filter_map(|&var| slots.slot_of(var)).collect();
-    let mut all = slots.slots;
+    let mut all = slots.slots.clone();
     for (slot, life) in all.iter_mut().zip(lives.of_slot) {
         slot.life = life;
     }
     let buffers = buffers::assign(&mut all, &chain_lives);
+    let pools = pools::assign(&mut all, &mut finished.code, &slots);
     Ok(Plan {
         slots: all,
         code: finished.code,
         chains,
         of_var,
         buffers,
-        pools: slots.pools,
+        pools,
         prepared: finished.prepared,
         instructions: finished.instructions,
         keyed: layouts.keyed,

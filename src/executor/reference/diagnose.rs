@@ -49,7 +49,7 @@ pub fn diagnose(program: &Program, registry: &Registry, scope: &mut Scope, run: 
             } else {
                 "parameter before the step"
             };
-            Some(not_finite(what, in_dense(&scope.get(&var.name).ok()?)?.1, "").variable(&var.name))
+            Some(not_finite(what, found(&scope.value(&var.name).ok()?)?.1, "").variable(&var.name))
         })
         .next()
     };

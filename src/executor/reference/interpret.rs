@@ -17,6 +17,7 @@ use crate::kernels::{ViewMut, flush};
 use crate::program::contract::call::Direct;
 use crate::program::contract::context::RunFacts;
 use crate::program::contract::keys::{Names, RowKey};
+use crate::program::description::initialize;
 use crate::program::{
     BlockId, Extent, Op, OpDesc, Operand, Pair, Program, RECURRENT, Registry, Role, StepDesc, StepGradient,
     VarId, VarKind, VarRole, grad_name,
@@ -120,7 +121,7 @@ impl<'a> Interpreter<'a> {
         let mut root = BlockValues::default();
         for (id, var) in self.program.vars() {
             if var.persistable && var.spec().is_some() && scope.names().any(|name| name == var.name) {
-                root.vars.insert(id, Variable::dense(scope.get(&var.name)?));
+                root.vars.insert(id, Variable::new(scope.value(&var.name)?, None)?);
             }
         }
         for &(id, value) in feeds {
@@ -235,7 +236,15 @@ impl<'a> Interpreter<'a> {
             _ => None,
         };
         let names = if values.keys.is_none() { self.names } else { Names::default() };
-        let direct = Direct::bound(instance.clone(), &operands)?.run_as(self.facts, names.numbers);
+        let mut direct = Direct::bound(instance.clone(), &operands)?.run_as(self.facts, names.numbers);
+        for (at, slot) in signature.inputs.iter().enumerate().filter(|(_, slot)| slot.table) {
+            let vars = op.input(slot.name).iter().map(|&var| self.program.var(var));
+            for (k, var) in vars.enumerate().filter(|(_, var)| var.is_row_sparse()) {
+                let dims: Vec<usize> =
+                    var.spec().into_iter().flat_map(|s| &s.shape).filter_map(|e| e.known()).collect();
+                direct = direct.starting(at, k, initialize::start_of(var, &dims, self.program.seed)?);
+            }
+        }
         let direct = direct.placed(names.places).keyed(stream, keys).made()?;
         Ok((instance, direct, outputs))
     }

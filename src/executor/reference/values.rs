@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::reference::rows::{add, add_stored, part};
 use crate::lod::Lod;
 use crate::program::contract::keys::RowKey;
-use crate::program::{BlockId, Extent, LevelId, Program, VarId};
+use crate::program::{BlockId, Extent, LevelId, Program, VarDesc, VarId};
 use crate::tensor::{Storage, StorageKind, Variable};
 
 /// The values of a block: of the root block, or of one step of a step block and of the gradients beside it.
@@ -72,9 +72,11 @@ impl BlockValues {
     pub(super) fn contribute(&mut self, program: &Program, var: VarId, value: Storage) -> Result<()> {
         let sum = match self.vars.get(&var) {
             Some(before) => {
-                let of = program.var(var).gradient_of.map(|of| program.spec(of)).transpose()?;
-                let dense = of.is_none_or(|spec| spec.storage == StorageKind::Dense);
-                if dense { add(before.storage(), &value)? } else { add_stored(before.storage(), &value)? }
+                let of = program.var(var).gradient_of.map(|of| program.var(of));
+                // Of a row-sparse parameter any rows move; of what a run computes sparse, those that are stored.
+                let computed = of.filter(|desc| !desc.is_row_sparse()).and_then(VarDesc::spec);
+                let stored = computed.is_some_and(|spec| spec.storage != StorageKind::Dense);
+                if stored { add_stored(before.storage(), &value)? } else { add(before.storage(), &value)? }
             }
             None => value,
         };

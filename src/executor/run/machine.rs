@@ -41,8 +41,9 @@ pub(crate) struct Machine {
 /// A variable that is kept in a scope from run to run.
 struct Persistent {
     var: VarId,
-    /// Its buffer here, which is the scope's while it runs.
+    /// Its buffer here, which is the scope's while it runs; of a row-sparse one, its place in the pool.
     buffer: usize,
+    pool: Option<usize>,
     /// The first stage that has an operator which writes it.
     written: Option<Stage>,
     /// Where the scope of the run has it.
@@ -64,8 +65,9 @@ impl Machine {
             *first = Some(first.map_or(stage, |known: Stage| known.min(stage)));
         }
         let persistent = plan.slots.iter().filter(|slot| slot.persistent).map(|slot| {
-            let &Slot { var, buffer, .. } = slot;
-            Persistent { var, buffer, written: written[var.0 as usize], theirs: InScope::default() }
+            let &Slot { var, buffer, pool, .. } = slot;
+            let theirs = InScope::Buffer(0);
+            Persistent { var, buffer, pool, written: written[var.0 as usize], theirs }
         });
         Self {
             arena,
@@ -151,7 +153,10 @@ impl Machine {
     /// Exchanges the buffers of persistent variables with the scope's.
     fn exchange(&mut self, scope: &mut Scope) {
         for variable in &self.persistent {
-            scope.lend(variable.theirs, &mut self.arena, variable.buffer);
+            match variable.pool {
+                None => scope.lend(variable.theirs, &mut self.arena, variable.buffer),
+                Some(pool) => scope.lend_table(variable.theirs, &mut self.pool[pool]),
+            }
         }
     }
 

@@ -146,6 +146,10 @@ impl RunState<'_> {
             inputs: &instr.inputs,
             outputs: &instr.outputs,
             rows: &|extent| self.count(extent, here),
+            stored: &|slot| {
+                let places = instr.wiring.inputs.get(slot).into_iter().flatten();
+                places.filter_map(pooled).map(Pooled::numbers).sum()
+            },
             touched,
         };
         instr.op.cost(&work)

@@ -1,33 +1,60 @@
 //! Parameters and optimizer state: what lives from run to run.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Extent2;
 use crate::kernels::arena::{Arena, OperandRoom, Region};
+use crate::program::contract::entries::Pooled;
 use crate::program::description::initialize;
-use crate::program::{Program, Spec, VarKind};
-use crate::tensor::{DType, Dense, with_element};
+use crate::program::{Program, RowTable, Spec, VarDesc, VarKind};
+use crate::tensor::{DType, Dense, Storage, StorageKind, with_element};
 
 /// The persistent variables of programs, by name. Several programs (one that trains, one that infers) may share it. A clone
 /// has copies of their values.
 #[derive(Default, Clone)]
 pub struct Scope {
     arena: Arena,
+    /// Row-sparse variables, in the same memory as those of clones until one writes them.
+    tables: Vec<Pooled>,
     entries: BTreeMap<String, Entry>,
 }
 
 /// Where a scope has a variable.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct InScope {
-    buffer: usize,
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum InScope {
+    /// A dense one: its buffer.
+    Buffer(usize),
+    /// A row-sparse one: its number among these.
+    Table(usize),
 }
 
 #[derive(Debug, Clone)]
 struct Entry {
-    buffer: usize,
+    place: InScope,
     dtype: DType,
     dims: Vec<usize>,
+}
+
+impl Entry {
+    fn storage(&self) -> StorageKind {
+        match self.place {
+            InScope::Buffer(_) => StorageKind::Dense,
+            InScope::Table(_) => StorageKind::SelectedRows,
+        }
+    }
+
+    /// What it takes, as messages say it.
+    fn told(&self) -> String {
+        told(self.storage(), self.dtype, &self.dims)
+    }
+}
+
+/// As `f32[5, 2]`, or `f32[5, 2] selected_rows`.
+fn told(storage: StorageKind, dtype: DType, dims: &[usize]) -> String {
+    let storage = if storage == StorageKind::Dense { String::new() } else { format!(" {storage}") };
+    format!("{dtype}{dims:?}{storage}")
 }
 
 impl Scope {
@@ -53,20 +80,52 @@ impl Scope {
     /// If an initialiser is unknown or does not fit, or a variable is here with another shape or dtype.
     #[track_caller]
     pub fn initialize(&mut self, program: &Program) -> Result<()> {
-        for (_, var) in program.vars().filter(|(_, v)| v.persistable) {
-            let VarKind::Tensor(spec) = &var.kind else { continue };
-            let dims = dims_of(spec).map_err(|e| e.variable(&var.name)).at_caller()?;
-            if self.entries.contains_key(&var.name) {
-                self.find(&var.name, spec).at_caller()?;
-                continue;
-            }
-            let value = match &var.initializer {
-                Some(how) => initialize::evaluate(how, &dims, spec.dtype, program.seed, &var.name)?,
-                None => Dense::zeros(spec.dtype, &dims)?,
-            };
-            self.set(&var.name, value)?;
+        let kept = program.vars().filter(|(_, var)| var.persistable);
+        kept.map(|(_, var)| self.initialize_one(program, var)).collect::<Result<()>>().at_caller()
+    }
+
+    fn initialize_one(&mut self, program: &Program, var: &VarDesc) -> Result<()> {
+        let VarKind::Tensor(spec) = &var.kind else { return Ok(()) };
+        let dims = dims_of(spec).map_err(|e| e.variable(&var.name))?;
+        if self.entries.contains_key(&var.name) {
+            return self.find(&var.name, spec).map(drop);
         }
-        Ok(())
+        match spec.storage {
+            StorageKind::Dense => {
+                let value = match &var.initializer {
+                    Some(how) => initialize::evaluate(how, &dims, spec.dtype, program.seed, &var.name)?,
+                    None => Dense::zeros(spec.dtype, &dims)?,
+                };
+                self.set(&var.name, value)
+            }
+            StorageKind::SelectedRows => {
+                let start = initialize::start_of(var, &dims, program.seed)?;
+                let table = RowTable::new(spec.dtype, &dims, start).map_err(|e| e.variable(&var.name))?;
+                let place = InScope::Table(self.tables.len());
+                self.tables.push(Pooled::Table(Arc::new(table)));
+                self.entries.insert(var.name.clone(), Entry { place, dtype: spec.dtype, dims });
+                Ok(())
+            }
+            other => {
+                let expected = "dense, or selected rows";
+                Err(Error::new("storage of a persistent variable", expected, other.to_string())
+                    .variable(&var.name))
+            }
+        }
+    }
+
+    /// Sets a variable of a program, which need not be here yet.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
+    pub(crate) fn set_of(&mut self, program: &Program, name: &str, value: Storage) -> Result<()> {
+        if value.kind() == StorageKind::SelectedRows
+            && !self.entries.contains_key(name)
+            && let Some(id) = program.find(name)
+        {
+            self.initialize_one(program, program.var(id))?;
+        }
+        self.set(name, value)
     }
 
     /// The names, sorted.
@@ -74,53 +133,94 @@ impl Scope {
         self.entries.keys().map(String::as_str)
     }
 
-    /// A copy of a variable's value.
+    /// A copy of the value of a dense variable; [`Self::value`] gives that of any.
+    ///
+    /// # Errors
+    /// If there is none of that name, or it is row-sparse.
+    #[track_caller]
+    pub fn get(&mut self, name: &str) -> Result<Dense> {
+        match self.value(name).at_caller()? {
+            Storage::Dense(dense) => Ok(dense),
+            other => {
+                let expected = "a dense one; `Scope::value` gives the rows of this one that were touched";
+                let got = told(other.kind(), other.dtype(), other.shape());
+                Err(Error::new("variable in the scope", expected, got).variable(name)).at_caller()
+            }
+        }
+    }
+
+    /// A copy of a variable's value. Of a row-sparse parameter, and of the optimizer's state beside one, it is the rows that were
+    /// touched, by ascending numbers; every other row has its first value.
     ///
     /// # Errors
     /// If there is none of that name.
     #[track_caller]
-    pub fn get(&mut self, name: &str) -> Result<Dense> {
+    pub fn value(&mut self, name: &str) -> Result<Storage> {
         let entry = self.entry(name).at_caller()?.clone();
-        let (region, elements) = whole(&entry);
+        let buffer = match entry.place {
+            InScope::Buffer(buffer) => buffer,
+            InScope::Table(i) => {
+                let rows = self.tables[i].table().map(RowTable::to_selected_rows);
+                return rows.unwrap_or_else(|| Err(gone(name))).map(Storage::from).at_caller();
+            }
+        };
+        let (region, elements) = whole(buffer, &entry.dims);
         let mut room = OperandRoom::default();
         let mut lane = self.arena.lane();
         let operands = lane.operands(&mut room, &[region], &[]);
         with_element!(entry.dtype, T => {
             let numbers = operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[]);
             debug_assert_eq!(numbers.len(), elements);
-            Dense::from_vec(&entry.dims, numbers.to_vec())
+            Ok(Dense::from_vec(&entry.dims, numbers.to_vec())?.into())
         })
     }
 
-    /// Sets a variable's value; one that is here keeps its shape and dtype.
+    /// Sets a variable's value; one that is here keeps its shape, dtype and storage. Of a row-sparse one the rows are given that
+    /// are not to have their first value; those that repeat are added up.
     ///
     /// # Errors
-    /// If it is here with another shape or dtype.
+    /// If it is here with another shape, dtype or storage; if it is not here and not dense: how the other rows of a row-sparse one
+    /// start is said by a program ([`Self::initialize`]).
     #[track_caller]
-    pub fn set(&mut self, name: &str, value: impl Into<Dense>) -> Result<()> {
-        let value = value.into();
-        let entry = match self.entries.get(name) {
-            Some(entry) if entry.dtype == value.dtype() && entry.dims == value.shape() => entry.clone(),
-            Some(entry) => {
-                let got = format!("{}{:?}", value.dtype(), value.shape());
-                return Err(
-                    Error::new("value", format!("{}{:?}", entry.dtype, entry.dims), got).variable(name)
-                );
+    pub fn set(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
+        self.set_value(name, value.into()).map_err(|e| e.variable(name)).at_caller()
+    }
+
+    fn set_value(&mut self, name: &str, value: Storage) -> Result<()> {
+        let got = || told(value.kind(), value.dtype(), value.shape());
+        if let Some(entry) = self.entries.get(name)
+            && (entry.storage(), entry.dtype, &*entry.dims) != (value.kind(), value.dtype(), value.shape())
+        {
+            return Err(Error::new("value", entry.told(), got()));
+        }
+        let value = match (value, self.entries.get(name).map(|entry| entry.place)) {
+            (Storage::SelectedRows(rows), Some(InScope::Table(i))) => {
+                return self.tables[i].table_mut().map_or_else(|| Err(gone(name)), |table| table.set(rows));
             }
-            None => {
-                let buffer = with_element!(value.dtype(), T => self.arena.add::<T>());
-                self.arena.reserve(buffer, value.len());
-                let entry = Entry { buffer, dtype: value.dtype(), dims: value.shape().to_vec() };
-                self.entries.insert(name.to_owned(), entry.clone());
-                entry
+            (Storage::Dense(dense), _) => dense,
+            (other, _) => {
+                let expected =
+                    "a dense value, or a row-sparse variable of a program that the scope was initialised for";
+                return Err(Error::new("value", expected, told(other.kind(), other.dtype(), other.shape())));
             }
         };
-        let (region, _) = whole(&entry);
+        let (buffer, dims) = match self.entries.get(name) {
+            Some(Entry { place: InScope::Buffer(buffer), dims, .. }) => (*buffer, dims.clone()),
+            _ => {
+                let buffer = with_element!(value.dtype(), T => self.arena.add::<T>());
+                self.arena.reserve(buffer, value.len());
+                let (place, dims) = (InScope::Buffer(buffer), value.shape().to_vec());
+                let entry = Entry { place, dtype: value.dtype(), dims: dims.clone() };
+                self.entries.insert(name.to_owned(), entry);
+                (buffer, dims)
+            }
+        };
+        let (region, _) = whole(buffer, &dims);
         let mut room = OperandRoom::default();
-        self.arena.own(entry.buffer);
+        self.arena.own(buffer);
         let mut lane = self.arena.lane();
         let mut operands = lane.operands(&mut room, &[], &[region]);
-        with_element!(entry.dtype, T => {
+        with_element!(value.dtype(), T => {
             if let Some(to) = operands.write::<T>(0).as_mut().and_then(|v| v.contiguous()) {
                 to.copy_from_slice(value.as_slice::<T>()?);
             }
@@ -143,11 +243,12 @@ impl Scope {
     pub(crate) fn find(&self, name: &str, spec: &Spec) -> Result<InScope> {
         let entry = self.entry(name)?;
         let known = spec.shape.iter().map(|e| e.known());
-        if entry.dtype != spec.dtype || !known.eq(entry.dims.iter().map(|&n| Some(n))) {
-            let got = format!("{}{:?}", entry.dtype, entry.dims);
-            return Err(Error::new("value in the scope", spec.to_string(), got).variable(name));
+        if (entry.dtype, entry.storage()) != (spec.dtype, spec.storage)
+            || !known.eq(entry.dims.iter().map(|&n| Some(n)))
+        {
+            return Err(Error::new("value in the scope", spec.to_string(), entry.told()).variable(name));
         }
-        Ok(InScope { buffer: entry.buffer })
+        Ok(entry.place)
     }
 
     /// Lets clones of this scope have the values that are here now in the same memory, until one of them writes a value.
@@ -157,12 +258,25 @@ impl Scope {
 
     /// Makes a variable's value one that a run may write, by a copy if clones have it too.
     pub(crate) fn own(&mut self, variable: InScope) {
-        self.arena.own(variable.buffer);
+        match variable {
+            InScope::Buffer(buffer) => self.arena.own(buffer),
+            // It is when it is written.
+            InScope::Table(_) => {}
+        }
     }
 
-    /// Exchanges a variable's buffer with one of an executor's.
+    /// Exchanges a dense variable's buffer with one of an executor's.
     pub(crate) fn lend(&mut self, variable: InScope, arena: &mut Arena, buffer: usize) {
-        arena.exchange(buffer, &mut self.arena, variable.buffer);
+        if let InScope::Buffer(theirs) = variable {
+            arena.exchange(buffer, &mut self.arena, theirs);
+        }
+    }
+
+    /// Exchanges a row-sparse variable with what an executor has in its place.
+    pub(crate) fn lend_table(&mut self, variable: InScope, place: &mut Pooled) {
+        if let InScope::Table(theirs) = variable {
+            std::mem::swap(place, &mut self.tables[theirs]);
+        }
     }
 }
 
@@ -171,8 +285,12 @@ fn dims_of(spec: &Spec) -> Result<Vec<usize>> {
     dims.ok_or_else(|| Error::new("persistent variable", "known dimensions", spec.to_string()))
 }
 
-fn whole(entry: &Entry) -> (Region, usize) {
-    let elements = entry.dims.iter().product();
+fn gone(name: &str) -> Error {
+    Error::of(ErrorKind::Program, "scope", "the variable, as it was initialised", "another").variable(name)
+}
+
+fn whole(buffer: usize, dims: &[usize]) -> (Region, usize) {
+    let elements = dims.iter().product();
     let extent = Extent2 { rows: 1, width: elements, stride: elements };
-    (Region { buffer: entry.buffer, extent, ..Region::default() }, elements)
+    (Region { buffer, extent, ..Region::default() }, elements)
 }

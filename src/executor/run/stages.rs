@@ -158,7 +158,7 @@ impl<'p> RunState<'p> {
                 if let OperandAt::Pooled(p) = place
                     && let Some(rows) = tools.pool[*p].rows()
                     && !rows_are_finite(rows)?
-                    && let Some(slot) = self.plan.slots.iter().find(|s| s.pool == Some(*p))
+                    && let Some(slot) = self.pooled_last(*p)
                 {
                     return wrong(slot);
                 }
@@ -172,6 +172,12 @@ impl<'p> RunState<'p> {
             }
         }
         Ok(())
+    }
+
+    /// The last of the slots that have a place in the pool: a gradient that an update reads is there to the end.
+    fn pooled_last(&self, place: usize) -> Option<&Slot> {
+        let slots = self.plan.slots.iter().filter(|slot| slot.pool == Some(place));
+        slots.max_by_key(|slot| slot.life.0)
     }
 
     fn name(&self, slot: &Slot) -> &str {

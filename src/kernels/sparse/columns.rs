@@ -3,7 +3,6 @@
 use super::dense::{Rows, beyond};
 use super::{CsrView, place};
 use crate::kernels::float::{Float, Store};
-use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::rows::RowMerge;
 use crate::kernels::view::{View, ViewMut};
@@ -13,10 +12,6 @@ const COLUMNS_AN_ENTRY: usize = 4;
 /// Bytes of a result that is added to in the order of the entries: half of a usual second cache. It decides the bits, and is the
 /// same on every machine.
 const SCATTERED: usize = 256 << 10;
-/// Columns that threads share.
-const UNIT: usize = 16;
-/// Below this many multiply-adds a second thread costs more than it gains.
-const WORTH_A_THREAD: usize = 1 << 18;
 
 /// The columns that occur in a sparse matrix, ascending, each with its entries in ascending order of rows: the plan of `xᵀ·d`.
 ///
@@ -157,8 +152,8 @@ impl<T: Float> Columns<T> {
         Rows { x, y: d, out, store: Store::Add, ids, first: 0 }.run_on(threads);
     }
 
-    /// `out += xᵀ·d`, where no plan is kept: a result that stays in the cache is added to in the order of the entries, which takes
-    /// less time than to plan. Its shape alone decides, and so the bits.
+    /// `out += xᵀ·d`, without a plan to keep: a result that stays in the cache is added to in the order of the entries, which takes
+    /// less time than to plan; on one thread, which was faster than two that share its columns. Its shape alone decides, and so the bits.
     ///
     /// # Panics
     /// Unless `x` is R × K, `d` R × N and `out` K × N; or as [`Self::prepare`].
@@ -169,7 +164,7 @@ impl<T: Float> Columns<T> {
         if d.width() == 1 {
             sweep(Narrow { x, d, out });
         } else if bytes <= SCATTERED {
-            Scatter { x, d, out }.share(helpers(x.entries() * d.width(), WORTH_A_THREAD, threads));
+            sweep(Scatter { x, d, out });
         } else {
             self.prepare(x);
             self.product_into(d, out, threads);
@@ -213,22 +208,6 @@ struct Scatter<'a, T> {
     x: CsrView<'a, T>,
     d: View<'a, T>,
     out: ViewMut<'a, T>,
-}
-
-impl<T: Float> Scatter<'_, T> {
-    /// Threads share the columns of the result.
-    fn share(self, threads: usize) {
-        let width = self.d.width();
-        if threads < 2 || width < 2 * UNIT {
-            return sweep(self);
-        }
-        let left = threads / 2;
-        let middle = (width * left / threads).next_multiple_of(UNIT).min(width - 1);
-        let (out, out_after) = self.out.split_columns(middle);
-        let before = Scatter { d: self.d.columns(0, middle), out, ..self };
-        let after = Scatter { d: self.d.columns(middle, width), out: out_after, ..self };
-        rayon::join(|| before.share(left), || after.share(threads - left));
-    }
 }
 
 impl<T: Float> Sweep for Scatter<'_, T> {

@@ -186,16 +186,14 @@ impl Op for EmbeddingBag {
     fn cost(&self, work: &Work<'_>) -> Cost {
         let (touched, (ids, _), (_, width)) =
             (work.touched(), work.input(Self::IDS), work.input(Self::TABLE));
-        let (numbers, (height, _)) = (ids * width, work.input(Self::TABLE));
-        // Of the table only the rows of the ids are read; a number is as many bytes as it takes of the table's.
         match work.pass() {
+            // Of the table only the rows of the ids are read, in numbers as large as those that are written.
             Pass::Forward => {
                 let (bags, _) = work.output(Self::OUT);
                 let size = touched.written.checked_div(bags * width).unwrap_or(0);
-                Cost { flops: numbers, read: numbers * size, ..touched }
+                Cost { flops: ids * width, read: ids * width * size, ..touched }
             }
-            Pass::Backward if work.wants(Self::TABLE) && height > 0 => Cost { flops: numbers, ..touched },
-            Pass::Backward => touched,
+            Pass::Backward => Cost { flops: ids * width, ..touched },
         }
     }
 

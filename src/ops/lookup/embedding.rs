@@ -2,13 +2,14 @@
 
 use ndarray::array;
 
-use super::ids::{self, below, ids};
+use super::ids::{self, Ids, below, ids};
 use crate::error::{Error, Result};
-use crate::kernels::Store;
+use crate::kernels::{Store, View, ViewMut};
 use crate::lod::Lod;
 use crate::operator;
 use crate::program::{
-    Backward, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, RowValue, Sample, Spec, Work,
+    Backward, Cost, DENSE, Extent, Forward, Gradient, InferShape, Op, Pass, ROWS, RowBuffer, RowValue,
+    Sample, Spec, TableRows, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
@@ -22,6 +23,10 @@ operator! {
     /// The gradient of W adds up over equal ids. With `sparse` it is stored as selected rows, one for each looked-up id in
     /// their order, and the table's size costs nothing. The `padding_id`, if there is one, is looked up like any other,
     /// but its row gets no gradient, dense or sparse.
+    ///
+    /// `weight` may be a [row-sparse parameter](crate::Builder::row_sparse_parameter): a row that was never touched is read as
+    /// what it starts with, and the gradient is always stored as selected rows. Of selected rows that the program computes, rows
+    /// that are not stored are 0, and the gradient is that of the rows that are.
     ///
     /// ```
     /// use ndarray::array;
@@ -47,7 +52,8 @@ operator! {
     /// If `ids` are not whole numbers, one a row, or `weight` is not a matrix of floats.
     #[doc(alias = "embedding")]
     pub(in crate::ops) struct Embedding = embedding { padding_id: Option<i64>, sparse: bool = false }
-    inputs { IDS = ids: one.without_gradient(), WEIGHT = weight: one }
+    inputs { IDS = ids: one.without_gradient(), WEIGHT = weight: one.table() }
+    kernels { [DENSE, DENSE], [DENSE, ROWS] }
     outputs { OUT = out: one }
     impl Builder, Var { fn lookup(&self, ids: Var, weight: Var, padding_id: Option<i64>, sparse: bool) -> Var; }
 }
@@ -75,10 +81,16 @@ impl Op for Embedding {
         with_float!(run.dtype(Self::WEIGHT), T => self.gradient::<T>(run))
     }
 
-    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
-        let rows = wrt == Self::WEIGHT && self.sparse;
-        let storage = if rows { StorageKind::SelectedRows } else { StorageKind::Dense };
-        Gradient::reads_nothing().input(Self::IDS).stored(storage)
+    fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        let reads = Gradient::reads_nothing().input(Self::IDS);
+        match inputs[Self::WEIGHT][0].storage {
+            StorageKind::Dense if wrt == Self::WEIGHT && self.sparse => {
+                reads.stored(StorageKind::SelectedRows)
+            }
+            StorageKind::Dense => reads,
+            // Which rows it has.
+            _ => reads.input(Self::WEIGHT).stored(StorageKind::SelectedRows),
+        }
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
@@ -112,11 +124,67 @@ impl Op for Embedding {
 }
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
-    let (ids, weight) = (ids!(run, Embedding::IDS), run.input::<T>(Embedding::WEIGHT)?);
-    for (row, out) in run.output::<T>(Embedding::OUT)?.iter_mut().enumerate() {
-        out.copy_from_slice(weight.row(ids.place(row, weight.rows(), "weight")?));
+    let mut out = run.output::<T>(Embedding::OUT)?;
+    let ids = ids!(run, Embedding::IDS);
+    let weight = match (run.table(Embedding::WEIGHT), run.rows(Embedding::WEIGHT)) {
+        (None, None) => {
+            let weight = run.input::<T>(Embedding::WEIGHT)?;
+            for (row, out) in out.iter_mut().enumerate() {
+                out.copy_from_slice(weight.row(ids.place(row, weight.rows(), "weight")?));
+            }
+            return Ok(());
+        }
+        (Some(table), _) => Weight::Table(table.rows::<T>()?),
+        (None, Some(rows)) => Weight::Rows(rows.ids(), rows_of::<T>(rows)?),
+    };
+    let height = run.input_spec(Embedding::WEIGHT).shape[0].known().unwrap_or(0);
+    for row in 0..out.rows() {
+        ids.place(row, height, "weight")?;
     }
+    weight.look_up(&ids, 0, out, run.run().threads);
     Ok(())
+}
+
+/// Numbers that one more thread has to look up at least.
+const GRAIN: usize = 1 << 14;
+
+/// A weight that is not dense.
+#[derive(Clone, Copy)]
+enum Weight<'a, T> {
+    /// A row-sparse parameter.
+    Table(TableRows<'a, T>),
+    /// Selected rows by ascending numbers; all others are 0.
+    Rows(&'a [i64], View<'a, T>),
+}
+
+impl<T: RowValue> Weight<'_, T> {
+    /// Looks up the rows from `first` on, whose ids are in range.
+    fn look_up(self, ids: &Ids<'_>, first: usize, mut out: ViewMut<'_, T>, threads: usize) {
+        let half = out.rows() / 2;
+        if threads > 1 && half * out.width() >= GRAIN {
+            let (head, tail) = out.split_rows(half);
+            rayon::join(
+                || self.look_up(ids, first, head, threads / 2),
+                || self.look_up(ids, first + half, tail, threads - threads / 2),
+            );
+            return;
+        }
+        for (row, out) in out.iter_mut().enumerate() {
+            let id = ids.get(first + row);
+            match self {
+                Weight::Table(table) => table.read(id, out),
+                Weight::Rows(known, rows) => match known.binary_search(&id) {
+                    Ok(place) => out.copy_from_slice(rows.row(place)),
+                    Err(_) => out.fill(T::ZERO),
+                },
+            }
+        }
+    }
+}
+
+/// The numbers of selected rows, which may never have been filled.
+fn rows_of<T: RowValue>(rows: &RowBuffer) -> Result<View<'_, T>> {
+    if rows.dtype().is_none() { Ok(View::new(&[], 0, rows.width())) } else { rows.values::<T>() }
 }
 
 impl Embedding {
@@ -128,6 +196,20 @@ impl Embedding {
         let spec = run.input_spec(Self::WEIGHT);
         let (height, width) = (spec.shape[0].known().unwrap_or(0), spec.width());
         let learning = |row: &usize| self.padding_id != Some(ids.get(*row));
+        if run.rows(Self::WEIGHT).is_some() {
+            run.fill_gradient::<T>(Self::WEIGHT, 0, |run, numbers, _| {
+                let Some(known) = run.rows(Self::WEIGHT) else { return Ok(()) };
+                for row in (0..dout.rows()).filter(learning) {
+                    let id = ids.place(row, height, "weight")? as i64;
+                    if let Ok(place) = known.ids().binary_search(&id) {
+                        let numbers = &mut numbers[place * width..(place + 1) * width];
+                        numbers.iter_mut().zip(dout.row(row)).for_each(|(sum, &d)| *sum += d);
+                    }
+                }
+                Ok(())
+            })?;
+            return Ok(());
+        }
         if let Some((rows, store)) = run.gradient_rows(Self::WEIGHT) {
             if store == Store::Write || rows.dtype().is_none() {
                 rows.reset::<T>(height, width);

@@ -23,6 +23,14 @@ macro_rules! ids {
 pub(in crate::ops) use ids;
 
 impl Ids<'_> {
+    /// How many there are.
+    pub(in crate::ops) fn len(&self) -> usize {
+        match self {
+            Ids::I32(ids) => ids.rows(),
+            Ids::I64(ids) => ids.rows(),
+        }
+    }
+
     /// The id of a row.
     pub(in crate::ops) fn get(&self, row: usize) -> i64 {
         match self {

@@ -120,44 +120,50 @@ struct Room<T: Float> {
     bias: Vec<T>,
 }
 
+/// The result of a product with weights, however they and `x` are stored; stored as `x` is.
+pub(in crate::ops) fn product_of(s: &InferShape<'_>, transposed: Transpose) -> Result<Spec> {
+    s.is_float(Linear::X)?;
+    s.same_dtype(Linear::X, Linear::WEIGHT)?;
+    let (x, weights, biases) = (s.input(Linear::X), s.many(Linear::WEIGHT), s.many(Linear::BIAS));
+    let mut widths = Vec::with_capacity(weights.len());
+    for (k, weight) in weights.iter().enumerate() {
+        let (shape, side) = match transposed {
+            Transpose::No => ("[in, out]", "height"),
+            Transpose::Yes => ("[out, in]", "width"),
+        };
+        let &[Extent::Known(rows), Extent::Known(width)] = weight.shape.as_slice() else {
+            return Err(s.mismatch_at(Linear::WEIGHT, k, &format!("a constant of shape {shape}")));
+        };
+        let (inputs, outputs) = transposed.shape((rows, width));
+        if k > 0 && inputs != x.width() {
+            let expected = format!("a {side} of {}, that of the first", x.width());
+            return Err(s.mismatch_at(Linear::WEIGHT, k, &expected));
+        }
+        if x.width() != inputs || x.shape.len() > 2 {
+            return Err(s.mismatch(Linear::X, &format!("rows of {inputs} numbers, the {side} of `weight`")));
+        }
+        widths.push(outputs);
+    }
+    if !biases.is_empty() {
+        s.same_dtype(Linear::X, Linear::BIAS)?;
+        if biases.len() != weights.len() {
+            let (expected, got) = (format!("none or {}", weights.len()), biases.len().to_string());
+            return Err(Error::new("number of `bias`, one for each `weight`", expected, got));
+        }
+        for (k, &width) in widths.iter().enumerate() {
+            s.constant_at(Linear::BIAS, k, &[width])?;
+        }
+    }
+    let width = widths.into_iter().try_fold(0, usize::checked_add).ok_or_else(|| {
+        Error::new("the widths of `weight` together", "a number that can be counted", "more")
+    })?;
+    Ok(x.with_width(width))
+}
+
 impl Op for Linear {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(Self::X)?;
-        s.same_dtype(Self::X, Self::WEIGHT)?;
-        let (x, weights, biases) = (s.input(Self::X), s.many(Self::WEIGHT), s.many(Self::BIAS));
-        let mut widths = Vec::with_capacity(weights.len());
-        for (k, weight) in weights.iter().enumerate() {
-            let (shape, side) = match self.transposed {
-                Transpose::No => ("[in, out]", "height"),
-                Transpose::Yes => ("[out, in]", "width"),
-            };
-            let &[Extent::Known(rows), Extent::Known(width)] = weight.shape.as_slice() else {
-                return Err(s.mismatch_at(Self::WEIGHT, k, &format!("a constant of shape {shape}")));
-            };
-            let (inputs, outputs) = self.transposed.shape((rows, width));
-            if k > 0 && inputs != x.width() {
-                let expected = format!("a {side} of {}, that of the first", x.width());
-                return Err(s.mismatch_at(Self::WEIGHT, k, &expected));
-            }
-            if x.width() != inputs || x.shape.len() > 2 {
-                return Err(s.mismatch(Self::X, &format!("rows of {inputs} numbers, the {side} of `weight`")));
-            }
-            widths.push(outputs);
-        }
-        if !biases.is_empty() {
-            s.same_dtype(Self::X, Self::BIAS)?;
-            if biases.len() != weights.len() {
-                let (expected, got) = (format!("none or {}", weights.len()), biases.len().to_string());
-                return Err(Error::new("number of `bias`, one for each `weight`", expected, got));
-            }
-            for (k, &width) in widths.iter().enumerate() {
-                s.constant_at(Self::BIAS, k, &[width])?;
-            }
-        }
-        let width = widths.into_iter().try_fold(0, usize::checked_add).ok_or_else(|| {
-            Error::new("the widths of `weight` together", "a number that can be counted", "more")
-        })?;
-        s.set(Self::OUT, x.with_width(width));
+        let out = product_of(s, self.transposed)?;
+        s.set(Self::OUT, out);
         Ok(())
     }
 

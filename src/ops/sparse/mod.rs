@@ -2,23 +2,37 @@
 //!
 //! Where one has the kernels of a dense operator for other storages, it stands for that one: see
 //! [`Declaration::stands_for`](crate::program::Declaration::stands_for).
-
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `convert.rs` | another storage of the same numbers |
-//! | `entrywise.rs` | functions of one number |
-//! | `binary.rs` | functions of two; `meet.rs` is how their rows meet |
+//! | `convert.rs`, `copy.rs` | another storage of the same numbers; copies |
+//! | `entrywise.rs`, `binary.rs` | functions of one number, and of two; `meet.rs` is how their rows meet |
 //! | `reduce.rs` | sums and means |
-//! | `copy.rs` | copies |
+//! | `linear.rs`, `dot.rs`, `transposed.rs`, `projection.rs` | products |
+//! | `take.rs`, `retain.rs`, `columns.rs` | some rows or columns; `among.rs` is which ids are among others |
 //! | `samples.rs` | what they are tried on |
 
+mod among;
 pub(in crate::ops) mod binary;
+pub(in crate::ops) mod columns;
 #[macro_use]
 pub(in crate::ops) mod convert;
 pub(in crate::ops) mod copy;
+#[macro_use]
+pub(in crate::ops) mod dot;
 pub(in crate::ops) mod entrywise;
+pub(in crate::ops) mod linear;
 mod meet;
+#[cfg(test)]
+mod products_tests;
+#[macro_use]
+pub(in crate::ops) mod projection;
 #[macro_use]
 pub(in crate::ops) mod reduce;
+#[macro_use]
+pub(in crate::ops) mod retain;
 mod samples;
+#[macro_use]
+pub(in crate::ops) mod take;
+#[macro_use]
+pub(in crate::ops) mod transposed;

@@ -1,12 +1,13 @@
 //! `adagrad`: steps that shrink where gradients were large.
 
 use super::engine::{Rule, apply};
-use super::rule::{self, RATE, SparseMode, not_negative};
+use super::rule::{self, RATE, SparseMode, dense_or_rows, not_negative};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
 use crate::program::contract::signature::{DENSE, ROWS};
 use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::tensor::StorageKind;
 use crate::with_float;
 
 #[derive(Clone, Copy)]
@@ -59,13 +60,15 @@ operator! {
     /// ```
     pub(in crate::ops) struct Adagrad = adagrad {
         mode: SparseMode,
+        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
+        storage: StorageKind => dense_or_rows,
         epsilon: f64 => not_negative,
         rate_decay: f64 => not_negative,
         weight_decay: f64 => not_negative,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated(), SUM = sum: one.updated() }
+    outputs { PARAM = param: one.updated().table(), SUM = sum: one.updated().table() }
 }
 
 impl Op for Adagrad {
@@ -74,7 +77,7 @@ impl Op for Adagrad {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 2, (self.weight_decay > 0.0).then_some("weight decay"))
+        self.mode.infer_shape(s, 2, self.storage, (self.weight_decay > 0.0).then_some("weight decay"))
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
@@ -93,7 +96,13 @@ impl Op for Adagrad {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        let op = |mode| Adagrad { mode, epsilon: 1e-10, rate_decay: 0.25, weight_decay: 0.5 };
+        let op = |mode| Adagrad {
+            mode,
+            storage: StorageKind::Dense,
+            epsilon: 1e-10,
+            rate_decay: 0.25,
+            weight_decay: 0.5,
+        };
         rule::samples(|mode| op(mode).attributes(), &["param", "sum"])
     }
 }

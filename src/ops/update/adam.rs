@@ -1,12 +1,13 @@
 //! `adam`: steps along the mean of the gradients, in units of their spread.
 
 use super::engine::{Rule, apply};
-use super::rule::{self, RATE, SparseMode, fraction, not_negative};
+use super::rule::{self, RATE, SparseMode, dense_or_rows, fraction, not_negative};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
 use crate::program::contract::signature::{DENSE, ROWS};
 use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::tensor::StorageKind;
 use crate::with_float;
 
 #[derive(Clone, Copy)]
@@ -79,6 +80,8 @@ operator! {
     /// ```
     pub(in crate::ops) struct Adam = adam {
         mode: SparseMode,
+        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
+        storage: StorageKind => dense_or_rows,
         beta1: f64 => fraction,
         beta2: f64 => fraction,
         epsilon: f64 => not_negative,
@@ -87,7 +90,7 @@ operator! {
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated(), MOMENT1 = moment1: one.updated(), MOMENT2 = moment2: one.updated() }
+    outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table() }
 }
 
 impl Op for Adam {
@@ -96,7 +99,7 @@ impl Op for Adam {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 3, Some("Adam's moments"))
+        self.mode.infer_shape(s, 3, self.storage, Some("Adam's moments"))
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
@@ -125,7 +128,8 @@ impl Op for Adam {
 
     fn samples() -> Result<Vec<Sample>> {
         let (beta1, beta2, epsilon) = (0.75, 0.875, 1e-8);
-        let op = |mode| Adam { mode, beta1, beta2, epsilon, weight_decay: 0.5, decoupled: true };
+        let (storage, weight_decay, decoupled) = (StorageKind::Dense, 0.5, true);
+        let op = |mode| Adam { mode, storage, beta1, beta2, epsilon, weight_decay, decoupled };
         rule::samples(|mode| op(mode).attributes(), &["param", "moment1", "moment2"])
     }
 }

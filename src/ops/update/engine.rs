@@ -11,6 +11,7 @@ use super::rule::GRAD;
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, ask, sweep};
 use crate::program::{Forward, RowBuffer, RowValue};
+use crate::tensor::StorageKind;
 
 /// One more thread does not pay for fewer elements than this.
 const GRAIN: usize = 1 << 15;
@@ -53,6 +54,9 @@ pub(in crate::ops) fn apply<T: RowValue, const FIELDS: usize>(
     run: &mut Forward<'_>,
     rule: impl Rule<T, FIELDS>,
 ) -> Result<()> {
+    if run.output_spec(0).storage == StorageKind::SelectedRows {
+        return row_sparse(run, rule);
+    }
     let fields = (0..FIELDS).map(|slot| run.output::<T>(slot)).collect::<Result<ArrayVec<_, FIELDS>>>()?;
     let mut fields = full(fields);
     let threads = run.run().threads;
@@ -71,6 +75,37 @@ pub(in crate::ops) fn apply<T: RowValue, const FIELDS: usize>(
         Ok(())
     });
     *run.scratch().get::<Merged<T>>() = merged;
+    result
+}
+
+/// Where the touched rows of each table are, used again at every step.
+#[derive(Default)]
+struct Places(Vec<Vec<usize>>);
+
+/// Applies a rule to the touched rows of row-sparse tables.
+fn row_sparse<T: RowValue, const FIELDS: usize>(
+    run: &mut Forward<'_>,
+    rule: impl Rule<T, FIELDS>,
+) -> Result<()> {
+    let mut merged = std::mem::take(run.scratch().get::<Merged<T>>());
+    let Places(mut places) = std::mem::take(run.scratch().get::<Places>());
+    let result =
+        run.update_tables(GRAD, array::from_fn::<_, FIELDS, _>(|slot| slot)).and_then(|(rows, tables)| {
+            let (ids, values) = merged.of(rows)?;
+            check_range(ids, tables[0].height())?;
+            places.resize_with(FIELDS, Vec::new);
+            // Parameter and state are touched together: where a row is in one, it mostly is in the next.
+            let mut fields = ArrayVec::<_, FIELDS>::new();
+            for (k, table) in tables.into_iter().enumerate() {
+                let (known, next) = places.split_at_mut(k);
+                table.touch::<T>(ids, known.last().map_or(&[], Vec::as_slice), &mut next[0])?;
+                fields.push(table.numbers_mut::<T>()?);
+            }
+            sweep(Scattered { rule, fields: full(fields), places: &places, values });
+            Ok(())
+        });
+    *run.scratch().get::<Merged<T>>() = merged;
+    *run.scratch().get::<Places>() = Places(places);
     result
 }
 
@@ -203,6 +238,32 @@ impl<T: Float, R: Rule<T, N>, const N: usize> Sweep for Touched<'_, T, R, N> {
                 self.fields.iter_mut().for_each(|f| ask(f.row(later as usize - self.base)));
             }
             row(&self.rule, self.fields.each_mut().map(|f| f.row(id as usize - self.base)), grad);
+        }
+    }
+}
+
+/// Rows of tables that are not in the order of their numbers.
+struct Scattered<'a, T, R, const N: usize> {
+    rule: R,
+    fields: [&'a mut [T]; N],
+    /// For each field, where the row of each gradient is.
+    places: &'a [Vec<usize>],
+    values: View<'a, T>,
+}
+
+impl<T: Float, R: Rule<T, N>, const N: usize> Sweep for Scattered<'_, T, R, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let width = self.values.width();
+        for (i, grad) in self.values.iter().enumerate() {
+            let mut places = self.places.iter().map(|places| places[i] * width);
+            let fields = self.fields.each_mut().map(|field| {
+                let start = places.next().unwrap_or(0);
+                &mut field[start..start + width]
+            });
+            row(&self.rule, fields, grad);
         }
     }
 }

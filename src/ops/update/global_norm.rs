@@ -165,7 +165,7 @@ operator! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub(in crate::ops) struct ScaleGradient = scale_gradient { storage: StorageKind }
-    inputs { PARAM = param: one.without_gradient(), SCALE = scale: one.without_gradient() }
+    inputs { PARAM = param: one.without_gradient().any_storage(), SCALE = scale: one.without_gradient() }
     outputs { GRAD = grad: one.updated() }
 }
 

@@ -7,7 +7,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Float;
 use crate::program::spec::attributes::Attribute;
-use crate::program::{Attributes, Forward, InferShape, Sample, Spec};
+use crate::program::{Attributes, Forward, InferShape, Sample};
 use crate::tensor::{Dense, SelectedRows, StorageKind, Variable};
 
 /// Input slot of the gradient, in every rule.
@@ -35,12 +35,13 @@ impl SparseMode {
         }
     }
 
-    /// The shape rule of an update of `fields` outputs. `moves_all` says why the dense rule moves rows without a
-    /// gradient, if it does.
+    /// The shape rule of an update of `fields` outputs, which are stored as `storage` says. `moves_all` says why the dense rule
+    /// moves rows without a gradient, if it does.
     pub(in crate::ops) fn infer_shape(
         self,
         s: &mut InferShape<'_>,
         fields: usize,
+        storage: StorageKind,
         moves_all: Option<&str>,
     ) -> Result<()> {
         s.is_float(GRAD)?;
@@ -49,6 +50,10 @@ impl SparseMode {
         let grad = s.input(GRAD);
         if grad.batched() || !grad.lod.is_empty() {
             return Err(s.mismatch(GRAD, "the gradient of a parameter, of known shape and without LoD"));
+        }
+        if storage != StorageKind::Dense && grad.storage != StorageKind::SelectedRows {
+            let expected = "selected rows, as a lookup in a row-sparse parameter gives";
+            return Err(Error::new("gradient of a row-sparse parameter", expected, grad.to_string()));
         }
         if let (StorageKind::SelectedRows, SparseMode::Exact, Some(reason)) = (grad.storage, self, moves_all)
         {
@@ -60,7 +65,7 @@ impl SparseMode {
             ));
         }
         for field in 0..fields {
-            s.set(field, Spec { storage: StorageKind::Dense, ..grad.clone() });
+            s.set(field, grad.stored(storage));
         }
         Ok(())
     }
@@ -79,6 +84,20 @@ impl Attribute for SparseMode {
 
     fn write(&self, attributes: &mut Attributes, name: &str) {
         attributes.set(name, self.name());
+    }
+}
+
+/// How a parameter and its state are stored: dense, or row-sparse as selected rows.
+pub(in crate::ops) fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind> {
+    if attributes.get(name).is_none() {
+        return Ok(StorageKind::Dense);
+    }
+    match StorageKind::read(attributes, name)? {
+        kind @ (StorageKind::Dense | StorageKind::SelectedRows) => Ok(kind),
+        other => {
+            let what = format!("attribute `{name}`");
+            Err(Error::of(ErrorKind::Program, what, "dense or selected_rows", other.to_string()))
+        }
     }
 }
 

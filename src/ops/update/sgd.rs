@@ -1,12 +1,13 @@
 //! `sgd` and `momentum`: stochastic gradient descent.
 
 use super::engine::{Rule, apply};
-use super::rule::{self, RATE, SparseMode, fraction, not_negative};
+use super::rule::{self, RATE, SparseMode, dense_or_rows, fraction, not_negative};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
 use crate::program::contract::signature::{DENSE, ROWS};
 use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::tensor::StorageKind;
 use crate::with_float;
 
 #[derive(Clone, Copy)]
@@ -64,11 +65,13 @@ operator! {
     /// ```
     pub(in crate::ops) struct Sgd = sgd {
         mode: SparseMode,
+        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
+        storage: StorageKind => dense_or_rows,
         weight_decay: f64 => not_negative,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated() }
+    outputs { PARAM = param: one.updated().table() }
 }
 
 impl Op for Sgd {
@@ -77,7 +80,7 @@ impl Op for Sgd {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 1, (self.weight_decay > 0.0).then_some("weight decay"))
+        self.mode.infer_shape(s, 1, self.storage, (self.weight_decay > 0.0).then_some("weight decay"))
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
@@ -89,7 +92,10 @@ impl Op for Sgd {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        rule::samples(|mode| Sgd { mode, weight_decay: 0.5 }.attributes(), &["param"])
+        rule::samples(
+            |mode| Sgd { mode, storage: StorageKind::Dense, weight_decay: 0.5 }.attributes(),
+            &["param"],
+        )
     }
 }
 
@@ -122,13 +128,15 @@ operator! {
     /// ```
     pub(in crate::ops) struct Momentum = momentum {
         mode: SparseMode,
+        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
+        storage: StorageKind => dense_or_rows,
         momentum: f64 => fraction,
         nesterov: bool,
         weight_decay: f64 => not_negative,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated(), VELOCITY = velocity: one.updated() }
+    outputs { PARAM = param: one.updated().table(), VELOCITY = velocity: one.updated().table() }
 }
 
 impl Op for Momentum {
@@ -137,7 +145,7 @@ impl Op for Momentum {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 2, Some("momentum"))
+        self.mode.infer_shape(s, 2, self.storage, Some("momentum"))
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
@@ -159,7 +167,13 @@ impl Op for Momentum {
     }
 
     fn samples() -> Result<Vec<Sample>> {
-        let op = |mode| Momentum { mode, momentum: 0.75, nesterov: true, weight_decay: 0.5 };
+        let op = |mode| Momentum {
+            mode,
+            storage: StorageKind::Dense,
+            momentum: 0.75,
+            nesterov: true,
+            weight_decay: 0.5,
+        };
         rule::samples(|mode| op(mode).attributes(), &["param", "velocity"])
     }
 }

@@ -5,17 +5,16 @@ use std::collections::HashMap;
 use std::panic::Location;
 use std::rc::Rc;
 
-use super::fallback::Fallback;
 use super::open_step::OpenStep;
 use super::scopes::Scopes;
 use super::state::{self, State};
 use super::var::Var;
 use super::vars::Outputs;
+use super::warning::Fallback;
 use crate::error::{Error, ErrorKind, Place, Result, is_own};
 use crate::program::contract::registry::Registry;
-use crate::program::description::initialize;
 use crate::program::description::program::Program;
-use crate::program::description::var_desc::{Initializer, VarDesc, VarKind, VarRole};
+use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
 use crate::program::spec::attributes::{Attributes, Literal};
 use crate::program::spec::extent::{BlockId, Extent, Levels, MAX_LEVELS, Spec, VarId};
 use crate::tensor::{DType, StorageKind};
@@ -45,14 +44,15 @@ use crate::tensor::{DType, StorageKind};
 /// | arithmetic | [`add`](Self::add) [`sub`](Self::sub) [`mul`](Self::mul) [`div`](Self::div) [`maximum`](Self::maximum) [`minimum`](Self::minimum) |
 /// | comparisons | [`greater`](Self::greater) [`greater_equal`](Self::greater_equal) [`less`](Self::less) [`less_equal`](Self::less_equal) [`equal`](Self::equal) [`not_equal`](Self::not_equal) |
 /// | functions of one number | [`abs`](Self::abs) [`clamp`](Self::clamp) [`elu`](Self::elu) [`exp`](Self::exp) [`gelu`](Self::gelu) [`leaky_relu`](Self::leaky_relu) [`log`](Self::log) [`reciprocal`](Self::reciprocal) [`relu`](Self::relu) [`scale`](Self::scale) [`sigmoid`](Self::sigmoid) [`silu`](Self::silu) [`softplus`](Self::softplus) [`softsign`](Self::softsign) [`sqrt`](Self::sqrt) [`square`](Self::square) [`tanh`](Self::tanh) |
-/// | products | [`product`](Self::product) [`product_transposed`](Self::product_transposed) [`matmul`](Self::matmul) [`matmul_with`](Self::matmul_with) [`outer`](Self::outer) [`matvec`](Self::matvec) |
+/// | products | [`product`](Self::product) [`product_transposed`](Self::product_transposed) [`matmul`](Self::matmul) [`matmul_with`](Self::matmul_with) [`outer`](Self::outer) [`matvec`](Self::matvec) [`dot`](Self::dot) [`transposed_dot`](Self::transposed_dot) [`random_projection`](Self::random_projection) |
 /// | sums over features and rows | [`sum`](Self::sum) [`mean`](Self::mean) [`sum_rows`](Self::sum_rows) [`sum_features`](Self::sum_features) [`mean_features`](Self::mean_features) [`max_features`](Self::max_features) [`softmax`](Self::softmax) [`log_softmax`](Self::log_softmax) |
 /// | columns | [`concat`](Self::concat) [`split`](Self::split) [`slice`](Self::slice) |
 /// | sequences | [`sequence_pool`](Self::sequence_pool) [`sequence_pool_with`](Self::sequence_pool_with) [`sequence_softmax`](Self::sequence_softmax) [`sequence_reverse`](Self::sequence_reverse) [`sequence_expand`](Self::sequence_expand) [`sequence_expand_as`](Self::sequence_expand_as) [`sequence_slice`](Self::sequence_slice) [`sequence_erase`](Self::sequence_erase) [`lod_of`](Self::lod_of) |
 /// | recurrent cells | [`lstm_cell`](Self::lstm_cell) [`gru_cell`](Self::gru_cell) [`zoneout`](Self::zoneout) |
 /// | losses and metrics | [`cross_entropy`](Self::cross_entropy) [`cross_entropy_with`](Self::cross_entropy_with) [`accuracy`](Self::accuracy) |
 /// | random | [`dropout`](Self::dropout) [`variational_dropout`](Self::variational_dropout) |
-/// | ids, conversion | [`lookup`](Self::lookup) [`lookup_bag`](Self::lookup_bag) [`assign`](Self::assign) [`cast`](Self::cast) [`fill_like`](Self::fill_like) |
+/// | sparse | [`feed_csr`](Self::feed_csr) [`to_dense`](Self::to_dense) [`to_csr`](Self::to_csr) [`to_selected_rows`](Self::to_selected_rows) |
+/// | ids, conversion | [`lookup`](Self::lookup) [`lookup_bag`](Self::lookup_bag) [`take_rows`](Self::take_rows) [`retain`](Self::retain) [`assign`](Self::assign) [`cast`](Self::cast) [`fill_like`](Self::fill_like) |
 ///
 /// # A program with mistakes
 ///
@@ -409,42 +409,6 @@ impl Builder {
             return;
         }
         self.state.borrow_mut().program.var_mut(var.id).stop_gradient = false;
-    }
-
-    /// A trainable variable of known shape. `dtype` is a [`DType`], or a variable whose dtype it takes; of an unknown variable
-    /// it is unknown too. It belongs to the root block, even if it is made in a step block. Its name begins with the
-    /// [scopes](Self::scope) that are open.
-    ///
-    /// # Errors
-    /// If there are too many dimensions, or they do not fit the initialiser.
-    #[track_caller]
-    pub fn parameter(
-        &self,
-        name: &str,
-        dtype: impl Into<DTypeOf>,
-        dims: &[usize],
-        initializer: Initializer,
-    ) -> Var {
-        let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
-        let add = |State { program, scopes, .. }: &mut State| {
-            let name = scopes.whole(name);
-            let spec = initialize::check(&initializer, dims)
-                .and_then(|()| Spec::fixed(dtype, dims))
-                .map_err(|e| e.variable(&name))?;
-            program.add_var(VarDesc {
-                name: program.fresh_name(&name),
-                block: BlockId(0),
-                kind: VarKind::Tensor(spec),
-                role: VarRole::Parameter,
-                persistable: true,
-                trainable: true,
-                stop_gradient: false,
-                initializer: Some(initializer),
-                gradient_of: None,
-            })
-        };
-        let added = add(&mut self.state.borrow_mut());
-        self.made(added)
     }
 
     /// The dtype that is meant; `None` for that of an unknown variable.

@@ -4,14 +4,16 @@
 mod before_loop;
 pub mod builder;
 mod carried;
-pub mod fallback;
+mod fallback;
 mod memories;
 mod naming;
 pub(crate) mod open_step;
 pub mod operator;
+mod parameters;
 mod scopes;
 mod state;
 pub mod step;
 pub(crate) mod term;
 pub mod var;
 pub mod vars;
+pub mod warning;

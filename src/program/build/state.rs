@@ -7,10 +7,10 @@ use std::panic::Location;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::fallback::{Fallback, Warning};
 use super::open_step::{OpenStep, Recurrence};
 use super::scopes::Scopes;
 use super::var::Var;
+use super::warning::{Fallback, Warning};
 use crate::error::{Error, ErrorKind, Place, Result};
 use crate::program::contract::registry::Registry;
 use crate::program::description::carried::wrong;

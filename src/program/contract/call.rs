@@ -7,7 +7,7 @@ mod lend;
 use std::sync::Arc;
 
 pub(crate) use intake::{Intake, Repeated};
-use lend::{lend_reads, lend_write};
+use lend::{lend_reads, lend_write, table};
 pub(crate) use lend::{pooled, stored, two_dimensional};
 
 use super::context::{Backward, Call, Forward, OperandAt, RunFacts, Scratch, Wiring};
@@ -20,6 +20,7 @@ use super::op::Op;
 use super::registry::Registry;
 use super::sample::Operand;
 use super::signature::{Signature, Slot};
+use super::table::RowStart;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Store;
 use crate::kernels::arena::{OperandRoom, Operands};
@@ -36,6 +37,8 @@ pub struct Direct {
     inputs: Vec<Vec<Variable>>,
     input_specs: Vec<Vec<Spec>>,
     literals: Vec<Vec<Literal>>,
+    /// Of which inputs, by slot and number, rows that are not listed start somehow, and how.
+    starts: Vec<(usize, usize, RowStart)>,
     output_specs: Vec<Vec<Spec>>,
     updated: Vec<Vec<Variable>>,
     levels: LevelTable,
@@ -76,6 +79,7 @@ impl Direct {
             inputs: vec![Vec::new(); signature.inputs.len()],
             input_specs: vec![Vec::new(); signature.inputs.len()],
             literals: vec![Vec::new(); signature.inputs.len()],
+            starts: Vec::new(),
             output_specs: Vec::new(),
             updated: vec![Vec::new(); signature.outputs.len()],
             levels: LevelTable::default(),
@@ -137,6 +141,22 @@ impl Direct {
         self.stream = stream;
         self.keys = keys;
         self
+    }
+
+    /// Makes variable `k` of an input slot, which holds selected rows, a row-sparse parameter: rows that are not listed start so.
+    pub(crate) fn starting(mut self, slot: usize, k: usize, start: RowStart) -> Self {
+        self.starts.push((slot, k, start));
+        self
+    }
+
+    /// Puts the row-sparse parameters of an input slot in the places of their selected rows.
+    fn lend_tables(&self, slot: usize, places: &[OperandAt], pool: &mut [Pooled]) -> Result<()> {
+        for (_, k, start) in self.starts.iter().filter(|(of, ..)| *of == slot) {
+            if let Some(&OperandAt::Pooled(i)) = places.get(*k) {
+                pool[i] = table(self.inputs[slot][*k].storage().as_selected_rows()?, start.clone())?;
+            }
+        }
+        Ok(())
     }
 
     fn bind(&mut self, signature: Signature, operand: &Operand, bound: &mut Vec<Arc<Lod>>) -> Result<()> {
@@ -302,10 +322,12 @@ impl Direct {
         let mut room = OperandRoom::default();
         let mut lender = Operands::lent(&mut room);
         let mut reads = 0;
-        for (vars, specs) in self.inputs.iter().zip(&self.input_specs) {
+        for (slot, (vars, specs)) in self.inputs.iter().zip(&self.input_specs).enumerate() {
             let values = vars.iter().map(|v| Some(v.storage()));
             let repeated = self.repeated();
-            wiring.inputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool, repeated)?);
+            let places = lend_reads(values, specs, &mut lender, &mut reads, &mut pool, repeated)?;
+            self.lend_tables(slot, &places, &mut pool)?;
+            wiring.inputs.push(places);
         }
         let mut values = Vec::new();
         let (mut writes, mut rows) = (0, pool.len());
@@ -384,6 +406,9 @@ impl Direct {
         let fits = given.dtype() == spec.dtype && given.storage().kind() == spec.storage;
         match given.storage() {
             Storage::Dense(dense) if fits => Ok(Start::Dense(dense.clone())),
+            Storage::SelectedRows(rows) if fits && slot.table => {
+                table(rows, RowStart::zeros()).map(Start::Pooled)
+            }
             other if fits && let Some(pooled) = pooled(other, Repeated::Kept)? => Ok(Start::Pooled(pooled)),
             other => Err(Error::new(
                 format!("output `{}`", slot.name),
@@ -435,14 +460,10 @@ impl Direct {
         // What the operator does not declare to read is withheld, so that a wrong declaration shows here.
         for (slot, vars) in self.inputs.iter().enumerate() {
             let values = vars.iter().map(|v| needs.has_input(slot).then(|| v.storage()));
-            wiring.inputs.push(lend_reads(
-                values,
-                &self.input_specs[slot],
-                &mut lender,
-                &mut reads,
-                &mut pool,
-                self.repeated(),
-            )?);
+            let (specs, repeated) = (&self.input_specs[slot], self.repeated());
+            let places = lend_reads(values, specs, &mut lender, &mut reads, &mut pool, repeated)?;
+            self.lend_tables(slot, &places, &mut pool)?;
+            wiring.inputs.push(places);
         }
         for (slot, vars) in outputs.iter().enumerate() {
             let values = vars.iter().map(|v| needs.has_output(slot).then(|| v.storage()));

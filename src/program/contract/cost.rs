@@ -31,6 +31,8 @@ pub struct Work<'a> {
     pub(crate) inputs: &'a [Vec<Spec>],
     pub(crate) outputs: &'a [Vec<Spec>],
     pub(crate) rows: &'a dyn Fn(Extent) -> usize,
+    /// How many numbers the sparse variables of an input slot store.
+    pub(crate) stored: &'a dyn Fn(usize) -> usize,
     pub(crate) touched: Cost,
 }
 
@@ -53,6 +55,11 @@ impl Work<'_> {
     /// Rows and width of the variable of output slot `slot` in this call; its gradient's in a backward one.
     pub fn output(&self, slot: usize) -> (u64, u64) {
         self.size(self.outputs.get(slot))
+    }
+
+    /// How many numbers the variables of input slot `slot` store, if they are sparse; else none.
+    pub fn stored(&self, slot: usize) -> u64 {
+        (self.stored)(slot) as u64
     }
 
     /// One operation for each number that is written, and the bytes of all that is bound to the call. Of a table beside

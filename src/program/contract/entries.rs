@@ -1,6 +1,9 @@
 //! Sparse matrices while a program runs: buffers by rows that keep their memory from step to step.
 
+use std::sync::Arc;
+
 use super::rows::{Numbers, RowBuffer, RowValue};
+use super::table::RowTable;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::sparse::{CsrMut, CsrView};
 use crate::tensor::{DType, StorageKind};
@@ -109,6 +112,8 @@ pub enum Pooled {
     Rows(RowBuffer),
     /// A sparse matrix, csr or coo.
     Csr(CsrBuffer),
+    /// A row-sparse parameter, or the optimizer's state beside one; in the same memory as others until it is written.
+    Table(Arc<RowTable>),
 }
 
 impl Pooled {
@@ -125,7 +130,7 @@ impl Pooled {
     pub(crate) fn rows(&self) -> Option<&RowBuffer> {
         match self {
             Self::Rows(rows) => Some(rows),
-            Self::Csr(_) => None,
+            Self::Csr(_) | Self::Table(_) => None,
         }
     }
 
@@ -133,7 +138,23 @@ impl Pooled {
     pub(crate) fn rows_mut(&mut self) -> Option<&mut RowBuffer> {
         match self {
             Self::Rows(rows) => Some(rows),
-            Self::Csr(_) => None,
+            Self::Csr(_) | Self::Table(_) => None,
+        }
+    }
+
+    /// The row-sparse variable.
+    pub(crate) fn table(&self) -> Option<&RowTable> {
+        match self {
+            Self::Table(table) => Some(table),
+            Self::Rows(_) | Self::Csr(_) => None,
+        }
+    }
+
+    /// The row-sparse variable, to be written: a copy of its own if others have it too.
+    pub(crate) fn table_mut(&mut self) -> Option<&mut RowTable> {
+        match self {
+            Self::Table(table) => Some(Arc::make_mut(table)),
+            Self::Rows(_) | Self::Csr(_) => None,
         }
     }
 
@@ -141,7 +162,7 @@ impl Pooled {
     pub(crate) fn csr(&self) -> Option<&CsrBuffer> {
         match self {
             Self::Csr(csr) => Some(csr),
-            Self::Rows(_) => None,
+            Self::Rows(_) | Self::Table(_) => None,
         }
     }
 
@@ -149,7 +170,7 @@ impl Pooled {
     pub(crate) fn csr_mut(&mut self) -> Option<&mut CsrBuffer> {
         match self {
             Self::Csr(csr) => Some(csr),
-            Self::Rows(_) => None,
+            Self::Rows(_) | Self::Table(_) => None,
         }
     }
 
@@ -158,6 +179,7 @@ impl Pooled {
         match self {
             Self::Rows(rows) => rows.ids().len() * rows.width(),
             Self::Csr(csr) => csr.entries(),
+            Self::Table(table) => table.touched() * table.width(),
         }
     }
 
@@ -166,6 +188,7 @@ impl Pooled {
         match self {
             Self::Rows(rows) => rows.bytes(),
             Self::Csr(csr) => csr.bytes(),
+            Self::Table(table) => table.bytes(),
         }
     }
 
@@ -174,6 +197,8 @@ impl Pooled {
         match self {
             Self::Rows(rows) => rows.reset::<T>(height, width),
             Self::Csr(csr) => csr.fill::<T>(width).indptr.resize(height + 1, 0),
+            // The scope's: nothing begins it anew.
+            Self::Table(_) => {}
         }
     }
 
@@ -205,6 +230,7 @@ impl Pooled {
         match self {
             Self::Csr(csr) => csr.values_mut::<T>(),
             Self::Rows(rows) => rows.flat_mut::<T>(),
+            Self::Table(table) => Arc::make_mut(table).numbers_mut::<T>(),
         }
     }
 }

@@ -20,3 +20,4 @@ pub mod rows;
 pub mod sample;
 pub mod shapes;
 pub mod signature;
+pub mod table;

@@ -52,6 +52,11 @@ impl Numbers {
         Ok(T::of_mut(self))
     }
 
+    /// Bytes of the memory that is kept.
+    pub(super) fn bytes(&self) -> usize {
+        self.f32.capacity() * size_of::<f32>() + self.f64.capacity() * size_of::<f64>()
+    }
+
     fn check<T: RowValue>(&self, what: &str) -> Result<()> {
         if self.dtype == Some(T::ROW_DTYPE) {
             return Ok(());

@@ -146,6 +146,9 @@ pub struct Slot {
     pub literal: bool,
     /// An input that may be stored in any way, since only its LoD is looked at.
     pub any_storage: bool,
+    /// It may be a row-sparse parameter ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)), or, updated,
+    /// the optimizer's state beside one.
+    pub table: bool,
 }
 
 impl Slot {
@@ -164,6 +167,7 @@ impl Slot {
             shape_only: false,
             literal: false,
             any_storage: false,
+            table: false,
         }
     }
 
@@ -209,6 +213,13 @@ impl Slot {
     #[must_use]
     pub const fn shape_only(self) -> Self {
         Slot { shape_only: true, ..self }
+    }
+
+    /// The same, which may be a row-sparse parameter: read by `table` of the contexts, or updated by
+    /// [`Forward::update_tables`](crate::program::Forward::update_tables).
+    #[must_use]
+    pub const fn table(self) -> Self {
+        Slot { table: true, ..self }
     }
 
     /// The same input, stored in any way: only its LoD is looked at.

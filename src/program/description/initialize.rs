@@ -15,11 +15,15 @@
 //! | `gate_biases` | `values` | `[GH]`: the numbers of each of the G gates start at its value |
 //! | `embedding` | `std`, `padding` (none) | normal around 0; the row `padding` is 0 |
 //!
+//! Of a row-sparse parameter each row starts by itself, by its number ([`Builder::row_sparse_parameter`](crate::Builder::row_sparse_parameter)):
+//! `zeros`, `constant`, `uniform`, `normal` and `embedding`.
+//!
 //! The weights `[in, blocks·out]` of a cell are `blocks` matrices side by side, one a gate, each started on its own.
 
-use super::var_desc::Initializer;
+use super::var_desc::{Initializer, VarDesc};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::random::philox;
+use crate::program::contract::table::{RowNumbers, RowStart};
 use crate::program::spec::attributes::Attributes;
 use crate::tensor::{DType, Dense};
 
@@ -153,6 +157,51 @@ pub fn evaluate(
         Ok(if dtype == DType::F64 { dense } else { dense.cast(dtype) })
     };
     Start::read(initializer, dims).and_then(numbers).map_err(|e| e.variable(name)).at_caller()
+}
+
+/// How the rows of the row-sparse variable `name` start: by row number, each apart from all others. The numbers are spread as
+/// [`evaluate`] spreads them, and are others.
+///
+/// # Errors
+/// As [`evaluate`]; if the numbers of the initialiser depend on each other or on the whole shape.
+pub(crate) fn rows(initializer: &Initializer, dims: &[usize], seed: u64, name: &str) -> Result<RowStart> {
+    let of = |start: Start| {
+        let numbers = match start {
+            Start::Zeros => RowNumbers::Zeros,
+            Start::Constant(value) => RowNumbers::Constant(value),
+            Start::Uniform { low, high } => RowNumbers::Uniform { low, high },
+            Start::Normal { std } => RowNumbers::Normal { std, padding: None },
+            Start::Embedding { std, padding } => {
+                RowNumbers::Normal { std, padding: padding.and_then(|row| i64::try_from(row).ok()) }
+            }
+            Start::XavierUniform(_) => return Err(whole(initializer, "its range follows from the height")),
+            Start::Orthogonal(_) => return Err(whole(initializer, "its rows depend on each other")),
+            Start::LstmBias { .. } | Start::GateBiases(_) => {
+                return Err(whole(initializer, "it is for the bias of a cell"));
+            }
+        };
+        Ok(RowStart::new(numbers, seed, hash(name)))
+    };
+    Start::read(initializer, dims).and_then(of).map_err(|e| e.variable(name))
+}
+
+/// How the rows of a row-sparse variable of a program with this seed start.
+///
+/// # Errors
+/// As [`rows`].
+pub(crate) fn start_of(var: &VarDesc, dims: &[usize], seed: u64) -> Result<RowStart> {
+    match &var.initializer {
+        Some(how) => rows(how, dims, seed, &var.name),
+        None => Ok(RowStart::zeros()),
+    }
+}
+
+/// The error of an initialiser that a row-sparse variable cannot have.
+fn whole(initializer: &Initializer, reason: &str) -> Error {
+    let expected =
+        format!("{ZEROS}, {CONSTANT}, {UNIFORM}, {NORMAL} or {EMBEDDING}, whose rows start each by itself");
+    let got = format!("`{}`: {reason}", initializer.kind);
+    Error::of(ErrorKind::Program, "initialiser of a row-sparse variable", expected, got)
 }
 
 /// A number that is one; infinities are, for masks.
@@ -307,6 +356,13 @@ struct Random {
     second: Option<u64>,
 }
 
+/// FNV-1a, 64 bits.
+fn hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 /// The two words of a number, low one first.
 fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
@@ -314,11 +370,7 @@ fn halves(x: u64) -> [u32; 2] {
 
 impl Random {
     fn new(seed: u64, name: &str) -> Self {
-        // FNV-1a, 64 bits.
-        let name = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        Self { seed, name, block: 0, second: None }
+        Self { seed, name: hash(name), block: 0, second: None }
     }
 
     fn next(&mut self) -> u64 {

@@ -82,7 +82,9 @@ impl Program {
             let conversion = |(slot, number): (usize, usize)| {
                 Some(Conversion { slot: signature.inputs[slot].name, var: *groups[slot].get(number)? })
             };
-            Some(found.into_iter().filter_map(conversion).collect::<Vec<_>>())
+            // A row-sparse parameter has as many rows as its height says: it is refused, never made dense.
+            let dense = |conversion: &Conversion| !self.var(conversion.var).is_row_sparse();
+            Some(found.into_iter().filter_map(conversion).filter(dense).collect::<Vec<_>>())
         };
         let own = of(kind);
         own.into_iter().chain(others.filter_map(of)).min_by_key(Vec::len).unwrap_or_default()
@@ -125,6 +127,17 @@ impl Program {
         signature: Signature,
         groups: &[Vec<VarId>],
     ) -> Result<()> {
+        for (slot, vars) in
+            signature.inputs.iter().zip(groups).filter(|(slot, _)| !slot.table && !slot.any_storage)
+        {
+            if let Some(desc) = vars.iter().map(|&var| self.var(var)).find(|desc| desc.is_row_sparse()) {
+                let what = format!("input `{}`", slot.name);
+                let expected =
+                    "no row-sparse parameter: this operator would need all rows, or those that are not there";
+                let got = desc.spec().map_or_else(String::new, Spec::to_string);
+                return Err(malformed(what, expected, got).variable(&desc.name));
+            }
+        }
         let Err(NoKernel { slot, number, expected }) = signature.kernel(&self.storages(groups)) else {
             return Ok(());
         };

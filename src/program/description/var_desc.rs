@@ -2,6 +2,7 @@
 
 use crate::program::spec::attributes::{Attributes, Literal};
 use crate::program::spec::extent::{BlockId, Spec, VarId};
+use crate::tensor::StorageKind;
 use crate::tensor::named::named;
 
 /// What a variable is, before anything runs.
@@ -113,6 +114,12 @@ impl VarDesc {
             VarKind::Tensor(spec) => Some(spec),
             VarKind::Literal(_) => None,
         }
+    }
+
+    /// Whether it is a row-sparse parameter, or the optimizer's state beside one: kept from run to run, by the rows that were
+    /// touched.
+    pub fn is_row_sparse(&self) -> bool {
+        self.persistable && self.spec().is_some_and(|spec| spec.storage == StorageKind::SelectedRows)
     }
 
     /// Number of LoD levels.

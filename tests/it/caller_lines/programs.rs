@@ -12,11 +12,11 @@ use unpadded::program::attributes::Attribute;
 use unpadded::program::attributes::or_default;
 use unpadded::program::call::Direct;
 use unpadded::program::{
-    Append, Attributes, Backward, BlockId, Extent, Forward, Gradient, InferShape, Levels, Op, Operand,
-    Program, RowBuffer, Sample, Spec, VarId, backward,
+    Append, Attributes, Backward, BlockId, CsrBuffer, Extent, Forward, Gradient, InferShape, Levels, Op,
+    Operand, Program, RowBuffer, Sample, Spec, VarId, backward,
 };
 use unpadded::tensor::{Dense, StorageKind};
-use unpadded::{Builder, DType, Result, Var, Variable, operator};
+use unpadded::{Builder, DType, Registry, Result, Var, Variable, operator};
 
 use super::Calls;
 use crate::refused::noted;
@@ -51,6 +51,7 @@ fn builder(calls: &mut Calls) {
     calls.at("Builder::carried_state_of", || net.carried_state_of("x", DType::F32, &[]));
     calls.at("Builder::carry", || noted(&net, || net.carry(x, x)));
     calls.at("Builder::feed_stored", || net.feed_stored("empty", DType::F32, &[], StorageKind::Dense));
+    calls.at("Builder::feed_csr", || net.feed_csr("bags", DType::I64, 9, 0));
     calls.at("Builder::feed_like", || net.feed_like("like", DType::F32, &[], foreign));
     calls.at("Builder::watch", || noted(&net, || net.watch(ids)));
     calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[1; 9], init::zeros()));
@@ -74,6 +75,9 @@ fn operators(calls: &mut Calls) {
     calls.at("arithmetic::$kind", || net.maximum(x, foreign));
     calls.at("arithmetic::$kind", || net.minimum(x, foreign));
     calls.at("Builder::assign", || net.assign(foreign));
+    calls.at("Builder::to_dense", || net.to_dense(foreign));
+    calls.at("Builder::to_csr", || net.to_csr(foreign));
+    calls.at("Builder::to_selected_rows", || net.to_selected_rows(x));
     calls.at("Builder::cast", || net.cast(foreign, DType::F64));
     calls.at("Builder::cross_entropy", || net.cross_entropy(x, x));
     calls.at("Builder::cross_entropy_with", || {
@@ -196,6 +200,7 @@ fn as_data(calls: &mut Calls) {
         own.append(&registry, BlockId(0), Append { inputs, ..Append::forward("tanh") })
     });
     calls.at("Program::inference", || program.inference(&[literal]));
+    calls.at("Program::storage_report", || program.storage_report(&Registry::empty()));
     calls.at("Program::streamed", || program.streamed(&registry, &[literal]));
     let mut broken = program.clone();
     broken.var_mut(x.id()).name = "one".into();
@@ -235,6 +240,9 @@ fn as_data(calls: &mut Calls) {
     calls.at("Spec::rows_of", || Spec::rows_of(DType::F32, Extent::Batch, &[1; 9], Levels::new()));
     calls.at("Spec::drop_level", || Spec::fixed(DType::F32, &[1])?.drop_level(Extent::Batch));
     calls.at("RowBuffer::values", || RowBuffer::default().values::<f32>().map(drop));
+    calls.at("CsrBuffer::values", || CsrBuffer::default().values::<f32>().map(drop));
+    calls.at("CsrBuffer::values_mut", || CsrBuffer::default().values_mut::<f32>().map(drop));
+    calls.at("CsrBuffer::view", || CsrBuffer::default().view::<f32>().map(drop));
     calls.at("RowBuffer::values_mut", || RowBuffer::default().values_mut::<f32>().map(drop));
 
     let tanh = || registry.parse("tanh", &Attributes::new()).unwrap();
@@ -245,6 +253,9 @@ fn as_data(calls: &mut Calls) {
     calls.at("attributes::or_default", || or_default(&no_number, "rate", 0.5));
     calls.at("Sample::of_rows", || {
         Sample::of_rows(&no_number, 1, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
+    });
+    calls.at("Sample::of_csr", || {
+        Sample::of_csr(&no_number, 1, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
     });
     calls.at("Sample::of_sequences", || {
         Sample::of_sequences(&no_number, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
@@ -297,6 +308,8 @@ impl Op for Probe {
             "literal" => run.literal(1).map(drop),
             "output" => run.output::<f64>(0).map(drop),
             "output_at" => run.output_at::<f32>(0, 7).map(drop),
+            "fill_csr" => run.fill_csr(0, |_, _| Ok(())),
+            "fill_rows" => run.fill_rows(0, |_, _| Ok(())),
             _ => Ok(()),
         }
     }
@@ -361,6 +374,8 @@ fn of_operators(calls: &mut Calls) {
     calls.at("Forward::sequences", || probed("sequences"));
     calls.at("Forward::output", || probed("output"));
     calls.at("Forward::output_at", || probed("output_at"));
+    calls.at("Forward::fill_csr", || probed("fill_csr"));
+    calls.at("Forward::fill_rows", || probed("fill_rows"));
     calls.at("Backward::output_gradient", || probed("output_gradient"));
     calls.at("Backward::output_gradient_at", || probed("output_gradient_at"));
     calls.at("Backward::gradient", || probed("gradient"));
@@ -379,6 +394,7 @@ fn runs(calls: &mut Calls) {
     calls.at("Executor::fetch", || executor.fetch(y));
     calls.at("Executor::scalar", || executor.scalar(y));
     calls.at("Executor::bytes_for", || executor.bytes_for(&[]));
+    calls.at("Executor::bytes_of", || executor.bytes_of(VarId(999)));
     calls.at("Executor::gradient", || executor.gradient(VarId(0)));
     calls.at("Executor::set_gradient", || executor.set_gradient(VarId(0), Dense::from(array![1.0f32])));
     calls.at("Executor::update", || executor.update(&mut scope));

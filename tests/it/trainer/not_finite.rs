@@ -2,6 +2,7 @@
 
 use unpadded::Var;
 use unpadded::checkpoint::Checkpoint;
+use unpadded::tensor::Storage;
 
 use super::*;
 
@@ -144,12 +145,12 @@ fn what_is_not_finite_is_not_resumed() {
     fit(&mut first, Until::Epochs(1));
     first.save(&file).unwrap();
     let sound = Checkpoint::load(&file).unwrap();
-    let with = |value: &Dense| {
-        let mut numbers = value.as_slice::<f32>().unwrap().to_vec();
+    let with = |value: &Storage| -> Storage {
+        let mut numbers = value.as_dense().unwrap().as_slice::<f32>().unwrap().to_vec();
         *numbers.last_mut().unwrap() = f32::INFINITY;
-        Dense::from_vec(value.shape(), numbers).unwrap()
+        Dense::from_vec(value.shape(), numbers).unwrap().into()
     };
-    let floats = |all: &std::collections::BTreeMap<String, Dense>| -> Vec<String> {
+    let floats = |all: &std::collections::BTreeMap<String, Storage>| -> Vec<String> {
         let all = all.iter().filter(|(_, value)| value.dtype() == DType::F32 && !value.shape().is_empty());
         all.map(|(name, _)| name.clone()).collect()
     };

@@ -1,5 +1,7 @@
 //! Values as operators see them, lent to a call: dense ones as views, the others as buffers.
 
+use std::sync::Arc;
+
 use ndarray::Array2;
 
 use super::intake::{Intake, Repeated};
@@ -9,6 +11,7 @@ use crate::kernels::{View, ViewMut};
 use crate::program::contract::context::OperandAt;
 use crate::program::contract::entries::Pooled;
 use crate::program::contract::rows::RowBuffer;
+use crate::program::contract::table::{RowStart, RowTable};
 use crate::program::spec::extent::Spec;
 use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, StorageKind, with_element};
 
@@ -65,6 +68,16 @@ pub(crate) fn pooled(value: &Storage, repeated: Repeated) -> Result<Option<Poole
     Ok(Some(pooled))
 }
 
+/// Selected rows as a row-sparse variable, whose other rows start as `start` says.
+///
+/// # Errors
+/// If the values are not f32 or f64.
+pub(super) fn table(rows: &SelectedRows, start: RowStart) -> Result<Pooled> {
+    let mut table = RowTable::new(rows.dtype(), rows.shape(), start)?;
+    table.set(rows.clone())?;
+    Ok(Pooled::Table(Arc::new(table)))
+}
+
 /// A buffer as a value, in the shape of `spec`.
 ///
 /// # Errors
@@ -73,6 +86,7 @@ pub(crate) fn stored(pooled: &Pooled, spec: &Spec) -> Result<Storage> {
     let csr = match pooled {
         Pooled::Rows(rows) => return Ok(selected_rows(rows, spec)?.into()),
         Pooled::Csr(csr) => csr,
+        Pooled::Table(table) => return Ok(table.to_selected_rows()?.into()),
     };
     let shape = [csr.rows(), spec.width()];
     let Some(dtype) = csr.dtype() else {

@@ -1,10 +1,11 @@
 //! What an operator sees of operands that are not dense: selected rows and sparse matrices.
 
-use super::{Backward, Forward, OperandAt};
+use super::{Backward, Call, Forward, OperandAt};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Store;
 use crate::program::contract::entries::{CsrBuffer, Pooled};
 use crate::program::contract::rows::{RowBuffer, RowValue};
+use crate::program::contract::table::{RowTable, no_table};
 
 macro_rules! pooled_methods {
     ($context:ident) => {
@@ -27,6 +28,11 @@ macro_rules! pooled_methods {
             /// The sparse matrix of variable `k` of an input slot; `None` if it is stored otherwise.
             pub fn csr_at(&self, slot: usize, k: usize) -> Option<&CsrBuffer> {
                 self.pooled(self.call.wiring.inputs[slot].get(k)?)?.csr()
+            }
+
+            /// The row-sparse parameter of an input slot; `None` if it is stored otherwise.
+            pub fn table(&self, slot: usize) -> Option<&RowTable> {
+                self.pooled(self.call.wiring.inputs[slot].first()?)?.table()
             }
 
             fn pooled(&self, place: &OperandAt) -> Option<&Pooled> {
@@ -68,6 +74,42 @@ impl Forward<'_> {
     ) -> Result<()> {
         let filled = |run: &Self, pooled: &mut Pooled| pooled.csr_mut().map(|csr| fill(run, csr));
         self.fill(slot, filled).at_caller()
+    }
+
+    /// The selected rows of input slot `rows` (a gradient), and the row-sparse variables of the output slots `tables`, which are
+    /// updated in place.
+    ///
+    /// # Errors
+    /// If one of them is stored otherwise.
+    #[track_caller]
+    pub fn update_tables<const N: usize>(
+        &mut self,
+        rows: usize,
+        tables: [usize; N],
+    ) -> Result<(&RowBuffer, [&mut RowTable; N])> {
+        let Call { wiring, signature, .. } = &self.call;
+        let rows_at = wiring.inputs[rows].first().copied().unwrap_or(OperandAt::Absent);
+        let tables_at = tables.map(|slot| wiring.outputs[slot].first().copied().unwrap_or(OperandAt::Absent));
+        let (mut found_rows, mut found) = (None, [const { None }; N]);
+        // No two operands are at one place, so each is found once.
+        for (i, pooled) in self.pool.iter_mut().enumerate() {
+            let here = OperandAt::Pooled(i);
+            if here == rows_at {
+                found_rows = pooled.rows();
+            } else if let Some(k) = tables_at.iter().position(|&at| at == here) {
+                found[k] = pooled.table_mut();
+            }
+        }
+        let missing = found.iter().position(Option::is_none);
+        let (Some(found_rows), None) = (found_rows, missing) else {
+            return Err(match missing {
+                Some(k) => no_table(signature.outputs[tables[k]].name),
+                None => other_storage(signature.inputs[rows].name),
+            })
+            .at_caller();
+        };
+        let found = found.map(|table| table.unwrap_or_else(|| unreachable!("none is missing")));
+        Ok((found_rows, found))
     }
 
     fn fill(

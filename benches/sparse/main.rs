@@ -4,8 +4,15 @@
 //! peer's, and `ratio`, the peer's over ours. `sprs` runs on one thread. `transposed·dense` plans the columns at every call
 //! if that pays, `planned` has done so before. Every result is compared with the peer's first.
 //!
+//! `train` learns 20 newsgroups by `linear` of csr rows and of the dense twin, each in a process of its own: accuracy, seconds,
+//! peak memory.
+//!
 //! The matrices are 20 newsgroups as bags of words and a9a, as `20news-bow/20ng.zip` and `a9a/a9a` in the folder that
 //! `UNPADDED_DATASETS` names, else `../shared/datasets`. In the place of one that is not there a matrix of about its shape is drawn.
+
+#[path = "../../models/memory.rs"]
+mod memory;
+mod train;
 
 use std::error::Error;
 use std::fs;
@@ -32,6 +39,9 @@ fn main() -> Result<()> {
     // `cargo bench` adds `--bench`; what else is said chooses products by a part of their names.
     let chosen: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     let chosen = |name: &str| chosen.is_empty() || chosen.iter().any(|part| name.contains(part.as_str()));
+    if chosen("train") {
+        train::compare()?;
+    }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build()?;
     for matrix in [Matrix::newsgroups()?, Matrix::a9a()?] {
         let x = matrix.peer();
@@ -232,7 +242,10 @@ fn squared(matrix: &Matrix, x: &CsMat<f32>) -> Result<()> {
     while times.go_on() {
         times.ours(1, || ours(1));
         times.ours(2, || ours(2));
-        times.theirs(|| Ok(drop(black_box(theirs()))))?;
+        times.theirs(|| {
+            black_box(theirs());
+            Ok(())
+        })?;
     }
     let expected = theirs();
     if !indices.iter().zip(expected.indices()).all(|(&ours, &theirs)| ours as usize == theirs) {

@@ -1,0 +1,66 @@
+//! Which values that are not dense share a buffer of the pool: those whose lives do not meet.
+
+use super::slots::Slots;
+use crate::executor::plan::{Instr, OpInstr, Slot};
+use crate::program::contract::context::OperandAt;
+use crate::tensor::StorageKind;
+
+/// The places in the pool that a call uses.
+pub(crate) fn pooled(op: &OpInstr) -> impl Iterator<Item = usize> {
+    let wiring = &op.wiring;
+    let values = [&wiring.inputs, &wiring.outputs, &wiring.output_gradients, &wiring.results];
+    let gradients = wiring.input_gradients.iter().flatten().map(|(place, _)| place);
+    values.into_iter().flatten().flatten().chain(gradients).filter_map(|place| match place {
+        OperandAt::Pooled(at) => Some(*at),
+        _ => None,
+    })
+}
+
+/// Gives values of one storage, whose lives do not meet, one place in the pool. Until now each has one of its own. Returns the
+/// storages of the places.
+pub(crate) fn assign(slots: &mut [Slot], code: &mut [Instr], made: &Slots) -> Vec<StorageKind> {
+    let kinds = &made.pools;
+    let mut order: Vec<usize> = (0..slots.len()).filter(|&slot| slots[slot].pool.is_some()).collect();
+    order.sort_by_key(|&slot| slots[slot].life);
+    // Storage, and from when on it is free.
+    let mut places: Vec<(StorageKind, usize)> = Vec::new();
+    let mut of: Vec<usize> = vec![0; kinds.len()];
+    for slot in order {
+        let (Some(own), (first, last)) = (slots[slot].pool, slots[slot].life) else { continue };
+        let kind = kinds[own];
+        let last = if slots[slot].persistent { usize::MAX } else { last };
+        let free = |(known, until): &(StorageKind, usize)| *known == kind && *until < first;
+        let place = places.iter().position(free).unwrap_or_else(|| {
+            places.push((kind, 0));
+            places.len() - 1
+        });
+        places[place].1 = last;
+        of[own] = place;
+    }
+    for slot in slots {
+        slot.pool = slot.pool.map(|own| of[own]);
+    }
+    code.iter_mut().for_each(|instr| renumber(instr, &of));
+    places.into_iter().map(|(kind, _)| kind).collect()
+}
+
+fn renumber(instr: &mut Instr, of: &[usize]) {
+    match instr {
+        Instr::Op(op) | Instr::Levels(op) => {
+            let wiring = &mut op.wiring;
+            let values =
+                [&mut wiring.inputs, &mut wiring.outputs, &mut wiring.output_gradients, &mut wiring.results];
+            let gradients = wiring.input_gradients.iter_mut().flatten().map(|(place, _)| place);
+            for place in values.into_iter().flatten().flatten().chain(gradients) {
+                if let OperandAt::Pooled(at) = place {
+                    *at = of[*at];
+                }
+            }
+        }
+        Instr::Loop(inner) => {
+            let code = inner.before.iter_mut().chain(&mut inner.body).chain(&mut inner.after);
+            code.for_each(|instr| renumber(instr, of));
+        }
+        Instr::Zero(..) | Instr::Reorder { .. } => {}
+    }
+}

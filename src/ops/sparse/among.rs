@@ -1,0 +1,117 @@
+//! The entries of a sparse matrix whose columns are among the rows of something that does not have all of them.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::sparse::CsrView;
+use crate::kernels::{Float, Store, View};
+use crate::program::{CsrBuffer, RowBuffer, RowValue};
+
+/// Entries of a matrix under other numbers of their columns: the places of these among ascending ids. It keeps its memory from
+/// call to call.
+pub(in crate::ops) struct Among<T> {
+    indptr: Vec<i64>,
+    places: Vec<i64>,
+    values: Vec<T>,
+    /// Which entries of the matrix they are.
+    entries: Vec<usize>,
+    ids: usize,
+    numbers: Vec<T>,
+}
+
+impl<T> Default for Among<T> {
+    fn default() -> Self {
+        let (indptr, places, values) = (vec![0], Vec::new(), Vec::new());
+        Self { indptr, places, values, entries: Vec::new(), ids: 0, numbers: Vec::new() }
+    }
+}
+
+impl<T: Float> Among<T> {
+    /// Finds the entries of `x` whose columns are among `ids`, which ascend. The columns of each row of `x` ascend, too.
+    pub(in crate::ops) fn find(&mut self, x: CsrView<'_, T>, ids: &[i64]) {
+        self.ids = ids.len();
+        self.indptr.clear();
+        self.indptr.push(0);
+        self.places.clear();
+        self.values.clear();
+        self.entries.clear();
+        let mut entry = 0;
+        for r in 0..x.rows() {
+            let (columns, values) = x.row(r);
+            let mut from = 0;
+            for (&column, &value) in columns.iter().zip(values) {
+                from += ids[from..].partition_point(|&id| id < column);
+                if ids.get(from) == Some(&column) {
+                    self.places.push(from as i64);
+                    self.values.push(value);
+                    self.entries.push(entry);
+                }
+                entry += 1;
+            }
+            self.indptr.push(self.places.len() as i64);
+        }
+    }
+
+    /// What was found: a column for each id.
+    pub(in crate::ops) fn view(&self) -> CsrView<'_, T> {
+        CsrView::new(self.ids, &self.indptr, &self.places, &self.values)
+    }
+
+    /// Writes or adds one number for each entry of the whole matrix: for those that were found what `fill` puts there, in their
+    /// order, and 0 for the others.
+    pub(in crate::ops) fn at_entries(
+        &mut self,
+        to: &mut [T],
+        store: Store,
+        fill: impl FnOnce(CsrView<'_, T>, &mut [T]),
+    ) {
+        let Self { indptr, places, values, entries, ids, numbers } = self;
+        numbers.clear();
+        numbers.resize(entries.len(), T::ZERO);
+        fill(CsrView::new(*ids, indptr, places, values), numbers);
+        if store == Store::Write {
+            to.fill(T::ZERO);
+        }
+        entries.iter().zip(numbers).for_each(|(&entry, &mut number)| to[entry] += number);
+    }
+}
+
+/// The sparse matrix at a slot, which the operator's kernels say is there.
+///
+/// # Errors
+/// If it is not.
+pub(in crate::ops) fn given(csr: Option<&CsrBuffer>) -> Result<&CsrBuffer> {
+    csr.ok_or_else(|| Error::of(ErrorKind::Program, "operand", "a sparse matrix", "another storage"))
+}
+
+/// The values of selected rows; of none, which need not know their dtype, no rows.
+///
+/// # Errors
+/// If they hold another dtype.
+pub(in crate::ops) fn values<T: RowValue>(rows: &RowBuffer, width: usize) -> Result<View<'_, T>> {
+    if rows.ids().is_empty() { Ok(View::new(&[], 0, width)) } else { rows.values::<T>() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_found_by_their_columns() {
+        let mut among = Among::<f32>::default();
+        let (indptr, indices, values) = ([0, 3, 3, 5], [1, 4, 7, 0, 7], [1.0, 2.0, 3.0, 4.0, 5.0]);
+        let x = CsrView::new(9, &indptr, &indices, &values);
+        among.find(x, &[4, 5, 7]);
+        let found = among.view();
+        assert_eq!((found.rows(), found.columns()), (3, 3));
+        assert_eq!(
+            (found.row(0), found.row(1), found.row(2)),
+            ((&[0, 2][..], &[2.0, 3.0][..]), (&[][..], &[][..]), (&[2][..], &[5.0][..]))
+        );
+        let mut to = [10.0; 5];
+        among.at_entries(&mut to, Store::Add, |found, to| to.copy_from_slice(found.values()));
+        assert_eq!(to, [10.0, 12.0, 13.0, 10.0, 15.0]);
+        among.at_entries(&mut to, Store::Write, |found, to| to.copy_from_slice(found.values()));
+        assert_eq!(to, [0.0, 2.0, 3.0, 0.0, 5.0]);
+        among.find(x, &[]);
+        assert_eq!((among.view().entries(), among.view().columns()), (0, 0));
+    }
+}

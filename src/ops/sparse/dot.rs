@@ -1,0 +1,375 @@
+//! `dot`: products with a sparse matrix on the left; `matmul` of such matrices.
+
+use ndarray::array;
+
+use super::among::{Among, given, values};
+use super::linear::rows_of;
+use crate::error::{Error, Result};
+use crate::kernels::sparse::{
+    Columns, SparseRoom, csr_csr, csr_dense, sampled_left, sampled_product, sampled_right,
+};
+use crate::kernels::{Store, View, ViewMut};
+use crate::program::contract::sample::{numbers, sparse_numbers};
+use crate::program::{
+    Attributes, Backward, CSR, Cost, DENSE, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op,
+    Pass, ROWS, RowValue, Sample, Spec, Stored, Work,
+};
+use crate::tensor::{SelectedRows, StorageKind, Variable};
+use crate::with_float;
+use crate::{builder_methods, operator};
+
+/// The slots of both.
+const X: usize = 0;
+const Y: usize = 1;
+const OUT: usize = 0;
+
+operator! {
+    /// out = x · y for rows `x` that are csr, `[rows, k]`; `y` is a constant of the program, `[k, n]`, in any storage, or a dense
+    /// vector `[k]`, which makes one number a row. See [`Builder::dot`](crate::Builder::dot).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::tensor::{Csr, Storage};
+    /// use unpadded::{Variable, ops};
+    /// let x = Csr::new([2, 2], vec![0, 1, 2], vec![1, 0], array![2.0, 3.0])?;
+    /// let y = Csr::new([2, 3], vec![0, 1, 2], vec![2, 0], array![10.0, 100.0])?;
+    /// let op = ops::catalogue().parse("dot", &Attributes::new())?;
+    /// let out = op.call(&[
+    ///     Operand::batch("x", Variable::new(x, None)?),
+    ///     Operand::constant("y", Variable::new(y, None)?),
+    /// ])?;
+    /// let expected = Csr::new([2, 3], vec![0, 1, 2], vec![0, 2], array![200.0, 30.0])?;
+    /// assert_eq!(out[0].storage(), &Storage::from(expected));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit.
+    pub(in crate::ops) struct Dot = dot {}
+    inputs { X = x: one, Y = y: one }
+    kernels { [CSR, DENSE], [CSR, CSR], [CSR, ROWS] }
+    outputs { OUT = out: one }
+}
+
+builder_methods! { DotProduct, Builder, Var;
+    /// The product of the rows `x`, `[rows, k]`, with a matrix `y`, `[k, n]`, that is the same for all rows: out = x · y. The LoD of
+    /// `x` stays.
+    ///
+    /// Of a csr `x` the result is dense where `y` is dense or selected rows, and csr where `y` is csr (or coo): with an entry
+    /// wherever two entries meet, even if their sum is 0. A dense `y` may be a vector `[k]`: then there is one number a row,
+    /// `[rows, 1]`. A dense `x` is multiplied as by [`product`](Builder::product).
+    ///
+    /// The gradient of a sparse operand is at what it stores; that of a dense matrix `y` is selected rows, the columns that occur in
+    /// `x`. What is not stored is not multiplied, so where `x` has no entry it does not matter if `y` is infinite there, or NaN.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// use unpadded::layers::init;
+    /// let net = Builder::new();
+    /// let bags = net.feed_csr("bags", DType::F32, 1000, 0);
+    /// let topics = net.parameter("topics", DType::F32, &[1000, 8], init::zeros());
+    /// assert_eq!(net.describe(bags.dot(topics)), "`dot`: f32[batch, 8]");
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit, or `y` has rows of the batch.
+    pub fn dot(&self, x: Var, y: Var) -> Var {
+        if self.spec(x).is_some_and(|x| x.storage == crate::tensor::StorageKind::Dense) {
+            return self.product(x, y, None);
+        }
+        self.append("dot", &[("x", &[x]), ("y", &[y])], Dot {}.attributes())
+    }
+}
+
+operator! {
+    /// `matmul` with a csr matrix on the left: out = x · y, csr if `y` is csr, else dense. Neither is transposed; see
+    /// [`Builder::transposed_dot`](crate::Builder::transposed_dot).
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::tensor::Csr;
+    /// use unpadded::{Variable, ops};
+    /// let x = Csr::new([2, 2], vec![0, 1, 2], vec![1, 0], array![2.0, 3.0])?;
+    /// let no = Attributes::new().with("transpose_x", false).with("transpose_y", false);
+    /// let out = ops::catalogue().parse("sparse_matmul", &no)?.call(&[
+    ///     Operand::constant("x", Variable::new(x, None)?),
+    ///     Operand::constant("y", array![[1.0], [10.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [20.0, 3.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the shapes do not fit, or a matrix is to be transposed.
+    pub(in crate::ops) struct SparseMatmul = sparse_matmul {
+        transpose_x: bool => as_it_lies,
+        transpose_y: bool => as_it_lies,
+    }
+    inputs { X = x: one, Y = y: one }
+    kernels { [CSR, DENSE], [CSR, CSR], [CSR, ROWS] }
+    stands_for { "matmul" }
+    outputs { OUT = out: one }
+}
+
+/// A flag that must not be set.
+fn as_it_lies(attributes: &Attributes, name: &str) -> Result<bool> {
+    match attributes.bool(name)? {
+        true => Err(Error::new(format!("attribute `{name}`"), "false for sparse matrices", "true")),
+        false => Ok(false),
+    }
+}
+
+/// The result of a product.
+fn shape(s: &InferShape<'_>) -> Result<Spec> {
+    s.is_float(X)?;
+    s.same_dtype(X, Y)?;
+    let (x, y) = (s.input(X), s.input(Y));
+    let (height, width) = match (y.shape.as_slice(), y.storage) {
+        (&[Extent::Known(height), Extent::Known(width)], _) => (height, width),
+        (&[Extent::Known(height)], StorageKind::Dense) => (height, 1),
+        _ => return Err(s.mismatch(Y, "a constant of shape [k, n], or a dense one of shape [k]")),
+    };
+    if x.shape.len() != 2 || x.width() != height {
+        return Err(s.mismatch(X, &format!("rows of {height} numbers, the height of `y`")));
+    }
+    let storage = if is_csr(y) { StorageKind::Csr } else { StorageKind::Dense };
+    Ok(x.with_width(width).stored(storage))
+}
+
+fn is_csr(spec: &Spec) -> bool {
+    matches!(spec.storage, StorageKind::Csr | StorageKind::Coo)
+}
+
+/// What a call works in.
+struct Room<T> {
+    columns: Columns<T>,
+    among: Among<T>,
+    sparse: SparseRoom<T>,
+}
+
+impl<T> Default for Room<T>
+where
+    SparseRoom<T>: Default,
+{
+    fn default() -> Self {
+        Self { columns: Columns::default(), among: Among::default(), sparse: SparseRoom::default() }
+    }
+}
+
+/// A dense factor, a vector as a column.
+fn column<'a, T>(y: View<'a, T>, spec: &Spec) -> View<'a, T> {
+    if spec.shape.len() == 1 { View::new(y.row(0), y.width(), 1) } else { y }
+}
+
+fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+    let threads = run.run().threads;
+    let spec = run.input_spec(Y);
+    if is_csr(spec) {
+        run.fill_csr(OUT, |run, out| {
+            let (x, y) = (given(run.csr(X))?.view::<T>()?, given(run.csr(Y))?.view::<T>()?);
+            csr_csr(x, y, out.fill::<T>(spec.width()), &mut room.sparse, threads);
+            Ok(())
+        })?;
+    } else {
+        let store = run.store();
+        let out = run.output::<T>(OUT)?;
+        let x = given(run.csr(X))?.view::<T>()?;
+        match run.rows(Y) {
+            Some(y) => {
+                room.among.find(x, y.ids());
+                csr_dense(room.among.view(), values::<T>(y, spec.width())?, out, store, threads);
+            }
+            None => csr_dense(x, column(run.input::<T>(Y)?, spec), out, store, threads),
+        }
+    }
+    *run.scratch().get::<Room<T>>() = room;
+    Ok(())
+}
+
+fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+    if is_csr(run.input_spec(Y)) {
+        of_sparse_result::<T>(run, &mut room)?;
+    } else if let Some(dout) = run.output_gradient::<T>(OUT)? {
+        of_dense_result(run, dout, &mut room)?;
+    }
+    *run.scratch().get::<Room<T>>() = room;
+    Ok(())
+}
+
+fn of_sparse_result<T: RowValue>(run: &mut Backward<'_>, room: &mut Room<T>) -> Result<()> {
+    let Room { columns, sparse, .. } = room;
+    if run.output_gradient_csr(OUT).is_none() {
+        return Ok(());
+    }
+    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+        let (x, y) = (given(run.csr(X))?.view::<T>()?, given(run.csr(Y))?.view::<T>()?);
+        let dout = given(run.output_gradient_csr(OUT))?.view::<T>()?;
+        sampled_left(x, y, dout, dx, store, sparse);
+        Ok(())
+    })?;
+    run.fill_gradient::<T>(Y, 0, |run, dy, store| {
+        let (x, y) = (given(run.csr(X))?.view::<T>()?, given(run.csr(Y))?.view::<T>()?);
+        let dout = given(run.output_gradient_csr(OUT))?.view::<T>()?;
+        sampled_right(x, y, dout, dy, store, columns, sparse);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn of_dense_result<T: RowValue>(run: &mut Backward<'_>, dout: View<'_, T>, room: &mut Room<T>) -> Result<()> {
+    let (threads, spec) = (run.run().threads, run.input_spec(Y));
+    let Room { columns, among, .. } = room;
+    run.fill_gradient::<T>(X, 0, |run, dx, store| {
+        let x = given(run.csr(X))?.view::<T>()?;
+        match run.rows(Y) {
+            Some(y) => {
+                let rows = values::<T>(y, spec.width())?;
+                among.find(x, y.ids());
+                among.at_entries(dx, store, |x, dx| {
+                    sampled_product(x, dout, rows, dx, Store::Write, threads);
+                });
+            }
+            None => sampled_product(x, dout, column(run.input::<T>(Y)?, spec), dx, store, threads),
+        }
+        Ok(())
+    })?;
+    if !run.wants(Y) {
+        return Ok(());
+    }
+    if spec.storage == StorageKind::SelectedRows {
+        run.fill_gradient::<T>(Y, 0, |run, dy, store| {
+            let Some(y) = run.rows(Y) else { return Ok(()) };
+            among.find(given(run.csr(X))?.view::<T>()?, y.ids());
+            columns.prepare(among.view());
+            let mut dy = ViewMut::new(dy, y.ids().len(), spec.width());
+            store.put_nothing(dy.reborrow());
+            columns.product_into(dout, dy, threads);
+            Ok(())
+        })?;
+        return Ok(());
+    }
+    columns.prepare(given(run.csr(X))?.view::<T>()?);
+    if let Some((mut dy, store)) = run.gradient::<T>(Y)? {
+        store.put_nothing(dy.reborrow());
+        let height = dy.width();
+        let dy = if spec.shape.len() == 1 { ViewMut::new(dy.row(0), height, 1) } else { dy };
+        columns.product_into(dout, dy, threads);
+    } else if let Some((rows, store)) = run.gradient_rows(Y) {
+        rows_of(columns, dout, rows, (store, spec), threads);
+    }
+    Ok(())
+}
+
+fn gradient(wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
+    let (reads, y) = (Gradient::reads_nothing().input(X), &inputs[Y][0]);
+    match (wrt, y.storage) {
+        (Y, StorageKind::Dense) if y.shape.len() == 2 => reads.stored(StorageKind::SelectedRows),
+        (Y, StorageKind::Dense) => reads,
+        _ => reads.input(Y),
+    }
+}
+
+/// Two operations for each entry of `x` and column of the result; of two sparse factors, at least for each entry of the result.
+fn cost(work: &Work<'_>) -> Cost {
+    let width = if work.stored(Y) > 0 { 1 } else { work.output(OUT).1 };
+    let products = match work.pass() {
+        Pass::Forward => 1,
+        Pass::Backward => u64::from(work.wants(X)) + u64::from(work.wants(Y)),
+    };
+    let product = (2 * work.stored(X) * width).max(work.touched().flops);
+    Cost { flops: products * product, ..work.touched() }
+}
+
+/// Every combination of storages beside a csr `x` of five columns.
+fn samples_beside(attributes: &Attributes) -> Result<Vec<Sample>> {
+    let rows = Variable::new(SelectedRows::new(5, vec![4, 1], numbers(2, 3, 2))?, None)?;
+    let mut samples = Vec::new();
+    for (name, y) in [
+        ("", Variable::from(numbers(5, 3, 1))),
+        (" by csr", Variable::new(sparse_numbers(5, 4, 2)?, None)?),
+        (" by selected rows", rows),
+        (" by a vector", Variable::from(array![0.5, -1.0, 2.0, 0.25, 1.5])),
+    ] {
+        let mut cases = Sample::of_csr(attributes, 5, |sample, _| Ok(sample.constant("y", y.clone())))?;
+        cases.iter_mut().for_each(|sample| sample.name += name);
+        samples.extend(cases);
+    }
+    Ok(samples)
+}
+
+impl Op for Dot {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        let out = shape(s)?;
+        s.set(OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => backward::<T>(run))
+    }
+
+    fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        gradient(wrt, inputs)
+    }
+
+    fn stored_gradient(&self, _: usize) -> Stored {
+        Stored::Together(&[X])
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        cost(work)
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        samples_beside(&Attributes::new())
+    }
+}
+
+impl Op for SparseMatmul {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        if s.input(X).batched() {
+            return Err(s.mismatch(X, "a matrix that is not batched"));
+        }
+        let out = shape(s)?;
+        s.set(OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => backward::<T>(run))
+    }
+
+    fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        gradient(wrt, inputs)
+    }
+
+    fn stored_gradient(&self, _: usize) -> Stored {
+        Stored::Together(&[X])
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        cost(work)
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let attributes = SparseMatmul { transpose_x: false, transpose_y: false }.attributes();
+        let constant = |sample: &Sample| !sample.operands[0].batched;
+        Ok(samples_beside(&attributes)?.into_iter().filter(constant).collect())
+    }
+}

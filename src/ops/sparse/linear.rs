@@ -1,0 +1,388 @@
+//! `linear` of sparse rows: a product with a weight matrix, and a bias.
+
+use ndarray::{Array2, array};
+
+use super::among::{Among, given, values};
+use crate::error::Result;
+use crate::kernels::sparse::{Columns, csr_dense, sampled_product};
+use crate::kernels::{Float, Store, Transpose, View, ViewMut, affine_gradient};
+use crate::operator;
+use crate::ops::product::linear::product_of;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Backward, CSR, Cost, DENSE, Forward, Gradient, InferShape, Op, Pass, ROWS, RowBuffer, RowValue, Sample,
+    Spec, Stored, Work,
+};
+use crate::tensor::{SelectedRows, StorageKind, Variable};
+use crate::with_float;
+
+operator! {
+    /// `linear` of rows that are csr: out = x · W + b, dense. The weights are dense, or selected rows.
+    ///
+    /// The gradient of one dense W is selected rows: the columns that occur in x, each once. If there are many weights, a
+    /// transposed one, or another use adds a dense gradient, it is dense. The gradient of x is at its entries. An entry that is not stored is
+    /// not multiplied, so what stands in W at columns that do not occur does not matter, not even NaN.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::tensor::Csr;
+    /// use unpadded::{Variable, ops};
+    /// let bags = Csr::new([2, 3], vec![0, 2, 2], vec![0, 2], array![1.0, 2.0])?;
+    /// let op = ops::catalogue().parse("sparse_linear", &Attributes::new())?;
+    /// let out = op.call(&[
+    ///     Operand::batch("x", Variable::new(bags, None)?),
+    ///     Operand::constant("weight", array![[1.0], [10.0], [100.0]]),
+    ///     Operand::constant("bias", array![0.5]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [201.5, 0.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the widths differ.
+    pub(in crate::ops) struct SparseLinear = sparse_linear { transposed: Transpose }
+    inputs { X = x: one, WEIGHT = weight: many, BIAS = bias: any }
+    kernels { [CSR, DENSE, DENSE], [CSR, ROWS, DENSE] }
+    stands_for { "linear" }
+    outputs { OUT = out: one }
+}
+
+/// What a call works in.
+struct Room<T> {
+    columns: Columns<T>,
+    among: Among<T>,
+    /// A transposed weight as it is taken.
+    turned: Vec<T>,
+    /// The gradient of a weight at the columns that occur.
+    gradient: Vec<T>,
+}
+
+impl<T> Default for Room<T> {
+    fn default() -> Self {
+        let (columns, among) = (Columns::default(), Among::default());
+        Self { columns, among, turned: Vec::new(), gradient: Vec::new() }
+    }
+}
+
+/// A weight of a call.
+#[derive(Clone, Copy)]
+enum Weight<'a, T> {
+    Dense(View<'a, T>),
+    /// The rows of the weight that are not zero, with their numbers.
+    Rows(&'a [i64], View<'a, T>),
+}
+
+impl<'a, T: RowValue> Weight<'a, T> {
+    fn rows(rows: &'a RowBuffer, width: usize) -> Result<Self> {
+        Ok(Weight::Rows(rows.ids(), values::<T>(rows, width)?))
+    }
+
+    /// The same weight, or its transpose, whose rows belong to the columns of `x`; `inputs` and `outputs` are how many it has.
+    fn taken<'b>(
+        self,
+        transposed: Transpose,
+        (inputs, outputs): (usize, usize),
+        turned: &'b mut Vec<T>,
+    ) -> Weight<'b, T>
+    where
+        'a: 'b,
+    {
+        if transposed == Transpose::No {
+            return self;
+        }
+        turned.clear();
+        turned.resize(inputs * outputs, T::ZERO);
+        let mut put = |column: usize, row: &[T]| {
+            turned.iter_mut().skip(column).step_by(outputs).zip(row).for_each(|(to, &w)| *to = w);
+        };
+        match self {
+            Weight::Dense(weight) => weight.iter().enumerate().for_each(|(column, row)| put(column, row)),
+            Weight::Rows(ids, weight) => {
+                ids.iter().zip(weight.iter()).for_each(|(&column, row)| put(column as usize, row));
+            }
+        }
+        Weight::Dense(View::new(turned, inputs, outputs))
+    }
+}
+
+impl Op for SparseLinear {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        let out = product_of(s, self.transposed)?;
+        s.set(Self::OUT, out.stored(StorageKind::Dense));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+            let out = run.output::<T>(Self::OUT)?;
+            self.products(run, out, &mut room)?;
+            *run.scratch().get::<Room<T>>() = room;
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
+        let weights = &inputs[Self::WEIGHT];
+        let dense = weights.iter().all(|weight| weight.storage == StorageKind::Dense);
+        match wrt {
+            Self::X => Gradient::reads_nothing().input(Self::X).input(Self::WEIGHT),
+            Self::WEIGHT if !dense => Gradient::reads_nothing().input(Self::X).input(Self::WEIGHT),
+            Self::WEIGHT if weights.len() == 1 && self.transposed == Transpose::No => {
+                Gradient::reads_nothing().input(Self::X).stored(StorageKind::SelectedRows)
+            }
+            Self::WEIGHT => Gradient::reads_nothing().input(Self::X),
+            _ => Gradient::reads_nothing(),
+        }
+    }
+
+    fn stored_gradient(&self, _: usize) -> Stored {
+        Stored::Together(&[Self::X])
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
+            let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+            run.fill_gradient::<T>(Self::X, 0, |run, dx, store| {
+                self.at_entries(run, dout, &mut room, dx, store)
+            })?;
+            self.weights(run, dout, &mut room)?;
+            *run.scratch().get::<Room<T>>() = room;
+            let threads = run.run().threads;
+            for (k, columns) in self.parts(run.count(Self::BIAS), |k| run.input_spec_at(Self::WEIGHT, k)) {
+                if let Some((mut db, store)) = run.gradient_at::<T>(Self::BIAS, k)? {
+                    let dout = dout.columns(columns.start, columns.end);
+                    let bias = Some((db.row(0), store));
+                    affine_gradient(dout, None, bias, run.scratch().get(), threads);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let (rows, width) = work.output(Self::OUT);
+        let product = 2 * work.stored(Self::X) * width;
+        let flops = match work.pass() {
+            Pass::Forward => product,
+            Pass::Backward => {
+                let products = u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::WEIGHT));
+                products * product + u64::from(work.wants(Self::BIAS)) * rows * width
+            }
+        };
+        Cost { flops, ..work.touched() }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let weight = |width, salt, transposed| -> Array2<f64> {
+            let weight = numbers(5, width, salt);
+            if transposed == Transpose::Yes {
+                weight.reversed_axes().as_standard_layout().into_owned()
+            } else {
+                weight
+            }
+        };
+        let mut samples = Vec::new();
+        for transposed in [Transpose::No, Transpose::Yes] {
+            let attributes = SparseLinear { transposed }.attributes();
+            let one = |sample: Sample, bias: bool| {
+                let sample = sample.constant("weight", weight(2, 1, transposed));
+                if bias { sample.constant("bias", array![0.5, -0.25]) } else { sample }
+            };
+            samples.extend(Sample::of_csr(&attributes, 5, |sample, _| Ok(one(sample, true)))?);
+            let plain = Sample::of_csr(&attributes, 5, |sample, _| Ok(one(sample, false)))?;
+            let many = plain.iter().map(|sample| {
+                let mut sample = sample.clone().constant("weight", weight(1, 3, transposed));
+                sample.name += ", two weights";
+                sample
+            });
+            samples.extend(many.take(2));
+            samples.extend(plain.into_iter().take(3));
+            let mut rows = Sample::of_csr(&attributes, 5, |sample, _| {
+                let rows = match transposed {
+                    Transpose::No => SelectedRows::new(5, vec![1, 4], numbers(2, 3, 2))?,
+                    Transpose::Yes => SelectedRows::new(3, vec![2, 0], numbers(2, 5, 2))?,
+                };
+                Ok(sample
+                    .constant("weight", Variable::new(rows, None)?)
+                    .constant("bias", array![0.5, -0.25, 1.0]))
+            })?;
+            rows.iter_mut().for_each(|sample| sample.name += ", a weight of selected rows");
+            samples.extend(rows);
+        }
+        Ok(samples)
+    }
+}
+
+impl SparseLinear {
+    /// The columns of the output that each of `count` weights makes.
+    fn parts<'s>(
+        &self,
+        count: usize,
+        spec: impl Fn(usize) -> &'s Spec,
+    ) -> Vec<(usize, std::ops::Range<usize>)> {
+        let mut from = 0;
+        let part = |k| {
+            let (_, width) = self.sides(spec(k));
+            from += width;
+            (k, from - width..from)
+        };
+        (0..count).map(part).collect()
+    }
+
+    /// How many inputs and outputs a weight has.
+    fn sides(&self, weight: &Spec) -> (usize, usize) {
+        self.transposed.shape((weight.shape[0].known().unwrap_or(0), weight.width()))
+    }
+
+    fn products<T: RowValue>(
+        &self,
+        run: &Forward<'_>,
+        mut out: ViewMut<'_, T>,
+        room: &mut Room<T>,
+    ) -> Result<()> {
+        let x = given(run.csr(Self::X))?.view::<T>()?;
+        let threads = run.run().threads;
+        let biased = run.count(Self::BIAS) > 0;
+        for (k, columns) in self.parts(run.count(Self::WEIGHT), |k| run.input_spec_at(Self::WEIGHT, k)) {
+            let mut out = out.reborrow().columns(columns.start, columns.end);
+            let store = if biased { Store::Add } else { Store::Write };
+            if biased {
+                let bias = run.input_at::<T>(Self::BIAS, k)?.row(0);
+                out.iter_mut().for_each(|out| out.copy_from_slice(bias));
+            }
+            let spec = run.input_spec_at(Self::WEIGHT, k);
+            let weight = match run.rows_at(Self::WEIGHT, k) {
+                Some(rows) => Weight::rows(rows, spec.width())?,
+                None => Weight::Dense(run.input_at::<T>(Self::WEIGHT, k)?),
+            };
+            match weight.taken(self.transposed, self.sides(spec), &mut room.turned) {
+                Weight::Dense(weight) => csr_dense(x, weight, out, store, threads),
+                Weight::Rows(ids, weight) => {
+                    room.among.find(x, ids);
+                    csr_dense(room.among.view(), weight, out, store, threads);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The gradient of `x` at its entries.
+    fn at_entries<T: RowValue>(
+        &self,
+        run: &Backward<'_>,
+        dout: View<'_, T>,
+        room: &mut Room<T>,
+        dx: &mut [T],
+        mut store: Store,
+    ) -> Result<()> {
+        let x = given(run.csr(Self::X))?.view::<T>()?;
+        let threads = run.run().threads;
+        for (k, columns) in self.parts(run.count(Self::WEIGHT), |k| run.input_spec_at(Self::WEIGHT, k)) {
+            let dout = dout.columns(columns.start, columns.end);
+            let spec = run.input_spec_at(Self::WEIGHT, k);
+            let weight = match run.rows_at(Self::WEIGHT, k) {
+                Some(rows) => Weight::rows(rows, spec.width())?,
+                None => Weight::Dense(run.input_at::<T>(Self::WEIGHT, k)?),
+            };
+            match weight.taken(self.transposed, self.sides(spec), &mut room.turned) {
+                Weight::Dense(weight) => sampled_product(x, dout, weight, dx, store, threads),
+                Weight::Rows(ids, weight) => {
+                    room.among.find(x, ids);
+                    room.among.at_entries(dx, store, |x, dx| {
+                        sampled_product(x, dout, weight, dx, Store::Write, threads);
+                    });
+                }
+            }
+            store = Store::Add;
+        }
+        Ok(())
+    }
+
+    fn weights<T: RowValue>(
+        &self,
+        run: &mut Backward<'_>,
+        dout: View<'_, T>,
+        room: &mut Room<T>,
+    ) -> Result<()> {
+        if !run.wants(Self::WEIGHT) {
+            return Ok(());
+        }
+        room.columns.prepare(given(run.csr(Self::X))?.view::<T>()?);
+        let threads = run.run().threads;
+        for (k, columns) in self.parts(run.count(Self::WEIGHT), |k| run.input_spec_at(Self::WEIGHT, k)) {
+            let dout = dout.columns(columns.start, columns.end);
+            let spec = run.input_spec_at(Self::WEIGHT, k);
+            if spec.storage != StorageKind::Dense {
+                run.fill_gradient::<T>(Self::WEIGHT, k, |run, dw, store| {
+                    let Some(rows) = run.rows_at(Self::WEIGHT, k) else { return Ok(()) };
+                    let (ids, width) = (rows.ids(), spec.width());
+                    let mut dw = ViewMut::new(dw, ids.len(), width);
+                    if self.transposed == Transpose::Yes {
+                        room.turned_gradient(dout, dw, store, Some(ids), threads);
+                        return Ok(());
+                    }
+                    store.put_nothing(dw.reborrow());
+                    room.among.find(given(run.csr(Self::X))?.view::<T>()?, ids);
+                    room.columns.prepare(room.among.view());
+                    room.columns.product_into(dout, dw, threads);
+                    Ok(())
+                })?;
+                continue;
+            }
+            if let Some((mut dw, store)) = run.gradient_at::<T>(Self::WEIGHT, k)? {
+                if self.transposed == Transpose::Yes {
+                    room.turned_gradient(dout, dw, store, None, threads);
+                } else {
+                    store.put_nothing(dw.reborrow());
+                    room.columns.product_into(dout, dw, threads);
+                }
+            } else if let Some((rows, store)) = run.gradient_rows(Self::WEIGHT).filter(|_| k == 0) {
+                rows_of(&room.columns, dout, rows, (store, spec), threads);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The gradient of a table as selected rows: the columns that occur, each once, behind the rows that are there.
+pub(in crate::ops) fn rows_of<T: RowValue>(
+    columns: &Columns<T>,
+    dout: View<'_, T>,
+    rows: &mut RowBuffer,
+    (store, table): (Store, &Spec),
+    threads: usize,
+) {
+    if store == Store::Write || rows.dtype().is_none() {
+        rows.reset::<T>(table.shape[0].known().unwrap_or(0), table.width());
+    }
+    let alone = rows.ids().is_empty();
+    columns.product(dout, rows.extend::<T>(columns.ids().iter().copied()), Store::Write, threads);
+    if alone {
+        rows.set_merged();
+    }
+}
+
+impl<T: Float> Room<T> {
+    /// The gradient of a transposed weight, or of some of its rows.
+    fn turned_gradient(
+        &mut self,
+        dout: View<'_, T>,
+        mut dw: ViewMut<'_, T>,
+        store: Store,
+        rows: Option<&[i64]>,
+        threads: usize,
+    ) {
+        let (len, width) = (self.columns.len(), dout.width());
+        self.gradient.resize(len * width, T::ZERO);
+        self.columns.product(dout, ViewMut::new(&mut self.gradient, len, width), Store::Write, threads);
+        store.put_nothing(dw.reborrow());
+        for (at, dw) in dw.iter_mut().enumerate() {
+            let output = rows.map_or(at, |ids| ids[at] as usize);
+            let of_output = self.gradient.iter().skip(output).step_by(width.max(1));
+            self.columns.ids().iter().zip(of_output).for_each(|(&column, &g)| dw[column as usize] += g);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! `take_rows`: rows of a sparse matrix, by number.
+
+use ndarray::array;
+
+use super::among::values;
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::Store;
+use crate::lod::Lod;
+use crate::operator;
+use crate::ops::lookup::ids::{self, ids};
+use crate::program::contract::sample::{numbers, sparse_numbers};
+use crate::program::{
+    Backward, CSR, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op, ROWS, RowValue, Sample,
+    Spec, Work,
+};
+use crate::tensor::{SelectedRows, StorageKind, Variable};
+use crate::with_float;
+
+operator! {
+    /// The rows of `x` that `ids` name, in their order and as often as they name them: out_i = x\[ids_i\], csr, with the rows and the LoD
+    /// of `ids`.
+    ///
+    /// `x` is csr, of a height that the program knows or with the rows of the batch (numbered through all of its sequences), or selected
+    /// rows; of these, a row that is not stored has no entries, and one that is stored has one in every column. `ids` are whole
+    /// numbers, one a row. The gradient of `x` adds up over equal ids, at what `x` stores.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::tensor::{Csr, Storage};
+    /// use unpadded::{Variable, ops};
+    /// let x = Variable::new(Csr::new([2, 3], vec![0, 2, 3], vec![0, 2, 1], array![1.0, 2.0, 3.0])?, None)?;
+    /// let op = ops::catalogue().parse("take_rows", &Attributes::new())?;
+    /// let ids = Operand::batch("ids", array![1i64, 0, 1]);
+    /// let out = op.clone().call(&[ids, Operand::constant("x", x.clone())])?;
+    /// let expected = Csr::new([3, 3], vec![0, 1, 3, 4], vec![1, 0, 2, 1], array![3.0, 1.0, 2.0, 3.0])?;
+    /// assert_eq!(out[0].storage(), &Storage::from(expected));
+    ///
+    /// let error = op.call(&[Operand::batch("ids", array![0i64, 2]), Operand::constant("x", x)]).unwrap_err();
+    /// let said = "id of sample 1: expected at least 0 and below 2, the height, got 2";
+    /// assert!(error.to_string().contains(said), "{error}");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `ids` are not whole numbers, one a row, or `x` is no sparse matrix of floats.
+    #[doc(alias = "gather")]
+    pub(in crate::ops) struct TakeRows = take_rows { of_batch: bool = false }
+    inputs { IDS = ids: one.without_gradient(), X = x: one }
+    kernels { [DENSE, CSR], [DENSE, ROWS] }
+    outputs { OUT = out: one }
+    impl Builder, Var {
+        fn take_rows(&self, x: Var, ids: Var) -> Var {
+            let of_batch = self.spec(x).is_some_and(|x| x.batched());
+        }
+    }
+}
+
+impl Op for TakeRows {
+    fn facts(&self) -> Facts {
+        match self.of_batch {
+            // A number counts through the batch.
+            true => Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Keeps(Self::IDS)) },
+            false => Facts::row_wise(),
+        }
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        ids::check(s, Self::IDS)?;
+        s.is_float(Self::X)?;
+        let x = s.input(Self::X);
+        if x.shape.len() != 2 || x.batched() != self.of_batch {
+            let of = if self.of_batch { "with the rows of the batch" } else { "of known height" };
+            return Err(s.mismatch(Self::X, &format!("a matrix {of}")));
+        }
+        let out = s.input(Self::IDS).with_dtype(x.dtype).with_width(x.width());
+        s.set(Self::OUT, out.stored(StorageKind::Csr));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => forward::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::IDS).input(Self::X)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => backward::<T>(run))
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        // Of x only what is written is read.
+        let touched = work.touched();
+        Cost { flops: 0, read: touched.written.min(touched.read), ..touched }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let attributes = |of_batch| TakeRows { of_batch }.attributes();
+        let sequences = |lengths: &[&[usize]], height: usize| -> Result<Variable> {
+            let lengths: Vec<Vec<usize>> = lengths.iter().map(|l| l.to_vec()).collect();
+            let lod = Lod::from_lengths(&lengths)?;
+            let ids: Vec<i64> = (0..lod.rows()).map(|row| (row * 7 % height.max(1)) as i64).collect();
+            Variable::sequences(ndarray::Array1::from(ids), lod)
+        };
+        let csr = Variable::new(sparse_numbers(5, 4, 2)?, None)?;
+        let rows = Variable::new(SelectedRows::new(5, vec![3, 0], numbers(2, 3, 2))?, None)?;
+        let mut samples = Vec::new();
+        for (name, x) in [("csr", &csr), ("selected rows", &rows)] {
+            for (of, lengths) in [
+                ("repeated ids", &[&[2, 0, 4][..]][..]),
+                ("two levels", &[&[2, 0, 1], &[3, 0, 4]]),
+                ("all empty", &[&[0, 0]]),
+                ("none", &[&[]]),
+            ] {
+                let sample = Sample::new(&format!("{name}, {of}"), attributes(false));
+                samples.push(sample.batch("ids", sequences(lengths, 5)?).constant("x", x.clone()));
+            }
+        }
+        let column = Variable::dense(array![[2i32], [0], [2]]);
+        let sample = Sample::new("i32, a column", attributes(false)).batch("ids", column);
+        samples.push(sample.constant("x", csr));
+        for (name, lengths) in
+            [("rows of the batch", &[&[2, 0, 4][..]][..]), ("rows of an empty batch", &[&[]])]
+        {
+            let ids = sequences(lengths, 6)?;
+            let x = Variable::new(sparse_numbers(ids.rows(), 4, 1)?, ids.lod().cloned())?;
+            samples.push(Sample::new(name, attributes(true)).batch("ids", ids).batch("x", x));
+        }
+        Ok(samples)
+    }
+}
+
+fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+    run.fill_csr(TakeRows::OUT, |run, out| {
+        let (ids, width) = (ids!(run, TakeRows::IDS), run.input_spec(TakeRows::X).width());
+        let out = out.fill::<T>(width);
+        out.indptr.push(0);
+        match (run.csr(TakeRows::X), run.rows(TakeRows::X)) {
+            (Some(x), _) => {
+                let x = x.view::<T>()?;
+                for row in 0..ids.len() {
+                    let (columns, values) = x.row(ids.place(row, x.rows(), "x")?);
+                    out.indices.extend_from_slice(columns);
+                    out.values.extend_from_slice(values);
+                    out.indptr.push(out.indices.len() as i64);
+                }
+            }
+            (None, Some(x)) => {
+                let (stored, values) = (x.ids(), values::<T>(x, width)?);
+                for row in 0..ids.len() {
+                    let place = ids.place(row, x.height(), "x")? as i64;
+                    if let Ok(at) = stored.binary_search(&place) {
+                        out.indices.extend(0..width as i64);
+                        out.values.extend_from_slice(values.row(at));
+                    }
+                    out.indptr.push(out.indices.len() as i64);
+                }
+            }
+            (None, None) => return Err(neither()),
+        }
+        Ok(())
+    })
+}
+
+fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    run.fill_gradient::<T>(TakeRows::X, 0, |run, dx, store| {
+        // Equal ids are added up, so what is written begins with zeros.
+        if store == Store::Write {
+            dx.fill(T::ZERO);
+        }
+        let Some(dout) = run.output_gradient_csr(TakeRows::OUT) else { return Ok(()) };
+        let (ids, dout) = (ids!(run, TakeRows::IDS), dout.view::<T>()?);
+        for row in 0..ids.len() {
+            let (_, dout) = dout.row(row);
+            let from = match (run.csr(TakeRows::X), run.rows(TakeRows::X)) {
+                (Some(x), _) => x.indptr()[ids.place(row, x.rows(), "x")?] as usize,
+                (None, Some(x)) => match x.ids().binary_search(&(ids.place(row, x.height(), "x")? as i64)) {
+                    Ok(at) => at * x.width(),
+                    Err(_) => continue,
+                },
+                (None, None) => return Err(neither()),
+            };
+            dx[from..from + dout.len()].iter_mut().zip(dout).for_each(|(dx, &g)| *dx += g);
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn neither() -> Error {
+    Error::of(ErrorKind::Program, "input `x`", "csr or selected rows", "another storage")
+}

@@ -1,0 +1,367 @@
+//! Row-sparse parameters: the rows that were touched, and what every other row is.
+
+use std::collections::HashMap;
+
+use super::rows::{Numbers, RowValue};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::kernels::random::philox;
+use crate::tensor::{DType, Dense, SelectedRows};
+use crate::with_float;
+
+/// The numbers that a row starts with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum RowNumbers {
+    /// 0.
+    Zeros,
+    /// All the same.
+    Constant(f64),
+    /// Uniform in `low..high`.
+    Uniform {
+        /// The least.
+        low: f64,
+        /// Above all.
+        high: f64,
+    },
+    /// Normal around 0.
+    Normal {
+        /// The standard deviation.
+        std: f64,
+        /// A row of zeros.
+        padding: Option<i64>,
+    },
+}
+
+/// What a row that was never touched holds: a function of the program's seed, the variable's name, the row's number and the
+/// column, and of nothing else.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RowStart {
+    numbers: RowNumbers,
+    key: [u32; 2],
+    word: u32,
+}
+
+impl RowStart {
+    /// Rows of zeros.
+    pub(crate) fn zeros() -> Self {
+        Self { numbers: RowNumbers::Zeros, key: [0; 2], word: 0 }
+    }
+
+    /// Under a program's seed, for a variable whose name has this hash.
+    pub(crate) fn new(numbers: RowNumbers, seed: u64, name: u64) -> Self {
+        let ([s0, s1], [n0, n1]) = (halves(seed), halves(name));
+        // A name and a row's number do not fit into one counter, so the name goes into the key.
+        let [k0, k1, word, _] = philox([n0, n1, 0, 0], [s0, s1]);
+        Self { numbers, key: [k0, k1], word }
+    }
+
+    /// Fills `out` with the first numbers of row `id`.
+    fn fill<T: RowValue>(&self, id: i64, out: &mut [T]) {
+        match self.numbers {
+            RowNumbers::Zeros => out.fill(T::ZERO),
+            RowNumbers::Constant(value) => out.fill(T::from_f64(value)),
+            RowNumbers::Uniform { low, high } => {
+                self.pairs(id, out, |[a, b]| [a, b].map(|x| low + (high - low) * x));
+            }
+            RowNumbers::Normal { padding, .. } if padding == Some(id) => out.fill(T::ZERO),
+            // Box and Muller: two uniform numbers give two normal ones.
+            RowNumbers::Normal { std, .. } => self.pairs(id, out, |[a, b]| {
+                let radius = (-2.0 * (1.0 - a).ln()).sqrt();
+                let (sin, cos) = (std::f64::consts::TAU * b).sin_cos();
+                [cos, sin].map(|part| std * radius * part)
+            }),
+        }
+    }
+
+    /// Columns two by two, each pair from two uniform numbers in 0..1.
+    fn pairs<T: RowValue>(&self, id: i64, out: &mut [T], numbers: impl Fn([f64; 2]) -> [f64; 2]) {
+        let [i0, i1] = halves(id as u64);
+        for (block, pair) in out.chunks_mut(2).enumerate() {
+            let [w0, w1, w2, w3] = philox([block as u32, self.word, i0, i1], self.key);
+            let uniform = |low: u32, high: u32| {
+                let bits = u64::from(high) << 32 | u64::from(low);
+                (bits >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+            };
+            let numbers = numbers([uniform(w0, w1), uniform(w2, w3)]);
+            pair.iter_mut().zip(numbers).for_each(|(x, number)| *x = T::from_f64(number));
+        }
+    }
+}
+
+/// The two words of a number, low one first.
+fn halves(x: u64) -> [u32; 2] {
+    [x as u32, (x >> 32) as u32]
+}
+
+/// A row-sparse parameter, or the optimizer's state beside one: the rows that were touched, in the order in which they first
+/// were, and how all others start. What it takes grows with these rows; the height costs nothing.
+#[derive(Debug, Clone)]
+pub struct RowTable {
+    /// The height, then the extents of a row.
+    dims: Vec<usize>,
+    dtype: DType,
+    width: usize,
+    start: RowStart,
+    ids: Vec<i64>,
+    numbers: Numbers,
+    /// By row number. Never gone through: its order is not the same from run to run.
+    places: HashMap<i64, usize>,
+}
+
+impl RowTable {
+    /// A table of f32 or f64 whose rows were not touched yet.
+    ///
+    /// # Errors
+    /// If it holds another dtype or has no rows of known extents that can be numbered.
+    pub(crate) fn new(dtype: DType, dims: &[usize], start: RowStart) -> Result<Self> {
+        let width = dims.iter().skip(1).try_fold(1usize, |width, &n| width.checked_mul(n));
+        let (Some(width), true) = (width, dims.first().is_some_and(|&n| i64::try_from(n).is_ok())) else {
+            let expected = format!("[height, …] with a height of at most {}", i64::MAX);
+            return Err(Error::new("shape of a row-sparse variable", expected, format!("{dims:?}")));
+        };
+        let mut numbers = Numbers::default();
+        with_float!(dtype, T => {
+            numbers.reset::<T>();
+            Ok(())
+        })?;
+        let (ids, places) = (Vec::new(), HashMap::new());
+        Ok(Self { dims: dims.to_vec(), dtype, width, start, ids, numbers, places })
+    }
+
+    /// The height, then the extents of a row.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims
+    }
+
+    /// Rows of the whole table.
+    pub fn height(&self) -> usize {
+        self.dims.first().copied().unwrap_or(0)
+    }
+
+    /// Numbers of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The dtype of the numbers.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// How many rows were touched.
+    pub fn touched(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Bytes of the rows that were touched, and of finding them.
+    pub fn bytes(&self) -> usize {
+        let index = self.places.capacity() * size_of::<(i64, usize)>();
+        self.ids.capacity() * size_of::<i64>() + self.numbers.bytes() + index
+    }
+
+    /// The rows, to be read.
+    ///
+    /// # Errors
+    /// If it holds another dtype.
+    #[track_caller]
+    pub fn rows<T: RowValue>(&self) -> Result<TableRows<'_, T>> {
+        let numbers = self.numbers.get::<T>(WHAT).at_caller()?;
+        Ok(TableRows { table: self, numbers })
+    }
+
+    /// Makes rows of these numbers its own, each with what it starts with if it was not touched before, and writes down where
+    /// they are. `near` is where they may be, as they are in a table that was touched alike.
+    ///
+    /// # Errors
+    /// If it holds another dtype.
+    pub(crate) fn touch<T: RowValue>(
+        &mut self,
+        ids: &[i64],
+        near: &[usize],
+        places: &mut Vec<usize>,
+    ) -> Result<()> {
+        let numbers = self.numbers.get_mut::<T>(WHAT)?;
+        places.clear();
+        for (i, &id) in ids.iter().enumerate() {
+            if let Some(&place) = near.get(i)
+                && self.ids.get(place) == Some(&id)
+            {
+                places.push(place);
+                continue;
+            }
+            let next = self.ids.len();
+            let place = *self.places.entry(id).or_insert(next);
+            if place == next {
+                self.ids.push(id);
+                numbers.resize((next + 1) * self.width, T::ZERO);
+                self.start.fill(id, &mut numbers[next * self.width..]);
+            }
+            places.push(place);
+        }
+        Ok(())
+    }
+
+    /// The numbers of the rows that were touched, one row after another, to be changed in place.
+    ///
+    /// # Errors
+    /// If it holds another dtype.
+    pub(crate) fn numbers_mut<T: RowValue>(&mut self) -> Result<&mut [T]> {
+        self.numbers.get_mut::<T>(WHAT).map(Vec::as_mut_slice)
+    }
+
+    /// The rows that were touched, by ascending numbers.
+    ///
+    /// # Errors
+    /// If there is no memory for them.
+    pub(crate) fn to_selected_rows(&self) -> Result<SelectedRows> {
+        let mut order: Vec<usize> = (0..self.ids.len()).collect();
+        order.sort_unstable_by_key(|&place| self.ids[place]);
+        let mut shape = self.dims.clone();
+        if let Some(first) = shape.first_mut() {
+            *first = order.len();
+        }
+        let ids = order.iter().map(|&place| self.ids[place]).collect();
+        with_float!(self.dtype, T => {
+            let numbers = self.numbers.get::<T>(WHAT)?;
+            let rows = order.iter().flat_map(|&place| &numbers[place * self.width..(place + 1) * self.width]);
+            SelectedRows::new(self.height(), ids, Dense::from_vec(&shape, rows.copied().collect::<Vec<T>>())?)
+        })
+    }
+
+    /// Sets the rows that were touched; all others start as they did. Rows that repeat are added up.
+    ///
+    /// # Errors
+    /// If they are of another shape or dtype. Nothing was changed then.
+    pub(crate) fn set(&mut self, rows: SelectedRows) -> Result<()> {
+        if rows.shape() != self.dims || rows.dtype() != self.dtype {
+            let told = |dtype, dims: &[usize]| format!("{dtype}{dims:?} selected_rows");
+            let (expected, got) = (told(self.dtype, &self.dims), told(rows.dtype(), rows.shape()));
+            return Err(Error::new("value", expected, got));
+        }
+        let (ids, value) = rows.merge()?.into_parts();
+        with_float!(self.dtype, T => {
+            let given = value.as_slice::<T>()?;
+            let numbers = self.numbers.get_mut::<T>(WHAT)?;
+            numbers.clear();
+            numbers.extend_from_slice(given);
+            Ok(())
+        })?;
+        self.places.clear();
+        self.places.extend(ids.iter().enumerate().map(|(place, &id)| (id, place)));
+        self.ids = ids;
+        Ok(())
+    }
+}
+
+/// The rows of a [`RowTable`], touched or not.
+#[derive(Debug, Clone, Copy)]
+pub struct TableRows<'a, T> {
+    table: &'a RowTable,
+    numbers: &'a [T],
+}
+
+impl<T: RowValue> TableRows<'_, T> {
+    /// Copies row `id` to `out`, which has the table's width. A row that was never touched stays so.
+    pub fn read(&self, id: i64, out: &mut [T]) {
+        let width = self.table.width;
+        match self.table.places.get(&id) {
+            Some(&place) => out.copy_from_slice(&self.numbers[place * width..(place + 1) * width]),
+            None => self.table.start.fill(id, out),
+        }
+    }
+}
+
+/// Refuses what is no row-sparse variable where an operator needs one.
+pub(crate) fn no_table(slot: &str) -> Error {
+    let expected = "a row-sparse parameter, or the optimizer's state beside one";
+    Error::of(ErrorKind::Program, format!("slot `{slot}`"), expected, "a variable stored otherwise")
+}
+
+/// What messages call it.
+const WHAT: &str = "row-sparse variable";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(dims: &[usize]) -> RowTable {
+        let normal = RowNumbers::Normal { std: 0.5, padding: Some(3) };
+        RowTable::new(DType::F64, dims, RowStart::new(normal, 1, 2)).unwrap()
+    }
+
+    fn row(table: &RowTable, id: i64) -> Vec<f64> {
+        let mut row = vec![f64::NAN; table.width()];
+        table.rows::<f64>().unwrap().read(id, &mut row);
+        row
+    }
+
+    #[test]
+    fn rows_start_by_seed_name_number_and_column_alone() {
+        let (narrow, wide) = (table(&[1 << 62, 3]), table(&[9, 6]));
+        for id in [0, 1, 2, 8] {
+            assert_eq!(row(&narrow, id), row(&wide, id)[..3], "row {id}");
+        }
+        assert_eq!(row(&wide, 3), [0.0; 6], "the padding row");
+        let high = [row(&narrow, (1 << 62) - 1), row(&narrow, 1 << 32), row(&narrow, 1 << 33)];
+        assert!(high[0] != high[1] && high[1] != high[2] && row(&narrow, 0) != high[1]);
+        let normal = RowNumbers::Normal { std: 0.5, padding: None };
+        for other in [RowStart::new(normal, 2, 2), RowStart::new(normal, 1, 3)] {
+            assert_ne!(row(&RowTable::new(DType::F64, &[9, 3], other).unwrap(), 1), row(&narrow, 1));
+        }
+    }
+
+    #[test]
+    fn numbers_are_spread_as_the_initialiser_says() {
+        let count = 20_000;
+        let numbers = |numbers: RowNumbers| -> Vec<f64> {
+            let table = RowTable::new(DType::F64, &[count, 5], RowStart::new(numbers, 7, 9)).unwrap();
+            (0..count as i64).flat_map(|id| row(&table, id)).collect()
+        };
+        let moments = |x: &[f64]| {
+            let mean = x.iter().sum::<f64>() / x.len() as f64;
+            (mean, x.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / x.len() as f64)
+        };
+        let uniform = numbers(RowNumbers::Uniform { low: -1.0, high: 3.0 });
+        assert!(uniform.iter().all(|x| (-1.0..3.0).contains(x)));
+        let (mean, variance) = moments(&uniform);
+        assert!((mean - 1.0).abs() < 0.02 && (variance - 16.0 / 12.0).abs() < 0.02, "{mean} {variance}");
+        let (mean, variance) = moments(&numbers(RowNumbers::Normal { std: 2.0, padding: None }));
+        assert!(mean.abs() < 0.03 && (variance - 4.0).abs() < 0.06, "{mean} {variance}");
+        assert!(numbers(RowNumbers::Constant(0.25)).iter().all(|&x| x == 0.25));
+    }
+
+    #[test]
+    fn reading_touches_nothing_and_touching_changes_nothing() {
+        let mut table = table(&[100, 4]);
+        let before = [row(&table, 7), row(&table, 50)];
+        assert_eq!(table.touched(), 0);
+        let mut places = Vec::new();
+        table.touch::<f64>(&[50, 7, 50], &[], &mut places).unwrap();
+        assert_eq!(places, [0, 1, 0]);
+        assert_eq!([row(&table, 7), row(&table, 50)], before);
+        table.numbers_mut::<f64>().unwrap()[4] += 1.0;
+        assert_eq!((row(&table, 7)[0], row(&table, 50)), (before[0][0] + 1.0, before[1].clone()));
+        // A wrong guess of the place is no harm.
+        table.touch::<f64>(&[7, 9, 50], &[0, 5, 0], &mut places).unwrap();
+        assert_eq!(places, [1, 2, 0]);
+        let rows = table.to_selected_rows().unwrap();
+        assert_eq!(rows.row_ids(), [7, 9, 50]);
+        let mut other = RowTable::new(DType::F64, &[100, 4], RowStart::zeros()).unwrap();
+        other.set(rows.clone()).unwrap();
+        assert_eq!((row(&other, 7), row(&other, 8)), (row(&table, 7), vec![0.0; 4]));
+        assert_eq!(other.to_selected_rows().unwrap(), rows);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        assert!(RowTable::new(DType::I64, &[3, 2], RowStart::zeros()).is_err());
+        assert!(RowTable::new(DType::F32, &[usize::MAX, 2], RowStart::zeros()).is_err());
+        assert!(RowTable::new(DType::F32, &[3, usize::MAX, 2], RowStart::zeros()).is_err());
+        assert!(RowTable::new(DType::F32, &[], RowStart::zeros()).is_err());
+        let mut table = table(&[5, 2]);
+        for dims in [[6, 2], [5, 1]] {
+            let rows = SelectedRows::new(dims[0], vec![], Dense::zeros(DType::F64, &[0, dims[1]]).unwrap());
+            assert!(table.set(rows.unwrap()).is_err());
+        }
+        assert!(table.rows::<f32>().is_err());
+    }
+}
