@@ -22,30 +22,13 @@ use crate::program::{
 use crate::tensor::StorageKind;
 use crate::with_float;
 
-use super::meet::{Beside, Entries, Mixed, Row, Selected, Sparse, at, beside, combine};
+use super::meet::{Beside, Entries, Mixed, Row, Selected, Sparse, Zeros, at, beside, combine};
 use super::samples::of_two;
 
 /// The slots of all of them.
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
-
-/// Which zeros of its arguments make a function 0, whatever the other one is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::ops) enum Zeros {
-    /// None: f(0, y) and f(x, 0) may be anything; f(0, 0) is 0.
-    Neither,
-    /// Those of x: a quotient.
-    OfX,
-    /// Those of either: a product.
-    OfEither,
-}
-
-impl Zeros {
-    fn of(self, slot: usize) -> bool {
-        self == Self::OfEither || self == Self::OfX && slot == X
-    }
-}
 
 /// A [`Function`] with kernels for sparse variables.
 pub(in crate::ops) trait OnSparse: Function {

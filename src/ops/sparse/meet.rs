@@ -9,6 +9,24 @@ use crate::program::{CsrBuffer, RowBuffer, RowValue};
 /// Below this many numbers a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 1 << 16;
 
+/// Which zeros of its arguments make a function 0, whatever the other one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::ops) enum Zeros {
+    /// None: f(0, y) and f(x, 0) may be anything; f(0, 0) is 0.
+    Neither,
+    /// Those of x: a quotient.
+    OfX,
+    /// Those of either: a product.
+    OfEither,
+}
+
+impl Zeros {
+    /// Whether those of the argument in this slot do.
+    pub(super) fn of(self, slot: usize) -> bool {
+        self == Self::OfEither || self == Self::OfX && slot == 0
+    }
+}
+
 /// A sparse variable, read row by row.
 #[derive(Clone, Copy)]
 pub(super) enum Sparse<'a, T> {

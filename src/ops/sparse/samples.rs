@@ -7,7 +7,7 @@ use crate::program::sample::{numbers, sparse_numbers};
 use crate::program::{Attributes, Sample};
 use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, Variable};
 
-use super::binary::Zeros;
+use super::meet::Zeros;
 
 /// A variable `x` of four columns in every storage that is not dense. `add` binds further operands beside it.
 pub(super) fn of_storages(

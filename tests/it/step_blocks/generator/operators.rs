@@ -3,8 +3,7 @@
 
 use unpadded::kernels::Transpose;
 use unpadded::ops::{BagPool, CrossEntropy, LookupBag, Pool, Update};
-use unpadded::program::Arity;
-use unpadded::program::{Attributes, Spec};
+use unpadded::program::{Arity, Attributes, ROWS, Spec};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Result, Var};
 
@@ -336,7 +335,9 @@ impl Maker {
         given: &[Item],
         items: &[Item],
     ) -> Result<Vec<Item>> {
-        if self.kind.smooth && ROUGH.contains(&kind) {
+        // What it does to numbers, whatever their storage.
+        let does = kind.strip_prefix("sparse_").unwrap_or(kind);
+        if self.kind.smooth && ROUGH.contains(&does) {
             return Ok(Vec::new());
         }
         let samples = self.registry.samples(kind).unwrap();
@@ -365,12 +366,21 @@ impl Maker {
                     None => self.operand(net, first.as_ref(), items)?,
                 };
                 item = self.small(net, &item, LARGE)?;
-                if matches!((kind, k), ("log" | "sqrt" | "reciprocal", 0) | ("div", 1)) {
+                if matches!((does, k), ("log" | "sqrt" | "reciprocal", 0) | ("div", 1)) {
                     item = self.positive(net, &item)?;
                 }
                 vars.push(item);
             }
             bound.push((slot.name, vars));
+        }
+        // Kernels that take nothing dense in some slot are given what they take.
+        if !signature.kernels.is_empty() && does != kind {
+            let kernel = *self.dice.pick(signature.kernels);
+            for ((_, items), storages) in bound.iter_mut().zip(kernel) {
+                for item in items {
+                    *item = self.stored(net, item, kernel.contains(&ROWS), storages)?;
+                }
+            }
         }
         let vars: Vec<Vec<Var>> =
             bound.iter().map(|(_, items)| items.iter().map(|i| i.var).collect()).collect();
@@ -378,7 +388,24 @@ impl Maker {
             bound.iter().zip(&vars).map(|((name, _), vars)| (*name, vars.as_slice())).collect();
         let sizes: Vec<f64> = bound.iter().flat_map(|(_, items)| items).map(|i| i.size).collect();
         let made: Vec<Var> = net.append(kind, &inputs, attributes);
-        made.into_iter().map(|var| self.item(net, var, grown(kind, &sizes))).collect()
+        made.into_iter().map(|var| self.item(net, var, grown(does, &sizes))).collect()
+    }
+
+    /// The item in one of these storages; a table in its place, if some operand is selected rows.
+    fn stored(
+        &mut self,
+        net: &Builder,
+        item: &Item,
+        tables: bool,
+        storages: &[StorageKind],
+    ) -> Result<Item> {
+        let item = if tables { self.constant(net, &[self.width + 1, self.width], 1)? } else { item.clone() };
+        let var = match storages {
+            [StorageKind::SelectedRows, ..] => net.to_selected_rows(item.var),
+            [StorageKind::Csr, ..] => net.to_csr(item.var),
+            _ => return Ok(item),
+        };
+        self.item(net, var, item.size)
     }
 
     fn operand(&mut self, net: &Builder, first: Option<&Item>, items: &[Item]) -> Result<Item> {
