@@ -28,7 +28,8 @@ pub(crate) fn assign(slots: &mut [Slot], code: &mut [Instr], made: &Slots) -> Ve
     for slot in order {
         let (Some(own), (first, last)) = (slots[slot].pool, slots[slot].life) else { continue };
         let kind = kinds[own];
-        let last = if slots[slot].persistent { usize::MAX } else { last };
+        // What a scope keeps is in its place for the whole run.
+        let (first, last) = if slots[slot].persistent { (0, usize::MAX) } else { (first, last) };
         let free = |(known, until): &(StorageKind, usize)| *known == kind && *until < first;
         let place = places.iter().position(free).unwrap_or_else(|| {
             places.push((kind, 0));
