@@ -11,7 +11,7 @@ use crate::operator;
 use crate::program::contract::sample::{numbers, sparse_numbers};
 use crate::program::{
     Attributes, Backward, CSR, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass,
-    RowValue, Sample, Spec, Stored, Work,
+    RowValue, Sample, Spec, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
@@ -117,11 +117,6 @@ impl Op for TransposedDot {
         } else {
             reads.input(Self::D)
         }
-    }
-
-    /// A table has at most a row for each entry.
-    fn stored(&self, _: usize) -> Stored {
-        Stored::Everything
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
