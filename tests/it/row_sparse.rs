@@ -257,7 +257,9 @@ fn a_training_is_saved_and_goes_on_to_the_bit() {
     assert_eq!(predict(&loaded), logits);
     std::thread::scope(|scope| {
         let threads = [0; 3].map(|_| scope.spawn(|| predict(&loaded)));
-        threads.map(|thread| assert_eq!(thread.join().unwrap(), logits));
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), logits);
+        }
     });
 
     // Another training starts from it, and from its own words where it does not.
@@ -270,7 +272,7 @@ fn a_training_is_saved_and_goes_on_to_the_bit() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// Replaces the first `from` in bytes, behind the checksums' back: the section's are made anew by writing it again.
+/// A checkpoint whose table has these rows, written and read.
 fn checkpoint_with(ids: Vec<i64>, height: usize) -> Result<Checkpoint, unpadded::Error> {
     let mut first = trainer(&Adagrad::new(0.1));
     first.fit(&data(), &data(), Until::Epochs(1)).unwrap();
@@ -338,23 +340,23 @@ fn what_has_no_rows_of_its_own_is_refused_by_name() {
         (init::gate_biases(&[1.0]), "[GH]"),
         (Initializer::new("magic", Attributes::new()), "`magic`"),
     ] {
-        refused(&|net| drop(table(net, start.clone())), &["variable `t`", reason]);
+        refused(&|net| _ = table(net, start.clone()), &["variable `t`", reason]);
     }
     for dims in [&[9][..], &[9, 4, 2], &[(1 << 62) + 1, 4], &[]] {
-        let make = |net: &Builder| drop(net.row_sparse_parameter("t", DType::F32, dims, init::zeros()));
+        let make = |net: &Builder| _ = net.row_sparse_parameter("t", DType::F32, dims, init::zeros());
         refused(&make, &["variable `t`", "expected [height, width] with a height of at most 2^62"]);
     }
-    let ints = |net: &Builder| drop(net.row_sparse_parameter("t", DType::I64, &[9, 4], init::zeros()));
+    let ints = |net: &Builder| _ = net.row_sparse_parameter("t", DType::I64, &[9, 4], init::zeros());
     refused(&ints, &["expected f32 or f64, got i64"]);
     // No operator but a lookup reads it, and it is never made dense by itself.
     refused(
-        &|net| drop(table(net, init::zeros()).tanh()),
+        &|net| _ = table(net, init::zeros()).tanh(),
         &["variable `t`", "input `x`", "no row-sparse parameter"],
     );
     let product =
-        |net: &Builder| drop(net.feed("x", DType::F32, &[9], 0).product(table(net, init::zeros()), None));
+        |net: &Builder| _ = net.feed("x", DType::F32, &[9], 0).product(table(net, init::zeros()), None);
     refused(&product, &["variable `t`", "no row-sparse parameter"]);
-    refused(&|net| drop(table(net, init::zeros()).to_dense()), &["no row-sparse parameter"]);
+    refused(&|net| _ = table(net, init::zeros()).to_dense(), &["no row-sparse parameter"]);
     let wide = |net: &Builder| {
         let ids = net.feed("ids", DType::I64, &[], 0);
         net.lookup(ids, table(net, init::zeros()), Some(9), true);
