@@ -13,6 +13,7 @@ use unpadded::tensor::{Dense, SelectedRows, Storage};
 use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, ErrorKind, Registry, Var, Variable, ops};
 
+use crate::damage::{fields, file, record, sections};
 use crate::models::Random;
 use crate::trainer::path;
 
@@ -295,6 +296,52 @@ fn checkpoints_hold_rows_by_ascending_numbers() {
     let mut whole = none;
     whole.tensors.insert("embedding_0.weight".to_owned(), Dense::zeros(DType::F32, &[1, 6]).unwrap().into());
     assert!(whole.to_bytes().is_err());
+}
+
+#[test]
+fn rows_of_damaged_checkpoints_are_refused() {
+    let whole = checkpoint_with(vec![2, 7, 9], 1_000_000_000_000).unwrap();
+    let parts = sections(&whole.to_bytes().unwrap());
+    let at = parts.iter().position(|(name, _)| name == "rows").unwrap();
+    let head = 4 + u32::from_le_bytes(*parts[at].1.first_chunk().unwrap()) as usize;
+    let refused = |change: &dyn Fn(&mut Vec<u8>), expected: &str| {
+        let mut parts = parts.clone();
+        change(&mut parts[at].1);
+        let error = Checkpoint::from_bytes(&file(&parts)).unwrap_err().to_string();
+        assert!(error.contains("section `rows`") && error.contains(expected), "{error}");
+    };
+    let set = |place: usize, id: i64| {
+        move |body: &mut Vec<u8>| body[head + 8 * place..][..8].copy_from_slice(&id.to_le_bytes())
+    };
+    refused(&set(0, -1), "from 0 and below 1000000000000 that ascend, got -1 at place 0");
+    refused(&set(1, 2), "that ascend, got 2 at place 1");
+    refused(&set(2, 3), "that ascend, got 3 at place 2");
+    refused(&set(2, 1_000_000_000_000), "got 1000000000000 at place 2");
+    refused(&|body| drop(body.pop()), "the bytes of 3 rows of f32[1000000000000, 6]");
+    refused(&|body| body.extend([0; 32]), "the bytes of 3 rows");
+    // A number of rows that would fill any memory.
+    let many = |body: &mut Vec<u8>| {
+        let fields = fields(&body[4..head]).into_iter();
+        let changed =
+            fields.map(|(n, value)| (n, if n == 4 { u64::MAX.to_le_bytes().to_vec() } else { value }));
+        let made = record(&changed.collect::<Vec<_>>());
+        body.splice(..head, (made.len() as u32).to_le_bytes().into_iter().chain(made));
+    };
+    refused(&many, "the bytes of 18446744073709551615 rows");
+    // Rows are no tensor, and the other way round.
+    let mut renamed = parts.clone();
+    renamed[at].0 = "tensor".to_owned();
+    assert!(Checkpoint::from_bytes(&file(&renamed)).is_err());
+    let mut random = Random(4);
+    for _ in 0..300 {
+        let mut parts = parts.clone();
+        let body = &mut parts[at].1;
+        for _ in 0..=random.below(3) {
+            let place = random.below(body.len());
+            body[place] ^= 1 << random.below(8);
+        }
+        drop(Checkpoint::from_bytes(&file(&parts)));
+    }
 }
 
 #[test]
