@@ -13,6 +13,7 @@ use unpadded::tensor::{Dense, SelectedRows, Storage};
 use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, ErrorKind, Registry, Var, Variable, ops};
 
+use crate::damage::{fields, file, record, sections};
 use crate::models::Random;
 use crate::trainer::path;
 
@@ -257,7 +258,9 @@ fn a_training_is_saved_and_goes_on_to_the_bit() {
     assert_eq!(predict(&loaded), logits);
     std::thread::scope(|scope| {
         let threads = [0; 3].map(|_| scope.spawn(|| predict(&loaded)));
-        threads.map(|thread| assert_eq!(thread.join().unwrap(), logits));
+        for thread in threads {
+            assert_eq!(thread.join().unwrap(), logits);
+        }
     });
 
     // Another training starts from it, and from its own words where it does not.
@@ -270,7 +273,7 @@ fn a_training_is_saved_and_goes_on_to_the_bit() {
     std::fs::remove_file(file).unwrap();
 }
 
-/// Replaces the first `from` in bytes, behind the checksums' back: the section's are made anew by writing it again.
+/// A checkpoint whose table has these rows, written and read.
 fn checkpoint_with(ids: Vec<i64>, height: usize) -> Result<Checkpoint, unpadded::Error> {
     let mut first = trainer(&Adagrad::new(0.1));
     first.fit(&data(), &data(), Until::Epochs(1)).unwrap();
@@ -293,6 +296,52 @@ fn checkpoints_hold_rows_by_ascending_numbers() {
     let mut whole = none;
     whole.tensors.insert("embedding_0.weight".to_owned(), Dense::zeros(DType::F32, &[1, 6]).unwrap().into());
     assert!(whole.to_bytes().is_err());
+}
+
+#[test]
+fn rows_of_damaged_checkpoints_are_refused() {
+    let whole = checkpoint_with(vec![2, 7, 9], 1_000_000_000_000).unwrap();
+    let parts = sections(&whole.to_bytes().unwrap());
+    let at = parts.iter().position(|(name, _)| name == "rows").unwrap();
+    let head = 4 + u32::from_le_bytes(*parts[at].1.first_chunk().unwrap()) as usize;
+    let refused = |change: &dyn Fn(&mut Vec<u8>), expected: &str| {
+        let mut parts = parts.clone();
+        change(&mut parts[at].1);
+        let error = Checkpoint::from_bytes(&file(&parts)).unwrap_err().to_string();
+        assert!(error.contains("section `rows`") && error.contains(expected), "{error}");
+    };
+    let set = |place: usize, id: i64| {
+        move |body: &mut Vec<u8>| body[head + 8 * place..][..8].copy_from_slice(&id.to_le_bytes())
+    };
+    refused(&set(0, -1), "from 0 and below 1000000000000 that ascend, got -1 at place 0");
+    refused(&set(1, 2), "that ascend, got 2 at place 1");
+    refused(&set(2, 3), "that ascend, got 3 at place 2");
+    refused(&set(2, 1_000_000_000_000), "got 1000000000000 at place 2");
+    refused(&|body| drop(body.pop()), "the bytes of 3 rows of f32[1000000000000, 6]");
+    refused(&|body| body.extend([0; 32]), "the bytes of 3 rows");
+    // A number of rows that would fill any memory.
+    let many = |body: &mut Vec<u8>| {
+        let fields = fields(&body[4..head]).into_iter();
+        let changed =
+            fields.map(|(n, value)| (n, if n == 4 { u64::MAX.to_le_bytes().to_vec() } else { value }));
+        let made = record(&changed.collect::<Vec<_>>());
+        body.splice(..head, (made.len() as u32).to_le_bytes().into_iter().chain(made));
+    };
+    refused(&many, "the bytes of 18446744073709551615 rows");
+    // Rows are no tensor, and the other way round.
+    let mut renamed = parts.clone();
+    renamed[at].0 = "tensor".to_owned();
+    assert!(Checkpoint::from_bytes(&file(&renamed)).is_err());
+    let mut random = Random(4);
+    for _ in 0..300 {
+        let mut parts = parts.clone();
+        let body = &mut parts[at].1;
+        for _ in 0..=random.below(3) {
+            let place = random.below(body.len());
+            body[place] ^= 1 << random.below(8);
+        }
+        drop(Checkpoint::from_bytes(&file(&parts)));
+    }
 }
 
 #[test]
@@ -338,23 +387,23 @@ fn what_has_no_rows_of_its_own_is_refused_by_name() {
         (init::gate_biases(&[1.0]), "[GH]"),
         (Initializer::new("magic", Attributes::new()), "`magic`"),
     ] {
-        refused(&|net| drop(table(net, start.clone())), &["variable `t`", reason]);
+        refused(&|net| _ = table(net, start.clone()), &["variable `t`", reason]);
     }
     for dims in [&[9][..], &[9, 4, 2], &[(1 << 62) + 1, 4], &[]] {
-        let make = |net: &Builder| drop(net.row_sparse_parameter("t", DType::F32, dims, init::zeros()));
+        let make = |net: &Builder| _ = net.row_sparse_parameter("t", DType::F32, dims, init::zeros());
         refused(&make, &["variable `t`", "expected [height, width] with a height of at most 2^62"]);
     }
-    let ints = |net: &Builder| drop(net.row_sparse_parameter("t", DType::I64, &[9, 4], init::zeros()));
+    let ints = |net: &Builder| _ = net.row_sparse_parameter("t", DType::I64, &[9, 4], init::zeros());
     refused(&ints, &["expected f32 or f64, got i64"]);
     // No operator but a lookup reads it, and it is never made dense by itself.
     refused(
-        &|net| drop(table(net, init::zeros()).tanh()),
+        &|net| _ = table(net, init::zeros()).tanh(),
         &["variable `t`", "input `x`", "no row-sparse parameter"],
     );
     let product =
-        |net: &Builder| drop(net.feed("x", DType::F32, &[9], 0).product(table(net, init::zeros()), None));
+        |net: &Builder| _ = net.feed("x", DType::F32, &[9], 0).product(table(net, init::zeros()), None);
     refused(&product, &["variable `t`", "no row-sparse parameter"]);
-    refused(&|net| drop(table(net, init::zeros()).to_dense()), &["no row-sparse parameter"]);
+    refused(&|net| _ = table(net, init::zeros()).to_dense(), &["no row-sparse parameter"]);
     let wide = |net: &Builder| {
         let ids = net.feed("ids", DType::I64, &[], 0);
         net.lookup(ids, table(net, init::zeros()), Some(9), true);

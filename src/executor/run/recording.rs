@@ -11,7 +11,7 @@ use crate::executor::run::worker::Worker;
 use crate::kernels::arena::Region;
 use crate::program::contract::context::OperandAt;
 use crate::program::contract::entries::Pooled;
-use crate::program::{Cost, Work};
+use crate::program::{Cost, RowTable, Work};
 
 impl Worker {
     /// In how many loops the thread is, if that is recorded.
@@ -125,6 +125,23 @@ impl RunState<'_> {
             let rows = tables.filter(|s| s.height() == region.extent.rows).map(|s| s.ids().len()).next();
             rows.unwrap_or(usize::MAX).min(region.extent.rows) * region.extent.width
         };
+        // A row-sparse table is as large as all that was ever touched: of it, too, only the selected rows count.
+        let rows_of = |table: &RowTable| {
+            selected()
+                .filter_map(Pooled::rows)
+                .map(|rows| rows.ids().len())
+                .next()
+                .unwrap_or(0)
+                .min(table.touched())
+        };
+        let stored = |pooled: &Pooled| match pooled.table() {
+            Some(table) => rows_of(table) * table.width(),
+            None => pooled.numbers(),
+        };
+        let bytes = |pooled: &Pooled| match pooled.table() {
+            Some(table) => rows_of(table) * table.width() * table.dtype().size_of(),
+            None => pooled.bytes(),
+        };
         let read = reads.iter().zip(&instr.reads).map(|(r, view)| numbers(r) * self.dtype(view).size_of());
         let written =
             writes.iter().zip(&instr.writes).map(|(r, view)| numbers(r) * self.dtype(view).size_of());
@@ -134,11 +151,11 @@ impl RunState<'_> {
                 .chain(instr.wiring.input_gradients.iter().flatten().map(|(place, _)| place))
                 .filter_map(pooled)
         };
-        let flops = writes.iter().map(numbers).sum::<usize>() + added().map(Pooled::numbers).sum::<usize>();
+        let flops = writes.iter().map(numbers).sum::<usize>() + added().map(stored).sum::<usize>();
         let touched = Cost {
             flops: flops as u64,
-            read: (read.sum::<usize>() + selected().map(Pooled::bytes).sum::<usize>()) as u64,
-            written: (written.sum::<usize>() + added().map(Pooled::bytes).sum::<usize>()) as u64,
+            read: (read.sum::<usize>() + selected().map(bytes).sum::<usize>()) as u64,
+            written: (written.sum::<usize>() + added().map(bytes).sum::<usize>()) as u64,
         };
         let work = Work {
             pass: instr.pass,

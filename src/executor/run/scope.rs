@@ -80,8 +80,8 @@ impl Scope {
     /// If an initialiser is unknown or does not fit, or a variable is here with another shape or dtype.
     #[track_caller]
     pub fn initialize(&mut self, program: &Program) -> Result<()> {
-        let kept = program.vars().filter(|(_, var)| var.persistable);
-        kept.map(|(_, var)| self.initialize_one(program, var)).collect::<Result<()>>().at_caller()
+        let mut kept = program.vars().filter(|(_, var)| var.persistable);
+        kept.try_for_each(|(_, var)| self.initialize_one(program, var)).at_caller()
     }
 
     fn initialize_one(&mut self, program: &Program, var: &VarDesc) -> Result<()> {

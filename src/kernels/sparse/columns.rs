@@ -35,7 +35,7 @@ impl<T> Default for Columns<T> {
     fn default() -> Self {
         Self {
             ids: vec![],
-            starts: vec![0],
+            starts: vec![],
             rows: vec![],
             values: vec![],
             height: 0,
@@ -129,7 +129,9 @@ impl<T: Float> Columns<T> {
 
     /// `xᵀ` without its empty rows: row `i` is column `ids[i]` of `x`.
     pub fn transposed(&self) -> CsrView<'_, T> {
-        CsrView::new(self.height, &self.starts, &self.rows, &self.values)
+        // Empty before anything was planned.
+        let starts = if self.starts.is_empty() { &[0] } else { &self.starts[..] };
+        CsrView::new(self.height, starts, &self.rows, &self.values)
     }
 
     /// Row `i` of `out` = row `ids[i]` of `xᵀ·d`, or added to it; on up to `threads` threads, with the same bits for any number.

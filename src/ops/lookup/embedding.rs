@@ -9,7 +9,7 @@ use crate::lod::Lod;
 use crate::operator;
 use crate::program::{
     Backward, Cost, DENSE, Extent, Forward, Gradient, InferShape, Op, Pass, ROWS, RowBuffer, RowValue,
-    Sample, Spec, TableRows, Work,
+    Sample, Spec, Stored, TableRows, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
@@ -91,6 +91,10 @@ impl Op for Embedding {
             // Which rows it has.
             _ => reads.input(Self::WEIGHT).stored(StorageKind::SelectedRows),
         }
+    }
+
+    fn stored_gradient(&self, _: usize) -> Stored {
+        Stored::Together(&[Self::IDS])
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {

@@ -19,7 +19,7 @@ pub(in crate::ops) struct Among<T> {
 
 impl<T> Default for Among<T> {
     fn default() -> Self {
-        let (indptr, places, values) = (vec![0], Vec::new(), Vec::new());
+        let (indptr, places, values) = (Vec::new(), Vec::new(), Vec::new());
         Self { indptr, places, values, entries: Vec::new(), ids: 0, numbers: Vec::new() }
     }
 }

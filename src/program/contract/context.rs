@@ -527,32 +527,6 @@ impl<'a> Prepare<'a> {
     }
 }
 
-/// Runs `$body` with the type `$T` standing for f32 or f64, as the dtype says: it is that type's name, so that its constants
-/// and methods can be used.
-///
-/// ```
-/// use unpadded::{tensor::DType, with_float};
-/// fn size<T>() -> unpadded::Result<usize> { Ok(size_of::<T>()) }
-/// assert_eq!(with_float!(DType::F64, T => size::<T>()), Ok(8));
-/// assert!(with_float!(DType::I64, T => size::<T>()).is_err());
-/// ```
-#[macro_export]
-macro_rules! with_float {
-    ($dtype:expr, $T:ident => $body:expr) => {
-        match $dtype {
-            $crate::tensor::DType::F32 => {
-                type $T = f32;
-                $body
-            }
-            $crate::tensor::DType::F64 => {
-                type $T = f64;
-                $body
-            }
-            other => Err($crate::error::Error::new("dtype", "f32 or f64", other.to_string())),
-        }
-    };
-}
-
 literal_methods!(Forward: |run: &Forward<'a>| run.call.literals);
 literal_methods!(Backward: |run: &Backward<'a>| run.call.literals);
 literal_methods!(Prepare: |prepare: &Prepare<'a>| prepare.literals);

@@ -96,6 +96,32 @@ impl RowValue for f64 {
     }
 }
 
+/// Runs `$body` with the type `$T` standing for f32 or f64, as the dtype says: it is that type's name, so that its constants
+/// and methods can be used.
+///
+/// ```
+/// use unpadded::{tensor::DType, with_float};
+/// fn size<T>() -> unpadded::Result<usize> { Ok(size_of::<T>()) }
+/// assert_eq!(with_float!(DType::F64, T => size::<T>()), Ok(8));
+/// assert!(with_float!(DType::I64, T => size::<T>()).is_err());
+/// ```
+#[macro_export]
+macro_rules! with_float {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        match $dtype {
+            $crate::tensor::DType::F32 => {
+                type $T = f32;
+                $body
+            }
+            $crate::tensor::DType::F64 => {
+                type $T = f64;
+                $body
+            }
+            other => Err($crate::error::Error::new("dtype", "f32 or f64", other.to_string())),
+        }
+    };
+}
+
 /// The rows of a sparse gradient: row numbers that may repeat, and a row of values for each.
 #[derive(Debug, Clone, Default)]
 pub struct RowBuffer {

@@ -176,7 +176,11 @@ impl Program {
             let sparse = spec.storage != StorageKind::Dense;
             let known = match (desc.role, desc.gradient_of) {
                 (VarRole::Feed, _) => Entries::Fed,
-                (_, Some(of)) if self.spec(of)?.storage != StorageKind::Dense => Entries::As(of),
+                (_, Some(of))
+                    if self.spec(of)?.storage != StorageKind::Dense && !self.var(of).is_row_sparse() =>
+                {
+                    Entries::As(of)
+                }
                 _ => bounds.get(&var).cloned().unwrap_or(Entries::Everything),
             };
             variables.push(StoredVariable {
