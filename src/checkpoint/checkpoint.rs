@@ -152,7 +152,7 @@ impl Checkpoint {
     pub fn restore(&mut self, scope: &mut Scope) -> Result<()> {
         // One at a time, so that no more than one tensor is there twice.
         while let Some((name, value)) = self.tensors.pop_first() {
-            scope.set_of(&self.program, &name, value)?;
+            scope.set_of(&self.program, &name, value).at_caller()?;
         }
         Ok(())
     }

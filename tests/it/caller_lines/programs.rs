@@ -54,6 +54,9 @@ fn builder(calls: &mut Calls) {
     calls.at("Builder::feed_csr", || net.feed_csr("bags", DType::I64, 9, 0));
     calls.at("Builder::feed_like", || net.feed_like("like", DType::F32, &[], foreign));
     calls.at("Builder::watch", || noted(&net, || net.watch(ids)));
+    calls.at("Builder::row_sparse_parameter", || {
+        net.row_sparse_parameter("w", DType::F32, &[9, 2], init::xavier())
+    });
     calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[1; 9], init::zeros()));
     calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[3], init::xavier()));
     calls.at("Builder::parameter", || net.parameter("w", DType::F32, &[3, 1], init::normal(f64::NAN)));
@@ -75,6 +78,12 @@ fn operators(calls: &mut Calls) {
     calls.at("arithmetic::$kind", || net.maximum(x, foreign));
     calls.at("arithmetic::$kind", || net.minimum(x, foreign));
     calls.at("Builder::assign", || net.assign(foreign));
+    calls.at("Builder::dot", || net.dot(x, foreign));
+    calls.at("Builder::transposed_dot", || net.transposed_dot(x, foreign));
+    calls.at("Builder::random_projection", || net.random_projection(foreign, 2, 1));
+    calls.at("Builder::retain", || net.retain(x, foreign));
+    calls.at("Builder::take_rows", || net.take_rows(x, foreign));
+    calls.at("Builder::sum_rows", || net.sum_rows(foreign));
     calls.at("Builder::to_dense", || net.to_dense(foreign));
     calls.at("Builder::to_csr", || net.to_csr(foreign));
     calls.at("Builder::to_selected_rows", || net.to_selected_rows(x));
@@ -402,6 +411,7 @@ fn runs(calls: &mut Calls) {
     let far = [(VarId(999), &value)];
     calls.at("interpret::interpret", || interpret(&program, &registry, &mut scope, &Run::infer(&far)));
     calls.at("Scope::get", || scope.get("nothing"));
+    calls.at("Scope::value", || scope.value("nothing"));
     calls.at("Scope::set", || scope.set("linear_0.bias", Dense::from(array![1.0f32])));
     let mut other = program.clone();
     let weight = other.find("linear_0.weight").unwrap();
