@@ -392,13 +392,7 @@ impl Maker {
     }
 
     /// The item in one of these storages; a table in its place, if some operand is selected rows.
-    fn stored(
-        &mut self,
-        net: &Builder,
-        item: &Item,
-        tables: bool,
-        storages: &[StorageKind],
-    ) -> Result<Item> {
+    fn stored(&mut self, net: &Builder, item: &Item, tables: bool, storages: &[StorageKind]) -> Result<Item> {
         let item = if tables { self.constant(net, &[self.width + 1, self.width], 1)? } else { item.clone() };
         let var = match storages {
             [StorageKind::SelectedRows, ..] => net.to_selected_rows(item.var),
