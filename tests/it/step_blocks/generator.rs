@@ -12,6 +12,7 @@ mod dice;
 mod feeds;
 mod operators;
 mod products;
+mod sparse;
 
 use std::collections::BTreeMap;
 

@@ -7,6 +7,7 @@ use unpadded::program::{Arity, Attributes, ROWS, Spec};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Result, Var};
 
+use super::sparse::SPARSE;
 use super::{Item, LARGE, Maker, TABLE};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
@@ -73,6 +74,7 @@ impl Maker {
                 Ok(vec![self.lookup(net, &ids)?])
             }
             "embedding_bag" => self.bags(net, items),
+            kind if SPARSE.contains(&kind) => self.of_sparse(net, kind, items),
             "gru_cell" => {
                 let h = self.floats(net, items)?;
                 let x = self.partner(net, &h, items)?;
