@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use super::rows::{Numbers, RowValue};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::random::philox;
-use crate::tensor::{DType, Dense, SelectedRows};
-use crate::with_float;
+use crate::tensor::{DType, Dense, Element, SelectedRows};
 
 /// The numbers that a row starts with.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -119,10 +118,13 @@ impl RowTable {
             return Err(Error::new("shape of a row-sparse variable", expected, format!("{dims:?}")));
         };
         let mut numbers = Numbers::default();
-        with_float!(dtype, T => {
-            numbers.reset::<T>();
-            Ok(())
-        })?;
+        match dtype {
+            DType::F32 => numbers.reset::<f32>(),
+            DType::F64 => numbers.reset::<f64>(),
+            other => {
+                return Err(Error::new("dtype of a row-sparse variable", "f32 or f64", other.to_string()));
+            }
+        }
         let (ids, places) = (Vec::new(), HashMap::new());
         Ok(Self { dims: dims.to_vec(), dtype, width, start, ids, numbers, places })
     }
@@ -220,11 +222,18 @@ impl RowTable {
             *first = order.len();
         }
         let ids = order.iter().map(|&place| self.ids[place]).collect();
-        with_float!(self.dtype, T => {
-            let numbers = self.numbers.get::<T>(WHAT)?;
-            let rows = order.iter().flat_map(|&place| &numbers[place * self.width..(place + 1) * self.width]);
-            SelectedRows::new(self.height(), ids, Dense::from_vec(&shape, rows.copied().collect::<Vec<T>>())?)
-        })
+        let value = match self.dtype {
+            DType::F64 => self.gather::<f64>(&order, &shape),
+            _ => self.gather::<f32>(&order, &shape),
+        };
+        SelectedRows::new(self.height(), ids, value?)
+    }
+
+    /// The rows at these places, one after another.
+    fn gather<T: RowValue + Element>(&self, places: &[usize], shape: &[usize]) -> Result<Dense> {
+        let numbers = self.numbers.get::<T>(WHAT)?;
+        let rows = places.iter().flat_map(|&place| &numbers[place * self.width..(place + 1) * self.width]);
+        Dense::from_vec(shape, rows.copied().collect::<Vec<T>>())
     }
 
     /// Sets the rows that were touched; all others start as they did. Rows that repeat are added up.
@@ -238,16 +247,20 @@ impl RowTable {
             return Err(Error::new("value", expected, got));
         }
         let (ids, value) = rows.merge()?.into_parts();
-        with_float!(self.dtype, T => {
-            let given = value.as_slice::<T>()?;
-            let numbers = self.numbers.get_mut::<T>(WHAT)?;
-            numbers.clear();
-            numbers.extend_from_slice(given);
-            Ok(())
-        })?;
+        match self.dtype {
+            DType::F64 => self.refill::<f64>(&value)?,
+            _ => self.refill::<f32>(&value)?,
+        }
         self.places.clear();
         self.places.extend(ids.iter().enumerate().map(|(place, &id)| (id, place)));
         self.ids = ids;
+        Ok(())
+    }
+
+    fn refill<T: RowValue + Element>(&mut self, value: &Dense) -> Result<()> {
+        let (given, numbers) = (value.as_slice::<T>()?, self.numbers.get_mut::<T>(WHAT)?);
+        numbers.clear();
+        numbers.extend_from_slice(given);
         Ok(())
     }
 }
