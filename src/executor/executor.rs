@@ -7,7 +7,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::compile::compile;
 use crate::executor::observe::listing::Listing;
 use crate::executor::observe::profile::{Profile, Profiling};
-use crate::executor::plan::Plan;
+use crate::executor::plan::{Plan, Slot};
 use crate::executor::run::machine::Machine;
 use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
@@ -219,7 +219,9 @@ impl Executor {
     pub fn bytes_of(&self, var: impl Into<VarId>) -> Result<usize> {
         let var = var.into();
         let known = self.plan.of_var.get(var.0 as usize).copied().flatten();
-        let Some(slot) = known.filter(|&slot| self.plan.slots[slot].life.1 == usize::MAX) else {
+        // A row-sparse parameter is in its scope.
+        let here = |slot: &Slot| slot.life.1 == usize::MAX && !(slot.persistent && slot.pool.is_some());
+        let Some(slot) = known.filter(|&slot| here(&self.plan.slots[slot])) else {
             let got = self.program.called(var);
             let expected = "one that was asked for";
             return Err(Error::of(ErrorKind::Program, "variable", expected, got).called(Location::caller()));

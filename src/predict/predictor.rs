@@ -383,11 +383,15 @@ impl Clone for Predictor {
 #[track_caller]
 fn numbers(values: Vec<Variable>, outputs: &[&str]) -> Result<Vec<Variable>> {
     for (value, name) in values.iter().zip(outputs) {
-        if let Storage::Dense(dense) = value.storage()
-            && let Some((at, number)) = dense.find_float(f64::is_nan)
-        {
-            let (what, row) = (format!("output `{name}`"), at / dense.width().max(1));
-            let got = format!("{number} in row {row}");
+        let (stored, place) = match value.storage() {
+            Storage::Dense(dense) => (dense, "row"),
+            Storage::SelectedRows(rows) => (rows.value(), "stored row"),
+            Storage::Csr(csr) => (csr.values(), "entry"),
+            Storage::Coo(coo) => (coo.values(), "entry"),
+        };
+        if let Some((at, number)) = stored.find_float(f64::is_nan) {
+            let (what, row) = (format!("output `{name}`"), at / stored.width().max(1));
+            let got = format!("{number} in {place} {row}");
             return Err(Error::of(ErrorKind::NotFinite, what, "numbers", got));
         }
     }

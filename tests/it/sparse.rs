@@ -1,13 +1,18 @@
 //! Sparse variables in programs: feeds, steps, fallback to dense, and what is stored.
 
 use ndarray::{Array1, array};
+use unpadded::data::{Field, FirstIndex, LabelledRows, Loader, Samples, Target, TextFile};
 use unpadded::executor::{Executor, Run, Scope};
+use unpadded::layers::init;
 use unpadded::ops::Pool;
-use unpadded::program::{Extent, VarId, backward};
+use unpadded::optimizer::Adagrad;
+use unpadded::program::{Extent, Recurrence, VarId, backward};
 use unpadded::tensor::{Coo, Csr, Storage, StorageKind};
+use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, Fallback, Lod, Mode, Program, Variable, ops};
 
 use crate::models::Random;
+use crate::trainer::Written;
 
 /// Rows of which few numbers are not 0, in any order, some repeated.
 pub(crate) fn random_csr(random: &mut Random, rows: usize, columns: usize, most: usize) -> Csr {
@@ -238,4 +243,111 @@ fn what_is_fed_is_held_to_its_description() {
         Variable::new(Csr::new([1, 40], vec![0, 0], vec![], Array1::<f64>::zeros(0)).unwrap(), None).unwrap(),
         "expected f32 csr, got f64 csr",
     );
+}
+
+#[test]
+fn a_trainer_says_once_what_was_made_dense_and_learns_from_csr_rows() {
+    let text: String = (0..64)
+        .map(|i| {
+            let class = i % 2;
+            format!("{} {}:1 {}:2\n", 2 * class - 1, 1 + 10 * class + i % 5, 21 + i % 7)
+        })
+        .collect();
+    let text: &'static str = text.leak();
+    let rows = LabelledRows::of_files([&TextFile::embedded("rows", text)], FirstIndex::One).unwrap();
+    let classes = rows.classes().unwrap();
+    let loader = |rows: &LabelledRows| rows.loader(["x", "class"], 30, Target::Class(&classes)).unwrap();
+    let net = Builder::new();
+    let x = net.feed_csr("x", DType::F32, 30, 0);
+    let class = net.feed("class", DType::I64, &[], 0);
+    let logits = x.sqrt().linear(2) + x.softmax().linear(2);
+    let loss = logits.cross_entropy(class).mean();
+    let said = Written::default();
+    let trainer = Trainer::new(net, loss, &Adagrad::new(0.5)).unwrap();
+    let mut trainer = trainer.progress(Progress::To(Box::new(said.clone())));
+    let before = trainer.evaluate(&loader(&rows)).unwrap().loss();
+    trainer.fit(&loader(&rows), &loader(&rows), Until::Epochs(3)).unwrap();
+    trainer.fit(&loader(&rows), &loader(&rows), Until::Epochs(20)).unwrap();
+    assert!(trainer.evaluate(&loader(&rows)).unwrap().loss() < before / 2.0);
+    let said = String::from_utf8(said.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(said.matches("made dense, 120 × batch bytes").count(), 1, "{said}");
+    let grad = trainer.program().find("linear_0.weight@grad").unwrap();
+    assert_eq!(trainer.program().spec(grad).unwrap().storage, StorageKind::SelectedRows);
+}
+
+#[test]
+fn a_sparse_constant_has_its_gradient_in_loops_in_loops_too() {
+    let lod = Lod::from_lengths(&[vec![2, 0, 1], vec![3, 1, 2]]).unwrap();
+    let numbers = ndarray::Array2::from_shape_fn((6, 3), |(i, j)| ((i * 3 + j) as f32 * 0.7).sin());
+    let value = Variable::sequences(numbers, lod).unwrap();
+    let [sparse, dense] = [true, false].map(|sparse| {
+        let net = Builder::new().seed(5);
+        let x = net.feed("x", DType::F32, &[3], 2);
+        let weight = net.parameter("weight", DType::F32, &[3, 3], init::uniform(-0.8, 0.8));
+        let over = Recurrence { level: Some(0), ..Recurrence::default() };
+        let out = net.recurrent_with(over, x, |step, words| {
+            let state = step.memory(3);
+            let inner = step.recurrent(words, |inner, x_t| {
+                let h = inner.memory_from(state);
+                let c = if sparse { weight.to_csr().tanh().to_dense() } else { weight.tanh() };
+                inner.update(h, (x_t + h.product(c, None)).tanh());
+                inner.last(h)
+            });
+            step.update(state, inner);
+            step.last(state)
+        });
+        let loss = out.sum();
+        let mut program = net.finish().unwrap();
+        let pairs = backward::append(&mut program, &ops::catalogue(), loss.id()).unwrap();
+        let found = run(&program, &[pairs[0].1], &[(x.id(), value.clone())]);
+        found[0].as_slice::<f32>().unwrap().to_vec()
+    });
+    assert!(dense.iter().all(|g| *g != 0.0), "{dense:?}");
+    for (a, b) in sparse.iter().zip(&dense) {
+        assert!((a - b).abs() < 1e-5 * b.abs().max(1.0), "{sparse:?} {dense:?}");
+    }
+}
+
+#[test]
+fn a_number_that_is_none_is_named_by_its_row_and_sizes_that_no_memory_has_are_errors() {
+    let net = Builder::new();
+    let bags = net.feed_csr("bags", DType::F32, 3, 0);
+    let twice = bags.scale(2.0, 0.0);
+    let loss = twice.linear(2).sum();
+    let trainer = Trainer::new(net, loss, &Adagrad::new(0.1)).unwrap();
+    let mut trainer = trainer.progress(Progress::Quiet);
+    let samples: Samples = [0.5f32, f32::NAN]
+        .map(|x| vec![Field::Sparse { columns: 3, indices: vec![1], values: vec![x] }])
+        .into_iter()
+        .collect();
+    let data = Loader::new(samples, &["bags"]).unwrap();
+    let said = trainer.fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
+    assert!(said.contains("`bags`") && said.contains("NaN") && said.contains("sample 1"), "{said}");
+
+    let net = Builder::new().fallback(Fallback::Allow);
+    let wide = net.feed_csr("wide", DType::F32, 1 << 58, 0);
+    let dense = wide.softmax();
+    let mean = wide.mean();
+    let program = net.finish().unwrap();
+    for (wanted, expected) in [(dense, "memory of a variable"), (mean, "numbers of `x`")] {
+        let value = Csr::new([64, 1 << 58], vec![0; 65], vec![], Array1::<f32>::zeros(0)).unwrap();
+        let value = Variable::new(value, None).unwrap();
+        let mut executor = Executor::new(&program, &ops::catalogue(), &[wanted.id()], 1).unwrap();
+        let feeds = [(wide.id(), &value)];
+        let said =
+            executor.run(&mut Scope::of(&program).unwrap(), &Run::infer(&feeds)).unwrap_err().to_string();
+        assert!(said.contains(expected), "{said}");
+    }
+    let net = Builder::new();
+    let tall = net.feed_stored("tall", DType::F32, &[Some(1 << 60), Some(3)], StorageKind::Coo);
+    let csr = tall.to_csr();
+    if let Ok(program) = net.finish() {
+        let value = Coo::new(&[1 << 60, 3], array![[7, 1]], array![1.0f32]).unwrap();
+        let value = Variable::new(value, None).unwrap();
+        let mut executor = Executor::new(&program, &ops::catalogue(), &[csr.id()], 1).unwrap();
+        let feeds = [(tall.id(), &value)];
+        let said =
+            executor.run(&mut Scope::of(&program).unwrap(), &Run::infer(&feeds)).unwrap_err().to_string();
+        assert!(said.contains("rows of a sparse matrix"), "{said}");
+    }
 }

@@ -227,7 +227,7 @@ fn the_stop_flag_finishes_the_step_and_saves() {
 
 /// What is written to it, to be read elsewhere.
 #[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Written(pub(crate) Arc<Mutex<Vec<u8>>>);
 
 impl Write for Written {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

@@ -104,8 +104,16 @@ fn found(storage: &Storage) -> Option<(usize, f64)> {
             let (at, number) = in_dense(rows.value())?;
             Some((usize::try_from(*rows.row_ids().get(at)?).ok()?, number))
         }
-        // No operator computes on them, and their rows have no numbers that training changes.
-        Storage::Csr(_) | Storage::Coo(_) => None,
+        Storage::Csr(csr) => {
+            let (at, number) = in_dense(csr.values())?;
+            let row = csr.indptr().partition_point(|&start| start <= at as i64).checked_sub(1)?;
+            Some((row, number))
+        }
+        Storage::Coo(coo) => {
+            let (at, number) = in_dense(coo.values())?;
+            let row = coo.coordinates().get([at, 0]).copied()?;
+            Some((usize::try_from(row).ok()?, number))
+        }
     }
 }
 

@@ -92,7 +92,7 @@ impl<'p> RunState<'p> {
         // What begins to live behind the last instruction of the stages takes no memory: gradients, in an evaluation.
         let end = plan.code.iter().rposition(|i| stages.have(i)).map_or(0, |last| last + 1);
         let mut lane = arena.lane();
-        self.reserve(&mut lane, end);
+        self.reserve(&mut lane, end)?;
         let mut checked = false;
         for (calls, chain) in parts(plan.code.len(), &plan.chains) {
             let instr = &plan.code[calls.start];
@@ -111,7 +111,7 @@ impl<'p> RunState<'p> {
             self.instruction(instr, &mut lane, tools)?;
             // A level that an operator makes tells how many rows it will write.
             if matches!(instr, Instr::Levels(_)) {
-                self.reserve(&mut lane, end);
+                self.reserve(&mut lane, end)?;
             }
         }
         Ok(())
@@ -131,13 +131,23 @@ impl<'p> RunState<'p> {
     }
 
     /// Room for every slot of the root block whose rows are known, and that lives before instruction `end` has run.
-    fn reserve(&self, lane: &mut Lane<'_>, end: usize) {
+    ///
+    /// # Errors
+    /// If there is no memory for one.
+    fn reserve(&self, lane: &mut Lane<'_>, end: usize) -> Result<()> {
         let whole = |s: &&Slot| s.home == Home::Whole && s.pool.is_none() && s.life.0 <= end;
         for slot in self.plan.slots.iter().filter(whole) {
             if !matches!(slot.rows, Extent::Alive(_)) {
-                lane.reserve(slot.buffer, self.count(slot.rows, None) * slot.width);
+                let rows = self.count(slot.rows, None);
+                let room = rows.checked_mul(slot.width).is_some_and(|n| lane.try_reserve(slot.buffer, n));
+                if !room {
+                    let got = format!("{rows} rows of {} {}", slot.width, slot.dtype);
+                    let error = Error::new("memory of a variable", "numbers that memory can hold", got);
+                    return Err(error.variable(self.name(slot)));
+                }
             }
         }
+        Ok(())
     }
 
     /// Checks that every gradient that an update reads is finite, and the loss, before the first update.

@@ -16,7 +16,7 @@ use crate::program::attributes::or_default;
 use crate::program::spec::attributes::Attribute;
 use crate::program::{
     Attributes, Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass,
-    RowValue, Sample, Sequences, Spec, Var, Work,
+    RowValue, Sample, Sequences, Spec, Stored, Var, Work,
 };
 use crate::tensor::{StorageKind, Variable};
 use crate::with_float;
@@ -167,6 +167,10 @@ impl Op for EmbeddingBag {
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::TABLE), T => self.gradients::<T>(run))
+    }
+
+    fn stored_gradient(&self, _: usize) -> Stored {
+        Stored::Together(&[Self::IDS])
     }
 
     fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {

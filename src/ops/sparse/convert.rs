@@ -5,6 +5,7 @@ use ndarray::array;
 use crate::error::Result;
 use crate::kernels::{Float, Store, View, ViewMut};
 use crate::operator;
+use crate::program::contract::entries::room_for_rows;
 use crate::program::{
     Backward, CSR, CsrBuffer, DENSE, Forward, Gradient, InferShape, Op, ROWS, RowBuffer, RowValue, Sample,
     Spec, Stored,
@@ -274,6 +275,7 @@ fn entries_of<'a, T: RowValue>(rows: impl Iterator<Item = &'a [T]>, columns: usi
 /// The numbers of merged selected rows that are not 0.
 fn entries_of_rows<T: RowValue>(x: &RowBuffer, columns: usize, out: &mut CsrBuffer) -> Result<()> {
     let out = out.fill::<T>(columns);
+    room_for_rows(out.indptr, x.height())?;
     out.indptr.push(0);
     if !x.ids().is_empty() {
         for (&id, row) in x.ids().iter().zip(x.values::<T>()?.iter()) {

@@ -151,7 +151,9 @@ impl Op for SparseLinear {
             self.weights(run, dout, &mut room)?;
             *run.scratch().get::<Room<T>>() = room;
             let threads = run.run().threads;
-            for (k, columns) in self.parts(run.count(Self::BIAS), |k| run.input_spec_at(Self::WEIGHT, k)) {
+            let mut from = 0;
+            for k in 0..run.count(Self::BIAS) {
+                let columns = self.part(run.input_spec_at(Self::WEIGHT, k), &mut from);
                 if let Some((mut db, store)) = run.gradient_at::<T>(Self::BIAS, k)? {
                     let dout = dout.columns(columns.start, columns.end);
                     let bias = Some((db.row(0), store));
@@ -217,19 +219,11 @@ impl Op for SparseLinear {
 }
 
 impl SparseLinear {
-    /// The columns of the output that each of `count` weights makes.
-    fn parts<'s>(
-        &self,
-        count: usize,
-        spec: impl Fn(usize) -> &'s Spec,
-    ) -> Vec<(usize, std::ops::Range<usize>)> {
-        let mut from = 0;
-        let part = |k| {
-            let (_, width) = self.sides(spec(k));
-            from += width;
-            (k, from - width..from)
-        };
-        (0..count).map(part).collect()
+    /// The columns of the output that the next weight makes; `from` moves behind them.
+    fn part(&self, weight: &Spec, from: &mut usize) -> std::ops::Range<usize> {
+        let (_, width) = self.sides(weight);
+        *from += width;
+        *from - width..*from
     }
 
     /// How many inputs and outputs a weight has.
@@ -246,7 +240,9 @@ impl SparseLinear {
         let x = given(run.csr(Self::X))?.view::<T>()?;
         let threads = run.run().threads;
         let biased = run.count(Self::BIAS) > 0;
-        for (k, columns) in self.parts(run.count(Self::WEIGHT), |k| run.input_spec_at(Self::WEIGHT, k)) {
+        let mut from = 0;
+        for k in 0..run.count(Self::WEIGHT) {
+            let columns = self.part(run.input_spec_at(Self::WEIGHT, k), &mut from);
             let mut out = out.reborrow().columns(columns.start, columns.end);
             let store = if biased { Store::Add } else { Store::Write };
             if biased {
@@ -280,7 +276,9 @@ impl SparseLinear {
     ) -> Result<()> {
         let x = given(run.csr(Self::X))?.view::<T>()?;
         let threads = run.run().threads;
-        for (k, columns) in self.parts(run.count(Self::WEIGHT), |k| run.input_spec_at(Self::WEIGHT, k)) {
+        let mut from = 0;
+        for k in 0..run.count(Self::WEIGHT) {
+            let columns = self.part(run.input_spec_at(Self::WEIGHT, k), &mut from);
             let dout = dout.columns(columns.start, columns.end);
             let spec = run.input_spec_at(Self::WEIGHT, k);
             let weight = match run.rows_at(Self::WEIGHT, k) {
@@ -312,7 +310,9 @@ impl SparseLinear {
         }
         room.columns.prepare(given(run.csr(Self::X))?.view::<T>()?);
         let threads = run.run().threads;
-        for (k, columns) in self.parts(run.count(Self::WEIGHT), |k| run.input_spec_at(Self::WEIGHT, k)) {
+        let mut from = 0;
+        for k in 0..run.count(Self::WEIGHT) {
+            let columns = self.part(run.input_spec_at(Self::WEIGHT, k), &mut from);
             let dout = dout.columns(columns.start, columns.end);
             let spec = run.input_spec_at(Self::WEIGHT, k);
             if spec.storage != StorageKind::Dense {

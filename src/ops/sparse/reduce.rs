@@ -2,7 +2,7 @@
 
 use ndarray::array;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernels::Float;
 use crate::operator;
 use crate::ops::feature::reduce::{self, Reduction};
@@ -71,11 +71,11 @@ impl<R: OnSparse> Op for SparseWhole<R> {
             if let Some(x) = run.csr(X) {
                 let values = x.values::<T>()?;
                 let rows = x.indptr().windows(2).map(|pair| &values[pair[0] as usize..pair[1] as usize]);
-                out.fill(R::reduce(rows, x.rows() * x.columns()));
+                out.fill(R::reduce(rows, count(x.rows(), x.columns())?));
             }
             if let Some(x) = run.rows(X) {
                 let rows = numbers::<T>(None, Some(x))?.chunks_exact(x.width().max(1));
-                out.fill(R::reduce(rows, x.height() * x.width()));
+                out.fill(R::reduce(rows, count(x.height(), x.width())?));
             }
             Ok(())
         })
@@ -90,8 +90,8 @@ impl<R: OnSparse> Op for SparseWhole<R> {
             let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
             run.fill_gradient::<T>(X, 0, |run, dx, store| {
                 let n = match (run.csr(X), run.rows(X)) {
-                    (Some(x), _) => x.rows() * x.columns(),
-                    (None, x) => x.map_or(0, |x| x.height() * x.width()),
+                    (Some(x), _) => count(x.rows(), x.columns())?,
+                    (None, x) => x.map_or(Ok(0), |x| count(x.height(), x.width()))?,
                 };
                 let g = dout.row(0)[0] * slope::<R, T>(n);
                 dx.iter_mut().for_each(|dx| store.put(dx, g));
@@ -344,3 +344,10 @@ impl Op for SumRows {
 /// A sum for each column.
 #[derive(Default)]
 struct Sums(Vec<f64>);
+
+/// How many numbers rows of a width have.
+fn count(rows: usize, width: usize) -> Result<usize> {
+    rows.checked_mul(width).ok_or_else(|| {
+        Error::new("numbers of `x`", "as many as can be counted", format!("{rows} rows of {width}"))
+    })
+}

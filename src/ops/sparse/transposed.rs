@@ -8,6 +8,7 @@ use crate::kernels::sparse::{
     Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_dense, sampled_left, sampled_product, sampled_right,
 };
 use crate::operator;
+use crate::program::contract::entries::room_for_rows;
 use crate::program::contract::sample::{numbers, sparse_numbers};
 use crate::program::{
     Attributes, Backward, CSR, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op, Pass,
@@ -101,7 +102,7 @@ impl Op for TransposedDot {
                 })?,
                 _ => run.fill_csr(Self::OUT, |run, out| {
                     let (d, height) = (given(run.csr(Self::D))?.view::<T>()?, run.input_spec(Self::X).width());
-                    product_of_sparse(&mut room, d, out.fill::<T>(d.columns()), height, threads);
+                    product_of_sparse(&mut room, d, out.fill::<T>(d.columns()), height, threads)?;
                     Ok(())
                 })?,
             }
@@ -165,14 +166,16 @@ fn product_of_sparse<T: RowValue>(
     out: CsrMut<'_, T>,
     height: usize,
     threads: usize,
-) {
+) -> Result<()> {
     let CsrMut { indptr, indices, values } = out;
+    room_for_rows(indptr, height)?;
     let some = CsrMut { indptr: &mut room.indptr, indices, values };
     csr_csr(room.columns.transposed(), d, some, &mut room.sparse, threads);
     for (&id, &start) in room.columns.ids().iter().zip(&room.indptr) {
         indptr.resize(id as usize + 1, start);
     }
     indptr.resize(height + 1, indices.len() as i64);
+    Ok(())
 }
 
 const X: usize = TransposedDot::X;

@@ -66,15 +66,17 @@ impl State {
         for conversion in due {
             let var = conversion.var;
             let spec = self.program.spec(var)?.clone();
-            let dense = match self.dense.get(&(block, var)) {
+            // A constant is made dense where it is, once, and not in each step.
+            let home = if spec.batched() { block } else { self.program.var(var).block };
+            let dense = match self.dense.get(&(home, var)) {
                 Some(&dense) => dense,
                 None => {
                     let attributes =
                         Attributes::new().with(TO_DENSE.attributes[0], format!("{kind}.{}", conversion.slot));
                     let inputs = vec![(TO_DENSE.inputs[0], vec![var])];
-                    let made = self.append_known(block, TO_DENSE.kind, &attributes, inputs, caller)?;
+                    let made = self.append_known(home, TO_DENSE.kind, &attributes, inputs, caller)?;
                     let dense = *made.first().ok_or_else(|| Error::new("dense variable", "one", "none"))?;
-                    self.dense.insert((block, var), dense);
+                    self.dense.insert((home, var), dense);
                     dense
                 }
             };

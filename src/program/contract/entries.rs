@@ -21,6 +21,16 @@ pub struct CsrBuffer {
 /// What messages call it.
 const WHAT: &str = "values of csr";
 
+/// Makes room for the offsets of so many rows.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn room_for_rows(indptr: &mut Vec<i64>, rows: usize) -> Result<()> {
+    indptr.try_reserve(rows.saturating_add(2).saturating_sub(indptr.len())).map_err(|_| {
+        Error::new("rows of a sparse matrix", "a number whose offsets fit into memory", rows.to_string())
+    })
+}
+
 impl CsrBuffer {
     /// Rows of the matrix.
     pub fn rows(&self) -> usize {

@@ -168,6 +168,7 @@ fn cases_of_rows(
 ///
 /// # Errors
 /// If there are no columns.
+#[track_caller]
 pub fn sparse_numbers(rows: usize, columns: usize, salt: usize) -> Result<Csr> {
     let (mut indptr, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
     for row in 0..rows {

@@ -137,6 +137,13 @@ impl Program {
         if spec.lod.is_empty() && matches!(spec.shape.first(), Some(Extent::Rows(_))) {
             return Err(malformed("LoD", "the level that counts its rows", spec.to_string()));
         }
+        if desc.role == VarRole::Feed && matches!(spec.shape.first(), Some(Extent::Data(_))) {
+            return Err(malformed(
+                "rows of a feed",
+                "those of the batch, of a level, or a known number",
+                spec.to_string(),
+            ));
+        }
         if desc.block.0 == 0 && matches!(spec.shape.first(), Some(Extent::Alive(_))) {
             return Err(malformed("shape", "rows that a step block has, in one", spec.to_string()));
         }
@@ -354,7 +361,9 @@ impl Program {
     fn alike(&self, a: VarId, b: VarId) -> Result<()> {
         let (x, y) = (self.spec(a)?, self.spec(b)?);
         let row = |s: &Spec| (s.dtype, s.batched(), s.row_shape().to_vec());
-        if row(x) != row(y) {
+        // Steps hold no sparse rows, and hand none in or out.
+        let dense = |s: &Spec| s.storage == StorageKind::Dense || !s.batched();
+        if row(x) != row(y) || !dense(x) || !dense(y) {
             let name = &self.has_var(b)?.name;
             return Err(malformed("rows", x.to_string(), y.to_string()).variable(name));
         }
@@ -412,6 +421,7 @@ impl Program {
         self.check_storages(signature, &inputs)?;
         if block.0 > 0 {
             self.check_dense_rows(&inputs)?;
+            self.check_dense_rows(&outputs)?;
         }
         let mut next = self.levels;
         let (literals, phase) = (self.literals(&inputs), Phase::Build { next: &mut next });
@@ -430,15 +440,38 @@ impl Program {
                 return Err(malformed(format!("output `{}`", slot.name), expected, got));
             }
         }
-        if backward { self.gradients(signature, desc, runs) } else { Ok(()) }
+        if backward {
+            return self.gradients(signature, desc, runs, &|slot| op.gradient(slot, &specs).storage);
+        }
+        // What an update changes in place at a slot for tables is kept from run to run.
+        for (slot, vars) in signature.outputs.iter().zip(&outputs).filter(|(slot, _)| slot.updated) {
+            for &var in vars {
+                let desc = self.has_var(var)?;
+                if slot.table && self.spec(var)?.storage == StorageKind::SelectedRows && !desc.is_row_sparse()
+                {
+                    let got = self.spec(var)?.to_string();
+                    let what = format!("output `{}`", slot.name);
+                    return Err(malformed(what, "a row-sparse parameter, or state beside one", got)
+                        .variable(&desc.name));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The gradients that a backward operator reads and writes have the shapes of what they are of.
-    fn gradients(&self, signature: Signature, desc: &OpDesc, runs: &Runs<'_>) -> Result<()> {
+    fn gradients(
+        &self,
+        signature: Signature,
+        desc: &OpDesc,
+        runs: &Runs<'_>,
+        written: &dyn Fn(usize) -> StorageKind,
+    ) -> Result<()> {
         for (slots, bounds) in [(signature.outputs, &desc.inputs), (signature.inputs, &desc.outputs)] {
+            let writes = std::ptr::eq(bounds, &desc.outputs);
             let (of, grads) =
                 (Self::slots_of(slots, &desc.inputs, ""), Self::slots_of(slots, bounds, &grad_name("")));
-            for (of, grads) in of.iter().zip(&grads).filter(|(_, grads)| !grads.is_empty()) {
+            for (slot, (of, grads)) in of.iter().zip(&grads).enumerate().filter(|(_, (_, g))| !g.is_empty()) {
                 if of.len() != grads.len() {
                     return Err(malformed("gradients", of.len().to_string(), grads.len().to_string()));
                 }
@@ -449,8 +482,9 @@ impl Program {
                         let expected = format!("that of variable {}", self.shown(of));
                         return Err(malformed("gradient", expected, "another").variable(name));
                     }
+                    // Selected rows only where the operator writes such.
                     let stored = x.storage == dx.storage
-                        || (x.storage, dx.storage) == (StorageKind::Dense, StorageKind::SelectedRows);
+                        || x.storage == StorageKind::Dense && writes && dx.storage == written(slot);
                     if !stored || (&x.shape, &x.lod, x.dtype) != (&dx.shape, &dx.lod, dx.dtype) {
                         return Err(malformed("gradient", x.to_string(), dx.to_string()).variable(name));
                     }

@@ -43,7 +43,8 @@ pub enum Extent {
     Rows(LevelId),
     /// Inside a step block: the sequences that still run.
     Alive(BlockId),
-    /// What only `forward` can tell; the program keeps an upper bound of it.
+    /// What only `forward` can tell: how much the sparse variable of this number stores. A
+    /// [report](crate::Program::storage_report) says what bounds it.
     Data(u32),
 }
 

@@ -176,6 +176,11 @@ impl Program {
     fn cut_level(&self, outputs: &[VarId]) -> Result<LevelId> {
         let mut used = self.reads();
         used.extend(outputs);
+        for desc in outputs.iter().map(|&id| self.var(id)) {
+            if let Some(spec) = desc.spec().filter(|spec| spec.storage != StorageKind::Dense) {
+                return Err(cannot("dense outputs", spec.to_string()).variable(&desc.name));
+            }
+        }
         let mut found = None;
         for desc in used.into_iter().map(|id| self.var(id)).filter(|desc| desc.role == VarRole::Feed) {
             let Some(spec) = desc.spec().filter(|spec| !spec.lod.is_empty()) else { continue };

@@ -11,6 +11,7 @@ use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::attributes::Attribute;
 use unpadded::program::attributes::or_default;
 use unpadded::program::call::Direct;
+use unpadded::program::sample::sparse_numbers;
 use unpadded::program::{
     Append, Attributes, Backward, BlockId, CsrBuffer, Extent, Forward, Gradient, InferShape, Levels, Op,
     Operand, Program, RowBuffer, Sample, Spec, VarId, backward,
@@ -263,6 +264,7 @@ fn as_data(calls: &mut Calls) {
     calls.at("Sample::of_rows", || {
         Sample::of_rows(&no_number, 1, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
     });
+    calls.at("sample::sparse_numbers", || sparse_numbers(2, 0, 1));
     calls.at("Sample::of_csr", || {
         Sample::of_csr(&no_number, 1, |_, _| Err(unpadded::Error::new("made", "well", "badly")))
     });

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::sparse::{CsrView, SparseRoom, canonical, is_canonical};
 use crate::kernels::{RowMerge, View};
-use crate::program::contract::entries::{CsrBuffer, Pooled};
+use crate::program::contract::entries::{CsrBuffer, Pooled, room_for_rows};
 use crate::program::contract::rows::{RowBuffer, RowValue};
 use crate::tensor::{Coo, Csr, Element, SelectedRows, Storage};
 use crate::with_float;
@@ -110,6 +110,7 @@ impl Intake {
         let (at, values) = (coo.coordinates(), coo.values().as_slice::<T>()?);
         let ByRows { indptr, indices, values: sorted, room } = T::by_rows(self);
         indptr.clear();
+        room_for_rows(indptr, rows)?;
         indptr.resize(rows + 2, 0);
         at.outer_iter().for_each(|at| indptr[at[0] as usize + 2] += 1);
         (1..rows + 1).for_each(|row| indptr[row + 1] += indptr[row]);
@@ -124,6 +125,7 @@ impl Intake {
             *next += 1;
         }
         let out = buffer.fill::<T>(columns);
+        room_for_rows(out.indptr, rows)?;
         canonical(CsrView::new(columns, &indptr[..rows + 1], indices, sorted), out, room);
         Ok(())
     }

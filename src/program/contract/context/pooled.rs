@@ -198,8 +198,10 @@ impl Backward<'_> {
         let of = self.call.wiring.inputs[slot].get(k).copied().unwrap_or(OperandAt::Absent);
         let name = self.call.signature.inputs[slot].name;
         let outcome = self.lent(place, |run, gradient| {
-            if store == Store::Write {
-                gradient.zeros_at::<T>(run.pooled(&of).ok_or_else(|| other_storage(name))?)?;
+            let of = run.pooled(&of).ok_or_else(|| other_storage(name))?;
+            // What is added to may be empty yet: a gradient that the steps of a loop add to begins with nothing stored.
+            if store == Store::Write || gradient.numbers() != of.numbers() {
+                gradient.zeros_at::<T>(of)?;
             }
             fill(run, gradient.numbers_mut::<T>()?, store)
         });
