@@ -198,7 +198,7 @@ impl<T: Float> Sweep for Sum<'_, T> {
             }
             if self.pool == BagPool::Mean && !range.is_empty() {
                 let count = T::from_f64(range.len() as f64);
-                out.iter_mut().for_each(|out| *out = *out / count);
+                out.iter_mut().for_each(|out| *out /= count);
             }
         }
     }
