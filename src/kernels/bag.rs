@@ -194,55 +194,84 @@ impl<T: Float> Sweep for Sum<'_, T> {
             out.fill(T::ZERO);
             for from in range.clone().step_by(BLOCK) {
                 let block = from..range.end.min(from + BLOCK);
-                let add = |at: usize, columns: Range<usize>| {
-                    if columns.start == 0 {
-                        self.bags.ask_ahead(self.table, at);
-                    }
-                    (self.bags.factor(at), &self.bags.row(self.table, at)[columns])
-                };
-                add_rows::<A, T>(block, out, add);
+                add_rows::<A, T>(block, out, &LookedUp { bags: self.bags, table: self.table });
             }
             if self.pool == BagPool::Mean && !range.is_empty() {
                 let count = T::from_f64(range.len() as f64);
-                out.iter_mut().for_each(|out| *out = *out / count);
+                out.iter_mut().for_each(|out| *out /= count);
             }
         }
     }
 }
 
-/// Adds rows, each times a factor, to `out`: of each row `of` gives its factor and the columns that are asked for.
+/// Rows that are added up. A trait and no closure: its method is sure to be inlined.
+trait Terms<T> {
+    /// Some columns of row `at`, and its factor.
+    fn term(&self, at: usize, columns: Range<usize>) -> (T, &[T]);
+}
+
+/// The rows of bags.
+struct LookedUp<'a, T> {
+    bags: Bags<'a, T>,
+    table: View<'a, T>,
+}
+
+impl<T: Float> Terms<T> for LookedUp<'_, T> {
+    #[inline(always)]
+    fn term(&self, at: usize, columns: Range<usize>) -> (T, &[T]) {
+        if columns.start == 0 {
+            self.bags.ask_ahead(self.table, at);
+        }
+        (self.bags.factor(at), &self.bags.row(self.table, at)[columns])
+    }
+}
+
+/// What the occurrences of a row get.
+struct Given<'a, T> {
+    occurrences: &'a [u32],
+    bags: &'a [u32],
+    factors: Option<&'a [T]>,
+    dout: View<'a, T>,
+}
+
+impl<T: Float> Terms<T> for Given<'_, T> {
+    #[inline(always)]
+    fn term(&self, at: usize, columns: Range<usize>) -> (T, &[T]) {
+        let at = self.occurrences[at] as usize;
+        let factor = self.factors.map_or(T::ONE, |factors| factors[at]);
+        (factor, &self.dout.row(self.bags[at] as usize)[columns])
+    }
+}
+
+/// Adds rows, each times its factor, to `out`.
 #[inline(always)]
-fn add_rows<'t, A: Arithmetic, T: Float>(
-    rows: Range<usize>,
-    out: &mut [T],
-    of: impl Fn(usize, Range<usize>) -> (T, &'t [T]),
-) {
+fn add_rows<A: Arithmetic, T: Float>(rows: Range<usize>, out: &mut [T], terms: &impl Terms<T>) {
     let mut column = 0;
     while column < out.len() {
         let left = out.len() - column;
         let rows = rows.clone();
         column += match left {
-            64.. => add_columns::<A, T, 64>(rows, column, out, &of),
-            32.. => add_columns::<A, T, 32>(rows, column, out, &of),
-            16.. => add_columns::<A, T, 16>(rows, column, out, &of),
-            8.. => add_columns::<A, T, 8>(rows, column, out, &of),
-            _ => add_columns::<A, T, 1>(rows, column, out, &of),
+            64.. => add_columns::<A, T, 64>(rows, column, out, terms),
+            32.. => add_columns::<A, T, 32>(rows, column, out, terms),
+            16.. => add_columns::<A, T, 16>(rows, column, out, terms),
+            8.. => add_columns::<A, T, 8>(rows, column, out, terms),
+            _ => add_columns::<A, T, 1>(rows, column, out, terms),
         };
     }
 }
 
 /// The same for `N` columns, which stay in registers; returns `N`.
 #[inline(always)]
-fn add_columns<'t, A: Arithmetic, T: Float, const N: usize>(
+fn add_columns<A: Arithmetic, T: Float, const N: usize>(
     rows: Range<usize>,
     column: usize,
     out: &mut [T],
-    of: &impl Fn(usize, Range<usize>) -> (T, &'t [T]),
+    terms: &impl Terms<T>,
 ) -> usize {
     let mut sums = [T::ZERO; N];
     sums.copy_from_slice(&out[column..column + N]);
     for at in rows {
-        let (factor, row) = of(at, column..column + N);
+        let (factor, row) = terms.term(at, column..column + N);
         for (sum, &x) in sums.iter_mut().zip(row) {
             // By a factor of 1 nothing is rounded but the sum.
             *sum = A::mul_add(factor, x, *sum);
@@ -368,19 +397,20 @@ impl<T: Float> Sweep for Back<'_, T> {
                 BagTarget::Table { first } => (plan.ids()[i] as usize - first, Store::Add),
             };
             let (occurrences, out) = (plan.occurrences(i), self.out.row(place));
-            let given = |k: usize| self.dout.row(bags[occurrences[k] as usize] as usize);
+            if store == Store::Write {
+                out.fill(T::ZERO);
+            }
+            let dout = self.dout;
             match share {
                 BagShare::Whole => {
-                    put_rows::<A, T>(occurrences.len(), store, out, |k, c| (T::ONE, &given(k)[c]));
+                    let given = Given { occurrences, bags, factors: None, dout };
+                    add_rows::<A, T>(0..occurrences.len(), out, &given);
                 }
                 BagShare::Factors(factors) => {
-                    let of = |k: usize, c| (factors[occurrences[k] as usize], &given(k)[c]);
-                    put_rows::<A, T>(occurrences.len(), store, out, of);
+                    let given = Given { occurrences, bags, factors: Some(factors), dout };
+                    add_rows::<A, T>(0..occurrences.len(), out, &given);
                 }
                 BagShare::Maxima(which) => {
-                    if store == Store::Write {
-                        out.fill(T::ZERO);
-                    }
                     let width = out.len();
                     for &at in occurrences {
                         let bag = bags[at as usize] as usize;
@@ -393,20 +423,6 @@ impl<T: Float> Sweep for Back<'_, T> {
             }
         }
     }
-}
-
-/// Writes or adds the sum of rows, each times a factor.
-#[inline(always)]
-fn put_rows<'t, A: Arithmetic, T: Float>(
-    count: usize,
-    store: Store,
-    out: &mut [T],
-    of: impl Fn(usize, Range<usize>) -> (T, &'t [T]),
-) {
-    if store == Store::Write {
-        out.fill(T::ZERO);
-    }
-    add_rows::<A, T>(0..count, out, of);
 }
 
 #[cfg(test)]

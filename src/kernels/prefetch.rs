@@ -41,7 +41,7 @@ pub fn ask<T>(row: &[T]) {
         to_read(start.wrapping_byte_add(byte));
     }
     // One that begins within a line ends in one more.
-    if start.addr() % LINE != 0 {
+    if !start.addr().is_multiple_of(LINE) {
         to_read(start.wrapping_byte_add(size_of_val(row).saturating_sub(1)));
     }
 }

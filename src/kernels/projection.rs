@@ -211,7 +211,7 @@ mod tests {
         let columns: Vec<i64> = (0..WIDTH as i64).map(|i| i * 1_000_003).collect();
         // Points with few entries that are not zero, as bags of words have.
         let point = |i: usize| -> Vec<f64> {
-            let sparse = |(j, x): (usize, f64)| if (i + j) % 13 == 0 { x } else { 0.0 };
+            let sparse = |(j, x): (usize, f64)| if (i + j).is_multiple_of(13) { x } else { 0.0 };
             numbers::<f64>(WIDTH, 100 + i as u64).into_iter().enumerate().map(sparse).collect()
         };
         let points: Vec<_> = (0..POINTS).map(point).collect();
