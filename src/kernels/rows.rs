@@ -41,6 +41,19 @@ impl RowMerge {
         Self::default()
     }
 
+    /// Makes room for so many rows, so that planning them allocates nothing.
+    pub fn reserve(&mut self, rows: usize) {
+        fn to<T>(list: &mut Vec<T>, len: usize) {
+            list.reserve(len.saturating_sub(list.len()));
+        }
+        to(&mut self.ids, rows);
+        to(&mut self.starts, rows + 1);
+        to(&mut self.order, rows);
+        to(&mut self.keys, rows);
+        to(&mut self.spare_keys, rows);
+        to(&mut self.spare_order, rows);
+    }
+
     /// Plans the merge of rows with these ids.
     ///
     /// # Panics

@@ -62,6 +62,13 @@ impl<T: Float> Columns<T> {
         self.starts.push(0);
         self.rows.resize(entries, 0);
         self.values.resize(entries, T::ZERO);
+        // A smaller matrix may have more columns that occur, or be sorted: there is room for either from here on.
+        let most = entries.min(x.columns());
+        self.ids.reserve(most);
+        self.starts.reserve(most + 1);
+        let sorted = entries.min(x.columns() / COLUMNS_AN_ENTRY);
+        self.merge.reserve(sorted);
+        self.row_of.reserve(sorted.saturating_sub(self.row_of.len()));
         if x.columns() <= COLUMNS_AN_ENTRY.saturating_mul(entries) { self.count(x) } else { self.sort(x) }
     }
 
