@@ -6,6 +6,8 @@
 //! them or only the rows of some sequences, and [`Lane::operands`] lends regions after checking that they lie inside
 //! the lane and that nothing written overlaps anything else. No caller outside this folder needs `unsafe`.
 
+mod room;
+
 use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -98,15 +100,6 @@ impl Buffer {
         let lines = elements.saturating_mul(self.size).div_ceil(size_of::<Line>());
         if self.lines.len() < lines {
             self.lines.own().resize(lines, Line([0; 64]));
-        }
-    }
-
-    /// Whether there is memory for so many elements.
-    fn has_room(&mut self, elements: usize) -> bool {
-        let lines = elements.saturating_mul(self.size).div_ceil(size_of::<Line>());
-        match lines.checked_sub(self.lines.len()) {
-            None | Some(0) => true,
-            Some(more) => self.lines.own().try_reserve_exact(more).is_ok(),
         }
     }
 }
@@ -331,21 +324,6 @@ impl<'a> Lane<'a> {
         // SAFETY: a lane that is no part is the only borrow of the arena, and `&mut self` says that nothing is lent.
         let buffer = unsafe { &mut *self.buffers.cast_mut().add(buffer) };
         buffer.reserve(elements);
-    }
-
-    /// [`Self::reserve`], unless there is no memory for it: then nothing changes, and it is `false`.
-    ///
-    /// # Panics
-    /// As [`Self::reserve`].
-    pub fn try_reserve(&mut self, buffer: usize, elements: usize) -> bool {
-        assert!(self.part.is_none() && buffer < self.count, "only a whole lane makes room");
-        // SAFETY: as in `reserve`.
-        let found = unsafe { &mut *self.buffers.cast_mut().add(buffer) };
-        let room = found.has_room(elements);
-        if room {
-            found.reserve(elements);
-        }
-        room
     }
 
     /// Lends `reads` and `writes`.

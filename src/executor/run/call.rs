@@ -55,7 +55,7 @@ impl RunState<'_> {
             more => helpers(self.effort_of(instr, here), self.worth.call, 1 + more),
         };
         let others = &mut others[..threads - 1];
-        let units = if threads > 1 && divisible(instr) { self.units(instr, here) } else { None };
+        let units = if threads > 1 && divisible(instr) { self.units(instr, here, writes) } else { None };
         let mut operands = lane.operands(room, reads, writes);
         let call = self.call(instr, here);
         match units {
@@ -86,14 +86,15 @@ impl RunState<'_> {
     }
 
     /// How the rows of a call can be divided; `None` if they cannot, or if the call shares its columns.
-    fn units(&self, instr: &OpInstr, here: Option<CallRows>) -> Option<Units<'_>> {
+    fn units(&self, instr: &OpInstr, here: Option<CallRows>, writes: &[Region]) -> Option<Units<'_>> {
         let views = instr.reads.iter().chain(&instr.writes);
         // A lane that has several threads has few rows in each step.
         let columns = here.is_some() && instr.divides_columns;
         if instr.reach == Reach::Row && !columns {
             let rows = instr.writes.first()?.rows;
             let alike = views.clone().all(|v| v.rows == rows || v.rows.known().is_some());
-            return alike.then(|| Units::Rows(self.count(rows, here)));
+            // As many as it writes: what a level counts may be of another step while a block has no sequence.
+            return alike.then(|| Units::Rows(writes.first().map_or(0, |region| region.extent.rows)));
         }
         if here.is_some() {
             return None;
@@ -106,6 +107,11 @@ impl RunState<'_> {
         };
         let below = Extent::Rows(*levels.last()?);
         let known = |v: &Ref| v.rows == above || v.rows == below || v.rows.known().is_some();
+        let rows = offsets.last().zip(offsets.first()).map_or(0, |(last, first)| last - first);
+        let fits = |(region, view): (&Region, &Ref)| view.rows != below || region.extent.rows == rows;
+        if !writes.iter().zip(&instr.writes).all(fits) {
+            return None;
+        }
         views.clone().all(known).then_some(Units::Sequences { offsets, above })
     }
 
