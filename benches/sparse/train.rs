@@ -9,6 +9,7 @@ use unpadded::data::{
     Batch, Batches, Batching, Data, Field, FirstIndex, LabelledRows, Loader, Samples, Target, TextFile,
     Vocabulary,
 };
+use unpadded::layers::init;
 use unpadded::metrics::Accuracy;
 use unpadded::optimizer::Adagrad;
 use unpadded::train::{Progress, Trainer, Until};
@@ -43,7 +44,8 @@ pub(super) fn compare() -> Result<()> {
     let (all, mut test) = (read("20ng/train.feat")?, read("20ng/test.feat")?);
     let (columns, classes) = (all.columns(), all.classes()?);
     test.drop_beyond(columns);
-    let (train, dev) = all.hold_out(10, 1);
+    let idf = rarity(&all, columns);
+    let (part, dev) = all.clone().hold_out(10, 1);
     for seed in 1..=3 {
         let start = Instant::now();
         let (dev_accuracy, test_accuracy) = match twin.as_str() {
@@ -52,13 +54,15 @@ pub(super) fn compare() -> Result<()> {
                     let loader = rows.loader(FEEDS, columns, Target::Class(&classes))?;
                     Ok(loader.batching(Batching::Sequences(64)))
                 };
-                let data = [loader(&train)?.shuffle(seed), loader(&dev)?, loader(&test)?];
-                fit(&twin, columns, &classes, [&data[0], &data[1], &data[2]], seed)?
+                let (a, b) = (loader(&part)?.shuffle(seed), loader(&dev)?);
+                let (c, d) = (loader(&all)?.shuffle(seed), loader(&test)?);
+                fit(|| model(&twin, &idf, &classes, seed), [&a, &b, &c, &d])?
             }
             _ => {
-                let [a, b, c] = [&train, &dev, &test].map(|rows| Dense::new(rows, columns, &classes));
-                let (a, b, c) = (a?.shuffled(seed), b?, c?);
-                fit(&twin, columns, &classes, [&a, &b, &c], seed)?
+                let dense = |rows: &LabelledRows| Dense::new(rows, columns, &classes);
+                let (a, b) = (dense(&part)?.shuffled(seed), dense(&dev)?);
+                let (c, d) = (dense(&all)?.shuffled(seed), dense(&test)?);
+                fit(|| model(&twin, &idf, &classes, seed), [&a, &b, &c, &d])?
             }
         };
         let seconds = start.elapsed().as_secs_f64();
@@ -70,32 +74,46 @@ pub(super) fn compare() -> Result<()> {
     Ok(())
 }
 
-/// Softmax regression on the square roots of counts, each row of length 1.
-fn fit(
-    twin: &str,
-    columns: usize,
-    classes: &Vocabulary,
-    [train, dev, test]: [&dyn Data; 3],
-    seed: u64,
-) -> Result<(f64, f64)> {
+/// Softmax regression on the square roots of counts, of words that few documents have more, each row of length 1.
+fn model(twin: &str, idf: &[f32], classes: &Vocabulary, seed: u64) -> Result<Trainer> {
+    let columns = idf.len();
     let net = Builder::new().seed(seed);
     let bags = match twin {
         "csr" => net.feed_csr(FEEDS[0], DType::F32, columns, 0),
         _ => net.feed(FEEDS[0], DType::F32, &[columns], 0),
     };
     let class = net.feed(FEEDS[1], DType::I64, &[], 0);
-    let roots = bags.sqrt();
+    let rare = net.parameter("idf", DType::F32, &[columns], init::constant(1.0));
+    net.stop_gradient(rare);
+    let roots = bags.sqrt() * rare;
     // A document without a word has no length.
     let length = (roots.square().sum_features() + 1e-12).sqrt();
-    let logits = (roots / length).linear(classes.len());
-    let loss = logits.cross_entropy(class).mean();
-    let trainer = Trainer::new(net, loss, &Adagrad::new(1.0))?;
+    let weight = net.parameter("weight", DType::F32, &[columns, classes.len()], init::zeros());
+    let bias = net.parameter("bias", DType::F32, &[classes.len()], init::zeros());
+    let logits = (roots / length).product(weight, Some(bias));
+    let loss = logits.cross_entropy(class).mean() + weight.square().sum() * 3e-5;
+    let trainer = Trainer::new(net, loss, &Adagrad::new(0.25))?;
     let mut trainer = trainer.metric(Accuracy::new(logits, class)).select("accuracy").threads(2);
-    trainer = trainer.progress(Progress::Quiet).patience(4);
-    let report = trainer.fit(train, dev, Until::Epochs(40))?;
-    trainer.use_best()?;
-    let found = trainer.evaluate(test)?.get("accuracy").unwrap_or(f64::NAN);
-    Ok((report.best.map_or(f64::NAN, |best| best.value), found))
+    trainer.set_parameter("idf", ndarray::Array1::from(idf.to_vec()))?;
+    Ok(trainer.progress(Progress::Quiet))
+}
+
+/// How many epochs is chosen on a tenth of the documents that are held out; then all are trained on for as many, and the test is
+/// read.
+fn fit(make: impl Fn() -> Result<Trainer>, [part, dev, all, test]: [&dyn Data; 4]) -> Result<(f64, f64)> {
+    let mut chosen = make()?.patience(4);
+    let best = chosen.fit(part, dev, Until::Epochs(40))?.best.ok_or("no epoch was evaluated")?;
+    let mut trainer = make()?;
+    trainer.fit(all, dev, Until::Epochs(best.epoch + 1))?;
+    Ok((best.value, trainer.evaluate(test)?.get("accuracy").unwrap_or(f64::NAN)))
+}
+
+/// ln((1 + n) / (1 + df)) + 1, of each column.
+fn rarity(rows: &LabelledRows, columns: usize) -> Vec<f32> {
+    let mut documents = vec![0u32; columns];
+    rows.rows().iter().flat_map(|row| &row.indices).for_each(|&column| documents[column as usize] += 1);
+    let n = rows.rows().len() as f32;
+    documents.iter().map(|&df| ((1.0 + n) / (1.0 + df as f32)).ln() + 1.0).collect()
 }
 
 /// The same rows as one dense matrix; a batch takes some of its rows.
