@@ -15,6 +15,9 @@ use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::{BlockId, Spec, VarId};
 use crate::tensor::StorageKind;
 
+/// The variables of each slot.
+type Operands<'s> = Vec<(&'s str, Vec<VarId>)>;
+
 /// How a step sees what is around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
@@ -74,7 +77,7 @@ impl State {
         kind: &str,
         attributes: &Attributes,
         inputs: &[(&'s str, Vec<VarId>)],
-    ) -> Result<(Vec<(&'s str, Vec<VarId>)>, Seen)> {
+    ) -> Result<(Operands<'s>, Seen)> {
         let State { program, registry, .. } = self;
         let step = self.step(block).ok_or_else(finished)?;
         let all = || inputs.iter().flat_map(|(_, vars)| vars).copied();
