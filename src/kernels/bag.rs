@@ -83,7 +83,7 @@ impl<T: Float> Bags<'_, T> {
     }
 }
 
-/// `out[b]` = Σ f_e · table[rows_e] over the rows e of bag b, in their order, or the mean or the maximum; zeros for an empty
+/// `out[b]` = Σ f_e · table\[rows_e\] over the rows e of bag b, in their order, or the mean or the maximum; zeros for an empty
 /// bag. NaN counts as the largest number, so that it does not get lost.
 ///
 /// # Panics

@@ -39,7 +39,11 @@ use crate::tensor::{Dense, Storage};
 pub fn diagnose(program: &Program, registry: &Registry, scope: &mut Scope, run: &Run<'_>) -> Option<Error> {
     let given = run.feeds.iter().find_map(|&(id, value)| {
         let var = program.vars().nth(id.0 as usize)?.1;
-        Some(not_finite("value fed", found(value.storage())?.1, "").variable(&var.name))
+        let (row, number) = found(value.storage())?;
+        // What is dense can be looked at as it was fed; a sparse matrix has no such places.
+        let dense = matches!(value.storage(), Storage::Dense(_));
+        let place = if dense { String::new() } else { format!(" in row {row}") };
+        Some(not_finite("value fed", number, &place).variable(&var.name))
     });
     let kept = || {
         let kept = program.vars().filter(|(_, var)| var.persistable);
