@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::float::{Float, Store, exceeds};
 use super::path::{Arithmetic, Sweep, sweep};
-use super::prefetch::ask;
+use super::prefetch::{ask, ask_some};
 use super::rows::RowMerge;
 use super::view::{View, ViewMut};
 
@@ -38,6 +38,8 @@ pub struct Bags<'a, T> {
 const AHEAD: usize = 12;
 /// So many rows are added to a part of the columns before the next part: as many as stay in the nearest cache.
 const BLOCK: usize = 16;
+/// So many columns are one part.
+const WIDEST: usize = 64;
 
 impl<T: Float> Bags<'_, T> {
     /// How many bags there are.
@@ -47,11 +49,6 @@ impl<T: Float> Bags<'_, T> {
 
     fn range(&self, bag: usize) -> Range<usize> {
         self.starts[bag]..self.starts[bag + 1]
-    }
-
-    #[inline(always)]
-    fn factor(&self, at: usize) -> T {
-        self.factors.map_or(T::ONE, |factors| factors[at])
     }
 
     /// Row number `at` of all bags.
@@ -187,15 +184,22 @@ impl<T: Float> Sweep for Sum<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
+    fn run<A: Arithmetic>(self) {
+        match self.bags.factors {
+            None => self.add::<A>(Unit),
+            Some(factors) => self.add::<A>(Factors(factors)),
+        }
+    }
+}
+
+impl<T: Float> Sum<'_, T> {
+    #[inline(always)]
+    fn add<A: Arithmetic>(mut self, factors: impl Weigh<T>) {
+        let terms = LookedUp { bags: self.bags, table: self.table, factors };
         self.bags.ask_first(self.table);
         for (bag, out) in self.out.iter_mut().enumerate() {
             let range = self.bags.range(bag);
-            out.fill(T::ZERO);
-            for from in range.clone().step_by(BLOCK) {
-                let block = from..range.end.min(from + BLOCK);
-                add_rows::<A, T>(block, out, &LookedUp { bags: self.bags, table: self.table });
-            }
+            add_rows::<A, T>(range.clone(), out, &terms, Store::Write);
             if self.pool == BagPool::Mean && !range.is_empty() {
                 let count = T::from_f64(range.len() as f64);
                 out.iter_mut().for_each(|out| *out /= count);
@@ -204,59 +208,109 @@ impl<T: Float> Sweep for Sum<'_, T> {
     }
 }
 
+/// What each row is multiplied by. A type and no option, or each row would ask.
+trait Weigh<T> {
+    fn factor(&self, at: usize) -> T;
+}
+
+/// 1: nothing is rounded but the sum.
+#[derive(Clone, Copy)]
+struct Unit;
+
+/// One number for each row of all bags.
+#[derive(Clone, Copy)]
+struct Factors<'a, T>(&'a [T]);
+
+impl<T: Float> Weigh<T> for Unit {
+    #[inline(always)]
+    fn factor(&self, _: usize) -> T {
+        T::ONE
+    }
+}
+
+impl<T: Float> Weigh<T> for Factors<'_, T> {
+    #[inline(always)]
+    fn factor(&self, at: usize) -> T {
+        self.0[at]
+    }
+}
+
 /// Rows that are added up. A trait and no closure: its method is sure to be inlined.
 trait Terms<T> {
-    /// Some columns of row `at`, and its factor.
-    fn term(&self, at: usize, columns: Range<usize>) -> (T, &[T]);
+    /// `N` columns of row `at`, from one on, and its factor.
+    fn term<const N: usize>(&self, at: usize, column: usize) -> (T, &[T; N]);
 }
 
 /// The rows of bags.
-struct LookedUp<'a, T> {
+struct LookedUp<'a, T, W> {
     bags: Bags<'a, T>,
     table: View<'a, T>,
+    factors: W,
 }
 
-impl<T: Float> Terms<T> for LookedUp<'_, T> {
+impl<T: Float, W: Weigh<T>> Terms<T> for LookedUp<'_, T, W> {
     #[inline(always)]
-    fn term(&self, at: usize, columns: Range<usize>) -> (T, &[T]) {
-        if columns.start == 0 {
-            self.bags.ask_ahead(self.table, at);
+    fn term<const N: usize>(&self, at: usize, column: usize) -> (T, &[T; N]) {
+        if let Some(&row) = self.bags.rows.get(at + AHEAD) {
+            ask_some::<T, N>(
+                self.table.as_ptr().wrapping_add((row as usize).wrapping_mul(self.table.stride()) + column),
+            );
         }
-        (self.bags.factor(at), &self.bags.row(self.table, at)[columns])
+        (self.factors.factor(at), some(&self.table, self.bags.rows[at] as usize, column))
     }
 }
 
 /// What the occurrences of a row get.
-struct Given<'a, T> {
+struct Given<'a, T, W> {
     occurrences: &'a [u32],
     bags: &'a [u32],
-    factors: Option<&'a [T]>,
     dout: View<'a, T>,
+    factors: W,
 }
 
-impl<T: Float> Terms<T> for Given<'_, T> {
+impl<T: Float, W: Weigh<T>> Terms<T> for Given<'_, T, W> {
     #[inline(always)]
-    fn term(&self, at: usize, columns: Range<usize>) -> (T, &[T]) {
+    fn term<const N: usize>(&self, at: usize, column: usize) -> (T, &[T; N]) {
         let at = self.occurrences[at] as usize;
-        let factor = self.factors.map_or(T::ONE, |factors| factors[at]);
-        (factor, &self.dout.row(self.bags[at] as usize)[columns])
+        (self.factors.factor(at), some(&self.dout, self.bags[at] as usize, column))
     }
 }
 
-/// Adds rows, each times its factor, to `out`.
+/// Columns of a row, so many that the compiler knows: their sums stay in registers. A slice of [`View::row`] would be checked twice.
 #[inline(always)]
-fn add_rows<A: Arithmetic, T: Float>(rows: Range<usize>, out: &mut [T], terms: &impl Terms<T>) {
-    let mut column = 0;
-    while column < out.len() {
-        let left = out.len() - column;
-        let rows = rows.clone();
-        column += match left {
-            64.. => add_columns::<A, T, 64>(rows, column, out, terms),
-            32.. => add_columns::<A, T, 32>(rows, column, out, terms),
-            16.. => add_columns::<A, T, 16>(rows, column, out, terms),
-            8.. => add_columns::<A, T, 8>(rows, column, out, terms),
-            _ => add_columns::<A, T, 1>(rows, column, out, terms),
-        };
+fn some<'v, T, const N: usize>(view: &View<'v, T>, row: usize, column: usize) -> &'v [T; N] {
+    assert!(row < view.rows() && column + N <= view.width(), "row {row} of {}", view.rows());
+    let start = view.as_ptr().wrapping_add(row * view.stride() + column);
+    // SAFETY: the row is one of the view's, and has the columns.
+    unsafe { &*start.cast::<[T; N]>() }
+}
+
+/// Puts the sum of rows, each times its factor.
+#[inline(always)]
+fn add_rows<A: Arithmetic, T: Float>(
+    rows: Range<usize>,
+    out: &mut [T],
+    terms: &impl Terms<T>,
+    mut store: Store,
+) {
+    if rows.is_empty() && store == Store::Write {
+        out.fill(T::ZERO);
+    }
+    let block = if out.len() <= WIDEST { rows.len().max(1) } else { BLOCK };
+    for from in rows.clone().step_by(block) {
+        let rows = from..rows.end.min(from + block);
+        let mut column = 0;
+        while column < out.len() {
+            let rows = rows.clone();
+            column += match out.len() - column {
+                64.. => add_columns::<A, T, 64>(rows, column, out, terms, store),
+                32.. => add_columns::<A, T, 32>(rows, column, out, terms, store),
+                16.. => add_columns::<A, T, 16>(rows, column, out, terms, store),
+                8.. => add_columns::<A, T, 8>(rows, column, out, terms, store),
+                _ => add_columns::<A, T, 1>(rows, column, out, terms, store),
+            };
+        }
+        store = Store::Add;
     }
 }
 
@@ -267,17 +321,20 @@ fn add_columns<A: Arithmetic, T: Float, const N: usize>(
     column: usize,
     out: &mut [T],
     terms: &impl Terms<T>,
+    store: Store,
 ) -> usize {
+    let out = &mut out[column..column + N];
     let mut sums = [T::ZERO; N];
-    sums.copy_from_slice(&out[column..column + N]);
+    if store == Store::Add {
+        sums.copy_from_slice(out);
+    }
     for at in rows {
-        let (factor, row) = terms.term(at, column..column + N);
+        let (factor, row) = terms.term::<N>(at, column);
         for (sum, &x) in sums.iter_mut().zip(row) {
-            // By a factor of 1 nothing is rounded but the sum.
             *sum = A::mul_add(factor, x, *sum);
         }
     }
-    out[column..column + N].copy_from_slice(&sums);
+    out.copy_from_slice(&sums);
     N
 }
 
@@ -388,37 +445,50 @@ impl<T: Float> Sweep for Back<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<A: Arithmetic>(mut self) {
-        let BagGradient { plan, bags, share } = *self.gradient;
-        let start = self.range.start;
-        for i in self.range {
-            let (place, store) = match self.target {
-                BagTarget::Listed => (i - start, Store::Write),
-                BagTarget::Table { first } => (plan.ids()[i] as usize - first, Store::Add),
-            };
-            let (occurrences, out) = (plan.occurrences(i), self.out.row(place));
+    fn run<A: Arithmetic>(self) {
+        match self.gradient.share {
+            BagShare::Whole => self.add::<A>(Unit),
+            BagShare::Factors(factors) => self.add::<A>(Factors(factors)),
+            BagShare::Maxima(which) => self.add_maxima(which),
+        }
+    }
+}
+
+impl<T: Float> Back<'_, T> {
+    /// Of distinct row `i` the row of `out`, and how it is put there.
+    #[inline(always)]
+    fn place(&self, i: usize) -> (usize, Store) {
+        match self.target {
+            BagTarget::Listed => (i - self.range.start, Store::Write),
+            BagTarget::Table { first } => (self.gradient.plan.ids()[i] as usize - first, Store::Add),
+        }
+    }
+
+    #[inline(always)]
+    fn add<A: Arithmetic>(mut self, factors: impl Weigh<T> + Copy) {
+        let &BagGradient { plan, bags, .. } = self.gradient;
+        for i in self.range.clone() {
+            let ((place, store), occurrences) = (self.place(i), plan.occurrences(i));
+            let given = Given { occurrences, bags, dout: self.dout, factors };
+            add_rows::<A, T>(0..occurrences.len(), self.out.row(place), &given, store);
+        }
+    }
+
+    #[inline(always)]
+    fn add_maxima(mut self, which: &[u32]) {
+        let &BagGradient { plan, bags, .. } = self.gradient;
+        for i in self.range.clone() {
+            let (place, store) = self.place(i);
+            let out = self.out.row(place);
             if store == Store::Write {
                 out.fill(T::ZERO);
             }
-            let dout = self.dout;
-            match share {
-                BagShare::Whole => {
-                    let given = Given { occurrences, bags, factors: None, dout };
-                    add_rows::<A, T>(0..occurrences.len(), out, &given);
-                }
-                BagShare::Factors(factors) => {
-                    let given = Given { occurrences, bags, factors: Some(factors), dout };
-                    add_rows::<A, T>(0..occurrences.len(), out, &given);
-                }
-                BagShare::Maxima(which) => {
-                    let width = out.len();
-                    for &at in occurrences {
-                        let bag = bags[at as usize] as usize;
-                        let which = &which[bag * width..(bag + 1) * width];
-                        for ((out, &d), &best) in out.iter_mut().zip(self.dout.row(bag)).zip(which) {
-                            *out += if best == at { d } else { T::ZERO };
-                        }
-                    }
+            let width = out.len();
+            for &at in plan.occurrences(i) {
+                let bag = bags[at as usize] as usize;
+                let which = &which[bag * width..(bag + 1) * width];
+                for ((out, &d), &best) in out.iter_mut().zip(self.dout.row(bag)).zip(which) {
+                    *out += if best == at { d } else { T::ZERO };
                 }
             }
         }

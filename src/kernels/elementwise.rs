@@ -141,11 +141,59 @@ pub fn update<T: Float>(x: ViewMut<'_, T>, f: impl Fn(T) -> T) {
     sweep(Update { x, f });
 }
 
+/// Whether no element is NaN or infinite.
+pub fn all_finite<T: Float>(x: View<'_, T>) -> bool {
+    sweep(Finite { x })
+}
+
+struct Finite<'a, T> {
+    x: View<'a, T>,
+}
+
+impl<T: Float> Sweep for Finite<'_, T> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) -> bool {
+        match self.x.contiguous() {
+            Some(x) => finite(x),
+            None => self.x.iter().all(finite),
+        }
+    }
+}
+
+/// In parts that are looked at whole: to stop at an element would take them one by one.
+#[inline(always)]
+fn finite<T: Float>(x: &[T]) -> bool {
+    let (parts, rest) = x.as_chunks::<64>();
+    let whole = |part: &[T]| part.iter().fold(true, |finite, x| finite & x.is_finite());
+    parts.iter().all(|part| whole(part)) && whole(rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::kernels::numbers;
     use crate::kernels::view::Extent2;
+
+    #[test]
+    fn one_number_that_is_none_is_found_anywhere() {
+        for len in [0, 1, 63, 64, 65, 200] {
+            let mut x = numbers::<f64>(2 * len, 3);
+            let within = |x: &[f64]| {
+                let extent = Extent2 { rows: 2, width: len.saturating_sub(1), stride: len };
+                (all_finite(View::new(x, 2, len)), all_finite(View::strided(x, extent)))
+            };
+            assert_eq!(within(&x), (true, true));
+            for at in 0..2 * len {
+                for none in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                    let was = std::mem::replace(&mut x[at], none);
+                    assert_eq!(within(&x), (false, at % len == len - 1), "{none} at {at} of 2 x {len}");
+                    x[at] = was;
+                }
+            }
+        }
+    }
 
     #[test]
     fn strided_views_and_runs_agree_with_plain_loops() {

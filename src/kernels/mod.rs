@@ -33,7 +33,7 @@ pub use bag::{
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use chunk::Output;
 pub use cpu::{Cpu, cpu};
-pub use elementwise::{map, update, zip};
+pub use elementwise::{all_finite, map, update, zip};
 pub use float::{Float, Store, exceeds};
 pub use flush::flush;
 pub use gradient::{BiasGradient, GradientRoom, SUM_ROWS, WeightGradient, affine_gradient};

@@ -45,3 +45,11 @@ pub fn ask<T>(row: &[T]) {
         to_read(start.wrapping_byte_add(size_of_val(row).saturating_sub(1)));
     }
 }
+
+/// The lines of `N` elements into the nearest cache, but for one that only their end may reach. There may be nothing.
+#[inline(always)]
+pub(super) fn ask_some<T, const N: usize>(start: *const T) {
+    for line in 0..(N * size_of::<T>()).div_ceil(LINE) {
+        to_read(start.wrapping_byte_add(line * LINE));
+    }
+}

@@ -32,8 +32,43 @@ pub struct RowMerge {
 
 /// Turns signed order into unsigned order.
 const SIGN: u64 = 1 << 63;
-const DIGIT_BITS: u32 = 11;
-const DIGITS: usize = 1 << DIGIT_BITS;
+/// A place in a batch takes so many bits.
+const PLACE_BITS: u32 = u32::BITS;
+
+/// Some bits of a key, by which it is sorted in one pass.
+struct Digit {
+    shift: u32,
+    bits: u32,
+}
+
+impl Digit {
+    /// As many bits as keep a count of each in the nearest cache.
+    const MOST: u32 = 11;
+
+    /// The digits of `bits` bits from one on, lowest first.
+    fn all(from: u32, bits: u32) -> impl Iterator<Item = Self> {
+        let each = bits.div_ceil(bits.div_ceil(Self::MOST).max(1)).max(1);
+        (0..bits).step_by(each as usize).map(move |at| Self { shift: from + at, bits: each.min(bits - at) })
+    }
+
+    /// Where each key goes in a stable sort by this digit.
+    fn each(&self, keys: &[u64], mut put: impl FnMut(usize, usize)) {
+        let digit = |key: u64| (key >> self.shift) as usize & ((1 << self.bits) - 1);
+        let mut next = [0u32; 1 << Self::MOST];
+        for &key in keys {
+            next[digit(key)] += 1;
+        }
+        let mut sum = 0;
+        for slot in &mut next {
+            sum += std::mem::replace(slot, sum);
+        }
+        for (from, &key) in keys.iter().enumerate() {
+            let slot = &mut next[digit(key)];
+            put(from, *slot as usize);
+            *slot += 1;
+        }
+    }
+}
 
 impl RowMerge {
     /// Nothing planned.
@@ -59,11 +94,9 @@ impl RowMerge {
     /// # Panics
     /// If there are 2^32 of them or more.
     pub fn prepare(&mut self, ids: &[i64]) {
-        let len = u32::try_from(ids.len()).unwrap_or_else(|_| panic!("{} rows to merge", ids.len()));
+        assert!(u32::try_from(ids.len()).is_ok(), "{} rows to merge", ids.len());
         self.keys.clear();
         self.keys.extend(ids.iter().map(|&id| id as u64 ^ SIGN));
-        self.order.clear();
-        self.order.extend(0..len);
         self.sort();
         self.ids.clear();
         self.starts.clear();
@@ -80,31 +113,32 @@ impl RowMerge {
 
     /// Sorts the keys and with them the order, stably: digit by digit, as far as any two keys differ.
     fn sort(&mut self) {
-        let first = self.keys.first().copied().unwrap_or(0);
-        let differing = self.keys.iter().fold(0, |bits, &key| bits | (key ^ first));
-        self.spare_keys.resize(self.keys.len(), 0);
-        self.spare_order.resize(self.keys.len(), 0);
-        for shift in (0..u64::BITS - differing.leading_zeros()).step_by(DIGIT_BITS as usize) {
-            let digit = |key: u64| (key >> shift) as usize % DIGITS;
-            if digit(differing) == 0 {
-                continue;
+        let Self { keys, order, spare_keys, spare_order, .. } = self;
+        let first = keys.first().copied().unwrap_or(0);
+        let bits = u64::BITS - keys.iter().fold(0, |bits, &key| bits | (key ^ first)).leading_zeros();
+        spare_keys.resize(keys.len(), 0);
+        if bits <= PLACE_BITS {
+            // What differs and the place fit into one number, so that half as much is moved.
+            let differing = (1 << bits) - 1;
+            for (place, key) in keys.iter_mut().enumerate() {
+                *key = (*key & differing) << PLACE_BITS | place as u64;
             }
-            let mut next = [0u32; DIGITS];
-            for &key in &self.keys {
-                next[digit(key)] += 1;
+            for digit in Digit::all(PLACE_BITS, bits) {
+                digit.each(keys, |from, to| spare_keys[to] = keys[from]);
+                std::mem::swap(keys, spare_keys);
             }
-            let mut sum = 0;
-            for slot in &mut next {
-                sum += std::mem::replace(slot, sum);
-            }
-            for (&key, &row) in self.keys.iter().zip(&self.order) {
-                let slot = &mut next[digit(key)];
-                self.spare_keys[*slot as usize] = key;
-                self.spare_order[*slot as usize] = row;
-                *slot += 1;
-            }
-            std::mem::swap(&mut self.keys, &mut self.spare_keys);
-            std::mem::swap(&mut self.order, &mut self.spare_order);
+            order.clear();
+            order.extend(keys.iter().map(|&key| key as u32));
+            keys.iter_mut().for_each(|key| *key = first & !differing | *key >> PLACE_BITS);
+            return;
+        }
+        order.clear();
+        order.extend(0..keys.len() as u32);
+        spare_order.resize(keys.len(), 0);
+        for digit in Digit::all(0, bits) {
+            digit.each(keys, |from, to| (spare_keys[to], spare_order[to]) = (keys[from], order[from]));
+            std::mem::swap(keys, spare_keys);
+            std::mem::swap(order, spare_order);
         }
     }
 

@@ -5,6 +5,7 @@ use crate::executor::plan::{Access, Home, Instr, OpInstr, Plan, Ref, Slot, parts
 use crate::executor::run::request::Stage;
 use crate::executor::run::state::RunState;
 use crate::executor::run::worker::Tools;
+use crate::kernels::all_finite;
 use crate::kernels::arena::{Arena, Lane, OperandRoom};
 use crate::program::contract::context::OperandAt;
 use crate::program::contract::rows::RowBuffer;
@@ -198,12 +199,8 @@ impl<'p> RunState<'p> {
         let region = self.region(view, None);
         let operands = lane.operands(room, &[region], &[]);
         match self.dtype(view) {
-            DType::F32 => {
-                operands.read::<f32>(0).is_none_or(|v| v.iter().all(|row| row.iter().all(|x| x.is_finite())))
-            }
-            DType::F64 => {
-                operands.read::<f64>(0).is_none_or(|v| v.iter().all(|row| row.iter().all(|x| x.is_finite())))
-            }
+            DType::F32 => operands.read::<f32>(0).is_none_or(all_finite),
+            DType::F64 => operands.read::<f64>(0).is_none_or(all_finite),
             _ => true,
         }
     }
@@ -227,8 +224,8 @@ fn writes_anew(op: &OpInstr, slot: usize) -> bool {
 
 fn rows_are_finite(rows: &RowBuffer) -> Result<bool> {
     Ok(match rows.dtype() {
-        Some(DType::F64) => rows.values::<f64>()?.iter().flatten().all(|v| v.is_finite()),
-        Some(_) => rows.values::<f32>()?.iter().flatten().all(|v| v.is_finite()),
+        Some(DType::F64) => all_finite(rows.values::<f64>()?),
+        Some(_) => all_finite(rows.values::<f32>()?),
         None => true,
     })
 }

@@ -78,7 +78,7 @@ impl<T: Float> Rows<'_, T> {
         let unit = if size_of::<T>() == 4 { 16 } else { 8 };
         match width {
             0 => {}
-            1 => self.each::<Few<1, 1>>(),
+            1 => sweep(Vector(self)),
             2 => self.each::<Few<2, 1>>(),
             3 => self.each::<Few<2, 2>>(),
             4 => self.each::<Few<4, 1>>(),
@@ -92,6 +92,58 @@ impl<T: Float> Rows<'_, T> {
 
     fn each<B: Blocks>(self) {
         sweep(Each::<T, B> { rows: self, blocks: PhantomData });
+    }
+}
+
+/// A product with one column.
+struct Vector<'a, T>(Rows<'a, T>);
+
+impl<T: Float> Sweep for Vector<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        let Rows { x, y, mut out, store, ids, first } = self.0;
+        let y = Column { start: y.as_ptr(), rows: y.rows(), stride: y.stride(), of: PhantomData };
+        for r in 0..x.rows() {
+            let (indices, values) = x.row(r);
+            let to = ids.map_or(r, |ids| place(ids[r]) - first);
+            let mut sums = [T::ZERO; 4];
+            let (turns, rest) = indices.as_chunks::<4>();
+            let (value_turns, value_rest) = values.as_chunks::<4>();
+            for (indices, values) in turns.iter().zip(value_turns) {
+                for k in 0..4 {
+                    sums[k] = A::mul_add(values[k], y.at(indices[k]), sums[k]);
+                }
+            }
+            for ((sum, &index), &value) in sums.iter_mut().zip(rest).zip(value_rest) {
+                *sum = A::mul_add(value, y.at(index), *sum);
+            }
+            let [a, b, c, d] = sums;
+            store.put(&mut out.row(to)[0], (a + c) + (b + d));
+        }
+    }
+}
+
+/// A view of one column.
+#[derive(Clone, Copy)]
+struct Column<'a, T> {
+    start: *const T,
+    rows: usize,
+    stride: usize,
+    of: PhantomData<&'a T>,
+}
+
+impl<T: Float> Column<'_, T> {
+    #[inline(always)]
+    fn at(self, index: i64) -> T {
+        // What is negative is far beyond.
+        let row = index as usize;
+        if row >= self.rows {
+            beyond(index, self.rows);
+        }
+        // SAFETY: it is one of the rows, which have a column.
+        unsafe { *self.start.add(row * self.stride) }
     }
 }
 

@@ -327,15 +327,19 @@ impl Builder {
     ///
     /// ```
     /// use ndarray::array;
+    /// use unpadded::executor::{Executor, Run, Scope};
     /// use unpadded::tensor::Csr;
-    /// use unpadded::{Builder, DType, Executor, Scope, Variable};
+    /// use unpadded::{Builder, DType, Variable};
     /// let net = Builder::new();
     /// let bags = net.feed_csr("bags", DType::F32, 1000, 0);
     /// let total = bags.sum();
-    /// let (program, registry) = (net.program()?, net.registry());
+    /// let (registry, program) = (net.registry(), net.finish()?);
     /// let mut executor = Executor::new(&program, &registry, &[total.id()], 1)?;
+    /// // Row 0 has 1 in column 999 and 2 in column 0, row 1 has 5 in column 1.
     /// let two = Csr::new([2, 1000], vec![0, 2, 3], vec![999, 0, 1], array![1.0f32, 2.0, 5.0])?;
-    /// # let _ = (&mut executor, two, Scope::default());
+    /// let two = Variable::new(two, None)?;
+    /// executor.run(&mut Scope::of(&program)?, &Run::infer(&[(bags.id(), &two)]))?;
+    /// assert_eq!(executor.scalar(total)?, 8.0);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
