@@ -249,7 +249,9 @@ pub use lookup::bag::LookupBag;
 pub use loss::cross_entropy::CrossEntropy;
 pub use sequence::pool_kind::Pool;
 pub use update::learning_rate::Schedule;
+pub(crate) use update::owed::HISTORY_SHAPE;
 pub use update::rule::SparseMode;
+pub(crate) use update::settle::settle_attributes;
 
 /// What a bag of rows is made to: see [`LookupBag`].
 pub use crate::kernels::BagPool;
@@ -459,6 +461,8 @@ catalogue! {
         update::adam::Adam,
         update::global_norm::GlobalNorm,
         update::global_norm::ScaleGradient,
+        update::history::UpdateHistory,
+        update::settle::Settle,
         update::learning_rate::LearningRate,
         update::sgd::Momentum,
         update::sgd::Sgd,

@@ -23,6 +23,7 @@
 //! ```
 
 mod rules;
+mod settle;
 #[cfg(test)]
 mod tests;
 
@@ -32,12 +33,13 @@ pub use crate::ops::{Schedule, SparseMode};
 pub use rules::{Adagrad, Adam, AdamW, Sgd};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::ops::HISTORY_SHAPE;
 use crate::program::description::initialize::ZEROS;
 use crate::program::{
-    Append, Attributes, BlockId, Initializer, Program, Registry, Role, VarDesc, VarId, VarKind, VarRole,
-    backward,
+    Append, Attributes, BlockId, Initializer, Owes, Program, Registry, Role, Spec, VarDesc, VarId, VarKind,
+    VarRole, backward,
 };
-use crate::tensor::StorageKind;
+use crate::tensor::{DType, StorageKind};
 
 /// What all optimizers have.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -181,20 +183,53 @@ fn append(
     }
 
     let attributes = rule.attributes.with("mode", options.mode.name());
-    let outputs = registry.parse(rule.kind, &attributes)?.signature().outputs;
+    let parsed = registry.parse(rule.kind, &attributes)?;
+    let outputs = parsed.signature().outputs;
+    let waits = options.mode == SparseMode::Exact && parsed.owes() == Owes::Later;
+    let mut history = None;
+    let mut owing = Vec::new();
     for &(param, grad) in &gradients {
+        let waits = waits
+            && program.spec(grad)?.storage == StorageKind::SelectedRows
+            && !program.var(param).is_row_sparse();
         let mut updated = Vec::with_capacity(outputs.len());
         for slot in outputs.iter().filter(|slot| slot.updated) {
-            updated.push((
-                slot.name,
-                if slot.name == "param" { param } else { state(program, param, slot.name)? },
-            ));
+            let var = match slot.name {
+                "param" => param,
+                SETTLED if !waits => continue,
+                SETTLED => {
+                    let height = program.spec(param)?.shape.first().and_then(|e| e.known()).unwrap_or(0);
+                    state(program, param, SETTLED, Spec::fixed(DType::F64, &[height])?)?
+                }
+                slot => {
+                    let spec = program.spec(param)?.clone();
+                    state(program, param, slot, spec)?
+                }
+            };
+            updated.push((slot.name, var));
+        }
+        let mut inputs = vec![("grad", vec![grad]), ("rate", vec![rate])];
+        if waits {
+            let history = match history {
+                Some(history) => history,
+                None => *history.insert(add_history(program)?),
+            };
+            inputs.push(("history", vec![history]));
+            let of = |name: &str| updated.iter().find(|(slot, _)| *slot == name).map(|&(_, var)| var);
+            let states = updated.iter().filter(|(slot, _)| !["param", SETTLED].contains(slot));
+            owing.extend(of(SETTLED).map(|settled| settle::Owing {
+                param,
+                states: states.map(|&(_, var)| var).collect(),
+                settled,
+                kind: rule.kind,
+                attributes: attributes.clone(),
+            }));
         }
         // Said of row-sparse parameters alone, so that a rule of one's own need not know of it.
         let row_sparse = program.var(param).is_row_sparse();
         let stored = if row_sparse { Some(StorageKind::SelectedRows.name()) } else { None };
         let update = Append {
-            inputs: vec![("grad", vec![grad]), ("rate", vec![rate])],
+            inputs,
             updated,
             attributes: stored.into_iter().fold(attributes.clone(), |a, kind| a.with("storage", kind)),
             ..request(rule.kind)
@@ -202,14 +237,33 @@ fn append(
         let name = program.var(param).name.clone();
         program.append(registry, root, update).map_err(|e| e.variable(name))?;
     }
+    if let Some(history) = history {
+        let inputs = vec![("rate", vec![rate])];
+        let updated = vec![("history", history)];
+        program.append(registry, root, Append { inputs, updated, ..request("update_history") })?;
+        settle::before_readers(program, registry, &owing, history, &caller.to_string())?;
+    }
     Ok(Minimized { gradients, rate, norm })
 }
 
-/// A variable of the optimizer's own beside a parameter, in its shape, starting at zero.
-fn state(program: &mut Program, param: VarId, slot: &str) -> Result<VarId> {
-    let spec = program.spec(param)?.clone();
+/// The output slot for up to which update each row of a parameter is settled.
+const SETTLED: &str = "settled";
+
+/// The last updates of the program, which no update has written yet.
+fn add_history(program: &mut Program) -> Result<VarId> {
+    let spec = Spec::fixed(DType::F64, &HISTORY_SHAPE)?;
+    add_state(program, "learning_rate.history".to_owned(), spec)
+}
+
+/// A variable of the optimizer's own beside a parameter, starting at zero.
+fn state(program: &mut Program, param: VarId, slot: &str, spec: Spec) -> Result<VarId> {
+    let name = format!("{}.{slot}", program.var(param).name);
+    add_state(program, name, spec)
+}
+
+fn add_state(program: &mut Program, name: String, spec: Spec) -> Result<VarId> {
     program.add_var(VarDesc {
-        name: format!("{}.{slot}", program.var(param).name),
+        name,
         block: BlockId(0),
         kind: VarKind::Tensor(spec),
         role: VarRole::State,

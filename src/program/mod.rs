@@ -34,7 +34,7 @@ pub use contract::context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, R
 pub use contract::cost::{Cost, Work};
 pub use contract::declare::{Declaration, Declared};
 pub use contract::entries::CsrBuffer;
-pub use contract::facts::{Facts, Gradient, LodEffect, Reach, Reads, Stored};
+pub use contract::facts::{Facts, Gradient, LodEffect, Owes, Reach, Reads, Stored};
 pub use contract::hints::{Fusion, Hints, Merge, Pieces};
 pub use contract::keys::RowKey;
 pub use contract::op::Op;
@@ -42,7 +42,9 @@ pub use contract::registry::Registry;
 pub use contract::rows::{RowBuffer, RowValue};
 pub use contract::sample::{Operand, Sample};
 pub use contract::shapes::InferShape;
-pub use contract::signature::{Arity, CSR, DENSE, DENSE_OR_ROWS, Kernel, ROWS, Signature, Slot};
+pub use contract::signature::{
+    Arity, CSR, DENSE, DENSE_OR_CSR, DENSE_OR_ROWS, Kernel, ROWS, Signature, Slot,
+};
 pub use contract::table::{RowTable, TableRows};
 pub use contract::{call, sample};
 pub use description::carried::CarriedState;

@@ -207,6 +207,13 @@ impl<'a> Interpreter<'a> {
                 operands.push(Operand { batched, ..Operand::constant(slot.name, value) });
             }
         }
+        for slot in signature.outputs.iter().filter(|slot| slot.updated) {
+            for &var in
+                op.outputs.iter().filter(|bound| bound.slot == slot.name).flat_map(|bound| &bound.vars)
+            {
+                operands.push(Operand::constant(slot.name, values.value(self.program, var, around)?.clone()));
+            }
+        }
         let bound = if op.role == Role::Backward { &op.inputs } else { &op.outputs };
         let outputs = Program::slots_of(signature.outputs, bound, "");
         let stream = outputs.iter().flatten().next().map_or(0, |v| u64::from(v.0));

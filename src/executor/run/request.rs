@@ -19,7 +19,7 @@ impl Stage {
     /// The first stage that has operators of a role.
     pub(crate) fn of(role: Role) -> Self {
         match role {
-            Role::Forward => Stage::Forward,
+            Role::Forward | Role::Settle => Stage::Forward,
             Role::Backward => Stage::Gradients,
             Role::Update => Stage::Updates,
         }

@@ -169,6 +169,10 @@ impl Op for EmbeddingBag {
         with_float!(run.dtype(Self::TABLE), T => self.gradients::<T>(run))
     }
 
+    fn rows_read(&self, table: usize) -> Option<usize> {
+        (table == Self::TABLE).then_some(Self::IDS)
+    }
+
     fn stored_gradient(&self, _: usize) -> Stored {
         Stored::Together(&[Self::IDS])
     }

@@ -93,6 +93,10 @@ impl Op for Embedding {
         }
     }
 
+    fn rows_read(&self, table: usize) -> Option<usize> {
+        (table == Self::WEIGHT).then_some(Self::IDS)
+    }
+
     fn stored_gradient(&self, _: usize) -> Stored {
         Stored::Together(&[Self::IDS])
     }

@@ -320,6 +320,10 @@ impl Op for Dot {
         gradient(wrt, inputs)
     }
 
+    fn rows_read(&self, table: usize) -> Option<usize> {
+        (table == Y).then_some(X)
+    }
+
     fn stored_gradient(&self, _: usize) -> Stored {
         Stored::Together(&[X])
     }

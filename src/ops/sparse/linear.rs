@@ -113,6 +113,10 @@ impl Op for SparseLinear {
         Ok(())
     }
 
+    fn rows_read(&self, table: usize) -> Option<usize> {
+        (table == Self::WEIGHT && self.transposed == Transpose::No).then_some(Self::X)
+    }
+
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             let mut room = std::mem::take(run.scratch().get::<Room<T>>());

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
 use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, RowValue, Sample};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -77,7 +77,14 @@ impl Op for Adagrad {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 2, self.storage, (self.weight_decay > 0.0).then_some("weight decay"))
+        self.mode.infer_shape(s, 2, self.storage, self.owes())
+    }
+
+    fn owes(&self) -> Owes {
+        match self.weight_decay > 0.0 {
+            true => Owes::AtOnce("weight decay, which goes into the sum of squares,"),
+            false => Owes::Nothing,
+        }
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {

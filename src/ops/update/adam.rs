@@ -1,12 +1,13 @@
 //! `adam`: steps along the mean of the gradients, in units of their spread.
 
-use super::engine::{Rule, apply};
+use super::engine::{Rule, apply_deferred};
+use super::owed::{Deferred, Moment, Spread, SpreadOf};
 use super::rule::{self, RATE, SparseMode, dense_or_rows, fraction, not_negative};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
 use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, Sample};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -55,8 +56,10 @@ operator! {
     /// "Decoupled weight decay regularization", 2019, arXiv:1711.05101; in the form of PyTorch's `torch.optim.Adam` and
     /// `AdamW`.
     ///
-    /// The moments of every row move at every step, so a gradient of selected rows asks for the mode `lazy`: then only
-    /// the touched rows and their moments move, as in PyTorch's `SparseAdam` (whose epsilon, unlike Adam's, is added
+    /// The moments of every row move at every step, and the parameter with them. Under a gradient of selected rows in the mode
+    /// `exact`, rows without a gradient owe these moves until they are read: k missed steps are a sum over k terms of the same
+    /// form, which is known by its moments, to about 1e-8 of it. A decay that is added to the gradient cannot wait. In the mode
+    /// `lazy` only the touched rows and their moments move, as in PyTorch's `SparseAdam` (whose epsilon, unlike Adam's, is added
     /// before the correction of moment2; here it is Adam's in both). t counts the steps of the program, also those
     /// whose gradient was empty.
     ///
@@ -78,6 +81,7 @@ operator! {
     /// assert_eq!(out[2].as_slice::<f64>()?, [1.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
+    #[derive(Clone, Copy)]
     pub(in crate::ops) struct Adam = adam {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
@@ -88,9 +92,100 @@ operator! {
         weight_decay: f64 => not_negative,
         decoupled: bool,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
     kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table() }
+    outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table(), SETTLED = settled: optional.updated() }
+}
+
+/// What updates without a gradient do: moment1 and moment2 fall, and the parameter moves by moment1 times a sum over the
+/// updates of w / (√moment2 · c + epsilon).
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Drift {
+    spread: Spread,
+    /// What decay leaves of the parameter.
+    kept: f64,
+}
+
+/// The same for one row.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct DriftOf<T> {
+    spread: SpreadOf<T>,
+    kept: T,
+    /// What remains of the parameter after the moves.
+    rest: T,
+    fall1: T,
+    fall2: T,
+    epsilon: T,
+}
+
+impl<T: Float> Rule<T, 3> for DriftOf<T> {
+    #[inline(always)]
+    fn step(&self, [param, moment1, moment2]: [T; 3], _: T) -> [T; 3] {
+        let moved = moment1 * self.spread.sum(moment2.sqrt(), self.epsilon);
+        [self.kept * param - self.rest * moved, self.fall1 * moment1, self.fall2 * moment2]
+    }
+}
+
+impl<T: Float> Deferred<T, 3> for Adam {
+    type Moves = Drift;
+    type Payment = DriftOf<T>;
+
+    fn rule(&self, Moment { rate, step }: Moment) -> impl Rule<T, 3> {
+        let (keep, decay) = match self.decoupled {
+            true => (1.0 - rate * self.weight_decay, 0.0),
+            false => (1.0, self.weight_decay),
+        };
+        Moments {
+            keep: T::from_f64(keep),
+            decay: T::from_f64(decay),
+            new1: T::from_f64(1.0 - self.beta1),
+            beta2: T::from_f64(self.beta2),
+            new2: T::from_f64(1.0 - self.beta2),
+            rate: T::from_f64(rate / (1.0 - self.beta1.powf(step))),
+            spread: T::from_f64(1.0 / (1.0 - self.beta2.powf(step)).sqrt()),
+            epsilon: T::from_f64(self.epsilon),
+        }
+    }
+
+    fn none(&self) -> Drift {
+        Drift { spread: Spread::default(), kept: 1.0 }
+    }
+
+    fn earlier(&self, after: &Drift, Moment { rate, step }: Moment) -> Drift {
+        let (beta1, root2) = (self.beta1, self.beta2.sqrt());
+        // Updates after it find moments that have fallen once more.
+        let weight = after.kept * beta1 * rate / (1.0 - beta1.powf(step));
+        let c = root2 / (1.0 - self.beta2.powf(step)).sqrt();
+        let spread = after.spread.scaled(beta1, root2).with(weight, c);
+        let moment = Moment { rate, step };
+        Drift { spread, kept: after.kept * Deferred::<T, 3>::kept(self, moment) }
+    }
+
+    fn kept(&self, moment: Moment) -> f64 {
+        1.0 - moment.rate * self.weight_decay
+    }
+
+    fn horizon(&self) -> usize {
+        // The first moment has fallen to 1e-18 of itself.
+        const NOTHING: f64 = 1e-18;
+        if self.beta1 == 0.0 { 1 } else { (NOTHING.ln() / self.beta1.ln()).ceil().max(1.0) as usize }
+    }
+
+    fn is_known(&self, moves: &Drift) -> bool {
+        moves.spread.is_close()
+    }
+
+    fn payment(&self, moves: &Drift, gap: usize, rest: usize, kept: f64) -> DriftOf<T> {
+        let fallen = |beta: f64| T::from_f64(beta.powf((gap + rest) as f64));
+        DriftOf {
+            spread: moves.spread.of(),
+            kept: T::from_f64(moves.kept * kept),
+            rest: T::from_f64(kept),
+            fall1: fallen(self.beta1),
+            fall2: fallen(self.beta2),
+            epsilon: T::from_f64(self.epsilon),
+        }
+    }
 }
 
 impl Op for Adam {
@@ -99,31 +194,19 @@ impl Op for Adam {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 3, self.storage, Some("Adam's moments"))
+        self.mode.infer_shape(s, 3, self.storage, self.owes())
+    }
+
+    fn owes(&self) -> Owes {
+        match self.decoupled || self.weight_decay == 0.0 {
+            true => Owes::Later,
+            false => Owes::AtOnce("weight decay, which is added to the gradient (`AdamW` decouples it),"),
+        }
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        fn forward<T: RowValue>(op: &Adam, run: &mut Forward<'_>) -> Result<()> {
-            let (rate, t) = (rule::scalar(run, RATE)?, (run.run().step + 1) as f64);
-            let (keep, decay) = match op.decoupled {
-                true => (1.0 - rate * op.weight_decay, 0.0),
-                false => (1.0, op.weight_decay),
-            };
-            apply(
-                run,
-                Moments {
-                    keep: T::from_f64(keep),
-                    decay: T::from_f64(decay),
-                    new1: T::from_f64(1.0 - op.beta1),
-                    beta2: T::from_f64(op.beta2),
-                    new2: T::from_f64(1.0 - op.beta2),
-                    rate: T::from_f64(rate / (1.0 - op.beta1.powf(t))),
-                    spread: T::from_f64(1.0 / (1.0 - op.beta2.powf(t)).sqrt()),
-                    epsilon: T::from_f64(op.epsilon),
-                },
-            )
-        }
-        with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
+        let rate = rule::scalar(run, RATE)?;
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, self, rate))
     }
 
     fn samples() -> Result<Vec<Sample>> {

@@ -7,7 +7,8 @@ use std::array;
 
 use arrayvec::ArrayVec;
 
-use super::rule::GRAD;
+use super::owed::{Deferred, History, KEPT, Ledger, Moment, SWEEP};
+use super::rule::{GRAD, HISTORY};
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, ask, sweep};
 use crate::program::{Forward, RowBuffer, RowValue};
@@ -57,25 +58,268 @@ pub(in crate::ops) fn apply<T: RowValue, const FIELDS: usize>(
     if run.output_spec(0).storage == StorageKind::SelectedRows {
         return row_sparse(run, rule);
     }
-    let fields = (0..FIELDS).map(|slot| run.output::<T>(slot)).collect::<Result<ArrayVec<_, FIELDS>>>()?;
-    let mut fields = full(fields);
+    let mut fields = outputs::<T, FIELDS>(run)?;
     let threads = run.run().threads;
     if run.rows(GRAD).is_none() {
         dense(rule, fields, run.input::<T>(GRAD)?, threads);
         return Ok(());
     }
+    with_merged(run, |run, ids, values| {
+        let tables = tables(run, &mut fields, values.width())?;
+        touched(rule, tables, 0, ids, values, threads);
+        Ok(())
+    })
+}
+
+/// Applies a rule whose rows may owe moves: those of the touched ones come first.
+pub(in crate::ops) fn apply_deferred<T: RowValue, const FIELDS: usize, R: Deferred<T, FIELDS>>(
+    run: &mut Forward<'_>,
+    rule: &R,
+    rate: f64,
+) -> Result<()>
+where
+    R::Moves: 'static,
+{
+    let now = rule.rule(Moment { rate, step: (run.run().step + 1) as f64 });
+    if run.output_count(FIELDS) == 0 {
+        return apply(run, now);
+    }
+    let mut fields = outputs::<T, FIELDS>(run)?;
+    let mut settled = run.output::<f64>(FIELDS)?;
+    let settled = settled.contiguous().ok_or_else(scattered)?;
+    let history = History(run.input::<f64>(HISTORY)?);
+    let threads = run.run().threads;
+    let mut debts = std::mem::take(run.scratch().get::<Debts<R::Moves>>());
+    let result = with_merged(run, |run, ids, values| {
+        let mut tables = tables(run, &mut fields, values.width())?;
+        debts.settle(rule, history, &mut tables, settled, ids.iter().copied(), threads);
+        touched(now, tables, 0, ids, values, threads);
+        let now = (history.count() + 1) as f64;
+        ids.iter().for_each(|&id| settled[id as usize] = now);
+        Ok(())
+    });
+    *run.scratch().get::<Debts<R::Moves>>() = debts;
+    result
+}
+
+/// Output slots 0 to `FIELDS`.
+fn outputs<'a, T: RowValue, const FIELDS: usize>(run: &mut Forward<'a>) -> Result<[ViewMut<'a, T>; FIELDS]> {
+    (0..FIELDS).map(|slot| run.output::<T>(slot)).collect::<Result<ArrayVec<_, FIELDS>>>().map(full)
+}
+
+/// Calls with the distinct rows of the gradient, which are rows of the table.
+fn with_merged<T: RowValue>(
+    run: &mut Forward<'_>,
+    with: impl FnOnce(&Forward<'_>, &[i64], View<'_, T>) -> Result<()>,
+) -> Result<()> {
     let mut merged = std::mem::take(run.scratch().get::<Merged<T>>());
     let result = run.rows(GRAD).map_or(Ok(()), |rows| {
         let (ids, values) = merged.of(rows)?;
-        let height = run.input_spec(GRAD).shape.first().and_then(|e| e.known()).unwrap_or(0);
-        check_range(ids, height)?;
-        let tables = fields.iter_mut().map(|field| table(field, height, values.width()));
-        let tables = tables.collect::<Result<ArrayVec<_, FIELDS>>>()?;
-        touched(rule, full(tables), 0, ids, values, threads);
-        Ok(())
+        check_range(ids, run.output_spec(0).shape.first().and_then(|e| e.known()).unwrap_or(0))?;
+        with(run, ids, values)
     });
     *run.scratch().get::<Merged<T>>() = merged;
     result
+}
+
+/// The views of a parameter and its state by the rows that a gradient of this width selects.
+fn tables<'v, T: Float, const N: usize>(
+    run: &Forward<'_>,
+    fields: &'v mut [ViewMut<'_, T>; N],
+    width: usize,
+) -> Result<[ViewMut<'v, T>; N]> {
+    let height = run.output_spec(0).shape.first().and_then(|e| e.known()).unwrap_or(0);
+    let tables = fields.iter_mut().map(|field| table(field, height, width));
+    tables.collect::<Result<ArrayVec<_, N>>>().map(full)
+}
+
+fn scattered() -> Error {
+    Error::new("a variable of the optimizer", "one that lies in one piece", "another")
+}
+
+/// Settles a parameter and its state in output slots 0 and 1: of all rows, or of those that `ids` writes down and of a part of
+/// the table whose turn it is.
+pub(in crate::ops) fn settle<T: RowValue, const FIELDS: usize, R: Deferred<T, FIELDS>>(
+    run: &mut Forward<'_>,
+    rule: &R,
+    history: usize,
+    ids: Option<impl FnOnce(&Forward<'_>, &mut Vec<i64>) -> Result<()>>,
+) -> Result<()>
+where
+    R::Moves: 'static,
+{
+    let mut fields = ArrayVec::<_, FIELDS>::new();
+    fields.push(run.output::<T>(0)?);
+    for k in 0..run.output_count(1).min(FIELDS - 1) {
+        fields.push(run.output_at::<T>(1, k)?);
+    }
+    let mut fields = full(fields);
+    let mut settled = run.output::<f64>(2)?;
+    let settled = settled.contiguous().ok_or_else(scattered)?;
+    let history = History(run.input::<f64>(history)?);
+    let (threads, spec) = (run.run().threads, run.output_spec(0));
+    let width = spec.shape.iter().skip(1).filter_map(|e| e.known()).product();
+    let mut tables = tables(run, &mut fields, width)?;
+    let mut debts = std::mem::take(run.scratch().get::<Debts<R::Moves>>());
+    let height = settled.len();
+    match ids {
+        None => {
+            // In parts, so that what is due is not a list as long as the table.
+            for from in (0..height).step_by(SWEEP) {
+                let part = from as i64..height.min(from + SWEEP) as i64;
+                debts.settle(rule, history, &mut tables, settled, part, threads);
+            }
+        }
+        Some(ids) => {
+            let mut read = std::mem::take(&mut debts.read);
+            read.clear();
+            ids(run, &mut read)?;
+            // What is no row of the table is for the reader to name.
+            read.retain(|&id| usize::try_from(id).is_ok_and(|id| id < height));
+            let turn = (history.count() % SWEEP as u64) as usize;
+            read.extend((turn..height).step_by(SWEEP).map(|row| row as i64));
+            debts.plan.prepare(&read);
+            debts.read = read;
+            let plan = std::mem::take(&mut debts.plan);
+            debts.settle(rule, history, &mut tables, settled, plan.ids().iter().copied(), threads);
+            debts.plan = plan;
+        }
+    }
+    *run.scratch().get::<Debts<R::Moves>>() = debts;
+    Ok(())
+}
+
+/// Room for settling, used again at every step.
+struct Debts<M> {
+    ledger: Ledger<M>,
+    /// Rows that owe, ascending, and how many updates they missed.
+    due: Vec<(i64, usize)>,
+    read: Vec<i64>,
+    plan: RowMerge,
+}
+
+impl<M> Default for Debts<M> {
+    fn default() -> Self {
+        Self { ledger: Ledger::default(), due: vec![], read: vec![], plan: RowMerge::new() }
+    }
+}
+
+impl<M: Copy + Send + Sync> Debts<M> {
+    /// Lets rows, in ascending order, make the moves that they owe.
+    fn settle<T: Float, const N: usize>(
+        &mut self,
+        rule: &impl Deferred<T, N, Moves = M>,
+        history: History<'_>,
+        tables: &mut [ViewMut<'_, T>; N],
+        settled: &mut [f64],
+        rows: impl Iterator<Item = i64>,
+        threads: usize,
+    ) {
+        let count = history.count();
+        let (mut most, now) = (0, count as f64);
+        self.due.clear();
+        for row in rows {
+            let settled = &mut settled[row as usize];
+            let gap = count.saturating_sub(*settled as u64).min(KEPT as u64) as usize;
+            if gap > 0 {
+                self.due.push((row, gap));
+                most = most.max(gap);
+                *settled = now;
+            }
+        }
+        if self.due.is_empty() {
+            return;
+        }
+        self.ledger.prepare(rule, history, most);
+        self.due.iter().for_each(|&(_, gap)| self.ledger.learn(rule, history, gap));
+        let books = Books { rule, ledger: &self.ledger, history };
+        owing(books, tables.each_mut().map(|table| table.reborrow()), 0, &self.due, threads);
+    }
+}
+
+/// What every row's payment is found in.
+struct Books<'a, R, M> {
+    rule: &'a R,
+    ledger: &'a Ledger<M>,
+    history: History<'a>,
+}
+
+impl<R, M> Clone for Books<'_, R, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, M> Copy for Books<'_, R, M> {}
+
+/// Rows make their moves; `fields` start at row `base` of the table.
+fn owing<T: Float, const N: usize, R: Deferred<T, N>>(
+    books: Books<'_, R, R::Moves>,
+    fields: [ViewMut<'_, T>; N],
+    base: usize,
+    due: &[(i64, usize)],
+    threads: usize,
+) {
+    if threads < 2 || due.len() < 2 || due.len() * fields[0].width() < 2 * GRAIN {
+        sweep(Owing { books, fields, base, due });
+        return;
+    }
+    let half = due.len() / 2;
+    let start = due[half].0 as usize;
+    let (head, tail) = halves(fields, |f| f.split_rows(start - base));
+    rayon::join(
+        || owing(books, head, base, &due[..half], threads / 2),
+        || owing(books, tail, start, &due[half..], threads - threads / 2),
+    );
+}
+
+struct Owing<'a, T: Float, R: Deferred<T, N>, const N: usize> {
+    books: Books<'a, R, R::Moves>,
+    fields: [ViewMut<'a, T>; N],
+    base: usize,
+    due: &'a [(i64, usize)],
+}
+
+impl<T: Float, R: Deferred<T, N>, const N: usize> Sweep for Owing<'_, T, R, N> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let Books { rule, ledger, history } = self.books;
+        let count = history.count();
+        for (i, &(id, gap)) in self.due.iter().enumerate() {
+            if let Some(&(later, _)) = self.due.get(i + AHEAD) {
+                self.fields.iter_mut().for_each(|f| ask(f.row(later as usize - self.base)));
+            }
+            let mut fields = self.fields.each_mut().map(|f| f.row(id as usize - self.base));
+            let (moves, within, rest, kept) = ledger.of(gap);
+            let resting = || fields[1..].iter().all(|state| state.iter().all(|&x| x == T::ZERO));
+            if rule.is_known(&moves) || resting() {
+                still(&rule.payment(&moves, within, rest, kept), fields);
+                continue;
+            }
+            for update in count - gap as u64..count - rest as u64 {
+                let fields = fields.each_mut().map(|field| &mut **field);
+                still(&rule.rule(history.at(update)), fields);
+            }
+            if rest > 0 {
+                still(&rule.payment(&rule.none(), 0, rest, kept), fields);
+            }
+        }
+    }
+}
+
+/// A row without a gradient.
+#[inline(always)]
+fn still<T: Float, const N: usize>(rule: &impl Rule<T, N>, fields: [&mut [T]; N]) {
+    let width = fields[0].len();
+    let fields = fields.map(|field| &mut field[..width]);
+    for i in 0..width {
+        let new = rule.step(array::from_fn(|k| fields[k][i]), T::ZERO);
+        for k in 0..N {
+            fields[k][i] = new[k];
+        }
+    }
 }
 
 /// Where the touched rows of each table are, used again at every step.

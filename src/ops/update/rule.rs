@@ -4,22 +4,25 @@
 //! A rule is a [`Rule`]: from the old values of an element (the parameter, then its state) and its gradient to the
 //! new ones. It is written once, for dense gradients and for selected rows.
 
+use super::owed::HISTORY_SHAPE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Float;
 use crate::program::spec::attributes::Attribute;
-use crate::program::{Attributes, Forward, InferShape, Sample};
-use crate::tensor::{Dense, SelectedRows, StorageKind, Variable};
+use crate::program::{Attributes, Forward, InferShape, Owes, Sample, Spec};
+use crate::tensor::{DType, Dense, SelectedRows, StorageKind, Variable};
 
 /// Input slot of the gradient, in every rule.
 pub(in crate::ops) const GRAD: usize = 0;
 /// Input slot of the learning rate, in every rule.
 pub(in crate::ops) const RATE: usize = 1;
+/// Input slot of the updates before, in every rule that may owe moves.
+pub(in crate::ops) const HISTORY: usize = 2;
 
 /// What a rule does with a gradient of selected rows; stored by name in the attribute `mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SparseMode {
-    /// The same numbers as the dense rule on the densified gradient. A rule that would have to move untouched rows
-    /// too refuses selected rows.
+    /// The same numbers as the dense rule on the densified gradient. Where that would move rows without a gradient too, they
+    /// owe the move until they are next read; a rule whose moves cannot wait refuses selected rows.
     #[default]
     Exact,
     /// Only touched rows and their state move.
@@ -35,14 +38,14 @@ impl SparseMode {
         }
     }
 
-    /// The shape rule of an update of `fields` outputs, which are stored as `storage` says. `moves_all` says why the dense rule
-    /// moves rows without a gradient, if it does.
+    /// The shape rule of an update of `fields` outputs, which are stored as `storage` says, by a rule whose rows owe what `owes`
+    /// says.
     pub(in crate::ops) fn infer_shape(
         self,
         s: &mut InferShape<'_>,
         fields: usize,
         storage: StorageKind,
-        moves_all: Option<&str>,
+        owes: Owes,
     ) -> Result<()> {
         s.is_float(GRAD)?;
         s.is_float(RATE)?;
@@ -55,8 +58,16 @@ impl SparseMode {
             let expected = "selected rows, as a lookup in a row-sparse parameter gives";
             return Err(Error::new("gradient of a row-sparse parameter", expected, grad.to_string()));
         }
-        if let (StorageKind::SelectedRows, SparseMode::Exact, Some(reason)) = (grad.storage, self, moves_all)
-        {
+        let owes = match (grad.storage, self) {
+            (StorageKind::SelectedRows, SparseMode::Exact) => owes,
+            _ => Owes::Nothing,
+        };
+        let at_once = match (owes, storage) {
+            (Owes::AtOnce(reason), _) => Some(reason),
+            (Owes::Later, StorageKind::SelectedRows) => Some("the rule, of a row-sparse parameter,"),
+            _ => None,
+        };
+        if let Some(reason) = at_once {
             return Err(Error::of(
                 ErrorKind::Program,
                 "gradient of selected rows",
@@ -67,8 +78,24 @@ impl SparseMode {
         for field in 0..fields {
             s.set(field, grad.stored(storage));
         }
+        if owes == Owes::Later {
+            if s.optional(HISTORY).is_none() {
+                let expected =
+                    "the updates before, for the moves that rows owe; `Optimizer::minimize` gives it";
+                return Err(Error::of(ErrorKind::Program, "input `history`", expected, "none"));
+            }
+            history_fits(s, HISTORY)?;
+            let height = grad.shape.first().and_then(|e| e.known()).unwrap_or(0);
+            s.set(fields, Spec::fixed(DType::F64, &[height])?);
+        }
         Ok(())
     }
+}
+
+/// Checks that an input slot holds what [`update_history`](super::history) writes.
+pub(in crate::ops) fn history_fits(s: &InferShape<'_>, slot: usize) -> Result<()> {
+    s.dtype_in(slot, &[DType::F64])?;
+    s.constant(slot, &HISTORY_SHAPE)
 }
 
 impl Attribute for SparseMode {

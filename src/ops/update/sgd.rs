@@ -1,12 +1,13 @@
 //! `sgd` and `momentum`: stochastic gradient descent.
 
-use super::engine::{Rule, apply};
+use super::engine::{Rule, apply_deferred};
+use super::owed::{Deferred, Moment};
 use super::rule::{self, RATE, SparseMode, dense_or_rows, fraction, not_negative};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
 use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, Sample};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -45,8 +46,7 @@ impl<T: Float> Rule<T, 2> for Roll<T> {
 operator! {
     /// Stochastic gradient descent: param −= rate · (grad + weight_decay · param).
     ///
-    /// Under a gradient of selected rows it is exact without decay, which would move every row and so asks for the mode
-    /// `lazy`.
+    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe their decay until they are read.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -63,15 +63,16 @@ operator! {
     /// assert_eq!(out[0].as_slice::<f64>()?, [8.0, 20.0, 29.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
+    #[derive(Clone, Copy)]
     pub(in crate::ops) struct Sgd = sgd {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
         storage: StorageKind => dense_or_rows,
         weight_decay: f64 => not_negative,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
     kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table() }
+    outputs { PARAM = param: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
 impl Op for Sgd {
@@ -80,15 +81,16 @@ impl Op for Sgd {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 1, self.storage, (self.weight_decay > 0.0).then_some("weight decay"))
+        self.mode.infer_shape(s, 1, self.storage, self.owes())
+    }
+
+    fn owes(&self) -> Owes {
+        if self.weight_decay > 0.0 { Owes::Later } else { Owes::Nothing }
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        fn forward<T: RowValue>(op: &Sgd, run: &mut Forward<'_>) -> Result<()> {
-            let rate = T::from_f64(rule::scalar(run, RATE)?);
-            apply(run, Descend { rate, decay: T::from_f64(op.weight_decay) })
-        }
-        with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
+        let rate = rule::scalar(run, RATE)?;
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 1, _>(run, self, rate))
     }
 
     fn samples() -> Result<Vec<Sample>> {
@@ -96,6 +98,103 @@ impl Op for Sgd {
             |mode| Sgd { mode, storage: StorageKind::Dense, weight_decay: 0.5 }.attributes(),
             &["param"],
         )
+    }
+}
+
+/// What remains of a parameter.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Shrink<T>(T);
+
+impl<T: Float> Rule<T, 1> for Shrink<T> {
+    #[inline(always)]
+    fn step(&self, [param]: [T; 1], _: T) -> [T; 1] {
+        [self.0 * param]
+    }
+}
+
+/// Each update keeps 1 − rate · weight_decay of a parameter.
+impl<T: Float> Deferred<T, 1> for Sgd {
+    type Moves = f64;
+    type Payment = Shrink<T>;
+
+    fn rule(&self, moment: Moment) -> impl Rule<T, 1> {
+        Descend { rate: T::from_f64(moment.rate), decay: T::from_f64(self.weight_decay) }
+    }
+
+    fn none(&self) -> f64 {
+        1.0
+    }
+
+    fn earlier(&self, kept: &f64, moment: Moment) -> f64 {
+        kept * (1.0 - moment.rate * self.weight_decay)
+    }
+
+    fn horizon(&self) -> usize {
+        usize::MAX
+    }
+
+    fn payment(&self, kept: &f64, _: usize, _: usize, rest: f64) -> Shrink<T> {
+        Shrink(T::from_f64(kept * rest))
+    }
+}
+
+/// What updates without a gradient make of a parameter and its velocity: a linear map of the two.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Coast<T> {
+    param: [T; 2],
+    velocity: [T; 2],
+}
+
+impl<T: Float> Rule<T, 2> for Coast<T> {
+    #[inline(always)]
+    fn step(&self, [param, velocity]: [T; 2], _: T) -> [T; 2] {
+        [
+            self.param[0] * param + self.param[1] * velocity,
+            self.velocity[0] * param + self.velocity[1] * velocity,
+        ]
+    }
+}
+
+impl<T: Float> Deferred<T, 2> for Momentum {
+    type Moves = Coast<f64>;
+    type Payment = Coast<T>;
+
+    fn rule(&self, moment: Moment) -> impl Rule<T, 2> {
+        let (ahead, along) = self.parts();
+        Roll {
+            rate: T::from_f64(moment.rate),
+            decay: T::from_f64(self.weight_decay),
+            momentum: T::from_f64(self.momentum),
+            ahead: T::from_f64(ahead),
+            along: T::from_f64(along),
+        }
+    }
+
+    fn none(&self) -> Coast<f64> {
+        Coast { param: [1.0, 0.0], velocity: [0.0, 1.0] }
+    }
+
+    fn earlier(&self, after: &Coast<f64>, Moment { rate, .. }: Moment) -> Coast<f64> {
+        let ((ahead, along), decay, momentum) = (self.parts(), self.weight_decay, self.momentum);
+        // Of a parameter of 1 without velocity, and of a velocity of 1 alone.
+        let first = [[1.0 - rate * (ahead + along) * decay, decay], [-rate * along * momentum, momentum]];
+        let then = |of: [f64; 2]| first.map(|[param, velocity]| of[0] * param + of[1] * velocity);
+        Coast { param: then(after.param), velocity: then(after.velocity) }
+    }
+
+    fn horizon(&self) -> usize {
+        usize::MAX
+    }
+
+    fn payment(&self, moves: &Coast<f64>, _: usize, _: usize, _: f64) -> Coast<T> {
+        Coast { param: moves.param.map(T::from_f64), velocity: moves.velocity.map(T::from_f64) }
+    }
+}
+
+impl Momentum {
+    /// How much of a move is ahead of the velocity, and along it.
+    fn parts(&self) -> (f64, f64) {
+        if self.nesterov { (1.0, self.momentum) } else { (0.0, 1.0) }
     }
 }
 
@@ -109,7 +208,8 @@ operator! {
     /// `torch.optim.SGD` without dampening; the Nesterov form is that of Sutskever et al., "On the importance of
     /// initialization and momentum in deep learning", 2013, with the parameter read where the gradient is taken.
     ///
-    /// Momentum moves every row, so under a gradient of selected rows it asks for the mode `lazy`.
+    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe their moves until they are read; in the
+    /// mode `lazy` they and their velocity stay.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -126,6 +226,7 @@ operator! {
     /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, -4.0]); // the velocities
     /// # Ok::<(), unpadded::Error>(())
     /// ```
+    #[derive(Clone, Copy)]
     pub(in crate::ops) struct Momentum = momentum {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
@@ -134,9 +235,9 @@ operator! {
         nesterov: bool,
         weight_decay: f64 => not_negative,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
     kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), VELOCITY = velocity: one.updated().table() }
+    outputs { PARAM = param: one.updated().table(), VELOCITY = velocity: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
 impl Op for Momentum {
@@ -145,25 +246,16 @@ impl Op for Momentum {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 2, self.storage, Some("momentum"))
+        self.mode.infer_shape(s, 2, self.storage, self.owes())
+    }
+
+    fn owes(&self) -> Owes {
+        Owes::Later
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        fn forward<T: RowValue>(op: &Momentum, run: &mut Forward<'_>) -> Result<()> {
-            let rate = T::from_f64(rule::scalar(run, RATE)?);
-            let (ahead, along) = if op.nesterov { (1.0, op.momentum) } else { (0.0, 1.0) };
-            apply(
-                run,
-                Roll {
-                    rate,
-                    decay: T::from_f64(op.weight_decay),
-                    momentum: T::from_f64(op.momentum),
-                    ahead: T::from_f64(ahead),
-                    along: T::from_f64(along),
-                },
-            )
-        }
-        with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
+        let rate = rule::scalar(run, RATE)?;
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, self, rate))
     }
 
     fn samples() -> Result<Vec<Sample>> {

@@ -188,3 +188,14 @@ pub enum Stored {
     /// As much as the one of these slots that stores least; a dense one does not count.
     Least(&'static [usize]),
 }
+
+/// What a row owes after an update in which it had no gradient, where gradients are selected rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owes {
+    /// Nothing: it would have stayed as it is.
+    Nothing,
+    /// A move that can be made when the row is next read, together with those after it.
+    Later,
+    /// A move that has to be made at once, and why: the rule can do so for all rows alone.
+    AtOnce(&'static str),
+}

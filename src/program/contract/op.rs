@@ -7,7 +7,7 @@
 use super::context::{Backward, Forward, NewLevels, Prepare};
 use super::cost::{Cost, Work};
 use super::declare::Declared;
-use super::facts::{Facts, Gradient, Stored};
+use super::facts::{Facts, Gradient, Owes, Stored};
 use super::hints::Hints;
 use super::sample::Sample;
 use super::shapes::InferShape;
@@ -81,6 +81,18 @@ pub trait Op: Declared {
     /// How much the gradient of input slot `wrt` stores at most if the input is dense and its gradient selected rows.
     fn stored_gradient(&self, _wrt: usize) -> Stored {
         Stored::Everything
+    }
+
+    /// Of an update rule: what a row owes that has no gradient, while gradients are selected rows and the
+    /// [mode](crate::ops::SparseMode) is exact. A rule that says [`Owes::Later`] has the slots `history` and `settled`.
+    fn owes(&self) -> Owes {
+        Owes::Nothing
+    }
+
+    /// The input slot whose numbers say which rows are read of a table in input slot `table`: ids, or the columns of a sparse
+    /// matrix. `None`: all of them are.
+    fn rows_read(&self, _table: usize) -> Option<usize> {
+        None
     }
 
     /// What the compiler may do with calls of this operator beyond running them; by default nothing.

@@ -24,6 +24,8 @@ pub const DENSE: &[StorageKind] = &[StorageKind::Dense];
 pub const ROWS: &[StorageKind] = &[StorageKind::SelectedRows];
 /// A sparse matrix: csr, or coo, which lies like csr in a program.
 pub const CSR: &[StorageKind] = &[StorageKind::Csr, StorageKind::Coo];
+/// Dense, or a sparse matrix.
+pub const DENSE_OR_CSR: &[StorageKind] = &[StorageKind::Dense, StorageKind::Csr, StorageKind::Coo];
 /// Dense or selected rows, and of several variables in one slot some of either.
 pub const DENSE_OR_ROWS: &[StorageKind] = &[StorageKind::Dense, StorageKind::SelectedRows];
 

@@ -183,6 +183,7 @@ impl Listing<'_, '_> {
             Role::Forward => "",
             Role::Backward => "  # gradient",
             Role::Update => "  # update",
+            Role::Settle => "  # what its rows owe",
         });
         self.line(depth, &text)?;
         match &op.step {

@@ -106,7 +106,7 @@ fn operator(out: &mut String, node: &str, op: &OpDesc) {
     let colour = match op.role {
         Role::Forward => "black",
         Role::Backward => "red",
-        Role::Update => "darkgreen",
+        Role::Update | Role::Settle => "darkgreen",
     };
     let _ = writeln!(out, "  {node} [shape=box, color={colour}, label=\"{}\"];", escape(&op.kind));
 }

@@ -43,9 +43,11 @@ pub enum Role {
     Backward,
     /// Runs after all gradients are known and checked: decay, clipping, update rules.
     Update,
+    /// Makes the moves that rows of a parameter owe, before they are read: see [`Owes`](crate::program::Owes).
+    Settle,
 }
 
-named!(Role, "role", Forward = "forward", Backward = "backward", Update = "update");
+named!(Role, "role", Forward = "forward", Backward = "backward", Update = "update", Settle = "settle");
 
 /// A pair of variables: one of the block that holds the `recurrent`, one of its step block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -282,7 +282,7 @@ impl Program {
             let mut vars = Vec::new();
             for (k, spec) in specs.into_iter().enumerate() {
                 if slot.updated {
-                    vars.push(self.updated_var(slot, &updated, &spec)?);
+                    vars.push(self.updated_var(slot, k, &updated, &spec)?);
                     continue;
                 }
                 let wish = match (name, slot.name, k) {
@@ -314,8 +314,9 @@ impl Program {
         Ok(written)
     }
 
-    fn updated_var(&self, slot: &Slot, updated: &[(&str, VarId)], spec: &Spec) -> Result<VarId> {
-        let found = updated.iter().find(|(name, _)| *name == slot.name);
+    /// The `k`-th variable that was given to be updated in a slot.
+    fn updated_var(&self, slot: &Slot, k: usize, updated: &[(&str, VarId)], spec: &Spec) -> Result<VarId> {
+        let found = updated.iter().filter(|(name, _)| *name == slot.name).nth(k);
         let &(_, var) = found
             .ok_or_else(|| malformed(format!("output `{}`", slot.name), "a variable to update", "none"))?;
         if self.spec(var)? != spec {

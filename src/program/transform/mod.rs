@@ -3,4 +3,5 @@
 pub mod backward;
 pub(crate) mod decided;
 mod inference;
+mod settling;
 pub mod streamed;

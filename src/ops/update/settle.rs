@@ -1,0 +1,173 @@
+//! `settle`: rows make the moves that they owe, before they are read.
+
+use ndarray::{Array2, array};
+
+use super::adam::Adam;
+use super::engine;
+use super::owed::{Deferred, HISTORY_SHAPE};
+use super::rule::history_fits;
+use super::sgd::{Momentum, Sgd};
+use crate::error::{Error, ErrorKind, Result};
+use crate::operator;
+use crate::ops::lookup::ids::ids;
+use crate::program::attributes::Attribute;
+use crate::program::{
+    Attributes, DENSE_OR_CSR, Declared, Facts, Forward, InferShape, Literal, LodEffect, Op, RowValue, Sample,
+    Spec,
+};
+use crate::tensor::{DType, Variable};
+use crate::with_float;
+
+operator! {
+    /// The moves that rows of a parameter owe, since an update rule in exact mode moves them without a gradient too: made
+    /// before the rows are read.
+    ///
+    /// `ids` say which rows are read: whole numbers, or a sparse matrix, whose columns they are; without it all rows are
+    /// settled. Beside them come the rows whose turn it is, one in 8192 at each update, so that none owes much. `rule` is the
+    /// kind of the update rule, `settings` are its attributes; `shape` and `dtype` are the parameter's. `settled` is `[height]` in f64: up
+    /// to which update each row is settled. After it the row has the numbers that the dense rule would have left, up to rounding.
+    ///
+    /// Ids that are no rows of the table are left to the operator that reads them.
+    pub(in crate::ops) struct Settle = settle {
+        rule: String,
+        settings: Settings,
+        dtype: DType,
+        shape: Vec<usize>,
+    }
+    inputs { IDS = ids: optional.without_gradient(), HISTORY = history: one.without_gradient() }
+    kernels { [DENSE_OR_CSR] }
+    outputs { PARAM = param: one.updated(), STATE = state: any.updated(), SETTLED = settled: one.updated() }
+}
+
+/// Attributes as an attribute: pairs of a name and a value.
+pub(in crate::ops) struct Settings(Attributes);
+
+impl Attribute for Settings {
+    fn read(attributes: &Attributes, name: &str) -> Result<Self> {
+        let wrong = || {
+            let expected = "a list of pairs of a name and a value";
+            Error::of(ErrorKind::Program, format!("attribute `{name}`"), expected, "something else")
+        };
+        let Some(Literal::List(pairs)) = attributes.get(name) else { return Err(wrong()) };
+        let mut settings = Attributes::new();
+        for pair in pairs {
+            match pair {
+                Literal::List(pair) => match &pair[..] {
+                    [Literal::Text(name), value] => settings.set(name, value.clone()),
+                    _ => return Err(wrong()),
+                },
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(Self(settings))
+    }
+
+    fn write(&self, attributes: &mut Attributes, name: &str) {
+        let pairs = self.0.iter().map(|(name, value)| Literal::List(vec![name.into(), value.clone()]));
+        attributes.set(name, Literal::List(pairs.collect()));
+    }
+}
+
+/// The attributes of an operator that settles what an update rule leaves.
+pub(crate) fn settle_attributes(
+    rule: &str,
+    settings: &Attributes,
+    dtype: DType,
+    shape: &[usize],
+) -> Attributes {
+    let (rule, settings, shape) = (rule.to_owned(), Settings(settings.clone()), shape.to_vec());
+    Settle { rule, settings, dtype, shape }.attributes()
+}
+
+impl Settle {
+    /// How many variables of state the rule has.
+    fn states(&self) -> Result<usize> {
+        match self.rule.as_str() {
+            "sgd" => Sgd::parse(&self.settings.0).map(|_| 0),
+            "momentum" => Momentum::parse(&self.settings.0).map(|_| 1),
+            "adam" => Adam::parse(&self.settings.0).map(|_| 2),
+            other => {
+                let expected = "an update rule whose moves can wait: sgd, momentum or adam";
+                Err(Error::of(ErrorKind::Program, "attribute `rule`", expected, other))
+            }
+        }
+    }
+
+    fn settle<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let settings = &self.settings.0;
+        match self.rule.as_str() {
+            "sgd" => with_rule::<T, 1, _>(run, &Sgd::parse(settings)?),
+            "momentum" => with_rule::<T, 2, _>(run, &Momentum::parse(settings)?),
+            _ => with_rule::<T, 3, _>(run, &Adam::parse(settings)?),
+        }
+    }
+}
+
+fn with_rule<T: RowValue, const FIELDS: usize, R: Deferred<T, FIELDS>>(
+    run: &mut Forward<'_>,
+    rule: &R,
+) -> Result<()>
+where
+    R::Moves: 'static,
+{
+    let ids = (run.count(Settle::IDS) > 0).then_some(read_ids);
+    engine::settle(run, rule, Settle::HISTORY, ids)
+}
+
+/// The rows that are read.
+fn read_ids(run: &Forward<'_>, to: &mut Vec<i64>) -> Result<()> {
+    if let Some(csr) = run.csr(Settle::IDS) {
+        to.extend_from_slice(csr.indices());
+        return Ok(());
+    }
+    let ids = ids!(run, Settle::IDS);
+    to.extend((0..ids.len()).map(|row| ids.get(row)));
+    Ok(())
+}
+
+impl Op for Settle {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        let states = self.states()?;
+        history_fits(s, Self::HISTORY)?;
+        let height = match self.shape.first() {
+            Some(&height) if matches!(self.dtype, DType::F32 | DType::F64) => height,
+            _ => {
+                let got = format!("{}{:?}", self.dtype, self.shape);
+                return Err(Error::of(ErrorKind::Program, "parameter to settle", "rows of f32 or f64", got));
+            }
+        };
+        let spec = Spec::fixed(self.dtype, &self.shape)?;
+        s.set(Self::PARAM, spec.clone());
+        s.set_many(Self::STATE, vec![spec; states]);
+        s.set(Self::SETTLED, Spec::fixed(DType::F64, &[height])?);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(self.dtype, T => self.settle::<T>(run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let settings = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
+        let settings = settings.with("momentum", 0.5).with("nesterov", false);
+        let attributes = settle_attributes("momentum", &settings, DType::F64, &[3, 2]);
+        let mut history = Array2::<f64>::zeros(HISTORY_SHAPE);
+        history.row_mut(0)[0] = 2.0;
+        for update in 0..2 {
+            history.row_mut(1 + update).assign(&array![0.25, 1.0 + update as f64]);
+        }
+        let all = Sample::new("all rows", attributes)
+            .without_gradient()
+            .constant("history", history)
+            .constant("param", array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+            .constant("state", array![[1.0, -1.0], [0.0, 0.0], [2.0, 2.0]])
+            .constant("settled", array![0.0, 0.0, 2.0]);
+        let ids = Variable::from_sequences(&[vec![2i64, 2], vec![7]])?;
+        let some = Sample { name: "some rows, and one that is none".to_owned(), ..all.clone() };
+        Ok(vec![all, some.batch("ids", ids)])
+    }
+}

@@ -1,0 +1,130 @@
+//! What stands before the readers of a parameter whose rows may owe moves.
+
+use crate::error::Result;
+use crate::ops::settle_attributes;
+use crate::program::{
+    Append, Attributes, BlockId, OpDesc, Program, RECURRENT, Registry, Role, Spec, StepDesc, VarId,
+};
+
+/// A parameter whose rows may owe moves.
+pub(super) struct Owing {
+    pub(super) param: VarId,
+    /// The states of its rule, in the order of the slots.
+    pub(super) states: Vec<VarId>,
+    /// Up to which update each row is settled.
+    pub(super) settled: VarId,
+    pub(super) kind: &'static str,
+    pub(super) attributes: Attributes,
+}
+
+/// Which rows an operator reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// Those that a variable of the root block names.
+    Of(VarId),
+    All,
+}
+
+/// Puts a `settle` before every operator of the root block that reads one of the parameters, or whose steps do.
+pub(super) fn before_readers(
+    program: &mut Program,
+    registry: &Registry,
+    owing: &[Owing],
+    history: VarId,
+    caller: &str,
+) -> Result<()> {
+    // The last place first, so that those before stay where they are.
+    for at in (0..program.root().ops.len()).rev() {
+        if program.root().ops[at].role != Role::Forward {
+            continue;
+        }
+        for owing in owing {
+            let mut rows = Vec::new();
+            rows_read(program, registry, &program.root().ops[at].clone(), owing.param, &mut rows)?;
+            if rows.contains(&Rows::All) {
+                rows = vec![Rows::All];
+            }
+            for rows in rows {
+                settle(program, registry, owing, history, rows, caller)?;
+                let root = &mut program.blocks[0].ops;
+                if let Some(op) = root.pop() {
+                    root.insert(at, op);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn settle(
+    program: &mut Program,
+    registry: &Registry,
+    owing: &Owing,
+    history: VarId,
+    rows: Rows,
+    caller: &str,
+) -> Result<()> {
+    let spec: &Spec = program.spec(owing.param)?;
+    let shape: Vec<usize> = spec.shape.iter().filter_map(|e| e.known()).collect();
+    let attributes = settle_attributes(owing.kind, &owing.attributes, spec.dtype, &shape);
+    let mut inputs = vec![("history", vec![history])];
+    if let Rows::Of(ids) = rows {
+        inputs.push(("ids", vec![ids]));
+    }
+    let states = owing.states.iter().map(|&state| ("state", state));
+    let updated = [("param", owing.param)].into_iter().chain(states).chain([("settled", owing.settled)]);
+    let request = Append {
+        inputs,
+        updated: updated.collect(),
+        attributes,
+        role: Role::Settle,
+        caller: caller.to_owned(),
+        ..Append::forward("settle")
+    };
+    program.append(registry, BlockId(0), request).map(drop)
+}
+
+/// The rows of `param` that an operator reads, and those that its steps read.
+fn rows_read(
+    program: &Program,
+    registry: &Registry,
+    op: &OpDesc,
+    param: VarId,
+    to: &mut Vec<Rows>,
+) -> Result<()> {
+    if !op.reads().any(|var| var == param) {
+        return Ok(());
+    }
+    let mut add = |rows: Rows| {
+        if !to.contains(&rows) {
+            to.push(rows);
+        }
+    };
+    if let (RECURRENT, Some(step)) = (op.kind.as_str(), op.step.as_deref()) {
+        let mut inner = Vec::new();
+        for op in program.block(step.block).ops.iter().filter(|op| op.role == Role::Forward) {
+            rows_read(program, registry, op, param, &mut inner)?;
+        }
+        inner.into_iter().for_each(|rows| add(outside(program, step, rows)));
+        return Ok(());
+    }
+    let parsed = registry.parse(&op.kind, &op.attributes)?;
+    let signature = parsed.signature();
+    for (number, slot) in signature.inputs.iter().enumerate() {
+        if op.input(slot.name).contains(&param) {
+            let ids = parsed.rows_read(number).and_then(|ids| op.input(signature.inputs[ids].name).first());
+            add(ids.map_or(Rows::All, |&ids| Rows::Of(ids)));
+        }
+    }
+    Ok(())
+}
+
+/// The same rows as they are named outside of a step block.
+fn outside(program: &Program, step: &StepDesc, rows: Rows) -> Rows {
+    let Rows::Of(ids) = rows else { return Rows::All };
+    if program.var(ids).block != step.block {
+        return rows;
+    }
+    let passed = step.inputs.iter().chain(&step.statics).find(|pair| pair.inner == ids);
+    passed.map_or(Rows::All, |pair| Rows::Of(pair.outer))
+}
