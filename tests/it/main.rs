@@ -13,6 +13,7 @@ mod comparisons;
 mod damage;
 mod datasets;
 mod documents;
+mod exact;
 mod executor;
 mod expressions;
 mod fine_tuning;
