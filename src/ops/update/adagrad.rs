@@ -1,7 +1,8 @@
 //! `adagrad`: steps that shrink where gradients were large.
 
+use super::decay::Decay;
 use super::engine::{Rule, apply};
-use super::rule::{self, RATE, SparseMode, dense_or_rows, not_negative};
+use super::rule::{self, SparseMode, dense_or_rows, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
@@ -14,18 +15,13 @@ use crate::with_float;
 struct Shrink<T> {
     rate: T,
     epsilon: T,
-    decay: T,
 }
 
 impl<T: Float> Rule<T, 2> for Shrink<T> {
     #[inline(always)]
     fn step(&self, [param, sum]: [T; 2], grad: T) -> [T; 2] {
-        let grad = grad + self.decay * param;
         let sum = sum + grad * grad;
-        let scale = sum.sqrt() + self.epsilon;
-        // No gradient was ever seen here; with an epsilon of 0 the quotient would be 0 / 0.
-        let change = if scale == T::ZERO { T::ZERO } else { grad / scale };
-        [param - self.rate * change, sum]
+        [param - self.rate * over(grad, sum.sqrt() + self.epsilon), sum]
     }
 }
 
@@ -65,10 +61,22 @@ operator! {
         epsilon: f64 => not_negative,
         rate_decay: f64 => not_negative,
         weight_decay: f64 => not_negative,
+        /// Adds so much of the sign of `param` to the gradient; 0 without it.
+        l1: f64 => or_zero,
+        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
+        decoupled: bool = false,
+        /// Multiplies `rate`; 1 without it.
+        rate_factor: f64 => or_one,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     kernels { [DENSE], [ROWS] }
     outputs { PARAM = param: one.updated().table(), SUM = sum: one.updated().table() }
+}
+
+impl Adagrad {
+    fn decay(&self) -> Decay {
+        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
+    }
 }
 
 impl Op for Adagrad {
@@ -77,20 +85,14 @@ impl Op for Adagrad {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 2, self.storage, (self.weight_decay > 0.0).then_some("weight decay"))
+        self.mode.infer_shape(s, 2, self.storage, self.decay().moves_all())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         fn forward<T: RowValue>(op: &Adagrad, run: &mut Forward<'_>) -> Result<()> {
-            let rate = rule::scalar(run, RATE)? / (1.0 + run.run().step as f64 * op.rate_decay);
-            apply(
-                run,
-                Shrink {
-                    rate: T::from_f64(rate),
-                    epsilon: T::from_f64(op.epsilon),
-                    decay: T::from_f64(op.weight_decay),
-                },
-            )
+            let rate = rule::rate(run, op.rate_factor)? / (1.0 + run.run().step as f64 * op.rate_decay);
+            let shrink = Shrink { rate: T::from_f64(rate), epsilon: T::from_f64(op.epsilon) };
+            apply(run, op.decay().before(rate, shrink))
         }
         with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
     }
@@ -102,6 +104,9 @@ impl Op for Adagrad {
             epsilon: 1e-10,
             rate_decay: 0.25,
             weight_decay: 0.5,
+            l1: 0.25,
+            decoupled: false,
+            rate_factor: 0.5,
         };
         rule::samples(|mode| op(mode).attributes(), &["param", "sum"])
     }

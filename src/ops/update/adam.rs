@@ -1,7 +1,8 @@
 //! `adam`: steps along the mean of the gradients, in units of their spread.
 
+use super::decay::Decay;
 use super::engine::{Rule, apply};
-use super::rule::{self, RATE, SparseMode, dense_or_rows, fraction, not_negative};
+use super::rule::{self, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
@@ -10,34 +11,53 @@ use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample
 use crate::tensor::StorageKind;
 use crate::with_float;
 
+/// What Adam and the rules beside it share: the moments of the gradients, and the step that they make.
 #[derive(Clone, Copy)]
-struct Moments<T> {
-    /// What remains of the parameter after a decoupled decay.
-    keep: T,
-    /// A decay that is added to the gradient.
-    decay: T,
+pub(super) struct Moments<T> {
     /// 1 − beta1.
     new1: T,
     beta2: T,
     /// 1 − beta2.
     new2: T,
     /// rate / (1 − beta1ᵗ).
-    rate: T,
+    pub(super) rate: T,
     /// 1 / √(1 − beta2ᵗ).
     spread: T,
     epsilon: T,
 }
 
+impl<T: Float> Moments<T> {
+    /// Of step t = 1, 2, … at a rate.
+    pub(super) fn new([beta1, beta2]: [f64; 2], epsilon: f64, rate: f64, t: f64) -> Self {
+        Self {
+            new1: T::from_f64(1.0 - beta1),
+            beta2: T::from_f64(beta2),
+            new2: T::from_f64(1.0 - beta2),
+            rate: T::from_f64(rate / (1.0 - beta1.powf(t))),
+            spread: T::from_f64(1.0 / (1.0 - beta2.powf(t)).sqrt()),
+            epsilon: T::from_f64(epsilon),
+        }
+    }
+
+    /// Both with a gradient more.
+    #[inline(always)]
+    pub(super) fn next(&self, moment1: T, moment2: T, grad: T) -> [T; 2] {
+        let moment1 = moment1 + self.new1 * (grad - moment1);
+        [moment1, self.beta2 * moment2 + self.new2 * (grad * grad)]
+    }
+
+    /// What a step is divided by.
+    #[inline(always)]
+    pub(super) fn scale(&self, moment2: T) -> T {
+        moment2.sqrt() * self.spread + self.epsilon
+    }
+}
+
 impl<T: Float> Rule<T, 3> for Moments<T> {
     #[inline(always)]
     fn step(&self, [param, moment1, moment2]: [T; 3], grad: T) -> [T; 3] {
-        let grad = grad + self.decay * param;
-        let moment1 = moment1 + self.new1 * (grad - moment1);
-        let moment2 = self.beta2 * moment2 + self.new2 * (grad * grad);
-        let scale = moment2.sqrt() * self.spread + self.epsilon;
-        // No gradient was ever seen here; with an epsilon of 0 the quotient would be 0 / 0.
-        let change = if scale == T::ZERO { T::ZERO } else { moment1 / scale };
-        [self.keep * param - self.rate * change, moment1, moment2]
+        let [moment1, moment2] = self.next(moment1, moment2, grad);
+        [param - self.rate * over(moment1, self.scale(moment2)), moment1, moment2]
     }
 }
 
@@ -86,7 +106,12 @@ operator! {
         beta2: f64 => fraction,
         epsilon: f64 => not_negative,
         weight_decay: f64 => not_negative,
+        /// Adds so much of the sign of `param` to the gradient; 0 without it.
+        l1: f64 => or_zero,
+        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone.
         decoupled: bool,
+        /// Multiplies `rate`; 1 without it.
+        rate_factor: f64 => or_one,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     kernels { [DENSE], [ROWS] }
@@ -104,24 +129,10 @@ impl Op for Adam {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         fn forward<T: RowValue>(op: &Adam, run: &mut Forward<'_>) -> Result<()> {
-            let (rate, t) = (rule::scalar(run, RATE)?, (run.run().step + 1) as f64);
-            let (keep, decay) = match op.decoupled {
-                true => (1.0 - rate * op.weight_decay, 0.0),
-                false => (1.0, op.weight_decay),
-            };
-            apply(
-                run,
-                Moments {
-                    keep: T::from_f64(keep),
-                    decay: T::from_f64(decay),
-                    new1: T::from_f64(1.0 - op.beta1),
-                    beta2: T::from_f64(op.beta2),
-                    new2: T::from_f64(1.0 - op.beta2),
-                    rate: T::from_f64(rate / (1.0 - op.beta1.powf(t))),
-                    spread: T::from_f64(1.0 / (1.0 - op.beta2.powf(t)).sqrt()),
-                    epsilon: T::from_f64(op.epsilon),
-                },
-            )
+            let (rate, t) = (rule::rate(run, op.rate_factor)?, (run.run().step + 1) as f64);
+            let decay = Decay { l1: op.l1, weight_decay: op.weight_decay, decoupled: op.decoupled };
+            let moments = Moments::<T>::new([op.beta1, op.beta2], op.epsilon, rate, t);
+            apply(run, decay.before(rate, moments))
         }
         with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
     }
@@ -129,7 +140,9 @@ impl Op for Adam {
     fn samples() -> Result<Vec<Sample>> {
         let (beta1, beta2, epsilon) = (0.75, 0.875, 1e-8);
         let (storage, weight_decay, decoupled) = (StorageKind::Dense, 0.5, true);
-        let op = |mode| Adam { mode, storage, beta1, beta2, epsilon, weight_decay, decoupled };
+        let (l1, rate_factor) = (0.25, 0.5);
+        let op =
+            |mode| Adam { mode, storage, beta1, beta2, epsilon, weight_decay, l1, decoupled, rate_factor };
         rule::samples(|mode| op(mode).attributes(), &["param", "moment1", "moment2"])
     }
 }

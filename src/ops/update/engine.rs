@@ -110,7 +110,7 @@ fn row_sparse<T: RowValue, const FIELDS: usize>(
 }
 
 /// Nothing is updated if a row number is out of range.
-fn check_range(ids: &[i64], height: usize) -> Result<()> {
+pub(in crate::ops) fn check_range(ids: &[i64], height: usize) -> Result<()> {
     let outside = |id: &&i64| usize::try_from(**id).map_or(true, |id| id >= height);
     match ids.first().filter(outside).or(ids.last().filter(outside)) {
         None => Ok(()),

@@ -1,7 +1,8 @@
 //! `sgd` and `momentum`: stochastic gradient descent.
 
+use super::decay::Decay;
 use super::engine::{Rule, apply};
-use super::rule::{self, RATE, SparseMode, dense_or_rows, fraction, not_negative};
+use super::rule::{self, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
@@ -13,13 +14,12 @@ use crate::with_float;
 #[derive(Clone, Copy)]
 struct Descend<T> {
     rate: T,
-    decay: T,
 }
 
 impl<T: Float> Rule<T, 1> for Descend<T> {
     #[inline(always)]
     fn step(&self, [param]: [T; 1], grad: T) -> [T; 1] {
-        [param - self.rate * (grad + self.decay * param)]
+        [param - self.rate * grad]
     }
 }
 
@@ -27,7 +27,6 @@ impl<T: Float> Rule<T, 1> for Descend<T> {
 #[derive(Clone, Copy)]
 struct Roll<T> {
     rate: T,
-    decay: T,
     momentum: T,
     ahead: T,
     along: T,
@@ -36,7 +35,6 @@ struct Roll<T> {
 impl<T: Float> Rule<T, 2> for Roll<T> {
     #[inline(always)]
     fn step(&self, [param, velocity]: [T; 2], grad: T) -> [T; 2] {
-        let grad = grad + self.decay * param;
         let velocity = self.momentum * velocity + grad;
         [param - self.rate * (self.ahead * grad + self.along * velocity), velocity]
     }
@@ -44,6 +42,10 @@ impl<T: Float> Rule<T, 2> for Roll<T> {
 
 operator! {
     /// Stochastic gradient descent: param −= rate · (grad + weight_decay · param).
+    ///
+    /// `l1` and `decoupled` are those of every rule that decays: with p = param, the gradient gets weight_decay · p + l1 ·
+    /// sign(p); where they are `decoupled`, first p ← (1 − rate · weight_decay) · p, and p goes towards 0 by rate · l1, no
+    /// further.
     ///
     /// Under a gradient of selected rows it is exact without decay, which would move every row and so asks for the mode
     /// `lazy`.
@@ -68,10 +70,22 @@ operator! {
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
         storage: StorageKind => dense_or_rows,
         weight_decay: f64 => not_negative,
+        /// Adds so much of the sign of `param` to the gradient; 0 without it.
+        l1: f64 => or_zero,
+        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
+        decoupled: bool = false,
+        /// Multiplies `rate`; 1 without it.
+        rate_factor: f64 => or_one,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     kernels { [DENSE], [ROWS] }
     outputs { PARAM = param: one.updated().table() }
+}
+
+impl Sgd {
+    fn decay(&self) -> Decay {
+        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
+    }
 }
 
 impl Op for Sgd {
@@ -80,20 +94,30 @@ impl Op for Sgd {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 1, self.storage, (self.weight_decay > 0.0).then_some("weight decay"))
+        self.mode.infer_shape(s, 1, self.storage, self.decay().moves_all())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         fn forward<T: RowValue>(op: &Sgd, run: &mut Forward<'_>) -> Result<()> {
-            let rate = T::from_f64(rule::scalar(run, RATE)?);
-            apply(run, Descend { rate, decay: T::from_f64(op.weight_decay) })
+            let rate = rule::rate(run, op.rate_factor)?;
+            apply(run, op.decay().before(rate, Descend { rate: T::from_f64(rate) }))
         }
         with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
     }
 
     fn samples() -> Result<Vec<Sample>> {
         rule::samples(
-            |mode| Sgd { mode, storage: StorageKind::Dense, weight_decay: 0.5 }.attributes(),
+            |mode| {
+                Sgd {
+                    mode,
+                    storage: StorageKind::Dense,
+                    weight_decay: 0.5,
+                    l1: 0.25,
+                    decoupled: false,
+                    rate_factor: 0.5,
+                }
+                .attributes()
+            },
             &["param"],
         )
     }
@@ -133,10 +157,22 @@ operator! {
         momentum: f64 => fraction,
         nesterov: bool,
         weight_decay: f64 => not_negative,
+        /// Adds so much of the sign of `param` to the gradient; 0 without it.
+        l1: f64 => or_zero,
+        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
+        decoupled: bool = false,
+        /// Multiplies `rate`; 1 without it.
+        rate_factor: f64 => or_one,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     kernels { [DENSE], [ROWS] }
     outputs { PARAM = param: one.updated().table(), VELOCITY = velocity: one.updated().table() }
+}
+
+impl Momentum {
+    fn decay(&self) -> Decay {
+        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
+    }
 }
 
 impl Op for Momentum {
@@ -150,18 +186,15 @@ impl Op for Momentum {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         fn forward<T: RowValue>(op: &Momentum, run: &mut Forward<'_>) -> Result<()> {
-            let rate = T::from_f64(rule::scalar(run, RATE)?);
+            let rate = rule::rate(run, op.rate_factor)?;
             let (ahead, along) = if op.nesterov { (1.0, op.momentum) } else { (0.0, 1.0) };
-            apply(
-                run,
-                Roll {
-                    rate,
-                    decay: T::from_f64(op.weight_decay),
-                    momentum: T::from_f64(op.momentum),
-                    ahead: T::from_f64(ahead),
-                    along: T::from_f64(along),
-                },
-            )
+            let roll = Roll {
+                rate: T::from_f64(rate),
+                momentum: T::from_f64(op.momentum),
+                ahead: T::from_f64(ahead),
+                along: T::from_f64(along),
+            };
+            apply(run, op.decay().before(rate, roll))
         }
         with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
     }
@@ -173,6 +206,9 @@ impl Op for Momentum {
             momentum: 0.75,
             nesterov: true,
             weight_decay: 0.5,
+            l1: 0.25,
+            decoupled: true,
+            rate_factor: 0.5,
         };
         rule::samples(|mode| op(mode).attributes(), &["param", "velocity"])
     }

@@ -1,0 +1,122 @@
+//! `lion`: steps by the sign of a momentum.
+//!
+//! What an untouched row owes after k steps: moment · beta2ᵏ, whose sign stays, so the parameter moves by that sign times the
+//! sum of the rates.
+
+use super::decay::{Decay, sign};
+use super::engine::{Rule, apply};
+use super::rule::{self, SparseMode, dense_or_rows, fraction, or_one, or_zero};
+use crate::error::Result;
+use crate::kernels::Float;
+use crate::operator;
+use crate::program::contract::signature::{DENSE, ROWS};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::tensor::StorageKind;
+use crate::with_float;
+
+#[derive(Clone, Copy)]
+struct Signs<T> {
+    rate: T,
+    beta1: T,
+    /// 1 − beta1.
+    new1: T,
+    beta2: T,
+    /// 1 − beta2.
+    new2: T,
+}
+
+impl<T: Float> Rule<T, 2> for Signs<T> {
+    #[inline(always)]
+    fn step(&self, [param, moment]: [T; 2], grad: T) -> [T; 2] {
+        let towards = self.beta1 * moment + self.new1 * grad;
+        [param - self.rate * sign(towards), self.beta2 * moment + self.new2 * grad]
+    }
+}
+
+operator! {
+    /// Lion: every step has the size of the rate, in the direction of a momentum's sign.
+    ///
+    /// With d = grad + weight_decay · param (Lion's own decay is `decoupled`),
+    ///
+    /// - param −= rate · sign(beta1 · moment + (1 − beta1) · d), with sign(0) = 0;
+    /// - moment = beta2 · moment + (1 − beta2) · d.
+    ///
+    /// Chen et al., "Symbolic discovery of optimization algorithms", 2023, arXiv:2302.06675, algorithm 2. Decay as in `sgd`.
+    ///
+    /// A row goes on along the sign of its momentum when it has no gradient, so a gradient of selected rows asks for the mode
+    /// `lazy`.
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let plain = Attributes::new().with("mode", "exact").with("beta1", 0.5).with("beta2", 0.75);
+    /// let out = ops::catalogue().parse("lion", &plain)?.call(&[
+    ///     Operand::constant("grad", array![[2.0, -4.0, 0.0]]),
+    ///     Operand::constant("rate", arr0(0.25f32)),
+    ///     Operand::constant("param", array![[1.0, 1.0, 1.0]]),
+    ///     Operand::constant("moment", array![[-4.0, 0.0, 0.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.25, 1.25, 1.0]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [-2.5, -1.0, 0.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(in crate::ops) struct Lion = lion {
+        mode: SparseMode,
+        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
+        storage: StorageKind => dense_or_rows,
+        beta1: f64 => fraction,
+        beta2: f64 => fraction,
+        /// Adds so much of `param` to the gradient; 0 without it.
+        weight_decay: f64 => or_zero,
+        /// Adds so much of the sign of `param` to the gradient; 0 without it.
+        l1: f64 => or_zero,
+        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
+        decoupled: bool = false,
+        /// Multiplies `rate`; 1 without it.
+        rate_factor: f64 => or_one,
+    }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    kernels { [DENSE], [ROWS] }
+    outputs { PARAM = param: one.updated().table(), MOMENT = moment: one.updated().table() }
+}
+
+impl Op for Lion {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        self.mode.infer_shape(s, 2, self.storage, Some("Lion's momentum"))
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        fn forward<T: RowValue>(op: &Lion, run: &mut Forward<'_>) -> Result<()> {
+            let decay = Decay { l1: op.l1, weight_decay: op.weight_decay, decoupled: op.decoupled };
+            let rate = rule::rate(run, op.rate_factor)?;
+            let signs = Signs {
+                rate: T::from_f64(rate),
+                beta1: T::from_f64(op.beta1),
+                new1: T::from_f64(1.0 - op.beta1),
+                beta2: T::from_f64(op.beta2),
+                new2: T::from_f64(1.0 - op.beta2),
+            };
+            apply(run, decay.before(rate, signs))
+        }
+        with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let op = |mode| Lion {
+            mode,
+            storage: StorageKind::Dense,
+            beta1: 0.75,
+            beta2: 0.875,
+            weight_decay: 0.5,
+            l1: 0.25,
+            decoupled: true,
+            rate_factor: 0.5,
+        };
+        rule::samples(|mode| op(mode).attributes(), &["param", "moment"])
+    }
+}
