@@ -50,5 +50,6 @@ mod tidy;
 mod tied;
 mod trained;
 mod trainer;
+mod update_rules;
 mod user_operator;
 mod windows;
