@@ -199,7 +199,19 @@
 //! | [`momentum`](crate::optimizer::Sgd::momentum) | v = momentum · v + g, param −= rate · v |
 //! | [`adagrad`](crate::optimizer::Adagrad) | sum += g², param −= rate / (1 + t · rate_decay) · g / (√sum + epsilon) |
 //! | [`adam`](crate::optimizer::Adam) | m += (1 − β₁)(g − m), s = β₂ s + (1 − β₂) g², param −= rate / (1 − β₁ᵗ) · m / (√(s / (1 − β₂ᵗ)) + epsilon) |
+//! | [`amsgrad`](crate::optimizer::Adam::amsgrad) | `adam`, divided by the largest s so far |
+//! | [`adamax`](crate::optimizer::Adamax) | m as in `adam`, u = max(β₂ u, \|g\| + epsilon), param −= rate / (1 − β₁ᵗ) · m / u |
+//! | [`nadam`](crate::optimizer::NAdam) | m and s as in `adam`, param −= rate · ((1 − μₜ) / (1 − Πₜ) · g + μₜ₊₁ / (1 − Πₜ₊₁) · m) / (√(s / (1 − β₂ᵗ)) + epsilon) |
+//! | [`lamb`](crate::optimizer::Lamb) | r = the step of `adam` + weight_decay · param, param −= rate · ‖param‖ / ‖r‖ · r |
+//! | [`lion`](crate::optimizer::Lion) | param −= rate · sign(β₁ m + (1 − β₁) g), m = β₂ m + (1 − β₂) g |
+//! | [`rmsprop`](crate::optimizer::RmsProp) | s = α s + (1 − α) g², param −= rate · g / (√s + epsilon) |
+//! | [`rmsprop_momentum`](crate::optimizer::RmsProp::momentum) | v = momentum · v + g / (√s + epsilon), param −= rate · v |
+//! | [`rmsprop_centred`](crate::optimizer::RmsProp::centred) | m += (1 − α)(g − m), param −= rate · g / (√(s − m²) + epsilon) |
+//! | [`rmsprop_centred_momentum`](crate::optimizer::RmsProp::centred) | v = momentum · v + g / (√(s − m²) + epsilon), param −= rate · v |
+//! | [`adadelta`](crate::optimizer::Adadelta) | s = ρ s + (1 − ρ) g², d = √(u + epsilon) / √(s + epsilon) · g, u = ρ u + (1 − ρ) d², param −= rate · d |
+//! | [`ftrl`](crate::optimizer::Ftrl) | z += g − (√(n + g²) − √n) / rate · param, n += g², param = −(z − sign(z) · l1) / ((beta + √n) / rate + l2), 0 where \|z\| ≤ l1 |
 //! | [`learning_rate`](Schedule) | the rate of a step, by a schedule |
+//! | [`clip_gradient`](crate::optimizer::Sgd::clip_value) | g ← min(max(g, −limit), limit) |
 //! | [`global_norm`](crate::optimizer::Sgd::clip_global_norm) | √(Σ g²) over all gradients, and min(1, max_norm / (norm + 10⁻⁶)) |
 //! | [`scale_gradient`](crate::optimizer::Sgd::clip_global_norm) | g ← scale · g |
 
@@ -248,9 +260,9 @@ pub use cell::gru::Update;
 pub use lookup::bag::LookupBag;
 pub use loss::cross_entropy::CrossEntropy;
 pub use sequence::pool_kind::Pool;
-pub use update::learning_rate::Schedule;
 pub(crate) use update::owed::HISTORY_SHAPE;
 pub use update::rule::SparseMode;
+pub use update::schedule::Schedule;
 pub(crate) use update::settle::settle_attributes;
 
 /// What a bag of rows is made to: see [`LookupBag`].
@@ -457,13 +469,25 @@ catalogue! {
         sparse::copy::SparseAssign,
         sparse::copy::SparseCast,
         conversion::carry::Carry,
+        update::adadelta::Adadelta,
         update::adagrad::Adagrad,
         update::adam::Adam,
+        update::adamax::Adamax,
+        update::amsgrad::AmsGrad,
+        update::clip_gradient::ClipGradient,
+        update::ftrl::Ftrl,
         update::global_norm::GlobalNorm,
         update::global_norm::ScaleGradient,
         update::history::UpdateHistory,
-        update::settle::Settle,
+        update::lamb::Lamb,
         update::learning_rate::LearningRate,
+        update::lion::Lion,
+        update::nadam::NAdam,
+        update::rmsprop::RmsProp,
+        update::rmsprop::RmsPropCentred,
+        update::rmsprop::RmsPropCentredMomentum,
+        update::rmsprop::RmsPropMomentum,
+        update::settle::Settle,
         update::sgd::Momentum,
         update::sgd::Sgd,
     }

@@ -1,8 +1,8 @@
 //! Optimizers: settings that append update operators to a program.
 //!
-//! An [`Optimizer`] is a front end. The rules themselves are operators (`sgd`, `momentum`, `adagrad`, `adam`), one for
-//! each parameter, that [`Optimizer::minimize`] appends behind the backward operators and the clipping. So a program
-//! carries its own training, and can be printed, saved and resumed with it.
+//! An [`Optimizer`] is a front end. The rules themselves are operators (`sgd`, `adagrad`, `adam`, …), one for each
+//! parameter, that [`Optimizer::minimize`] appends behind the backward operators and the clipping. So a program carries its own
+//! training, and can be printed, saved and resumed with it.
 //!
 //! ```
 //! use unpadded::optimizer::{Adam, Optimizer, Schedule};
@@ -22,6 +22,7 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+mod options;
 mod rules;
 mod settle;
 #[cfg(test)]
@@ -30,36 +31,42 @@ mod tests;
 use std::panic::Location;
 
 pub use crate::ops::{Schedule, SparseMode};
-pub use rules::{Adagrad, Adam, AdamW, Sgd};
+pub use options::{Group, Options};
+pub use rules::{Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, NAdam, RmsProp, Sgd};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::HISTORY_SHAPE;
-use crate::program::description::initialize::ZEROS;
+use crate::program::description::initialize::{CONSTANT, ZEROS};
 use crate::program::{
     Append, Attributes, BlockId, Initializer, Owes, Program, Registry, Role, Spec, VarDesc, VarId, VarKind,
     VarRole, backward,
 };
 use crate::tensor::{DType, StorageKind};
 
-/// What all optimizers have.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Options {
-    /// The base learning rate.
-    pub rate: f64,
-    /// How the rate moves over the steps; constant unless said otherwise.
-    pub schedule: Schedule,
-    /// The largest norm of all gradients together, if they are clipped.
-    pub max_norm: Option<f64>,
-    /// What happens under a gradient of selected rows; exact unless said otherwise.
-    pub mode: SparseMode,
-}
-
-impl Options {
-    /// A constant rate, nothing clipped, exact.
-    pub fn new(rate: f64) -> Self {
-        Self { rate, schedule: Schedule::constant(), max_norm: None, mode: SparseMode::Exact }
-    }
-}
+/// The name of the state that multiplies the learning rate of every step, where an optimizer is
+/// [`adjustable`](Sgd::adjustable): an f32 scalar, 1 at the start. It is saved with the training. Between steps it may be set to any
+/// finite number from 0.
+///
+/// ```
+/// use unpadded::executor::{Executor, Run, Scope};
+/// use unpadded::optimizer::{Optimizer, RATE_SCALE, Sgd};
+/// use unpadded::program::{Attributes, Initializer};
+/// use unpadded::tensor::Dense;
+/// use unpadded::{Builder, DType, ops};
+/// let net = Builder::new();
+/// let a = net.parameter("a", DType::F32, &[1, 1], Initializer::new("zeros", Attributes::new()));
+/// let loss = a.sum();
+/// let mut program = net.finish()?;
+/// Sgd::new(0.5).adjustable().minimize(&mut program, &ops::catalogue(), loss.id())?;
+/// let mut scope = Scope::of(&program)?;
+/// let mut executor = Executor::new(&program, &ops::catalogue(), &[], 1)?;
+/// executor.run(&mut scope, &Run::train(&[], 0))?;
+/// scope.set(RATE_SCALE, Dense::from_vec(&[], vec![0.25f32])?)?;
+/// executor.run(&mut scope, &Run::train(&[], 1))?;
+/// assert_eq!(scope.get("a")?.as_slice::<f32>()?, [-0.5 - 0.125]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub const RATE_SCALE: &str = "learning_rate.scale";
 
 /// An update operator by kind, with its own settings.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,45 +160,47 @@ fn append(
     if gradients.is_empty() {
         return Err(Error::of(ErrorKind::Program, "parameters to update", "at least one", "none"));
     }
+    let names: Vec<&str> = gradients.iter().map(|&(param, _)| program.var(param).name.as_str()).collect();
+    options.check_groups(&names)?;
     let request = |kind| Append { role: Role::Update, caller: caller.to_string(), ..Append::forward(kind) };
     let root = BlockId(0);
 
-    let attributes = options.schedule.attributes(options.rate);
-    let made = program.append(registry, root, Append { attributes, ..request("learning_rate") })?;
+    let scale = if options.adjustable { Some(rate_scale(program)?) } else { None };
+    let rate = Append {
+        inputs: scale.into_iter().map(|scale| ("scale", vec![scale])).collect(),
+        attributes: options.schedule.attributes(options.rate),
+        ..request("learning_rate")
+    };
+    let made = program.append(registry, root, rate)?;
     let rate = first(&made, 0)?;
 
-    let mut norm = None;
-    if let Some(max_norm) = options.max_norm {
-        let clip = Append {
-            inputs: vec![("grads", gradients.iter().map(|&(_, grad)| grad).collect())],
-            attributes: Attributes::new().with("max_norm", max_norm),
-            ..request("global_norm")
-        };
-        let made = program.append(registry, root, clip)?;
-        norm = Some(first(&made, 0)?);
-        let scale = first(&made, 1)?;
-        for &(param, grad) in &gradients {
-            let storage = program.spec(grad)?.storage.to_string();
-            let scaled = Append {
-                inputs: vec![("param", vec![param]), ("scale", vec![scale])],
-                updated: vec![("grad", grad)],
-                attributes: Attributes::new().with("storage", storage),
-                ..request("scale_gradient")
-            };
-            program.append(registry, root, scaled)?;
+    let clip = Clip { registry, gradients: &gradients, caller };
+    if let Some(limit) = options.clip_value {
+        clip.value(program, limit)?;
+    }
+    if let Some(max_norm) = options.clip_norm {
+        for one in gradients.chunks(1) {
+            Clip { gradients: one, ..clip }.norm(program, max_norm)?;
         }
     }
+    let norm = options.max_norm.map(|max_norm| clip.norm(program, max_norm)).transpose()?;
 
-    let attributes = rule.attributes.with("mode", options.mode.name());
-    let parsed = registry.parse(rule.kind, &attributes)?;
-    let outputs = parsed.signature().outputs;
-    let waits = options.mode == SparseMode::Exact && parsed.owes() == Owes::Later;
+    let every = rule.attributes.with("mode", options.mode.name());
+    let outputs = registry.parse(rule.kind, &every)?.signature().outputs;
     let mut history = None;
     let mut owing = Vec::new();
     for &(param, grad) in &gradients {
-        let waits = waits
+        // Said of row-sparse parameters alone, so that a rule of one's own need not know of it.
+        let row_sparse = program.var(param).is_row_sparse();
+        let name = program.var(param).name.clone();
+        let mut attributes = options.grouped(&name, &every);
+        if row_sparse {
+            attributes.set("storage", StorageKind::SelectedRows.name());
+        }
+        let waits = options.mode == SparseMode::Exact
+            && registry.parse(rule.kind, &attributes)?.owes() == Owes::Later
             && program.spec(grad)?.storage == StorageKind::SelectedRows
-            && !program.var(param).is_row_sparse();
+            && !row_sparse;
         let mut updated = Vec::with_capacity(outputs.len());
         for slot in outputs.iter().filter(|slot| slot.updated) {
             let var = match slot.name {
@@ -225,16 +234,7 @@ fn append(
                 attributes: attributes.clone(),
             }));
         }
-        // Said of row-sparse parameters alone, so that a rule of one's own need not know of it.
-        let row_sparse = program.var(param).is_row_sparse();
-        let stored = if row_sparse { Some(StorageKind::SelectedRows.name()) } else { None };
-        let update = Append {
-            inputs,
-            updated,
-            attributes: stored.into_iter().fold(attributes.clone(), |a, kind| a.with("storage", kind)),
-            ..request(rule.kind)
-        };
-        let name = program.var(param).name.clone();
+        let update = Append { inputs, updated, attributes, ..request(rule.kind) };
         program.append(registry, root, update).map_err(|e| e.variable(name))?;
     }
     if let Some(history) = history {
@@ -246,22 +246,83 @@ fn append(
     Ok(Minimized { gradients, rate, norm })
 }
 
+/// Where clipping is appended: behind the gradients, in place.
+#[derive(Clone, Copy)]
+struct Clip<'a> {
+    registry: &'a Registry,
+    gradients: &'a [(VarId, VarId)],
+    caller: &'a Location<'a>,
+}
+
+impl<'a> Clip<'a> {
+    fn request(&self, kind: &'a str) -> Append<'a> {
+        Append { role: Role::Update, caller: self.caller.to_string(), ..Append::forward(kind) }
+    }
+
+    /// Every number by itself.
+    fn value(&self, program: &mut Program, limit: f64) -> Result<()> {
+        for &(param, grad) in self.gradients {
+            let storage = program.spec(grad)?.storage.to_string();
+            let clipped = Append {
+                inputs: vec![("param", vec![param])],
+                updated: vec![("grad", grad)],
+                attributes: Attributes::new().with("storage", storage).with("limit", limit),
+                ..self.request("clip_gradient")
+            };
+            program.append(self.registry, BlockId(0), clipped)?;
+        }
+        Ok(())
+    }
+
+    /// By the norm of all of them, which it returns.
+    fn norm(&self, program: &mut Program, max_norm: f64) -> Result<VarId> {
+        let clip = Append {
+            inputs: vec![("grads", self.gradients.iter().map(|&(_, grad)| grad).collect())],
+            attributes: Attributes::new().with("max_norm", max_norm),
+            ..self.request("global_norm")
+        };
+        let made = program.append(self.registry, BlockId(0), clip)?;
+        let scale = first(&made, 1)?;
+        for &(param, grad) in self.gradients {
+            let storage = program.spec(grad)?.storage.to_string();
+            let scaled = Append {
+                inputs: vec![("param", vec![param]), ("scale", vec![scale])],
+                updated: vec![("grad", grad)],
+                attributes: Attributes::new().with("storage", storage),
+                ..self.request("scale_gradient")
+            };
+            program.append(self.registry, BlockId(0), scaled)?;
+        }
+        first(&made, 0)
+    }
+}
+
+/// The state that multiplies the learning rate.
+fn rate_scale(program: &mut Program) -> Result<VarId> {
+    if let Some(known) = program.find(RATE_SCALE) {
+        return Ok(known);
+    }
+    let one = Initializer::new(CONSTANT, Attributes::new().with("value", 1.0));
+    own(program, RATE_SCALE.to_owned(), Spec::fixed(DType::F32, &[])?, one)
+}
+
 /// The output slot for up to which update each row of a parameter is settled.
 const SETTLED: &str = "settled";
 
 /// The last updates of the program, which no update has written yet.
 fn add_history(program: &mut Program) -> Result<VarId> {
     let spec = Spec::fixed(DType::F64, &HISTORY_SHAPE)?;
-    add_state(program, "learning_rate.history".to_owned(), spec)
+    own(program, "learning_rate.history".to_owned(), spec, Initializer::new(ZEROS, Attributes::new()))
 }
 
 /// A variable of the optimizer's own beside a parameter, starting at zero.
 fn state(program: &mut Program, param: VarId, slot: &str, spec: Spec) -> Result<VarId> {
     let name = format!("{}.{slot}", program.var(param).name);
-    add_state(program, name, spec)
+    own(program, name, spec, Initializer::new(ZEROS, Attributes::new()))
 }
 
-fn add_state(program: &mut Program, name: String, spec: Spec) -> Result<VarId> {
+/// A variable of the optimizer's own.
+fn own(program: &mut Program, name: String, spec: Spec, initializer: Initializer) -> Result<VarId> {
     program.add_var(VarDesc {
         name,
         block: BlockId(0),
@@ -270,7 +331,7 @@ fn add_state(program: &mut Program, name: String, spec: Spec) -> Result<VarId> {
         persistable: true,
         trainable: false,
         stop_gradient: true,
-        initializer: Some(Initializer::new(ZEROS, Attributes::new())),
+        initializer: Some(initializer),
         gradient_of: None,
     })
 }

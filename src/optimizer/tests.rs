@@ -37,12 +37,27 @@ fn updates(program: &Program) -> Vec<&str> {
 
 #[test]
 fn every_parameter_gets_an_update_and_a_state() {
-    let cases: [(&dyn Optimizer, &str, &[&str]); 5] = [
+    let cases: [(&dyn Optimizer, &str, &[&str]); 16] = [
         (&Sgd::new(0.1), "sgd", &[]),
         (&Sgd::new(0.1).momentum(0.9).nesterov(), "momentum", &["velocity"]),
         (&Adagrad::new(0.1), "adagrad", &["sum"]),
         (&Adam::new(0.1), "adam", &["moment1", "moment2"]),
         (&AdamW::new(0.1).weight_decay(0.1), "adam", &["moment1", "moment2"]),
+        (&AdamW::new(0.1).amsgrad(), "amsgrad", &["moment1", "moment2", "largest"]),
+        (&Adamax::new(0.1).betas(0.8, 0.9), "adamax", &["moment", "largest"]),
+        (&NAdam::new(0.1).momentum_decay(0.1).decoupled(), "nadam", &["moment1", "moment2"]),
+        (&Lamb::new(0.1).weight_decay(0.1), "lamb", &["moment1", "moment2"]),
+        (&Lion::new(0.1).weight_decay(0.1).l1(0.1), "lion", &["moment"]),
+        (&RmsProp::new(0.1), "rmsprop", &["square"]),
+        (&RmsProp::new(0.1).momentum(0.9), "rmsprop_momentum", &["square", "velocity"]),
+        (&RmsProp::new(0.1).centred().alpha(0.9), "rmsprop_centred", &["square", "mean"]),
+        (
+            &RmsProp::new(0.1).centred().momentum(0.9).l1(0.1).decoupled(),
+            "rmsprop_centred_momentum",
+            &["square", "mean", "velocity"],
+        ),
+        (&Adadelta::new(1.0).rho(0.95), "adadelta", &["square", "moved"]),
+        (&Ftrl::new(0.1).beta(0.5).l1(0.1).l2(0.1), "ftrl", &["sum", "linear"]),
     ];
     for (optimizer, kind, states) in cases {
         let (mut program, loss) = model();
@@ -81,18 +96,89 @@ fn clipping_stands_between_the_gradients_and_the_updates() {
 }
 
 #[test]
+fn each_kind_of_clipping_has_its_place() {
+    let all = Sgd::new(0.1).clip_global_norm(5.0).clip_norm(2.0).clip_value(1.0);
+    let each = ["global_norm", "scale_gradient"];
+    let (mut program, loss) = model();
+    let made = all.minimize(&mut program, &catalogue(), loss.id()).unwrap();
+    let clips = ["clip_gradient", "clip_gradient"].into_iter().chain(each).chain(each);
+    let clips = clips.chain(["global_norm", "scale_gradient", "scale_gradient"]);
+    let expected: Vec<&str> = ["learning_rate"].into_iter().chain(clips).chain(["sgd", "sgd"]).collect();
+    assert_eq!(updates(&program), expected);
+    program.validate().unwrap();
+    let global = program.root().ops.iter().rfind(|op| op.kind == "global_norm").unwrap();
+    assert_eq!((global.inputs[0].vars.len(), made.norm), (2, Some(global.output("norm")[0])));
+    let (mut program, gradients) = table();
+    all.update(&mut program, &catalogue(), gradients).unwrap();
+    let kinds = ["learning_rate", "clip_gradient", each[0], each[1], each[0], each[1], "sgd"];
+    assert_eq!(updates(&program), kinds);
+}
+
+#[test]
+fn a_rate_that_can_be_adjusted_is_a_state() {
+    let (mut program, loss) = model();
+    Sgd::new(0.1).adjustable().minimize(&mut program, &catalogue(), loss.id()).unwrap();
+    let id = program.find(RATE_SCALE).unwrap();
+    let scale = program.var(id);
+    assert!(scale.persistable && !scale.trainable && scale.role == VarRole::State);
+    assert_eq!(program.root().ops.iter().find(|op| op.kind == "learning_rate").unwrap().input("scale"), [id]);
+    program.validate().unwrap();
+    let (mut program, loss) = model();
+    Sgd::new(0.1).minimize(&mut program, &catalogue(), loss.id()).unwrap();
+    assert_eq!(program.find(RATE_SCALE), None);
+}
+
+#[test]
+fn groups_say_what_is_not_as_for_the_others() {
+    let minimized = |optimizer: &dyn Optimizer| {
+        let (mut program, loss) = model();
+        optimizer.minimize(&mut program, &catalogue(), loss.id()).map_err(|e| e.to_string())?;
+        let updates = program.root().ops.iter().filter(|op| op.inputs.iter().any(|i| i.slot == "rate"));
+        Ok::<_, String>(updates.map(|op| op.attributes.clone()).collect::<Vec<_>>())
+    };
+    let plain = Adam::new(0.1).weight_decay(0.5);
+    let without = minimized(&plain).unwrap();
+    assert!(without[0].get("rate_factor").is_none());
+    let group = Group::of(["b"]).rate(0.5).weight_decay(0.0).l1(0.25);
+    let with = minimized(&plain.clone().group(Group::matching(|name| name == "b").rate(0.1)).group(group));
+    let with = with.unwrap();
+    assert_eq!(with[0], without[0]);
+    let expected = without[1].clone().with("rate_factor", 0.5).with("weight_decay", 0.0).with("l1", 0.25);
+    assert_eq!(with[1], expected);
+    assert_eq!(minimized(&plain.clone().group(Group::matching(|_| false).rate(2.0))).unwrap(), without);
+
+    let unknown = minimized(&plain.clone().group(Group::of(["idle"]).rate(0.5))).unwrap_err();
+    assert!(unknown.contains("`idle`") && unknown.contains("a, b"), "{unknown}");
+    let negative = minimized(&plain.group(Group::of(["a"]).rate(-1.0))).unwrap_err();
+    assert!(negative.contains("rate_factor") && negative.contains("`a`"), "{negative}");
+    let none = minimized(&Ftrl::new(0.1).group(Group::of(["b"]).weight_decay(0.5))).unwrap_err();
+    assert!(none.contains("weight_decay") && none.contains("`b`"), "{none}");
+}
+
+#[test]
 fn selected_rows_ask_for_lazy_where_every_row_would_move() {
     let check = |optimizer: &dyn Optimizer| {
         let (mut program, gradients) = table();
         optimizer.update(&mut program, &catalogue(), gradients).map(drop).map_err(|e| e.to_string())
     };
-    for exact in [&Sgd::new(0.1) as &dyn Optimizer, &Adagrad::new(0.1)] {
+    for exact in [&Sgd::new(0.1) as &dyn Optimizer, &Adagrad::new(0.1), &Ftrl::new(0.1).l1(0.1)] {
         assert_eq!(check(exact), Ok(()));
     }
     let error = check(&Adam::new(0.1)).unwrap_err();
     assert!(error.contains(".lazy()") && error.contains("`table`") && error.contains("adam"), "{error}");
     assert!(check(&Sgd::new(0.1).momentum(0.9)).unwrap_err().contains(".lazy()"));
-    assert!(check(&AdamW::new(0.1)).unwrap_err().contains(".lazy()"));
+    let others: [&dyn Optimizer; 7] = [
+        &AdamW::new(0.1),
+        &Adamax::new(0.1),
+        &NAdam::new(0.1),
+        &Lamb::new(0.1),
+        &Lion::new(0.1),
+        &RmsProp::new(0.1),
+        &Adadelta::new(0.1),
+    ];
+    for other in others {
+        assert!(check(other).unwrap_err().contains(".lazy()"), "{:?}", other.options());
+    }
     for lazy in [&Adam::new(0.1).lazy() as &dyn Optimizer, &Sgd::new(0.1).momentum(0.9).lazy()] {
         assert_eq!(check(lazy), Ok(()));
     }
@@ -115,6 +201,14 @@ fn nonsense_is_refused_and_the_program_stays_as_it_was() {
     refused(&Adagrad::new(0.1).epsilon(-1.0), "epsilon");
     refused(&Adam::new(0.1).betas(0.9, 1.0), "beta2");
     refused(&Adam::new(0.1).clip_global_norm(0.0), "max_norm");
+    refused(&Adam::new(0.1).clip_norm(-1.0), "max_norm");
+    refused(&Adam::new(0.1).clip_value(f64::NAN), "limit");
+    refused(&RmsProp::new(0.1).alpha(1.0), "alpha");
+    refused(&RmsProp::new(0.1).momentum(-0.5), "momentum");
+    refused(&Adadelta::new(0.1).rho(1.5), "rho");
+    refused(&Ftrl::new(0.1).l2(-1.0), "l2");
+    refused(&Lion::new(0.1).l1(-1.0), "l1");
+    refused(&NAdam::new(0.1).momentum_decay(-1.0), "momentum_decay");
     refused(&Adam::new(0.1).schedule(Schedule::step(0, 0.5)), "every");
 }
 

@@ -51,5 +51,6 @@ mod tidy;
 mod tied;
 mod trained;
 mod trainer;
+mod update_rules;
 mod user_operator;
 mod windows;

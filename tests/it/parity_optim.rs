@@ -9,36 +9,96 @@ use unpadded::{Variable, ops};
 use crate::fixture::Fixture;
 
 /// An update operator and its attributes; the mode is added by the test.
-struct Rule {
-    kind: &'static str,
-    attributes: Attributes,
-    state: &'static [&'static str],
+#[derive(Clone)]
+pub(crate) struct Rule {
+    pub(crate) kind: &'static str,
+    pub(crate) attributes: Attributes,
+    pub(crate) state: &'static [&'static str],
 }
 
-fn sgd() -> Rule {
+pub(crate) fn sgd() -> Rule {
     Rule { kind: "sgd", attributes: Attributes::new().with("weight_decay", 0.0), state: &[] }
 }
 
-fn momentum(momentum: f64) -> Rule {
+pub(crate) fn momentum(momentum: f64) -> Rule {
     let attributes = Attributes::new().with("momentum", momentum);
     let attributes = attributes.with("weight_decay", 0.0).with("nesterov", false);
     Rule { kind: "momentum", attributes, state: &["velocity"] }
 }
 
-fn adagrad(epsilon: f64) -> Rule {
+pub(crate) fn adagrad(epsilon: f64) -> Rule {
     let attributes = Attributes::new().with("epsilon", epsilon);
     let attributes = attributes.with("rate_decay", 0.0).with("weight_decay", 0.0);
     Rule { kind: "adagrad", attributes, state: &["sum"] }
 }
 
-fn adam(epsilon: f64) -> Rule {
+pub(crate) fn rmsprop(epsilon: f64) -> Rule {
+    let attributes = Attributes::new().with("alpha", 0.99).with("epsilon", epsilon);
+    Rule { kind: "rmsprop", attributes, state: &["square"] }
+}
+
+/// With the same attributes.
+pub(crate) fn rmsprop_centred(momentum: f64) -> Rule {
+    let Rule { attributes, .. } = rmsprop(1e-8);
+    match momentum == 0.0 {
+        true => Rule { kind: "rmsprop_centred", attributes, state: &["square", "mean"] },
+        false => Rule {
+            kind: "rmsprop_centred_momentum",
+            attributes: attributes.with("momentum", momentum),
+            state: &["square", "mean", "velocity"],
+        },
+    }
+}
+
+pub(crate) fn rmsprop_momentum(momentum: f64) -> Rule {
+    let attributes = rmsprop(1e-8).attributes.with("momentum", momentum);
+    Rule { kind: "rmsprop_momentum", attributes, state: &["square", "velocity"] }
+}
+
+pub(crate) fn adadelta(rho: f64, epsilon: f64) -> Rule {
+    let attributes = Attributes::new().with("rho", rho).with("epsilon", epsilon);
+    Rule { kind: "adadelta", attributes, state: &["square", "moved"] }
+}
+
+pub(crate) fn ftrl() -> Rule {
+    let attributes = Attributes::new().with("beta", 1.0).with("l1", 0.0).with("l2", 0.5);
+    Rule { kind: "ftrl", attributes, state: &["sum", "linear"] }
+}
+
+pub(crate) fn lion() -> Rule {
+    let attributes = Attributes::new().with("beta1", 0.9).with("beta2", 0.99);
+    Rule { kind: "lion", attributes, state: &["moment"] }
+}
+
+pub(crate) fn adamax() -> Rule {
+    Rule { kind: "adamax", attributes: betas(), state: &["moment", "largest"] }
+}
+
+pub(crate) fn nadam() -> Rule {
+    let attributes = betas().with("momentum_decay", 4e-3);
+    Rule { kind: "nadam", attributes, state: &["moment1", "moment2"] }
+}
+
+pub(crate) fn amsgrad() -> Rule {
+    Rule { kind: "amsgrad", attributes: betas(), state: &["moment1", "moment2", "largest"] }
+}
+
+pub(crate) fn lamb() -> Rule {
+    Rule { kind: "lamb", attributes: betas().with("weight_decay", 0.1), state: &["moment1", "moment2"] }
+}
+
+fn betas() -> Attributes {
+    Attributes::new().with("beta1", 0.9).with("beta2", 0.999).with("epsilon", 1e-8)
+}
+
+pub(crate) fn adam(epsilon: f64) -> Rule {
     let attributes = Attributes::new().with("beta1", 0.9).with("beta2", 0.999).with("epsilon", epsilon);
     let attributes = attributes.with("weight_decay", 0.0).with("decoupled", false);
     Rule { kind: "adam", attributes, state: &["moment1", "moment2"] }
 }
 
 impl Rule {
-    fn with(mut self, name: &str, value: impl Into<unpadded::program::Literal>) -> Self {
+    pub(crate) fn with(mut self, name: &str, value: impl Into<unpadded::program::Literal>) -> Self {
         self.attributes.set(name, value);
         self
     }
@@ -46,7 +106,7 @@ impl Rule {
 
 /// The parameter and its state.
 #[derive(Clone, PartialEq, Debug)]
-struct Fields(Vec<Variable>);
+pub(crate) struct Fields(pub(crate) Vec<Variable>);
 
 fn cast(x: &Variable, dtype: DType) -> Variable {
     match x.storage() {
@@ -56,18 +116,18 @@ fn cast(x: &Variable, dtype: DType) -> Variable {
     }
 }
 
-fn rows(height: usize, ids: Vec<i64>, values: impl Into<unpadded::tensor::Dense>) -> Variable {
+pub(crate) fn rows(height: usize, ids: Vec<i64>, values: impl Into<unpadded::tensor::Dense>) -> Variable {
     Variable::new(SelectedRows::new(height, ids, values).unwrap(), None).unwrap()
 }
 
 impl Fields {
-    fn start(rule: &Rule, param: Variable) -> Self {
+    pub(crate) fn start(rule: &Rule, param: Variable) -> Self {
         let zeros = unpadded::tensor::Dense::zeros(param.dtype(), param.shape()).unwrap();
         let state = rule.state.iter().map(|_| Variable::dense(zeros.clone()));
         Self(std::iter::once(param).chain(state).collect())
     }
 
-    fn update(&self, rule: &Rule, mode: &str, rate: f64, grad: Variable, run: RunFacts) -> Self {
+    pub(crate) fn update(&self, rule: &Rule, mode: &str, rate: f64, grad: Variable, run: RunFacts) -> Self {
         let attributes = rule.attributes.clone().with("mode", mode);
         let mut operands =
             vec![Operand::constant("grad", grad), Operand::constant("rate", arr0(rate as f32))];
@@ -83,7 +143,7 @@ impl Fields {
     }
 }
 
-fn facts(step: u64, threads: usize) -> RunFacts {
+pub(crate) fn facts(step: u64, threads: usize) -> RunFacts {
     RunFacts { step, threads, ..RunFacts::default() }
 }
 
@@ -131,6 +191,9 @@ fn dense_updates_are_those_of_pytorch() {
     };
     check("optim_nesterov_decay", nesterov, "exact", "step");
     check("optim_adagrad", |f| adagrad(f.number("eps", 0.0)), "exact", "step");
+    let alpha = |f: &Fixture| rmsprop(f.number("eps", 0.0)).with("alpha", f.number("alpha", 0.0));
+    check("optim_rmsprop", alpha, "exact", "step");
+    check("optim_adadelta", |f| adadelta(f.number("rho", 0.0), f.number("eps", 0.0)), "exact", "step");
     let betas = |f: &Fixture| assert_eq!(f.metadata("betas"), Some("[0.9, 0.999]"));
     let plain = |f: &Fixture| {
         betas(f);
@@ -154,13 +217,30 @@ fn sparse_updates_are_those_of_pytorch() {
     check("optim_sparse_adam", |f| adam(f.number("eps", 0.0)), "lazy", "lazy");
 }
 
-fn every_rule() -> [Rule; 4] {
+/// All but `lamb`, whose elements depend on one another.
+pub(crate) fn every_rule() -> Vec<Rule> {
     let nesterov = momentum(0.9).with("nesterov", true).with("weight_decay", 0.01);
     let adamw = adam(1e-8).with("decoupled", true).with("weight_decay", 0.1);
-    [sgd().with("weight_decay", 0.01), nesterov, adagrad(1e-10).with("rate_decay", 0.1), adamw]
+    let decays = |rule: Rule| rule.with("weight_decay", 0.1).with("l1", 0.01);
+    vec![
+        sgd().with("weight_decay", 0.01),
+        nesterov,
+        adagrad(1e-10).with("rate_decay", 0.1),
+        adamw,
+        rmsprop(1e-8).with("l1", 0.1),
+        rmsprop_momentum(0.9),
+        rmsprop_centred(0.0),
+        decays(rmsprop_centred(0.9)),
+        decays(adadelta(0.9, 1e-6)),
+        ftrl(),
+        decays(lion()).with("decoupled", true),
+        decays(adamax()),
+        decays(nadam()).with("decoupled", true),
+        decays(amsgrad()),
+    ]
 }
 
-fn numbers(shape: (usize, usize), pace: f32) -> Array2<f32> {
+pub(crate) fn numbers(shape: (usize, usize), pace: f32) -> Array2<f32> {
     Array2::from_shape_fn(shape, |(i, j)| ((i * shape.1 + j) as f32 * pace).sin())
 }
 
@@ -204,7 +284,7 @@ fn rows_that_repeat_are_added_up_first_and_others_keep_their_bits() {
 #[test]
 fn no_row_moves_nothing() {
     let none = rows(6, vec![], numbers((0, 3), 0.9));
-    for rule in every_rule() {
+    for rule in every_rule().into_iter().chain([lamb()]) {
         let before = warm(&rule, 6, 3);
         assert_eq!(before.update(&rule, "lazy", 0.1, none.clone(), facts(3, 1)), before, "{}", rule.kind);
     }
@@ -215,7 +295,7 @@ fn threads_do_not_change_the_bits() {
     let (height, width) = (1100, 128);
     let ids: Vec<i64> = (0..1000).map(|i| i * 7919 % 1100).collect();
     let sparse = rows(height, ids, numbers((1000, width), 0.9));
-    for rule in every_rule() {
+    for rule in every_rule().into_iter().chain([lamb()]) {
         let table = warm(&rule, height, width);
         let dense = Variable::dense(numbers((height, width), 0.9));
         let vector =
@@ -225,7 +305,9 @@ fn threads_do_not_change_the_bits() {
         for (fields, mode, grad) in cases {
             let run = |threads| fields.update(&rule, mode, 0.1, grad.clone(), facts(3, threads));
             let alone = run(1);
-            assert!(alone == run(2) && alone == run(5), "{} {mode}", rule.kind);
+            for threads in [2, 3, 7] {
+                assert!(alone == run(threads), "{} {mode} on {threads} threads", rule.kind);
+            }
         }
     }
 }
@@ -249,6 +331,17 @@ fn exact_rules_that_move_every_row_refuse_selected_rows() {
         assert!(error.contains(".lazy()") && error.contains(reason), "{error}");
     };
     refused(momentum(0.9), "momentum");
+    refused(rmsprop(1e-8), "RMSProp's decay");
+    refused(rmsprop_momentum(0.9), "momentum");
+    refused(rmsprop_centred(0.0), "RMSProp's decay");
+    refused(adadelta(0.9, 1e-6), "Adadelta's decay");
+    refused(lion(), "Lion's momentum");
+    refused(adamax(), "Adamax's moment");
+    refused(nadam(), "NAdam's moments");
+    refused(amsgrad(), "AMSGrad's moments");
+    refused(lamb(), "LAMB's moments");
+    refused(sgd().with("l1", 0.1), "L1 decay");
+    refused(adagrad(1e-8).with("l1", 0.1).with("decoupled", true), "L1 decay");
     refused(adam(1e-8), "moments");
     refused(sgd().with("weight_decay", 0.1), "weight decay");
     refused(adagrad(1e-8).with("weight_decay", 0.1), "weight decay");

@@ -6,7 +6,7 @@ use unpadded::data::{Batching, Field, Loader, Samples};
 use unpadded::executor::{Executor, Run, Scope, Stage, diagnose, interpret};
 use unpadded::layers::{Embedding, init};
 use unpadded::ops::Pool;
-use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
+use unpadded::optimizer::{Adagrad, Adam, Ftrl, Lamb, Optimizer, RmsProp, Sgd};
 use unpadded::predict::Predictor;
 use unpadded::program::{Attributes, Initializer, Program, VarId};
 use unpadded::tensor::{Dense, SelectedRows, Storage};
@@ -105,12 +105,22 @@ fn trained(optimizer: &dyn Optimizer, dtype: DType, threads: usize) -> [(Scope, 
 
 #[test]
 fn a_training_is_that_of_a_dense_table_that_starts_alike() {
-    let optimizers: [(&str, Box<dyn Optimizer>, &[&str]); 6] = [
+    let clipped = Adam::new(0.1).lazy().clip_value(0.01).clip_norm(0.02);
+    let optimizers: [(&str, Box<dyn Optimizer>, &[&str]); 11] = [
         ("sgd", Box::new(Sgd::new(0.5)), &[]),
         ("sgd with decay", Box::new(Sgd::new(0.5).weight_decay(0.1).lazy()), &[]),
         ("momentum", Box::new(Sgd::new(0.5).momentum(0.9).lazy()), &["velocity"]),
         ("adagrad", Box::new(Adagrad::new(0.5)), &["sum"]),
         ("adam", Box::new(Adam::new(0.1).lazy()), &["moment1", "moment2"]),
+        ("adam clipped one by one", Box::new(clipped), &["moment1", "moment2"]),
+        ("amsgrad", Box::new(Adam::new(0.1).amsgrad().lazy()), &["moment1", "moment2", "largest"]),
+        ("lamb", Box::new(Lamb::new(0.1).lazy()), &["moment1", "moment2"]),
+        ("ftrl", Box::new(Ftrl::new(0.5).l1(0.01)), &["sum", "linear"]),
+        (
+            "rmsprop",
+            Box::new(RmsProp::new(0.1).centred().momentum(0.5).lazy()),
+            &["square", "mean", "velocity"],
+        ),
         ("clipped adam", Box::new(Adam::new(0.1).lazy().clip_global_norm(0.01)), &["moment1", "moment2"]),
     ];
     for (name, optimizer, states) in &optimizers {

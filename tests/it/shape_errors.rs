@@ -174,7 +174,7 @@ fn the_optimizer_and_the_run_are_wrong_at_their_lines() {
     );
     says(sgd.minimize(&mut program, &registry, y.id()), "variable `linear`: loss: expected one float");
     says(
-        sgd.momentum(1.0).minimize(&mut program, &registry, loss.id()),
+        sgd.clone().momentum(1.0).minimize(&mut program, &registry, loss.id()),
         "`momentum`: expected a number from 0",
     );
     says(

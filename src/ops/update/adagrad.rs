@@ -1,12 +1,14 @@
 //! `adagrad`: steps that shrink where gradients were large.
 
-use super::engine::{Rule, apply};
-use super::rule::{self, RATE, SparseMode, dense_or_rows, not_negative};
+use super::decay::Decay;
+use super::engine::{Rule, apply_deferred};
+use super::owed::{Falling, Falls, Moment};
+use super::rule::{self, SparseMode, dense_or_rows, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
 use crate::program::contract::signature::{DENSE, ROWS};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, RowValue, Sample};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, Sample};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
@@ -14,18 +16,13 @@ use crate::with_float;
 struct Shrink<T> {
     rate: T,
     epsilon: T,
-    decay: T,
 }
 
 impl<T: Float> Rule<T, 2> for Shrink<T> {
     #[inline(always)]
     fn step(&self, [param, sum]: [T; 2], grad: T) -> [T; 2] {
-        let grad = grad + self.decay * param;
         let sum = sum + grad * grad;
-        let scale = sum.sqrt() + self.epsilon;
-        // No gradient was ever seen here; with an epsilon of 0 the quotient would be 0 / 0.
-        let change = if scale == T::ZERO { T::ZERO } else { grad / scale };
-        [param - self.rate * change, sum]
+        [param - self.rate * over(grad, sum.sqrt() + self.epsilon), sum]
     }
 }
 
@@ -65,10 +62,22 @@ operator! {
         epsilon: f64 => not_negative,
         rate_decay: f64 => not_negative,
         weight_decay: f64 => not_negative,
+        /// Adds so much of the sign of `param` to the gradient; 0 without it.
+        l1: f64 => or_zero,
+        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
+        decoupled: bool = false,
+        /// Multiplies `rate`; 1 without it.
+        rate_factor: f64 => or_one,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     kernels { [DENSE], [ROWS] }
     outputs { PARAM = param: one.updated().table(), SUM = sum: one.updated().table() }
+}
+
+impl Adagrad {
+    fn decay(&self) -> Decay {
+        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
+    }
 }
 
 impl Op for Adagrad {
@@ -81,25 +90,11 @@ impl Op for Adagrad {
     }
 
     fn owes(&self) -> Owes {
-        match self.weight_decay > 0.0 {
-            true => Owes::AtOnce("weight decay, which goes into the sum of squares,"),
-            false => Owes::Nothing,
-        }
+        self.decay().owes(Owes::Nothing)
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        fn forward<T: RowValue>(op: &Adagrad, run: &mut Forward<'_>) -> Result<()> {
-            let rate = rule::scalar(run, RATE)? / (1.0 + run.run().step as f64 * op.rate_decay);
-            apply(
-                run,
-                Shrink {
-                    rate: T::from_f64(rate),
-                    epsilon: T::from_f64(op.epsilon),
-                    decay: T::from_f64(op.weight_decay),
-                },
-            )
-        }
-        with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, &Falling(self)))
     }
 
     fn samples() -> Result<Vec<Sample>> {
@@ -109,7 +104,25 @@ impl Op for Adagrad {
             epsilon: 1e-10,
             rate_decay: 0.25,
             weight_decay: 0.5,
+            l1: 0.25,
+            decoupled: false,
+            rate_factor: 0.5,
         };
         rule::samples(|mode| op(mode).attributes(), &["param", "sum"])
+    }
+}
+
+impl<T: Float> Falls<T, 2> for Adagrad {
+    fn rule(&self, Moment { rate, step }: Moment) -> impl Rule<T, 2> {
+        let rate = rate * self.rate_factor / (1.0 + (step - 1.0) * self.rate_decay);
+        self.decay().before(rate, Shrink { rate: T::from_f64(rate), epsilon: T::from_f64(self.epsilon) })
+    }
+
+    fn kept(&self, Moment { rate, step }: Moment) -> f64 {
+        self.decay().kept(rate * self.rate_factor / (1.0 + (step - 1.0) * self.rate_decay))
+    }
+
+    fn fall(&self) -> [f64; 2] {
+        [1.0; 2]
     }
 }

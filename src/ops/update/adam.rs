@@ -1,8 +1,10 @@
 //! `adam`: steps along the mean of the gradients, in units of their spread.
 
+use super::decay::Decay;
+use super::drift::{Drift, DriftOf};
 use super::engine::{Rule, apply_deferred};
-use super::owed::{Deferred, Moment, Spread, SpreadOf};
-use super::rule::{self, RATE, SparseMode, dense_or_rows, fraction, not_negative};
+use super::owed::{Deferred, Moment, fading};
+use super::rule::{self, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
@@ -11,34 +13,53 @@ use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Owes, Sample};
 use crate::tensor::StorageKind;
 use crate::with_float;
 
+/// What Adam and the rules beside it share: the moments of the gradients, and the step that they make.
 #[derive(Clone, Copy)]
-struct Moments<T> {
-    /// What remains of the parameter after a decoupled decay.
-    keep: T,
-    /// A decay that is added to the gradient.
-    decay: T,
+pub(super) struct Moments<T> {
     /// 1 − beta1.
     new1: T,
     beta2: T,
     /// 1 − beta2.
     new2: T,
     /// rate / (1 − beta1ᵗ).
-    rate: T,
+    pub(super) rate: T,
     /// 1 / √(1 − beta2ᵗ).
     spread: T,
     epsilon: T,
 }
 
+impl<T: Float> Moments<T> {
+    /// Of step t = 1, 2, … at a rate.
+    pub(super) fn new([beta1, beta2]: [f64; 2], epsilon: f64, rate: f64, t: f64) -> Self {
+        Self {
+            new1: T::from_f64(1.0 - beta1),
+            beta2: T::from_f64(beta2),
+            new2: T::from_f64(1.0 - beta2),
+            rate: T::from_f64(rate / (1.0 - beta1.powf(t))),
+            spread: T::from_f64(1.0 / (1.0 - beta2.powf(t)).sqrt()),
+            epsilon: T::from_f64(epsilon),
+        }
+    }
+
+    /// Both with a gradient more.
+    #[inline(always)]
+    pub(super) fn next(&self, moment1: T, moment2: T, grad: T) -> [T; 2] {
+        let moment1 = moment1 + self.new1 * (grad - moment1);
+        [moment1, self.beta2 * moment2 + self.new2 * (grad * grad)]
+    }
+
+    /// What a step is divided by.
+    #[inline(always)]
+    pub(super) fn scale(&self, moment2: T) -> T {
+        moment2.sqrt() * self.spread + self.epsilon
+    }
+}
+
 impl<T: Float> Rule<T, 3> for Moments<T> {
     #[inline(always)]
     fn step(&self, [param, moment1, moment2]: [T; 3], grad: T) -> [T; 3] {
-        let grad = grad + self.decay * param;
-        let moment1 = moment1 + self.new1 * (grad - moment1);
-        let moment2 = self.beta2 * moment2 + self.new2 * (grad * grad);
-        let scale = moment2.sqrt() * self.spread + self.epsilon;
-        // No gradient was ever seen here; with an epsilon of 0 the quotient would be 0 / 0.
-        let change = if scale == T::ZERO { T::ZERO } else { moment1 / scale };
-        [self.keep * param - self.rate * change, moment1, moment2]
+        let [moment1, moment2] = self.next(moment1, moment2, grad);
+        [param - self.rate * over(moment1, self.scale(moment2)), moment1, moment2]
     }
 }
 
@@ -90,39 +111,21 @@ operator! {
         beta2: f64 => fraction,
         epsilon: f64 => not_negative,
         weight_decay: f64 => not_negative,
+        /// Adds so much of the sign of `param` to the gradient; 0 without it.
+        l1: f64 => or_zero,
+        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone.
         decoupled: bool,
+        /// Multiplies `rate`; 1 without it.
+        rate_factor: f64 => or_one,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
     kernels { [DENSE], [ROWS] }
     outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-/// What updates without a gradient do: moment1 and moment2 fall, and the parameter moves by moment1 times a sum over the
-/// updates of w / (√moment2 · c + epsilon).
-#[derive(Clone, Copy)]
-pub(in crate::ops) struct Drift {
-    spread: Spread,
-    /// What decay leaves of the parameter.
-    kept: f64,
-}
-
-/// The same for one row.
-#[derive(Clone, Copy)]
-pub(in crate::ops) struct DriftOf<T> {
-    spread: SpreadOf<T>,
-    kept: T,
-    /// What remains of the parameter after the moves.
-    rest: T,
-    fall1: T,
-    fall2: T,
-    epsilon: T,
-}
-
-impl<T: Float> Rule<T, 3> for DriftOf<T> {
-    #[inline(always)]
-    fn step(&self, [param, moment1, moment2]: [T; 3], _: T) -> [T; 3] {
-        let moved = moment1 * self.spread.sum(moment2.sqrt(), self.epsilon);
-        [self.kept * param - self.rest * moved, self.fall1 * moment1, self.fall2 * moment2]
+impl Adam {
+    fn decay(&self) -> Decay {
+        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
     }
 }
 
@@ -131,60 +134,33 @@ impl<T: Float> Deferred<T, 3> for Adam {
     type Payment = DriftOf<T>;
 
     fn rule(&self, Moment { rate, step }: Moment) -> impl Rule<T, 3> {
-        let (keep, decay) = match self.decoupled {
-            true => (1.0 - rate * self.weight_decay, 0.0),
-            false => (1.0, self.weight_decay),
-        };
-        Moments {
-            keep: T::from_f64(keep),
-            decay: T::from_f64(decay),
-            new1: T::from_f64(1.0 - self.beta1),
-            beta2: T::from_f64(self.beta2),
-            new2: T::from_f64(1.0 - self.beta2),
-            rate: T::from_f64(rate / (1.0 - self.beta1.powf(step))),
-            spread: T::from_f64(1.0 / (1.0 - self.beta2.powf(step)).sqrt()),
-            epsilon: T::from_f64(self.epsilon),
-        }
+        let rate = rate * self.rate_factor;
+        self.decay().before(rate, Moments::new([self.beta1, self.beta2], self.epsilon, rate, step))
     }
 
     fn none(&self) -> Drift {
-        Drift { spread: Spread::default(), kept: 1.0 }
+        Drift::default()
     }
 
     fn earlier(&self, after: &Drift, Moment { rate, step }: Moment) -> Drift {
-        let (beta1, root2) = (self.beta1, self.beta2.sqrt());
-        // Updates after it find moments that have fallen once more.
-        let weight = after.kept * beta1 * rate / (1.0 - beta1.powf(step));
-        let c = root2 / (1.0 - self.beta2.powf(step)).sqrt();
-        let spread = after.spread.scaled(beta1, root2).with(weight, c);
-        let moment = Moment { rate, step };
-        Drift { spread, kept: after.kept * Deferred::<T, 3>::kept(self, moment) }
+        let rate = rate * self.rate_factor;
+        after.earlier([self.beta1, self.beta2], step, rate / (1.0 - self.beta1.powf(step)), self.decay().kept(rate))
     }
 
     fn kept(&self, moment: Moment) -> f64 {
-        1.0 - moment.rate * self.weight_decay
+        self.decay().kept(moment.rate * self.rate_factor)
     }
 
     fn horizon(&self) -> usize {
-        // The first moment has fallen to 1e-18 of itself.
-        const NOTHING: f64 = 1e-18;
-        if self.beta1 == 0.0 { 1 } else { (NOTHING.ln() / self.beta1.ln()).ceil().max(1.0) as usize }
+        fading(self.beta1)
     }
 
     fn is_known(&self, moves: &Drift) -> bool {
-        moves.spread.is_close()
+        moves.is_known()
     }
 
     fn payment(&self, moves: &Drift, gap: usize, rest: usize, kept: f64) -> DriftOf<T> {
-        let fallen = |beta: f64| T::from_f64(beta.powf((gap + rest) as f64));
-        DriftOf {
-            spread: moves.spread.of(),
-            kept: T::from_f64(moves.kept * kept),
-            rest: T::from_f64(kept),
-            fall1: fallen(self.beta1),
-            fall2: fallen(self.beta2),
-            epsilon: T::from_f64(self.epsilon),
-        }
+        moves.of([self.beta1, self.beta2], self.epsilon, gap + rest, kept)
     }
 }
 
@@ -198,21 +174,19 @@ impl Op for Adam {
     }
 
     fn owes(&self) -> Owes {
-        match self.decoupled || self.weight_decay == 0.0 {
-            true => Owes::Later,
-            false => Owes::AtOnce("weight decay, which is added to the gradient (`AdamW` decouples it),"),
-        }
+        self.decay().owes(Owes::Later)
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        let rate = rule::scalar(run, RATE)?;
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, self, rate))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, self))
     }
 
     fn samples() -> Result<Vec<Sample>> {
         let (beta1, beta2, epsilon) = (0.75, 0.875, 1e-8);
         let (storage, weight_decay, decoupled) = (StorageKind::Dense, 0.5, true);
-        let op = |mode| Adam { mode, storage, beta1, beta2, epsilon, weight_decay, decoupled };
+        let (l1, rate_factor) = (0.25, 0.5);
+        let op =
+            |mode| Adam { mode, storage, beta1, beta2, epsilon, weight_decay, l1, decoupled, rate_factor };
         rule::samples(|mode| op(mode).attributes(), &["param", "moment1", "moment2"])
     }
 }

@@ -8,7 +8,7 @@ use std::array;
 use arrayvec::ArrayVec;
 
 use super::owed::{Deferred, History, KEPT, Ledger, Moment, SWEEP};
-use super::rule::{GRAD, HISTORY};
+use super::rule::{GRAD, HISTORY, RATE, scalar};
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, ask, sweep};
 use crate::program::{Forward, RowBuffer, RowValue};
@@ -75,12 +75,11 @@ pub(in crate::ops) fn apply<T: RowValue, const FIELDS: usize>(
 pub(in crate::ops) fn apply_deferred<T: RowValue, const FIELDS: usize, R: Deferred<T, FIELDS>>(
     run: &mut Forward<'_>,
     rule: &R,
-    rate: f64,
 ) -> Result<()>
 where
     R::Moves: 'static,
 {
-    let now = rule.rule(Moment { rate, step: (run.run().step + 1) as f64 });
+    let now = rule.rule(Moment { rate: scalar(run, RATE)?, step: (run.run().step + 1) as f64 });
     if run.output_count(FIELDS) == 0 {
         return apply(run, now);
     }
@@ -354,7 +353,7 @@ fn row_sparse<T: RowValue, const FIELDS: usize>(
 }
 
 /// Nothing is updated if a row number is out of range.
-fn check_range(ids: &[i64], height: usize) -> Result<()> {
+pub(in crate::ops) fn check_range(ids: &[i64], height: usize) -> Result<()> {
     let outside = |id: &&i64| usize::try_from(**id).map_or(true, |id| id >= height);
     match ids.first().filter(outside).or(ids.last().filter(outside)) {
         None => Ok(()),

@@ -3,12 +3,12 @@
 use ndarray::{arr0, array};
 
 use super::engine::Merged;
-use super::rule::{number, scalar};
+use super::rule::{positive, scalar};
 use crate::error::Result;
 use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, sweep};
 use crate::operator;
 use crate::program::contract::signature::DENSE_OR_ROWS;
-use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample, Spec};
 use crate::tensor::{SelectedRows, StorageKind, Variable};
 use crate::with_float;
 
@@ -44,10 +44,6 @@ operator! {
     inputs { GRADS = grads: many.without_gradient() }
     kernels { [DENSE_OR_ROWS] }
     outputs { NORM = norm: one, SCALE = scale: one }
-}
-
-fn positive(attributes: &Attributes, name: &str) -> Result<f64> {
-    number(attributes, name, "a finite number above 0", |v| v > 0.0)
 }
 
 impl Op for GlobalNorm {
@@ -244,7 +240,7 @@ mod tests {
 
     use super::*;
     use crate::ops::catalogue;
-    use crate::program::Operand;
+    use crate::program::{Attributes, Operand};
     use crate::tensor::{Dense, Storage};
 
     #[test]

@@ -1,12 +1,24 @@
 //! Update rules: how a parameter changes by its gradient.
 
+pub(super) mod adadelta;
 pub(super) mod adagrad;
 pub(super) mod adam;
+pub(super) mod adamax;
+pub(super) mod amsgrad;
+pub(super) mod clip_gradient;
+mod decay;
+mod drift;
 mod engine;
+pub(super) mod ftrl;
 pub(super) mod global_norm;
 pub(super) mod history;
+pub(super) mod lamb;
 pub(super) mod learning_rate;
+pub(super) mod lion;
+pub(super) mod nadam;
 pub(super) mod owed;
+pub(super) mod rmsprop;
 pub(super) mod rule;
+pub(super) mod schedule;
 pub(super) mod settle;
 pub(super) mod sgd;

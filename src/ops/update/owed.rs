@@ -44,7 +44,7 @@ impl History<'_> {
 }
 
 /// A rule whose moves can be made later. `FIELDS` are the parameter and the state.
-pub(in crate::ops) trait Deferred<T: Float, const FIELDS: usize>: Copy + Send + Sync {
+pub(in crate::ops) trait Deferred<T: Float, const FIELDS: usize>: Send + Sync {
     /// What some updates without a gradient do to any row.
     type Moves: Copy + Send + Sync;
     /// The same for one row.
@@ -160,121 +160,73 @@ impl<M: Copy + Send + Sync> Ledger<M> {
     }
 }
 
-/// A weighted sum of 1 / (√v · c + ε) over many c that lie close together, as a function of v: by its moments, so that it is
-/// one expansion around their mean instead of a term for each.
-///
-/// With weights w, W = Σ w, the mean a of c and μ_p = Σ w (c − a)^p / W, it is W / D · (1 + μ_2 q² − μ_3 q³ + μ_4 q⁴ − μ_5 q⁵)
-/// with D = √v · a + ε and q = √v / D: Taylor's series around a, up to the fifth power.
-#[derive(Debug, Clone, Copy, Default)]
-pub(in crate::ops) struct Spread {
-    weight: f64,
-    mean: f64,
-    /// μ_2 to μ_5.
-    central: [f64; 4],
-}
+/// A rule whose states fall by themselves, and move the parameter no more after `horizon` updates.
+pub(in crate::ops) trait Falls<T: Float, const FIELDS: usize>: Send + Sync {
+    /// What one update does.
+    fn rule(&self, moment: Moment) -> impl Rule<T, FIELDS>;
 
-/// Deviations of more than so much of the mean are too many for five powers: then the sixth is no longer below 1e-8.
-const CLOSE: f64 = 0.016;
+    /// What remains of a parameter after one update, by decay alone.
+    fn kept(&self, moment: Moment) -> f64;
 
-impl Spread {
-    /// All weights times `weight`, all c times `factor`.
-    pub(in crate::ops) fn scaled(self, weight: f64, factor: f64) -> Self {
-        let mut power = factor;
-        let central = self.central.map(|moment| {
-            power *= factor;
-            moment * power
-        });
-        Self { weight: self.weight * weight, mean: self.mean * factor, central }
-    }
+    /// What one update leaves of each state, by its slot; that of the parameter, which comes first, is not asked for.
+    fn fall(&self) -> [f64; FIELDS];
 
-    /// One term more. Pébay, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical
-    /// moments", 2008, for a set of one.
-    pub(in crate::ops) fn with(self, weight: f64, c: f64) -> Self {
-        let all = self.weight + weight;
-        if self.weight == 0.0 || all == 0.0 {
-            return Self { weight: all, mean: c, central: [0.0; 4] };
-        }
-        let (old, new) = (self.weight / all, weight / all);
-        let delta = c - self.mean;
-        // What the old ones and the new one lie from the new mean.
-        let (back, ahead) = (-new * delta, old * delta);
-        let [m2, m3, m4, m5] = self.central;
-        let (b2, a2) = (back * back, ahead * ahead);
-        let central = [
-            old * (m2 + b2) + new * a2,
-            old * (m3 + 3.0 * m2 * back + b2 * back) + new * a2 * ahead,
-            old * (m4 + 4.0 * m3 * back + 6.0 * m2 * b2 + b2 * b2) + new * a2 * a2,
-            old * (m5 + 5.0 * m4 * back + 10.0 * m3 * b2 + 10.0 * m2 * b2 * back + b2 * b2 * back)
-                + new * a2 * a2 * ahead,
-        ];
-        Self { weight: all, mean: self.mean + new * delta, central }
-    }
-
-    /// Whether the expansion is good to 1e-8 of the sum.
-    pub(in crate::ops) fn is_close(&self) -> bool {
-        self.central[0] <= (CLOSE * self.mean).powi(2)
-    }
-
-    pub(in crate::ops) fn of<T: Float>(&self) -> SpreadOf<T> {
-        SpreadOf {
-            weight: T::from_f64(self.weight),
-            mean: T::from_f64(self.mean),
-            central: self.central.map(T::from_f64),
-        }
+    /// After so many updates without a gradient the state moves the parameter no more.
+    fn horizon(&self) -> usize {
+        0
     }
 }
 
-/// The same in the numbers of a parameter.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::ops) struct SpreadOf<T> {
-    weight: T,
-    mean: T,
-    central: [T; 4],
-}
+/// Of updates by such a rule those within the horizon are made one by one, the others at once.
+pub(in crate::ops) struct Falling<'a, R>(pub(in crate::ops) &'a R);
 
-impl<T: Float> SpreadOf<T> {
-    /// The sum for √v and ε; 0 where both are.
+/// What remains of a parameter and of its state.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Remains<T, const FIELDS: usize>([T; FIELDS]);
+
+impl<T: Float, const FIELDS: usize> Rule<T, FIELDS> for Remains<T, FIELDS> {
     #[inline(always)]
-    pub(in crate::ops) fn sum(&self, root: T, epsilon: T) -> T {
-        let scale = root * self.mean + epsilon;
-        if scale == T::ZERO {
-            return T::ZERO;
+    fn step(&self, mut fields: [T; FIELDS], _: T) -> [T; FIELDS] {
+        for (field, part) in fields.iter_mut().zip(self.0) {
+            *field = part * *field;
         }
-        let q = root / scale;
-        let [m2, m3, m4, m5] = self.central;
-        self.weight / scale * (T::ONE + q * q * (m2 - q * (m3 - q * (m4 - q * m5))))
+        fields
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl<T: Float, R: Falls<T, FIELDS>, const FIELDS: usize> Deferred<T, FIELDS> for Falling<'_, R> {
+    type Moves = ();
+    type Payment = Remains<T, FIELDS>;
 
-    #[test]
-    fn an_expansion_is_the_sum_of_its_terms() {
-        let (mut spread, mut terms) = (Spread::default(), vec![]);
-        // As Adam's: each new term is of an update before the others, which fall back by one.
-        for k in 0..400u32 {
-            let step = f64::from(3000 - k);
-            let (fall, slow) = (0.9, 0.999f64.sqrt());
-            terms.iter_mut().for_each(|(w, c): &mut (f64, f64)| (*w, *c) = (*w * fall, *c * slow));
-            let term = (0.01 * fall * (1.0 + f64::from(k % 7)), slow / (1.0 - 0.999f64.powf(step)).sqrt());
-            terms.push(term);
-            spread = spread.scaled(fall, slow).with(term.0, term.1);
-        }
-        assert!(spread.is_close());
-        for (root, epsilon) in [(0.0, 1e-8), (1e-9, 1e-8), (1e-4, 1e-8), (1.0, 1e-8), (30.0, 0.0), (0.0, 0.0)]
-        {
-            let sum: f64 =
-                terms.iter().map(|(w, c)| w / (root * c + epsilon)).filter(|x| x.is_finite()).sum();
-            let found = spread.of::<f64>().sum(root, epsilon);
-            assert!((found - sum).abs() <= 1e-9 * sum.abs(), "{found} is not {sum} at {root}, {epsilon}");
-        }
+    fn rule(&self, moment: Moment) -> impl Rule<T, FIELDS> {
+        self.0.rule(moment)
     }
 
-    #[test]
-    fn what_lies_far_apart_is_told() {
-        assert!(!Spread::default().with(1.0, 1.0).with(1.0, 1.5).is_close());
-        assert!(Spread::default().with(0.0, 3.0).with(0.0, 1.0).is_close());
+    fn none(&self) {}
+
+    fn earlier(&self, (): &(), _: Moment) {}
+
+    fn kept(&self, moment: Moment) -> f64 {
+        self.0.kept(moment)
     }
+
+    fn horizon(&self) -> usize {
+        self.0.horizon()
+    }
+
+    fn is_known(&self, (): &()) -> bool {
+        self.0.horizon() == 0
+    }
+
+    fn payment(&self, (): &(), gap: usize, rest: usize, kept: f64) -> Remains<T, FIELDS> {
+        let mut parts = self.0.fall().map(|fall| fall.powf((gap + rest) as f64));
+        parts[0] = kept;
+        Remains(parts.map(T::from_f64))
+    }
+}
+
+/// After so many updates a momentum has fallen to 1e-18 of itself.
+pub(in crate::ops) fn fading(momentum: f64) -> usize {
+    const NOTHING: f64 = 1e-18;
+    if momentum == 0.0 { 1 } else { (NOTHING.ln() / momentum.ln()).ceil().max(1.0) as usize }
 }

@@ -147,6 +147,21 @@ pub(in crate::ops) fn not_negative(attributes: &Attributes, name: &str) -> Resul
     number(attributes, name, "a finite number from 0", |v| v >= 0.0)
 }
 
+/// A number from 0 among the attributes; 0 in programs from before there was a choice.
+pub(in crate::ops) fn or_zero(attributes: &Attributes, name: &str) -> Result<f64> {
+    attributes.get(name).map_or(Ok(0.0), |_| not_negative(attributes, name))
+}
+
+/// A number from 0 among the attributes; 1 in programs from before there was a choice.
+pub(in crate::ops) fn or_one(attributes: &Attributes, name: &str) -> Result<f64> {
+    attributes.get(name).map_or(Ok(1.0), |_| not_negative(attributes, name))
+}
+
+/// A number above 0 among the attributes.
+pub(in crate::ops) fn positive(attributes: &Attributes, name: &str) -> Result<f64> {
+    number(attributes, name, "a finite number above 0", |v| v > 0.0)
+}
+
 /// A number of [0, 1) among the attributes.
 pub(in crate::ops) fn fraction(attributes: &Attributes, name: &str) -> Result<f64> {
     number(attributes, name, "a number from 0 and below 1", |v| (0.0..1.0).contains(&v))
@@ -155,6 +170,18 @@ pub(in crate::ops) fn fraction(attributes: &Attributes, name: &str) -> Result<f6
 /// A scalar operand.
 pub(in crate::ops) fn scalar(run: &Forward<'_>, slot: usize) -> Result<f64> {
     crate::with_float!(run.dtype(slot), T => Ok(run.input::<T>(slot)?.row(0)[0].to_f64()))
+}
+
+/// The learning rate of the step for a parameter with this factor.
+pub(in crate::ops) fn rate(run: &Forward<'_>, factor: f64) -> Result<f64> {
+    Ok(scalar(run, RATE)? * factor)
+}
+
+/// What a step is divided by makes 0 of it where it is 0: no gradient was ever seen there, and with an epsilon of 0 the
+/// quotient would be 0 / 0.
+#[inline(always)]
+pub(in crate::ops) fn over<T: Float>(step: T, scale: T) -> T {
+    if scale == T::ZERO { T::ZERO } else { step / scale }
 }
 
 /// The samples of a rule: a matrix, a vector, rows that repeat, and none. `attributes` gets the mode.

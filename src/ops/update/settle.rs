@@ -2,9 +2,16 @@
 
 use ndarray::{Array2, array};
 
+use super::adadelta::Adadelta;
+use super::adagrad::Adagrad;
 use super::adam::Adam;
+use super::adamax::Adamax;
+use super::amsgrad::AmsGrad;
 use super::engine;
-use super::owed::{Deferred, HISTORY_SHAPE};
+use super::lion::Lion;
+use super::nadam::NAdam;
+use super::owed::{Deferred, Falling, HISTORY_SHAPE};
+use super::rmsprop::{RmsProp, RmsPropCentred, RmsPropCentredMomentum, RmsPropMomentum};
 use super::rule::history_fits;
 use super::sgd::{Momentum, Sgd};
 use crate::error::{Error, ErrorKind, Result};
@@ -79,27 +86,57 @@ pub(crate) fn settle_attributes(
     Settle { rule, settings, dtype, shape }.attributes()
 }
 
-impl Settle {
-    /// How many variables of state the rule has.
-    fn states(&self) -> Result<usize> {
-        match self.rule.as_str() {
-            "sgd" => Sgd::parse(&self.settings.0).map(|_| 0),
-            "momentum" => Momentum::parse(&self.settings.0).map(|_| 1),
-            "adam" => Adam::parse(&self.settings.0).map(|_| 2),
-            other => {
-                let expected = "an update rule whose moves can wait: sgd, momentum or adam";
-                Err(Error::of(ErrorKind::Program, "attribute `rule`", expected, other))
+/// The rules whose moves can wait, each with how many variables it updates: those whose states only fall, and the others.
+macro_rules! rules {
+    (falling { $($falling:ident $falling_fields:literal,)+ } moving { $($moving:ident $moving_fields:literal,)+ }) => {
+        impl Settle {
+            /// How many variables of state the rule has.
+            fn states(&self) -> Result<usize> {
+                let kind = self.rule.as_str();
+                $(if kind == $falling::declaration().kind {
+                    return $falling::parse(&self.settings.0).map(|_| $falling_fields - 1);
+                })+
+                $(if kind == $moving::declaration().kind {
+                    return $moving::parse(&self.settings.0).map(|_| $moving_fields - 1);
+                })+
+                let falling = [$($falling::declaration().kind),+].join(", ");
+                let moving = [$($moving::declaration().kind),+].join(", ");
+                let expected = format!("an update rule whose moves can wait: {falling}, {moving}");
+                Err(Error::of(ErrorKind::Program, "attribute `rule`", expected, kind))
+            }
+
+            fn settle<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+                let (kind, settings) = (self.rule.as_str(), &self.settings.0);
+                $(if kind == $falling::declaration().kind {
+                    let rule = $falling::parse(settings)?;
+                    return with_rule::<T, $falling_fields, _>(run, &Falling(&rule));
+                })+
+                $(if kind == $moving::declaration().kind {
+                    return with_rule::<T, $moving_fields, _>(run, &$moving::parse(settings)?);
+                })+
+                self.states().map(drop)
             }
         }
-    }
+    };
+}
 
-    fn settle<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let settings = &self.settings.0;
-        match self.rule.as_str() {
-            "sgd" => with_rule::<T, 1, _>(run, &Sgd::parse(settings)?),
-            "momentum" => with_rule::<T, 2, _>(run, &Momentum::parse(settings)?),
-            _ => with_rule::<T, 3, _>(run, &Adam::parse(settings)?),
-        }
+rules! {
+    falling {
+        Adadelta 3,
+        Adagrad 2,
+        Adamax 3,
+        AmsGrad 4,
+        RmsProp 2,
+        RmsPropCentred 3,
+        RmsPropCentredMomentum 4,
+        RmsPropMomentum 3,
+        Sgd 1,
+    }
+    moving {
+        Adam 3,
+        Lion 2,
+        Momentum 2,
+        NAdam 3,
     }
 }
 

@@ -1,8 +1,9 @@
 //! `sgd` and `momentum`: stochastic gradient descent.
 
+use super::decay::Decay;
 use super::engine::{Rule, apply_deferred};
-use super::owed::{Deferred, Moment};
-use super::rule::{self, RATE, SparseMode, dense_or_rows, fraction, not_negative};
+use super::owed::{Deferred, Falling, Falls, Moment};
+use super::rule::{self, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
@@ -14,13 +15,12 @@ use crate::with_float;
 #[derive(Clone, Copy)]
 struct Descend<T> {
     rate: T,
-    decay: T,
 }
 
 impl<T: Float> Rule<T, 1> for Descend<T> {
     #[inline(always)]
     fn step(&self, [param]: [T; 1], grad: T) -> [T; 1] {
-        [param - self.rate * (grad + self.decay * param)]
+        [param - self.rate * grad]
     }
 }
 
@@ -28,7 +28,6 @@ impl<T: Float> Rule<T, 1> for Descend<T> {
 #[derive(Clone, Copy)]
 struct Roll<T> {
     rate: T,
-    decay: T,
     momentum: T,
     ahead: T,
     along: T,
@@ -37,7 +36,6 @@ struct Roll<T> {
 impl<T: Float> Rule<T, 2> for Roll<T> {
     #[inline(always)]
     fn step(&self, [param, velocity]: [T; 2], grad: T) -> [T; 2] {
-        let grad = grad + self.decay * param;
         let velocity = self.momentum * velocity + grad;
         [param - self.rate * (self.ahead * grad + self.along * velocity), velocity]
     }
@@ -46,7 +44,12 @@ impl<T: Float> Rule<T, 2> for Roll<T> {
 operator! {
     /// Stochastic gradient descent: param −= rate · (grad + weight_decay · param).
     ///
-    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe their decay until they are read.
+    /// `l1` and `decoupled` are those of every rule that decays: with p = param, the gradient gets weight_decay · p + l1 ·
+    /// sign(p); where they are `decoupled`, first p ← (1 − rate · weight_decay) · p, and p goes towards 0 by rate · l1, no
+    /// further.
+    ///
+    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe their weight decay until they are
+    /// read; L1 cannot wait.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -69,10 +72,22 @@ operator! {
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
         storage: StorageKind => dense_or_rows,
         weight_decay: f64 => not_negative,
+        /// Adds so much of the sign of `param` to the gradient; 0 without it.
+        l1: f64 => or_zero,
+        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
+        decoupled: bool = false,
+        /// Multiplies `rate`; 1 without it.
+        rate_factor: f64 => or_one,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
     kernels { [DENSE], [ROWS] }
     outputs { PARAM = param: one.updated().table(), SETTLED = settled: optional.updated() }
+}
+
+impl Sgd {
+    fn decay(&self) -> Decay {
+        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
+    }
 }
 
 impl Op for Sgd {
@@ -85,56 +100,44 @@ impl Op for Sgd {
     }
 
     fn owes(&self) -> Owes {
-        if self.weight_decay > 0.0 { Owes::Later } else { Owes::Nothing }
+        // In the gradient it is what it is beside it.
+        Decay { decoupled: true, ..self.decay() }.owes(Owes::Nothing)
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        let rate = rule::scalar(run, RATE)?;
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 1, _>(run, self, rate))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 1, _>(run, &Falling(self)))
     }
 
     fn samples() -> Result<Vec<Sample>> {
         rule::samples(
-            |mode| Sgd { mode, storage: StorageKind::Dense, weight_decay: 0.5 }.attributes(),
+            |mode| {
+                Sgd {
+                    mode,
+                    storage: StorageKind::Dense,
+                    weight_decay: 0.5,
+                    l1: 0.25,
+                    decoupled: false,
+                    rate_factor: 0.5,
+                }
+                .attributes()
+            },
             &["param"],
         )
     }
 }
 
-/// What remains of a parameter.
-#[derive(Clone, Copy)]
-pub(in crate::ops) struct Shrink<T>(T);
-
-impl<T: Float> Rule<T, 1> for Shrink<T> {
-    #[inline(always)]
-    fn step(&self, [param]: [T; 1], _: T) -> [T; 1] {
-        [self.0 * param]
-    }
-}
-
-/// Each update keeps 1 − rate · weight_decay of a parameter.
-impl<T: Float> Deferred<T, 1> for Sgd {
-    type Moves = f64;
-    type Payment = Shrink<T>;
-
+impl<T: Float> Falls<T, 1> for Sgd {
     fn rule(&self, moment: Moment) -> impl Rule<T, 1> {
-        Descend { rate: T::from_f64(moment.rate), decay: T::from_f64(self.weight_decay) }
+        let rate = moment.rate * self.rate_factor;
+        self.decay().before(rate, Descend { rate: T::from_f64(rate) })
     }
 
-    fn none(&self) -> f64 {
-        1.0
+    fn kept(&self, moment: Moment) -> f64 {
+        self.decay().kept(moment.rate * self.rate_factor)
     }
 
-    fn earlier(&self, kept: &f64, moment: Moment) -> f64 {
-        kept * (1.0 - moment.rate * self.weight_decay)
-    }
-
-    fn horizon(&self) -> usize {
-        usize::MAX
-    }
-
-    fn payment(&self, kept: &f64, _: usize, _: usize, rest: f64) -> Shrink<T> {
-        Shrink(T::from_f64(kept * rest))
+    fn fall(&self) -> [f64; 1] {
+        [1.0]
     }
 }
 
@@ -160,24 +163,24 @@ impl<T: Float> Deferred<T, 2> for Momentum {
     type Payment = Coast<T>;
 
     fn rule(&self, moment: Moment) -> impl Rule<T, 2> {
-        let (ahead, along) = self.parts();
-        Roll {
-            rate: T::from_f64(moment.rate),
-            decay: T::from_f64(self.weight_decay),
-            momentum: T::from_f64(self.momentum),
-            ahead: T::from_f64(ahead),
-            along: T::from_f64(along),
-        }
+        let (rate, (ahead, along)) = (moment.rate * self.rate_factor, self.parts());
+        let [ahead, along, momentum] = [ahead, along, self.momentum].map(T::from_f64);
+        self.decay().before(rate, Roll { rate: T::from_f64(rate), momentum, ahead, along })
     }
 
     fn none(&self) -> Coast<f64> {
         Coast { param: [1.0, 0.0], velocity: [0.0, 1.0] }
     }
 
-    fn earlier(&self, after: &Coast<f64>, Moment { rate, .. }: Moment) -> Coast<f64> {
-        let ((ahead, along), decay, momentum) = (self.parts(), self.weight_decay, self.momentum);
+    fn earlier(&self, after: &Coast<f64>, moment: Moment) -> Coast<f64> {
+        let ((ahead, along), momentum) = (self.parts(), self.momentum);
+        let rate = moment.rate * self.rate_factor;
+        let (keep, decay) = match self.decoupled {
+            true => (self.decay().kept(rate), 0.0),
+            false => (1.0, self.weight_decay),
+        };
         // Of a parameter of 1 without velocity, and of a velocity of 1 alone.
-        let first = [[1.0 - rate * (ahead + along) * decay, decay], [-rate * along * momentum, momentum]];
+        let first = [[keep - rate * (ahead + along) * decay, decay], [-rate * along * momentum, momentum]];
         let then = |of: [f64; 2]| first.map(|[param, velocity]| of[0] * param + of[1] * velocity);
         Coast { param: then(after.param), velocity: then(after.velocity) }
     }
@@ -234,10 +237,22 @@ operator! {
         momentum: f64 => fraction,
         nesterov: bool,
         weight_decay: f64 => not_negative,
+        /// Adds so much of the sign of `param` to the gradient; 0 without it.
+        l1: f64 => or_zero,
+        /// `weight_decay` and `l1` move `param` before the step, and leave the gradient alone; false without it.
+        decoupled: bool = false,
+        /// Multiplies `rate`; 1 without it.
+        rate_factor: f64 => or_one,
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
     kernels { [DENSE], [ROWS] }
     outputs { PARAM = param: one.updated().table(), VELOCITY = velocity: one.updated().table(), SETTLED = settled: optional.updated() }
+}
+
+impl Momentum {
+    fn decay(&self) -> Decay {
+        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
+    }
 }
 
 impl Op for Momentum {
@@ -250,12 +265,11 @@ impl Op for Momentum {
     }
 
     fn owes(&self) -> Owes {
-        Owes::Later
+        Decay { decoupled: true, ..self.decay() }.owes(Owes::Later)
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        let rate = rule::scalar(run, RATE)?;
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, self, rate))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, self))
     }
 
     fn samples() -> Result<Vec<Sample>> {
@@ -265,6 +279,9 @@ impl Op for Momentum {
             momentum: 0.75,
             nesterov: true,
             weight_decay: 0.5,
+            l1: 0.25,
+            decoupled: true,
+            rate_factor: 0.5,
         };
         rule::samples(|mode| op(mode).attributes(), &["param", "velocity"])
     }

@@ -1,0 +1,161 @@
+//! `clip_gradient`: every number of a gradient held between two bounds.
+
+use ndarray::array;
+
+use super::rule::positive;
+use crate::error::Result;
+use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, sweep};
+use crate::operator;
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowBuffer, RowValue, Sample, Spec};
+use crate::tensor::StorageKind;
+use crate::with_float;
+
+/// One more thread does not pay for fewer elements than this.
+const GRAIN: usize = 1 << 16;
+
+operator! {
+    /// A gradient, stored as `storage` says in the shape and dtype of `param`, with every number between −limit and limit, in
+    /// place: grad ← min(max(grad, −limit), limit).
+    ///
+    /// PyTorch's `torch.nn.utils.clip_grad_value_`. Rows of a sparse gradient that repeat are added up first.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let clip = Attributes::new().with("storage", "dense").with("limit", 0.5);
+    /// let out = ops::catalogue().parse("clip_gradient", &clip)?.call(&[
+    ///     Operand::constant("param", array![[7.0, 7.0, 7.0]]),
+    ///     Operand::constant("grad", array![[4.0, -0.25, -2.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.5, -0.25, -0.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(in crate::ops) struct ClipGradient = clip_gradient { storage: StorageKind, limit: f64 => positive }
+    inputs { PARAM = param: one.without_gradient().any_storage() }
+    outputs { GRAD = grad: one.updated() }
+}
+
+/// Room for adding up rows that repeat, used again at every step.
+#[derive(Default)]
+struct Sums<T> {
+    plan: RowMerge,
+    values: Vec<T>,
+}
+
+impl<T: RowValue> Sums<T> {
+    /// Makes the rows distinct, in place.
+    fn merge(&mut self, rows: &mut RowBuffer) -> Result<()> {
+        self.plan.prepare(rows.ids());
+        let (count, width) = (self.plan.len(), rows.width());
+        self.values.resize(count * width, T::ZERO);
+        self.plan.merge(rows.values::<T>()?, ViewMut::new(&mut self.values, count, width));
+        let mut sums = rows.refill::<T>(rows.height(), width, self.plan.ids());
+        sums.iter_mut()
+            .zip(View::new(&self.values, count, width).iter())
+            .for_each(|(to, sum)| to.copy_from_slice(sum));
+        Ok(())
+    }
+}
+
+impl Op for ClipGradient {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::PARAM)?;
+        s.set(Self::GRAD, Spec { storage: self.storage, ..s.input(Self::PARAM).clone() });
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        fn forward<T: RowValue>(op: &ClipGradient, run: &mut Forward<'_>) -> Result<()> {
+            let (limit, threads) = (T::from_f64(op.limit), run.run().threads);
+            if run.output_spec(ClipGradient::GRAD).storage == StorageKind::Dense {
+                clip(run.output::<T>(ClipGradient::GRAD)?, limit, threads);
+                return Ok(());
+            }
+            let mut sums = std::mem::take(run.scratch().get::<Sums<T>>());
+            let result = run.fill_rows(ClipGradient::GRAD, |_, rows| {
+                if rows.ids().is_empty() {
+                    return Ok(());
+                }
+                if !rows.merged() {
+                    sums.merge(rows)?;
+                }
+                clip(rows.values_mut::<T>()?, limit, threads);
+                Ok(())
+            });
+            *run.scratch().get::<Sums<T>>() = sums;
+            result
+        }
+        with_float!(run.dtype(Self::PARAM), T => forward::<T>(self, run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let op = ClipGradient { storage: StorageKind::Dense, limit: 1.5 };
+        let sample = Sample::new("dense", op.attributes()).without_gradient();
+        Ok(vec![sample.constant("param", array![[1.0, 2.0]]).constant("grad", array![[4.0, -0.5]])])
+    }
+}
+
+fn clip<T: Float>(x: ViewMut<'_, T>, limit: T, threads: usize) {
+    let (rows, width) = (x.rows(), x.width());
+    if threads < 2 || rows * width < 2 * GRAIN {
+        return sweep(Clip { x, limit });
+    }
+    let (first, second) = if rows > 1 { x.split_rows(rows / 2) } else { x.split_columns(width / 2) };
+    rayon::join(|| clip(first, limit, threads / 2), || clip(second, limit, threads - threads / 2));
+}
+
+struct Clip<'a, T> {
+    x: ViewMut<'a, T>,
+    limit: T,
+}
+
+impl<T: Float> Sweep for Clip<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let limit = self.limit;
+        for x in self.x.iter_mut().flatten() {
+            // A NaN stays one.
+            *x = if *x > limit {
+                limit
+            } else if *x < -limit {
+                -limit
+            } else {
+                *x
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::Array2;
+
+    use crate::ops::catalogue;
+    use crate::program::{Attributes, Operand};
+    use crate::tensor::{Dense, SelectedRows, Storage, StorageKind, Variable};
+
+    #[test]
+    fn rows_that_repeat_are_clipped_as_their_sum() {
+        let attributes = Attributes::new().with("storage", StorageKind::SelectedRows.to_string());
+        let op = catalogue().parse("clip_gradient", &attributes.with("limit", 1.0)).unwrap();
+        for (ids, values, rows, expected) in [
+            (vec![4, 1, 4], vec![0.75f32, -3.0, 0.5, 2.0, 0.75, 2.5], vec![1, 4], vec![0.5, 1.0, 1.0, -0.5]),
+            (vec![], vec![], vec![], vec![]),
+        ] {
+            let values = Dense::from_vec(&[ids.len(), 2], values).unwrap();
+            let grad = Variable::new(SelectedRows::new(5, ids, values).unwrap(), None).unwrap();
+            let param = Operand::constant("param", Array2::<f32>::zeros((5, 2)));
+            let out = op.clone().call(&[param, Operand::constant("grad", grad)]).unwrap();
+            let Storage::SelectedRows(out) = out[0].storage() else { panic!("{:?}", out[0].storage()) };
+            assert_eq!(out.row_ids(), rows);
+            assert_eq!(out.value().as_slice::<f32>().unwrap(), expected);
+        }
+    }
+}

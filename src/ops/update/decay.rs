@@ -1,0 +1,130 @@
+//! What pulls parameters towards 0 beside any rule: L1 and L2, added to the gradient or decoupled from it.
+
+use super::engine::Rule;
+use crate::kernels::Float;
+use crate::program::Owes;
+
+/// The decay of an update operator, as its attributes say. With p = param,
+///
+/// - in the gradient: grad + `weight_decay` · p + `l1` · sign(p) stands in the rule where grad stood;
+/// - `decoupled`: first p ← (1 − rate · `weight_decay`) · p, then p goes towards 0 by rate · `l1`, no further, then the rule
+///   runs. For L2 that is AdamW's: Loshchilov and Hutter, "Decoupled weight decay regularization", 2019,
+///   arXiv:1711.05101; for L1 the proximal step of Duchi and Singer, "Efficient online and batch learning using forward
+///   backward splitting", JMLR 10, 2009, before the rule in place of after it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::ops) struct Decay {
+    pub(in crate::ops) l1: f64,
+    pub(in crate::ops) weight_decay: f64,
+    pub(in crate::ops) decoupled: bool,
+}
+
+impl Decay {
+    /// What a row without a gradient owes, where the rule alone would make it owe `rule`.
+    pub(in crate::ops) fn owes(self, rule: Owes) -> Owes {
+        match (self.l1 > 0.0, self.weight_decay > 0.0) {
+            (true, _) => Owes::AtOnce("L1 decay"),
+            (_, true) if !self.decoupled => {
+                Owes::AtOnce("weight decay, which is added to the gradient (decoupled it can wait),")
+            }
+            (_, true) if rule == Owes::Nothing => Owes::Later,
+            _ => rule,
+        }
+    }
+
+    /// What it leaves of a parameter in an update of this rate.
+    pub(in crate::ops) fn kept(self, rate: f64) -> f64 {
+        1.0 - rate * self.weight_decay
+    }
+
+    /// A rule with this decay before it, at the rate of the step.
+    pub(in crate::ops) fn before<T: Float, R>(self, rate: f64, rule: R) -> Decayed<T, R> {
+        let Self { l1, weight_decay, decoupled } = self;
+        let (keep, shrink, l2, l1) = match decoupled {
+            true => (1.0 - rate * weight_decay, rate * l1, 0.0, 0.0),
+            false => (1.0, 0.0, weight_decay, l1),
+        };
+        let [keep, shrink, l2, l1] = [keep, shrink, l2, l1].map(T::from_f64);
+        Decayed { keep, shrink, l2, l1, rule }
+    }
+}
+
+/// A rule with [`Decay`] before it.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Decayed<T, R> {
+    /// What a decoupled decay leaves of the parameter.
+    keep: T,
+    /// By how much it goes towards 0 then.
+    shrink: T,
+    l2: T,
+    l1: T,
+    rule: R,
+}
+
+impl<T: Float, R: Rule<T, N>, const N: usize> Rule<T, N> for Decayed<T, R> {
+    #[inline(always)]
+    fn step(&self, mut fields: [T; N], grad: T) -> [T; N] {
+        let param = fields[0];
+        let grad = grad + self.l2 * param + sign(param) * self.l1;
+        let kept = self.keep * param;
+        let towards = if kept > self.shrink {
+            self.shrink
+        } else if kept < -self.shrink {
+            -self.shrink
+        } else {
+            kept
+        };
+        // Without L1 nothing is taken away, not even the sign of a zero.
+        fields[0] = if self.shrink > T::ZERO { kept - towards } else { kept };
+        self.rule.step(fields, grad)
+    }
+}
+
+/// 1, −1, or 0 at 0.
+#[inline(always)]
+pub(in crate::ops) fn sign<T: Float>(x: T) -> T {
+    if x > T::ZERO {
+        T::ONE
+    } else if x < T::ZERO {
+        -T::ONE
+    } else {
+        T::ZERO
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy)]
+    struct Shows;
+
+    impl Rule<f64, 2> for Shows {
+        #[inline(always)]
+        fn step(&self, [param, _]: [f64; 2], grad: f64) -> [f64; 2] {
+            [param, grad]
+        }
+    }
+
+    #[test]
+    fn decay_stands_in_the_gradient_or_before_the_step() {
+        let after = |decoupled, param| {
+            Decay { l1: 0.25, weight_decay: 0.5, decoupled }.before(0.5, Shows).step([param, 0.0], 1.0)
+        };
+        assert_eq!(after(false, -4.0), [-4.0, 1.0 - 2.0 - 0.25]);
+        assert_eq!(after(false, 0.0), [0.0, 1.0]);
+        assert_eq!(after(true, -4.0), [-3.0 + 0.125, 1.0]);
+        assert_eq!(after(true, 4.0), [3.0 - 0.125, 1.0]);
+        // L1 leads to 0 and not beyond it.
+        assert_eq!(after(true, 0.1), [0.0, 1.0]);
+        assert!(after(true, f64::NAN)[0].is_nan());
+    }
+
+    #[test]
+    fn without_decay_the_rule_sees_what_was_there() {
+        let none = Decay { l1: 0.0, weight_decay: 0.0, decoupled: true };
+        for param in [0.0, -0.0, 1.5, f64::MIN_POSITIVE] {
+            let [seen, grad] = none.before(0.5, Shows).step([param, 0.0], 0.25);
+            assert_eq!((seen.to_bits(), grad), (param.to_bits(), 0.25));
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What rows owe under Adam: moments that fall, and the moves that they make meanwhile.
+
+use super::engine::Rule;
+use crate::kernels::Float;
+
+/// What updates without a gradient do: moment1 and moment2 fall, and the parameter moves by moment1 times a sum over the
+/// updates of w / (√moment2 · c + epsilon).
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Drift {
+    spread: Spread,
+    /// What decay leaves of the parameter.
+    kept: f64,
+}
+
+/// The same for one row.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct DriftOf<T> {
+    spread: SpreadOf<T>,
+    kept: T,
+    /// What remains of the parameter after the moves.
+    rest: T,
+    fall1: T,
+    fall2: T,
+    epsilon: T,
+}
+
+impl<T: Float> Rule<T, 3> for DriftOf<T> {
+    #[inline(always)]
+    fn step(&self, [param, moment1, moment2]: [T; 3], _: T) -> [T; 3] {
+        let moved = moment1 * self.spread.sum(moment2.sqrt(), self.epsilon);
+        [self.kept * param - self.rest * moved, self.fall1 * moment1, self.fall2 * moment2]
+    }
+}
+
+impl Default for Drift {
+    /// Of no update.
+    fn default() -> Self {
+        Self { spread: Spread::default(), kept: 1.0 }
+    }
+}
+
+impl Drift {
+    /// With one update more, before the others: that of step `step` = 1, 2, …, which moves by `rate` · moment1 /
+    /// (√(moment2 / (1 − beta2ᵗ)) + epsilon), and leaves `kept` of the parameter before.
+    pub(in crate::ops) fn earlier(&self, [beta1, beta2]: [f64; 2], step: f64, rate: f64, kept: f64) -> Self {
+        let root2 = beta2.sqrt();
+        let c = root2 / (1.0 - beta2.powf(step)).sqrt();
+        // The updates after it find moments that have fallen once more.
+        let spread = self.spread.scaled(beta1, root2).with(self.kept * beta1 * rate, c);
+        Self { spread, kept: self.kept * kept }
+    }
+
+    /// Whether it is known well enough for any moments.
+    pub(in crate::ops) fn is_known(&self) -> bool {
+        self.spread.is_close()
+    }
+
+    /// For rows, with moments that fall in `updates`, and a parameter of which the last of them leave `kept`.
+    pub(in crate::ops) fn of<T: Float>(
+        &self,
+        betas: [f64; 2],
+        epsilon: f64,
+        updates: usize,
+        kept: f64,
+    ) -> DriftOf<T> {
+        let [fall1, fall2] = betas.map(|beta| T::from_f64(beta.powf(updates as f64)));
+        DriftOf {
+            spread: self.spread.of(),
+            kept: T::from_f64(self.kept * kept),
+            rest: T::from_f64(kept),
+            fall1,
+            fall2,
+            epsilon: T::from_f64(epsilon),
+        }
+    }
+}
+
+/// A weighted sum of 1 / (√v · c + ε) over many c that lie close together, as a function of v: by its moments, so that it is
+/// one expansion around their mean instead of a term for each.
+///
+/// With weights w, W = Σ w, the mean a of c and μ_p = Σ w (c − a)^p / W, it is W / D · (1 + μ_2 q² − μ_3 q³ + μ_4 q⁴ − μ_5 q⁵)
+/// with D = √v · a + ε and q = √v / D: Taylor's series around a, up to the fifth power.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::ops) struct Spread {
+    weight: f64,
+    mean: f64,
+    /// μ_2 to μ_5.
+    central: [f64; 4],
+}
+
+/// Deviations of more than so much of the mean are too many for five powers: then the sixth is no longer below 1e-8.
+const CLOSE: f64 = 0.016;
+
+impl Spread {
+    /// All weights times `weight`, all c times `factor`.
+    pub(in crate::ops) fn scaled(self, weight: f64, factor: f64) -> Self {
+        let mut power = factor;
+        let central = self.central.map(|moment| {
+            power *= factor;
+            moment * power
+        });
+        Self { weight: self.weight * weight, mean: self.mean * factor, central }
+    }
+
+    /// One term more. Pébay, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical
+    /// moments", 2008, for a set of one.
+    pub(in crate::ops) fn with(self, weight: f64, c: f64) -> Self {
+        let all = self.weight + weight;
+        if self.weight == 0.0 || all == 0.0 {
+            return Self { weight: all, mean: c, central: [0.0; 4] };
+        }
+        let (old, new) = (self.weight / all, weight / all);
+        let delta = c - self.mean;
+        // What the old ones and the new one lie from the new mean.
+        let (back, ahead) = (-new * delta, old * delta);
+        let [m2, m3, m4, m5] = self.central;
+        let (b2, a2) = (back * back, ahead * ahead);
+        let central = [
+            old * (m2 + b2) + new * a2,
+            old * (m3 + 3.0 * m2 * back + b2 * back) + new * a2 * ahead,
+            old * (m4 + 4.0 * m3 * back + 6.0 * m2 * b2 + b2 * b2) + new * a2 * a2,
+            old * (m5 + 5.0 * m4 * back + 10.0 * m3 * b2 + 10.0 * m2 * b2 * back + b2 * b2 * back)
+                + new * a2 * a2 * ahead,
+        ];
+        Self { weight: all, mean: self.mean + new * delta, central }
+    }
+
+    /// Whether the expansion is good to 1e-8 of the sum.
+    pub(in crate::ops) fn is_close(&self) -> bool {
+        self.central[0] <= (CLOSE * self.mean).powi(2)
+    }
+
+    pub(in crate::ops) fn of<T: Float>(&self) -> SpreadOf<T> {
+        SpreadOf {
+            weight: T::from_f64(self.weight),
+            mean: T::from_f64(self.mean),
+            central: self.central.map(T::from_f64),
+        }
+    }
+}
+
+/// The same in the numbers of a parameter.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::ops) struct SpreadOf<T> {
+    weight: T,
+    mean: T,
+    central: [T; 4],
+}
+
+impl<T: Float> SpreadOf<T> {
+    /// The sum for √v and ε; 0 where both are.
+    #[inline(always)]
+    pub(in crate::ops) fn sum(&self, root: T, epsilon: T) -> T {
+        let scale = root * self.mean + epsilon;
+        if scale == T::ZERO {
+            return T::ZERO;
+        }
+        let q = root / scale;
+        let [m2, m3, m4, m5] = self.central;
+        self.weight / scale * (T::ONE + q * q * (m2 - q * (m3 - q * (m4 - q * m5))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expansion_is_the_sum_of_its_terms() {
+        let (mut spread, mut terms) = (Spread::default(), vec![]);
+        // As Adam's: each new term is of an update before the others, which fall back by one.
+        for k in 0..400u32 {
+            let step = f64::from(3000 - k);
+            let (fall, slow) = (0.9, 0.999f64.sqrt());
+            terms.iter_mut().for_each(|(w, c): &mut (f64, f64)| (*w, *c) = (*w * fall, *c * slow));
+            let term = (0.01 * fall * (1.0 + f64::from(k % 7)), slow / (1.0 - 0.999f64.powf(step)).sqrt());
+            terms.push(term);
+            spread = spread.scaled(fall, slow).with(term.0, term.1);
+        }
+        assert!(spread.is_close());
+        for (root, epsilon) in [(0.0, 1e-8), (1e-9, 1e-8), (1e-4, 1e-8), (1.0, 1e-8), (30.0, 0.0), (0.0, 0.0)]
+        {
+            let sum: f64 =
+                terms.iter().map(|(w, c)| w / (root * c + epsilon)).filter(|x| x.is_finite()).sum();
+            let found = spread.of::<f64>().sum(root, epsilon);
+            assert!((found - sum).abs() <= 1e-9 * sum.abs(), "{found} is not {sum} at {root}, {epsilon}");
+        }
+    }
+
+    #[test]
+    fn what_lies_far_apart_is_told() {
+        assert!(!Spread::default().with(1.0, 1.0).with(1.0, 1.5).is_close());
+        assert!(Spread::default().with(0.0, 3.0).with(0.0, 1.0).is_close());
+    }
+}

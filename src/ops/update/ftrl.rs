@@ -1,0 +1,118 @@
+//! `ftrl`: follow the regularised leader, one rate a coordinate.
+//!
+//! What an untouched row owes: nothing. An element whose gradient is 0 stays as it is, whatever the rate does meanwhile, so
+//! that selected rows are exact.
+
+use super::engine::{Rule, apply};
+use super::rule::{self, SparseMode, dense_or_rows, not_negative, or_one, or_zero};
+use crate::error::Result;
+use crate::kernels::Float;
+use crate::operator;
+use crate::program::contract::signature::{DENSE, ROWS};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::tensor::StorageKind;
+use crate::with_float;
+
+#[derive(Clone, Copy)]
+struct Leader<T> {
+    rate: T,
+    beta: T,
+    l1: T,
+    l2: T,
+}
+
+impl<T: Float> Rule<T, 3> for Leader<T> {
+    #[inline(always)]
+    fn step(&self, [param, sum, linear]: [T; 3], grad: T) -> [T; 3] {
+        let more = sum + grad * grad;
+        let root = more.sqrt();
+        let next = linear + grad - (root - sum.sqrt()) / self.rate * param;
+        let beyond = if next > self.l1 {
+            next - self.l1
+        } else if next < -self.l1 {
+            next + self.l1
+        } else {
+            T::ZERO
+        };
+        let scale = self.beta + root + self.rate * self.l2;
+        let moved = -(self.rate * beyond) / scale;
+        // Without a gradient nothing is learnt. At a rate of 0 nothing could be, nor where its square is lost.
+        let stays = grad == T::ZERO || self.rate == T::ZERO || scale == T::ZERO;
+        [if stays { param } else { moved }, if stays { sum } else { more }, if stays { linear } else { next }]
+    }
+}
+
+operator! {
+    /// FTRL-Proximal: follow the regularised leader, with exact zeros by L1.
+    ///
+    /// With g = grad, wherever it is not 0,
+    ///
+    /// - σ = (√(sum + g²) − √sum) / rate;
+    /// - linear += g − σ · param;
+    /// - sum += g²;
+    /// - param = 0 if |linear| ≤ l1, else −(linear − sign(linear) · l1) / ((beta + √sum) / rate + l2).
+    ///
+    /// McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1, where the rate is α. Its
+    /// L1 and L2 are those of the sum of all losses, not of one step, so it takes no other decay. As there, an
+    /// element without a gradient stays as it is, also where the rate moves by a schedule; and nothing moves at a rate of 0. A
+    /// parameter that does not start at 0 loses its start as it learns, the quicker the larger `beta` is beside its gradients.
+    ///
+    /// Under a gradient of selected rows it is exact.
+    ///
+    /// ```
+    /// use ndarray::{arr0, array};
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let plain = Attributes::new().with("mode", "exact").with("beta", 1.0).with("l1", 1.0).with("l2", 2.0);
+    /// let out = ops::catalogue().parse("ftrl", &plain)?.call(&[
+    ///     Operand::constant("grad", array![[3.0, 1.0, 0.0]]),
+    ///     Operand::constant("rate", arr0(0.5f32)),
+    ///     Operand::constant("param", array![[1.0, 0.0, 7.0]]),
+    ///     Operand::constant("sum", array![[16.0, 0.0, 1.0]]),
+    ///     Operand::constant("linear", array![[2.0, 0.0, 1.0]]),
+    /// ])?;
+    /// // σ = (5 − 4) / 0.5 = 2, linear = 2 + 3 − 2 · 1 = 3, param = −(3 − 1) / ((1 + 5) / 0.5 + 2).
+    /// assert_eq!(out[0].as_slice::<f64>()?, [-1.0 / 7.0, 0.0, 7.0]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [25.0, 1.0, 1.0]);
+    /// assert_eq!(out[2].as_slice::<f64>()?, [3.0, 1.0, 1.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub(in crate::ops) struct Ftrl = ftrl {
+        mode: SparseMode,
+        /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
+        storage: StorageKind => dense_or_rows,
+        beta: f64 => not_negative,
+        l1: f64 => or_zero,
+        l2: f64 => or_zero,
+        /// Multiplies `rate`; 1 without it.
+        rate_factor: f64 => or_one,
+    }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    kernels { [DENSE], [ROWS] }
+    outputs { PARAM = param: one.updated().table(), SUM = sum: one.updated().table(), LINEAR = linear: one.updated().table() }
+}
+
+impl Op for Ftrl {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        self.mode.infer_shape(s, 3, self.storage, self.owes())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        fn forward<T: RowValue>(op: &Ftrl, run: &mut Forward<'_>) -> Result<()> {
+            let rate = rule::rate(run, op.rate_factor)?;
+            let [rate, beta, l1, l2] = [rate, op.beta, op.l1, op.l2].map(T::from_f64);
+            apply(run, Leader { rate, beta, l1, l2 })
+        }
+        with_float!(run.dtype(rule::GRAD), T => forward::<T>(self, run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let op =
+            |mode| Ftrl { mode, storage: StorageKind::Dense, beta: 1.0, l1: 0.25, l2: 0.5, rate_factor: 0.5 };
+        rule::samples(|mode| op(mode).attributes(), &["param", "sum", "linear"])
+    }
+}

@@ -1,0 +1,351 @@
+//! [`Schedule`]: how the learning rate moves over the steps of training, as a pure function of the step.
+
+use std::f64::consts::PI;
+
+use super::rule::{not_negative, number, positive};
+use crate::error::{Error, ErrorKind, Result};
+use crate::program::Attributes;
+
+/// How the learning rate moves over the steps of training; starts constant. The operator `learning_rate` computes it.
+///
+/// The first `warm_up` steps rise in equal parts to the base rate: (step + 1) / warm_up of it. Then, with t counted
+/// from 0 after them,
+///
+/// - `constant`: the base rate;
+/// - `step`: base · factorᶠ with f = ⌊t / every⌋;
+/// - `step_after`: base · factorᶠ with f = ⌊(t − start) / every⌋ + 1, and base before t = start;
+/// - `piecewise`: base · factor of the last piece that t has reached, and base before the first;
+/// - `cosine`: least + (base − least) · (1 + cos(π · t / steps)) / 2, and `least` from t = steps on;
+/// - `linear`: base + (least − base) · t / steps, and `least` from t = steps on;
+/// - `inverse_sqrt`: base · √(steps / (steps + t));
+/// - `one_cycle`: with top = rise · steps − 1, half a cosine wave from base / 25 up to base at t = top, and another one down to
+///   base / 250 000 at t = steps − 1, where it stays.
+///
+/// The forms of PyTorch's `StepLR`, `CosineAnnealingLR` (Loshchilov and Hutter, "SGDR", 2017, arXiv:1608.03983, without
+/// restarts) and `OneCycleLR` (Smith and Topin, "Super-convergence", 2017, arXiv:1708.07120). A warm-up of `steps` before
+/// `inverse_sqrt(steps)` is the schedule of Vaswani et al., "Attention is all you need", 2017, arXiv:1706.03762. `step_after`
+/// is that of Zaremba et al., "Recurrent neural network regularization", 2014, arXiv:1409.2329.
+///
+/// ```
+/// use unpadded::ops::Schedule;
+/// let rates = Schedule::step(2, 0.5).warm_up(2);
+/// let first: Vec<f64> = (0..7).map(|step| rates.rate(0.4, step)).collect();
+/// assert_eq!(first, [0.2, 0.4, 0.4, 0.4, 0.2, 0.2, 0.1]);
+/// let rates = Schedule::piecewise([(1, 0.5), (3, 0.25)]);
+/// assert_eq!([0, 1, 2, 3, 9].map(|step| rates.rate(0.4, step)), [0.4, 0.2, 0.2, 0.1, 0.1]);
+/// let rates = Schedule::step_after(2, 2, 0.5);
+/// assert_eq!([0, 1, 2, 3, 4].map(|step| rates.rate(0.4, step)), [0.4, 0.4, 0.2, 0.2, 0.1]);
+/// let rates = Schedule::inverse_sqrt(4).warm_up(4);
+/// assert_eq!([0, 3, 4, 16].map(|step| rates.rate(0.5, step)), [0.125, 0.5, 0.5, 0.25]);
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Schedule {
+    form: Form,
+    warm_up: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+enum Form {
+    #[default]
+    Constant,
+    Step {
+        every: usize,
+        factor: f64,
+    },
+    StepAfter {
+        start: usize,
+        every: usize,
+        factor: f64,
+    },
+    /// From which step on, and the factor from there.
+    Piecewise(Vec<(usize, f64)>),
+    Cosine {
+        steps: usize,
+        least: f64,
+    },
+    Linear {
+        steps: usize,
+        least: f64,
+    },
+    InverseSqrt {
+        steps: usize,
+    },
+    OneCycle {
+        steps: usize,
+        rise: f64,
+    },
+}
+
+impl From<Form> for Schedule {
+    fn from(form: Form) -> Self {
+        Self { form, warm_up: 0 }
+    }
+}
+
+impl Schedule {
+    /// The same rate at every step.
+    pub fn constant() -> Self {
+        Self::default()
+    }
+
+    /// Multiplied by `factor` every so many steps.
+    pub fn step(every: usize, factor: f64) -> Self {
+        Form::Step { every, factor }.into()
+    }
+
+    /// The base rate before step `start`; multiplied by `factor` there, and every so many steps from there on.
+    pub fn step_after(start: usize, every: usize, factor: f64) -> Self {
+        Form::StepAfter { start, every, factor }.into()
+    }
+
+    /// The base rate, and from each of these steps on so much of it: pairs of a step and a factor, by rising steps.
+    pub fn piecewise(pieces: impl IntoIterator<Item = (usize, f64)>) -> Self {
+        Form::Piecewise(pieces.into_iter().collect()).into()
+    }
+
+    /// Down half a cosine wave to zero over `steps` steps (those of the warm-up not counted).
+    pub fn cosine(steps: usize) -> Self {
+        Self::cosine_to(steps, 0.0)
+    }
+
+    /// The same down to the rate `least`.
+    pub fn cosine_to(steps: usize, least: f64) -> Self {
+        Form::Cosine { steps, least }.into()
+    }
+
+    /// Down a line to zero over `steps` steps (those of the warm-up not counted).
+    pub fn linear(steps: usize) -> Self {
+        Self::linear_to(steps, 0.0)
+    }
+
+    /// The same down, or up, to the rate `least`.
+    pub fn linear_to(steps: usize, least: f64) -> Self {
+        Form::Linear { steps, least }.into()
+    }
+
+    /// Down as 1 / √t, so that it is at 1/√2 of the base rate after `steps` steps.
+    pub fn inverse_sqrt(steps: usize) -> Self {
+        Form::InverseSqrt { steps }.into()
+    }
+
+    /// Up to the base rate in the first `rise` (from 0 to 1; 0.3 is usual) of `steps` steps, then down to almost nothing.
+    pub fn one_cycle(steps: usize, rise: f64) -> Self {
+        Form::OneCycle { steps, rise }.into()
+    }
+
+    /// Rises to the base rate over so many steps first.
+    #[must_use]
+    pub fn warm_up(self, steps: usize) -> Self {
+        Self { warm_up: steps, ..self }
+    }
+
+    /// The rate at `step`, counted from 0, for the base rate `base`.
+    pub fn rate(&self, base: f64, step: u64) -> f64 {
+        let warm_up = self.warm_up as u64;
+        if step < warm_up {
+            return base * (step + 1) as f64 / warm_up as f64;
+        }
+        let t = step - warm_up;
+        match &self.form {
+            Form::Constant => base,
+            Form::Step { every, factor } => base * factor.powf((t / (*every).max(1) as u64) as f64),
+            Form::StepAfter { start, .. } if t < *start as u64 => base,
+            Form::StepAfter { start, every, factor } => {
+                let times = (t - *start as u64) / (*every).max(1) as u64 + 1;
+                base * factor.powf(times as f64)
+            }
+            Form::Piecewise(pieces) => {
+                let reached = pieces.iter().take_while(|(from, _)| *from as u64 <= t).last();
+                reached.map_or(base, |(_, factor)| base * factor)
+            }
+            Form::Cosine { steps, least } if t < *steps as u64 => {
+                wave(base, *least, t as f64 / *steps as f64)
+            }
+            Form::Linear { steps, least } if t < *steps as u64 => {
+                base + (least - base) * (t as f64 / *steps as f64)
+            }
+            Form::Cosine { least, .. } | Form::Linear { least, .. } => *least,
+            Form::InverseSqrt { steps } => {
+                let steps = *steps as f64;
+                base * (steps / (steps + t as f64)).sqrt()
+            }
+            Form::OneCycle { steps, rise } => {
+                const START: f64 = 25.0;
+                const END: f64 = 1e4;
+                let (t, last) = (t as f64, *steps as f64 - 1.0);
+                let top = (rise * *steps as f64 - 1.0).min(last).max(0.0);
+                let start = base / START;
+                if t < top {
+                    wave(start, base, t / top)
+                } else if t < last {
+                    wave(base, start / END, (t - top) / (last - top))
+                } else {
+                    start / END
+                }
+            }
+        }
+    }
+
+    /// The attributes of the operator that computes it.
+    pub(crate) fn attributes(&self, base: f64) -> Attributes {
+        let attributes = Attributes::new().with("base", base).with("warm_up", self.warm_up);
+        match &self.form {
+            Form::Constant => attributes.with("kind", "constant"),
+            Form::Step { every, factor } => {
+                attributes.with("kind", "step").with("every", *every).with("factor", *factor)
+            }
+            Form::StepAfter { start, every, factor } => {
+                let attributes = attributes.with("kind", "step_after").with("start", *start);
+                attributes.with("every", *every).with("factor", *factor)
+            }
+            Form::Piecewise(pieces) => {
+                let (from, factors): (Vec<usize>, Vec<f64>) = pieces.iter().copied().unzip();
+                attributes.with("kind", "piecewise").with("from", from).with("factors", factors)
+            }
+            Form::Cosine { steps, least } => {
+                attributes.with("kind", "cosine").with("steps", *steps).with("least", *least)
+            }
+            Form::Linear { steps, least } => {
+                attributes.with("kind", "linear").with("steps", *steps).with("least", *least)
+            }
+            Form::InverseSqrt { steps } => attributes.with("kind", "inverse_sqrt").with("steps", *steps),
+            Form::OneCycle { steps, rise } => {
+                attributes.with("kind", "one_cycle").with("steps", *steps).with("rise", *rise)
+            }
+        }
+    }
+
+    pub(super) fn parse(attributes: &Attributes) -> Result<Self> {
+        let count = |name: &str| match attributes.size(name)? {
+            0 => Err(Error::of(ErrorKind::Program, format!("attribute `{name}`"), "at least 1 step", "0")),
+            steps => Ok(steps),
+        };
+        let factor = || positive(attributes, "factor");
+        let form = match attributes.text("kind")? {
+            "constant" => Form::Constant,
+            "step" => Form::Step { every: count("every")?, factor: factor()? },
+            "step_after" => Form::StepAfter {
+                start: attributes.size("start")?,
+                every: count("every")?,
+                factor: factor()?,
+            },
+            "piecewise" => Form::Piecewise(pieces(attributes)?),
+            "cosine" => Form::Cosine { steps: count("steps")?, least: not_negative(attributes, "least")? },
+            "linear" => Form::Linear { steps: count("steps")?, least: not_negative(attributes, "least")? },
+            "inverse_sqrt" => Form::InverseSqrt { steps: count("steps")? },
+            "one_cycle" => {
+                let rise = number(attributes, "rise", "a number from 0 to 1", |v| (0.0..=1.0).contains(&v))?;
+                Form::OneCycle { steps: count("steps")?, rise }
+            }
+            other => {
+                let expected =
+                    "constant, step, step_after, piecewise, cosine, linear, inverse_sqrt or one_cycle";
+                return Err(Error::of(ErrorKind::Program, "attribute `kind`", expected, other));
+            }
+        };
+        Ok(Self { form, warm_up: attributes.size("warm_up")? })
+    }
+}
+
+/// Half a cosine wave from one number to another.
+fn wave(from: f64, to: f64, part: f64) -> f64 {
+    to + (from - to) * (1.0 + (PI * part).cos()) / 2.0
+}
+
+fn pieces(attributes: &Attributes) -> Result<Vec<(usize, f64)>> {
+    let (from, factors) = (attributes.sizes("from")?, attributes.floats("factors")?);
+    if !from.is_sorted_by(|a, b| a < b) {
+        let got = format!("{from:?}");
+        return Err(Error::of(ErrorKind::Program, "attribute `from`", "steps that rise", got));
+    }
+    if from.len() != factors.len() || !factors.iter().all(|f| f.is_finite() && *f >= 0.0) {
+        let expected = format!("{} finite numbers from 0", from.len());
+        return Err(Error::of(ErrorKind::Program, "attribute `factors`", expected, format!("{factors:?}")));
+    }
+    Ok(from.into_iter().zip(factors).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(schedule: &Schedule, base: f64, expected: &[(u64, f64)]) {
+        for &(step, expected) in expected {
+            let rate = schedule.rate(base, step);
+            assert!((rate - expected).abs() < 1e-12, "{schedule:?} at {step}: {rate} for {expected}");
+        }
+    }
+
+    #[test]
+    fn a_cosine_falls_to_its_least_after_the_warm_up() {
+        let schedule = Schedule::cosine_to(4, 0.1).warm_up(1);
+        let half = 0.5f64.sqrt() / 2.0;
+        let rates = [1.1, 1.1, 0.6 + half, 0.6, 0.6 - half, 0.1, 0.1];
+        close(&schedule, 1.1, &(0..).zip(rates).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_line_falls_to_its_least_and_a_root_as_far_as_it_says() {
+        close(
+            &Schedule::linear_to(4, 0.2).warm_up(1),
+            1.0,
+            &[(0, 1.0), (1, 1.0), (3, 0.6), (5, 0.2), (99, 0.2)],
+        );
+        close(&Schedule::linear(4), 1.0, &[(0, 1.0), (3, 0.25), (4, 0.0)]);
+        close(&Schedule::inverse_sqrt(100), 1.0, &[(0, 1.0), (100, 0.5f64.sqrt()), (9900, 0.1)]);
+    }
+
+    /// PyTorch's `OneCycleLR(max_lr = 1, total_steps = 20, pct_start = 0.3)`, from its formula.
+    #[test]
+    fn one_cycle_rises_and_falls() {
+        let up = |part: f64| 1.0 + (0.04 - 1.0) / 2.0 * (1.0 + (PI * part).cos());
+        let down = |part: f64| 4e-6 + (1.0 - 4e-6) / 2.0 * (1.0 + (PI * part).cos());
+        let expected = [
+            (0, 0.04),
+            (2, up(0.4)),
+            (5, 1.0),
+            (6, down(1.0 / 14.0)),
+            (12, down(0.5)),
+            (19, 4e-6),
+            (50, 4e-6),
+        ];
+        close(&Schedule::one_cycle(20, 0.3), 1.0, &expected);
+        // Too short to rise, or nothing but a rise.
+        close(&Schedule::one_cycle(2, 0.3), 1.0, &[(0, 1.0), (1, 4e-6)]);
+        close(&Schedule::one_cycle(3, 1.0), 1.0, &[(0, 0.04), (1, 0.52), (2, 4e-6)]);
+        close(&Schedule::one_cycle(1, 0.0), 1.0, &[(0, 4e-6)]);
+    }
+
+    #[test]
+    fn schedules_are_read_back_from_their_attributes() {
+        let cases = [
+            Schedule::constant(),
+            Schedule::step(3, 0.1),
+            Schedule::step_after(5, 3, 0.5),
+            Schedule::piecewise([(4, 0.5), (8, 0.0)]).warm_up(3),
+            Schedule::piecewise([]),
+            Schedule::cosine_to(9, 0.5).warm_up(2),
+            Schedule::linear_to(9, 0.5),
+            Schedule::inverse_sqrt(7).warm_up(7),
+            Schedule::one_cycle(10, 0.25),
+        ];
+        for schedule in cases {
+            assert_eq!(Schedule::parse(&schedule.attributes(1.0)), Ok(schedule));
+        }
+        let refused = [
+            (Schedule::step(0, 0.1), "every"),
+            (Schedule::step(1, 0.0), "factor"),
+            (Schedule::step_after(1, 0, 0.5), "every"),
+            (Schedule::piecewise([(4, 0.5), (4, 0.25)]), "from"),
+            (Schedule::piecewise([(4, -0.5)]), "factors"),
+            (Schedule::cosine(0), "steps"),
+            (Schedule::linear_to(4, f64::NAN), "least"),
+            (Schedule::inverse_sqrt(0), "steps"),
+            (Schedule::one_cycle(10, 1.5), "rise"),
+        ];
+        for (schedule, name) in refused {
+            let error = Schedule::parse(&schedule.attributes(1.0)).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{name}`")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What all optimizers have: the rate, clipping, and groups of parameters with settings of their own.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ops::{Schedule, SparseMode};
+use crate::program::Attributes;
+
+/// What all optimizers have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// The base learning rate.
+    pub rate: f64,
+    /// How the rate moves over the steps; constant unless said otherwise.
+    pub schedule: Schedule,
+    /// Whether the state [`RATE_SCALE`](super::RATE_SCALE) multiplies the rate.
+    pub adjustable: bool,
+    /// The largest magnitude of a number of a gradient, if they are clipped by it.
+    pub clip_value: Option<f64>,
+    /// The largest norm of each gradient by itself, if they are clipped by it.
+    pub clip_norm: Option<f64>,
+    /// The largest norm of all gradients together, if they are clipped by it.
+    pub max_norm: Option<f64>,
+    /// What happens under a gradient of selected rows; exact unless said otherwise.
+    pub mode: SparseMode,
+    /// Parameters with settings of their own.
+    pub groups: Vec<Group>,
+}
+
+impl Options {
+    /// A constant rate, nothing clipped, exact, all parameters alike.
+    pub fn new(rate: f64) -> Self {
+        Self {
+            rate,
+            schedule: Schedule::constant(),
+            adjustable: false,
+            clip_value: None,
+            clip_norm: None,
+            max_norm: None,
+            mode: SparseMode::Exact,
+            groups: Vec::new(),
+        }
+    }
+
+    /// The attributes of a parameter's update, with what its groups say.
+    pub(super) fn grouped(&self, name: &str, attributes: &Attributes) -> Attributes {
+        let groups = self.groups.iter().filter(|group| group.which.holds(name));
+        groups.fold(attributes.clone(), |attributes, group| group.over(attributes))
+    }
+
+    /// Checks that each parameter that a group names is among those that are trained.
+    pub(super) fn check_groups(&self, trained: &[&str]) -> Result<()> {
+        for group in &self.groups {
+            let Which::Named(names) = &group.which else { continue };
+            if let Some(name) = names.iter().find(|name| !trained.contains(&name.as_str())) {
+                let expected = format!("one that is trained ({})", trained.join(", "));
+                let got = format!("`{name}`");
+                return Err(Error::of(ErrorKind::Program, "parameter of a group", expected, got));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Parameters with settings of their own, by [`group`](super::Sgd::group) of any optimizer. What it does not say is as for all
+/// others. The settings are attributes of the update operators, so a program carries them.
+///
+/// ```
+/// use unpadded::optimizer::{AdamW, Group, Optimizer};
+/// use unpadded::program::{Attributes, Initializer};
+/// use unpadded::{Builder, DType, ops};
+/// let net = Builder::new();
+/// let ones = || Initializer::new("constant", Attributes::new().with("value", 1.0));
+/// let a = net.parameter("a", DType::F32, &[1, 3], ones());
+/// let b = net.parameter("b.bias", DType::F32, &[3, 1], ones());
+/// let loss = a.product(b, None);
+/// let mut program = net.finish()?;
+/// let adam = AdamW::new(1e-3)
+///     .group(Group::matching(|name| name.ends_with(".bias")).weight_decay(0.0))
+///     .group(Group::of(["a"]).rate(0.1));
+/// adam.minimize(&mut program, &ops::catalogue(), loss.id())?;
+/// let [.., a, b] = &program.root().ops[..] else { unreachable!() };
+/// assert_eq!((a.attributes.float("rate_factor")?, a.attributes.float("weight_decay")?), (0.1, 0.01));
+/// assert_eq!(b.attributes.float("weight_decay")?, 0.0);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    which: Which,
+    rate: Option<f64>,
+    weight_decay: Option<f64>,
+    l1: Option<f64>,
+}
+
+/// A question about the name of a parameter.
+type Asked = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Which parameters a group has.
+#[derive(Clone)]
+enum Which {
+    Named(Vec<String>),
+    Matching(Asked),
+}
+
+impl Which {
+    fn holds(&self, name: &str) -> bool {
+        match self {
+            Which::Named(names) => names.iter().any(|n| n == name),
+            Which::Matching(asked) => asked(name),
+        }
+    }
+}
+
+impl fmt::Debug for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Which::Named(names) => f.debug_tuple("Named").field(names).finish(),
+            Which::Matching(_) => f.write_str("Matching(…)"),
+        }
+    }
+}
+
+/// Questions are the same if they are one.
+impl PartialEq for Which {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Which::Named(a), Which::Named(b)) => a == b,
+            (Which::Matching(a), Which::Matching(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+impl Group {
+    /// The parameters of these names. Each has to be trained.
+    pub fn of<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
+        Self::new(Which::Named(names.into_iter().map(Into::into).collect()))
+    }
+
+    /// The parameters whose name this is true of.
+    pub fn matching(name: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self::new(Which::Matching(Arc::new(name)))
+    }
+
+    fn new(which: Which) -> Self {
+        Self { which, rate: None, weight_decay: None, l1: None }
+    }
+
+    /// So many times the rate of the others: from 0, where nothing moves.
+    #[must_use]
+    pub fn rate(self, factor: f64) -> Self {
+        Self { rate: Some(factor), ..self }
+    }
+
+    /// A weight decay of their own.
+    #[must_use]
+    pub fn weight_decay(self, weight_decay: f64) -> Self {
+        Self { weight_decay: Some(weight_decay), ..self }
+    }
+
+    /// L1 of their own.
+    #[must_use]
+    pub fn l1(self, l1: f64) -> Self {
+        Self { l1: Some(l1), ..self }
+    }
+
+    fn over(&self, attributes: Attributes) -> Attributes {
+        let settings = [("rate_factor", self.rate), ("weight_decay", self.weight_decay), ("l1", self.l1)];
+        let said = settings.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        said.fold(attributes, |attributes, (name, value)| attributes.with(name, value))
+    }
+}

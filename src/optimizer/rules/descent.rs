@@ -1,0 +1,82 @@
+//! Descent along the gradient, a velocity, or a sign.
+
+use super::{Attributes, Decay, Group, Optimizer, Options, Schedule, SparseMode, UpdateRule, betas};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Stochastic gradient descent, with momentum if asked for: the operators `sgd` and `momentum`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sgd {
+    options: Options,
+    momentum: f64,
+    nesterov: bool,
+    decay: Decay,
+}
+
+impl Sgd {
+    /// Plain descent.
+    pub fn new(rate: f64) -> Self {
+        Self { options: Options::new(rate), momentum: 0.0, nesterov: false, decay: Decay::default() }
+    }
+
+    /// Looks ahead along the velocity; needs a momentum.
+    #[must_use]
+    pub fn nesterov(self) -> Self {
+        Self { nesterov: true, ..self }
+    }
+}
+
+setting! { Sgd:
+    /// How much of its velocity a parameter keeps from step to step: from 0 and below 1.
+    momentum,
+}
+
+/// Lion: steps of the size of the rate, by the sign of a momentum. The operator `lion`.
+///
+/// Its decay is decoupled. A rate of a tenth to a third of Adam's, and as many times its decay, is usual.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lion {
+    options: Options,
+    betas: [f64; 2],
+    decay: Decay,
+}
+
+impl Lion {
+    /// With betas 0.9 and 0.99 and no decay.
+    pub fn new(rate: f64) -> Self {
+        let decay = Decay { decoupled: true, ..Decay::default() };
+        Self { options: Options::new(rate), betas: [0.9, 0.99], decay }
+    }
+}
+
+options!(Sgd, Lion);
+decay!(Sgd, Lion);
+decoupled!(Sgd);
+betas!(Lion);
+
+impl Optimizer for Sgd {
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn rule(&self) -> Result<UpdateRule> {
+        let attributes = self.decay.of(Attributes::new());
+        if self.momentum == 0.0 {
+            if self.nesterov {
+                return Err(Error::of(ErrorKind::Program, "Nesterov's step", "a momentum above 0", "0"));
+            }
+            return Ok(UpdateRule { kind: "sgd", attributes });
+        }
+        let attributes = attributes.with("momentum", self.momentum).with("nesterov", self.nesterov);
+        Ok(UpdateRule { kind: "momentum", attributes })
+    }
+}
+
+impl Optimizer for Lion {
+    fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn rule(&self) -> Result<UpdateRule> {
+        Ok(UpdateRule { kind: "lion", attributes: self.decay.of(betas(self.betas)) })
+    }
+}

@@ -1,0 +1,164 @@
+//! The optimizers by name: settings with defaults.
+//!
+//! Numbers out of range are refused when the optimizer is used, by the operators that carry them.
+
+use super::{Group, Optimizer, Options, Schedule, SparseMode, UpdateRule};
+use crate::program::Attributes;
+
+/// L1 and weight decay, as most rules take them.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Decay {
+    weight_decay: f64,
+    l1: f64,
+    decoupled: bool,
+}
+
+impl Decay {
+    /// The attributes of a rule with its decay. What is not asked for is left out, as in programs from before there was a choice.
+    fn of(self, mut attributes: Attributes) -> Attributes {
+        attributes.set("weight_decay", self.weight_decay);
+        if self.l1 != 0.0 {
+            attributes.set("l1", self.l1);
+        }
+        if self.decoupled {
+            attributes.set("decoupled", true);
+        }
+        attributes
+    }
+}
+
+/// The methods of every optimizer.
+macro_rules! options {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// Holds every number of each gradient between −limit and limit. Of all clipping this comes first.
+            #[must_use]
+            pub fn clip_value(mut self, limit: f64) -> Self {
+                self.options.clip_value = Some(limit);
+                self
+            }
+
+            /// Scales each gradient by itself so that its norm is at most `max_norm`.
+            #[must_use]
+            pub fn clip_norm(mut self, max_norm: f64) -> Self {
+                self.options.clip_norm = Some(max_norm);
+                self
+            }
+
+            /// Scales all gradients together so that their norm is at most `max_norm`.
+            #[must_use]
+            pub fn clip_global_norm(mut self, max_norm: f64) -> Self {
+                self.options.max_norm = Some(max_norm);
+                self
+            }
+
+            /// How the learning rate moves over the steps.
+            #[must_use]
+            pub fn schedule(mut self, schedule: Schedule) -> Self {
+                self.options.schedule = schedule;
+                self
+            }
+
+            /// Multiplies the rate of every step by the state [`RATE_SCALE`](crate::optimizer::RATE_SCALE), which starts at 1 and
+            /// can be set between steps.
+            #[must_use]
+            pub fn adjustable(mut self) -> Self {
+                self.options.adjustable = true;
+                self
+            }
+
+            /// Gives some of the parameters settings of their own. Where groups share a parameter, the last one that says a
+            /// setting is right.
+            #[must_use]
+            pub fn group(mut self, group: Group) -> Self {
+                self.options.groups.push(group);
+                self
+            }
+
+            /// Under a gradient of selected rows only the touched rows and their state move.
+            #[must_use]
+            pub fn lazy(mut self) -> Self {
+                self.options.mode = SparseMode::Lazy;
+                self
+            }
+        }
+    )*};
+}
+
+/// The methods of those that decay.
+macro_rules! decay {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// Adds so much of the parameter to its gradient (L2 regularisation), or takes rate times so much of it away where
+            /// the decay is decoupled.
+            #[must_use]
+            pub fn weight_decay(mut self, weight_decay: f64) -> Self {
+                self.decay.weight_decay = weight_decay;
+                self
+            }
+
+            /// Adds so much of the parameter's sign to its gradient (L1 regularisation), or leads it towards 0 by rate times so
+            /// much, and no further, where the decay is decoupled: then it becomes 0 where the gradient does not hold it.
+            #[must_use]
+            pub fn l1(mut self, l1: f64) -> Self {
+                self.decay.l1 = l1;
+                self
+            }
+        }
+    )*};
+}
+
+/// The method of those that may decouple their decay.
+macro_rules! decoupled {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// Decay moves the parameter before the step, and leaves the gradient alone.
+            #[must_use]
+            pub fn decoupled(mut self) -> Self {
+                self.decay.decoupled = true;
+                self
+            }
+        }
+    )*};
+}
+
+/// One setting that is a number.
+macro_rules! setting {
+    ($name:ident: $($(#[$doc:meta])* $setting:ident),* $(,)?) => {
+        impl $name {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $setting(self, $setting: f64) -> Self {
+                    Self { $setting, ..self }
+                }
+            )*
+        }
+    };
+}
+
+/// How much of two moments is kept.
+macro_rules! betas {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// How much of the moments is kept from step to step: each from 0 and below 1.
+            #[must_use]
+            pub fn betas(self, beta1: f64, beta2: f64) -> Self {
+                Self { betas: [beta1, beta2], ..self }
+            }
+        }
+    )*};
+}
+
+/// `beta1` and `beta2` among the attributes.
+fn betas([beta1, beta2]: [f64; 2]) -> Attributes {
+    Attributes::new().with("beta1", beta1).with("beta2", beta2)
+}
+
+mod adaptive;
+mod descent;
+mod moments;
+
+pub use adaptive::{Adadelta, Adagrad, Ftrl, RmsProp};
+pub use descent::{Lion, Sgd};
+pub use moments::{Adam, AdamW, Adamax, Lamb, NAdam};
