@@ -3,7 +3,9 @@
 
 use unpadded::executor::{Executor, Run, Scope, interpret};
 use unpadded::layers::init;
-use unpadded::optimizer::{Adam, AdamW, Optimizer, Schedule, Sgd};
+use unpadded::optimizer::{
+    Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
+};
 use unpadded::program::{Program, Registry, Role, VarId};
 use unpadded::{Builder, DType, Var, Variable};
 
@@ -86,7 +88,7 @@ fn train(
     }
     if let Some(settling) = program.settling() {
         let mut all = Executor::new(&settling, &registry, &[], threads).unwrap();
-        all.run(&mut scope, &Run::infer(&[])).unwrap();
+        all.run(&mut scope, &Run::train(&[], 0)).unwrap();
     }
     let table = scope.get("table").unwrap().cast(DType::F64);
     (table.as_slice::<f64>().unwrap().to_vec(), losses)
@@ -94,6 +96,7 @@ fn train(
 
 fn rules() -> Vec<(&'static str, Box<dyn Optimizer>)> {
     let cosine = || Schedule::cosine_to(700, 1e-4).warm_up(20);
+    let triangle = || Schedule::one_cycle(600, 0.3);
     let halves = || Schedule::step(150, 0.5);
     vec![
         ("sgd with decay", Box::new(Sgd::new(0.1).weight_decay(0.01).schedule(cosine()))),
@@ -106,6 +109,20 @@ fn rules() -> Vec<(&'static str, Box<dyn Optimizer>)> {
         ("adam, slow betas", Box::new(Adam::new(0.003).betas(0.97, 0.9999))),
         ("adam without beta1", Box::new(Adam::new(0.003).betas(0.0, 0.99))),
         ("adamw", Box::new(AdamW::new(0.01).weight_decay(0.05).schedule(cosine()))),
+        ("adamw, clipped by value", Box::new(AdamW::new(0.01).clip_value(0.01).schedule(triangle()))),
+        ("amsgrad", Box::new(Adam::new(0.01).amsgrad().clip_norm(0.02).schedule(halves()))),
+        ("nadam", Box::new(NAdam::new(0.01).schedule(cosine()))),
+        ("adamax", Box::new(Adamax::new(0.01).weight_decay(0.03).decoupled())),
+        ("lion", Box::new(Lion::new(0.001).weight_decay(0.05).schedule(cosine()))),
+        ("adagrad", Box::new(Adagrad::new(0.05).rate_decay(0.01))),
+        ("adagrad with decay", Box::new(Adagrad::new(0.05).weight_decay(0.02).decoupled().schedule(halves()))),
+        ("ftrl", Box::new(Ftrl::new(0.05).l1(0.001).l2(0.1))),
+        ("rmsprop", Box::new(RmsProp::new(0.01).weight_decay(0.1).decoupled())),
+        ("rmsprop with momentum", Box::new(RmsProp::new(0.005).momentum(0.8).schedule(cosine()))),
+        ("rmsprop, centred", Box::new(RmsProp::new(0.005).centred().epsilon(1e-3))),
+        ("rmsprop, both", Box::new(RmsProp::new(0.005).centred().epsilon(1e-3).momentum(0.7))),
+        ("adadelta", Box::new(Adadelta::new(0.5).weight_decay(0.01).decoupled())),
+        ("adam at a rate of its own", Box::new(Adam::new(0.01).group(Group::of(["table"]).rate(0.3)))),
     ]
 }
 

@@ -46,8 +46,8 @@ operator! {
     /// Zeiler, "ADADELTA: an adaptive learning rate method", 2012, arXiv:1212.5701, in the form of PyTorch's
     /// `torch.optim.Adadelta`. Decay as in `sgd`.
     ///
-    /// A row without a gradient does not move, but its averages decay at every step, so a gradient of selected rows asks for
-    /// the mode `lazy`: then only the touched rows and their averages move.
+    /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
+    /// read. In the mode `lazy` only the touched rows and their averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -1,7 +1,7 @@
 //! `adamax`: Adam in units of the largest gradient.
 //!
-//! What an untouched row owes after k steps: moment · beta1ᵏ, max(largest · beta2ᵏ, epsilon), and the moves of the
-//! parameter, a geometric sum while `largest` is above epsilon.
+//! What an untouched row owes after k steps: moment · beta1ᵏ, largest · beta2ᵏ, and the moves of the parameter until the moment
+//! has faded.
 
 use super::decay::Decay;
 use super::engine::{Rule, apply_deferred};
@@ -47,7 +47,8 @@ operator! {
     /// Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980, section 7.1, in the form of
     /// PyTorch's `torch.optim.Adamax`. Decay as in `sgd`.
     ///
-    /// The moment of every row moves at every step, so a gradient of selected rows asks for the mode `lazy`.
+    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their moment makes of them until they
+    /// are read; in the mode `lazy` they and their state stay.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -1,7 +1,7 @@
 //! `amsgrad`: Adam whose steps never grow by a second moment that falls.
 //!
 //! An operator beside `adam`, since it has one state more. What an untouched row owes after k steps: the moments times beta1ᵏ and
-//! beta2ᵏ; `largest` stays; so the moves of the parameter differ from step to step by beta1 and the corrections alone.
+//! beta2ᵏ, and the moves of the parameter until the first has faded; `largest` stays.
 
 use super::adam::Moments;
 use super::decay::Decay;
@@ -40,7 +40,8 @@ operator! {
     /// Reddi, Kale and Kumar, "On the convergence of Adam and beyond", 2018, arXiv:1904.09237, in the form of PyTorch's
     /// `torch.optim.Adam(amsgrad=True)`. Decay as in `sgd`.
     ///
-    /// The moments of every row move at every step, so a gradient of selected rows asks for the mode `lazy`.
+    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their moments makes of them until they
+    /// are read; in the mode `lazy` they and their state stay.
     ///
     /// ```
     /// use ndarray::{arr0, array};

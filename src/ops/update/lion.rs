@@ -44,8 +44,8 @@ operator! {
     ///
     /// Chen et al., "Symbolic discovery of optimization algorithms", 2023, arXiv:2302.06675, algorithm 2. Decay as in `sgd`.
     ///
-    /// A row goes on along the sign of its momentum when it has no gradient, so a gradient of selected rows asks for the mode
-    /// `lazy`.
+    /// A row without a gradient goes on along the sign of its moment: under a gradient of selected rows in the mode `exact` it owes
+    /// that until it is read; in the mode `lazy` it and its moment stay.
     ///
     /// ```
     /// use ndarray::{arr0, array};

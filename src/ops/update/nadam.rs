@@ -61,7 +61,8 @@ operator! {
     /// Dozat, "Incorporating Nesterov momentum into Adam", ICLR workshop 2016, in the form of PyTorch's `torch.optim.NAdam`.
     /// Decay as in `sgd`.
     ///
-    /// The moments of every row move at every step, so a gradient of selected rows asks for the mode `lazy`.
+    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their moments makes of them until they
+    /// are read; in the mode `lazy` they and their state stay.
     ///
     /// ```
     /// use ndarray::{arr0, array};

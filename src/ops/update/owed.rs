@@ -195,16 +195,21 @@ impl<T: Float, const FIELDS: usize> Rule<T, FIELDS> for Remains<T, FIELDS> {
 }
 
 impl<T: Float, R: Falls<T, FIELDS>, const FIELDS: usize> Deferred<T, FIELDS> for Falling<'_, R> {
-    type Moves = ();
+    /// What is left of the parameter.
+    type Moves = f64;
     type Payment = Remains<T, FIELDS>;
 
     fn rule(&self, moment: Moment) -> impl Rule<T, FIELDS> {
         self.0.rule(moment)
     }
 
-    fn none(&self) {}
+    fn none(&self) -> f64 {
+        1.0
+    }
 
-    fn earlier(&self, (): &(), _: Moment) {}
+    fn earlier(&self, kept: &f64, moment: Moment) -> f64 {
+        kept * self.0.kept(moment)
+    }
 
     fn kept(&self, moment: Moment) -> f64 {
         self.0.kept(moment)
@@ -214,13 +219,13 @@ impl<T: Float, R: Falls<T, FIELDS>, const FIELDS: usize> Deferred<T, FIELDS> for
         self.0.horizon()
     }
 
-    fn is_known(&self, (): &()) -> bool {
+    fn is_known(&self, _: &f64) -> bool {
         self.0.horizon() == 0
     }
 
-    fn payment(&self, (): &(), gap: usize, rest: usize, kept: f64) -> Remains<T, FIELDS> {
+    fn payment(&self, kept: &f64, gap: usize, rest: usize, after: f64) -> Remains<T, FIELDS> {
         let mut parts = self.0.fall().map(|fall| fall.powf((gap + rest) as f64));
-        parts[0] = kept;
+        parts[0] = kept * after;
         Remains(parts.map(T::from_f64))
     }
 }

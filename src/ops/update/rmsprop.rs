@@ -1,7 +1,7 @@
 //! `rmsprop` and its forms: steps in units of the root mean square of the gradients, or of their standard deviation.
 //!
 //! Four operators, since each has states of its own. What an untouched row owes after k steps: `square` and `mean` times
-//! alphaᵏ, `velocity` times momentumᵏ, and with a velocity the parameter moves by a geometric sum of it.
+//! alphaᵏ, `velocity` times momentumᵏ, and the moves along the velocity until it has faded.
 
 use super::decay::Decay;
 use super::engine::{Rule, apply_deferred};
@@ -103,8 +103,8 @@ operator! {
     /// Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012. The form is that of PyTorch's
     /// `torch.optim.RMSprop`. Decay as in `sgd`.
     ///
-    /// A row without a gradient does not move, but its averages decay at every step, so a gradient of selected rows asks for
-    /// the mode `lazy`: then only the touched rows and their averages move.
+    /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
+    /// read. In the mode `lazy` only the touched rows and their averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -207,7 +207,8 @@ operator! {
     /// The form is that of PyTorch's
     /// `torch.optim.RMSprop` with momentum > 0. Decay as in `sgd`.
     ///
-    /// Momentum moves every row, so under a gradient of selected rows it asks for the mode `lazy`.
+    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their velocity makes of them until they
+    /// are read; in the mode `lazy` they and their state stay.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -319,8 +320,8 @@ operator! {
     /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41. The form is that of PyTorch's
     /// `torch.optim.RMSprop` with centered=True. Decay as in `sgd`.
     ///
-    /// A row without a gradient does not move, but its averages decay at every step, so a gradient of selected rows asks for
-    /// the mode `lazy`: then only the touched rows and their averages move.
+    /// A row without a gradient does not move, but its averages fall at every step: in the mode `exact` it owes that until it is
+    /// read. In the mode `lazy` only the touched rows and their averages change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -426,7 +427,8 @@ operator! {
     /// Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850, equations 38 to 41. The form is that of PyTorch's
     /// `torch.optim.RMSprop` with centered=True, momentum > 0. Decay as in `sgd`.
     ///
-    /// Momentum moves every row, so under a gradient of selected rows it asks for the mode `lazy`.
+    /// Under a gradient of selected rows in the mode `exact`, rows without a gradient owe what their velocity makes of them until they
+    /// are read; in the mode `lazy` they and their state stay.
     ///
     /// ```
     /// use ndarray::{arr0, array};

@@ -6,8 +6,8 @@ use crate::program::description::op_desc::Role;
 use crate::program::description::program::{Block, Program};
 
 impl Program {
-    /// A program without feeds that settles every row of every parameter that an update rule leaves moves to: to be run before
-    /// parameters are read otherwise than by the program itself. `None` if nothing is ever owed.
+    /// A program without feeds that settles every row of every parameter that an update rule leaves moves to: to be run, as a
+    /// training step, before parameters are read otherwise than by the program itself. `None` if nothing is ever owed.
     ///
     /// A variable is as before by number, so that both programs run on one scope.
     pub fn settling(&self) -> Option<Self> {
@@ -22,6 +22,7 @@ impl Program {
         kept.blocks[0].ops = ops;
         for op in &mut kept.blocks[0].ops {
             op.inputs.retain(|bound| bound.slot != "ids");
+            op.role = Role::Update;
         }
         Some(kept)
     }
