@@ -401,10 +401,11 @@ impl Builder {
         self.fitting(id).map_or_else(|| self.unknown(), |id| self.var(id))
     }
 
-    /// Lets gradients pass to a feed (or any variable) that has none: for gradient checks and saliency.
+    /// Lets gradients pass to a feed (or any variable) that has none: for gradient checks and saliency. It comes before the first
+    /// operator that reads the variable: what is computed from a variable without a gradient passes none on.
     ///
     /// # Errors
-    /// If it does not hold floats.
+    /// If it does not hold floats, or an operator has read it before.
     #[track_caller]
     pub fn watch(&self, var: Var) {
         let Some(spec) = self.spec(var) else { return };
@@ -412,7 +413,8 @@ impl Builder {
             self.refuse(Error::new("watch", "a float variable", spec.to_string()));
             return;
         }
-        self.state.borrow_mut().program.var_mut(var.id).stop_gradient = false;
+        let watched = self.state.borrow_mut().watch(var.id);
+        self.fitting(watched);
     }
 
     /// The dtype that is meant; `None` for that of an unknown variable.

@@ -117,6 +117,13 @@ impl OpenStep {
             .at(self.place.clone())
     }
 
+    /// Whether it reads a variable from around it.
+    pub(super) fn reads(&self, outer: VarId) -> bool {
+        let mut pairs = self.desc.inputs.iter().chain(&self.desc.statics);
+        pairs.any(|pair| pair.outer == outer)
+            || self.memories.iter().any(|memory| memory.initial == Some(outer))
+    }
+
     /// Whether it is known over which sequences it runs.
     pub(super) fn is_known(&self) -> bool {
         self.over.is_some()

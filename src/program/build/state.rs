@@ -202,6 +202,28 @@ impl State {
         Ok(program.append(registry, block, request)?.into_iter().flatten().collect())
     }
 
+    /// Lets gradients pass to a variable that nothing has read yet.
+    pub(super) fn watch(&mut self, id: VarId) -> Result<()> {
+        if !self.program.var(id).stop_gradient {
+            return Ok(());
+        }
+        let reader = match self.program.reader(id) {
+            Some((number, op)) => Some((format!("{} #{number}", op.kind), op.caller.clone())),
+            None => self.open.iter().find(|step| step.reads(id)).map(|step| {
+                let place = step.place.clone();
+                (place.operator.unwrap_or_default(), place.caller.unwrap_or_default())
+            }),
+        };
+        let Some((operator, line)) = reader else {
+            self.program.var_mut(id).stop_gradient = false;
+            return Ok(());
+        };
+        let expected = "to come before the first operator that reads the variable";
+        let error =
+            Error::of(ErrorKind::Program, "watch", expected, format!("{operator} before it, at {line}"));
+        Err(error.variable(&self.program.var(id).name))
+    }
+
     /// Opens a step block over variables of `parent`: the block, and the step inputs as it sees them. If one of them does
     /// not fit or is unknown, all of them are unknown inside, and so are the outputs; mistakes inside are still found.
     pub(super) fn open(
