@@ -286,7 +286,7 @@ impl Builder {
     /// there is one row a sequence; deeper levels are this feed's own.
     ///
     /// # Errors
-    /// If the name is taken, in a step block, or if there are too many dimensions or levels.
+    /// If the name is taken, in a step block, or if there are too many dimensions or levels; if a row has 2^63 bytes or more.
     #[track_caller]
     pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
         self.add_feed(name, |program| ragged(program, dtype, dims, lod_level))
@@ -296,7 +296,8 @@ impl Builder {
     /// `shape` is the whole shape, `None` for the rows of the batch.
     ///
     /// # Errors
-    /// As [`Self::feed`]; if a dimension after the first is unknown; if the storage does not have that many dimensions.
+    /// As [`Self::feed`]; if a dimension after the first is unknown; if the storage does not have that many dimensions; if csr or
+    /// coo has more than 2^60 columns, counted in each row if the rows are known.
     #[track_caller]
     pub fn feed_stored(
         &self,
@@ -344,7 +345,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::feed`]; if `dtype` is no float.
+    /// As [`Self::feed`]; if `dtype` is not f32 or f64; if there are more than 2^60 columns.
     #[track_caller]
     pub fn feed_csr(&self, name: &str, dtype: DType, columns: usize, lod_level: usize) -> Var {
         self.add_feed(name, |program| {
@@ -376,6 +377,7 @@ impl Builder {
                 return Err(Error::of(ErrorKind::Program, "feed", "the root block", "a step block"));
             }
             let spec = spec(program)?;
+            spec.check_size()?;
             if spec.storage != StorageKind::Dense && !spec.dtype.is_float() {
                 return Err(Error::new("dtype of a sparse feed", "f32 or f64", spec.dtype.to_string()));
             }

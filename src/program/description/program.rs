@@ -281,6 +281,7 @@ impl Program {
         let stop = !groups.iter().flatten().any(|&v| !self.var(v).stop_gradient);
         for spec in outputs.iter().flatten() {
             check_inner_extents(spec)?;
+            spec.check_size()?;
         }
         self.levels = levels;
         let mut written = Vec::new();

@@ -1,0 +1,76 @@
+//! Mistakes with sparse variables in programs: sizes that nothing can hold, and operators that are refused.
+
+use unpadded::layers::init;
+use unpadded::program::{Extent, Size, Spec};
+use unpadded::tensor::StorageKind;
+use unpadded::{Builder, DType, Error};
+
+/// The messages of a builder's errors.
+fn messages(net: &Builder) -> Vec<String> {
+    net.check().err().iter().flat_map(Error::all).map(|error| error.to_string()).collect()
+}
+
+/// There is one message, which has each of the words.
+#[track_caller]
+fn says(net: &Builder, words: &[&str]) {
+    let found = messages(net);
+    assert_eq!(found.len(), 1, "{found:#?}");
+    for words in words {
+        assert!(found[0].contains(words), "expected `{words}`: {}", found[0]);
+    }
+}
+
+#[test]
+fn a_size_that_nothing_can_hold_is_refused_at_its_own_line() {
+    const HUGE: [usize; 4] = [(1 << 60) + 1, 1 << 62, 1 << 63, usize::MAX];
+    for columns in HUGE {
+        let net = Builder::new();
+        let line = line!() + 1;
+        let x = net.feed_csr("x", DType::F32, columns, 0);
+        let _ = (x.softmax(), x.transposed_dot(x), x.tanh().mean());
+        let place = format!("sparse_mistakes.rs:{line}:");
+        says(
+            &net,
+            &["variable `x`: shape: expected rows and columns of which there are at most 2^60", &place],
+        );
+
+        let net = Builder::new();
+        net.feed_stored("x", DType::F64, &[Some(columns), Some(4)], StorageKind::Coo).tanh();
+        says(&net, &["at most 2^60, multiplied", "4] coo"]);
+        let net = Builder::new();
+        net.row_sparse_parameter("table", DType::F64, &[4, columns], init::zeros());
+        says(&net, &["variable `table`: shape: expected fewer than 2^63 bytes in a row"]);
+        let net = Builder::new();
+        net.feed("x", DType::F64, &[columns], 0).sum();
+        says(&net, &["variable `x`: shape: expected a number of elements that memory can hold"]);
+        let net = Builder::new();
+        net.parameter("x", DType::F64, &[3, columns], init::zeros());
+        says(&net, &["variable `x`: shape: expected a number of elements that memory can hold"]);
+    }
+}
+
+#[test]
+fn the_largest_sparse_rows_are_projected_and_their_products_are_refused() {
+    let net = Builder::new();
+    let widest = net.feed_csr("widest", DType::F64, 1 << 60, 0);
+    assert_eq!(net.describe(widest.random_projection(64, 7)), "`random_projection`: f64[batch, 64]");
+    assert_eq!(net.describe(widest.sum_features()), "`sparse_sum_features`: f64[batch, 1]");
+    assert!(net.check().is_ok(), "{:?}", messages(&net));
+    let report = net.program().unwrap().storage_report(&net.registry()).unwrap();
+    assert!(report.get(widest).is_some());
+    let line = line!() + 1;
+    widest.transposed_dot(widest);
+    says(&net, &["transposed_dot #2: shape: expected rows", &format!("sparse_mistakes.rs:{line}:")]);
+}
+
+#[test]
+fn bytes_beyond_all_numbers_are_counted_as_the_largest() {
+    let most = [usize::MAX, usize::MAX];
+    for storage in [StorageKind::Dense, StorageKind::SelectedRows, StorageKind::Csr, StorageKind::Coo] {
+        let size = |spec: Spec| Size::of(&spec.stored(storage), Extent::Data(1)).bytes(3, 3);
+        assert_eq!(size(Spec::fixed(DType::F64, &most).unwrap()), usize::MAX, "{storage}");
+        let rows = Spec::rows_of(DType::F64, Extent::Batch, &most, Default::default()).unwrap();
+        let sparse = matches!(storage, StorageKind::Csr | StorageKind::Coo);
+        assert_eq!(size(rows), if sparse { 8 + 24 + 48 } else { usize::MAX }, "{storage}");
+    }
+}
