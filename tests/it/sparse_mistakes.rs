@@ -74,3 +74,35 @@ fn bytes_beyond_all_numbers_are_counted_as_the_largest() {
         assert_eq!(size(rows), if sparse { 8 + 24 + 48 } else { usize::MAX }, "{storage}");
     }
 }
+
+#[test]
+fn each_conversion_of_the_program_is_one_warning_with_the_bytes_that_it_has_there() {
+    let net = Builder::new();
+    let x = net.feed_csr("x", DType::F32, 30, 1);
+    let z = net.feed_csr("z", DType::F32, 7, 0);
+    // Both slots, and then another line, read the same dense variable.
+    let _ = (net.less(z, z), z.softmax());
+    net.recurrent(x, |step, x_t| {
+        let state = step.memory(30);
+        step.update(state, state + x_t.softmax() + x_t.log_softmax());
+        let around = z.softmax().linear(30);
+        (step.last(state), around)
+    });
+    let warnings: Vec<String> = net.warnings().iter().map(ToString::to_string).collect();
+    let program = net.program().unwrap();
+    let made = program.root().ops.iter().filter(|op| op.kind == "to_dense").count();
+    assert_eq!(warnings.len(), made, "{warnings:#?}");
+    let expected = [
+        "variable `z` is csr, for which `x` of less #1 has no kernel: made dense, 28 × batch bytes;",
+        "variable `x` is csr, for which `x` of softmax #0 has no kernel: made dense, 120 × rows0 bytes;",
+        "variable `z` is csr, for which `x` of softmax ",
+    ];
+    for (warning, expected) in warnings.iter().zip(expected) {
+        assert!(warning.starts_with(expected), "{warning}");
+    }
+    assert!(warnings[2].contains("made dense, 28 × batch bytes"), "{}", warnings[2]);
+    let report = program.storage_report(&net.registry()).unwrap();
+    let said: Vec<String> = report.fallbacks().map(|dense| dense.size.to_string()).collect();
+    let warned: Vec<String> = net.warnings().iter().map(|warning| warning.dense.to_string()).collect();
+    assert_eq!(said, warned);
+}

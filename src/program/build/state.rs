@@ -170,7 +170,12 @@ impl State {
         mut inputs: Vec<(&str, Vec<VarId>)>,
         caller: &'static Location<'static>,
     ) -> Result<Vec<VarId>> {
-        self.densify(block, kind, attributes, &mut inputs, caller)?;
+        if self.fallback != Fallback::Deny {
+            let due = self.program.conversions(&self.registry, kind, attributes, &inputs);
+            if !due.is_empty() {
+                self.densify(block, kind, due, &mut inputs, caller)?;
+            }
+        }
         let sparse = |this: &Self| {
             this.has_sparse_rows(&inputs)
                 || this.program.makes_sparse_rows(&this.registry, block, kind, attributes, &inputs)
