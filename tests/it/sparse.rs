@@ -101,7 +101,9 @@ fn sparse_rows_beside_a_memory_are_refused_by_name() {
         let mixed = x_t + state;
         (step.last(state), mixed)
     });
-    let said = net.finish().unwrap_err().to_string();
+    let error = net.finish().unwrap_err();
+    assert_eq!(error.all().count(), 1, "{error}");
+    let said = error.to_string();
     let expected = "sparse rows in a step, which are computed and read before its loop: expected operators on step \
                     inputs and on what is around the step";
     assert!(said.contains("variable `bags.step`") && said.contains(expected), "{said}");

@@ -3,7 +3,7 @@
 use unpadded::layers::init;
 use unpadded::program::{Extent, Size, Spec};
 use unpadded::tensor::StorageKind;
-use unpadded::{Builder, DType, Error};
+use unpadded::{Builder, DType, Error, Fallback};
 
 /// The messages of a builder's errors.
 fn messages(net: &Builder) -> Vec<String> {
@@ -105,4 +105,32 @@ fn each_conversion_of_the_program_is_one_warning_with_the_bytes_that_it_has_ther
     let said: Vec<String> = report.fallbacks().map(|dense| dense.size.to_string()).collect();
     let warned: Vec<String> = net.warnings().iter().map(|warning| warning.dense.to_string()).collect();
     assert_eq!(said, warned);
+}
+
+#[test]
+fn what_is_refused_in_a_step_is_one_error() {
+    let net = Builder::new().fallback(Fallback::Deny);
+    let x = net.feed_csr("x", DType::F32, 10, 1);
+    let h = net.recurrent(x, |step, x_t| {
+        let state = step.memory(10);
+        let next = x_t.softmax() + state;
+        step.update(state, next);
+        next
+    });
+    h.linear(2).mean();
+    says(&net, &["softmax #0 in block 1: variable `x.step`: storage of input `x`: expected dense, got csr"]);
+
+    let net = Builder::new();
+    let x = net.feed_csr("x", DType::F32, 10, 1);
+    let h = net.recurrent(x, |step, x_t| {
+        let state = step.memory(10);
+        let next = x_t + state;
+        step.update(state, next);
+        next
+    });
+    h.linear(2).mean();
+    says(
+        &net,
+        &["add #0 in block 1: variable `x.step`: sparse rows in a step", "`memory`, which the step computes"],
+    );
 }

@@ -41,6 +41,8 @@ pub(super) struct OpenStep {
     pub(super) lasts: HashSet<VarId>,
     /// The static inputs, by the outer variable.
     pub(super) captured: HashMap<VarId, VarId>,
+    /// How many errors there were when it was opened.
+    pub(super) errors: usize,
 }
 
 #[derive(Clone, Copy)]

@@ -271,6 +271,7 @@ impl State {
             taken: HashSet::new(),
             lasts: HashSet::new(),
             captured: HashMap::new(),
+            errors: self.errors.len(),
         };
         let mut inner = vec![None; inputs.len()];
         if outer.len() == inputs.len() {
