@@ -118,7 +118,7 @@ fn what_is_refused_in_a_step_is_one_error() {
         next
     });
     h.linear(2).mean();
-    says(&net, &["softmax #0 in block 1: variable `x.step`: storage of input `x`: expected dense, got csr"]);
+    says(&net, &["softmax #0: variable `x`: storage of input `x`: expected dense, got csr"]);
 
     let net = Builder::new();
     let x = net.feed_csr("x", DType::F32, 10, 1);
@@ -133,4 +133,43 @@ fn what_is_refused_in_a_step_is_one_error() {
         &net,
         &["add #0 in block 1: variable `x.step`: sparse rows in a step", "`memory`, which the step computes"],
     );
+}
+
+#[test]
+fn what_is_refused_leaves_nothing_behind() {
+    let net = Builder::new();
+    let x = net.feed_csr("x", DType::F32, 3, 1);
+    let y = net.feed("y", DType::F32, &[4], 1);
+    net.less(x, y);
+    says(&net, &["less #0: ", "f32[rows0, 3] lod(0) csr"]);
+    assert!(net.warnings().is_empty(), "{:?}", net.warnings());
+    // In a step, of a variable around it and of one of the step.
+    let z = net.feed_csr("z", DType::F32, 3, 0);
+    net.recurrent(x, |step, x_t| {
+        let state = step.memory(4);
+        step.less(state, z);
+        step.less(state, x_t);
+        step.update(state, state.tanh());
+        step.last(state)
+    });
+    let found = messages(&net);
+    assert_eq!(found.len(), 3, "{found:#?}");
+    assert!(found[1].contains("less #0 in block 1: ") && found[1].contains("3] csr"), "{}", found[1]);
+    assert!(found[2].contains("less #0 in block 1: ") && found[2].contains("3] csr"), "{}", found[2]);
+    assert!(net.warnings().is_empty(), "{:?}", net.warnings());
+    // What is accepted afterwards has the numbers that it would have had.
+    x.softmax();
+    let warnings: Vec<String> = net.warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("softmax #2"), "{}", warnings[0]);
+}
+
+#[test]
+fn a_feed_of_unknown_dimensions_is_refused_with_its_shape() {
+    let net = Builder::new();
+    net.feed_stored("rows", DType::F32, &[None, Some(4)], StorageKind::SelectedRows);
+    says(&net, &["variable `rows`: shape of a feed: expected a known height of selected rows, got None"]);
+    let net = Builder::new();
+    net.feed_stored("x", DType::F32, &[Some(2), None], StorageKind::Dense);
+    says(&net, &["shape of a feed: expected known dimensions after the first, got [Some(2), None]"]);
 }

@@ -296,8 +296,8 @@ impl Builder {
     /// `shape` is the whole shape, `None` for the rows of the batch.
     ///
     /// # Errors
-    /// As [`Self::feed`]; if a dimension after the first is unknown; if the storage does not have that many dimensions; if csr or
-    /// coo has more than 2^60 columns, counted in each row if the rows are known.
+    /// As [`Self::feed`]; if a dimension after the first is unknown, or the first of selected rows; if the storage does not have that
+    /// many dimensions; if csr or coo has more than 2^60 columns, counted in each row if the rows are known.
     #[track_caller]
     pub fn feed_stored(
         &self,
@@ -309,12 +309,16 @@ impl Builder {
         self.add_feed(name, |_| {
             let rows = match shape.first() {
                 Some(Some(n)) => Extent::Known(*n),
+                Some(None) if storage == StorageKind::SelectedRows => {
+                    return Err(Error::new("shape of a feed", "a known height of selected rows", "None"));
+                }
                 Some(None) => Extent::Batch,
                 None => return Err(Error::new("shape of a feed", "at least one dimension", "none")),
             };
             let dims: Option<Vec<usize>> = shape[1..].iter().copied().collect();
-            let dims = dims
-                .ok_or_else(|| Error::new("shape of a feed", "known dimensions after the first", "others"))?;
+            let dims = dims.ok_or_else(|| {
+                Error::new("shape of a feed", "known dimensions after the first", format!("{shape:?}"))
+            })?;
             if matches!(storage, StorageKind::Csr | StorageKind::Coo) && dims.len() != 1 {
                 let got = format!("{} of them", shape.len());
                 return Err(Error::new("shape of a feed", format!("two dimensions for {storage}"), got));

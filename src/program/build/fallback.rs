@@ -6,7 +6,7 @@ use std::panic::Location;
 use super::builder::Builder;
 use super::state::State;
 use super::warning::{Fallback, Warning};
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 use crate::program::description::language::TO_DENSE;
 use crate::program::description::storages::Conversion;
 use crate::program::spec::attributes::Attributes;
@@ -48,8 +48,38 @@ impl Builder {
 }
 
 impl State {
+    /// Appends an operator to variables some of which are made dense for it. If it is refused, nothing is left of them.
+    pub(super) fn append_to_dense(
+        &mut self,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: Vec<(&str, Vec<VarId>)>,
+        due: Vec<Conversion>,
+        caller: &'static Location<'static>,
+    ) -> Result<Vec<VarId>> {
+        let before = (self.program.clone(), self.open.clone(), self.dense.clone(), self.warnings.len());
+        let mut dense = inputs.clone();
+        let converted = self.densify(block, kind, due, &mut dense, caller);
+        let appended = converted.and_then(|()| self.append_as_stored(block, kind, attributes, dense, caller));
+        appended.map_err(|error| {
+            (self.program, self.open, self.dense) = (before.0, before.1, before.2);
+            self.warnings.truncate(before.3);
+            // As the operator says it of the variables that the user has.
+            let said = self.program.mistake(&self.registry, block, kind, attributes, &inputs);
+            let number = self.program.block(block).ops.len();
+            let place = Place {
+                operator: Some(format!("{kind} #{number}")),
+                block: (block.0 > 0).then_some(block.0 as usize),
+                caller: Some(caller.to_string()),
+                variable: None,
+            };
+            said.unwrap_or(error).of_operator(&place).at(place)
+        })
+    }
+
     /// Replaces what an operator has no kernel for by dense variables.
-    pub(super) fn densify(
+    fn densify(
         &mut self,
         block: BlockId,
         kind: &str,

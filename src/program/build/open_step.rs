@@ -21,6 +21,7 @@ pub struct Recurrence {
 }
 
 /// A step block that is being built.
+#[derive(Clone)]
 pub(super) struct OpenStep {
     pub(super) block: BlockId,
     pub(super) parent: BlockId,

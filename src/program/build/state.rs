@@ -167,15 +167,27 @@ impl State {
         block: BlockId,
         kind: &str,
         attributes: &Attributes,
-        mut inputs: Vec<(&str, Vec<VarId>)>,
+        inputs: Vec<(&str, Vec<VarId>)>,
         caller: &'static Location<'static>,
     ) -> Result<Vec<VarId>> {
         if self.fallback != Fallback::Deny {
             let due = self.program.conversions(&self.registry, kind, attributes, &inputs);
             if !due.is_empty() {
-                self.densify(block, kind, due, &mut inputs, caller)?;
+                return self.append_to_dense(block, kind, attributes, inputs, due, caller);
             }
         }
+        self.append_as_stored(block, kind, attributes, inputs, caller)
+    }
+
+    /// Appends an operator to variables as they are stored.
+    pub(super) fn append_as_stored(
+        &mut self,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: Vec<(&str, Vec<VarId>)>,
+        caller: &'static Location<'static>,
+    ) -> Result<Vec<VarId>> {
         let sparse = |this: &Self| {
             this.has_sparse_rows(&inputs)
                 || this.program.makes_sparse_rows(&this.registry, block, kind, attributes, &inputs)
