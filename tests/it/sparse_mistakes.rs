@@ -161,7 +161,7 @@ fn what_is_refused_leaves_nothing_behind() {
     x.softmax();
     let warnings: Vec<String> = net.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].contains("softmax #2"), "{}", warnings[0]);
+    assert!(warnings[0].contains("softmax #1"), "{}", warnings[0]);
 }
 
 #[test]
