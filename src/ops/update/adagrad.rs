@@ -69,9 +69,9 @@ operator! {
         /// Multiplies `rate`; 1 without it.
         rate_factor: f64 => or_one,
     }
-    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
     kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), SUM = sum: one.updated().table() }
+    outputs { PARAM = param: one.updated().table(), SUM = sum: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
 impl Adagrad {
