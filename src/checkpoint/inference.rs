@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use super::checkpoint::Checkpoint;
 use super::purpose::Purpose;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::executor::{self, Scope};
+use crate::ops;
 use crate::program::VarId;
 
 impl Checkpoint {
@@ -25,8 +27,47 @@ impl Checkpoint {
         self.bare().at_caller()
     }
 
+    /// The same with all rows of parameters where they would be if their [moves](crate::executor::settle) had not waited: a
+    /// checkpoint holds a training as it was. The best parameters owe nothing.
+    ///
+    /// # Errors
+    /// If it lacks a parameter that may owe something, or a state of its rule.
+    #[track_caller]
+    pub fn settled(self) -> Result<Self> {
+        self.settle().at_caller()
+    }
+
+    fn settle(mut self) -> Result<Self> {
+        let Some(settling) = self.program.settling() else { return Ok(self) };
+        let mut names: Vec<String> = Vec::new();
+        for op in &settling.root().ops {
+            let vars = op.reads().chain(op.writes()).map(|id| settling.var(id).name.clone());
+            names.extend(vars);
+        }
+        names.sort_unstable();
+        names.dedup();
+        let mut scope = Scope::new();
+        for name in &names {
+            let missing = || Error::of(ErrorKind::Program, "checkpoint", "a value for it", "none");
+            let value = self.tensors.remove(name).ok_or_else(missing).map_err(|e| e.variable(name))?;
+            scope.set_of(&settling, name, value)?;
+        }
+        executor::settle(&self.program, &ops::catalogue(), &mut scope, 0)?;
+        for name in names {
+            let value = scope.value(&name)?;
+            self.tensors.insert(name, value);
+        }
+        Ok(self)
+    }
+
+    /// Whether what it would predict with may owe moves.
+    pub(crate) fn owes(&self) -> bool {
+        self.best.is_empty() && self.program.settling().is_some()
+    }
+
     fn bare(self) -> Result<Self> {
-        let Self { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } = self;
+        let Self { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } =
+            if self.owes() { self.settle()? } else { self };
         if outputs.is_empty() {
             let got = "none: a trainer has them named with `.output(name, variable)`";
             return Err(Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", got));

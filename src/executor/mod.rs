@@ -17,6 +17,7 @@ mod plan;
 mod reference;
 mod rewrite;
 mod run;
+mod settle;
 
 pub use executor::Executor;
 pub use observe::bound::{Bound, Rates};
@@ -29,3 +30,4 @@ pub use run::request::{Run, Stage};
 pub use run::scope::Scope;
 pub(crate) use run::threads::Threads;
 pub use run::{rank_table, scope};
+pub use settle::settle;

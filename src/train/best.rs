@@ -8,6 +8,7 @@ use super::{Stop, unprepared};
 use crate::checkpoint::{Best, Criterion, Position};
 use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};
+use crate::executor;
 use crate::metrics::Scores;
 use crate::program::VarRole;
 use crate::tensor::Storage;
@@ -106,8 +107,9 @@ impl Trainer {
         Ok(better)
     }
 
-    /// A copy of the parameters, without the optimizer's state.
+    /// A copy of the parameters, without the optimizer's state; no row owes a move afterwards.
     pub(super) fn parameters(&mut self) -> Result<BTreeMap<String, Storage>> {
+        self.settle()?;
         let kept = self.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
         let names: Vec<String> = kept.map(|(_, v)| v.name.clone()).collect();
         names.into_iter().map(|name| Ok((name.clone(), self.scope.value(&name)?))).collect()
@@ -127,9 +129,16 @@ impl Trainer {
                 "none",
             ));
         }
+        // What rows owe is owed by the last parameters.
+        self.settle()?;
         for (name, value) in &self.state.best {
             self.scope.set(name, value.clone())?;
         }
         Ok(())
+    }
+
+    /// Lets all rows of parameters make the moves that they [owe](crate::executor::settle).
+    pub(super) fn settle(&mut self) -> Result<()> {
+        executor::settle(&self.state.program, &self.registry, &mut self.scope, self.threads)
     }
 }

@@ -197,7 +197,7 @@ impl Trainer {
     }
 
     /// The loss and the metrics over all of `data`, with the parameters as they are. It changes nothing in the training,
-    /// wherever it is.
+    /// wherever it is, but that rows make the moves that they [owe](crate::executor::settle), which may change last digits.
     ///
     /// # Errors
     /// If a setting, a batch or a feed does not fit, the data fails or has no batch.
@@ -213,7 +213,7 @@ impl Trainer {
     fn pass(&mut self, data: &dyn Data, stop: Stop) -> Result<Option<Scores>> {
         let training: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
         self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
-        let found = self.infer(data, stop);
+        let found = self.settle().and_then(|()| self.infer(data, stop));
         for (metric, sums) in self.metrics.iter_mut().zip(&training) {
             metric.sums().copy_from_slice(sums);
         }

@@ -1,5 +1,6 @@
 //! Starting from the parameters of another training: fine-tuning.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -72,6 +73,7 @@ impl Trainer {
     /// changed then.
     #[track_caller]
     pub fn load_parameters(&mut self, from: &Checkpoint) -> Result<()> {
+        let from = &settled(from).at_caller()?;
         let (given, found) = self.compare(from).at_caller()?;
         let differences = found.differences();
         if !differences.is_empty() {
@@ -104,6 +106,7 @@ impl Trainer {
     /// then.
     #[track_caller]
     pub fn load_fitting_parameters(&mut self, from: &Checkpoint) -> Result<LoadedParameters> {
+        let from = &settled(from).at_caller()?;
         let (given, found) = self.compare(from).at_caller()?;
         if found.loaded.is_empty() {
             let expected = "at least one that fits the model, by name and shape";
@@ -169,6 +172,11 @@ impl Trainer {
         }
         values().try_for_each(|(name, value)| self.scope.set(name, value.clone()))
     }
+}
+
+/// A checkpoint whose parameters owe nothing.
+fn settled(from: &Checkpoint) -> Result<Cow<'_, Checkpoint>> {
+    if from.owes() { from.clone().settled().map(Cow::Owned) } else { Ok(Cow::Borrowed(from)) }
 }
 
 /// The parameters of a checkpoint, by name.

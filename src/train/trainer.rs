@@ -249,10 +249,12 @@ impl Trainer {
             let expected = format!("one of `{}`", known.join("`, `"));
             return Err(Error::new("name of a parameter", expected, format!("`{name}`")));
         }
+        self.settle()?;
         self.scope.set(name, value)
     }
 
-    /// The parameters and the optimizer's state, to look at.
+    /// The parameters and the optimizer's state, to look at. During a training with sparse gradients rows may still owe moves:
+    /// [`settle`](crate::executor::settle) makes them, as every evaluation does.
     pub fn scope(&mut self) -> &mut Scope {
         &mut self.scope
     }

@@ -1,7 +1,7 @@
 //! Exact sparse updates: what rows owe is made up for before they are read, so that a training has the numbers of the one with
 //! dense gradients.
 
-use unpadded::executor::{Executor, Run, Scope, interpret};
+use unpadded::executor::{Executor, Run, Scope, interpret, settle};
 use unpadded::layers::init;
 use unpadded::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
@@ -86,10 +86,7 @@ fn train(
             losses.push(executor.scalar(loss).unwrap());
         }
     }
-    if let Some(settling) = program.settling() {
-        let mut all = Executor::new(&settling, &registry, &[], threads).unwrap();
-        all.run(&mut scope, &Run::train(&[], 0)).unwrap();
-    }
+    settle(&program, &registry, &mut scope, threads).unwrap();
     let table = scope.get("table").unwrap().cast(DType::F64);
     (table.as_slice::<f64>().unwrap().to_vec(), losses)
 }
@@ -115,7 +112,10 @@ fn rules() -> Vec<(&'static str, Box<dyn Optimizer>)> {
         ("adamax", Box::new(Adamax::new(0.01).weight_decay(0.03).decoupled())),
         ("lion", Box::new(Lion::new(0.001).weight_decay(0.05).schedule(cosine()))),
         ("adagrad", Box::new(Adagrad::new(0.05).rate_decay(0.01))),
-        ("adagrad with decay", Box::new(Adagrad::new(0.05).weight_decay(0.02).decoupled().schedule(halves()))),
+        (
+            "adagrad with decay",
+            Box::new(Adagrad::new(0.05).weight_decay(0.02).decoupled().schedule(halves())),
+        ),
         ("ftrl", Box::new(Ftrl::new(0.05).l1(0.001).l2(0.1))),
         ("rmsprop", Box::new(RmsProp::new(0.01).weight_decay(0.1).decoupled())),
         ("rmsprop with momentum", Box::new(RmsProp::new(0.005).momentum(0.8).schedule(cosine()))),

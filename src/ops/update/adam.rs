@@ -144,7 +144,12 @@ impl<T: Float> Deferred<T, 3> for Adam {
 
     fn earlier(&self, after: &Drift, Moment { rate, step }: Moment) -> Drift {
         let rate = rate * self.rate_factor;
-        after.earlier([self.beta1, self.beta2], step, rate / (1.0 - self.beta1.powf(step)), self.decay().kept(rate))
+        after.earlier(
+            [self.beta1, self.beta2],
+            step,
+            rate / (1.0 - self.beta1.powf(step)),
+            self.decay().kept(rate),
+        )
     }
 
     fn kept(&self, moment: Moment) -> f64 {

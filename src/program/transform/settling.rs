@@ -6,11 +6,11 @@ use crate::program::description::op_desc::Role;
 use crate::program::description::program::{Block, Program};
 
 impl Program {
-    /// A program without feeds that settles every row of every parameter that an update rule leaves moves to: to be run, as a
-    /// training step, before parameters are read otherwise than by the program itself. `None` if nothing is ever owed.
+    /// A program without feeds that settles every row of every parameter that an update rule leaves moves to, as a training
+    /// step. `None` if nothing is ever owed.
     ///
     /// A variable is as before by number, so that both programs run on one scope.
-    pub fn settling(&self) -> Option<Self> {
+    pub(crate) fn settling(&self) -> Option<Self> {
         let mut settled = HashSet::new();
         let once = self.root().ops.iter().filter(|op| op.role == Role::Settle);
         let ops: Vec<_> = once.filter(|op| settled.insert(op.writes().next())).cloned().collect();
