@@ -49,6 +49,13 @@ fn numbers(line: &str) -> Outcome<Vec<i64>> {
     line.split_whitespace().map(number).collect()
 }
 
+/// The sequences of one file with the classes of another.
+fn labelled(folder: &str, texts: &str, classes: &str) -> Outcome<Vec<(Vec<i64>, i64)>> {
+    let (texts, classes) = (file(folder, texts)?, file(folder, classes)?);
+    let example = |(line, label): (&str, &str)| Ok((numbers(line)?, label.trim().parse()?));
+    texts.lines().zip(classes.lines()).map(example).collect()
+}
+
 /// The sum over the tokens of a random weight each decides the class, so that a loss can fall.
 fn class(draws: &[f64], ids: &[i64], classes: i64) -> i64 {
     let score: f64 =
@@ -72,11 +79,7 @@ fn batched(examples: Vec<(Vec<i64>, i64)>, batch: usize) -> Outcome<Vec<Batch>> 
 /// W1 and W7: 2,048 sequences of 5 to 600 tokens (median 120) with two classes, batches of 64.
 pub(crate) fn classify() -> Outcome<Vec<Batch>> {
     let examples = match std::env::var("UNPADDED_BENCH_DATA") {
-        Ok(folder) => {
-            let (text, classes) = (file(&folder, "w1.txt")?, file(&folder, "w1.label")?);
-            let example = |(line, label): (&str, &str)| Ok((numbers(line)?, label.trim().parse::<i64>()?));
-            text.lines().zip(classes.lines()).map(example).collect::<Outcome<_>>()?
-        }
+        Ok(folder) => labelled(&folder, "w1.txt", "w1.label")?,
         Err(_) => {
             let (mut draws, zipf) = (Draws(0, 101), zipf(30_000));
             let weights: Vec<f64> = (0..zipf.len()).map(|_| draws.uniform()).collect();
@@ -87,6 +90,31 @@ pub(crate) fn classify() -> Outcome<Vec<Batch>> {
                 (ids, label)
             };
             (0..2048).map(|_| example()).collect()
+        }
+    };
+    batched(examples, 64)
+}
+
+/// W3: 6,400 bags of 1 to 500 ids (median 80) of a table of `size` rows, two classes; batches of 64.
+pub(crate) fn wide(size: usize) -> Outcome<Vec<Batch>> {
+    let examples = match std::env::var("UNPADDED_BENCH_DATA") {
+        Ok(folder) => labelled(&folder, &format!("w3_{size}.txt"), "w3.label")?,
+        Err(_) => {
+            let mut draws = Draws(0, 103);
+            // Zipf's law between whole numbers, since its weights would take more memory than what is measured. A rank may lie
+            // anywhere in the table.
+            let whole = 1.0 - (size as f64).powf(-0.1);
+            let id = |draws: &mut Draws| {
+                let rank = (1.0 - draws.uniform() * whole).powi(-10) as usize;
+                (rank.saturating_mul(7919) + 12345) as i64 % size as i64
+            };
+            let mut example = || {
+                let length = draws.length(80.0, 0.8, (1.0, 500.0));
+                let ids: Vec<i64> = (0..length).map(|_| id(&mut draws)).collect();
+                let label = i64::from(ids.iter().map(|id| id % 7 - 3).sum::<i64>() > 0);
+                (ids, label)
+            };
+            (0..6400).map(|_| example()).collect()
         }
     };
     batched(examples, 64)

@@ -1,9 +1,10 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W7 W4 W2 W2wide custom cells long scaling build small] [--threads 2] [--steps N] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W2 W2wide custom cells long scaling build small] [--threads 2] [--steps N] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W4: an LSTM over sentences of LSTMs over words; W2: a word language model
-//! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. `custom`: W1 with the LSTM written by hand, beside the
+//! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. W3: an embedding bag over 10⁵, 10⁶ and 10⁷ rows under several
+//! rules, each in a process of its own. `custom`: W1 with the LSTM written by hand, beside the
 //! built-in one. `cells`: W1 with each cell of `models/cells`. `long`: one sequence of 4,000 steps with sixty-three of 20,
 //! beside the two run apart. `scaling`: W1's model over batch, hidden size, length and threads, a table and the plots
 //! `target/scaling-*.svg`; `scaling-batch`, `scaling-hidden`, `scaling-hidden-alone` and `scaling-length` are its parts.
@@ -22,6 +23,7 @@ mod models;
 mod plot;
 mod scaling;
 mod small;
+mod wide;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -33,8 +35,8 @@ use unpadded::optimizer::{Adam, Optimizer, Sgd};
 use unpadded::{Builder, Mode};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-const WORKLOADS: [&str; 11] =
-    ["W1", "W7", "W4", "W2", "W2wide", "custom", "cells", "long", "scaling", "build", "small"];
+const WORKLOADS: [&str; 12] =
+    ["W1", "W7", "W3", "W4", "W2", "W2wide", "custom", "cells", "long", "scaling", "build", "small"];
 
 /// A compiled model and its parameters.
 pub(crate) struct Bench {
@@ -107,18 +109,24 @@ impl Timed {
 
     /// The line of the workloads' page; `more` are fields at its end.
     fn json(&self, workload: &str, threads: usize, more: &str) -> String {
+        self.json_of(workload, "unpadded", threads, more)
+    }
+
+    /// The same of a mode.
+    pub(crate) fn json_of(&self, workload: &str, mode: &str, threads: usize, more: &str) -> String {
         let (version, middle) = (env!("CARGO_PKG_VERSION"), self.0.len() / 2);
         let (times, rates) = (self.sorted(|s| s.0 * 1e3), self.sorted(|s| s.1 / s.0));
         let loss = self.0[self.0.len() - 1].2;
         let rss = memory::peak_rss_mb().map_or("null".to_owned(), |mb| format!("{mb:.0}"));
         format!(
             concat!(
-                r#"{{"peer":"unpadded","version":"{}","workload":"{}","mode":"unpadded","threads":{},"#,
+                r#"{{"peer":"unpadded","version":"{}","workload":"{}","mode":"{}","threads":{},"#,
                 r#""tokens_per_s":{:.0},"tokens_per_s_total":{:.0},"step_ms_median":{:.2},"step_ms_min":{:.2},"#,
                 r#""peak_rss_mb":{},"padding_ratio":1.0,"final_loss":{:.4},"steps":{}{}}}"#
             ),
             version,
             workload,
+            mode,
             threads,
             rates[middle],
             self.total(),
@@ -200,7 +208,9 @@ fn run() -> Outcome<()> {
             "--threads" => threads = number()?.max(1),
             "--profile" => profiled = true,
             "--steps" => steps = Some(number()?.max(1)),
-            known if WORKLOADS.contains(&known) || scaling::knows(known) => chosen.push(word),
+            known if WORKLOADS.contains(&known) || scaling::knows(known) || wide::knows(known) => {
+                chosen.push(word)
+            }
             _ => {
                 let known = WORKLOADS.join(", ");
                 return Err(format!("expected {known}, --threads, --steps or --profile, got `{word}`").into());
@@ -240,6 +250,10 @@ fn run() -> Outcome<()> {
             }
             axis if scaling::knows(axis) => {
                 scaling::run(axis)?;
+                continue;
+            }
+            table if wide::knows(table) => {
+                wide::run(table, threads, steps)?;
                 continue;
             }
             "build" => {

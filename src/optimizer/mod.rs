@@ -197,8 +197,9 @@ fn append(
         if row_sparse {
             attributes.set("storage", StorageKind::SelectedRows.name());
         }
+        let parsed = registry.parse(rule.kind, &attributes).map_err(|e| e.variable(&name))?;
         let waits = options.mode == SparseMode::Exact
-            && registry.parse(rule.kind, &attributes)?.owes() == Owes::Later
+            && parsed.owes() == Owes::Later
             && program.spec(grad)?.storage == StorageKind::SelectedRows
             && !row_sparse;
         let mut updated = Vec::with_capacity(outputs.len());
