@@ -210,6 +210,8 @@
 //! | [`rmsprop_centred_momentum`](crate::optimizer::RmsProp::centred) | v = momentum · v + g / (√(s − m²) + epsilon), param −= rate · v |
 //! | [`adadelta`](crate::optimizer::Adadelta) | s = ρ s + (1 − ρ) g², d = √(u + epsilon) / √(s + epsilon) · g, u = ρ u + (1 − ρ) d², param −= rate · d |
 //! | [`ftrl`](crate::optimizer::Ftrl) | z += g − (√(n + g²) − √n) / rate · param, n += g², param = −(z − sign(z) · l1) / ((beta + √n) / rate + l2), 0 where \|z\| ≤ l1 |
+//! | [`settle`](crate::executor::settle) | what rows that had no gradient owe to param and its state |
+//! | [`update_history`](crate::executor::settle) | the rates of the last updates, from which that follows |
 //! | [`learning_rate`](Schedule) | the rate of a step, by a schedule |
 //! | [`clip_gradient`](crate::optimizer::Sgd::clip_value) | g ← min(max(g, −limit), limit) |
 //! | [`global_norm`](crate::optimizer::Sgd::clip_global_norm) | √(Σ g²) over all gradients, and min(1, max_norm / (norm + 10⁻⁶)) |
@@ -260,7 +262,7 @@ pub use cell::gru::Update;
 pub use lookup::bag::LookupBag;
 pub use loss::cross_entropy::CrossEntropy;
 pub use sequence::pool_kind::Pool;
-pub(crate) use update::owed::HISTORY_SHAPE;
+pub(crate) use update::rule::HISTORY_SHAPE;
 pub use update::rule::SparseMode;
 pub use update::schedule::Schedule;
 pub(crate) use update::settle::settle_attributes;

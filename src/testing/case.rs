@@ -94,8 +94,10 @@ impl Case<'_> {
     /// The sample's operands with floats of `dtype`. They are rounded to f32 first, so that both dtypes see the same
     /// numbers.
     pub(super) fn operands(&self, dtype: DType) -> Result<Vec<Operand>> {
-        let cast =
-            |o: &Operand| Ok(Operand { value: cast(&cast(&o.value, DType::F32)?, dtype)?, ..o.clone() });
+        let cast = |o: &Operand| match o.fixed {
+            true => Ok(o.clone()),
+            false => Ok(Operand { value: cast(&cast(&o.value, DType::F32)?, dtype)?, ..o.clone() }),
+        };
         self.sample.operands.iter().map(cast).collect()
     }
 

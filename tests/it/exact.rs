@@ -1,13 +1,20 @@
 //! Exact sparse updates: what rows owe is made up for before they are read, so that a training has the numbers of the one with
 //! dense gradients.
 
+use unpadded::checkpoint::Checkpoint;
+use unpadded::data::{Batching, Field, Loader, Samples};
 use unpadded::executor::{Executor, Run, Scope, interpret, settle};
+use unpadded::layers::Embedding;
 use unpadded::layers::init;
+use unpadded::ops::Pool;
 use unpadded::optimizer::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
 };
+use unpadded::predict::Predictor;
 use unpadded::program::{Program, Registry, Role, VarId};
-use unpadded::{Builder, DType, Var, Variable};
+use unpadded::tensor::Storage;
+use unpadded::train::{Progress, Trainer, Until};
+use unpadded::{Builder, DType, Var, Variable, ops};
 
 use crate::models::Random;
 
@@ -191,4 +198,114 @@ fn a_settle_stands_before_every_reader_and_the_interpreter_runs_it() {
         let found = executor.scalar(loss).unwrap();
         assert!((found - expected).abs() < 1e-12, "step {step}: {found} is not {expected}");
     }
+}
+
+/// A trainer whose table has many rows that few batches touch.
+fn trainer(gradient: Gradient) -> Trainer {
+    let net = Builder::new().seed(3);
+    let words = net.feed("words", DType::I64, &[], 1);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let table = Embedding::new(200, 6);
+    let table = if gradient == Gradient::Rows { table.sparse() } else { table };
+    let logits = words.embedding(table).sequence_pool(Pool::Sum).linear(2);
+    let loss = logits.cross_entropy(label).mean();
+    let adam = AdamW::new(0.02).weight_decay(0.1);
+    Trainer::new(net, loss, &adam).unwrap().output("logits", logits).progress(Progress::Quiet).threads(1)
+}
+
+fn loader() -> Loader {
+    let mut random = Random(4);
+    let sample = |_| {
+        let words: Vec<i64> =
+            (0..1 + random.below(4)).map(|_| (random.below(14) * random.below(14)) as i64).collect();
+        let label = words.iter().sum::<i64>() % 2;
+        vec![Field::from(words), label.into()]
+    };
+    let samples: Samples = (0..120).map(sample).collect();
+    Loader::new(samples, &["words", "label"]).unwrap().batching(Batching::Sequences(6)).shuffle(2)
+}
+
+fn numbers(value: &Storage) -> Vec<f64> {
+    value.to_dense().unwrap().cast(DType::F64).as_slice::<f64>().unwrap().to_vec()
+}
+
+#[test]
+fn a_training_is_the_dense_one_and_is_resumed_to_the_bit_wherever_it_was_saved() {
+    let data = loader();
+    let mut dense = trainer(Gradient::Dense);
+    let expected = dense.fit(&data, &data, Until::Epochs(3)).unwrap();
+    let mut whole = trainer(Gradient::Rows);
+    let report = whole.fit(&data, &data, Until::Epochs(3)).unwrap();
+    let [loss, dense_loss] = [&report, &expected].map(|r| r.last.get("loss").unwrap());
+    assert!((loss - dense_loss).abs() < 1e-5, "{loss} is not {dense_loss}");
+    let table = |trainer: &mut Trainer| numbers(&trainer.scope().value("embedding_0.weight").unwrap());
+    let off = farthest(&table(&mut whole), &table(&mut dense));
+    assert!(off < 1e-5, "{off}");
+
+    for stop in [7, 20, 33] {
+        let folder = std::env::temp_dir().join(format!("unpadded-exact-{}-{stop}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("training.ckpt");
+        let mut first = trainer(Gradient::Rows);
+        first.fit(&data, &data, Until::Steps(stop)).unwrap();
+        first.save(&file).unwrap();
+        let mut second = trainer(Gradient::Rows);
+        second.resume(&file).unwrap();
+        let again = second.fit(&data, &data, Until::Epochs(3)).unwrap();
+        assert_eq!(again.last, report.last, "saved at step {stop}");
+        let names: Vec<String> = whole.scope().names().map(str::to_owned).collect();
+        for name in &names {
+            let [a, b] = [&mut whole, &mut second].map(|t| t.scope().value(name).unwrap());
+            assert_eq!(a, b, "{name}, saved at step {stop}");
+        }
+
+        // What was saved owes moves, which are made before anybody predicts from it or starts from its parameters.
+        let saved = Checkpoint { best: Default::default(), ..Checkpoint::load(&file).unwrap() };
+        let mut at_stop = trainer(Gradient::Dense);
+        at_stop.fit(&data, &data, Until::Steps(stop)).unwrap();
+        let words = Variable::from_sequences(&[(0..200).collect::<Vec<i64>>(), vec![199, 3]]).unwrap();
+        let predict = |checkpoint: Checkpoint| {
+            let predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap();
+            numbers(predictor.run(&[("words", &words)], &["logits"]).unwrap()[0].storage())
+        };
+        let expected = predict(Checkpoint { best: Default::default(), ..dense_checkpoint(&mut at_stop) });
+        let bare = saved.clone().for_inference().unwrap();
+        for found in [predict(saved.clone()), predict(bare), predict(saved.clone().settled().unwrap())] {
+            assert!(
+                farthest(&found, &expected) < 1e-5,
+                "{found:?} is not {expected:?}, saved at step {stop}"
+            );
+        }
+        if stop % 20 != 0 {
+            let owed = farthest(
+                &numbers(&saved.tensors["embedding_0.weight"]),
+                &numbers(&saved.clone().settled().unwrap().tensors["embedding_0.weight"]),
+            );
+            assert!(owed > 1e-4, "nothing was owed at step {stop}");
+        }
+        let mut fresh = trainer(Gradient::Rows);
+        fresh.load_parameters(&saved).unwrap();
+        assert!(farthest(&table(&mut fresh), &table(&mut at_stop)) < 1e-5);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
+
+/// What a trainer would save.
+fn dense_checkpoint(trainer: &mut Trainer) -> Checkpoint {
+    let file = std::env::temp_dir().join(format!("unpadded-exact-dense-{}.ckpt", std::process::id()));
+    trainer.save(&file).unwrap();
+    let checkpoint = Checkpoint::load(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    checkpoint
+}
+
+#[test]
+fn a_parameter_that_is_set_owes_nothing() {
+    let data = loader();
+    let mut trainer = trainer(Gradient::Rows);
+    trainer.fit(&data, &data, Until::Steps(7)).unwrap();
+    let ones = unpadded::tensor::Dense::from_vec(&[200, 6], vec![1.0f32; 1200]).unwrap();
+    trainer.set_parameter("embedding_0.weight", ones).unwrap();
+    trainer.evaluate(&data).unwrap();
+    assert!(numbers(&trainer.scope().value("embedding_0.weight").unwrap()).iter().all(|&x| x == 1.0));
 }

@@ -321,7 +321,7 @@ fn sparse_rows_of_a_vector_are_its_elements() {
 }
 
 #[test]
-fn exact_rules_that_move_every_row_refuse_selected_rows() {
+fn exact_rules_whose_moves_cannot_wait_refuse_selected_rows() {
     let refused = |rule: Rule, reason: &str| {
         let grad = rows(6, vec![1], numbers((1, 3), 0.9));
         let operands = [Operand::constant("grad", grad), Operand::constant("rate", arr0(0.1f32))];
@@ -330,21 +330,38 @@ fn exact_rules_that_move_every_row_refuse_selected_rows() {
             Direct::of(&ops::catalogue(), rule.kind, &attributes, &operands).err().unwrap().to_string();
         assert!(error.contains(".lazy()") && error.contains(reason), "{error}");
     };
-    refused(momentum(0.9), "momentum");
-    refused(rmsprop(1e-8), "RMSProp's decay");
-    refused(rmsprop_momentum(0.9), "momentum");
-    refused(rmsprop_centred(0.0), "RMSProp's decay");
-    refused(adadelta(0.9, 1e-6), "Adadelta's decay");
-    refused(lion(), "Lion's momentum");
-    refused(adamax(), "Adamax's moment");
-    refused(nadam(), "NAdam's moments");
-    refused(amsgrad(), "AMSGrad's moments");
-    refused(lamb(), "LAMB's moments");
+    refused(lamb(), "LAMB, which divides by the length of the whole parameter,");
     refused(sgd().with("l1", 0.1), "L1 decay");
     refused(adagrad(1e-8).with("l1", 0.1).with("decoupled", true), "L1 decay");
-    refused(adam(1e-8), "moments");
-    refused(sgd().with("weight_decay", 0.1), "weight decay");
-    refused(adagrad(1e-8).with("weight_decay", 0.1), "weight decay");
+    refused(adam(1e-8).with("weight_decay", 0.1), "weight decay, which is added to the gradient");
+    refused(adagrad(1e-8).with("weight_decay", 0.1), "weight decay, which is added to the gradient");
+}
+
+#[test]
+fn rules_whose_moves_wait_ask_for_the_updates_before() {
+    let rules = [
+        momentum(0.9),
+        rmsprop(1e-8),
+        rmsprop_momentum(0.9),
+        rmsprop_centred(0.0),
+        rmsprop_centred(0.5),
+        adadelta(0.9, 1e-6),
+        lion(),
+        adam(1e-8),
+        adamax(),
+        nadam(),
+        amsgrad(),
+        sgd().with("weight_decay", 0.1),
+        adagrad(1e-8).with("weight_decay", 0.1).with("decoupled", true),
+    ];
+    for rule in rules {
+        let grad = rows(6, vec![1], numbers((1, 3), 0.9));
+        let operands = [Operand::constant("grad", grad), Operand::constant("rate", arr0(0.1f32))];
+        let attributes = rule.attributes.with("mode", "exact");
+        let made = Direct::of(&ops::catalogue(), rule.kind, &attributes, &operands);
+        let said = made.err().unwrap().to_string();
+        assert!(said.contains("input `history`: expected the updates before"), "{}: {said}", rule.kind);
+    }
 }
 
 #[test]

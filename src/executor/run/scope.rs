@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Extent2;
-use crate::kernels::arena::{Arena, OperandRoom, Region};
+use crate::kernels::arena::{Arena, OperandRoom, Plain, Region};
 use crate::program::contract::entries::Pooled;
 use crate::program::description::initialize;
 use crate::program::{Program, RowTable, Spec, VarDesc, VarKind};
@@ -92,11 +92,19 @@ impl Scope {
         }
         match spec.storage {
             StorageKind::Dense => {
-                let value = match &var.initializer {
-                    Some(how) => initialize::evaluate(how, &dims, spec.dtype, program.seed, &var.name)?,
-                    None => Dense::zeros(spec.dtype, &dims)?,
-                };
-                self.set(&var.name, value)
+                // Where it is to be: a second copy of a large table may be more than there is room for.
+                if let Some(how) = &var.initializer {
+                    initialize::check(how, &dims).map_err(|e| e.variable(&var.name))?;
+                }
+                drop(Dense::zeros(spec.dtype, &dims).map_err(|e| e.variable(&var.name))?); // an error where there is no room
+                let buffer = self.add(&var.name, spec.dtype, dims.clone());
+                with_element!(spec.dtype, T => self.write::<T>(buffer, &dims, |out| match &var.initializer {
+                    Some(how) => initialize::evaluate_in(how, &dims, program.seed, &var.name, out),
+                    None => {
+                        out.fill(T::default());
+                        Ok(())
+                    }
+                }))
             }
             StorageKind::SelectedRows => {
                 let start = initialize::start_of(var, &dims, program.seed)?;
@@ -207,25 +215,37 @@ impl Scope {
         let (buffer, dims) = match self.entries.get(name) {
             Some(Entry { place: InScope::Buffer(buffer), dims, .. }) => (*buffer, dims.clone()),
             _ => {
-                let buffer = with_element!(value.dtype(), T => self.arena.add::<T>());
-                self.arena.reserve(buffer, value.len());
-                let (place, dims) = (InScope::Buffer(buffer), value.shape().to_vec());
-                let entry = Entry { place, dtype: value.dtype(), dims: dims.clone() };
-                self.entries.insert(name.to_owned(), entry);
-                (buffer, dims)
+                let dims = value.shape().to_vec();
+                (self.add(name, value.dtype(), dims.clone()), dims)
             }
         };
-        let (region, _) = whole(buffer, &dims);
+        with_element!(value.dtype(), T => self.write::<T>(buffer, &dims, |out| {
+            out.copy_from_slice(value.as_slice::<T>()?);
+            Ok(())
+        }))
+    }
+
+    /// Room for a dense variable.
+    fn add(&mut self, name: &str, dtype: DType, dims: Vec<usize>) -> usize {
+        let buffer = with_element!(dtype, T => self.arena.add::<T>());
+        self.arena.reserve(buffer, dims.iter().product());
+        self.entries.insert(name.to_owned(), Entry { place: InScope::Buffer(buffer), dtype, dims });
+        buffer
+    }
+
+    /// Writes the numbers of a dense variable.
+    fn write<T: Plain>(
+        &mut self,
+        buffer: usize,
+        dims: &[usize],
+        with: impl FnOnce(&mut [T]) -> Result<()>,
+    ) -> Result<()> {
+        let (region, _) = whole(buffer, dims);
         let mut room = OperandRoom::default();
         self.arena.own(buffer);
         let mut lane = self.arena.lane();
         let mut operands = lane.operands(&mut room, &[], &[region]);
-        with_element!(value.dtype(), T => {
-            if let Some(to) = operands.write::<T>(0).as_mut().and_then(|v| v.contiguous()) {
-                to.copy_from_slice(value.as_slice::<T>()?);
-            }
-            Ok(())
-        })
+        operands.write::<T>(0).as_mut().and_then(|view| view.contiguous()).map_or(Ok(()), with)
     }
 
     fn entry(&self, name: &str) -> Result<&Entry> {

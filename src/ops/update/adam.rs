@@ -2,9 +2,9 @@
 
 use super::decay::Decay;
 use super::drift::{Drift, DriftOf};
-use super::engine::{Rule, apply_deferred};
+use super::engine::apply_deferred;
 use super::owed::{Deferred, Moment, fading};
-use super::rule::{self, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
+use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;

@@ -1,6 +1,6 @@
 //! What pulls parameters towards 0 beside any rule: L1 and L2, added to the gradient or decoupled from it.
 
-use super::engine::Rule;
+use super::rule::Rule;
 use crate::kernels::Float;
 use crate::program::Owes;
 

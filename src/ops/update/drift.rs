@@ -1,6 +1,6 @@
 //! What rows owe under Adam: moments that fall, and the moves that they make meanwhile.
 
-use super::engine::Rule;
+use super::rule::Rule;
 use crate::kernels::Float;
 
 /// What updates without a gradient do: moment1 and moment2 fall, and the parameter moves by moment1 times a sum over the

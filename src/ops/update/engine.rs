@@ -7,8 +7,8 @@ use std::array;
 
 use arrayvec::ArrayVec;
 
-use super::owed::{Deferred, History, KEPT, Ledger, Moment, SWEEP};
-use super::rule::{GRAD, HISTORY, RATE, scalar};
+use super::owed::{Deferred, History, Ledger, Moment, SWEEP};
+use super::rule::{GRAD, HISTORY, KEPT, RATE, Rule, scalar};
 use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float, RowMerge, Sweep, View, ViewMut, ask, sweep};
 use crate::program::{Forward, RowBuffer, RowValue};
@@ -20,11 +20,6 @@ const GRAIN: usize = 1 << 15;
 /// So many rows ahead memory is asked for: the rows of a large table lie far apart, and each would be waited for.
 const AHEAD: usize = 12;
 
-/// How one element moves: the parameter and its state, in the order of the output slots.
-pub(in crate::ops) trait Rule<T, const FIELDS: usize>: Copy + Send + Sync {
-    /// The new values. Mark it `#[inline(always)]`.
-    fn step(&self, fields: [T; FIELDS], grad: T) -> [T; FIELDS];
-}
 /// Room for merging duplicate rows, used again at every step.
 #[derive(Default)]
 pub(in crate::ops) struct Merged<T> {

@@ -3,8 +3,8 @@
 //! What an untouched row owes: nothing. An element whose gradient is 0 stays as it is, whatever the rate does meanwhile, so
 //! that selected rows are exact.
 
-use super::engine::{Rule, apply};
-use super::rule::{self, SparseMode, dense_or_rows, not_negative, or_one, or_zero};
+use super::engine::apply;
+use super::rule::{self, Rule, SparseMode, dense_or_rows, not_negative, or_one, or_zero};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;

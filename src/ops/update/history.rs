@@ -2,8 +2,7 @@
 
 use ndarray::Array2;
 
-use super::owed::{HISTORY_SHAPE, KEPT};
-use super::rule::scalar;
+use super::rule::{HISTORY_SHAPE, KEPT, scalar};
 use crate::error::Result;
 use crate::operator;
 use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, Sample, Spec};
@@ -15,6 +14,19 @@ operator! {
     /// `history` is `[16385, 2]` in f64. Its first row is how many updates there were, and 0; update u = 0, 1, … stands in row
     /// 1 + u mod 16384: its rate, and the number of its step, from 1. What a row owes that was not read for longer than that is
     /// settled meanwhile ([`settle`](crate::ops)), so that no older one is asked for.
+    ///
+    /// ```
+    /// use ndarray::{Array2, arr0};
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let history = Array2::<f64>::zeros([16385, 2]);
+    /// let out = ops::catalogue().parse("update_history", &Attributes::new())?.call(&[
+    ///     Operand::constant("rate", arr0(0.5f32)),
+    ///     Operand::constant("history", history),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?[..4], [1.0, 0.0, 0.5, 1.0]); // the first update, of step 1
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     pub(in crate::ops) struct UpdateHistory = update_history {}
     inputs { RATE = rate: one.without_gradient() }
     outputs { HISTORY = history: one.updated() }
@@ -45,6 +57,6 @@ impl Op for UpdateHistory {
         let mut history = Array2::<f64>::zeros(HISTORY_SHAPE);
         history[[0, 0]] = 5.0;
         let sample = Sample::new("the sixth", Attributes::new()).without_gradient();
-        Ok(vec![sample.constant("rate", ndarray::arr0(0.25f32)).constant("history", history)])
+        Ok(vec![sample.constant("rate", ndarray::arr0(0.25f32)).fixed("history", history)])
     }
 }

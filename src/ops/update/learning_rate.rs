@@ -85,7 +85,7 @@ impl Op for LearningRate {
         let sample = |(name, s): (&str, Schedule)| Sample::new(name, s.attributes(0.1)).without_gradient();
         let mut samples = schedules.map(sample).to_vec();
         let half = Variable::dense(Dense::from_vec(&[], vec![0.5f32])?);
-        samples.push(sample(("scaled", Schedule::linear(100))).constant("scale", half));
+        samples.push(sample(("scaled", Schedule::linear(100))).fixed("scale", half));
         Ok(samples)
     }
 }

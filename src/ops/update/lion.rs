@@ -4,9 +4,9 @@
 //! sum of the rates.
 
 use super::decay::{Decay, sign};
-use super::engine::{Rule, apply_deferred};
+use super::engine::apply_deferred;
 use super::owed::{Deferred, Moment};
-use super::rule::{self, SparseMode, dense_or_rows, fraction, or_one, or_zero};
+use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, or_one, or_zero};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;

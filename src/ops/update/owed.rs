@@ -7,13 +7,9 @@
 //! Every row is settled after [`SWEEP`] updates at the latest, a part of the table in each, so that the rates of the last
 //! [`KEPT`] are enough.
 
-use super::engine::Rule;
+use super::rule::{KEPT, Rule};
 use crate::kernels::{Float, View};
 
-/// So many updates are remembered.
-pub(in crate::ops) const KEPT: usize = 1 << 14;
-/// What they are written in.
-pub(crate) const HISTORY_SHAPE: [usize; 2] = [KEPT + 1, 2];
 /// In so many updates every row is settled once.
 pub(in crate::ops) const SWEEP: usize = 1 << 13;
 

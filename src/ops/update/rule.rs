@@ -4,12 +4,22 @@
 //! A rule is a [`Rule`]: from the old values of an element (the parameter, then its state) and its gradient to the
 //! new ones. It is written once, for dense gradients and for selected rows.
 
-use super::owed::HISTORY_SHAPE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Float;
 use crate::program::spec::attributes::Attribute;
 use crate::program::{Attributes, Forward, InferShape, Owes, Sample, Spec};
 use crate::tensor::{DType, Dense, SelectedRows, StorageKind, Variable};
+
+/// How one element moves: the parameter and its state, in the order of the output slots.
+pub(in crate::ops) trait Rule<T, const FIELDS: usize>: Copy + Send + Sync {
+    /// The new values. Mark it `#[inline(always)]`.
+    fn step(&self, fields: [T; FIELDS], grad: T) -> [T; FIELDS];
+}
+
+/// So many updates are remembered.
+pub(in crate::ops) const KEPT: usize = 1 << 14;
+/// What they are written in.
+pub(crate) const HISTORY_SHAPE: [usize; 2] = [KEPT + 1, 2];
 
 /// Input slot of the gradient, in every rule.
 pub(in crate::ops) const GRAD: usize = 0;
@@ -80,8 +90,7 @@ impl SparseMode {
         }
         if owes == Owes::Later {
             if s.optional(HISTORY).is_none() {
-                let expected =
-                    "the updates before, for the moves that rows owe; `Optimizer::minimize` gives it";
+                let expected = "the updates before, for the moves that rows owe: `Optimizer::minimize` gives it, `lazy` needs none";
                 return Err(Error::of(ErrorKind::Program, "input `history`", expected, "none"));
             }
             history_fits(s, HISTORY)?;

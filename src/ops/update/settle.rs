@@ -10,9 +10,9 @@ use super::amsgrad::AmsGrad;
 use super::engine;
 use super::lion::Lion;
 use super::nadam::NAdam;
-use super::owed::{Deferred, Falling, HISTORY_SHAPE};
+use super::owed::{Deferred, Falling};
 use super::rmsprop::{RmsProp, RmsPropCentred, RmsPropCentredMomentum, RmsPropMomentum};
-use super::rule::history_fits;
+use super::rule::{HISTORY_SHAPE, history_fits};
 use super::sgd::{Momentum, Sgd};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator;
@@ -35,6 +35,26 @@ operator! {
     /// to which update each row is settled. After it the row has the numbers that the dense rule would have left, up to rounding.
     ///
     /// Ids that are no rows of the table are left to the operator that reads them.
+    ///
+    /// ```
+    /// use ndarray::{Array2, array};
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Literal, Operand};
+    /// let pair = |name: &str, value: Literal| Literal::List(vec![name.into(), value]);
+    /// let settings = vec![pair("mode", "exact".into()), pair("weight_decay", 1.0.into())];
+    /// let sgd = Attributes::new().with("rule", "sgd").with("settings", settings);
+    /// // Two updates, at rates of 0.5 and 0.25, of which row 0 has made none and row 1 one.
+    /// let mut history = Array2::<f64>::zeros([16385, 2]);
+    /// (history[[0, 0]], history[[1, 0]], history[[2, 0]]) = (2.0, 0.5, 0.25);
+    /// let out = ops::catalogue().parse("settle", &sgd.with("dtype", "f64").with("shape", vec![2usize, 1]))?.call(&[
+    ///     Operand::constant("history", history),
+    ///     Operand::constant("param", array![[8.0], [8.0]]),
+    ///     Operand::constant("settled", array![0.0, 1.0]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [8.0 * 0.5 * 0.75, 8.0 * 0.75]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [2.0, 2.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
     pub(in crate::ops) struct Settle = settle {
         rule: String,
         settings: Settings,
@@ -199,12 +219,18 @@ impl Op for Settle {
         }
         let all = Sample::new("all rows", attributes)
             .without_gradient()
-            .constant("history", history)
-            .constant("param", array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-            .constant("state", array![[1.0, -1.0], [0.0, 0.0], [2.0, 2.0]])
-            .constant("settled", array![0.0, 0.0, 2.0]);
-        let ids = Variable::from_sequences(&[vec![2i64, 2], vec![7]])?;
-        let some = Sample { name: "some rows, and one that is none".to_owned(), ..all.clone() };
-        Ok(vec![all, some.batch("ids", ids)])
+            .fixed("history", history)
+            .fixed("param", array![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+            .fixed("state", array![[1.0, -1.0], [0.0, 0.0], [2.0, 2.0]])
+            .fixed("settled", array![0.0, 0.0, 2.0]);
+        let some = |name: &str, ids: &[Vec<i64>]| -> Result<Sample> {
+            let some = Sample { name: name.to_owned(), ..all.clone() };
+            Ok(some.batch("ids", Variable::from_sequences(ids)?))
+        };
+        Ok(vec![
+            all.clone(),
+            some("some rows, and one that is none", &[vec![2, 2], vec![], vec![7]])?,
+            some("no row", &[])?,
+        ])
     }
 }

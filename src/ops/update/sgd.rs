@@ -1,9 +1,9 @@
 //! `sgd` and `momentum`: stochastic gradient descent.
 
 use super::decay::Decay;
-use super::engine::{Rule, apply_deferred};
+use super::engine::apply_deferred;
 use super::owed::{Deferred, Falling, Falls, Moment};
-use super::rule::{self, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero};
+use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;

@@ -20,17 +20,24 @@ pub struct Operand {
     pub batched: bool,
     /// A literal, for a slot that takes them; nobody reads `value` then.
     pub literal: Option<Literal>,
+    /// Its dtype belongs to the call: no test casts it.
+    pub fixed: bool,
 }
 
 impl Operand {
     /// An operand whose rows are those of a batch.
     pub fn batch(slot: &str, value: impl Into<Variable>) -> Self {
-        Operand { slot: slot.to_owned(), value: value.into(), batched: true, literal: None }
+        Operand { slot: slot.to_owned(), value: value.into(), batched: true, literal: None, fixed: false }
     }
 
     /// A constant operand, like a parameter.
     pub fn constant(slot: &str, value: impl Into<Variable>) -> Self {
         Operand { batched: false, ..Self::batch(slot, value) }
+    }
+
+    /// A constant operand whose dtype belongs to the call.
+    pub fn fixed(slot: &str, value: impl Into<Variable>) -> Self {
+        Operand { fixed: true, ..Self::constant(slot, value) }
     }
 
     /// A literal.
@@ -71,6 +78,13 @@ impl Sample {
     #[must_use]
     pub fn constant(mut self, slot: &str, value: impl Into<Variable>) -> Self {
         self.operands.push(Operand::constant(slot, value));
+        self
+    }
+
+    /// Adds a constant operand whose dtype belongs to the call.
+    #[must_use]
+    pub fn fixed(mut self, slot: &str, value: impl Into<Variable>) -> Self {
+        self.operands.push(Operand::fixed(slot, value));
         self
     }
 

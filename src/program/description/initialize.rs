@@ -25,7 +25,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::random::philox;
 use crate::program::contract::table::{RowNumbers, RowStart};
 use crate::program::spec::attributes::Attributes;
-use crate::tensor::{DType, Dense};
+use crate::tensor::{DType, Dense, Element, Number, with_element};
 
 pub(crate) const ZEROS: &str = "zeros";
 pub(crate) const CONSTANT: &str = "constant";
@@ -95,17 +95,9 @@ impl Start {
         read(&initializer.attributes, dims)
     }
 
-    /// Fills a variable of zeros of this shape.
-    fn fill(&self, dims: &[usize], random: &mut Random, out: &mut [f64]) {
+    /// Fills a variable of zeros, if its numbers are not [drawn](Self::draw).
+    fn fill(&self, random: &mut Random, out: &mut [f64]) {
         match self {
-            Start::Zeros => {}
-            Start::Constant(value) => out.fill(*value),
-            Start::Uniform { low, high } => random.fill_uniform(*low, *high, out),
-            Start::Normal { std } => random.fill_normal(*std, out),
-            Start::XavierUniform(gates) => {
-                let bound = gates.gain * (6.0 / (gates.rows as f64 + gates.columns as f64)).sqrt();
-                random.fill_uniform(-bound, bound, out);
-            }
             Start::Orthogonal(gates) => gates.orthogonal(random, out),
             Start::LstmBias { forget, width } => out[*width..2 * width].fill(*forget),
             Start::GateBiases(values) => {
@@ -114,15 +106,37 @@ impl Start {
                     out.chunks_exact_mut(width).zip(values).for_each(|(gate, &value)| gate.fill(value));
                 }
             }
-            Start::Embedding { std, padding } => {
-                random.fill_normal(*std, out);
-                let width = out.len().checked_div(dims.first().copied().unwrap_or(0)).unwrap_or(0);
-                if let (Some(row), 1..) = (padding, width)
-                    && let Some(row) = out.chunks_exact_mut(width).nth(*row)
-                {
-                    row.fill(0.0);
-                }
+            _ => {}
+        }
+    }
+
+    /// Whether its numbers are drawn one after another, whatever the shape.
+    fn is_drawn(&self) -> bool {
+        use Start::{Constant, Embedding, Normal, Uniform, XavierUniform};
+        matches!(self, Constant(_) | Uniform { .. } | Normal { .. } | XavierUniform(_) | Embedding { .. })
+    }
+
+    /// The next numbers, an even count of them but for the last.
+    fn draw(&self, random: &mut Random, out: &mut [f64]) {
+        match self {
+            Start::Constant(value) => out.fill(*value),
+            Start::Uniform { low, high } => random.fill_uniform(*low, *high, out),
+            Start::Normal { std } | Start::Embedding { std, .. } => random.fill_normal(*std, out),
+            Start::XavierUniform(gates) => {
+                let bound = gates.gain * (6.0 / (gates.rows as f64 + gates.columns as f64)).sqrt();
+                random.fill_uniform(-bound, bound, out);
             }
+            _ => {}
+        }
+    }
+
+    /// Sets the row of an embedding that starts at zero.
+    fn pad<T: Copy + Default>(&self, dims: &[usize], out: &mut [T]) {
+        let width = out.len().checked_div(dims.first().copied().unwrap_or(0)).unwrap_or(0);
+        if let (Start::Embedding { padding: Some(row), .. }, 1..) = (self, width)
+            && let Some(row) = out.chunks_exact_mut(width).nth(*row)
+        {
+            row.fill(T::default());
         }
     }
 }
@@ -131,7 +145,7 @@ impl Start {
 ///
 /// # Errors
 /// As [`evaluate`], but for memory.
-pub(in crate::program) fn check(initializer: &Initializer, dims: &[usize]) -> Result<()> {
+pub(crate) fn check(initializer: &Initializer, dims: &[usize]) -> Result<()> {
     Start::read(initializer, dims).map(drop)
 }
 
@@ -147,16 +161,42 @@ pub fn evaluate(
     seed: u64,
     name: &str,
 ) -> Result<Dense> {
-    let numbers = |start: Start| {
-        // Zeros are made in their dtype at once: an optimizer's state is as large as the parameters.
-        if let Start::Zeros = start {
-            return Dense::zeros(dtype, dims);
+    let mut dense = Dense::zeros(dtype, dims).map_err(|e| e.variable(name)).at_caller()?;
+    with_element!(dtype, T => evaluate_in(initializer, dims, seed, name, dense.as_mut_slice::<T>()?))
+        .at_caller()?;
+    Ok(dense)
+}
+
+/// [`evaluate`] where the variable is to be.
+pub(crate) fn evaluate_in<T: Element>(
+    initializer: &Initializer,
+    dims: &[usize],
+    seed: u64,
+    name: &str,
+    out: &mut [T],
+) -> Result<()> {
+    let start = Start::read(initializer, dims).map_err(|e| e.variable(name))?;
+    let mut random = Random::new(seed, name);
+    let number = |x: f64| T::from_number(Number::Float(x));
+    if start.is_drawn() {
+        // Part by part: all numbers in f64 would take twice what an f32 variable does.
+        const PART: usize = 4096;
+        let mut numbers = vec![0.0; PART.min(out.len())];
+        for out in out.chunks_mut(PART) {
+            let numbers = &mut numbers[..out.len()];
+            start.draw(&mut random, numbers);
+            out.iter_mut().zip(numbers).for_each(|(out, x)| *out = number(*x));
         }
-        let mut dense = Dense::zeros(DType::F64, dims)?;
-        start.fill(dims, &mut Random::new(seed, name), dense.as_mut_slice::<f64>()?);
-        Ok(if dtype == DType::F64 { dense } else { dense.cast(dtype) })
-    };
-    Start::read(initializer, dims).and_then(numbers).map_err(|e| e.variable(name)).at_caller()
+        start.pad(dims, out);
+        return Ok(());
+    }
+    out.fill(T::default());
+    if !matches!(start, Start::Zeros) {
+        let mut numbers = Dense::zeros(DType::F64, dims).map_err(|e| e.variable(name))?;
+        start.fill(&mut random, numbers.as_mut_slice::<f64>()?);
+        out.iter_mut().zip(numbers.as_slice::<f64>()?).for_each(|(out, x)| *out = number(*x));
+    }
+    Ok(())
 }
 
 /// How the rows of the row-sparse variable `name` start: by row number, each apart from all others. The numbers are spread as

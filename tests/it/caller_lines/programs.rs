@@ -1,7 +1,7 @@
 //! Programs: the builder, operators, step blocks, layers, the executor.
 
 use ndarray::array;
-use unpadded::executor::{Executor, Run, Scope, interpret};
+use unpadded::executor::{Executor, Run, Scope, interpret, settle};
 use unpadded::kernels::Transpose;
 use unpadded::layers::{
     Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn, Stacked, init, load_torch,
@@ -393,6 +393,16 @@ fn of_operators(calls: &mut Calls) {
     calls.at("Backward::gradient_at", || probed("gradient_at"));
 }
 
+/// A program whose rows owe moves.
+pub(super) fn owing() -> Program {
+    let net = Builder::new();
+    let ids = net.feed("ids", DType::I64, &[], 0);
+    let loss = ids.embedding(Embedding::new(3, 2).sparse()).mean();
+    let mut program = net.program().unwrap();
+    Sgd::new(0.1).momentum(0.5).minimize(&mut program, &net.registry(), loss.id()).unwrap();
+    program
+}
+
 fn runs(calls: &mut Calls) {
     let (net, x, _) = net();
     let y = net.linear(x, 2);
@@ -409,6 +419,8 @@ fn runs(calls: &mut Calls) {
     calls.at("Executor::gradient", || executor.gradient(VarId(0)));
     calls.at("Executor::set_gradient", || executor.set_gradient(VarId(0), Dense::from(array![1.0f32])));
     calls.at("Executor::update", || executor.update(&mut scope));
+    let owing = owing();
+    calls.at("settle::settle", || settle(&owing, &registry, &mut Scope::new(), 1));
     let value = Variable::dense(array![1.0f32]);
     let far = [(VarId(999), &value)];
     calls.at("interpret::interpret", || interpret(&program, &registry, &mut scope, &Run::infer(&far)));

@@ -60,6 +60,8 @@ pub(super) fn calls(calls: &mut Calls) {
     let none = Checkpoint::default();
     calls.at("Trainer::load_fitting_parameters", || trainer().load_fitting_parameters(&none));
     calls.at("Checkpoint::for_inference", || none.for_inference());
+    let owing = Checkpoint { program: super::programs::owing(), ..Checkpoint::default() };
+    calls.at("Checkpoint::settled", || owing.settled());
     calls.at("Trainer::set_parameter", || trainer().set_parameter("bias", array![1.0f32]));
     calls.at("Trainer::set_parameter", || trainer().set_parameter("linear_0.bias", array![1.0f32]));
 
