@@ -8,7 +8,8 @@ use unpadded::layers::Embedding;
 use unpadded::layers::init;
 use unpadded::ops::Pool;
 use unpadded::optimizer::{
-    Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
+    Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lion, NAdam, Optimizer, RATE_SCALE, RmsProp,
+    Schedule, Sgd,
 };
 use unpadded::predict::Predictor;
 use unpadded::program::{Program, Registry, Role, VarId};
@@ -198,6 +199,34 @@ fn a_settle_stands_before_every_reader_and_the_interpreter_runs_it() {
         let found = executor.scalar(loss).unwrap();
         assert!((found - expected).abs() < 1e-12, "step {step}: {found} is not {expected}");
     }
+}
+
+#[test]
+fn one_executor_trains_two_scopes_as_two_would() {
+    let optimizer = Adam::new(0.02).adjustable();
+    let Model { program, registry, words, loss } = model(DType::F32, Gradient::Rows, &optimizer);
+    let start = |scale: f32| {
+        let mut scope = Scope::of(&program).unwrap();
+        scope.set(RATE_SCALE, unpadded::tensor::Dense::from_vec(&[], vec![scale]).unwrap()).unwrap();
+        scope
+    };
+    let table = |scope: &mut Scope| scope.get("table").unwrap().as_slice::<f32>().unwrap().to_vec();
+    let executor = || Executor::new(&program, &registry, &[loss], 1).unwrap();
+    let train = |executor: &mut Executor, scope: &mut Scope, step: u64| {
+        let batch = batch(&mut Random(step), step);
+        executor.run(scope, &Run::train(&[(words, &batch)], step)).unwrap();
+    };
+    let (mut shared, mut both) = (executor(), [start(1.0), start(0.5)]);
+    for step in 0..400 {
+        both.iter_mut().for_each(|scope| train(&mut shared, scope, step));
+    }
+    for (scale, found) in [1.0, 0.5].into_iter().zip(&mut both) {
+        let (mut own, mut scope) = (executor(), start(scale));
+        (0..400).for_each(|step| train(&mut own, &mut scope, step));
+        assert!(table(&mut scope) == table(found), "at a scale of {scale}");
+    }
+    let [one, half] = &mut both;
+    assert!(table(one) != table(half));
 }
 
 /// A trainer whose table has many rows that few batches touch.

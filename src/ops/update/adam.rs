@@ -1,7 +1,7 @@
 //! `adam`: steps along the mean of the gradients, in units of their spread.
 
 use super::decay::Decay;
-use super::drift::{Drift, DriftOf};
+use super::drift::{Drift, DriftOf, power};
 use super::engine::apply_deferred;
 use super::owed::{Deferred, Moment, fading};
 use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
@@ -147,7 +147,7 @@ impl<T: Float> Deferred<T, 3> for Adam {
         after.earlier(
             [self.beta1, self.beta2],
             step,
-            rate / (1.0 - self.beta1.powf(step)),
+            rate / (1.0 - power(self.beta1, step)),
             self.decay().kept(rate),
         )
     }

@@ -32,6 +32,12 @@ impl<T: Float> Rule<T, 3> for DriftOf<T> {
     }
 }
 
+/// What is left of 1 after so many steps.
+pub(in crate::ops) fn power(beta: f64, step: f64) -> f64 {
+    // Saturates where nothing is left.
+    beta.powi(step as i32)
+}
+
 impl Default for Drift {
     /// Of no update.
     fn default() -> Self {
@@ -44,7 +50,7 @@ impl Drift {
     /// (√(moment2 / (1 − beta2ᵗ)) + epsilon), and leaves `kept` of the parameter before.
     pub(in crate::ops) fn earlier(&self, [beta1, beta2]: [f64; 2], step: f64, rate: f64, kept: f64) -> Self {
         let root2 = beta2.sqrt();
-        let c = root2 / (1.0 - beta2.powf(step)).sqrt();
+        let c = root2 / (1.0 - power(beta2, step)).sqrt();
         // The updates after it find moments that have fallen once more.
         let spread = self.spread.scaled(beta1, root2).with(self.kept * beta1 * rate, c);
         Self { spread, kept: self.kept * kept }
@@ -63,7 +69,7 @@ impl Drift {
         updates: usize,
         kept: f64,
     ) -> DriftOf<T> {
-        let [fall1, fall2] = betas.map(|beta| T::from_f64(beta.powf(updates as f64)));
+        let [fall1, fall2] = betas.map(|beta| T::from_f64(beta.powi(updates as i32)));
         DriftOf {
             spread: self.spread.of(),
             kept: T::from_f64(self.kept * kept),

@@ -192,7 +192,7 @@ struct Debts<M> {
     plan: RowMerge,
 }
 
-impl<M> Default for Debts<M> {
+impl<M: Clone> Default for Debts<M> {
     fn default() -> Self {
         Self { ledger: Ledger::default(), due: vec![], read: vec![], plan: RowMerge::new() }
     }
@@ -292,9 +292,16 @@ impl<T: Float, R: Deferred<T, N>, const N: usize> Sweep for Owing<'_, T, R, N> {
                 still(&rule.payment(&moves, within, rest, kept), fields);
                 continue;
             }
-            for update in count - gap as u64..count - rest as u64 {
+            let (mut update, end) = (count - gap as u64, count - rest as u64);
+            while update < end {
                 let fields = fields.each_mut().map(|field| &mut **field);
-                still(&rule.rule(history.at(update)), fields);
+                if let Some((moves, updates)) = ledger.part(rule, update, end) {
+                    still(&rule.payment(&moves, updates, 0, 1.0), fields);
+                    update += updates as u64;
+                } else {
+                    still(&rule.rule(history.at(update)), fields);
+                    update += 1;
+                }
             }
             if rest > 0 {
                 still(&rule.payment(&rule.none(), 0, rest, kept), fields);

@@ -2,6 +2,7 @@
 
 use ndarray::Array2;
 
+use super::owed::{Moment, marked};
 use super::rule::{HISTORY_SHAPE, KEPT, scalar};
 use crate::error::Result;
 use crate::operator;
@@ -11,7 +12,7 @@ use crate::tensor::DType;
 operator! {
     /// Writes the rate of an update down, behind all that the update moves.
     ///
-    /// `history` is `[16385, 2]` in f64. Its first row is how many updates there were, and 0; update u = 0, 1, … stands in row
+    /// `history` is `[16385, 2]` in f64. Its first row is how many updates there were, and a mark of all of them; update u = 0, 1, … stands in row
     /// 1 + u mod 16384: its rate, and the number of its step, from 1. What a row owes that was not read for longer than that is
     /// settled meanwhile ([`settle`](crate::ops)), so that no older one is asked for.
     ///
@@ -24,7 +25,8 @@ operator! {
     ///     Operand::constant("rate", arr0(0.5f32)),
     ///     Operand::constant("history", history),
     /// ])?;
-    /// assert_eq!(out[0].as_slice::<f64>()?[..4], [1.0, 0.0, 0.5, 1.0]); // the first update, of step 1
+    /// let out = out[0].as_slice::<f64>()?;
+    /// assert_eq!((out[0], &out[2..4]), (1.0, &[0.5, 1.0][..])); // the first update, of step 1
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub(in crate::ops) struct UpdateHistory = update_history {}
@@ -45,11 +47,11 @@ impl Op for UpdateHistory {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (rate, number) = (scalar(run, Self::RATE)?, (run.run().step + 1) as f64);
+        let moment = Moment { rate: scalar(run, Self::RATE)?, step: (run.run().step + 1) as f64 };
         let mut history = run.output::<f64>(Self::HISTORY)?;
-        let count = history.row(0)[0];
-        history.row(1 + (count as u64 % KEPT as u64) as usize).copy_from_slice(&[rate, number]);
-        history.row(0)[0] = count + 1.0;
+        let (count, mark) = (history.row(0)[0], history.row(0)[1]);
+        history.row(1 + (count as u64 % KEPT as u64) as usize).copy_from_slice(&[moment.rate, moment.step]);
+        history.row(0).copy_from_slice(&[count + 1.0, marked(mark, moment)]);
         Ok(())
     }
 

@@ -135,7 +135,7 @@ impl<T: Float> Deferred<T, 2> for Lion {
     }
 
     fn payment(&self, &[kept, moved]: &[f64; 2], gap: usize, _: usize, _: f64) -> Along<T> {
-        let fall = self.beta2.powf(gap as f64);
+        let fall = self.beta2.powi(gap as i32);
         let [kept, moved, fall, least] = [kept, moved, fall, f64::from(f32::MIN_POSITIVE)].map(T::from_f64);
         Along { kept, moved, fall, least }
     }

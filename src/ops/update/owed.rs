@@ -7,6 +7,8 @@
 //! Every row is settled after [`SWEEP`] updates at the latest, a part of the table in each, so that the rates of the last
 //! [`KEPT`] are enough.
 
+use std::ops::Range;
+
 use super::rule::{KEPT, Rule};
 use crate::kernels::{Float, View};
 
@@ -32,11 +34,24 @@ impl History<'_> {
         self.0.row(0)[0] as u64
     }
 
+    /// What marks this history among all.
+    fn mark(&self) -> f64 {
+        self.0.row(0)[1]
+    }
+
     /// Update number `update`, which is one of the last.
     pub(in crate::ops) fn at(&self, update: u64) -> Moment {
         let row = self.0.row(1 + (update % KEPT as u64) as usize);
         Moment { rate: row[0], step: row[1] }
     }
+}
+
+/// The mark of a history of mark `before` with an update more: whole numbers that follow from all updates, so that what was
+/// found of one history is not used for another.
+pub(in crate::ops) fn marked(before: f64, Moment { rate, step }: Moment) -> f64 {
+    // The multiplier of the splitmix64 generator; 52 bits are whole in f64.
+    let mix = |x: u64| (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mix(mix(before.to_bits() ^ rate.to_bits()) ^ step.to_bits()) >> 12) as f64
 }
 
 /// A rule whose moves can be made later. `FIELDS` are the parameter and the state.
@@ -81,16 +96,40 @@ pub(in crate::ops) struct Ledger<M> {
     kept: Vec<f64>,
     /// Where a gap is longer than the horizon, what was missed within it, by the first update that was missed.
     first: Vec<Option<(u64, M)>>,
+    /// Where each part of the first updates starts.
+    parts: Vec<u64>,
+    /// What the updates of a part do, in the order of the parts; the inner `None` where they are made one by one.
+    of_parts: Vec<Option<Option<M>>>,
+    /// How many updates there were, and what marked them.
     count: u64,
+    mark: f64,
 }
 
-impl<M> Default for Ledger<M> {
+impl<M: Clone> Default for Ledger<M> {
     fn default() -> Self {
-        Self { recent: vec![], kept: vec![], first: vec![], count: 0 }
+        // A part is so short that what corrects the moments for their start hardly changes in it.
+        let next = |at: &u64| Some(at + (at / 20).max(1)).filter(|&at| at <= KEPT as u64);
+        let parts: Vec<u64> = std::iter::successors(Some(0), next).collect();
+        let of_parts = vec![None; parts.len() - 1];
+        Self { recent: vec![], kept: vec![], first: vec![], parts, of_parts, count: 0, mark: 0.0 }
     }
 }
 
 impl<M: Copy + Send + Sync> Ledger<M> {
+    /// Forgets what was found of another history than this one as it was before.
+    fn follow(&mut self, history: History<'_>) {
+        let (before, count) = (self.count, history.count());
+        let goes_on = before <= count
+            && count - before <= KEPT as u64
+            && (before..count).fold(self.mark, |mark, update| marked(mark, history.at(update)))
+                == history.mark();
+        if !goes_on {
+            self.first.clear();
+            self.of_parts.fill(None);
+        }
+        (self.count, self.mark) = (count, history.mark());
+    }
+
     /// For gaps of at most `most` updates.
     pub(in crate::ops) fn prepare<T: Float, const N: usize>(
         &mut self,
@@ -98,7 +137,7 @@ impl<M: Copy + Send + Sync> Ledger<M> {
         history: History<'_>,
         most: usize,
     ) {
-        self.count = history.count();
+        self.follow(history);
         let horizon = rule.horizon().min(KEPT);
         self.recent.clear();
         self.recent.push(rule.none());
@@ -123,19 +162,49 @@ impl<M: Copy + Send + Sync> Ledger<M> {
         history: History<'_>,
         gap: usize,
     ) {
-        if gap < self.recent.len() {
+        let start = self.count - gap as u64;
+        if gap >= self.recent.len() {
+            if self.first.is_empty() {
+                self.first.resize(KEPT, None);
+            }
+            let place = &mut self.first[(start % KEPT as u64) as usize];
+            if place.is_none_or(|(of, _)| of != start) {
+                let end = start + (self.recent.len() - 1) as u64;
+                *place = Some((start, moves_of(rule, history, start..end)));
+            }
+        }
+        if rule.is_known(&self.of(gap).0) {
             return;
         }
-        if self.first.is_empty() {
-            self.first.resize(KEPT, None);
+        for part in self.parts.partition_point(|&at| at < start)..self.of_parts.len() {
+            let updates = self.parts[part]..self.parts[part + 1];
+            if updates.end > self.count {
+                break;
+            }
+            // Those whose updates are no longer remembered are asked for no more.
+            if self.of_parts[part].is_none() {
+                let moves = moves_of(rule, history, updates);
+                self.of_parts[part] = Some(Some(moves).filter(|moves| rule.is_known(moves)));
+            }
         }
-        let start = self.count - gap as u64;
-        let place = &mut self.first[(start % KEPT as u64) as usize];
-        if place.is_none_or(|(of, _)| of != start) {
-            let within = (0..(self.recent.len() - 1) as u64).rev();
-            let moves = within.fold(rule.none(), |m, k| rule.earlier(&m, history.at(start + k)));
-            *place = Some((start, moves));
+    }
+
+    /// All that is known at once of the updates from one on, where they end at `end`: the moves, and of how many.
+    pub(in crate::ops) fn part<T: Float, const N: usize>(
+        &self,
+        rule: &impl Deferred<T, N, Moves = M>,
+        update: u64,
+        end: u64,
+    ) -> Option<(M, usize)> {
+        let part = self.parts.binary_search(&update).ok()?;
+        let left = (self.count - update) as usize;
+        let last = self.recent.get(left).filter(|moves| end == self.count && rule.is_known(moves));
+        if let Some(&moves) = last {
+            return Some((moves, left));
         }
+        let next = *self.parts.get(part + 1).filter(|&&next| next <= end)?;
+        let moves = self.of_parts[part].flatten()?;
+        Some((moves, (next - update) as usize))
     }
 
     /// What a row does that missed the last `gap` updates: its moves, of how many, how many after them, and what remains of
@@ -154,6 +223,15 @@ impl<M: Copy + Send + Sync> Ledger<M> {
             _ => unreachable!("a gap of {gap} that was not learnt"),
         }
     }
+}
+
+/// What a range of updates does.
+fn moves_of<T: Float, const N: usize, R: Deferred<T, N>>(
+    rule: &R,
+    history: History<'_>,
+    updates: Range<u64>,
+) -> R::Moves {
+    updates.rev().fold(rule.none(), |moves, update| rule.earlier(&moves, history.at(update)))
 }
 
 /// A rule whose states fall by themselves, and move the parameter no more after `horizon` updates.
@@ -220,7 +298,7 @@ impl<T: Float, R: Falls<T, FIELDS>, const FIELDS: usize> Deferred<T, FIELDS> for
     }
 
     fn payment(&self, kept: &f64, gap: usize, rest: usize, after: f64) -> Remains<T, FIELDS> {
-        let mut parts = self.0.fall().map(|fall| fall.powf((gap + rest) as f64));
+        let mut parts = self.0.fall().map(|fall| fall.powi((gap + rest) as i32));
         parts[0] = kept * after;
         Remains(parts.map(T::from_f64))
     }
