@@ -19,8 +19,8 @@ import math
 import os
 import random
 
-SEED, ROWS = 16, {"train": 3600, "test": 1200}
-DAY, DEVICES, GROUPS, SECTIONS, TAGS, ARTICLES, READERS = 6, 3, 8, 10, 50, 400, 2000
+SEED, ROWS = 16, {"train": 3500, "test": 1200}
+DAY, DEVICES, GROUPS, SECTIONS, TAGS, ARTICLES, READERS = 4, 3, 5, 6, 50, 400, 2000
 
 
 class World:
@@ -48,7 +48,7 @@ class World:
         day, device, place, age = rng.randrange(DAY), rng.randrange(DEVICES), rng.randint(1, 8), rng.randrange(30)
         section, group, tags = self.section[article], self.group[reader], self.tagged[article]
         high, old = 1.0 / place, math.log2(1 + age)
-        score = 0.2 + self.liking[group][section] + self.suiting[device][day]
+        score = -0.6 + self.liking[group][section] + self.suiting[device][day]
         score += 1.5 * high - 0.25 * old + self.articles[article] + self.readers[reader]
         score += sum(self.tags[tag] for tag in tags) / math.sqrt(len(tags))
         probability = 1.0 / (1.0 + math.exp(-score))
