@@ -3,8 +3,9 @@
 use std::fs;
 
 use unpadded::data::{
-    Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledRow, LabelledRows, LabelledTexts,
-    Limits, Loader, Sample, Samples, Source, Streamed, Target, TextFile, Tokenizer, Vocabulary,
+    Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledRow, LabelledRows,
+    LabelledTexts, Limits, Loader, Sample, Samples, Source, Streamed, Target, TextFile, Tokenizer,
+    Vocabulary,
 };
 use unpadded::{Error, Result};
 
