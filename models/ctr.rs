@@ -66,11 +66,12 @@ fn network(columns: usize, classes: &Vocabulary, idf: Option<Vec<f32>>, seed: u6
     Ok(trainer)
 }
 
-/// Square roots of counts, times how rare each word is, in rows of length `LENGTH`.
+/// Square roots of counts, times how rare each word is, in rows of length `LENGTH`. In training each batch lacks some words, so
+/// that no few of them decide alone.
 fn weighed(net: &Builder, counts: Var, columns: usize) -> Var {
     let idf = net.parameter("idf", DType::F32, &[columns], init::constant(1.0));
     net.stop_gradient(idf);
-    let roots = counts.sqrt() * idf;
+    let roots = counts.sqrt() * idf.dropout(0.3);
     let length = (roots.square().sum_features() + 1e-12).sqrt(); // a row of no words has none
     roots / length * LENGTH
 }
