@@ -2,6 +2,7 @@
 
 use super::lines::Reason;
 use super::records::shown;
+use crate::error::{Error, ErrorKind, Result};
 
 /// A sparse row and its label, as a line of a LIBSVM file gives them.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -14,6 +15,28 @@ pub struct LabelledRow {
     pub indices: Vec<i64>,
     /// The value of each entry; a zero that is written is an entry, too.
     pub values: Vec<f32>,
+}
+
+impl LabelledRow {
+    /// The row of one line, as [`TextFile::libsvm`](super::TextFile::libsvm) reads those of a file; none of a blank line, or
+    /// of one that is a comment.
+    ///
+    /// ```
+    /// use unpadded::data::{FirstIndex, LabelledRow};
+    /// let row = LabelledRow::of_line("-1 3:0.5 1:2", FirstIndex::One)?.unwrap();
+    /// assert_eq!((row.label, &row.indices[..], &row.values[..]), (-1.0, &[0, 2][..], &[2.0, 0.5][..]));
+    /// let message = LabelledRow::of_line("-1 3", FirstIndex::One).unwrap_err().to_string();
+    /// assert!(message.starts_with("row: expected index:value in pair 1, got \"3\""), "{message}");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A malformed line.
+    #[track_caller]
+    pub fn of_line(line: &str, first: FirstIndex) -> Result<Option<Self>> {
+        let row = LibsvmLine::new(first).row(line);
+        row.map_err(|Reason { expected, got }| Error::of(ErrorKind::Format, "row", expected, got))
+    }
 }
 
 /// The number of the first column in a LIBSVM file.

@@ -3,8 +3,9 @@
 use std::fs;
 
 use unpadded::data::{
-    Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledRows, LabelledTexts,
-    Limits, Loader, Sample, Samples, Source, Streamed, Target, TextFile, Tokenizer, Vocabulary,
+    Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledRow, LabelledRows,
+    LabelledTexts, Limits, Loader, Sample, Samples, Source, Streamed, Target, TextFile, Tokenizer,
+    Vocabulary,
 };
 use unpadded::{Error, Result};
 
@@ -67,6 +68,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("LabelledTexts::labels", || texts.labels());
     calls.at("LabelledTexts::loader", || texts.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
     calls.at("LabelledTexts::loader", || texts.loader(["x", "x"], &cut, (&words, &words)).map(drop));
+    calls.at("LabelledRow::of_line", || LabelledRow::of_line("x", FirstIndex::One).map(drop));
     calls.at("LabelledRows::of_files", || LabelledRows::of_files([], FirstIndex::One));
     calls.at("LabelledRows::of_files", || LabelledRows::of_files([&broken], FirstIndex::One));
     calls.at("LabelledRows::of_files", || LabelledRows::of_files([&line], FirstIndex::One));
