@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 
 use models::{Model, Random};
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::optimizer::{Adam, Optimizer, Sgd};
+use unpadded::optimizer::{Adam, AdamW, Optimizer, Sgd};
 use unpadded::program::VarId;
 use unpadded::{Builder, Variable, ops};
 
@@ -27,6 +27,8 @@ struct Counting;
 static COUNTS: AtomicBool = AtomicBool::new(false);
 static OURS: AtomicUsize = AtomicUsize::new(0);
 static OTHERS: AtomicUsize = AtomicUsize::new(0);
+/// The bytes of the largest allocation.
+static LARGEST: AtomicUsize = AtomicUsize::new(0);
 /// Where the allocations of this crate came from.
 static TRACES: Mutex<String> = Mutex::new(String::new());
 
@@ -34,10 +36,11 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-fn count() {
+fn count(bytes: usize) {
     if !COUNTS.load(Ordering::Relaxed) || INSIDE.replace(true) {
         return;
     }
+    LARGEST.fetch_max(bytes, Ordering::Relaxed);
     let trace = Backtrace::force_capture().to_string();
     // The first frames are this file's.
     let crates = trace.lines().filter(|line| !line.contains("allocations::"));
@@ -62,19 +65,19 @@ fn count() {
 // SAFETY: every call is passed on to the system's allocator as it came.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        count(layout.size());
         // SAFETY: as the caller promises.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
+        count(size);
         // SAFETY: as the caller promises.
         unsafe { System.realloc(at, layout, size) }
     }
@@ -92,6 +95,7 @@ static ALLOCATOR: Counting = Counting;
 fn allocations(body: impl FnOnce()) -> (usize, usize) {
     OURS.store(0, Ordering::SeqCst);
     OTHERS.store(0, Ordering::SeqCst);
+    LARGEST.store(0, Ordering::SeqCst);
     COUNTS.store(true, Ordering::SeqCst);
     body();
     COUNTS.store(false, Ordering::SeqCst);
@@ -282,5 +286,39 @@ fn sparse_values() {
         assert!(counts.iter().all(|&(ours, _)| ours == 0), "{threads} threads: {counts:?}\n{shown}");
         let most = if threads == 1 { 0 } else { HANDED };
         assert!(counts.iter().all(|&(_, others)| others <= most), "{threads} threads: {counts:?}");
+    }
+}
+
+/// A step on a large table takes memory by the rows that it touches, from the first one on, whatever untouched rows owe.
+#[test]
+fn rows_of_a_large_table() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    const ROWS: usize = 400_000;
+    const WIDTH: usize = 16;
+    let rules: [&dyn Optimizer; 3] = [
+        &AdamW::new(1e-3).weight_decay(0.1).clip_global_norm(1.0),
+        &Sgd::new(0.1).momentum(0.9).clip_value(1.0),
+        &adam(),
+    ];
+    for optimizer in rules {
+        let net = Builder::new();
+        let words = net.feed("words", unpadded::DType::I64, &[], 1);
+        let bag = unpadded::layers::EmbeddingBag::new(ROWS, WIDTH).sparse();
+        let loss = words.embedding_bag(bag).linear(2).square().mean();
+        let mut program = net.finish().unwrap();
+        optimizer.minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
+        let mut exe = Executor::new(&program, &ops::catalogue(), &[loss.id()], 1).unwrap();
+        let mut scope = Scope::of(&program).unwrap();
+        let random = &mut Random(8);
+        let mut largest = Vec::new();
+        for step in 0..12 {
+            let bags: Vec<Vec<i64>> =
+                (0..20).map(|_| (0..30).map(|_| random.below(ROWS) as i64).collect()).collect();
+            let words = [(words.id(), &Variable::from_sequences(&bags).unwrap())];
+            allocations(|| exe.run(&mut scope, &Run::train(&words, step)).unwrap());
+            largest.push(LARGEST.load(Ordering::SeqCst));
+        }
+        let table = ROWS * WIDTH * size_of::<f32>();
+        assert!(largest.iter().all(|&bytes| bytes < table / 10), "{largest:?} bytes, of a table of {table}");
     }
 }
