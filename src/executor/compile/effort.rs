@@ -10,9 +10,10 @@ const MULTIPLY_ADDS: usize = 16;
 pub(crate) fn effort(op: &OpInstr) -> Effort {
     let numbers = |r: &Ref| r.rows.known().map(|rows| rows.saturating_mul(r.width));
     let sum = |numbers: &mut dyn Iterator<Item = usize>| numbers.fold(0, usize::saturating_add);
-    let batched = || op.writes.iter().chain(&op.reads).map(|r| r.rows).filter(|rows| rows.known().is_none());
+    let batched = || op.writes.iter().chain(&op.reads).filter(|r| r.rows.known().is_none());
+    let extents = || batched().map(|r| r.rows);
     // Of what has rows of sequences and rows a sequence, the first.
-    let rows = batched().find(|rows| matches!(rows, Extent::Rows(_))).or_else(|| batched().next());
+    let rows = extents().find(|rows| matches!(rows, Extent::Rows(_))).or_else(|| extents().next());
     let Some(rows) = rows else {
         // Selected rows are a part of it, and seldom a large one.
         let written = if op.selects() { 0 } else { sum(&mut op.writes.iter().filter_map(numbers)) };
@@ -24,7 +25,8 @@ pub(crate) fn effort(op: &OpInstr) -> Effort {
     let products = sum(&mut constants.filter_map(numbers)) / MULTIPLY_ADDS;
     let width = |views: &[Ref]| sum(&mut views.iter().filter(|r| r.rows == rows).map(|r| r.width));
     let of_row = match width(&op.writes) {
-        0 => width(&op.reads),
+        // What is pooled or summed: each row adds to all columns of another.
+        0 => batched().map(|r| r.width).fold(width(&op.reads), usize::max),
         written => written,
     };
     Effort { rows, row: of_row.saturating_add(products) }
