@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Extent2;
-use crate::kernels::arena::{Arena, OperandRoom, Region};
+use crate::kernels::arena::{Arena, OperandRoom, Plain, Region};
 use crate::program::contract::entries::Pooled;
 use crate::program::description::initialize;
 use crate::program::{Program, RowTable, Spec, VarDesc, VarKind};
-use crate::tensor::{DType, Dense, Storage, StorageKind, with_element};
+use crate::tensor::{DType, Dense, Element, Storage, StorageKind, with_element};
 
 /// The persistent variables of programs, by name. Several programs (one that trains, one that infers) may share it. A clone
 /// has copies of their values.
@@ -226,6 +226,50 @@ impl Scope {
             }
             Ok(())
         })
+    }
+
+    /// Looks at the numbers of a dense variable where they are.
+    ///
+    /// # Errors
+    /// If there is none of that name and dtype.
+    pub(crate) fn read<T: Plain + Element, R>(
+        &mut self,
+        name: &str,
+        look: impl FnOnce(&[T]) -> R,
+    ) -> Result<R> {
+        let region = self.numbers_of::<T>(name)?;
+        let mut room = OperandRoom::default();
+        let mut lane = self.arena.lane();
+        let operands = lane.operands(&mut room, &[region], &[]);
+        Ok(look(operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[])))
+    }
+
+    /// Changes the numbers of a dense variable where they are.
+    ///
+    /// # Errors
+    /// If there is none of that name and dtype.
+    pub(crate) fn write<T: Plain + Element, R>(
+        &mut self,
+        name: &str,
+        change: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R> {
+        let region = self.numbers_of::<T>(name)?;
+        let mut room = OperandRoom::default();
+        self.arena.own(region.buffer);
+        let mut lane = self.arena.lane();
+        let mut operands = lane.operands(&mut room, &[], &[region]);
+        Ok(change(operands.write::<T>(0).as_mut().and_then(|v| v.contiguous()).unwrap_or(&mut [])))
+    }
+
+    fn numbers_of<T: Element>(&self, name: &str) -> Result<Region> {
+        let entry = self.entry(name)?;
+        match entry.place {
+            InScope::Buffer(buffer) if entry.dtype == T::DTYPE => Ok(whole(buffer, &entry.dims).0),
+            _ => {
+                Err(Error::new("variable in the scope", format!("a dense one of {}", T::DTYPE), entry.told())
+                    .variable(name))
+            }
+        }
     }
 
     fn entry(&self, name: &str) -> Result<&Entry> {
