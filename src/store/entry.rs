@@ -117,15 +117,15 @@ impl Entry {
     /// If it is of another storage, dtype or shape, or not finite.
     pub(super) fn check(&self, gradient: &Storage) -> Result<()> {
         let (kind, dtype, shape) = (gradient.kind(), gradient.dtype(), gradient.shape());
-        if kind == StorageKind::SelectedRows
-            && let Some(refused) = &self.no_rows
-        {
-            return Err(refused.clone());
-        }
         let stored = matches!(kind, StorageKind::Dense | StorageKind::SelectedRows);
         if !stored || (dtype, shape) != (self.dtype, &*self.dims) {
             let expected = format!("dense or selected rows, {}{:?}", self.dtype, self.dims);
             return Err(Error::new("gradient", expected, format!("{kind} {dtype}{shape:?}")));
+        }
+        if kind == StorageKind::SelectedRows
+            && let Some(refused) = &self.no_rows
+        {
+            return Err(refused.clone());
         }
         checked_finite(gradient, "gradient")
     }

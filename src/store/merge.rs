@@ -41,12 +41,10 @@ pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Part> 
 /// # Errors
 /// If a sum is not finite, or there is no memory for it.
 pub(super) fn merge(mut parts: Vec<Part>) -> Result<Storage> {
-    let alone = parts.len() == 1 && parts[0].factor == 1.0;
-    let merged = |part: &Part| match &part.gradient {
-        Storage::SelectedRows(rows) => rows.is_merged(),
-        _ => true,
-    };
-    if let (true, Some(part)) = (alone, parts.pop_if(|part| merged(part))) {
+    let merged = |gradient: &Storage| gradient.as_selected_rows().map_or(true, |rows| rows.is_merged());
+    if parts.len() == 1
+        && let Some(part) = parts.pop_if(|part| part.factor == 1.0 && merged(&part.gradient))
+    {
         return Ok(part.gradient);
     }
     let Some(dtype) = parts.first().map(|part| part.gradient.dtype()) else {

@@ -56,7 +56,7 @@
 //!             let mut trainer = StoreTrainer::new(program, registry, loss, worker)?;
 //!             let mut last = 0.0;
 //!             for step in 0..20 {
-//!                 let ids = [7 * step + number, 50 + 3 * step + number].map(|id| id % 100);
+//!                 let ids = [(3 * step + number) % 10, 50 + (7 * step + number) % 10];
 //!                 let batch = Variable::from_sequences(&ids.map(|id| vec![id, id]))?;
 //!                 let labels = Variable::dense(array![ids[0] / 50, ids[1] / 50]);
 //!                 last = trainer.step(&[(words.id(), &batch), (label.id(), &labels)], &[])?;
