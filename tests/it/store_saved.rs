@@ -122,7 +122,7 @@ fn what_does_not_fit_is_refused_whole() {
     };
     let nothing = |_: &mut LocalWorker| {};
     // A state of another rule, or of the same one with another setting or schedule.
-    let words = ["variable `#3`", "rule: expected that of the store, `adam`", "got `adagrad`"];
+    let words = ["variable `t`", "rule: expected that of the store, `adam`", "got `adagrad`"];
     refused(Some(&saved(&Adagrad::new(0.1), &nothing)), &words);
     refused(
         Some(&saved(&Adam::new(0.1).lazy().betas(0.8, 0.999), &nothing)),
