@@ -3,11 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::merge::Merging;
+use super::merge::{Merging, checked_finite};
 use super::rule::Rule;
 use super::shard::Shard;
 use crate::error::{Error, Result};
-use crate::kernels::{View, all_finite};
 use crate::program::{Registry, RowValue};
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage, StorageKind};
 use crate::with_float;
@@ -59,8 +58,9 @@ impl Entry {
         checked_finite(&value, "value of a key")?;
         let adding = Rule::adding();
         let applied = rule.as_ref().unwrap_or(&adding);
+        // A single number has no gradient of rows: its shape would be another.
         let no_rows = match dims.is_empty() {
-            true => Some(Error::new("gradient of a single number", "a dense one", "selected rows")),
+            true => None,
             false => applied.program(registry, (dtype, &dims), StorageKind::SelectedRows).err(),
         };
         let count = if dims.len() < 2 { 1 } else { shards.min(dims[0]).max(1) };
@@ -295,15 +295,4 @@ fn part_of(value: &Storage, s: usize, count: usize) -> Result<Dense> {
             whole.gather_rows(&(s..whole.rows()).step_by(count).collect::<Vec<_>>())
         }
     }
-}
-
-/// Refuses numbers that are NaN or infinite, named by their place.
-pub(super) fn checked_finite(value: &Storage, what: &str) -> Result<()> {
-    fn finite<T: RowValue + Element>(numbers: &[T]) -> bool {
-        all_finite(View::new(numbers, 1, numbers.len()))
-    }
-    let numbers = value.numbers();
-    let finite = with_float!(numbers.dtype(), T => numbers.as_slice::<T>().map(finite))?;
-    // The second look finds the place.
-    if finite { Ok(()) } else { value.check_finite(what) }
 }

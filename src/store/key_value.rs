@@ -51,6 +51,7 @@ pub trait KeyValueStore: Send {
     ///
     /// # Errors
     /// If the key is there, or the value is of another dtype or storage, or not finite.
+    #[track_caller]
     fn init(&mut self, key: &Key, value: Storage) -> Result<()>;
 
     /// Says what is done with the gradients that are pushed to a key; without a rule they are added to its value. The rule's state
@@ -58,6 +59,7 @@ pub trait KeyValueStore: Send {
     ///
     /// # Errors
     /// If the key is not there or has a rule; if a round of it is under way.
+    #[track_caller]
     fn set_rule(&mut self, key: &Key, rule: Rule) -> Result<()>;
 
     /// Pushes a gradient of the value's shape: dense, or selected rows, which may repeat. How the gradients of several workers are
@@ -68,24 +70,28 @@ pub trait KeyValueStore: Send {
     /// If the key is not there; if the gradient is of another shape, dtype or storage, or not finite; if the weight is negative or
     /// not finite; if the rule refuses selected rows; if this worker's gradient of the round before waits for a worker that has
     /// left.
+    #[track_caller]
     fn push(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()>;
 
     /// The whole value.
     ///
     /// # Errors
     /// If the key is not there; if it waits for a worker that has left.
+    #[track_caller]
     fn pull(&mut self, key: &Key) -> Result<Dense>;
 
     /// Rows of a value by their numbers, in any order and repeated: one row for each number, in that order.
     ///
     /// # Errors
     /// As [`Self::pull`]; if there is no row of a number, with all that is asked for unanswered; if the value has no rows.
+    #[track_caller]
     fn row_sparse_pull(&mut self, key: &Key, ids: Vec<i64>) -> Result<Dense>;
 
     /// Says that this worker has done a round, and may wait before the next: see [`Mode::Asynchronous`](super::Mode).
     ///
     /// # Errors
     /// If it waits for a worker that has left.
+    #[track_caller]
     fn end_round(&mut self) -> Result<()>;
 
     /// Writes the whole state to a file, where the store is: every value, its rule with the rule's state, and how often it was
@@ -93,6 +99,7 @@ pub trait KeyValueStore: Send {
     ///
     /// # Errors
     /// If a round is under way, a key was left half updated, or the file cannot be written.
+    #[track_caller]
     fn save(&mut self, path: &Path) -> Result<()>;
 
     /// Puts the whole state of a file in the place of the store's.
@@ -100,5 +107,6 @@ pub trait KeyValueStore: Send {
     /// # Errors
     /// If a round is under way; if the file is damaged, or lacks something; if its keys, their shapes, dtypes or rules are not the
     /// store's. The store is then as it was.
+    #[track_caller]
     fn restore(&mut self, path: &Path) -> Result<()>;
 }

@@ -172,45 +172,37 @@ impl<T> OfKey for Result<T> {
 }
 
 impl KeyValueStore for LocalWorker {
-    #[track_caller]
     fn init(&mut self, key: &Key, value: Storage) -> Result<()> {
         self.made(key, value).of_key(key)
     }
 
-    #[track_caller]
     fn set_rule(&mut self, key: &Key, rule: Rule) -> Result<()> {
         self.ruled(key, rule).of_key(key)
     }
 
-    #[track_caller]
     fn push(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()> {
         self.pushed(key, gradient, weight).of_key(key)
     }
 
-    #[track_caller]
     fn pull(&mut self, key: &Key) -> Result<Dense> {
         let settled = self.rounds.settle(self.number, key);
         settled.and_then(|()| find(&self.store.read(), key)?.whole(None)).of_key(key)
     }
 
-    #[track_caller]
     fn row_sparse_pull(&mut self, key: &Key, ids: Vec<i64>) -> Result<Dense> {
         let settled = self.rounds.settle(self.number, key);
         settled.and_then(|()| find(&self.store.read(), key)?.rows(&ids)).of_key(key)
     }
 
-    #[track_caller]
     fn end_round(&mut self) -> Result<()> {
         self.rounds.end_round(self.number).at_caller()
     }
 
-    #[track_caller]
     fn save(&mut self, path: &Path) -> Result<()> {
         let keys = self.store.write();
         self.rounds.check_idle(None).and_then(|()| saved::save(&keys, &self.store.registry, path)).at_caller()
     }
 
-    #[track_caller]
     fn restore(&mut self, path: &Path) -> Result<()> {
         let mut keys = self.store.write();
         let (registry, shards) = (&self.store.registry, self.store.shards);

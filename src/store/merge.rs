@@ -1,8 +1,7 @@
 //! Merging: the gradients of one round become one, in an order that does not depend on who came first.
 
-use super::entry::checked_finite;
 use crate::error::{Error, Result};
-use crate::kernels::{RowMerge, View, ViewMut};
+use crate::kernels::{RowMerge, View, ViewMut, all_finite};
 use crate::program::RowValue;
 use crate::tensor::{Dense, Element, SelectedRows, Storage};
 use crate::with_float;
@@ -106,4 +105,15 @@ fn rows<T: RowValue + Element>(parts: &[Part]) -> Result<Storage> {
         *rows = ids.len();
     }
     Ok(SelectedRows::new(height, ids, Dense::from_vec(&shape, numbers)?)?.into())
+}
+
+/// Refuses numbers that are NaN or infinite, named by their place.
+pub(super) fn checked_finite(value: &Storage, what: &str) -> Result<()> {
+    fn finite<T: RowValue + Element>(numbers: &[T]) -> bool {
+        all_finite(View::new(numbers, 1, numbers.len()))
+    }
+    let numbers = value.numbers();
+    let finite = with_float!(numbers.dtype(), T => numbers.as_slice::<T>().map(finite))?;
+    // The second look finds the place.
+    if finite { Ok(()) } else { value.check_finite(what) }
 }

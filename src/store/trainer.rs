@@ -2,8 +2,8 @@
 
 use std::panic::Location;
 
-use super::entry::checked_finite;
 use super::key_value::{Key, KeyValueStore};
+use super::merge::checked_finite;
 use super::rule::{Rule, update_of};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope, Stage};

@@ -174,7 +174,7 @@ fn gradients_that_do_not_fit_change_nothing() {
         assert_eq!(worker.pull(&key("t")).unwrap(), start.clone().into());
         assert_eq!(worker.pull(&key("m")).unwrap(), start.into());
         worker.init(&key("one"), arr0(1.0f64).into()).unwrap();
-        says(worker.push(&key("one"), rows(1, 0), 1.0), &["gradient of a single number"]);
+        says(worker.push(&key("one"), rows(1, 0), 1.0), &["gradient", "f64[], got selected_rows f64[1, 2]"]);
     }
     let error = SelectedRows::new(5, vec![-1], array![[1.0, 2.0]]).unwrap_err().to_string();
     assert!(error.contains("0 or more and below the table's height of 5"), "{error}");
