@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench store -- [--rows 1000000] [--width 64] [--batch 4096] [--shards 16] [--seconds 1]` makes a table of f32 under
 //! Sgd and Adagrad, and lets 1, 2 and 4 workers, each on a thread, push gradients of drawn rows, evenly and by Zipf's law, and pull
-//! such rows. It prints one line of JSON for each: rows a second of all workers together, as they are drawn, repeated ones too.
+//! such rows. It prints one line of JSON for each: rows a second of all workers together, as they are drawn, repeated ones too. The
+//! gradient is copied for each push, as a worker would make one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -16,8 +17,8 @@ use unpadded::{DType, kernels, ops};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Gradients that each worker draws, and takes in turns.
-const DRAWN: u32 = 8;
+/// Lists of rows that each worker draws, and takes in turns: together far more rows than fit into a cache.
+const DRAWN: u32 = 64;
 
 /// Which rows are drawn.
 #[derive(Clone, Copy)]
@@ -51,6 +52,8 @@ fn main() -> Outcome<()> {
             _ => return Err(format!("no flag {flag}").into()),
         }
     }
+    let number = |(i, j): (usize, usize)| ((i * 31 + j * 7) % 13) as f32 / 13.0 - 0.5;
+    let values = Dense::from(Array2::from_shape_fn((settings.batch, settings.width), number));
     let rules: [(&str, &dyn Optimizer); 2] = [("sgd", &Sgd::new(0.01)), ("adagrad", &Adagrad::new(0.01))];
     for (name, optimizer) in rules {
         let store = LocalStore::new(&ops::catalogue(), settings.shards)?;
@@ -61,11 +64,12 @@ fn main() -> Outcome<()> {
         drop(worker);
         for (law, ids) in [("uniform", Ids::Uniform), ("zipf", Ids::Zipf)] {
             for count in [1, 2, 4] {
-                let pushed = settings.measure(workers(&store, count)?, ids, |worker, gradient| {
-                    worker.push(&key, gradient.clone().into(), 1.0)
+                let pushed = settings.measure(workers(&store, count)?, ids, |worker, ids| {
+                    let gradient = SelectedRows::new(settings.rows, ids.to_vec(), values.clone())?;
+                    worker.push(&key, gradient.into(), 1.0)
                 })?;
-                let pulled = settings.measure(workers(&store, count)?, ids, |worker, gradient| {
-                    worker.row_sparse_pull(&key, gradient.row_ids().to_vec()).map(drop)
+                let pulled = settings.measure(workers(&store, count)?, ids, |worker, ids| {
+                    worker.row_sparse_pull(&key, ids.to_vec()).map(drop)
                 })?;
                 let Settings { rows, width, batch, shards, .. } = settings;
                 println!(
@@ -87,21 +91,22 @@ impl Settings {
         &self,
         workers: Vec<LocalWorker>,
         ids: Ids,
-        call: impl Fn(&mut LocalWorker, &SelectedRows) -> unpadded::Result<()> + Sync,
+        call: impl Fn(&mut LocalWorker, &[i64]) -> unpadded::Result<()> + Sync,
     ) -> Outcome<f64> {
-        let drawn = (0..workers.len()).map(|i| (0..DRAWN).map(|k| self.draw(ids, i as u32, k)).collect());
-        let drawn = drawn.collect::<Outcome<Vec<Vec<SelectedRows>>>>()?;
+        let drawn: Vec<Vec<Vec<i64>>> = (0..workers.len())
+            .map(|worker| (0..DRAWN).map(|list| self.draw(ids, worker as u32, list)).collect())
+            .collect();
         let (start, calls) = (Instant::now(), AtomicU64::new(0));
         let end = start + Duration::from_secs_f64(self.seconds);
         thread::scope(|scope| {
-            let run = |(mut worker, drawn): (LocalWorker, Vec<SelectedRows>)| {
+            let run = |(mut worker, drawn): (LocalWorker, Vec<Vec<i64>>)| {
                 let (call, calls) = (&call, &calls);
                 scope.spawn(move || {
-                    for gradient in drawn.iter().cycle() {
+                    for ids in drawn.iter().cycle() {
                         if Instant::now() >= end {
                             break;
                         }
-                        call(&mut worker, gradient)?;
+                        call(&mut worker, ids)?;
                         calls.fetch_add(1, Ordering::Relaxed);
                     }
                     Ok::<(), unpadded::Error>(())
@@ -117,10 +122,10 @@ impl Settings {
         Ok(rows / start.elapsed().as_secs_f64())
     }
 
-    /// The gradient of a batch of drawn rows.
-    fn draw(&self, ids: Ids, worker: u32, number: u32) -> Outcome<SelectedRows> {
+    /// The rows of a batch.
+    fn draw(&self, ids: Ids, worker: u32, list: u32) -> Vec<i64> {
         let id = |place: usize| {
-            let uniform = kernels::uniform01::<f64>(7, [place as u32, number, worker, 0]);
+            let uniform = kernels::uniform01::<f64>(7, [place as u32, list, worker, 0]);
             // The inverse of the distribution function of 1 / r, and a number that shares no factor with the height.
             let rank = match ids {
                 Ids::Uniform => uniform * self.rows as f64,
@@ -128,9 +133,6 @@ impl Settings {
             };
             (rank as i64 * 7_919_317) % self.rows as i64
         };
-        let values = Array2::from_shape_fn((self.batch, self.width), |(i, j)| {
-            ((i * 31 + j * 7) % 13) as f32 / 13.0 - 0.5
-        });
-        Ok(SelectedRows::new(self.rows, (0..self.batch).map(id).collect(), values)?)
+        (0..self.batch).map(id).collect()
     }
 }

@@ -14,14 +14,15 @@
 //! - *A key without one* gets Σ wᵢ·gᵢ added.
 //!
 //! They are summed in the order of the workers' numbers, so the bits do not depend on who came first. Selected rows stay selected
-//! rows if all of them are; equal rows are added up before the rule, which is linear in none of its states. The number of
-//! gradients that a key was moved by is the step that its rule and schedule see.
+//! rows if all of them are, and equal ones are added up before the rule. The step that the rule and its schedule see is the
+//! number of merged gradients that the key was moved by before: in asynchronous mode each worker's push is one.
 //!
 //! # What goes wrong
-//! All of a gradient is checked before it is used: key, shape, dtype, row numbers, and that it is finite, also summed. Nothing is
-//! half updated then. A worker that is dropped, as by a panic of its thread, has left, and whoever would wait for it gets an
-//! error instead. If an update operator itself fails or panics amid its rows, the key refuses everything but
-//! [`restore`](KeyValueStore::restore).
+//! All of a gradient is checked before it is used: key, shape, dtype, row numbers, and that it is finite, also summed. So no value
+//! is half updated. A worker that is dropped, as by a panic of its thread, has left, and whoever would wait for it gets an error
+//! instead; so does everybody in a round whose sum is not finite. The values stay as they are after the last whole round, for new
+//! [workers](LocalStore::workers). If an update operator itself fails or panics amid its rows, its key refuses everything until the
+//! store is [restored](KeyValueStore::restore).
 //!
 //! # Several trainers of one model
 //! ```

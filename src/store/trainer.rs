@@ -166,6 +166,13 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         Ok(Self { store, executor, scope, loss, losses, shared, steps: 0 })
     }
 
+    /// The number of its next step, which random operators draw by: 0, unless a training goes on whose store was
+    /// [restored](KeyValueStore::restore).
+    #[must_use]
+    pub fn from_step(self, steps: u64) -> Self {
+        Self { steps, ..self }
+    }
+
     /// A step on a batch, or on this trainer's part of one; `numbers` are those of its sequences in the data, or none. Returns the
     /// loss.
     ///

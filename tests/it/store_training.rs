@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
-use ndarray::Array1;
+use ndarray::{Array1, Array2};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, EmbeddingBag};
 use unpadded::ops::Pool;
@@ -67,6 +67,8 @@ struct Counted {
 
 #[derive(Default)]
 struct Counts {
+    /// What the names of the parameters have in them whose gradients are rows.
+    table: &'static str,
     rows_pulled: AtomicUsize,
     rows_pushed: AtomicUsize,
     tables_pulled: AtomicUsize,
@@ -83,13 +85,13 @@ impl KeyValueStore for Counted {
         if let Storage::SelectedRows(rows) = &gradient {
             self.counts.rows_pushed.fetch_add(rows.row_ids().len(), Ordering::SeqCst);
         }
-        assert_eq!(gradient.kind() == StorageKind::SelectedRows, key.to_string().contains("embedding"));
+        assert_eq!(gradient.kind() == StorageKind::SelectedRows, key.to_string().contains(self.counts.table));
         self.worker.push(key, gradient, weight)
     }
     fn pull(&mut self, key: &Key) -> Result<Dense> {
         self.counts
             .tables_pulled
-            .fetch_add(usize::from(key.to_string().contains("embedding")), Ordering::SeqCst);
+            .fetch_add(usize::from(key.to_string().contains(self.counts.table)), Ordering::SeqCst);
         self.worker.pull(key)
     }
     fn row_sparse_pull(&mut self, key: &Key, ids: Vec<i64>) -> Result<Dense> {
@@ -126,7 +128,7 @@ fn together(model: &Model, workers: usize) -> (Vec<(String, Dense)>, Vec<f64>) {
     let values = store(3);
     let mut handles = values.workers(workers, Mode::Synchronous).unwrap();
     share(&model.program, &mut Scope::of(&model.program).unwrap(), &mut handles[0]).unwrap();
-    let counts: &'static Counts = Box::leak(Box::default());
+    let counts: &'static Counts = Box::leak(Box::new(Counts { table: "embedding", ..Counts::default() }));
     let mut losses = vec![0.0; STEPS as usize];
     thread::scope(|scope| {
         let run = |(number, worker): (usize, LocalWorker)| {
@@ -154,7 +156,7 @@ fn together(model: &Model, workers: usize) -> (Vec<(String, Dense)>, Vec<f64>) {
     });
     // Only the rows of a batch travel: at most one a word and table, of 2 tables.
     let most = 2 * SEQUENCES * 7 * STEPS as usize;
-    let Counts { rows_pulled, rows_pushed, tables_pulled } = counts;
+    let Counts { rows_pulled, rows_pushed, tables_pulled, .. } = counts;
     for rows in [rows_pulled, rows_pushed] {
         assert!((1..most).contains(&rows.load(Ordering::SeqCst)));
     }
@@ -333,4 +335,89 @@ fn a_loss_beyond_all_numbers() {
     assert_eq!(error.kind(), unpadded::ErrorKind::NotFinite);
     says(Err::<(), _>(error), &["loss", "nothing was pushed"]);
     assert_eq!(trainer.scope().unwrap().get("linear_0.weight").unwrap(), before);
+}
+
+/// A classifier of sparse rows: the columns that occur are what travels of its weight.
+#[test]
+fn rows_of_a_sparse_product_travel_alone() {
+    const COLUMNS: usize = 40;
+    let net = Builder::new().seed(2);
+    let x = net.feed_csr("x", DType::F64, COLUMNS, 0);
+    let label = net.feed("label", DType::I64, &[], 0);
+    let loss = x.linear(3).cross_entropy(label).mean();
+    let (x, label, loss) = (x.id(), label.id(), loss.id());
+    let mut program = net.finish().unwrap();
+    Adagrad::new(0.3).minimize(&mut program, &ops::catalogue(), loss).unwrap();
+    let batch = |step: u64| {
+        let mut random = Random(step);
+        let mut rows = Array2::<f64>::zeros((6, COLUMNS));
+        for mut row in rows.outer_iter_mut() {
+            (0..3).for_each(|_| row[random.below(COLUMNS)] = 1.0);
+        }
+        let labels = Array1::from_shape_fn(6, |i| i64::from(rows[[i, 0]] + rows[[i, 1]] > 0.0));
+        let csr = Storage::from(rows).convert(StorageKind::Csr).unwrap();
+        [Variable::new(csr, None).unwrap(), Variable::dense(labels)]
+    };
+    let (mut scope, catalogue) = (Scope::of(&program).unwrap(), ops::catalogue());
+    let mut executor = Executor::new(&program, &catalogue, &[loss], 1).unwrap();
+    let values = store(2);
+    let mut workers = values.workers(2, Mode::Synchronous).unwrap();
+    share(&program, &mut Scope::of(&program).unwrap(), &mut workers[0]).unwrap();
+    let counts: &'static Counts = Box::leak(Box::new(Counts { table: "weight", ..Counts::default() }));
+    let trainer = |worker| StoreTrainer::new(&program, &catalogue, loss, Counted { worker, counts }).unwrap();
+    let mut trainers: Vec<_> = workers.into_iter().map(trainer).collect();
+    for step in 0..20 {
+        let [rows, labels] = batch(step);
+        executor.run(&mut scope, &Run::train(&[(x, &rows), (label, &labels)], step)).unwrap();
+        // One after another on this thread: a push does not wait for the others.
+        for (trainer, part) in trainers.iter_mut().zip([0..4, 4..6]) {
+            let [rows, labels] = [&rows, &labels].map(|of| of.slice_sequences(part.clone()).unwrap());
+            trainer.step(&[(x, &rows), (label, &labels)], &[]).unwrap();
+        }
+    }
+    let pulled = counts.rows_pulled.load(Ordering::SeqCst);
+    assert!((1..=20 * 18).contains(&pulled), "{pulled}");
+    assert_eq!(counts.rows_pushed.load(Ordering::SeqCst), pulled);
+    for name in ["linear_0.weight", "linear_0.bias"] {
+        let (got, expected) = (trainers[0].scope().unwrap().get(name).unwrap(), scope.get(name).unwrap());
+        for (a, b) in got.as_slice::<f64>().unwrap().iter().zip(expected.as_slice::<f64>().unwrap()) {
+            assert!((a - b).abs() < 1e-12, "`{name}`: {a} for {b}");
+        }
+    }
+}
+
+/// Saved amid a training, restored into another store, with other trainers: the same bits as without a pause.
+#[test]
+fn a_training_goes_on_where_it_was_saved() {
+    let model = model(&Adam::new(0.02).lazy());
+    let file = std::env::temp_dir().join(format!("unpadded-store-training-{}", std::process::id()));
+    let start = |from: u64| {
+        let values = store(3);
+        let mut workers = values.workers(2, Mode::Synchronous).unwrap();
+        share(&model.program, &mut Scope::of(&model.program).unwrap(), &mut workers[0]).unwrap();
+        let trainer =
+            |worker| StoreTrainer::new(&model.program, &ops::catalogue(), model.loss, worker).unwrap();
+        workers.into_iter().map(|worker| trainer(worker).from_step(from)).collect::<Vec<_>>()
+    };
+    let train = |trainers: &mut Vec<StoreTrainer<LocalWorker>>, steps: std::ops::Range<u64>| {
+        for step in steps {
+            let [words, label] = batch(step, SEQUENCES);
+            for (trainer, part) in trainers.iter_mut().zip([0..6, 6..SEQUENCES]) {
+                let [words, label] = [&words, &label].map(|x| x.slice_sequences(part.clone()).unwrap());
+                trainer.step(&[(model.words, &words), (model.label, &label)], &[]).unwrap();
+            }
+        }
+    };
+    let mut whole = start(0);
+    train(&mut whole, 0..8);
+    whole[1].store().save(&file).unwrap();
+    train(&mut whole, 8..16);
+    let mut resumed = start(8);
+    resumed[0].store().restore(&file).unwrap();
+    train(&mut resumed, 8..16);
+    for name in model.program.parameters().map(|id| &model.program.var(id).name) {
+        let [one, two] = [&mut whole, &mut resumed].map(|all| all[0].scope().unwrap().get(name).unwrap());
+        assert!(one.bits_eq(&two), "`{name}`");
+    }
+    std::fs::remove_file(file).unwrap();
 }
