@@ -7,8 +7,8 @@ use super::merge::{Merging, checked_finite};
 use super::rule::Rule;
 use super::shard::Shard;
 use crate::error::{Error, Result};
-use crate::program::{Registry, RowValue};
-use crate::tensor::{DType, Dense, Element, SelectedRows, Storage, StorageKind};
+use crate::program::Registry;
+use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind};
 use crate::with_float;
 
 /// A value with its rule.
@@ -142,12 +142,12 @@ impl Entry {
     pub(super) fn apply(&self, gradient: Storage, step: u64) -> Result<()> {
         self.check_whole()?;
         let breaks = Breaks(&self.broken);
-        with_float!(self.dtype, T => self.apply_to_shards::<T>(gradient, step))?;
+        self.apply_to_shards(gradient, step)?;
         std::mem::forget(breaks);
         Ok(())
     }
 
-    fn apply_to_shards<T: RowValue + Element>(&self, gradient: Storage, step: u64) -> Result<()> {
+    fn apply_to_shards(&self, gradient: Storage, step: u64) -> Result<()> {
         let count = self.shards.len();
         if count == 1 {
             return self.shard(0).apply(gradient, step);

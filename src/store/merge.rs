@@ -62,7 +62,7 @@ fn dense<T: RowValue + Element>(parts: &[Part]) -> Result<Storage> {
     let width = sum.width();
     let out = sum.as_mut_slice::<T>()?;
     let add = |to: &mut [T], from: &[T], factor: T| {
-        to.iter_mut().zip(from).for_each(|(to, &x)| *to = *to + factor * x);
+        to.iter_mut().zip(from).for_each(|(to, &x)| *to += factor * x);
     };
     for Part { gradient, factor } in parts {
         let (factor, numbers) = (T::from_f64(*factor), gradient.numbers().as_slice::<T>()?);
