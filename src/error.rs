@@ -192,6 +192,15 @@ impl Error {
         self
     }
 
+    /// Puts an operator and its block in the place of those that are known: what is appended before an operator is refused as
+    /// the operator itself.
+    #[must_use]
+    pub(crate) fn of_operator(mut self, place: &Place) -> Self {
+        self.0.place.operator.clone_from(&place.operator);
+        self.0.place.block = place.block;
+        self
+    }
+
     /// Adds what else the user should know: where a training can be resumed, which file it is about.
     #[must_use]
     pub fn noted(mut self, note: impl Into<String>) -> Self {

@@ -267,7 +267,7 @@ fn sum(values: &Variable) -> Result<f64> {
     if !values.dtype().is_float() {
         return Err(Error::new("values of a metric", "floats", values.dtype().to_string()));
     }
-    Ok(values.storage().as_dense()?.cast(DType::F64).as_slice::<f64>()?.iter().sum())
+    Ok(values.storage().as_dense()?.cast(DType::F64).as_slice::<f64>()?.iter().fold(0.0, |sum, x| sum + x))
 }
 
 #[cfg(test)]

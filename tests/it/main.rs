@@ -43,6 +43,7 @@ mod saving;
 mod shape_errors;
 mod sparse;
 mod sparse_data;
+mod sparse_mistakes;
 mod sparse_saved;
 mod step_blocks;
 mod store;

@@ -519,3 +519,58 @@ fn layers_in_layers_share_weights_and_name_the_users_line() {
         ],
     );
 }
+
+#[test]
+fn what_an_operator_has_read_is_not_watched_afterwards() {
+    let net = Builder::new();
+    let (x, y) = (net.feed("x", DType::F32, &[4], 1), net.feed("y", DType::F32, &[4], 1));
+    let read = line!() + 1;
+    let twice = x.square();
+    let late = line!() + 1;
+    net.watch(x);
+    // Before the first reader it is in time, and said again it changes nothing.
+    net.watch(y);
+    let also = y.square();
+    net.watch(y);
+    let inside = line!() + 2;
+    net.recurrent(x, |step, x_t| {
+        net.watch(x);
+        let state = step.memory(4);
+        step.update(state, state + x_t);
+        step.last(state)
+    });
+    let found = messages(&net);
+    says(
+        &net,
+        &[
+            ("variable `x`: watch: expected to come before the first operator that reads", late),
+            ("variable `x`: watch", inside),
+        ],
+    );
+    assert!(
+        found[0].contains(&format!("got square #0 before it, at tests/it/mistakes.rs:{read}:")),
+        "{}",
+        found[0]
+    );
+    let _ = (twice, also);
+}
+
+#[test]
+fn what_an_open_step_reads_is_not_watched_in_it() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[4], 1);
+    let open = line!() + 1;
+    net.recurrent(x, |step, x_t| {
+        net.watch(x);
+        let state = step.memory(4);
+        step.update(state, state + x_t);
+        step.last(state)
+    });
+    says(&net, &[("variable `x`: watch", open + 1)]);
+    let found = messages(&net);
+    assert!(
+        found[0].contains(&format!("recurrent #0 before it, at tests/it/mistakes.rs:{open}:")),
+        "{}",
+        found[0]
+    );
+}

@@ -54,7 +54,8 @@ impl Op for Concat {
                 return Err(Error::new(format!("input `x`[{k}]"), expected, x.to_string()));
             }
         }
-        s.set(OUT, first.with_width(s.many(X).iter().map(|x| x.width()).sum()));
+        let width = s.many(X).iter().map(|x| x.width()).fold(0, usize::saturating_add);
+        s.set(OUT, first.with_width(width));
         Ok(())
     }
 

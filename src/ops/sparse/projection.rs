@@ -20,7 +20,7 @@ operator! {
     /// counter's random number that follows from `seed`, c and j alone. Distances between rows stay about the same (D.
     /// Achlioptas, "Database-friendly random projections: Johnson-Lindenstrauss with binary coins", 2003).
     ///
-    /// No matrix is stored, so `x` may have any number of columns, and there is nothing to learn. The gradient of `x` is at its
+    /// No matrix is stored, so `x` may have any number of columns up to 2^60, and there is nothing to learn. The gradient of `x` is at its
     /// entries.
     ///
     /// ```

@@ -286,7 +286,7 @@ impl Builder {
     /// there is one row a sequence; deeper levels are this feed's own.
     ///
     /// # Errors
-    /// If the name is taken, in a step block, or if there are too many dimensions or levels.
+    /// If the name is taken, in a step block, or if there are too many dimensions or levels; if a row has 2^63 bytes or more.
     #[track_caller]
     pub fn feed(&self, name: &str, dtype: DType, dims: &[usize], lod_level: usize) -> Var {
         self.add_feed(name, |program| ragged(program, dtype, dims, lod_level))
@@ -296,7 +296,8 @@ impl Builder {
     /// `shape` is the whole shape, `None` for the rows of the batch.
     ///
     /// # Errors
-    /// As [`Self::feed`]; if a dimension after the first is unknown; if the storage does not have that many dimensions.
+    /// As [`Self::feed`]; if a dimension after the first is unknown, or the first of selected rows; if the storage does not have that
+    /// many dimensions; if csr or coo has more than 2^60 columns, counted in each row if the rows are known.
     #[track_caller]
     pub fn feed_stored(
         &self,
@@ -308,12 +309,16 @@ impl Builder {
         self.add_feed(name, |_| {
             let rows = match shape.first() {
                 Some(Some(n)) => Extent::Known(*n),
+                Some(None) if storage == StorageKind::SelectedRows => {
+                    return Err(Error::new("shape of a feed", "a known height of selected rows", "None"));
+                }
                 Some(None) => Extent::Batch,
                 None => return Err(Error::new("shape of a feed", "at least one dimension", "none")),
             };
             let dims: Option<Vec<usize>> = shape[1..].iter().copied().collect();
-            let dims = dims
-                .ok_or_else(|| Error::new("shape of a feed", "known dimensions after the first", "others"))?;
+            let dims = dims.ok_or_else(|| {
+                Error::new("shape of a feed", "known dimensions after the first", format!("{shape:?}"))
+            })?;
             if matches!(storage, StorageKind::Csr | StorageKind::Coo) && dims.len() != 1 {
                 let got = format!("{} of them", shape.len());
                 return Err(Error::new("shape of a feed", format!("two dimensions for {storage}"), got));
@@ -344,7 +349,7 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::feed`]; if `dtype` is no float.
+    /// As [`Self::feed`]; if `dtype` is not f32 or f64; if there are more than 2^60 columns.
     #[track_caller]
     pub fn feed_csr(&self, name: &str, dtype: DType, columns: usize, lod_level: usize) -> Var {
         self.add_feed(name, |program| {
@@ -376,6 +381,7 @@ impl Builder {
                 return Err(Error::of(ErrorKind::Program, "feed", "the root block", "a step block"));
             }
             let spec = spec(program)?;
+            spec.check_size()?;
             if spec.storage != StorageKind::Dense && !spec.dtype.is_float() {
                 return Err(Error::new("dtype of a sparse feed", "f32 or f64", spec.dtype.to_string()));
             }
@@ -401,10 +407,11 @@ impl Builder {
         self.fitting(id).map_or_else(|| self.unknown(), |id| self.var(id))
     }
 
-    /// Lets gradients pass to a feed (or any variable) that has none: for gradient checks and saliency.
+    /// Lets gradients pass to a feed (or any variable) that has none: for gradient checks and saliency. It comes before the first
+    /// operator that reads the variable: what is computed from a variable without a gradient passes none on.
     ///
     /// # Errors
-    /// If it does not hold floats.
+    /// If it does not hold floats, or an operator has read it before.
     #[track_caller]
     pub fn watch(&self, var: Var) {
         let Some(spec) = self.spec(var) else { return };
@@ -412,7 +419,8 @@ impl Builder {
             self.refuse(Error::new("watch", "a float variable", spec.to_string()));
             return;
         }
-        self.state.borrow_mut().program.var_mut(var.id).stop_gradient = false;
+        let watched = self.state.borrow_mut().watch(var.id);
+        self.fitting(watched);
     }
 
     /// The dtype that is meant; `None` for that of an unknown variable.

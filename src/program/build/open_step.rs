@@ -21,6 +21,7 @@ pub struct Recurrence {
 }
 
 /// A step block that is being built.
+#[derive(Clone)]
 pub(super) struct OpenStep {
     pub(super) block: BlockId,
     pub(super) parent: BlockId,
@@ -41,6 +42,8 @@ pub(super) struct OpenStep {
     pub(super) lasts: HashSet<VarId>,
     /// The static inputs, by the outer variable.
     pub(super) captured: HashMap<VarId, VarId>,
+    /// How many errors there were when it was opened.
+    pub(super) errors: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -115,6 +118,13 @@ impl OpenStep {
         let expected = "to be finished before the program";
         Error::of(ErrorKind::Program, "step", expected, "a program that is finished in it")
             .at(self.place.clone())
+    }
+
+    /// Whether it reads a variable from around it.
+    pub(super) fn reads(&self, outer: VarId) -> bool {
+        let mut pairs = self.desc.inputs.iter().chain(&self.desc.statics);
+        pairs.any(|pair| pair.outer == outer)
+            || self.memories.iter().any(|memory| memory.initial == Some(outer))
     }
 
     /// Whether it is known over which sequences it runs.

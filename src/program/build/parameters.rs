@@ -18,7 +18,7 @@ impl Builder {
     /// [scopes](Self::scope) that are open.
     ///
     /// # Errors
-    /// If there are too many dimensions, or they do not fit the initialiser.
+    /// If there are too many dimensions, or they do not fit the initialiser; if it has 2^63 bytes or more.
     #[track_caller]
     pub fn parameter(
         &self,
@@ -68,7 +68,7 @@ impl Builder {
     ///
     /// # Errors
     /// If `dims` are not a height and a width, the dtype is not f32 or f64, or the rows of the initialiser do not start each by
-    /// itself.
+    /// itself; if a row has 2^63 bytes or more.
     #[doc(alias = "row_sparse")]
     #[track_caller]
     pub fn row_sparse_parameter(
@@ -98,7 +98,8 @@ impl Builder {
     fn learned(&self, name: &str, spec: impl FnOnce(&str) -> Result<Spec>, initializer: Initializer) -> Var {
         let add = |State { program, scopes, .. }: &mut State| {
             let name = scopes.whole(name);
-            let spec = spec(&name).map_err(|e| e.variable(&name))?;
+            let sized = |spec: Spec| spec.check_size().map(|()| spec);
+            let spec = spec(&name).and_then(sized).map_err(|e| e.variable(&name))?;
             program.add_var(VarDesc {
                 name: program.fresh_name(&name),
                 block: BlockId(0),

@@ -167,10 +167,27 @@ impl State {
         block: BlockId,
         kind: &str,
         attributes: &Attributes,
-        mut inputs: Vec<(&str, Vec<VarId>)>,
+        inputs: Vec<(&str, Vec<VarId>)>,
         caller: &'static Location<'static>,
     ) -> Result<Vec<VarId>> {
-        self.densify(block, kind, attributes, &mut inputs, caller)?;
+        if self.fallback != Fallback::Deny {
+            let due = self.program.conversions(&self.registry, kind, attributes, &inputs);
+            if !due.is_empty() {
+                return self.append_to_dense(block, kind, attributes, inputs, due, caller);
+            }
+        }
+        self.append_as_stored(block, kind, attributes, inputs, caller)
+    }
+
+    /// Appends an operator to variables as they are stored.
+    pub(super) fn append_as_stored(
+        &mut self,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: Vec<(&str, Vec<VarId>)>,
+        caller: &'static Location<'static>,
+    ) -> Result<Vec<VarId>> {
         let sparse = |this: &Self| {
             this.has_sparse_rows(&inputs)
                 || this.program.makes_sparse_rows(&this.registry, block, kind, attributes, &inputs)
@@ -200,6 +217,28 @@ impl State {
             checked.map_err(|e| e.at(place()))?;
         }
         Ok(program.append(registry, block, request)?.into_iter().flatten().collect())
+    }
+
+    /// Lets gradients pass to a variable that nothing has read yet.
+    pub(super) fn watch(&mut self, id: VarId) -> Result<()> {
+        if !self.program.var(id).stop_gradient {
+            return Ok(());
+        }
+        let reader = match self.program.reader(id) {
+            Some((number, op)) => Some((format!("{} #{number}", op.kind), op.caller.clone())),
+            None => self.open.iter().find(|step| step.reads(id)).map(|step| {
+                let place = step.place.clone();
+                (place.operator.unwrap_or_default(), place.caller.unwrap_or_default())
+            }),
+        };
+        let Some((operator, line)) = reader else {
+            self.program.var_mut(id).stop_gradient = false;
+            return Ok(());
+        };
+        let expected = "to come before the first operator that reads the variable";
+        let error =
+            Error::of(ErrorKind::Program, "watch", expected, format!("{operator} before it, at {line}"));
+        Err(error.variable(&self.program.var(id).name))
     }
 
     /// Opens a step block over variables of `parent`: the block, and the step inputs as it sees them. If one of them does
@@ -244,6 +283,7 @@ impl State {
             taken: HashSet::new(),
             lasts: HashSet::new(),
             captured: HashMap::new(),
+            errors: self.errors.len(),
         };
         let mut inner = vec![None; inputs.len()];
         if outer.len() == inputs.len() {

@@ -119,7 +119,10 @@ impl Step {
         if step.is_known()
             && let Err(error) = step.drop_sparse(program)
         {
-            errors.push(error.at(step.place.clone()));
+            // What was refused in the step may be what would have read it.
+            if errors.len() == step.errors {
+                errors.push(error.at(step.place.clone()));
+            }
             step.over = None;
         }
         for memory in &step.memories {

@@ -11,7 +11,8 @@ use crate::tensor::StorageKind;
 pub enum Fallback {
     /// The variable is made dense.
     Allow,
-    /// It is made dense, and [`Builder::warnings`](crate::Builder::warnings) says so, once for each line that does it.
+    /// It is made dense, and [`Builder::warnings`](crate::Builder::warnings) says so, once for each `to_dense`
+    /// that the program has of it.
     #[default]
     Warn,
     /// It is an error.

@@ -11,6 +11,6 @@ pub mod op_desc;
 pub(crate) mod program;
 mod slots;
 pub(crate) mod storage_report;
-mod storages;
+pub(in crate::program) mod storages;
 mod validate;
 pub mod var_desc;

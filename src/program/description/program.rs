@@ -144,6 +144,12 @@ impl Program {
         self.vars().filter(|(_, v)| v.trainable).map(|(id, _)| id)
     }
 
+    /// The first operator that reads a variable, with its number in its block.
+    pub(in crate::program) fn reader(&self, id: VarId) -> Option<(usize, &OpDesc)> {
+        let mut ops = self.blocks.iter().flat_map(|block| block.ops.iter().enumerate());
+        ops.find(|(_, op)| op.reads().any(|read| read == id))
+    }
+
     /// Whether `inner` is `outer` or lies inside it.
     pub fn encloses(&self, outer: BlockId, mut inner: BlockId) -> bool {
         loop {
@@ -275,6 +281,7 @@ impl Program {
         let stop = !groups.iter().flatten().any(|&v| !self.var(v).stop_gradient);
         for spec in outputs.iter().flatten() {
             check_inner_extents(spec)?;
+            spec.check_size()?;
         }
         self.levels = levels;
         let mut written = Vec::new();

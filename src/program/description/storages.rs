@@ -3,6 +3,7 @@
 use super::program::{Program, malformed};
 use crate::error::{Error, Result};
 use crate::program::contract::infer::infer;
+use crate::program::contract::op::Op;
 use crate::program::contract::registry::Registry;
 use crate::program::contract::shapes::{InputSlots, Phase};
 use crate::program::contract::signature::{NoKernel, Signature, Slot};
@@ -90,6 +91,38 @@ impl Program {
         own.into_iter().chain(others.filter_map(of)).min_by_key(Vec::len).unwrap_or_default()
     }
 
+    /// What an operator's shape rule refuses in variables as they are stored, whether there is a kernel for them or not.
+    pub(in crate::program) fn mistake(
+        &self,
+        registry: &Registry,
+        block: BlockId,
+        kind: &str,
+        attributes: &Attributes,
+        inputs: &[(&str, Vec<VarId>)],
+    ) -> Option<Error> {
+        let op = registry.parse(kind, attributes).ok()?;
+        self.inferred(&*op, block, inputs)?.err()
+    }
+
+    /// What an operator's shape rule says of variables that may not be what it takes.
+    fn inferred(
+        &self,
+        op: &dyn Op,
+        block: BlockId,
+        inputs: &[(&str, Vec<VarId>)],
+    ) -> Option<Result<Vec<Vec<Spec>>>> {
+        let signature = op.signature();
+        let groups = Self::by_slot(signature, inputs);
+        let taken = |(slot, vars): (&Slot, &Vec<VarId>)| slot.arity.takes(vars.len());
+        if !signature.inputs.iter().zip(&groups).all(taken) {
+            return None;
+        }
+        let specs = self.specs(&groups).ok()?;
+        let (literals, mut next) = (self.literals(&groups), self.levels);
+        let given = InputSlots { specs: &specs, literals: &literals };
+        Some(infer(op, given, self.top(block), Phase::Build { next: &mut next }))
+    }
+
     /// Whether an operator gives rows that are not dense.
     pub(in crate::program) fn makes_sparse_rows(
         &self,
@@ -104,13 +137,9 @@ impl Program {
         let Ok(op) = (if knows { registry.parse(kind, attributes) } else { return false }) else {
             return false;
         };
-        let groups = Self::by_slot(op.signature(), inputs);
-        let Ok(specs) = self.specs(&groups) else { return false };
-        let (literals, mut next) = (self.literals(&groups), self.levels);
-        let given = InputSlots { specs: &specs, literals: &literals };
-        let made = infer(&*op, given, self.top(block), Phase::Build { next: &mut next });
         let sparse = |spec: &Spec| spec.batched() && spec.storage != StorageKind::Dense;
-        made.is_ok_and(|made| made.iter().flatten().any(sparse))
+        let made = self.inferred(&*op, block, inputs);
+        made.and_then(Result::ok).is_some_and(|made| made.iter().flatten().any(sparse))
     }
 
     /// Checks that no step computes with rows that are not dense: what is computed from them is computed before the loop.

@@ -147,15 +147,7 @@ impl Program {
         if desc.block.0 == 0 && matches!(spec.shape.first(), Some(Extent::Alive(_))) {
             return Err(malformed("shape", "rows that a step block has, in one", spec.to_string()));
         }
-        // Dimensions of 0 are left out, so that the width of a row is checked even where there are no rows. The height of
-        // selected rows takes nothing.
-        let height = usize::from(spec.storage == StorageKind::SelectedRows);
-        let sizes = spec.shape.iter().skip(height).filter_map(|e| e.known()).filter(|&n| n > 0);
-        let bytes = sizes.fold(spec.dtype.size_of(), usize::saturating_mul);
-        if isize::try_from(bytes).is_err() {
-            return Err(malformed("shape", "a number of elements that memory can hold", spec.to_string()));
-        }
-        Ok(())
+        spec.check_size()
     }
 
     fn op_fits(&self, op: &OpDesc, block: BlockId) -> Result<()> {

@@ -147,14 +147,14 @@ impl Spec {
     }
 
     /// Elements in a row of the two-dimensional view. Extents that are not known count as 1; only the first can be
-    /// such.
+    /// such. `usize::MAX` if there are more.
     pub fn width(&self) -> usize {
         let dims = match self.shape.as_slice() {
             [] => return 1,
             [only] => return only.known().unwrap_or(1),
             [_, rest @ ..] => rest,
         };
-        dims.iter().map(|e| e.known().unwrap_or(1)).product()
+        dims.iter().map(|e| e.known().unwrap_or(1)).fold(1, usize::saturating_mul)
     }
 
     /// The dimensions of a row: all but the first if it is batched, else all.

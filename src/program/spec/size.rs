@@ -3,7 +3,34 @@
 use std::fmt;
 
 use super::extent::{Extent, Spec};
+use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::StorageKind;
+
+/// Most places that a csr or coo matrix has, with entries or without: its rows, if they are known, times its columns.
+const MOST_PLACES: usize = 1 << 60;
+
+impl Spec {
+    /// Checks that no size that follows from the known dimensions is larger than can be counted. A dimension of 0 is left out,
+    /// so that the width of a row is checked even where there are no rows.
+    pub(in crate::program) fn check_size(&self) -> Result<()> {
+        // The height of selected rows takes nothing.
+        let height = usize::from(self.storage == StorageKind::SelectedRows);
+        let known = self.shape.iter().skip(height).filter_map(|e| e.known()).filter(|&n| n > 0);
+        let places = known.fold(1, usize::saturating_mul);
+        let bytes = places.saturating_mul(self.dtype.size_of());
+        let (fits, expected) = match self.storage {
+            StorageKind::Csr | StorageKind::Coo => {
+                (places <= MOST_PLACES, "rows and columns of which there are at most 2^60, multiplied")
+            }
+            StorageKind::SelectedRows => (isize::try_from(bytes).is_ok(), "fewer than 2^63 bytes in a row"),
+            StorageKind::Dense => {
+                let expected = "a number of elements that memory can hold: fewer than 2^63 bytes";
+                (isize::try_from(bytes).is_ok(), expected)
+            }
+        };
+        if fits { Ok(()) } else { Err(Error::of(ErrorKind::Program, "shape", expected, self.to_string())) }
+    }
+}
 
 /// The bytes of a variable: so many, and so many for each row and for each entry that is stored.
 ///
@@ -37,15 +64,20 @@ impl Size {
     pub fn of(spec: &Spec, entries: Extent) -> Self {
         let number = spec.dtype.size_of();
         let index = size_of::<i64>();
+        // What a program says may be more than any memory has.
+        let row = spec.width().saturating_mul(number);
         let none = Self { fixed: 0, row: 0, rows: spec.rows(), entry: 0, entries };
         match spec.storage {
             StorageKind::Dense => match spec.rows() {
-                Extent::Known(rows) => Self { fixed: rows * spec.width() * number, ..none },
-                _ => Self { row: spec.width() * number, ..none },
+                Extent::Known(rows) => Self { fixed: rows.saturating_mul(row), ..none },
+                _ => Self { row, ..none },
             },
-            StorageKind::SelectedRows => Self { entry: index + spec.width() * number, ..none },
+            StorageKind::SelectedRows => Self { entry: row.saturating_add(index), ..none },
             StorageKind::Csr | StorageKind::Coo => match spec.rows() {
-                Extent::Known(rows) => Self { fixed: index * (rows + 1), entry: index + number, ..none },
+                Extent::Known(rows) => {
+                    let fixed = rows.saturating_add(1).saturating_mul(index);
+                    Self { fixed, entry: index + number, ..none }
+                }
                 _ => Self { fixed: index, row: index, entry: index + number, ..none },
             },
         }

@@ -105,7 +105,9 @@ impl Csr {
     #[track_caller]
     pub fn set<T: Element>(&mut self, row: usize, column: usize, value: T) -> Result<()> {
         self.check_column(column)?;
-        let column = column as i64;
+        let Ok(column) = i64::try_from(column) else {
+            return Err(Error::new("column of csr", format!("at most {}", i64::MAX), column.to_string()));
+        };
         let (columns, values) = self.row::<T>(row)?;
         let kept: Vec<usize> = (0..columns.len()).filter(|&i| columns[i] != column).collect();
         let first =
@@ -201,14 +203,21 @@ impl Csr {
     /// ```
     ///
     /// # Errors
-    /// A number that is not below the number of columns, or more columns than memory has room to count.
+    /// A number that is not below the number of columns.
     #[track_caller]
     pub fn take_columns(&self, columns: &[usize]) -> Result<Self> {
         if let Some(place) = columns.iter().position(|&column| column >= self.shape[1]) {
             let what = format!("column number at place {place}");
             return Err(Error::new(what, format!("below {}", self.shape[1]), columns[place].to_string()));
         }
-        self.canonical()?.transpose()?.take(columns)?.transpose()
+        let mut distinct: Vec<i64> = columns.iter().map(|&column| column as i64).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        // Counted among the columns that are taken: the matrix may have more than memory has room for.
+        let place = |column: i64| distinct.binary_search(&column).ok();
+        let near = self.filtered(distinct.len(), |at| place(self.indices[at]).map(|place| place as i64))?;
+        let places: Vec<usize> = columns.iter().filter_map(|&column| place(column as i64)).collect();
+        near.canonical()?.transpose()?.take(&places)?.transpose()
     }
 
     /// The rows in a range, copied.

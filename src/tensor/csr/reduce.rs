@@ -76,7 +76,7 @@ impl Csr {
         let (to, wide) = (norms.as_mut_slice::<f64>()?, sorted.values.cast(DType::F64));
         let numbers = wide.as_slice::<f64>()?;
         for (row, norm) in to.iter_mut().enumerate() {
-            *norm = numbers[sorted.range(row)].iter().map(|x| x * x).sum::<f64>().sqrt();
+            *norm = numbers[sorted.range(row)].iter().fold(0.0, |sum: f64, x| sum + x * x).sqrt();
         }
         Ok(norms.cast(self.dtype()))
     }

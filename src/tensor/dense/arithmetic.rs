@@ -152,7 +152,8 @@ impl Dense {
             Number::Float(x) => x,
             Number::Integer(x) => x as f64,
         };
-        Ok(T::from_number(Number::Float(numbers.iter().map(float).sum())))
+        // From +0: `sum` gives -0 of nothing.
+        Ok(T::from_number(Number::Float(numbers.iter().map(float).fold(0.0, |sum, x| sum + x))))
     }
 
     /// The number that comes last in an order by `after`, and a not-a-number before any other; `None` if there is none.

@@ -113,7 +113,7 @@ impl SelectedRows {
             return Err(Error::new("dtype of a norm", "floats", self.dtype().name()));
         }
         let numbers = self.merged()?.value.cast(DType::F64);
-        Ok(numbers.as_slice::<f64>()?.iter().map(|x| x * x).sum::<f64>().sqrt())
+        Ok(numbers.as_slice::<f64>()?.iter().fold(0.0, |sum: f64, x| sum + x * x).sqrt())
     }
 
     /// Each row of numbers times a dense matrix: a table of as many rows, `[height, N]`, with the same rows stored.

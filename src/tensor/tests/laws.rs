@@ -265,3 +265,32 @@ proptest! {
         prop_assert_eq!(means(&-&x), p);
     }
 }
+
+#[test]
+fn sums_of_nothing_are_positive_zeros() {
+    let none = Csr::zeros(DType::F32, [2, 3]).unwrap();
+    assert_eq!(none.sum::<f32>().unwrap().to_bits(), 0);
+    let norms: Array1<f32> = none.row_norms().unwrap().try_into().unwrap();
+    assert!(norms.iter().all(|norm| norm.to_bits() == 0), "{norms:?}");
+    assert_eq!(none.to_coo().unwrap().sum::<f32>().unwrap().to_bits(), 0);
+    let rows = SelectedRows::new(3, vec![], Array2::<f64>::zeros([0, 2])).unwrap();
+    assert_eq!((rows.sum::<f64>().unwrap().to_bits(), rows.norm().unwrap().to_bits()), (0, 0));
+}
+
+#[test]
+fn a_column_that_no_index_can_name_is_refused() {
+    let mut endless = Csr::zeros(DType::F32, [2, usize::MAX]).unwrap();
+    let said = endless.set(0, 1 << 63, 1.0f32).unwrap_err().to_string();
+    assert!(
+        said.contains("column of csr: expected at most 9223372036854775807, got 9223372036854775808"),
+        "{said}"
+    );
+}
+
+#[test]
+fn columns_are_taken_from_more_than_memory_has_room_for() {
+    let last = i64::MAX - 1;
+    let x = Csr::from_triples([2, i64::MAX as usize], [(0, last, 3.0f32), (1, 7, 2.0), (1, 9, 1.0)]).unwrap();
+    let taken = x.take_columns(&[9, last as usize, 8, 9]).unwrap();
+    assert_eq!(means(&taken), ndarray::array![[0.0, 3.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]]);
+}

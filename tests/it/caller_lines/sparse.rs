@@ -37,7 +37,6 @@ fn matrices(calls: &mut Calls) {
     calls.at("Csr::set_row", || x.clone().set_row(0, &[0], &[1i8]));
     calls.at("Csr::take", || x.take(&[2]));
     calls.at("Csr::take_columns", || x.take_columns(&[3]));
-    calls.at("Csr::take_columns", || wide.take_columns(&[0]));
     calls.at("Csr::slice_rows", || x.slice_rows(1..3));
     calls.at("Csr::slice_columns", || x.slice_columns(1..4));
     calls.at("Csr::retain_columns", || x.retain_columns(&[-1]));
