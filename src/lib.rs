@@ -26,6 +26,7 @@
 //! | [`checkpoint`] | a training, or a model to predict with, in one file |
 //! | [`metrics`] | accuracy and the like, over ragged batches |
 //! | [`predict`] | the predictor, and drawing from what it says |
+//! | [`store`] | the key-value store: several trainers of one model |
 //! | [`train`] | the training loop |
 //!
 //! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::build::step`],
@@ -44,6 +45,7 @@ pub mod ops;
 pub mod optimizer;
 pub mod predict;
 pub mod program;
+pub mod store;
 pub mod tensor;
 pub mod testing;
 pub mod train;

@@ -104,8 +104,17 @@ impl Checkpoint {
 
     /// What [`Self::save_from`] does.
     pub(crate) fn save_to(&self, scope: &mut Scope, target: &Target) -> Result<()> {
+        self.save_each(target, &mut |name| scope.value(name).map(Cow::Owned))
+    }
+
+    /// The same with tensors from anywhere, asked for one by one.
+    pub(crate) fn save_each<'a>(
+        &self,
+        target: &Target,
+        tensor: &mut dyn FnMut(&str) -> Result<Cow<'a, Storage>>,
+    ) -> Result<()> {
         self.check(&unfit)?;
-        target.write(|out| self.write(out, &mut |name| scope.value(name).map(Cow::Owned)))
+        target.write(|out| self.write(out, tensor))
     }
 
     /// What [`Self::save`] writes.

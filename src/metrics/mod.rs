@@ -64,7 +64,7 @@ pub(crate) use described::{describe, metric_of};
 pub use scores::Scores;
 
 use crate::error::{Error, Result};
-use crate::program::{Attributes, Var};
+use crate::program::{Attributes, Program, Registry, Var, VarId};
 use crate::tensor::{DType, Variable};
 
 /// A number about all batches so far.
@@ -105,6 +105,15 @@ pub struct MetricKind {
     pub name: &'static str,
     /// What it was told, by name.
     pub attributes: Attributes,
+}
+
+/// The losses, one a row, that `loss` is the mean of, if its operator says that it is one.
+pub(crate) fn averaged(program: &Program, registry: &Registry, loss: VarId) -> Option<VarId> {
+    let op = program.root().ops.iter().find(|op| op.writes().any(|v| v == loss))?;
+    let averages = registry.parse(&op.kind, &op.attributes).ok()?.hints().averages;
+    let losses = op.reads().next().filter(|_| averages)?;
+    let spec = program.spec(losses).ok()?;
+    (spec.batched() && spec.width() == 1 && spec.shape.len() <= 2).then_some(losses)
 }
 
 /// The mean of losses over rows, and what is computed from it.

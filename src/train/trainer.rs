@@ -14,9 +14,9 @@ use crate::checkpoint::{Checkpoint, Position};
 use crate::data::Vocabulary;
 use crate::error::{Error, Result};
 use crate::executor::Scope;
-use crate::metrics::{Loss, Metric};
+use crate::metrics::{Loss, Metric, averaged};
 use crate::optimizer::Optimizer;
-use crate::program::{Builder, Program, Registry, Var, VarId};
+use crate::program::{Builder, Program, Registry, Var};
 use crate::tensor::Storage;
 use crate::wire::Target;
 
@@ -107,7 +107,7 @@ impl Trainer {
         let (registry, mut program) = (net.registry(), net.program()?);
         net.owned(loss).map_err(|e| e.called(caller))?;
         let forward = program.vars().len();
-        let averaged = averaged(&program, &net.registry(), loss).map(|id| net.var(id));
+        let averaged = averaged(&program, &net.registry(), loss.id()).map(|id| net.var(id));
         optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| e.called(caller))?;
         program.called_from(caller);
         let scope = Scope::of(&program).map_err(|e| e.called(caller))?;
@@ -269,13 +269,4 @@ impl fmt::Debug for Trainer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trainer").field("position", &self.state.position).finish_non_exhaustive()
     }
-}
-
-/// The losses, one a row, that `loss` is the mean of, if its operator says that it is one.
-fn averaged(program: &Program, registry: &Registry, loss: Var) -> Option<VarId> {
-    let op = program.root().ops.iter().find(|op| op.writes().any(|v| v == loss.id()))?;
-    let averages = registry.parse(&op.kind, &op.attributes).ok()?.hints().averages;
-    let losses = op.reads().next().filter(|_| averages)?;
-    let spec = program.spec(losses).ok()?;
-    (spec.batched() && spec.width() == 1 && spec.shape.len() <= 2).then_some(losses)
 }

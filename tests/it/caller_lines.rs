@@ -5,6 +5,7 @@ mod data;
 mod lines;
 mod programs;
 mod sparse;
+mod store;
 mod training;
 mod values;
 
@@ -118,6 +119,7 @@ fn every_public_call_that_fails_names_its_line() {
     data::calls(&mut calls);
     programs::calls(&mut calls);
     training::calls(&mut calls);
+    store::calls(&mut calls);
     let mut wrong = calls.complaints();
 
     let called: BTreeSet<&str> = calls.0.iter().map(|(name, ..)| *name).collect();

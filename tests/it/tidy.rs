@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 17] = [
+const LAYERS: [&str; 18] = [
     "error",
     "lod",
     "kernels",
@@ -25,6 +25,7 @@ const LAYERS: [&str; 17] = [
     "checkpoint",
     "metrics",
     "predict",
+    "store",
     "train",
     "main",
 ];

@@ -9,7 +9,7 @@ use crate::kernels::arena::{Arena, OperandRoom, Plain, Region};
 use crate::program::contract::entries::Pooled;
 use crate::program::description::initialize;
 use crate::program::{Program, RowTable, Spec, VarDesc, VarKind};
-use crate::tensor::{DType, Dense, Storage, StorageKind, with_element};
+use crate::tensor::{DType, Dense, Element, Storage, StorageKind, with_element};
 
 /// The persistent variables of programs, by name. Several programs (one that trains, one that infers) may share it. A clone
 /// has copies of their values.
@@ -97,14 +97,14 @@ impl Scope {
                     initialize::check(how, &dims).map_err(|e| e.variable(&var.name))?;
                 }
                 drop(Dense::zeros(spec.dtype, &dims).map_err(|e| e.variable(&var.name))?); // an error where there is no room
-                let buffer = self.add(&var.name, spec.dtype, dims.clone());
-                with_element!(spec.dtype, T => self.write::<T>(buffer, &dims, |out| match &var.initializer {
+                self.add(&var.name, spec.dtype, dims.clone());
+                with_element!(spec.dtype, T => self.write::<T, _>(&var.name, |out| match &var.initializer {
                     Some(how) => initialize::evaluate_in(how, &dims, program.seed, &var.name, out),
                     None => {
                         out.fill(T::default());
                         Ok(())
                     }
-                }))
+                })?)
             }
             StorageKind::SelectedRows => {
                 let start = initialize::start_of(var, &dims, program.seed)?;
@@ -212,40 +212,64 @@ impl Scope {
                 return Err(Error::new("value", expected, told(other.kind(), other.dtype(), other.shape())));
             }
         };
-        let (buffer, dims) = match self.entries.get(name) {
-            Some(Entry { place: InScope::Buffer(buffer), dims, .. }) => (*buffer, dims.clone()),
-            _ => {
-                let dims = value.shape().to_vec();
-                (self.add(name, value.dtype(), dims.clone()), dims)
-            }
-        };
-        with_element!(value.dtype(), T => self.write::<T>(buffer, &dims, |out| {
-            out.copy_from_slice(value.as_slice::<T>()?);
-            Ok(())
-        }))
+        if !self.entries.contains_key(name) {
+            self.add(name, value.dtype(), value.shape().to_vec());
+        }
+        with_element!(value.dtype(), T => {
+            let numbers = value.as_slice::<T>()?;
+            self.write::<T, _>(name, |out| out.copy_from_slice(numbers))
+        })
     }
 
     /// Room for a dense variable.
-    fn add(&mut self, name: &str, dtype: DType, dims: Vec<usize>) -> usize {
+    fn add(&mut self, name: &str, dtype: DType, dims: Vec<usize>) {
         let buffer = with_element!(dtype, T => self.arena.add::<T>());
         self.arena.reserve(buffer, dims.iter().product());
         self.entries.insert(name.to_owned(), Entry { place: InScope::Buffer(buffer), dtype, dims });
-        buffer
     }
 
-    /// Writes the numbers of a dense variable.
-    fn write<T: Plain>(
+    /// Looks at the numbers of a dense variable where they are.
+    ///
+    /// # Errors
+    /// If there is none of that name and dtype.
+    pub(crate) fn read<T: Plain + Element, R>(
         &mut self,
-        buffer: usize,
-        dims: &[usize],
-        with: impl FnOnce(&mut [T]) -> Result<()>,
-    ) -> Result<()> {
-        let (region, _) = whole(buffer, dims);
+        name: &str,
+        look: impl FnOnce(&[T]) -> R,
+    ) -> Result<R> {
+        let region = self.numbers_of::<T>(name)?;
         let mut room = OperandRoom::default();
-        self.arena.own(buffer);
+        let mut lane = self.arena.lane();
+        let operands = lane.operands(&mut room, &[region], &[]);
+        Ok(look(operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[])))
+    }
+
+    /// Changes the numbers of a dense variable where they are.
+    ///
+    /// # Errors
+    /// If there is none of that name and dtype.
+    pub(crate) fn write<T: Plain + Element, R>(
+        &mut self,
+        name: &str,
+        change: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<R> {
+        let region = self.numbers_of::<T>(name)?;
+        let mut room = OperandRoom::default();
+        self.arena.own(region.buffer);
         let mut lane = self.arena.lane();
         let mut operands = lane.operands(&mut room, &[], &[region]);
-        operands.write::<T>(0).as_mut().and_then(|view| view.contiguous()).map_or(Ok(()), with)
+        Ok(change(operands.write::<T>(0).as_mut().and_then(|v| v.contiguous()).unwrap_or(&mut [])))
+    }
+
+    fn numbers_of<T: Element>(&self, name: &str) -> Result<Region> {
+        let entry = self.entry(name)?;
+        match entry.place {
+            InScope::Buffer(buffer) if entry.dtype == T::DTYPE => Ok(whole(buffer, &entry.dims).0),
+            _ => {
+                Err(Error::new("variable in the scope", format!("a dense one of {}", T::DTYPE), entry.told())
+                    .variable(name))
+            }
+        }
     }
 
     fn entry(&self, name: &str) -> Result<&Entry> {

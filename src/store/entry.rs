@@ -1,0 +1,298 @@
+//! What a store has by one key: a value whose rows are dealt to shards, each with a lock of its own.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::merge::{Merging, checked_finite};
+use super::rule::Rule;
+use super::shard::Shard;
+use crate::error::{Error, Result};
+use crate::program::Registry;
+use crate::tensor::{DType, Dense, SelectedRows, Storage, StorageKind};
+use crate::with_float;
+
+/// A value with its rule.
+///
+/// Row r is row r / n of shard r mod n: where the numbers of often used rows lie together, as those of the commonest words do,
+/// they are still of all shards. A vector is one shard.
+pub(super) struct Entry {
+    dtype: DType,
+    dims: Vec<usize>,
+    rule: Option<Rule>,
+    /// How many gradients were applied.
+    steps: AtomicU64,
+    /// Why gradients of selected rows are refused, if they are.
+    no_rows: Option<Error>,
+    shards: Vec<Mutex<Shard>>,
+    /// A gradient was not applied to the end.
+    broken: AtomicBool,
+}
+
+/// Marks an entry as broken when it is dropped: by an error, or by a panic on its way out.
+struct Breaks<'a>(&'a AtomicBool);
+
+impl Drop for Breaks<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Entry {
+    /// A value, with the rule's state at its start.
+    ///
+    /// # Errors
+    /// If the value is of no float, of another storage or not finite; if the rule does not fit; if there is no memory.
+    pub(super) fn new(
+        value: Storage,
+        rule: Option<Rule>,
+        registry: &Registry,
+        shards: usize,
+    ) -> Result<Self> {
+        let (dtype, dims) = (value.dtype(), value.shape().to_vec());
+        if !matches!(value.kind(), StorageKind::Dense | StorageKind::SelectedRows)
+            || !matches!(dtype, DType::F32 | DType::F64)
+        {
+            let expected = "f32 or f64, dense or selected rows";
+            return Err(Error::new("value of a key", expected, format!("{dtype} {}", value.kind())));
+        }
+        checked_finite(&value, "value of a key")?;
+        let adding = Rule::adding();
+        let applied = rule.as_ref().unwrap_or(&adding);
+        // A single number has no gradient of rows: its shape would be another.
+        let no_rows = match dims.is_empty() {
+            true => None,
+            false => applied.program(registry, (dtype, &dims), StorageKind::SelectedRows).err(),
+        };
+        let count = if dims.len() < 2 { 1 } else { shards.min(dims[0]).max(1) };
+        let shards = match count {
+            1 => vec![Mutex::new(Shard::new(value.into_dense()?, applied, registry)?)],
+            _ => {
+                let shard = |s| Shard::new(part_of(&value, s, count)?, applied, registry).map(Mutex::new);
+                (0..count).map(shard).collect::<Result<_>>()?
+            }
+        };
+        let (steps, broken) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Self { dtype, dims, rule, steps, no_rows, shards, broken })
+    }
+
+    pub(super) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub(super) fn dims(&self) -> &[usize] {
+        &self.dims
+    }
+
+    pub(super) fn rule(&self) -> Option<&Rule> {
+        self.rule.as_ref()
+    }
+
+    /// How the gradients of several workers become one.
+    pub(super) fn merging(&self) -> Merging {
+        if self.rule.is_some() { Merging::Mean } else { Merging::Descended }
+    }
+
+    /// The number of the next gradient to apply.
+    pub(super) fn next_step(&self) -> u64 {
+        self.steps.fetch_add(1, Ordering::SeqCst)
+    }
+
+    pub(super) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::SeqCst)
+    }
+
+    /// # Errors
+    /// If a gradient was not applied to the end.
+    pub(super) fn check_whole(&self) -> Result<()> {
+        if !self.broken.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let got = "one that a push left half updated, since its update failed or its worker died: restore the store";
+        Err(Error::new("value of a key", "a whole one", got))
+    }
+
+    /// Checks all of a gradient before any of it is used.
+    ///
+    /// # Errors
+    /// If it is of another storage, dtype or shape, or not finite.
+    pub(super) fn check(&self, gradient: &Storage) -> Result<()> {
+        let (kind, dtype, shape) = (gradient.kind(), gradient.dtype(), gradient.shape());
+        let stored = matches!(kind, StorageKind::Dense | StorageKind::SelectedRows);
+        if !stored || (dtype, shape) != (self.dtype, &*self.dims) {
+            let expected = format!("dense or selected rows, {}{:?}", self.dtype, self.dims);
+            return Err(Error::new("gradient", expected, format!("{kind} {dtype}{shape:?}")));
+        }
+        if kind == StorageKind::SelectedRows
+            && let Some(refused) = &self.no_rows
+        {
+            return Err(refused.clone());
+        }
+        checked_finite(gradient, "gradient")
+    }
+
+    fn shard(&self, s: usize) -> MutexGuard<'_, Shard> {
+        // Whether a shard is whole is not known by who held its lock: `broken` says it.
+        self.shards[s].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves the value by a gradient that was checked and whose rows are merged.
+    ///
+    /// # Errors
+    /// If the rule's operator fails, which leaves the value half updated and the entry broken.
+    pub(super) fn apply(&self, gradient: Storage, step: u64) -> Result<()> {
+        self.check_whole()?;
+        let breaks = Breaks(&self.broken);
+        self.apply_to_shards(gradient, step)?;
+        std::mem::forget(breaks);
+        Ok(())
+    }
+
+    fn apply_to_shards(&self, gradient: Storage, step: u64) -> Result<()> {
+        let count = self.shards.len();
+        if count == 1 {
+            return self.shard(0).apply(gradient, step);
+        }
+        let dealt = match &gradient {
+            Storage::SelectedRows(rows) => Some(Dealt::new(rows.row_ids(), count)),
+            _ => None,
+        };
+        // Each push begins at another shard, so that many at a time do not all wait for the first.
+        for s in (0..count).map(|i| (step as usize + i) % count) {
+            let part = match (&dealt, &gradient) {
+                (Some(dealt), Storage::SelectedRows(rows)) => {
+                    let places = dealt.of(s);
+                    if places.is_empty() {
+                        continue;
+                    }
+                    let ids = places.iter().map(|&place| rows.row_ids()[place] / count as i64).collect();
+                    SelectedRows::new(self.rows_of(s), ids, rows.value().gather_rows(places)?)?.into()
+                }
+                _ => part_of(&gradient, s, count)?.into(),
+            };
+            self.shard(s).apply(part, step)?;
+        }
+        Ok(())
+    }
+
+    /// How many rows a shard has.
+    fn rows_of(&self, s: usize) -> usize {
+        (self.dims.first().copied().unwrap_or(1) + self.shards.len() - 1 - s) / self.shards.len()
+    }
+
+    /// The whole value, or a whole state of the rule, by the name of its slot.
+    ///
+    /// # Errors
+    /// If it is broken, or there is no memory.
+    pub(super) fn whole(&self, state: Option<&str>) -> Result<Dense> {
+        self.check_whole()?;
+        let mut whole = Dense::zeros(self.dtype, &self.dims)?;
+        let (width, count) = (whole.width(), self.shards.len());
+        with_float!(self.dtype, T => {
+            let out = whole.as_mut_slice::<T>()?;
+            for s in 0..count {
+                self.shard(s).read::<T, _>(state, |numbers| match count {
+                    1 => out.copy_from_slice(numbers),
+                    _ if width == 0 => {}
+                    _ => {
+                        let places = out.chunks_exact_mut(width).skip(s).step_by(count);
+                        places.zip(numbers.chunks_exact(width)).for_each(|(to, row)| to.copy_from_slice(row));
+                    }
+                })?;
+            }
+            Ok(())
+        })?;
+        Ok(whole)
+    }
+
+    /// Rows by their numbers.
+    ///
+    /// # Errors
+    /// If there is no row of a number; if it is broken.
+    pub(super) fn rows(&self, ids: &[i64]) -> Result<Dense> {
+        self.check_whole()?;
+        let Some(&height) = self.dims.first() else {
+            return Err(Error::new("rows of a key", "a value that has rows", "a single number"));
+        };
+        let outside = |&id: &i64| usize::try_from(id).map_or(true, |id| id >= height);
+        if let Some(place) = ids.iter().position(outside) {
+            let expected = format!("0 or more and below the height of {height}");
+            return Err(Error::new(format!("row at place {place}"), expected, ids[place].to_string()));
+        }
+        let mut shape = self.dims.clone();
+        shape[0] = ids.len();
+        let mut rows = Dense::zeros(self.dtype, &shape)?;
+        let (width, count) = (rows.width(), self.shards.len());
+        let dealt = Dealt::new(ids, count);
+        with_float!(self.dtype, T => {
+            let out = rows.as_mut_slice::<T>()?;
+            for s in (0..count).filter(|&s| !dealt.of(s).is_empty()) {
+                self.shard(s).read::<T, _>(None, |numbers| for &place in dealt.of(s) {
+                    let start = ids[place] as usize / count * width;
+                    out[place * width..(place + 1) * width].copy_from_slice(&numbers[start..start + width]);
+                })?;
+            }
+            Ok(())
+        })?;
+        Ok(rows)
+    }
+
+    /// Sets what a file says: the states of the rule by their slots, and how many gradients were applied. It is not shared yet.
+    ///
+    /// # Errors
+    /// If a state does not fit.
+    pub(super) fn resume(&mut self, states: Vec<(String, Dense)>, steps: u64) -> Result<()> {
+        let count = self.shards.len();
+        for (slot, value) in states {
+            let value = Storage::from(value);
+            for s in 0..count {
+                self.shard(s).set(&slot, part_of(&value, s, count)?)?;
+            }
+        }
+        self.steps = AtomicU64::new(steps);
+        Ok(())
+    }
+}
+
+/// The places of row numbers by the shard that has the row.
+struct Dealt {
+    places: Vec<usize>,
+    starts: Vec<usize>,
+}
+
+impl Dealt {
+    fn new(ids: &[i64], shards: usize) -> Self {
+        let mut starts = vec![0; shards + 1];
+        ids.iter().for_each(|&id| starts[id as usize % shards + 1] += 1);
+        (0..shards).for_each(|s| starts[s + 1] += starts[s]);
+        let (mut next, mut places) = (starts.clone(), vec![0; ids.len()]);
+        for (place, &id) in ids.iter().enumerate() {
+            let next = &mut next[id as usize % shards];
+            places[*next] = place;
+            *next += 1;
+        }
+        Self { places, starts }
+    }
+
+    fn of(&self, shard: usize) -> &[usize] {
+        &self.places[self.starts[shard]..self.starts[shard + 1]]
+    }
+}
+
+/// The rows of shard `s` of `count`.
+fn part_of(value: &Storage, s: usize, count: usize) -> Result<Dense> {
+    match value {
+        Storage::SelectedRows(rows) => {
+            let own = rows.row_ids().iter().enumerate().filter(|(_, id)| **id as usize % count == s);
+            let (places, ids): (Vec<usize>, Vec<i64>) = own.map(|(at, id)| (at, id / count as i64)).unzip();
+            let height = (rows.height() + count - 1 - s) / count;
+            SelectedRows::new(height, ids, rows.value().gather_rows(&places)?)?.densify()
+        }
+        other => {
+            let whole = other.as_dense()?;
+            if count == 1 {
+                return Ok(whole.clone());
+            }
+            whole.gather_rows(&(s..whole.rows()).step_by(count).collect::<Vec<_>>())
+        }
+    }
+}

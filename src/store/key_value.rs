@@ -1,0 +1,112 @@
+//! What a store is asked: keys, and the trait that every store has, in this process or behind a connection.
+
+use std::fmt;
+use std::path::Path;
+
+use super::rule::Rule;
+use crate::error::Result;
+use crate::tensor::{Dense, Storage};
+
+/// What a value of a store is found by.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// A name, such as a parameter's.
+    Name(String),
+    /// A number.
+    Number(u64),
+}
+
+impl From<&str> for Key {
+    fn from(name: &str) -> Self {
+        Self::Name(name.to_owned())
+    }
+}
+
+impl From<u64> for Key {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+/// A name as it is, a number as `#7`.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Number(number) => write!(f, "#{number}"),
+        }
+    }
+}
+
+/// What one worker has of a key-value store: values by key, to which the workers push gradients, and from which they pull.
+///
+/// Whatever goes in or comes out is an owned value, and every answer may be an error, so that a store may as well be in another
+/// process. An error of one call leaves the store as it was before the call.
+///
+/// The operations are those of MXNet's `KVStore` (Chen et al., "MXNet: a flexible and efficient machine learning library for
+/// heterogeneous distributed systems", 2015, arXiv:1512.01274) and of Li et al., "Scaling distributed machine learning with the
+/// parameter server", OSDI 2014.
+pub trait KeyValueStore: Send {
+    /// Makes a key with a first value, of f32 or f64: dense, or selected rows in a table of zeros.
+    ///
+    /// # Errors
+    /// If the key is there, or the value is of another dtype or storage, or not finite.
+    #[track_caller]
+    fn init(&mut self, key: &Key, value: Storage) -> Result<()>;
+
+    /// Says what is done with the gradients that are pushed to a key; without a rule they are added to its value. The rule's state
+    /// is the store's, beside the value.
+    ///
+    /// # Errors
+    /// If the key is not there or has a rule; if a round of it is under way.
+    #[track_caller]
+    fn set_rule(&mut self, key: &Key, rule: Rule) -> Result<()>;
+
+    /// Pushes a gradient of the value's shape: dense, or selected rows, which may repeat. How the gradients of several workers are
+    /// merged the [module](super) says; `weight` is how much this one counts in a mean, so for a loss that is the mean over
+    /// samples, the number of them.
+    ///
+    /// # Errors
+    /// If the key is not there; if the gradient is of another shape, dtype or storage, or not finite; if the weight is negative or
+    /// not finite; if the rule refuses selected rows; if this worker's gradient of the round before waits for a worker that has
+    /// left.
+    #[track_caller]
+    fn push(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()>;
+
+    /// The whole value.
+    ///
+    /// # Errors
+    /// If the key is not there; if it waits for a worker that has left.
+    #[track_caller]
+    fn pull(&mut self, key: &Key) -> Result<Dense>;
+
+    /// Rows of a value by their numbers, in any order and repeated: one row for each number, in that order.
+    ///
+    /// # Errors
+    /// As [`Self::pull`]; if there is no row of a number, with all that is asked for unanswered; if the value has no rows.
+    #[track_caller]
+    fn row_sparse_pull(&mut self, key: &Key, ids: Vec<i64>) -> Result<Dense>;
+
+    /// Says that this worker has done a round, and may wait before the next: see [`Mode::Asynchronous`](super::Mode).
+    ///
+    /// # Errors
+    /// If it waits for a worker that has left.
+    #[track_caller]
+    fn end_round(&mut self) -> Result<()>;
+
+    /// Writes the whole state to a file, where the store is: every value, its rule with the rule's state, and how often it was
+    /// applied. What stood there is replaced whole, or not at all.
+    ///
+    /// # Errors
+    /// If a round is under way, a key was left half updated, or the file cannot be written.
+    #[track_caller]
+    fn save(&mut self, path: &Path) -> Result<()>;
+
+    /// Puts the whole state of a file in the place of the store's.
+    ///
+    /// # Errors
+    /// If a round is under way; if the file is damaged, or lacks something; if its keys, their shapes, dtypes or rules are not the
+    /// store's. The store is then as it was.
+    #[track_caller]
+    fn restore(&mut self, path: &Path) -> Result<()>;
+}

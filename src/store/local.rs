@@ -1,0 +1,213 @@
+//! A store in this process, with workers on many threads.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+
+use super::entry::Entry;
+use super::key_value::{Key, KeyValueStore};
+use super::merge::{merge, parts};
+use super::rounds::{Mode, Rounds};
+use super::rule::Rule;
+use super::saved;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::program::Registry;
+use crate::tensor::{Dense, Storage};
+
+/// More workers or shards than any machine has threads; a larger number is a mistake.
+const MOST: usize = 1024;
+
+/// Values by key, in this process.
+///
+/// The rows of a value are dealt to shards, by row number modulo their number, each with a lock of its own, so that many workers
+/// push and pull at a time. A clone is the same store.
+#[derive(Clone)]
+pub struct LocalStore(Arc<Shared>);
+
+struct Shared {
+    registry: Registry,
+    shards: usize,
+    /// Locked to write by what changes which keys there are, or looks at all of them at one moment.
+    keys: RwLock<BTreeMap<Key, Entry>>,
+    /// The workers, while they are there.
+    rounds: Mutex<Weak<Rounds>>,
+}
+
+impl LocalStore {
+    /// A store without keys, which finds the operators of rules in `registry`; a value has at most so many shards.
+    ///
+    /// # Errors
+    /// If there are no shards, or more than 1024.
+    #[track_caller]
+    pub fn new(registry: &Registry, shards: usize) -> Result<Self> {
+        if !(1..=MOST).contains(&shards) {
+            return Err(Error::new("shards", format!("1 to {MOST}"), shards.to_string()));
+        }
+        let (registry, keys) = (registry.clone(), RwLock::new(BTreeMap::new()));
+        Ok(Self(Arc::new(Shared { registry, shards, keys, rounds: Mutex::new(Weak::new()) })))
+    }
+
+    /// So many workers of the store, numbered from 0, that keep step as `mode` says. A worker that is dropped, as by a thread that
+    /// panics, has left: those that would wait for it get an error.
+    ///
+    /// # Errors
+    /// If there are no workers, or more than 1024; if some are still there from before.
+    #[track_caller]
+    pub fn workers(&self, workers: usize, mode: Mode) -> Result<Vec<LocalWorker>> {
+        if !(1..=MOST).contains(&workers) {
+            return Err(Error::new("workers", format!("1 to {MOST}"), workers.to_string()));
+        }
+        let mut known = self.0.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.strong_count() > 0 {
+            let got = format!("{} still there", known.strong_count());
+            return Err(Error::of(ErrorKind::Program, "workers of the store", "none from before", got));
+        }
+        let rounds = Arc::new(Rounds::new(workers, mode));
+        *known = Arc::downgrade(&rounds);
+        let worker = |number| LocalWorker { store: self.0.clone(), rounds: rounds.clone(), number };
+        Ok((0..workers).map(worker).collect())
+    }
+}
+
+impl Shared {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Entry>> {
+        // Whoever writes does so by one insertion or exchange.
+        self.keys.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<Key, Entry>> {
+        self.keys.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Merges the gradients of a key and applies its rule.
+    fn apply(&self, key: &Key, gradients: Vec<(Storage, f64)>) -> Result<()> {
+        let keys = self.read();
+        let entry = find(&keys, key)?;
+        let merged = merge(parts(entry.merging(), gradients))?;
+        entry.apply(merged, entry.next_step())
+    }
+}
+
+/// What a worker of a [`LocalStore`] has of it.
+pub struct LocalWorker {
+    store: Arc<Shared>,
+    rounds: Arc<Rounds>,
+    number: usize,
+}
+
+impl Drop for LocalWorker {
+    fn drop(&mut self) {
+        self.rounds.leave(self.number);
+    }
+}
+
+fn find<'a>(keys: &'a BTreeMap<Key, Entry>, key: &Key) -> Result<&'a Entry> {
+    keys.get(key)
+        .ok_or_else(|| Error::of(ErrorKind::Program, "key of the store", "one that `init` made", "none"))
+}
+
+impl LocalWorker {
+    fn pushed(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()> {
+        if !(weight.is_finite() && weight >= 0.0) {
+            return Err(Error::new("weight of a gradient", "a finite number from 0", weight.to_string()));
+        }
+        // All of it is checked before any of it is waited for or used.
+        let keys = self.store.read();
+        let entry = find(&keys, key)?;
+        entry.check_whole()?;
+        entry.check(&gradient)?;
+        drop(keys);
+        match self.rounds.mode() {
+            Mode::Asynchronous { .. } => self.store.apply(key, vec![(gradient, weight)]),
+            Mode::Synchronous => match self.rounds.push(self.number, key, gradient, weight)? {
+                None => Ok(()),
+                Some(mut merge) => {
+                    let gradients = std::mem::take(&mut merge.gradients);
+                    merge.end(self.store.apply(key, gradients))
+                }
+            },
+        }
+    }
+
+    fn ruled(&mut self, key: &Key, rule: Rule) -> Result<()> {
+        let mut keys = self.store.write();
+        let entry = find(&keys, key)?;
+        self.rounds.check_idle(Some(key))?;
+        if let Some(known) = entry.rule() {
+            let what = "rule of the key";
+            return Err(Error::of(ErrorKind::Program, what, "none yet", format!("{} already", known.told())));
+        }
+        let value = entry.whole(None)?.into();
+        let entry = Entry::new(value, Some(rule), &self.store.registry, self.store.shards)?;
+        keys.insert(key.clone(), entry);
+        Ok(())
+    }
+
+    fn made(&mut self, key: &Key, value: Storage) -> Result<()> {
+        let mut keys = self.store.write();
+        if keys.contains_key(key) {
+            return Err(Error::of(
+                ErrorKind::Program,
+                "key of the store",
+                "one that is free",
+                "one that is there",
+            ));
+        }
+        keys.insert(key.clone(), Entry::new(value, None, &self.store.registry, self.store.shards)?);
+        Ok(())
+    }
+}
+
+/// What is wrong with a key, by its name.
+trait OfKey {
+    #[track_caller]
+    fn of_key(self, key: &Key) -> Self;
+}
+
+impl<T> OfKey for Result<T> {
+    #[track_caller]
+    fn of_key(self, key: &Key) -> Self {
+        self.map_err(|e| e.variable(key.to_string())).at_caller()
+    }
+}
+
+impl KeyValueStore for LocalWorker {
+    fn init(&mut self, key: &Key, value: Storage) -> Result<()> {
+        self.made(key, value).of_key(key)
+    }
+
+    fn set_rule(&mut self, key: &Key, rule: Rule) -> Result<()> {
+        self.ruled(key, rule).of_key(key)
+    }
+
+    fn push(&mut self, key: &Key, gradient: Storage, weight: f64) -> Result<()> {
+        self.pushed(key, gradient, weight).of_key(key)
+    }
+
+    fn pull(&mut self, key: &Key) -> Result<Dense> {
+        let settled = self.rounds.settle(self.number, key);
+        settled.and_then(|()| find(&self.store.read(), key)?.whole(None)).of_key(key)
+    }
+
+    fn row_sparse_pull(&mut self, key: &Key, ids: Vec<i64>) -> Result<Dense> {
+        let settled = self.rounds.settle(self.number, key);
+        settled.and_then(|()| find(&self.store.read(), key)?.rows(&ids)).of_key(key)
+    }
+
+    fn end_round(&mut self) -> Result<()> {
+        self.rounds.end_round(self.number).at_caller()
+    }
+
+    fn save(&mut self, path: &Path) -> Result<()> {
+        let keys = self.store.write();
+        self.rounds.check_idle(None).and_then(|()| saved::save(&keys, &self.store.registry, path)).at_caller()
+    }
+
+    fn restore(&mut self, path: &Path) -> Result<()> {
+        let mut keys = self.store.write();
+        let (registry, shards) = (&self.store.registry, self.store.shards);
+        let restored = self.rounds.check_idle(None);
+        *keys = restored.and_then(|()| saved::restore(&keys, registry, shards, path)).at_caller()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Merging: the gradients of one round become one, in an order that does not depend on who came first.
+
+use crate::error::{Error, Result};
+use crate::kernels::{RowMerge, View, ViewMut, all_finite};
+use crate::program::RowValue;
+use crate::tensor::{Dense, Element, SelectedRows, Storage};
+use crate::with_float;
+
+/// A gradient, and by what it is multiplied.
+pub(super) struct Part {
+    pub(super) gradient: Storage,
+    pub(super) factor: f64,
+}
+
+/// What becomes of the gradients of a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Merging {
+    /// Σ weight · gradient / Σ weight: for a loss that is a mean, the gradient on all samples together, if each gradient is
+    /// weighted by how many samples it is of.
+    Mean,
+    /// Σ weight · gradient, with its sign turned: descent then adds it.
+    Descended,
+}
+
+/// The factors of gradients of these weights.
+pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Part> {
+    let all: f64 = pushed.iter().map(|(_, weight)| weight).sum();
+    let factor = |weight: f64| match merging {
+        Merging::Descended => -weight,
+        // Gradients of no sample at all are no gradient.
+        Merging::Mean if all == 0.0 => 0.0,
+        Merging::Mean => weight / all,
+    };
+    pushed.into_iter().map(|(gradient, weight)| Part { gradient, factor: factor(weight) }).collect()
+}
+
+/// The sum of the parts, in their order: selected rows with ascending numbers, each once, if all of them are selected rows, else
+/// dense.
+///
+/// # Errors
+/// If a sum is not finite, or there is no memory for it.
+pub(super) fn merge(mut parts: Vec<Part>) -> Result<Storage> {
+    let merged = |gradient: &Storage| gradient.as_selected_rows().map_or(true, |rows| rows.is_merged());
+    if parts.len() == 1
+        && let Some(part) = parts.pop_if(|part| part.factor == 1.0 && merged(&part.gradient))
+    {
+        return Ok(part.gradient);
+    }
+    let Some(dtype) = parts.first().map(|part| part.gradient.dtype()) else {
+        return Err(Error::new("gradients to merge", "at least one", "none"));
+    };
+    let sum = with_float!(dtype, T => match parts.iter().all(|part| part.gradient.as_selected_rows().is_ok()) {
+        true => rows::<T>(&parts),
+        false => dense::<T>(&parts),
+    })?;
+    checked_finite(&sum, "sum of gradients")?;
+    Ok(sum)
+}
+
+fn dense<T: RowValue + Element>(parts: &[Part]) -> Result<Storage> {
+    let mut sum = Dense::zeros(T::ROW_DTYPE, parts.first().map_or(&[], |part| part.gradient.shape()))?;
+    let width = sum.width();
+    let out = sum.as_mut_slice::<T>()?;
+    let add = |to: &mut [T], from: &[T], factor: T| {
+        to.iter_mut().zip(from).for_each(|(to, &x)| *to += factor * x);
+    };
+    for Part { gradient, factor } in parts {
+        let (factor, numbers) = (T::from_f64(*factor), gradient.numbers().as_slice::<T>()?);
+        match gradient {
+            Storage::SelectedRows(rows) => {
+                for (&id, row) in rows.row_ids().iter().zip(numbers.chunks_exact(width.max(1))) {
+                    let start = id as usize * width;
+                    add(&mut out[start..start + width], row, factor);
+                }
+            }
+            _ => add(out, numbers, factor),
+        }
+    }
+    Ok(sum.into())
+}
+
+fn rows<T: RowValue + Element>(parts: &[Part]) -> Result<Storage> {
+    let (mut ids, mut numbers) = (Vec::new(), Vec::new());
+    let mut shape = Vec::new();
+    for Part { gradient, factor } in parts {
+        let rows = gradient.as_selected_rows()?;
+        shape = rows.shape().to_vec();
+        ids.extend_from_slice(rows.row_ids());
+        let factor = T::from_f64(*factor);
+        numbers.extend(rows.value().as_slice::<T>()?.iter().map(|&x| factor * x));
+    }
+    if u32::try_from(ids.len()).is_err() {
+        return Err(Error::new("rows of gradients", format!("at most {}", u32::MAX), ids.len().to_string()));
+    }
+    let (height, width) = (shape.first().copied().unwrap_or(0), shape.iter().skip(1).product());
+    let mut plan = RowMerge::new();
+    plan.prepare(&ids);
+    let count = plan.len();
+    if count < ids.len() || !ids.is_sorted() {
+        let mut merged = vec![T::ZERO; count * width];
+        plan.merge(View::new(&numbers, ids.len(), width), ViewMut::new(&mut merged, count, width));
+        (ids, numbers) = (plan.ids().to_vec(), merged);
+    }
+    if let Some(rows) = shape.first_mut() {
+        *rows = ids.len();
+    }
+    Ok(SelectedRows::new(height, ids, Dense::from_vec(&shape, numbers)?)?.into())
+}
+
+/// Refuses numbers that are NaN or infinite, named by their place.
+pub(super) fn checked_finite(value: &Storage, what: &str) -> Result<()> {
+    fn finite<T: RowValue + Element>(numbers: &[T]) -> bool {
+        all_finite(View::new(numbers, 1, numbers.len()))
+    }
+    let numbers = value.numbers();
+    let finite = with_float!(numbers.dtype(), T => numbers.as_slice::<T>().map(finite))?;
+    // The second look finds the place.
+    if finite { Ok(()) } else { value.check_finite(what) }
+}

@@ -1,0 +1,98 @@
+//! The key-value store: values that several workers push gradients to, with the update rule where the values are.
+//!
+//! A [`KeyValueStore`] is what one worker has of it: [`init`](KeyValueStore::init) makes a key, [`push`](KeyValueStore::push)
+//! gives a gradient, dense or of some rows, [`pull`](KeyValueStore::pull) the value, and
+//! [`row_sparse_pull`](KeyValueStore::row_sparse_pull) some of its rows. [`LocalStore`] is the one in this process: its workers
+//! are on threads, and the rows of a value are dealt to shards with a lock each. Nothing that the trait says is in common memory.
+//!
+//! # What becomes of a gradient
+//! [`Mode::Synchronous`] merges those of all workers, [`Mode::Asynchronous`] takes each alone.
+//!
+//! - *A key with a [`Rule`]* (its update operators, as an optimizer appends them to a program) is moved by the weighted mean,
+//!   Σ wᵢ·gᵢ / Σ wᵢ. The gradient of a loss that is the mean over n samples is Σ over parts of nᵢ/n · gᵢ if gᵢ is that of a part of
+//!   nᵢ samples: with the numbers of samples as weights, the workers do what one trainer does on the parts together.
+//! - *A key without one* gets Σ wᵢ·gᵢ added.
+//!
+//! They are summed in the order of the workers' numbers, so the bits do not depend on who came first. Selected rows stay selected
+//! rows if all of them are, and equal ones are added up before the rule. The step that the rule and its schedule see is the
+//! number of merged gradients that the key was moved by before: in asynchronous mode each worker's push is one.
+//!
+//! # What goes wrong
+//! All of a gradient is checked before it is used: key, shape, dtype, row numbers, and that it is finite, also summed. So no value
+//! is half updated. A worker that is dropped, as by a panic of its thread, has left, and whoever would wait for it gets an error
+//! instead; so does everybody in a round whose sum is not finite. The values stay as they are after the last whole round, for new
+//! [workers](LocalStore::workers). If an update operator itself fails or panics amid its rows, its key refuses everything until the
+//! store is [restored](KeyValueStore::restore).
+//!
+//! # Several trainers of one model
+//! ```
+//! use ndarray::array;
+//! use unpadded::layers::Embedding;
+//! use unpadded::executor::Scope;
+//! use unpadded::ops::Pool;
+//! use unpadded::optimizer::{Adagrad, Optimizer};
+//! use unpadded::store::{self, KeyValueStore, LocalStore, Mode, StoreTrainer};
+//! use unpadded::tensor::SelectedRows;
+//! use unpadded::{Builder, DType, Variable};
+//! let net = Builder::new().seed(1);
+//! let words = net.feed("words", DType::I64, &[], 1);
+//! let label = net.feed("label", DType::I64, &[], 0);
+//! let table = Embedding::new(100, 4).sparse();
+//! let logits = words.embedding(table).sequence_pool(Pool::Mean).linear(2);
+//! let loss = logits.cross_entropy(label).mean();
+//! let (registry, mut program) = (net.registry(), net.finish()?);
+//! Adagrad::new(0.5).minimize(&mut program, &registry, loss.id())?;
+//!
+//! // Values in at most four shards, and two workers that keep step. One of them makes the keys.
+//! let values = LocalStore::new(&registry, 4)?;
+//! let mut workers = values.workers(2, Mode::Synchronous)?;
+//! store::share(&program, &mut Scope::of(&program)?, &mut workers[0])?;
+//!
+//! // Each trains on its part of every batch, on a thread of its own: here, words below 50 are of class 0.
+//! let losses = std::thread::scope(|threads| {
+//!     let mut trainings = Vec::new();
+//!     for (number, worker) in (0i64..).zip(workers) {
+//!         let (program, registry) = (&program, &registry);
+//!         trainings.push(threads.spawn(move || {
+//!             let mut trainer = StoreTrainer::new(program, registry, loss, worker)?;
+//!             let mut last = 0.0;
+//!             for step in 0..20 {
+//!                 let ids = [(3 * step + number) % 10, 50 + (7 * step + number) % 10];
+//!                 let batch = Variable::from_sequences(&ids.map(|id| vec![id, id]))?;
+//!                 let labels = Variable::dense(array![ids[0] / 50, ids[1] / 50]);
+//!                 last = trainer.step(&[(words.id(), &batch), (label.id(), &labels)], &[])?;
+//!             }
+//!             Ok::<f64, unpadded::Error>(last)
+//!         }));
+//!     }
+//!     trainings.into_iter().map(|training| training.join().expect("no panic")).collect::<Result<Vec<_>, _>>()
+//! })?;
+//! assert!(losses.iter().all(|&loss| loss < 0.69)); // that of a guess
+//!
+//! // The values are still there, for other workers.
+//! let mut worker = values.workers(1, Mode::Asynchronous { staleness: None })?.remove(0);
+//! let rows = worker.row_sparse_pull(&"embedding_0.weight".into(), vec![57, 3, 57])?;
+//! assert_eq!(rows.shape(), [3, 4]);
+//!
+//! // A key without a rule: what is pushed is added.
+//! worker.init(&7.into(), array![[1.0], [2.0], [3.0]].into())?;
+//! worker.push(&7.into(), SelectedRows::new(3, vec![2, 0, 2], array![[1.0], [1.0], [1.0]])?.into(), 1.0)?;
+//! assert_eq!(worker.pull(&7.into())?.as_slice::<f64>()?, [2.0, 2.0, 5.0]);
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+mod entry;
+mod key_value;
+mod local;
+mod merge;
+mod rounds;
+mod rule;
+mod saved;
+mod shard;
+mod trainer;
+
+pub use key_value::{Key, KeyValueStore};
+pub use local::{LocalStore, LocalWorker};
+pub use rounds::Mode;
+pub use rule::Rule;
+pub use trainer::{StoreTrainer, share};

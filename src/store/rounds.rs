@@ -1,0 +1,244 @@
+//! Rounds: what the workers of a store wait for, and who is not waited for in vain.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::key_value::Key;
+use crate::error::{Error, Result};
+use crate::tensor::Storage;
+
+/// How the workers of a store keep step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// A round of a key ends when each worker has pushed its gradient: the store then merges them, in the order of the workers'
+    /// numbers, and applies the rule once. A worker that has pushed sees that in its next pull, which waits for it.
+    Synchronous,
+    /// Each gradient is applied when it is pushed.
+    Asynchronous {
+        /// How many rounds a worker may be ahead of the slowest: [`end_round`](super::KeyValueStore::end_round) waits when it is
+        /// further. Without a number nobody waits. Ho et al., "More effective distributed ML via a stale synchronous parallel
+        /// parameter server", NIPS 2013.
+        staleness: Option<u64>,
+    },
+}
+
+/// The workers of a store, from when they join until all have left.
+pub(super) struct Rounds {
+    mode: Mode,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    /// By worker: how many rounds it has ended; whether it has left.
+    ended: Vec<u64>,
+    left: Vec<bool>,
+    keys: BTreeMap<Key, Round>,
+}
+
+/// The round of a key.
+struct Round {
+    /// How many have been applied.
+    done: u64,
+    /// By worker: how many gradients it has pushed, and that of this round.
+    pushed: Vec<u64>,
+    waiting: Vec<Option<(Storage, f64)>>,
+    /// All have pushed, and one of them applies the rule.
+    merging: bool,
+    /// Why it could not be applied.
+    failed: Option<Error>,
+}
+
+/// All gradients of a round, in the order of the workers' numbers. If it is dropped before it was [ended](Self::end), by a worker
+/// that dies, the others get an error.
+pub(super) struct Merge<'a> {
+    rounds: &'a Rounds,
+    key: &'a Key,
+    pub(super) gradients: Vec<(Storage, f64)>,
+    ended: bool,
+}
+
+impl Merge<'_> {
+    /// Tells the others how it went.
+    pub(super) fn end(mut self, outcome: Result<()>) -> Result<()> {
+        self.ended = true;
+        self.rounds.finish(self.key, outcome.clone());
+        outcome
+    }
+}
+
+impl Drop for Merge<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let (expected, got) = ("a worker that applies them", "one that died meanwhile");
+            self.rounds.finish(self.key, Err(Error::new("merged gradients", expected, got)));
+        }
+    }
+}
+
+impl Rounds {
+    pub(super) fn new(workers: usize, mode: Mode) -> Self {
+        let state = State { ended: vec![0; workers], left: vec![false; workers], keys: BTreeMap::new() };
+        Self { mode, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing in here can leave it half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A worker's gradient of a round, which waits for that of the round before. If it is the last one that was missing, all of
+    /// them, for that worker to apply.
+    ///
+    /// # Errors
+    /// If it waits for a worker that has left, or the round before could not be applied.
+    pub(super) fn push<'a>(
+        &'a self,
+        worker: usize,
+        key: &'a Key,
+        gradient: Storage,
+        weight: f64,
+    ) -> Result<Option<Merge<'a>>> {
+        let mut state = self.state();
+        let workers = state.left.len();
+        if !state.keys.contains_key(key) {
+            state.keys.insert(key.clone(), Round::new(workers));
+        }
+        loop {
+            let State { keys, left, .. } = &mut *state;
+            let Some(round) = keys.get_mut(key) else { return Ok(None) };
+            if let Some(failed) = &round.failed {
+                return Err(failed.clone());
+            }
+            if !round.merging && round.waiting[worker].is_none() {
+                round.waiting[worker] = Some((gradient, weight));
+                round.pushed[worker] += 1;
+                if round.waiting.iter().any(Option::is_none) {
+                    return Ok(None);
+                }
+                round.merging = true;
+                let gradients = round.waiting.iter_mut().filter_map(Option::take).collect();
+                return Ok(Some(Merge { rounds: self, key, gradients, ended: false }));
+            }
+            round.check(left)?;
+            state = self.wait(state);
+        }
+    }
+
+    fn finish(&self, key: &Key, outcome: Result<()>) {
+        if let Some(round) = self.state().keys.get_mut(key) {
+            round.merging = false;
+            match outcome {
+                Ok(()) => round.done += 1,
+                Err(error) => round.failed = Some(error),
+            }
+        }
+        self.changed.notify_all();
+    }
+
+    /// Waits until every gradient that a worker has pushed to a key is applied.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub(super) fn settle(&self, worker: usize, key: &Key) -> Result<()> {
+        let mut state = self.state();
+        loop {
+            let State { keys, left, .. } = &mut *state;
+            let Some(round) = keys.get(key).filter(|round| round.done < round.pushed[worker]) else {
+                return Ok(());
+            };
+            if let Some(failed) = &round.failed {
+                return Err(failed.clone());
+            }
+            round.check(left)?;
+            state = self.wait(state);
+        }
+    }
+
+    /// A worker has ended a round, and waits as long as it is too far ahead.
+    ///
+    /// # Errors
+    /// If it waits for a worker that has left.
+    pub(super) fn end_round(&self, worker: usize) -> Result<()> {
+        let mut state = self.state();
+        state.ended[worker] += 1;
+        self.changed.notify_all();
+        let Mode::Asynchronous { staleness: Some(staleness) } = self.mode else { return Ok(()) };
+        loop {
+            let State { ended, left, .. } = &*state;
+            let own = ended[worker];
+            let behind = |other: &usize| own - ended[*other].min(own) > staleness;
+            if !(0..ended.len()).any(|other| behind(&other)) {
+                return Ok(());
+            }
+            if let Some(gone) = (0..ended.len()).filter(behind).find(|&other| left[other]) {
+                let what = format!("round {}", own + 1);
+                let expected = format!("every worker to have ended round {}", own - staleness);
+                return Err(Error::new(
+                    what,
+                    expected,
+                    format!("worker {gone}, which left after {}", ended[gone]),
+                ));
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// A worker is no longer there.
+    pub(super) fn leave(&self, worker: usize) {
+        self.state().left[worker] = true;
+        self.changed.notify_all();
+    }
+
+    /// # Errors
+    /// If some workers have pushed a gradient of a round and others have not, or it is being applied.
+    pub(super) fn check_idle(&self, key: Option<&Key>) -> Result<()> {
+        let state = self.state();
+        for (name, round) in state.keys.iter().filter(|(name, _)| key.is_none_or(|key| key == *name)) {
+            let pushed: Vec<String> = (0..)
+                .zip(&round.waiting)
+                .filter(|(_, w)| w.is_some())
+                .map(|(i, _)| i32::to_string(&i))
+                .collect();
+            if round.merging || !pushed.is_empty() {
+                let got = match round.merging {
+                    true => "one that is being applied".to_owned(),
+                    false => format!("the gradients of workers {} alone", pushed.join(", ")),
+                };
+                return Err(
+                    Error::new("round of the key", "none that is under way", got).variable(name.to_string())
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Round {
+    fn new(workers: usize) -> Self {
+        let waiting = (0..workers).map(|_| None).collect();
+        Self { done: 0, pushed: vec![0; workers], waiting, merging: false, failed: None }
+    }
+
+    /// # Errors
+    /// If a worker has left whose gradient is missing.
+    fn check(&self, left: &[bool]) -> Result<()> {
+        let missing = |&worker: &usize| !self.merging && self.waiting[worker].is_none() && left[worker];
+        match (0..left.len()).find(missing) {
+            None => Ok(()),
+            Some(gone) => {
+                let expected = format!("the gradients of all {} workers", left.len());
+                let got = format!("none of worker {gone}, which has left");
+                Err(Error::new(format!("round {}", self.done + 1), expected, got))
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Rules: the update operators of one parameter, to be run where a value of the store is.
+
+use std::panic::Location;
+
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::ops::Schedule;
+use crate::optimizer::Optimizer;
+use crate::program::description::initialize::ZEROS;
+use crate::program::{
+    Append, Arity, Attributes, BlockId, Initializer, Literal, OpDesc, Program, Registry, Role, Signature,
+    Slot, Spec, VarDesc, VarId, VarKind, VarRole,
+};
+use crate::tensor::{DType, StorageKind};
+
+/// Operators that look at more of a parameter than at its rows one by one.
+const WHOLE: [&str; 1] = ["lamb"];
+
+/// What a store does with the merged gradient of a key: the update operator of one parameter, with its learning rate and clipping
+/// by value, as an [`Optimizer`] appends them to a program.
+///
+/// The rows of a value lie apart from one another, so a rule has to take each by itself: clipping by norms and LAMB are refused.
+/// So is a rate that is [adjusted](crate::optimizer::RATE_SCALE) from outside.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    kind: String,
+    /// Without where the parameter is stored.
+    attributes: Attributes,
+    /// Those of `learning_rate`.
+    rate: Attributes,
+    /// The largest magnitude of a number of the gradient.
+    limits: Vec<f64>,
+}
+
+impl Rule {
+    /// The rule of an optimizer, whose operators are in `registry`.
+    ///
+    /// # Errors
+    /// If a setting is out of range; if the optimizer has groups, since each key has a rule of its own; if the rule does not take
+    /// each row by itself.
+    #[track_caller]
+    pub fn new(optimizer: &dyn Optimizer, registry: &Registry) -> Result<Self> {
+        let caller = Location::caller();
+        if !optimizer.options().groups.is_empty() {
+            return Err(refused("one without groups: each key has a rule of its own", "groups"));
+        }
+        let mut program = Program::new();
+        let spec = Spec::fixed(DType::F32, &[1])?;
+        let param = program.add_var(parameter("value", spec.clone()))?;
+        let grad = program.add_var(feed("gradient", spec))?;
+        optimizer
+            .update(&mut program, registry, vec![(param, grad)])
+            .and_then(|_| Self::of(&program, param))
+            .map_err(|e| e.called(caller))
+    }
+
+    /// Gradients are added to the value: those of descent at the rate 1, with their signs turned.
+    pub(super) fn adding() -> Self {
+        let plain = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
+        let rate = Schedule::constant().attributes(1.0);
+        Self { kind: "sgd".to_owned(), attributes: plain, rate, limits: Vec::new() }
+    }
+
+    /// The rule by which a program moves one of its parameters.
+    ///
+    /// # Errors
+    /// If it moves it by none, or by one that does not take each row by itself.
+    pub(super) fn of(program: &Program, param: VarId) -> Result<Self> {
+        let named = |e: Error| e.variable(&program.var(param).name);
+        let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
+        let update = update_of(program, param);
+        let update = update.ok_or_else(|| named(refused("one that an optimizer moves", "none")))?;
+        if !update.input("history").is_empty() {
+            let got = format!(
+                "`{}` in the mode `exact`, under which rows without a gradient owe moves",
+                update.kind
+            );
+            return Err(named(refused(
+                "one that moves the pushed rows alone: `.lazy()` on the optimizer",
+                &got,
+            )));
+        }
+        let slots = update.input("grad").first().zip(update.input("rate").first());
+        let (Some((&grad, &rate)), 2) = (slots, update.reads().count()) else {
+            return Err(named(refused("an update by `grad` and `rate` alone", &update.kind)));
+        };
+        let mut limits = Vec::new();
+        let touches = |op: &OpDesc| op.reads().chain(op.writes()).any(|var| var == param || var == grad);
+        for op in updates().filter(|op| touches(op) && !std::ptr::eq(*op, update)) {
+            match &*op.kind {
+                "clip_gradient" => limits.push(op.attributes.float("limit")?),
+                other => return Err(named(not_by_rows(other))),
+            }
+        }
+        if WHOLE.contains(&&*update.kind) {
+            return Err(named(not_by_rows(&update.kind)));
+        }
+        let rate = updates().find(|op| op.writes().any(|var| var == rate));
+        let rate = rate.filter(|op| op.kind == "learning_rate" && op.reads().next().is_none());
+        let Some(rate) = rate else {
+            return Err(named(refused(
+                "a rate by a schedule",
+                "one that is set from outside (`adjustable`)",
+            )));
+        };
+        let attributes = update.attributes.iter().filter(|(name, _)| *name != "storage");
+        let attributes =
+            attributes.fold(Attributes::new(), |all, (name, value)| all.with(name, value.clone()));
+        Ok(Self { kind: update.kind.clone(), attributes, rate: rate.attributes.clone(), limits })
+    }
+
+    /// Appends the operators to a program that has the value and its gradient, and the state that they keep beside the value.
+    ///
+    /// # Errors
+    /// If the operator is not registered, or refuses the gradient's storage.
+    pub(super) fn append(
+        &self,
+        program: &mut Program,
+        registry: &Registry,
+        (param, grad): (VarId, VarId),
+        name_of_state: &dyn Fn(&str) -> String,
+    ) -> Result<()> {
+        let root = BlockId(0);
+        let request = |kind| Append { role: Role::Update, ..Append::forward(kind) };
+        let rate = Append { attributes: self.rate.clone(), ..request("learning_rate") };
+        let rate = program.append(registry, root, rate)?;
+        let rate = rate.into_iter().flatten().next();
+        let rate = rate.ok_or_else(|| refused("a learning rate", "none"))?;
+        let storage = program.spec(grad)?.storage;
+        for &limit in &self.limits {
+            let clip = Append {
+                inputs: vec![("param", vec![param])],
+                updated: vec![("grad", grad)],
+                attributes: Attributes::new().with("storage", storage.name()).with("limit", limit),
+                ..request("clip_gradient")
+            };
+            program.append(registry, root, clip)?;
+        }
+        let op = registry.parse(&self.kind, &self.attributes)?;
+        let mut updated = Vec::new();
+        for slot in kept(op.signature()) {
+            let var = match slot.name {
+                "param" => param,
+                other => {
+                    let spec = program.spec(param)?.clone();
+                    program.add_var(state(&name_of_state(other), spec))?
+                }
+            };
+            updated.push((slot.name, var));
+        }
+        let update = Append {
+            inputs: vec![("grad", vec![grad]), ("rate", vec![rate])],
+            updated,
+            attributes: self.attributes.clone(),
+            ..request(&self.kind)
+        };
+        program.append(registry, root, update).map(drop).at_caller()
+    }
+
+    /// The slots of the state that it keeps beside the value.
+    ///
+    /// # Errors
+    /// If the operator is not registered.
+    pub(super) fn states(&self, registry: &Registry) -> Result<Vec<String>> {
+        let op = registry.parse(&self.kind, &self.attributes)?;
+        let states = kept(op.signature()).filter(|slot| slot.name != "param");
+        Ok(states.map(|slot| slot.name.to_owned()).collect())
+    }
+
+    /// The program of the update of a value alone: the value is called [`VALUE`], its gradient, stored so, is fed.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(super) fn program(
+        &self,
+        registry: &Registry,
+        (dtype, dims): (DType, &[usize]),
+        storage: StorageKind,
+    ) -> Result<(Program, VarId)> {
+        let mut program = Program::new();
+        let spec = Spec::fixed(dtype, dims)?;
+        let param = program.add_var(parameter(VALUE, spec.clone()))?;
+        let grad = program.add_var(feed("gradient", spec.stored(storage)))?;
+        self.append(&mut program, registry, (param, grad), &|slot| format!("{VALUE}.{slot}"))?;
+        Ok((program, grad))
+    }
+
+    /// As `adam {beta1 = 0.9, …}`, for messages.
+    pub(super) fn told(&self) -> String {
+        let pair = |(name, value): (&str, &Literal)| format!("{name} = {value}");
+        let attributes: Vec<String> = self.attributes.iter().chain(self.rate.iter()).map(pair).collect();
+        let limits: String = self.limits.iter().map(|limit| format!(", clipped at {limit}")).collect();
+        format!("`{}` ({}{limits})", self.kind, attributes.join(", "))
+    }
+}
+
+/// What a rule updates. No row of the store owes a move: up to which update it is settled is not kept.
+fn kept(signature: &Signature) -> impl Iterator<Item = &Slot> {
+    signature.outputs.iter().filter(|slot| slot.updated && slot.arity == Arity::One)
+}
+
+/// The operator that moves a parameter.
+pub(super) fn update_of(program: &Program, param: VarId) -> Option<&OpDesc> {
+    let mut updates = program.root().ops.iter().filter(|op| op.role == Role::Update);
+    updates.find(|op| op.writes().any(|var| var == param))
+}
+
+/// The name of the value in the program of its update.
+pub(super) const VALUE: &str = "value";
+
+#[track_caller]
+fn refused(expected: &str, got: &str) -> Error {
+    Error::of(ErrorKind::Program, "rule of a key", expected, got)
+}
+
+#[track_caller]
+fn not_by_rows(kind: &str) -> Error {
+    let got = format!("`{kind}`, which looks at the whole");
+    refused("update operators that take each row by itself", &got)
+}
+
+/// A variable that is kept.
+pub(super) fn parameter(name: &str, spec: Spec) -> VarDesc {
+    VarDesc { role: VarRole::Parameter, persistable: true, trainable: true, ..bare(name, spec) }
+}
+
+/// A variable that is kept beside another one.
+pub(super) fn state(name: &str, spec: Spec) -> VarDesc {
+    let zeros = Some(Initializer::new(ZEROS, Attributes::new()));
+    VarDesc { role: VarRole::State, persistable: true, initializer: zeros, ..bare(name, spec) }
+}
+
+pub(super) fn feed(name: &str, spec: Spec) -> VarDesc {
+    VarDesc { role: VarRole::Feed, ..bare(name, spec) }
+}
+
+fn bare(name: &str, spec: Spec) -> VarDesc {
+    VarDesc {
+        name: name.to_owned(),
+        block: BlockId(0),
+        kind: VarKind::Tensor(spec),
+        role: VarRole::Computed,
+        persistable: false,
+        trainable: false,
+        stop_gradient: true,
+        initializer: None,
+        gradient_of: None,
+    }
+}

@@ -1,0 +1,666 @@
+//! The key-value store: what is pushed, pulled and merged, by many threads at a time, and what is refused.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use ndarray::{Array2, Ix2, arr0, array};
+use unpadded::error::ErrorKind;
+use unpadded::executor::{Executor, Run, Scope};
+use unpadded::optimizer::{
+    Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lamb, Lion, NAdam, Optimizer, Options, RmsProp,
+    Schedule, Sgd, UpdateRule,
+};
+use unpadded::program::{
+    Attributes, BlockId, Facts, Forward, InferShape, Initializer, LodEffect, Op, Program, Sample, Spec,
+    VarDesc, VarId, VarKind, VarRole,
+};
+use unpadded::store::{Key, KeyValueStore, LocalStore, LocalWorker, Mode, Rule};
+use unpadded::tensor::{Dense, SelectedRows, Storage, StorageKind};
+use unpadded::{DType, Result, Variable, operator, ops};
+
+use crate::models::Random;
+
+pub(crate) const ALONE: Mode = Mode::Asynchronous { staleness: None };
+
+pub(crate) fn store(shards: usize) -> LocalStore {
+    LocalStore::new(&ops::catalogue(), shards).unwrap()
+}
+
+/// The one worker of a store.
+pub(crate) fn alone(store: &LocalStore) -> LocalWorker {
+    store.workers(1, ALONE).unwrap().remove(0)
+}
+
+pub(crate) fn key(name: &str) -> Key {
+    Key::from(name)
+}
+
+pub(crate) fn rule(optimizer: &dyn Optimizer) -> Rule {
+    Rule::new(optimizer, &ops::catalogue()).unwrap()
+}
+
+fn f64s(value: &Dense) -> &[f64] {
+    value.as_slice::<f64>().unwrap()
+}
+
+#[track_caller]
+pub(crate) fn says(outcome: Result<impl Sized>, words: &[&str]) {
+    let message = outcome.map(drop).unwrap_err().to_string();
+    assert!(words.iter().all(|word| message.contains(word)), "{message}");
+}
+
+/// Numbers that differ from one another and from one `salt` to the next.
+pub(crate) fn numbers(shape: (usize, usize), salt: u64) -> Array2<f64> {
+    Array2::from_shape_fn(shape, |(i, j)| ((i * shape.1 + j) as f64 * 0.7 + salt as f64).sin())
+}
+
+/// Some rows of a table, some of them twice.
+pub(crate) fn some_rows(height: usize, width: usize, count: usize, salt: u64) -> SelectedRows {
+    let mut random = Random(salt);
+    let ids = (0..count).map(|_| random.below(height) as i64).collect();
+    SelectedRows::new(height, ids, numbers((count, width), salt)).unwrap()
+}
+
+#[test]
+fn keys_are_names_and_numbers() {
+    let store = store(3);
+    let mut worker = alone(&store);
+    let table = numbers((7, 2), 1);
+    worker.init(&key("7"), table.clone().into()).unwrap();
+    worker.init(&Key::from(7), arr0(0.5f32).into()).unwrap();
+    worker
+        .init(&key(""), SelectedRows::new(4, vec![3, 1, 3], array![[1.0f32], [2.0], [5.0]]).unwrap().into())
+        .unwrap();
+    assert_eq!(worker.pull(&key("7")).unwrap(), table.into());
+    assert_eq!(worker.pull(&Key::from(7)).unwrap(), arr0(0.5f32).into());
+    assert_eq!(worker.pull(&key("")).unwrap(), array![[0.0f32], [2.0], [0.0], [6.0]].into());
+    assert_eq!((key("a").to_string(), Key::from(7).to_string()), ("a".to_owned(), "#7".to_owned()));
+}
+
+#[test]
+fn rows_come_in_the_order_of_their_numbers() {
+    for shards in [1, 2, 5, 100] {
+        let mut worker = alone(&store(shards));
+        let table = Dense::from(numbers((11, 3), 2));
+        worker.init(&key("t"), table.clone().into()).unwrap();
+        for ids in [vec![10, 0, 3, 3, 10, 4], vec![], (0..11).rev().collect()] {
+            let places: Vec<usize> = ids.iter().map(|&id| id as usize).collect();
+            assert_eq!(worker.row_sparse_pull(&key("t"), ids).unwrap(), table.gather_rows(&places).unwrap());
+        }
+        // Of a vector, rows are numbers; of a higher rank, they are of that rank less one.
+        worker.init(&key("v"), array![1.0f32, 2.0, 3.0].into()).unwrap();
+        assert_eq!(worker.row_sparse_pull(&key("v"), vec![2, 0]).unwrap(), array![3.0f32, 1.0].into());
+        let cube = Dense::zeros(DType::F32, &[4, 2, 3]).unwrap();
+        worker.init(&key("c"), cube.into()).unwrap();
+        assert_eq!(worker.row_sparse_pull(&key("c"), vec![2, 0]).unwrap().shape(), [2, 2, 3]);
+    }
+}
+
+#[test]
+fn what_a_store_has_not_is_named() {
+    let mut worker = alone(&store(2));
+    worker.init(&key("t"), numbers((5, 2), 1).into()).unwrap();
+    worker.init(&key("one"), arr0(1.0f32).into()).unwrap();
+    let zeros = || Storage::from(Array2::<f64>::zeros((5, 2)));
+    for missing in [key("u"), Key::from(5)] {
+        let words = [&*format!("variable `{missing}`"), "expected one that `init` made, got none"];
+        says(worker.push(&missing, zeros(), 1.0), &words);
+        says(worker.pull(&missing), &words);
+        says(worker.row_sparse_pull(&missing, vec![0]), &words);
+        says(worker.set_rule(&missing, rule(&Sgd::new(0.1))), &words);
+    }
+    says(worker.init(&key("t"), zeros()), &["variable `t`", "one that is free"]);
+    for (ids, place, got) in
+        [(vec![0, 5], 1, "5"), (vec![-1], 0, "-1"), (vec![2, 3, i64::MAX], 2, "9223372036854775807")]
+    {
+        let words = [
+            "variable `t`",
+            &format!("row at place {place}"),
+            "below the height of 5",
+            &format!("got {got}"),
+        ];
+        says(worker.row_sparse_pull(&key("t"), ids), &words);
+    }
+    says(worker.row_sparse_pull(&key("one"), vec![0]), &["variable `one`", "a value that has rows"]);
+    assert_eq!(worker.pull(&key("t")).unwrap(), numbers((5, 2), 1).into());
+}
+
+#[test]
+fn gradients_that_do_not_fit_change_nothing() {
+    let rows = |height, id| Storage::from(SelectedRows::new(height, vec![id], array![[1.0, 2.0]]).unwrap());
+    let with = |number: f64| {
+        let mut values = Array2::zeros((5, 2));
+        values[[3, 1]] = number;
+        values
+    };
+    let nan_row = SelectedRows::new(5, vec![4, 2], array![[1.0, 1.0], [f64::INFINITY, 0.0]]).unwrap();
+    let cases: Vec<(Storage, &[&str])> = vec![
+        (
+            Array2::<f32>::zeros((5, 2)).into(),
+            &["expected dense or selected rows, f64[5, 2], got dense f32[5, 2]"],
+        ),
+        (Array2::<f64>::zeros((5, 3)).into(), &["f64[5, 2]", "got dense f64[5, 3]"]),
+        (Array2::<f64>::zeros((6, 2)).into(), &["got dense f64[6, 2]"]),
+        (rows(6, 5), &["f64[5, 2], got selected_rows f64[6, 2]"]),
+        (Storage::from(with(1.0)).convert(StorageKind::Csr).unwrap(), &["dense or selected rows", "got csr"]),
+        (with(f64::NAN).into(), &["gradient: expected finite numbers, got NaN at [3, 1]"]),
+        (nan_row.into(), &["gradient: expected finite numbers, got inf at [1, 0]"]),
+    ];
+    for mode in [ALONE, Mode::Synchronous] {
+        let store = store(2);
+        let mut worker = store.workers(1, mode).unwrap().remove(0);
+        let start = numbers((5, 2), 1);
+        worker.init(&key("t"), start.clone().into()).unwrap();
+        worker.set_rule(&key("t"), rule(&Sgd::new(0.5).momentum(0.5).lazy())).unwrap();
+        worker.init(&key("m"), start.clone().into()).unwrap();
+        worker.set_rule(&key("m"), rule(&Sgd::new(0.5).momentum(0.5))).unwrap();
+        for (gradient, words) in &cases {
+            let outcome = worker.push(&key("t"), gradient.clone(), 1.0);
+            says(outcome.clone(), &[&["variable `t`", file!()], *words].concat());
+            let finite = outcome.unwrap_err().kind() != ErrorKind::NotFinite;
+            assert_eq!(finite, !words[0].contains("finite"));
+        }
+        for weight in [-1.0, f64::NAN, f64::INFINITY] {
+            let words = ["weight of a gradient", "a finite number from 0"];
+            says(worker.push(&key("t"), with(1.0).into(), weight), &words);
+        }
+        // Momentum in exact mode moves all rows.
+        says(
+            worker.push(&key("m"), rows(5, 1), 1.0),
+            &["variable `m`", "momentum moves the untouched rows too"],
+        );
+        assert_eq!(worker.pull(&key("t")).unwrap(), start.clone().into());
+        assert_eq!(worker.pull(&key("m")).unwrap(), start.into());
+        worker.init(&key("one"), arr0(1.0f64).into()).unwrap();
+        says(worker.push(&key("one"), rows(1, 0), 1.0), &["gradient", "f64[], got selected_rows f64[1, 2]"]);
+    }
+    let error = SelectedRows::new(5, vec![-1], array![[1.0, 2.0]]).unwrap_err().to_string();
+    assert!(error.contains("0 or more and below the table's height of 5"), "{error}");
+}
+
+#[test]
+fn values_that_no_key_can_have() {
+    let mut worker = alone(&store(2));
+    says(worker.init(&key("i"), array![1i64].into()), &["variable `i`", "f32 or f64", "got i64 dense"]);
+    let csr = Storage::from(array![[1.0]]).convert(StorageKind::Csr).unwrap();
+    says(worker.init(&key("s"), csr), &["dense or selected rows", "got f64 csr"]);
+    says(worker.init(&key("n"), array![1.0, f64::NAN].into()), &["value of a key", "NaN at [1]"]);
+    says(worker.pull(&key("n")), &["got none"]);
+    for shards in [0, 100_000] {
+        says(LocalStore::new(&ops::catalogue(), shards), &["shards: expected 1 to 1024"]);
+        says(store(1).workers(shards, ALONE), &["workers: expected 1 to 1024"]);
+    }
+    // No rows, and rows of no number.
+    worker.init(&key("none"), Array2::<f32>::zeros((0, 3)).into()).unwrap();
+    worker.init(&key("narrow"), Array2::<f32>::zeros((3, 0)).into()).unwrap();
+    for (name, shape) in [("none", [0, 3]), ("narrow", [3, 0])] {
+        worker.push(&key(name), Dense::zeros(DType::F32, &shape).unwrap().into(), 1.0).unwrap();
+        assert_eq!(worker.pull(&key(name)).unwrap().shape(), shape);
+    }
+    assert_eq!(worker.row_sparse_pull(&key("narrow"), vec![2, 2]).unwrap().shape(), [2, 0]);
+}
+
+/// A program of a value and the rule that moves it, as a training has it.
+struct Whole {
+    executor: Executor,
+    scope: Scope,
+    grad: VarId,
+    steps: u64,
+}
+
+impl Whole {
+    fn new(optimizer: &dyn Optimizer, start: &Dense, storage: StorageKind) -> Self {
+        let mut program = Program::new();
+        let spec = Spec::fixed(start.dtype(), start.shape()).unwrap();
+        let var = |name: &str, role, spec| VarDesc {
+            name: name.to_owned(),
+            block: BlockId(0),
+            kind: VarKind::Tensor(spec),
+            role,
+            persistable: role == VarRole::Parameter,
+            trainable: role == VarRole::Parameter,
+            stop_gradient: true,
+            initializer: Some(Initializer::new("zeros", Attributes::new())),
+            gradient_of: None,
+        };
+        let param = program.add_var(var("value", VarRole::Parameter, spec.clone())).unwrap();
+        let grad = program
+            .add_var(VarDesc { initializer: None, ..var("grad", VarRole::Feed, spec.stored(storage)) });
+        let grad = grad.unwrap();
+        optimizer.update(&mut program, &ops::catalogue(), vec![(param, grad)]).unwrap();
+        let mut scope = Scope::of(&program).unwrap();
+        scope.set("value", start.clone()).unwrap();
+        let executor = Executor::new(&program, &ops::catalogue(), &[], 1).unwrap();
+        Self { executor, scope, grad, steps: 0 }
+    }
+
+    fn step(&mut self, gradient: Storage) -> Dense {
+        let fed = Variable::new(gradient, None).unwrap();
+        self.executor.run(&mut self.scope, &Run::train(&[(self.grad, &fed)], self.steps)).unwrap();
+        self.steps += 1;
+        self.scope.get("value").unwrap()
+    }
+}
+
+/// Rules that take rows by themselves, each with what says so of gradients of selected rows.
+pub(crate) fn rules() -> Vec<Box<dyn Optimizer>> {
+    vec![
+        Box::new(Sgd::new(0.1)),
+        Box::new(Sgd::new(0.1).momentum(0.9).nesterov().lazy()),
+        Box::new(Adagrad::new(0.1).clip_value(0.5)),
+        Box::new(Adam::new(0.1).lazy().schedule(Schedule::step(3, 0.5))),
+        Box::new(Adam::new(0.1).amsgrad().lazy()),
+        Box::new(AdamW::new(0.1).lazy()),
+        Box::new(Adamax::new(0.1).lazy()),
+        Box::new(NAdam::new(0.1).lazy()),
+        Box::new(RmsProp::new(0.1).centred().lazy()),
+        Box::new(Adadelta::new(0.1).lazy()),
+        Box::new(Ftrl::new(0.1).lazy()),
+        Box::new(Lion::new(0.1).lazy()),
+    ]
+}
+
+/// In shards or whole, a rule has the bits that it has in a program.
+#[test]
+fn every_rule_is_that_of_a_program() {
+    for optimizer in rules() {
+        for storage in [StorageKind::Dense, StorageKind::SelectedRows] {
+            let start = Dense::from(numbers((9, 4), 1));
+            let mut whole = Whole::new(&*optimizer, &start, storage);
+            let mut workers = [1, 2, 4].map(|shards| alone(&store(shards)));
+            for worker in &mut workers {
+                worker.init(&key("t"), start.clone().into()).unwrap();
+                worker.set_rule(&key("t"), rule(&*optimizer)).unwrap();
+            }
+            let mut last = start;
+            for step in 0..8 {
+                let gradient = || match storage {
+                    StorageKind::Dense => Storage::from(numbers((9, 4), 10 + step)),
+                    // One has no row at all.
+                    _ => some_rows(9, 4, if step == 4 { 0 } else { 5 }, 10 + step).into(),
+                };
+                let expected = whole.step(gradient());
+                assert!(step == 4 || expected != last, "it moves");
+                for worker in &mut workers {
+                    worker.push(&key("t"), gradient(), 3.0).unwrap();
+                    let got = worker.pull(&key("t")).unwrap();
+                    assert!(
+                        got.bits_eq(&expected),
+                        "{:?} {storage} step {step}",
+                        optimizer.rule().unwrap().kind
+                    );
+                }
+                last = expected;
+            }
+        }
+    }
+}
+
+#[test]
+fn rules_that_need_more_than_a_row_are_refused() {
+    let catalogue = ops::catalogue();
+    let of = |optimizer: &dyn Optimizer| Rule::new(optimizer, &catalogue);
+    let by_rows = "update operators that take each row by itself";
+    says(of(&Sgd::new(0.1).clip_norm(1.0)), &["rule of a key", by_rows, "got `global_norm`", file!()]);
+    says(of(&Adam::new(0.1).clip_global_norm(1.0)), &[by_rows, "got `global_norm`"]);
+    says(of(&Lamb::new(0.1)), &[by_rows, "got `lamb`"]);
+    says(of(&Adam::new(0.1).adjustable()), &["a rate by a schedule", "`adjustable`"]);
+    says(of(&Adam::new(0.1).group(Group::of(["a"]))), &["one without groups"]);
+    says(of(&Adam::new(-0.1)), &["0"]);
+    // What an exact rule owes to rows that are not touched, the store has nobody to settle.
+    let mut worker = alone(&store(2));
+    worker.init(&key("t"), numbers((5, 2), 1).into()).unwrap();
+    worker.set_rule(&key("t"), rule(&Adam::new(0.1))).unwrap();
+    says(worker.push(&key("t"), some_rows(5, 2, 3, 1).into(), 1.0), &["variable `t`", "untouched rows"]);
+    worker.push(&key("t"), numbers((5, 2), 2).into(), 1.0).unwrap();
+    says(worker.set_rule(&key("t"), rule(&Sgd::new(0.1))), &["none yet", "got `adam`"]);
+}
+
+#[test]
+fn without_a_rule_a_push_adds() {
+    let mut worker = alone(&store(3));
+    worker.init(&key("t"), Array2::<f32>::zeros((5, 2)).into()).unwrap();
+    worker.push(&key("t"), Array2::<f32>::ones((5, 2)).into(), 2.0).unwrap();
+    let rows = SelectedRows::new(5, vec![4, 0, 4], array![[1.0f32, 2.0], [3.0, 4.0], [5.0, 6.0]]).unwrap();
+    worker.push(&key("t"), rows.into(), 0.5).unwrap();
+    let expected = array![[3.5f32, 4.0], [2.0, 2.0], [2.0, 2.0], [2.0, 2.0], [5.0, 6.0]];
+    assert_eq!(worker.pull(&key("t")).unwrap(), expected.into());
+}
+
+/// The weighted mean of what the workers push, in the same bits whoever comes first.
+#[test]
+fn a_round_merges_in_the_order_of_the_workers() {
+    let weights = [2.0, 0.0, 5.0, 1.0];
+    // Of mixed ones, one in four is dense.
+    let gradient = |worker: usize, round: u64, mixed: bool| -> Storage {
+        match mixed && worker != 2 {
+            true => some_rows(9, 4, 6, 7 * round + worker as u64).into(),
+            false => numbers((9, 4), 7 * round + worker as u64).into(),
+        }
+    };
+    for (mixed, optimizer) in [(false, Adam::new(0.1)), (true, Adam::new(0.1).lazy())] {
+        let start = Dense::from(numbers((9, 4), 1));
+        let mut expected = Whole::new(&optimizer, &start, StorageKind::Dense);
+        let mut results: Vec<Dense> = Vec::new();
+        for turn in 0..3u64 {
+            let store = store(3);
+            let mut workers = store.workers(4, Mode::Synchronous).unwrap();
+            workers[0].init(&key("t"), start.clone().into()).unwrap();
+            workers[0].set_rule(&key("t"), rule(&optimizer)).unwrap();
+            let seen: Vec<Vec<Dense>> = thread::scope(|scope| {
+                let run = |(number, mut worker): (usize, LocalWorker)| {
+                    scope.spawn(move || {
+                        let mut seen = Vec::new();
+                        for round in 0..10 {
+                            let late = Random(turn * 100 + 10 * round + number as u64).below(3) as u64;
+                            thread::sleep(Duration::from_millis(late));
+                            worker.push(&key("t"), gradient(number, round, mixed), weights[number]).unwrap();
+                            seen.push(worker.pull(&key("t")).unwrap());
+                        }
+                        seen
+                    })
+                };
+                let running: Vec<_> = workers.into_iter().enumerate().map(run).collect();
+                running.into_iter().map(|one| one.join().unwrap()).collect()
+            });
+            // Every worker sees every round.
+            assert!(seen.windows(2).all(|pair| pair[0] == pair[1]));
+            results.push(seen[0][9].clone());
+            if turn == 0 {
+                for (round, seen) in (0..).zip(&seen[0]) {
+                    let mut mean = Array2::<f64>::zeros((9, 4));
+                    for (worker, weight) in weights.iter().enumerate() {
+                        let dense = gradient(worker, round, mixed).into_dense().unwrap();
+                        mean.scaled_add(
+                            weight / 8.0,
+                            &dense.view::<f64>().unwrap().into_dimensionality::<Ix2>().unwrap(),
+                        );
+                    }
+                    let expected = expected.step(mean.into());
+                    for (a, b) in f64s(seen).iter().zip(f64s(&expected)) {
+                        assert!((a - b).abs() < 1e-12, "round {round}: {a} for {b}");
+                    }
+                }
+            }
+        }
+        assert!(results.iter().all(|result| result.bits_eq(&results[0])));
+    }
+}
+
+/// Gradients that are all of selected rows stay so: Adam that is lazy leaves the others where they are.
+#[test]
+fn rounds_of_rows_touch_those_alone() {
+    let store = store(2);
+    let mut workers = store.workers(2, Mode::Synchronous).unwrap();
+    let start = Dense::from(numbers((6, 1), 1));
+    workers[0].init(&key("t"), start.clone().into()).unwrap();
+    workers[0].set_rule(&key("t"), rule(&Adam::new(0.1).lazy())).unwrap();
+    for round in 0..3 {
+        for (worker, ids) in workers.iter_mut().zip([vec![1, 4, 1], vec![4]]) {
+            let ones = Array2::<f64>::ones((ids.len(), 1));
+            let rows = SelectedRows::new(6, ids, ones).unwrap();
+            worker.push(&key("t"), rows.into(), 1.0).unwrap();
+        }
+        let now = workers[1].pull(&key("t")).unwrap();
+        let moved: Vec<usize> = (0..6).filter(|&i| f64s(&now)[i] != f64s(&start)[i]).collect();
+        assert_eq!(moved, [1, 4], "round {round}");
+    }
+    // Nobody has a sample: nothing is merged, and the step is counted.
+    for worker in &mut workers {
+        worker.push(&key("t"), some_rows(6, 1, 0, 1).into(), 0.0).unwrap();
+    }
+    workers[0].pull(&key("t")).unwrap();
+}
+
+/// What is finite alone may not be in sum; then nothing has moved, and all workers hear of it.
+#[test]
+fn sums_beyond_all_numbers() {
+    let store = store(2);
+    let mut workers = store.workers(2, Mode::Synchronous).unwrap();
+    let start = Array2::<f32>::zeros((4, 1));
+    workers[0].init(&key("t"), start.clone().into()).unwrap();
+    let large = || Storage::from(SelectedRows::new(4, vec![0, 3], array![[1.0f32], [3e38]]).unwrap());
+    workers[0].push(&key("t"), large(), 1.0).unwrap();
+    says(
+        workers[1].push(&key("t"), large(), 1.0),
+        &["sum of gradients", "finite numbers, got -inf at [1, 0]"],
+    );
+    says(workers[0].pull(&key("t")), &["variable `t`", "sum of gradients"]);
+    says(workers[0].push(&key("t"), large(), 1.0), &["sum of gradients"]);
+    drop(workers);
+    let mut worker = alone(&store);
+    assert_eq!(worker.pull(&key("t")).unwrap(), start.into());
+    // Equal rows of one gradient, too.
+    let rows = SelectedRows::new(4, vec![0, 3, 3], array![[1.0f32], [3e38], [3e38]]).unwrap();
+    says(worker.push(&key("t"), rows.into(), 1.0), &["sum of gradients"]);
+    assert_eq!(worker.pull(&key("t")).unwrap(), Array2::<f32>::zeros((4, 1)).into());
+}
+
+/// A worker whose thread panics is not waited for, and what was pushed of the round moves nothing.
+#[test]
+fn a_worker_that_dies() {
+    let store = store(2);
+    let mut workers = store.workers(3, Mode::Synchronous).unwrap();
+    workers[0].init(&key("t"), Array2::<f64>::zeros((4, 1)).into()).unwrap();
+    let died = thread::scope(|scope| {
+        let [mut one, mut two, mut three] = <[LocalWorker; 3]>::try_from(workers).ok().unwrap();
+        let ones = || Storage::from(Array2::<f64>::ones((4, 1)));
+        let running = [
+            scope.spawn(move || {
+                one.push(&key("t"), ones(), 1.0).unwrap();
+                one.pull(&key("t")).unwrap();
+                one.push(&key("t"), ones(), 1.0).unwrap();
+                let words = [
+                    "variable `t`",
+                    "round 2: expected the gradients of all 3 workers",
+                    "worker 1, which has left",
+                ];
+                says(one.pull(&key("t")), &words);
+                says(one.row_sparse_pull(&key("t"), vec![1]), &words);
+                says(one.push(&key("t"), ones(), 1.0), &words);
+            }),
+            scope.spawn(move || {
+                two.push(&key("t"), ones(), 1.0).unwrap();
+                two.pull(&key("t")).unwrap();
+                panic!("on purpose");
+            }),
+            scope.spawn(move || {
+                three.push(&key("t"), ones(), 1.0).unwrap();
+                three.pull(&key("t")).unwrap();
+                three.push(&key("t"), ones(), 1.0).unwrap();
+            }),
+        ];
+        running.map(|one| one.join().is_err())
+    });
+    assert_eq!(died, [false, true, false]);
+    let mut worker = alone(&store);
+    assert_eq!(worker.pull(&key("t")).unwrap(), Array2::<f64>::from_elem((4, 1), 3.0).into());
+    says(store.workers(2, ALONE), &["workers of the store: expected none from before"]);
+}
+
+/// 1,000,000 random pushes by four threads: integers add up exactly in any order, so a lost one would show.
+#[test]
+fn no_push_is_lost() {
+    const PUSHES: usize = 1_000_000;
+    const HEIGHT: usize = 97;
+    const WORKERS: usize = 4;
+    let store = store(5);
+    let mut workers = store.workers(WORKERS, ALONE).unwrap();
+    workers[0].init(&key("t"), Array2::<f64>::zeros((HEIGHT, 2)).into()).unwrap();
+    let expected: Vec<[f64; HEIGHT]> = thread::scope(|scope| {
+        let run = |(number, mut worker): (usize, LocalWorker)| {
+            scope.spawn(move || {
+                let (mut random, mut expected) = (Random(number as u64), [0.0; HEIGHT]);
+                for _ in 0..PUSHES / WORKERS {
+                    let (id, amount) = (random.below(HEIGHT), random.below(1000) as f64);
+                    expected[id] += amount;
+                    let row = SelectedRows::new(HEIGHT, vec![id as i64], array![[amount, 1.0]]).unwrap();
+                    worker.push(&key("t"), row.into(), 1.0).unwrap();
+                }
+                expected
+            })
+        };
+        let running: Vec<_> = workers.into_iter().enumerate().map(run).collect();
+        running.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    let sums = alone(&store).pull(&key("t")).unwrap();
+    let sums = sums.view::<f64>().unwrap();
+    assert_eq!(sums.outer_iter().map(|row| row[1]).sum::<f64>(), PUSHES as f64);
+    for id in 0..HEIGHT {
+        assert_eq!(sums[[id, 0]], expected.iter().map(|one| one[id]).sum::<f64>(), "row {id}");
+    }
+}
+
+/// No worker is further ahead than it may be, and one that could be is held there.
+#[test]
+fn staleness_is_bounded() {
+    const ROUNDS: u64 = 40;
+    for staleness in [0, 2, 5] {
+        let store = store(2);
+        let mode = Mode::Asynchronous { staleness: Some(staleness) };
+        let mut workers = store.workers(3, mode).unwrap();
+        workers[0].init(&key("t"), Array2::<f64>::zeros((4, 1)).into()).unwrap();
+        let ended: [AtomicU64; 3] = Default::default();
+        let most = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for (number, mut worker) in workers.into_iter().enumerate() {
+                let (ended, most) = (&ended, &most);
+                scope.spawn(move || {
+                    for round in 1..=ROUNDS {
+                        // The first one takes its time.
+                        if number == 0 {
+                            thread::sleep(Duration::from_millis(2));
+                        }
+                        worker.push(&key("t"), Array2::<f64>::ones((4, 1)).into(), 1.0).unwrap();
+                        // What is counted here is at least what the store has counted.
+                        ended[number].store(round, Ordering::SeqCst);
+                        worker.end_round().unwrap();
+                        let slowest = ended.iter().map(|one| one.load(Ordering::SeqCst)).min().unwrap();
+                        assert!(round <= slowest + staleness, "{round} beside {slowest}");
+                        most.fetch_max(round - slowest, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(most.load(Ordering::SeqCst), staleness, "they are as far ahead as they may be");
+        let mut worker = alone(&store);
+        assert_eq!(worker.pull(&key("t")).unwrap(), Array2::from_elem((4, 1), (3 * ROUNDS) as f64).into());
+    }
+}
+
+#[test]
+fn who_is_too_far_ahead_of_one_that_left_is_told() {
+    let store = store(1);
+    let mode = Mode::Asynchronous { staleness: Some(1) };
+    let mut workers = store.workers(2, mode).unwrap();
+    drop(workers.remove(1));
+    workers[0].end_round().unwrap();
+    let words = ["round 3: expected every worker to have ended round 1", "worker 1, which left after 0"];
+    says(workers[0].end_round(), &words);
+    // Without a bound nobody is waited for.
+    drop(workers);
+    let mut workers = store.workers(2, ALONE).unwrap();
+    drop(workers.remove(1));
+    (0..5).for_each(|_| workers[0].end_round().unwrap());
+}
+
+operator! {
+    /// Adds the gradient row by row. A 13 panics, a 14 fails, both amid the rows.
+    struct Fragile = "test.fragile" { mode: String }
+    inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
+    outputs { PARAM = param: one.updated() }
+}
+
+impl Op for Fragile {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.set(Self::PARAM, s.input(Self::GRAD).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (grad, mut param) = (run.input::<f64>(Self::GRAD)?, run.output::<f64>(Self::PARAM)?);
+        for (param, grad) in param.iter_mut().zip(grad.iter()) {
+            assert!(grad[0] != 13.0, "on purpose");
+            if grad[0] == 14.0 {
+                return Err(unpadded::Error::new("number", "another", "14"));
+            }
+            param[0] += grad[0];
+        }
+        Ok(())
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Ok(Vec::new())
+    }
+}
+
+struct FragileRule(Options);
+
+impl Optimizer for FragileRule {
+    fn options(&self) -> &Options {
+        &self.0
+    }
+
+    fn rule(&self) -> Result<UpdateRule> {
+        Ok(UpdateRule { kind: "test.fragile", attributes: Attributes::new() })
+    }
+}
+
+/// An operator that fails amid its rows leaves its key half updated: the store says so from then on, goes on with all others, and
+/// is whole again after it was restored.
+#[test]
+fn an_update_that_breaks_off() {
+    let file = std::env::temp_dir().join(format!("unpadded-store-broken-{}", std::process::id()));
+    for (mode, number) in [(ALONE, 13.0), (ALONE, 14.0), (Mode::Synchronous, 13.0), (Mode::Synchronous, 14.0)]
+    {
+        let mut registry = ops::catalogue();
+        registry.add::<Fragile>().unwrap();
+        let store = LocalStore::new(&registry, 2).unwrap();
+        let mut workers = store.workers(2, mode).unwrap();
+        let start = array![[1.0], [2.0], [3.0], [4.0]];
+        for name in ["t", "u"] {
+            workers[0].init(&key(name), start.clone().into()).unwrap();
+            workers[0]
+                .set_rule(&key(name), Rule::new(&FragileRule(Options::new(1.0)), &registry).unwrap())
+                .unwrap();
+        }
+        workers[0].save(&file).unwrap();
+        let bad = array![[1.0], [1.0], [number], [1.0]];
+        let gathered = Barrier::new(2);
+        thread::scope(|scope| {
+            for mut worker in workers {
+                let (bad, gathered) = (&bad, &gathered);
+                scope.spawn(move || {
+                    gathered.wait();
+                    let push =
+                        std::panic::AssertUnwindSafe(|| worker.push(&key("t"), bad.clone().into(), 1.0));
+                    let push = std::panic::catch_unwind(push);
+                    // Whoever is not the one to apply it hears of it.
+                    if let Ok(Ok(())) = push {
+                        assert!(worker.pull(&key("t")).is_err());
+                    }
+                    gathered.wait();
+                    worker.push(&key("u"), Array2::<f64>::ones((4, 1)).into(), 1.0).unwrap();
+                });
+            }
+        });
+        let mut worker = alone(&store);
+        let expected = if mode == ALONE { &start + 2.0 } else { &start + 1.0 };
+        assert_eq!(worker.pull(&key("u")).unwrap(), expected.into());
+        let words = ["variable `t`", "half updated", "restore the store"];
+        says(worker.pull(&key("t")), &words);
+        says(worker.row_sparse_pull(&key("t"), vec![0]), &words);
+        says(worker.push(&key("t"), Array2::<f64>::ones((4, 1)).into(), 1.0), &words);
+        says(worker.save(&file), &words);
+        worker.restore(&file).unwrap();
+        assert_eq!(worker.pull(&key("t")).unwrap(), start.into());
+        worker.push(&key("t"), Array2::<f64>::ones((4, 1)).into(), 1.0).unwrap();
+    }
+    std::fs::remove_file(file).unwrap();
+}
