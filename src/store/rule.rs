@@ -194,7 +194,7 @@ impl Rule {
 }
 
 /// What a rule updates. No row of the store owes a move: up to which update it is settled is not kept.
-fn kept(signature: &Signature) -> impl Iterator<Item = &Slot> {
+fn kept(signature: Signature) -> impl Iterator<Item = &'static Slot> {
     signature.outputs.iter().filter(|slot| slot.updated && slot.arity == Arity::One)
 }
 
