@@ -50,6 +50,7 @@ mod step_blocks;
 mod store;
 mod store_saved;
 mod store_training;
+mod store_workers;
 mod thorough;
 mod tidy;
 mod tied;
