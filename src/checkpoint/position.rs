@@ -27,6 +27,9 @@ pub struct Position {
     pub best: Option<Best>,
     /// Epochs since the best one.
     pub since_best: u64,
+    /// Epochs that were not the best so far, since the last that was or the rate was lowered
+    /// ([`Trainer::plateau`](crate::train::Trainer)).
+    pub stalled: u64,
     /// Running sums of the loss and of metrics over the epoch so far.
     pub running: BTreeMap<String, Vec<f64>>,
 }
@@ -58,6 +61,7 @@ impl Position {
             ("step", self.step),
             ("tokens", self.tokens),
             ("since_best", self.since_best),
+            ("stalled", self.stalled),
             ("best epoch", best.epoch),
             ("best step", best.step),
         ] {

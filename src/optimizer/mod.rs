@@ -23,6 +23,7 @@
 //! ```
 
 mod options;
+mod rate;
 mod rules;
 mod settle;
 #[cfg(test)]
@@ -32,11 +33,13 @@ use std::panic::Location;
 
 pub use crate::ops::{Schedule, SparseMode};
 pub use options::{Group, Options};
+use rate::LEARNING_RATE;
+pub(crate) use rate::{adjustable, base_rate, take_rate};
 pub use rules::{Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, NAdam, RmsProp, Sgd};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::HISTORY_SHAPE;
-use crate::program::description::initialize::{CONSTANT, ZEROS};
+use crate::program::description::initialize::ZEROS;
 use crate::program::{
     Append, Attributes, BlockId, Initializer, Owes, Program, Registry, Role, Spec, VarDesc, VarId, VarKind,
     VarRole, backward,
@@ -165,12 +168,7 @@ fn append(
     let request = |kind| Append { role: Role::Update, caller: caller.to_string(), ..Append::forward(kind) };
     let root = BlockId(0);
 
-    let scale = if options.adjustable { Some(rate_scale(program)?) } else { None };
-    let rate = Append {
-        inputs: scale.into_iter().map(|scale| ("scale", vec![scale])).collect(),
-        attributes: options.schedule.attributes(options.rate),
-        ..request("learning_rate")
-    };
+    let rate = Append { attributes: options.schedule.attributes(options.rate), ..request(LEARNING_RATE) };
     let made = program.append(registry, root, rate)?;
     let rate = first(&made, 0)?;
 
@@ -243,6 +241,9 @@ fn append(
         program.append(registry, root, Append { inputs, updated, ..request("update_history") })?;
         settle::before_readers(program, registry, &owing, history, &caller.to_string())?;
     }
+    if options.adjustable {
+        adjustable(program, rate)?;
+    }
     Ok(Minimized { gradients, rate, norm })
 }
 
@@ -295,15 +296,6 @@ impl<'a> Clip<'a> {
         }
         first(&made, 0)
     }
-}
-
-/// The state that multiplies the learning rate.
-fn rate_scale(program: &mut Program) -> Result<VarId> {
-    if let Some(known) = program.find(RATE_SCALE) {
-        return Ok(known);
-    }
-    let one = Initializer::new(CONSTANT, Attributes::new().with("value", 1.0));
-    own(program, RATE_SCALE.to_owned(), Spec::fixed(DType::F32, &[])?, one)
 }
 
 /// The output slot for up to which update each row of a parameter is settled.

@@ -72,7 +72,7 @@ impl Trainer {
             let Some(found) = found? else { return Ok(false) };
             value = found.get(&criterion.metric).unwrap_or(f64::NAN);
         }
-        let Position { best, since_best, .. } = &mut self.state.position;
+        let Position { best, since_best, stalled, .. } = &mut self.state.position;
         *best = best.map(|best| Best { value, ..best }).filter(|_| value.is_finite());
         if let Some(best) = best {
             console.say(&format!(
@@ -84,7 +84,7 @@ impl Trainer {
         }
         // Epochs that another measure found no better are not held against this one.
         if self.state.criterion.replace(criterion).is_some() {
-            *since_best = 0;
+            (*since_best, *stalled) = (0, 0);
         }
         Ok(true)
     }

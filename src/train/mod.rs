@@ -7,6 +7,7 @@ mod best;
 mod compiled;
 mod prepare;
 mod progress;
+mod rate;
 mod report;
 mod resume;
 mod signal;
@@ -16,6 +17,7 @@ mod trainer;
 mod until;
 
 pub use progress::Progress;
+pub use rate::Plateau;
 pub use report::{Ended, Report};
 pub use start::{LoadedParameters, Unlike};
 pub use trainer::Trainer;
@@ -136,13 +138,13 @@ impl Trainer {
                 }
 
                 // A step: forward, backward, the check that all is finite, updates; then metrics and carried states.
-                self.step(train, &batch)?;
+                self.at_rate(|trainer| trainer.step(train, &batch))?;
                 self.state.position.batch += 1;
                 self.state.position.step += 1;
                 self.state.position.tokens += batch.tokens as u64;
                 console.tokens += batch.tokens as u64;
                 console.padded += batch.padded as u64;
-                console.step(&self.state.position, || scores(&self.metrics));
+                console.step(&self.state.position, self.used_rate, || scores(&self.metrics));
                 if self.every.as_ref().is_some_and(|steps| self.state.position.step.is_multiple_of(**steps)) {
                     console.pause_clock();
                     self.save_checkpoint(file)?;
@@ -160,7 +162,9 @@ impl Trainer {
                 return Ok(Ended::Interrupted);
             };
             let better = self.decide(&found, dev)?;
-            console.epoch(&self.state.position, &scores(&self.metrics), &found, better);
+            let of_train = scores(&self.metrics);
+            console.epoch(&self.state.position, [&of_train, &found], self.used_rate, better);
+            self.lower_rate(better)?.iter().for_each(|line| console.say(line));
             *last = found;
             self.state.position.epoch += 1;
             self.state.position.batch = 0;
@@ -179,7 +183,7 @@ impl Trainer {
 
     /// One training step on a batch.
     fn step(&mut self, data: &dyn Data, batch: &Batch) -> Result<()> {
-        let Self { compiled, scope, state, metrics, registry, .. } = self;
+        let Self { compiled, scope, state, metrics, registry, rate, used_rate, .. } = self;
         let Checkpoint { program, carried, position, .. } = state;
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
         compiled.run(
@@ -193,7 +197,9 @@ impl Trainer {
                 ErrorKind::NotFinite => diagnose(program, registry, scope, run).unwrap_or(error),
                 _ => error,
             },
-        )
+        )?;
+        *used_rate = Some(compiled.runner.executor.scalar(*rate)?);
+        Ok(())
     }
 
     /// The loss and the metrics over all of `data`, with the parameters as they are. It changes nothing in the training,

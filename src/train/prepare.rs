@@ -48,6 +48,7 @@ impl Trainer {
                 return Err(Error::new(what, "at least 1", "0").called(told.line));
             }
         }
+        self.check_rate()?;
         let selected = match &self.select {
             None => usize::from(metrics.len() > 1),
             Some(name) => metrics.iter().position(|m| m.name() == name.what).ok_or_else(|| {
@@ -60,7 +61,7 @@ impl Trainer {
                 .called(name.line)
             })?,
         };
-        let mut wanted: Vec<VarId> = vec![self.loss.id()];
+        let mut wanted: Vec<VarId> = vec![self.loss.id(), self.rate];
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
         wanted.extend(program.carried_states().map(|state| state.after));
         wanted.sort();

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::rate::shown;
 use super::until::Until;
 use crate::checkpoint::Position;
 use crate::metrics::Scores;
@@ -137,13 +138,13 @@ impl<'a> Console<'a> {
     }
 
     /// A step was made; `scores` are asked for when there is something to show.
-    pub(super) fn step(&mut self, position: &Position, scores: impl FnOnce() -> Scores) {
+    pub(super) fn step(&mut self, position: &Position, rate: Option<f64>, scores: impl FnOnce() -> Scores) {
         let now = Instant::now();
         if now < self.next || matches!(self.to, To::Nothing) {
             return;
         }
         let epoch = self.epoch_of(position);
-        let mut text = format!("{}, {:.0} tokens/s", scores(), self.tokens_per_s());
+        let mut text = format!("{}{}, {:.0} tokens/s", scores(), at(rate), self.tokens_per_s());
         if let Some(left) = self.left(position) {
             text.push_str(&format!(", {} left", duration(left)));
         }
@@ -164,11 +165,18 @@ impl<'a> Console<'a> {
     }
 
     /// An epoch has ended and was evaluated; `position` still is in it.
-    pub(super) fn epoch(&mut self, position: &Position, train: &Scores, dev: &Scores, best: bool) {
+    pub(super) fn epoch(
+        &mut self,
+        position: &Position,
+        [train, dev]: [&Scores; 2],
+        rate: Option<f64>,
+        best: bool,
+    ) {
         self.batches = Some(position.batch);
         let line = format!(
-            "{}: {train}; dev {dev}{}; {:.0} tokens/s, {}",
+            "{}: {train}{}; dev {dev}{}; {:.0} tokens/s, {}",
             self.epoch_of(position),
+            at(rate),
             if best { " (best so far)" } else { "" },
             self.tokens_per_s(),
             duration(self.started.elapsed()),
@@ -204,6 +212,11 @@ impl Drop for Console<'_> {
             bar.finish_and_clear();
         }
     }
+}
+
+/// As `, rate 0.01`.
+fn at(rate: Option<f64>) -> String {
+    rate.map_or_else(String::new, |rate| format!(", rate {}", shown(rate)))
 }
 
 /// As `41 s`, `3 min` or `2 h 5 min`.

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::compiled::Compiled;
 use super::progress::Progress;
+use super::rate::{Plateau, RateBy};
 use super::told::Told;
 use super::until::Steps;
 use crate::checkpoint::{Checkpoint, Position};
@@ -67,6 +68,8 @@ pub struct Trainer {
     /// How many variables there were before the backward operators were appended.
     pub(super) forward: usize,
     pub(super) loss: Var,
+    /// The learning rate of a step.
+    pub(super) rate: VarId,
     pub(super) scope: Scope,
     pub(super) compiled: Option<Compiled>,
 
@@ -80,6 +83,12 @@ pub struct Trainer {
     pub(super) patience: Option<Told<u64>>,
     /// The best epoch may be measured anew.
     pub(super) remeasure: bool,
+    pub(super) plateau: Option<Told<Plateau>>,
+    pub(super) rate_by: Option<Told<RateBy>>,
+    /// A resumed training may have another rate.
+    pub(super) change_rate: bool,
+    /// The learning rate of the last step.
+    pub(super) used_rate: Option<f64>,
     pub(super) progress: Progress,
     /// It has said that the library is not optimised.
     pub(super) warned: bool,
@@ -108,7 +117,8 @@ impl Trainer {
         net.owned(loss).map_err(|e| e.called(caller))?;
         let forward = program.vars().len();
         let averaged = averaged(&program, &net.registry(), loss).map(|id| net.var(id));
-        optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| e.called(caller))?;
+        let minimized =
+            optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| e.called(caller))?;
         program.called_from(caller);
         let scope = Scope::of(&program).map_err(|e| e.called(caller))?;
         Ok(Self {
@@ -116,6 +126,7 @@ impl Trainer {
             state: Checkpoint { program, ..Checkpoint::default() },
             forward,
             loss,
+            rate: minimized.rate,
             scope,
             compiled: None,
             threads: 0,
@@ -126,6 +137,10 @@ impl Trainer {
             every: None,
             patience: None,
             remeasure: false,
+            plateau: None,
+            rate_by: None,
+            change_rate: false,
+            used_rate: None,
             progress: Progress::Auto,
             warned: false,
             stop: Arc::default(),

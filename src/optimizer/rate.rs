@@ -1,0 +1,75 @@
+//! The learning rate of a program that is complete: what multiplies it, and another one in its place.
+
+use super::{RATE_SCALE, own};
+use crate::error::{Error, ErrorKind, Result};
+use crate::program::description::initialize::CONSTANT;
+use crate::program::{Attributes, Bound, Initializer, OpDesc, Program, Spec, VarId};
+use crate::tensor::DType;
+
+/// The operator that computes it.
+pub(super) const LEARNING_RATE: &str = "learning_rate";
+/// Its input for what multiplies the rate.
+const SCALE: &str = "scale";
+
+/// Lets the state [`RATE_SCALE`] multiply a learning rate. It is the last variable of the program if it was not there.
+///
+/// # Errors
+/// If no `learning_rate` computes it, or another variable has the name.
+pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
+    let at = place(program, rate)?;
+    let spec = Spec::fixed(DType::F32, &[])?;
+    let scale = match program.find(RATE_SCALE) {
+        Some(known) if program.spec(known)? == &spec && program.var(known).persistable => known,
+        Some(_) => {
+            let expected = "a persistent scalar of f32, or none";
+            let got = format!("another variable `{RATE_SCALE}`");
+            return Err(Error::of(ErrorKind::Program, "scale of the learning rate", expected, got));
+        }
+        None => {
+            let one = Initializer::new(CONSTANT, Attributes::new().with("value", 1.0));
+            own(program, RATE_SCALE.to_owned(), spec, one)?
+        }
+    };
+    let inputs = &mut program.blocks[0].ops[at].inputs;
+    if !inputs.iter().any(|bound| bound.slot == SCALE) {
+        inputs.push(Bound { slot: SCALE.to_owned(), vars: vec![scale] });
+    }
+    Ok(())
+}
+
+/// The base rate of a learning rate.
+///
+/// # Errors
+/// If no `learning_rate` computes it.
+pub(crate) fn base_rate(program: &Program, rate: VarId) -> Result<f64> {
+    program.root().ops[place(program, rate)?].attributes.float("base")
+}
+
+/// Gives learning rates the base rate and the schedule that those in the same places of another program have, and a scale if
+/// those have one. What fits no such place stays as it is.
+pub(crate) fn take_rate(from: &Program, program: &mut Program) {
+    let is_rate = |op: &OpDesc| op.kind == LEARNING_RATE;
+    for (at, ours) in from.root().ops.iter().enumerate().filter(|(_, op)| is_rate(op)) {
+        let Some(theirs) = program.blocks[0].ops.get_mut(at).filter(|op| is_rate(op)) else { continue };
+        theirs.attributes = ours.attributes.clone();
+        let rate = theirs.writes().next();
+        if ours.input(SCALE).is_empty() {
+            theirs.inputs.retain(|bound| bound.slot != SCALE);
+        } else if let Some(rate) = rate {
+            // One that does not fit is a difference that stays.
+            adjustable(program, rate).ok();
+        }
+    }
+    let unread = |program: &Program| !program.root().ops.iter().any(|op| !op.input(SCALE).is_empty());
+    if unread(program) && program.vars.last().is_some_and(|var| var.name == RATE_SCALE) {
+        program.vars.pop();
+    }
+}
+
+fn place(program: &Program, rate: VarId) -> Result<usize> {
+    let computes = |op: &OpDesc| op.kind == LEARNING_RATE && op.writes().any(|var| var == rate);
+    program.root().ops.iter().position(computes).ok_or_else(|| {
+        let expected = "one that the operator `learning_rate` computes";
+        Error::of(ErrorKind::Program, "learning rate", expected, "another")
+    })
+}
