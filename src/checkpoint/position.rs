@@ -30,6 +30,8 @@ pub struct Position {
     /// Epochs that were not the best so far, since the last that was or the rate was lowered
     /// ([`Trainer::plateau`](crate::train::Trainer)).
     pub stalled: u64,
+    /// How many batches make a step; 0 stands for one.
+    pub accumulate: u64,
     /// Running sums of the loss and of metrics over the epoch so far.
     pub running: BTreeMap<String, Vec<f64>>,
 }
@@ -62,6 +64,7 @@ impl Position {
             ("tokens", self.tokens),
             ("since_best", self.since_best),
             ("stalled", self.stalled),
+            ("accumulate", self.accumulate),
             ("best epoch", best.epoch),
             ("best step", best.step),
         ] {

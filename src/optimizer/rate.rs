@@ -1,10 +1,36 @@
 //! The learning rate of a program that is complete: what multiplies it, and another one in its place.
 
-use super::{RATE_SCALE, own};
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::description::initialize::CONSTANT;
-use crate::program::{Attributes, Bound, Initializer, OpDesc, Program, Spec, VarId};
+use crate::program::{
+    Attributes, BlockId, Bound, Initializer, OpDesc, Program, Spec, VarDesc, VarId, VarKind, VarRole,
+};
 use crate::tensor::DType;
+
+/// The name of the state that multiplies the learning rate of every step, where an optimizer is
+/// [`adjustable`](super::Sgd::adjustable): an f32 scalar, 1 at the start. It is saved with the training. Between steps it may be set to any
+/// finite number from 0.
+///
+/// ```
+/// use unpadded::executor::{Executor, Run, Scope};
+/// use unpadded::optimizer::{Optimizer, RATE_SCALE, Sgd};
+/// use unpadded::program::{Attributes, Initializer};
+/// use unpadded::tensor::Dense;
+/// use unpadded::{Builder, DType, ops};
+/// let net = Builder::new();
+/// let a = net.parameter("a", DType::F32, &[1, 1], Initializer::new("zeros", Attributes::new()));
+/// let loss = a.sum();
+/// let mut program = net.finish()?;
+/// Sgd::new(0.5).adjustable().minimize(&mut program, &ops::catalogue(), loss.id())?;
+/// let mut scope = Scope::of(&program)?;
+/// let mut executor = Executor::new(&program, &ops::catalogue(), &[], 1)?;
+/// executor.run(&mut scope, &Run::train(&[], 0))?;
+/// scope.set(RATE_SCALE, Dense::from_vec(&[], vec![0.25f32])?)?;
+/// executor.run(&mut scope, &Run::train(&[], 1))?;
+/// assert_eq!(scope.get("a")?.as_slice::<f32>()?, [-0.5 - 0.125]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub const RATE_SCALE: &str = "learning_rate.scale";
 
 /// The operator that computes it.
 pub(super) const LEARNING_RATE: &str = "learning_rate";
@@ -71,5 +97,25 @@ fn place(program: &Program, rate: VarId) -> Result<usize> {
     program.root().ops.iter().position(computes).ok_or_else(|| {
         let expected = "one that the operator `learning_rate` computes";
         Error::of(ErrorKind::Program, "learning rate", expected, "another")
+    })
+}
+
+/// A variable of the optimizer's own.
+pub(super) fn own(
+    program: &mut Program,
+    name: String,
+    spec: Spec,
+    initializer: Initializer,
+) -> Result<VarId> {
+    program.add_var(VarDesc {
+        name,
+        block: BlockId(0),
+        kind: VarKind::Tensor(spec),
+        role: VarRole::State,
+        persistable: true,
+        trainable: false,
+        stop_gradient: true,
+        initializer: Some(initializer),
+        gradient_of: None,
     })
 }

@@ -3,8 +3,10 @@
 //! [`Trainer`] holds a model and what it was told; here is what it does. [`Trainer::fit`] reads from top to bottom: what
 //! happens in a run, an epoch, a step and a save stands in this file, in this order.
 
+mod accumulate;
 mod best;
 mod compiled;
+mod plateau;
 mod prepare;
 mod progress;
 mod rate;
@@ -16,8 +18,8 @@ mod told;
 mod trainer;
 mod until;
 
+pub use plateau::Plateau;
 pub use progress::Progress;
-pub use rate::Plateau;
 pub use report::{Ended, Report};
 pub use start::{LoadedParameters, Unlike};
 pub use trainer::Trainer;
@@ -28,13 +30,14 @@ use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use crate::checkpoint::Checkpoint;
-use crate::data::{Batch, Data};
+use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Run, diagnose};
+use crate::executor::{Run, Scope, diagnose};
 use crate::metrics::{Metric, Scores};
 use crate::predict::DataBatch;
+use crate::program::{Program, Registry};
 use crate::wire::Target;
-use progress::{Console, UNOPTIMISED};
+use progress::{BatchesMade, Console, UNOPTIMISED};
 use signal::Interrupts;
 use told::Told;
 
@@ -138,12 +141,11 @@ impl Trainer {
                 }
 
                 // A step: forward, backward, the check that all is finite, updates; then metrics and carried states.
-                self.at_rate(|trainer| trainer.step(train, &batch))?;
-                self.state.position.batch += 1;
+                let made = self.at_rate(|trainer| trainer.step(train, batch, &mut batches))?;
+                self.state.position.batch += made.batches;
                 self.state.position.step += 1;
-                self.state.position.tokens += batch.tokens as u64;
-                console.tokens += batch.tokens as u64;
-                console.padded += batch.padded as u64;
+                self.state.position.tokens += made.tokens;
+                console.made(&made);
                 console.step(&self.state.position, self.used_rate, || scores(&self.metrics));
                 if self.every.as_ref().is_some_and(|steps| self.state.position.step.is_multiple_of(**steps)) {
                     console.pause_clock();
@@ -181,25 +183,27 @@ impl Trainer {
         if early { Some(Ended::Early) } else { done }
     }
 
-    /// One training step on a batch.
-    fn step(&mut self, data: &dyn Data, batch: &Batch) -> Result<()> {
+    /// One training step on a batch, or on as many as make one.
+    fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchesMade> {
+        if self.batches_a_step() > 1 {
+            return self.accumulated(data, batch, rest);
+        }
         let Self { compiled, scope, state, metrics, registry, rate, used_rate, .. } = self;
         let Checkpoint { program, carried, position, .. } = state;
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
         compiled.run(
             scope,
-            DataBatch { data, batch },
+            DataBatch { data, batch: &batch },
             carried,
             metrics,
             |feeds| Run::train(feeds, step),
-            |scope, run, error| match error.kind() {
-                // Which operator was it? The interpreter runs the step again, and looks after each one.
-                ErrorKind::NotFinite => diagnose(program, registry, scope, run).unwrap_or(error),
-                _ => error,
-            },
+            |_| Ok(()),
+            |scope, run, error| diagnosed(program, registry, scope, run, error),
         )?;
         *used_rate = Some(compiled.runner.executor.scalar(*rate)?);
-        Ok(())
+        let mut made = BatchesMade::default();
+        made.count(&batch);
+        Ok(made)
     }
 
     /// The loss and the metrics over all of `data`, with the parameters as they are. It changes nothing in the training,
@@ -235,7 +239,15 @@ impl Trainer {
                 return Ok(None);
             }
             let batch = DataBatch { data, batch: &batch? };
-            compiled.run(scope, batch, &mut carried, metrics, |feeds| Run::infer(feeds), |_, _, e| e)?;
+            compiled.run(
+                scope,
+                batch,
+                &mut carried,
+                metrics,
+                |feeds| Run::infer(feeds),
+                |_| Ok(()),
+                |_, _, e| e,
+            )?;
             empty = false;
         }
         match empty {
@@ -266,7 +278,11 @@ impl Trainer {
             let got = format!("other samples, batches or another order (fingerprint {data:016x})");
             return Err(Error::new("training data", expected, got));
         }
+        if bound {
+            self.check_accumulated()?;
+        }
         self.state.position.data = data;
+        self.state.position.accumulate = Some(self.batches_a_step()).filter(|&n| n > 1).unwrap_or_default();
         Ok(())
     }
 }
@@ -276,6 +292,21 @@ impl Trainer {
 enum Stop {
     Never,
     WhenAsked,
+}
+
+/// An error of a step; if a number is not finite, of the operator that it first came from.
+fn diagnosed(
+    program: &Program,
+    registry: &Registry,
+    scope: &mut Scope,
+    run: &Run<'_>,
+    error: Error,
+) -> Error {
+    match error.kind() {
+        // The interpreter runs the step again, and looks after each operator.
+        ErrorKind::NotFinite => diagnose(program, registry, scope, run).unwrap_or(error),
+        _ => error,
+    }
 }
 
 fn scores(metrics: &[Told<Box<dyn Metric>>]) -> Scores {

@@ -1,6 +1,8 @@
 //! The learning rate of a training, beyond its schedule: lowered when a metric stalls, by a function of the position, and another
 //! one from a resumption on.
 
+use super::plateau::Plateau;
+use super::progress::shown;
 use super::told::Told;
 use super::trainer::Trainer;
 use crate::checkpoint::{Checkpoint, Position};
@@ -8,56 +10,6 @@ use crate::error::{Error, Result};
 use crate::optimizer::{self, RATE_SCALE};
 use crate::program::Program;
 use crate::tensor::{Dense, Storage};
-
-/// Lowers the learning rate when the metric that decides which epoch is the best has stalled: [`Trainer::plateau`].
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Plateau {
-    factor: f64,
-    patience: u64,
-    least: f64,
-}
-
-impl Plateau {
-    /// Multiplies the rate by `factor`, which is above 0 and below 1, after each epoch that is not the best so far.
-    pub fn new(factor: f64) -> Self {
-        Self { factor, patience: 1, least: 0.0 }
-    }
-
-    /// Not before so many epochs without a better one, counted anew when the rate was lowered.
-    #[must_use]
-    pub fn patience(self, epochs: u64) -> Self {
-        Self { patience: epochs, ..self }
-    }
-
-    /// It lowers the base rate no further than to this one. A schedule may still go below it.
-    #[must_use]
-    pub fn least(self, rate: f64) -> Self {
-        Self { least: rate, ..self }
-    }
-
-    /// Checks the settings against the base rate.
-    fn check(&self, base: f64) -> Result<()> {
-        let Self { factor, patience, least } = *self;
-        if !(factor > 0.0 && factor < 1.0) {
-            return Err(Error::new(
-                "factor of a plateau",
-                "a number above 0 and below 1",
-                factor.to_string(),
-            ));
-        }
-        if patience == 0 {
-            return Err(Error::new("patience of a plateau, in epochs", "at least 1", "0"));
-        }
-        if !(0.0..=base).contains(&least) {
-            let expected = format!("a rate from 0 to the base rate, {base}");
-            return Err(Error::new("least rate of a plateau", expected, least.to_string()));
-        }
-        Ok(())
-    }
-}
-
-/// What a user's function makes of the position.
-pub(super) type RateBy = Box<dyn Fn(&Position) -> f64>;
 
 impl Trainer {
     /// Lowers the learning rate when the metric that decides which epoch is the best has stalled. What has become of the rate,
@@ -175,7 +127,7 @@ impl Trainer {
             return Ok(None);
         }
         self.scope.set(RATE_SCALE, Dense::from_vec(&[], vec![lower])?)?;
-        let epochs = if patience == 1 { "epoch".to_owned() } else { format!("{patience} epochs") };
+        let epochs = if patience == 1 { "an epoch".to_owned() } else { format!("{patience} epochs") };
         Ok(Some(format!(
             "no better for {epochs}: base rate lowered from {} to {}",
             shown(base * f64::from(scale)),
@@ -222,27 +174,4 @@ pub(super) fn renew_rate(ours: &Program, from: &mut Checkpoint) -> bool {
 
 fn one() -> Storage {
     ndarray::arr0(1.0f32).into()
-}
-
-/// A rate in a few digits, as `0.0125` or `3e-6`.
-pub(super) fn shown(rate: f64) -> String {
-    let short = format!("{rate:.3e}");
-    let Ok(rounded) = short.parse::<f64>() else { return short };
-    if rounded == 0.0 || (1e-4..1e4).contains(&rounded) {
-        rounded.to_string()
-    } else {
-        format!("{rounded:e}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shown;
-
-    #[test]
-    fn rates_are_shown_in_few_digits() {
-        let rates = [0.5f32, 0.001, 0.012_345_6, 0.000_012_3, 123.456, 0.0, 1.0];
-        let shown = rates.map(|rate| shown(f64::from(rate)));
-        assert_eq!(shown, ["0.5", "0.001", "0.01235", "1.23e-5", "123.5", "0", "1"]);
-    }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::compiled::Compiled;
+use super::plateau::Plateau;
 use super::progress::Progress;
-use super::rate::{Plateau, RateBy};
 use super::told::Told;
 use super::until::Steps;
 use crate::checkpoint::{Checkpoint, Position};
@@ -68,6 +68,10 @@ pub struct Trainer {
     /// How many variables there were before the backward operators were appended.
     pub(super) forward: usize,
     pub(super) loss: Var,
+    /// The losses, one a row, that it is the mean of.
+    pub(super) averaged: Option<Var>,
+    /// The parameters that it trains.
+    pub(super) trained: Vec<VarId>,
     /// The learning rate of a step.
     pub(super) rate: VarId,
     pub(super) scope: Scope,
@@ -81,6 +85,7 @@ pub struct Trainer {
     pub(super) file: Option<PathBuf>,
     pub(super) every: Option<Told<u64>>,
     pub(super) patience: Option<Told<u64>>,
+    pub(super) accumulate: Option<Told<u64>>,
     /// The best epoch may be measured anew.
     pub(super) remeasure: bool,
     pub(super) plateau: Option<Told<Plateau>>,
@@ -101,6 +106,9 @@ pub struct Trainer {
     /// The position was loaded, so the data has to be that of its file.
     pub(super) resumed: bool,
 }
+
+/// What a user's function makes of the position.
+type RateBy = Box<dyn Fn(&Position) -> f64>;
 
 impl Trainer {
     /// Appends the backward operators of `loss` and the updates of `optimizer` to the program of `net`, and
@@ -126,6 +134,8 @@ impl Trainer {
             state: Checkpoint { program, ..Checkpoint::default() },
             forward,
             loss,
+            averaged,
+            trained: minimized.gradients.iter().map(|&(param, _)| param).collect(),
             rate: minimized.rate,
             scope,
             compiled: None,
@@ -136,6 +146,7 @@ impl Trainer {
             file: None,
             every: None,
             patience: None,
+            accumulate: None,
             remeasure: false,
             plateau: None,
             rate_by: None,

@@ -26,6 +26,7 @@ record! {
         7 since_best: u64,
         8 running: BTreeMap<String, Vec<f64>>,
         9 stalled: Option<u64>,
+        10 accumulate: Option<u64>,
     }
 }
 
@@ -96,20 +97,21 @@ record! {
 
 impl From<&Position> for StoredPosition {
     fn from(position: &Position) -> Self {
-        let Position { epoch, batch, step, tokens, data, best, since_best, stalled, running } =
+        let Position { epoch, batch, step, tokens, data, best, since_best, stalled, accumulate, running } =
             position.clone();
         let best = best.map(|Best { value, epoch, step }| StoredBest { value, epoch, step });
-        let stalled = (stalled > 0).then_some(stalled);
-        Self { epoch, batch, step, tokens, data, best, since_best, running, stalled }
+        // What says nothing is left out, as in files of earlier releases.
+        let [stalled, accumulate] = [stalled, accumulate].map(|count| (count > 0).then_some(count));
+        Self { epoch, batch, step, tokens, data, best, since_best, running, stalled, accumulate }
     }
 }
 
 impl From<StoredPosition> for Position {
     fn from(stored: StoredPosition) -> Self {
-        let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running, stalled } = stored;
+        let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running, .. } = stored;
         let best = best.map(|StoredBest { value, epoch, step }| Best { value, epoch, step });
-        let stalled = stalled.unwrap_or_default();
-        Self { epoch, batch, step, tokens, data, best, since_best, stalled, running }
+        let [stalled, accumulate] = [stored.stalled, stored.accumulate].map(Option::unwrap_or_default);
+        Self { epoch, batch, step, tokens, data, best, since_best, stalled, accumulate, running }
     }
 }
 
