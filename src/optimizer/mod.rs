@@ -22,6 +22,7 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+mod average;
 mod options;
 mod rate;
 mod rules;
@@ -32,6 +33,7 @@ mod tests;
 use std::panic::Location;
 
 pub use crate::ops::{Schedule, SparseMode};
+pub(crate) use average::{average, averages};
 pub use options::{Group, Options};
 pub use rate::RATE_SCALE;
 use rate::{LEARNING_RATE, own};

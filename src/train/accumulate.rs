@@ -127,7 +127,7 @@ impl Trainer {
                 };
                 trained
                     .iter()
-                    .try_for_each(|&param| sums.add(executor, param, weight as f64, names(param)))?;
+                    .try_for_each(|&(param, _)| sums.add(executor, param, weight as f64, names(param)))?;
                 sums.weight += weight as f64;
                 Ok(())
             },

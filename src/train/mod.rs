@@ -4,6 +4,7 @@
 //! happens in a run, an epoch, a step and a save stands in this file, in this order.
 
 mod accumulate;
+mod averaging;
 mod best;
 mod compiled;
 mod plateau;
@@ -18,6 +19,7 @@ mod told;
 mod trainer;
 mod until;
 
+pub use averaging::Averaging;
 pub use plateau::Plateau;
 pub use progress::Progress;
 pub use report::{Ended, Report};
@@ -223,7 +225,7 @@ impl Trainer {
     fn pass(&mut self, data: &dyn Data, stop: Stop) -> Result<Option<Scores>> {
         let training: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
         self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
-        let found = self.settle().and_then(|()| self.infer(data, stop));
+        let found = self.settle().and_then(|()| self.with_averages(|trainer| trainer.infer(data, stop)));
         for (metric, sums) in self.metrics.iter_mut().zip(&training) {
             metric.sums().copy_from_slice(sums);
         }

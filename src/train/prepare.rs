@@ -51,6 +51,7 @@ impl Trainer {
             }
         }
         self.check_rate()?;
+        self.check_averages()?;
         let selected = match &self.select {
             None => usize::from(metrics.len() > 1),
             Some(name) => metrics.iter().position(|m| m.name() == name.what).ok_or_else(|| {

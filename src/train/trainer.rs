@@ -70,8 +70,8 @@ pub struct Trainer {
     pub(super) loss: Var,
     /// The losses, one a row, that it is the mean of.
     pub(super) averaged: Option<Var>,
-    /// The parameters that it trains.
-    pub(super) trained: Vec<VarId>,
+    /// The parameters that it trains, each with its gradient.
+    pub(super) trained: Vec<(VarId, VarId)>,
     /// The learning rate of a step.
     pub(super) rate: VarId,
     pub(super) scope: Scope,
@@ -92,6 +92,8 @@ pub struct Trainer {
     pub(super) rate_by: Option<Told<RateBy>>,
     /// A resumed training may have another rate.
     pub(super) change_rate: bool,
+    /// What does not fit of what was said of averages.
+    pub(super) averaged_wrongly: Option<Error>,
     /// The learning rate of the last step.
     pub(super) used_rate: Option<f64>,
     pub(super) progress: Progress,
@@ -135,7 +137,7 @@ impl Trainer {
             forward,
             loss,
             averaged,
-            trained: minimized.gradients.iter().map(|&(param, _)| param).collect(),
+            trained: minimized.gradients,
             rate: minimized.rate,
             scope,
             compiled: None,
@@ -151,6 +153,7 @@ impl Trainer {
             plateau: None,
             rate_by: None,
             change_rate: false,
+            averaged_wrongly: None,
             used_rate: None,
             progress: Progress::Auto,
             warned: false,

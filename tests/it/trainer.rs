@@ -19,6 +19,7 @@ use unpadded::train::{Ended, Progress, Report, Steps, Trainer, Until};
 use unpadded::{Builder, DType, Error, ErrorKind, Result};
 
 mod accumulate;
+mod averaging;
 mod best;
 mod not_finite;
 mod rate;

@@ -41,7 +41,7 @@ fn some_batches_are_as_all_of_them_in_one() {
             for (sequences, n) in [(4, 2), (1, 8), (8, 1)] {
                 let mut parts = words(&*rule, sparse).accumulate(n);
                 let report = parts.fit(&batches_of(sequences), &batches_of(8), Until::Epochs(3)).unwrap();
-                assert_eq!((report.steps, report.tokens), (expected.steps, expected.tokens));
+                assert_eq!(report.steps, expected.steps);
                 assert!((report.last.loss() - expected.last.loss()).abs() < 1e-12, "{name}, {sparse}");
                 let mut most = 0.0f64;
                 for name in ["table", "linear_0.weight", "linear_0.bias"] {
@@ -64,7 +64,7 @@ fn a_loss_that_is_no_mean_of_rows_is_weighted_by_sequences() {
     };
     let trained = |sequences, n| {
         let net = Builder::new().seed(1);
-        let x = net.feed("x", DType::F32, &[2], 0);
+        let x = net.feed("x", DType::F32, &[1], 1);
         let loss = x.linear(1).mean() * 2.0;
         let trainer = Trainer::new(net, loss, &Sgd::new(0.125)).unwrap().progress(Progress::Quiet);
         let mut trainer = trainer.accumulate(n);
