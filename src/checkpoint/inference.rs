@@ -7,6 +7,7 @@ use super::purpose::Purpose;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{self, Scope};
 use crate::ops;
+use crate::optimizer::averages;
 use crate::program::VarId;
 
 impl Checkpoint {
@@ -65,9 +66,26 @@ impl Checkpoint {
         self.best.is_empty() && self.program.settling().is_some()
     }
 
+    /// The same with the parameters to predict with: those of the best epoch if there are some, else the last ones, settled, and
+    /// averages where a training has them.
+    ///
+    /// # Errors
+    /// As [`Self::settled`].
+    pub(crate) fn predicting(self) -> Result<Self> {
+        let mut found = if self.owes() { self.settle()? } else { self };
+        if found.best.is_empty() && found.position.step > 0 {
+            for (param, average) in averages(&found.program) {
+                if let Some(value) = found.tensors.get(average).cloned() {
+                    found.tensors.insert(param.to_owned(), value);
+                }
+            }
+        }
+        Ok(found)
+    }
+
     fn bare(self) -> Result<Self> {
         let Self { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } =
-            if self.owes() { self.settle()? } else { self };
+            self.predicting()?;
         if outputs.is_empty() {
             let got = "none: a trainer has them named with `.output(name, variable)`";
             return Err(Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", got));

@@ -27,6 +27,11 @@ pub struct Position {
     pub best: Option<Best>,
     /// Epochs since the best one.
     pub since_best: u64,
+    /// Epochs that were not the best so far, since the last that was or the rate was lowered
+    /// ([`Trainer::plateau`](crate::train::Trainer)).
+    pub stalled: u64,
+    /// How many batches make a step; 0 stands for one.
+    pub accumulate: u64,
     /// Running sums of the loss and of metrics over the epoch so far.
     pub running: BTreeMap<String, Vec<f64>>,
 }
@@ -58,6 +63,8 @@ impl Position {
             ("step", self.step),
             ("tokens", self.tokens),
             ("since_best", self.since_best),
+            ("stalled", self.stalled),
+            ("accumulate", self.accumulate),
             ("best epoch", best.epoch),
             ("best step", best.step),
         ] {

@@ -476,6 +476,7 @@ catalogue! {
         update::adam::Adam,
         update::adamax::Adamax,
         update::amsgrad::AmsGrad,
+        update::average::AverageWeights,
         update::clip_gradient::ClipGradient,
         update::ftrl::Ftrl,
         update::global_norm::GlobalNorm,

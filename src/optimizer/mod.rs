@@ -22,7 +22,9 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+mod average;
 mod options;
+mod rate;
 mod rules;
 mod settle;
 #[cfg(test)]
@@ -31,42 +33,20 @@ mod tests;
 use std::panic::Location;
 
 pub use crate::ops::{Schedule, SparseMode};
+pub(crate) use average::{average, averages};
 pub use options::{Group, Options};
+pub use rate::RATE_SCALE;
+use rate::{LEARNING_RATE, own};
+pub(crate) use rate::{adjustable, base_rate, take_rate};
 pub use rules::{Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, NAdam, RmsProp, Sgd};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ops::HISTORY_SHAPE;
-use crate::program::description::initialize::{CONSTANT, ZEROS};
+use crate::program::description::initialize::ZEROS;
 use crate::program::{
-    Append, Attributes, BlockId, Initializer, Owes, Program, Registry, Role, Spec, VarDesc, VarId, VarKind,
-    VarRole, backward,
+    Append, Attributes, BlockId, Initializer, Owes, Program, Registry, Role, Spec, VarId, backward,
 };
 use crate::tensor::{DType, StorageKind};
-
-/// The name of the state that multiplies the learning rate of every step, where an optimizer is
-/// [`adjustable`](Sgd::adjustable): an f32 scalar, 1 at the start. It is saved with the training. Between steps it may be set to any
-/// finite number from 0.
-///
-/// ```
-/// use unpadded::executor::{Executor, Run, Scope};
-/// use unpadded::optimizer::{Optimizer, RATE_SCALE, Sgd};
-/// use unpadded::program::{Attributes, Initializer};
-/// use unpadded::tensor::Dense;
-/// use unpadded::{Builder, DType, ops};
-/// let net = Builder::new();
-/// let a = net.parameter("a", DType::F32, &[1, 1], Initializer::new("zeros", Attributes::new()));
-/// let loss = a.sum();
-/// let mut program = net.finish()?;
-/// Sgd::new(0.5).adjustable().minimize(&mut program, &ops::catalogue(), loss.id())?;
-/// let mut scope = Scope::of(&program)?;
-/// let mut executor = Executor::new(&program, &ops::catalogue(), &[], 1)?;
-/// executor.run(&mut scope, &Run::train(&[], 0))?;
-/// scope.set(RATE_SCALE, Dense::from_vec(&[], vec![0.25f32])?)?;
-/// executor.run(&mut scope, &Run::train(&[], 1))?;
-/// assert_eq!(scope.get("a")?.as_slice::<f32>()?, [-0.5 - 0.125]);
-/// # Ok::<(), unpadded::Error>(())
-/// ```
-pub const RATE_SCALE: &str = "learning_rate.scale";
 
 /// An update operator by kind, with its own settings.
 #[derive(Debug, Clone, PartialEq)]
@@ -165,12 +145,7 @@ fn append(
     let request = |kind| Append { role: Role::Update, caller: caller.to_string(), ..Append::forward(kind) };
     let root = BlockId(0);
 
-    let scale = if options.adjustable { Some(rate_scale(program)?) } else { None };
-    let rate = Append {
-        inputs: scale.into_iter().map(|scale| ("scale", vec![scale])).collect(),
-        attributes: options.schedule.attributes(options.rate),
-        ..request("learning_rate")
-    };
+    let rate = Append { attributes: options.schedule.attributes(options.rate), ..request(LEARNING_RATE) };
     let made = program.append(registry, root, rate)?;
     let rate = first(&made, 0)?;
 
@@ -244,6 +219,9 @@ fn append(
         program.append(registry, root, Append { inputs, updated, ..request("update_history") })?;
         settle::before_readers(program, registry, &owing, history, &caller.to_string())?;
     }
+    if options.adjustable {
+        adjustable(program, rate)?;
+    }
     Ok(Minimized { gradients, rate, norm })
 }
 
@@ -298,15 +276,6 @@ impl<'a> Clip<'a> {
     }
 }
 
-/// The state that multiplies the learning rate.
-fn rate_scale(program: &mut Program) -> Result<VarId> {
-    if let Some(known) = program.find(RATE_SCALE) {
-        return Ok(known);
-    }
-    let one = Initializer::new(CONSTANT, Attributes::new().with("value", 1.0));
-    own(program, RATE_SCALE.to_owned(), Spec::fixed(DType::F32, &[])?, one)
-}
-
 /// The output slot for up to which update each row of a parameter is settled.
 const SETTLED: &str = "settled";
 
@@ -320,21 +289,6 @@ fn add_history(program: &mut Program) -> Result<VarId> {
 fn state(program: &mut Program, param: VarId, slot: &str, spec: Spec) -> Result<VarId> {
     let name = format!("{}.{slot}", program.var(param).name);
     own(program, name, spec, Initializer::new(ZEROS, Attributes::new()))
-}
-
-/// A variable of the optimizer's own.
-fn own(program: &mut Program, name: String, spec: Spec, initializer: Initializer) -> Result<VarId> {
-    program.add_var(VarDesc {
-        name,
-        block: BlockId(0),
-        kind: VarKind::Tensor(spec),
-        role: VarRole::State,
-        persistable: true,
-        trainable: false,
-        stop_gradient: true,
-        initializer: Some(initializer),
-        gradient_of: None,
-    })
 }
 
 fn first(made: &[Vec<VarId>], slot: usize) -> Result<VarId> {

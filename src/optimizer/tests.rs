@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ops::catalogue;
-use crate::program::{Spec, StopGradient};
+use crate::program::{Spec, StopGradient, VarRole};
 use crate::tensor::{DType, StorageKind};
 use crate::{Builder, Var};
 

@@ -47,14 +47,15 @@ impl BatchRunner {
         self.alike.iter().try_for_each(|([a, b], levels)| data.same_lengths([a, b], *levels))
     }
 
-    /// Runs a batch from the states in `carried`, or from zeros where there is none. `how` makes the run of the feeds; `failed`
-    /// has a last look at an error.
+    /// Runs a batch from the states in `carried`, or from zeros where there is none. `how` makes the run of the feeds, `then` goes
+    /// on with what it has left; `failed` has a last look at an error of either.
     pub(crate) fn run(
         &mut self,
         scope: &mut Scope,
         DataBatch { data, batch }: DataBatch<'_>,
         carried: &mut BTreeMap<String, Variable>,
         how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
+        then: impl FnOnce(&mut Executor) -> Result<()>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
     ) -> Result<()> {
         // Data of the user's own kinds do not know where they were made: then the call that trains is the place.
@@ -77,7 +78,8 @@ impl BatchRunner {
         let value = |state: &CarriedState| carried.get(&program.var(state.before).name);
         feeds.extend(self.carried.iter().filter_map(|state| Some((state.before, value(state)?))));
         let run = how(&feeds).numbers(&batch.numbers);
-        self.executor.run_data(scope, &run, made).map_err(|e| failed(scope, &run, e))
+        let ran = self.executor.run_data(scope, &run, made);
+        ran.and_then(|()| then(&mut self.executor)).map_err(|e| failed(scope, &run, e))
     }
 
     /// Takes the batch that was run into a metric.

@@ -53,6 +53,7 @@ impl Predictor {
                 DataBatch { data, batch: &batch },
                 &mut carried,
                 |feeds| Run::infer(feeds),
+                |_| Ok(()),
                 |_, _, e| e,
             )?;
             metrics.iter_mut().try_for_each(|metric| runner.update(&mut **metric, &batch))?;

@@ -28,7 +28,7 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } =
-            if checkpoint.owes() { checkpoint.settled()? } else { checkpoint };
+            checkpoint.predicting()?;
         let mut named = BTreeMap::new();
         for (name, of) in outputs {
             let id = program.find(&of).filter(|&id| !program.var(id).persistable);

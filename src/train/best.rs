@@ -65,14 +65,14 @@ impl Trainer {
         let criterion = self.criterion(dev)?;
         let mut value = f64::NAN;
         if !self.state.best.is_empty() {
-            let last = self.parameters()?;
+            let last = self.kept()?;
             self.use_best()?;
             let found = self.pass(dev, Stop::WhenAsked);
             last.into_iter().try_for_each(|(name, value)| self.scope.set(&name, value))?;
             let Some(found) = found? else { return Ok(false) };
             value = found.get(&criterion.metric).unwrap_or(f64::NAN);
         }
-        let Position { best, since_best, .. } = &mut self.state.position;
+        let Position { best, since_best, stalled, .. } = &mut self.state.position;
         *best = best.map(|best| Best { value, ..best }).filter(|_| value.is_finite());
         if let Some(best) = best {
             console.say(&format!(
@@ -84,7 +84,7 @@ impl Trainer {
         }
         // Epochs that another measure found no better are not held against this one.
         if self.state.criterion.replace(criterion).is_some() {
-            *since_best = 0;
+            (*since_best, *stalled) = (0, 0);
         }
         Ok(true)
     }
@@ -107,8 +107,22 @@ impl Trainer {
         Ok(better)
     }
 
-    /// A copy of the parameters, without the optimizer's state; no row owes a move afterwards.
+    /// A copy of the parameters as they are evaluated, without the optimizer's state; no row owes a move afterwards.
     pub(super) fn parameters(&mut self) -> Result<BTreeMap<String, Storage>> {
+        self.with_averages(Self::raw_parameters)
+    }
+
+    /// A copy of the parameters and their averages.
+    fn kept(&mut self) -> Result<BTreeMap<String, Storage>> {
+        let mut kept = self.raw_parameters()?;
+        for (_, average) in self.averages() {
+            let value = self.scope.value(&average)?;
+            kept.insert(average, value);
+        }
+        Ok(kept)
+    }
+
+    fn raw_parameters(&mut self) -> Result<BTreeMap<String, Storage>> {
         self.settle()?;
         let kept = self.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
         let names: Vec<String> = kept.map(|(_, v)| v.name.clone()).collect();
@@ -133,6 +147,10 @@ impl Trainer {
         self.settle()?;
         for (name, value) in &self.state.best {
             self.scope.set(name, value.clone())?;
+        }
+        for (param, average) in self.averages() {
+            let value = self.scope.value(&param)?;
+            self.scope.set(&average, value)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::told::Told;
 use crate::error::{Error, Result};
-use crate::executor::{Run, Scope};
+use crate::executor::{Executor, Run, Scope};
 use crate::metrics::{Better, Metric};
 use crate::predict::{BatchRunner, DataBatch};
 use crate::program::VarId;
@@ -19,7 +19,7 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// Runs a batch and takes its values into the metrics. `how` makes the run of the feeds.
+    /// Runs a batch and takes its values into the metrics. `how` makes the run of the feeds, `then` goes on with what it has left.
     pub(super) fn run(
         &mut self,
         scope: &mut Scope,
@@ -27,9 +27,10 @@ impl Compiled {
         carried: &mut BTreeMap<String, Variable>,
         metrics: &mut [Told<Box<dyn Metric>>],
         how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
+        then: impl FnOnce(&mut Executor) -> Result<()>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
     ) -> Result<()> {
-        self.runner.run(scope, of, carried, how, failed)?;
+        self.runner.run(scope, of, carried, how, then, failed)?;
         for metric in metrics {
             self.runner.update(&mut *metric.what, of.batch).map_err(|e| e.called(metric.line))?;
         }

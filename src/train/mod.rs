@@ -3,10 +3,14 @@
 //! [`Trainer`] holds a model and what it was told; here is what it does. [`Trainer::fit`] reads from top to bottom: what
 //! happens in a run, an epoch, a step and a save stands in this file, in this order.
 
+mod accumulate;
+mod averaging;
 mod best;
 mod compiled;
+mod plateau;
 mod prepare;
 mod progress;
+mod rate;
 mod report;
 mod resume;
 mod signal;
@@ -15,6 +19,8 @@ mod told;
 mod trainer;
 mod until;
 
+pub use averaging::Averaging;
+pub use plateau::Plateau;
 pub use progress::Progress;
 pub use report::{Ended, Report};
 pub use start::{LoadedParameters, Unlike};
@@ -26,13 +32,14 @@ use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use crate::checkpoint::Checkpoint;
-use crate::data::{Batch, Data};
+use crate::data::{Batch, Batches, Data};
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Run, diagnose};
+use crate::executor::{Run, Scope, diagnose};
 use crate::metrics::{Metric, Scores};
 use crate::predict::DataBatch;
+use crate::program::{Program, Registry};
 use crate::wire::Target;
-use progress::{Console, UNOPTIMISED};
+use progress::{BatchesMade, Console, UNOPTIMISED};
 use signal::Interrupts;
 use told::Told;
 
@@ -136,13 +143,12 @@ impl Trainer {
                 }
 
                 // A step: forward, backward, the check that all is finite, updates; then metrics and carried states.
-                self.step(train, &batch)?;
-                self.state.position.batch += 1;
+                let made = self.at_rate(|trainer| trainer.step(train, batch, &mut batches))?;
+                self.state.position.batch += made.batches;
                 self.state.position.step += 1;
-                self.state.position.tokens += batch.tokens as u64;
-                console.tokens += batch.tokens as u64;
-                console.padded += batch.padded as u64;
-                console.step(&self.state.position, || scores(&self.metrics));
+                self.state.position.tokens += made.tokens;
+                console.made(&made);
+                console.step(&self.state.position, self.used_rate, || scores(&self.metrics));
                 if self.every.as_ref().is_some_and(|steps| self.state.position.step.is_multiple_of(**steps)) {
                     console.pause_clock();
                     self.save_checkpoint(file)?;
@@ -160,7 +166,9 @@ impl Trainer {
                 return Ok(Ended::Interrupted);
             };
             let better = self.decide(&found, dev)?;
-            console.epoch(&self.state.position, &scores(&self.metrics), &found, better);
+            let of_train = scores(&self.metrics);
+            console.epoch(&self.state.position, [&of_train, &found], self.used_rate, better);
+            self.lower_rate(better)?.iter().for_each(|line| console.say(line));
             *last = found;
             self.state.position.epoch += 1;
             self.state.position.batch = 0;
@@ -177,23 +185,27 @@ impl Trainer {
         if early { Some(Ended::Early) } else { done }
     }
 
-    /// One training step on a batch.
-    fn step(&mut self, data: &dyn Data, batch: &Batch) -> Result<()> {
-        let Self { compiled, scope, state, metrics, registry, .. } = self;
+    /// One training step on a batch, or on as many as make one.
+    fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchesMade> {
+        if self.batches_a_step() > 1 {
+            return self.accumulated(data, batch, rest);
+        }
+        let Self { compiled, scope, state, metrics, registry, rate, used_rate, .. } = self;
         let Checkpoint { program, carried, position, .. } = state;
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
         compiled.run(
             scope,
-            DataBatch { data, batch },
+            DataBatch { data, batch: &batch },
             carried,
             metrics,
             |feeds| Run::train(feeds, step),
-            |scope, run, error| match error.kind() {
-                // Which operator was it? The interpreter runs the step again, and looks after each one.
-                ErrorKind::NotFinite => diagnose(program, registry, scope, run).unwrap_or(error),
-                _ => error,
-            },
-        )
+            |_| Ok(()),
+            |scope, run, error| diagnosed(program, registry, scope, run, error),
+        )?;
+        *used_rate = Some(compiled.runner.executor.scalar(*rate)?);
+        let mut made = BatchesMade::default();
+        made.count(&batch);
+        Ok(made)
     }
 
     /// The loss and the metrics over all of `data`, with the parameters as they are. It changes nothing in the training,
@@ -213,7 +225,7 @@ impl Trainer {
     fn pass(&mut self, data: &dyn Data, stop: Stop) -> Result<Option<Scores>> {
         let training: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
         self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
-        let found = self.settle().and_then(|()| self.infer(data, stop));
+        let found = self.settle().and_then(|()| self.with_averages(|trainer| trainer.infer(data, stop)));
         for (metric, sums) in self.metrics.iter_mut().zip(&training) {
             metric.sums().copy_from_slice(sums);
         }
@@ -229,7 +241,15 @@ impl Trainer {
                 return Ok(None);
             }
             let batch = DataBatch { data, batch: &batch? };
-            compiled.run(scope, batch, &mut carried, metrics, |feeds| Run::infer(feeds), |_, _, e| e)?;
+            compiled.run(
+                scope,
+                batch,
+                &mut carried,
+                metrics,
+                |feeds| Run::infer(feeds),
+                |_| Ok(()),
+                |_, _, e| e,
+            )?;
             empty = false;
         }
         match empty {
@@ -260,7 +280,11 @@ impl Trainer {
             let got = format!("other samples, batches or another order (fingerprint {data:016x})");
             return Err(Error::new("training data", expected, got));
         }
+        if bound {
+            self.check_accumulated()?;
+        }
         self.state.position.data = data;
+        self.state.position.accumulate = Some(self.batches_a_step()).filter(|&n| n > 1).unwrap_or_default();
         Ok(())
     }
 }
@@ -270,6 +294,21 @@ impl Trainer {
 enum Stop {
     Never,
     WhenAsked,
+}
+
+/// An error of a step; if a number is not finite, of the operator that it first came from.
+fn diagnosed(
+    program: &Program,
+    registry: &Registry,
+    scope: &mut Scope,
+    run: &Run<'_>,
+    error: Error,
+) -> Error {
+    match error.kind() {
+        // The interpreter runs the step again, and looks after each operator.
+        ErrorKind::NotFinite => diagnose(program, registry, scope, run).unwrap_or(error),
+        _ => error,
+    }
 }
 
 fn scores(metrics: &[Told<Box<dyn Metric>>]) -> Scores {

@@ -39,15 +39,19 @@ impl Trainer {
             let (name, var) = &**told;
             self.own(*var).map_err(|e| e.variable(format!("output {name}")).called(told.line))?;
         }
-        for (what, number) in
-            [("patience, in epochs", &self.patience), ("steps from checkpoint to checkpoint", &self.every)]
-        {
+        for (what, number) in [
+            ("patience, in epochs", &self.patience),
+            ("steps from checkpoint to checkpoint", &self.every),
+            ("batches that make a step", &self.accumulate),
+        ] {
             if let Some(told) = number
                 && **told == 0
             {
                 return Err(Error::new(what, "at least 1", "0").called(told.line));
             }
         }
+        self.check_rate()?;
+        self.check_averages()?;
         let selected = match &self.select {
             None => usize::from(metrics.len() > 1),
             Some(name) => metrics.iter().position(|m| m.name() == name.what).ok_or_else(|| {
@@ -60,8 +64,9 @@ impl Trainer {
                 .called(name.line)
             })?,
         };
-        let mut wanted: Vec<VarId> = vec![self.loss.id()];
+        let mut wanted: Vec<VarId> = vec![self.loss.id(), self.rate];
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
+        wanted.extend(self.averaged.filter(|_| self.batches_a_step() > 1).map(Var::id));
         wanted.extend(program.carried_states().map(|state| state.after));
         wanted.sort();
         wanted.dedup();

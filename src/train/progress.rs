@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::until::Until;
 use crate::checkpoint::Position;
+use crate::data::Batch;
 use crate::metrics::Scores;
 
 /// How a training tells what it does. Everything but [`Progress::To`] goes to the standard error.
@@ -49,6 +50,22 @@ const EVERY: Duration = Duration::from_secs(5);
 /// A bar is drawn at most so often; the text beside it is made no more often.
 const REDRAW: Duration = Duration::from_millis(100);
 
+/// What went into a step.
+#[derive(Default)]
+pub(super) struct BatchesMade {
+    pub(super) batches: u64,
+    pub(super) tokens: u64,
+    pub(super) padded: u64,
+}
+
+impl BatchesMade {
+    pub(super) fn count(&mut self, batch: &Batch) {
+        self.batches += 1;
+        self.tokens += batch.tokens as u64;
+        self.padded += batch.padded as u64;
+    }
+}
+
 /// The progress of one run.
 pub(super) struct Console<'a> {
     to: To<'a>,
@@ -61,6 +78,8 @@ pub(super) struct Console<'a> {
     trained: Duration,
     since: Option<Instant>,
     next: Instant,
+    /// Batches of this run.
+    made: u64,
     pub(super) tokens: u64,
     pub(super) padded: u64,
 }
@@ -100,6 +119,7 @@ impl<'a> Console<'a> {
             trained: Duration::ZERO,
             since: None,
             next: started + first,
+            made: 0,
             tokens: 0,
             padded: 0,
         }
@@ -136,14 +156,21 @@ impl<'a> Console<'a> {
         }
     }
 
+    /// A step was made of these batches.
+    pub(super) fn made(&mut self, made: &BatchesMade) {
+        self.made += made.batches;
+        self.tokens += made.tokens;
+        self.padded += made.padded;
+    }
+
     /// A step was made; `scores` are asked for when there is something to show.
-    pub(super) fn step(&mut self, position: &Position, scores: impl FnOnce() -> Scores) {
+    pub(super) fn step(&mut self, position: &Position, rate: Option<f64>, scores: impl FnOnce() -> Scores) {
         let now = Instant::now();
         if now < self.next || matches!(self.to, To::Nothing) {
             return;
         }
         let epoch = self.epoch_of(position);
-        let mut text = format!("{}, {:.0} tokens/s", scores(), self.tokens_per_s());
+        let mut text = format!("{}{}, {:.0} tokens/s", scores(), at(rate), self.tokens_per_s());
         if let Some(left) = self.left(position) {
             text.push_str(&format!(", {} left", duration(left)));
         }
@@ -164,11 +191,18 @@ impl<'a> Console<'a> {
     }
 
     /// An epoch has ended and was evaluated; `position` still is in it.
-    pub(super) fn epoch(&mut self, position: &Position, train: &Scores, dev: &Scores, best: bool) {
+    pub(super) fn epoch(
+        &mut self,
+        position: &Position,
+        [train, dev]: [&Scores; 2],
+        rate: Option<f64>,
+        best: bool,
+    ) {
         self.batches = Some(position.batch);
         let line = format!(
-            "{}: {train}; dev {dev}{}; {:.0} tokens/s, {}",
+            "{}: {train}{}; dev {dev}{}; {:.0} tokens/s, {}",
             self.epoch_of(position),
+            at(rate),
             if best { " (best so far)" } else { "" },
             self.tokens_per_s(),
             duration(self.started.elapsed()),
@@ -185,15 +219,16 @@ impl<'a> Console<'a> {
 
     /// How long the rest takes if it goes on as so far.
     fn left(&self, position: &Position) -> Option<Duration> {
-        let left = match self.until {
-            Until::Steps(n) => n.saturating_sub(position.step),
+        let (left, made) = match self.until {
+            Until::Steps(n) => {
+                (n.saturating_sub(position.step), position.step.saturating_sub(self.first_step))
+            }
             Until::Epochs(n) => {
                 let epochs = n.saturating_sub(position.epoch);
-                self.batches?.saturating_mul(epochs).saturating_sub(position.batch)
+                (self.batches?.saturating_mul(epochs).saturating_sub(position.batch), self.made)
             }
         };
-        let made = position.step.saturating_sub(self.first_step).max(1);
-        let seconds = self.started.elapsed().as_secs_f64() * left as f64 / made as f64;
+        let seconds = self.started.elapsed().as_secs_f64() * left as f64 / made.max(1) as f64;
         Duration::try_from_secs_f64(seconds).ok()
     }
 }
@@ -206,11 +241,39 @@ impl Drop for Console<'_> {
     }
 }
 
+/// As `, rate 0.01`.
+fn at(rate: Option<f64>) -> String {
+    rate.map_or_else(String::new, |rate| format!(", rate {}", shown(rate)))
+}
+
 /// As `41 s`, `3 min` or `2 h 5 min`.
 fn duration(time: Duration) -> String {
     match time.as_secs() {
         s @ 0..120 => format!("{s} s"),
         s @ 120..7200 => format!("{} min", (s + 30) / 60),
         s => format!("{} h {} min", s / 3600, s % 3600 / 60),
+    }
+}
+
+/// A rate in a few digits, as `0.0125` or `3e-6`.
+pub(super) fn shown(rate: f64) -> String {
+    let short = format!("{rate:.3e}");
+    let Ok(rounded) = short.parse::<f64>() else { return short };
+    if rounded == 0.0 || (1e-4..1e4).contains(&rounded) {
+        rounded.to_string()
+    } else {
+        format!("{rounded:e}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn rates_are_shown_in_few_digits() {
+        let rates = [0.5f32, 0.001, 0.012_345_6, 0.000_012_3, 123.456, 0.0, 1.0];
+        let shown = rates.map(|rate| shown(f64::from(rate)));
+        assert_eq!(shown, ["0.5", "0.001", "0.01235", "1.23e-5", "123.5", "0", "1"]);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::rate::renew_rate;
 use super::trainer::Trainer;
 use super::until::Until;
 use crate::checkpoint::{Checkpoint, MetricDesc, Purpose};
@@ -10,6 +11,9 @@ use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::metrics::describe;
 use crate::wire::Target;
+
+/// What helps if a training differs from its checkpoint by the rate alone.
+const OTHER_RATE: &str = "the learning rate alone is another one: `Trainer::change_rate` goes on with that of the model being built";
 
 impl Trainer {
     /// Saves everything to a file: parameters, the best ones, the optimizer's state, the position in the data. A file
@@ -65,7 +69,8 @@ impl Trainer {
     }
 
     /// Goes on with a training that was saved: its parameters, the optimizer's state, its place in the data. The model
-    /// is built as it was then; only the lines of code may have moved. If it is the file of [`Self::checkpoint`], no other
+    /// is built as it was then; only the lines of code may have moved, and the learning rate be another
+    /// one if that is said ([`Self::change_rate`]). If it is the file of [`Self::checkpoint`], no other
     /// training may save there until [`Self::fit`] has returned, or this trainer is gone.
     ///
     /// # Errors
@@ -129,8 +134,12 @@ impl Trainer {
             return Err(Error::of(ErrorKind::Program, "seed of the model", expected, ours.to_string()));
         }
         if let Some(difference) = self.state.program.difference(&from.program) {
-            let expected = "that of the model being built";
-            return Err(Error::of(ErrorKind::Program, "program", expected, difference));
+            let renewed = renew_rate(&self.state.program, &mut from);
+            if !(renewed && self.change_rate) {
+                let expected = "that of the model being built";
+                let error = Error::of(ErrorKind::Program, "program", expected, difference);
+                return Err(if renewed { error.noted(OTHER_RATE) } else { error });
+            }
         }
         for (name, value) in from.tensors.iter().chain(&from.best) {
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;

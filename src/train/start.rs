@@ -174,9 +174,9 @@ impl Trainer {
     }
 }
 
-/// A checkpoint whose parameters owe nothing.
+/// A checkpoint whose parameters are those to predict with.
 fn settled(from: &Checkpoint) -> Result<Cow<'_, Checkpoint>> {
-    if from.owes() { from.clone().settled().map(Cow::Owned) } else { Ok(Cow::Borrowed(from)) }
+    if from.best.is_empty() { from.clone().predicting().map(Cow::Owned) } else { Ok(Cow::Borrowed(from)) }
 }
 
 /// The parameters of a checkpoint, by name.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::compiled::Compiled;
+use super::plateau::Plateau;
 use super::progress::Progress;
 use super::told::Told;
 use super::until::Steps;
@@ -16,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::executor::Scope;
 use crate::metrics::{Loss, Metric, averaged};
 use crate::optimizer::Optimizer;
-use crate::program::{Builder, Program, Registry, Var};
+use crate::program::{Builder, Program, Registry, Var, VarId};
 use crate::tensor::Storage;
 use crate::wire::Target;
 
@@ -67,6 +68,12 @@ pub struct Trainer {
     /// How many variables there were before the backward operators were appended.
     pub(super) forward: usize,
     pub(super) loss: Var,
+    /// The losses, one a row, that it is the mean of.
+    pub(super) averaged: Option<Var>,
+    /// The parameters that it trains, each with its gradient.
+    pub(super) trained: Vec<(VarId, VarId)>,
+    /// The learning rate of a step.
+    pub(super) rate: VarId,
     pub(super) scope: Scope,
     pub(super) compiled: Option<Compiled>,
 
@@ -78,8 +85,17 @@ pub struct Trainer {
     pub(super) file: Option<PathBuf>,
     pub(super) every: Option<Told<u64>>,
     pub(super) patience: Option<Told<u64>>,
+    pub(super) accumulate: Option<Told<u64>>,
     /// The best epoch may be measured anew.
     pub(super) remeasure: bool,
+    pub(super) plateau: Option<Told<Plateau>>,
+    pub(super) rate_by: Option<Told<RateBy>>,
+    /// A resumed training may have another rate.
+    pub(super) change_rate: bool,
+    /// What does not fit of what was said of averages.
+    pub(super) averaged_wrongly: Option<Error>,
+    /// The learning rate of the last step.
+    pub(super) used_rate: Option<f64>,
     pub(super) progress: Progress,
     /// It has said that the library is not optimised.
     pub(super) warned: bool,
@@ -92,6 +108,9 @@ pub struct Trainer {
     /// The position was loaded, so the data has to be that of its file.
     pub(super) resumed: bool,
 }
+
+/// What a user's function makes of the position.
+type RateBy = Box<dyn Fn(&Position) -> f64>;
 
 impl Trainer {
     /// Appends the backward operators of `loss` and the updates of `optimizer` to the program of `net`, and
@@ -108,7 +127,8 @@ impl Trainer {
         net.owned(loss).map_err(|e| e.called(caller))?;
         let forward = program.vars().len();
         let averaged = averaged(&program, &net.registry(), loss.id()).map(|id| net.var(id));
-        optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| e.called(caller))?;
+        let minimized =
+            optimizer.minimize(&mut program, &registry, loss.id()).map_err(|e| e.called(caller))?;
         program.called_from(caller);
         let scope = Scope::of(&program).map_err(|e| e.called(caller))?;
         Ok(Self {
@@ -116,6 +136,9 @@ impl Trainer {
             state: Checkpoint { program, ..Checkpoint::default() },
             forward,
             loss,
+            averaged,
+            trained: minimized.gradients,
+            rate: minimized.rate,
             scope,
             compiled: None,
             threads: 0,
@@ -125,7 +148,13 @@ impl Trainer {
             file: None,
             every: None,
             patience: None,
+            accumulate: None,
             remeasure: false,
+            plateau: None,
+            rate_by: None,
+            change_rate: false,
+            averaged_wrongly: None,
+            used_rate: None,
             progress: Progress::Auto,
             warned: false,
             stop: Arc::default(),

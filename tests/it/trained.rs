@@ -113,6 +113,8 @@ pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
             data: 0xfeed_0000_0000_beef,
             best: Some(Best { value: 0.75, epoch: 2, step: steps / 2 }),
             since_best: 1,
+            stalled: 1,
+            accumulate: 2,
             running: [("loss".to_owned(), losses), ("accuracy".to_owned(), vec![2.0, 3.0])].into(),
         },
         program,

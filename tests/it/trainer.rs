@@ -18,8 +18,11 @@ use unpadded::tensor::Dense;
 use unpadded::train::{Ended, Progress, Report, Steps, Trainer, Until};
 use unpadded::{Builder, DType, Error, ErrorKind, Result};
 
+mod accumulate;
+mod averaging;
 mod best;
 mod not_finite;
+mod rate;
 mod refusals;
 
 /// Opinions of a few words, some without any: the label says whether a word of the upper half came last.

@@ -25,6 +25,8 @@ record! {
         6 best: Option<StoredBest>,
         7 since_best: u64,
         8 running: BTreeMap<String, Vec<f64>>,
+        9 stalled: Option<u64>,
+        10 accumulate: Option<u64>,
     }
 }
 
@@ -95,17 +97,21 @@ record! {
 
 impl From<&Position> for StoredPosition {
     fn from(position: &Position) -> Self {
-        let Position { epoch, batch, step, tokens, data, best, since_best, running } = position.clone();
+        let Position { epoch, batch, step, tokens, data, best, since_best, stalled, accumulate, running } =
+            position.clone();
         let best = best.map(|Best { value, epoch, step }| StoredBest { value, epoch, step });
-        Self { epoch, batch, step, tokens, data, best, since_best, running }
+        // What says nothing is left out, as in files of earlier releases.
+        let [stalled, accumulate] = [stalled, accumulate].map(|count| (count > 0).then_some(count));
+        Self { epoch, batch, step, tokens, data, best, since_best, running, stalled, accumulate }
     }
 }
 
 impl From<StoredPosition> for Position {
     fn from(stored: StoredPosition) -> Self {
-        let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running } = stored;
+        let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running, .. } = stored;
         let best = best.map(|StoredBest { value, epoch, step }| Best { value, epoch, step });
-        Self { epoch, batch, step, tokens, data, best, since_best, running }
+        let [stalled, accumulate] = [stored.stalled, stored.accumulate].map(Option::unwrap_or_default);
+        Self { epoch, batch, step, tokens, data, best, since_best, stalled, accumulate, running }
     }
 }
 

@@ -54,7 +54,7 @@ impl From<StoredPosition> for super::StoredPosition {
     fn from(old: StoredPosition) -> Self {
         let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running } = old;
         let best = best.map(|StoredBest { value, epoch, step }| super::StoredBest { value, epoch, step });
-        Self { epoch, batch, step, tokens, data, best, since_best, running }
+        Self { epoch, batch, step, tokens, data, best, since_best, running, stalled: None, accumulate: None }
     }
 }
 

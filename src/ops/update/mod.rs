@@ -5,6 +5,7 @@ pub(super) mod adagrad;
 pub(super) mod adam;
 pub(super) mod adamax;
 pub(super) mod amsgrad;
+pub(super) mod average;
 pub(super) mod clip_gradient;
 mod decay;
 mod drift;

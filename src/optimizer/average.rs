@@ -1,0 +1,50 @@
+//! Averages of parameters over the steps of a program that is complete.
+
+use super::rate::own;
+use crate::error::{Error, ErrorKind, Result};
+use crate::program::description::initialize::ZEROS;
+use crate::program::{Append, Attributes, BlockId, Initializer, Program, Registry, Role, VarId};
+use crate::tensor::StorageKind;
+
+/// The operator of an average.
+const AVERAGE_WEIGHTS: &str = "average_weights";
+
+/// Appends the average of a parameter with this gradient.
+///
+/// # Errors
+/// If the gradient is selected rows: the average would move every row of the table at every step. If the attributes do not fit.
+pub(crate) fn average(
+    program: &mut Program,
+    registry: &Registry,
+    (param, gradient): (VarId, VarId),
+    attributes: Attributes,
+    caller: String,
+) -> Result<()> {
+    let name = program.var(param).name.clone();
+    if program.var(param).is_row_sparse() || program.spec(gradient)?.storage != StorageKind::Dense {
+        let expected = "a dense gradient, or `Averaging::except` with its name";
+        let got =
+            "a gradient of selected rows, whose average would move every row of the table at every step";
+        return Err(Error::of(ErrorKind::Program, "parameter to average", expected, got).variable(name));
+    }
+    let spec = program.spec(param)?.clone();
+    let average = own(program, format!("{name}.average"), spec, Initializer::new(ZEROS, Attributes::new()))?;
+    let request = Append {
+        inputs: vec![("param", vec![param])],
+        updated: vec![("average", average)],
+        attributes,
+        role: Role::Update,
+        caller,
+        ..Append::forward(AVERAGE_WEIGHTS)
+    };
+    program.append(registry, BlockId(0), request).map(drop).map_err(|e| e.variable(name))
+}
+
+/// The parameters that a program averages, each with its average.
+pub(crate) fn averages(program: &Program) -> impl Iterator<Item = (&str, &str)> {
+    let ops = program.root().ops.iter().filter(|op| op.kind == AVERAGE_WEIGHTS);
+    ops.filter_map(|op| {
+        let name = |var: VarId| program.var(var).name.as_str();
+        Some((name(*op.input("param").first()?), name(op.writes().next()?)))
+    })
+}

@@ -1,0 +1,121 @@
+//! The learning rate of a program that is complete: what multiplies it, and another one in its place.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::program::description::initialize::CONSTANT;
+use crate::program::{
+    Attributes, BlockId, Bound, Initializer, OpDesc, Program, Spec, VarDesc, VarId, VarKind, VarRole,
+};
+use crate::tensor::DType;
+
+/// The name of the state that multiplies the learning rate of every step, where an optimizer is
+/// [`adjustable`](super::Sgd::adjustable): an f32 scalar, 1 at the start. It is saved with the training. Between steps it may be set to any
+/// finite number from 0.
+///
+/// ```
+/// use unpadded::executor::{Executor, Run, Scope};
+/// use unpadded::optimizer::{Optimizer, RATE_SCALE, Sgd};
+/// use unpadded::program::{Attributes, Initializer};
+/// use unpadded::tensor::Dense;
+/// use unpadded::{Builder, DType, ops};
+/// let net = Builder::new();
+/// let a = net.parameter("a", DType::F32, &[1, 1], Initializer::new("zeros", Attributes::new()));
+/// let loss = a.sum();
+/// let mut program = net.finish()?;
+/// Sgd::new(0.5).adjustable().minimize(&mut program, &ops::catalogue(), loss.id())?;
+/// let mut scope = Scope::of(&program)?;
+/// let mut executor = Executor::new(&program, &ops::catalogue(), &[], 1)?;
+/// executor.run(&mut scope, &Run::train(&[], 0))?;
+/// scope.set(RATE_SCALE, Dense::from_vec(&[], vec![0.25f32])?)?;
+/// executor.run(&mut scope, &Run::train(&[], 1))?;
+/// assert_eq!(scope.get("a")?.as_slice::<f32>()?, [-0.5 - 0.125]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub const RATE_SCALE: &str = "learning_rate.scale";
+
+/// The operator that computes it.
+pub(super) const LEARNING_RATE: &str = "learning_rate";
+/// Its input for what multiplies the rate.
+const SCALE: &str = "scale";
+
+/// Lets the state [`RATE_SCALE`] multiply a learning rate. It is the last variable of the program if it was not there.
+///
+/// # Errors
+/// If no `learning_rate` computes it, or another variable has the name.
+pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
+    let at = place(program, rate)?;
+    let spec = Spec::fixed(DType::F32, &[])?;
+    let scale = match program.find(RATE_SCALE) {
+        Some(known) if program.spec(known)? == &spec && program.var(known).persistable => known,
+        Some(_) => {
+            let expected = "a persistent scalar of f32, or none";
+            let got = format!("another variable `{RATE_SCALE}`");
+            return Err(Error::of(ErrorKind::Program, "scale of the learning rate", expected, got));
+        }
+        None => {
+            let one = Initializer::new(CONSTANT, Attributes::new().with("value", 1.0));
+            own(program, RATE_SCALE.to_owned(), spec, one)?
+        }
+    };
+    let inputs = &mut program.blocks[0].ops[at].inputs;
+    if !inputs.iter().any(|bound| bound.slot == SCALE) {
+        inputs.push(Bound { slot: SCALE.to_owned(), vars: vec![scale] });
+    }
+    Ok(())
+}
+
+/// The base rate of a learning rate.
+///
+/// # Errors
+/// If no `learning_rate` computes it.
+pub(crate) fn base_rate(program: &Program, rate: VarId) -> Result<f64> {
+    program.root().ops[place(program, rate)?].attributes.float("base")
+}
+
+/// Gives learning rates the base rate and the schedule that those in the same places of another program have, and a scale if
+/// those have one. What fits no such place stays as it is.
+pub(crate) fn take_rate(from: &Program, program: &mut Program) {
+    let is_rate = |op: &OpDesc| op.kind == LEARNING_RATE;
+    for (at, ours) in from.root().ops.iter().enumerate().filter(|(_, op)| is_rate(op)) {
+        let Some(theirs) = program.blocks[0].ops.get_mut(at).filter(|op| is_rate(op)) else { continue };
+        theirs.attributes = ours.attributes.clone();
+        let rate = theirs.writes().next();
+        if ours.input(SCALE).is_empty() {
+            theirs.inputs.retain(|bound| bound.slot != SCALE);
+        } else if let Some(rate) = rate {
+            // One that does not fit is a difference that stays.
+            adjustable(program, rate).ok();
+        }
+    }
+    let unread = |program: &Program| !program.root().ops.iter().any(|op| !op.input(SCALE).is_empty());
+    if unread(program) && program.vars.last().is_some_and(|var| var.name == RATE_SCALE) {
+        program.vars.pop();
+    }
+}
+
+fn place(program: &Program, rate: VarId) -> Result<usize> {
+    let computes = |op: &OpDesc| op.kind == LEARNING_RATE && op.writes().any(|var| var == rate);
+    program.root().ops.iter().position(computes).ok_or_else(|| {
+        let expected = "one that the operator `learning_rate` computes";
+        Error::of(ErrorKind::Program, "learning rate", expected, "another")
+    })
+}
+
+/// A variable of the optimizer's own.
+pub(super) fn own(
+    program: &mut Program,
+    name: String,
+    spec: Spec,
+    initializer: Initializer,
+) -> Result<VarId> {
+    program.add_var(VarDesc {
+        name,
+        block: BlockId(0),
+        kind: VarKind::Tensor(spec),
+        role: VarRole::State,
+        persistable: true,
+        trainable: false,
+        stop_gradient: true,
+        initializer: Some(initializer),
+        gradient_of: None,
+    })
+}

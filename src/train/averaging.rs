@@ -1,0 +1,138 @@
+//! Averages of the parameters over the steps, to evaluate and to predict with.
+
+use super::told::Told;
+use super::trainer::Trainer;
+use crate::error::{Error, Result};
+use crate::optimizer::{average, averages};
+use crate::program::Attributes;
+use crate::tensor::Storage;
+
+/// Which average of the parameters a training evaluates and predicts with: [`Trainer::averaged`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Averaging {
+    /// 1 for the mean.
+    decay: f64,
+    start: u64,
+    except: Vec<String>,
+}
+
+impl Averaging {
+    /// An exponential moving average: each step keeps so much of it, a number above 0 and below 1 as 0.999, and takes the rest
+    /// of the parameter. It starts as what the parameter is after the first step.
+    pub fn ema(decay: f64) -> Self {
+        // What stands for the mean is no decay.
+        Self { decay: if decay == 1.0 { f64::NAN } else { decay }, start: 0, except: Vec::new() }
+    }
+
+    /// The mean over all steps (Polyak and Juditsky, 1992), of late ones with [`since`](Self::since) (as "stochastic weight
+    /// averaging", Izmailov et al., 2018, arXiv:1803.05407, but of each step).
+    pub fn mean() -> Self {
+        Self { decay: 1.0, start: 0, except: Vec::new() }
+    }
+
+    /// Begins with this step, counted from 0; until then the average is the parameter itself.
+    #[must_use]
+    pub fn since(self, step: u64) -> Self {
+        Self { start: step, ..self }
+    }
+
+    /// The parameters of these names are not averaged, and are evaluated as they are.
+    #[must_use]
+    pub fn except<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        Self { except: names.into_iter().map(Into::into).collect(), ..self }
+    }
+}
+
+impl Trainer {
+    /// Evaluates, chooses the best epoch and predicts with averages of the parameters over the steps; the training itself goes on
+    /// with the parameters. The averages are states of the program, saved and resumed as the optimizer's are.
+    ///
+    /// A parameter with a gradient of selected rows is refused by name when the training starts, as its average would move the
+    /// whole table at every step: leave it out with [`Averaging::except`], or look it up with dense gradients.
+    ///
+    /// ```
+    /// # use unpadded::data::{Field, Loader, Samples};
+    /// # use unpadded::layers::Embedding;
+    /// # use unpadded::optimizer::Adam;
+    /// # use unpadded::train::{Averaging, Progress, Trainer, Until};
+    /// # use unpadded::{Builder, DType};
+    /// # let samples: Samples = (0..8).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
+    /// # let data = Loader::new(samples, &["words", "label"])?;
+    /// # let net = Builder::new();
+    /// # let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    /// # let h = words.embedding(Embedding::new(9, 8).sparse()).sequence_pool(unpadded::ops::Pool::Last);
+    /// # let loss = h.linear(2).cross_entropy(label).mean();
+    /// let trainer = Trainer::new(net, loss, &Adam::new(0.01))?;
+    /// let mut trainer = trainer.averaged(Averaging::ema(0.9).except(["embedding_0.weight"]));
+    /// # let mut trainer = trainer.progress(Progress::Quiet);
+    /// trainer.fit(&data, &data, Until::Epochs(2))?;
+    /// assert_ne!(trainer.scope().get("linear_0.bias.average")?, trainer.scope().get("linear_0.bias")?);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn averaged(mut self, averaging: Averaging) -> Self {
+        let told = Told::new(());
+        let appended = self.append_averages(&averaging, told.line.to_string());
+        self.averaged_wrongly = appended.err().map(|error| error.called(told.line));
+        self.compiled = None;
+        self
+    }
+
+    fn append_averages(&mut self, averaging: &Averaging, caller: String) -> Result<()> {
+        let Averaging { decay, start, except } = averaging;
+        if averages(&self.state.program).next().is_some() {
+            return Err(Error::new("averages of the parameters", "one kind of them", "a second one"));
+        }
+        if !(*decay > 0.0 && *decay <= 1.0) {
+            return Err(Error::new("decay of an average", "a number above 0 and below 1", decay.to_string()));
+        }
+        let mut program = self.state.program.clone();
+        let name = |param| self.state.program.var(param).name.as_str();
+        let trained: Vec<&str> = self.trained.iter().map(|&(param, _)| name(param)).collect();
+        if let Some(unknown) = except.iter().find(|except| !trained.contains(&except.as_str())) {
+            let expected = format!("one that is trained ({})", trained.join(", "));
+            return Err(Error::new("parameter not to average", expected, format!("`{unknown}`")));
+        }
+        let start = usize::try_from(*start).unwrap_or(usize::MAX);
+        for &of in
+            self.trained.iter().filter(|(param, _)| !except.iter().any(|except| except == name(*param)))
+        {
+            let attributes = Attributes::new().with("start", start).with("decay", *decay);
+            average(&mut program, &self.registry, of, attributes, caller.clone())?;
+        }
+        for (param, average) in averages(&program) {
+            let start = self.scope.value(param)?;
+            self.scope.set(average, start)?;
+        }
+        self.state.program = program;
+        Ok(())
+    }
+
+    /// Checks what was said of averages.
+    pub(super) fn check_averages(&self) -> Result<()> {
+        self.averaged_wrongly.clone().map_or(Ok(()), Err)
+    }
+
+    /// Each averaged parameter with its average, by name.
+    pub(super) fn averages(&self) -> Vec<(String, String)> {
+        if self.state.position.step == 0 {
+            return Vec::new();
+        }
+        let names = averages(&self.state.program);
+        names.map(|(param, average)| (param.to_owned(), average.to_owned())).collect()
+    }
+
+    /// Does something with the averages in the place of the parameters.
+    pub(super) fn with_averages<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let mut raw: Vec<(String, Storage)> = Vec::new();
+        for (param, average) in self.averages() {
+            let (value, average) = (self.scope.value(&param)?, self.scope.value(&average)?);
+            self.scope.set(&param, average)?;
+            raw.push((param, value));
+        }
+        let outcome = act(self);
+        raw.into_iter().try_for_each(|(param, value)| self.scope.set(&param, value))?;
+        outcome
+    }
+}

@@ -1,0 +1,50 @@
+//! What lowers the learning rate when a metric stalls.
+
+use crate::error::{Error, Result};
+
+/// Lowers the learning rate when the metric that decides which epoch is the best has stalled: [`Trainer::plateau`](super::Trainer::plateau).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Plateau {
+    pub(super) factor: f64,
+    pub(super) patience: u64,
+    pub(super) least: f64,
+}
+
+impl Plateau {
+    /// Multiplies the rate by `factor`, which is above 0 and below 1, after each epoch that is not the best so far.
+    pub fn new(factor: f64) -> Self {
+        Self { factor, patience: 1, least: 0.0 }
+    }
+
+    /// Not before so many epochs without a better one, counted anew when the rate was lowered.
+    #[must_use]
+    pub fn patience(self, epochs: u64) -> Self {
+        Self { patience: epochs, ..self }
+    }
+
+    /// It lowers the base rate no further than to this one. A schedule may still go below it.
+    #[must_use]
+    pub fn least(self, rate: f64) -> Self {
+        Self { least: rate, ..self }
+    }
+
+    /// Checks the settings against the base rate.
+    pub(super) fn check(&self, base: f64) -> Result<()> {
+        let Self { factor, patience, least } = *self;
+        if !(factor > 0.0 && factor < 1.0) {
+            return Err(Error::new(
+                "factor of a plateau",
+                "a number above 0 and below 1",
+                factor.to_string(),
+            ));
+        }
+        if patience == 0 {
+            return Err(Error::new("patience of a plateau, in epochs", "at least 1", "0"));
+        }
+        if !(0.0..=base).contains(&least) {
+            let expected = format!("a rate from 0 to the base rate, {base}");
+            return Err(Error::new("least rate of a plateau", expected, least.to_string()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! The learning rate of a training, beyond its schedule: lowered when a metric stalls, by a function of the position, and another
+//! one from a resumption on.
+
+use super::plateau::Plateau;
+use super::progress::shown;
+use super::told::Told;
+use super::trainer::Trainer;
+use crate::checkpoint::{Checkpoint, Position};
+use crate::error::{Error, Result};
+use crate::optimizer::{self, RATE_SCALE};
+use crate::program::Program;
+use crate::tensor::{Dense, Storage};
+
+impl Trainer {
+    /// Lowers the learning rate when the metric that decides which epoch is the best has stalled. What has become of the rate,
+    /// and how long the metric has stalled, is saved and goes on when the training is resumed; the optimizer needs no
+    /// `adjustable`.
+    ///
+    /// ```
+    /// # use unpadded::data::{Field, Loader, Samples};
+    /// # use unpadded::layers::Embedding;
+    /// # use unpadded::optimizer::{RATE_SCALE, Sgd};
+    /// # use unpadded::train::{Plateau, Progress, Trainer, Until};
+    /// # use unpadded::{Builder, DType};
+    /// # let samples: Samples = (0..8).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
+    /// # let data = Loader::new(samples, &["words", "label"])?;
+    /// # let net = Builder::new();
+    /// # let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    /// # let h = words.embedding(Embedding::new(9, 8)).sequence_pool(unpadded::ops::Pool::Last);
+    /// # let loss = h.linear(2).cross_entropy(label).mean();
+    /// // With so high a rate the loss soon stalls.
+    /// let mut trainer = Trainer::new(net, loss, &Sgd::new(400.0))?.plateau(Plateau::new(0.5).patience(2).least(50.0));
+    /// # let mut trainer = trainer.progress(Progress::Quiet);
+    /// trainer.fit(&data, &data, Until::Epochs(12))?;
+    /// assert!(trainer.scope().get(RATE_SCALE)?.as_slice::<f32>()?[0] < 1.0);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn plateau(mut self, plateau: Plateau) -> Self {
+        self.plateau = Some(Told::new(plateau));
+        self.adjustable()
+    }
+
+    /// Multiplies the learning rate of each step by what `factor` makes of the position, in which `step` is the number of the
+    /// step that comes, from 0: a finite number from 0. It comes on top of the optimizer's schedule and of [`Self::plateau`].
+    ///
+    /// No file can hold a function: who resumes the training gives it again.
+    ///
+    /// ```
+    /// # use unpadded::data::{Field, Loader, Samples};
+    /// # use unpadded::layers::Embedding;
+    /// # use unpadded::optimizer::Sgd;
+    /// # use unpadded::train::{Progress, Trainer, Until};
+    /// # use unpadded::{Builder, DType};
+    /// # let samples: Samples = (0..8).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
+    /// # let data = Loader::new(samples, &["words", "label"])?;
+    /// # let net = Builder::new();
+    /// # let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    /// # let h = words.embedding(Embedding::new(9, 8)).sequence_pool(unpadded::ops::Pool::Last);
+    /// # let loss = h.linear(2).cross_entropy(label).mean();
+    /// let trainer = Trainer::new(net, loss, &Sgd::new(0.5))?;
+    /// let mut trainer = trainer.rate_by(|position| 1.0 / (1.0 + position.epoch as f64));
+    /// # let mut trainer = trainer.progress(Progress::Quiet);
+    /// trainer.fit(&data, &data, Until::Epochs(2))?;
+    /// assert_eq!(trainer.rate(), Some(0.25));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn rate_by(mut self, factor: impl Fn(&Position) -> f64 + 'static) -> Self {
+        self.rate_by = Some(Told::new(Box::new(factor)));
+        self.adjustable()
+    }
+
+    /// Lets the base rate or the schedule be others than those of a training that [`resume`](Self::resume) goes on with, which it
+    /// refuses otherwise, and a [`plateau`](Self::plateau) or a function be there that was not, or be gone. If they differ, the
+    /// rate is what is said now from the next step on, and what a plateau has lowered begins anew. All else has to be as it was,
+    /// also the rates of groups of parameters.
+    #[must_use]
+    pub fn change_rate(mut self) -> Self {
+        self.change_rate = true;
+        self
+    }
+
+    /// The learning rate of the last step that this trainer made, with all that goes into it; `None` before the first.
+    pub fn rate(&self) -> Option<f64> {
+        self.used_rate
+    }
+
+    /// Lets a state of the program multiply the rate. Where there is no rate to multiply, `fit` says so.
+    fn adjustable(mut self) -> Self {
+        if optimizer::adjustable(&mut self.state.program, self.rate).is_ok()
+            && self.scope.value(RATE_SCALE).is_err()
+        {
+            // A scalar always fits.
+            self.scope.set(RATE_SCALE, one()).ok();
+        }
+        self.compiled = None;
+        self
+    }
+
+    /// Checks what was said of the rate.
+    pub(super) fn check_rate(&self) -> Result<()> {
+        let line =
+            self.plateau.as_ref().map(|told| told.line).or(self.rate_by.as_ref().map(|told| told.line));
+        let Some(line) = line else { return Ok(()) };
+        let base = optimizer::base_rate(&self.state.program, self.rate).map_err(|e| e.called(line))?;
+        self.plateau.as_ref().map_or(Ok(()), |told| told.check(base).map_err(|e| e.called(told.line)))
+    }
+
+    /// After an epoch that was the best so far or not: lowers the rate if that is due, and what there is to say then.
+    pub(super) fn lower_rate(&mut self, better: bool) -> Result<Option<String>> {
+        let Some(Plateau { factor, patience, least }) = self.plateau.as_deref().copied() else {
+            return Ok(None);
+        };
+        let stalled = &mut self.state.position.stalled;
+        *stalled = if better { 0 } else { *stalled + 1 };
+        if *stalled < patience {
+            return Ok(None);
+        }
+        *stalled = 0;
+        let base = optimizer::base_rate(&self.state.program, self.rate)?;
+        let scale = self.scale()?;
+        let lower = (f64::from(scale) * factor).max(least / base) as f32;
+        if lower >= scale {
+            return Ok(None);
+        }
+        self.scope.set(RATE_SCALE, Dense::from_vec(&[], vec![lower])?)?;
+        let epochs = if patience == 1 { "an epoch".to_owned() } else { format!("{patience} epochs") };
+        Ok(Some(format!(
+            "no better for {epochs}: base rate lowered from {} to {}",
+            shown(base * f64::from(scale)),
+            shown(base * f64::from(lower))
+        )))
+    }
+
+    /// Makes a step with the factor that a user's function says on top of the scale of the rate, which is as it was afterwards.
+    pub(super) fn at_rate<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let Some(told) = &self.rate_by else { return step(self) };
+        let factor = (**told)(&self.state.position);
+        if !(factor.is_finite() && factor >= 0.0) {
+            let what = format!("factor of the learning rate at {}", self.state.position);
+            return Err(Error::new(what, "a finite number from 0", factor.to_string()).called(told.line));
+        }
+        let scale = self.scale()?;
+        let product = (f64::from(scale) * factor) as f32;
+        self.scope.set(RATE_SCALE, Dense::from_vec(&[], vec![product])?)?;
+        let made = step(self);
+        self.scope.set(RATE_SCALE, Dense::from_vec(&[], vec![scale])?)?;
+        made
+    }
+
+    fn scale(&mut self) -> Result<f32> {
+        Ok(self.scope.get(RATE_SCALE)?.as_slice::<f32>()?[0])
+    }
+}
+
+/// A checkpoint whose rate is that of another program; `false` if it has the same already, or they differ in more than the rate.
+pub(super) fn renew_rate(ours: &Program, from: &mut Checkpoint) -> bool {
+    let mut theirs = from.program.clone();
+    optimizer::take_rate(ours, &mut theirs);
+    if ours.difference(&theirs).is_some() {
+        return false;
+    }
+    from.program = theirs;
+    from.tensors.remove(RATE_SCALE);
+    if ours.find(RATE_SCALE).is_some() {
+        from.tensors.insert(RATE_SCALE.to_owned(), one());
+    }
+    from.position.stalled = 0;
+    true
+}
+
+fn one() -> Storage {
+    ndarray::arr0(1.0f32).into()
+}

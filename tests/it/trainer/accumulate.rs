@@ -1,0 +1,172 @@
+//! Several batches a step: the step of all of them in one, whatever interrupts it.
+
+use unpadded::layers::init;
+use unpadded::optimizer::{Adagrad, AdamW, Optimizer};
+
+use super::*;
+
+const HEIGHT: usize = 20;
+
+/// Says each word again, in f64, so that batches have different rows; some have none.
+fn words(optimizer: &dyn Optimizer, sparse: bool) -> Trainer {
+    let net = Builder::new().seed(3);
+    let words = net.feed("words", DType::I64, &[], 1);
+    let _label = net.feed("label", DType::I64, &[], 0);
+    let table = net.parameter("table", DType::F64, &[HEIGHT, 6], init::embedding(0.5, Some(3)));
+    let x = net.dropout(net.lookup(words, table, Some(3), sparse), 0.3);
+    let loss = net.mean(net.cross_entropy(net.linear(x, HEIGHT), words));
+    Trainer::new(net, loss, optimizer).unwrap().threads(1).progress(Progress::Quiet)
+}
+
+fn batches_of(sequences: usize) -> Loader {
+    Loader::new(samples(0..77), &["words", "label"]).unwrap().batching(Batching::Sequences(sequences))
+}
+
+#[test]
+fn some_batches_are_as_all_of_them_in_one() {
+    let rules: [(&str, Box<dyn Optimizer>, &[bool]); 7] = [
+        ("sgd", Box::new(Sgd::new(0.3)), &[false, true]),
+        ("sgd, clipped", Box::new(Sgd::new(0.3).clip_value(0.01).clip_global_norm(0.02)), &[false, true]),
+        ("momentum with decay", Box::new(Sgd::new(0.1).momentum(0.9).weight_decay(0.01)), &[false, true]),
+        ("adam", Box::new(Adam::new(0.01).epsilon(1e-4)), &[false, true]),
+        ("adam, clipped", Box::new(AdamW::new(0.01).epsilon(1e-4).clip_norm(0.01)), &[false, true]),
+        ("adam, lazy", Box::new(Adam::new(0.01).epsilon(1e-4).lazy()), &[true]),
+        ("adagrad", Box::new(Adagrad::new(0.05).epsilon(1e-4)), &[false, true]),
+    ];
+    for (name, rule, storages) in rules {
+        for &sparse in storages {
+            let mut joined = words(&*rule, sparse);
+            let expected = joined.fit(&batches_of(8), &batches_of(8), Until::Epochs(3)).unwrap();
+            assert_eq!(expected.steps, 30);
+            for (sequences, n) in [(4, 2), (1, 8), (8, 1)] {
+                let mut parts = words(&*rule, sparse).accumulate(n);
+                let report = parts.fit(&batches_of(sequences), &batches_of(8), Until::Epochs(3)).unwrap();
+                assert_eq!(report.steps, expected.steps);
+                assert!((report.last.loss() - expected.last.loss()).abs() < 1e-12, "{name}, {sparse}");
+                let mut most = 0.0f64;
+                for name in ["table", "linear_0.weight", "linear_0.bias"] {
+                    let [a, b] = [&mut joined, &mut parts].map(|t| t.scope().get(name).unwrap());
+                    let (a, b) = (a.as_slice::<f64>().unwrap(), b.as_slice::<f64>().unwrap());
+                    most = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(most, f64::max);
+                }
+                assert!(most < 1e-12, "{name}, sparse {sparse}, {n} of {sequences}: {most:e}");
+                assert!(n > 1 || most == 0.0, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_loss_that_is_no_mean_of_rows_is_weighted_by_sequences() {
+    let data = |sequences: usize| {
+        let samples: Samples = (0..6).map(|i| vec![Field::Floats(vec![i as f32, 1.0])]).collect();
+        Loader::new(samples, &["x"]).unwrap().batching(Batching::Sequences(sequences))
+    };
+    let trained = |sequences, n| {
+        let net = Builder::new().seed(1);
+        let x = net.feed("x", DType::F32, &[1], 1);
+        let loss = x.linear(1).mean() * 2.0;
+        let trainer = Trainer::new(net, loss, &Sgd::new(0.125)).unwrap().progress(Progress::Quiet);
+        let mut trainer = trainer.accumulate(n);
+        trainer.fit(&data(sequences), &data(6), Until::Steps(1)).unwrap();
+        trainer.scope().get("linear_0.weight").unwrap()
+    };
+    let (joined, parts) = (trained(6, 1), trained(4, 2));
+    let (a, b) = (joined.as_slice::<f32>().unwrap(), parts.as_slice::<f32>().unwrap());
+    assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6), "{a:?}, {b:?}");
+}
+
+#[test]
+fn it_goes_on_bit_by_bit_from_any_step() {
+    let three = || trainer().accumulate(3);
+    let mut whole = three();
+    // 10 batches an epoch: steps of 3, 3, 3 and 1.
+    assert_eq!(fit(&mut whole, Until::Epochs(3)).steps, 12);
+    let expected = bytes(&mut whole);
+    for k in [1, 3, 4, 6, 11] {
+        let file = path("accumulate");
+        let mut first = three();
+        fit(&mut first, Until::Steps(k));
+        assert_eq!(
+            first.position().batch + 10 * first.position().epoch,
+            [3, 6, 9, 10][(k as usize - 1) % 4] + (k - 1) / 4 * 10
+        );
+        first.save(&file).unwrap();
+        let mut second = three();
+        second.resume(&file).unwrap();
+        fit(&mut second, Until::Epochs(3));
+        assert!(bytes(&mut second) == expected, "after {k} steps");
+        let mut other = trainer();
+        other.resume(&file).unwrap();
+        let error = other.fit(&train(), &dev(), Until::Epochs(3)).unwrap_err().to_string();
+        assert!(error.contains("batches that make a step: expected 3, as in the training so far"), "{error}");
+        std::fs::remove_file(file).unwrap();
+    }
+
+    // An interrupt in the second batch of a step.
+    let file = path("accumulate-interrupt");
+    let mut first = three().checkpoint(&file);
+    let flag = first.stop_flag();
+    let report = first.fit(&Flagging(train(), 5, flag), &dev(), Until::Epochs(3)).unwrap();
+    assert_eq!((report.ended, report.steps, first.position().batch), (Ended::Interrupted, 2, 6));
+    drop(first);
+    let mut second = three();
+    second.resume(&file).unwrap();
+    fit(&mut second, Until::Epochs(3));
+    assert!(bytes(&mut second) == expected);
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_step_that_fails_leaves_nothing_behind() {
+    struct Failing(Loader);
+    impl Data for Failing {
+        fn batches(&self, epoch: Option<u64>, from: u64) -> Result<Batches> {
+            let fail = |(k, batch)| if k == 6 { Err(Error::new("a.tsv:7", "a tab", "none")) } else { batch };
+            Ok(Box::new(self.0.batches(epoch, from)?.enumerate().map(fail)))
+        }
+        fn batch_count(&self) -> Option<u64> {
+            None
+        }
+        fn fingerprint(&self) -> u64 {
+            self.0.fingerprint()
+        }
+    }
+    let mut training = trainer().accumulate(4);
+    training.fit(&Failing(train()), &dev(), Until::Epochs(2)).unwrap_err();
+    assert_eq!((training.position().step, training.position().batch), (1, 4));
+    let mut whole = trainer().accumulate(4);
+    for trainer in [&mut whole, &mut training] {
+        fit(trainer, Until::Epochs(2));
+    }
+    assert!(bytes(&mut training) == bytes(&mut whole));
+}
+
+#[test]
+fn a_batch_that_is_not_finite_is_named_before_anything_is_updated() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[], 1);
+    let one = Initializer::new("constant", Attributes::new().with("value", 1.0));
+    let w = net.parameter("w", DType::F32, &[1], one);
+    let loss = net.mean(net.exp(net.mul(x, w)));
+    let numbers = [vec![1.0, 2.0], vec![], vec![0.5, 89.0], vec![1.0]];
+    let samples: Samples = numbers.into_iter().map(|x| vec![Field::Floats(x)]).collect();
+    let data = Loader::new(samples, &["x"]).unwrap().batching(Batching::Sequences(1));
+    let trainer = Trainer::new(net, loss, &Adam::new(0.1)).unwrap().progress(Progress::Quiet);
+    let mut trainer = trainer.accumulate(4);
+    let before = values(&mut trainer);
+    let error = trainer.fit(&data, &data, Until::Epochs(1)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFinite, "{error}");
+    assert_eq!(error.place().operator.as_deref(), Some("exp #1"), "{error}");
+    assert!(error.to_string().contains("got infinity in row 1, position 1 of sequence 2"), "{error}");
+    assert_eq!((trainer.position().step, trainer.position().batch), (0, 0));
+    assert_eq!(values(&mut trainer), before);
+}
+
+#[test]
+fn no_batch_makes_no_step() {
+    let (mut trainer, line) = (trainer().accumulate(0), line!());
+    let error = trainer.fit(&train(), &dev(), Until::Epochs(1)).unwrap_err();
+    assert!(error.to_string().starts_with("batches that make a step: expected at least 1, got 0"), "{error}");
+    assert!(error.place().caller.as_ref().is_some_and(|c| c.contains(&format!("accumulate.rs:{line}:"))));
+}
