@@ -2,7 +2,7 @@
 
 use super::lines::Reason;
 use super::records::shown;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A sparse row and its label, as a line of a LIBSVM file gives them.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -35,7 +35,7 @@ impl LabelledRow {
     #[track_caller]
     pub fn of_line(line: &str, first: FirstIndex) -> Result<Option<Self>> {
         let row = LibsvmLine::new(first).row(line);
-        row.map_err(|Reason { expected, got }| Error::of(ErrorKind::Format, "row", expected, got))
+        row.map_err(|Reason { expected, got }| Error::of(ErrorKind::Format, "row", expected, got)).at_caller()
     }
 }
 
