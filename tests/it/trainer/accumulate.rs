@@ -64,12 +64,14 @@ fn a_loss_that_is_no_mean_of_rows_is_weighted_by_sequences() {
     };
     let trained = |sequences, n| {
         let net = Builder::new().seed(1);
-        let x = net.feed("x", DType::F32, &[1], 1);
-        let loss = x.linear(1).mean() * 2.0;
+        let x = net.feed("x", DType::F32, &[], 1);
+        let one = Initializer::new("constant", Attributes::new().with("value", 1.0));
+        let w = net.parameter("w", DType::F32, &[1], one);
+        let loss = net.mean(net.mul(x, w)) * 2.0;
         let trainer = Trainer::new(net, loss, &Sgd::new(0.125)).unwrap().progress(Progress::Quiet);
         let mut trainer = trainer.accumulate(n);
         trainer.fit(&data(sequences), &data(6), Until::Steps(1)).unwrap();
-        trainer.scope().get("linear_0.weight").unwrap()
+        trainer.scope().get("w").unwrap()
     };
     let (joined, parts) = (trained(6, 1), trained(4, 2));
     let (a, b) = (joined.as_slice::<f32>().unwrap(), parts.as_slice::<f32>().unwrap());
