@@ -1,6 +1,5 @@
 //! Saving a training and going on with it.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::rate::renew_rate;
@@ -180,8 +179,11 @@ impl Trainer {
     }
 
     fn bare(&mut self) -> Result<Checkpoint> {
-        let tensors = if self.state.best.is_empty() { self.parameters()? } else { BTreeMap::new() };
-        let whole = Checkpoint { tensors, metrics: self.described(), ..self.state.clone() };
+        let mut whole = Checkpoint { metrics: self.described(), ..self.state.clone() };
+        if whole.best.is_empty() {
+            // As the best ones, which owe no moves.
+            whole.best = self.parameters()?;
+        }
         let bare = whole.for_inference()?;
         for (name, value) in &bare.tensors {
             value.check_finite("parameter of the model").map_err(|e| e.variable(name))?;
