@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::compiled::Compiled;
+use super::compiled::{Compiled, Goes};
 use super::progress::BatchesMade;
 use super::told::Told;
 use super::trainer::Trainer;
@@ -114,8 +114,7 @@ impl Trainer {
         compiled.run(
             scope,
             DataBatch { data, batch },
-            carried,
-            metrics,
+            Goes { carried, metrics },
             |feeds| Run::train(feeds, step).until(Stage::Gradients),
             |executor| {
                 if !executor.scalar(*loss)?.is_finite() {

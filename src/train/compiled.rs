@@ -18,14 +18,19 @@ pub(super) struct Compiled {
     pub(super) better: Better,
 }
 
+/// What goes on from batch to batch.
+pub(super) struct Goes<'a> {
+    pub(super) carried: &'a mut BTreeMap<String, Variable>,
+    pub(super) metrics: &'a mut [Told<Box<dyn Metric>>],
+}
+
 impl Compiled {
     /// Runs a batch and takes its values into the metrics. `how` makes the run of the feeds, `then` goes on with what it has left.
     pub(super) fn run(
         &mut self,
         scope: &mut Scope,
         of: DataBatch<'_>,
-        carried: &mut BTreeMap<String, Variable>,
-        metrics: &mut [Told<Box<dyn Metric>>],
+        Goes { carried, metrics }: Goes<'_>,
         how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
         then: impl FnOnce(&mut Executor) -> Result<()>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,

@@ -39,6 +39,7 @@ use crate::metrics::{Metric, Scores};
 use crate::predict::DataBatch;
 use crate::program::{Program, Registry};
 use crate::wire::Target;
+use compiled::Goes;
 use progress::{BatchesMade, Console, UNOPTIMISED};
 use signal::Interrupts;
 use told::Told;
@@ -196,8 +197,7 @@ impl Trainer {
         compiled.run(
             scope,
             DataBatch { data, batch: &batch },
-            carried,
-            metrics,
+            Goes { carried, metrics },
             |feeds| Run::train(feeds, step),
             |_| Ok(()),
             |scope, run, error| diagnosed(program, registry, scope, run, error),
@@ -244,8 +244,7 @@ impl Trainer {
             compiled.run(
                 scope,
                 batch,
-                &mut carried,
-                metrics,
+                Goes { carried: &mut carried, metrics },
                 |feeds| Run::infer(feeds),
                 |_| Ok(()),
                 |_, _, e| e,

@@ -315,12 +315,10 @@ impl<T: Float, R: Deferred<T, N>, const N: usize> Sweep for Owing<'_, T, R, N> {
 fn still<T: Float, const N: usize>(rule: &impl Rule<T, N>, fields: [&mut [T]; N]) {
     let width = fields[0].len();
     let fields = fields.map(|field| &mut field[..width]);
-    for i in 0..width {
+    (0..width).for_each(|i| {
         let new = rule.step(array::from_fn(|k| fields[k][i]), T::ZERO);
-        for k in 0..N {
-            fields[k][i] = new[k];
-        }
-    }
+        (0..N).for_each(|k| fields[k][i] = new[k]);
+    });
 }
 
 /// Where the touched rows of each table are, used again at every step.
