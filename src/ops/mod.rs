@@ -200,7 +200,7 @@
 //! | [`adagrad`](crate::optimizer::Adagrad) | sum += g², param −= rate / (1 + t · rate_decay) · g / (√sum + epsilon) |
 //! | [`adam`](crate::optimizer::Adam) | m += (1 − β₁)(g − m), s = β₂ s + (1 − β₂) g², param −= rate / (1 − β₁ᵗ) · m / (√(s / (1 − β₂ᵗ)) + epsilon) |
 //! | [`amsgrad`](crate::optimizer::Adam::amsgrad) | `adam`, divided by the largest s so far |
-//! | `average_weights` | average += w · (param − average), with w = 1 − decay, or 1 / (n + 1) for the mean |
+//! | [`average_weights`](crate::train::Averaging) | average += w · (param − average), with w = 1 − decay, or 1 / (n + 1) for the mean |
 //! | [`adamax`](crate::optimizer::Adamax) | m as in `adam`, u = max(β₂ u, \|g\| + epsilon), param −= rate / (1 − β₁ᵗ) · m / u |
 //! | [`nadam`](crate::optimizer::NAdam) | m and s as in `adam`, param −= rate · ((1 − μₜ) / (1 − Πₜ) · g + μₜ₊₁ / (1 − Πₜ₊₁) · m) / (√(s / (1 − β₂ᵗ)) + epsilon) |
 //! | [`lamb`](crate::optimizer::Lamb) | r = the step of `adam` + weight_decay · param, param −= rate · ‖param‖ / ‖r‖ · r |
