@@ -28,8 +28,8 @@ impl Trainer {
     /// # let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
     /// # let h = words.embedding(Embedding::new(9, 8)).sequence_pool(unpadded::ops::Pool::Last);
     /// # let loss = h.linear(2).cross_entropy(label).mean();
-    /// // With so high a rate the loss soon stalls.
-    /// let mut trainer = Trainer::new(net, loss, &Sgd::new(400.0))?.plateau(Plateau::new(0.5).patience(2).least(50.0));
+    /// // At so small a rate the loss stays what it is.
+    /// let mut trainer = Trainer::new(net, loss, &Sgd::new(1e-9))?.plateau(Plateau::new(0.5).patience(2));
     /// # let mut trainer = trainer.progress(Progress::Quiet);
     /// trainer.fit(&data, &data, Until::Epochs(12))?;
     /// assert!(trainer.scope().get(RATE_SCALE)?.as_slice::<f32>()?[0] < 1.0);
