@@ -1,6 +1,6 @@
 //! What stands before the readers of a parameter whose rows may owe moves.
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ops::settle_attributes;
 use crate::program::{
     Append, Attributes, BlockId, OpDesc, Program, RECURRENT, Registry, Role, Spec, StepDesc, VarId,
@@ -26,6 +26,9 @@ enum Rows {
 }
 
 /// Puts a `settle` before every operator of the root block that reads one of the parameters, or whose steps do.
+///
+/// # Errors
+/// If nothing reads one of them: its rows would owe for ever.
 pub(super) fn before_readers(
     program: &mut Program,
     registry: &Registry,
@@ -33,6 +36,7 @@ pub(super) fn before_readers(
     history: VarId,
     caller: &str,
 ) -> Result<()> {
+    let mut unread: Vec<VarId> = owing.iter().map(|owing| owing.param).collect();
     // The last place first, so that those before stay where they are.
     for at in (0..program.root().ops.len()).rev() {
         if program.root().ops[at].role != Role::Forward {
@@ -44,6 +48,9 @@ pub(super) fn before_readers(
             if rows.contains(&Rows::All) {
                 rows = vec![Rows::All];
             }
+            if !rows.is_empty() {
+                unread.retain(|&param| param != owing.param);
+            }
             for rows in rows {
                 settle(program, registry, owing, history, rows, caller)?;
                 let root = &mut program.blocks[0].ops;
@@ -53,7 +60,16 @@ pub(super) fn before_readers(
             }
         }
     }
-    Ok(())
+    let Some(&param) = unread.first() else { return Ok(()) };
+    let expected = "one that the program reads, before which untouched rows make the moves that they owe, or `.lazy()` on the \
+                    optimizer (then only touched rows and their state move)";
+    let error = Error::of(
+        ErrorKind::Program,
+        "parameter with a gradient of selected rows",
+        expected,
+        "one that nothing reads",
+    );
+    Err(error.variable(&program.var(param).name))
 }
 
 fn settle(

@@ -20,10 +20,16 @@ fn model() -> (Program, Var) {
     (net.finish().unwrap(), loss)
 }
 
-/// A table with a gradient of selected rows.
+/// A table that is looked up, with a gradient of selected rows.
 fn table() -> (Program, Vec<(VarId, VarId)>) {
     let net = Builder::new();
-    let table = net.parameter("table", DType::F32, &[9, 2], zeros()).id();
+    let table = net.parameter("table", DType::F32, &[9, 2], zeros());
+    net.lookup(net.feed("ids", DType::I64, &[], 0), table, None, true);
+    with_rows(net, table)
+}
+
+fn with_rows(net: Builder, table: Var) -> (Program, Vec<(VarId, VarId)>) {
+    let table = table.id();
     let mut program = net.finish().unwrap();
     let spec = Spec { storage: StorageKind::SelectedRows, ..program.spec(table).unwrap().clone() };
     let grad = program.add_computed("table@grad", BlockId(0), spec, VarRole::Computed, StopGradient::Yes);
@@ -195,6 +201,28 @@ fn selected_rows_are_exact_unless_a_move_cannot_wait() {
     }
     for lazy in [&Adam::new(0.1).lazy() as &dyn Optimizer, &Lamb::new(0.1).lazy()] {
         assert_eq!(check(lazy), Ok(false));
+    }
+}
+
+#[test]
+fn a_parameter_that_nothing_reads_cannot_owe() {
+    let make = |optimizer: &dyn Optimizer| {
+        let net = Builder::new();
+        let table = net.parameter("table", DType::F32, &[9, 2], zeros());
+        let (mut program, gradients) = with_rows(net, table);
+        let before = program.clone();
+        let made = optimizer.update(&mut program, &catalogue(), gradients);
+        (made.map(drop).map_err(|e| e.to_string()), program == before)
+    };
+    let (refused, same) = make(&Adam::new(0.1));
+    let refused = refused.unwrap_err();
+    assert!(
+        refused.contains("`table`") && refused.contains(".lazy()") && refused.contains("nothing reads"),
+        "{refused}"
+    );
+    assert!(same);
+    for taken in [&Adam::new(0.1).lazy() as &dyn Optimizer, &Sgd::new(0.1)] {
+        assert_eq!(make(taken).0, Ok(()));
     }
 }
 
