@@ -2,9 +2,8 @@
 //!
 //! What an untouched row owes: its two averages, rhoᵏ of what they were after k steps; the parameter stays, but for decay.
 
-use super::decay::Decay;
 use super::engine::apply_deferred;
-use super::owed::{Falling, Falls, Moment};
+use super::owed::{Decays, Falling, Falls, Moment, decays};
 use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
@@ -32,6 +31,8 @@ impl<T: Float> Rule<T, 3> for Units<T> {
         [param - self.rate * change, square, moved]
     }
 }
+
+decays!(Adadelta);
 
 operator! {
     /// Adadelta: steps in units of the spread of the steps before, over that of the gradients.
@@ -86,21 +87,11 @@ operator! {
     outputs { PARAM = param: one.updated().table(), SQUARE = square: one.updated().table(), MOVED = moved: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-impl Adadelta {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-}
-
 impl<T: Float> Falls<T, 3> for Adadelta {
     fn rule(&self, Moment { rate, .. }: Moment) -> impl Rule<T, 3> {
         let rate = rate * self.rate_factor;
         let [step, rho, new, epsilon] = [rate, self.rho, 1.0 - self.rho, self.epsilon].map(T::from_f64);
         self.decay().before(rate, Units { rate: step, rho, new, epsilon })
-    }
-
-    fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(moment.rate * self.rate_factor)
     }
 
     fn fall(&self) -> [f64; 3] {

@@ -2,7 +2,7 @@
 
 use super::decay::Decay;
 use super::engine::apply_deferred;
-use super::owed::{Falling, Falls, Moment};
+use super::owed::{Decays, Falling, Falls, Moment};
 use super::rule::{self, Rule, SparseMode, dense_or_rows, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
@@ -74,12 +74,6 @@ operator! {
     outputs { PARAM = param: one.updated().table(), SUM = sum: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-impl Adagrad {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-}
-
 impl Op for Adagrad {
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
@@ -112,14 +106,20 @@ impl Op for Adagrad {
     }
 }
 
-impl<T: Float> Falls<T, 2> for Adagrad {
-    fn rule(&self, Moment { rate, step }: Moment) -> impl Rule<T, 2> {
-        let rate = rate * self.rate_factor / (1.0 + (step - 1.0) * self.rate_decay);
-        self.decay().before(rate, Shrink { rate: T::from_f64(rate), epsilon: T::from_f64(self.epsilon) })
+impl Decays for Adagrad {
+    fn decay(&self) -> Decay {
+        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
     }
 
-    fn kept(&self, Moment { rate, step }: Moment) -> f64 {
-        self.decay().kept(rate * self.rate_factor / (1.0 + (step - 1.0) * self.rate_decay))
+    fn rate(&self, Moment { rate, step }: Moment) -> f64 {
+        rate * self.rate_factor / (1.0 + (step - 1.0) * self.rate_decay)
+    }
+}
+
+impl<T: Float> Falls<T, 2> for Adagrad {
+    fn rule(&self, moment: Moment) -> impl Rule<T, 2> {
+        let rate = self.rate(moment);
+        self.decay().before(rate, Shrink { rate: T::from_f64(rate), epsilon: T::from_f64(self.epsilon) })
     }
 
     fn fall(&self) -> [f64; 2] {

@@ -1,9 +1,8 @@
 //! `adam`: steps along the mean of the gradients, in units of their spread.
 
-use super::decay::Decay;
 use super::drift::{Drift, DriftOf, power};
 use super::engine::apply_deferred;
-use super::owed::{Deferred, Moment, fading};
+use super::owed::{Decays, Deferred, Moment, decays, fading};
 use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
@@ -62,6 +61,8 @@ impl<T: Float> Rule<T, 3> for Moments<T> {
         [param - self.rate * over(moment1, self.scale(moment2)), moment1, moment2]
     }
 }
+
+decays!(Adam);
 
 operator! {
     /// Adam, and AdamW where the decay is `decoupled`: steps along the mean of the gradients, in units of their spread.
@@ -123,12 +124,6 @@ operator! {
     outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-impl Adam {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-}
-
 impl<T: Float> Deferred<T, 3> for Adam {
     type Moves = Drift;
     type Payment = DriftOf<T>;
@@ -153,7 +148,7 @@ impl<T: Float> Deferred<T, 3> for Adam {
     }
 
     fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(moment.rate * self.rate_factor)
+        self.decay().kept(self.rate(moment))
     }
 
     fn horizon(&self) -> usize {

@@ -3,9 +3,8 @@
 //! What an untouched row owes after k steps: moment · beta1ᵏ, largest · beta2ᵏ, and the moves of the parameter until the moment
 //! has faded.
 
-use super::decay::Decay;
 use super::engine::apply_deferred;
-use super::owed::{Falling, Falls, Moment, fading};
+use super::owed::{Decays, Falling, Falls, Moment, decays, fading};
 use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
@@ -34,6 +33,8 @@ impl<T: Float> Rule<T, 3> for Largest<T> {
         [param - self.rate * over(moment, largest), moment, largest]
     }
 }
+
+decays!(Adamax);
 
 operator! {
     /// Adamax: Adam with the largest gradient, which fades, in place of the root of the second moment.
@@ -89,22 +90,12 @@ operator! {
     outputs { PARAM = param: one.updated().table(), MOMENT = moment: one.updated().table(), LARGEST = largest: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-impl Adamax {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-}
-
 impl<T: Float> Falls<T, 3> for Adamax {
     fn rule(&self, Moment { rate, step }: Moment) -> impl Rule<T, 3> {
         let rate = rate * self.rate_factor;
         let moved = rate / (1.0 - self.beta1.powf(step));
         let [new1, beta2, epsilon] = [1.0 - self.beta1, self.beta2, self.epsilon].map(T::from_f64);
         self.decay().before(rate, Largest { rate: T::from_f64(moved), new1, beta2, epsilon })
-    }
-
-    fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(moment.rate * self.rate_factor)
     }
 
     fn fall(&self) -> [f64; 3] {

@@ -4,9 +4,8 @@
 //! beta2ᵏ, and the moves of the parameter until the first has faded; `largest` stays.
 
 use super::adam::Moments;
-use super::decay::Decay;
 use super::engine::apply_deferred;
-use super::owed::{Falling, Falls, Moment, fading};
+use super::owed::{Decays, Falling, Falls, Moment, decays, fading};
 use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
@@ -27,6 +26,8 @@ impl<T: Float> Rule<T, 4> for Bounded<T> {
         [param - self.0.rate * over(moment1, self.0.scale(largest)), moment1, moment2, largest]
     }
 }
+
+decays!(AmsGrad);
 
 operator! {
     /// AMSGrad: Adam whose second moment, where a step is divided by it, never falls.
@@ -83,21 +84,11 @@ operator! {
     outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table(), LARGEST = largest: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-impl AmsGrad {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-}
-
 impl<T: Float> Falls<T, 4> for AmsGrad {
     fn rule(&self, Moment { rate, step }: Moment) -> impl Rule<T, 4> {
         let rate = rate * self.rate_factor;
         let moments = Moments::new([self.beta1, self.beta2], self.epsilon, rate, step);
         self.decay().before(rate, Bounded(moments))
-    }
-
-    fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(moment.rate * self.rate_factor)
     }
 
     fn fall(&self) -> [f64; 4] {

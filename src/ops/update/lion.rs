@@ -3,9 +3,9 @@
 //! What an untouched row owes after k steps: moment · beta2ᵏ, whose sign stays, so the parameter moves by that sign times the
 //! sum of the rates.
 
-use super::decay::{Decay, sign};
+use super::decay::sign;
 use super::engine::apply_deferred;
-use super::owed::{Deferred, Moment};
+use super::owed::{Decays, Deferred, Moment, decays};
 use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, or_one, or_zero};
 use crate::error::Result;
 use crate::kernels::Float;
@@ -33,6 +33,8 @@ impl<T: Float> Rule<T, 2> for Signs<T> {
         [param - self.rate * sign(towards), self.beta2 * moment + self.new2 * grad]
     }
 }
+
+decays!(Lion);
 
 operator! {
     /// Lion: every step has the size of the rate, in the direction of a momentum's sign.
@@ -80,12 +82,6 @@ operator! {
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
     kernels { [DENSE], [ROWS] }
     outputs { PARAM = param: one.updated().table(), MOMENT = moment: one.updated().table(), SETTLED = settled: optional.updated() }
-}
-
-impl Lion {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
 }
 
 /// What updates without a gradient do: the moment falls and keeps its sign, along which the parameter moves.

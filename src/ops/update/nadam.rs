@@ -4,10 +4,9 @@
 //! Adam's with another factor at each step.
 
 use super::adam::Moments;
-use super::decay::Decay;
 use super::drift::{Drift, DriftOf};
 use super::engine::apply_deferred;
-use super::owed::{Deferred, Moment, fading};
+use super::owed::{Decays, Deferred, Moment, decays, fading};
 use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
@@ -48,6 +47,8 @@ fn factors(beta1: f64, momentum_decay: f64, t: f64) -> [f64; 2] {
     let (here, next) = (mu(t), mu(t + 1.0));
     [(1.0 - here) / (1.0 - product), next / (1.0 - product * next)]
 }
+
+decays!(NAdam);
 
 operator! {
     /// NAdam: Adam that looks ahead along its momentum.
@@ -107,12 +108,6 @@ operator! {
     outputs { PARAM = param: one.updated().table(), MOMENT1 = moment1: one.updated().table(), MOMENT2 = moment2: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-impl NAdam {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-}
-
 impl<T: Float> Deferred<T, 3> for NAdam {
     type Moves = Drift;
     type Payment = DriftOf<T>;
@@ -136,7 +131,7 @@ impl<T: Float> Deferred<T, 3> for NAdam {
     }
 
     fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(moment.rate * self.rate_factor)
+        self.decay().kept(self.rate(moment))
     }
 
     fn horizon(&self) -> usize {

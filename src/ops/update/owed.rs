@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 
+use super::decay::Decay;
 use super::rule::{KEPT, Rule};
 use crate::kernels::{Float, View};
 
@@ -234,13 +235,35 @@ fn moves_of<T: Float, const N: usize, R: Deferred<T, N>>(
     updates.rev().fold(rule.none(), |moves, update| rule.earlier(&moves, history.at(update)))
 }
 
+/// A rule with a [`Decay`] beside it, at a rate of its own.
+pub(in crate::ops) trait Decays {
+    fn decay(&self) -> Decay;
+
+    /// The rate of an update for its parameter.
+    fn rate(&self, moment: Moment) -> f64;
+}
+
+/// Rules whose attributes are `l1`, `weight_decay`, `decoupled` and `rate_factor`.
+macro_rules! decays {
+    ($($rule:ident),+) => {$(
+        impl Decays for $rule {
+            fn decay(&self) -> $crate::ops::update::decay::Decay {
+                let (l1, weight_decay, decoupled) = (self.l1, self.weight_decay, self.decoupled);
+                $crate::ops::update::decay::Decay { l1, weight_decay, decoupled }
+            }
+
+            fn rate(&self, moment: $crate::ops::update::owed::Moment) -> f64 {
+                moment.rate * self.rate_factor
+            }
+        }
+    )+};
+}
+pub(in crate::ops) use decays;
+
 /// A rule whose states fall by themselves, and move the parameter no more after `horizon` updates.
-pub(in crate::ops) trait Falls<T: Float, const FIELDS: usize>: Send + Sync {
+pub(in crate::ops) trait Falls<T: Float, const FIELDS: usize>: Decays + Send + Sync {
     /// What one update does.
     fn rule(&self, moment: Moment) -> impl Rule<T, FIELDS>;
-
-    /// What remains of a parameter after one update, by decay alone.
-    fn kept(&self, moment: Moment) -> f64;
 
     /// What one update leaves of each state, by its slot; that of the parameter, which comes first, is not asked for.
     fn fall(&self) -> [f64; FIELDS];
@@ -282,11 +305,11 @@ impl<T: Float, R: Falls<T, FIELDS>, const FIELDS: usize> Deferred<T, FIELDS> for
     }
 
     fn earlier(&self, kept: &f64, moment: Moment) -> f64 {
-        kept * self.0.kept(moment)
+        kept * Deferred::<T, FIELDS>::kept(self, moment)
     }
 
     fn kept(&self, moment: Moment) -> f64 {
-        self.0.kept(moment)
+        self.0.decay().kept(self.0.rate(moment))
     }
 
     fn horizon(&self) -> usize {

@@ -3,9 +3,8 @@
 //! Four operators, since each has states of its own. What an untouched row owes after k steps: `square` and `mean` times
 //! alphaᵏ, `velocity` times momentumᵏ, and the moves along the velocity until it has faded.
 
-use super::decay::Decay;
 use super::engine::apply_deferred;
-use super::owed::{Falling, Falls, Moment, fading};
+use super::owed::{Decays, Falling, Falls, Moment, decays, fading};
 use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
 use crate::error::Result;
 use crate::kernels::Float;
@@ -92,6 +91,8 @@ impl<T: Float> Rule<T, 4> for Centred<T> {
     }
 }
 
+decays!(RmsProp, RmsPropMomentum, RmsPropCentred, RmsPropCentredMomentum);
+
 operator! {
     /// RMSProp: steps in units of the root mean square of the gradients.
     ///
@@ -142,20 +143,10 @@ operator! {
     outputs { PARAM = param: one.updated().table(), SQUARE = square: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-impl RmsProp {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-}
-
 impl<T: Float> Falls<T, 2> for RmsProp {
     fn rule(&self, Moment { rate, .. }: Moment) -> impl Rule<T, 2> {
         let rate = rate * self.rate_factor;
         self.decay().before(rate, Spread::new(rate, self.alpha, self.epsilon, 0.0))
-    }
-
-    fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(moment.rate * self.rate_factor)
     }
 
     fn fall(&self) -> [f64; 2] {
@@ -250,20 +241,10 @@ operator! {
     outputs { PARAM = param: one.updated().table(), SQUARE = square: one.updated().table(), VELOCITY = velocity: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-impl RmsPropMomentum {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-}
-
 impl<T: Float> Falls<T, 3> for RmsPropMomentum {
     fn rule(&self, Moment { rate, .. }: Moment) -> impl Rule<T, 3> {
         let rate = rate * self.rate_factor;
         self.decay().before(rate, Spread::new(rate, self.alpha, self.epsilon, self.momentum))
-    }
-
-    fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(moment.rate * self.rate_factor)
     }
 
     fn fall(&self) -> [f64; 3] {
@@ -361,20 +342,10 @@ operator! {
     outputs { PARAM = param: one.updated().table(), SQUARE = square: one.updated().table(), MEAN = mean: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-impl RmsPropCentred {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-}
-
 impl<T: Float> Falls<T, 3> for RmsPropCentred {
     fn rule(&self, Moment { rate, .. }: Moment) -> impl Rule<T, 3> {
         let rate = rate * self.rate_factor;
         self.decay().before(rate, Centred(Spread::new(rate, self.alpha, self.epsilon, 0.0)))
-    }
-
-    fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(moment.rate * self.rate_factor)
     }
 
     fn fall(&self) -> [f64; 3] {
@@ -472,20 +443,10 @@ operator! {
     outputs { PARAM = param: one.updated().table(), SQUARE = square: one.updated().table(), MEAN = mean: one.updated().table(), VELOCITY = velocity: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-impl RmsPropCentredMomentum {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-}
-
 impl<T: Float> Falls<T, 4> for RmsPropCentredMomentum {
     fn rule(&self, Moment { rate, .. }: Moment) -> impl Rule<T, 4> {
         let rate = rate * self.rate_factor;
         self.decay().before(rate, Centred(Spread::new(rate, self.alpha, self.epsilon, self.momentum)))
-    }
-
-    fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(moment.rate * self.rate_factor)
     }
 
     fn fall(&self) -> [f64; 4] {

@@ -2,7 +2,7 @@
 
 use super::decay::Decay;
 use super::engine::apply_deferred;
-use super::owed::{Deferred, Falling, Falls, Moment};
+use super::owed::{Decays, Deferred, Falling, Falls, Moment, decays};
 use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero};
 use crate::error::Result;
 use crate::kernels::Float;
@@ -40,6 +40,8 @@ impl<T: Float> Rule<T, 2> for Roll<T> {
         [param - self.rate * (self.ahead * grad + self.along * velocity), velocity]
     }
 }
+
+decays!(Sgd, Momentum);
 
 operator! {
     /// Stochastic gradient descent: param −= rate · (grad + weight_decay · param).
@@ -84,12 +86,6 @@ operator! {
     outputs { PARAM = param: one.updated().table(), SETTLED = settled: optional.updated() }
 }
 
-impl Sgd {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
-}
-
 impl Op for Sgd {
     fn facts(&self) -> Facts {
         Facts::batch_wide(LodEffect::Drops)
@@ -130,10 +126,6 @@ impl<T: Float> Falls<T, 1> for Sgd {
     fn rule(&self, moment: Moment) -> impl Rule<T, 1> {
         let rate = moment.rate * self.rate_factor;
         self.decay().before(rate, Descend { rate: T::from_f64(rate) })
-    }
-
-    fn kept(&self, moment: Moment) -> f64 {
-        self.decay().kept(moment.rate * self.rate_factor)
     }
 
     fn fall(&self) -> [f64; 1] {
@@ -247,12 +239,6 @@ operator! {
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
     kernels { [DENSE], [ROWS] }
     outputs { PARAM = param: one.updated().table(), VELOCITY = velocity: one.updated().table(), SETTLED = settled: optional.updated() }
-}
-
-impl Momentum {
-    fn decay(&self) -> Decay {
-        Decay { l1: self.l1, weight_decay: self.weight_decay, decoupled: self.decoupled }
-    }
 }
 
 impl Op for Momentum {
