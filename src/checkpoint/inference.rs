@@ -61,9 +61,10 @@ impl Checkpoint {
         Ok(self)
     }
 
-    /// Whether what it would predict with may owe moves.
-    pub(crate) fn owes(&self) -> bool {
-        self.best.is_empty() && self.program.settling().is_some()
+    /// Whether it predicts with the parameters that it holds: none of them owes a move or has an average.
+    pub(crate) fn predicts_as_it_is(&self) -> bool {
+        let plain = || self.program.settling().is_none() && averages(&self.program).next().is_none();
+        !self.best.is_empty() || plain()
     }
 
     /// The same with the parameters to predict with: those of the best epoch if there are some, else the last ones, settled, and
@@ -72,8 +73,11 @@ impl Checkpoint {
     /// # Errors
     /// As [`Self::settled`].
     pub(crate) fn predicting(self) -> Result<Self> {
-        let mut found = if self.owes() { self.settle()? } else { self };
-        if found.best.is_empty() && found.position.step > 0 {
+        if self.predicts_as_it_is() {
+            return Ok(self);
+        }
+        let mut found = self.settle()?;
+        if found.position.step > 0 {
             for (param, average) in averages(&found.program) {
                 if let Some(value) = found.tensors.get(average).cloned() {
                     found.tensors.insert(param.to_owned(), value);

@@ -73,7 +73,7 @@ impl Trainer {
     /// changed then.
     #[track_caller]
     pub fn load_parameters(&mut self, from: &Checkpoint) -> Result<()> {
-        let from = &settled(from).at_caller()?;
+        let from = &predicting(from).at_caller()?;
         let (given, found) = self.compare(from).at_caller()?;
         let differences = found.differences();
         if !differences.is_empty() {
@@ -106,7 +106,7 @@ impl Trainer {
     /// then.
     #[track_caller]
     pub fn load_fitting_parameters(&mut self, from: &Checkpoint) -> Result<LoadedParameters> {
-        let from = &settled(from).at_caller()?;
+        let from = &predicting(from).at_caller()?;
         let (given, found) = self.compare(from).at_caller()?;
         if found.loaded.is_empty() {
             let expected = "at least one that fits the model, by name and shape";
@@ -175,8 +175,8 @@ impl Trainer {
 }
 
 /// A checkpoint whose parameters are those to predict with.
-fn settled(from: &Checkpoint) -> Result<Cow<'_, Checkpoint>> {
-    if from.best.is_empty() { from.clone().predicting().map(Cow::Owned) } else { Ok(Cow::Borrowed(from)) }
+fn predicting(from: &Checkpoint) -> Result<Cow<'_, Checkpoint>> {
+    if from.predicts_as_it_is() { Ok(Cow::Borrowed(from)) } else { from.clone().predicting().map(Cow::Owned) }
 }
 
 /// The parameters of a checkpoint, by name.
