@@ -23,6 +23,8 @@ pub(super) struct Entry {
     steps: AtomicU64,
     /// Why gradients of selected rows are refused, if they are.
     no_rows: Option<Error>,
+    /// Whether rows that a gradient does not select owe moves.
+    owes: bool,
     shards: Vec<Mutex<Shard>>,
     /// A gradient was not applied to the end.
     broken: AtomicBool,
@@ -59,10 +61,13 @@ impl Entry {
         let adding = Rule::adding();
         let applied = rule.as_ref().unwrap_or(&adding);
         // A single number has no gradient of rows: its shape would be another.
-        let no_rows = match dims.is_empty() {
-            true => None,
-            false => applied.program(registry, (dtype, &dims), StorageKind::SelectedRows).err(),
-        };
+        let (mut no_rows, mut owes) = (None, false);
+        if !dims.is_empty() {
+            match applied.program(registry, (dtype, &dims), StorageKind::SelectedRows) {
+                Ok((update, _)) => owes = applied.settling(&update, registry)?.is_some(),
+                Err(error) => no_rows = Some(error),
+            }
+        }
         let count = if dims.len() < 2 { 1 } else { shards.min(dims[0]).max(1) };
         let shards = match count {
             1 => vec![Mutex::new(Shard::new(value.into_dense()?, applied, registry)?)],
@@ -72,7 +77,7 @@ impl Entry {
             }
         };
         let (steps, broken) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Self { dtype, dims, rule, steps, no_rows, shards, broken })
+        Ok(Self { dtype, dims, rule, steps, no_rows, owes, shards, broken })
     }
 
     pub(super) fn dtype(&self) -> DType {
@@ -135,6 +140,19 @@ impl Entry {
         self.shards[s].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A shard of which rows have made the moves that they owe.
+    fn settled(
+        &self,
+        s: usize,
+        settle: impl FnOnce(&mut Shard) -> Result<()>,
+    ) -> Result<MutexGuard<'_, Shard>> {
+        let mut shard = self.shard(s);
+        let breaks = Breaks(&self.broken);
+        settle(&mut shard)?;
+        std::mem::forget(breaks);
+        Ok(shard)
+    }
+
     /// Moves the value by a gradient that was checked and whose rows are merged.
     ///
     /// # Errors
@@ -161,7 +179,7 @@ impl Entry {
             let part = match (&dealt, &gradient) {
                 (Some(dealt), Storage::SelectedRows(rows)) => {
                     let places = dealt.of(s);
-                    if places.is_empty() {
+                    if places.is_empty() && !self.owes {
                         continue;
                     }
                     let ids = places.iter().map(|&place| rows.row_ids()[place] / count as i64).collect();
@@ -190,7 +208,8 @@ impl Entry {
         with_float!(self.dtype, T => {
             let out = whole.as_mut_slice::<T>()?;
             for s in 0..count {
-                self.shard(s).read::<T, _>(state, |numbers| match count {
+                let mut shard = self.settled(s, Shard::settle_all)?;
+                shard.read::<T, _>(state, |numbers| match count {
                     1 => out.copy_from_slice(numbers),
                     _ if width == 0 => {}
                     _ => {
@@ -226,7 +245,9 @@ impl Entry {
         with_float!(self.dtype, T => {
             let out = rows.as_mut_slice::<T>()?;
             for s in (0..count).filter(|&s| !dealt.of(s).is_empty()) {
-                self.shard(s).read::<T, _>(None, |numbers| for &place in dealt.of(s) {
+                let own: Vec<i64> = dealt.of(s).iter().map(|&place| ids[place] / count as i64).collect();
+                let mut shard = self.settled(s, |shard| shard.settle(&own))?;
+                shard.read::<T, _>(None, |numbers| for &place in dealt.of(s) {
                     let start = ids[place] as usize / count * width;
                     out[place * width..(place + 1) * width].copy_from_slice(&numbers[start..start + width]);
                 })?;

@@ -13,6 +13,9 @@
 //!   nᵢ samples: with the numbers of samples as weights, the workers do what one trainer does on the parts together.
 //! - *A key without one* gets Σ wᵢ·gᵢ added.
 //!
+//! A rule in exact mode gives the numbers of dense gradients here too: rows without a gradient make the moves that they owe when they
+//! are pulled. Who mixes dense gradients and selected rows by one key pays for settling the whole value at each dense one.
+//!
 //! They are summed in the order of the workers' numbers, so the bits do not depend on who came first. Selected rows stay selected
 //! rows if all of them are, and equal ones are added up before the rule. The step that the rule and its schedule see is the
 //! number of merged gradients that the key was moved by before: in asynchronous mode each worker's push is one.

@@ -3,12 +3,12 @@
 use std::panic::Location;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::ops::Schedule;
+use crate::ops::{HISTORY_SHAPE, Schedule, SparseMode, settle_attributes};
 use crate::optimizer::Optimizer;
 use crate::program::description::initialize::ZEROS;
 use crate::program::{
-    Append, Arity, Attributes, BlockId, Initializer, Literal, OpDesc, Program, Registry, Role, Signature,
-    Slot, Spec, VarDesc, VarId, VarKind, VarRole,
+    Append, Arity, Attributes, BlockId, Extent, Initializer, Levels, Literal, Op, OpDesc, Owes, Program,
+    Registry, Role, Signature, Slot, Spec, VarDesc, VarId, VarKind, VarRole,
 };
 use crate::tensor::{DType, StorageKind};
 
@@ -69,18 +69,10 @@ impl Rule {
         let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
         let update = update_of(program, param);
         let update = update.ok_or_else(|| named(refused("one that an optimizer moves", "none")))?;
-        if !update.input("history").is_empty() {
-            let got = format!(
-                "`{}` in the mode `exact`, under which rows without a gradient owe moves",
-                update.kind
-            );
-            return Err(named(refused(
-                "one that moves the pushed rows alone: `.lazy()` on the optimizer",
-                &got,
-            )));
-        }
+        // The store remembers the updates of each key by itself.
+        let others = update.reads().count() - update.input(HISTORY).len();
         let slots = update.input("grad").first().zip(update.input("rate").first());
-        let (Some((&grad, &rate)), 2) = (slots, update.reads().count()) else {
+        let (Some((&grad, &rate)), 2) = (slots, others) else {
             return Err(named(refused("an update by `grad` and `rate` alone", &update.kind)));
         };
         let mut limits = Vec::new();
@@ -108,7 +100,8 @@ impl Rule {
         Ok(Self { kind: update.kind.clone(), attributes, rate: rate.attributes.clone(), limits })
     }
 
-    /// Appends the operators to a program that has the value and its gradient, and the state that they keep beside the value.
+    /// Appends the operators to a program that has the value and its gradient, and the state that they keep beside the value; of
+    /// selected rows also what rows without a gradient owe, if they do.
     ///
     /// # Errors
     /// If the operator is not registered, or refuses the gradient's storage.
@@ -147,13 +140,60 @@ impl Rule {
             };
             updated.push((slot.name, var));
         }
-        let update = Append {
-            inputs: vec![("grad", vec![grad]), ("rate", vec![rate])],
-            updated,
-            attributes: self.attributes.clone(),
-            ..request(&self.kind)
+        let mut inputs = vec![("grad", vec![grad]), ("rate", vec![rate])];
+        let owes = storage == StorageKind::SelectedRows && self.owes(&*op)?;
+        let history = if owes { Some(add_history(program, param, name_of_state)?) } else { None };
+        if let Some((history, settled)) = history {
+            inputs.push((HISTORY, vec![history]));
+            updated.push((SETTLED, settled));
+        }
+        let update = Append { inputs, updated, attributes: self.attributes.clone(), ..request(&self.kind) };
+        program.append(registry, root, update).at_caller()?;
+        if let Some((history, _)) = history {
+            let inputs = vec![("rate", vec![rate])];
+            let noted = Append { inputs, updated: vec![(HISTORY, history)], ..request("update_history") };
+            program.append(registry, root, noted).at_caller()?;
+        }
+        Ok(())
+    }
+
+    /// Whether rows without a gradient of selected rows make their moves later.
+    fn owes(&self, op: &dyn Op) -> Result<bool> {
+        Ok(self.attributes.text("mode")? == SparseMode::Exact.name() && op.owes() == Owes::Later)
+    }
+
+    /// Of a [`program`](Self::program) of selected rows: one that lets the rows that a feed names make the moves that they owe, with
+    /// that feed. `None` if none ever does.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub(super) fn settling(&self, of: &Program, registry: &Registry) -> Result<Option<(Program, VarId)>> {
+        let op = registry.parse(&self.kind, &self.attributes)?;
+        let beside = |slot: &str| of.find(&format!("{VALUE}.{slot}"));
+        let (Some(param), Some(history), Some(settled)) = (of.find(VALUE), beside(HISTORY), beside(SETTLED))
+        else {
+            return Ok(None);
         };
-        program.append(registry, root, update).map(drop).at_caller()
+        let mut program = of.clone();
+        program.blocks[0].ops.clear();
+        let ids = Spec::rows_of(DType::I64, Extent::Batch, &[], Levels::new())?;
+        let ids = program.add_var(feed("ids", ids))?;
+        let spec = of.spec(param)?;
+        let shape: Vec<usize> = spec.shape.iter().filter_map(|extent| extent.known()).collect();
+        let mut updated = vec![("param", param)];
+        for slot in kept(op.signature()).filter(|slot| slot.name != "param") {
+            updated.extend(beside(slot.name).map(|state| ("state", state)));
+        }
+        updated.push((SETTLED, settled));
+        let settle = Append {
+            inputs: vec![("ids", vec![ids]), (HISTORY, vec![history])],
+            updated,
+            attributes: settle_attributes(&self.kind, &self.attributes, spec.dtype, &shape),
+            role: Role::Settle,
+            ..Append::forward("settle")
+        };
+        program.append(registry, BlockId(0), settle)?;
+        Ok(Some((program, ids)))
     }
 
     /// The slots of the state that it keeps beside the value.
@@ -193,7 +233,19 @@ impl Rule {
     }
 }
 
-/// What a rule updates. No row of the store owes a move: up to which update it is settled is not kept.
+/// The last updates, and up to which of them each row is settled.
+fn add_history(
+    program: &mut Program,
+    param: VarId,
+    name_of_state: &dyn Fn(&str) -> String,
+) -> Result<(VarId, VarId)> {
+    let height = program.spec(param)?.rows().known().unwrap_or(0);
+    let history = state(&name_of_state(HISTORY), Spec::fixed(DType::F64, &HISTORY_SHAPE)?);
+    let settled = state(&name_of_state(SETTLED), Spec::fixed(DType::F64, &[height])?);
+    Ok((program.add_var(history)?, program.add_var(settled)?))
+}
+
+/// What a rule updates and a file has: what rows owe is made up for before a file is written.
 fn kept(signature: Signature) -> impl Iterator<Item = &'static Slot> {
     signature.outputs.iter().filter(|slot| slot.updated && slot.arity == Arity::One)
 }
@@ -206,6 +258,10 @@ pub(super) fn update_of(program: &Program, param: VarId) -> Option<&OpDesc> {
 
 /// The name of the value in the program of its update.
 pub(super) const VALUE: &str = "value";
+/// What the last updates are called there, behind the value's name, and in the slots of operators.
+pub(super) const HISTORY: &str = "history";
+/// The same of up to which update each row is settled.
+pub(super) const SETTLED: &str = "settled";
 
 #[track_caller]
 fn refused(expected: &str, got: &str) -> Error {

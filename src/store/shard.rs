@@ -1,10 +1,10 @@
 //! A shard: some rows of a value, with the rule's state, and the compiled update that moves them.
 
-use super::rule::{Rule, VALUE};
+use super::rule::{HISTORY, Rule, SETTLED, VALUE};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Run, Scope};
 use crate::kernels::arena::Plain;
-use crate::program::{Program, Registry, VarId};
+use crate::program::{Program, Registry, Role, VarId};
 use crate::tensor::{Dense, Element, Storage, StorageKind, Variable};
 
 /// The update of a shard by gradients of one storage.
@@ -20,12 +20,33 @@ impl Update {
     }
 }
 
+/// What lets rows make the moves that they owe, which the rule makes of every row and a push of selected rows only of some.
+struct Settling {
+    some: Executor,
+    ids: VarId,
+    all: Executor,
+    /// Whether a row may owe something. Before the first push of selected rows there is nothing to remember it in.
+    owes: bool,
+}
+
+impl Settling {
+    fn new(rule: &Rule, update: &Program, registry: &Registry) -> Result<Option<Self>> {
+        let Some((mut some, ids)) = rule.settling(update, registry)? else { return Ok(None) };
+        let Some(all) = some.settling() else { return Ok(None) };
+        // Nothing behind it reads the rows, and it is to run for all that.
+        some.blocks[0].ops.iter_mut().for_each(|op| op.role = Role::Update);
+        let compiled = |program| Executor::new(program, registry, &[], 1);
+        Ok(Some(Self { some: compiled(&some)?, ids, all: compiled(&all)?, owes: false }))
+    }
+}
+
 /// Some rows of a value.
 pub(super) struct Shard {
     scope: Scope,
     dense: Update,
     /// None if the rule refuses gradients of selected rows.
     rows: Option<Update>,
+    settling: Option<Settling>,
 }
 
 impl Shard {
@@ -43,12 +64,44 @@ impl Shard {
         let mut scope = Scope::new();
         scope.set(VALUE, value)?;
         scope.initialize(&dense.0)?;
+        let settling = rows.as_ref().map(|(update, _)| Settling::new(rule, update, registry));
+        let settling = settling.transpose()?.flatten();
         let rows = rows.map(|program| Update::new(&program, registry)).transpose()?;
-        Ok(Self { scope, dense: Update::new(&dense, registry)?, rows })
+        Ok(Self { scope, dense: Update::new(&dense, registry)?, rows, settling })
+    }
+
+    /// Lets rows make the moves that they owe.
+    pub(super) fn settle(&mut self, rows: &[i64]) -> Result<()> {
+        match &mut self.settling {
+            Some(settling) if settling.owes => {
+                let ids = Variable::dense(Dense::from_vec(&[rows.len()], rows.to_vec())?);
+                settling.some.run(&mut self.scope, &Run::train(&[(settling.ids, &ids)], 0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets all rows make the moves that they owe, and forgets the updates that these followed from.
+    pub(super) fn settle_all(&mut self) -> Result<()> {
+        match &mut self.settling {
+            Some(settling) if settling.owes => {
+                settling.all.run(&mut self.scope, &Run::train(&[], 0))?;
+                for kept in [HISTORY, SETTLED] {
+                    self.scope.write::<f64, _>(&named(Some(kept)), |numbers| numbers.fill(0.0))?;
+                }
+                settling.owes = false;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Moves the rows by a gradient, which was found to fit and to be finite.
     pub(super) fn apply(&mut self, gradient: Storage, step: u64) -> Result<()> {
+        match &gradient {
+            Storage::SelectedRows(rows) => self.settle(rows.row_ids())?,
+            _ => self.settle_all()?,
+        }
         let update = match gradient.kind() {
             StorageKind::Dense => &mut self.dense,
             kind => match &mut self.rows {
@@ -56,6 +109,12 @@ impl Shard {
                 None => return Err(Error::new("gradient", "a dense one", kind.name())),
             },
         };
+        if let Some(settling) =
+            self.settling.as_mut().filter(|s| !s.owes && gradient.kind() == StorageKind::SelectedRows)
+        {
+            self.scope.initialize(update.executor.program())?;
+            settling.owes = true;
+        }
         let fed = Variable::new(gradient, None)?;
         update.executor.run(&mut self.scope, &Run::train(&[(update.grad, &fed)], step))
     }

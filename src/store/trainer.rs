@@ -159,8 +159,8 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         let fetched: Vec<VarId> =
             [loss, losses].into_iter().chain(shared.iter().map(|one| one.grad)).collect();
         let mut own = program.clone();
-        // The store updates.
-        own.blocks[0].ops.retain(|op| op.role != Role::Update);
+        // The store updates, and settles rows that owe moves before it gives them.
+        own.blocks[0].ops.retain(|op| !matches!(op.role, Role::Update | Role::Settle));
         let own = own.shortened(&fetched);
         let (executor, scope) = (Executor::new(&own, registry, &fetched, 1)?, Scope::of(&own)?);
         Ok(Self { store, executor, scope, loss, losses, shared, steps: 0 })

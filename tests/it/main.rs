@@ -48,6 +48,7 @@ mod sparse_mistakes;
 mod sparse_saved;
 mod step_blocks;
 mod store;
+mod store_exact;
 mod store_saved;
 mod store_training;
 mod store_workers;

@@ -9,6 +9,7 @@ use unpadded::store::{Key, KeyValueStore, LocalWorker, Mode};
 use unpadded::tensor::{Dense, Storage};
 
 use crate::store::{alone, key, numbers, rule, rules, says, some_rows, store};
+use crate::store_exact::{exact_rules, near};
 
 fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("unpadded-store-{name}-{}", std::process::id()))
@@ -41,11 +42,12 @@ fn same(one: &[Dense], two: &[Dense]) {
     assert!(one.len() == two.len() && one.iter().zip(two).all(|(one, two)| one.bits_eq(two)));
 }
 
-/// With the same bits for every rule, into any number of shards.
+/// With the same bits for every rule, into any number of shards. Only what rows owe is summed up as the shards have them.
 #[test]
 fn a_store_goes_on_where_it_was_saved() {
     let file = file("resumed");
-    for optimizer in rules() {
+    let owing = exact_rules().into_iter().map(|rule| (rule, true));
+    for (optimizer, owes) in rules().into_iter().map(|rule| (rule, false)).chain(owing) {
         let mut worker = alone(&store(3));
         keys(&mut worker, &*optimizer);
         (0..5).for_each(|step| push(&mut worker, step));
@@ -66,7 +68,10 @@ fn a_store_goes_on_where_it_was_saved() {
             assert!(fs::read(&again).unwrap() == bytes);
             fs::remove_file(again).unwrap();
             (5..9).for_each(|step| push(&mut other, step));
-            same(&all(&mut other), &end);
+            match owes && shards != 3 {
+                false => same(&all(&mut other), &end),
+                true => near(&all(&mut other)[0], &end[0], "in other shards"),
+            }
         }
         // The store that has gone on goes back.
         worker.restore(&file).unwrap();

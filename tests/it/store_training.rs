@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use ndarray::{Array1, Array2};
-use unpadded::executor::{Executor, Run, Scope};
+use unpadded::executor::{Executor, Run, Scope, settle};
 use unpadded::layers::{Embedding, EmbeddingBag};
 use unpadded::ops::Pool;
 use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
@@ -178,14 +178,20 @@ fn one(model: &Model) -> (Vec<(String, Dense)>, Vec<f64>) {
         executor.scalar(model.loss).unwrap()
     });
     let losses = losses.collect();
+    settle(&model.program, &ops::catalogue(), &mut scope, 1).unwrap();
     let names = model.program.parameters().map(|id| model.program.var(id).name.clone());
     (names.map(|name| (name.clone(), scope.get(&name).unwrap())).collect(), losses)
 }
 
 #[test]
 fn workers_that_keep_step_are_one_trainer() {
-    let optimizers: [Box<dyn Optimizer>; 3] =
-        [Box::new(Sgd::new(0.3)), Box::new(Adagrad::new(0.1)), Box::new(Adam::new(0.02).lazy())];
+    let optimizers: [Box<dyn Optimizer>; 5] = [
+        Box::new(Sgd::new(0.3)),
+        Box::new(Adagrad::new(0.1)),
+        Box::new(Adam::new(0.02).lazy()),
+        Box::new(Adam::new(0.02)),
+        Box::new(Sgd::new(0.1).momentum(0.9).weight_decay(0.001)),
+    ];
     for optimizer in optimizers {
         let model = model(&*optimizer);
         let (expected, losses) = one(&model);
