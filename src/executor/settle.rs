@@ -8,7 +8,8 @@ use crate::program::{Program, Registry};
 
 /// Lets all rows of parameters make the moves that they owe. Under a gradient of selected rows in the
 /// [mode](crate::ops::SparseMode) `exact` a row that a training step does not touch moves later, before the program reads it next.
-/// Who reads parameters out of the scope of a training settles them first; a [`Trainer`](crate::train) does so by itself.
+/// Who reads parameters out of the scope of a training, or sets one there, settles them first; a [`Trainer`](crate::train) does so by
+/// itself.
 ///
 /// Afterwards a parameter and the optimizer's state have the numbers that dense gradients would have led to, up to rounding. A
 /// program that owes nothing is left as it is.

@@ -87,7 +87,8 @@ pub trait Optimizer {
     ///
     /// # Errors
     /// If the loss is not a scalar or depends on no trainable variable; if a setting is out of range; if a gradient
-    /// is stored as selected rows and the rule, being exact, would have to move the other rows too.
+    /// is stored as selected rows, and the rule, being exact, would have to move the other rows at once, or they owe their moves
+    /// and nothing in the program reads the parameter.
     #[track_caller]
     fn minimize(&self, program: &mut Program, registry: &Registry, loss: VarId) -> Result<Minimized> {
         let caller = Location::caller();
@@ -282,7 +283,13 @@ const SETTLED: &str = "settled";
 /// The last updates of the program, which no update has written yet.
 fn add_history(program: &mut Program) -> Result<VarId> {
     let spec = Spec::fixed(DType::F64, &HISTORY_SHAPE)?;
-    own(program, "learning_rate.history".to_owned(), spec, Initializer::new(ZEROS, Attributes::new()))
+    // Each optimizer of a program has rates of its own.
+    let name = |number: usize| match number {
+        0 => "learning_rate.history".to_owned(),
+        more => format!("learning_rate.history_{more}"),
+    };
+    let free = (0..).map(name).find(|name| program.find(name).is_none());
+    own(program, free.unwrap_or_else(|| name(0)), spec, Initializer::new(ZEROS, Attributes::new()))
 }
 
 /// A variable of the optimizer's own beside a parameter, starting at zero.

@@ -41,7 +41,9 @@ impl fmt::Display for Key {
 /// What one worker has of a key-value store: values by key, to which the workers push gradients, and from which they pull.
 ///
 /// Whatever goes in or comes out is an owned value, and every answer may be an error, so that a store may as well be in another
-/// process. An error of one call leaves the store as it was before the call.
+/// process. An error of one call leaves the store as it was before the call, with two exceptions, which say so: an update operator that
+/// fails amid its rows, after which the key refuses everything until the store is restored, and a round whose sum is not finite, which has
+/// failed for all workers.
 ///
 /// The operations are those of MXNet's `KVStore` (Chen et al., "MXNet: a flexible and efficient machine learning library for
 /// heterogeneous distributed systems", 2015, arXiv:1512.01274) and of Li et al., "Scaling distributed machine learning with the

@@ -84,6 +84,8 @@ impl Shared {
         let keys = self.read();
         let entry = find(&keys, key)?;
         let merged = merge(parts(entry.merging(), gradients))?;
+        // Since it was pushed, the key may have got a rule.
+        entry.check(&merged)?;
         entry.apply(merged, entry.next_step())
     }
 }

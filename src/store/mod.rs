@@ -14,7 +14,9 @@
 //! - *A key without one* gets Σ wᵢ·gᵢ added.
 //!
 //! A rule in exact mode gives the numbers of dense gradients here too: rows without a gradient make the moves that they owe when they
-//! are pulled. Who mixes dense gradients and selected rows by one key pays for settling the whole value at each dense one.
+//! are pulled, and all rows when the store is saved. So the numbers are the same up to rounding whatever was pulled or saved between,
+//! and on any number of shards. Who mixes dense gradients and selected rows by one key pays for settling the whole value at each
+//! dense one.
 //!
 //! They are summed in the order of the workers' numbers, so the bits do not depend on who came first. Selected rows stay selected
 //! rows if all of them are, and equal ones are added up before the rule. The step that the rule and its schedule see is the
@@ -22,7 +24,8 @@
 //!
 //! # What goes wrong
 //! All of a gradient is checked before it is used: key, shape, dtype, row numbers, and that it is finite, also summed. So no value
-//! is half updated. A worker that is dropped, as by a panic of its thread, has left, and whoever would wait for it gets an error
+//! is left half updated. Keys are by themselves: of a trainer that dies between two of its pushes, some keys are a round ahead of
+//! others. A worker that is dropped, as by a panic of its thread, has left, and whoever would wait for it gets an error
 //! instead; so does everybody in a round whose sum is not finite. The values stay as they are after the last whole round, for new
 //! [workers](LocalStore::workers). If an update operator itself fails or panics amid its rows, its key refuses everything until the
 //! store is [restored](KeyValueStore::restore).

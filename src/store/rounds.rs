@@ -13,7 +13,8 @@ pub enum Mode {
     /// A round of a key ends when each worker has pushed its gradient: the store then merges them, in the order of the workers'
     /// numbers, and applies the rule once. A worker that has pushed sees that in its next pull, which waits for it.
     Synchronous,
-    /// Each gradient is applied when it is pushed.
+    /// Each gradient is applied when it is pushed, to one shard after the other: a value that is pulled meanwhile may have it in some
+    /// rows and not yet in others, and so may a checkpoint of the pulled values; a file of the store never does.
     Asynchronous {
         /// How many rounds a worker may be ahead of the slowest: [`end_round`](super::KeyValueStore::end_round) waits when it is
         /// further. Without a number nobody waits. Ho et al., "More effective distributed ML via a stale synchronous parallel

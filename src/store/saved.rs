@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::entry::Entry;
 use super::key_value::Key;
+use super::merge::checked_finite;
 use super::rule::{Rule, feed, parameter, state, update_of};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ErrorKind, Result};
@@ -144,8 +145,9 @@ pub(super) fn restore(
             .ok_or_else(|| of_key(refused("steps", "a number from 0".to_owned(), "another".to_owned())))?;
         let mut states = Vec::new();
         for slot in rule.iter().map(|rule| rule.states(registry)).collect::<Result<Vec<_>>>()?.concat() {
-            let state = take(&beside(&slot, &value_name))?.into_dense()?;
-            states.push((slot, state));
+            let state = take(&beside(&slot, &value_name))?;
+            checked_finite(&state, &format!("{shown}: state `{slot}`")).map_err(of_key)?;
+            states.push((slot, state.into_dense()?));
         }
         let mut entry = Entry::new(value, rule, registry, shards).map_err(of_key)?;
         entry.resume(states, steps).map_err(of_key)?;

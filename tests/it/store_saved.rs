@@ -198,6 +198,10 @@ fn missing_parts_are_named() {
     not_finite.tensors.insert("name:t".to_owned(), Array2::from_elem(SHAPE, f64::NAN).into());
     not_finite.save(&file).unwrap();
     says(worker.restore(&file), &["variable `t`", "value of a key", "NaN at [0, 0]"]);
+    let mut not_finite = whole.clone();
+    not_finite.tensors.insert("moment1 of name:t".to_owned(), Array2::from_elem(SHAPE, f64::INFINITY).into());
+    not_finite.save(&file).unwrap();
+    says(worker.restore(&file), &["variable `t`", "state `moment1`", "inf at [0, 0]"]);
     same(&all(&mut worker), &before);
     fs::remove_file(file).unwrap();
 }

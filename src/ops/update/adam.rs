@@ -2,8 +2,10 @@
 
 use super::drift::{Drift, DriftOf, power};
 use super::engine::apply_deferred;
-use super::owed::{Decays, Deferred, Moment, decays, fading};
-use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
+use super::owed::{Decays, Deferred, Moment, decays, fading, falling_by};
+use super::rule::{
+    self, KEPT, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over,
+};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
@@ -152,7 +154,7 @@ impl<T: Float> Deferred<T, 3> for Adam {
     }
 
     fn horizon(&self) -> usize {
-        fading(self.beta1)
+        falling_by(self.beta1, self.beta2.sqrt()).map_or(KEPT, fading)
     }
 
     fn is_known(&self, moves: &Drift) -> bool {
@@ -174,6 +176,9 @@ impl Op for Adam {
     }
 
     fn owes(&self) -> Owes {
+        if falling_by(self.beta1, self.beta2.sqrt()).is_none() {
+            return Owes::AtOnce("Adam, whose steps fade too slowly where beta1² is about beta2 or more,");
+        }
         self.decay().owes(Owes::Later)
     }
 

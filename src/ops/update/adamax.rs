@@ -4,8 +4,10 @@
 //! has faded.
 
 use super::engine::apply_deferred;
-use super::owed::{Decays, Falling, Falls, Moment, decays, fading};
-use super::rule::{self, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over};
+use super::owed::{Decays, Falling, Falls, Moment, decays, fading, falling_by};
+use super::rule::{
+    self, KEPT, Rule, SparseMode, dense_or_rows, fraction, not_negative, or_one, or_zero, over,
+};
 use crate::error::Result;
 use crate::kernels::Float;
 use crate::operator;
@@ -104,7 +106,7 @@ impl<T: Float> Falls<T, 3> for Adamax {
     }
 
     fn horizon(&self) -> usize {
-        fading(self.beta1)
+        falling_by(self.beta1, self.beta2).map_or(KEPT, fading)
     }
 }
 
@@ -118,6 +120,9 @@ impl Op for Adamax {
     }
 
     fn owes(&self) -> Owes {
+        if falling_by(self.beta1, self.beta2).is_none() {
+            return Owes::AtOnce("Adamax, whose steps fade too slowly where beta1 is about beta2 or more,");
+        }
         self.decay().owes(Owes::Later)
     }
 

@@ -327,6 +327,12 @@ impl<T: Float, R: Falls<T, FIELDS>, const FIELDS: usize> Deferred<T, FIELDS> for
     }
 }
 
+/// By what the quotient of a momentum and what divides it falls in an update without a gradient, where the divisor falls to `divisor`
+/// of itself; `None` if that is not well below 1, as then the quotient hardly falls at all.
+pub(in crate::ops) fn falling_by(momentum: f64, divisor: f64) -> Option<f64> {
+    Some(momentum / divisor).filter(|&by| by < 0.999)
+}
+
 /// After so many updates a momentum has fallen to 1e-18 of itself.
 pub(in crate::ops) fn fading(momentum: f64) -> usize {
     const NOTHING: f64 = 1e-18;

@@ -84,7 +84,8 @@ pub trait Op: Declared {
     }
 
     /// Of an update rule: what a row owes that has no gradient, while gradients are selected rows and the
-    /// [mode](crate::ops::SparseMode) is exact. A rule that says [`Owes::Later`] has the slots `history` and `settled`.
+    /// [mode](crate::ops::SparseMode) is exact. A rule that says [`Owes::Later`] has the slots `history` and `settled`, and is one
+    /// of this crate's, which [`settle`](crate::executor::settle) knows.
     fn owes(&self) -> Owes {
         Owes::Nothing
     }
