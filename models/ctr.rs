@@ -87,7 +87,9 @@ fn rarity(rows: &LabelledRows, columns: usize) -> Vec<f32> {
 }
 
 /// A file of the user's, perhaps in a zip, or the one that comes with the program.
-fn read(path: Option<&PathBuf>, (name, text): (&str, &'static str)) -> Result<LabelledRows> {
+///
+/// With `counts`, a value below 0 is an error.
+fn read(path: Option<&PathBuf>, (name, text): (&str, &'static str), counts: bool) -> Outcome<LabelledRows> {
     let file = match path {
         None => TextFile::embedded(name, text),
         Some(path) => match path.to_str().and_then(|path| path.split_once('!')) {
@@ -95,7 +97,16 @@ fn read(path: Option<&PathBuf>, (name, text): (&str, &'static str)) -> Result<La
             _ => TextFile::open(path)?,
         },
     };
-    LabelledRows::of_files([&file], FirstIndex::One)
+    let rows = LabelledRows::of_files([&file], FirstIndex::One)?;
+    let negative = |row: &LabelledRow| row.values.iter().copied().find(|value| *value < 0.0);
+    let negative = rows.rows().iter().zip(1..).find_map(|(row, number)| Some((number, negative(row)?)));
+    match negative.filter(|_| counts) {
+        None => Ok(rows),
+        Some((number, value)) => {
+            let expected = "expected counts, 0 or more, with --tf-idf";
+            Err(format!("value in row {number} of `{}`: {expected}, got {value}", rows.name()).into())
+        }
+    }
 }
 
 /// The likeliest class of a line and its probability. Nothing was learned of features beyond the last.
@@ -129,23 +140,14 @@ fn always_one(rows: &LabelledRows, classes: &Vocabulary) -> f64 {
     100.0 * rows.rows().iter().filter(is_it).count() as f64 / rows.rows().len() as f64
 }
 
-/// That rows can be trained on or scored: values are counts if they are taken for such, and entries beyond the features of
-/// training, of which nothing was learned, are left out.
-fn fit_in(rows: &mut LabelledRows, columns: usize, counts: bool) -> Outcome<()> {
+/// That rows can be trained on or scored: entries beyond the features of training, of which nothing was learned, are left out.
+fn fit_in(rows: &mut LabelledRows, columns: usize) -> Outcome<()> {
     let dropped = rows.drop_beyond(columns);
     if dropped > 0 {
         let beyond = format!("feature number{} beyond {columns}", if dropped == 1 { "" } else { "s" });
         flags::print(format!("{}: left out {dropped} {beyond}, the last in training", rows.name()))?;
     }
-    let negative = |row: &LabelledRow| row.values.iter().copied().find(|value| *value < 0.0);
-    let negative = rows.rows().iter().enumerate().find_map(|(number, row)| Some((number, negative(row)?)));
-    match negative.filter(|_| counts) {
-        None => Ok(()),
-        Some((number, value)) => {
-            let expected = "expected counts, 0 or more, with --tf-idf";
-            Err(format!("value of row {number} in `{}`: {expected}, got {value}", rows.name()).into())
-        }
-    }
+    Ok(())
 }
 
 fn run(cli: &Cli) -> Outcome<()> {
@@ -153,7 +155,7 @@ fn run(cli: &Cli) -> Outcome<()> {
     if let Some(predictor) = flags.predictor(MODEL)? {
         return flags::answer(|line| predict(&predictor, line));
     }
-    let all = read(flags.train.as_ref(), TRAIN)?;
+    let all = read(flags.train.as_ref(), TRAIN, tf_idf)?;
     let (columns, classes, count) = (all.columns(), all.classes()?, all.rows().len());
     if !(1..=MOST_FEATURES).contains(&columns) {
         let expected = format!("expected some, numbered up to {MOST_FEATURES}");
@@ -162,7 +164,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         );
     }
     let (mut train, mut dev) = match &flags.dev {
-        Some(path) => (all, read(Some(path), TRAIN)?),
+        Some(path) => (all, read(Some(path), TRAIN, tf_idf)?),
         None => all.hold_out(10, flags.seed), // by the row alone, so that equal ones are on one side
     };
     if train.rows().is_empty() || dev.rows().is_empty() {
@@ -170,9 +172,10 @@ fn run(cli: &Cli) -> Outcome<()> {
         return Err(format!("rows of `{}`: {expected}, got {count}", train.name()).into());
     }
     let own = flags.train.is_none();
-    let mut test = if own || flags.test.is_some() { Some(read(flags.test.as_ref(), TEST)?) } else { None };
+    let mut test =
+        if own || flags.test.is_some() { Some(read(flags.test.as_ref(), TEST, tf_idf)?) } else { None };
     for rows in [&mut train, &mut dev].into_iter().chain(&mut test) {
-        fit_in(rows, columns, tf_idf)?;
+        fit_in(rows, columns)?;
     }
     let loader = |rows: &LabelledRows| -> Result<Loader> {
         let loader = rows.loader(FEEDS, columns, Target::Class(&classes))?;
@@ -213,8 +216,8 @@ mod tests {
 
     use super::*;
 
-    fn rows(text: &'static str) -> Result<LabelledRows> {
-        read(None, ("test", text))
+    fn rows(text: &'static str) -> Outcome<LabelledRows> {
+        read(None, ("test", text), false)
     }
 
     /// Trains on all rows of a text and predicts out of the checkpoint.
@@ -334,7 +337,7 @@ mod tests {
             ),
             (
                 &["--train", "@good", "--test", "@negative", "--tf-idf"],
-                "value of row 1 in `negative`: expected counts, 0 or more, with --tf-idf, got -2",
+                "value in row 2 of `negative`: expected counts, 0 or more, with --tf-idf, got -2",
             ),
             (&["--test", "@good"], "error: the following required arguments were not provided"),
         ] {

@@ -210,7 +210,7 @@
 //! | [`rmsprop_centred`](crate::optimizer::RmsProp::centred) | m += (1 − α)(g − m), param −= rate · g / (√(s − m²) + epsilon) |
 //! | [`rmsprop_centred_momentum`](crate::optimizer::RmsProp::centred) | v = momentum · v + g / (√(s − m²) + epsilon), param −= rate · v |
 //! | [`adadelta`](crate::optimizer::Adadelta) | s = ρ s + (1 − ρ) g², d = √(u + epsilon) / √(s + epsilon) · g, u = ρ u + (1 − ρ) d², param −= rate · d |
-//! | [`ftrl`](crate::optimizer::Ftrl) | z += g − (√(n + g²) − √n) / rate · param, n += g², param = −(z − sign(z) · l1) / ((beta + √n) / rate + l2), 0 where \|z\| ≤ l1 |
+//! | [`ftrl`](crate::optimizer::Ftrl) | n += g², σ = (beta + √n) / rate − s, z += g − σ · param, s += σ, param = −(z − sign(z) · l1) / (s + l2), 0 where \|z\| ≤ l1 |
 //! | [`settle`](crate::executor::settle) | what rows that had no gradient owe to param and its state |
 //! | [`update_history`](crate::executor::settle) | the rates of the last updates, from which that follows |
 //! | [`learning_rate`](Schedule) | the rate of a step, by a schedule |

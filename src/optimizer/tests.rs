@@ -63,7 +63,7 @@ fn every_parameter_gets_an_update_and_a_state() {
             &["square", "mean", "velocity"],
         ),
         (&Adadelta::new(1.0).rho(0.95), "adadelta", &["square", "moved"]),
-        (&Ftrl::new(0.1).beta(0.5).l1(0.1).l2(0.1), "ftrl", &["sum", "linear"]),
+        (&Ftrl::new(0.1).beta(0.5).l1(0.1).l2(0.1), "ftrl", &["sum", "linear", "strength"]),
     ];
     for (optimizer, kind, states) in cases {
         let (mut program, loss) = model();

@@ -210,6 +210,7 @@ impl KeyValueStore for LocalWorker {
         let (registry, shards) = (&self.store.registry, self.store.shards);
         let restored = self.rounds.check_idle(None);
         *keys = restored.and_then(|()| saved::restore(&keys, registry, shards, path)).at_caller()?;
+        self.rounds.forget();
         Ok(())
     }
 }

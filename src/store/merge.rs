@@ -25,13 +25,19 @@ pub(super) enum Merging {
 /// The factors of gradients of these weights.
 pub(super) fn parts(merging: Merging, pushed: Vec<(Storage, f64)>) -> Vec<Part> {
     let all: f64 = pushed.iter().map(|(_, weight)| weight).sum();
+    let largest = pushed.iter().map(|(_, weight)| *weight).fold(0.0, f64::max);
     let factor = |weight: f64| match merging {
         Merging::Descended => -weight,
         // Gradients of no sample at all are no gradient.
         Merging::Mean if all == 0.0 => 0.0,
+        // Their sum is beyond all numbers.
+        Merging::Mean if all.is_infinite() => {
+            weight / largest / pushed.iter().map(|(_, weight)| weight / largest).sum::<f64>()
+        }
         Merging::Mean => weight / all,
     };
-    pushed.into_iter().map(|(gradient, weight)| Part { gradient, factor: factor(weight) }).collect()
+    let factors: Vec<f64> = pushed.iter().map(|(_, weight)| factor(*weight)).collect();
+    pushed.into_iter().zip(factors).map(|((gradient, _), factor)| Part { gradient, factor }).collect()
 }
 
 /// The sum of the parts, in their order: selected rows with ascending numbers, each once, if all of them are selected rows, else

@@ -193,6 +193,11 @@ impl Rounds {
         }
     }
 
+    /// Rounds that could not be applied are forgotten, as the values are others now. None is under way.
+    pub(super) fn forget(&self) {
+        self.state().keys.clear();
+    }
+
     /// A worker is no longer there.
     pub(super) fn leave(&self, worker: usize) {
         self.state().left[worker] = true;

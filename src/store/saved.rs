@@ -84,7 +84,10 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
             What::State(slot) => entry.whole(Some(slot))?,
             What::Steps => Dense::from_vec(&[], vec![entry.steps() as i64])?,
         };
-        Ok(Cow::Owned(Storage::from(value)))
+        // One that could not be restored would stand in the place of one that can.
+        let value = Storage::from(value);
+        checked_finite(&value, name)?;
+        Ok(Cow::Owned(value))
     };
     Checkpoint { program, ..Checkpoint::default() }.save_each(&Target::find(path)?, tensor)
 }

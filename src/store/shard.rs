@@ -1,5 +1,6 @@
 //! A shard: some rows of a value, with the rule's state, and the compiled update that moves them.
 
+use super::merge::checked_finite;
 use super::rule::{HISTORY, Rule, SETTLED, VALUE};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Run, Scope};
@@ -56,6 +57,10 @@ impl Shard {
     /// If the rule does not fit, or there is no memory for its state.
     pub(super) fn new(value: Dense, rule: &Rule, registry: &Registry) -> Result<Self> {
         let (dtype, dims) = (value.dtype(), value.shape().to_vec());
+        let value = Storage::from(value);
+        // Also where rows of the same number were added up.
+        checked_finite(&value, "value of a key")?;
+        let value = value.into_dense()?;
         let dense = rule.program(registry, (dtype, &dims), StorageKind::Dense)?;
         let rows = match dims.is_empty() {
             true => None,

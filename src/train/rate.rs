@@ -157,11 +157,12 @@ impl Trainer {
 }
 
 /// A checkpoint whose rate is that of another program; `false` if it has the same already, or they differ in more than the rate.
-pub(super) fn renew_rate(ours: &Program, from: &mut Checkpoint) -> bool {
+pub(super) fn renew_rate(ours: &Program, from: &mut Checkpoint) -> Option<String> {
     let mut theirs = from.program.clone();
     optimizer::take_rate(ours, &mut theirs);
-    if ours.difference(&theirs).is_some() {
-        return false;
+    let beside = ours.difference(&theirs);
+    if beside.is_some() {
+        return beside;
     }
     from.program = theirs;
     from.tensors.remove(RATE_SCALE);
@@ -169,7 +170,7 @@ pub(super) fn renew_rate(ours: &Program, from: &mut Checkpoint) -> bool {
         from.tensors.insert(RATE_SCALE.to_owned(), one());
     }
     from.position.stalled = 0;
-    true
+    None
 }
 
 fn one() -> Storage {

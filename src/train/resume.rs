@@ -133,11 +133,12 @@ impl Trainer {
             return Err(Error::of(ErrorKind::Program, "seed of the model", expected, ours.to_string()));
         }
         if let Some(difference) = self.state.program.difference(&from.program) {
-            let renewed = renew_rate(&self.state.program, &mut from);
-            if !(renewed && self.change_rate) {
+            let beside = renew_rate(&self.state.program, &mut from);
+            if beside.is_some() || !self.change_rate {
                 let expected = "that of the model being built";
-                let error = Error::of(ErrorKind::Program, "program", expected, difference);
-                return Err(if renewed { error.noted(OTHER_RATE) } else { error });
+                let told = beside.clone().filter(|_| self.change_rate).unwrap_or(difference);
+                let error = Error::of(ErrorKind::Program, "program", expected, told);
+                return Err(if beside.is_none() { error.noted(OTHER_RATE) } else { error });
             }
         }
         for (name, value) in from.tensors.iter().chain(&from.best) {

@@ -62,7 +62,7 @@ pub(crate) fn adadelta(rho: f64, epsilon: f64) -> Rule {
 
 pub(crate) fn ftrl() -> Rule {
     let attributes = Attributes::new().with("beta", 1.0).with("l1", 0.0).with("l2", 0.5);
-    Rule { kind: "ftrl", attributes, state: &["sum", "linear"] }
+    Rule { kind: "ftrl", attributes, state: &["sum", "linear", "strength"] }
 }
 
 pub(crate) fn lion() -> Rule {

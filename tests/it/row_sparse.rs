@@ -115,7 +115,7 @@ fn a_training_is_that_of_a_dense_table_that_starts_alike() {
         ("adam clipped one by one", Box::new(clipped), &["moment1", "moment2"]),
         ("amsgrad", Box::new(Adam::new(0.1).amsgrad().lazy()), &["moment1", "moment2", "largest"]),
         ("lamb", Box::new(Lamb::new(0.1).lazy()), &["moment1", "moment2"]),
-        ("ftrl", Box::new(Ftrl::new(0.5).l1(0.01)), &["sum", "linear"]),
+        ("ftrl", Box::new(Ftrl::new(0.5).l1(0.01)), &["sum", "linear", "strength"]),
         (
             "rmsprop",
             Box::new(RmsProp::new(0.1).centred().momentum(0.5).lazy()),

@@ -177,19 +177,49 @@ fn lion_and_ftrl_are_their_formulas() {
     );
     follows(
         &ftrl().with("l1", 0.25),
-        each!(|_t, rate, g, p, n, z| {
+        each!(|_t, rate, g, p, n, z, s| {
             if g == 0.0 {
                 continue;
             }
-            let sigma = ((*n + g * g).sqrt() - n.sqrt()) / rate;
-            *z += g - sigma * *p;
+            let before = if *n == 0.0 { 1.0 / rate } else { *s };
             *n += g * g;
+            *s = (1.0 + n.sqrt()) / rate;
+            *z += g - (*s - before) * *p;
             *p = match z.abs() <= 0.25 {
                 true => 0.0,
-                false => -(*z - z.signum() * 0.25) / ((1.0 + n.sqrt()) / rate + 0.5),
+                false => -(*z - z.signum() * 0.25) / (*s + 0.5),
             };
         }),
     );
+}
+
+/// At one rate σ is (√(n + g²) − √n) / rate, as in the paper; a rate that falls to nothing leaves what was learnt.
+#[test]
+fn ftrl_at_a_lower_rate_keeps_what_it_has_learnt() {
+    let rule = ftrl();
+    let mut fields = Fields::start(&rule, Variable::dense(arr2(&[[0.0f64, 0.0]])));
+    for field in &mut fields.0[1..] {
+        *field = Variable::dense(arr2(&[[0.0f64, 0.0]]));
+    }
+    let (mut n, mut z, mut p) = ([0.0f64; 2], [0.0f64; 2], [0.0f64; 2]);
+    let step = |fields: Fields, rate: f32, t: u64, g: [f64; 2]| {
+        fields.update(&rule, "exact", rate.into(), Variable::dense(arr2(&[g])), facts(t, 1))
+    };
+    for t in 0..50 {
+        let g = [(t as f64).sin() + 0.5, (t as f64 * 0.3).cos() - 0.7];
+        fields = step(fields, 0.5, t, g);
+        for i in 0..2 {
+            z[i] += g[i] - ((n[i] + g[i] * g[i]).sqrt() - n[i].sqrt()) / 0.5 * p[i];
+            n[i] += g[i] * g[i];
+            p[i] = -z[i] / ((1.0 + n[i].sqrt()) / 0.5 + 0.5);
+        }
+        close(&values(&fields.0[0]), &p, 1e-12, "at one rate");
+    }
+    let before = values(&fields.0[0]);
+    for t in 50..60 {
+        fields = step(fields, 0.5e-6, t, [1.0, -1.0]);
+    }
+    close(&values(&fields.0[0]), &before, 1e-4, "at hardly any rate");
 }
 
 #[test]

@@ -10,6 +10,8 @@ pub(in crate::ops) struct Drift {
     spread: Spread,
     /// What decay leaves of the parameter.
     kept: f64,
+    /// A decay took more than all of the parameter, and turned its sign.
+    turned: bool,
 }
 
 /// The same for one row.
@@ -41,7 +43,7 @@ pub(in crate::ops) fn power(beta: f64, step: f64) -> f64 {
 impl Default for Drift {
     /// Of no update.
     fn default() -> Self {
-        Self { spread: Spread::default(), kept: 1.0 }
+        Self { spread: Spread::default(), kept: 1.0, turned: false }
     }
 }
 
@@ -53,12 +55,13 @@ impl Drift {
         let c = root2 / (1.0 - power(beta2, step)).sqrt();
         // The updates after it find moments that have fallen once more.
         let spread = self.spread.scaled(beta1, root2).with(self.kept * beta1 * rate, c);
-        Self { spread, kept: self.kept * kept }
+        Self { spread, kept: self.kept * kept, turned: self.turned || kept < 0.0 }
     }
 
     /// Whether it is known well enough for any moments.
     pub(in crate::ops) fn is_known(&self) -> bool {
-        self.spread.is_close()
+        // Weights of both signs may cancel where their terms do not.
+        !self.turned && self.spread.is_close()
     }
 
     /// For rows, with moments that fall in `updates`, and a parameter of which the last of them leave `kept`.

@@ -21,12 +21,13 @@ struct Leader<T> {
     l2: T,
 }
 
-impl<T: Float> Rule<T, 3> for Leader<T> {
+impl<T: Float> Rule<T, 4> for Leader<T> {
     #[inline(always)]
-    fn step(&self, [param, sum, linear]: [T; 3], grad: T) -> [T; 3] {
+    fn step(&self, [param, sum, linear, strength]: [T; 4], grad: T) -> [T; 4] {
         let more = sum + grad * grad;
-        let root = more.sqrt();
-        let next = linear + grad - (root - sum.sqrt()) / self.rate * param;
+        let stronger = (self.beta + more.sqrt()) / self.rate;
+        let before = if sum == T::ZERO { self.beta / self.rate } else { strength };
+        let next = linear + grad - (stronger - before) * param;
         let beyond = if next > self.l1 {
             next - self.l1
         } else if next < -self.l1 {
@@ -34,11 +35,11 @@ impl<T: Float> Rule<T, 3> for Leader<T> {
         } else {
             T::ZERO
         };
-        let scale = self.beta + root + self.rate * self.l2;
-        let moved = -(self.rate * beyond) / scale;
+        let scale = stronger + self.l2;
+        let moved = -beyond / scale;
         // Without a gradient nothing is learnt. At a rate of 0 nothing could be, nor where its square is lost.
         let stays = grad == T::ZERO || self.rate == T::ZERO || scale == T::ZERO;
-        [if stays { param } else { moved }, if stays { sum } else { more }, if stays { linear } else { next }]
+        if stays { [param, sum, linear, strength] } else { [moved, more, next, stronger] }
     }
 }
 
@@ -47,14 +48,16 @@ operator! {
     ///
     /// With g = grad, wherever it is not 0,
     ///
-    /// - σ = (√(sum + g²) − √sum) / rate;
-    /// - linear += g − σ · param;
     /// - sum += g²;
-    /// - param = 0 if |linear| ≤ l1, else −(linear − sign(linear) · l1) / ((beta + √sum) / rate + l2).
+    /// - σ = (beta + √sum) / rate − strength;
+    /// - linear += g − σ · param;
+    /// - strength += σ;
+    /// - param = 0 if |linear| ≤ l1, else −(linear − sign(linear) · l1) / (strength + l2).
     ///
-    /// McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1, where the rate is α. Its
-    /// L1 and L2 are those of the sum of all losses, not of one step, so it takes no other decay. As there, an
-    /// element without a gradient stays as it is, also where the rate moves by a schedule; and nothing moves at a rate of 0. A
+    /// McMahan et al., "Ad click prediction: a view from the trenches", KDD 2013, algorithm 1, where the rate is α, and strength
+    /// 1 / η, which begins at beta / rate. Its L1 and L2 are those of the sum of all losses, not of one step, so it takes no other
+    /// decay. A rate that moves by a schedule is in σ, too: a lower one holds an element where it is, and pulls it nowhere. As there, an
+    /// element without a gradient stays as it is; and nothing moves at a rate of 0. A
     /// parameter that does not start at 0 loses its start as it learns, the quicker the larger `beta` is beside its gradients.
     ///
     /// Under a gradient of selected rows it is exact.
@@ -70,11 +73,13 @@ operator! {
     ///     Operand::constant("param", array![[1.0, 0.0, 7.0]]),
     ///     Operand::constant("sum", array![[16.0, 0.0, 1.0]]),
     ///     Operand::constant("linear", array![[2.0, 0.0, 1.0]]),
+    ///     Operand::constant("strength", array![[10.0, 0.0, 4.0]]),
     /// ])?;
-    /// // σ = (5 − 4) / 0.5 = 2, linear = 2 + 3 − 2 · 1 = 3, param = −(3 − 1) / ((1 + 5) / 0.5 + 2).
+    /// // σ = (1 + 5) / 0.5 − 10 = 2, linear = 2 + 3 − 2 · 1 = 3, param = −(3 − 1) / ((1 + 5) / 0.5 + 2).
     /// assert_eq!(out[0].as_slice::<f64>()?, [-1.0 / 7.0, 0.0, 7.0]);
     /// assert_eq!(out[1].as_slice::<f64>()?, [25.0, 1.0, 1.0]);
     /// assert_eq!(out[2].as_slice::<f64>()?, [3.0, 1.0, 1.0]);
+    /// assert_eq!(out[3].as_slice::<f64>()?, [12.0, 4.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub(in crate::ops) struct Ftrl = ftrl {
@@ -89,7 +94,12 @@ operator! {
     }
     inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient() }
     kernels { [DENSE], [ROWS] }
-    outputs { PARAM = param: one.updated().table(), SUM = sum: one.updated().table(), LINEAR = linear: one.updated().table() }
+    outputs {
+        PARAM = param: one.updated().table(),
+        SUM = sum: one.updated().table(),
+        LINEAR = linear: one.updated().table(),
+        STRENGTH = strength: one.updated().table(),
+    }
 }
 
 impl Op for Ftrl {
@@ -98,7 +108,7 @@ impl Op for Ftrl {
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        self.mode.infer_shape(s, 3, self.storage, self.owes())
+        self.mode.infer_shape(s, 4, self.storage, self.owes())
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
@@ -113,6 +123,6 @@ impl Op for Ftrl {
     fn samples() -> Result<Vec<Sample>> {
         let op =
             |mode| Ftrl { mode, storage: StorageKind::Dense, beta: 1.0, l1: 0.25, l2: 0.5, rate_factor: 0.5 };
-        rule::samples(|mode| op(mode).attributes(), &["param", "sum", "linear"])
+        rule::samples(|mode| op(mode).attributes(), &["param", "sum", "linear", "strength"])
     }
 }

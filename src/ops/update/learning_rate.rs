@@ -71,7 +71,12 @@ impl Op for LearningRate {
                 scale.to_string(),
             ));
         }
-        run.output::<f32>(RATE)?.fill((self.schedule.rate(self.base, run.run().step) * scale) as f32);
+        let rate = self.schedule.rate(self.base, run.run().step) * scale;
+        if !(rate as f32).is_finite() {
+            let what = format!("learning rate of step {}", run.run().step + 1);
+            return Err(Error::new(what, "a finite number in f32", rate.to_string()));
+        }
+        run.output::<f32>(RATE)?.fill(rate as f32);
         Ok(())
     }
 
