@@ -14,6 +14,7 @@ mod damage;
 mod datasets;
 mod documents;
 mod exact;
+mod exact_refused;
 mod executor;
 mod expressions;
 mod fine_tuning;
