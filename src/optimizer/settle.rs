@@ -39,12 +39,14 @@ pub(super) fn before_readers(
     let mut unread: Vec<VarId> = owing.iter().map(|owing| owing.param).collect();
     // The last place first, so that those before stay where they are.
     for at in (0..program.root().ops.len()).rev() {
-        if program.root().ops[at].role != Role::Forward {
+        // A step block may read several: the first one's `settle` then stands in its place.
+        let reader = program.root().ops[at].clone();
+        if reader.role != Role::Forward {
             continue;
         }
         for owing in owing {
             let mut rows = Vec::new();
-            rows_read(program, registry, &program.root().ops[at].clone(), owing.param, &mut rows)?;
+            rows_read(program, registry, &reader, owing.param, &mut rows)?;
             if rows.contains(&Rows::All) {
                 rows = vec![Rows::All];
             }

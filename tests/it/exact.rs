@@ -19,24 +19,24 @@ use unpadded::{Builder, DType, Var, Variable, ops};
 
 use crate::models::Random;
 
-const HEIGHT: usize = 40;
-const WIDTH: usize = 5;
+pub(crate) const HEIGHT: usize = 40;
+pub(crate) const WIDTH: usize = 5;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Gradient {
+pub(crate) enum Gradient {
     Dense,
     Rows,
 }
 
-struct Model {
-    program: Program,
-    registry: Registry,
-    words: VarId,
-    loss: VarId,
+pub(crate) struct Model {
+    pub(crate) program: Program,
+    pub(crate) registry: Registry,
+    pub(crate) words: VarId,
+    pub(crate) loss: VarId,
 }
 
 /// A table that is looked up at the root, in a step block and pooled, a cell and a loss.
-fn model(dtype: DType, gradient: Gradient, optimizer: &dyn Optimizer) -> Model {
+pub(crate) fn model(dtype: DType, gradient: Gradient, optimizer: &dyn Optimizer) -> Model {
     let net = Builder::new().seed(6);
     let rows = gradient == Gradient::Rows;
     let words = net.feed("words", DType::I64, &[], 1);
@@ -57,7 +57,7 @@ fn model(dtype: DType, gradient: Gradient, optimizer: &dyn Optimizer) -> Model {
 }
 
 /// Batches in which some ids are frequent, most are rare, and some batches are empty.
-fn batch(random: &mut Random, step: u64) -> Variable {
+pub(crate) fn batch(random: &mut Random, step: u64) -> Variable {
     let sequences = match step % 17 {
         16 => vec![vec![]],
         _ => (0..3)
@@ -99,16 +99,28 @@ fn train(
     (table.as_slice::<f64>().unwrap().to_vec(), losses)
 }
 
-fn rules() -> Vec<(&'static str, Box<dyn Optimizer>)> {
+pub(crate) fn rules() -> Vec<(&'static str, Box<dyn Optimizer>)> {
     let cosine = || Schedule::cosine_to(700, 1e-4).warm_up(20);
     let triangle = || Schedule::one_cycle(600, 0.3);
     let halves = || Schedule::step(150, 0.5);
+    let pieces = || Schedule::piecewise([(100, 0.5), (300, 0.1), (500, 2.0)]).warm_up(50);
     vec![
         ("sgd with decay", Box::new(Sgd::new(0.1).weight_decay(0.01).schedule(cosine()))),
         ("momentum", Box::new(Sgd::new(0.02).momentum(0.9).schedule(halves()))),
         ("momentum with decay", Box::new(Sgd::new(0.02).momentum(0.95).weight_decay(0.02))),
         ("nesterov", Box::new(Sgd::new(0.02).momentum(0.8).nesterov().weight_decay(0.01).schedule(cosine()))),
         ("adam", Box::new(Adam::new(0.01))),
+        (
+            "adam, by an inverse root",
+            Box::new(Adam::new(0.01).schedule(Schedule::inverse_sqrt(100).warm_up(100))),
+        ),
+        ("adam, down a line", Box::new(Adam::new(0.01).schedule(Schedule::linear_to(800, 1e-3)))),
+        ("adam, down a line to 0", Box::new(Adam::new(0.01).schedule(Schedule::linear(600)))),
+        (
+            "adam, in steps from a start",
+            Box::new(Adam::new(0.01).schedule(Schedule::step_after(200, 90, 0.7))),
+        ),
+        ("momentum, in pieces", Box::new(Sgd::new(0.02).momentum(0.9).schedule(pieces()))),
         ("adam, clipped", Box::new(Adam::new(0.01).clip_global_norm(0.05).schedule(cosine()))),
         ("adam, other betas", Box::new(Adam::new(0.01).betas(0.5, 0.9).epsilon(1e-4).schedule(halves()))),
         ("adam, slow betas", Box::new(Adam::new(0.003).betas(0.97, 0.9999))),
@@ -134,7 +146,7 @@ fn rules() -> Vec<(&'static str, Box<dyn Optimizer>)> {
     ]
 }
 
-fn farthest(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn farthest(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| (a - b).abs() / b.abs().max(1.0)).fold(0.0, f64::max)
 }
@@ -158,13 +170,13 @@ fn exact_sparse_updates_have_the_numbers_of_dense_ones() {
 #[test]
 fn rows_that_are_not_read_for_ten_thousand_updates_are_where_the_dense_rule_has_them() {
     for (name, optimizer) in rules() {
-        let run = |gradient| {
-            let Model { program, registry, words, loss } = model(DType::F64, gradient, &*optimizer);
+        let run = |dtype, gradient| {
+            let Model { program, registry, words, loss } = model(dtype, gradient, &*optimizer);
             let mut executor = Executor::new(&program, &registry, &[loss], 1).unwrap();
             let mut scope = Scope::of(&program).unwrap();
             let mut random = Random(9);
-            for step in 0..21_000u64 {
-                let words_of = if step % 10_000 < 900 {
+            for step in 0..21_500u64 {
+                let words_of = if step % 10_500 < 500 {
                     batch(&mut random, step)
                 } else {
                     Variable::from_sequences(&[vec![1i64]]).unwrap()
@@ -173,11 +185,15 @@ fn rows_that_are_not_read_for_ten_thousand_updates_are_where_the_dense_rule_has_
             }
             let all = Variable::from_sequences(&[(0..HEIGHT as i64).collect::<Vec<_>>()]).unwrap();
             executor.run(&mut scope, &Run::infer(&[(words, &all)])).unwrap();
-            scope.get("table").unwrap().as_slice::<f64>().unwrap().to_vec()
+            numbers(&scope.value("table").unwrap())
         };
-        let off = farthest(&run(Gradient::Rows), &run(Gradient::Dense));
-        println!("{name}: {off:.1e}");
-        assert!(off < 1e-6, "{name}: {off:e}");
+        let dense = run(DType::F64, Gradient::Dense);
+        // In f32, thousands of rounded steps of the dense rule lie between; what is owed is found in f64.
+        for (dtype, most) in [(DType::F64, 1e-6), (DType::F32, 1e-4)] {
+            let off = farthest(&run(dtype, Gradient::Rows), &dense);
+            println!("{name}, {dtype}: {off:.1e}");
+            assert!(off < most, "{name}, {dtype}: {off:e}");
+        }
     }
 }
 
@@ -198,6 +214,79 @@ fn a_settle_stands_before_every_reader_and_the_interpreter_runs_it() {
         executor.run(&mut scope, &Run::train(&feeds, step)).unwrap();
         let found = executor.scalar(loss).unwrap();
         assert!((found - expected).abs() < 1e-12, "step {step}: {found} is not {expected}");
+    }
+}
+
+/// Each of two tables that one step block reads is settled before it.
+#[test]
+fn a_step_block_may_read_several_tables() {
+    let train = |rows: bool| {
+        let net = Builder::new().seed(4);
+        let words = net.feed("words", DType::I64, &[], 1);
+        let [a, b] = ["a", "b"]
+            .map(|name| net.parameter(name, DType::F64, &[HEIGHT, WIDTH], init::uniform(-0.5, 0.5)));
+        let both = net.recurrent(words, |step, word| {
+            // Which rows of `b` are read is known in the step alone, so that all are settled.
+            step.mul(step.lookup(word, a, None, rows), step.lookup(step.assign(word), b, None, rows))
+        });
+        let loss = net.sum(net.tanh(both));
+        let (registry, mut program) = (net.registry(), net.finish().unwrap());
+        Adam::new(0.02).minimize(&mut program, &registry, loss.id()).unwrap();
+        let ops = &program.root().ops;
+        let reader = ops.iter().position(|op| op.step.is_some()).unwrap();
+        let of = |table: Var| -> Vec<_> {
+            let settles = ops[..reader].iter().filter(|op| op.role == Role::Settle);
+            settles
+                .filter(|op| op.output("param") == [table.id()])
+                .map(|op| op.input("ids").to_vec())
+                .collect()
+        };
+        let settled = if rows { (vec![vec![words.id()]], vec![vec![]]) } else { (vec![], vec![]) };
+        assert_eq!((of(a), of(b)), settled, "{program}");
+        let mut executor = Executor::new(&program, &registry, &[], 1).unwrap();
+        let (mut scope, mut random) = (Scope::of(&program).unwrap(), Random(8));
+        for step in 0..60 {
+            let batch = batch(&mut random, step);
+            executor.run(&mut scope, &Run::train(&[(words.id(), &batch)], step)).unwrap();
+        }
+        settle(&program, &registry, &mut scope, 1).unwrap();
+        ["a", "b"].map(|name| numbers(&scope.value(name).unwrap()))
+    };
+    for (rows, dense) in train(true).iter().zip(&train(false)) {
+        let off = farthest(rows, dense);
+        assert!(off < 1e-9, "{off:e}");
+    }
+}
+
+/// Where so many rows owe that threads share them.
+#[test]
+fn many_rows_are_settled_with_the_same_bits_on_any_number_of_threads() {
+    const ROWS: usize = 3000;
+    for (name, optimizer) in rules() {
+        let net = Builder::new().seed(4);
+        let words = net.feed("words", DType::I64, &[], 1);
+        let table = net.parameter("table", DType::F32, &[ROWS, 48], init::uniform(-0.5, 0.5));
+        let loss = net.sum(net.tanh(net.lookup(words, table, None, true)));
+        let (registry, mut program) = (net.registry(), net.finish().unwrap());
+        optimizer.minimize(&mut program, &registry, loss.id()).unwrap();
+        let train = |threads| {
+            let mut executor = Executor::new(&program, &registry, &[], threads).unwrap();
+            let (mut scope, mut random) = (Scope::of(&program).unwrap(), Random(8));
+            for step in 0..12 {
+                let count = if step % 3 == 0 { ROWS } else { 5 };
+                let ids: Vec<i64> = (0..count).map(|_| random.below(ROWS) as i64).collect();
+                let batch = Variable::from_sequences(&[ids]).unwrap();
+                executor.run(&mut scope, &Run::train(&[(words.id(), &batch)], step)).unwrap();
+            }
+            let before = scope.get("table").unwrap();
+            settle(&program, &registry, &mut scope, threads).unwrap();
+            (before, scope.get("table").unwrap())
+        };
+        let one = train(1);
+        for threads in [2, 3] {
+            let found = train(threads);
+            assert!(one.0.bits_eq(&found.0) && one.1.bits_eq(&found.1), "{name} on {threads} threads");
+        }
     }
 }
 
@@ -230,7 +319,11 @@ fn one_executor_trains_two_scopes_as_two_would() {
 }
 
 /// A trainer whose table has many rows that few batches touch.
-fn trainer(gradient: Gradient) -> Trainer {
+pub(crate) fn trainer(gradient: Gradient) -> Trainer {
+    trainer_with(gradient, &AdamW::new(0.02).weight_decay(0.1))
+}
+
+pub(crate) fn trainer_with(gradient: Gradient, optimizer: &dyn Optimizer) -> Trainer {
     let net = Builder::new().seed(3);
     let words = net.feed("words", DType::I64, &[], 1);
     let label = net.feed("label", DType::I64, &[], 0);
@@ -238,11 +331,10 @@ fn trainer(gradient: Gradient) -> Trainer {
     let table = if gradient == Gradient::Rows { table.sparse() } else { table };
     let logits = words.embedding(table).sequence_pool(Pool::Sum).linear(2);
     let loss = logits.cross_entropy(label).mean();
-    let adam = AdamW::new(0.02).weight_decay(0.1);
-    Trainer::new(net, loss, &adam).unwrap().output("logits", logits).progress(Progress::Quiet).threads(1)
+    Trainer::new(net, loss, optimizer).unwrap().output("logits", logits).progress(Progress::Quiet).threads(1)
 }
 
-fn loader() -> Loader {
+pub(crate) fn loader() -> Loader {
     let mut random = Random(4);
     let sample = |_| {
         let words: Vec<i64> =
@@ -254,7 +346,7 @@ fn loader() -> Loader {
     Loader::new(samples, &["words", "label"]).unwrap().batching(Batching::Sequences(6)).shuffle(2)
 }
 
-fn numbers(value: &Storage) -> Vec<f64> {
+pub(crate) fn numbers(value: &Storage) -> Vec<f64> {
     value.to_dense().unwrap().cast(DType::F64).as_slice::<f64>().unwrap().to_vec()
 }
 

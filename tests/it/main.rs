@@ -14,6 +14,7 @@ mod damage;
 mod datasets;
 mod documents;
 mod exact;
+mod exact_refused;
 mod exact_settings;
 mod executor;
 mod expressions;

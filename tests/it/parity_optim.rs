@@ -1,11 +1,15 @@
 //! Update rules against PyTorch's, and laws of their sparse forms.
 
 use ndarray::{Array2, ArrayD, arr0};
+use unpadded::executor::{Executor, Run, Scope, settle};
+use unpadded::layers::init;
+use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
 use unpadded::program::call::Direct;
 use unpadded::program::{Attributes, Operand, RunFacts};
-use unpadded::tensor::{DType, SelectedRows, Storage};
-use unpadded::{Variable, ops};
+use unpadded::tensor::{DType, Dense, SelectedRows, Storage};
+use unpadded::{Builder, Variable, ops};
 
+use crate::exact::farthest;
 use crate::fixture::Fixture;
 
 /// An update operator and its attributes; the mode is added by the test.
@@ -215,6 +219,48 @@ fn sparse_updates_are_those_of_pytorch() {
         check("optim_sparse_adagrad", |f| adagrad(f.number("eps", 0.0)), "exact", expected);
     }
     check("optim_sparse_adam", |f| adam(f.number("eps", 0.0)), "lazy", "lazy");
+}
+
+/// In exact mode a program comes to where PyTorch's dense rule does on the densified gradients.
+#[test]
+fn exact_updates_of_rows_are_those_of_pytorch_on_dense_ones() {
+    let momentum = |f: &Fixture| Sgd::new(f.number("lr", 0.0)).momentum(f.number("momentum", 0.0));
+    let adam = |f: &Fixture| Adam::new(f.number("lr", 0.0)).epsilon(f.number("eps", 0.0));
+    let adagrad = |f: &Fixture| Adagrad::new(f.number("lr", 0.0)).epsilon(f.number("eps", 0.0));
+    let cases: [(&str, &dyn Fn(&Fixture) -> Box<dyn Optimizer>); 4] = [
+        ("optim_sparse_sgd", &|f| Box::new(Sgd::new(f.number("lr", 0.0)))),
+        ("optim_sparse_momentum", &|f| Box::new(momentum(f))),
+        ("optim_sparse_adagrad", &|f| Box::new(adagrad(f))),
+        ("optim_sparse_adam", &|f| Box::new(adam(f))),
+    ];
+    for (case, optimizer) in cases {
+        let fixture = Fixture::load(case);
+        let start = fixture.array::<f32>("start");
+        let (height, width) = (start.shape()[0], start.shape()[1]);
+        // The gradient of the table is `by` in the rows of the ids.
+        let net = Builder::new();
+        let ids = net.feed("ids", DType::I64, &[], 0);
+        let by = net.feed("by", DType::F64, &[width], 0);
+        let table = net.parameter("table", DType::F64, &[height, width], init::zeros());
+        let loss = net.sum(net.mul(net.lookup(ids, table, None, true), by));
+        let (registry, mut program) = (net.registry(), net.finish().unwrap());
+        optimizer(&fixture).minimize(&mut program, &registry, loss.id()).unwrap();
+        let mut scope = Scope::of(&program).unwrap();
+        scope.set("table", Dense::from(start).cast(DType::F64)).unwrap();
+        let mut executor = Executor::new(&program, &registry, &[], 1).unwrap();
+        for step in 0..10 {
+            let fed = Variable::dense(fixture.array::<i64>(&format!("rows.{step}")));
+            let values = Dense::from(fixture.array::<f32>(&format!("values.{step}"))).cast(DType::F64);
+            let feeds = [(ids.id(), &fed), (by.id(), &Variable::dense(values))];
+            executor.run(&mut scope, &Run::train(&feeds, step)).unwrap();
+            let mut settled = scope.clone();
+            settle(&program, &registry, &mut settled, 1).unwrap();
+            let expected = Dense::from(fixture.array::<f32>(&format!("dense.{step}"))).cast(DType::F64);
+            let found = settled.get("table").unwrap();
+            let off = farthest(found.as_slice::<f64>().unwrap(), expected.as_slice::<f64>().unwrap());
+            assert!(off < 1e-6, "{case}, step {step}: {off:e}");
+        }
+    }
 }
 
 /// All but `lamb`, whose elements depend on one another.

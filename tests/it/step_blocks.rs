@@ -3,6 +3,7 @@
 mod cases;
 mod checks;
 pub(crate) mod generator;
+mod training;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,11 +15,11 @@ use unpadded::{DType, Mode, Result, Variable};
 
 use crate::thorough::times;
 use checks::{check, directional, updates};
-use generator::{Case, Kind, callable, case, fed, mistake};
+use generator::{Case, Kind, Tables, callable, case, fed, mistake};
 
 /// How many programs the suite runs of each kind.
 const PROGRAMS: usize = 50;
-pub(crate) const F32: Kind = Kind { dtype: DType::F32, smooth: false, wide: false };
+pub(crate) const F32: Kind = Kind { dtype: DType::F32, smooth: false, wide: false, tables: Tables::Some };
 const F64: Kind = Kind { dtype: DType::F64, ..F32 };
 
 pub(crate) fn run<'a>(feeds: &'a [(VarId, &'a Variable)], numbers: &'a [u64]) -> Run<'a> {

@@ -168,15 +168,16 @@ where
             let mut read = std::mem::take(&mut debts.read);
             read.clear();
             ids(run, &mut read)?;
-            // What is no row of the table is for the reader to name.
-            read.retain(|&id| usize::try_from(id).is_ok_and(|id| id < height));
-            let turn = (history.count() % SWEEP as u64) as usize;
-            read.extend((turn..height).step_by(SWEEP).map(|row| row as i64));
-            debts.plan.prepare(&read);
+            // What is no row of the table is for the reader to name, and then nothing has moved.
+            if read.iter().all(|&id| usize::try_from(id).is_ok_and(|id| id < height)) {
+                let turn = (history.count() % SWEEP as u64) as usize;
+                read.extend((turn..height).step_by(SWEEP).map(|row| row as i64));
+                debts.plan.prepare(&read);
+                let plan = std::mem::take(&mut debts.plan);
+                debts.settle(rule, history, &mut tables, settled, plan.ids().iter().copied(), threads);
+                debts.plan = plan;
+            }
             debts.read = read;
-            let plan = std::mem::take(&mut debts.plan);
-            debts.settle(rule, history, &mut tables, settled, plan.ids().iter().copied(), threads);
-            debts.plan = plan;
         }
     }
     *run.scratch().get::<Debts<R::Moves>>() = debts;

@@ -30,9 +30,9 @@ pub(in crate::ops) struct Moment {
 pub(in crate::ops) struct History<'a>(pub(in crate::ops) View<'a, f64>);
 
 impl History<'_> {
-    /// How many updates there were.
+    /// How many updates there were: a whole number that f64 has exactly, whatever a file says.
     pub(in crate::ops) fn count(&self) -> u64 {
-        self.0.row(0)[0] as u64
+        (self.0.row(0)[0] as u64).min(1 << 53)
     }
 
     /// What marks this history among all.

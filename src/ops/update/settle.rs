@@ -34,7 +34,7 @@ operator! {
     /// kind of the update rule, `settings` are its attributes; `shape` and `dtype` are the parameter's. `settled` is `[height]` in f64: up
     /// to which update each row is settled. After it the row has the numbers that the dense rule would have left, up to rounding.
     ///
-    /// Ids that are no rows of the table are left to the operator that reads them.
+    /// Where an id is no row of the table nothing is settled: the operator that reads the rows then names it.
     ///
     /// ```
     /// use ndarray::{Array2, array};

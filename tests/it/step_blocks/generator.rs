@@ -3,7 +3,7 @@
 //! A program grows call by call. The operands of a call are picked with little thought: what the builder refuses is
 //! noted and the program is made again without it, so that nothing here repeats the library's rules of what fits. Each file
 //! holds one family: `attempts` what making it again takes, and programs with a mistake; `operators` a call of one operator, `products` what merging is about, `constants` operators on parameters,
-//! `blocks` step blocks and layers, `feeds` the data.
+//! `blocks` step blocks and layers, `feeds` the data, `optimizers` what a program is trained by.
 
 mod attempts;
 mod blocks;
@@ -11,6 +11,7 @@ mod constants;
 mod dice;
 mod feeds;
 mod operators;
+mod optimizers;
 mod products;
 mod sparse;
 
@@ -23,9 +24,10 @@ use unpadded::program::{Program, Reach, Spec, VarId};
 use unpadded::{Builder, DType, Error, Registry, Result, Var, Variable};
 
 use attempts::Attempts;
-pub(crate) use attempts::{case, mistake};
+pub(crate) use attempts::{case, mistake, twins};
 pub(crate) use dice::Dice;
 use feeds::Size;
+pub(crate) use optimizers::optimizer;
 
 /// What a program may hold.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +37,30 @@ pub(crate) struct Kind {
     pub(crate) smooth: bool,
     /// Enough numbers that loops are split over threads.
     pub(crate) wide: bool,
+    pub(crate) tables: Tables,
+}
+
+/// Tables that ids are looked up in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tables {
+    /// Some, with gradients of either storage.
+    Some,
+    /// Many, of various heights, most of them with gradients of selected rows.
+    Rows,
+    /// The same with dense gradients.
+    Dense,
+}
+
+impl Kind {
+    /// Whether ids are looked up often, in tables that are higher than a batch has ids.
+    fn high(self) -> bool {
+        self.tables != Tables::Some
+    }
+
+    /// Ids are below that many where they can be looked up.
+    fn ids(self) -> usize {
+        if self.high() { HIGH } else { TABLE }
+    }
 }
 
 /// A value for each feed.
@@ -62,6 +88,17 @@ pub(crate) struct Case {
 
 pub(crate) fn fed(batch: &Batch) -> Vec<(VarId, &Variable)> {
     batch.iter().map(|(id, v)| (*id, v)).collect()
+}
+
+/// A program with gradients of tables as selected rows, the same with dense ones, and batches to train both on.
+pub(crate) struct Twins {
+    pub(crate) rows: Program,
+    pub(crate) dense: Program,
+    pub(crate) registry: Registry,
+    pub(crate) loss: VarId,
+    pub(crate) batches: Vec<Batch>,
+    /// One without sequences.
+    pub(crate) nothing: Batch,
 }
 
 impl Case {
@@ -130,6 +167,8 @@ struct Maker {
 
 /// Rows of the tables that ids are looked up in, and classes of the labels.
 const TABLE: usize = 5;
+/// Rows of higher tables, of which most batches name few.
+const HIGH: usize = 29;
 /// Larger numbers are made small before anything else is done to them.
 const LARGE: f64 = 6.0;
 
@@ -169,6 +208,12 @@ fn grown(seed: u64, kind: Kind, attempts: Attempts) -> Result<(Builder, Maker, f
     let mut maker = Maker { dice, kind, width, calls, kinds, registry, parameters, made, attempts };
     let (feeds, mut items) = maker.feeds(&net)?;
     let fed = items.len();
+    if kind.high() {
+        for _ in 0..1 + maker.dice.below(3) {
+            let known = items.clone();
+            maker.tried(&net, |maker| maker.of_ids(&net, &known), &mut items);
+        }
+    }
     let depth = if kind.wide { 1 + maker.dice.below(2) } else { 1 + maker.dice.below(3) };
     for _ in 0..maker.dice.below(2 + calls.min(4)) {
         maker.grow(&net, &mut items, 0);
@@ -242,6 +287,9 @@ impl Maker {
     }
 
     fn call(&mut self, net: &Builder, items: &[Item], depth: usize) -> Result<Vec<Item>> {
+        if self.kind.high() && self.dice.chance(30) {
+            return self.of_ids(net, items);
+        }
         match self.dice.below(if depth > 0 { 28 } else { 22 }) {
             0..=7 => self.any_operator(net, items),
             8 | 9 => self.products(net, items),
@@ -277,7 +325,7 @@ impl Maker {
             if !memories.is_empty() && self.dice.chance(15) { self.any(&memories) } else { self.any(items) };
         match item.float() {
             true => self.small(net, &item, LARGE),
-            false if item.size <= TABLE as f64 => self.lookup(net, &item),
+            false if item.size <= self.kind.ids() as f64 => self.lookup(net, &item),
             false => {
                 let var = net.cast(item.var, self.kind.dtype);
                 let var = net.tanh(var);
@@ -319,7 +367,7 @@ impl Maker {
         let mut sum = None;
         let all: Vec<Item> = items.iter().chain(&self.made).cloned().collect();
         for item in all {
-            if sum.is_some() && self.dice.chance(40) {
+            if sum.is_some() && self.dice.chance(if self.kind.high() { 15 } else { 40 }) {
                 continue;
             }
             if let Some(Some(part)) = self.attempt(net, |maker| maker.part(net, &item)) {

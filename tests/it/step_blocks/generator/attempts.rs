@@ -6,7 +6,7 @@ use unpadded::layers::{Linear, init};
 use unpadded::program::{Attributes, Spec, VarId};
 use unpadded::{Builder, Error, Result, Var};
 
-use super::{Case, Dice, Item, Kind, Maker, Size, grown, words};
+use super::{Case, Dice, Item, Kind, Maker, Size, Tables, Twins, grown, words};
 use crate::step_blocks::F32;
 
 /// What making a program again knows of the times before.
@@ -73,6 +73,32 @@ pub(crate) fn case(seed: u64, kind: Kind) -> Result<Case> {
     let values: Vec<_> = values.iter().map(|var| var.id()).collect();
     let case = Case::of(net.finish()?, maker.registry, values[values.len() - 1], batch, values)?;
     Ok(Case { others, refused, wrong, ..case })
+}
+
+/// The program of a seed whose tables have gradients of selected rows, the same with dense ones, and batches for both.
+pub(crate) fn twins(seed: u64, kind: Kind, batches: usize) -> Result<Twins> {
+    let rows = Kind { tables: Tables::Rows, ..kind };
+    let (left_out, _) = fitting(seed, rows)?;
+    let attempts = || Attempts { left_out: left_out.clone(), ..Attempts::default() };
+    let (net, mut maker, feeds, values) = grown(seed, rows, attempts())?;
+    let (other, ..) = grown(seed, Kind { tables: Tables::Dense, ..kind }, attempts())?;
+    let dice = &mut maker.dice;
+    let sizes = [Size::Usual, Size::Usual, Size::Smaller, Size::Smaller, Size::EmptySequences, Size::Larger];
+    let mut batch = |_| {
+        let size = *dice.pick(&sizes);
+        feeds.batch(dice, size)
+    };
+    let batches = (0..batches).map(&mut batch).collect::<Result<_>>()?;
+    let nothing = feeds.batch(dice, Size::NoSequences)?;
+    let loss = values[values.len() - 1].id();
+    Ok(Twins {
+        rows: net.finish()?,
+        dense: other.finish()?,
+        registry: maker.registry,
+        loss,
+        batches,
+        nothing,
+    })
 }
 
 /// The program of a seed with one wrong call, whose result is used wherever that of a right one was: all errors of the

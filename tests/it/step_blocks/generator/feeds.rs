@@ -5,7 +5,7 @@ use std::sync::Arc;
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Result, Var, Variable};
 
-use super::{Batch, Dice, Item, Kind, Maker, TABLE};
+use super::{Batch, Dice, HIGH, Item, Kind, Maker, TABLE};
 
 /// Feeds in groups, each of one LoD.
 pub(super) struct Feeds {
@@ -20,6 +20,8 @@ struct Feed {
     dtype: DType,
     dims: Vec<usize>,
     group: usize,
+    /// What ids are below.
+    below: usize,
 }
 
 /// What a batch looks like.
@@ -41,9 +43,10 @@ impl Maker {
             let levels = if group == 0 { *self.dice.pick(&[1, 2, 2, 3, 3]) } else { self.dice.below(3) };
             feeds.groups.push(levels);
             let mut first = None;
-            for k in 0..1 + self.dice.below(3) {
+            let least = if self.kind.high() { 2 } else { 1 };
+            for k in 0..least + self.dice.below(3) {
                 let name = format!("x{group}{k}");
-                let ids = k > 0 && self.dice.chance(60);
+                let ids = k > 0 && self.dice.chance(if self.kind.high() { 85 } else { 60 });
                 let (dtype, dims) = match self.dice.below(8) {
                     0 if ids => (DType::I32, vec![]),
                     _ if ids => (DType::I64, vec![]),
@@ -59,8 +62,9 @@ impl Maker {
                 if !ids && !self.dice.chance(10) {
                     net.watch(var);
                 }
-                feeds.feeds.push(Feed { var, dtype, dims, group });
-                items.push(self.item(net, var, if ids { TABLE as f64 } else { 1.0 })?);
+                let below = if self.kind.high() && self.dice.chance(60) { HIGH } else { TABLE };
+                feeds.feeds.push(Feed { var, dtype, dims, group, below });
+                items.push(self.item(net, var, if ids { below as f64 } else { 1.0 })?);
             }
         }
         Ok((feeds, items))
@@ -89,7 +93,12 @@ impl Feeds {
                 let numbers = (0..count).map(|_| dice.number()).collect();
                 Dense::from_vec::<f64>(&shape, numbers)?.cast(DType::F32).cast(feed.dtype)
             } else {
-                let ids = (0..count).map(|_| dice.below(TABLE) as i64).collect();
+                // Where there are many, few of them are frequent.
+                let id = |dice: &mut Dice| match feed.below > TABLE && dice.chance(70) {
+                    true => dice.below(TABLE),
+                    false => dice.below(feed.below),
+                };
+                let ids = (0..count).map(|_| id(dice) as i64).collect();
                 Dense::from_vec::<i64>(&shape, ids)?.cast(feed.dtype)
             };
             batch.push((feed.var.id(), Variable::new(dense, lod.clone())?));

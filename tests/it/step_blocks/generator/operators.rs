@@ -8,7 +8,7 @@ use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Result, Var};
 
 use super::sparse::SPARSE;
-use super::{Item, LARGE, Maker, TABLE};
+use super::{HIGH, Item, LARGE, Maker, TABLE, Tables};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
 /// gradient passes where the function has one.
@@ -64,15 +64,7 @@ impl Maker {
             "accuracy" | "cross_entropy" | "linear_cross_entropy" | "cross_entropy_share" => {
                 self.of_labels(net, kind, items)
             }
-            "embedding" => {
-                let ids: Vec<Item> =
-                    items.iter().filter(|i| !i.float() && i.size <= TABLE as f64).cloned().collect();
-                if ids.is_empty() {
-                    return Ok(Vec::new());
-                }
-                let ids = self.any(&ids);
-                Ok(vec![self.lookup(net, &ids)?])
-            }
+            "embedding" => self.looked_up(net, items),
             "embedding_bag" => self.bags(net, items),
             kind if SPARSE.contains(&kind) => self.of_sparse(net, kind, items),
             "gru_cell" => {
@@ -126,7 +118,7 @@ impl Maker {
                 self.by_signature(net, kind, &[x, y], items)
             }
             "sequence_erase" => {
-                let sequences = ids_of_sequences(items);
+                let sequences = ids_of_sequences(items, TABLE);
                 if sequences.is_empty() {
                     return Ok(Vec::new());
                 }
@@ -171,7 +163,7 @@ impl Maker {
     /// A piece of each sequence. Where it lies is told by ids in the same sequences: it begins behind as many rows as some
     /// ids have, and has as many as others.
     fn sliced(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
-        let sequences = ids_of_sequences(items);
+        let sequences = ids_of_sequences(items, TABLE);
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
@@ -258,23 +250,57 @@ impl Maker {
     /// The rows of a table that ids stand for.
     pub(super) fn lookup(&mut self, net: &Builder, ids: &Item) -> Result<Item> {
         let depth = if self.dice.chance(80) { 0 } else { 2 };
-        let table = self.constant(net, &[TABLE, self.width], depth)?;
+        let height = self.height(ids);
+        let table = self.constant(net, &[height, self.width], depth)?;
         let padding = self.dice.chance(20).then(|| self.dice.below(TABLE) as i64);
         // The row of a padding id has no gradient, where the function has one.
         let padding = if self.kind.smooth { None } else { padding };
-        let var = net.lookup(ids.var, table.var, padding, self.dice.chance(50));
+        let rows = self.gradient_of_rows();
+        let var = net.lookup(ids.var, table.var, padding, rows);
         self.item(net, var, table.size)
+    }
+
+    /// What some ids stand for, one by one or pooled.
+    pub(super) fn of_ids(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
+        if self.dice.chance(60) { self.looked_up(net, items) } else { self.bags(net, items) }
+    }
+
+    /// The rows of some ids, if there are any.
+    fn looked_up(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
+        let fits = |i: &&Item| !i.float() && i.size <= self.kind.ids() as f64;
+        let ids: Vec<Item> = items.iter().filter(fits).cloned().collect();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = self.any(&ids);
+        Ok(vec![self.lookup(net, &ids)?])
+    }
+
+    /// How many rows a table has that ids are looked up in.
+    fn height(&mut self, ids: &Item) -> usize {
+        match self.kind.high() {
+            false => TABLE,
+            true if ids.size > TABLE as f64 => HIGH,
+            true => *self.dice.pick(&[TABLE, HIGH]),
+        }
+    }
+
+    /// Whether the gradient of a table is stored as rows.
+    fn gradient_of_rows(&mut self) -> bool {
+        let rows = self.dice.chance(if self.kind.high() { 85 } else { 50 });
+        rows && self.kind.tables != Tables::Dense
     }
 
     /// A row for each sequence of ids.
     fn bags(&mut self, net: &Builder, items: &[Item]) -> Result<Vec<Item>> {
-        let sequences = ids_of_sequences(items);
+        let sequences = ids_of_sequences(items, self.kind.ids());
         if sequences.is_empty() {
             return Ok(Vec::new());
         }
         let ids = self.any(&sequences);
         let depth = if self.dice.chance(80) { 0 } else { 2 };
-        let table = self.constant(net, &[TABLE, self.width], depth)?;
+        let height = self.height(&ids);
+        let table = self.constant(net, &[height, self.width], depth)?;
         let pools = [BagPool::Sum, BagPool::Mean, BagPool::Max];
         let pool = pools[self.dice.below(if self.kind.smooth { 2 } else { 3 })];
         let beside: Vec<Item> = items.iter().filter(|i| i.float() && i.meets(&ids)).cloned().collect();
@@ -285,7 +311,7 @@ impl Maker {
             None
         };
         let padding_id = self.dice.chance(20).then(|| self.dice.below(TABLE) as i64);
-        let gradient = if self.dice.chance(50) { StorageKind::SelectedRows } else { StorageKind::Dense };
+        let gradient = if self.gradient_of_rows() { StorageKind::SelectedRows } else { StorageKind::Dense };
         let size = table.size * weights.as_ref().map_or(1.0, |w| w.size);
         let weights = weights.map(|w| w.var);
         let var = net.lookup_bag(ids.var, table.var, LookupBag { pool, weights, padding_id, gradient });
@@ -500,9 +526,9 @@ impl Maker {
 }
 
 /// Ids that can be looked up, in sequences.
-fn ids_of_sequences(items: &[Item]) -> Vec<Item> {
+fn ids_of_sequences(items: &[Item], below: usize) -> Vec<Item> {
     let fits =
-        |i: &&Item| !i.float() && i.size <= TABLE as f64 && !i.spec.lod.is_empty() && i.spec.width() == 1;
+        |i: &&Item| !i.float() && i.size <= below as f64 && !i.spec.lod.is_empty() && i.spec.width() == 1;
     items.iter().filter(fits).cloned().collect()
 }
 
