@@ -22,6 +22,8 @@ mod embedding;
 mod embedding_bag;
 #[macro_use]
 mod gru;
+#[macro_use]
+mod highway;
 mod layer;
 #[macro_use]
 mod linear;
@@ -29,6 +31,8 @@ mod linear;
 mod lstm;
 #[macro_use]
 mod mgu;
+#[macro_use]
+mod norm;
 mod recurrent;
 #[macro_use]
 mod rnn;
@@ -40,10 +44,12 @@ pub use activation::Activation;
 pub use embedding::Embedding;
 pub use embedding_bag::EmbeddingBag;
 pub use gru::{Gru, GruWeights, Reset};
+pub use highway::Highway;
 pub use layer::{Instance, Layer, RecurrentLayer, Stateful};
 pub use linear::Linear;
 pub use lstm::{Lstm, LstmWeights};
 pub use mgu::{Mgu, MguWeights};
+pub use norm::{Norm, NormWeights};
 pub use recurrent::RecurrentWeights;
 pub use rnn::{Rnn, RnnWeights};
 pub use stacked::Stacked;
@@ -54,6 +60,8 @@ use crate::program::{Builder, Var};
 /// Layers: operators with parameters of their own.
 impl Builder {
     Linear!(Builder);
+    Norm!(Builder);
+    Highway!(Builder);
     Embedding!(Builder);
     EmbeddingBag!(Builder);
     Lstm!(Builder);
@@ -66,6 +74,8 @@ impl Builder {
 /// Layers: operators with parameters of their own.
 impl Var {
     Linear!(Var);
+    Norm!(Var);
+    Highway!(Var);
     Embedding!(Var);
     EmbeddingBag!(Var);
     Lstm!(Var);

@@ -32,6 +32,7 @@
 //! | [`less_equal`](Builder::less_equal) | x ≤ y |
 //! | [`equal`](Builder::equal) | x = y |
 //! | [`not_equal`](Builder::not_equal) | x ≠ y |
+//! | [`select`](Builder::select) | x where a condition is not 0, else y |
 //!
 //! ## Functions of one number
 //!
@@ -81,8 +82,22 @@
 //! | [`sum_features`](Builder::sum_features) | Σ_j x_ij, of each row |
 //! | [`mean_features`](Builder::mean_features) | Σ_j x_ij / n, of each row |
 //! | [`max_features`](Builder::max_features) | max_j x_ij, of each row |
+//! | [`top_k`](Builder::top_k) | the k largest x_ij of each row, and their columns; of one [`argmax`](Builder::argmax) |
+//! | [`cumulative_sum_features`](Builder::cumulative_sum_features) | Σ_{k ≤ j} x_ik, of each row |
 //! | [`softmax`](Builder::softmax) | e^x_ij / Σ_k e^x_ik, over each row |
 //! | [`log_softmax`](Builder::log_softmax) | x_ij − ln Σ_k e^x_ik, over each row |
+//!
+//! ## Normalisation
+//!
+//! Beside it, composed of others: [`glu`](Builder::glu), [`swiglu`](Builder::swiglu), [`bilinear`](Builder::bilinear) and
+//! [`weight_norm`](Builder::weight_norm).
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`layer_norm`](Builder::layer_norm) | (x_i − mean_i) / √(variance_i + epsilon) ∘ gain + bias, of each row |
+//! | [`batch_norm`](crate::layers::Norm::batch) | (x_ij − mean_j) / √(variance_j + epsilon) · gain_j + bias_j, of each column over all rows |
+//! | [`running_average`](crate::layers::Norm::batch) | average += momentum · (x − average) |
+//! | [`rms_norm`](Builder::rms_norm) | x_i / √(mean of x_ij² + epsilon) ∘ gain, of each row |
 //!
 //! ## Columns
 //!
@@ -108,6 +123,7 @@
 //! | [`sequence_expand_as`](Builder::sequence_expand_as) | x_i in every row of sequence i of y; in step blocks too |
 //! | [`sequence_slice`](Builder::sequence_slice) | rows offset_i … offset_i + length_i − 1 of sequence i |
 //! | [`sequence_erase`](Builder::sequence_erase) | the ids that are not among `tokens` |
+//! | [`cumulative_sum`](Builder::cumulative_sum) | Σ_{u ≤ t} x_u, over the rows u of its sequence |
 //! | [`lod_of`](Builder::lod_of) | n_i, the length of sequence i |
 //!
 //! ## Recurrent cells
@@ -126,6 +142,16 @@
 //! | [`cross_entropy`](Builder::cross_entropy) | −ln softmax(logits_i)_y, for the label y; ignored labels, weights and smoothing by [`cross_entropy_with`](Builder::cross_entropy_with) |
 //! | [`linear_cross_entropy`](crate::executor) | cross_entropy(x · W + b, labels), chunk by chunk: the executor makes it of the two |
 //! | [`cross_entropy_share`](crate::executor) | w_y, the weight that a row counts with: the executor makes it beside the one before |
+//! | [`binary_cross_entropy`](Builder::binary_cross_entropy) | −y · ln s − (1 − y) · ln(1 − s), for s = sigmoid(x), the mean over columns; weights by [`binary_cross_entropy_with`](Builder::binary_cross_entropy_with) |
+//! | [`focal_loss`](Builder::focal_loss) | binary cross-entropy times a power of what is missing of the target; its settings by [`focal_loss_with`](Builder::focal_loss_with) |
+//! | [`hinge`](Builder::hinge) | max(0, 1 − y · x), the mean over columns |
+//! | [`squared_error`](Builder::squared_error) | (x − y)², the mean over columns |
+//! | [`huber`](Builder::huber) | d² / 2 for d = x − y, beyond delta only linear, the mean over columns |
+//! | [`kl_divergence`](Builder::kl_divergence) | Σ_j y_ij · (ln y_ij − x_ij), where x is a logarithm |
+//! | [`cosine_similarity`](Builder::cosine_similarity) | x_i · y_i / (‖x_i‖ · ‖y_i‖), of each row; losses of it and of scores by [`cosine_loss`](Builder::cosine_loss) and [`margin_ranking`](Builder::margin_ranking) |
+//! | [`nce`](Builder::nce) | ln(1 + e^−Δ_y) + Σ_j ln(1 + e^Δ_j), for the label y and classes j that are drawn; the loss alone by [`nce_loss`](Builder::nce_loss) |
+//! | [`sampled_softmax`](Builder::sampled_softmax) | −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_j)), for the label y and classes j that are drawn; the loss alone by [`sampled_softmax_loss`](Builder::sampled_softmax_loss) |
+//! | [`hierarchical_sigmoid`](Builder::hierarchical_sigmoid) | Σ_n ln(1 + e^∓s_n), over the nodes n on the path to the label |
 //! | [`accuracy`](Builder::accuracy) | the share of the rows whose largest logit is at the label |
 //!
 //! ## Random
@@ -142,6 +168,9 @@
 //! |---|---|
 //! | [`embedding`](Builder::embedding) | row ids_i of W; with a table of one's own [`lookup`](Builder::lookup) |
 //! | [`embedding_bag`](Builder::embedding_bag) | one row a sequence of ids: Σ_k w_k · W\[i_k\], the mean or the maximum; with a table of one's own [`lookup_bag`](Builder::lookup_bag) |
+//! | [`gather_rows`](Builder::gather_rows) | row ids_i of a dense x |
+//! | [`scatter_rows`](Builder::scatter_rows) | out\[ids_i\] += x_i |
+//! | [`one_hot`](Builder::one_hot) | 1 in column ids_i, 0 in all others |
 //! | [`take_rows`](Builder::take_rows) | row ids_i of a csr x or of selected rows, csr |
 //! | [`retain`](Builder::retain) | the rows of selected rows, or of a csr x, that are among ids; the others are zero |
 //!
@@ -261,7 +290,10 @@ mod update;
 
 pub use cell::gru::Update;
 pub use lookup::bag::LookupBag;
+pub use loss::binary::{BinaryCrossEntropy, FocalLoss};
 pub use loss::cross_entropy::CrossEntropy;
+pub use loss::hierarchical::{ClassTree, Side};
+pub use loss::sampled::SampledClasses;
 pub use sequence::pool_kind::Pool;
 pub(crate) use update::rule::HISTORY_SHAPE;
 pub use update::rule::SparseMode;
@@ -277,13 +309,18 @@ use crate::program::{Builder, Registry, Var};
 use {
     cell::{gru::*, lstm::*},
     conversion::{assign::*, fill_like::*},
-    elementwise::{activation::*, arithmetic::*, comparison::*},
-    feature::{columns::*, reduce::*, softmax::*},
-    lookup::{bag::*, embedding::*},
-    loss::{accuracy::*, cross_entropy::*},
+    elementwise::{activation::*, arithmetic::*, comparison::*, select::*},
+    feature::{columns::*, norm::*, reduce::*, softmax::*, top_k::*},
+    lookup::{bag::*, embedding::*, gather::*},
+    loss::{
+        accuracy::*, binary::*, cross_entropy::*, hierarchical::*, regression::*, sampled::*, similarity::*,
+    },
     product::{linear::*, matmul::*, row_matrix::*},
     random::dropout::*,
-    sequence::{erase::*, expand::*, expand_as::*, lod_of::*, pool::*, reverse::*, slice::*, softmax::*},
+    sequence::{
+        cumulative_sum::*, erase::*, expand::*, expand_as::*, lod_of::*, pool::*, reverse::*, slice::*,
+        softmax::*,
+    },
     sparse::{convert::*, dot::*, projection::*, reduce::SumRows, retain::*, take::*, transposed::*},
 };
 
@@ -297,8 +334,11 @@ use elementwise::arithmetic::Binary;
 use elementwise::comparison::Compared;
 use elementwise::unary::Unary;
 use elementwise::{activation, arithmetic, comparison};
+use feature::norm::{self, Normalise};
 use feature::reduce::{self, PerRow, Whole};
 use feature::softmax::{self, Softmax};
+use loss::pointwise::RowLoss;
+use loss::sampled::Sampled;
 use sparse::binary::SparseBinary;
 use sparse::entrywise::Entrywise;
 use sparse::reduce::{SparsePerRow, SparseWhole};
@@ -344,8 +384,9 @@ catalogue! {
         Binary<arithmetic::Maximum>,
         Binary<arithmetic::Minimum>,
     }
-    /// Comparisons: 1 where it holds, else 0.
-    [Greater, GreaterEqual, Less, LessEqual, Equal, NotEqual] {
+    /// Comparisons: 1 where it holds, else 0; and of two numbers one, where it holds.
+    [Greater, GreaterEqual, Less, LessEqual, Equal, NotEqual, Select] {
+        elementwise::select::Select,
         Compared<comparison::Greater>,
         Compared<comparison::GreaterEqual>,
         Compared<comparison::Less>,
@@ -386,7 +427,9 @@ catalogue! {
         sparse::projection::RandomProjection,
     }
     /// Sums over features and rows.
-    [Sum, Mean, SumRows, SumFeatures, MeanFeatures, MaxFeatures, PlainSoftmax, LogSoftmax] {
+    [Sum, Mean, SumRows, SumFeatures, MeanFeatures, MaxFeatures, TopK, Argmax, CumulativeSumFeatures, PlainSoftmax, LogSoftmax] {
+        feature::top_k::TopK,
+        sequence::cumulative_sum::CumulativeSumFeatures,
         Whole<reduce::Sum>,
         Whole<reduce::Mean>,
         sparse::reduce::SumRows,
@@ -395,6 +438,13 @@ catalogue! {
         PerRow<reduce::MaxFeatures>,
         Softmax<softmax::PlainSoftmax>,
         Softmax<softmax::LogSoftmax>,
+    }
+    /// Normalisation and gates.
+    [LayerNorm, RmsNorm, Gated] {
+        Normalise<norm::LayerNorm>,
+        Normalise<norm::RmsNorm>,
+        feature::batch_norm::BatchNorm,
+        feature::batch_norm::RunningAverage,
     }
     /// Columns.
     [Concat, Split, Slice] {
@@ -405,7 +455,8 @@ catalogue! {
         sparse::columns::SparseSlice,
     }
     /// Sequences of the last level.
-    [SequencePoolPlain, SequencePool, SequenceSoftmax, SequenceReverse, SequenceExpand, SequenceExpandAs, SequenceSlice, SequenceErase, LodOf] {
+    [SequencePoolPlain, SequencePool, SequenceSoftmax, SequenceReverse, SequenceExpand, SequenceExpandAs, SequenceSlice, SequenceErase, CumulativeSum, LodOf] {
+        sequence::cumulative_sum::CumulativeSum,
         sequence::pool::SequencePool,
         sequence::pool_piece::SequencePoolPiece,
         sequence::softmax::SequenceSoftmax,
@@ -422,7 +473,17 @@ catalogue! {
         cell::gru::GruCell,
     }
     /// Losses and metrics.
-    [CrossEntropyPlain, SoftmaxCrossEntropy, Accuracy] {
+    [CrossEntropyPlain, SoftmaxCrossEntropy, BinaryCrossEntropyPlain, LogisticLoss, FocalLossPlain, Focal, Hinge, SquaredError, Huber, KlDivergence, CosineSimilarity, CosineLoss, MarginRanking, Nce, SampledSoftmax, SampledLosses, HierarchicalSigmoidLoss, Accuracy] {
+        Sampled<loss::sampled::Nce>,
+        Sampled<loss::sampled::SampledSoftmax>,
+        loss::hierarchical::HierarchicalSigmoid,
+        RowLoss<loss::binary::LogisticLoss>,
+        RowLoss<loss::binary::Focal>,
+        RowLoss<loss::binary::Hinge>,
+        RowLoss<loss::regression::SquaredError>,
+        RowLoss<loss::regression::Huber>,
+        RowLoss<loss::regression::KlDivergence>,
+        loss::similarity::CosineSimilarity,
         loss::cross_entropy::SoftmaxCrossEntropy,
         loss::linear_cross_entropy::LinearCrossEntropy,
         loss::linear_cross_entropy::Share,
@@ -433,9 +494,12 @@ catalogue! {
         random::dropout::Dropout,
     }
     /// Ids and conversion.
-    [Embedding, EmbeddingBag, TakeRows, Retain, Assign, Cast, FillLike, ToDense, ToCsr, ToSelectedRows] {
+    [Embedding, EmbeddingBag, GatherRows, ScatterRows, OneHot, TakeRows, Retain, Assign, Cast, FillLike, ToDense, ToCsr, ToSelectedRows] {
         lookup::embedding::Embedding,
         lookup::bag::EmbeddingBag,
+        lookup::gather::GatherRows,
+        lookup::gather::ScatterRows,
+        lookup::gather::OneHot,
         sparse::take::TakeRows,
         sparse::retain::Retain,
         conversion::assign::Assign,

@@ -1,6 +1,7 @@
 //! An error names the line of the user's code: every public function that can fail is called wrongly here, and the line
 //! of that call must be named. What is public and can fail is read off the sources, so that none is forgotten.
 
+mod classes;
 mod data;
 mod lines;
 mod programs;
@@ -118,6 +119,7 @@ fn every_public_call_that_fails_names_its_line() {
     sparse::calls(&mut calls);
     data::calls(&mut calls);
     programs::calls(&mut calls);
+    classes::calls(&mut calls);
     training::calls(&mut calls);
     store::calls(&mut calls);
     let mut wrong = calls.complaints();

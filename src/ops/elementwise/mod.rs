@@ -7,4 +7,6 @@ pub(super) mod arithmetic;
 #[macro_use]
 pub(super) mod comparison;
 mod expression;
+#[macro_use]
+pub(super) mod select;
 pub(super) mod unary;

@@ -1,8 +1,15 @@
 //! The features of rows: side by side and taken apart, summed, normalised.
 
+pub(super) mod batch_norm;
 #[macro_use]
 pub(super) mod columns;
+#[macro_use]
+pub(super) mod gated;
+#[macro_use]
+pub(super) mod norm;
 #[macro_use]
 pub(super) mod reduce;
 #[macro_use]
 pub(super) mod softmax;
+#[macro_use]
+pub(super) mod top_k;

@@ -4,4 +4,6 @@
 pub(super) mod bag;
 #[macro_use]
 pub(super) mod embedding;
+#[macro_use]
+pub(super) mod gather;
 pub(super) mod ids;

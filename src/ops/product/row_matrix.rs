@@ -49,8 +49,8 @@ operator! {
     /// A matrix times a vector, row by row.
     ///
     /// out_i = x_i · y_i, so out\[i, a\] = Σ_b x\[i, a, b\] · y\[i, b\], with x `[rows, m, n]`, y `[rows, n]` and out
-    /// `[rows, m]`. Row-wise: both have the same rows (the same LoD), which the output keeps. A matrix that is the same for
-    /// all rows is a weight of `product`.
+    /// `[rows, m]`. Row-wise: both have the same rows (the same LoD), which the output keeps. x may be `[rows, m · n]`, too: its
+    /// lines one after another. A matrix that is the same for all rows is a weight of `product`.
     ///
     /// ```
     /// use ndarray::array;
@@ -134,10 +134,17 @@ impl Op for Matvec {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
         s.same_dtype(X, Y)?;
-        let &[_, Extent::Known(height), Extent::Known(width)] = s.input(X).shape.as_slice() else {
-            return Err(s.mismatch(X, "a matrix in each row, shape [rows, height, width]"));
-        };
         vectors(s, Y)?;
+        let wanted = s.input(Y).width();
+        let (height, width) = match *s.input(X).shape.as_slice() {
+            [_, Extent::Known(height), Extent::Known(width)] => (height, width),
+            [_, Extent::Known(numbers)] if wanted > 0 && numbers % wanted == 0 => (numbers / wanted, wanted),
+            _ => {
+                let expected =
+                    "a matrix in each row, shape [rows, height, width], or its lines one after another";
+                return Err(s.mismatch(X, expected));
+            }
+        };
         s.same_rows(X, Y)?;
         if s.input(Y).width() != width {
             return Err(s.mismatch(Y, &format!("rows of {width} numbers, the width of the matrices `x`")));
@@ -186,7 +193,9 @@ impl Op for Matvec {
             sample.operands[0].value = Variable::from(dense).with_lod(x.lod().cloned())?;
             beside(sample, x, 2)
         };
-        Sample::of_rows(&Attributes::new(), 6, matrices)
+        let mut samples = Sample::of_rows(&Attributes::new(), 6, matrices)?;
+        samples.extend(Sample::of_rows(&Attributes::new(), 6, |sample, x| beside(sample, x, 2))?);
+        Ok(samples)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Sequences of the last level: pooled, reversed, repeated, cut, and their lengths.
 
 #[macro_use]
+pub(super) mod cumulative_sum;
+#[macro_use]
 pub(super) mod erase;
 #[macro_use]
 pub(super) mod expand;

@@ -3,9 +3,12 @@
 use super::builder::{Builder, DTypeOf};
 use super::state::State;
 use super::var::Var;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::program::description::initialize;
+use crate::program::description::op_desc::Role;
+use crate::program::description::program::Append;
 use crate::program::description::var_desc::{Initializer, VarDesc, VarKind, VarRole};
+use crate::program::spec::attributes::Attributes;
 use crate::program::spec::extent::{BlockId, Spec};
 use crate::tensor::{DType, StorageKind};
 
@@ -91,6 +94,60 @@ impl Builder {
             Ok(Spec::fixed(dtype, dims)?.stored(StorageKind::SelectedRows))
         };
         self.learned(name, spec, initializer.clone())
+    }
+
+    /// A variable of known shape that is kept from run to run and saved as a parameter is, and that no optimizer changes: what
+    /// [`Self::append_update`] moves. It belongs to the root block.
+    ///
+    /// # Errors
+    /// As [`Self::parameter`].
+    #[track_caller]
+    pub(crate) fn kept(
+        &self,
+        name: &str,
+        dtype: impl Into<DTypeOf>,
+        dims: &[usize],
+        initializer: Initializer,
+    ) -> Var {
+        let kept = self.parameter(name, dtype, dims, initializer);
+        if !kept.is_unknown() {
+            let mut state = self.state.borrow_mut();
+            let var = state.program.var_mut(kept.id);
+            (var.trainable, var.stop_gradient) = (false, true);
+        }
+        kept
+    }
+
+    /// Appends an operator that moves a variable of the root block in place, from one input, when the updates of a training step
+    /// run.
+    ///
+    /// # Errors
+    /// If they do not fit, or in a step block.
+    #[track_caller]
+    pub(crate) fn append_update(
+        &self,
+        kind: &str,
+        (slot, input): (&str, Var),
+        (updated, var): (&str, Var),
+        attributes: Attributes,
+    ) {
+        let (Some(input), Some(var)) = (self.visible(input), self.visible(var)) else { return };
+        let request = Append {
+            inputs: vec![(slot, vec![input])],
+            updated: vec![(updated, var)],
+            attributes,
+            role: Role::Update,
+            caller: self.here().to_string(),
+            ..Append::forward(kind)
+        };
+        let appended = {
+            let State { program, registry, .. } = &mut *self.state.borrow_mut();
+            match self.block {
+                BlockId(0) => program.append(registry, BlockId(0), request).map(drop),
+                _ => Err(Error::of(ErrorKind::Program, kind, "the root block", "a step block")),
+            }
+        };
+        self.fitting(appended);
     }
 
     /// Adds a parameter whose spec depends on its whole name.

@@ -60,7 +60,7 @@ pub fn differentiate(
     {
         return fail("one float in the root block: a sum or a mean", spec.to_string()).at_caller();
     }
-    if program.root().ops.iter().any(|op| op.role != Role::Forward) {
+    if program.root().ops.iter().any(|op| !matches!(op.role, Role::Forward | Role::Update)) {
         return fail("a program without backward operators", "one that was differentiated before".into())
             .at_caller();
     }
@@ -76,7 +76,10 @@ pub fn differentiate(
 }
 
 fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMap<VarId, VarId>> {
-    let forward: Vec<OpDesc> = program.root().ops.clone();
+    // What moves in place does so behind all gradients.
+    let (updates, forward): (Vec<OpDesc>, Vec<OpDesc>) =
+        std::mem::take(&mut program.blocks[0].ops).into_iter().partition(|op| op.role == Role::Update);
+    program.blocks[0].ops.clone_from(&forward);
     let mut pass = Pass {
         registry,
         grads: HashMap::new(),
@@ -100,6 +103,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     program.set_gradient_of(seed, loss);
     pass.grads.insert(loss, seed);
     pass.block(program, BlockId(0), &forward)?;
+    program.blocks[0].ops.extend(updates);
     // Of what an operator computes, that operator's backward reads the gradient, and needs all rows.
     let computed: HashSet<VarId> =
         program.blocks().flat_map(|(_, block)| &block.ops).flat_map(OpDesc::writes).collect();

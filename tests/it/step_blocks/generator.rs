@@ -7,6 +7,7 @@
 
 mod attempts;
 mod blocks;
+mod classes;
 mod constants;
 mod dice;
 mod feeds;

@@ -7,14 +7,17 @@ use unpadded::program::{Arity, Attributes, ROWS, Spec};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Result, Var};
 
+use super::classes::CLASSES;
 use super::sparse::SPARSE;
 use super::{HIGH, Item, LARGE, Maker, TABLE, Tables};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
 /// gradient passes where the function has one.
-const ROUGH: [&str; 21] = [
+const ROUGH: [&str; 27] = [
     "abs",
     "accuracy",
+    "binary_cross_entropy",
+    "focal_loss",
     "cast",
     "clamp",
     "elu",
@@ -22,6 +25,8 @@ const ROUGH: [&str; 21] = [
     "global_norm",
     "greater",
     "greater_equal",
+    "hinge",
+    "huber",
     "leaky_relu",
     "less",
     "less_equal",
@@ -30,7 +35,9 @@ const ROUGH: [&str; 21] = [
     "minimum",
     "not_equal",
     "relu",
+    "select",
     "softsign",
+    "top_k",
     "learning_rate",
     "sequence_pool",
     "sequence_pool_piece",
@@ -67,6 +74,7 @@ impl Maker {
             "embedding" => self.looked_up(net, items),
             "embedding_bag" => self.bags(net, items),
             kind if SPARSE.contains(&kind) => self.of_sparse(net, kind, items),
+            kind if CLASSES.contains(&kind) => self.of_classes(net, kind, items),
             "gru_cell" => {
                 let h = self.floats(net, items)?;
                 let x = self.partner(net, &h, items)?;
@@ -394,7 +402,10 @@ impl Maker {
                     None => self.operand(net, first.as_ref(), items)?,
                 };
                 item = self.small(net, &item, LARGE)?;
-                if matches!((does, k), ("log" | "sqrt" | "reciprocal", 0) | ("div", 1)) {
+                if matches!(
+                    (does, k),
+                    ("log" | "sqrt" | "reciprocal", 0) | ("div" | "kl_divergence", 1) | ("batch_norm", 4)
+                ) {
                     item = self.positive(net, &item)?;
                 }
                 vars.push(item);

@@ -1,0 +1,92 @@
+//! A highway layer: how much of a row passes as it is, a gate decides for each number.
+
+use crate::builder_methods;
+use crate::layers::{Activation, Instance, Layer, Linear, init};
+use crate::program::{Builder, Var};
+
+/// Options of [`Builder::highway`] (Srivastava et al., "Training very deep networks", 2015):
+/// y = g ∘ f(x · W + b) + (1 − g) ∘ x, with g = σ(x · W_g + b_g).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Highway {
+    activation: Activation,
+    gate_bias: f64,
+    name: Option<String>,
+}
+
+impl Default for Highway {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Highway {
+    /// Of rows as wide as they come, with ReLU as f and gates that start at σ(−1), so that most of a row passes at first.
+    pub fn new() -> Self {
+        Self { activation: Activation::Relu, gate_bias: -1.0, name: None }
+    }
+
+    /// Another f than ReLU.
+    #[must_use]
+    pub fn activation(self, activation: Activation) -> Self {
+        Self { activation, ..self }
+    }
+
+    /// What the bias of the gates starts at.
+    #[must_use]
+    pub fn gate_bias(self, gate_bias: f64) -> Self {
+        Self { gate_bias, ..self }
+    }
+
+    /// The first part of the parameters' names, instead of `highway_0` and so on.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+}
+
+impl Layer for Highway {
+    /// What makes the gates, and what makes the change.
+    type Weights = [Instance<Linear>; 2];
+
+    fn kind(&self) -> &str {
+        "highway"
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights> {
+        let width = net.spec(x)?.width();
+        let gate = Linear::new(width).named("gate").bias_init(init::constant(self.gate_bias));
+        Some([net.layer(gate), net.layer(Linear::new(width).named("change"))])
+    }
+
+    fn run(&self, _: &Builder, x: Var, [gate, change]: &Self::Weights) -> Var {
+        let g = gate.of(x).sigmoid();
+        // x + g · (f − x) has one product less than both shares.
+        x + g * (self.activation.of(change.of(x)) - x)
+    }
+}
+
+builder_methods! { Highway, Builder, Var;
+    /// A highway layer, y = g ∘ f(x · W + b) + (1 − g) ∘ x, with g = σ(x · W_g + b_g), row by row: the LoD stays. Parameters:
+    /// `gate.weight` and `change.weight` `[width, width]`, `gate.bias` and `change.bias` `[width]`.
+    ///
+    /// ```
+    /// use unpadded::layers::Highway;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let y = x.highway(Highway::new()).highway(Highway::new().gate_bias(-2.0));
+    /// assert!(net.describe(y).ends_with("f32[rows0, 8] lod(0)"));
+    /// assert_eq!(net.finish()?.parameters().count(), 8);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` does not hold rows of floats.
+    pub fn highway(&self, x: Var, options: Highway) -> Var {
+        self.layer(options).run(self, x)
+    }
+}

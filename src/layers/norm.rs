@@ -1,0 +1,220 @@
+//! Rows or columns brought to mean 0 and variance 1: layer, root mean square and batch norm.
+
+use crate::builder_methods;
+use crate::error::Error;
+use crate::layers::{Layer, init};
+use crate::program::{Attributes, Builder, Initializer, Var};
+
+/// Options of [`Builder::norm`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Norm {
+    kind: Kind,
+    epsilon: f64,
+    gain: Option<Initializer>,
+    bias: Option<Initializer>,
+    name: Option<String>,
+}
+
+/// Over what numbers are normalised.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Layer,
+    Rms,
+    Batch { momentum: f64 },
+}
+
+/// The variables of a [`Norm`]: each `[width]`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NormWeights {
+    /// What each column is multiplied by.
+    pub gain: Option<Var>,
+    /// What is added to each column.
+    pub bias: Option<Var>,
+    /// Of batch norm, the mean and the variance that inference normalises by.
+    pub running: Option<(Var, Var)>,
+}
+
+impl Norm {
+    fn of(kind: Kind, bias: Option<Initializer>) -> Self {
+        Self { kind, epsilon: 1e-5, gain: Some(init::constant(1.0)), bias, name: None }
+    }
+
+    /// Each row by its own mean and variance: [`Builder::layer_norm`], with a gain that starts at 1 and a bias that starts at 0.
+    pub fn layer() -> Self {
+        Self::of(Kind::Layer, Some(init::zeros()))
+    }
+
+    /// Each row by its own root mean square: [`Builder::rms_norm`], with a gain that starts at 1.
+    pub fn rms() -> Self {
+        Self::of(Kind::Rms, None)
+    }
+
+    /// Each column by its mean and variance over all rows of the batch, with a gain that starts at 1 and a bias that starts at 0.
+    ///
+    /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m and v are the mean and the variance over the rows
+    /// of the batch, of all its sequences together; no padding counts. Beside the weights it has `mean` and `variance`, which start
+    /// at 0 and 1 and are not learned: each training step moves them by `momentum` (0.1) of the way to those of the batch, behind
+    /// the updates' look at all gradients. Inference and evaluation normalise by them, so that a row's result does not depend on
+    /// what else is in the batch. The variance that is kept is divided by n − 1 rows, as PyTorch's `BatchNorm1d` keeps it.
+    ///
+    /// A batch of no rows, or of one, has no variance: it is normalised by the kept ones while training, too, and leaves them as they
+    /// are. If several batches make a step, each is normalised by itself, and the last one moves what is kept.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::executor::{Executor, Run, Scope};
+    /// use unpadded::layers::Norm;
+    /// use unpadded::optimizer::{Optimizer, Sgd};
+    /// use unpadded::{Builder, DType, Lod, Variable};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F64, &[1], 1);
+    /// let y = x.norm(Norm::batch().momentum(0.5));
+    /// let loss = y.square().mean();
+    /// let (registry, mut program) = (net.registry(), net.finish()?);
+    /// Sgd::new(0.0).minimize(&mut program, &registry, loss.id())?;
+    ///
+    /// let (mut executor, mut scope) = (Executor::new(&program, &registry, &[y.id()], 1)?, Scope::of(&program)?);
+    /// let rows = Variable::sequences(array![[1.0], [3.0], [5.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// executor.run(&mut scope, &Run::train(&[(x.id(), &rows)], 0))?;
+    /// assert_eq!(scope.value("norm_0.mean")?.as_dense()?.as_slice::<f64>()?, [1.5]); // halfway to 3
+    /// assert_eq!(scope.value("norm_0.variance")?.as_dense()?.as_slice::<f64>()?, [2.5]); // halfway to 8 / 2
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    pub fn batch() -> Self {
+        Self::of(Kind::Batch { momentum: 0.1 }, Some(init::zeros()))
+    }
+
+    /// What is added to the variance, 10⁻⁵ if nothing is said; above 0.
+    #[must_use]
+    pub fn epsilon(self, epsilon: f64) -> Self {
+        Self { epsilon, ..self }
+    }
+
+    /// Of batch norm, how far each step moves the kept mean and variance, of 0 to 1. The others keep none, and are refused with it.
+    #[must_use]
+    pub fn momentum(self, momentum: f64) -> Self {
+        let kind = match self.kind {
+            Kind::Batch { .. } => Kind::Batch { momentum },
+            // Not a number: refused when it is built.
+            _ => Kind::Batch { momentum: f64::NAN },
+        };
+        Self { kind, ..self }
+    }
+
+    /// No gain and no bias.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        Self { gain: None, bias: None, ..self }
+    }
+
+    /// No bias.
+    #[must_use]
+    pub fn without_bias(self) -> Self {
+        Self { bias: None, ..self }
+    }
+
+    /// How the gain starts.
+    #[must_use]
+    pub fn gain_init(self, gain: Initializer) -> Self {
+        Self { gain: Some(gain), ..self }
+    }
+
+    /// How the bias starts. Root mean square norm has none.
+    #[must_use]
+    pub fn bias_init(self, bias: Initializer) -> Self {
+        Self { bias: Some(bias), ..self }
+    }
+
+    /// The first part of the variables' names, instead of `norm_0` and so on.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+}
+
+impl Layer for Norm {
+    type Weights = NormWeights;
+
+    fn kind(&self) -> &str {
+        "norm"
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn weights(&self, net: &Builder, x: Var) -> Option<NormWeights> {
+        let spec = net.spec(x)?;
+        if self.kind == Kind::Rms && self.bias.is_some() {
+            net.refuse(Error::new("bias of a root mean square norm", "none", "one"));
+            return None;
+        }
+        if let Kind::Batch { momentum } = self.kind
+            && !(0.0..=1.0).contains(&momentum)
+        {
+            let (expected, got) = ("a number from 0 to 1, of a batch norm", momentum.to_string());
+            net.refuse(Error::new("momentum of layer `norm`", expected, got));
+            return None;
+        }
+        let dims = [spec.width()];
+        let learned = |name, start: &Option<Initializer>| {
+            start.clone().map(|start| net.parameter(name, spec.dtype, &dims, start))
+        };
+        let (gain, bias) = (learned("gain", &self.gain), learned("bias", &self.bias));
+        let kept = |name, start| net.kept(name, spec.dtype, &dims, init::constant(start));
+        let running =
+            matches!(self.kind, Kind::Batch { .. }).then(|| (kept("mean", 0.0), kept("variance", 1.0)));
+        Some(NormWeights { gain, bias, running })
+    }
+
+    fn run(&self, net: &Builder, x: Var, &NormWeights { gain, bias, running }: &NormWeights) -> Var {
+        match (self.kind, running) {
+            (Kind::Layer, _) => net.layer_norm(x, gain, bias, self.epsilon),
+            (Kind::Rms, _) => net.rms_norm(x, gain, self.epsilon),
+            (Kind::Batch { momentum }, Some((mean, variance))) => {
+                let attributes = Attributes::new().with("epsilon", self.epsilon);
+                let inputs: [(&str, &[Var]); 5] = [
+                    ("x", &[x]),
+                    ("gain", gain.as_slice()),
+                    ("bias", bias.as_slice()),
+                    ("mean", &[mean]),
+                    ("variance", &[variance]),
+                ];
+                let (out, batch_mean, batch_variance): (Var, Var, Var) =
+                    net.append("batch_norm", &inputs, attributes);
+                let momentum = Attributes::new().with("momentum", momentum);
+                for (batch, kept) in [(batch_mean, mean), (batch_variance, variance)] {
+                    net.append_update("running_average", ("x", batch), ("average", kept), momentum.clone());
+                }
+                out
+            }
+            (Kind::Batch { .. }, None) => {
+                let expected = "a mean and a variance, as a batch norm keeps them";
+                net.refuse(Error::new("weights of layer `norm`", expected, "none"))
+            }
+        }
+    }
+}
+
+builder_methods! { Norm, Builder, Var;
+    /// Rows or columns brought to mean 0 and variance 1, then scaled: [`Norm::layer`](crate::layers::Norm::layer),
+    /// [`rms`](crate::layers::Norm::rms) or [`batch`](crate::layers::Norm::batch). The LoD stays. Parameters: `gain` and `bias`
+    /// `[width]`; batch norm keeps `mean` and `variance` beside them.
+    ///
+    /// ```
+    /// use unpadded::layers::Norm;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let y = x.norm(Norm::layer()).linear(16).norm(Norm::rms().epsilon(1e-6).named("last"));
+    /// assert_eq!(net.describe(y), "`rms_norm`: f32[rows0, 16] lod(0)");
+    /// assert!(net.finish()?.find("last.gain").is_some());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` does not hold rows of floats, or an option is out of range.
+    pub fn norm(&self, x: Var, options: Norm) -> Var {
+        self.layer(options).run(self, x)
+    }
+}

@@ -1,0 +1,178 @@
+//! `select`: of two numbers one, as a condition says.
+
+use crate::error::Result;
+use crate::kernels::{Store, View};
+use crate::operator;
+use crate::program::contract::sample::numbers;
+use crate::program::{Attributes, Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::tensor::{DType, Variable};
+use crate::with_float;
+
+operator! {
+    /// x where the condition is not 0, else y, element by element: out = condition ? x : y.
+    ///
+    /// The condition holds numbers or truth values, one for each number of x or one a row: what a comparison gives, say. Row-wise: all
+    /// three have the same rows, of any LoD, which the output keeps. What is not taken is not looked at, so that a NaN or an
+    /// infinity there does no harm; the gradient of x is that of the output where x was taken, else 0, and of y likewise. No
+    /// gradient passes the condition.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
+    /// let rows = |array| Variable::sequences(array, lod.clone());
+    /// let condition = Operand::batch("condition", Variable::sequences(array![[true], [false]], lod.clone())?);
+    /// let x = Operand::batch("x", rows(array![[1.0, 2.0], [f64::NAN, 4.0]])?);
+    /// let y = Operand::batch("y", rows(array![[-1.0, -2.0], [-3.0, -4.0]])?);
+    /// let select = ops::catalogue().parse("select", &Attributes::new())?;
+    /// assert_eq!(select.call(&[condition, x, y])?[0].as_slice::<f64>()?, [1.0, 2.0, -3.0, -4.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If x and y are not floats of one dtype, in the same rows and equally wide; if the condition has other rows, or is neither as
+    /// wide nor of width 1.
+    #[doc(alias = "where")]
+    pub(in crate::ops) struct Select = select {}
+    inputs { CONDITION = condition: one.without_gradient(), X = x: one, Y = y: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn select(&self, condition: Var, x: Var, y: Var) -> Var; }
+}
+
+/// What a condition may hold.
+const CONDITIONS: [DType; 5] = [DType::Bool, DType::I64, DType::I32, DType::F32, DType::F64];
+
+/// The condition of a call.
+#[derive(Clone, Copy)]
+enum Condition<'a> {
+    Bool(View<'a, bool>),
+    I64(View<'a, i64>),
+    I32(View<'a, i32>),
+    F32(View<'a, f32>),
+    F64(View<'a, f64>),
+}
+
+macro_rules! condition {
+    ($run:expr) => {
+        match $run.dtype(Select::CONDITION) {
+            DType::Bool => Condition::Bool($run.input(Select::CONDITION)?),
+            DType::I64 => Condition::I64($run.input(Select::CONDITION)?),
+            DType::I32 => Condition::I32($run.input(Select::CONDITION)?),
+            DType::F32 => Condition::F32($run.input(Select::CONDITION)?),
+            _ => Condition::F64($run.input(Select::CONDITION)?),
+        }
+    };
+}
+
+impl Condition<'_> {
+    /// Whether it holds in each column of a row, or in all of them.
+    fn row(self, row: usize, holds: &mut Vec<bool>) {
+        holds.clear();
+        match self {
+            Condition::Bool(view) => holds.extend(view.row(row)),
+            Condition::I64(view) => holds.extend(view.row(row).iter().map(|&x| x != 0)),
+            Condition::I32(view) => holds.extend(view.row(row).iter().map(|&x| x != 0)),
+            Condition::F32(view) => holds.extend(view.row(row).iter().map(|&x| x != 0.0)),
+            Condition::F64(view) => holds.extend(view.row(row).iter().map(|&x| x != 0.0)),
+        }
+    }
+}
+
+/// Whether the condition holds in a column.
+fn at(holds: &[bool], column: usize) -> bool {
+    if let [one] = holds { *one } else { holds[column] }
+}
+
+impl Op for Select {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        s.same_dtype(Self::X, Self::Y)?;
+        s.same_rows(Self::X, Self::Y)?;
+        s.dtype_in(Self::CONDITION, &CONDITIONS)?;
+        s.same_rows(Self::X, Self::CONDITION)?;
+        let x = s.input(Self::X);
+        if s.input(Self::Y).width() != x.width() {
+            return Err(s.mismatch(Self::Y, &format!("rows of {} numbers, as `x` has", x.width())));
+        }
+        if ![1, x.width()].contains(&s.input(Self::CONDITION).width()) {
+            let expected = format!("rows of {} numbers, as `x` has, or of one", x.width());
+            return Err(s.mismatch(Self::CONDITION, &expected));
+        }
+        s.set(Self::OUT, x.clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let (x, y, mut out) = (run.input::<T>(Self::X)?, run.input::<T>(Self::Y)?, run.output::<T>(Self::OUT)?);
+            let condition = condition!(run);
+            let holds = &mut run.scratch().get::<Holds>().0;
+            for (row, out) in out.iter_mut().enumerate() {
+                condition.row(row, holds);
+                for (j, (out, (&x, &y))) in out.iter_mut().zip(x.row(row).iter().zip(y.row(row))).enumerate() {
+                    *out = if at(holds, j) { x } else { y };
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::CONDITION)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => gradients::<T>(run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let none = Attributes::new();
+        let bind = |sample: Sample, x: &Variable, width: usize, salt: usize| -> Result<Sample> {
+            let y = Variable::from(numbers(x.rows(), 3, 1)).with_lod(x.lod().cloned())?;
+            let condition = numbers(x.rows(), width, salt).mapv(|v| v > 0.0);
+            let condition = Variable::from(condition).with_lod(x.lod().cloned())?;
+            let batched = sample.operands[0].batched;
+            Ok(match batched {
+                true => sample.batch("y", y).batch("condition", condition),
+                false => sample.constant("y", y).constant("condition", condition),
+            })
+        };
+        let mut samples = Sample::of_rows(&none, 3, |sample, x| bind(sample, x, 3, 2))?;
+        samples.extend(Sample::of_rows(&none, 3, |sample, x| bind(sample, x, 1, 3))?);
+        samples.extend(Sample::of_rows(&none, 3, |sample, x| {
+            let mut sample = bind(sample, x, 1, 4)?;
+            let whole = numbers(x.rows(), 1, 5).mapv(|v| i64::from(v > 0.0));
+            if let Some(condition) = sample.operands.last_mut() {
+                condition.value = Variable::from(whole).with_lod(x.lod().cloned())?;
+            }
+            Ok(sample)
+        })?);
+        Ok(samples)
+    }
+}
+
+fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(Select::OUT)? else { return Ok(()) };
+    let condition = condition!(run);
+    let (dx, dy) = (run.gradient::<T>(Select::X)?, run.gradient::<T>(Select::Y)?);
+    let holds = &mut run.scratch().get::<Holds>().0;
+    for (side, taken) in [(dx, true), (dy, false)] {
+        let Some((mut side, store)) = side else { continue };
+        for (row, to) in side.iter_mut().enumerate() {
+            condition.row(row, holds);
+            for (j, (to, &g)) in to.iter_mut().zip(dout.row(row)).enumerate() {
+                let g = if at(holds, j) == taken { g } else { T::ZERO };
+                match store {
+                    Store::Write => *to = g,
+                    Store::Add => *to += g,
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The condition in a row.
+#[derive(Default)]
+struct Holds(Vec<bool>);

@@ -1,0 +1,264 @@
+//! `batch_norm`: each column brought to mean 0 and variance 1 over the rows of a batch, and `running_average`, which keeps
+//! what inference normalises by.
+
+use ndarray::array;
+
+use super::norm::above_zero;
+use crate::error::{Error, Result};
+use crate::kernels::{
+    ColumnNorm, Float, column_moments, norm_columns, norm_columns_gradient, norm_columns_sums,
+};
+use crate::operator;
+use crate::program::{
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Mode, Op, RowValue, Sample, Spec,
+};
+use crate::with_float;
+
+operator! {
+    /// Each column brought to mean 0 and variance 1 over all rows of the batch, then scaled and moved (Ioffe and Szegedy, "Batch
+    /// normalization", 2015). The layer [`Norm::batch`](crate::layers::Norm::batch) appends it.
+    ///
+    /// out_ij = (x_ij − m_j) / √(v_j + epsilon) · gain_j + bias_j. While training, m_j and v_j = Σ_i (x_ij − m_j)² / n are those of the n
+    /// real rows of the batch, whatever sequences they belong to; there is no padding that would count. Inference takes `mean` and
+    /// `variance`, which [`running_average`](crate::ops) moves after each step towards `batch_mean` and `batch_variance`: m_j and
+    /// v_j · n / (n − 1), which estimates the variance that the rows were drawn with. A batch of no rows or one has no variance:
+    /// it is normalised by `mean` and `variance` while training, too, and these are its `batch_mean` and `batch_variance`.
+    ///
+    /// The LoD is kept. A row's numbers depend on the other rows, so it stands outside step blocks.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[5.0], [1.0], [3.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("batch_norm", &Attributes::new().with("epsilon", 1e-12))?;
+    /// let (mean, variance) = (Operand::constant("mean", array![1.0]), Operand::constant("variance", array![4.0]));
+    /// let out = op.call(&[Operand::batch("x", x), mean, variance])?; // a direct call infers
+    /// let rounded: Vec<f64> = out[0].as_slice::<f64>()?.iter().map(|x| (x * 1e6).round() / 1e6).collect();
+    /// assert_eq!(rounded, [2.0, 0.0, 1.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats; if gain, bias, mean or variance have another dtype or are not one number a column; if epsilon is not
+    /// above 0; in a step block.
+    pub(in crate::ops) struct BatchNorm = batch_norm { epsilon: f64 => above_zero }
+    inputs {
+        X = x: one,
+        GAIN = gain: optional,
+        BIAS = bias: optional,
+        MEAN = mean: one.without_gradient(),
+        VARIANCE = variance: one.without_gradient(),
+    }
+    outputs {
+        OUT = out: one,
+        BATCH_MEAN = batch_mean: one.without_gradient(),
+        BATCH_VARIANCE = batch_variance: one.without_gradient(),
+    }
+}
+
+impl BatchNorm {
+    const CONSTANTS: [usize; 4] = [Self::GAIN, Self::BIAS, Self::MEAN, Self::VARIANCE];
+}
+
+/// Whether a batch of so many rows is normalised by its own mean and variance.
+fn by_batch(mode: Mode, rows: usize) -> bool {
+    mode == Mode::Train && rows > 1
+}
+
+/// What each column is multiplied by, into `scale`: 1 / √(v + epsilon), where v is `variance` times a factor.
+fn scales<T: Float>(variance: &[T], factor: f64, epsilon: f64, scale: &mut Vec<T>) {
+    let (factor, epsilon) = (T::from_f64(factor), T::from_f64(epsilon));
+    scale.clear();
+    scale.extend(variance.iter().map(|&v| T::ONE / (v * factor + epsilon).sqrt()));
+}
+
+impl Op for BatchNorm {
+    fn facts(&self) -> Facts {
+        Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Keeps(Self::X)) }
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        let x = s.input(Self::X);
+        for slot in Self::CONSTANTS {
+            if s.optional(slot).is_some() {
+                s.same_dtype(Self::X, slot)?;
+                s.constant(slot, &[x.width()])?;
+            }
+        }
+        s.set(Self::OUT, x.clone());
+        for slot in [Self::BATCH_MEAN, Self::BATCH_VARIANCE] {
+            s.set(slot, Spec::fixed(x.dtype, &[x.width()])?);
+        }
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.normalise::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        let reads = Gradient::reads_nothing().input(Self::X).input(Self::GAIN);
+        reads.output(Self::BATCH_MEAN).output(Self::BATCH_VARIANCE)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.gradients::<T>(run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let op = BatchNorm { epsilon: 0.01 }.attributes();
+        let kept = |sample: Sample| {
+            sample.constant("mean", array![0.5, -0.25, 0.0]).constant("variance", array![1.0, 0.5, 2.0])
+        };
+        let sides = |sample: Sample| {
+            sample.constant("gain", array![0.5, -1.5, 2.0]).constant("bias", array![0.25, 1.0, -0.5])
+        };
+        let mut samples = Sample::of_rows(&op, 3, |sample, _| Ok(kept(sample)))?;
+        samples.extend(Sample::of_rows(&op, 3, |sample, _| Ok(sides(kept(sample))))?);
+        Ok(samples)
+    }
+}
+
+impl BatchNorm {
+    fn normalise<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, facts) = (run.input::<T>(Self::X)?, run.run());
+        let (mean, variance) = (run.input::<T>(Self::MEAN)?.row(0), run.input::<T>(Self::VARIANCE)?.row(0));
+        let gain = run.optional::<T>(Self::GAIN)?.map(|gain| gain.row(0));
+        let bias = run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0));
+        let mut of_mean = run.output::<T>(Self::BATCH_MEAN)?;
+        let mut of_variance = run.output::<T>(Self::BATCH_VARIANCE)?;
+        let out = run.output::<T>(Self::OUT)?;
+        let (batch_mean, batch_variance) = (of_mean.row(0), of_variance.row(0));
+        let room = run.scratch().get::<Room<T>>();
+        if by_batch(facts.mode, x.rows()) {
+            column_moments(x, batch_mean, batch_variance, facts.threads);
+            scales(batch_variance, 1.0, self.epsilon, &mut room.scale);
+            let drawn = T::from_f64(x.rows() as f64 / (x.rows() - 1) as f64);
+            batch_variance.iter_mut().for_each(|v| *v *= drawn);
+        } else {
+            batch_mean.copy_from_slice(mean);
+            batch_variance.copy_from_slice(variance);
+            scales(variance, 1.0, self.epsilon, &mut room.scale);
+        }
+        let norm = ColumnNorm { mean: batch_mean, scale: &room.scale };
+        norm_columns(x, norm, (gain, bias), out, facts.threads);
+        Ok(())
+    }
+
+    fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+            // Only mean and variance were used, which pass no gradient.
+            for slot in [Self::X, Self::GAIN, Self::BIAS] {
+                if let Some((to, store)) = run.gradient::<T>(slot)? {
+                    store.put_nothing(to);
+                }
+            }
+            return Ok(());
+        };
+        let (x, facts) = (run.input::<T>(Self::X)?, run.run());
+        let (rows, own) = (x.rows(), by_batch(facts.mode, x.rows()));
+        let gain = run.optional::<T>(Self::GAIN)?.map(|gain| gain.row(0));
+        let mean = run.output::<T>(Self::BATCH_MEAN)?.row(0);
+        let variance = run.output::<T>(Self::BATCH_VARIANCE)?.row(0);
+        let (dx, dgain, dbias) =
+            (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::GAIN)?, run.gradient::<T>(Self::BIAS)?);
+        let Room { scale, along, all } = run.scratch().get::<Room<T>>();
+        // The variance that was kept is that of what the rows were drawn from.
+        let factor = if own { (rows - 1) as f64 / rows as f64 } else { 1.0 };
+        scales(variance, factor, self.epsilon, scale);
+        along.resize(x.width(), T::ZERO);
+        all.resize(x.width(), T::ZERO);
+        let norm = ColumnNorm { mean, scale };
+        if own || dgain.is_some() || dbias.is_some() {
+            norm_columns_sums(x, dout, norm, (along, all), facts.threads);
+        }
+        for (side, sums) in [(dgain, &*along), (dbias, &*all)] {
+            if let Some((mut side, store)) = side {
+                store.put_row(side.row(0), sums);
+            }
+        }
+        if let Some(dx) = dx {
+            let share = if own { T::from_f64(1.0 / rows as f64) } else { T::ZERO };
+            along.iter_mut().chain(&mut *all).for_each(|sum| *sum = if own { *sum * share } else { T::ZERO });
+            norm_columns_gradient(x, dout, norm, (gain, along, all), dx, facts.threads);
+        }
+        Ok(())
+    }
+}
+
+/// One number a column each.
+#[derive(Default)]
+struct Room<T> {
+    scale: Vec<T>,
+    along: Vec<T>,
+    all: Vec<T>,
+}
+
+operator! {
+    /// A constant that follows another from step to step, in place: average ← average + momentum · (x − average).
+    ///
+    /// It runs with the updates of a step, after its gradients were found finite, and only while training. Batch norm keeps by it
+    /// what inference normalises by. Of several batches that make one step it sees the last one.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::ops;
+    /// use unpadded::program::{Attributes, Operand};
+    /// let op = ops::catalogue().parse("running_average", &Attributes::new().with("momentum", 0.25))?;
+    /// let out = op.call(&[Operand::constant("x", array![4.0, 8.0]), Operand::constant("average", array![0.0, 4.0])])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 5.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If x is no constant of floats, or the momentum is not in 0 to 1.
+    pub(in crate::ops) struct RunningAverage = running_average { momentum: f64 => momentum }
+    inputs { X = x: one.without_gradient() }
+    outputs { AVERAGE = average: one.updated() }
+}
+
+/// A number of 0 to 1.
+fn momentum(attributes: &Attributes, name: &str) -> Result<f64> {
+    let number = attributes.float(name)?;
+    if (0.0..=1.0).contains(&number) {
+        return Ok(number);
+    }
+    Err(Error::new(format!("attribute `{name}`"), "a number from 0 to 1", number.to_string()))
+}
+
+impl Op for RunningAverage {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Drops)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        if s.input(Self::X).batched() {
+            return Err(s.mismatch(Self::X, "a constant"));
+        }
+        s.set(Self::AVERAGE, s.input(Self::X).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let momentum = T::from_f64(self.momentum);
+            let (x, mut average) = (run.input::<T>(Self::X)?, run.output::<T>(Self::AVERAGE)?);
+            for (average, &x) in average.iter_mut().flatten().zip(x.iter().flatten()) {
+                *average += momentum * (x - *average);
+            }
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let sample = |momentum| {
+            let sample = Sample::new("a vector", RunningAverage { momentum }.attributes()).without_gradient();
+            sample.constant("x", array![1.0, -2.0, 0.5]).constant("average", array![0.0, 1.0, 2.0])
+        };
+        Ok(vec![sample(0.1), sample(1.0)])
+    }
+}

@@ -1,0 +1,106 @@
+//! Compositions of present operators that people know by name: `glu`, `swiglu`, `bilinear`, `weight_norm`.
+
+use crate::builder_methods;
+use crate::error::Error;
+use crate::program::{Builder, Var};
+
+impl Builder {
+    /// The two halves of the columns of `x`; two unknown variables if there are none.
+    #[track_caller]
+    pub(in crate::ops) fn halves(&self, x: Var, kind: &str) -> (Var, Var) {
+        let Some(spec) = self.spec(x) else { return (self.unknown(), self.unknown()) };
+        let width = spec.width();
+        if width % 2 == 1 {
+            let error =
+                Error::new(format!("input `x` of `{kind}`"), "an even number of columns", width.to_string());
+            return (self.refuse(error), self.unknown());
+        }
+        (self.slice(x, 0..width / 2), self.slice(x, width / 2..width))
+    }
+}
+
+builder_methods! { Gated, Builder, Var;
+    /// A gated linear unit (Dauphin et al., 2017): out = a ∘ sigmoid(b), where a and b are the halves of each row of x. The
+    /// LoD is kept.
+    ///
+    /// It is composed of two `slice`s, which are views in a step block, `sigmoid` and `mul`, which run row by row in one pass.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// assert_eq!(net.describe(x.linear(32).glu()), "`mul`: f32[rows0, 16] lod(0)");
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats, or has an odd number of columns.
+    pub fn glu(&self, x: Var) -> Var {
+        let (a, b) = self.halves(x, "glu");
+        self.mul(a, self.sigmoid(b))
+    }
+
+    /// The gated unit of today's transformers (Shazeer, "GLU variants improve transformer", 2020): out = silu(a) ∘ b, where a and
+    /// b are the halves of each row of x. The LoD is kept. Composed as [`glu`](Self::glu) is.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// assert_eq!(net.describe(x.linear(32).swiglu().linear(8)), "`linear_1`: f32[rows0, 8] lod(0)");
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats, or has an odd number of columns.
+    pub fn swiglu(&self, x: Var) -> Var {
+        let (a, b) = self.halves(x, "swiglu");
+        self.mul(self.silu(a), b)
+    }
+
+    /// A bilinear form for each output: out_ik = Σ_ab x_ia · W_a,kb · y_ib, with x `[rows, m]`, y `[rows, n]` and `weight`
+    /// `[m, k·n]`, in which the columns `k·n` to `(k + 1)·n − 1` are those of output k. The LoD is kept.
+    ///
+    /// It is composed of [`product`](Self::product), which makes a matrix `[k, n]` of each row of x, and
+    /// [`matvec`](Self::matvec): the weight is multiplied once for all rows.
+    ///
+    /// ```
+    /// use unpadded::layers::init;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[4], 1);
+    /// let y = net.feed_like("y", DType::F32, &[3], x);
+    /// let weight = net.parameter("weight", DType::F32, &[4, 2 * 3], init::xavier());
+    /// assert_eq!(net.describe(x.bilinear(weight, y)), "`matvec`: f32[rows0, 2] lod(0)");
+    /// ```
+    ///
+    /// # Errors
+    /// If the rows or dtypes differ, or the weight does not fit.
+    pub fn bilinear(&self, x: Var, weight: Var, y: Var) -> Var {
+        self.matvec(self.product(x, weight, None), y)
+    }
+
+    /// A weight whose columns have lengths of their own (Salimans and Kingma, "Weight normalization", 2016):
+    /// W_·j = gain_j · v_·j / ‖v_·j‖, with v `[in, out]` and gain `[out]`, both of which are learned in its place.
+    ///
+    /// Each column is what one output is computed by, as in PyTorch's `weight_norm` with `dim=0` over weights `[out, in]`. It is composed
+    /// of arithmetic on constants, once a run, whatever the batch; 10⁻¹² is added to the square of each length, so that a column of
+    /// zeros stays zero.
+    ///
+    /// ```
+    /// use unpadded::layers::init;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[4], 1);
+    /// let v = net.parameter("v", DType::F32, &[4, 2], init::xavier());
+    /// let gain = net.parameter("gain", DType::F32, &[2], init::constant(1.0));
+    /// let y = x.product(v.weight_norm(gain), None);
+    /// assert_eq!(net.describe(y), "`linear`: f32[rows0, 2] lod(0)");
+    /// ```
+    ///
+    /// # Errors
+    /// If v is no constant matrix of floats, or there is not one gain a column.
+    pub fn weight_norm(&self, v: Var, gain: Var) -> Var {
+        let squares = self.sum_rows(self.square(v));
+        let lengths = self.sqrt(self.scale(squares, 1.0, 1e-12));
+        self.mul(v, self.div(gain, lengths))
+    }
+}

@@ -1,0 +1,198 @@
+//! `layer_norm` and `rms_norm`: each row brought to mean 0 and variance 1, or to mean square 1.
+
+use ndarray::array;
+
+use crate::error::{Error, Result};
+use crate::kernels::{Centre, Float, RowNorm, RowNormGradients, norm_rows, norm_rows_gradient};
+use crate::operator;
+use crate::program::{
+    Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
+};
+use crate::with_float;
+
+/// The slots of both; one without a bias has two.
+const X: usize = 0;
+const GAIN: usize = 1;
+const BIAS: usize = 2;
+const OUT: usize = 0;
+
+operator! {
+    /// Each row brought to mean 0 and variance 1, then scaled and moved column by column (Ba et al., "Layer normalization",
+    /// 2016).
+    ///
+    /// out_i = (x_i − m_i) / √(v_i + epsilon) ∘ gain + bias, with the mean m_i and the variance v_i = Σ_j (x_ij − m_i)² / n of
+    /// the n numbers of row i; `gain` and `bias` are `[n]`, 1 and 0 if they are missing. Row-wise: x may have any LoD, which
+    /// the output keeps, and an empty sequence stays empty. A row is read once, and stays in the cache while it is summed. The
+    /// gradients of gain and bias are sums over rows in blocks of 256, the same bits on any number of threads.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 3.0], [5.0, -5.0], [7.0, 7.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("layer_norm", &Attributes::new().with("epsilon", 1e-12))?;
+    /// let gain = Operand::constant("gain", array![1.0, 10.0]);
+    /// let bias = Operand::constant("bias", array![0.0, 0.5]);
+    /// let out = op.call(&[Operand::batch("x", x), gain, bias])?;
+    /// let rounded: Vec<f64> = out[0].as_slice::<f64>()?.iter().map(|x| (x * 1e6).round() / 1e6).collect();
+    /// assert_eq!(rounded, [-1.0, 10.5, 1.0, -9.5, 0.0, 0.5]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats, gain or bias have another dtype or are not one number a column, or epsilon is not above 0.
+    pub(in crate::ops) struct LayerNorm = layer_norm { epsilon: f64 => above_zero }
+    inputs { X = x: one, GAIN = gain: optional, BIAS = bias: optional }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn layer_norm(&self, x: Var, gain: Option<Var>, bias: Option<Var>, epsilon: f64) -> Var; }
+}
+
+operator! {
+    /// Each row brought to mean square 1, then scaled column by column (Zhang and Sennrich, "Root mean square layer
+    /// normalization", 2019).
+    ///
+    /// out_i = x_i / √(Σ_j x_ij² / n + epsilon) ∘ gain, over the n numbers of row i; `gain` is `[n]`, 1 if it is missing.
+    /// Row-wise: x may have any LoD, which the output keeps, and an empty sequence stays empty. The gradient of the gain is a
+    /// sum over rows in blocks of 256, the same bits on any number of threads.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 7.0], [0.0, 0.0]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("rms_norm", &Attributes::new().with("epsilon", 1e-12))?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// let rounded: Vec<f64> = out[0].as_slice::<f64>()?.iter().map(|x| (x * 1e6).round() / 1e6).collect();
+    /// assert_eq!(rounded, [0.2, 1.4, 0.0, 0.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats, the gain has another dtype or is not one number a column, or epsilon is not above 0.
+    pub(in crate::ops) struct RmsNorm = rms_norm { epsilon: f64 => above_zero }
+    inputs { X = x: one, GAIN = gain: optional }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn rms_norm(&self, x: Var, gain: Option<Var>, epsilon: f64) -> Var; }
+}
+
+/// A number above 0: a row whose numbers are all the same is divided by its root.
+pub(in crate::ops) fn above_zero(attributes: &Attributes, name: &str) -> Result<f64> {
+    let number = attributes.float(name)?;
+    if number > 0.0 && number.is_finite() {
+        return Ok(number);
+    }
+    Err(Error::new(format!("attribute `{name}`"), "a number above 0", number.to_string()))
+}
+
+/// Which of the two.
+pub(in crate::ops) trait Form: Declared {
+    /// What is taken off a row.
+    const CENTRE: Centre;
+    /// Whether there is a slot for a bias.
+    const BIASED: bool;
+    /// What is added under the root.
+    fn epsilon(&self) -> f64;
+    /// The attributes of samples.
+    fn sample() -> Attributes;
+}
+
+impl Form for LayerNorm {
+    const CENTRE: Centre = Centre::Mean;
+    const BIASED: bool = true;
+
+    fn epsilon(&self) -> f64 {
+        self.epsilon
+    }
+
+    fn sample() -> Attributes {
+        LayerNorm { epsilon: 0.01 }.attributes()
+    }
+}
+
+impl Form for RmsNorm {
+    const CENTRE: Centre = Centre::Zero;
+    const BIASED: bool = false;
+
+    fn epsilon(&self) -> f64 {
+        self.epsilon
+    }
+
+    fn sample() -> Attributes {
+        RmsNorm { epsilon: 0.01 }.attributes()
+    }
+}
+
+/// Rows normalised each by itself, as an operator.
+pub(in crate::ops) struct Normalise<F>(F);
+family!(Normalise);
+
+impl<F: Form> Op for Normalise<F> {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(X)?;
+        let width = s.input(X).width();
+        for slot in [GAIN, BIAS].into_iter().take(if F::BIASED { 2 } else { 1 }) {
+            if s.optional(slot).is_some() {
+                s.same_dtype(X, slot)?;
+                s.constant(slot, &[width])?;
+            }
+        }
+        s.set(OUT, s.input(X).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let bias = if F::BIASED { run.optional::<T>(BIAS)? } else { None };
+            let gain = run.optional::<T>(GAIN)?.map(|gain| gain.row(0));
+            let norm = RowNorm { centre: F::CENTRE, epsilon: T::from_f64(self.0.epsilon()), gain };
+            norm_rows(run.input::<T>(X)?, norm, bias.map(|bias| bias.row(0)), run.output::<T>(OUT)?);
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(X).input(GAIN)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => self.gradients::<T>(run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let gain = array![0.5, -1.5, 2.0, 1.0];
+        let mut samples = Sample::of_rows(&F::sample(), 4, |sample, _| Ok(sample))?;
+        let with_gain = |sample: Sample| sample.constant("gain", gain.clone());
+        samples.extend(Sample::of_rows(&F::sample(), 4, |sample, _| Ok(with_gain(sample)))?);
+        if F::BIASED {
+            let bias = |sample: Sample| sample.constant("bias", array![0.25, 1.0, -0.5, 0.0]);
+            samples.extend(Sample::of_rows(&F::sample(), 4, |sample, _| Ok(bias(sample)))?);
+            samples.extend(Sample::of_rows(&F::sample(), 4, |sample, _| Ok(bias(with_gain(sample))))?);
+        }
+        samples.extend(Sample::of_rows(&F::sample(), 1, |sample, _| Ok(sample))?);
+        Ok(samples)
+    }
+}
+
+impl<F: Form> Normalise<F> {
+    fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+        let dx = run.gradient::<T>(X)?;
+        let mut dgain = run.gradient::<T>(GAIN)?;
+        let mut dbias = if F::BIASED { run.gradient::<T>(BIAS)? } else { None };
+        let gain = run.optional::<T>(GAIN)?.map(|gain| gain.row(0));
+        let norm = RowNorm { centre: F::CENTRE, epsilon: T::from_f64(self.0.epsilon()), gain };
+        let to = RowNormGradients {
+            dx,
+            dgain: dgain.as_mut().map(|(dgain, store)| (dgain.row(0), *store)),
+            dbias: dbias.as_mut().map(|(dbias, store)| (dbias.row(0), *store)),
+        };
+        let (x, threads) = (run.input::<T>(X)?, run.run().threads);
+        norm_rows_gradient(x, dout, norm, to, &mut run.scratch().get::<Room<T>>().0, threads);
+        Ok(())
+    }
+}
+
+/// Sums of blocks of rows.
+#[derive(Default)]
+struct Room<T>(Vec<T>);

@@ -1,0 +1,134 @@
+//! `top_k`: the largest numbers of each row and where they stand; `argmax`.
+
+use crate::error::{Error, Result};
+use crate::kernels::arena::Plain;
+use crate::kernels::{Float, Store, exceeds};
+use crate::program::{Backward, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec};
+use crate::tensor::DType;
+use crate::with_float;
+use crate::{builder_methods, operator};
+
+operator! {
+    /// The k largest numbers of each row, largest first, and the columns in which they stand.
+    ///
+    /// values_ij is the j-th largest number of row i, and ids_ij its column, an i64; of equal numbers the one in the lowest column
+    /// comes first, and a NaN before all numbers. Row-wise: x may have any LoD, which both outputs `[rows, k]` keep. The
+    /// gradient of the values goes to the columns that they are from.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = array![[1.0, 3.0, 2.0], [5.0, 7.0, 7.0]];
+    /// let x = Variable::sequences(x, Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("top_k", &Attributes::new().with("k", 2usize))?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [3.0, 2.0, 7.0, 7.0]);
+    /// assert_eq!(out[1].as_slice::<i64>()?, [1, 2, 1, 2]);
+    /// assert_eq!(out[1].lod().map(|lod| lod.to_string()), Some("[[1, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats, or k is not from 1 to the width of its rows.
+    pub(in crate::ops) struct TopK = top_k { k: usize }
+    inputs { X = x: one }
+    outputs { VALUES = values: one, IDS = ids: one.without_gradient() }
+    impl Builder, Var { fn top_k(&self, x: Var, k: usize) -> (Var, Var); }
+}
+
+builder_methods! { Argmax, Builder, Var;
+    /// The column of the largest number of each row, an i64 `[rows, 1]`; of equal ones the lowest column. It is the ids of
+    /// [`top_k`](Self::top_k) with k = 1.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// assert_eq!(net.describe(x.argmax()), "`top_k.ids`: i64[rows0, 1] lod(0)");
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats, or its rows are empty.
+    pub fn argmax(&self, x: Var) -> Var {
+        self.top_k(x, 1).1
+    }
+}
+
+impl Op for TopK {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        let x = s.input(Self::X);
+        if self.k == 0 || self.k > x.width() {
+            let expected = format!("from 1 to {}, the width of `x`", x.width());
+            return Err(Error::new("attribute `k`", expected, self.k.to_string()));
+        }
+        s.set(Self::VALUES, x.with_width(self.k));
+        s.set(Self::IDS, x.with_dtype(DType::I64).with_width(self.k));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.largest::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().output(Self::IDS)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+            let (dout, ids) = (run.output_gradient::<T>(Self::VALUES)?, run.output::<i64>(Self::IDS)?);
+            for (row, dx) in dx.iter_mut().enumerate() {
+                if store == Store::Write {
+                    dx.fill(T::ZERO);
+                }
+                let Some(dout) = dout else { continue };
+                for (&g, &id) in dout.row(row).iter().zip(ids.row(row)) {
+                    if let Some(dx) = usize::try_from(id).ok().and_then(|id| dx.get_mut(id)) {
+                        *dx += g;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let op = |k| TopK { k }.attributes();
+        let mut samples = Sample::of_rows(&op(2), 5, |sample, _| Ok(sample))?;
+        samples.extend(Sample::of_rows(&op(1), 1, |sample, _| Ok(sample))?);
+        samples.extend(Sample::of_rows(&op(4), 4, |sample, _| Ok(sample))?);
+        let ties = ndarray::array![[1.0, 2.0, 2.0, 1.0], [3.0, 3.0, 3.0, 3.0]];
+        samples.push(Sample::new("ties", op(3)).batch("x", ties).without_gradient());
+        Ok(samples)
+    }
+}
+
+impl TopK {
+    fn largest<T: RowValue + Plain>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let x = run.input::<T>(Self::X)?;
+        let (mut values, mut ids) = (run.output::<T>(Self::VALUES)?, run.output::<i64>(Self::IDS)?);
+        for (row, x) in x.iter().enumerate() {
+            let (values, ids) = (values.row(row), ids.row(row));
+            let mut found = 0;
+            // An insertion at the end of a few sorted numbers: most numbers of a row are below all of them.
+            for (column, &x) in x.iter().enumerate() {
+                if found == self.k && !exceeds(x, values[found - 1]) {
+                    continue;
+                }
+                found = (found + 1).min(self.k);
+                let mut at = found - 1;
+                while at > 0 && exceeds(x, values[at - 1]) {
+                    values[at] = values[at - 1];
+                    ids[at] = ids[at - 1];
+                    at -= 1;
+                }
+                values[at] = x;
+                ids[at] = column as i64;
+            }
+        }
+        Ok(())
+    }
+}

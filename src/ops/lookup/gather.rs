@@ -1,0 +1,292 @@
+//! `gather_rows` and `scatter_rows`: rows of a dense variable, by number; and `one_hot`.
+
+use ndarray::array;
+
+use super::ids::{self, ids};
+use crate::error::{Error, Result};
+use crate::kernels::{Float, Store};
+use crate::lod::Lod;
+use crate::operator;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Backward, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Sample, Spec, Work,
+};
+use crate::tensor::{DType, Variable};
+use crate::with_float;
+
+operator! {
+    /// The rows of `x` that `ids` name, in their order and as often as they name them: out_i = x\[ids_i\], with the rows and the
+    /// LoD of `ids`.
+    ///
+    /// `x` has the rows of the batch, numbered from 0 through all of its sequences, or is a constant `[height, width]` (then a table
+    /// without a layer, whose gradient is dense; see [`lookup`](Self::lookup) for one of selected rows). The gradient of a row is
+    /// the sum over the ids that name it, in their order.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 4.0]], Lod::from_lengths1(&[1, 1])?)?;
+    /// let ids = Variable::from_sequences(&[vec![1i64, 0, 1], vec![]])?;
+    /// let op = ops::catalogue().parse("gather_rows", &Attributes::new().with("of_batch", true))?;
+    /// let out = op.call(&[Operand::batch("ids", ids), Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [3.0, 4.0, 1.0, 2.0, 3.0, 4.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[3, 0]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `ids` are not whole numbers, one a row, or `x` is no rows of floats; when it runs, if an id is not below the number of rows.
+    pub(in crate::ops) struct GatherRows = gather_rows { of_batch: bool = false }
+    inputs { IDS = ids: one.without_gradient(), X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var {
+        fn gather_rows(&self, x: Var, ids: Var) -> Var {
+            let of_batch = self.spec(x).is_some_and(|x| x.batched());
+        }
+    }
+}
+
+operator! {
+    /// A matrix of `height` rows to which the rows of `x` are added where `ids` say: out\[ids_i\] += x_i, 0 where no id points.
+    ///
+    /// x has the rows of `ids`, of any LoD; the result is a constant `[height, width]` without one. Rows with equal ids are added up
+    /// first to last, so that the result does not depend on threads. The gradient is the row that went there: dx_i = dout\[ids_i\].
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0], [2.0], [4.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let ids = Variable::from_sequences(&[vec![2i64, 0], vec![], vec![2]])?;
+    /// let op = ops::catalogue().parse("scatter_rows", &Attributes::new().with("height", 4usize))?;
+    /// let out = op.call(&[Operand::batch("ids", ids), Operand::batch("x", x)])?;
+    /// assert_eq!((out[0].as_slice::<f64>()?, out[0].lod()), ([2.0, 0.0, 5.0, 0.0].as_slice(), None));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `ids` are not whole numbers, one a row, `x` holds no floats or has other rows; when it runs, if an id is not below the height.
+    pub(in crate::ops) struct ScatterRows = scatter_rows { height: usize }
+    inputs { IDS = ids: one.without_gradient(), X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn scatter_rows(&self, x: Var, ids: Var, height: usize) -> Var; }
+}
+
+operator! {
+    /// A row of `classes` numbers for each id: 1 in the column that the id names, 0 in all others.
+    ///
+    /// Row-wise: the ids may belong to sequences of any LoD, which the output `[rows, classes]` keeps. It holds f32, or another float
+    /// by the attribute `dtype`. No gradient passes it. To multiply by a matrix what this gives, [`lookup`](Self::lookup) is the same
+    /// and reads only the rows that are named.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let ids = Variable::from_sequences(&[vec![2i64, 0], vec![]])?;
+    /// let op = ops::catalogue().parse("one_hot", &Attributes::new().with("classes", 3usize).with("dtype", "f64"))?;
+    /// let out = op.call(&[Operand::batch("ids", ids)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `ids` are not whole numbers, one a row, there are no classes, or the dtype is no float; when it runs, if an id is not below
+    /// the number of classes.
+    pub(in crate::ops) struct OneHot = one_hot { classes: usize, dtype: DType }
+    inputs { IDS = ids: one.without_gradient() }
+    outputs { OUT = out: one.without_gradient() }
+    impl Builder, Var {
+        fn one_hot(&self, ids: Var, classes: usize) -> Var {
+            let dtype = DType::F32;
+        }
+    }
+}
+
+/// Ids in sequences of these lengths, below a height.
+fn some_ids(lengths: &[&[usize]], height: usize) -> Result<Variable> {
+    let lengths: Vec<Vec<usize>> = lengths.iter().map(|l| l.to_vec()).collect();
+    let lod = Lod::from_lengths(&lengths)?;
+    let ids: Vec<i64> = (0..lod.rows()).map(|row| (row * 7 % height.max(1)) as i64).collect();
+    Variable::sequences(ndarray::Array1::from(ids), lod)
+}
+
+/// What they are tried on.
+const CASES: [(&str, &[&[usize]]); 4] = [
+    ("repeated ids", &[&[2, 0, 4]]),
+    ("two levels", &[&[2, 0, 1], &[3, 0, 4]]),
+    ("all empty", &[&[0, 0]]),
+    ("none", &[&[]]),
+];
+
+impl Op for GatherRows {
+    fn facts(&self) -> Facts {
+        match self.of_batch {
+            // A number counts through the batch.
+            true => Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Keeps(Self::IDS)) },
+            false => Facts::row_wise(),
+        }
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        ids::check(s, Self::IDS)?;
+        s.is_float(Self::X)?;
+        let x = s.input(Self::X);
+        let known = matches!(x.rows(), Extent::Known(_)) && x.shape.len() > 1;
+        if x.batched() != self.of_batch || !(x.batched() || known) {
+            let of = if self.of_batch { "the rows of the batch" } else { "a known number of rows" };
+            return Err(s.mismatch(Self::X, &format!("a variable of {of}")));
+        }
+        s.set(Self::OUT, s.input(Self::IDS).with_dtype(x.dtype).with_width(x.width()));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+            let ids = ids!(run, Self::IDS);
+            for (row, out) in out.iter_mut().enumerate() {
+                out.copy_from_slice(x.row(ids.place(row, x.rows(), "x")?));
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::IDS)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+            if store == Store::Write {
+                dx.fill(T::ZERO);
+            }
+            let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
+            let ids = ids!(run, Self::IDS);
+            for (row, dout) in dout.iter().enumerate() {
+                let place = ids.place(row, dx.rows(), "x")?;
+                dx.row(place).iter_mut().zip(dout).for_each(|(dx, &g)| *dx += g);
+            }
+            Ok(())
+        })
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let touched = work.touched();
+        Cost { flops: 0, read: touched.written.min(touched.read), ..touched }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for (name, lengths) in CASES {
+            let sample =
+                Sample::new(&format!("of a constant, {name}"), GatherRows { of_batch: false }.attributes());
+            samples.push(sample.batch("ids", some_ids(lengths, 5)?).constant("x", numbers(5, 3, 1)));
+            let ids = some_ids(lengths, lengths.last().map_or(0, |l| l.iter().sum()))?;
+            let x = Variable::from(numbers(ids.rows(), 3, 2)).with_lod(ids.lod().cloned())?;
+            let sample =
+                Sample::new(&format!("of the batch, {name}"), GatherRows { of_batch: true }.attributes());
+            samples.push(sample.batch("ids", ids).batch("x", x));
+        }
+        let column = Variable::dense(array![[2i32], [0], [2]]);
+        let sample = Sample::new("i32, a column", GatherRows { of_batch: false }.attributes());
+        samples.push(sample.batch("ids", column).constant("x", numbers(3, 2, 0)));
+        Ok(samples)
+    }
+}
+
+impl Op for ScatterRows {
+    fn facts(&self) -> Facts {
+        Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Drops) }
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        ids::check(s, Self::IDS)?;
+        s.is_float(Self::X)?;
+        s.same_rows(Self::IDS, Self::X)?;
+        let x = s.input(Self::X);
+        s.set(Self::OUT, Spec::fixed(x.dtype, &[self.height, x.width()])?);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+            let ids = ids!(run, Self::IDS);
+            out.fill(T::ZERO);
+            for (row, x) in x.iter().enumerate() {
+                let place = ids.place(row, self.height, "out")?;
+                out.row(place).iter_mut().zip(x).for_each(|(out, &x)| *out += x);
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::IDS)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) {
+                let ids = ids!(run, Self::IDS);
+                for (row, dx) in dx.iter_mut().enumerate() {
+                    store.put_row(dx, dout.row(ids.place(row, self.height, "out")?));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let sample = |(name, lengths): (&str, &[&[usize]])| -> Result<Sample> {
+            let ids = some_ids(lengths, 4)?;
+            let x = Variable::from(numbers(ids.rows(), 2, 2)).with_lod(ids.lod().cloned())?;
+            let sample = Sample::new(name, ScatterRows { height: 4 }.attributes());
+            Ok(sample.batch("ids", ids).batch("x", x))
+        };
+        CASES.into_iter().map(sample).collect()
+    }
+}
+
+impl Op for OneHot {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        ids::check(s, Self::IDS)?;
+        if self.classes == 0 {
+            return Err(Error::new("attribute `classes`", "at least 1", "0"));
+        }
+        if !self.dtype.is_float() {
+            return Err(Error::new("attribute `dtype`", "f32 or f64", self.dtype.to_string()));
+        }
+        s.set(Self::OUT, s.input(Self::IDS).with_dtype(self.dtype).with_width(self.classes));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(self.dtype, T => {
+            let mut out = run.output::<T>(Self::OUT)?;
+            let ids = ids!(run, Self::IDS);
+            for (row, out) in out.iter_mut().enumerate() {
+                out.fill(T::ZERO);
+                if let Some(class) = ids.class(row, self.classes, None)? {
+                    out[class] = T::ONE;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for (name, lengths) in CASES {
+            for dtype in [DType::F32, DType::F64] {
+                let sample =
+                    Sample::new(&format!("{name}, {dtype}"), OneHot { classes: 3, dtype }.attributes());
+                samples.push(sample.batch("ids", some_ids(lengths, 3)?));
+            }
+        }
+        Ok(samples)
+    }
+}

@@ -1,0 +1,291 @@
+//! `binary_cross_entropy`, `focal_loss` and `hinge`: losses of a class or none, from one number each.
+
+use super::pointwise::{Pointwise, Weights};
+use crate::builder_methods;
+use crate::error::{Error, Result};
+use crate::kernels::{Arithmetic, Float};
+use crate::operator;
+use crate::program::attributes::or_default;
+use crate::program::{Attributes, Var};
+
+/// What [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with) may be told; nothing of it by default.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct BinaryCrossEntropy {
+    /// How much each column counts, `[columns]`; no gradient passes it.
+    pub weights: Option<Var>,
+    /// How much the target 1 counts in each column beside the target 0, `[columns]`; no gradient passes it. Where a class is rare,
+    /// the number of others for each of it makes both weigh the same.
+    pub positive_weights: Option<Var>,
+}
+
+builder_methods! { BinaryCrossEntropyPlain, Builder, Var;
+    /// The mean binary cross-entropy of each row, of logits `x` against targets `y` between 0 and 1:
+    /// loss_i = Σ_j (max(x_ij, 0) − x_ij · y_ij + ln(1 + e^−|x_ij|)) / n.
+    ///
+    /// ```
+    /// use unpadded::layers::Linear;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let y = net.feed_like("y", DType::F32, &[1], x);
+    /// let loss = x.linear(1).binary_cross_entropy(y);
+    /// assert_eq!(net.describe(loss), "`binary_cross_entropy`: f32[rows0, 1] lod(0)");
+    /// assert!(net.describe(loss.mean()).ends_with("f32[]"));
+    /// ```
+    ///
+    /// # Errors
+    /// If they are not floats of one dtype, in the same rows and equally wide.
+    #[doc(alias = "bce")]
+    pub fn binary_cross_entropy(&self, x: Var, y: Var) -> Var {
+        self.binary_cross_entropy_with(x, y, BinaryCrossEntropy::default())
+    }
+}
+
+operator! {
+    /// The mean binary cross-entropy of each row, of logits `x` against targets `y` between 0 and 1, with weights of columns w and
+    /// of their positive targets p (1 without them). With s = sigmoid(x_ij):
+    ///
+    /// loss_i = −Σ_j w_j · (p_j · y_ij · ln s + (1 − y_ij) · ln(1 − s)) / n,
+    ///
+    /// computed from the logits so that no logarithm of 0 is taken, however large they are. Row-wise: both have the same rows, of
+    /// any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. As PyTorch's `BCEWithLogitsLoss`: the
+    /// `mean` of this is its mean. A weight for each row is a product with the loss. No gradient passes the targets; whole
+    /// numbers are made targets by `cast`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
+    /// let x = Variable::sequences(array![[0.0], [1000.0], [-1000.0]], lod.clone())?;
+    /// let y = Variable::sequences(array![[1.0], [1.0], [1.0]], lod)?;
+    /// let op = ops::catalogue().parse("binary_cross_entropy", &Attributes::new())?;
+    /// let twice = Operand::constant("positive_weight", array![2.0]);
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("y", y), twice])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0 * 2f64.ln(), 0.0, 2000.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If they are not floats of one dtype, in the same rows and equally wide, or weights are not one a column.
+    #[derive(Clone, Copy)]
+    pub(in crate::ops) struct LogisticLoss = binary_cross_entropy {}
+    inputs {
+        X = x: one,
+        Y = y: one.without_gradient(),
+        WEIGHT = weight: optional.without_gradient(),
+        POSITIVE = positive_weight: optional.without_gradient(),
+    }
+    outputs { OUT = out: one }
+    impl Builder, Var {
+        fn binary_cross_entropy_with(&self, x: Var, y: Var, options: BinaryCrossEntropy) -> Var {
+            let BinaryCrossEntropy { weights: weight, positive_weights: positive_weight } = options;
+        }
+    }
+}
+
+/// ln(1 + e^−|x|).
+#[inline(always)]
+fn beyond<T: Float, A: Arithmetic>(x: T) -> T {
+    let e = (-x.abs()).exp_with::<A>();
+    // ln(1 + e) as it is where e is lost beside 1.
+    if e < T::from_f64(1e-5) { e } else { (T::ONE + e).ln() }
+}
+
+impl Pointwise for LogisticLoss {
+    const WEIGHED: bool = true;
+
+    #[inline(always)]
+    fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T {
+        let positive = T::ONE + (weights.positive - T::ONE) * y;
+        weights.all * ((T::ONE - y) * x + positive * (beyond::<T, A>(x) + (-x).max(T::ZERO)))
+    }
+    #[inline(always)]
+    fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T {
+        let positive = T::ONE + (weights.positive - T::ONE) * y;
+        weights.all * ((T::ONE - y) - positive * (-x).sigmoid_with::<A>())
+    }
+    fn sample() -> Attributes {
+        LogisticLoss {}.attributes()
+    }
+    fn target(number: f64) -> f64 {
+        number.abs() / 1.5
+    }
+}
+
+/// What [`Builder::focal_loss_with`](crate::Builder::focal_loss_with) may be told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FocalLoss {
+    /// How fast the loss of what is classified well vanishes; at 0 it is the binary cross-entropy.
+    pub gamma: f64,
+    /// How much the target 1 counts, of 0 to 1; the target 0 counts 1 − alpha. Without it both count 1.
+    pub alpha: Option<f64>,
+}
+
+impl Default for FocalLoss {
+    /// What the authors found best: gamma 2, alpha 0.25.
+    fn default() -> Self {
+        Self { gamma: 2.0, alpha: Some(0.25) }
+    }
+}
+
+builder_methods! { FocalLossPlain, Builder, Var;
+    /// The mean focal loss of each row with gamma 2 and alpha 0.25: see [`focal_loss_with`](Self::focal_loss_with).
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[3], 1);
+    /// let y = net.feed_like("y", DType::F32, &[3], x);
+    /// assert_eq!(net.describe(x.focal_loss(y)), "`focal_loss`: f32[rows0, 1] lod(0)");
+    /// ```
+    ///
+    /// # Errors
+    /// If they are not floats of one dtype, in the same rows and equally wide.
+    pub fn focal_loss(&self, x: Var, y: Var) -> Var {
+        self.focal_loss_with(x, y, FocalLoss::default())
+    }
+}
+
+operator! {
+    /// The mean focal loss of each row, of logits `x` against targets `y` between 0 and 1, in which what is classified well
+    /// counts little (Lin et al., "Focal loss for dense object detection", 2017).
+    ///
+    /// With s = sigmoid(x_ij), the binary cross-entropy c_ij and q_ij = s · (1 − y_ij) + (1 − s) · y_ij, how much is missing of the
+    /// target: loss_i = Σ_j (alpha · y_ij + (1 − alpha) · (1 − y_ij)) · q_ij^gamma · c_ij / n. Row-wise: both have the same rows, of any
+    /// LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. No gradient passes the targets.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
+    /// let x = Variable::sequences(array![[0.0], [1000.0], [-1000.0]], lod.clone())?;
+    /// let y = Variable::sequences(array![[1.0], [1.0], [1.0]], lod)?;
+    /// let op = ops::catalogue().parse("focal_loss", &Attributes::new().with("gamma", 2.0))?;
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.25 * 2f64.ln(), 0.0, 1000.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If they are not floats of one dtype, in the same rows and equally wide; if gamma is below 0, or alpha not in 0 to 1.
+    #[derive(Clone, Copy)]
+    pub(in crate::ops) struct Focal = focal_loss { gamma: f64 => not_negative, alpha: Option<f64> => share }
+    inputs { X = x: one, Y = y: one.without_gradient() }
+    outputs { OUT = out: one }
+    impl Builder, Var {
+        fn focal_loss_with(&self, x: Var, y: Var, options: FocalLoss) -> Var {
+            let FocalLoss { gamma, alpha } = options;
+        }
+    }
+}
+
+/// A number that is not below 0.
+fn not_negative(attributes: &Attributes, name: &str) -> Result<f64> {
+    let number = attributes.float(name)?;
+    if number >= 0.0 && number.is_finite() {
+        return Ok(number);
+    }
+    Err(Error::new(format!("attribute `{name}`"), "a number of at least 0", number.to_string()))
+}
+
+/// A number of 0 to 1, or none.
+fn share(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
+    let number: Option<f64> = or_default(attributes, name, None)?;
+    match number {
+        Some(number) if !(0.0..=1.0).contains(&number) => {
+            let expected = "a number from 0 to 1";
+            Err(Error::new(format!("attribute `{name}`"), expected, number.to_string()))
+        }
+        number => Ok(number),
+    }
+}
+
+impl Focal {
+    /// How much the target counts, what is missing of it, and the cross-entropy.
+    #[inline(always)]
+    fn terms<T: Float, A: Arithmetic>(self, x: T, y: T) -> (T, T, T) {
+        let weight = match self.alpha.map(T::from_f64) {
+            Some(alpha) => alpha * y + (T::ONE - alpha) * (T::ONE - y),
+            None => T::ONE,
+        };
+        let missing = x.sigmoid_with::<A>() * (T::ONE - y) + (-x).sigmoid_with::<A>() * y;
+        // Of a target that is none there may be less than nothing; compared such that NaN passes.
+        let missing = if missing < T::ZERO { T::ZERO } else { missing };
+        (weight, missing, (T::ONE - y) * x + beyond::<T, A>(x) + (-x).max(T::ZERO))
+    }
+}
+
+impl Pointwise for Focal {
+    #[inline(always)]
+    fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
+        let (weight, missing, entropy) = self.terms::<T, A>(x, y);
+        weight * missing.powf(T::from_f64(self.gamma)) * entropy
+    }
+    #[inline(always)]
+    fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
+        let (weight, missing, entropy) = self.terms::<T, A>(x, y);
+        let (s, rest) = (x.sigmoid_with::<A>(), (-x).sigmoid_with::<A>());
+        // Of the cross-entropy, and of what is missing: s − y = s · (1 − y) − (1 − s) · y.
+        let of_entropy = s * (T::ONE - y) - rest * y;
+        let of_missing = s * rest * (T::ONE - y - y);
+        let power = missing.powf(T::from_f64(self.gamma));
+        // Where nothing is missing, the power has no slope that counts.
+        let slope = if missing > T::ZERO { T::from_f64(self.gamma) * power / missing } else { T::ZERO };
+        weight * (slope * of_missing * entropy + power * of_entropy)
+    }
+    fn sample() -> Attributes {
+        Focal { gamma: 1.5, alpha: Some(0.3) }.attributes()
+    }
+    fn target(number: f64) -> f64 {
+        if number > 0.0 { 1.0 } else { 0.0 }
+    }
+}
+
+operator! {
+    /// The mean hinge loss of each row, of scores `x` against targets `y` of −1 or 1: loss_i = Σ_j max(0, 1 − y_ij · x_ij) / n.
+    ///
+    /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. No
+    /// gradient passes the targets. Targets of 0 and 1 are made these by `2 · y − 1`.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
+    /// let x = Variable::sequences(array![[0.25], [3.0], [3.0]], lod.clone())?;
+    /// let y = Variable::sequences(array![[1.0], [1.0], [-1.0]], lod)?;
+    /// let op = ops::catalogue().parse("hinge", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.75, 0.0, 4.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If they are not floats of one dtype, in the same rows and equally wide.
+    #[derive(Clone, Copy)]
+    pub(in crate::ops) struct Hinge = hinge {}
+    inputs { X = x: one, Y = y: one.without_gradient() }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn hinge(&self, x: Var, y: Var) -> Var; }
+}
+
+impl Pointwise for Hinge {
+    #[inline(always)]
+    fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
+        let missing = T::ONE - y * x;
+        // Compared such that NaN passes.
+        if missing < T::ZERO { T::ZERO } else { missing }
+    }
+    #[inline(always)]
+    fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
+        if y * x < T::ONE { -y } else { T::ZERO }
+    }
+    fn sample() -> Attributes {
+        Hinge {}.attributes()
+    }
+    fn target(number: f64) -> f64 {
+        if number > 0.0 { 1.0 } else { -1.0 }
+    }
+}

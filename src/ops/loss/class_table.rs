@@ -1,0 +1,148 @@
+//! What losses over few rows of a table of classes have in common: the score of a class, and where the gradients go.
+
+use crate::error::Result;
+use crate::kernels::{Float, Store, View, ViewMut};
+use crate::ops::lookup::ids;
+use crate::program::{Backward, Extent, InferShape, RowBuffer, RowValue, Spec};
+
+/// The slots of all of them.
+pub(in crate::ops) const X: usize = 0;
+pub(in crate::ops) const WEIGHT: usize = 1;
+pub(in crate::ops) const BIAS: usize = 2;
+pub(in crate::ops) const LABELS: usize = 3;
+pub(in crate::ops) const LOSS: usize = 0;
+
+/// Checks x `[rows, width]`, a table `[height, width]`, a bias `[height]` and labels; gives the height, and the spec of a loss a row.
+pub(in crate::ops) fn check(s: &InferShape<'_>) -> Result<(usize, Spec)> {
+    s.is_float(X)?;
+    s.same_dtype(X, WEIGHT)?;
+    ids::check(s, LABELS)?;
+    s.same_rows(X, LABELS)?;
+    let x = s.input(X);
+    let &[Extent::Known(height), Extent::Known(width)] = s.input(WEIGHT).shape.as_slice() else {
+        return Err(s.mismatch(WEIGHT, "a constant of shape [height, width]"));
+    };
+    if x.width() != width {
+        return Err(s.mismatch(X, &format!("rows of {width} numbers, the width of `weight`")));
+    }
+    if s.optional(BIAS).is_some() {
+        s.same_dtype(X, BIAS)?;
+        s.constant(BIAS, &[height])?;
+    }
+    let mut out = s.input(LABELS).with_dtype(x.dtype);
+    out.shape.truncate(1);
+    Ok((height, out))
+}
+
+/// A table of classes and its bias.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Table<'a, T> {
+    pub(in crate::ops) weight: View<'a, T>,
+    pub(in crate::ops) bias: Option<View<'a, T>>,
+}
+
+impl<T: Float> Table<'_, T> {
+    /// The score of a class for a row: a sum in a fixed number of lanes, whose order depends on the width alone.
+    pub(in crate::ops) fn score(&self, class: usize, x: &[T]) -> T {
+        const LANES: usize = 16;
+        let (mut sums, weight) = ([T::ZERO; LANES], self.weight.row(class));
+        let ((xs, x), (ws, w)) = (x.as_chunks::<LANES>(), weight.as_chunks::<LANES>());
+        for (x, w) in xs.iter().zip(ws) {
+            for i in 0..LANES {
+                sums[i] += x[i] * w[i];
+            }
+        }
+        sums.iter_mut().zip(x.iter().zip(w)).for_each(|(sum, (&x, &w))| *sum += x * w);
+        let bias = self.bias.map_or(T::ZERO, |bias| bias.row(0)[class]);
+        sums.into_iter().sum::<T>() + bias
+    }
+}
+
+/// Where the gradient of a table goes.
+pub(in crate::ops) enum TableGradient<'a, 'b, T> {
+    /// It is not asked for.
+    None,
+    /// To rows of a matrix.
+    Dense(ViewMut<'a, T>),
+    /// A row for each class that is met.
+    Rows(&'b mut RowBuffer),
+}
+
+impl<T: RowValue> TableGradient<'_, '_, T> {
+    /// Adds g · x to the row of a class.
+    pub(in crate::ops) fn add(&mut self, class: usize, g: T, x: &[T]) {
+        match self {
+            TableGradient::None => {}
+            TableGradient::Dense(dense) => {
+                dense.row(class).iter_mut().zip(x).for_each(|(to, &x)| *to += g * x);
+            }
+            TableGradient::Rows(rows) => {
+                let mut row = rows.extend::<T>(std::iter::once(class as i64));
+                row.row(0).iter_mut().zip(x).for_each(|(to, &x)| *to = g * x);
+            }
+        }
+    }
+}
+
+/// Computes the gradients that are asked for: `terms` calls its last argument with each class that counts for a row, and how the
+/// loss changes with its score.
+pub(in crate::ops) fn gradients<T: RowValue>(
+    run: &mut Backward<'_>,
+    mut terms: impl FnMut(&Backward<'_>, usize, &[T], &mut dyn FnMut(usize, T)) -> Result<()>,
+) -> Result<()> {
+    // Without one only the samples were used, which pass no gradient.
+    let dloss = run.output_gradient::<T>(LOSS)?;
+    let x = run.input::<T>(X)?;
+    let spec = run.input_spec(WEIGHT);
+    let (height, width) = (spec.shape[0].known().unwrap_or(0), spec.width());
+    let (mut dx, mut dbias) = (run.gradient::<T>(X)?, run.gradient::<T>(BIAS)?);
+    let weight = if run.wants(X) { Some(run.input::<T>(WEIGHT)?) } else { None };
+    let dense = run.gradient::<T>(WEIGHT)?;
+    let is_dense = dense.is_some();
+    // Rows are collected beside the run, which the terms look at meanwhile.
+    let mut kept = match run.gradient_rows(WEIGHT) {
+        Some((rows, store)) if !is_dense => {
+            if store == Store::Write || rows.dtype().is_none() {
+                rows.reset::<T>(height, width);
+            }
+            Some(std::mem::take(rows))
+        }
+        _ => None,
+    };
+    let mut table = match (dense, &mut kept) {
+        (Some((mut dense, store)), _) => {
+            store.put_nothing(dense.reborrow());
+            TableGradient::Dense(dense)
+        }
+        (None, Some(rows)) => TableGradient::Rows(rows),
+        (None, None) => TableGradient::None,
+    };
+    if let Some((dbias, store)) = &mut dbias {
+        store.put_nothing(dbias.reborrow());
+    }
+    let mut outcome = Ok(());
+    for (row, x) in x.iter().enumerate() {
+        let mut to = dx.as_mut().map(|(dx, store)| (dx.row(row), *store));
+        if let Some((to, Store::Write)) = &mut to {
+            to.fill(T::ZERO);
+        }
+        let Some(upstream) = dloss.map(|dloss| dloss.row(row)[0]) else { continue };
+        outcome = terms(run, row, x, &mut |class, slope| {
+            let g = upstream * slope;
+            table.add(class, g, x);
+            if let Some((dbias, _)) = &mut dbias {
+                dbias.row(0)[class] += g;
+            }
+            if let (Some((to, _)), Some(weight)) = (&mut to, weight) {
+                to.iter_mut().zip(weight.row(class)).for_each(|(to, &w)| *to += g * w);
+            }
+        });
+        if outcome.is_err() {
+            break;
+        }
+    }
+    if let (Some(kept), Some((rows, _))) = (kept, run.gradient_rows(WEIGHT)) {
+        *rows = kept;
+    }
+    outcome
+}

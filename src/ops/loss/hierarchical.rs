@@ -1,0 +1,270 @@
+//! `hierarchical_sigmoid`: a softmax over many classes as a path of decisions through a tree.
+
+use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients};
+use super::sampled;
+use crate::error::{Error, Result};
+use crate::kernels::Float;
+use crate::ops::lookup::ids::{Ids, ids};
+use crate::program::{Backward, Forward, Gradient, Hints, InferShape, Op, RowValue, Sample, Spec};
+use crate::tensor::StorageKind;
+use crate::with_float;
+use crate::{builder_methods, operator};
+
+/// The tree over the classes of a [hierarchical sigmoid](crate::Builder::hierarchical_sigmoid).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClassTree {
+    /// The complete binary tree over so many classes: each is reached by about log₂ of them decisions.
+    Complete(usize),
+    /// The path to each class: the nodes where it decides, each a row of the table, with the side to which it goes. That the
+    /// probabilities of all classes add up to 1 is for the one who makes the tree to see.
+    Paths(Vec<Vec<(usize, Side)>>),
+}
+
+/// The side to which a path goes at a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// With the probability sigmoid(s), s being the node's score.
+    Left,
+    /// With the probability sigmoid(−s).
+    Right,
+}
+
+impl ClassTree {
+    /// How many classes there are.
+    pub fn classes(&self) -> usize {
+        match self {
+            ClassTree::Complete(classes) => *classes,
+            ClassTree::Paths(paths) => paths.len(),
+        }
+    }
+
+    /// Where each path begins among the steps of all, and these steps: the number of the node and 1, negative to the right.
+    pub(in crate::ops) fn listed(&self) -> (Vec<usize>, Vec<i64>) {
+        let ClassTree::Paths(paths) = self else { return (Vec::new(), Vec::new()) };
+        let mut starts = vec![0];
+        let mut steps = Vec::new();
+        for path in paths {
+            for &(node, side) in path {
+                let step = i64::try_from(node).unwrap_or(i64::MAX).saturating_add(1);
+                steps.push(if side == Side::Left { step } else { -step });
+            }
+            starts.push(steps.len());
+        }
+        (starts, steps)
+    }
+}
+
+operator! {
+    /// The loss of a class that is reached by decisions through a binary tree, in place of a softmax over all classes (Morin and
+    /// Bengio, "Hierarchical probabilistic neural network language model", 2005).
+    ///
+    /// With the scores s_n = x_i · W_n + b_n of the nodes n on the path to the label: loss_i = Σ_n ln(1 + e^∓s_n), − where the path goes left
+    /// and + where it goes right. e^−loss is the probability of the class; over all classes these add up to 1. A class is reached
+    /// by the complete tree over C classes, in which node k has the children 2k and 2k + 1, the leaf of class c is C + c, and the
+    /// row of node k is k − 1; or by paths that are given. So a row costs about log₂ C products instead of C.
+    ///
+    /// Row-wise, with x `[rows, width]`, `weight` W `[nodes, width]` (C − 1 of them in the complete tree), `bias` b `[nodes]`; the rows may
+    /// have any LoD, which the loss `[rows]` keeps. The gradient of W is dense, or with `sparse` selected rows, one for each
+    /// node of each path; that of b is dense.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[3, 0])?;
+    /// let op = ops::catalogue().parse("hierarchical_sigmoid", &Attributes::new().with("classes", 3usize))?;
+    /// let out = op.call(&[
+    ///     Operand::batch("x", Variable::sequences(array![[1.0], [1.0], [1.0]], lod.clone())?),
+    ///     Operand::constant("weight", array![[0.3], [-0.7]]),
+    ///     Operand::batch("labels", Variable::sequences(array![0i64, 1, 2], lod)?),
+    /// ])?;
+    /// let total: f64 = out[0].as_slice::<f64>()?.iter().map(|loss| (-loss).exp()).sum();
+    /// assert!((total - 1.0).abs() < 1e-12);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If rows, widths or dtypes do not fit; if the table has not one row a node, or a path names a node that it has not; when it runs,
+    /// if a label is not below the number of classes.
+    #[derive(Clone)]
+    pub(in crate::ops) struct HierarchicalSigmoid = hierarchical_sigmoid {
+        classes: usize,
+        starts: Vec<usize> = Vec::new(),
+        steps: Vec<i64> = Vec::new(),
+        sparse: bool = false,
+    }
+    inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }
+    outputs { LOSS = loss: one }
+}
+
+builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
+    /// The loss of a class that is reached by decisions through a binary tree: loss_i = Σ_n ln(1 + e^∓s_n), with the scores
+    /// s_n = x_i · W_n + b_n of the nodes n on the path to the label, − where the path goes left and + where it goes right. e^−loss is the
+    /// probability of the class. The whole of it is at the operator [`hierarchical_sigmoid`](crate::ops); the gradient of W is selected
+    /// rows, one for each node of each path.
+    ///
+    /// ```
+    /// use unpadded::layers::init;
+    /// use unpadded::ops::{ClassTree, Side};
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let words = net.feed_like("words", DType::I64, &[], x);
+    /// let nodes = net.parameter("nodes", DType::F32, &[999, 8], init::normal(0.1));
+    /// let loss = x.hierarchical_sigmoid(nodes, None, words, ClassTree::Complete(1000));
+    /// assert_eq!(net.describe(loss), "`hierarchical_sigmoid.loss`: f32[rows0] lod(0)");
+    ///
+    /// // Three classes, of which the first is frequent: one decision for it, two for the others.
+    /// let few = net.parameter("few", DType::F32, &[2, 8], init::normal(0.1));
+    /// let tree = ClassTree::Paths(vec![
+    ///     vec![(0, Side::Left)],
+    ///     vec![(0, Side::Right), (1, Side::Left)],
+    ///     vec![(0, Side::Right), (1, Side::Right)],
+    /// ]);
+    /// let loss = x.hierarchical_sigmoid(few, None, words, tree);
+    /// assert_eq!(net.describe(loss.mean()), "`mean`: f32[]");
+    /// ```
+    ///
+    /// # Errors
+    /// If rows, widths or dtypes do not fit; if the table has not one row a node, or a path names a node that it has not.
+    #[doc(alias = "hsigmoid")]
+    pub fn hierarchical_sigmoid(&self, x: Var, weight: Var, bias: Option<Var>, labels: Var, tree: ClassTree) -> Var {
+        let (starts, steps) = tree.listed();
+        let op = HierarchicalSigmoid { classes: tree.classes(), starts, steps, sparse: true };
+        let inputs: [(&str, &[Var]); 4] =
+            [("x", &[x]), ("weight", &[weight]), ("bias", bias.as_slice()), ("labels", &[labels])];
+        self.append("hierarchical_sigmoid", &inputs, op.attributes())
+    }
+}
+
+impl HierarchicalSigmoid {
+    /// Calls `at` with the row of each node on the path to a class, and 1 where the path goes left, −1 where it goes right.
+    fn path<T: Float>(&self, class: usize, mut at: impl FnMut(usize, T)) {
+        let sign = |left: bool| if left { T::ONE } else { -T::ONE };
+        if self.starts.is_empty() {
+            let mut node = class + self.classes;
+            while node > 1 {
+                at(node / 2 - 1, sign(node.is_multiple_of(2)));
+                node /= 2;
+            }
+            return;
+        }
+        let steps = self.starts.get(class).zip(self.starts.get(class + 1));
+        for &step in steps.and_then(|(&from, &to)| self.steps.get(from..to)).unwrap_or(&[]) {
+            at((step.unsigned_abs() - 1) as usize, sign(step > 0));
+        }
+    }
+
+    /// Checks paths against the rows of the table.
+    fn check_tree(&self, s: &InferShape<'_>, height: usize) -> Result<()> {
+        if self.classes == 0 {
+            return Err(Error::new("attribute `classes`", "at least 1", "0"));
+        }
+        if self.starts.is_empty() {
+            if height != self.classes - 1 {
+                let expected = format!("{} rows, one for each node of the tree", self.classes - 1);
+                return Err(s.mismatch(WEIGHT, &expected));
+            }
+            return Ok(());
+        }
+        let whole = self.starts.len() == self.classes + 1
+            && self.starts.first() == Some(&0)
+            && self.starts.last() == Some(&self.steps.len())
+            && self.starts.is_sorted();
+        if !whole {
+            let expected = format!("{} offsets of {} steps", self.classes + 1, self.steps.len());
+            return Err(Error::new("attribute `starts`", expected, format!("{} offsets", self.starts.len())));
+        }
+        let known = |step: &&i64| **step != 0 && step.unsigned_abs() <= height as u64;
+        match self.steps.iter().find(|step| !known(step)) {
+            None => Ok(()),
+            Some(step) => {
+                let got = step.unsigned_abs().wrapping_sub(1);
+                Err(Error::new(
+                    "node of a path",
+                    format!("below {height}, the rows of `weight`"),
+                    got.to_string(),
+                ))
+            }
+        }
+    }
+
+    fn losses<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, labels) = (run.input::<T>(X)?, ids!(run, LABELS));
+        let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
+        let mut out = run.output::<T>(LOSS)?;
+        for (row, x) in x.iter().enumerate() {
+            let class = self.class(&labels, row)?;
+            let mut loss = T::ZERO;
+            self.path::<T>(class, |node, sign| {
+                let s = sign * table.score(node, x);
+                loss += (-s).max(T::ZERO) + (T::ONE + (-s.abs()).exp()).ln();
+            });
+            out.row(row)[0] = loss;
+        }
+        Ok(())
+    }
+
+    fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
+        let labels = ids!(run, LABELS);
+        gradients::<T>(run, |_, row, x, add| {
+            let class = self.class(&labels, row)?;
+            self.path::<T>(class, |node, sign| {
+                // −sigmoid(−s), in the direction of the score.
+                let s = sign * table.score(node, x);
+                let e = (-s.abs()).exp();
+                let missing = if s > T::ZERO { e / (T::ONE + e) } else { T::ONE / (T::ONE + e) };
+                add(node, -sign * missing);
+            });
+            Ok(())
+        })
+    }
+
+    fn class(&self, labels: &Ids<'_>, row: usize) -> Result<usize> {
+        let missing = || Error::new("label", "a class", "none").row(row);
+        labels.class(row, self.classes, None)?.ok_or_else(missing)
+    }
+}
+
+impl Op for HierarchicalSigmoid {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        let (height, loss) = check(s)?;
+        self.check_tree(s, height)?;
+        s.set(LOSS, loss);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => self.losses::<T>(run))
+    }
+
+    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
+        let reads = Gradient::reads_nothing().input(X).input(WEIGHT).input(BIAS).input(LABELS);
+        if wrt == WEIGHT && self.sparse { reads.stored(StorageKind::SelectedRows) } else { reads }
+    }
+
+    fn hints(&self) -> Hints {
+        // The gradient of the rows is divided over threads, that of the table is not.
+        Hints { separate_gradients: true, ..Hints::default() }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => self.slopes::<T>(run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let (left, right) = (Side::Left, Side::Right);
+        let tree = ClassTree::Paths(vec![
+            vec![(1, left)],
+            vec![(1, right), (0, left)],
+            vec![(1, right), (0, right), (2, right)],
+            vec![(1, right), (0, right), (2, left)],
+        ]);
+        let (starts, steps) = tree.listed();
+        let complete = |sparse| HierarchicalSigmoid { classes: 4, starts: vec![], steps: vec![], sparse };
+        let given = HierarchicalSigmoid { classes: 4, starts, steps, sparse: false };
+        let all = [complete(false), complete(true), given].map(|op| op.attributes());
+        sampled::samples(&all, 4, 3)
+    }
+}

@@ -1,0 +1,230 @@
+//! Losses that compare numbers one by one: what they have in common. Each row has one loss, the mean over its columns or
+//! their sum.
+
+use crate::error::Result;
+use crate::kernels::{Arithmetic, Float, Store, Sweep, View, ViewMut, sweep};
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+/// The slots of all of them; the last two only where [`Pointwise::WEIGHED`] says so.
+const X: usize = 0;
+const Y: usize = 1;
+const WEIGHT: usize = 2;
+const POSITIVE: usize = 3;
+const OUT: usize = 0;
+
+/// What the numbers of a column count.
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Weights<T> {
+    /// The whole loss.
+    pub(in crate::ops) all: T,
+    /// The part of it that grows with the target.
+    pub(in crate::ops) positive: T,
+}
+
+/// The loss of one number, and its derivatives.
+pub(in crate::ops) trait Pointwise: Declared + Copy {
+    /// Whether the loss of a row is the mean over its columns; else it is the sum.
+    const MEAN: bool = true;
+    /// Whether columns may have weights.
+    const WEIGHED: bool = false;
+    /// The loss of x against the target y.
+    fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T;
+    /// Its derivative by x.
+    fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, weights: Weights<T>) -> T;
+    /// Its derivative by y, where a gradient passes it.
+    fn dy<T: Float, A: Arithmetic>(self, _x: T, _y: T) -> T {
+        T::ZERO
+    }
+    /// The attributes of samples.
+    fn sample() -> Attributes;
+    /// A target of samples, made of a number between -1.5 and 1.5.
+    fn target(number: f64) -> f64 {
+        number
+    }
+}
+
+/// A [`Pointwise`] loss, as an operator.
+pub(in crate::ops) struct RowLoss<F>(F);
+family!(RowLoss);
+
+/// Checks that x and y are floats in the same rows, equally wide, and gives the spec of one number a row.
+pub(in crate::ops) fn one_each(s: &InferShape<'_>, x: usize, y: usize) -> Result<Spec> {
+    s.is_float(x)?;
+    s.same_dtype(x, y)?;
+    s.same_rows(x, y)?;
+    let spec = s.input(x);
+    if s.input(y).width() != spec.width() {
+        return Err(s.mismatch(y, &format!("rows of {} numbers, as those it is compared with", spec.width())));
+    }
+    Ok(spec.with_width(1))
+}
+
+impl<F: Pointwise> Op for RowLoss<F> {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        let out = one_each(s, X, Y)?;
+        let width = s.input(X).width();
+        for slot in [WEIGHT, POSITIVE].into_iter().filter(|_| F::WEIGHED) {
+            if s.optional(slot).is_some() {
+                s.same_dtype(X, slot)?;
+                s.constant(slot, &[width])?;
+            }
+        }
+        s.set(OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => {
+            let weights = weights!(F, T, run);
+            let (x, y, out) = (run.input::<T>(X)?, run.input::<T>(Y)?, run.output::<T>(OUT)?);
+            sweep(Losses { function: self.0, x, y, weights, out });
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        let reads = Gradient::reads_nothing().input(X).input(Y);
+        if F::WEIGHED { reads.input(WEIGHT).input(POSITIVE) } else { reads }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => self.gradients::<T>(run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let beside = |sample: Sample, x: &Variable| -> Result<Sample> {
+            let y = numbers(x.rows(), x.shape()[1], 5).mapv(F::target);
+            let y = Variable::from(y).with_lod(x.lod().cloned())?;
+            Ok(if sample.operands[0].batched { sample.batch("y", y) } else { sample.constant("y", y) })
+        };
+        let mut samples = Sample::of_rows(&F::sample(), 3, beside)?;
+        samples.extend(Sample::of_rows(&F::sample(), 1, beside)?);
+        if F::WEIGHED {
+            samples.extend(Sample::of_rows(&F::sample(), 3, |sample, x| {
+                let positive = ndarray::array![2.0, 0.5, 1.0];
+                Ok(beside(sample, x)?.constant("positive_weight", positive))
+            })?);
+            samples.extend(Sample::of_rows(&F::sample(), 3, |sample, x| {
+                let weight = ndarray::array![0.5, 1.5, 0.0];
+                Ok(beside(sample, x)?.constant("weight", weight))
+            })?);
+        }
+        Ok(samples)
+    }
+}
+
+/// The weights of columns at a call.
+macro_rules! weights {
+    ($function:ident, $float:ty, $run:expr) => {
+        if $function::WEIGHED {
+            let row =
+                |slot| Ok::<_, crate::error::Error>($run.optional::<$float>(slot)?.map(|view| view.row(0)));
+            Columns { all: row(WEIGHT)?, positive: row(POSITIVE)? }
+        } else {
+            Columns { all: None, positive: None }
+        }
+    };
+}
+use weights;
+
+impl<F: Pointwise> RowLoss<F> {
+    fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
+        let weights = weights!(F, T, run);
+        let (x, y) = (run.input::<T>(X)?, run.input::<T>(Y)?);
+        if let Some((to, store)) = run.gradient::<T>(X)? {
+            sweep(Slopes { function: self.0, by: By::X, x, y, weights, dout, to, store });
+        }
+        if let Some((to, store)) = run.gradient::<T>(Y)? {
+            sweep(Slopes { function: self.0, by: By::Y, x, y, weights, dout, to, store });
+        }
+        Ok(())
+    }
+}
+
+/// The weights of columns; 1 where there are none.
+#[derive(Clone, Copy)]
+struct Columns<'a, T> {
+    all: Option<&'a [T]>,
+    positive: Option<&'a [T]>,
+}
+
+impl<T: Float> Columns<'_, T> {
+    #[inline(always)]
+    fn at(&self, column: usize) -> Weights<T> {
+        let of = |side: Option<&[T]>| side.map_or(T::ONE, |side| side[column]);
+        Weights { all: of(self.all), positive: of(self.positive) }
+    }
+}
+
+/// What a sum over the columns of a row is multiplied by.
+#[inline(always)]
+fn share<F: Pointwise, T: Float>(width: usize) -> T {
+    if F::MEAN { T::from_f64(1.0 / width.max(1) as f64) } else { T::ONE }
+}
+
+struct Losses<'a, F, T> {
+    function: F,
+    x: View<'a, T>,
+    y: View<'a, T>,
+    weights: Columns<'a, T>,
+    out: ViewMut<'a, T>,
+}
+
+impl<F: Pointwise, T: Float> Sweep for Losses<'_, F, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let (function, weights) = (self.function, self.weights);
+        let share = share::<F, T>(self.x.width());
+        for (out, (x, y)) in self.out.iter_mut().zip(self.x.iter().zip(self.y.iter())) {
+            let cells = x.iter().zip(y).enumerate();
+            let sum: T = cells.map(|(j, (&x, &y))| function.loss::<T, A>(x, y, weights.at(j))).sum();
+            out.fill(sum * share);
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum By {
+    X,
+    Y,
+}
+
+struct Slopes<'a, F, T> {
+    function: F,
+    by: By,
+    x: View<'a, T>,
+    y: View<'a, T>,
+    weights: Columns<'a, T>,
+    dout: View<'a, T>,
+    to: ViewMut<'a, T>,
+    store: Store,
+}
+
+impl<F: Pointwise, T: Float> Sweep for Slopes<'_, F, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let (function, weights, store) = (self.function, self.weights, self.store);
+        let share = share::<F, T>(self.x.width());
+        let rows = self.x.iter().zip(self.y.iter()).zip(self.dout.iter());
+        for (to, ((x, y), dout)) in self.to.iter_mut().zip(rows) {
+            let g = dout[0] * share;
+            let cells = to.iter_mut().zip(x.iter().zip(y));
+            match self.by {
+                By::X => cells.enumerate().for_each(|(j, (to, (&x, &y)))| {
+                    store.put(to, g * function.dx::<T, A>(x, y, weights.at(j)));
+                }),
+                By::Y => cells.for_each(|(to, (&x, &y))| store.put(to, g * function.dy::<T, A>(x, y))),
+            }
+        }
+    }
+}

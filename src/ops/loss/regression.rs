@@ -1,0 +1,173 @@
+//! `squared_error`, `huber` and `kl_divergence`: how far numbers are from others.
+
+use super::pointwise::{Pointwise, Weights};
+use crate::kernels::{Arithmetic, Float};
+use crate::operator;
+use crate::ops::feature::norm::above_zero;
+use crate::program::Attributes;
+
+operator! {
+    /// The mean squared difference of each row: loss_i = Σ_j (x_ij − y_ij)² / n, over its n columns.
+    ///
+    /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. The
+    /// `mean` of it is the mean over all numbers. A gradient passes both.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
+    /// let x = Variable::sequences(array![[1.0, 2.0], [3.0, 3.0]], lod.clone())?;
+    /// let y = Variable::sequences(array![[1.0, 4.0], [0.0, 3.0]], lod)?;
+    /// let op = ops::catalogue().parse("squared_error", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 4.5]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[1, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If they are not floats of one dtype, in the same rows and equally wide.
+    #[doc(alias = "mse")]
+    #[derive(Clone, Copy)]
+    pub(in crate::ops) struct SquaredError = squared_error {}
+    inputs { X = x: one, Y = y: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn squared_error(&self, x: Var, y: Var) -> Var; }
+}
+
+impl Pointwise for SquaredError {
+    #[inline(always)]
+    fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
+        (x - y) * (x - y)
+    }
+    #[inline(always)]
+    fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
+        (x - y) + (x - y)
+    }
+    #[inline(always)]
+    fn dy<T: Float, A: Arithmetic>(self, x: T, y: T) -> T {
+        (y - x) + (y - x)
+    }
+    fn sample() -> Attributes {
+        SquaredError {}.attributes()
+    }
+}
+
+operator! {
+    /// The mean Huber loss of each row, which outliers do not rule: with d = x_ij − y_ij, the mean over the n columns of d² / 2
+    /// where |d| ≤ delta, else of delta · (|d| − delta / 2) (Huber, "Robust estimation of a location parameter", 1964).
+    ///
+    /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps; a row without columns has the loss 0. As
+    /// PyTorch's `HuberLoss`. A gradient passes both.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
+    /// let x = Variable::sequences(array![[1.5], [4.0]], lod.clone())?;
+    /// let y = Variable::sequences(array![[1.0], [1.0]], lod)?;
+    /// let op = ops::catalogue().parse("huber", &Attributes::new().with("delta", 1.0))?;
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.125, 2.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If they are not floats of one dtype, in the same rows and equally wide, or delta is not above 0.
+    #[derive(Clone, Copy)]
+    pub(in crate::ops) struct Huber = huber { delta: f64 => above_zero }
+    inputs { X = x: one, Y = y: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn huber(&self, x: Var, y: Var, delta: f64) -> Var; }
+}
+
+impl Huber {
+    #[inline(always)]
+    fn slope<T: Float>(self, d: T) -> T {
+        let delta = T::from_f64(self.delta);
+        // Compared such that NaN passes.
+        if d > delta {
+            delta
+        } else if d < -delta {
+            -delta
+        } else {
+            d
+        }
+    }
+}
+
+impl Pointwise for Huber {
+    #[inline(always)]
+    fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
+        let (d, half) = (x - y, T::from_f64(0.5));
+        let s = self.slope(d);
+        s * (d - half * s)
+    }
+    #[inline(always)]
+    fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
+        self.slope(x - y)
+    }
+    #[inline(always)]
+    fn dy<T: Float, A: Arithmetic>(self, x: T, y: T) -> T {
+        -self.slope(x - y)
+    }
+    fn sample() -> Attributes {
+        Huber { delta: 0.75 }.attributes()
+    }
+}
+
+operator! {
+    /// The Kullback–Leibler divergence of each row, of a distribution whose logarithms are `x` from the distribution `y`:
+    /// loss_i = Σ_j y_ij · (ln y_ij − x_ij), where a y_ij of 0, or below, adds nothing.
+    ///
+    /// Row-wise: both have the same rows, of any LoD, which the loss `[rows, 1]` keeps. `x` is a `log_softmax`, say; as PyTorch's
+    /// `KLDivLoss`, whose `batchmean` is the `mean` of this. A gradient passes both; a y of 0 gets none.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[1, 0, 1])?;
+    /// let half = 0.5f64.ln();
+    /// let x = Variable::sequences(array![[half, half], [half, half]], lod.clone())?;
+    /// let y = Variable::sequences(array![[0.5, 0.5], [0.0, 1.0]], lod)?;
+    /// let op = ops::catalogue().parse("kl_divergence", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [0.0, 2f64.ln()]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If they are not floats of one dtype, in the same rows and equally wide.
+    #[derive(Clone, Copy)]
+    pub(in crate::ops) struct KlDivergence = kl_divergence {}
+    inputs { X = x: one, Y = y: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn kl_divergence(&self, x: Var, y: Var) -> Var; }
+}
+
+impl Pointwise for KlDivergence {
+    const MEAN: bool = false;
+
+    #[inline(always)]
+    fn loss<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
+        // Compared such that NaN passes.
+        if y <= T::ZERO { T::ZERO } else { y * (y.ln() - x) }
+    }
+    #[inline(always)]
+    fn dx<T: Float, A: Arithmetic>(self, _: T, y: T, _: Weights<T>) -> T {
+        -y
+    }
+    #[inline(always)]
+    fn dy<T: Float, A: Arithmetic>(self, x: T, y: T) -> T {
+        if y <= T::ZERO { T::ZERO } else { y.ln() + T::ONE - x }
+    }
+    fn sample() -> Attributes {
+        KlDivergence {}.attributes()
+    }
+    fn target(number: f64) -> f64 {
+        0.25 + number.abs()
+    }
+}

@@ -1,0 +1,491 @@
+//! `nce` and `sampled_softmax`: losses over many classes of which each row meets its own and a few that are drawn.
+
+use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients};
+use crate::error::{Error, Result};
+use crate::kernels::Float;
+use crate::lod::Lod;
+use crate::ops::lookup::ids::{Ids, ids};
+use crate::program::attributes::or_default;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, Mode, Op, RowValue, Sample,
+    Spec, Var,
+};
+use crate::tensor::{DType, StorageKind, Variable};
+use crate::with_float;
+use crate::{builder_methods, operator};
+
+/// The classes that were drawn, beside the loss.
+const SAMPLES: usize = 1;
+
+/// What [`Builder::nce`](crate::Builder::nce) and [`Builder::sampled_softmax`](crate::Builder::sampled_softmax) are told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SampledClasses {
+    /// A number added to the score of each class, `[classes]`.
+    pub bias: Option<Var>,
+    /// How many classes are drawn for each row.
+    pub samples: usize,
+    /// How the gradient of the table is stored: selected rows, of the classes that were met, or a dense matrix.
+    pub gradient: StorageKind,
+}
+
+impl SampledClasses {
+    /// So many samples a row, no bias, and a gradient of selected rows.
+    pub fn new(samples: usize) -> Self {
+        Self { bias: None, samples, gradient: StorageKind::SelectedRows }
+    }
+}
+
+operator! {
+    /// The noise-contrastive estimate of a softmax over many classes (Gutmann and Hyvärinen, 2010; Mnih and Teh, 2012): each row learns to
+    /// tell its own class from classes that are drawn. The loss of each row, and the classes that were drawn for it.
+    ///
+    /// With the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)):
+    ///
+    /// loss_i = ln(1 + e^−Δ_y) + Σ_j ln(1 + e^Δ_c_j).
+    ///
+    /// Samples are drawn with replacement by P(k) = ln((k + 2) / (k + 1)) / ln(C + 1), of C classes, so classes are to be numbered by how
+    /// frequent they are, the most frequent one first. They depend on the seed, the step, the operator, the row's sequence and its
+    /// place, not on the batch. One that is the label itself counts like any other: noise that could not be the label would be another
+    /// distribution, with other estimates. While not training nothing is drawn, and the second sum is what it is on average,
+    /// Σ_k S · P(k) · ln(1 + e^Δ_k) over all classes; the samples are then −1.
+    ///
+    /// Row-wise, with x `[rows, width]`, `weight` W `[classes, width]`, `bias` b `[classes]`; the rows may have any LoD, which the loss
+    /// `[rows]` and the samples `[rows, S]` keep. The gradient of W is selected rows, those that were met; of b it is dense.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[1, 0])?;
+    /// let op = ops::catalogue().parse("nce", &Attributes::new().with("samples", 1usize).with("sparse", true))?;
+    /// let out = op.call(&[
+    ///     Operand::batch("x", Variable::sequences(array![[1.0]], lod.clone())?),
+    ///     Operand::constant("weight", array![[0.0], [0.0]]),
+    ///     Operand::batch("labels", Variable::sequences(array![0i64], lod)?),
+    /// ])?; // a direct call infers: the average over what could be drawn
+    /// let p = [2f64.ln() / 3f64.ln(), 1.5f64.ln() / 3f64.ln()];
+    /// let expected = (1.0 + p[0]).ln() + p[0] * (1.0 + 1.0 / p[0]).ln() + p[1] * (1.0 + 1.0 / p[1]).ln();
+    /// assert!((out[0].as_slice::<f64>()?[0] - expected).abs() < 1e-12);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If rows, widths or dtypes do not fit, there are no samples, or the gradient is neither dense nor selected rows; when it runs, if a
+    /// label is not below the number of classes.
+    #[derive(Clone, Copy)]
+    pub(in crate::ops) struct Nce = nce { samples: usize => at_least_one, sparse: bool = false }
+    inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }
+    outputs { LOSS = loss: one, SAMPLES = samples: one.without_gradient() }
+    impl Builder, Var {
+        fn nce(&self, x: Var, weight: Var, labels: Var, options: SampledClasses) -> (Var, Var) {
+            let (bias, samples) = (options.bias, options.samples);
+            let sparse = self.is_sparse(options);
+        }
+    }
+}
+
+operator! {
+    /// The cross-entropy of a softmax over a row's own class and a few that are drawn, in place of all (Jean et al., 2015). The loss of
+    /// each row, and the classes that were drawn for it.
+    ///
+    /// With the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)), which takes out how often a
+    /// class is expected among them: loss_i = −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_c_j)), where a sample that is the label itself is left out.
+    /// Samples are drawn as [`nce`](Self::nce) draws them: classes are to be numbered by how frequent they are, the most frequent
+    /// one first. While not training nothing is drawn, and the loss is the cross-entropy of the softmax over all classes; the samples
+    /// are then −1.
+    ///
+    /// Row-wise, with x `[rows, width]`, `weight` W `[classes, width]`, `bias` b `[classes]`; the rows may have any LoD, which the loss
+    /// `[rows]` and the samples `[rows, S]` keep. The gradient of W is selected rows, those that were met; of b it is dense.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[1, 0])?;
+    /// let op = ops::catalogue().parse("sampled_softmax", &Attributes::new().with("samples", 2usize))?;
+    /// let out = op.call(&[
+    ///     Operand::batch("x", Variable::sequences(array![[1.0]], lod.clone())?),
+    ///     Operand::constant("weight", array![[0.5], [0.5], [0.5], [0.5]]),
+    ///     Operand::batch("labels", Variable::sequences(array![3i64], lod)?),
+    /// ])?; // a direct call infers: over all classes
+    /// assert!((out[0].as_slice::<f64>()?[0] - 4f64.ln()).abs() < 1e-12);
+    /// assert_eq!(out[1].as_slice::<i64>()?, [-1, -1]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If rows, widths or dtypes do not fit, there are no samples, or the gradient is neither dense nor selected rows; when it runs, if a
+    /// label is not below the number of classes.
+    #[derive(Clone, Copy)]
+    pub(in crate::ops) struct SampledSoftmax = sampled_softmax { samples: usize => at_least_one, sparse: bool = false }
+    inputs { X = x: one, WEIGHT = weight: one, BIAS = bias: optional, LABELS = labels: one.without_gradient() }
+    outputs { LOSS = loss: one, SAMPLES = samples: one.without_gradient() }
+    impl Builder, Var {
+        fn sampled_softmax(&self, x: Var, weight: Var, labels: Var, options: SampledClasses) -> (Var, Var) {
+            let (bias, samples) = (options.bias, options.samples);
+            let sparse = self.is_sparse(options);
+        }
+    }
+}
+
+impl crate::program::Builder {
+    /// Whether a table's gradient is to be selected rows. Another storage than these and dense ones is written down.
+    #[track_caller]
+    pub(in crate::ops) fn is_sparse(&self, options: SampledClasses) -> bool {
+        if !matches!(options.gradient, StorageKind::Dense | StorageKind::SelectedRows) {
+            let (expected, got) = ("dense or selected_rows", options.gradient.to_string());
+            self.refuse(Error::new("gradient of a table of classes", expected, got));
+        }
+        options.gradient == StorageKind::SelectedRows
+    }
+}
+
+/// A number of samples.
+fn at_least_one(attributes: &Attributes, name: &str) -> Result<usize> {
+    let samples: usize = or_default(attributes, name, 0)?;
+    if samples > 0 {
+        return Ok(samples);
+    }
+    Err(Error::new(format!("attribute `{name}`"), "at least 1", "0"))
+}
+
+/// Classes by how frequent they are: P(k) = ln((k + 2) / (k + 1)) / ln(C + 1).
+#[derive(Debug, Clone, Copy)]
+struct LogUniform {
+    classes: usize,
+}
+
+impl LogUniform {
+    /// The logarithm of how often a class is expected among so many samples.
+    fn ln_expected(self, class: usize, samples: usize) -> f64 {
+        let share = (1.0 / (class as f64 + 1.0)).ln_1p() / (self.classes as f64).ln_1p();
+        share.ln() + (samples as f64).ln()
+    }
+
+    /// The class of a number of [0, 1).
+    fn draw(self, uniform: f32) -> usize {
+        let at = (f64::from(uniform) * (self.classes as f64).ln_1p()).exp_m1();
+        // Rounding may reach the number of classes.
+        (at as usize).min(self.classes.saturating_sub(1))
+    }
+}
+
+/// A class that counts for a row: how often, and what is taken off its score.
+#[derive(Clone, Copy)]
+struct Met {
+    class: usize,
+    times: f64,
+    shift: f64,
+}
+
+/// A loss of a row's own class among others.
+pub(in crate::ops) trait Contrast: Declared + Copy {
+    /// How many classes are drawn.
+    fn samples(&self) -> usize;
+    /// Whether the gradient of the table is selected rows.
+    fn sparse(&self) -> bool;
+    /// The attributes.
+    fn attributes(samples: usize, sparse: bool) -> Attributes;
+    /// The classes that count beside the label while not training; times and shift of a class by how often it is expected, as a
+    /// logarithm.
+    fn of_all(ln_expected: f64) -> (f64, f64);
+    /// Whether a sample that is the label counts.
+    const KEEPS_LABEL: bool;
+    /// The loss for the shifted scores, the label's first, and how often each counts; each score becomes the slope by it.
+    fn loss<T: Float>(scores: &mut [T], times: &[T]) -> T;
+}
+
+/// ln(1 + e^x).
+fn softplus<T: Float>(x: T) -> T {
+    x.max(T::ZERO) + (T::ONE + (-x.abs()).exp()).ln()
+}
+
+/// 1 / (1 + e^−x).
+fn sigmoid<T: Float>(x: T) -> T {
+    let e = (-x.abs()).exp();
+    let small = e / (T::ONE + e);
+    if x > T::ZERO { T::ONE - small } else { small }
+}
+
+impl Contrast for Nce {
+    const KEEPS_LABEL: bool = true;
+
+    fn samples(&self) -> usize {
+        self.samples
+    }
+    fn sparse(&self) -> bool {
+        self.sparse
+    }
+    fn attributes(samples: usize, sparse: bool) -> Attributes {
+        Nce { samples, sparse }.attributes()
+    }
+    fn of_all(ln_expected: f64) -> (f64, f64) {
+        (ln_expected.exp(), ln_expected)
+    }
+    fn loss<T: Float>(scores: &mut [T], times: &[T]) -> T {
+        let mut loss = T::ZERO;
+        for (at, (score, &times)) in scores.iter_mut().zip(times).enumerate() {
+            if at == 0 {
+                loss += softplus(-*score);
+                *score = -sigmoid(-*score);
+            } else {
+                loss += times * softplus(*score);
+                *score = times * sigmoid(*score);
+            }
+        }
+        loss
+    }
+}
+
+impl Contrast for SampledSoftmax {
+    const KEEPS_LABEL: bool = false;
+
+    fn samples(&self) -> usize {
+        self.samples
+    }
+    fn sparse(&self) -> bool {
+        self.sparse
+    }
+    fn attributes(samples: usize, sparse: bool) -> Attributes {
+        SampledSoftmax { samples, sparse }.attributes()
+    }
+    fn of_all(_: f64) -> (f64, f64) {
+        (1.0, 0.0)
+    }
+    fn loss<T: Float>(scores: &mut [T], _: &[T]) -> T {
+        let Some(&own) = scores.first() else { return T::ZERO };
+        let max = scores.iter().fold(T::NEG_INFINITY, |max, &score| max.max(score));
+        scores.iter_mut().for_each(|score| *score = (*score - max).exp());
+        let sum: T = scores.iter().copied().sum();
+        scores.iter_mut().for_each(|score| *score /= sum);
+        scores[0] -= T::ONE;
+        max + sum.ln() - own
+    }
+}
+
+/// A [`Contrast`], as an operator.
+pub(in crate::ops) struct Sampled<F>(F);
+family!(Sampled);
+
+/// What a row's loss is computed in.
+#[derive(Default)]
+struct Room<T> {
+    uniform: Vec<f32>,
+    met: Vec<Met>,
+    scores: Vec<T>,
+    times: Vec<T>,
+}
+
+impl<F: Contrast> Sampled<F> {
+    /// The classes that count for a row, its own first: those of the samples, or all of them where there are none.
+    fn meet(&self, label: usize, classes: usize, samples: Option<&[i64]>, met: &mut Vec<Met>) {
+        let by = LogUniform { classes };
+        let count = self.0.samples();
+        met.clear();
+        match samples {
+            Some(samples) => {
+                let drawn = |class| Met { class, times: 1.0, shift: by.ln_expected(class, count) };
+                met.push(drawn(label));
+                let drawn_classes = samples.iter().filter_map(|&class| usize::try_from(class).ok());
+                met.extend(drawn_classes.filter(|&class| F::KEEPS_LABEL || class != label).map(drawn));
+            }
+            None => {
+                let whole = |class| {
+                    let (times, shift) = F::of_all(by.ln_expected(class, count));
+                    Met { class, times, shift }
+                };
+                met.push(Met { times: 1.0, ..whole(label) });
+                met.extend((0..classes).filter(|&class| F::KEEPS_LABEL || class != label).map(whole));
+            }
+        }
+    }
+
+    /// The loss of a row; its slopes by the scores of the classes that it met are left in the room.
+    fn row<T: Float>(table: Table<'_, T>, x: &[T], room: &mut Room<T>) -> T {
+        let Room { met, scores, times, .. } = room;
+        scores.clear();
+        scores.extend(met.iter().map(|met| table.score(met.class, x) - T::from_f64(met.shift)));
+        times.clear();
+        times.extend(met.iter().map(|met| T::from_f64(met.times)));
+        F::loss(scores, times)
+    }
+
+    fn losses<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, labels) = (run.input::<T>(X)?, ids!(run, LABELS));
+        let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
+        let (mut loss, mut drawn) = (run.output::<T>(LOSS)?, run.output::<i64>(SAMPLES)?);
+        let (classes, trains) = (table.weight.rows(), run.run().mode == Mode::Train);
+        let by = LogUniform { classes };
+        let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+        let mut outcome = Ok(());
+        for (row, x) in x.iter().enumerate() {
+            let drawn = drawn.row(row);
+            drawn.fill(-1);
+            if trains {
+                room.uniform.resize(drawn.len(), 0.0);
+                run.uniform(row, &mut room.uniform);
+                drawn.iter_mut().zip(&room.uniform).for_each(|(to, &u)| *to = by.draw(u) as i64);
+            }
+            match class_of(&labels, row, classes) {
+                Ok(label) => self.meet(label, classes, trains.then_some(&*drawn), &mut room.met),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+            loss.row(row)[0] = Self::row(table, x, &mut room);
+        }
+        *run.scratch().get() = room;
+        outcome
+    }
+
+    fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
+        let (classes, trains) = (table.weight.rows(), run.run().mode == Mode::Train);
+        let drawn = run.output::<i64>(SAMPLES)?;
+        let labels = ids!(run, LABELS);
+        let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+        let outcome = gradients::<T>(run, |_, row, x, add| {
+            let label = class_of(&labels, row, classes)?;
+            self.meet(label, classes, trains.then(|| drawn.row(row)), &mut room.met);
+            Self::row(table, x, &mut room);
+            room.met.iter().zip(&room.scores).for_each(|(met, &slope)| add(met.class, slope));
+            Ok(())
+        });
+        *run.scratch().get() = room;
+        outcome
+    }
+}
+
+/// The class that the label of a row names.
+fn class_of(labels: &Ids<'_>, row: usize, classes: usize) -> Result<usize> {
+    let missing = || Error::new("label", "a class", "none").row(row);
+    labels.class(row, classes, None)?.ok_or_else(missing)
+}
+
+impl<F: Contrast> Op for Sampled<F> {
+    fn facts(&self) -> Facts {
+        Facts { random: true, ..Facts::row_wise() }
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        let (classes, loss) = check(s)?;
+        if classes == 0 {
+            return Err(s.mismatch(WEIGHT, "a row for at least one class"));
+        }
+        s.set(SAMPLES, s.input(LABELS).with_dtype(DType::I64).with_width(self.0.samples()));
+        s.set(LOSS, loss);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => self.losses::<T>(run))
+    }
+
+    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
+        let reads =
+            Gradient::reads_nothing().input(X).input(WEIGHT).input(BIAS).input(LABELS).output(SAMPLES);
+        let sparse = wrt == WEIGHT && self.0.sparse();
+        if sparse { reads.stored(StorageKind::SelectedRows) } else { reads }
+    }
+
+    fn hints(&self) -> Hints {
+        // The gradient of the rows is divided over threads, that of the table is not.
+        Hints { separate_gradients: true, ..Hints::default() }
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(X), T => self.slopes::<T>(run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        samples(&[F::attributes(2, false), F::attributes(5, true)], 4, 4)
+    }
+}
+
+/// What losses over a table of classes are tried on.
+pub(in crate::ops) fn samples(all: &[Attributes], classes: usize, height: usize) -> Result<Vec<Sample>> {
+    let cases: [(&str, &[&[usize]]); 4] = [
+        ("sequences with an empty one", &[&[2, 0, 1]]),
+        ("two levels", &[&[2, 0, 1], &[1, 0, 3]]),
+        ("all empty", &[&[0, 0]]),
+        ("none", &[&[]]),
+    ];
+    let mut samples = Vec::new();
+    for (number, attributes) in all.iter().enumerate() {
+        for (name, lengths) in cases {
+            let lod = Lod::from_lengths(&lengths.iter().map(|l| l.to_vec()).collect::<Vec<_>>())?;
+            let labels: Vec<i64> = (0..lod.rows()).map(|row| (row * 3 % classes) as i64).collect();
+            let labels = Variable::sequences(ndarray::Array1::from(labels), lod.clone())?;
+            let x = Variable::sequences(numbers(lod.rows(), 3, 0), lod)?;
+            let sample = Sample::new(&format!("{name}, {number}"), attributes.clone()).batch("x", x);
+            let sample = sample.batch("labels", labels).constant("weight", numbers(height, 3, 1));
+            let bias = numbers(1, height, 2).remove_axis(ndarray::Axis(0));
+            samples.push(sample.clone());
+            samples.push(sample.constant("bias", bias));
+        }
+    }
+    Ok(samples)
+}
+
+builder_methods! { SampledLosses, Builder, Var;
+    /// The loss of [`nce`](Self::nce) alone, with so many samples a row and a gradient of selected rows.
+    ///
+    /// ```
+    /// use unpadded::layers::init;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let words = net.feed_like("words", DType::I64, &[], x);
+    /// let table = net.parameter("table", DType::F32, &[1000, 8], init::normal(0.1));
+    /// let loss = x.nce_loss(table, words, 20).mean();
+    /// assert!(net.describe(loss).ends_with("f32[]"));
+    /// ```
+    ///
+    /// # Errors
+    /// As [`nce`](Self::nce).
+    pub fn nce_loss(&self, x: Var, weight: Var, labels: Var, samples: usize) -> Var {
+        self.nce(x, weight, labels, SampledClasses::new(samples)).0
+    }
+
+    /// The loss of [`sampled_softmax`](Self::sampled_softmax) alone, with so many samples a row and a gradient of selected rows.
+    ///
+    /// ```
+    /// use unpadded::layers::init;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let words = net.feed_like("words", DType::I64, &[], x);
+    /// let table = net.parameter("table", DType::F32, &[1000, 8], init::normal(0.1));
+    /// let loss = x.sampled_softmax_loss(table, words, 20).mean();
+    /// assert!(net.describe(loss).ends_with("f32[]"));
+    /// ```
+    ///
+    /// # Errors
+    /// As [`sampled_softmax`](Self::sampled_softmax).
+    pub fn sampled_softmax_loss(&self, x: Var, weight: Var, labels: Var, samples: usize) -> Var {
+        self.sampled_softmax(x, weight, labels, SampledClasses::new(samples)).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_drawn_as_often_as_expected() {
+        let by = LogUniform { classes: 7 };
+        let mut counts = [0; 7];
+        let draws = 70_000;
+        for i in 0..draws {
+            counts[by.draw((i as f32 + 0.5) / draws as f32)] += 1;
+        }
+        let expected = |class| by.ln_expected(class, 1).exp() * f64::from(draws);
+        for (class, &count) in counts.iter().enumerate() {
+            assert!((f64::from(count) - expected(class)).abs() < 5.0, "{class}: {count}");
+        }
+        assert!(((0..7).map(|class| by.ln_expected(class, 1).exp()).sum::<f64>() - 1.0).abs() < 1e-12);
+        assert_eq!((by.draw(0.0), by.draw(0.999_999_94)), (0, 6));
+    }
+}

@@ -1,0 +1,179 @@
+//! `cumulative_sum` over the rows of each sequence, and `cumulative_sum_features` over the columns of each row.
+
+use crate::error::Result;
+use crate::kernels::{Float, Store, View, ViewMut};
+use crate::operator;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+operator! {
+    /// The sum of each row and of those before it in its sequence, column by column: out_t = Σ_{u ≤ t} x_u.
+    ///
+    /// Over the sequences of the last level; the LoD is kept, and an empty sequence stays empty. The gradient of a row is the
+    /// sum of the gradients of its row and of those behind it.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0], [2.0], [3.0], [4.0]], Lod::from_lengths1(&[3, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("cumulative_sum", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 3.0, 6.0, 4.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[3, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats or has no LoD.
+    #[doc(alias = "cumsum")]
+    pub(in crate::ops) struct CumulativeSum = cumulative_sum {}
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn cumulative_sum(&self, x: Var) -> Var; }
+}
+
+operator! {
+    /// The sum of each number and of those before it in its row: out_ij = Σ_{k ≤ j} x_ik.
+    ///
+    /// Row-wise: x may have any LoD, which the output keeps. The gradient of a number is the sum of the gradients of its column
+    /// and of those behind it.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 2.0, 3.0], [4.0, -4.0, 0.5]], Lod::from_lengths1(&[1, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("cumulative_sum_features", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 3.0, 6.0, 4.0, 0.0, 0.5]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats.
+    pub(in crate::ops) struct CumulativeSumFeatures = cumulative_sum_features {}
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn cumulative_sum_features(&self, x: Var) -> Var; }
+}
+
+impl Op for CumulativeSum {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(Self::X))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        s.has_lod(Self::X)?;
+        s.set(Self::OUT, s.input(Self::X).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+            let sums = &mut run.scratch().get::<Sums<T>>().0;
+            // The scratch is borrowed while the sequences are looked at.
+            let mut sums = std::mem::take(sums);
+            for rows in run.sequences(Self::X)?.iter() {
+                add_up(&mut sums, rows, x, &mut out, Store::Write);
+            }
+            run.scratch().get::<Sums<T>>().0 = sums;
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) else {
+                return Ok(());
+            };
+            let mut sums = std::mem::take(&mut run.scratch().get::<Sums<T>>().0);
+            for rows in run.sequences(Self::X)?.iter() {
+                add_up(&mut sums, rows.rev(), dout, &mut dx, store);
+            }
+            run.scratch().get::<Sums<T>>().0 = sums;
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 3, 0), lod)?))
+        })
+    }
+}
+
+/// The sum so far, of each column.
+#[derive(Default)]
+struct Sums<T>(Vec<T>);
+
+/// Adds rows up in this order, and puts the sum at each.
+fn add_up<T: RowValue>(
+    sums: &mut Vec<T>,
+    rows: impl Iterator<Item = usize>,
+    from: View<'_, T>,
+    to: &mut ViewMut<'_, T>,
+    store: Store,
+) {
+    sums.clear();
+    sums.resize(from.width(), T::ZERO);
+    for row in rows {
+        sums.iter_mut().zip(from.row(row)).for_each(|(sum, &x)| *sum += x);
+        store.put_row(to.row(row), sums);
+    }
+}
+
+impl Op for CumulativeSumFeatures {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        s.set(Self::OUT, s.input(Self::X).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+            for (out, x) in out.iter_mut().zip(x.iter()) {
+                let mut sum = T::ZERO;
+                for (out, &x) in out.iter_mut().zip(x) {
+                    sum += x;
+                    *out = sum;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            if let (Some((mut dx, store)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) {
+                for (dx, dout) in dx.iter_mut().zip(dout.iter()) {
+                    let mut sum = T::ZERO;
+                    for (dx, &g) in dx.iter_mut().zip(dout).rev() {
+                        sum += g;
+                        store.put(dx, sum);
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Sample::of_rows(&Attributes::new(), 3, |sample, _| Ok(sample))
+    }
+}
