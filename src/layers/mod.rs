@@ -17,6 +17,8 @@ pub mod init;
 
 mod activation;
 #[macro_use]
+mod attention;
+#[macro_use]
 mod embedding;
 #[macro_use]
 mod embedding_bag;
@@ -37,6 +39,7 @@ mod stacked;
 mod torch;
 
 pub use activation::Activation;
+pub use attention::{Attention, AttentionWeights};
 pub use embedding::Embedding;
 pub use embedding_bag::EmbeddingBag;
 pub use gru::{Gru, GruWeights, Reset};
@@ -53,6 +56,7 @@ use crate::program::{Builder, Var};
 
 /// Layers: operators with parameters of their own.
 impl Builder {
+    Attention!(Builder);
     Linear!(Builder);
     Embedding!(Builder);
     EmbeddingBag!(Builder);
@@ -65,6 +69,7 @@ impl Builder {
 
 /// Layers: operators with parameters of their own.
 impl Var {
+    Attention!(Var);
     Linear!(Var);
     Embedding!(Var);
     EmbeddingBag!(Var);

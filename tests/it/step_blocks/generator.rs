@@ -6,6 +6,7 @@
 //! `blocks` step blocks and layers, `feeds` the data.
 
 mod attempts;
+mod attention;
 mod blocks;
 mod constants;
 mod dice;
