@@ -1,7 +1,7 @@
 //! How many rows a second go into a key-value store and out of it, with several workers?
 //!
 //! `cargo bench --bench store -- [--rows 1000000] [--width 64] [--batch 4096] [--shards 16] [--seconds 1]` makes a table of f32 under
-//! Sgd and Adagrad, and lets 1, 2 and 4 workers, each on a thread, push gradients of drawn rows, evenly and by Zipf's law, and pull
+//! several rules, and lets 1, 2 and 4 workers, each on a thread, push gradients of drawn rows, evenly and by Zipf's law, and pull
 //! such rows. It prints one line of JSON for each: rows a second of all workers together, as they are drawn, repeated ones too. The
 //! gradient is copied for each push, as a worker would make one.
 
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ndarray::Array2;
-use unpadded::optimizer::{Adagrad, Optimizer, Sgd};
+use unpadded::optimizer::{Adagrad, Adam, Optimizer, Sgd};
 use unpadded::store::{Key, KeyValueStore, LocalStore, LocalWorker, Mode, Rule};
 use unpadded::tensor::{Dense, SelectedRows};
 use unpadded::{DType, kernels, ops};
@@ -54,7 +54,12 @@ fn main() -> Outcome<()> {
     }
     let number = |(i, j): (usize, usize)| ((i * 31 + j * 7) % 13) as f32 / 13.0 - 0.5;
     let values = Dense::from(Array2::from_shape_fn((settings.batch, settings.width), number));
-    let rules: [(&str, &dyn Optimizer); 2] = [("sgd", &Sgd::new(0.01)), ("adagrad", &Adagrad::new(0.01))];
+    let rules: [(&str, &dyn Optimizer); 4] = [
+        ("sgd", &Sgd::new(0.01)),
+        ("adagrad", &Adagrad::new(0.01)),
+        ("adam lazy", &Adam::new(1e-3).lazy()),
+        ("adam exact", &Adam::new(1e-3)),
+    ];
     for (name, optimizer) in rules {
         let store = LocalStore::new(&ops::catalogue(), settings.shards)?;
         let key = Key::from("table");

@@ -1,6 +1,6 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W2 W2wide custom cells long scaling build small norm] [--threads 2] [--steps N] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W2 W2wide attention custom cells long scaling build small norm] [--threads 2] [--steps N] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W4: an LSTM over sentences of LSTMs over words; W2: a word language model
 //! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. W3: an embedding bag over 10⁵, 10⁶ and 10⁷ rows under several
@@ -9,12 +9,14 @@
 //! beside the two run apart. `scaling`: W1's model over batch, hidden size, length and threads, a table and the plots
 //! `target/scaling-*.svg`; `scaling-batch`, `scaling-hidden`, `scaling-hidden-alone` and `scaling-length` are its parts.
 //! `build`: the seconds that programs of many operators take before they run. `small`: a prediction service's runs, few
-//! short sequences, forward only. `norm`: layer norm and root mean square norm over 100 MB, beside a copy. The data: the peers' files from the folder
+//! short sequences, forward only. `norm`: layer norm and root mean square norm over 100 MB, beside a copy. `attention`: that operator
+//! alone. The data: the peers' files from the folder
 //! `UNPADDED_BENCH_DATA`, or numbers of the same distributions. After 3 steps to warm up each takes one epoch (or
 //! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` all but `custom`, `long`, `scaling`, `build`,
 //! `small` and `norm` then take their steps again under the profiler: a table of where the time goes and what bounds it, and the trace
 //! `target/profile-W1.json`.
 
+mod attention;
 mod build;
 mod data;
 #[path = "../../models/memory.rs"]
@@ -36,8 +38,22 @@ use unpadded::optimizer::{Adam, Optimizer, Sgd};
 use unpadded::{Builder, Mode};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-const WORKLOADS: [&str; 13] =
-    ["W1", "W7", "W3", "W4", "W2", "W2wide", "custom", "cells", "long", "scaling", "build", "small", "norm"];
+const WORKLOADS: [&str; 14] = [
+    "W1",
+    "W7",
+    "W3",
+    "W4",
+    "W2",
+    "W2wide",
+    "attention",
+    "custom",
+    "cells",
+    "long",
+    "scaling",
+    "build",
+    "small",
+    "norm",
+];
 
 /// A compiled model and its parameters.
 pub(crate) struct Bench {
@@ -259,6 +275,10 @@ fn run() -> Outcome<()> {
             }
             "build" => {
                 build::run()?;
+                continue;
+            }
+            "attention" => {
+                attention::run(threads, steps.unwrap_or(20))?;
                 continue;
             }
             "small" => {

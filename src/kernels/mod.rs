@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub mod arena;
+pub mod attention;
 pub mod bag;
 pub mod bandwidth;
 mod chunk;
@@ -29,6 +30,9 @@ pub mod sparse;
 mod tile;
 pub mod view;
 
+pub use attention::{
+    Attended, AttentionGradients, AttentionResult, AttentionRoom, Scores, attention, attention_backward,
+};
 pub use bag::{
     BagGradient, BagPool, BagShare, BagTarget, Bags, bag_factor_gradient, bag_first_maximum, bag_forward,
 };

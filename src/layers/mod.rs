@@ -17,6 +17,8 @@ pub mod init;
 
 mod activation;
 #[macro_use]
+mod attention;
+#[macro_use]
 mod embedding;
 #[macro_use]
 mod embedding_bag;
@@ -41,6 +43,7 @@ mod stacked;
 mod torch;
 
 pub use activation::Activation;
+pub use attention::{Attention, AttentionWeights};
 pub use embedding::Embedding;
 pub use embedding_bag::EmbeddingBag;
 pub use gru::{Gru, GruWeights, Reset};
@@ -59,6 +62,7 @@ use crate::program::{Builder, Var};
 
 /// Layers: operators with parameters of their own.
 impl Builder {
+    Attention!(Builder);
     Linear!(Builder);
     Norm!(Builder);
     Highway!(Builder);
@@ -73,6 +77,7 @@ impl Builder {
 
 /// Layers: operators with parameters of their own.
 impl Var {
+    Attention!(Var);
     Linear!(Var);
     Norm!(Var);
     Highway!(Var);

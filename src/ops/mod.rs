@@ -126,6 +126,15 @@
 //! | [`cumulative_sum`](Builder::cumulative_sum) | Σ_{u ≤ t} x_u, over the rows u of its sequence |
 //! | [`lod_of`](Builder::lod_of) | n_i, the length of sequence i |
 //!
+//! ## Attention
+//!
+//! The rows of each sequence to those of the same sequence, tile by tile: no scores of a whole sequence are in memory.
+//!
+//! | operator | out |
+//! |---|---|
+//! | [`dot_attention`](Builder::dot_attention) | Σ_j softmax_j(scale · q_i · k_j) · v_j, in each head; bounds, a bias by distance and the logarithms of sums by [`dot_attention_with`](Builder::dot_attention_with) |
+//! | [`rotary`](Builder::rotary) | x_i, its pairs of columns turned by angles that grow with i |
+//!
 //! ## Recurrent cells
 //!
 //! One step of them; the layers [`lstm`](Builder::lstm) and [`gru`](Builder::gru) run it over sequences.
@@ -267,6 +276,8 @@ macro_rules! family {
 }
 
 #[macro_use]
+mod attention;
+#[macro_use]
 mod cell;
 #[macro_use]
 mod conversion;
@@ -288,6 +299,7 @@ mod sequence;
 mod sparse;
 mod update;
 
+pub use attention::dot::DotAttention;
 pub use cell::gru::Update;
 pub use lookup::bag::LookupBag;
 pub use loss::binary::{BinaryCrossEntropy, FocalLoss};
@@ -307,6 +319,7 @@ use crate::program::{Builder, Registry, Var};
 
 // What the methods of the families name.
 use {
+    attention::{dot::*, rotary::*},
     cell::{gru::*, lstm::*},
     conversion::{assign::*, fill_like::*},
     elementwise::{activation::*, arithmetic::*, comparison::*, select::*},
@@ -466,6 +479,11 @@ catalogue! {
         sequence::slice::SequenceSlice,
         sequence::erase::SequenceErase,
         sequence::lod_of::LodOf,
+    }
+    /// Attention of sequences to sequences.
+    [DotAttentionPlain, DotAttentionOp, Rotary] {
+        attention::dot::DotAttentionOp,
+        attention::rotary::Rotary,
     }
     /// One step of recurrent cells.
     [LstmCell, GruCell] {

@@ -206,7 +206,14 @@ impl Case<'_> {
                 Some((slot, k))
             });
             if let Some((slot, k)) = place {
-                bound[slot][k] = moved(bound[slot][k], memory, &direct.input_specs()[slot][k], way);
+                let known = |spec: Spec| spec.lod.len();
+                let (levels, outer) = (
+                    step.spec_of_tensor(bound[slot][k]).map_or(0, known),
+                    direct.input_specs()[slot][k].lod.len(),
+                );
+                // What is no input of the steps is seen as it lies outside, below the level that they run over.
+                let levels = if levels == outer { outer - way.level.unwrap_or(0) } else { levels };
+                bound[slot][k] = moved(bound[slot][k], memory, levels);
             }
         }
         let slots = self.op.signature().inputs.iter().zip(&bound);
@@ -343,13 +350,12 @@ impl Case<'_> {
     }
 }
 
-/// An operand times what the memory makes of it, between 0.9 and 1.1 or so: it stays on its side of 0.
-fn moved(x: Var, memory: Var, spec: &Spec, way: Way) -> Var {
+/// An operand of so many levels inside the step times what the memory makes of it, between 0.9 and 1.1 or so: it stays on its side
+/// of 0.
+fn moved(x: Var, memory: Var, levels: usize) -> Var {
     let mut factor = (memory * 0.0625).exp();
-    let levels = spec.lod.len();
-    let inner = way.level.map_or(levels, |level| levels.saturating_sub(level + 1));
     // The factor of a sequence is repeated over its rows; operands with deeper levels are left as they are.
-    match inner {
+    match levels {
         0 => {}
         1 => factor = factor.sequence_expand_as(x),
         _ => return x,

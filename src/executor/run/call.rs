@@ -96,7 +96,7 @@ impl RunState<'_> {
             // As many as it writes: what a level counts may be of another step while a block has no sequence.
             return alike.then(|| Units::Rows(writes.first().map_or(0, |region| region.extent.rows)));
         }
-        if here.is_some() {
+        if here.is_some() || instr.divides_columns {
             return None;
         }
         let levels = instr.inputs.iter().flatten().map(|s| &s.lod).find(|l| !l.is_empty())?;

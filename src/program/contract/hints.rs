@@ -24,6 +24,7 @@ pub struct Hints {
     /// A row-wise operator that divides the columns of its result over the threads that a call is given
     /// ([`RunFacts::threads`](crate::program::RunFacts::threads)), as a product does. In the last steps of a loop, which have few
     /// rows, the executor then gives it all threads and all rows, instead of a part of the rows to each thread. This is
+    /// A sequence-wise operator that says this divides its work as it likes, and is given all threads outside of step blocks. This is
     /// about speed alone: that the bits are the same on any number of threads is held for every operator, by the rules
     /// `compiled` and `in a step`.
     pub divides_columns: bool,

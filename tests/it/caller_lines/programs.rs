@@ -4,9 +4,10 @@ use ndarray::array;
 use unpadded::executor::{Executor, Run, Scope, interpret, settle};
 use unpadded::kernels::Transpose;
 use unpadded::layers::{
-    Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn, Stacked, init, load_torch,
+    Attention, Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn, Stacked, init,
+    load_torch,
 };
-use unpadded::ops::{self, CrossEntropy, LookupBag, Pool, Update};
+use unpadded::ops::{self, CrossEntropy, DotAttention, LookupBag, Pool, Update};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::attributes::Attribute;
 use unpadded::program::attributes::or_default;
@@ -108,6 +109,11 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::matvec", || net.matvec(x, x));
     calls.at("Builder::lod_of", || net.lod_of(foreign));
     calls.at("Builder::lstm_cell", || net.lstm_cell(x, x));
+    calls.at("Builder::dot_attention", || net.dot_attention(x, x, foreign, DotAttention::default()));
+    calls.at("Builder::dot_attention_with", || {
+        net.dot_attention_with(x, foreign, x, DotAttention::heads(3)).0
+    });
+    calls.at("Builder::rotary", || net.rotary(x, 0));
     calls.at("Builder::matmul", || net.matmul(x, x));
     calls.at("Builder::matmul_with", || net.matmul_with(x, Transpose::Yes, x, Transpose::No));
     calls.at("Builder::sequence_erase", || net.sequence_erase(x, &[0]));
@@ -133,6 +139,8 @@ fn layers(calls: &mut Calls) {
     let ids = net.feed("ids", DType::I64, &[], 1);
     calls.at("Builder::linear", || net.linear(ids, 2));
     calls.at("Builder::linear", || net.linear(x, 0));
+    calls.at("Builder::attention", || net.attention(x, 7));
+    calls.at("Builder::attention", || net.attention(x, Attention::new(1).over(foreign)));
     calls.at("Builder::linear", || net.linear(x, Linear::new(2).weight_init(init::lstm_bias(1.0))));
     calls.at("Builder::linear", || net.linear(x, Linear::new(2).bias_init(init::xavier())));
     calls.at("Builder::embedding", || net.embedding(x, Embedding::new(3, 2)));

@@ -6,6 +6,7 @@
 //! `blocks` step blocks and layers, `feeds` the data, `optimizers` what a program is trained by.
 
 mod attempts;
+mod attention;
 mod blocks;
 mod classes;
 mod constants;

@@ -7,6 +7,7 @@ use unpadded::program::{Arity, Attributes, ROWS, Spec};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Result, Var};
 
+use super::attention::ATTENTION;
 use super::classes::CLASSES;
 use super::sparse::SPARSE;
 use super::{HIGH, Item, LARGE, Maker, TABLE, Tables};
@@ -75,6 +76,7 @@ impl Maker {
             "embedding_bag" => self.bags(net, items),
             kind if SPARSE.contains(&kind) => self.of_sparse(net, kind, items),
             kind if CLASSES.contains(&kind) => self.of_classes(net, kind, items),
+            kind if ATTENTION.contains(&kind) => self.of_attention(net, kind, items),
             "gru_cell" => {
                 let h = self.floats(net, items)?;
                 let x = self.partner(net, &h, items)?;

@@ -1,0 +1,517 @@
+//! Softmax attention of the queries of one sequence over its keys, without the matrix of all scores: queries and keys meet tile
+//! by tile, and what a softmax needs to know of the whole row is kept for each query.
+//!
+//! The forward pass follows Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); the backward pass makes
+//! the weights again from the logarithm of each row's sum, as Dao et al., "FlashAttention" (2022), do.
+
+use std::ops::Range;
+
+use super::float::{Float, Store};
+use super::path::{Arithmetic, Sweep, sweep};
+use super::product::{Packed, Transpose, product};
+use super::view::{View, ViewMut};
+
+/// Queries and keys of a tile. They decide in which order sums are made, and so the bits: they are the same on every machine.
+const QUERIES: usize = 64;
+const KEYS: usize = 128;
+/// Partial sums and maxima of a row, side by side, as no vector is longer.
+const LANES: usize = 16;
+
+/// How scores come about: of query i and key j, scale · (q_i · k_j) + bias, if the query sees the key.
+#[derive(Debug, Clone, Copy)]
+pub struct Scores<'a, T> {
+    /// What products are multiplied by.
+    pub scale: T,
+    /// Query i sees the keys from i − `before` on …
+    pub before: usize,
+    /// … up to i + `after`.
+    pub after: usize,
+    /// By j − i, from −r to r, what is added to a score; keys that are further away have the first or the last number. Empty, or 2r + 1
+    /// numbers.
+    pub bias: &'a [T],
+}
+
+impl<T> Scores<'_, T> {
+    /// Those of some keys that at least one of some queries sees.
+    fn seen(&self, queries: &Range<usize>, keys: &Range<usize>) -> Range<usize> {
+        if queries.is_empty() {
+            return keys.start..keys.start;
+        }
+        let first = queries.start.saturating_sub(self.before).clamp(keys.start, keys.end);
+        let end = (queries.end - 1).saturating_add(self.after).saturating_add(1);
+        first..end.clamp(first, keys.end)
+    }
+
+    /// The place of a bias.
+    #[inline(always)]
+    fn place(&self, query: usize, key: usize) -> usize {
+        let radius = self.bias.len() / 2;
+        (key + radius).saturating_sub(query).min(2 * radius)
+    }
+}
+
+/// What attention works in, kept from call to call: as much as some tiles, and two numbers a query.
+pub struct AttentionRoom<T> {
+    keys: Packed<T>,
+    values: Packed<T>,
+    /// Keys as rows, for the gradient of the queries.
+    rows: Packed<T>,
+    weights: Packed<T>,
+    tile: Vec<T>,
+    other: Vec<T>,
+    turned: Vec<T>,
+    /// Gradients of the keys and the values of a tile, transposed, and one of them turned back.
+    dk: Vec<T>,
+    dv: Vec<T>,
+    back: Vec<T>,
+    most: Vec<T>,
+    sums: Vec<T>,
+}
+
+impl<T: Float> Default for AttentionRoom<T> {
+    fn default() -> Self {
+        Self {
+            keys: Packed::new(),
+            values: Packed::new(),
+            rows: Packed::new(),
+            weights: Packed::new(),
+            tile: vec![],
+            other: vec![],
+            turned: vec![],
+            dk: vec![],
+            dv: vec![],
+            back: vec![],
+            most: vec![],
+            sums: vec![],
+        }
+    }
+}
+
+/// Queries, keys and values of one sequence and one head: n × d, m × d and m × e.
+#[derive(Clone, Copy)]
+pub struct Attended<'a, T> {
+    /// A row a query.
+    pub q: View<'a, T>,
+    /// A row a key.
+    pub k: View<'a, T>,
+    /// A row a key.
+    pub v: View<'a, T>,
+}
+
+/// `out` = softmax(scores) · v, and the logarithm of the sum of the exponentials of each query's scores. A query that sees no key
+/// gets zeros.
+///
+/// # Panics
+/// Unless the widths and rows fit: `out` is n × e, `log_sums` n × 1.
+pub fn attention<T: Float>(
+    Attended { q, k, v }: Attended<'_, T>,
+    scores: Scores<'_, T>,
+    mut out: ViewMut<'_, T>,
+    mut log_sums: ViewMut<'_, T>,
+    room: &mut AttentionRoom<T>,
+) {
+    let (n, m) = (q.rows(), k.rows());
+    assert_eq!((out.rows(), out.width(), log_sums.rows()), (n, v.width(), n), "the shape of attention");
+    out.fill(T::ZERO);
+    room.most.clear();
+    room.most.resize(n, T::NEG_INFINITY);
+    room.sums.clear();
+    room.sums.resize(n, T::ZERO);
+    for keys in tiles(m, KEYS) {
+        if scores.seen(&(0..n), &keys).is_empty() {
+            continue;
+        }
+        room.keys.pack(k.rows_range(keys.start, keys.end), Transpose::Yes);
+        room.values.pack(v.rows_range(keys.start, keys.end), Transpose::No);
+        for queries in tiles(n, QUERIES) {
+            if scores.seen(&queries, &keys).is_empty() {
+                continue;
+            }
+            let tile = grown(&mut room.tile, queries.len() * keys.len());
+            let mut tile = ViewMut::new(tile, queries.len(), keys.len());
+            product(q.rows_range(queries.start, queries.end), &room.keys, tile.reborrow(), Store::Write);
+            let mut out = rows(&mut out, &queries);
+            sweep(Online {
+                tile: tile.reborrow(),
+                queries: queries.clone(),
+                keys: keys.clone(),
+                scores,
+                most: &mut room.most[queries.clone()],
+                sums: &mut room.sums[queries.clone()],
+                out: out.reborrow(),
+            });
+            product(tile.as_view(), &room.values, out, Store::Add);
+        }
+    }
+    sweep(Finish { out, log_sums: log_sums.reborrow(), most: &room.most, sums: &room.sums });
+}
+
+/// What the gradients of attention are made of.
+#[derive(Clone, Copy)]
+pub struct AttentionResult<'a, T> {
+    /// What [`attention`] made.
+    pub out: View<'a, T>,
+    /// The same.
+    pub log_sums: View<'a, T>,
+    /// The gradient of `out`, if there is one.
+    pub dout: Option<View<'a, T>>,
+    /// The gradient of `log_sums`, if there is one.
+    pub dlog_sums: Option<View<'a, T>>,
+}
+
+/// The gradients that are asked for.
+pub struct AttentionGradients<'a, T> {
+    /// Of the queries.
+    pub q: Option<(ViewMut<'a, T>, Store)>,
+    /// Of the keys.
+    pub k: Option<(ViewMut<'a, T>, Store)>,
+    /// Of the values.
+    pub v: Option<(ViewMut<'a, T>, Store)>,
+    /// Of the bias; added.
+    pub bias: Option<&'a mut [T]>,
+}
+
+/// The gradients of [`attention`].
+///
+/// # Panics
+/// Unless every gradient has the shape of what it is the gradient of.
+pub fn attention_backward<T: Float>(
+    Attended { q, k, v }: Attended<'_, T>,
+    scores: Scores<'_, T>,
+    result: AttentionResult<'_, T>,
+    mut gradients: AttentionGradients<'_, T>,
+    room: &mut AttentionRoom<T>,
+) {
+    let (n, m, d, e) = (q.rows(), k.rows(), q.width(), v.width());
+    let AttentionResult { out, log_sums, dout, dlog_sums } = result;
+    if let Some((dq, store)) = &mut gradients.q {
+        store.put_nothing(dq.reborrow());
+    }
+    // Σ_c dout_ic · out_ic, which is Σ_j p_ij · ∂loss/∂p_ij, less what reaches all scores of a row by the logarithm of their sum.
+    room.sums.clear();
+    room.sums.resize(n, T::ZERO);
+    if let Some(dout) = dout {
+        sweep(Dots { x: dout, y: out, to: &mut room.sums });
+    }
+    if let Some(dlog_sums) = dlog_sums {
+        room.sums.iter_mut().zip(dlog_sums.iter()).for_each(|(dot, dlog_sum)| *dot -= dlog_sum[0]);
+    }
+    let AttentionGradients { q: mut dq, k: mut dk, v: mut dv, mut bias } = gradients;
+    let of_scores = dq.is_some() || dk.is_some() || bias.is_some();
+    for keys in tiles(m, KEYS) {
+        let len = keys.len();
+        let (dk_tile, dv_tile) = (grown(&mut room.dk, d * len), grown(&mut room.dv, e * len));
+        dk_tile.fill(T::ZERO);
+        dv_tile.fill(T::ZERO);
+        let part = k.rows_range(keys.start, keys.end);
+        if !scores.seen(&(0..n), &keys).is_empty() {
+            room.keys.pack(part, Transpose::Yes);
+            if of_scores {
+                room.values.pack(v.rows_range(keys.start, keys.end), Transpose::Yes);
+            }
+            if dq.is_some() {
+                room.rows.pack(part, Transpose::No);
+            }
+        }
+        for queries in tiles(n, QUERIES) {
+            if scores.seen(&queries, &keys).is_empty() {
+                continue;
+            }
+            let count = queries.len();
+            let q = q.rows_range(queries.start, queries.end);
+            let dout = dout.map(|dout| dout.rows_range(queries.start, queries.end));
+            let mut tile = ViewMut::new(grown(&mut room.tile, count * len), count, len);
+            product(q, &room.keys, tile.reborrow(), Store::Write);
+            let log_sums = log_sums.rows_range(queries.start, queries.end);
+            sweep(Again {
+                tile: tile.reborrow(),
+                queries: queries.clone(),
+                keys: keys.clone(),
+                scores,
+                log_sums,
+            });
+            if let (true, Some(dout)) = (dv.is_some(), dout) {
+                room.weights.pack(tile.as_view(), Transpose::No);
+                let turned = turn(dout, &mut room.turned);
+                product(turned, &room.weights, ViewMut::new(dv_tile, e, len), Store::Add);
+            }
+            if !of_scores {
+                continue;
+            }
+            let mut other = ViewMut::new(grown(&mut room.other, count * len), count, len);
+            match dout {
+                Some(dout) => product(dout, &room.values, other.reborrow(), Store::Write),
+                None => other.fill(T::ZERO),
+            }
+            sweep(Descend {
+                weights: tile.reborrow(),
+                dweights: other.as_view(),
+                dots: &room.sums[queries.clone()],
+            });
+            if let Some(bias) = &mut bias {
+                for (query, row) in queries.clone().zip(tile.as_view().iter()) {
+                    let seen = scores.seen(&(query..query + 1), &keys);
+                    for key in seen {
+                        bias[scores.place(query, key)] += row[key - keys.start];
+                    }
+                }
+            }
+            sweep(Scale { x: tile.reborrow(), by: scores.scale });
+            if dk.is_some() {
+                room.weights.pack(tile.as_view(), Transpose::No);
+                let turned = turn(q, &mut room.turned);
+                product(turned, &room.weights, ViewMut::new(dk_tile, d, len), Store::Add);
+            }
+            if let Some((dq, _)) = &mut dq {
+                product(tile.as_view(), &room.rows, rows(dq, &queries), Store::Add);
+            }
+        }
+        for (gradient, tile, width) in [(&mut dk, &*dk_tile, d), (&mut dv, &*dv_tile, e)] {
+            if let Some((to, store)) = gradient {
+                store.put_rows(rows(to, &keys), turn(View::new(tile, width, len), &mut room.back));
+            }
+        }
+    }
+}
+
+/// Parts of so many, the last one shorter.
+fn tiles(len: usize, size: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..len).step_by(size).map(move |start| start..len.min(start + size))
+}
+
+fn rows<'v, T>(view: &'v mut ViewMut<'_, T>, range: &Range<usize>) -> ViewMut<'v, T> {
+    view.reborrow().split_rows(range.end).0.split_rows(range.start).1
+}
+
+fn grown<T: Float>(room: &mut Vec<T>, len: usize) -> &mut [T] {
+    if room.len() < len {
+        room.resize(len, T::ZERO);
+    }
+    &mut room[..len]
+}
+
+/// The transpose.
+fn turn<'r, T: Float>(x: View<'_, T>, room: &'r mut Vec<T>) -> View<'r, T> {
+    const BLOCK: usize = 16;
+    let (height, width) = (x.rows(), x.width());
+    let to = grown(room, height * width);
+    for first in (0..width).step_by(BLOCK) {
+        let columns = first..width.min(first + BLOCK);
+        for (i, row) in x.iter().enumerate() {
+            for j in columns.clone() {
+                to[j * height + i] = row[j];
+            }
+        }
+    }
+    View::new(to, width, height)
+}
+
+/// The largest of some numbers; −∞ of none.
+#[inline(always)]
+fn largest<T: Float>(x: &[T]) -> T {
+    let mut lanes = [T::NEG_INFINITY; LANES];
+    let (whole, rest) = x.as_chunks::<LANES>();
+    for x in whole {
+        for (most, &x) in lanes.iter_mut().zip(x) {
+            *most = if x > *most { x } else { *most };
+        }
+    }
+    for (most, &x) in lanes.iter_mut().zip(rest) {
+        *most = if x > *most { x } else { *most };
+    }
+    lanes.iter().fold(T::NEG_INFINITY, |most, &x| if x > most { x } else { most })
+}
+
+/// Replaces each number x by exp(x − less); their sum.
+#[inline(always)]
+fn exponentials<T: Float, A: Arithmetic>(x: &mut [T], less: T) -> T {
+    let mut lanes = [T::ZERO; LANES];
+    let (whole, rest) = x.as_chunks_mut::<LANES>();
+    for x in whole {
+        for (sum, x) in lanes.iter_mut().zip(x) {
+            *x = (*x - less).exp_with::<A>();
+            *sum += *x;
+        }
+    }
+    for (sum, x) in lanes.iter_mut().zip(rest) {
+        *x = (*x - less).exp_with::<A>();
+        *sum += *x;
+    }
+    lanes.iter().fold(T::ZERO, |sum, &x| sum + x)
+}
+
+impl<T: Float> Scores<'_, T> {
+    /// Makes the scores of a query out of products, from key `first` on.
+    #[inline(always)]
+    fn of<A: Arithmetic>(&self, products: &mut [T], query: usize, first: usize) {
+        if self.bias.is_empty() {
+            products.iter_mut().for_each(|x| *x = *x * self.scale);
+        } else {
+            for (at, x) in products.iter_mut().enumerate() {
+                *x = A::mul_add(*x, self.scale, self.bias[self.place(query, first + at)]);
+            }
+        }
+    }
+}
+
+/// Products become weights that lack their common divisor, which goes on from tile to tile with the sums of values so far.
+struct Online<'a, T> {
+    tile: ViewMut<'a, T>,
+    queries: Range<usize>,
+    keys: Range<usize>,
+    scores: Scores<'a, T>,
+    most: &'a mut [T],
+    sums: &'a mut [T],
+    out: ViewMut<'a, T>,
+}
+
+impl<T: Float> Sweep for Online<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        for (at, query) in self.queries.clone().enumerate() {
+            let seen = self.scores.seen(&(query..query + 1), &self.keys);
+            let (from, to) = (seen.start - self.keys.start, seen.end - self.keys.start);
+            let row = self.tile.row(at);
+            row[..from].fill(T::ZERO);
+            row[to..].fill(T::ZERO);
+            let row = &mut row[from..to];
+            if row.is_empty() {
+                continue;
+            }
+            self.scores.of::<A>(row, query, seen.start);
+            let before = self.most[at];
+            let found = largest(row);
+            let most = if found > before { found } else { before };
+            // Where all scores are −∞ so far.
+            let less = if most == T::NEG_INFINITY { T::ZERO } else { most };
+            let sum = exponentials::<T, A>(row, less);
+            if before == most || before == T::NEG_INFINITY {
+                self.sums[at] += sum;
+            } else {
+                let kept = (before - most).exp_with::<A>();
+                self.sums[at] = A::mul_add(self.sums[at], kept, sum);
+                self.out.row(at).iter_mut().for_each(|x| *x = *x * kept);
+            }
+            self.most[at] = most;
+        }
+    }
+}
+
+struct Finish<'a, T> {
+    out: ViewMut<'a, T>,
+    log_sums: ViewMut<'a, T>,
+    most: &'a [T],
+    sums: &'a [T],
+}
+
+impl<T: Float> Sweep for Finish<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        for (at, (&most, &sum)) in self.most.iter().zip(self.sums).enumerate() {
+            // No key was seen.
+            if sum == T::ZERO {
+                self.log_sums.row(at)[0] = T::ZERO;
+                continue;
+            }
+            self.log_sums.row(at)[0] = most + sum.ln();
+            let by = T::ONE / sum;
+            self.out.row(at).iter_mut().for_each(|x| *x = *x * by);
+        }
+    }
+}
+
+/// Products become weights, as they were in the forward pass.
+struct Again<'a, T> {
+    tile: ViewMut<'a, T>,
+    queries: Range<usize>,
+    keys: Range<usize>,
+    scores: Scores<'a, T>,
+    log_sums: View<'a, T>,
+}
+
+impl<T: Float> Sweep for Again<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        for (at, query) in self.queries.clone().enumerate() {
+            let seen = self.scores.seen(&(query..query + 1), &self.keys);
+            let (from, to) = (seen.start - self.keys.start, seen.end - self.keys.start);
+            let (row, less) = (self.tile.row(at), self.log_sums.row(at)[0]);
+            row[..from].fill(T::ZERO);
+            row[to..].fill(T::ZERO);
+            let row = &mut row[from..to];
+            self.scores.of::<A>(row, query, seen.start);
+            row.iter_mut().for_each(|x| *x = (*x - less).exp_with::<A>());
+        }
+    }
+}
+
+/// Row by row Σ x · y.
+struct Dots<'a, T> {
+    x: View<'a, T>,
+    y: View<'a, T>,
+    to: &'a mut [T],
+}
+
+impl<T: Float> Sweep for Dots<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        for ((x, y), to) in self.x.iter().zip(self.y.iter()).zip(self.to) {
+            let mut lanes = [T::ZERO; LANES];
+            let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+            for (x, y) in x.iter().zip(y) {
+                for lane in 0..LANES {
+                    lanes[lane] = A::mul_add(x[lane], y[lane], lanes[lane]);
+                }
+            }
+            for (lane, (&x, &y)) in lanes.iter_mut().zip(x_rest.iter().zip(y_rest)) {
+                *lane = A::mul_add(x, y, *lane);
+            }
+            *to = lanes.iter().fold(T::ZERO, |sum, &x| sum + x);
+        }
+    }
+}
+
+/// Weights become gradients of scores: p · (dp − Σ p · dp).
+struct Descend<'a, T> {
+    weights: ViewMut<'a, T>,
+    dweights: View<'a, T>,
+    dots: &'a [T],
+}
+
+impl<T: Float> Sweep for Descend<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        for ((weights, dweights), &dot) in self.weights.iter_mut().zip(self.dweights.iter()).zip(self.dots) {
+            for (weight, &dweight) in weights.iter_mut().zip(dweights) {
+                *weight = *weight * (dweight - dot);
+            }
+        }
+    }
+}
+
+struct Scale<'a, T> {
+    x: ViewMut<'a, T>,
+    by: T,
+}
+
+impl<T: Float> Sweep for Scale<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        self.x.iter_mut().flatten().for_each(|x| *x = *x * self.by);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! Multi-head attention: projections around [`dot_attention`](Builder::dot_attention).
+
+use super::layer::wide;
+use crate::builder_methods;
+use crate::error::Error;
+use crate::layers::{Instance, Layer, Linear, init};
+use crate::ops::DotAttention;
+use crate::program::{Builder, Var};
+
+/// Options of [`Builder::attention`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attention {
+    heads: usize,
+    width: Option<usize>,
+    memory: Option<Var>,
+    scores: DotAttention,
+    rotary: bool,
+    relative: Option<usize>,
+    bias: bool,
+    name: Option<String>,
+}
+
+/// The parameters of an [`Attention`]: layers that project queries, keys, values and what comes out, and the numbers by head and
+/// distance that are added to scores.
+#[derive(Debug, Clone)]
+pub struct AttentionWeights {
+    /// To the queries.
+    pub query: Instance<Linear>,
+    /// To the keys.
+    pub key: Instance<Linear>,
+    /// To the values.
+    pub value: Instance<Linear>,
+    /// From the attended values.
+    pub out: Instance<Linear>,
+    /// `[heads, 2r + 1]`.
+    pub relative: Option<Var>,
+}
+
+impl Attention {
+    /// Attention of the rows of each sequence to one another, in so many heads, as wide as its input, with biases.
+    pub fn new(heads: usize) -> Self {
+        let scores = DotAttention::heads(heads);
+        Self {
+            heads,
+            width: None,
+            memory: None,
+            scores,
+            rotary: false,
+            relative: None,
+            bias: true,
+            name: None,
+        }
+    }
+
+    /// So many numbers a row in all heads together, and in the output.
+    #[must_use]
+    pub fn width(self, width: usize) -> Self {
+        Self { width: Some(width), ..self }
+    }
+
+    /// To the rows of the sequences of `memory`: those of an encoder, say. The layer's input has as many sequences, of any lengths, or
+    /// one row for each of them.
+    #[must_use]
+    pub fn over(self, memory: Var) -> Self {
+        Self { memory: Some(memory), ..self }
+    }
+
+    /// A row sees none behind it.
+    #[must_use]
+    pub fn causal(self) -> Self {
+        Self { scores: self.scores.causal(), ..self }
+    }
+
+    /// A row sees so many rows before it, and unless it is causal so many behind it.
+    #[must_use]
+    pub fn window(self, rows: usize) -> Self {
+        Self { scores: self.scores.window(rows), ..self }
+    }
+
+    /// Queries and keys are [turned](Builder::rotary) by their places.
+    #[must_use]
+    pub fn rotary(self) -> Self {
+        Self { rotary: true, ..self }
+    }
+
+    /// To each score a number is added that is learned by head and by how far the key is behind the query, up to `radius` rows; it starts
+    /// at zero.
+    #[must_use]
+    pub fn relative(self, radius: usize) -> Self {
+        Self { relative: Some(radius), ..self }
+    }
+
+    /// Projections without biases.
+    #[must_use]
+    pub fn without_bias(self) -> Self {
+        Self { bias: false, ..self }
+    }
+
+    /// The first part of the parameters' names, instead of `attention_0` and so on.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+}
+
+impl From<usize> for Attention {
+    fn from(heads: usize) -> Self {
+        Self::new(heads)
+    }
+}
+
+impl Layer for Attention {
+    type Weights = AttentionWeights;
+
+    fn kind(&self) -> &str {
+        "attention"
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn weights(&self, net: &Builder, x: Var) -> Option<AttentionWeights> {
+        let spec = net.spec(x)?;
+        let width = self.width.unwrap_or(spec.width());
+        wide(net, "attention", width)?;
+        if self.heads == 0 || !width.is_multiple_of(self.heads) {
+            let (expected, got) = (format!("a divisor of the width {width}"), self.heads.to_string());
+            net.refuse(Error::new("heads of layer `attention`", expected, got));
+            return None;
+        }
+        let linear = |name: &str| {
+            let linear = Linear::new(width).named(name);
+            net.layer(if self.bias { linear } else { linear.without_bias() })
+        };
+        let relative = self.relative.map(|radius| {
+            net.parameter("relative", spec.dtype, &[self.heads, 2 * radius + 1], init::zeros())
+        });
+        Some(AttentionWeights {
+            query: linear("query"),
+            key: linear("key"),
+            value: linear("value"),
+            out: linear("out"),
+            relative,
+        })
+    }
+
+    fn run(&self, net: &Builder, x: Var, weights: &AttentionWeights) -> Var {
+        let AttentionWeights { query, key, value, out, relative } = weights;
+        let memory = self.memory.unwrap_or(x);
+        let (mut q, mut k) = (query.run(net, x), key.run(net, memory));
+        if self.rotary {
+            (q, k) = (net.rotary(q, self.heads), net.rotary(k, self.heads));
+        }
+        let scores = DotAttention { bias: *relative, ..self.scores };
+        let attended = net.dot_attention(q, k, value.run(net, memory), scores);
+        out.run(net, attended)
+    }
+}
+
+builder_methods! { Attention, Builder, Var;
+    /// Multi-head attention (Vaswani et al., 2017) of the rows of each sequence of `x` to one another, or to those of a memory:
+    /// attend(x·W_q, m·W_k, m·W_v)·W_o, by [`dot_attention`](Self::dot_attention). Parameters: `query.weight`, `key.weight` and
+    /// `value.weight` `[in, width]`, `out.weight` `[width, width]`, each with a `bias` `[width]`, and `relative` if it is asked for. The
+    /// output has the rows and the LoD of `x`; a sequence that has nothing to see gets the output's bias.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// use unpadded::layers::Attention;
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[64], 1);
+    /// let y = x.attention(Attention::new(8).causal().rotary());
+    /// let words = net.feed("words", DType::F32, &[32], 1);
+    /// let z = y.attention(Attention::new(4).over(words)); // as many sequences, of other lengths
+    /// assert_eq!(net.spec(z), net.spec(x));
+    /// assert!(net.finish()?.find("attention_0.query.weight").is_some());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` does not hold sequences of rows of floats; if the heads do not divide the width; if the memory's sequences are others; if there
+    /// are places to go by (causal, a window, rotary, relative) and `x` has one row a sequence.
+    pub fn attention(&self, x: Var, options: impl Into<Attention>) -> Var {
+        self.layer(options.into()).run(self, x)
+    }
+}

@@ -1,0 +1,358 @@
+//! `dot_attention`: multi-head scaled dot-product attention of sequences.
+
+use ndarray::Array2;
+
+use super::parts::{self, Geometry, Queries, Rooms};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::AttentionResult;
+use crate::lod::Lod;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample, Var,
+};
+use crate::tensor::Variable;
+use crate::{builder_methods, operator, with_float};
+
+/// What [`Builder::dot_attention`](crate::Builder::dot_attention) may be told; by default one head, which sees every key.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DotAttention {
+    /// Into how many groups the columns fall, each with weights of its own.
+    pub heads: usize,
+    /// What products are multiplied by; 1/√d by default, for heads of d columns.
+    pub scale: Option<f64>,
+    /// How many keys before its own place a query sees; all of them by default.
+    pub before: Option<usize>,
+    /// How many keys behind its own place a query sees; all of them by default. None is causal attention.
+    pub after: Option<usize>,
+    /// What is added to the score of query i and key j, by head and by j − i: `[heads, 2r + 1]` for −r … r, and beyond these the first
+    /// or the last number. Shaw et al., "Self-attention with relative position representations" (2018), as the scalar of T5.
+    pub bias: Option<Var>,
+}
+
+impl Default for DotAttention {
+    fn default() -> Self {
+        Self { heads: 1, scale: None, before: None, after: None, bias: None }
+    }
+}
+
+impl DotAttention {
+    /// So many heads.
+    pub fn heads(heads: usize) -> Self {
+        Self { heads, ..Self::default() }
+    }
+
+    /// A query sees no key behind its own place.
+    #[must_use]
+    pub fn causal(self) -> Self {
+        Self { after: Some(0), ..self }
+    }
+
+    /// A query sees so many keys before its own place, and so many behind it, unless it is causal.
+    #[must_use]
+    pub fn window(self, keys: usize) -> Self {
+        Self { before: Some(keys), after: Some(self.after.unwrap_or(keys)), ..self }
+    }
+
+    /// A number for each head and each distance is added to the scores.
+    #[must_use]
+    pub fn bias(self, bias: Var) -> Self {
+        Self { bias: Some(bias), ..self }
+    }
+}
+
+builder_methods! { DotAttentionPlain, Builder, Var;
+    /// Scaled dot-product attention of the rows of each sequence of `q` over those of the same sequence of `k` and `v`, in one or
+    /// more heads: out_i = Σ_j softmax_j(scale · q_i · k_j) · v_j.
+    ///
+    /// Vaswani et al., "Attention is all you need" (2017). Without padding, and without the matrix of all scores: at any time a
+    /// thread holds a tile of them, forward and backward.
+    /// [`dot_attention_with`](Self::dot_attention_with) says what the shapes are and gives the logarithms of the sums too.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let of = |rows| Variable::sequences(rows, Lod::from_lengths1(&[2, 0, 1])?);
+    /// let op = ops::catalogue().parse("dot_attention", &Attributes::new().with("heads", 1usize).with("after", 0usize))?;
+    /// let x = of(array![[0.0], [0.0], [5.0]])?;
+    /// let out = op.call(&[Operand::batch("q", x.clone()), Operand::batch("k", x), Operand::batch("v", of(array![[1.0], [3.0], [7.0]])?)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, 7.0]); // causal: the first row sees itself alone
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`dot_attention_with`](Self::dot_attention_with).
+    #[doc(alias = "scaled_dot_product_attention")]
+    pub fn dot_attention(&self, q: Var, k: Var, v: Var, options: DotAttention) -> Var {
+        self.dot_attention_with(q, k, v, options).0
+    }
+}
+
+operator! {
+    /// Multi-head scaled dot-product attention: the attended values, and of each query and head the logarithm of the sum of the
+    /// exponentials of its scores.
+    ///
+    /// With h heads, `q` and `k` are `[rows, h · d]`, `v` is `[rows, h · e]`; head g has the columns g · d … (g + 1) · d − 1. Of the i-th
+    /// query of a sequence and the j-th key of the same sequence, in each head:
+    ///
+    /// s_ij = scale · q_i · k_j + bias_{j−i}, for i − before ≤ j ≤ i + after;
+    /// log_sum_i = ln Σ_j exp(s_ij); out_i = Σ_j exp(s_ij − log_sum_i) · v_j.
+    ///
+    /// k and v have the same rows. The sequences of the last level of q are those of k, of any lengths; both have the same levels above. Or q
+    /// has one row for each sequence of k, as the state of a decoder in a step block has: then there are no places, and neither bounds
+    /// nor bias. The outputs have q's rows and LoD; the second is `[rows, h]` . A query that sees no
+    /// key, as in a sequence without keys, gets zeros.
+    ///
+    /// Each sequence is computed tile by tile of 64 queries and 128 keys, so that memory grows with the rows alone.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let of = |rows| Variable::sequences(rows, Lod::from_lengths1(&[2, 1])?);
+    /// let op = ops::catalogue().parse("dot_attention", &Attributes::new().with("heads", 1usize))?;
+    /// // One query a sequence, which sees all keys of it.
+    /// let out = op.call(&[
+    ///     Operand::batch("q", array![[1.0], [1.0]]),
+    ///     Operand::batch("k", of(array![[0.0], [0.0], [2.0]])?),
+    ///     Operand::batch("v", of(array![[1.0], [3.0], [7.0]])?),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 7.0]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [2f64.ln(), 2.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the sequences differ, or the widths; if the widths are not multiples of the heads; if the bias is not
+    /// `[heads, 2r + 1]`; if there are bounds or a bias while q has one row a sequence.
+    pub(in crate::ops) struct DotAttentionOp = dot_attention {
+        heads: usize => some_heads,
+        scale: Option<f64> => finite_scale,
+        before: Option<usize>,
+        after: Option<usize>,
+    }
+    inputs { Q = q: one, K = k: one, V = v: one, BIAS = bias: optional }
+    outputs { OUT = out: one, LOG_SUMS = log_sums: one }
+    impl Builder, Var {
+        fn dot_attention_with(&self, q: Var, k: Var, v: Var, options: DotAttention) -> (Var, Var) {
+            let DotAttention { heads, scale, before, after, bias } = options;
+        }
+    }
+}
+
+fn some_heads(attributes: &Attributes, name: &str) -> Result<usize> {
+    match attributes.size(name)? {
+        0 => Err(Error::of(ErrorKind::Program, format!("attribute `{name}`"), "at least 1", "0")),
+        heads => Ok(heads),
+    }
+}
+
+fn finite_scale(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
+    match attributes.get(name).map(|_| attributes.float(name)).transpose()? {
+        Some(scale) if !scale.is_finite() => Err(Error::of(
+            ErrorKind::Program,
+            format!("attribute `{name}`"),
+            "a finite number",
+            scale.to_string(),
+        )),
+        scale => Ok(scale),
+    }
+}
+
+impl Op for DotAttentionOp {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(Self::Q))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::Q)?;
+        s.same_dtype(Self::Q, Self::K)?;
+        s.same_dtype(Self::Q, Self::V)?;
+        s.has_lod(Self::K)?;
+        s.same_rows(Self::K, Self::V)?;
+        for slot in [Self::Q, Self::K, Self::V] {
+            let spec = s.input(slot);
+            if spec.shape.len() != 2 || spec.width() % self.heads != 0 {
+                return Err(
+                    s.mismatch(slot, &format!("rows whose width is a multiple of {} heads", self.heads))
+                );
+            }
+        }
+        let (q, k, v) = (s.input(Self::Q), s.input(Self::K), s.input(Self::V));
+        if q.width() != k.width() {
+            return Err(s.mismatch(Self::K, &format!("the width of `q`, {}", q.width())));
+        }
+        let sequences = k.drop_level(s.top())?;
+        let single = q.lod == sequences.lod && q.rows() == sequences.rows();
+        let alike = || {
+            let own = q.drop_level(s.top())?;
+            Ok::<_, Error>(own.lod == sequences.lod && own.rows() == sequences.rows())
+        };
+        if !single && (q.lod.is_empty() || !alike()?) {
+            let expected = format!("as many sequences as `k` has, or a row for each of them; `k` is {k}");
+            return Err(s.mismatch(Self::Q, &expected));
+        }
+        if single && (self.before.is_some() || self.after.is_some() || s.optional(Self::BIAS).is_some()) {
+            let expected = "sequences of queries, which have places: a bound or a bias goes by these";
+            return Err(s.mismatch(Self::Q, expected));
+        }
+        if let Some(bias) = s.optional(Self::BIAS) {
+            s.same_dtype(Self::Q, Self::BIAS)?;
+            let places = bias.shape.get(1).and_then(|extent| extent.known());
+            match places.filter(|places| places % 2 == 1) {
+                Some(places) => s.constant(Self::BIAS, &[self.heads, places])?,
+                None => return Err(s.mismatch(Self::BIAS, &format!("a constant [{}, 2r + 1]", self.heads))),
+            }
+        }
+        s.set(Self::OUT, q.with_width(v.width()));
+        s.set(Self::LOG_SUMS, q.with_width(self.heads));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::Q), T => self.attend::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::Q), T => self.descend::<T>(run))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { divides_columns: true, ..Hints::default() }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        samples()
+    }
+}
+
+impl DotAttentionOp {
+    fn geometry(&self, width: usize) -> Geometry {
+        let far = usize::MAX;
+        let head = (width / self.heads).max(1) as f64;
+        Geometry {
+            heads: self.heads,
+            scale: self.scale.unwrap_or(head.sqrt().recip()),
+            before: self.before.unwrap_or(far),
+            after: self.after.unwrap_or(far),
+        }
+    }
+
+    fn attend<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (q, k, v) = (run.input::<T>(Self::Q)?, run.input::<T>(Self::K)?, run.input::<T>(Self::V)?);
+        let bias = run.optional::<T>(Self::BIAS)?;
+        let (out, log_sums) = (run.output::<T>(Self::OUT)?, run.output::<T>(Self::LOG_SUMS)?);
+        let queries = Queries::of(run.lod(Self::Q), run.lod(Self::K), || run.sequences(Self::Q))?;
+        let inputs = parts::Inputs {
+            geometry: self.geometry(q.width()),
+            q,
+            k,
+            v,
+            bias,
+            queries,
+            keys: run.sequences(Self::K)?,
+        };
+        let threads = run.run().threads;
+        let mut rooms = std::mem::take(run.scratch().get::<Rooms<T>>());
+        parts::forward(inputs, out, log_sums, &mut rooms, threads);
+        *run.scratch().get::<Rooms<T>>() = rooms;
+        Ok(())
+    }
+
+    fn descend<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let (q, k, v) = (run.input::<T>(Self::Q)?, run.input::<T>(Self::K)?, run.input::<T>(Self::V)?);
+        let bias = run.optional::<T>(Self::BIAS)?;
+        let gradients = parts::Gradients {
+            q: run.gradient::<T>(Self::Q)?,
+            k: run.gradient::<T>(Self::K)?,
+            v: run.gradient::<T>(Self::V)?,
+        };
+        let dbias = run.gradient::<T>(Self::BIAS)?;
+        let queries = Queries::of(run.lod(Self::Q), run.lod(Self::K), || run.sequences(Self::Q))?;
+        let inputs = parts::Inputs {
+            geometry: self.geometry(q.width()),
+            q,
+            k,
+            v,
+            bias,
+            queries,
+            keys: run.sequences(Self::K)?,
+        };
+        let result = AttentionResult {
+            out: run.output::<T>(Self::OUT)?,
+            log_sums: run.output::<T>(Self::LOG_SUMS)?,
+            dout: run.output_gradient::<T>(Self::OUT)?,
+            dlog_sums: run.output_gradient::<T>(Self::LOG_SUMS)?,
+        };
+        let threads = run.run().threads;
+        let mut rooms = std::mem::take(run.scratch().get::<Rooms<T>>());
+        parts::backward(inputs, result, gradients, dbias, &mut rooms, threads);
+        *run.scratch().get::<Rooms<T>>() = rooms;
+        Ok(())
+    }
+}
+
+/// Queries and keys of sequences of these lengths.
+fn sample(
+    name: &str,
+    options: DotAttentionOp,
+    (q, k): (&[Vec<usize>], &[Vec<usize>]),
+    bias: Option<usize>,
+) -> Result<Sample> {
+    let width = 2 * options.heads;
+    let sequences = |lengths: &[Vec<usize>], width: usize, salt: usize| {
+        let lod = Lod::from_lengths(lengths)?;
+        Variable::sequences(numbers(lod.rows(), width, salt), lod)
+    };
+    let heads = options.heads;
+    let attributes = options.attributes();
+    let sample = Sample::new(name, attributes)
+        .batch("q", sequences(q, width, 0)?)
+        .batch("k", sequences(k, width, 3)?)
+        .batch("v", sequences(k, 3 * heads, 5)?);
+    Ok(match bias {
+        Some(radius) => sample.constant("bias", Variable::dense(numbers(heads, 2 * radius + 1, 7))),
+        None => sample,
+    })
+}
+
+fn samples() -> Result<Vec<Sample>> {
+    let plain = |heads| DotAttentionOp { heads, scale: None, before: None, after: None };
+    let some = [vec![3, 0, 1, 2]];
+    let deep = [vec![2, 0, 1], vec![2, 0, 4]];
+    let mut samples = vec![
+        sample("of a sequence to itself", plain(1), (&some, &some), None)?,
+        sample("two heads", plain(2), (&some, &some), None)?,
+        sample("causal, two levels", DotAttentionOp { after: Some(0), ..plain(2) }, (&deep, &deep), None)?,
+        sample(
+            "a window, with a bias",
+            DotAttentionOp { before: Some(1), after: Some(1), scale: Some(0.5), heads: 2 },
+            (&[vec![5, 0, 2]], &[vec![5, 0, 2]]),
+            Some(1),
+        )?,
+        sample("a bias", plain(1), (&some, &some), Some(2))?,
+        sample("to others", plain(2), (&[vec![2, 3, 0, 1]], &[vec![3, 0, 2, 1]]), None)?,
+        sample(
+            "to others, three levels",
+            plain(1),
+            (&[vec![1, 1], vec![2, 1], vec![1, 0, 2]], &[vec![1, 1], vec![2, 1], vec![3, 1, 0]]),
+            None,
+        )?,
+        sample("all empty", plain(1), (&[vec![0, 0]], &[vec![0, 0]]), None)?,
+        sample("none", plain(1), (&[vec![]], &[vec![]]), None)?,
+    ];
+    let singles: [(&str, &[Vec<usize>], usize); 3] = [
+        ("a query a sequence", &some, 4),
+        ("a query a sequence, two levels", &deep, 3),
+        ("no query", &[vec![]], 0),
+    ];
+    for (name, keys, rows) in singles {
+        let mut one = sample(name, plain(2), (keys, keys), None)?;
+        let lod = Lod::from_lengths(keys)?;
+        let q: Array2<f64> = numbers(rows, 4, 2);
+        one.operands[0].value = Variable::new(crate::tensor::Dense::from(q), lod.upper().cloned())?;
+        samples.push(one);
+    }
+    Ok(samples)
+}

@@ -1,0 +1,381 @@
+//! How attention is divided: over heads, and where there are too few over sequences. Each part has rows and columns of its own.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::kernels::{
+    Attended, AttentionGradients, AttentionResult, AttentionRoom, Float, Scores, Store, View, ViewMut,
+    attention, attention_backward, helpers,
+};
+use crate::lod::Lod;
+use crate::program::Sequences;
+
+/// Below this many multiply-adds a second thread costs more than it gains.
+const WORTH_A_THREAD: usize = 1 << 19;
+
+/// The queries of each sequence.
+#[derive(Clone, Copy)]
+pub(super) enum Queries<'a> {
+    Sequences(Sequences<'a>),
+    /// One row a sequence.
+    Single,
+}
+
+impl<'a> Queries<'a> {
+    /// By the levels of queries and keys.
+    pub(super) fn of(
+        q: Option<&Arc<Lod>>,
+        k: Option<&Arc<Lod>>,
+        sequences: impl FnOnce() -> Result<Sequences<'a>>,
+    ) -> Result<Self> {
+        let levels = |lod: Option<&Arc<Lod>>| lod.map_or(0, |lod| lod.levels());
+        if levels(q) < levels(k) { Ok(Queries::Single) } else { sequences().map(Queries::Sequences) }
+    }
+
+    fn rows(&self, sequence: usize) -> Range<usize> {
+        match self {
+            Queries::Sequences(sequences) => sequences.rows(sequence),
+            Queries::Single => sequence..sequence + 1,
+        }
+    }
+}
+
+/// What holds for all sequences and heads.
+#[derive(Clone, Copy)]
+pub(super) struct Geometry {
+    pub(super) heads: usize,
+    pub(super) scale: f64,
+    pub(super) before: usize,
+    pub(super) after: usize,
+}
+
+/// What is read.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a, T> {
+    pub(super) geometry: Geometry,
+    pub(super) q: View<'a, T>,
+    pub(super) k: View<'a, T>,
+    pub(super) v: View<'a, T>,
+    /// A row a head.
+    pub(super) bias: Option<View<'a, T>>,
+    pub(super) queries: Queries<'a>,
+    pub(super) keys: Sequences<'a>,
+}
+
+/// What each thread works in, and the sums of a bias.
+pub(super) struct Rooms<T> {
+    rooms: Vec<AttentionRoom<T>>,
+    bias: Vec<T>,
+}
+
+impl<T> Default for Rooms<T> {
+    fn default() -> Self {
+        Self { rooms: vec![], bias: vec![] }
+    }
+}
+
+impl<T: Float> Rooms<T> {
+    fn some(&mut self, count: usize) -> &mut [AttentionRoom<T>] {
+        if self.rooms.len() < count {
+            self.rooms.resize_with(count, AttentionRoom::default);
+        }
+        &mut self.rooms[..count]
+    }
+}
+
+/// Some heads of some sequences.
+#[derive(Clone)]
+struct Part {
+    heads: Range<usize>,
+    sequences: Range<usize>,
+}
+
+/// Two halves of a part.
+enum Cut {
+    Heads(usize),
+    Sequences(usize),
+}
+
+impl<'a, T: Float> Inputs<'a, T> {
+    fn all(&self) -> Part {
+        Part { heads: 0..self.geometry.heads, sequences: 0..self.keys.len() }
+    }
+
+    /// Columns of a head in what is `width` wide.
+    fn columns(&self, width: usize, heads: Range<usize>) -> Range<usize> {
+        let head = width / self.geometry.heads;
+        heads.start * head..heads.end * head
+    }
+
+    /// About how many multiply-adds a sequence takes in a head, by its scores.
+    fn work(&self, sequence: usize) -> usize {
+        let (n, m) = (self.queries.rows(sequence).len(), self.keys.rows(sequence).len());
+        let seen = self.geometry.before.saturating_add(self.geometry.after).saturating_add(1).min(m);
+        n * seen * (self.q.width() + self.v.width()) / self.geometry.heads
+    }
+
+    fn threads(&self, threads: usize) -> usize {
+        let work: usize = (0..self.keys.len()).map(|sequence| self.work(sequence)).sum();
+        helpers(work * self.geometry.heads, WORTH_A_THREAD, threads)
+    }
+
+    /// Where a part is cut for `left` of `parts` threads: heads are as much work each. `None` if it is too small.
+    fn cut(&self, part: &Part, (left, parts): (usize, usize), sequences: bool) -> Option<Cut> {
+        if part.heads.len() > 1 {
+            let heads = part.heads.len() * left / parts;
+            return Some(Cut::Heads(part.heads.start + heads.clamp(1, part.heads.len() - 1)));
+        }
+        if part.sequences.len() < 2 || !sequences {
+            return None;
+        }
+        let all: usize = part.sequences.clone().map(|sequence| self.work(sequence)).sum();
+        let mut done = 0;
+        let middle = part.sequences.clone().find(|&sequence| {
+            done += self.work(sequence);
+            done * parts >= all * left
+        });
+        let middle = middle.unwrap_or(part.sequences.start) + 1;
+        Some(Cut::Sequences(middle.clamp(part.sequences.start + 1, part.sequences.end - 1)))
+    }
+
+    /// Rows of queries and keys of some sequences.
+    fn query_rows(&self, sequences: &Range<usize>) -> Range<usize> {
+        span(sequences, |sequence| self.queries.rows(sequence))
+    }
+
+    fn key_rows(&self, sequences: &Range<usize>) -> Range<usize> {
+        span(sequences, |sequence| self.keys.rows(sequence))
+    }
+
+    fn attended(&self, sequence: usize, head: usize) -> Attended<'a, T> {
+        let of = |x: View<'a, T>, rows: &Range<usize>| read(x, rows, self.columns(x.width(), head..head + 1));
+        let (queries, keys) = (self.queries.rows(sequence), self.keys.rows(sequence));
+        Attended { q: of(self.q, &queries), k: of(self.k, &keys), v: of(self.v, &keys) }
+    }
+
+    fn scores(&self, head: usize) -> Scores<'a, T> {
+        let Geometry { scale, before, after, .. } = self.geometry;
+        let bias = self.bias.map_or(&[][..], |bias| bias.row(head));
+        Scores { scale: T::from_f64(scale), before, after, bias }
+    }
+}
+
+fn span(sequences: &Range<usize>, rows: impl Fn(usize) -> Range<usize>) -> Range<usize> {
+    match sequences.is_empty() {
+        true => 0..0,
+        false => rows(sequences.start).start..rows(sequences.end - 1).end,
+    }
+}
+
+/// The rows of a sequence and the columns of a head, in what begins where a part does.
+fn within<'v, T>(
+    view: &'v mut ViewMut<'_, T>,
+    rows: Range<usize>,
+    (first_row, columns): (usize, Range<usize>),
+) -> ViewMut<'v, T> {
+    let (from, to) = (rows.start - first_row, rows.end - first_row);
+    view.reborrow().split_rows(to).0.split_rows(from).1.columns(columns.start, columns.end)
+}
+
+fn read<'a, T>(view: View<'a, T>, rows: &Range<usize>, columns: Range<usize>) -> View<'a, T> {
+    view.rows_range(rows.start, rows.end).columns(columns.start, columns.end)
+}
+
+/// Writes the attended values and the logarithms of sums.
+pub(super) fn forward<T: Float>(
+    inputs: Inputs<'_, T>,
+    out: ViewMut<'_, T>,
+    log_sums: ViewMut<'_, T>,
+    rooms: &mut Rooms<T>,
+    threads: usize,
+) {
+    let rooms = rooms.some(inputs.threads(threads));
+    forward_part(inputs, inputs.all(), out, log_sums, rooms);
+}
+
+fn forward_part<T: Float>(
+    inputs: Inputs<'_, T>,
+    part: Part,
+    mut out: ViewMut<'_, T>,
+    mut log_sums: ViewMut<'_, T>,
+    rooms: &mut [AttentionRoom<T>],
+) {
+    let left = rooms.len() / 2;
+    let cut = if rooms.len() < 2 { None } else { inputs.cut(&part, (left, rooms.len()), true) };
+    let Some(cut) = cut else {
+        let first = inputs.query_rows(&part.sequences).start;
+        let head_width = inputs.v.width() / inputs.geometry.heads;
+        let Some(room) = rooms.first_mut() else { return };
+        for sequence in part.sequences.clone() {
+            for head in part.heads.clone() {
+                let (rows, at) = (inputs.queries.rows(sequence), head - part.heads.start);
+                let out = within(&mut out, rows.clone(), (first, at * head_width..(at + 1) * head_width));
+                let log_sums = within(&mut log_sums, rows, (first, at..at + 1));
+                attention(inputs.attended(sequence, head), inputs.scores(head), out, log_sums, room);
+            }
+        }
+        return;
+    };
+    let (mine, theirs) = rooms.split_at_mut(left);
+    let (a, b) = part.halves(&cut);
+    let (out, log_sums) = match cut {
+        Cut::Heads(_) => {
+            let columns = inputs.columns(inputs.v.width(), a.heads.clone()).len();
+            (out.split_columns(columns), log_sums.split_columns(a.heads.len()))
+        }
+        Cut::Sequences(_) => {
+            let rows = inputs.query_rows(&a.sequences).len();
+            (out.split_rows(rows), log_sums.split_rows(rows))
+        }
+    };
+    rayon::join(
+        || forward_part(inputs, a, out.0, log_sums.0, mine),
+        || forward_part(inputs, b, out.1, log_sums.1, theirs),
+    );
+}
+
+impl Part {
+    fn halves(&self, cut: &Cut) -> (Self, Self) {
+        let Self { heads, sequences } = self.clone();
+        match *cut {
+            Cut::Heads(at) => (
+                Self { heads: heads.start..at, sequences: sequences.clone() },
+                Self { heads: at..heads.end, sequences },
+            ),
+            Cut::Sequences(at) => (
+                Self { heads: heads.clone(), sequences: sequences.start..at },
+                Self { heads, sequences: at..sequences.end },
+            ),
+        }
+    }
+}
+
+type Gradient<'a, T> = Option<(ViewMut<'a, T>, Store)>;
+
+/// The gradients of queries, keys and values that are asked for.
+pub(super) struct Gradients<'a, T> {
+    pub(super) q: Gradient<'a, T>,
+    pub(super) k: Gradient<'a, T>,
+    pub(super) v: Gradient<'a, T>,
+}
+
+type Halves<'a, T> = (Gradient<'a, T>, Gradient<'a, T>);
+
+fn halves<'a, T>(
+    gradient: Gradient<'a, T>,
+    split: impl FnOnce(ViewMut<'a, T>) -> (ViewMut<'a, T>, ViewMut<'a, T>),
+) -> Halves<'a, T> {
+    gradient
+        .map(|(view, store)| {
+            let (a, b) = split(view);
+            ((a, store), (b, store))
+        })
+        .unzip()
+}
+
+/// Writes or adds gradients.
+pub(super) fn backward<T: Float>(
+    inputs: Inputs<'_, T>,
+    result: AttentionResult<'_, T>,
+    gradients: Gradients<'_, T>,
+    dbias: Gradient<'_, T>,
+    rooms: &mut Rooms<T>,
+    threads: usize,
+) {
+    let threads = inputs.threads(threads);
+    let mut sums = std::mem::take(&mut rooms.bias);
+    sums.clear();
+    // A number of the bias is summed over the sequences in their order.
+    let bias = dbias.as_ref().map(|(dbias, _)| {
+        sums.resize(dbias.rows() * dbias.width(), T::ZERO);
+        ViewMut::new(&mut sums, dbias.rows(), dbias.width())
+    });
+    backward_part(inputs, inputs.all(), result, gradients, bias, rooms.some(threads));
+    if let Some((dbias, store)) = dbias {
+        let (rows, width) = (dbias.rows(), dbias.width());
+        store.put_rows(dbias, View::new(&sums, rows, width));
+    }
+    rooms.bias = sums;
+}
+
+fn backward_part<'a, T: Float>(
+    inputs: Inputs<'a, T>,
+    part: Part,
+    result: AttentionResult<'a, T>,
+    gradients: Gradients<'_, T>,
+    mut bias: Option<ViewMut<'_, T>>,
+    rooms: &mut [AttentionRoom<T>],
+) {
+    let left = rooms.len() / 2;
+    let cut = match rooms.len() < 2 {
+        true => None,
+        false => inputs.cut(&part, (left, rooms.len()), bias.is_none()),
+    };
+    let Gradients { q: mut dq, k: mut dk, v: mut dv } = gradients;
+    let Some(cut) = cut else {
+        let Some(room) = rooms.first_mut() else { return };
+        let first = (inputs.query_rows(&part.sequences).start, inputs.key_rows(&part.sequences).start);
+        for sequence in part.sequences.clone() {
+            for head in part.heads.clone() {
+                let (queries, keys) = (inputs.queries.rows(sequence), inputs.keys.rows(sequence));
+                let at = head - part.heads.start;
+                // Of the columns of all heads: those of this one, in a part and in the whole.
+                let own = |width: usize| inputs.columns(width, at..at + 1);
+                let of = |view: View<'a, T>| inputs.columns(view.width(), head..head + 1);
+                let read = |view: View<'a, T>| read(view, &queries, of(view));
+                let result = AttentionResult {
+                    out: read(result.out),
+                    log_sums: read(result.log_sums),
+                    dout: result.dout.map(read),
+                    dlog_sums: result.dlog_sums.map(read),
+                };
+                let (q_columns, v_columns) = (own(inputs.q.width()), own(inputs.v.width()));
+                let (q_place, k_place) = ((first.0, q_columns.clone()), (first.1, q_columns));
+                let v_place = (first.1, v_columns);
+                let q = dq.as_mut().map(|(to, store)| (within(to, queries, q_place), *store));
+                let k = dk.as_mut().map(|(to, store)| (within(to, keys.clone(), k_place), *store));
+                let v = dv.as_mut().map(|(to, store)| (within(to, keys, v_place), *store));
+                let gradients = AttentionGradients { q, k, v, bias: bias.as_mut().map(|bias| bias.row(at)) };
+                attention_backward(
+                    inputs.attended(sequence, head),
+                    inputs.scores(head),
+                    result,
+                    gradients,
+                    room,
+                );
+            }
+        }
+        return;
+    };
+    let (mine, theirs) = rooms.split_at_mut(left);
+    let (a, b) = part.halves(&cut);
+    let ((dq, dq_after), (dk, dk_after), (dv, dv_after)) = match cut {
+        Cut::Heads(_) => {
+            let columns = |width| inputs.columns(width, a.heads.clone()).len();
+            let (keys, values) = (columns(inputs.k.width()), columns(inputs.v.width()));
+            (
+                halves(dq, |view| view.split_columns(keys)),
+                halves(dk, |view| view.split_columns(keys)),
+                halves(dv, |view| view.split_columns(values)),
+            )
+        }
+        Cut::Sequences(_) => {
+            let (queries, keys) =
+                (inputs.query_rows(&a.sequences).len(), inputs.key_rows(&a.sequences).len());
+            (
+                halves(dq, |view| view.split_rows(queries)),
+                halves(dk, |view| view.split_rows(keys)),
+                halves(dv, |view| view.split_rows(keys)),
+            )
+        }
+    };
+    let (bias, bias_after) = bias.map(|bias| bias.split_rows(a.heads.len())).unzip();
+    rayon::join(
+        || backward_part(inputs, a, result, Gradients { q: dq, k: dk, v: dv }, bias, mine),
+        || {
+            let gradients = Gradients { q: dq_after, k: dk_after, v: dv_after };
+            backward_part(inputs, b, result, gradients, bias_after, theirs);
+        },
+    );
+}

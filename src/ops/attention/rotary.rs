@@ -1,0 +1,167 @@
+//! `rotary`: pairs of columns turned by the place of their row.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::{Float, Store, View, ViewMut};
+use crate::operator;
+use crate::program::attributes::or_default;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Sequences,
+    Spec,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+operator! {
+    /// Rotary position embedding: in each head, columns c and c + d/2 of the row at place t of its sequence are turned by the
+    /// angle t · base^(−2c/d), so that products of queries and keys depend on how far they are apart.
+    ///
+    /// Su et al., "RoFormer" (2021), with the halves of a head as pairs, as in GPT-NeoX. `x` is `[rows, heads · d]` with d even; the
+    /// output has its shape and LoD. With a = x_c and b = x_(c + d/2): out_c = a cos − b sin, out_(c + d/2) = b cos + a sin. t is counted from 0
+    /// in each sequence of the last level; a sequence without rows has nothing to turn. `base` is 10,000 unless it is said.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], Lod::from_lengths1(&[2, 0, 1])?)?;
+    /// let op = ops::catalogue().parse("rotary", &Attributes::new().with("heads", 1usize))?;
+    /// let out = op.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 0.0, 1f64.cos(), 1f64.sin(), 1.0, 0.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has no LoD, holds no floats, or the width of a head is not even; if `base` is not above 0.
+    #[doc(alias = "RoPE")]
+    pub(in crate::ops) struct Rotary = rotary { heads: usize, base: f64 => base }
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn rotary(&self, x: Var, heads: usize) -> Var { let base = 10_000.0; } }
+}
+
+fn base(attributes: &Attributes, name: &str) -> Result<f64> {
+    let base = or_default(attributes, name, 10_000.0)?;
+    if base.is_finite() && base > 0.0 {
+        return Ok(base);
+    }
+    let what = format!("attribute `{name}`");
+    Err(Error::of(ErrorKind::Program, what, "a finite number above 0", base.to_string()))
+}
+
+impl Op for Rotary {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(Self::X))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        s.has_lod(Self::X)?;
+        let x = s.input(Self::X);
+        if self.heads == 0 || x.shape.len() != 2 || x.width() % (2 * self.heads) != 0 {
+            let expected = format!("rows of {} heads of an even width each", self.heads);
+            return Err(s.mismatch(Self::X, &expected));
+        }
+        s.set(Self::OUT, x.clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+            let sequences = run.sequences(Self::X)?;
+            let mut turns = std::mem::take(run.scratch().get::<Turns<T>>());
+            self.turn(x, (out, Store::Write), sequences, &mut turns, T::ONE);
+            *run.scratch().get::<Turns<T>>() = turns;
+            Ok(())
+        })
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+                return Err(Error::new("rotary", "a gradient of its output", "none"));
+            };
+            let Some(dx) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+            let sequences = run.sequences(Self::X)?;
+            let mut turns = std::mem::take(run.scratch().get::<Turns<T>>());
+            // Back by the same angles.
+            self.turn(dout, dx, sequences, &mut turns, -T::ONE);
+            *run.scratch().get::<Turns<T>>() = turns;
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for (heads, width) in [(1, 4), (2, 8)] {
+            let attributes = Rotary { heads, base: 100.0 }.attributes();
+            samples.extend(Sample::of_sequences(&attributes, |sample, lod| {
+                Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), width, 0), lod)?))
+            })?);
+        }
+        Ok(samples)
+    }
+}
+
+/// Cosines and sines by place and pair, as far as a sequence was long; kept from call to call.
+struct Turns<T> {
+    of: (usize, f64),
+    angles: Vec<(T, T)>,
+}
+
+impl<T> Default for Turns<T> {
+    fn default() -> Self {
+        Self { of: (0, 0.0), angles: vec![] }
+    }
+}
+
+impl<T: Float> Turns<T> {
+    /// Knows so many places.
+    fn learn(&mut self, pairs: usize, base: f64, places: usize) {
+        if self.of != (pairs, base) {
+            (self.of, self.angles) = ((pairs, base), vec![]);
+        }
+        for place in self.angles.len() / pairs.max(1)..places {
+            self.angles.extend((0..pairs).map(|pair| {
+                let angle = place as f64 * base.powf(-(pair as f64) / pairs as f64);
+                (T::from_f64(angle.cos()), T::from_f64(angle.sin()))
+            }));
+        }
+    }
+}
+
+impl Rotary {
+    fn turn<T: RowValue>(
+        &self,
+        x: View<'_, T>,
+        (mut to, store): (ViewMut<'_, T>, Store),
+        sequences: Sequences<'_>,
+        turns: &mut Turns<T>,
+        sense: T,
+    ) {
+        let head = x.width() / self.heads;
+        let pairs = head / 2;
+        if pairs == 0 {
+            return;
+        }
+        turns.learn(pairs, self.base, sequences.iter().map(|rows| rows.len()).max().unwrap_or(0));
+        for rows in sequences.iter() {
+            for (row, turns) in rows.zip(turns.angles.chunks_exact(pairs)) {
+                let heads = x.row(row).chunks_exact(head).zip(to.row(row).chunks_exact_mut(head));
+                for (x, to) in heads {
+                    let ((a, b), (to_a, to_b)) = (x.split_at(pairs), to.split_at_mut(pairs));
+                    for (pair, &(cos, sin)) in turns.iter().enumerate() {
+                        let sin = sense * sin;
+                        store.put(&mut to_a[pair], a[pair] * cos - b[pair] * sin);
+                        store.put(&mut to_b[pair], b[pair] * cos + a[pair] * sin);
+                    }
+                }
+            }
+        }
+    }
+}
