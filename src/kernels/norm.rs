@@ -473,11 +473,9 @@ mod tests {
                     norm_rows_gradient(vx, vg, norm, to, &mut Vec::new(), threads);
                     (dx, dgain, dbias)
                 };
-                let (dx, dgain, dbias) = run(1);
-                assert_eq!((&dx, &dgain, &dbias), {
-                    let (a, b, c) = &run(3);
-                    (a, b, c)
-                });
+                let alone = run(1);
+                assert_eq!(alone, run(3));
+                let (dx, dgain, dbias) = alone;
                 let (mut sums, mut plain_sums) = (vec![0.0; width], vec![1.0; width]);
                 for row in 0..rows {
                     let at = row * width..(row + 1) * width;
