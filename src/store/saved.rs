@@ -86,7 +86,7 @@ pub(super) fn save(keys: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path
         };
         // One that could not be restored would stand in the place of one that can.
         let value = Storage::from(value);
-        checked_finite(&value, name)?;
+        value.check_finite(name)?;
         Ok(Cow::Owned(value))
     };
     Checkpoint { program, ..Checkpoint::default() }.save_each(&Target::find(path)?, tensor)

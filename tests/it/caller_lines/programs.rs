@@ -106,7 +106,7 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::product", || net.product(x, x, None));
     calls.at("Builder::product_transposed", || net.product_transposed(x, x, None));
     calls.at("Builder::outer", || net.outer(x, foreign));
-    calls.at("Builder::matvec", || net.matvec(x, x));
+    calls.at("Builder::matvec", || net.matvec(x, foreign));
     calls.at("Builder::lod_of", || net.lod_of(foreign));
     calls.at("Builder::lstm_cell", || net.lstm_cell(x, x));
     calls.at("Builder::dot_attention", || net.dot_attention(x, x, foreign, DotAttention::default()));

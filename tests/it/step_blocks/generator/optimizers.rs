@@ -58,7 +58,7 @@ pub(crate) fn optimizer(dice: &mut Dice) -> Box<dyn Optimizer> {
             boxed
         }};
     }
-    let betas = [(0.9, 0.999), (0.5, 0.9), (0.0, 0.99), (0.97, 0.9999), (0.9, 0.6)][dice.below(5)];
+    let betas = [(0.9, 0.999), (0.5, 0.9), (0.0, 0.99), (0.97, 0.9999), (0.9, 0.85)][dice.below(5)];
     let epsilon = [1e-8, 1e-8, 1e-4, 1e-2][dice.below(4)];
     let momentum = [0.5, 0.9, 0.99][dice.below(3)];
     macro_rules! of_betas {
