@@ -39,8 +39,12 @@ mod recurrent;
 #[macro_use]
 mod rnn;
 #[macro_use]
+mod sru;
+#[macro_use]
 mod stacked;
 mod torch;
+#[macro_use]
+mod transformer;
 
 pub use activation::Activation;
 pub use attention::{Attention, AttentionWeights};
@@ -55,8 +59,10 @@ pub use mgu::{Mgu, MguWeights};
 pub use norm::{Norm, NormWeights};
 pub use recurrent::RecurrentWeights;
 pub use rnn::{Rnn, RnnWeights};
+pub use sru::{Sru, SruWeights};
 pub use stacked::Stacked;
 pub use torch::{from_torch, load_torch};
+pub use transformer::{TransformerBlock, TransformerWeights};
 
 use crate::program::{Builder, Var};
 
@@ -72,6 +78,8 @@ impl Builder {
     Gru!(Builder);
     Rnn!(Builder);
     Mgu!(Builder);
+    Sru!(Builder);
+    TransformerBlock!(Builder);
     Stacked!(Builder);
 }
 
@@ -87,6 +95,8 @@ impl Var {
     Gru!(Var);
     Rnn!(Var);
     Mgu!(Var);
+    Sru!(Var);
+    TransformerBlock!(Var);
     Stacked!(Var);
 }
 

@@ -389,7 +389,7 @@ fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -
 }
 
 /// The spec of a recurrent layer's input.
-fn sequence_input(net: &Builder, layer: &str, x: Var) -> Option<Spec> {
+pub(super) fn sequence_input(net: &Builder, layer: &str, x: Var) -> Option<Spec> {
     let spec = net.spec(x)?;
     if spec.lod.is_empty() || !spec.dtype.is_float() || spec.shape.len() != 2 {
         let expected = "sequences of rows of floats, [rows, width] with a LoD";
@@ -428,7 +428,7 @@ fn chance(net: &Builder, layer: &str, option: &str, rate: f64) -> Option<()> {
 }
 
 /// Checks the width of an initial state; that it has one row a sequence is checked by the memory that starts with it.
-fn state_width(net: &Builder, slot: &str, state: Var, like: &Spec, width: usize) -> Option<()> {
+pub(super) fn state_width(net: &Builder, slot: &str, state: Var, like: &Spec, width: usize) -> Option<()> {
     let spec = net.spec(state)?;
     if spec.dtype == like.dtype && spec.batched() && spec.width() == width {
         return Some(());

@@ -38,6 +38,8 @@ fn every_method_of_the_builder_is_in_a_family() {
         include_str!("../../src/layers/stacked.rs"),
         include_str!("../../src/layers/linear.rs"),
         include_str!("../../src/layers/attention.rs"),
+        include_str!("../../src/layers/sru.rs"),
+        include_str!("../../src/layers/transformer.rs"),
         include_str!("../../src/layers/norm.rs"),
         include_str!("../../src/layers/highway.rs"),
         include_str!("../../src/layers/embedding.rs"),

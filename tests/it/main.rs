@@ -3,6 +3,7 @@
 // A test says what it expects by panicking; clippy knows only `#[test]` functions, not their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod blocks;
 mod caller_lines;
 mod carried;
 mod catalogue;

@@ -4,7 +4,7 @@ use ndarray::array;
 use unpadded::executor::{Executor, Run, Scope, interpret, settle};
 use unpadded::kernels::Transpose;
 use unpadded::layers::{
-    Attention, Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn, Stacked, init,
+    Attention, Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn, Sru, Stacked, init,
     load_torch,
 };
 use unpadded::ops::{self, CrossEntropy, DotAttention, LookupBag, Pool, Update};
@@ -140,6 +140,9 @@ fn layers(calls: &mut Calls) {
     calls.at("Builder::linear", || net.linear(ids, 2));
     calls.at("Builder::linear", || net.linear(x, 0));
     calls.at("Builder::attention", || net.attention(x, 7));
+    calls.at("Builder::sru", || net.sru(x, 0));
+    calls.at("Builder::sru", || net.sru(x, Sru::new(4).initial(foreign)));
+    calls.at("Builder::transformer_block", || net.transformer_block(x, 7));
     calls.at("Builder::attention", || net.attention(x, Attention::new(1).over(foreign)));
     calls.at("Builder::linear", || net.linear(x, Linear::new(2).weight_init(init::lstm_bias(1.0))));
     calls.at("Builder::linear", || net.linear(x, Linear::new(2).bias_init(init::xavier())));

@@ -1,0 +1,170 @@
+//! The simple recurrent unit: its products depend on the input alone, so that the loop has none.
+
+use super::layer::wide;
+use super::recurrent::{sequence_input, state_width};
+use crate::builder_methods;
+use crate::layers::{Layer, RecurrentLayer, Stateful, init};
+use crate::program::{Builder, Recurrence, Step, Var, Vars};
+
+/// Options of [`Builder::sru`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sru {
+    hidden: usize,
+    reverse: bool,
+    initial: Option<[Var; 1]>,
+    name: Option<String>,
+}
+
+/// The parameters of an [`Sru`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SruWeights {
+    /// `[in, 3H]`: the candidate, the forget gate and the reset gate side by side; `[in, 4H]` with what the input adds to the output,
+    /// where the input is not H wide.
+    pub weight: Var,
+    /// `[2H]`: what the state counts in the two gates.
+    pub of_state: Var,
+    /// `[2H]`, of the two gates.
+    pub bias: Var,
+}
+
+impl Sru {
+    /// `hidden` numbers of state. The weight starts by [`init::xavier`], what the state counts and the biases at zero.
+    pub fn new(hidden: usize) -> Self {
+        Self { hidden, reverse: false, initial: None, name: None }
+    }
+
+    /// Starts from these states, one row a sequence, instead of zeros.
+    #[must_use]
+    pub fn initial(self, c: Var) -> Self {
+        Self { initial: Some([c]), ..self }
+    }
+
+    /// Each sequence runs from its own end.
+    #[must_use]
+    pub fn backwards(self) -> Self {
+        Self { reverse: true, ..self }
+    }
+
+    /// The first part of the parameters' names, instead of `sru_0` and so on.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+
+    fn steps<O: Vars>(
+        &self,
+        net: &Builder,
+        x: Var,
+        weights: SruWeights,
+        wanted: impl FnOnce(&Step, Var, Var) -> O,
+    ) -> Option<O> {
+        let (spec, h) = (sequence_input(net, "sru", x)?, self.hidden);
+        if let Some([state]) = self.initial {
+            state_width(net, "c", state, &spec, h)?;
+        }
+        let [of_forget, of_reset] = [0..h, h..2 * h].map(|part| {
+            let of = |var: Var| net.slice(var, part.clone());
+            (of(weights.of_state), of(weights.bias))
+        });
+        let options = Recurrence { reverse: self.reverse, ..Recurrence::default() };
+        Some(net.recurrent_with(options, x, |step, x_t| {
+            let before = match self.initial {
+                Some([state]) => step.memory_from(state),
+                None => step.memory_of(spec.dtype, &[h]),
+            };
+            let all = step.product(x_t, weights.weight, None);
+            let part = |k: usize| all.slice(k * h..(k + 1) * h);
+            let gate =
+                |k: usize, (of_state, bias): (Var, Var)| (part(k) + before * of_state + bias).sigmoid();
+            let (forget, reset) = (gate(1, of_forget), gate(2, of_reset));
+            let candidate = part(0);
+            let c = candidate + forget * (before - candidate);
+            let skip = if spec.width() == h { x_t } else { part(3) };
+            let out = skip + reset * (c - skip);
+            step.update(before, c);
+            wanted(step, out, before)
+        }))
+    }
+}
+
+impl From<usize> for Sru {
+    fn from(hidden: usize) -> Self {
+        Self::new(hidden)
+    }
+}
+
+impl Layer for Sru {
+    type Weights = SruWeights;
+
+    fn kind(&self) -> &str {
+        "sru"
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn weights(&self, net: &Builder, x: Var) -> Option<SruWeights> {
+        let (spec, h) = (sequence_input(net, "sru", x)?, self.hidden);
+        wide(net, "sru", h)?;
+        let parts = if spec.width() == h { 3 } else { 4 };
+        let make = |name: &str, dims: &[usize], start| net.parameter(name, spec.dtype, dims, start);
+        Some(SruWeights {
+            weight: make("weight", &[spec.width(), parts * h], init::xavier_gates(parts)),
+            of_state: make("weight_state", &[2 * h], init::zeros()),
+            bias: make("bias", &[2 * h], init::zeros()),
+        })
+    }
+
+    fn run(&self, net: &Builder, x: Var, &weights: &SruWeights) -> Var {
+        self.steps(net, x, weights, |_, out, _| out).unwrap_or_else(|| net.unknown())
+    }
+}
+
+impl Stateful for Sru {
+    type States = [Var; 1];
+
+    fn states(&self, net: &Builder, x: Var, &weights: &SruWeights) -> (Var, [Var; 1]) {
+        let all = self.steps(net, x, weights, |step, out, memory| (out, step.last(memory)));
+        all.map_or_else(|| (net.unknown(), [net.unknown()]), |(out, last)| (out, [last]))
+    }
+
+    fn all_states(&self, var: Var) -> [Var; 1] {
+        [var]
+    }
+}
+
+impl RecurrentLayer for Sru {
+    fn reversed(self) -> Self {
+        Self { reverse: !self.reverse, ..self }
+    }
+
+    fn starting_from(self, initial: [Var; 1]) -> Self {
+        Self { initial: Some(initial), ..self }
+    }
+}
+
+builder_methods! { Sru, Builder, Var;
+    /// The output of a simple recurrent unit after every step, in the rows and LoD of `x` (Lei et al., "Simple recurrent units for highly
+    /// parallelizable recurrence", 2018): f = σ(x·W_f + v_f ∘ c + b_f), r = σ(x·W_r + v_r ∘ c + b_r), c' = f ∘ c + (1 − f) ∘ x·W,
+    /// h = r ∘ c' + (1 − r) ∘ x, where c is the state before; x·W_x in the place of x if it is not as wide as the state. Runs over the
+    /// sequences of the last LoD level, without a product at each step. Parameters: `weight` `[in, 3H]` or `[in, 4H]`, `weight_state`
+    /// `[2H]`, `bias` `[2H]`.
+    ///
+    /// ```
+    /// use unpadded::layers::{Sru, Stacked};
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let y = x.stacked(Stacked::new(Sru::new(16), 3).bidirectional());
+    /// assert_eq!(net.spec(y).unwrap().dims(), [-1, 32]);
+    /// # net.finish()?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` does not hold sequences of rows of floats, or the width or the initial state does not fit.
+    pub fn sru(&self, x: Var, options: impl Into<Sru>) -> Var {
+        self.layer(options.into()).run(self, x)
+    }
+}

@@ -1,0 +1,159 @@
+//! A block of a transformer: attention and two linear layers, each with a norm before it and its input added to what it gives.
+
+use crate::builder_methods;
+use crate::layers::{Attention, Instance, Layer, Linear, Norm};
+use crate::program::{Builder, Var};
+
+/// Options of [`Builder::transformer_block`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransformerBlock {
+    attention: Attention,
+    over: Option<Attention>,
+    hidden: Option<usize>,
+    norm: Norm,
+    norm_after: bool,
+    dropout: f64,
+    name: Option<String>,
+}
+
+/// The layers of a [`TransformerBlock`].
+#[derive(Debug, Clone)]
+pub struct TransformerWeights {
+    /// Of the rows to one another.
+    pub attention: (Instance<Norm>, Instance<Attention>),
+    /// To the rows of a memory.
+    pub over: Option<(Instance<Norm>, Instance<Attention>)>,
+    /// Row by row.
+    pub feed_forward: (Instance<Norm>, Instance<Linear>, Instance<Linear>),
+}
+
+impl TransformerBlock {
+    /// With this attention of the rows to one another, or one of so many heads; four times as wide between the two linear layers, with a
+    /// layer norm before each part.
+    pub fn new(attention: impl Into<Attention>) -> Self {
+        Self {
+            attention: attention.into(),
+            over: None,
+            hidden: None,
+            norm: Norm::layer(),
+            norm_after: false,
+            dropout: 0.0,
+            name: None,
+        }
+    }
+
+    /// Attends to a memory, too, behind the attention of the rows to one another: [`Attention::over`], as a decoder does.
+    #[must_use]
+    pub fn over(self, memory: Attention) -> Self {
+        Self { over: Some(memory), ..self }
+    }
+
+    /// So many numbers between the two linear layers.
+    #[must_use]
+    pub fn hidden(self, hidden: usize) -> Self {
+        Self { hidden: Some(hidden), ..self }
+    }
+
+    /// Another norm.
+    #[must_use]
+    pub fn norm(self, norm: Norm) -> Self {
+        Self { norm, ..self }
+    }
+
+    /// Norms behind the sums instead of before the parts, as in the first paper.
+    #[must_use]
+    pub fn norm_after(self) -> Self {
+        Self { norm_after: true, ..self }
+    }
+
+    /// Dropout of what each part gives, and between the two linear layers.
+    #[must_use]
+    pub fn dropout(self, rate: f64) -> Self {
+        Self { dropout: rate, ..self }
+    }
+
+    /// The first part of the parameters' names, instead of `transformer_block_0` and so on.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+
+    /// x + part(norm(x)), or norm(x + part(x)).
+    fn around(&self, x: Var, norm: &Instance<Norm>, part: impl FnOnce(Var) -> Var) -> Var {
+        if self.norm_after {
+            return norm.of(x + self.dropped(part(x)));
+        }
+        x + self.dropped(part(norm.of(x)))
+    }
+
+    fn dropped(&self, x: Var) -> Var {
+        if self.dropout == 0.0 { x } else { x.dropout(self.dropout) }
+    }
+}
+
+impl From<usize> for TransformerBlock {
+    fn from(heads: usize) -> Self {
+        Self::new(heads)
+    }
+}
+
+impl Layer for TransformerBlock {
+    type Weights = TransformerWeights;
+
+    fn kind(&self) -> &str {
+        "transformer_block"
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn weights(&self, net: &Builder, x: Var) -> Option<TransformerWeights> {
+        let width = net.spec(x)?.width();
+        let norm = |name: &str| net.layer(self.norm.clone().named(name));
+        let attention = (norm("norm_attention"), net.layer(self.attention.clone().named("attention")));
+        let over = self.over.clone().map(|over| (norm("norm_over"), net.layer(over.named("over"))));
+        let inner = Linear::new(self.hidden.unwrap_or(4 * width)).named("inner");
+        let feed_forward =
+            (norm("norm_linear"), net.layer(inner), net.layer(Linear::new(width).named("outer")));
+        Some(TransformerWeights { attention, over, feed_forward })
+    }
+
+    fn run(&self, _: &Builder, x: Var, weights: &TransformerWeights) -> Var {
+        let TransformerWeights { attention: (norm, attention), over, feed_forward } = weights;
+        let mut y = self.around(x, norm, |x| attention.of(x));
+        if let Some((norm, over)) = over {
+            y = self.around(y, norm, |x| over.of(x));
+        }
+        let (norm, inner, outer) = feed_forward;
+        self.around(y, norm, |x| outer.of(self.dropped(inner.of(x).gelu())))
+    }
+}
+
+builder_methods! { TransformerBlock, Builder, Var;
+    /// A block of a transformer (Vaswani et al., "Attention is all you need", 2017), in the rows and LoD of `x`:
+    /// y = x + attention(norm(x)), then y + gelu(norm(y)·W₁ + b₁)·W₂ + b₂, with the norms before the parts (Xiong et al., "On layer
+    /// normalization in the transformer architecture", 2020). It knows no places but those that its
+    /// [`Attention`] knows: causal, rotary, relative or in a window. Parameters: those of [`Attention`] under `attention` and, with a
+    /// memory, `over`; `inner` `[width, 4 · width]` and `outer` `[4 · width, width]`, each a weight and a bias; a gain and a bias for each
+    /// norm.
+    ///
+    /// ```
+    /// use unpadded::layers::{Attention, TransformerBlock};
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[64], 1);
+    /// let encoded = x.transformer_block(TransformerBlock::new(Attention::new(8).rotary()).dropout(0.1)).transformer_block(8);
+    /// let y = net.feed("y", DType::F32, &[64], 1);
+    /// let decoder = TransformerBlock::new(Attention::new(8).causal().rotary()).over(Attention::new(8).over(encoded));
+    /// assert_eq!(net.spec(y.transformer_block(decoder)), net.spec(y));
+    /// # net.finish()?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`attention`](Self::attention).
+    pub fn transformer_block(&self, x: Var, options: impl Into<TransformerBlock>) -> Var {
+        self.layer(options.into()).run(self, x)
+    }
+}

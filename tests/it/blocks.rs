@@ -1,0 +1,162 @@
+//! Layers that are made of other operators: attention, transformer blocks and simple recurrent units.
+
+use ndarray::Array2;
+use unpadded::executor::{Executor, Run, Scope};
+use unpadded::layers::{Attention, Norm, Sru, Stacked, TransformerBlock};
+use unpadded::tensor::Dense;
+use unpadded::{Builder, DType, Lod, Program, Var, Variable};
+
+const WIDTH: usize = 4;
+
+/// Numbers without a pattern.
+fn numbers(rows: usize, salt: f64) -> Array2<f64> {
+    Array2::from_shape_fn((rows, WIDTH), |(i, j)| ((i * WIDTH + j) as f64 * 1.7 + salt).sin())
+}
+
+fn sequences(lengths: &[usize], rows: Array2<f64>) -> Variable {
+    Variable::sequences(rows, Lod::from_lengths1(lengths).unwrap()).unwrap()
+}
+
+/// A program of one feed and what is made of it, with parameters that do not begin at 0.
+struct Made {
+    program: Program,
+    executor: Executor,
+    scope: Scope,
+    x: Var,
+    y: Var,
+}
+
+fn made(layer: impl FnOnce(Var) -> Var) -> Made {
+    let net = Builder::new().seed(3);
+    let x = net.feed("x", DType::F64, &[WIDTH], 1);
+    let y = layer(x);
+    let (registry, program) = (net.registry(), net.finish().unwrap());
+    let executor = Executor::new(&program, &registry, &[y.id()], 2).unwrap();
+    let mut scope = Scope::of(&program).unwrap();
+    for (k, id) in program.parameters().enumerate() {
+        let name = program.var(id).name.clone();
+        let start = scope.get(&name).unwrap();
+        let shifted = start.as_slice::<f64>().unwrap().iter().zip(0..);
+        let shifted: Vec<f64> = shifted.map(|(x, i)| x + 0.1 * ((i + 3 * k) as f64).sin()).collect();
+        scope.set(&name, Dense::from_vec(start.shape(), shifted).unwrap()).unwrap();
+    }
+    Made { program, executor, scope, x, y }
+}
+
+impl Made {
+    fn run(&mut self, x: &Variable) -> Vec<f64> {
+        self.executor.run(&mut self.scope, &Run::infer(&[(self.x.id(), x)])).unwrap();
+        self.executor.fetch(self.y.id()).unwrap().as_slice::<f64>().unwrap().to_vec()
+    }
+
+    fn parameter(&mut self, name: &str) -> Vec<f64> {
+        assert!(self.program.find(name).is_some(), "{name}");
+        self.scope.get(name).unwrap().as_slice::<f64>().unwrap().to_vec()
+    }
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+#[test]
+fn a_simple_recurrent_unit_is_its_formula() {
+    for hidden in [WIDTH, 3] {
+        for reverse in [false, true] {
+            let mut unit = made(|x| {
+                let sru = Sru::new(hidden);
+                x.sru(if reverse { sru.backwards() } else { sru })
+            });
+            let (lengths, x) = ([3, 0, 5, 1], numbers(9, 0.3));
+            let got = unit.run(&sequences(&lengths, x.clone()));
+            let [w, v, b] =
+                ["weight", "weight_state", "bias"].map(|name| unit.parameter(&format!("sru_0.{name}")));
+            let columns = w.len() / WIDTH;
+            let mut expected = vec![0.0; 9 * hidden];
+            let mut first = 0;
+            for length in lengths {
+                let mut c = vec![0.0; hidden];
+                let order: Vec<usize> =
+                    if reverse { (0..length).rev().collect() } else { (0..length).collect() };
+                for row in order.into_iter().map(|t| first + t) {
+                    let product =
+                        |j: usize| (0..WIDTH).map(|i| x[[row, i]] * w[i * columns + j]).sum::<f64>();
+                    for j in 0..hidden {
+                        let gate = |k: usize| {
+                            sigmoid(
+                                product((1 + k) * hidden + j) + v[k * hidden + j] * c[j] + b[k * hidden + j],
+                            )
+                        };
+                        let (f, r) = (gate(0), gate(1));
+                        c[j] = f * c[j] + (1.0 - f) * product(j);
+                        let skip = if hidden == WIDTH { x[[row, j]] } else { product(3 * hidden + j) };
+                        expected[row * hidden + j] = r * c[j] + (1.0 - r) * skip;
+                    }
+                }
+                first += length;
+            }
+            for (got, expected) in got.iter().zip(&expected) {
+                assert!((got - expected).abs() < 1e-12, "{hidden}, {reverse}: {got} for {expected}");
+            }
+        }
+    }
+}
+
+/// What comes later, or is in another sequence, changes nothing; and a place is where a row is in its own sequence.
+#[test]
+fn causal_blocks_see_what_was_before() {
+    let attentions = [
+        Attention::new(2).causal().rotary(),
+        Attention::new(1).causal().relative(2),
+        Attention::new(2).window(2).causal(),
+    ];
+    for attention in attentions {
+        for block in [
+            TransformerBlock::new(attention.clone()),
+            TransformerBlock::new(attention.clone()).norm_after().norm(Norm::rms()).hidden(5),
+        ] {
+            let mut model = made(|x| {
+                x.transformer_block(block).transformer_block(TransformerBlock::new(attention.clone()))
+            });
+            let x = numbers(9, 0.9);
+            let got = model.run(&sequences(&[3, 0, 6], x.clone()));
+            let rows = |from: usize, to: usize| x.slice(ndarray::s![from..to, ..]).to_owned();
+            for (from, to) in [(0, 3), (3, 9), (3, 5)] {
+                let alone = model.run(&sequences(&[to - from], rows(from, to)));
+                assert_eq!(alone, got[from * WIDTH..to * WIDTH], "{from}..{to}");
+            }
+        }
+    }
+}
+
+/// With rotary or relative places a window that lies elsewhere has the same numbers.
+#[test]
+fn places_are_relative() {
+    for attention in [Attention::new(2).rotary(), Attention::new(2).relative(3)] {
+        let mut model = made(|x| x.attention(attention.window(1)));
+        let x = numbers(8, 0.2);
+        let whole = model.run(&sequences(&[8], x.clone()));
+        let part = model.run(&sequences(&[6], x.slice(ndarray::s![2.., ..]).to_owned()));
+        // The first row of the part lacks the one before it.
+        for (a, b) in part[WIDTH..].iter().zip(&whole[3 * WIDTH..]) {
+            assert!((a - b).abs() < 1e-12, "{a} for {b}");
+        }
+    }
+}
+
+/// A decoder attends to a memory of other lengths, and simple recurrent units are stacked like any other.
+#[test]
+fn blocks_attend_to_a_memory() {
+    let mut model = made(|x| {
+        let memory = x.stacked(Stacked::new(Sru::new(2), 2).bidirectional());
+        let pooled = memory.sequence_pool(unpadded::ops::Pool::Mean);
+        let query = pooled.attention(Attention::new(2).over(memory));
+        let decoder = TransformerBlock::new(Attention::new(1).causal()).over(Attention::new(2).over(memory));
+        x.transformer_block(decoder) + query.sequence_expand_as(x)
+    });
+    let x = numbers(5, 1.1);
+    let both = model.run(&sequences(&[2, 0, 3], x.clone()));
+    let alone = model.run(&sequences(&[3], x.slice(ndarray::s![2.., ..]).to_owned()));
+    assert_eq!(alone, both[2 * WIDTH..]);
+    assert!(both.iter().all(|x| x.is_finite()));
+}
