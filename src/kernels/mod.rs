@@ -8,6 +8,7 @@ pub mod arena;
 pub mod bag;
 pub mod bandwidth;
 mod chunk;
+pub mod conv;
 pub mod cpu;
 pub mod elementwise;
 pub mod float;
@@ -18,6 +19,7 @@ pub mod lstm;
 pub mod math;
 pub mod path;
 pub mod peak;
+mod picked;
 mod prefetch;
 pub mod product;
 pub mod projection;
@@ -32,6 +34,10 @@ pub use bag::{
 };
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use chunk::Output;
+pub use conv::{
+    ConvGradient, ConvRoom, ConvRows, Window, conv_forward, conv_gradient, conv_padding_gradient,
+    depthwise_forward, depthwise_gradient, depthwise_padding_gradient,
+};
 pub use cpu::{Cpu, cpu};
 pub use elementwise::{all_finite, map, update, zip};
 pub use float::{Float, Store, exceeds};

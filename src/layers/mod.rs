@@ -17,6 +17,8 @@ pub mod init;
 
 mod activation;
 #[macro_use]
+mod conv;
+#[macro_use]
 mod embedding;
 #[macro_use]
 mod embedding_bag;
@@ -37,6 +39,7 @@ mod stacked;
 mod torch;
 
 pub use activation::Activation;
+pub use conv::Conv;
 pub use embedding::Embedding;
 pub use embedding_bag::EmbeddingBag;
 pub use gru::{Gru, GruWeights, Reset};
@@ -54,6 +57,7 @@ use crate::program::{Builder, Var};
 /// Layers: operators with parameters of their own.
 impl Builder {
     Linear!(Builder);
+    Conv!(Builder);
     Embedding!(Builder);
     EmbeddingBag!(Builder);
     Lstm!(Builder);
@@ -66,6 +70,7 @@ impl Builder {
 /// Layers: operators with parameters of their own.
 impl Var {
     Linear!(Var);
+    Conv!(Var);
     Embedding!(Var);
     EmbeddingBag!(Var);
     Lstm!(Var);

@@ -206,7 +206,12 @@ impl Case<'_> {
                 Some((slot, k))
             });
             if let Some((slot, k)) = place {
-                bound[slot][k] = moved(bound[slot][k], memory, &direct.input_specs()[slot][k], way);
+                let levels = direct.input_specs()[slot][k].lod.len();
+                let seen = step.spec(bound[slot][k]).map_or(0, |spec| spec.lod.len());
+                // What the step reads as it is has one row, or sequence, for each that the step runs over.
+                let captured = levels.saturating_sub(way.level.unwrap_or(0));
+                let inside = if seen < levels { seen } else { captured };
+                bound[slot][k] = moved(bound[slot][k], memory, inside);
             }
         }
         let slots = self.op.signature().inputs.iter().zip(&bound);
@@ -343,13 +348,12 @@ impl Case<'_> {
     }
 }
 
-/// An operand times what the memory makes of it, between 0.9 and 1.1 or so: it stays on its side of 0.
-fn moved(x: Var, memory: Var, spec: &Spec, way: Way) -> Var {
+/// An operand times what the memory makes of it, between 0.9 and 1.1 or so: it stays on its side of 0. It has so many levels
+/// in the step.
+fn moved(x: Var, memory: Var, levels: usize) -> Var {
     let mut factor = (memory * 0.0625).exp();
-    let levels = spec.lod.len();
-    let inner = way.level.map_or(levels, |level| levels.saturating_sub(level + 1));
     // The factor of a sequence is repeated over its rows; operands with deeper levels are left as they are.
-    match inner {
+    match levels {
         0 => {}
         1 => factor = factor.sequence_expand_as(x),
         _ => return x,

@@ -12,6 +12,7 @@ mod dice;
 mod feeds;
 mod operators;
 mod products;
+mod sequences;
 mod sparse;
 
 use std::collections::BTreeMap;

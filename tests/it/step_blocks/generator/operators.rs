@@ -7,12 +7,13 @@ use unpadded::program::{Arity, Attributes, ROWS, Spec};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Result, Var};
 
+use super::sequences::SEQUENCES;
 use super::sparse::SPARSE;
 use super::{Item, LARGE, Maker, TABLE};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
 /// gradient passes where the function has one.
-const ROUGH: [&str; 21] = [
+const ROUGH: [&str; 22] = [
     "abs",
     "accuracy",
     "cast",
@@ -34,6 +35,7 @@ const ROUGH: [&str; 21] = [
     "learning_rate",
     "sequence_pool",
     "sequence_pool_piece",
+    "sequence_topk_pool",
 ];
 
 /// Operators that most rows can be put through: what makes something else of one item.
@@ -75,6 +77,7 @@ impl Maker {
             }
             "embedding_bag" => self.bags(net, items),
             kind if SPARSE.contains(&kind) => self.of_sparse(net, kind, items),
+            kind if SEQUENCES.contains(&kind) => self.of_sequences(net, kind, items),
             "gru_cell" => {
                 let h = self.floats(net, items)?;
                 let x = self.partner(net, &h, items)?;
@@ -500,7 +503,7 @@ impl Maker {
 }
 
 /// Ids that can be looked up, in sequences.
-fn ids_of_sequences(items: &[Item]) -> Vec<Item> {
+pub(super) fn ids_of_sequences(items: &[Item]) -> Vec<Item> {
     let fits =
         |i: &&Item| !i.float() && i.size <= TABLE as f64 && !i.spec.lod.is_empty() && i.spec.width() == 1;
     items.iter().filter(fits).cloned().collect()
@@ -513,7 +516,7 @@ fn grown(kind: &str, sizes: &[f64]) -> f64 {
         "tanh" | "sigmoid" | "softmax" | "softsign" | "sequence_softmax" => 1.0,
         "assign" | "abs" | "relu" | "clamp" | "elu" | "gelu" | "leaky_relu" | "silu" | "concat"
         | "maximum" | "minimum" | "max_features" | "mean_features" | "sequence_reverse"
-        | "sequence_expand" | "sequence_expand_as" => largest,
+        | "sequence_expand" | "sequence_expand_as" | "reorder_by_rank" | "sequence_topk_pool" => largest,
         "add" | "sub" => sizes.iter().sum(),
         "mul" => sizes.iter().product(),
         "div" | "dropout" => 2.0 * x,
