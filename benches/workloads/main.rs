@@ -1,9 +1,10 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W2 W2wide attention custom cells long scaling build small norm] [--threads 2] [--steps N] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W2 W2wide attention conv custom cells long scaling build small norm] [--threads 2] [--steps N] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W4: an LSTM over sentences of LSTMs over words; W2: a word language model
-//! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. W3: an embedding bag over 10⁵, 10⁶ and 10⁷ rows under several
+//! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. `conv`: a convolution of width 5 and 256 channels, forward and
+//! backward. W3: an embedding bag over 10⁵, 10⁶ and 10⁷ rows under several
 //! rules, each in a process of its own. `custom`: W1 with the LSTM written by hand, beside the
 //! built-in one. `cells`: W1 with each cell of `models/cells`. `long`: one sequence of 4,000 steps with sixty-three of 20,
 //! beside the two run apart. `scaling`: W1's model over batch, hidden size, length and threads, a table and the plots
@@ -12,12 +13,13 @@
 //! short sequences, forward only. `norm`: layer norm and root mean square norm over 100 MB, beside a copy. `attention`: that operator
 //! alone. The data: the peers' files from the folder
 //! `UNPADDED_BENCH_DATA`, or numbers of the same distributions. After 3 steps to warm up each takes one epoch (or
-//! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` all but `custom`, `long`, `scaling`, `build`,
+//! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` all but `attention`, `conv`, `custom`, `long`, `scaling`, `build`,
 //! `small` and `norm` then take their steps again under the profiler: a table of where the time goes and what bounds it, and the trace
 //! `target/profile-W1.json`.
 
 mod attention;
 mod build;
+mod conv;
 mod data;
 #[path = "../../models/memory.rs"]
 mod memory;
@@ -38,7 +40,7 @@ use unpadded::optimizer::{Adam, Optimizer, Sgd};
 use unpadded::{Builder, Mode};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-const WORKLOADS: [&str; 14] = [
+const WORKLOADS: [&str; 15] = [
     "W1",
     "W7",
     "W3",
@@ -46,6 +48,7 @@ const WORKLOADS: [&str; 14] = [
     "W2",
     "W2wide",
     "attention",
+    "conv",
     "custom",
     "cells",
     "long",
@@ -271,6 +274,10 @@ fn run() -> Outcome<()> {
             }
             table if wide::knows(table) => {
                 wide::run(table, threads, steps)?;
+                continue;
+            }
+            "conv" => {
+                conv::run(threads, steps)?;
                 continue;
             }
             "build" => {

@@ -65,6 +65,13 @@ impl Cpu {
         (bytes / size_of::<T>() / rows).max(64)
     }
 
+    /// Rows of a convolution that are copied side by side at a time, `width` numbers each: the tile is read again for each panel
+    /// of the filter and so stays in the core's own cache, beside the panel; and the filter is read again for each tile.
+    pub(super) fn conv_rows<T>(&self, width: usize) -> usize {
+        let fits = self.l2 / 2 / size_of::<T>() / width.max(1);
+        fits.clamp(48, 384) / 24 * 24
+    }
+
     /// Rows for which it pays to read and write a large matrix, each row being a multiply-add for each of its numbers: the way
     /// from memory and back costs about an eighth of them. There is an end, since what the rows make has to lie somewhere.
     pub fn rows_for_a_pass(&self) -> usize {

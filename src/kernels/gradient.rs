@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::cpu::{Cpu, cpu};
 use super::float::{Float, Store};
 use super::path::{Arithmetic, Path, Sweep, sweep};
+use super::picked::{Picked, RowSource};
 use super::prefetch;
 use super::product::{ALIGNMENT, Transpose, aligned, even_blocks};
 use super::tile::{PANEL_VECTORS, Tile, max_rows};
@@ -46,6 +47,7 @@ pub fn affine_gradient<T: Float>(
 ) {
     match (weight, bias) {
         (Some((x, dw)), db) => {
+            let x = RowSource::Lying(x);
             weight_gradient((Path::best(), cpu()), Gradients { x, dy, dw, db }, room, threads);
         }
         (None, Some((db, store))) => bias_gradient(dy, db, store, threads),
@@ -53,12 +55,24 @@ pub fn affine_gradient<T: Float>(
     }
 }
 
+/// [`affine_gradient`] of a weight that multiplies rows which are picked by number, on this thread.
+pub(super) fn picked_gradient<T: Float>(
+    dy: View<'_, T>,
+    x: Picked<'_, T>,
+    dw: WeightGradient<'_, T>,
+    db: Option<BiasGradient<'_, T>>,
+    room: &mut GradientRoom<T>,
+) {
+    let x = RowSource::Picked(x);
+    weight_gradient((Path::best(), cpu()), Gradients { x, dy, dw, db }, room, 1);
+}
+
 /// The instructions that a call runs with, and the CPU for whose caches it is cut.
 type On = (Path, Cpu);
 
 /// What is summed over the same rows.
 struct Gradients<'a, T> {
-    x: View<'a, T>,
+    x: RowSource<'a, T>,
     dy: View<'a, T>,
     dw: WeightGradient<'a, T>,
     db: Option<BiasGradient<'a, T>>,
@@ -82,8 +96,8 @@ fn weight_gradient<T: Float>(on: On, mut all: Gradients<'_, T>, room: &mut Gradi
     let threads = super::helpers(rows * k * n, WORTH_A_THREAD, threads);
     room.0.resize_with(room.0.len().max(threads), Vec::new);
     // As much as one thread alone would take, so that no room grows when fewer threads have larger parts.
-    let Sizes { panel, x, turned } = Sizes::of::<T>(on, (k, n), *transpose);
-    let size = panel + x + turned + ALIGNMENT / size_of::<T>();
+    let Sizes { panel, left, turned } = Sizes::of(on, *x, n, *transpose);
+    let size = panel + left + turned + ALIGNMENT / size_of::<T>();
     for room in room.0[..threads].iter_mut().filter(|room| room.len() < size) {
         room.resize(size, T::ZERO);
     }
@@ -129,18 +143,19 @@ fn share<T: Float>(on: On, all: Gradients<'_, T>, rooms: &mut [Vec<T>]) {
 /// Numbers that a thread needs room for: a panel of `dy`, a part of `x`, a part of a transposed result.
 struct Sizes {
     panel: usize,
-    x: usize,
+    left: usize,
     turned: usize,
 }
 
 impl Sizes {
-    /// For a result of so many rows and columns, as large as those of any part of it.
-    fn of<T: Float>(on: On, (k, n): (usize, usize), transpose: Transpose) -> Self {
+    /// For a result of `n` columns, as large as those of any part of it. Rows that are picked are packed in any case.
+    fn of<T: Float>(on: On, x: RowSource<'_, T>, n: usize, transpose: Transpose) -> Self {
         let width = PANEL_VECTORS * T::lanes(on.0);
-        let part = part::<T>(on, k);
-        let x = if n > (PACKED_FROM - 1) * width { SUM_ROWS * part } else { 0 };
+        let part = part::<T>(on, x.width());
+        let packs = n > (PACKED_FROM - 1) * width || matches!(x, RowSource::Picked(_));
+        let left = if packs { SUM_ROWS * part } else { 0 };
         let turned = if transpose == Transpose::Yes { part * width } else { 0 };
-        Self { panel: SUM_ROWS * width, x, turned }
+        Self { panel: SUM_ROWS * width, left, turned }
     }
 }
 
@@ -157,19 +172,19 @@ fn blocks<T: Float>((path, cpu): On, all: Gradients<'_, T>, room: &mut [T]) {
     let (width, most) = (PANEL_VECTORS * T::lanes(path), max_rows(path, PANEL_VECTORS));
     let (rows, k, n) = (x.rows(), x.width(), dy.width());
     let part = part::<T>((path, cpu), k);
-    let sizes = Sizes::of::<T>((path, cpu), (k, n), transpose);
+    let sizes = Sizes::of((path, cpu), x, n, transpose);
     let start = aligned(room);
     let (panel, rest) = room[start..].split_at_mut(sizes.panel);
-    let (packed, turned) = rest.split_at_mut(sizes.x);
+    let (packed, turned) = rest.split_at_mut(sizes.left);
     for row in (0..rows).step_by(SUM_ROWS) {
         let end = rows.min(row + SUM_ROWS);
         let later = |store: Store| if row > 0 { Store::Add } else { store };
         for first in (0..k).step_by(part) {
             let part = first..k.min(first + part);
             let x = x.rows_range(row, end).columns(part.start, part.end);
-            let left = match sizes.x > 0 {
-                true => Left::packed(x, packed, most),
-                false => Left::AsItLies(x),
+            let left = match x {
+                RowSource::Lying(x) if sizes.left == 0 => Left::AsItLies(x),
+                x => Left::packed(x, packed, most),
             };
             for column in (0..n).step_by(width) {
                 let columns = column..n.min(column + width);
@@ -217,7 +232,7 @@ enum Left<'a, T> {
 
 impl<'a, T: Float> Left<'a, T> {
     /// Packs columns for tiles of at most `most`: some rows at a time, so that what a row brings is used before it goes.
-    fn packed(x: View<'_, T>, to: &'a mut [T], most: usize) -> Self {
+    fn packed(x: RowSource<'_, T>, to: &'a mut [T], most: usize) -> Self {
         const ROWS: usize = 8;
         let (rows, k) = (x.rows(), x.width());
         for row in (0..rows).step_by(ROWS) {
@@ -232,10 +247,14 @@ impl<'a, T: Float> Left<'a, T> {
                     8 => copy_rows::<T, 8>(columns, to),
                     6 => copy_rows::<T, 6>(columns, to),
                     5 => copy_rows::<T, 5>(columns, to),
-                    _ => columns
-                        .iter()
-                        .zip(to.chunks_exact_mut(width))
-                        .for_each(|(row, to)| to.copy_from_slice(row)),
+                    _ => {
+                        let mut to = to.chunks_exact_mut(width);
+                        columns.each(|row| {
+                            if let Some(to) = to.next() {
+                                to.copy_from_slice(row);
+                            }
+                        });
+                    }
                 }
             }
         }
@@ -269,12 +288,13 @@ impl<'a, T: Float> Left<'a, T> {
 
 /// A width that is known makes each row a few moves.
 #[inline]
-fn copy_rows<T: Copy, const WIDTH: usize>(rows: View<'_, T>, to: &mut [T]) {
-    for (row, to) in rows.iter().zip(to.as_chunks_mut::<WIDTH>().0) {
-        if let Some(row) = row.first_chunk() {
+fn copy_rows<T: Float, const WIDTH: usize>(rows: RowSource<'_, T>, to: &mut [T]) {
+    let mut to = to.as_chunks_mut::<WIDTH>().0.iter_mut();
+    rows.each(|row| {
+        if let (Some(row), Some(to)) = (row.first_chunk(), to.next()) {
             *to = *row;
         }
-    }
+    });
 }
 
 /// Rows of at most `width` columns, side by side and filled up with zeros; and their sum, where it is wanted.

@@ -10,6 +10,7 @@ pub mod bag;
 pub mod bandwidth;
 mod chunk;
 pub mod column_norm;
+pub mod conv;
 pub mod cpu;
 pub mod elementwise;
 pub mod float;
@@ -21,6 +22,7 @@ pub mod math;
 pub mod norm;
 pub mod path;
 pub mod peak;
+mod picked;
 mod prefetch;
 pub mod product;
 pub mod projection;
@@ -39,6 +41,10 @@ pub use bag::{
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use chunk::Output;
 pub use column_norm::{ColumnNorm, column_moments, norm_columns, norm_columns_gradient, norm_columns_sums};
+pub use conv::{
+    ConvGradient, ConvRoom, ConvRows, Window, conv_forward, conv_gradient, conv_padding_gradient,
+    depthwise_forward, depthwise_gradient, depthwise_padding_gradient,
+};
 pub use cpu::{Cpu, cpu};
 pub use elementwise::{all_finite, map, update, zip};
 pub use float::{Float, Store, exceeds};

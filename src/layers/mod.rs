@@ -19,6 +19,8 @@ mod activation;
 #[macro_use]
 mod attention;
 #[macro_use]
+mod conv;
+#[macro_use]
 mod embedding;
 #[macro_use]
 mod embedding_bag;
@@ -48,6 +50,7 @@ mod transformer;
 
 pub use activation::Activation;
 pub use attention::{Attention, AttentionWeights};
+pub use conv::Conv;
 pub use embedding::Embedding;
 pub use embedding_bag::EmbeddingBag;
 pub use gru::{Gru, GruWeights, Reset};
@@ -72,6 +75,7 @@ impl Builder {
     Linear!(Builder);
     Norm!(Builder);
     Highway!(Builder);
+    Conv!(Builder);
     Embedding!(Builder);
     EmbeddingBag!(Builder);
     Lstm!(Builder);
@@ -89,6 +93,7 @@ impl Var {
     Linear!(Var);
     Norm!(Var);
     Highway!(Var);
+    Conv!(Var);
     Embedding!(Var);
     EmbeddingBag!(Var);
     Lstm!(Var);

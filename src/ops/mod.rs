@@ -117,6 +117,7 @@
 //! |---|---|
 //! | [`sequence_pool`](Builder::sequence_pool) | one row a sequence: Σ x_t, Σ x_t / n, Σ x_t / √n, max, first or last |
 //! | [`sequence_pool_piece`](crate::Program::streamed) | the same, going on from the rows before: made where long texts infer in windows |
+//! | [`sequence_conv`](Builder::sequence_conv) | Σ_j x_(t + start + j · dilation) · W_j, over the rows around each; with a bias and padding rows [`sequence_conv_with`](Builder::sequence_conv_with) |
 //! | [`sequence_softmax`](Builder::sequence_softmax) | e^x_t / Σ_u e^x_u, over the rows u of its sequence |
 //! | [`sequence_reverse`](Builder::sequence_reverse) | x_(n−1−t), in each sequence of n rows |
 //! | [`sequence_expand`](Builder::sequence_expand) | x_i, as often as sequence i of y is long |
@@ -124,6 +125,18 @@
 //! | [`sequence_slice`](Builder::sequence_slice) | rows offset_i … offset_i + length_i − 1 of sequence i |
 //! | [`sequence_erase`](Builder::sequence_erase) | the ids that are not among `tokens` |
 //! | [`cumulative_sum`](Builder::cumulative_sum) | Σ_{u ≤ t} x_u, over the rows u of its sequence |
+//! | [`sequence_concat`](Builder::sequence_concat) | the i-th sequences of several variables, end to end |
+//! | [`sequence_pad`](Builder::sequence_pad) | x_st for t < n_s, then `pad_value`, in `length` places each; and n_s |
+//! | [`sequence_unpad`](Builder::sequence_unpad) | the first lengths_s places of row s |
+//! | [`sequence_mask`](Builder::sequence_mask) | 1 for j < lengths_s, else 0, for `length` places j |
+//! | [`sequence_enumerate`](Builder::sequence_enumerate) | \[x_t, …, x_(t+window−1)\], padded behind the end of its sequence |
+//! | [`sequence_reshape`](Builder::sequence_reshape) | the numbers of each sequence, in rows of `width` |
+//! | [`sequence_topk_pool`](Builder::sequence_topk_pool) | one row a sequence: the mean of the k largest of each column, for each k |
+//! | [`lod_reset`](Builder::lod_reset) | x, in the sequences of y |
+//! | [`lod_append`](Builder::lod_append) | x, its sequences cut into pieces of the given lengths |
+//! | [`row_conv`](Builder::row_conv) | Σ_j x_(t+j) ∘ W_j, over the rows ahead |
+//! | [`sequence_scatter`](Builder::sequence_scatter) | x_i, with updates_t added at column ids_t, over the rows t of sequence i |
+//! | [`reorder_by_rank`](Builder::reorder_by_rank) | the sequences of x, in the order of y's lengths, longest first |
 //! | [`lod_of`](Builder::lod_of) | n_i, the length of sequence i |
 //!
 //! ## Attention
@@ -306,6 +319,7 @@ pub use loss::binary::{BinaryCrossEntropy, FocalLoss};
 pub use loss::cross_entropy::CrossEntropy;
 pub use loss::hierarchical::{ClassTree, Side};
 pub use loss::sampled::SampledClasses;
+pub use sequence::conv::Context;
 pub use sequence::pool_kind::Pool;
 pub(crate) use update::rule::HISTORY_SHAPE;
 pub use update::rule::SparseMode;
@@ -331,8 +345,9 @@ use {
     product::{linear::*, matmul::*, row_matrix::*},
     random::dropout::*,
     sequence::{
-        cumulative_sum::*, erase::*, expand::*, expand_as::*, lod_of::*, pool::*, reverse::*, slice::*,
-        softmax::*,
+        concat::*, conv::*, cumulative_sum::*, enumerate::*, erase::*, expand::*, expand_as::*, lod_of::*,
+        lod_reset::*, mask::*, pad::*, pool::*, reorder::*, reshape::*, reverse::*, row_conv::*, scatter::*,
+        slice::*, softmax::*, topk_pool::*,
     },
     sparse::{convert::*, dot::*, projection::*, reduce::SumRows, retain::*, take::*, transposed::*},
 };
@@ -468,16 +483,29 @@ catalogue! {
         sparse::columns::SparseSlice,
     }
     /// Sequences of the last level.
-    [SequencePoolPlain, SequencePool, SequenceSoftmax, SequenceReverse, SequenceExpand, SequenceExpandAs, SequenceSlice, SequenceErase, CumulativeSum, LodOf] {
+    [SequencePoolPlain, SequencePool, SequenceConvPlain, SequenceConv, SequenceSoftmax, SequenceReverse, SequenceExpand, SequenceExpandAs, SequenceSlice, SequenceErase, SequenceConcat, SequencePad, SequenceUnpad, SequenceMask, SequenceEnumerate, SequenceReshape, SequenceTopkPool, LodReset, LodAppend, RowConv, SequenceScatter, ReorderByRank, CumulativeSum, LodOf] {
         sequence::cumulative_sum::CumulativeSum,
         sequence::pool::SequencePool,
         sequence::pool_piece::SequencePoolPiece,
+        sequence::conv::SequenceConv,
         sequence::softmax::SequenceSoftmax,
         sequence::reverse::SequenceReverse,
         sequence::expand::SequenceExpand,
         sequence::expand_as::SequenceExpandAs,
         sequence::slice::SequenceSlice,
         sequence::erase::SequenceErase,
+        sequence::concat::SequenceConcat,
+        sequence::pad::SequencePad,
+        sequence::pad::SequenceUnpad,
+        sequence::mask::SequenceMask,
+        sequence::enumerate::SequenceEnumerate,
+        sequence::reshape::SequenceReshape,
+        sequence::topk_pool::SequenceTopkPool,
+        sequence::lod_reset::LodReset,
+        sequence::lod_reset::LodAppend,
+        sequence::row_conv::RowConv,
+        sequence::scatter::SequenceScatter,
+        sequence::reorder::ReorderByRank,
         sequence::lod_of::LodOf,
     }
     /// Attention of sequences to sequences.

@@ -38,6 +38,7 @@ fn every_method_of_the_builder_is_in_a_family() {
         include_str!("../../src/layers/stacked.rs"),
         include_str!("../../src/layers/linear.rs"),
         include_str!("../../src/layers/attention.rs"),
+        include_str!("../../src/layers/conv.rs"),
         include_str!("../../src/layers/sru.rs"),
         include_str!("../../src/layers/transformer.rs"),
         include_str!("../../src/layers/norm.rs"),

@@ -27,9 +27,10 @@ fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), tolerance: f64) 
     let mut dw = vec![T::from_f64(f64::NAN); k * (n + 3)];
     let mut db = vec![T::from_f64(f64::NAN); n];
     let mut room = GradientRoom::default();
+    let source = RowSource::Lying(x);
     let mut run = |dw: &mut [T], db: &mut [T], store, threads| {
         let (dw, db) = ((ViewMut::strided(dw, extent), store, Transpose::No), Some((db, store)));
-        weight_gradient(on, Gradients { x, dy, dw, db }, &mut room, threads);
+        weight_gradient(on, Gradients { x: source, dy, dw, db }, &mut room, threads);
     };
     run(&mut dw, &mut db, Store::Write, 1);
     let (once, sums) = (dw.clone(), db.clone());
@@ -38,7 +39,7 @@ fn check<T: Float>(on: On, (rows, k, n): (usize, usize, usize), tolerance: f64) 
     let mut turned = vec![T::from_f64(f64::NAN); n * (k + 5)];
     for (store, threads, expected) in [(Store::Write, 1, &once), (Store::Add, 2, &dw)] {
         let to = (ViewMut::strided(&mut turned, extent), store, Transpose::Yes);
-        weight_gradient(on, Gradients { x, dy, dw: to, db: None }, &mut room, threads);
+        weight_gradient(on, Gradients { x: source, dy, dw: to, db: None }, &mut room, threads);
         for (i, j) in (0..k).flat_map(|i| (0..n).map(move |j| (i, j))) {
             let (ours, theirs) = (turned[j * (k + 5) + i], expected[i * (n + 3) + j]);
             assert!(ours == theirs, "{path:?} {rows}x{k}x{n}, transposed: {ours} is not {theirs}");

@@ -1,7 +1,14 @@
-//! Sequences of the last level: pooled, reversed, repeated, cut, and their lengths.
+//! Sequences of the last level: convolved, pooled, reversed, repeated, cut, and their lengths.
 
 #[macro_use]
+pub(super) mod concat;
+#[macro_use]
+pub(super) mod conv;
+mod counts;
+#[macro_use]
 pub(super) mod cumulative_sum;
+#[macro_use]
+pub(super) mod enumerate;
 #[macro_use]
 pub(super) mod erase;
 #[macro_use]
@@ -11,12 +18,29 @@ pub(super) mod expand_as;
 #[macro_use]
 pub(super) mod lod_of;
 #[macro_use]
+pub(super) mod lod_reset;
+#[macro_use]
+pub(super) mod mask;
+#[macro_use]
+pub(super) mod pad;
+#[macro_use]
 pub(super) mod pool;
 pub(super) mod pool_kind;
 pub(super) mod pool_piece;
 #[macro_use]
+pub(super) mod reorder;
+#[macro_use]
+pub(super) mod reshape;
+#[macro_use]
 pub(super) mod reverse;
+#[macro_use]
+pub(super) mod row_conv;
+#[macro_use]
+pub(super) mod scatter;
+mod samples;
 #[macro_use]
 pub(super) mod slice;
 #[macro_use]
 pub(super) mod softmax;
+#[macro_use]
+pub(super) mod topk_pool;

@@ -145,6 +145,11 @@ impl<'a> Sequences<'a> {
         Self { offsets }
     }
 
+    /// Where each begins and the last one ends, counted from wherever the first one begins.
+    pub fn offsets(&self) -> &'a [usize] {
+        self.offsets
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.offsets.len().saturating_sub(1)
@@ -232,7 +237,12 @@ macro_rules! shared_methods {
 
             /// The whole LoD of input slot `slot`, for operators that reach over the batch.
             pub fn lod(&self, slot: usize) -> Option<&'a Arc<Lod>> {
-                self.call.levels.lod(&self.call.inputs[slot].first()?.lod)
+                self.lod_at(slot, 0)
+            }
+
+            /// The whole LoD of variable `k` of input slot `slot`.
+            pub fn lod_at(&self, slot: usize, k: usize) -> Option<&'a Arc<Lod>> {
+                self.call.levels.lod(&self.call.inputs[slot].get(k)?.lod)
             }
 
             /// The LoD that ends with level `level` of the specs.
@@ -246,7 +256,16 @@ macro_rules! shared_methods {
             /// If it has no LoD.
             #[track_caller]
             pub fn sequences(&self, slot: usize) -> Result<Sequences<'a>> {
-                let Some(lod) = self.lod(slot) else {
+                self.sequences_at(slot, 0)
+            }
+
+            /// The sequences (last level) of variable `k` of input slot `slot` in this call.
+            ///
+            /// # Errors
+            /// If it has no LoD.
+            #[track_caller]
+            pub(crate) fn sequences_at(&self, slot: usize, k: usize) -> Result<Sequences<'a>> {
+                let Some(lod) = self.lod_at(slot, k) else {
                     let what = format!("input `{}`", self.call.signature.inputs[slot].name);
                     return Err(Error::new(what, "a LoD", "none"));
                 };

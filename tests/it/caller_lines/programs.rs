@@ -4,10 +4,10 @@ use ndarray::array;
 use unpadded::executor::{Executor, Run, Scope, interpret, settle};
 use unpadded::kernels::Transpose;
 use unpadded::layers::{
-    Attention, Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn, Sru, Stacked, init,
-    load_torch,
+    Attention, Conv, Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn, Sru, Stacked,
+    init, load_torch,
 };
-use unpadded::ops::{self, CrossEntropy, DotAttention, LookupBag, Pool, Update};
+use unpadded::ops::{self, Context, CrossEntropy, DotAttention, LookupBag, Pool, Update};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::attributes::Attribute;
 use unpadded::program::attributes::or_default;
@@ -116,6 +116,8 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::rotary", || net.rotary(x, 0));
     calls.at("Builder::matmul", || net.matmul(x, x));
     calls.at("Builder::matmul_with", || net.matmul_with(x, Transpose::Yes, x, Transpose::No));
+    calls.at("Builder::sequence_conv", || net.sequence_conv(x, foreign, Context::new(1)));
+    calls.at("Builder::sequence_conv_with", || net.sequence_conv_with(x, x, None, None, Context::new(0)));
     calls.at("Builder::sequence_erase", || net.sequence_erase(x, &[0]));
     calls.at("Builder::sequence_expand", || net.sequence_expand(x, x, Some(9)));
     calls.at("Builder::sequence_expand_as", || net.sequence_expand_as(x, foreign));
@@ -124,6 +126,18 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::sequence_reverse", || net.sequence_reverse(foreign));
     calls.at("Builder::sequence_slice", || net.sequence_slice(x, x, x));
     calls.at("Builder::sequence_softmax", || net.sequence_softmax(x));
+    calls.at("Builder::sequence_concat", || net.sequence_concat(&[x, foreign]));
+    calls.at("Builder::sequence_pad", || net.sequence_pad(foreign, 2, 0.0).0);
+    calls.at("Builder::sequence_unpad", || net.sequence_unpad(x, x));
+    calls.at("Builder::sequence_mask", || net.sequence_mask(x, 2, DType::F32));
+    calls.at("Builder::sequence_enumerate", || net.sequence_enumerate(x, 2, 0));
+    calls.at("Builder::sequence_reshape", || net.sequence_reshape(x, 0));
+    calls.at("Builder::sequence_topk_pool", || net.sequence_topk_pool(x, &[], 0.0));
+    calls.at("Builder::lod_reset", || net.lod_reset(x, foreign));
+    calls.at("Builder::lod_append", || net.lod_append(x, x));
+    calls.at("Builder::row_conv", || net.row_conv(x, x));
+    calls.at("Builder::sequence_scatter", || net.sequence_scatter(x, x, x));
+    calls.at("Builder::reorder_by_rank", || net.reorder_by_rank(x, foreign));
     calls.at("Builder::softmax", || net.softmax(foreign));
     calls.at("Builder::log_softmax", || net.log_softmax(foreign));
     // One body of a macro for all kinds.
@@ -146,6 +160,10 @@ fn layers(calls: &mut Calls) {
     calls.at("Builder::attention", || net.attention(x, Attention::new(1).over(foreign)));
     calls.at("Builder::linear", || net.linear(x, Linear::new(2).weight_init(init::lstm_bias(1.0))));
     calls.at("Builder::linear", || net.linear(x, Linear::new(2).bias_init(init::xavier())));
+    calls.at("Builder::conv", || net.conv(ids, Conv::new(3, 2)));
+    calls.at("Builder::conv", || net.conv(x, Conv::new(3, 0)));
+    calls.at("Builder::conv", || net.conv(x, Conv::new(3, 2).groups(3)));
+    calls.at("Builder::conv", || net.conv(x, Conv::new(3, 2).bias_init(init::xavier())));
     calls.at("Builder::embedding", || net.embedding(x, Embedding::new(3, 2)));
     calls.at("Builder::embedding", || net.embedding(ids, Embedding::new(3, 0)));
     calls.at("Builder::embedding", || net.embedding(ids, Embedding::new(0, 3)));

@@ -15,6 +15,7 @@ mod feeds;
 mod operators;
 mod optimizers;
 mod products;
+mod sequences;
 mod sparse;
 
 use std::collections::BTreeMap;

@@ -9,12 +9,13 @@ use unpadded::{Builder, DType, Result, Var};
 
 use super::attention::ATTENTION;
 use super::classes::CLASSES;
+use super::sequences::SEQUENCES;
 use super::sparse::SPARSE;
 use super::{HIGH, Item, LARGE, Maker, TABLE, Tables};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
 /// gradient passes where the function has one.
-const ROUGH: [&str; 27] = [
+const ROUGH: [&str; 28] = [
     "abs",
     "accuracy",
     "binary_cross_entropy",
@@ -42,6 +43,7 @@ const ROUGH: [&str; 27] = [
     "learning_rate",
     "sequence_pool",
     "sequence_pool_piece",
+    "sequence_topk_pool",
 ];
 
 /// Operators that most rows can be put through: what makes something else of one item.
@@ -77,6 +79,7 @@ impl Maker {
             kind if SPARSE.contains(&kind) => self.of_sparse(net, kind, items),
             kind if CLASSES.contains(&kind) => self.of_classes(net, kind, items),
             kind if ATTENTION.contains(&kind) => self.of_attention(net, kind, items),
+            kind if SEQUENCES.contains(&kind) => self.of_sequences(net, kind, items),
             "gru_cell" => {
                 let h = self.floats(net, items)?;
                 let x = self.partner(net, &h, items)?;
@@ -539,7 +542,7 @@ impl Maker {
 }
 
 /// Ids that can be looked up, in sequences.
-fn ids_of_sequences(items: &[Item], below: usize) -> Vec<Item> {
+pub(super) fn ids_of_sequences(items: &[Item], below: usize) -> Vec<Item> {
     let fits =
         |i: &&Item| !i.float() && i.size <= below as f64 && !i.spec.lod.is_empty() && i.spec.width() == 1;
     items.iter().filter(fits).cloned().collect()
@@ -552,7 +555,7 @@ fn grown(kind: &str, sizes: &[f64]) -> f64 {
         "tanh" | "sigmoid" | "softmax" | "softsign" | "sequence_softmax" => 1.0,
         "assign" | "abs" | "relu" | "clamp" | "elu" | "gelu" | "leaky_relu" | "silu" | "concat"
         | "maximum" | "minimum" | "max_features" | "mean_features" | "sequence_reverse"
-        | "sequence_expand" | "sequence_expand_as" => largest,
+        | "sequence_expand" | "sequence_expand_as" | "reorder_by_rank" | "sequence_topk_pool" => largest,
         "add" | "sub" => sizes.iter().sum(),
         "mul" => sizes.iter().product(),
         "div" | "dropout" => 2.0 * x,

@@ -1,0 +1,176 @@
+//! Convolutions of each column by itself: `out[t][c] = bias[c] + Σ_j x[t + offset(j)][c] · w[j][c]`.
+
+use crate::kernels::float::{Float, Store};
+use crate::kernels::gradient::SUM_ROWS;
+use crate::kernels::helpers;
+use crate::kernels::path::{Arithmetic, Sweep, sweep};
+use crate::kernels::view::{View, ViewMut};
+
+use super::rows::ConvRows;
+use super::window::Source;
+
+/// Columns whose sums are made at once, in registers.
+const COLUMNS: usize = 64;
+/// Below this many multiply-adds a second thread costs more than it gains.
+const WORTH_A_THREAD: usize = 1 << 19;
+
+/// Each column by the column of `w` `[taps, width]` beside it. An element has the same bits whatever other sequences there are.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn depthwise_forward<T: Float>(
+    rows: ConvRows<'_, T>,
+    w: View<'_, T>,
+    bias: Option<&[T]>,
+    (out, store): (ViewMut<'_, T>, Store),
+) {
+    let width = rows.x.width();
+    rows.check();
+    assert_eq!((w.rows(), w.width()), (rows.window.taps, width), "the shape of a filter");
+    assert_eq!((out.rows(), out.width()), (rows.x.rows(), width), "the shape of a convolution");
+    assert!(bias.is_none_or(|bias| bias.len() == width), "the length of a bias");
+    sweep(Each { rows, w, bias, out, store });
+}
+
+struct Each<'a, 'o, T> {
+    rows: ConvRows<'a, T>,
+    w: View<'a, T>,
+    bias: Option<&'a [T]>,
+    out: ViewMut<'o, T>,
+    store: Store,
+}
+
+impl<T: Float> Sweep for Each<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        let Each { rows, w, bias, mut out, store } = self;
+        let width = rows.x.width();
+        for pair in rows.offsets.windows(2) {
+            let sequence = pair[0] - rows.offsets[0]..pair[1] - rows.offsets[0];
+            for row in sequence.clone() {
+                for from in (0..width).step_by(COLUMNS) {
+                    let columns = from..width.min(from + COLUMNS);
+                    let mut sums = [T::ZERO; COLUMNS];
+                    if let Some(bias) = bias {
+                        sums[..columns.len()].copy_from_slice(&bias[columns.clone()]);
+                    }
+                    for tap in 0..rows.window.taps {
+                        let Some(x) = rows.numbers(rows.window.source(&sequence, row, tap)) else {
+                            continue;
+                        };
+                        let (x, w) = (&x[columns.clone()], &w.row(tap)[columns.clone()]);
+                        for (sum, (&x, &w)) in sums.iter_mut().zip(x.iter().zip(w)) {
+                            *sum = A::mul_add(x, w, *sum);
+                        }
+                    }
+                    for (out, &sum) in out.row(row)[columns].iter_mut().zip(&sums) {
+                        store.put(out, sum);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `dw[j][c] = Σ_t x[t + offset(j)][c] · dy[t][c]`. Threads share the columns, with the same bits for any number of them: sums are
+/// made block by block of rows.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn depthwise_gradient<T: Float>(
+    rows: ConvRows<'_, T>,
+    dy: View<'_, T>,
+    (dw, store): (ViewMut<'_, T>, Store),
+    threads: usize,
+) {
+    let (taps, width) = (rows.window.taps, rows.x.width());
+    rows.check();
+    assert_eq!((dy.rows(), dy.width()), (rows.x.rows(), width), "the gradient of a convolution");
+    assert_eq!((dw.rows(), dw.width()), (taps, width), "the shape of a filter's gradient");
+    let threads = helpers(dy.rows() * taps * width, WORTH_A_THREAD, threads);
+    share(rows, dy, (dw, store), threads);
+}
+
+fn share<T: Float>(
+    rows: ConvRows<'_, T>,
+    dy: View<'_, T>,
+    (dw, store): (ViewMut<'_, T>, Store),
+    threads: usize,
+) {
+    let width = dy.width();
+    if threads < 2 || width < 2 {
+        return sweep(Sums { rows, dy, dw, store });
+    }
+    let left = threads / 2;
+    let middle = (width * left / threads).max(1);
+    let (dw, after) = dw.split_columns(middle);
+    rayon::join(
+        || share(rows.columns(0, middle), dy.columns(0, middle), (dw, store), left),
+        || share(rows.columns(middle, width), dy.columns(middle, width), (after, store), threads - left),
+    );
+}
+
+struct Sums<'a, 'o, T> {
+    rows: ConvRows<'a, T>,
+    dy: View<'a, T>,
+    dw: ViewMut<'o, T>,
+    store: Store,
+}
+
+impl<T: Float> Sweep for Sums<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) {
+        let Sums { rows, dy, mut dw, store } = self;
+        let width = dy.width();
+        for from in (0..width).step_by(COLUMNS) {
+            let columns = from..width.min(from + COLUMNS);
+            let mut store = store;
+            // Without rows there is a sum, too.
+            for start in (0..dy.rows().max(1)).step_by(SUM_ROWS) {
+                let block = start..dy.rows().min(start + SUM_ROWS);
+                for tap in 0..rows.window.taps {
+                    let mut sums = [T::ZERO; COLUMNS];
+                    rows.window.each(rows.offsets, tap, block.clone(), |row, source| {
+                        let Some(x) = rows.numbers(source) else { return };
+                        let (x, dy) = (&x[columns.clone()], &dy.row(row)[columns.clone()]);
+                        for (sum, (&x, &dy)) in sums.iter_mut().zip(x.iter().zip(dy)) {
+                            *sum = A::mul_add(x, dy, *sum);
+                        }
+                    });
+                    for (dw, &sum) in dw.row(tap)[columns.clone()].iter_mut().zip(&sums) {
+                        store.put(dw, sum);
+                    }
+                }
+                store = Store::Add;
+            }
+        }
+    }
+}
+
+/// The gradient of padding rows: for each the sum of `dy[t] · w[j]` over all rows and taps that read it; `dy` stands in
+/// the place of what is read.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn depthwise_padding_gradient<T: Float>(
+    dy: ConvRows<'_, T>,
+    w: View<'_, T>,
+    (mut padding, store): (ViewMut<'_, T>, Store),
+) {
+    let (width, count) = (dy.x.width(), dy.window.padding_rows());
+    dy.check();
+    assert_eq!((padding.rows(), padding.width()), (count, width), "the shape of padding rows");
+    store.put_nothing(padding.reborrow());
+    for tap in 0..dy.window.taps {
+        dy.window.each(dy.offsets, tap, 0..dy.x.rows(), |row, source| {
+            if let Source::Padding(at) = source {
+                let sums = padding.row(at).iter_mut().zip(dy.x.row(row).iter().zip(w.row(tap)));
+                sums.for_each(|(sum, (&dy, &w))| *sum += dy * w);
+            }
+        });
+    }
+}

@@ -1,0 +1,68 @@
+//! A convolution, block by block of rows.
+
+use crate::kernels::cpu::cpu;
+use crate::kernels::float::{Float, Store};
+use crate::kernels::product::{ALIGNMENT, Packed, affine};
+use crate::kernels::view::{Extent2, View, ViewMut};
+
+use super::rows::ConvRows;
+
+/// What a convolution works in, kept from call to call.
+#[derive(Debug, Default)]
+pub struct ConvRoom<T> {
+    tile: Vec<T>,
+}
+
+/// `out = bias + Σ_j x[t + offset(j)] · W_j` for every row t, or `out += …`: of each group of columns by its own weights, with
+/// the rows of the window side by side. Up to `threads` threads share the columns of the result. An element has the same
+/// bits whatever other sequences there are.
+///
+/// # Panics
+/// Unless there are G weights of K × N, the rows of `x` are G · K / taps wide, and `out` has as many rows of G · N numbers, as
+/// `bias`.
+pub fn conv_forward<T: Float>(
+    rows: ConvRows<'_, T>,
+    weights: &[Packed<T>],
+    bias: Option<&[T]>,
+    (mut out, store): (ViewMut<'_, T>, Store),
+    room: &mut ConvRoom<T>,
+    threads: usize,
+) {
+    let taps = rows.window.taps;
+    let Some(first) = weights.first() else { return };
+    let (k, n) = (first.k(), first.n());
+    let width = k / taps.max(1);
+    rows.check();
+    assert_eq!(rows.x.width(), width * weights.len(), "the width of what a convolution reads");
+    assert_eq!((out.rows(), out.width()), (rows.x.rows(), n * weights.len()), "the shape of a convolution");
+    assert!(bias.is_none_or(|bias| bias.len() == out.width()), "the length of a bias");
+    // Rows that follow each other do not fall into the same places of a cache.
+    let stride = k.next_multiple_of(ALIGNMENT / size_of::<T>()) + ALIGNMENT / size_of::<T>();
+    let block = cpu().conv_rows::<T>(stride);
+    if room.tile.len() < stride * block.min(out.rows()) {
+        room.tile.resize(stride * block.min(out.rows()), T::ZERO);
+    }
+    for start in (0..out.rows()).step_by(block) {
+        let block = start..out.rows().min(start + block);
+        let extent = Extent2 { rows: block.len(), width: k, stride };
+        for (group, weights) in weights.iter().enumerate() {
+            let columns = group * n..(group + 1) * n;
+            let rows = rows.columns(group * width, (group + 1) * width);
+            for tap in 0..taps {
+                let column = tap * width;
+                rows.window.each(rows.offsets, tap, block.clone(), |row, from| {
+                    let at = (row - block.start) * stride + column;
+                    let to = &mut room.tile[at..at + width];
+                    match rows.numbers(from) {
+                        Some(numbers) => to.copy_from_slice(numbers),
+                        None => to.fill(T::ZERO),
+                    }
+                });
+            }
+            let to = out.reborrow().columns(columns.start, columns.end);
+            let (to, _) = to.split_rows(block.start).1.split_rows(block.len());
+            let bias = bias.map(|bias| &bias[columns]);
+            affine(View::strided(&room.tile, extent), weights, bias, to, store, threads);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The gradients of a convolution's filter, bias and padding rows. That of what it reads is a convolution itself, with the window
+//! turned and the filter of each tap transposed.
+
+use crate::kernels::float::{Float, Store};
+use crate::kernels::gradient::{BiasGradient, GradientRoom, picked_gradient};
+use crate::kernels::helpers;
+use crate::kernels::picked::Picked;
+use crate::kernels::product::{Packed, Transpose, product};
+use crate::kernels::view::{View, ViewMut};
+
+use super::rows::ConvRows;
+use super::window::Source;
+
+/// Below this many multiply-adds a second thread costs more than it gains.
+const WORTH_A_THREAD: usize = 1 << 20;
+
+/// What the gradients of a convolution work in, kept from call to call.
+#[derive(Debug, Default)]
+pub struct ConvGradient<T> {
+    threads: Vec<Own<T>>,
+    zeros: Vec<T>,
+    sums: Vec<T>,
+}
+
+/// What a thread works in.
+#[derive(Debug, Default)]
+struct Own<T> {
+    room: GradientRoom<T>,
+    index: Vec<usize>,
+}
+
+/// `dW_j = Σ_t x[t + offset(j)]ᵀ · dy[t]` of every tap, the taps below each other, each of `groups` groups of columns by itself;
+/// and the column sums of `dy`. Threads share the rows of the result, with the same bits for any number of them.
+///
+/// # Panics
+/// Unless `dy` has as many rows as `x`, both can be divided into the groups, and the gradients have the shapes of filter
+/// and bias.
+pub fn conv_gradient<T: Float>(
+    rows: ConvRows<'_, T>,
+    dy: View<'_, T>,
+    groups: usize,
+    (dw, store): (ViewMut<'_, T>, Store),
+    db: Option<BiasGradient<'_, T>>,
+    room: &mut ConvGradient<T>,
+    threads: usize,
+) {
+    let (width, n) = (rows.x.width() / groups, dy.width());
+    rows.check();
+    assert_eq!(rows.x.width(), width * groups, "the width of what a convolution reads");
+    assert_eq!(dy.rows(), rows.x.rows(), "the rows of the gradient of a convolution");
+    assert_eq!(n % groups, 0, "the width of the gradient of a convolution");
+    let k = width * rows.window.taps;
+    assert_eq!((dw.rows(), dw.width()), (k, n), "the shape of a filter's gradient");
+    let threads = helpers(dy.rows() * k * (n / groups.max(1)), WORTH_A_THREAD, threads);
+    room.threads.resize_with(room.threads.len().max(threads), Own::default);
+    if room.zeros.len() < rows.x.width() {
+        room.zeros.resize(rows.x.width(), T::ZERO);
+    }
+    let shares = Shares { rows, dy, groups, store, zeros: &room.zeros };
+    shares.divide((dw, 0), db, &mut room.threads[..threads]);
+}
+
+/// What threads have in common.
+#[derive(Clone, Copy)]
+struct Shares<'a, T> {
+    rows: ConvRows<'a, T>,
+    dy: View<'a, T>,
+    groups: usize,
+    store: Store,
+    zeros: &'a [T],
+}
+
+impl<T: Float> Shares<'_, T> {
+    /// Halves the rows of the gradient, of which the first is row `first` of the whole, until each thread has some.
+    fn divide(
+        self,
+        (dw, first): (ViewMut<'_, T>, usize),
+        db: Option<BiasGradient<'_, T>>,
+        rooms: &mut [Own<T>],
+    ) {
+        let parts = rooms.len();
+        if parts < 2 || dw.rows() < 2 {
+            return self.taps((dw, first), db, &mut rooms[0]);
+        }
+        let (left, right) = rooms.split_at_mut(parts / 2);
+        let middle = (dw.rows() * left.len() / parts).max(1);
+        let (dw, rest) = dw.split_rows(middle);
+        rayon::join(
+            || self.divide((dw, first), db, left),
+            || self.divide((rest, first + middle), None, right),
+        );
+    }
+
+    /// Some rows of the gradient: those of a tap together, then those of the next.
+    fn taps(
+        self,
+        (mut dw, first): (ViewMut<'_, T>, usize),
+        mut db: Option<BiasGradient<'_, T>>,
+        own: &mut Own<T>,
+    ) {
+        let Shares { rows, dy, groups, store, zeros } = self;
+        let (width, n, end) = (rows.x.width() / groups, dy.width() / groups, first + dw.rows());
+        let mut at = first;
+        while at < end {
+            let tap = at / width;
+            let columns = at - tap * width..width.min(end - tap * width);
+            rows.index(tap, &mut own.index);
+            for group in 0..groups {
+                let of = rows.columns(group * width + columns.start, group * width + columns.end);
+                let picked = Picked { x: of.x, beside: of.padding, zeros, index: &own.index };
+                let (dy, dw) = (dy.columns(group * n, (group + 1) * n), dw.reborrow());
+                let dw = dw.columns(group * n, (group + 1) * n);
+                let (dw, _) = dw.split_rows(at - first).1.split_rows(columns.len());
+                let db = db.as_mut().filter(|_| at == first);
+                let db = db.map(|(db, store)| (&mut db[group * n..(group + 1) * n], *store));
+                picked_gradient(dy, picked, (dw, store, Transpose::No), db, &mut own.room);
+            }
+            at += columns.len();
+        }
+    }
+}
+
+impl<T: Float> ConvRows<'_, T> {
+    /// For each row the number of the row that a tap reads, behind those of `x` that of a padding row.
+    fn index(&self, tap: usize, index: &mut Vec<usize>) {
+        let rows = self.x.rows();
+        index.clear();
+        self.window.each(self.offsets, tap, 0..rows, |_, from| {
+            index.push(match from {
+                Source::Row(row) => row,
+                Source::Padding(row) => rows + row,
+            });
+        });
+    }
+}
+
+/// The gradient of padding rows: for each the sum, over all rows and taps that read it, of `dy · W_jᵀ`. `weights` are those of the
+/// turned window, as for the gradient of `x`; `dy` stands in the place of what is read. The sum over the rows comes first, so that
+/// the products are few.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn conv_padding_gradient<T: Float>(
+    dy: ConvRows<'_, T>,
+    weights: &[Packed<T>],
+    (mut padding, store): (ViewMut<'_, T>, Store),
+    room: &mut ConvGradient<T>,
+) {
+    let Some(first) = weights.first() else { return };
+    let (k, width, taps, count) = (first.k(), first.n(), dy.window.taps, dy.window.padding_rows());
+    let n = k / taps.max(1);
+    dy.check();
+    assert_eq!(dy.x.width(), n * weights.len(), "the gradient of a convolution");
+    assert_eq!(
+        (padding.rows(), padding.width()),
+        (count, width * weights.len()),
+        "the shape of padding rows"
+    );
+    for (group, weights) in weights.iter().enumerate() {
+        let dy = dy.columns(group * n, (group + 1) * n);
+        room.sums.clear();
+        room.sums.resize(count * k, T::ZERO);
+        for tap in 0..taps {
+            dy.window.each(dy.offsets, tap, 0..dy.x.rows(), |row, from| {
+                if let Source::Padding(at) = from {
+                    let sums = &mut room.sums[at * k + tap * n..at * k + (tap + 1) * n];
+                    sums.iter_mut().zip(dy.x.row(row)).for_each(|(sum, &dy)| *sum += dy);
+                }
+            });
+        }
+        let to = padding.reborrow().columns(group * width, (group + 1) * width);
+        product(View::new(&room.sums, count, k), weights, to, store);
+    }
+}

@@ -1,0 +1,21 @@
+//! Convolutions over sequences of any length that lie one after the other: nothing is padded.
+//!
+//! Row t of a sequence is a product of the rows that its [`Window`] reads, side by side, with the filter. A block of rows at a
+//! time has these rows copied side by side into a tile that stays in the core's own cache, whatever sequences they belong to,
+//! and is then multiplied like any other matrix. Each number that is copied goes into as many multiply-adds as the filter has
+//! columns. What lies outside of a sequence is a row of zeros, or a padding row of the caller's.
+
+mod depthwise;
+mod forward;
+mod gradient;
+mod rows;
+mod window;
+
+pub use depthwise::{depthwise_forward, depthwise_gradient, depthwise_padding_gradient};
+pub use forward::{ConvRoom, conv_forward};
+pub use gradient::{ConvGradient, conv_gradient, conv_padding_gradient};
+pub use rows::ConvRows;
+pub use window::Window;
+
+#[cfg(test)]
+mod tests;

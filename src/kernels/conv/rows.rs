@@ -1,0 +1,45 @@
+//! What a convolution reads: rows of sequences, and rows beyond their ends.
+
+use crate::kernels::float::Float;
+use crate::kernels::view::View;
+
+use super::window::{Source, Window};
+
+/// The rows that a convolution reads.
+#[derive(Clone, Copy)]
+pub struct ConvRows<'a, T> {
+    /// The rows of all sequences.
+    pub x: View<'a, T>,
+    /// What stands above and below each sequence, as [`Window::padding_rows`] counts them; zeros if there is nothing.
+    pub padding: Option<View<'a, T>>,
+    /// Where the sequences begin, and where the last one ends. The first begins at row 0 of `x`, whatever its offset.
+    pub offsets: &'a [usize],
+    /// Which rows each row reads.
+    pub window: Window,
+}
+
+impl<'a, T: Float> ConvRows<'a, T> {
+    /// The rows in a range of columns.
+    #[must_use]
+    pub fn columns(&self, from: usize, to: usize) -> Self {
+        let padding = self.padding.map(|padding| padding.columns(from, to));
+        Self { x: self.x.columns(from, to), padding, ..*self }
+    }
+
+    /// The numbers that come from there; `None` are zeros.
+    pub(super) fn numbers(&self, from: Source) -> Option<&'a [T]> {
+        match from {
+            Source::Row(row) => Some(self.x.row(row)),
+            Source::Padding(row) => self.padding.map(|padding| padding.row(row)),
+        }
+    }
+
+    pub(super) fn check(&self) {
+        let rows = self.offsets.last().zip(self.offsets.first()).map_or(0, |(last, first)| last - first);
+        assert_eq!(rows, self.x.rows(), "the rows of the sequences of a convolution");
+        if let Some(padding) = self.padding {
+            let shape = (self.window.padding_rows(), self.x.width());
+            assert_eq!((padding.rows(), padding.width()), shape, "the shape of padding rows");
+        }
+    }
+}

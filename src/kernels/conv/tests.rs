@@ -1,0 +1,199 @@
+//! The convolutions beside plain loops, on every path, on any number of threads and in any batch.
+
+use super::*;
+use crate::kernels::float::Store;
+use crate::kernels::numbers;
+use crate::kernels::path::Path;
+use crate::kernels::product::{Packed, Transpose};
+use crate::kernels::view::{View, ViewMut};
+
+/// What a convolution is of.
+struct Case {
+    window: Window,
+    lengths: &'static [usize],
+    groups: usize,
+    /// Widths of a group of the input and of the output.
+    group: (usize, usize),
+}
+
+const WINDOWS: [Window; 6] = [
+    Window { start: -1, step: 1, taps: 3 },
+    Window { start: -6, step: 3, taps: 3 },
+    Window { start: 1, step: 2, taps: 2 },
+    Window { start: 2, step: -2, taps: 4 },
+    Window { start: 0, step: 1, taps: 1 },
+    Window { start: 9, step: 1, taps: 2 },
+];
+
+fn cases() -> impl Iterator<Item = Case> {
+    let lengths: [&[usize]; 4] = [&[5, 0, 1, 17, 2], &[300, 700], &[0, 0], &[]];
+    let groups = [(1, (3, 40)), (2, (5, 4)), (7, (1, 1)), (3, (1, 2))];
+    WINDOWS.into_iter().flat_map(move |window| {
+        lengths
+            .into_iter()
+            .flat_map(move |lengths| groups.map(|(groups, group)| Case { window, lengths, groups, group }))
+    })
+}
+
+fn offsets(lengths: &[usize]) -> Vec<usize> {
+    // They begin anywhere.
+    let mut offsets = vec![3];
+    for length in lengths {
+        offsets.push(offsets[offsets.len() - 1] + length);
+    }
+    offsets
+}
+
+/// Calls `each` with a row, a tap and what is read there: a row of x, or behind them a padding row.
+fn naive(case: &Case, offsets: &[usize], mut each: impl FnMut(usize, usize, usize)) {
+    let rows = offsets[offsets.len() - 1] - offsets[0];
+    for pair in offsets.windows(2) {
+        let (start, end) = ((pair[0] - offsets[0]) as isize, (pair[1] - offsets[0]) as isize);
+        for row in start..end {
+            for tap in 0..case.window.taps {
+                let place = row + case.window.start + tap as isize * case.window.step;
+                let above = case.window.above() as isize;
+                let from = if place < start {
+                    rows as isize + above + place - start
+                } else if place < end {
+                    place
+                } else {
+                    rows as isize + above + place - end
+                };
+                each(row as usize, tap, from as usize);
+            }
+        }
+    }
+}
+
+fn shape(v: &mut [f64], width: usize) -> ViewMut<'_, f64> {
+    ViewMut::new(v, v.len() / width, width)
+}
+
+fn close(ours: &[f64], expected: &[f64], what: &str) {
+    assert_eq!(ours.len(), expected.len());
+    for (i, (a, b)) in ours.iter().zip(expected).enumerate() {
+        assert!((a - b).abs() <= 1e-11 * (1.0 + b.abs()), "{what}, {i}: {a} is not {b}");
+    }
+}
+
+#[test]
+fn convolutions_and_gradients_match_plain_loops() {
+    for case in cases() {
+        let Case { window, lengths, groups, group: (input, output) } = case;
+        let (offsets, taps) = (offsets(lengths), window.taps);
+        let rows = offsets[offsets.len() - 1] - offsets[0];
+        let (width, n) = (input * groups, output * groups);
+        let x = numbers::<f64>(rows * width, 1);
+        let w = numbers::<f64>(taps * input * n, 2);
+        let bias = numbers::<f64>(n, 3);
+        let pad = numbers::<f64>(window.padding_rows() * width, 4);
+        let dy = numbers::<f64>(rows * n, 5);
+        let all = [&x[..], &pad[..]].concat();
+        let mut out: Vec<f64> = (0..rows * n).map(|i| bias[i % n]).collect();
+        let (mut dall, mut dw) = (vec![0.0; all.len()], vec![0.0; w.len()]);
+        naive(&case, &offsets, |row, tap, from| {
+            for c in 0..n {
+                for k in 0..input {
+                    let (x, w_at) = (from * width + c / output * input + k, (tap * input + k) * n + c);
+                    out[row * n + c] += all[x] * w[w_at];
+                    dall[x] += dy[row * n + c] * w[w_at];
+                    dw[w_at] += dy[row * n + c] * all[x];
+                }
+            }
+        });
+        let what = format!("{window:?} {lengths:?} {groups} groups of {input} and {output}");
+        let padding = Some(View::new(&pad, window.padding_rows(), width));
+        let read = ConvRows { x: View::new(&x, rows, width), padding, offsets: &offsets, window };
+        let back = ConvRows { x: View::new(&dy, rows, n), padding: None, offsets: &offsets, window };
+        let turned = ConvRows { window: window.turned(), ..back };
+        let filter = View::new(&w, taps * input, n);
+        let mut ours = [vec![f64::NAN; rows * n], vec![f64::NAN; x.len()], vec![f64::NAN; pad.len()]];
+        let [a, b, c] = &mut ours;
+        if (input, output) == (1, 1) {
+            depthwise_forward(read, filter, Some(&bias), (shape(a, n), Store::Write));
+            depthwise_forward(turned, filter, None, (shape(b, width), Store::Write));
+            depthwise_padding_gradient(back, filter, (shape(c, width), Store::Write));
+        }
+        for path in Path::available() {
+            let of = |g: usize| filter.columns(g * output, (g + 1) * output);
+            let packed = |g: usize| {
+                let mut packed = Packed::on(path);
+                packed.pack(of(g), Transpose::No);
+                packed
+            };
+            let turned_packed = |g: usize| {
+                let mut packed = Packed::on(path);
+                packed.resize(taps * output, input);
+                for tap in 0..taps {
+                    let tap_rows = of(g).rows_range(tap * input, (tap + 1) * input);
+                    packed.put(tap_rows, Transpose::Yes, (tap * output, 0));
+                }
+                packed
+            };
+            let weights: Vec<_> = (0..groups).map(packed).collect();
+            let weights_back: Vec<_> = (0..groups).map(turned_packed).collect();
+            let (mut room, mut gradients) = (ConvRoom::default(), ConvGradient::default());
+            for _ in 0..2 {
+                if (input, output) != (1, 1) {
+                    conv_forward(read, &weights, Some(&bias), (shape(a, n), Store::Write), &mut room, 2);
+                    conv_forward(turned, &weights_back, None, (shape(b, width), Store::Write), &mut room, 1);
+                    let to = (shape(c, width), Store::Write);
+                    conv_padding_gradient(back, &weights_back, to, &mut gradients);
+                }
+                close(a, &out, &what);
+                close(b, &dall[..x.len()], &what);
+                close(c, &dall[x.len()..], &what);
+            }
+        }
+        let db: Vec<f64> = (0..n).map(|c| (0..rows).map(|row| dy[row * n + c]).sum()).collect();
+        let mut first = vec![];
+        for threads in [1, 2, 5] {
+            let (mut to, mut sums) = (vec![f64::NAN; w.len()], vec![f64::NAN; n]);
+            let mut room = ConvGradient::default();
+            let mut run = |store| {
+                let to = (ViewMut::new(&mut to, taps * input, n), store);
+                if (input, output) == (1, 1) {
+                    depthwise_gradient(read, back.x, to, threads);
+                } else {
+                    let db = Some((&mut sums[..], store));
+                    conv_gradient(read, back.x, groups, to, db, &mut room, threads);
+                }
+            };
+            run(Store::Write);
+            run(Store::Add);
+            let half = |v: &[f64]| v.iter().map(|x| x / 2.0).collect::<Vec<_>>();
+            close(&half(&to), &dw, &what);
+            if (input, output) != (1, 1) {
+                close(&half(&sums), &db, &what);
+            }
+            if first.is_empty() {
+                first = to.clone();
+            }
+            assert!(to == first, "{what}: other bits on {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn a_sequence_has_the_same_bits_in_any_batch() {
+    let (width, n, taps) = (37, 50, 5);
+    let window = Window { start: -2, step: 1, taps };
+    let (x, w) = (numbers::<f32>(900 * width, 1), numbers::<f32>(taps * width * n, 2));
+    let mut packed = Packed::new();
+    packed.pack(View::new(&w, taps * width, n), Transpose::No);
+    let run = |from: usize, offsets: &[usize]| {
+        let rows = offsets[offsets.len() - 1] - offsets[0];
+        let mut out = vec![f32::NAN; rows * n];
+        let x = View::new(&x, 900, width).rows_range(from, from + rows);
+        let to = (ViewMut::new(&mut out, rows, n), Store::Write);
+        let read = ConvRows { x, padding: None, offsets, window };
+        conv_forward(read, std::slice::from_ref(&packed), None, to, &mut ConvRoom::default(), 1);
+        out
+    };
+    let offsets = [0, 1, 400, 404, 404, 900];
+    let whole = run(0, &offsets);
+    for pair in offsets.windows(2) {
+        assert!(run(pair[0], pair) == whole[pair[0] * n..pair[1] * n], "rows {pair:?}");
+    }
+}

@@ -1,0 +1,86 @@
+//! Rows of a matrix that are picked by number, in any order, with zeros where there are none.
+
+use super::float::Float;
+use super::view::View;
+
+/// Rows picked by number: those of `x`, then those of `beside`; every higher number is a row of zeros.
+#[derive(Clone, Copy)]
+pub(super) struct Picked<'a, T> {
+    /// The rows that are numbered first.
+    pub(super) x: View<'a, T>,
+    /// The rows that are numbered next, as wide.
+    pub(super) beside: Option<View<'a, T>>,
+    /// At least as many zeros as a row has numbers.
+    pub(super) zeros: &'a [T],
+    /// The number of each row.
+    pub(super) index: &'a [usize],
+}
+
+/// Rows as they lie, or picked.
+#[derive(Clone, Copy)]
+pub(super) enum RowSource<'a, T> {
+    /// As they lie.
+    Lying(View<'a, T>),
+    /// Picked by number.
+    Picked(Picked<'a, T>),
+}
+
+impl<'a, T: Float> Picked<'a, T> {
+    fn row(&self, number: usize) -> &'a [T] {
+        let rows = self.x.rows();
+        match self.beside.filter(|beside| number >= rows && number - rows < beside.rows()) {
+            _ if number < rows => self.x.row(number),
+            Some(beside) => beside.row(number - rows),
+            None => &self.zeros[..self.x.width()],
+        }
+    }
+}
+
+impl<'a, T: Float> RowSource<'a, T> {
+    /// How many rows there are.
+    pub(super) fn rows(&self) -> usize {
+        match self {
+            RowSource::Lying(x) => x.rows(),
+            RowSource::Picked(picked) => picked.index.len(),
+        }
+    }
+
+    /// Numbers in a row.
+    pub(super) fn width(&self) -> usize {
+        match self {
+            RowSource::Lying(x) => x.width(),
+            RowSource::Picked(picked) => picked.x.width(),
+        }
+    }
+
+    /// Rows `from..to`.
+    pub(super) fn rows_range(&self, from: usize, to: usize) -> Self {
+        match *self {
+            RowSource::Lying(x) => RowSource::Lying(x.rows_range(from, to)),
+            RowSource::Picked(picked) => {
+                RowSource::Picked(Picked { index: &picked.index[from..to], ..picked })
+            }
+        }
+    }
+
+    /// Columns `from..to` of every row.
+    pub(super) fn columns(&self, from: usize, to: usize) -> Self {
+        match *self {
+            RowSource::Lying(x) => RowSource::Lying(x.columns(from, to)),
+            RowSource::Picked(picked) => RowSource::Picked(Picked {
+                x: picked.x.columns(from, to),
+                beside: picked.beside.map(|beside| beside.columns(from, to)),
+                ..picked
+            }),
+        }
+    }
+
+    /// Calls `each` with every row.
+    #[inline]
+    pub(super) fn each(&self, each: impl FnMut(&'a [T])) {
+        match self {
+            RowSource::Lying(x) => x.iter().for_each(each),
+            RowSource::Picked(picked) => picked.index.iter().map(|&number| picked.row(number)).for_each(each),
+        }
+    }
+}

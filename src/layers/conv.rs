@@ -1,0 +1,145 @@
+//! A convolution over the rows of sequences, with its filter.
+
+use super::layer::wide;
+use crate::builder_methods;
+use crate::error::Error;
+use crate::layers::{Layer, init};
+use crate::ops::Context;
+use crate::program::{Builder, Initializer, Var};
+
+/// Options of [`Builder::conv`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conv {
+    context: Context,
+    channels: usize,
+    bias: Option<Initializer>,
+    weight: Option<Initializer>,
+    padding: Option<Initializer>,
+    name: Option<String>,
+}
+
+impl Conv {
+    /// Rows of `channels` numbers, each made of the `length` rows around it, with a bias that starts at zero; the weight starts
+    /// by [`init::xavier`]. Beyond the ends of a sequence there are zeros.
+    pub fn new(length: usize, channels: usize) -> Self {
+        let context = Context::new(length);
+        Self { context, channels, bias: Some(init::zeros()), weight: None, padding: None, name: None }
+    }
+
+    /// Made of the row itself and those before it: no row depends on a later one.
+    #[must_use]
+    pub fn causal(self) -> Self {
+        Self { context: self.context.causal(), ..self }
+    }
+
+    /// Made of the rows from the one so many rows behind, of a negative number before, each.
+    #[must_use]
+    pub fn starting_at(self, start: i64) -> Self {
+        Self { context: self.context.starting_at(start), ..self }
+    }
+
+    /// Made of every `dilation`-th row.
+    #[must_use]
+    pub fn dilation(self, dilation: usize) -> Self {
+        Self { context: self.context.dilation(dilation), ..self }
+    }
+
+    /// Columns in so many groups of equal width, each made of one group of the input; as many groups as columns are a
+    /// "depthwise" convolution.
+    #[must_use]
+    pub fn groups(self, groups: usize) -> Self {
+        Self { context: self.context.groups(groups), ..self }
+    }
+
+    /// No bias.
+    #[must_use]
+    pub fn without_bias(self) -> Self {
+        Self { bias: None, ..self }
+    }
+
+    /// Beyond the ends of a sequence there are rows that are learnt, instead of zeros.
+    #[must_use]
+    pub fn padding_init(self, padding: Initializer) -> Self {
+        Self { padding: Some(padding), ..self }
+    }
+
+    /// How the weight `[length · in / groups, channels]` starts.
+    #[must_use]
+    pub fn weight_init(self, weight: Initializer) -> Self {
+        Self { weight: Some(weight), ..self }
+    }
+
+    /// How the bias starts.
+    #[must_use]
+    pub fn bias_init(self, bias: Initializer) -> Self {
+        Self { bias: Some(bias), ..self }
+    }
+
+    /// The first part of the parameters' names, instead of `conv_0` and so on.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+}
+
+impl Layer for Conv {
+    /// The weight `[length · in / groups, channels]`, the bias `[channels]` and the padding rows `[above + below, in]`.
+    type Weights = (Var, Option<Var>, Option<Var>);
+
+    fn kind(&self) -> &str {
+        "conv"
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights> {
+        let spec = net.spec(x)?;
+        wide(net, "conv", self.channels)?;
+        let (width, groups) = (spec.width(), self.context.divides().1);
+        let height = width.checked_div(groups).and_then(|each| each.checked_mul(self.context.length()));
+        let Some(height) = height.filter(|_| width.is_multiple_of(groups)) else {
+            let expected = format!("a divisor of {width}, the width of its input");
+            net.refuse(Error::new("groups of layer `conv`", expected, groups.to_string()));
+            return None;
+        };
+        let start = |given: &Option<Initializer>| given.clone().unwrap_or_else(init::xavier);
+        let weight = net.parameter("weight", spec.dtype, &[height, self.channels], start(&self.weight));
+        let bias = self.bias.clone().map(|start| net.parameter("bias", spec.dtype, &[self.channels], start));
+        let (above, below) = self.context.padding_rows();
+        let padding = self.padding.clone();
+        let padding =
+            padding.map(|start| net.parameter("padding", spec.dtype, &[above + below, width], start));
+        Some((weight, bias, padding))
+    }
+
+    fn run(&self, net: &Builder, x: Var, &(weight, bias, padding): &Self::Weights) -> Var {
+        net.sequence_conv_with(x, weight, bias, padding, self.context)
+    }
+}
+
+builder_methods! { Conv, Builder, Var;
+    /// A convolution over the rows of each sequence of the last level: row t is Σ_j x_(t + start + j · dilation) · W_j + b, over
+    /// `length` rows around it, or before it if it is causal; the LoD stays, and rows beyond the ends are zeros. Parameters:
+    /// `weight` `[length · in / groups, channels]`, `bias` `[channels]`, and `padding` where the rows beyond the ends are learnt.
+    /// [`sequence_conv_with`](Self::sequence_conv_with) has the whole formula.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// use unpadded::layers::Conv;
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let y = x.conv(Conv::new(5, 16)).relu().conv(Conv::new(2, 32).dilation(4).causal().named("wide"));
+    /// assert_eq!(net.describe(y), "`sequence_conv_1`: f32[rows0, 32] lod(0)");
+    /// assert!(net.finish()?.find("wide.weight").is_some());
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has no LoD or does not hold rows of floats, an option is 0, or the groups do not divide the columns.
+    #[doc(alias("conv1d", "tcn"))]
+    pub fn conv(&self, x: Var, options: Conv) -> Var {
+        self.layer(options).run(self, x)
+    }
+}

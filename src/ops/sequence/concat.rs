@@ -1,0 +1,160 @@
+//! `sequence_concat`: sequences joined end to end.
+
+use ndarray::Array2;
+
+use crate::error::{Error, Result};
+use crate::kernels::arena::Plain;
+use crate::operator;
+use crate::ops::sequence::samples::of_lengths;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Sequences,
+    Spec,
+};
+use crate::tensor::{Variable, with_element};
+use crate::with_float;
+
+operator! {
+    /// The i-th sequences of several variables end to end, of the last level.
+    ///
+    /// Sequence i of the output is sequence i of the first variable, then that of the second, and so on: its length is the sum
+    /// of theirs. The variables have the same levels above the last one, which the output keeps, and rows of one shape and
+    /// dtype, any. An empty sequence adds nothing. The gradient is taken apart likewise. ([`concat`](Self::concat) puts rows
+    /// side by side.)
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let x = Variable::from_sequences(&[vec![1i64, 2], vec![], vec![3]])?;
+    /// let y = Variable::from_sequences(&[vec![7i64], vec![], vec![8, 9]])?;
+    /// let op = ops::catalogue().parse("sequence_concat", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("x", y)])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [1, 2, 7, 3, 8, 9]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[3, 0, 3]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If a variable has no LoD, other levels above the last one, or rows of another shape or dtype than the first.
+    pub(in crate::ops) struct SequenceConcat = sequence_concat {}
+    inputs { X = x: many }
+    outputs { OUT = out: one }
+    impl Builder { fn sequence_concat(&self, x: &[Var]) -> Var; }
+}
+
+impl Op for SequenceConcat {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Replaces)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.has_lod(Self::X)?;
+        s.same_dtype(Self::X, Self::X)?;
+        let (first, all) = (s.input(Self::X), s.many(Self::X));
+        for (k, x) in all.iter().enumerate() {
+            let alike = x.lod.len() == first.lod.len() && x.upper_levels() == first.upper_levels();
+            if !alike || x.row_shape() != first.row_shape() {
+                let expected =
+                    format!("rows and levels as those of {first}, but for the lengths of the last level");
+                return Err(s.mismatch_at(Self::X, k, &expected));
+            }
+        }
+        let level = s.new_level(first.upper_levels(), |levels, offsets| {
+            offsets.push(0);
+            for (k, x) in all.iter().enumerate() {
+                let lod = levels
+                    .lod(&x.lod)
+                    .ok_or_else(|| Error::new("input `x`", "a LoD that is bound", "none"))?;
+                if k == 0 {
+                    offsets.resize(lod.offsets().len(), 0);
+                }
+                // Offsets add up as lengths do.
+                offsets.iter_mut().zip(lod.offsets()).for_each(|(sum, offset)| *sum += offset);
+            }
+            Ok(())
+        })?;
+        let out = first.with_last_level(level);
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => backward::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for of in 1..=3 {
+            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+                let bind = |sample: Sample, k: usize| -> Result<Sample> {
+                    // Each has lengths of its own below the same levels.
+                    let lengths = lod.offsets().windows(2).enumerate();
+                    let lengths =
+                        lengths.map(|(i, pair)| (pair[1] - pair[0] + 2 * k) * usize::from((i + k) % 3 > 0));
+                    let lod = of_lengths(&lod, lengths)?;
+                    Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, k), lod)?))
+                };
+                (0..of).try_fold(Sample { name: format!("{of} of them, {}", sample.name), ..sample }, bind)
+            })?);
+        }
+        samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            let ids = || {
+                Variable::sequences(Array2::from_shape_fn((lod.rows(), 1), |(i, _)| i as i64), lod.clone())
+            };
+            Ok(sample.batch("x", ids()?).batch("x", ids()?))
+        })?);
+        Ok(samples)
+    }
+}
+
+/// The row of the output at which the part of variable `k` of `count` begins in sequence `i`.
+fn place<'a>(
+    sequences: impl Fn(usize) -> Result<Sequences<'a>>,
+    (k, count): (usize, usize),
+    i: usize,
+) -> Result<usize> {
+    let mut at = 0;
+    for j in 0..count {
+        let rows = sequences(j)?.rows(i);
+        at += if j < k { rows.end } else { rows.start };
+    }
+    Ok(at)
+}
+
+fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
+    let mut out = run.output::<T>(SequenceConcat::OUT)?;
+    let (run, count) = (&*run, run.count(SequenceConcat::X));
+    let sequences = |k| run.sequences_at(SequenceConcat::X, k);
+    for k in 0..count {
+        let x = run.input_at::<T>(SequenceConcat::X, k)?;
+        for (i, rows) in sequences(k)?.iter().enumerate() {
+            let at = place(sequences, (k, count), i)?;
+            rows.enumerate().for_each(|(n, row)| out.row(at + n).copy_from_slice(x.row(row)));
+        }
+    }
+    Ok(())
+}
+
+fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(SequenceConcat::OUT)? else {
+        return Err(Error::new("sequence_concat", "a gradient of its output", "none"));
+    };
+    let count = run.count(SequenceConcat::X);
+    for k in 0..count {
+        let Some((mut dx, store)) = run.gradient_at::<T>(SequenceConcat::X, k)? else { continue };
+        let sequences = |k| run.sequences_at(SequenceConcat::X, k);
+        for (i, rows) in sequences(k)?.iter().enumerate() {
+            let at = place(sequences, (k, count), i)?;
+            rows.enumerate().for_each(|(n, row)| store.put_row(dx.row(row), dout.row(at + n)));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Which rows, and which columns of them, a convolution reads.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::Window;
+use crate::ops::sequence::counts::{count, count_or_one};
+use crate::program::Attributes;
+
+/// No window reaches further than this: row numbers stay far from where they would overflow.
+const FURTHEST: usize = i32::MAX as usize;
+
+/// Which rows a convolution reads for row t of a sequence, its *context*: t + start, t + start + dilation, …, `length` of them; and
+/// how many groups the columns are divided into.
+///
+/// Centred unless told otherwise, as the field's "same" convolution: start = −⌊dilation · (length − 1) / 2⌋.
+///
+/// ```
+/// use unpadded::ops::Context;
+/// assert_eq!(Context::new(5).start(), -2);
+/// assert_eq!(Context::new(4).start(), -1); // as many above as below, or one less
+/// assert_eq!(Context::new(3).dilation(4).causal().start(), -8);
+/// assert_eq!(Context::new(3).starting_at(1).start(), 1); // the next row and the two behind it
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Context {
+    at: At,
+    length: usize,
+    dilation: usize,
+    groups: usize,
+}
+
+/// Where a context lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum At {
+    /// Around the row.
+    Centre,
+    /// It ends with the row.
+    End,
+    /// It begins so many rows from the row.
+    Start(i64),
+}
+
+impl Context {
+    /// `length` rows around each, one after the other, and one group.
+    pub const fn new(length: usize) -> Self {
+        Self { at: At::Centre, length, dilation: 1, groups: 1 }
+    }
+
+    /// The row and those before it: start = −dilation · (length − 1). No row of the result depends on a later one.
+    #[must_use]
+    pub const fn causal(self) -> Self {
+        Self { at: At::End, ..self }
+    }
+
+    /// From the row that is so many rows behind, of a negative number before, each.
+    #[must_use]
+    pub const fn starting_at(self, start: i64) -> Self {
+        Self { at: At::Start(start), ..self }
+    }
+
+    /// Every `dilation`-th row.
+    #[must_use]
+    pub const fn dilation(self, dilation: usize) -> Self {
+        Self { dilation, ..self }
+    }
+
+    /// The columns in so many groups of equal width: a group of the result is made of the same group of the input alone.
+    #[must_use]
+    pub const fn groups(self, groups: usize) -> Self {
+        Self { groups, ..self }
+    }
+
+    /// The first row that is read for row 0.
+    pub fn start(&self) -> i64 {
+        let reach = self.length.saturating_sub(1).saturating_mul(self.dilation).min(FURTHEST + 1) as i64;
+        match self.at {
+            At::Centre => -(reach / 2),
+            At::End => -reach,
+            At::Start(start) => start,
+        }
+    }
+
+    /// How many rows are read for each.
+    pub const fn length(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) const fn divides(&self) -> (usize, usize) {
+        (self.dilation, self.groups)
+    }
+
+    /// The rows that stand above and below each sequence in a variable of padding rows.
+    ///
+    /// ```
+    /// use unpadded::ops::Context;
+    /// assert_eq!(Context::new(4).padding_rows(), (1, 2));
+    /// assert_eq!(Context::new(3).causal().padding_rows(), (2, 0));
+    /// ```
+    pub fn padding_rows(&self) -> (usize, usize) {
+        let reach = self.length.saturating_sub(1).saturating_mul(self.dilation).min(FURTHEST + 1) as i64;
+        let (first, last) = (self.start(), self.start().saturating_add(reach));
+        (first.min(0).unsigned_abs() as usize, last.max(0).unsigned_abs() as usize)
+    }
+}
+
+/// The window of an operator's attributes.
+pub(super) fn window(start: i64, length: usize, dilation: usize) -> Window {
+    Window { start: start as isize, step: dilation as isize, taps: length }
+}
+
+/// The start of a context that does not reach too far on either side.
+pub(super) fn near(attributes: &Attributes, name: &str) -> Result<i64> {
+    let start = attributes.int(name)?;
+    let (length, dilation) = (count(attributes, "length")?, count_or_one(attributes, "dilation")?);
+    let reach = (length - 1).checked_mul(dilation).filter(|&reach| reach <= FURTHEST);
+    let Some(reach) = reach else {
+        let got = format!("{length} of them, each {dilation} behind the one before");
+        let expected = format!("rows that are at most {FURTHEST} apart");
+        return Err(Error::of(ErrorKind::Program, "context", expected, got));
+    };
+    if start.unsigned_abs() as u128 > FURTHEST as u128 || start.unsigned_abs() as usize + reach > FURTHEST {
+        let expected = format!("a row at most {FURTHEST} away, with the whole context");
+        return Err(Error::of(
+            ErrorKind::Program,
+            format!("attribute `{name}`"),
+            expected,
+            start.to_string(),
+        ));
+    }
+    Ok(start)
+}

@@ -1,0 +1,358 @@
+//! `sequence_conv`: a convolution over the rows of each sequence.
+
+mod context;
+
+pub use context::Context;
+
+use ndarray::Array2;
+
+use crate::error::{Error, Result};
+use crate::kernels::{
+    ConvGradient, ConvRoom, ConvRows, Float, GradientRoom, Packed, Transpose, View, affine_gradient,
+    conv_forward, conv_gradient, conv_padding_gradient, depthwise_forward, depthwise_gradient,
+    depthwise_padding_gradient,
+};
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Backward, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pass, Prepare,
+    RowValue, Sample, Sequences, Spec, Work,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+use crate::{builder_methods, operator};
+
+use super::counts::{count, count_or_one};
+use context::{near, window};
+
+operator! {
+    /// A convolution over the rows of each sequence of the last level, with a bias and with padding rows that are learnt: `filter`
+    /// `[length · D / groups, M]`, `bias` `[M]`, `padding` `[above + below, D]`.
+    ///
+    /// out_t = b + Σ_j x_(t + start + j · dilation) · W_j, over the `length` rows of the [`Context`](crate::ops::Context), for
+    /// every row t of x, of D numbers. W_j are the rows j · D … (j + 1) · D − 1 of the filter. So the output has x's rows
+    /// and LoD, with M numbers each. A row outside of the sequence counts as zeros; or, with `padding`, as one of these: of
+    /// the `above` rows before the sequence the last stands directly above its first row, and of the `below` rows behind them the
+    /// first directly below its last ([`Context::padding_rows`](crate::ops::Context::padding_rows) says how many they are).
+    /// Their gradient is the sum over all sequences.
+    ///
+    /// With `groups` G, columns of x and of the output are G groups of equal width: group g of the output is made of group g of
+    /// x, D / G numbers, by W's columns of group g. With as many groups as columns each column is convolved by itself
+    /// ("depthwise"). An empty sequence has no rows, and so nothing to compute. No row is padded, whatever the lengths.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let x = Variable::from_sequences(&[vec![1.0, 2.0, 3.0], vec![], vec![4.0]])?;
+    /// let attributes = Attributes::new().with("start", -1).with("length", 3);
+    /// let op = ops::catalogue().parse("sequence_conv", &attributes)?;
+    /// let out = op.call(&[
+    ///     Operand::batch("x", x),
+    ///     Operand::constant("filter", array![[100.0], [10.0], [1.0]]),
+    ///     Operand::constant("bias", array![0.5]),
+    ///     Operand::constant("padding", array![[7.0], [9.0]]), // above and below
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [712.5, 123.5, 239.5, 749.5]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[3, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has no LoD or does not hold floats, the groups do not divide its columns and those of the filter, or a shape is
+    /// another; and if the length, the dilation or the number of groups is 0, or the context reaches further than 2³¹ − 1 rows.
+    pub(in crate::ops) struct SequenceConv = sequence_conv {
+        start: i64 => near,
+        length: usize => count,
+        dilation: usize => count_or_one,
+        groups: usize => count_or_one,
+    }
+    inputs {
+        X = x: one,
+        FILTER = filter: one,
+        BIAS = bias: optional,
+        PADDING = padding: optional,
+    }
+    outputs { OUT = out: one }
+    impl Builder, Var {
+        fn sequence_conv_with(&self, x: Var, filter: Var, bias: Option<Var>, padding: Option<Var>, context: Context) -> Var {
+            let (start, length, (dilation, groups)) = (context.start(), context.length(), context.divides());
+        }
+    }
+}
+
+builder_methods! { SequenceConvPlain, Builder, Var;
+    /// A convolution over the rows of each sequence of the last level, with a given `filter` `[length · D / groups, M]`: the layer
+    /// `layers::Conv` makes one.
+    ///
+    /// out_t = Σ_j x_(t + start + j · dilation) · W_j, over the `length` rows of the `context`; rows outside of the sequence
+    /// count as zeros. The whole formula, a bias and padding rows are at
+    /// [`sequence_conv_with`](Self::sequence_conv_with).
+    ///
+    /// ```
+    /// use unpadded::layers::init;
+    /// use unpadded::ops::Context;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let filter = net.parameter("filter", DType::F32, &[3 * 8, 16], init::xavier());
+    /// let y = x.sequence_conv(filter, Context::new(3).dilation(2).causal());
+    /// assert_eq!(net.describe(y), "`sequence_conv`: f32[rows0, 16] lod(0)");
+    /// ```
+    ///
+    /// # Errors
+    /// As [`sequence_conv_with`](Self::sequence_conv_with).
+    #[doc(alias("conv1d", "causal"))]
+    pub fn sequence_conv(&self, x: Var, filter: Var, context: Context) -> Var {
+        self.sequence_conv_with(x, filter, None, None, context)
+    }
+}
+
+/// What a call needs beside what was prepared.
+#[derive(Default)]
+struct Room<T: Float> {
+    weights: Vec<Packed<T>>,
+    conv: ConvRoom<T>,
+    gradient: ConvGradient<T>,
+}
+
+/// The widths of a group of the input and of a group of the output.
+#[derive(Clone, Copy)]
+struct Group {
+    input: usize,
+    output: usize,
+}
+
+impl Group {
+    /// Each column is a group of its own.
+    fn is_a_column(self) -> bool {
+        self.input == 1 && self.output == 1
+    }
+}
+
+impl Op for SequenceConv {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(Self::X))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        s.has_lod(Self::X)?;
+        s.same_dtype(Self::X, Self::FILTER)?;
+        let (x, filter, groups) = (s.input(Self::X), s.input(Self::FILTER), self.groups);
+        let (width, above_below) = (x.width(), window(self.start, self.length, self.dilation).padding_rows());
+        if x.shape.len() > 2 || !width.is_multiple_of(groups) {
+            return Err(s.mismatch(Self::X, &format!("rows of numbers that {groups} groups divide")));
+        }
+        let height = self.length.checked_mul(width / groups);
+        let &[Extent::Known(rows), Extent::Known(columns)] = filter.shape.as_slice() else {
+            return Err(s.mismatch(Self::FILTER, "a constant of shape [length · in / groups, out]"));
+        };
+        if Some(rows) != height || !columns.is_multiple_of(groups) {
+            let height = height.map_or_else(|| "more than can be counted".to_owned(), |n| n.to_string());
+            let expected = format!(
+                "{height} rows, the length {} by {width} / {groups}, of columns that {groups} groups divide",
+                self.length
+            );
+            return Err(s.mismatch(Self::FILTER, &expected));
+        }
+        if s.optional(Self::BIAS).is_some() {
+            s.same_dtype(Self::X, Self::BIAS)?;
+            s.constant(Self::BIAS, &[columns])?;
+        }
+        if s.optional(Self::PADDING).is_some() {
+            s.same_dtype(Self::X, Self::PADDING)?;
+            s.constant(Self::PADDING, &[above_below, width])?;
+        }
+        let out = x.with_width(columns);
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.convolved::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.gradients::<T>(run))
+    }
+
+    fn gradient(&self, wrt: usize, _: &[Vec<Spec>]) -> Gradient {
+        match wrt {
+            Self::X | Self::PADDING => Gradient::reads_nothing().input(Self::FILTER),
+            Self::FILTER => Gradient::reads_nothing().input(Self::X).input(Self::PADDING),
+            _ => Gradient::reads_nothing(),
+        }
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { accumulates: true, separate_gradients: true, prepares: true, ..Hints::default() }
+    }
+
+    fn prepare(&self, prepare: &mut Prepare<'_>) -> Result<()> {
+        with_float!(prepare.dtype(Self::X), T => {
+            let wanted = prepare.wants(Self::X) || prepare.wants(Self::PADDING);
+            if let Some(filter) = prepare.constant::<T>(Self::FILTER)
+                && (prepare.pass() == Pass::Forward || wanted)
+            {
+                let pass = prepare.pass();
+                self.pack(filter, pass, prepare.keep::<Vec<Packed<T>>>());
+            }
+            Ok(())
+        })
+    }
+
+    fn cost(&self, work: &Work<'_>) -> Cost {
+        let ((rows, _), (height, width)) = (work.input(Self::X), work.input(Self::FILTER));
+        let product = 2 * rows * height * width;
+        let products = match work.pass() {
+            Pass::Forward => 1,
+            Pass::Backward => u64::from(work.wants(Self::X)) + u64::from(work.wants(Self::FILTER)),
+        };
+        Cost { flops: products * product, ..work.touched() }
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let cases = [
+            ("centred", Context::new(3), 2, 3),
+            ("causal, dilated", Context::new(2).dilation(2).causal(), 2, 1),
+            ("ahead, in groups", Context::new(2).starting_at(1).groups(2), 4, 6),
+            ("each column, dilated", Context::new(3).dilation(2).groups(3), 3, 3),
+            ("of one row", Context::new(1), 2, 2),
+            ("far before", Context::new(2).starting_at(-7), 1, 2),
+        ];
+        let mut samples = Vec::new();
+        for (k, (name, context, width, columns)) in cases.into_iter().enumerate() {
+            let of = Self::of(context);
+            let filter = numbers(context.length() * width / of.groups, columns, 1);
+            let (above, below) = context.padding_rows();
+            let whole = Sample::of_sequences(&of.attributes(), |sample, lod| {
+                let x = Variable::sequences(numbers(lod.rows(), width, 0), lod)?;
+                let name = format!("{name}, {}", sample.name);
+                Ok(Sample { name, ..sample }.batch("x", x).constant("filter", filter.clone()))
+            })?;
+            for sample in whole {
+                let more = |sample: Sample| {
+                    let padding: Array2<f64> = numbers(above + below, width, 2);
+                    sample
+                        .constant("bias", numbers(1, columns, 3).row(0).to_owned())
+                        .constant("padding", padding)
+                };
+                if k % 2 == 0 {
+                    samples.push(sample.clone());
+                }
+                samples.push(more(sample));
+            }
+        }
+        Ok(samples)
+    }
+}
+
+impl SequenceConv {
+    fn of(context: Context) -> Self {
+        let (dilation, groups) = context.divides();
+        Self { start: context.start(), length: context.length(), dilation, groups }
+    }
+
+    /// What the shape of a filter says of a group.
+    fn group<T>(&self, filter: View<'_, T>) -> Group {
+        Group { input: filter.rows() / self.length, output: filter.width() / self.groups }
+    }
+
+    /// Packs the filter of each group for the product, or turned for the gradient of x. Columns by themselves are read as they
+    /// lie.
+    fn pack<T: Float>(&self, filter: View<'_, T>, pass: Pass, packed: &mut Vec<Packed<T>>) {
+        let Group { input, output } = self.group(filter);
+        let count = if self.group(filter).is_a_column() { 0 } else { self.groups };
+        packed.resize_with(count, Packed::new);
+        for (g, packed) in packed.iter_mut().enumerate() {
+            let filter = filter.columns(g * output, (g + 1) * output);
+            match pass {
+                Pass::Forward => packed.pack(filter, Transpose::No),
+                Pass::Backward => {
+                    packed.resize(self.length * output, input);
+                    for tap in 0..self.length {
+                        let of_tap = filter.rows_range(tap * input, (tap + 1) * input);
+                        packed.put(of_tap, Transpose::Yes, (tap * output, 0));
+                    }
+                }
+            }
+        }
+    }
+
+    fn rows<'a, T>(
+        &self,
+        x: View<'a, T>,
+        padding: Option<View<'a, T>>,
+        sequences: Sequences<'a>,
+    ) -> ConvRows<'a, T> {
+        let window = window(self.start, self.length, self.dilation);
+        ConvRows { x, padding, offsets: sequences.offsets(), window }
+    }
+
+    fn convolved<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (filter, bias) = (run.input::<T>(Self::FILTER)?, run.optional::<T>(Self::BIAS)?);
+        let rows = self.rows(run.input::<T>(Self::X)?, run.optional(Self::PADDING)?, run.sequences(Self::X)?);
+        let (out, threads) = ((run.output::<T>(Self::OUT)?, run.store()), run.run().threads);
+        let bias = bias.map(|bias| bias.row(0));
+        if self.group(filter).is_a_column() {
+            depthwise_forward(rows, filter, bias, out);
+            return Ok(());
+        }
+        let prepared = run.prepared::<Vec<Packed<T>>>();
+        let Room { weights, conv: room, .. } = run.scratch().get::<Room<T>>();
+        let weights = prepared.unwrap_or_else(|| {
+            self.pack(filter, Pass::Forward, weights);
+            weights
+        });
+        conv_forward(rows, weights, bias, out, room, threads);
+        Ok(())
+    }
+
+    fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+            return Err(Error::new("sequence_conv", "a gradient of its output", "none"));
+        };
+        let (threads, sequences) = (run.run().threads, run.sequences(Self::X)?);
+        let (dx, dpadding) = (run.gradient::<T>(Self::X)?, run.gradient::<T>(Self::PADDING)?);
+        if dx.is_some() || dpadding.is_some() {
+            let filter = run.input::<T>(Self::FILTER)?;
+            let prepared = run.prepared::<Vec<Packed<T>>>();
+            let back = self.rows(dout, None, sequences);
+            let Room { weights, conv: room, gradient } = run.scratch().get::<Room<T>>();
+            let alone = self.group(filter).is_a_column();
+            let weights = prepared.unwrap_or_else(|| {
+                self.pack(filter, Pass::Backward, weights);
+                weights
+            });
+            if let Some(to) = dpadding {
+                if alone {
+                    depthwise_padding_gradient(back, filter, to);
+                } else {
+                    conv_padding_gradient(back, weights, to, gradient);
+                }
+            }
+            if let Some(to) = dx {
+                let back = ConvRows { window: back.window.turned(), ..back };
+                if alone {
+                    depthwise_forward(back, filter, None, to);
+                } else {
+                    conv_forward(back, weights, None, to, room, threads);
+                }
+            }
+        }
+        let mut bias = run.gradient::<T>(Self::BIAS)?;
+        let mut bias = bias.as_mut().map(|(db, store)| (db.row(0), *store));
+        if let Some(to) = run.gradient::<T>(Self::FILTER)? {
+            let rows = self.rows(run.input::<T>(Self::X)?, run.optional(Self::PADDING)?, sequences);
+            let group = Group { input: to.0.rows() / self.length, output: to.0.width() / self.groups };
+            if group.is_a_column() {
+                depthwise_gradient(rows, dout, to, threads);
+            } else {
+                let room = &mut run.scratch().get::<Room<T>>().gradient;
+                conv_gradient(rows, dout, self.groups, to, bias.take(), room, threads);
+            }
+        }
+        affine_gradient(dout, None, bias, run.scratch().get::<GradientRoom<T>>(), threads);
+        Ok(())
+    }
+}

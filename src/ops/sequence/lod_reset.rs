@@ -1,0 +1,262 @@
+//! `lod_reset` and `lod_append`: other boundaries over the same rows.
+
+use ndarray::{Array1, Array2};
+
+use crate::error::{Error, Result};
+use crate::kernels::arena::Plain;
+use crate::lod::Lod;
+use crate::operator;
+use crate::ops::lookup::ids::{check, ids};
+use crate::ops::sequence::samples::of_lengths;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue,
+    Sample, Spec,
+};
+use crate::tensor::{Dense, Variable, with_element};
+use crate::with_float;
+
+operator! {
+    /// The rows of `x` in the sequences of `y`: other boundaries over the same rows.
+    ///
+    /// out is x, row by row, with y's LoD, the same `Arc`, whatever LoD x has, or none. x must have as many rows as y, which is
+    /// known only when it runs. Of y only the LoD is read. Any dtype; the gradient passes back row by row. A sequence of the
+    /// output may be made of rows of several sequences of x, so that the operator cannot stand in a step block.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let x = Variable::from_sequences(&[vec![1.0, 2.0], vec![3.0]])?;
+    /// let y = Variable::from_sequences(&[vec![0i64], vec![0, 0]])?;
+    /// let op = ops::catalogue().parse("lod_reset", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, 3.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[1, 2]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `y` has no LoD, or `x` no rows of a batch; at a run, if they have different numbers of rows.
+    pub(in crate::ops) struct LodReset = lod_reset {}
+    inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn lod_reset(&self, x: Var, y: Var) -> Var; }
+}
+
+operator! {
+    /// The sequences of `x`'s last level, each cut into pieces of the given `lengths`: a new last level.
+    ///
+    /// `lengths` are whole numbers in sequences, below the same levels as x's last one: those of sequence i are the lengths of
+    /// the pieces that sequence i of x is cut into, in order, and add up to its n_i rows. The output has x's rows, and the LoD of
+    /// `lengths` with a last level of these numbers. A length of 0 makes an empty piece; an empty sequence may have no pieces.
+    /// Any dtype; the gradient passes back row by row.
+    ///
+    /// The lengths are data and not offsets, so that the operator computes its level from data (`Op::levels`): in a step
+    /// block no memory may reach `lengths`. One may reach x.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let words = Variable::from_sequences(&[vec![1i64, 2, 3], vec![], vec![4, 5]])?;
+    /// let lengths = Variable::from_sequences(&[vec![2i64, 1], vec![], vec![2]])?;
+    /// let op = ops::catalogue().parse("lod_append", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", words), Operand::batch("lengths", lengths)])?;
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1], [2, 1, 2]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has no LoD, `lengths` are not whole numbers in sequences below the same levels, or there is no room for one level
+    /// more; in a step block, if a memory reaches `lengths`; at a run, if the lengths of a sequence do not add up to its rows.
+    pub(in crate::ops) struct LodAppend = lod_append {}
+    inputs { X = x: one, LENGTHS = lengths: one.without_gradient() }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn lod_append(&self, x: Var, lengths: Var) -> Var; }
+}
+
+impl Op for LodReset {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Keeps(Self::Y))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.has_lod(Self::Y)?;
+        let (x, y) = (s.input(Self::X), s.input(Self::Y));
+        if !x.batched() {
+            return Err(s.mismatch(Self::X, "rows of a batch, as many as `y` has"));
+        }
+        let mut out = x.clone();
+        out.shape[0] = y.rows();
+        out.lod = y.lod.clone();
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => {
+            let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+            if x.rows() != out.rows() {
+                let expected = format!("{}, as many as `y` has", out.rows());
+                return Err(Error::new("rows of `x`", expected, x.rows().to_string()));
+            }
+            copy(x, out)
+        });
+        Ok(())
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => passed::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for flat in [false, true] {
+            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+                let (rows, sequences) = (lod.rows(), lod.sequences());
+                // As many rows in as many sequences at the top: all in the last one.
+                let lengths: Vec<usize> =
+                    (1..=sequences).map(|i| if i == sequences { rows } else { 0 }).collect();
+                let other = Lod::from_lengths1(&lengths)?;
+                let (from, to) = if flat { (other, lod) } else { (lod, other) };
+                let x = Variable::sequences(numbers(rows, 2, 0), from)?;
+                Ok(sample.batch("x", x).batch("y", Variable::sequences(Array2::<f64>::zeros((rows, 1)), to)?))
+            })?);
+        }
+        Ok(samples)
+    }
+}
+
+impl Op for LodAppend {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::FromData(&[Self::LENGTHS]))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        check(s, Self::LENGTHS)?;
+        s.has_lod(Self::X)?;
+        let (x, lengths) = (s.input(Self::X), s.input(Self::LENGTHS));
+        if lengths.lod.len() != x.lod.len() || lengths.upper_levels() != x.upper_levels() {
+            return Err(s.mismatch(
+                Self::LENGTHS,
+                "whole numbers in sequences below the same levels as those of `x`",
+            ));
+        }
+        let level = s.level_from_data(&lengths.lod)?;
+        let mut out = x.clone();
+        out.lod = lengths.lod.clone();
+        out.lod.push(level);
+        out.shape[0] = Extent::Rows(level);
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn levels(&self, run: &mut NewLevels<'_>) -> Result<()> {
+        let (lengths, sequences) = (ids!(run, Self::LENGTHS), run.sequences(Self::X)?);
+        let pieces = run.sequences(Self::LENGTHS)?;
+        let offsets = run.offsets(0);
+        offsets.push(0);
+        for (i, (rows, pieces)) in sequences.iter().zip(pieces.iter()).enumerate() {
+            let mut end = rows.start;
+            for piece in pieces {
+                let length = usize::try_from(lengths.get(piece)).ok();
+                let next = length.and_then(|length| end.checked_add(length)).filter(|&next| next <= rows.end);
+                end = next.ok_or_else(|| unlike(i, rows.len(), "others"))?;
+                offsets.push(end);
+            }
+            if end != rows.end {
+                return Err(unlike(i, rows.len(), "fewer"));
+            }
+        }
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => copy(run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?));
+        Ok(())
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => passed::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for short in [false, true] {
+            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+                // A piece of one row, an empty one and the rest; an empty sequence has no pieces.
+                let pieces = |pair: &[usize]| match pair[1] - pair[0] {
+                    0 => vec![],
+                    rows => vec![1, 0, rows as i64 - 1],
+                };
+                let pieces: Vec<Vec<i64>> = lod.offsets().windows(2).map(pieces).collect();
+                let lengths = Array1::from(pieces.concat());
+                let pieces = Some(of_lengths(&lod, pieces.iter().map(Vec::len))?);
+                let lengths = match short {
+                    false => Variable::new(Dense::from(lengths), pieces)?,
+                    true => Variable::new(Dense::from(lengths.mapv(|n| n as i32)), pieces)?,
+                };
+                let x = Variable::sequences(numbers(lod.rows(), 2, 0), lod)?;
+                Ok(sample.batch("x", x).batch("lengths", lengths))
+            })?);
+        }
+        Ok(samples)
+    }
+}
+
+fn unlike(i: usize, rows: usize, got: &str) -> Error {
+    Error::new(
+        "lengths of the pieces of a sequence",
+        format!("numbers from 0 that add up to its {rows} rows"),
+        got,
+    )
+    .row(i)
+}
+
+fn copy<T: Plain>(x: crate::kernels::View<'_, T>, mut out: crate::kernels::ViewMut<'_, T>) {
+    out.iter_mut().zip(x.iter()).for_each(|(out, x)| out.copy_from_slice(x));
+}
+
+/// The gradient of an operator whose output has the rows of its first input.
+fn passed<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    if let (Some(dout), Some((dx, store))) = (run.output_gradient::<T>(0)?, run.gradient::<T>(0)?) {
+        store.put_rows(dx, dout);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Operand;
+
+    fn said(kind: &str, x: &[Vec<f64>], slot: &str, other: &[Vec<i64>]) -> Result<String> {
+        let operands = [
+            Operand::batch("x", Variable::from_sequences(x)?),
+            Operand::batch(slot, Variable::from_sequences(other)?),
+        ];
+        let outcome = crate::ops::catalogue().parse(kind, &Attributes::new())?.call(&operands);
+        Ok(outcome.err().map(|error| error.to_string()).unwrap_or_default())
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_are_refused() -> Result<()> {
+        let x = [vec![1.0, 2.0], vec![3.0]];
+        let error = said("lod_reset", &x, "y", &[vec![0], vec![0]])?;
+        assert!(error.contains("rows of `x`: expected 2, as many as `y` has, got 3"), "{error}");
+        for lengths in [[vec![2], vec![2]], [vec![2], vec![0]], [vec![2], vec![]], [vec![1, 1], vec![-1, 2]]]
+        {
+            let error = said("lod_append", &x, "lengths", &lengths)?;
+            let expected = "expected numbers from 0 that add up to its 1 rows";
+            assert!(error.contains(expected) && error.contains("sample 1"), "{error}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! `sequence_mask`: which places of padded sequences hold a row.
+
+use ndarray::Array1;
+
+use crate::error::{Error, Result};
+use crate::kernels::arena::Plain;
+use crate::operator;
+use crate::ops::lookup::ids::{check, ids};
+use crate::program::{Extent, Forward, InferShape, Op, Sample};
+use crate::tensor::{DType, Element, Number, Variable, with_element};
+
+operator! {
+    /// 1 in the first places of a row, as many as its length says, and 0 behind them: which places of padded sequences hold a row.
+    ///
+    /// out_sj = 1 for j < `lengths`_s, else 0, for 0 ≤ j < `length`: shape `[rows, length]`, of the given dtype, with the LoD of
+    /// `lengths`, a whole number each. A length of 0, or below, gives zeros; one above `length` gives ones. No gradient passes.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let attributes = Attributes::new().with("length", 3).with("dtype", "f32");
+    /// let op = ops::catalogue().parse("sequence_mask", &attributes)?;
+    /// let out = op.call(&[Operand::batch("lengths", Variable::dense(array![2i64, 0, 5]))])?;
+    /// assert_eq!(out[0].shape(), [3, 3]);
+    /// assert_eq!(out[0].as_slice::<f32>()?, [1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `lengths` does not hold one whole number a row.
+    pub(in crate::ops) struct SequenceMask = sequence_mask { length: usize, dtype: DType }
+    inputs { LENGTHS = lengths: one.without_gradient() }
+    outputs { OUT = out: one.without_gradient() }
+    impl Builder, Var { fn sequence_mask(&self, lengths: Var, length: usize, dtype: DType) -> Var; }
+}
+
+impl Op for SequenceMask {
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        check(s, Self::LENGTHS)?;
+        let mut out = s.input(Self::LENGTHS).with_dtype(self.dtype);
+        out.shape.truncate(1);
+        if out.shape.try_push(Extent::Known(self.length)).is_err() {
+            return Err(Error::new("shape", "room for two dimensions", "none"));
+        }
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(self.dtype, T => mask::<T>(run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for (k, dtype) in [DType::F32, DType::F64, DType::I32, DType::Bool].into_iter().enumerate() {
+            let attributes = SequenceMask { length: 3, dtype }.attributes();
+            samples.extend(Sample::of_sequences(&attributes, |sample, lod| {
+                let lengths = Array1::from_iter((0..lod.rows()).map(|i| [2i64, 0, 5, 3, -1][(i + k) % 5]));
+                let lengths = match k % 2 {
+                    0 => Variable::sequences(lengths, lod)?,
+                    _ => Variable::sequences(lengths.mapv(|n| n as i32), lod)?,
+                };
+                Ok(sample.batch("lengths", lengths))
+            })?);
+        }
+        Ok(samples)
+    }
+}
+
+fn mask<T: Plain + Element>(run: &mut Forward<'_>) -> Result<()> {
+    let lengths = ids!(run, SequenceMask::LENGTHS);
+    let mut out = run.output::<T>(SequenceMask::OUT)?;
+    let [zero, one] = [0, 1].map(|number| T::from_number(Number::Integer(number)));
+    for (i, out) in out.iter_mut().enumerate() {
+        let length = usize::try_from(lengths.get(i)).unwrap_or(0).min(out.len());
+        out[..length].fill(one);
+        out[length..].fill(zero);
+    }
+    Ok(())
+}

@@ -1,0 +1,311 @@
+//! `sequence_pad` and `sequence_unpad`: to arrays of one length, and back.
+
+use std::ops::Range;
+
+use ndarray::{Array1, Array2, Array3};
+
+use crate::error::{Error, Result};
+use crate::kernels::Store;
+use crate::kernels::arena::Plain;
+use crate::lod::Lod;
+use crate::operator;
+use crate::ops::lookup::ids::{Ids, check, ids};
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue,
+    Sample, Spec,
+};
+use crate::tensor::{DType, Dense, Element, Number, Variable, with_element};
+use crate::with_float;
+
+operator! {
+    /// Each sequence of `x`'s last level as one row of `length` places, with `pad_value` in those behind its end; and the lengths.
+    ///
+    /// out_st = x_t of sequence s for t < n_s, and `pad_value` for n_s ≤ t < `length`: shape `[sequences, length, …]` of rows
+    /// `[…]`. The second output is n_s, an i64 each, shape `[sequences]`. The LoD of both is x's without its last level. An
+    /// empty sequence is all padding. A longer sequence than `length` fails the run and is named: cut it before, by
+    /// [`sequence_slice`](Self::sequence_slice). Any dtype; padding passes no gradient. For operators that need arrays: the
+    /// others of this crate do not.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let x = Variable::from_sequences(&[vec![1.0, 2.0], vec![], vec![3.0]])?;
+    /// let attributes = Attributes::new().with("length", 3).with("pad_value", -1.0);
+    /// let out = ops::catalogue().parse("sequence_pad", &attributes)?.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].shape(), [3, 3, 1]);
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, -1.0, -1.0, -1.0, -1.0, 3.0, -1.0, -1.0]);
+    /// assert_eq!(out[1].as_slice::<i64>()?, [2, 0, 1]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has no LoD, or as many dimensions as a variable can have; at a run, if a sequence is longer than `length`.
+    pub(in crate::ops) struct SequencePad = sequence_pad { length: usize, pad_value: f64 = 0.0 }
+    inputs { X = x: one }
+    outputs { OUT = out: one, LENGTHS = lengths: one.without_gradient() }
+    impl Builder, Var { fn sequence_pad(&self, x: Var, length: usize, pad_value: f64) -> (Var, Var); }
+}
+
+operator! {
+    /// The rows of sequences that were padded, without the padding: the inverse of [`sequence_pad`](Self::sequence_pad).
+    ///
+    /// Sequence s of the output is the first n_s of the places that row s of x has, with x of shape `[sequences, places, …]` and n_s
+    /// = `lengths`_s, a whole number each with 0 ≤ n_s ≤ places, else the run fails and names the sequence. The output's rows
+    /// have shape `[…]`, and its LoD is x's with a last level of these lengths. n_s = 0 is an empty sequence. Any dtype; the
+    /// gradient of what lies behind is 0.
+    ///
+    /// The lengths are data and not offsets, so that the operator computes its level from data (`Op::levels`): in a step
+    /// block no memory may reach `lengths`. One may reach x.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let x = Variable::dense(array![[1.0, 2.0, -1.0], [-1.0, -1.0, -1.0], [3.0, -1.0, -1.0]]);
+    /// let op = ops::catalogue().parse("sequence_unpad", &Attributes::new())?;
+    /// let lengths = Variable::dense(array![2i64, 0, 1]);
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("lengths", lengths)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, 3.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has fewer than two dimensions, or `lengths` does not hold one whole number for each of its rows; in a step block, if
+    /// a memory reaches `lengths`; at a run, if a length is out of range.
+    pub(in crate::ops) struct SequenceUnpad = sequence_unpad {}
+    inputs { X = x: one, LENGTHS = lengths: one.without_gradient() }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn sequence_unpad(&self, x: Var, lengths: Var) -> Var; }
+}
+
+impl Op for SequencePad {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::DropsLevel(Self::X))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.has_lod(Self::X)?;
+        let mut out = s.input(Self::X).drop_level(s.top())?;
+        let mut lengths = out.with_dtype(DType::I64);
+        lengths.shape.truncate(1);
+        if out.shape.try_insert(1, Extent::Known(self.length)).is_err() {
+            return Err(s.mismatch(Self::X, "room for one dimension more"));
+        }
+        s.set(Self::OUT, out);
+        s.set(Self::LENGTHS, lengths);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => self.padded::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.gradients::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let attributes = |length| SequencePad { length, pad_value: -2.5 }.attributes();
+        let mut samples = Sample::of_sequences(&attributes(4), |sample, lod| {
+            Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 3, 0), lod)?))
+        })?;
+        samples.extend(Sample::of_sequences(&attributes(5), |sample, lod| {
+            let ids: Vec<i64> = (0..lod.rows() as i64).collect();
+            Ok(sample.batch("x", Variable::sequences(Array1::from(ids), lod)?))
+        })?);
+        Ok(samples)
+    }
+}
+
+impl SequencePad {
+    /// The places of a sequence in a row of so many numbers.
+    fn places(&self, i: usize, rows: &Range<usize>, width: usize) -> Result<Range<usize>> {
+        if rows.len() > self.length {
+            let expected = format!("at most {} rows, the length to pad to", self.length);
+            return Err(Error::new("sequence", expected, rows.len().to_string()).row(i));
+        }
+        Ok(0..rows.len() * width)
+    }
+
+    fn padded<T: Plain + Element>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, sequences) = (run.input::<T>(Self::X)?, run.sequences(Self::X)?);
+        let (mut out, mut lengths) = (run.output::<T>(Self::OUT)?, run.output::<i64>(Self::LENGTHS)?);
+        let padding = T::from_number(Number::Float(self.pad_value));
+        for (i, rows) in sequences.iter().enumerate() {
+            let places = self.places(i, &rows, x.width())?;
+            lengths.row(i)[0] = rows.len() as i64;
+            let (to, rest) = out.row(i).split_at_mut(places.end);
+            for (to, row) in to.chunks_exact_mut(x.width().max(1)).zip(rows) {
+                to.copy_from_slice(x.row(row));
+            }
+            rest.fill(padding);
+        }
+        Ok(())
+    }
+
+    fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+            store.put_nothing(dx);
+            return Ok(());
+        };
+        let width = dx.width();
+        for (i, rows) in run.sequences(Self::X)?.iter().enumerate() {
+            let from = &dout.row(i)[self.places(i, &rows, width)?];
+            for (from, row) in from.chunks_exact(width.max(1)).zip(rows) {
+                store.put_row(dx.row(row), from);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Op for SequenceUnpad {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::FromData(&[Self::LENGTHS]))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        check(s, Self::LENGTHS)?;
+        let x = s.input(Self::X);
+        if !x.batched() || x.shape.len() < 2 {
+            return Err(s.mismatch(Self::X, "rows of places, shape [sequences, places, …]"));
+        }
+        s.same_rows(Self::X, Self::LENGTHS)?;
+        let level = s.level_from_data(&x.lod)?;
+        let mut out = x.clone();
+        out.shape.remove(1);
+        out.shape[0] = Extent::Rows(level);
+        out.lod.push(level);
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn levels(&self, run: &mut NewLevels<'_>) -> Result<()> {
+        let (lengths, places) = (ids!(run, Self::LENGTHS), places(run.input_spec(Self::X)));
+        let offsets = run.offsets(0);
+        let mut end = 0;
+        offsets.push(end);
+        for i in 0..lengths.len() {
+            end += length(&lengths, i, places)?;
+            offsets.push(end);
+        }
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => unpadded::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => unpadded_gradient::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::LENGTHS)
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let lengths = |rows: usize| Array1::from_iter((0..rows as i64).map(|i| [3, 0, 1, 2][i as usize % 4]));
+        // The rows of sequences; of two levels they have one above.
+        let mut samples = Sample::of_sequences(&Attributes::new(), |sample, lod| {
+            let (lod, rows) = (lod.upper().cloned(), lod.last_len());
+            let x = numbers(rows, 6, 0).into_shape_with_order((rows, 3, 2));
+            let x: Array3<f64> = x.map_err(|e| Error::new("sample", "three dimensions", e.to_string()))?;
+            let lengths = Variable::new(Dense::from(lengths(rows)), lod.clone())?;
+            Ok(sample.batch("x", Variable::new(Dense::from(x), lod)?).batch("lengths", lengths))
+        })?;
+        samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod: std::sync::Arc<Lod>| {
+            let x = Array2::from_shape_fn((lod.rows(), 3), |(i, j)| (i * 3 + j) as i64);
+            let lengths = lengths(lod.rows()).mapv(|n| n as i32);
+            let sample = sample.batch("x", Variable::sequences(x, lod.clone())?);
+            Ok(sample.batch("lengths", Variable::sequences(lengths, lod)?))
+        })?);
+        Ok(samples)
+    }
+}
+
+/// How many places a row has.
+fn places(x: &Spec) -> usize {
+    x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
+}
+
+/// The length of a sequence of at most so many rows.
+fn length(lengths: &Ids<'_>, i: usize, places: usize) -> Result<usize> {
+    let given = lengths.get(i);
+    usize::try_from(given).ok().filter(|&length| length <= places).ok_or_else(|| {
+        let expected = format!("at least 0 and at most {places}, the places of a row");
+        Error::new("length of a sequence", expected, given.to_string()).row(i)
+    })
+}
+
+fn unpadded<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
+    let (x, lengths) = (run.input::<T>(SequenceUnpad::X)?, ids!(run, SequenceUnpad::LENGTHS));
+    let (mut out, places) = (run.output::<T>(SequenceUnpad::OUT)?, places(run.input_spec(SequenceUnpad::X)));
+    let (mut at, width) = (0, out.width());
+    for (i, x) in x.iter().enumerate() {
+        for place in 0..length(&lengths, i, places)? {
+            out.row(at).copy_from_slice(&x[place * width..(place + 1) * width]);
+            at += 1;
+        }
+    }
+    Ok(())
+}
+
+fn unpadded_gradient<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(SequenceUnpad::OUT)? else {
+        return Err(Error::new("sequence_unpad", "a gradient of its output", "none"));
+    };
+    let (lengths, places) = (ids!(run, SequenceUnpad::LENGTHS), places(run.input_spec(SequenceUnpad::X)));
+    let Some((mut dx, store)) = run.gradient::<T>(SequenceUnpad::X)? else { return Ok(()) };
+    let (mut at, width) = (0, dout.width());
+    for (i, dx) in dx.iter_mut().enumerate() {
+        let length = length(&lengths, i, places)?;
+        let (to, rest) = dx.split_at_mut(length * width);
+        for to in to.chunks_exact_mut(width.max(1)) {
+            store.put_row(to, dout.row(at));
+            at += 1;
+        }
+        if store == Store::Write {
+            rest.fill(T::ZERO);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ndarray::array;
+
+    use super::*;
+    use crate::program::Operand;
+
+    #[test]
+    fn lengths_that_do_not_fit_name_their_sequence() -> Result<()> {
+        let catalogue = crate::ops::catalogue();
+        let said = |kind: &str, attributes: &Attributes, operands: &[Operand]| -> Result<String> {
+            let outcome = catalogue.parse(kind, attributes)?.call(operands);
+            Ok(outcome.err().map(|error| error.to_string()).unwrap_or_default())
+        };
+        let x = Variable::from_sequences(&[vec![1.0], vec![2.0, 3.0]])?;
+        let error = said("sequence_pad", &Attributes::new().with("length", 1), &[Operand::batch("x", x)])?;
+        assert!(
+            error.starts_with("sequence of sample 1: expected at most 1 rows") && error.contains("got 2"),
+            "{error}"
+        );
+        for (lengths, got) in [(array![0i64, 3], "got 3"), (array![0, -1], "got -1")] {
+            let operands =
+                [Operand::batch("x", array![[1.0, 2.0], [3.0, 4.0]]), Operand::batch("lengths", lengths)];
+            let error = said("sequence_unpad", &Attributes::new(), &operands)?;
+            let expected = "length of a sequence of sample 1: expected at least 0 and at most 2";
+            assert!(error.starts_with(expected) && error.contains(got), "{error}");
+        }
+        Ok(())
+    }
+}

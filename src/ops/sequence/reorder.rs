@@ -1,0 +1,186 @@
+//! `reorder_by_rank`: sequences in the order of a rank table.
+
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use ndarray::Array2;
+
+use crate::error::{Error, Result};
+use crate::kernels::arena::Plain;
+use crate::lod::Lod;
+use crate::operator;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+};
+use crate::tensor::{Dense, Variable, with_element};
+use crate::with_float;
+
+operator! {
+    /// The top-level sequences of `x` in the order of `y`'s lengths, the longest first.
+    ///
+    /// Sequence i of the output is sequence o_i of x, where o sorts the top-level sequences of y by their lengths (their entries in
+    /// the level below), the longest first and equal ones as they stand: the order of a rank table, in which the step
+    /// executor runs them. A sequence of x keeps its levels. If x has no LoD its rows are ordered. Of y only the LoD is read. Any
+    /// dtype; the gradient is put back in order. It reaches over the batch, and so cannot stand in a step block.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let y = Variable::from_sequences(&[vec![0i64, 0], vec![], vec![0, 0, 0]])?;
+    /// let x = Variable::from_sequences(&[vec![1.0], vec![2.0, 3.0], vec![4.0]])?;
+    /// let op = ops::catalogue().parse("reorder_by_rank", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("y", y)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [4.0, 1.0, 2.0, 3.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[1, 1, 2]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `y` has no LoD, or `x` is not one row, or one sequence, for each sequence of the batch.
+    pub(in crate::ops) struct ReorderByRank = reorder_by_rank {}
+    inputs { X = x: one, Y = y: one.without_gradient().any_storage() }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn reorder_by_rank(&self, x: Var, y: Var) -> Var; }
+}
+
+/// Scratch: the order of the sequences.
+#[derive(Default)]
+struct Order(Vec<usize>);
+
+impl Op for ReorderByRank {
+    fn facts(&self) -> Facts {
+        Facts::batch_wide(LodEffect::Replaces)
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.has_lod(Self::Y)?;
+        let (x, y) = (s.input(Self::X), s.input(Self::Y));
+        if x.lod.is_empty() && x.rows() != s.top() {
+            return Err(s.mismatch(Self::X, "one row, or one sequence, for each sequence of the batch"));
+        }
+        let mut out = x.clone();
+        out.lod.clear();
+        for level in 0..x.lod.len() {
+            let made = s.new_level(&out.lod, |levels, offsets| {
+                let (Some(from), Some(by)) = (levels.lod(&x.lod), levels.lod(&y.lod)) else {
+                    let expected = "inputs whose LoD is bound";
+                    return Err(Error::new("reorder_by_rank", expected, "one that is not"));
+                };
+                let mut order = Vec::new();
+                rank(by, &mut order)?;
+                let lengths = from.level(level)?;
+                offsets.push(0);
+                let mut end = 0;
+                for &sequence in &order {
+                    for entry in entries(from, sequence, level)? {
+                        end += lengths[entry + 1] - lengths[entry];
+                        offsets.push(end);
+                    }
+                }
+                Ok(())
+            })?;
+            out.lod.push(made);
+            out.shape[0] = Extent::Rows(made);
+        }
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_element!(run.dtype(Self::X), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => backward::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing()
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for (k, levels) in [0, 1, 2].into_iter().enumerate() {
+            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+                let sequences = lod.sequences();
+                let words: Vec<usize> = (0..sequences).map(|i| (i * 2 + k) % 3).collect();
+                let below: Vec<usize> = (0..words.iter().sum()).map(|i| i % 2).collect();
+                let x = match levels {
+                    0 => Variable::from(numbers(sequences, 2, 0)),
+                    1 => {
+                        let lod = Lod::from_lengths1(&words)?;
+                        Variable::new(Dense::from(numbers(lod.rows(), 2, 0)), Some(lod))?
+                    }
+                    _ => {
+                        let lod = Lod::from_lengths(&[words, below])?;
+                        Variable::new(Dense::from(numbers(lod.rows(), 2, 0)), Some(lod))?
+                    }
+                };
+                let y = Variable::sequences(Array2::<f64>::zeros((lod.rows(), 1)), lod)?;
+                Ok(Sample { name: format!("{levels} levels, {}", sample.name), ..sample }
+                    .batch("x", x)
+                    .batch("y", y))
+            })?);
+        }
+        Ok(samples)
+    }
+}
+
+/// The top-level sequences by length, the longest first.
+fn rank(lod: &Lod, order: &mut Vec<usize>) -> Result<()> {
+    let offsets = lod.level(0)?;
+    order.clear();
+    order.extend(0..lod.sequences());
+    order.sort_unstable_by_key(|&i| (Reverse(offsets[i + 1] - offsets[i]), i));
+    Ok(())
+}
+
+/// The entries of level `level`, or behind the last one the rows, that belong to a top-level sequence.
+fn entries(lod: &Lod, sequence: usize, level: usize) -> Result<Range<usize>> {
+    let mut entries = sequence..sequence + 1;
+    for k in 0..level {
+        let offsets = lod.level(k)?;
+        entries = offsets[entries.start]..offsets[entries.end];
+    }
+    Ok(entries)
+}
+
+/// Calls `each` with the row of x and the row of the output of each row, in the output's order.
+fn each_row(
+    x: Option<&Lod>,
+    y: Option<&Lod>,
+    order: &mut Vec<usize>,
+    mut each: impl FnMut(usize, usize),
+) -> Result<()> {
+    rank(y.ok_or_else(|| Error::new("input `y`", "a LoD", "none"))?, order)?;
+    let mut at = 0;
+    for &sequence in &*order {
+        let rows = match x {
+            Some(lod) => entries(lod, sequence, lod.levels())?,
+            None => sequence..sequence + 1,
+        };
+        for row in rows {
+            each(row, at);
+            at += 1;
+        }
+    }
+    Ok(())
+}
+
+fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
+    let (x, mut out) = (run.input::<T>(ReorderByRank::X)?, run.output::<T>(ReorderByRank::OUT)?);
+    let [of_x, of_y] = [ReorderByRank::X, ReorderByRank::Y].map(|slot| run.lod(slot).map(|lod| &**lod));
+    let order = &mut run.scratch().get::<Order>().0;
+    each_row(of_x, of_y, order, |from, to| out.row(to).copy_from_slice(x.row(from)))
+}
+
+fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    let Some(dout) = run.output_gradient::<T>(ReorderByRank::OUT)? else {
+        return Err(Error::new("reorder_by_rank", "a gradient of its output", "none"));
+    };
+    let Some((mut dx, store)) = run.gradient::<T>(ReorderByRank::X)? else { return Ok(()) };
+    let [of_x, of_y] = [ReorderByRank::X, ReorderByRank::Y].map(|slot| run.lod(slot).map(|lod| &**lod));
+    let order = &mut run.scratch().get::<Order>().0;
+    each_row(of_x, of_y, order, |from, to| store.put_row(dx.row(from), dout.row(to)))
+}

@@ -1,0 +1,199 @@
+//! `sequence_topk_pool`: means of the largest of each sequence.
+
+use std::ops::Range;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::{Float, View, exceeds};
+use crate::operator;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+};
+use crate::tensor::Variable;
+use crate::with_float;
+
+operator! {
+    /// The means of the k largest of each column over each sequence of the last level, for each k of `counts` side by side.
+    ///
+    /// out_s = [m_k1, m_k2, …], each of D numbers: m_k of column c is the mean of the min(k, n) largest of x_tc over the n rows
+    /// of sequence s. So k = 1 is the maximum, and a k of n or more the mean. Of equal numbers the first counts as the largest, and
+    /// NaN is larger than any number. An empty sequence gives `pad_value` everywhere and passes no gradient; else the gradient of
+    /// m_k goes to the chosen, divided by min(k, n). The output has the LoD of x without its last level.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let x = Variable::from_sequences(&[vec![1.0, 5.0, 3.0], vec![], vec![4.0]])?;
+    /// let attributes = Attributes::new().with("counts", vec![1, 2]);
+    /// let out = ops::catalogue().parse("sequence_topk_pool", &attributes)?.call(&[Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].shape(), [3, 2]);
+    /// assert_eq!(out[0].as_slice::<f64>()?, [5.0, 4.0, 0.0, 0.0, 4.0, 4.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` has no LoD or does not hold floats, if there is no count, or one of them is 0.
+    pub(in crate::ops) struct SequenceTopkPool = sequence_topk_pool { counts: Vec<usize> => some, pad_value: f64 = 0.0 }
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn sequence_topk_pool(&self, x: Var, counts: &[usize], pad_value: f64) -> Var; }
+}
+
+fn some(attributes: &Attributes, name: &str) -> Result<Vec<usize>> {
+    let counts = attributes.sizes(name)?;
+    if counts.is_empty() || counts.contains(&0) {
+        let got = format!("{counts:?}");
+        return Err(Error::of(
+            ErrorKind::Program,
+            format!("attribute `{name}`"),
+            "numbers from 1, one at least",
+            got,
+        ));
+    }
+    Ok(counts)
+}
+
+/// Scratch: the rows of the largest, first to last.
+#[derive(Default)]
+struct Largest(Vec<usize>);
+
+impl Op for SequenceTopkPool {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::DropsLevel(Self::X))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::X)?;
+        s.has_lod(Self::X)?;
+        let x = s.input(Self::X);
+        let Some(width) = x.width().checked_mul(self.counts.len()) else {
+            return Err(s.mismatch(Self::X, "rows whose width by the number of counts can be counted"));
+        };
+        let mut out = x.drop_level(s.top())?;
+        out.shape.truncate(1);
+        out.shape.push(Extent::Known(width));
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.pooled::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => self.gradients::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::X)
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for (counts, width) in [(vec![2], 3), (vec![1, 3], 2), (vec![5, 2, 2], 1)] {
+            let attributes = SequenceTopkPool { counts, pad_value: -0.5 }.attributes();
+            samples.extend(Sample::of_sequences(&attributes, |sample, lod| {
+                Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), width, 0), lod)?))
+            })?);
+        }
+        Ok(samples)
+    }
+}
+
+/// The rows of the `count` largest numbers of a column, first to last.
+fn choose<T: Float>(
+    x: View<'_, T>,
+    rows: Range<usize>,
+    column: usize,
+    count: usize,
+    chosen: &mut Vec<usize>,
+) {
+    chosen.clear();
+    for row in rows {
+        let value = x.row(row)[column];
+        // Behind those that are as large.
+        let at =
+            chosen.iter().position(|&other| exceeds(value, x.row(other)[column])).unwrap_or(chosen.len());
+        if at < count {
+            chosen.truncate(count - 1);
+            chosen.insert(at, row);
+        }
+    }
+}
+
+impl SequenceTopkPool {
+    fn most(&self) -> usize {
+        self.counts.iter().copied().max().unwrap_or(0)
+    }
+
+    fn pooled<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (x, mut out, sequences) =
+            (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?, run.sequences(Self::X)?);
+        let chosen = &mut run.scratch().get::<Largest>().0;
+        for (rows, out) in sequences.iter().zip(out.iter_mut()) {
+            if rows.is_empty() {
+                out.fill(T::from_f64(self.pad_value));
+                continue;
+            }
+            for column in 0..x.width() {
+                choose(x, rows.clone(), column, self.most(), chosen);
+                for (k, &count) in self.counts.iter().enumerate() {
+                    let some = &chosen[..count.min(chosen.len())];
+                    let sum = some.iter().fold(T::ZERO, |sum, &row| sum + x.row(row)[column]);
+                    out[k * x.width() + column] = sum / T::from_f64(some.len() as f64);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
+            return Err(Error::new("sequence_topk_pool", "a gradient of its output", "none"));
+        };
+        let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+        store.put_nothing(dx.reborrow());
+        let (x, sequences) = (run.input::<T>(Self::X)?, run.sequences(Self::X)?);
+        let chosen = &mut run.scratch().get::<Largest>().0;
+        for (rows, dout) in sequences.iter().zip(dout.iter()) {
+            for column in 0..x.width() {
+                choose(x, rows.clone(), column, self.most(), chosen);
+                // Each number gets the sum over the counts at once: what is added to is there before.
+                for (place, &row) in chosen.iter().enumerate() {
+                    let shares = self.counts.iter().enumerate().filter(|&(_, &count)| place < count);
+                    let sum = shares.fold(T::ZERO, |sum, (k, &count)| {
+                        sum + dout[k * x.width() + column] / T::from_f64(count.min(chosen.len()) as f64)
+                    });
+                    dx.row(row)[column] += sum;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Operand;
+
+    #[test]
+    fn equal_numbers_and_nan_count_in_order() -> Result<()> {
+        let x = [1.0, 2.0, f64::NAN, 2.0, 2.0];
+        let view = View::new(&x, 5, 1);
+        let mut chosen = vec![];
+        for (count, expected) in [(1, &[2][..]), (3, &[2, 1, 3]), (9, &[2, 1, 3, 4, 0])] {
+            choose(view, 0..5, 0, count, &mut chosen);
+            assert_eq!(chosen, expected);
+        }
+        let catalogue = crate::ops::catalogue();
+        for counts in [vec![], vec![2, 0]] {
+            let attributes = SequenceTopkPool { counts, pad_value: 0.0 }.attributes();
+            let error = catalogue.parse("sequence_topk_pool", &attributes).err().map(|e| e.to_string());
+            assert!(error.is_some_and(|error| error.contains("attribute `counts`: expected numbers from 1")));
+        }
+        let flat = catalogue.parse("sequence_topk_pool", &Attributes::new().with("counts", vec![1]))?;
+        assert!(flat.call(&[Operand::batch("x", ndarray::array![[1.0]])]).is_err());
+        Ok(())
+    }
+}
