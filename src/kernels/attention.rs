@@ -345,7 +345,7 @@ impl<T: Float> Scores<'_, T> {
     #[inline(always)]
     fn of<A: Arithmetic>(&self, products: &mut [T], query: usize, first: usize) {
         if self.bias.is_empty() {
-            products.iter_mut().for_each(|x| *x = *x * self.scale);
+            products.iter_mut().for_each(|x| *x *= self.scale);
         } else {
             for (at, x) in products.iter_mut().enumerate() {
                 *x = A::mul_add(*x, self.scale, self.bias[self.place(query, first + at)]);
@@ -392,7 +392,7 @@ impl<T: Float> Sweep for Online<'_, T> {
             } else {
                 let kept = (before - most).exp_with::<A>();
                 self.sums[at] = A::mul_add(self.sums[at], kept, sum);
-                self.out.row(at).iter_mut().for_each(|x| *x = *x * kept);
+                self.out.row(at).iter_mut().for_each(|x| *x *= kept);
             }
             self.most[at] = most;
         }
@@ -419,7 +419,7 @@ impl<T: Float> Sweep for Finish<'_, T> {
             }
             self.log_sums.row(at)[0] = most + sum.ln();
             let by = T::ONE / sum;
-            self.out.row(at).iter_mut().for_each(|x| *x = *x * by);
+            self.out.row(at).iter_mut().for_each(|x| *x *= by);
         }
     }
 }
@@ -493,7 +493,7 @@ impl<T: Float> Sweep for Descend<'_, T> {
     fn run<A: Arithmetic>(mut self) {
         for ((weights, dweights), &dot) in self.weights.iter_mut().zip(self.dweights.iter()).zip(self.dots) {
             for (weight, &dweight) in weights.iter_mut().zip(dweights) {
-                *weight = *weight * (dweight - dot);
+                *weight *= dweight - dot;
             }
         }
     }
@@ -509,7 +509,7 @@ impl<T: Float> Sweep for Scale<'_, T> {
 
     #[inline(always)]
     fn run<A: Arithmetic>(mut self) {
-        self.x.iter_mut().flatten().for_each(|x| *x = *x * self.by);
+        self.x.iter_mut().flatten().for_each(|x| *x *= self.by);
     }
 }
 

@@ -269,25 +269,8 @@
 //! | [`global_norm`](crate::optimizer::Sgd::clip_global_norm) | √(Σ g²) over all gradients, and min(1, max_norm / (norm + 10⁻⁶)) |
 //! | [`scale_gradient`](crate::optimizer::Sgd::clip_global_norm) | g ← scale · g |
 
-/// Makes a wrapper a family of operators: each operator is what it wraps, which is declared.
-macro_rules! family {
-    ($wrapper:ident) => {
-        impl<F: $crate::program::Declared> $crate::program::Declared for $wrapper<F> {
-            fn declaration() -> &'static $crate::program::Declaration {
-                F::declaration()
-            }
-
-            fn parse(attributes: &$crate::program::Attributes) -> $crate::error::Result<Self> {
-                F::parse(attributes).map(Self)
-            }
-
-            fn declared(&self) -> &'static $crate::program::Declaration {
-                F::declaration()
-            }
-        }
-    };
-}
-
+#[macro_use]
+mod family;
 #[macro_use]
 mod attention;
 #[macro_use]
@@ -330,7 +313,6 @@ pub(crate) use update::settle::settle_attributes;
 pub use crate::kernels::BagPool;
 
 use crate::program::{Builder, Registry, Var};
-
 // What the methods of the families name.
 use {
     attention::{dot::*, rotary::*},
@@ -352,11 +334,10 @@ use {
     sparse::{convert::*, dot::*, projection::*, reduce::SumRows, retain::*, take::*, transposed::*},
 };
 
-use std::ops::Range;
-
 use crate::kernels::Transpose;
 use crate::program::Term;
 use crate::tensor::DType;
+use std::ops::Range;
 
 use elementwise::arithmetic::Binary;
 use elementwise::comparison::Compared;

@@ -221,13 +221,16 @@ fn sparse_updates_are_those_of_pytorch() {
     check("optim_sparse_adam", |f| adam(f.number("eps", 0.0)), "lazy", "lazy");
 }
 
+/// An optimizer by the settings of a fixture.
+type Made<'a> = &'a dyn Fn(&Fixture) -> Box<dyn Optimizer>;
+
 /// In exact mode a program comes to where PyTorch's dense rule does on the densified gradients.
 #[test]
 fn exact_updates_of_rows_are_those_of_pytorch_on_dense_ones() {
     let momentum = |f: &Fixture| Sgd::new(f.number("lr", 0.0)).momentum(f.number("momentum", 0.0));
     let adam = |f: &Fixture| Adam::new(f.number("lr", 0.0)).epsilon(f.number("eps", 0.0));
     let adagrad = |f: &Fixture| Adagrad::new(f.number("lr", 0.0)).epsilon(f.number("eps", 0.0));
-    let cases: [(&str, &dyn Fn(&Fixture) -> Box<dyn Optimizer>); 4] = [
+    let cases: [(&str, Made<'_>); 4] = [
         ("optim_sparse_sgd", &|f| Box::new(Sgd::new(f.number("lr", 0.0)))),
         ("optim_sparse_momentum", &|f| Box::new(momentum(f))),
         ("optim_sparse_adagrad", &|f| Box::new(adagrad(f))),

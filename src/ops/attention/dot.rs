@@ -173,7 +173,7 @@ impl Op for DotAttentionOp {
         s.same_rows(Self::K, Self::V)?;
         for slot in [Self::Q, Self::K, Self::V] {
             let spec = s.input(slot);
-            if spec.shape.len() != 2 || spec.width() % self.heads != 0 {
+            if spec.shape.len() != 2 || !spec.width().is_multiple_of(self.heads) {
                 return Err(
                     s.mismatch(slot, &format!("rows whose width is a multiple of {} heads", self.heads))
                 );

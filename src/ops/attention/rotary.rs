@@ -58,7 +58,7 @@ impl Op for Rotary {
         s.is_float(Self::X)?;
         s.has_lod(Self::X)?;
         let x = s.input(Self::X);
-        if self.heads == 0 || x.shape.len() != 2 || x.width() % (2 * self.heads) != 0 {
+        if self.heads == 0 || x.shape.len() != 2 || !x.width().is_multiple_of(2 * self.heads) {
             let expected = format!("rows of {} heads of an even width each", self.heads);
             return Err(s.mismatch(Self::X, &expected));
         }

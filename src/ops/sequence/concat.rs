@@ -97,8 +97,9 @@ impl Op for SequenceConcat {
                 let bind = |sample: Sample, k: usize| -> Result<Sample> {
                     // Each has lengths of its own below the same levels.
                     let lengths = lod.offsets().windows(2).enumerate();
-                    let lengths =
-                        lengths.map(|(i, pair)| (pair[1] - pair[0] + 2 * k) * usize::from((i + k) % 3 > 0));
+                    let lengths = lengths.map(|(i, pair)| {
+                        (pair[1] - pair[0] + 2 * k) * usize::from(!(i + k).is_multiple_of(3))
+                    });
                     let lod = of_lengths(&lod, lengths)?;
                     Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, k), lod)?))
                 };

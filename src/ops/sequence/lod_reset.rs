@@ -213,11 +213,10 @@ impl Op for LodAppend {
 
 fn unlike(i: usize, rows: usize, got: &str) -> Error {
     Error::new(
-        "lengths of the pieces of a sequence",
+        format!("lengths of the pieces of sequence {i}"),
         format!("numbers from 0 that add up to its {rows} rows"),
         got,
     )
-    .row(i)
 }
 
 fn copy<T: Plain>(x: crate::kernels::View<'_, T>, mut out: crate::kernels::ViewMut<'_, T>) {
@@ -255,7 +254,7 @@ mod tests {
         {
             let error = said("lod_append", &x, "lengths", &lengths)?;
             let expected = "expected numbers from 0 that add up to its 1 rows";
-            assert!(error.contains(expected) && error.contains("sample 1"), "{error}");
+            assert!(error.contains(expected) && error.contains("sequence 1"), "{error}");
         }
         Ok(())
     }

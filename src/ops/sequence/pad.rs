@@ -128,7 +128,7 @@ impl SequencePad {
     fn places(&self, i: usize, rows: &Range<usize>, width: usize) -> Result<Range<usize>> {
         if rows.len() > self.length {
             let expected = format!("at most {} rows, the length to pad to", self.length);
-            return Err(Error::new("sequence", expected, rows.len().to_string()).row(i));
+            return Err(Error::new(format!("sequence {i}"), expected, rows.len().to_string()));
         }
         Ok(0..rows.len() * width)
     }
@@ -223,7 +223,7 @@ impl Op for SequenceUnpad {
         })?;
         samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod: std::sync::Arc<Lod>| {
             let x = Array2::from_shape_fn((lod.rows(), 3), |(i, j)| (i * 3 + j) as i64);
-            let lengths = lengths(lod.rows()).mapv(|n| n as i32);
+            let lengths = lengths(lod.rows());
             let sample = sample.batch("x", Variable::sequences(x, lod.clone())?);
             Ok(sample.batch("lengths", Variable::sequences(lengths, lod)?))
         })?);
@@ -296,7 +296,7 @@ mod tests {
         let x = Variable::from_sequences(&[vec![1.0], vec![2.0, 3.0]])?;
         let error = said("sequence_pad", &Attributes::new().with("length", 1), &[Operand::batch("x", x)])?;
         assert!(
-            error.starts_with("sequence of sample 1: expected at most 1 rows") && error.contains("got 2"),
+            error.starts_with("sequence 1: expected at most 1 rows") && error.contains("got 2"),
             "{error}"
         );
         for (lengths, got) in [(array![0i64, 3], "got 3"), (array![0, -1], "got -1")] {

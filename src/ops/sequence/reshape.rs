@@ -59,7 +59,11 @@ impl Op for SequenceReshape {
                 let (rows, count) = (pair[1] - pair[0], (pair[1] - pair[0]).saturating_mul(from));
                 if !count.is_multiple_of(to) {
                     let expected = format!("numbers that rows of {to} divide");
-                    return Err(Error::new("sequence", expected, format!("{rows} rows of {from}")).row(i));
+                    return Err(Error::new(
+                        format!("sequence {i}"),
+                        expected,
+                        format!("{rows} rows of {from}"),
+                    ));
                 }
                 end += count / to;
                 offsets.push(end);
@@ -150,7 +154,7 @@ mod tests {
         let op = crate::ops::catalogue().parse("sequence_reshape", &Attributes::new().with("width", 2))?;
         let error =
             op.call(&[Operand::batch("x", x)]).err().map(|error| error.to_string()).unwrap_or_default();
-        let expected = "sequence of sample 2: expected numbers that rows of 2 divide, got 1 rows of 1";
+        let expected = "sequence 2: expected numbers that rows of 2 divide, got 1 rows of 1";
         assert!(error.contains(expected), "{error}");
         Ok(())
     }

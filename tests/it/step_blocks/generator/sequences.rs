@@ -10,7 +10,7 @@ use super::{Item, LARGE, Maker, TABLE};
 const PLACES: usize = 3;
 
 /// What has lines here.
-pub(super) const SEQUENCES: [&str; 9] = [
+pub(super) const SEQUENCES: [&str; 11] = [
     "sequence_conv",
     "row_conv",
     "sequence_concat",
@@ -18,6 +18,8 @@ pub(super) const SEQUENCES: [&str; 9] = [
     "sequence_unpad",
     "sequence_reshape",
     "sequence_scatter",
+    "sequence_enumerate",
+    "sequence_mask",
     "lod_append",
     "lod_reset",
 ];
@@ -75,6 +77,19 @@ impl Maker {
                 net.sequence_reshape(x.var, to)
             }
             "sequence_scatter" => return self.scattered(net, items),
+            "sequence_mask" => {
+                let var = net.sequence_mask(net.lod_of(x.var), PLACES, self.kind.dtype);
+                return Ok(vec![self.item(net, var, 1.0)?]);
+            }
+            "sequence_enumerate" => {
+                let ids = ids_of_sequences(items, TABLE);
+                if ids.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let ids = self.any(&ids);
+                let var = net.sequence_enumerate(ids.var, 1 + self.dice.below(3), 0);
+                return Ok(vec![self.item(net, var, ids.size)?]);
+            }
             // A piece for each row; and back.
             _ => {
                 let ones = net.fill_like(net.sum_features(x.var), 1.0);

@@ -1,0 +1,20 @@
+//! Wrappers that are operators by what they wrap.
+
+/// Makes a wrapper a family of operators: each operator is what it wraps, which is declared.
+macro_rules! family {
+    ($wrapper:ident) => {
+        impl<F: $crate::program::Declared> $crate::program::Declared for $wrapper<F> {
+            fn declaration() -> &'static $crate::program::Declaration {
+                F::declaration()
+            }
+
+            fn parse(attributes: &$crate::program::Attributes) -> $crate::error::Result<Self> {
+                F::parse(attributes).map(Self)
+            }
+
+            fn declared(&self) -> &'static $crate::program::Declaration {
+                F::declaration()
+            }
+        }
+    };
+}
