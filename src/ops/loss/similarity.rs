@@ -51,7 +51,7 @@ builder_methods! { CosineLoss, Builder, Var;
     /// let y = net.feed_like("y", DType::F32, &[8], x);
     /// let like = net.feed_like("like", DType::F32, &[], x);
     /// let loss = x.cosine_loss(y, like, 0.5);
-    /// assert!(net.describe(loss).ends_with("f32[rows0, 1] lod(0)"));
+    /// assert!(net.describe(loss).ends_with("f32[rows0] lod(0)"));
     /// ```
     ///
     /// # Errors

@@ -33,7 +33,7 @@ operator! {
     /// let x = Variable::from_sequences(&[vec![1.0, 2.0], vec![], vec![3.0]])?;
     /// let attributes = Attributes::new().with("length", 3).with("pad_value", -1.0);
     /// let out = ops::catalogue().parse("sequence_pad", &attributes)?.call(&[Operand::batch("x", x)])?;
-    /// assert_eq!(out[0].shape(), [3, 3, 1]);
+    /// assert_eq!(out[0].shape(), [3, 3]);
     /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 2.0, -1.0, -1.0, -1.0, -1.0, 3.0, -1.0, -1.0]);
     /// assert_eq!(out[1].as_slice::<i64>()?, [2, 0, 1]);
     /// # Ok::<(), unpadded::Error>(())
