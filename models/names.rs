@@ -8,7 +8,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
 use unpadded::data::{Batching, Folder, LabelledTexts, Limits, Loader, TextFile, Tokenizer, Vocabulary};
-use unpadded::layers::{Embedding, Lstm};
+use unpadded::layers::{Conv, Embedding, Lstm};
 use unpadded::metrics::Accuracy;
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
@@ -34,14 +34,18 @@ const NAMES: [(&str, &str); 6] = [
 struct Cli {
     #[command(flatten)]
     flags: Flags,
+    /// A convolution makes each character's vector of those around it, before the LSTMs read them
+    #[arg(long)]
+    conv: bool,
 }
 
-/// The model: characters -> vectors -> an LSTM from each end -> their last states.
-fn network(characters: &Vocabulary, classes: &Vocabulary, seed: u64) -> Result<Trainer> {
+/// The model: characters -> vectors, convolved or not -> an LSTM from each end -> their last states.
+fn network(conv: bool, characters: &Vocabulary, classes: &Vocabulary, seed: u64) -> Result<Trainer> {
     let net = Builder::new().seed(seed);
     let ids = net.feed("characters", DType::I64, &[], 1); // one a row, in sequences of any length
     let class = net.feed("class", DType::I64, &[], 0); // one a sequence
     let x = ids.embedding(Embedding::new(characters.len(), 64)).dropout(0.3);
+    let x = if conv { net.concat(&[x, x.conv(Conv::new(3, 64)).relu()]) } else { x };
     let forth = x.lstm(128).sequence_pool(Pool::Last);
     let back = x.lstm(Lstm::new(128).backwards()).sequence_pool(Pool::First);
     let logits = net.concat(&[forth, back]).dropout(0.5).linear(classes.len());
@@ -67,7 +71,7 @@ fn predict(predictor: &Predictor, name: &str) -> Result<String> {
     Ok(found.iter().map(|(class, probability)| format!("{class}\t{probability:.3}")).collect())
 }
 
-fn run(flags: &Flags) -> Outcome<()> {
+fn run(Cli { flags, conv }: &Cli) -> Outcome<()> {
     if let Some(predictor) = flags.predictor(MODEL)? {
         return flags::answer(|line| predict(&predictor, line));
     }
@@ -83,7 +87,7 @@ fn run(flags: &Flags) -> Outcome<()> {
     };
     let (train, held) = (loader(&names)?.shuffle(flags.seed).prefetch(4), loader(&dev)?);
     let test = flags.test.as_ref().map(|of| loader(&read(Some(of))?)).transpose()?;
-    let trainer = network(&characters, &classes, flags.seed)?;
+    let trainer = network(*conv, &characters, &classes, flags.seed)?;
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &held), 30)? else { return Ok(()) };
     let value = 100.0 * report.best.map_or(f64::NAN, |best| best.value);
     trainer.use_best()?;
@@ -101,7 +105,7 @@ fn run(flags: &Flags) -> Outcome<()> {
 }
 
 fn main() -> ExitCode {
-    flags::exit(run(&Cli::parse().flags))
+    flags::exit(run(&Cli::parse()))
 }
 
 #[test]
@@ -112,11 +116,14 @@ fn it_learns_and_predicts() -> Outcome<()> {
     let (characters, classes) = (names.vocabulary(&CHARACTERS, &Limits::default())?, names.labels()?);
     let data = names.loader(FEEDS, &CHARACTERS, (&characters, &classes))?;
     let path = std::env::temp_dir().join(format!("unpadded-names-{}.ckpt", std::process::id()));
-    let trainer = network(&characters, &classes, 1)?.progress(unpadded::train::Progress::Quiet);
-    let mut trainer = trainer.checkpoint(&path);
-    let before = trainer.evaluate(&data)?.loss();
-    trainer.fit(&data, &data, unpadded::train::Until::Epochs(40))?;
-    assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
-    assert!(predict(&Predictor::load(&path)?, " Enna")?.starts_with("Up\t"));
-    Ok(std::fs::remove_file(path)?)
+    for conv in [false, true] {
+        let trainer = network(conv, &characters, &classes, 1)?.progress(unpadded::train::Progress::Quiet);
+        let mut trainer = trainer.checkpoint(&path);
+        let before = trainer.evaluate(&data)?.loss();
+        trainer.fit(&data, &data, unpadded::train::Until::Epochs(40))?;
+        assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
+        assert!(predict(&Predictor::load(&path)?, " Enna")?.starts_with("Up\t"));
+        std::fs::remove_file(&path)?;
+    }
+    Ok(())
 }

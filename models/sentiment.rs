@@ -27,15 +27,26 @@ const WORDS: Tokenizer = Tokenizer::words().lowercase();
 struct Cli {
     #[command(flatten)]
     flags: Flags,
+    /// What says the label is a weighted mean of the LSTM's states after all words, and not the last one
+    #[arg(long)]
+    attentive: bool,
 }
 
-/// The model: words -> vectors -> LSTM -> its state after the last word.
-fn lstm(words: &Vocabulary, labels: &Vocabulary, seed: u64) -> Result<Trainer> {
+/// The model: words -> vectors -> LSTM -> its state after the last word, or the states that attention picks.
+fn lstm(attentive: bool, words: &Vocabulary, labels: &Vocabulary, seed: u64) -> Result<Trainer> {
     let net = Builder::new().seed(seed);
     let ids = net.feed("words", DType::I64, &[], 1); // one a row, in sequences of any length
     let table = Embedding::new(words.len(), 128).sparse();
-    let last = ids.embedding(table).dropout(0.6).lstm(128).sequence_pool(Pool::Last);
-    Ok(classifier(net, last, labels, 2e-3)?.vocabulary("words", words.clone()))
+    let states = ids.embedding(table).dropout(0.6).lstm(128);
+    let text = if attentive { attended(states) } else { states.sequence_pool(Pool::Last) };
+    Ok(classifier(net, text, labels, 2e-3)?.vocabulary("words", words.clone()))
+}
+
+/// One row a text, Σ_t a_t h_t with a = softmax(tanh(h · W + b) · v) over its words (Lin et al., "A structured self-attentive
+/// sentence embedding", 2017).
+fn attended(states: Var) -> Var {
+    let weights = states.linear(64).tanh().linear(1).sequence_softmax();
+    (states * weights).sequence_pool(Pool::Sum)
 }
 
 /// What it is measured against: the mean of the words' vectors, whatever their order, with settings found for it.
@@ -66,7 +77,7 @@ fn predict(predictor: &Predictor, text: &str) -> Result<String> {
     Ok(found.iter().map(|(label, probability)| format!("{label}\t{probability:.3}")).collect())
 }
 
-fn run(flags: &Flags) -> Outcome<()> {
+fn run(Cli { flags, attentive }: &Cli) -> Outcome<()> {
     if let Some(predictor) = flags.predictor(MODEL)? {
         return flags::answer(|line| predict(&predictor, line));
     }
@@ -81,7 +92,7 @@ fn run(flags: &Flags) -> Outcome<()> {
     };
     let (train, dev) = (loader(&texts)?.shuffle(flags.seed).prefetch(4), loader(&held_out)?);
     let test = flags.test.as_ref().map(|path| loader(&read(Some(path), DEV)?)).transpose()?;
-    let trainer = lstm(&words, &labels, flags.seed)?;
+    let trainer = lstm(*attentive, &words, &labels, flags.seed)?;
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&train, &dev), 30)? else { return Ok(()) };
     let percent = |report: &Report| 100.0 * report.best.map_or(f64::NAN, |best| best.value);
     let mut baseline = bag_of_words(&words, &labels, flags.seed)?.progress(Progress::Quiet);
@@ -104,7 +115,7 @@ fn run(flags: &Flags) -> Outcome<()> {
 }
 
 fn main() -> ExitCode {
-    flags::exit(run(&Cli::parse().flags))
+    flags::exit(run(&Cli::parse()))
 }
 
 #[test]
@@ -113,10 +124,14 @@ fn it_learns_and_predicts() -> Outcome<()> {
     let (words, labels) = (texts.vocabulary(&WORDS, &Limits::default())?, texts.labels()?);
     let data = texts.loader(FEEDS, &WORDS, (&words, &labels))?;
     let path = std::env::temp_dir().join(format!("unpadded-sentiment-{}.ckpt", std::process::id()));
-    let mut trainer = lstm(&words, &labels, 1)?.progress(Progress::Quiet).checkpoint(&path);
-    let before = trainer.evaluate(&data)?.loss();
-    trainer.fit(&data, &data, unpadded::train::Until::Epochs(200))?;
-    assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
-    assert!(predict(&Predictor::load(&path)?, "not Good")?.starts_with("no\t"));
-    Ok(std::fs::remove_file(path)?)
+    for attentive in [false, true] {
+        let trainer = lstm(attentive, &words, &labels, 1)?.progress(Progress::Quiet);
+        let mut trainer = trainer.checkpoint(&path);
+        let before = trainer.evaluate(&data)?.loss();
+        trainer.fit(&data, &data, unpadded::train::Until::Epochs(200))?;
+        assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
+        assert!(predict(&Predictor::load(&path)?, "not Good")?.starts_with("no\t"));
+        std::fs::remove_file(&path)?;
+    }
+    Ok(())
 }

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::path::Path;
 
+use super::history::EpochScores;
 use super::metric::MetricDesc;
 use super::position::{Criterion, Position};
 use super::purpose::Purpose;
 use super::sections::{
-    BEST, BEST_ROWS, CARRIED, CRITERION, METRIC, NOTES, OUTPUTS, POSITION, PURPOSE, ROWS, TENSOR, VOCABULARY,
-    Wrong, about, longest, malformed, unfit,
+    BEST, BEST_ROWS, CARRIED, CRITERION, EPOCH, METRIC, NOTES, OUTPUTS, POSITION, PURPOSE, ROWS, TENSOR,
+    VOCABULARY, Wrong, about, longest, malformed, unfit,
 };
 use super::stored::{
-    NamedVocabulary, StoredCriterion, StoredMetric, StoredPosition, StoredPurpose, StoredTexts,
+    NamedVocabulary, StoredCriterion, StoredEpoch, StoredMetric, StoredPosition, StoredPurpose, StoredTexts,
 };
 use super::tensor::{self, Layout, complete, declared, fits, persistent};
 use crate::data::Vocabulary;
@@ -74,6 +75,8 @@ pub struct Checkpoint {
     pub outputs: BTreeMap<String, String>,
     /// By what a predictor scores data, the loss first; empty in files of earlier releases.
     pub metrics: Vec<MetricDesc>,
+    /// What each finished epoch came to, in their order; empty in files of earlier releases.
+    pub history: Vec<EpochScores>,
     /// Values that pass from batch to batch, by the name of the feed that takes them.
     pub carried: BTreeMap<String, Variable>,
     /// How far the training is.
@@ -197,6 +200,9 @@ impl Checkpoint {
         for metric in &self.metrics {
             put(METRIC, to_bytes(&StoredMetric::from(metric)))?;
         }
+        for epoch in &self.history {
+            put(EPOCH, to_bytes(&StoredEpoch::from(epoch)))?;
+        }
         if self.purpose != Purpose::Training {
             put(PURPOSE, to_bytes(&StoredPurpose::from(self.purpose)))?;
         }
@@ -243,6 +249,10 @@ impl Checkpoint {
                 METRIC => {
                     let value: StoredMetric = reader.read_record(most)?;
                     read.metrics.push(value.try_into().map_err(|e| malformed(&reader, what, &e))?);
+                }
+                EPOCH => {
+                    let value: StoredEpoch = reader.read_record(most)?;
+                    read.history.push(value.try_into().map_err(|e| malformed(&reader, what, &e))?);
                 }
                 PURPOSE => {
                     let value: StoredPurpose = reader.read_record(most)?;
@@ -299,6 +309,8 @@ impl Checkpoint {
     /// Checks that the parts but for the tensors fit each other.
     fn check(&self, wrong: Wrong<'_>) -> Result<()> {
         let bare = self.best.is_empty() && self.carried.is_empty() && self.criterion.is_none();
+        let bare = bare && self.history.is_empty();
+        EpochScores::check(&self.history, self.position.epoch, wrong)?;
         if self.purpose == Purpose::Inference && !(bare && self.position == Position::default()) {
             let expected = "no position, best epoch or carried values";
             return Err(wrong("checkpoint for inference", expected, "some"));

@@ -10,6 +10,7 @@
 //! vocabulary   one for each: its name, the vocabulary
 //! criterion    by what the best epoch was chosen; files of earlier releases do not have it
 //! metric       one for each metric that a predictor can compute; files of earlier releases have none
+//! epoch        one for each finished epoch: what it came to; files of earlier releases have none
 //! purpose      that it is for inference; without it, it is a training
 //! tensor       one for each persistent variable of the program (for inference, that it reads): head, numbers
 //! best         one for each parameter, as it was after the best epoch: head, numbers
@@ -30,6 +31,7 @@
 
 #[allow(clippy::module_inception)]
 mod checkpoint;
+mod history;
 mod inference;
 mod metric;
 mod position;
@@ -39,6 +41,7 @@ mod stored;
 mod tensor;
 
 pub use checkpoint::Checkpoint;
+pub use history::EpochScores;
 pub use metric::MetricDesc;
 pub use position::{Best, Better, Criterion, Position};
 pub use purpose::Purpose;

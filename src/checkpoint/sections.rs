@@ -10,6 +10,7 @@ pub(super) const NOTES: &str = "notes";
 pub(super) const OUTPUTS: &str = "outputs";
 pub(super) const VOCABULARY: &str = "vocabulary";
 pub(super) const CRITERION: &str = "criterion";
+pub(super) const EPOCH: &str = "epoch";
 pub(super) const METRIC: &str = "metric";
 pub(super) const PURPOSE: &str = "purpose";
 pub(super) const TENSOR: &str = "tensor";

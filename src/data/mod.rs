@@ -6,6 +6,7 @@
 //! | text | tokens | [`Tokenizer`] |
 //! | tokens, labels | numbers | [`Vocabulary`] |
 //! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] |
+//! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`], [`TagScheme`] |
 //! | LIBSVM files | columns, classes, a part held out, a loader of sparse batches | [`LabelledRows`] |
 //! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`Streamed`] |
 //! | one long text | batches of its pieces, for language models | [`Continuous`] |
@@ -63,6 +64,8 @@ mod order;
 mod prefetch;
 mod records;
 mod source;
+mod tag_scheme;
+mod tagged_texts;
 mod text_file;
 mod tokenizer;
 mod vocabulary;
@@ -78,6 +81,8 @@ pub use lines::Encoding;
 pub use loader::{Batching, Loader};
 pub use records::{ColumnSpec, Labelled, Malformed, Pair, Records, Skipped};
 pub use source::{Sampled, Samples, Source, Streamed};
+pub use tag_scheme::{Chunk, TagScheme};
+pub use tagged_texts::{TaggedText, TaggedTexts};
 pub use text_file::TextFile;
 pub use tokenizer::Tokenizer;
 pub(crate) use vocabulary::stored::{StoredVocabulary, VocabularyVersion1};

@@ -198,10 +198,15 @@ impl<L: Layer> Instance<L> {
     /// [`Self::of`], appended to the block of `net`.
     #[track_caller]
     pub(super) fn run(&self, net: &Builder, x: Var) -> Var {
+        self.append(net, x, |layer, weights| layer.run(net, x, weights))
+    }
+
+    /// Something else than [`Self::of`] that is made of the layer's options and weights, appended to the block of `net`.
+    #[track_caller]
+    pub(super) fn append(&self, net: &Builder, x: Var, make: impl FnOnce(&L, &L::Weights) -> Var) -> Var {
         let _line = net.called_from(Location::caller());
-        net.visible(x)
-            .and_then(|_| self.ready(net, x))
-            .map_or_else(|| net.unknown(), |weights| self.layer.run(net, x, &weights))
+        let weights = net.visible(x).and_then(|_| self.ready(net, x));
+        weights.map_or_else(|| net.unknown(), |weights| make(&self.layer, &weights))
     }
 
     /// The weights, made if they were not; `None` if `x` is unknown or does not fit.

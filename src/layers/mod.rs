@@ -16,6 +16,7 @@
 pub mod init;
 
 mod activation;
+mod adaptive_softmax;
 #[macro_use]
 mod attention;
 #[macro_use]
@@ -37,6 +38,8 @@ mod lstm;
 mod mgu;
 #[macro_use]
 mod norm;
+#[macro_use]
+mod qrnn;
 mod recurrent;
 #[macro_use]
 mod rnn;
@@ -49,6 +52,7 @@ mod torch;
 mod transformer;
 
 pub use activation::Activation;
+pub use adaptive_softmax::{AdaptiveSoftmax, AdaptiveWeights};
 pub use attention::{Attention, AttentionWeights};
 pub use conv::Conv;
 pub use embedding::Embedding;
@@ -60,6 +64,7 @@ pub use linear::Linear;
 pub use lstm::{Lstm, LstmWeights};
 pub use mgu::{Mgu, MguWeights};
 pub use norm::{Norm, NormWeights};
+pub use qrnn::{Qrnn, QrnnPool, QrnnWeights};
 pub use recurrent::RecurrentWeights;
 pub use rnn::{Rnn, RnnWeights};
 pub use sru::{Sru, SruWeights};
@@ -82,6 +87,7 @@ impl Builder {
     Gru!(Builder);
     Rnn!(Builder);
     Mgu!(Builder);
+    Qrnn!(Builder);
     Sru!(Builder);
     TransformerBlock!(Builder);
     Stacked!(Builder);
@@ -100,6 +106,7 @@ impl Var {
     Gru!(Var);
     Rnn!(Var);
     Mgu!(Var);
+    Qrnn!(Var);
     Sru!(Var);
     TransformerBlock!(Var);
     Stacked!(Var);

@@ -84,10 +84,10 @@ impl Metric for Accuracy {
     }
 }
 
-/// Over which classes [`F1`] averages.
+/// Over which classes [`Precision`], [`Recall`] and [`F1`] average.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Average {
-    /// The mean of the classes' own F1, over those that occur among labels or guesses.
+    /// The mean of the classes' own values, over those that occur among labels or guesses.
     Macro,
     /// Of all classes' hits and misses together.
     Micro,
@@ -95,23 +95,66 @@ pub enum Average {
     Class(usize),
 }
 
-/// F1: 2·hits / (labels + guesses) of a class, the harmonic mean of precision and recall; 0 if there are neither.
-///
-/// ```
-/// use ndarray::array;
-/// use unpadded::metrics::{Average, F1, Metric};
-/// use unpadded::{Builder, DType, Variable};
-/// let net = Builder::new();
-/// let logits = net.feed("logits", DType::F32, &[2], 0);
-/// let label = net.feed("label", DType::I64, &[], 0);
-/// let mut f1 = F1::new(logits, label, 2, Average::Class(1));
-/// let guesses = array![[0.0f32, 1.0], [0.0, 1.0], [1.0, 0.0]]; // 1, 1, 0
-/// f1.update(&[guesses.into(), array![1i64, 0, 0].into()], 3)?;
-/// assert_eq!(f1.value(), 2.0 / 3.0); // precision 1/2, recall 1
-/// # Ok::<(), unpadded::Error>(())
-/// ```
+/// What a class came to: its hits, how often it is the label, and how often it was guessed.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Counts {
+    pub(super) hits: f64,
+    pub(super) labels: f64,
+    pub(super) guesses: f64,
+}
+
+impl Counts {
+    /// Hits / guesses, 0 without any.
+    pub(super) fn precision(self) -> f64 {
+        ratio(self.hits, self.guesses)
+    }
+
+    /// Hits / labels, 0 without any.
+    pub(super) fn recall(self) -> f64 {
+        ratio(self.hits, self.labels)
+    }
+
+    /// 2 · hits / (labels + guesses), 0 without any.
+    pub(super) fn f1(self) -> f64 {
+        ratio(2.0 * self.hits, self.labels + self.guesses)
+    }
+
+    fn occurs(self) -> bool {
+        self.labels + self.guesses > 0.0
+    }
+}
+
+impl Average {
+    /// The average of a share of the classes' counts.
+    pub(super) fn of(self, classes: impl Iterator<Item = Counts>, share: impl Fn(Counts) -> f64) -> f64 {
+        let mut classes = classes;
+        match self {
+            Average::Class(class) => classes.nth(class).map_or(0.0, share),
+            Average::Macro => {
+                let each: Vec<f64> = classes.filter(|counts| counts.occurs()).map(share).collect();
+                ratio(each.iter().sum(), each.len() as f64)
+            }
+            Average::Micro => share(classes.fold(Counts::default(), |all, one| Counts {
+                hits: all.hits + one.hits,
+                labels: all.labels + one.labels,
+                guesses: all.guesses + one.guesses,
+            })),
+        }
+    }
+
+    /// What a share of it is called.
+    fn called(self, share: &str) -> String {
+        match self {
+            Average::Macro => format!("macro {share}"),
+            Average::Micro => format!("micro {share}"),
+            Average::Class(class) => format!("{share} of class {class}"),
+        }
+    }
+}
+
+/// What [`Precision`], [`Recall`] and [`F1`] hold.
 #[derive(Debug, Clone)]
-pub struct F1 {
+struct PerClass {
     name: String,
     classified: Classified,
     average: Average,
@@ -119,68 +162,26 @@ pub struct F1 {
     sums: Vec<f64>,
 }
 
-impl F1 {
-    /// Of `logits` `[rows, classes]` against `labels`, one whole number a row.
-    pub fn new(logits: Var, labels: Var, classes: usize, average: Average) -> Self {
-        let name = match average {
-            Average::Macro => "macro F1".to_owned(),
-            Average::Micro => "micro F1".to_owned(),
-            Average::Class(class) => format!("F1 of class {class}"),
-        };
+impl PerClass {
+    fn new(share: &str, (logits, labels): (Var, Var), classes: usize, average: Average) -> Self {
         let classified = Classified { logits, labels, ignore: None };
-        Self { name, classified, average, sums: vec![0.0; 3 * classes] }
+        Self { name: average.called(share), classified, average, sums: vec![0.0; 3 * classes] }
     }
 
-    /// Rows with this label do not count.
-    #[must_use]
-    pub fn ignoring(mut self, label: i64) -> Self {
-        self.classified.ignore = Some(label);
-        self
-    }
-
-    /// Under another name.
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
-    }
-}
-
-impl Metric for F1 {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn variables(&self) -> Vec<Var> {
-        self.classified.variables()
-    }
-
-    fn better(&self) -> Better {
-        Better::Higher
-    }
-
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
-        let rows = self.classified.rows(&self.name, values)?;
+    fn update(&mut self, values: &[Variable]) -> Result<()> {
         let known = self.sums.len() / 3;
         let wrong =
             |expected: String, got: String| Err(Error::new(format!("metric `{}`", self.name), expected, got));
-        match (self.average, values.first().map(Variable::shape)) {
-            (Average::Class(class), _) if class >= known => {
-                return wrong(format!("a class below {known}"), class.to_string());
-            }
-            (_, Some([_, classes])) if *classes != known => {
-                return wrong(format!("logits of {known} classes"), classes.to_string());
-            }
-            _ => {}
+        if let Average::Class(class) = self.average
+            && class >= known
+        {
+            return wrong(format!("a class below {known}"), class.to_string());
         }
-        let of = |label| usize::try_from(label).ok().filter(|&class| class < known);
-        if let Some(row) = rows.iter().find(|row| of(row.label).is_none()) {
-            let expected = format!("labels of 0 to below {known}");
-            return wrong(expected, row.label.to_string()).map_err(|e| e.row(row.number));
-        }
-        for row in rows {
-            let (label, guess) = (of(row.label), row.guess.and_then(of));
-            for (sum, class) in [(0, guess.filter(|_| guess == label)), (1, label), (2, guess)] {
-                if let Some(counted) = class.and_then(|class| self.sums.get_mut(3 * class + sum)) {
+        for row in self.classified.rows_of(&self.name, values, known)? {
+            for (sum, class) in
+                [(0, row.guess.filter(|&guess| guess == row.label)), (1, Some(row.label)), (2, row.guess)]
+            {
+                if let Some(counted) = class.and_then(|class| self.sums.get_mut(3 * class as usize + sum)) {
                     *counted += 1.0;
                 }
             }
@@ -188,54 +189,152 @@ impl Metric for F1 {
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        let of = |sums: &[f64]| ratio(2.0 * sums[0], sums[1] + sums[2]);
-        let mut classes = self.sums.chunks_exact(3);
-        match self.average {
-            Average::Class(class) => classes.nth(class).map_or(0.0, of),
-            Average::Macro => {
-                let occur: Vec<f64> = classes.filter(|sums| sums[1] + sums[2] > 0.0).map(of).collect();
-                ratio(occur.iter().sum(), occur.len() as f64)
-            }
-            Average::Micro => {
-                let add = |total: [f64; 3], sums: &[f64]| [0, 1, 2].map(|i| total[i] + sums[i]);
-                of(&classes.fold([0.0; 3], add))
-            }
-        }
+    fn value(&self, share: fn(Counts) -> f64) -> f64 {
+        let counts = |sums: &[f64]| Counts { hits: sums[0], labels: sums[1], guesses: sums[2] };
+        self.average.of(self.sums.chunks_exact(3).map(counts), share)
     }
 
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
-    }
-
-    fn kind(&self) -> Option<MetricKind> {
+    fn attributes(&self) -> Attributes {
         let attributes = self.classified.attributes().with(CLASSES, self.sums.len() / 3);
-        let attributes = match self.average {
+        match self.average {
             Average::Macro => attributes.with(AVERAGE, MACRO),
             Average::Micro => attributes.with(AVERAGE, MICRO),
             Average::Class(class) => attributes.with(CLASS, class),
-        };
-        Some(MetricKind { name: FSCORE, attributes })
+        }
     }
+}
+
+/// Declares a share of the classes' counts as a metric: its documentation, type, name in files, name where it is shown, and the share.
+macro_rules! of_classes {
+    ($($(#[doc = $text:literal])* $type:ident = $kind:ident, $called:literal, $share:path;)*) => {$(
+        $(#[doc = $text])*
+        #[derive(Debug, Clone)]
+        pub struct $type(PerClass);
+
+        impl $type {
+            /// Of `logits` `[rows, classes]` against `labels`, one whole number a row.
+            pub fn new(logits: Var, labels: Var, classes: usize, average: Average) -> Self {
+                Self(PerClass::new($called, (logits, labels), classes, average))
+            }
+
+            /// Rows with this label do not count.
+            #[must_use]
+            pub fn ignoring(mut self, label: i64) -> Self {
+                self.0.classified.ignore = Some(label);
+                self
+            }
+
+            /// Under another name.
+            #[must_use]
+            pub fn named(mut self, name: &str) -> Self {
+                self.0.name = name.to_owned();
+                self
+            }
+        }
+
+        impl Metric for $type {
+            fn name(&self) -> &str {
+                &self.0.name
+            }
+
+            fn variables(&self) -> Vec<Var> {
+                self.0.classified.variables()
+            }
+
+            fn better(&self) -> Better {
+                Better::Higher
+            }
+
+            fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+                self.0.update(values)
+            }
+
+            fn value(&self) -> f64 {
+                self.0.value($share)
+            }
+
+            fn sums(&mut self) -> &mut [f64] {
+                &mut self.0.sums
+            }
+
+            fn kind(&self) -> Option<MetricKind> {
+                Some(MetricKind { name: $kind, attributes: self.0.attributes() })
+            }
+        }
+    )*};
+}
+
+of_classes! {
+    /// Precision: hits / guesses of a class, the share of what was guessed to be it that is; 0 without a guess. Logits that are NaN guess
+    /// nothing.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::metrics::{Average, Metric, Precision};
+    /// use unpadded::{Builder, DType, Variable};
+    /// let net = Builder::new();
+    /// let logits = net.feed("logits", DType::F32, &[2], 0);
+    /// let label = net.feed("label", DType::I64, &[], 0);
+    /// let mut precision = Precision::new(logits, label, 2, Average::Class(1));
+    /// let guesses = array![[0.0f32, 1.0], [0.0, 1.0], [1.0, 0.0]]; // 1, 1, 0
+    /// precision.update(&[guesses.into(), array![1i64, 0, 0].into()], 3)?;
+    /// assert_eq!(precision.value(), 0.5);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    Precision = PRECISION, "precision", Counts::precision;
+    /// Recall: hits / labels of a class, the share of what is it that was guessed to be; 0 without a label.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::metrics::{Average, Metric, Recall};
+    /// use unpadded::{Builder, DType, Variable};
+    /// let net = Builder::new();
+    /// let logits = net.feed("logits", DType::F32, &[2], 0);
+    /// let label = net.feed("label", DType::I64, &[], 0);
+    /// let mut recall = Recall::new(logits, label, 2, Average::Macro);
+    /// let guesses = array![[0.0f32, 1.0], [0.0, 1.0], [1.0, 0.0]]; // 1, 1, 0
+    /// recall.update(&[guesses.into(), array![1i64, 0, 0].into()], 3)?;
+    /// assert_eq!(recall.value(), (0.5 + 1.0) / 2.0);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    Recall = RECALL, "recall", Counts::recall;
+    /// F1: 2·hits / (labels + guesses) of a class, the harmonic mean of precision and recall; 0 if there are neither.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::metrics::{Average, F1, Metric};
+    /// use unpadded::{Builder, DType, Variable};
+    /// let net = Builder::new();
+    /// let logits = net.feed("logits", DType::F32, &[2], 0);
+    /// let label = net.feed("label", DType::I64, &[], 0);
+    /// let mut f1 = F1::new(logits, label, 2, Average::Class(1));
+    /// let guesses = array![[0.0f32, 1.0], [0.0, 1.0], [1.0, 0.0]]; // 1, 1, 0
+    /// f1.update(&[guesses.into(), array![1i64, 0, 0].into()], 3)?;
+    /// assert_eq!(f1.value(), 2.0 / 3.0); // precision 1/2, recall 1
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    F1 = FSCORE, "F1", Counts::f1;
 }
 
 /// Logits against labels.
 #[derive(Debug, Clone)]
-struct Classified {
-    logits: Var,
-    labels: Var,
-    ignore: Option<i64>,
+pub(super) struct Classified {
+    pub(super) logits: Var,
+    pub(super) labels: Var,
+    pub(super) ignore: Option<i64>,
 }
 
 /// A row that counts: its number in the batch, its label, and the class of its first largest logit, if no logit is NaN.
-struct Row {
-    number: usize,
-    label: i64,
-    guess: Option<i64>,
+pub(super) struct Row {
+    pub(super) number: usize,
+    pub(super) label: i64,
+    pub(super) guess: Option<i64>,
 }
 
 /// The names of these metrics in files, and of what they are told.
 pub(super) const ACCURACY: &str = "accuracy";
+pub(super) const PRECISION: &str = "precision";
+pub(super) const RECALL: &str = "recall";
 pub(super) const FSCORE: &str = "f1";
 pub(super) const IGNORE: &str = "ignore";
 pub(super) const CLASSES: &str = "classes";
@@ -245,16 +344,35 @@ pub(super) const MACRO: &str = "macro";
 pub(super) const MICRO: &str = "micro";
 
 impl Classified {
-    fn attributes(&self) -> Attributes {
+    pub(super) fn attributes(&self) -> Attributes {
         let label = self.ignore;
         label.map_or_else(Attributes::new, |label| Attributes::new().with(IGNORE, label))
     }
 
-    fn variables(&self) -> Vec<Var> {
+    pub(super) fn variables(&self) -> Vec<Var> {
         vec![self.logits, self.labels]
     }
 
-    fn rows(&self, metric: &str, values: &[Variable]) -> Result<Vec<Row>> {
+    /// The rows that count, whose labels are all of so many classes, as the logits are.
+    pub(super) fn rows_of(&self, metric: &str, values: &[Variable], classes: usize) -> Result<Vec<Row>> {
+        let rows = self.rows(metric, values)?;
+        let wrong = |expected: String, got: String| Error::new(format!("metric `{metric}`"), expected, got);
+        if let Some([_, columns]) = values.first().map(Variable::shape)
+            && *columns != classes
+        {
+            return Err(wrong(format!("logits of {classes} classes"), columns.to_string()));
+        }
+        let outside = |row: &&Row| !usize::try_from(row.label).is_ok_and(|class| class < classes);
+        match rows.iter().find(outside) {
+            Some(row) => {
+                Err(wrong(format!("labels of 0 to below {classes}"), row.label.to_string()).row(row.number))
+            }
+            None => Ok(rows),
+        }
+    }
+
+    /// The rows that count.
+    pub(super) fn rows(&self, metric: &str, values: &[Variable]) -> Result<Vec<Row>> {
         let wrong = |expected: &str, got: String| Error::new(format!("metric `{metric}`"), expected, got);
         let [logits, labels] = values else {
             return Err(wrong("logits and labels", format!("{} values", values.len())));
@@ -294,6 +412,6 @@ fn largest<T: PartialOrd + Copy>(logits: &[T]) -> Option<i64> {
     best.map(|(place, _)| place)
 }
 
-fn ratio(part: f64, whole: f64) -> f64 {
+pub(super) fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

@@ -1,10 +1,23 @@
 //! Metrics in files: what is said of one, and how it is made again.
 
-use super::classes::{ACCURACY, AVERAGE, CLASS, CLASSES, FSCORE, IGNORE, MACRO, MICRO};
-use super::{Accuracy, Average, F1, Loss, Metric, Shown};
+use super::bleu::BLEU;
+use super::calibration::{BINS, CALIBRATION};
+use super::chunks::{CHUNKS, SCHEME, TAGS};
+use super::classes::{ACCURACY, AVERAGE, CLASS, CLASSES, FSCORE, IGNORE, MACRO, MICRO, PRECISION, RECALL};
+use super::confusion::{CONFUSION, NAMES};
+use super::edits::{ERRORS, EXACT};
+use super::ranked::{K, POSITIVE, ROC_AUC, TOP_K};
+use super::{
+    Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, Loss,
+    MeanError, Metric, Precision, Recall, RocAuc, Shown, TopK,
+};
 use crate::checkpoint::MetricDesc;
+use crate::data::TagScheme;
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::{Program, Var};
+
+/// A file may ask for so many bins.
+const MOST_BINS: usize = 1 << 16;
 
 /// What a file says of a metric whose variables are the program's; `None` of one that cannot be made again.
 pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> Option<MetricDesc> {
@@ -49,15 +62,24 @@ fn made(desc: &MetricDesc, program: &Program) -> Result<Box<dyn Metric>> {
         };
     }
     let ignored = || attributes.get(IGNORE).map(|_| attributes.int(IGNORE)).transpose();
-    Ok(match (kind.as_str(), &*vars) {
-        (ACCURACY, &[logits, labels]) => {
-            let metric = Accuracy::new(logits, labels).named(name);
+    if let &[found, wanted] = &*vars
+        && let Some(error) = MeanError::of_kind(kind, found, wanted)
+    {
+        return Ok(Box::new(error.named(name)));
+    }
+    // Under its name, without the rows of a label that is left out.
+    macro_rules! ignoring {
+        ($metric:expr) => {{
+            let metric = $metric.named(name);
             match ignored()? {
                 Some(label) => Box::new(metric.ignoring(label)),
                 None => Box::new(metric),
             }
-        }
-        (FSCORE, &[logits, labels]) => {
+        }};
+    }
+    Ok(match (kind.as_str(), &*vars) {
+        (ACCURACY, &[logits, labels]) => ignoring!(Accuracy::new(logits, labels)),
+        (PRECISION | RECALL | FSCORE, &[logits, labels]) => {
             let (classes, width) = (attributes.size(CLASSES)?, program.spec(logits.id())?.width());
             if classes != width {
                 return Err(wrong(&format!("as many classes as columns, {width}"), classes.to_string()));
@@ -70,11 +92,36 @@ fn made(desc: &MetricDesc, program: &Program) -> Result<Box<dyn Metric>> {
                     other => return Err(wrong("an average of macro or micro", format!("`{other}`"))),
                 },
             };
-            let metric = F1::new(logits, labels, classes, average).named(name);
-            match ignored()? {
-                Some(label) => Box::new(metric.ignoring(label)),
-                None => Box::new(metric),
+            match kind.as_str() {
+                PRECISION => ignoring!(Precision::new(logits, labels, classes, average)),
+                RECALL => ignoring!(Recall::new(logits, labels, classes, average)),
+                _ => ignoring!(F1::new(logits, labels, classes, average)),
             }
+        }
+        (CONFUSION, &[logits, labels]) => {
+            let names = attributes.texts(NAMES)?.into_iter().map(str::to_owned).collect();
+            ignoring!(ConfusionMatrix::of(logits, labels, names))
+        }
+        (TOP_K, &[logits, labels]) => ignoring!(TopK::new(logits, labels, attributes.size(K)?)),
+        (ROC_AUC, &[logits, labels]) => ignoring!(RocAuc::new(logits, labels, attributes.size(POSITIVE)?)),
+        (CALIBRATION, &[logits, labels]) => {
+            let bins = attributes.size(BINS)?;
+            if !(1..=MOST_BINS).contains(&bins) {
+                return Err(wrong(&format!("1 to {MOST_BINS} bins"), bins.to_string()));
+            }
+            ignoring!(CalibrationError::new(logits, labels).bins(bins))
+        }
+        (ERRORS, &[found, reference]) => Box::new(ErrorRate::new(found, reference).named(name)),
+        (EXACT, &[found, reference]) => Box::new(ExactMatch::new(found, reference).named(name)),
+        (BLEU, &[found, reference]) => Box::new(Bleu::new(found, reference).named(name)),
+        (CHUNKS, &[found, there]) => {
+            let name_of = attributes.text(SCHEME)?;
+            let scheme = TagScheme::ALL.into_iter().find(|(_, known)| *known == name_of);
+            let Some((scheme, _)) = scheme else {
+                return Err(wrong("a scheme of tags", format!("`{name_of}`")));
+            };
+            let tags = attributes.texts(TAGS)?.into_iter().map(str::to_owned).collect();
+            Box::new(ChunkF1::of(found, there, scheme, tags)?.named(name))
         }
         (kind, vars) => {
             let expected = "a kind that this release knows, and its variables";

@@ -10,7 +10,16 @@
 //! | [`Loss::perplexity`] | the cross-entropy of each row, in nats | exp(mean) |
 //! | [`Loss::bits_per_character`] | the same | mean / ln 2 |
 //! | [`Accuracy`] | logits and labels | the share of rows whose largest logit is at the label |
-//! | [`F1`] | logits and labels | the harmonic mean of precision and recall |
+//! | [`TopK`] | logits and labels | the share of rows whose label is among the k largest logits |
+//! | [`Precision`], [`Recall`], [`F1`] | logits and labels | of a class, or the micro or macro average; F1 is the harmonic mean of the other two |
+//! | [`ConfusionMatrix`] | logits and labels | the accuracy; a table of which class is taken for which |
+//! | [`RocAuc`] | logits and labels | how likely a row of a class has a higher score for it than another |
+//! | [`CalibrationError`] | logits and labels | how far probabilities are from how often guesses are right |
+//! | [`MeanError`] | numbers and numbers | the mean absolute, squared or root mean squared error |
+//! | [`ChunkF1`] | tags and tags | F1 of chunks, as the CoNLL evaluation has it |
+//! | [`ErrorRate`] | sequences and sequences | edits that make the one the other, for each token: word and phoneme error rates |
+//! | [`ExactMatch`] | sequences and sequences | the share of sequences that are the same |
+//! | [`Bleu`] | sequences and sequences | BLEU, equal to that of sacreBLEU; of texts too |
 //!
 //! A metric of your own is an implementation of the trait:
 //!
@@ -54,13 +63,27 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
+mod bleu;
+mod calibration;
+mod chunks;
 mod classes;
+mod confusion;
 mod described;
+mod deviation;
+mod edits;
+mod ranked;
 mod scores;
 
 pub use crate::checkpoint::Better;
-pub use classes::{Accuracy, Average, F1};
+pub use bleu::{Bleu, tokens_13a};
+pub use calibration::{CalibrationBin, CalibrationError};
+pub use chunks::ChunkF1;
+pub use classes::{Accuracy, Average, F1, Precision, Recall};
+pub use confusion::ConfusionMatrix;
 pub(crate) use described::{describe, metric_of};
+pub use deviation::MeanError;
+pub use edits::{ErrorRate, ExactMatch, edit_distance};
+pub use ranked::{RocAuc, TopK};
 pub use scores::Scores;
 
 use crate::error::{Error, Result};
@@ -90,6 +113,26 @@ pub trait Metric {
     /// ALL that it knows of the batches so far. Setting them to zero starts anew; setting them to what they were (they
     /// are stored in checkpoints) goes on from there. The number of sums must not change.
     fn sums(&mut self) -> &mut [f64];
+
+    /// Takes in what another metric of the same kind and settings, which saw other batches, has summed up
+    /// ([`Self::sums`]): of several workers, or of parts of the data. It is then as if this one had seen those batches too.
+    ///
+    /// # Errors
+    /// If there are more sums or fewer: the other one is of another kind, or was told something else.
+    fn merge(&mut self, sums: &[f64]) -> Result<()> {
+        let (name, own) = (self.name().to_owned(), self.sums());
+        if own.len() != sums.len() {
+            let (what, expected) = (format!("metric `{name}`, merged"), format!("{} sums", own.len()));
+            return Err(Error::new(what, expected, sums.len().to_string()));
+        }
+        own.iter_mut().zip(sums).for_each(|(own, other)| *own += other);
+        Ok(())
+    }
+
+    /// More than its value, if there is more: a line for each class, say. [`Trainer::tables`](crate::train::Trainer::tables) gives it.
+    fn table(&self) -> Option<String> {
+        None
+    }
 
     /// What a file says of it beside its name and its variables, for a [`Predictor`](crate::predict) to compute it too. `None`
     /// keeps it out of files, as metrics of one's own have to be: only the library's can be made again by their kind.

@@ -19,6 +19,7 @@ mod told;
 mod trainer;
 mod until;
 
+pub use crate::checkpoint::EpochScores;
 pub use averaging::Averaging;
 pub use plateau::Plateau;
 pub use progress::Progress;
@@ -93,6 +94,7 @@ impl Trainer {
             steps: self.state.position.step,
             resumed,
             best: self.state.position.best,
+            history: self.state.history.clone(),
             last,
             tokens: console.tokens,
             padded: console.padded,
@@ -170,12 +172,25 @@ impl Trainer {
             let of_train = scores(&self.metrics);
             console.epoch(&self.state.position, [&of_train, &found], self.used_rate, better);
             self.lower_rate(better)?.iter().for_each(|line| console.say(line));
-            *last = found;
             self.state.position.epoch += 1;
+            self.state.history.push(EpochScores {
+                epoch: self.state.position.epoch,
+                step: self.state.position.step,
+                rate: self.used_rate,
+                train: of_train.0,
+                dev: found.0.clone(),
+                best: better,
+            });
+            *last = found;
             self.state.position.batch = 0;
             self.state.carried.clear();
             self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
             self.save_checkpoint(file)?;
+            if let (Some(on_epoch), Some(scores)) = (&mut self.on_epoch, self.state.history.last())
+                && on_epoch(scores).is_break()
+            {
+                return Ok(Ended::Stopped);
+            }
         }
     }
 
@@ -221,24 +236,53 @@ impl Trainer {
         found.map(Option::unwrap_or_default).map_err(|e| e.called(caller))
     }
 
+    /// The tables of the metrics that have one ([`Metric::table`]) over all of `data`, by the metrics' names: as [`Self::evaluate`].
+    ///
+    /// # Errors
+    /// As [`Self::evaluate`].
+    #[track_caller]
+    pub fn tables(&mut self, data: &dyn Data) -> Result<Vec<(String, String)>> {
+        let caller = Location::caller();
+        let found = self.prepare(None).and_then(|()| self.check(data)).and_then(|()| {
+            self.pass_then(data, Stop::Never, |metrics| {
+                let table =
+                    |metric: &Told<Box<dyn Metric>>| Some((metric.name().to_owned(), metric.table()?));
+                metrics.iter().filter_map(table).collect()
+            })
+        });
+        found.map(Option::unwrap_or_default).map_err(|e| e.called(caller))
+    }
+
     /// A pass that infers, unless it is asked to stop.
     fn pass(&mut self, data: &dyn Data, stop: Stop) -> Result<Option<Scores>> {
+        self.pass_then(data, stop, scores)
+    }
+
+    /// The same, and what is asked of the metrics at its end.
+    fn pass_then<T>(
+        &mut self,
+        data: &dyn Data,
+        stop: Stop,
+        ask: impl FnOnce(&[Told<Box<dyn Metric>>]) -> T,
+    ) -> Result<Option<T>> {
         let training: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
         self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
         let found = self.settle().and_then(|()| self.with_averages(|trainer| trainer.infer(data, stop)));
+        let found = found.map(|whole| whole.then(|| ask(&self.metrics)));
         for (metric, sums) in self.metrics.iter_mut().zip(&training) {
             metric.sums().copy_from_slice(sums);
         }
         found
     }
 
-    fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<Option<Scores>> {
+    /// Whether it came to the end of the data.
+    fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
         let Self { compiled, scope, metrics, .. } = self;
         let compiled = compiled.as_mut().ok_or_else(unprepared)?;
         let (mut carried, mut empty) = (BTreeMap::new(), true);
         for batch in data.batches(None, 0)? {
             if stop == Stop::WhenAsked && self.stop.load(Ordering::SeqCst) {
-                return Ok(None);
+                return Ok(false);
             }
             let batch = DataBatch { data, batch: &batch? };
             compiled.run(
@@ -253,7 +297,7 @@ impl Trainer {
         }
         match empty {
             true => Err(Error::new("batches of data to evaluate on", "at least one", "none")),
-            false => Ok(Some(scores(metrics))),
+            false => Ok(true),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a training came to.
 
-use crate::checkpoint::{Best, Position};
+use crate::checkpoint::{Best, EpochScores, Position};
 use crate::metrics::Scores;
 
 /// Why a training ended.
@@ -10,6 +10,8 @@ pub enum Ended {
     Done,
     /// No epoch was better for as many as its patience lasts.
     Early,
+    /// The function that was given to [`Trainer::on_epoch`](super::Trainer::on_epoch) said so.
+    Stopped,
     /// It was interrupted, and goes on where it is when it is resumed.
     Interrupted,
 }
@@ -27,6 +29,8 @@ pub struct Report {
     pub resumed: Option<Position>,
     /// The best epoch so far.
     pub best: Option<Best>,
+    /// What each finished epoch came to, over all runs of this training.
+    pub history: Vec<EpochScores>,
     /// The last evaluation; empty if none was made.
     pub last: Scores,
     /// Real tokens that this run trained on.

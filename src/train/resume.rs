@@ -145,8 +145,9 @@ impl Trainer {
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
         }
         from.restore(&mut self.scope)?;
-        let Checkpoint { best, criterion, carried, position, .. } = from;
-        self.state = Checkpoint { best, criterion, carried, position, ..std::mem::take(&mut self.state) };
+        let Checkpoint { best, criterion, history, carried, position, .. } = from;
+        self.state =
+            Checkpoint { best, criterion, history, carried, position, ..std::mem::take(&mut self.state) };
         self.resumed = true;
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The trainer: what it is told, and what it holds.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::panic::Location;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::plateau::Plateau;
 use super::progress::Progress;
 use super::told::Told;
 use super::until::Steps;
-use crate::checkpoint::{Checkpoint, Position};
+use crate::checkpoint::{Checkpoint, EpochScores, Position};
 use crate::data::Vocabulary;
 use crate::error::{Error, Result};
 use crate::executor::Scope;
@@ -85,6 +86,7 @@ pub struct Trainer {
     pub(super) file: Option<PathBuf>,
     pub(super) every: Option<Told<u64>>,
     pub(super) patience: Option<Told<u64>>,
+    pub(super) on_epoch: Option<OnEpoch>,
     pub(super) accumulate: Option<Told<u64>>,
     /// The best epoch may be measured anew.
     pub(super) remeasure: bool,
@@ -108,6 +110,9 @@ pub struct Trainer {
     /// The position was loaded, so the data has to be that of its file.
     pub(super) resumed: bool,
 }
+
+/// What a user's function is told of an epoch.
+type OnEpoch = Box<dyn FnMut(&EpochScores) -> ControlFlow<()>>;
 
 /// What a user's function makes of the position.
 type RateBy = Box<dyn Fn(&Position) -> f64>;
@@ -148,6 +153,7 @@ impl Trainer {
             file: None,
             every: None,
             patience: None,
+            on_epoch: None,
             accumulate: None,
             remeasure: false,
             plateau: None,
@@ -245,6 +251,39 @@ impl Trainer {
     #[track_caller]
     pub fn patience(mut self, epochs: u64) -> Self {
         self.patience = Some(Told::new(epochs));
+        self
+    }
+
+    /// Calls a function at the end of each epoch, when it has been evaluated and saved. If it says [`ControlFlow::Break`], the
+    /// training ends there as one that is done ([`Ended::Stopped`](super::Ended)); a later [`fit`](Self::fit) goes on behind it.
+    ///
+    /// ```
+    /// # use unpadded::data::{Field, Loader, Samples};
+    /// # use unpadded::layers::Embedding;
+    /// # use unpadded::optimizer::Sgd;
+    /// # use unpadded::train::{Ended, Progress, Trainer, Until};
+    /// # use unpadded::{Builder, DType};
+    /// use std::ops::ControlFlow;
+    /// # let samples: Samples = (0..8).map(|i| vec![Field::from(vec![i % 7, 3]), (i % 2).into()]).collect();
+    /// # let data = Loader::new(samples, &["words", "label"])?;
+    /// # let net = Builder::new();
+    /// # let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
+    /// # let h = words.embedding(Embedding::new(9, 8)).sequence_pool(unpadded::ops::Pool::Last);
+    /// # let loss = h.linear(2).cross_entropy(label).mean();
+    /// let mut trainer = Trainer::new(net, loss, &Sgd::new(0.5))?.on_epoch(|epoch| {
+    ///     println!("{}: {:?} on other texts", epoch.epoch, epoch.dev("loss"));
+    ///     if epoch.epoch == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    /// });
+    /// # let mut trainer = trainer.progress(Progress::Quiet);
+    /// let report = trainer.fit(&data, &data, Until::Epochs(12))?;
+    /// assert_eq!((report.ended, report.epochs), (Ended::Stopped, 3));
+    /// let losses: Vec<f64> = report.history.iter().filter_map(|epoch| epoch.train("loss")).collect();
+    /// assert!(losses[2] < losses[0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn on_epoch(mut self, each: impl FnMut(&EpochScores) -> ControlFlow<()> + 'static) -> Self {
+        self.on_epoch = Some(Box::new(each));
         self
     }
 

@@ -2,7 +2,7 @@
 
 use ndarray::Array2;
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::layers::{Attention, Norm, Sru, Stacked, TransformerBlock};
+use unpadded::layers::{Attention, Norm, Qrnn, QrnnPool, Sru, Stacked, TransformerBlock};
 use unpadded::tensor::Dense;
 use unpadded::{Builder, DType, Lod, Program, Var, Variable};
 
@@ -102,6 +102,55 @@ fn a_simple_recurrent_unit_is_its_formula() {
     }
 }
 
+#[test]
+fn a_quasi_recurrent_network_is_its_formula() {
+    let pools = [(QrnnPool::F, 2), (QrnnPool::Fo, 3), (QrnnPool::Ifo, 4)];
+    for ((pool, parts), window) in pools.into_iter().flat_map(|pool| [1, 2, 3].map(|window| (pool, window))) {
+        for reverse in [false, true] {
+            let mut unit = made(|x| {
+                let qrnn = Qrnn::new(3).pool(pool).window(window);
+                x.qrnn(if reverse { qrnn.backwards() } else { qrnn })
+            });
+            let (lengths, x) = ([3, 0, 5, 1], numbers(9, 0.3));
+            let got = unit.run(&sequences(&lengths, x.clone()));
+            let [w, b] = ["weight", "bias"].map(|name| unit.parameter(&format!("qrnn_0.{name}")));
+            let mut expected = vec![0.0; 9 * 3];
+            let mut first = 0;
+            for length in lengths {
+                // The rows in the order in which they are read.
+                let row = |t: usize| first + if reverse { length - 1 - t } else { t };
+                let mut c = [0.0; 3];
+                for t in 0..length {
+                    let gate = |part: usize, j: usize| {
+                        let column = part * 3 + j;
+                        let taps = (0..window).filter(|tap| t + tap + 1 >= window);
+                        taps.fold(b[column], |sum, tap| {
+                            let x = x.row(row(t + tap + 1 - window));
+                            sum + (0..WIDTH)
+                                .map(|i| x[i] * w[(tap * WIDTH + i) * parts * 3 + column])
+                                .sum::<f64>()
+                        })
+                    };
+                    for (j, c) in c.iter_mut().enumerate() {
+                        let (z, f) = (gate(0, j).tanh(), sigmoid(gate(1, j)));
+                        let i = if pool == QrnnPool::Ifo { sigmoid(gate(3, j)) } else { 1.0 - f };
+                        *c = f * *c + i * z;
+                        let o = if pool == QrnnPool::F { 1.0 } else { sigmoid(gate(2, j)) };
+                        expected[row(t) * 3 + j] = o * *c;
+                    }
+                }
+                first += length;
+            }
+            for (got, expected) in got.iter().zip(&expected) {
+                assert!(
+                    (got - expected).abs() < 1e-12,
+                    "{pool:?}, {window}, {reverse}: {got} for {expected}"
+                );
+            }
+        }
+    }
+}
+
 /// What comes later, or is in another sequence, changes nothing; and a place is where a row is in its own sequence.
 #[test]
 fn causal_blocks_see_what_was_before() {
@@ -148,7 +197,7 @@ fn places_are_relative() {
 #[test]
 fn blocks_attend_to_a_memory() {
     let mut model = made(|x| {
-        let memory = x.stacked(Stacked::new(Sru::new(2), 2).bidirectional());
+        let memory = x.qrnn(Qrnn::new(3)).stacked(Stacked::new(Sru::new(2), 2).bidirectional());
         let pooled = memory.sequence_pool(unpadded::ops::Pool::Mean);
         let query = pooled.attention(Attention::new(2).over(memory));
         let decoder = TransformerBlock::new(Attention::new(1).causal()).over(Attention::new(2).over(memory));

@@ -1,9 +1,9 @@
-//! Norms and losses against PyTorch's (`fixtures/make_losses.py`), and batch norm over the steps of a training.
+//! Norms, losses, convolutions, attention and the adaptive softmax against PyTorch's (`fixtures/make_losses.py`), and batch norm over the steps of a training.
 
 use ndarray::{Array2, array};
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::layers::{Norm, NormWeights};
-use unpadded::ops::{BinaryCrossEntropy, FocalLoss};
+use unpadded::layers::{AdaptiveSoftmax, AdaptiveWeights, Linear, Norm, NormWeights};
+use unpadded::ops::{BinaryCrossEntropy, Context, DotAttention, FocalLoss};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::backward;
 use unpadded::{Builder, DType, Lod, Var, Variable};
@@ -79,6 +79,61 @@ fn losses_are_those_of_pytorch() {
     check("losses", labelled, |_, v| v[0].cosine_loss(v[1], v[2], 0.1));
     let labelled = Call { rows: &["x", "y", "first"], ..both("margin_ranking") };
     check("losses", labelled, |_, v| v[0].margin_ranking(v[1], v[2], 0.5));
+}
+
+#[test]
+fn convolutions_and_attention_are_those_of_pytorch() {
+    let filter: &[&str] = &["x", "weight", "bias"];
+    let conv = |name| Call { name, rows: &filter[..1], constants: &filter[1..], learned: filter };
+    let of = |v: &[Var], context| v[0].sequence_conv_with(v[1], Some(v[2]), None, context);
+    check("sequences", conv("conv"), |_, v| of(v, Context::new(3)));
+    check("sequences", conv("conv_causal"), |_, v| of(v, Context::new(3).dilation(2).causal()));
+    check("sequences", conv("conv_grouped"), |_, v| of(v, Context::new(2).groups(2).causal()));
+    let all: &[&str] = &["x", "k", "v"];
+    let attention = |name| Call { name, rows: all, constants: &[], learned: all };
+    let heads = DotAttention::heads(2);
+    check("sequences", attention("attention"), |_, v| v[0].dot_attention(v[1], v[2], heads));
+    check("sequences", attention("attention_causal"), |_, v| v[0].dot_attention(v[1], v[2], heads.causal()));
+}
+
+#[test]
+fn the_adaptive_softmax_is_that_of_pytorch() {
+    let case = Fixture::load("adaptive_softmax");
+    let array = |name: &str| case.array::<f32>(name);
+    for dtype in BOTH {
+        let mut net = Net::new(&case, dtype);
+        let values = net.floats(array("x"));
+        let x = net.rows("x", values);
+        let labels = net.rows("labels", case.array::<i64>("labels").into());
+        let weights = net.floats(array("R"));
+        let r = net.rows("R", weights);
+        net.net.watch(x);
+        let mut learned = vec![(x, "x".to_owned())];
+        let mut linear = |name: &str, bias: Option<&str>| {
+            let mut part = |name: &str| {
+                let var = net.weight(name, array(name));
+                learned.push((var, name.to_owned()));
+                var
+            };
+            let (weight, bias) = (part(&format!("{name}.weight")), bias.map(&mut part));
+            let layer = Linear::new(array(&format!("{name}.weight")).shape()[1]);
+            net.net.layer_with(if bias.is_some() { layer } else { layer.without_bias() }, (weight, bias))
+        };
+        let head = linear("head", Some("head.bias"));
+        let clusters =
+            [1, 2].map(|k| [linear(&format!("project_{k}"), None), linear(&format!("cluster_{k}"), None)]);
+        let weights = AdaptiveWeights { head, clusters: clusters.to_vec() };
+        let softmax = net.net.layer_with(AdaptiveSoftmax::new(12, &[3, 7]).divide(2), weights);
+        let (losses, all) = (softmax.loss(x, labels), softmax.of(x));
+        let loss = net.loss(&[(losses, r)]);
+        let wrt: Vec<Var> = learned.iter().map(|(var, _)| *var).collect();
+        let (values, grads) = net.run(loss, &[losses, all], &wrt);
+        close(&values[0], array("out"), &format!("adaptive softmax {dtype}"));
+        close(&values[1], array("all"), &format!("all log-probabilities {dtype}"));
+        for ((_, name), grad) in learned.iter().zip(&grads) {
+            close(grad, array(&format!("grad.{name}")), &format!("{dtype}, gradient of {name}"));
+        }
+    }
 }
 
 /// What a batch norm keeps.

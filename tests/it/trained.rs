@@ -3,7 +3,7 @@
 // Two test binaries have this module, and each uses its own part of it.
 #![allow(dead_code)]
 
-use unpadded::checkpoint::{Best, Checkpoint, Criterion, MetricDesc, Position, Purpose};
+use unpadded::checkpoint::{Best, Checkpoint, Criterion, EpochScores, MetricDesc, Position, Purpose};
 use unpadded::data::Vocabulary;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, Lstm};
@@ -104,6 +104,16 @@ pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
                 Attributes::new().with("ignore", -1i64),
             ),
         ],
+        history: (1..=3)
+            .map(|epoch| EpochScores {
+                epoch,
+                step: 7 * epoch,
+                rate: (epoch > 1).then_some(0.25),
+                train: vec![("loss".to_owned(), 0.5 / epoch as f64)],
+                dev: vec![("loss".to_owned(), 0.75), ("of two".to_owned(), 0.5)],
+                best: epoch != 2,
+            })
+            .collect(),
         carried,
         position: Position {
             epoch: 3,

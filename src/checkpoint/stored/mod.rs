@@ -5,6 +5,7 @@ mod v1;
 
 use std::collections::BTreeMap;
 
+use super::history::EpochScores;
 use super::metric::MetricDesc;
 use super::position::{Best, Better, Criterion, Position};
 use super::purpose::Purpose;
@@ -52,6 +53,19 @@ record! {
         2 kind: String,
         3 variables: Vec<String>,
         4 attributes: BTreeMap<String, Literal> = BTreeMap::new(),
+    }
+}
+
+record! {
+    pub(super) struct StoredEpoch {
+        1 epoch: u64,
+        2 step: u64,
+        3 rate: Option<f64>,
+        4 train_names: Vec<String>,
+        5 train: Vec<f64>,
+        6 dev_names: Vec<String>,
+        7 dev: Vec<f64>,
+        8 best: bool,
     }
 }
 
@@ -142,6 +156,31 @@ impl TryFrom<StoredMetric> for MetricDesc {
     fn try_from(stored: StoredMetric) -> Result<Self> {
         let StoredMetric { name, kind, variables, attributes } = stored;
         Ok(Self { name, kind, variables, attributes: read_attributes(attributes)? })
+    }
+}
+
+impl From<&EpochScores> for StoredEpoch {
+    fn from(scores: &EpochScores) -> Self {
+        let EpochScores { epoch, step, rate, train, dev, best } = scores.clone();
+        let ((train_names, train), (dev_names, dev)) = (train.into_iter().unzip(), dev.into_iter().unzip());
+        Self { epoch, step, rate, train_names, train, dev_names, dev, best }
+    }
+}
+
+impl TryFrom<StoredEpoch> for EpochScores {
+    type Error = Error;
+
+    fn try_from(stored: StoredEpoch) -> Result<Self> {
+        let StoredEpoch { epoch, step, rate, train_names, train, dev_names, dev, best } = stored;
+        let named = |names: Vec<String>, values: Vec<f64>| match names.len() == values.len() {
+            true => Ok(names.into_iter().zip(values).collect()),
+            false => Err(Error::new(
+                "scores of an epoch",
+                format!("{}, one a name", names.len()),
+                values.len().to_string(),
+            )),
+        };
+        Ok(Self { epoch, step, rate, train: named(train_names, train)?, dev: named(dev_names, dev)?, best })
     }
 }
 

@@ -41,11 +41,12 @@ operator! {
 }
 
 /// What a condition may hold.
-const CONDITIONS: [DType; 5] = [DType::Bool, DType::I64, DType::I32, DType::F32, DType::F64];
+pub(in crate::ops) const CONDITIONS: [DType; 5] =
+    [DType::Bool, DType::I64, DType::I32, DType::F32, DType::F64];
 
 /// The condition of a call.
 #[derive(Clone, Copy)]
-enum Condition<'a> {
+pub(in crate::ops) enum Condition<'a> {
     Bool(View<'a, bool>),
     I64(View<'a, i64>),
     I32(View<'a, i32>),
@@ -53,19 +54,32 @@ enum Condition<'a> {
     F64(View<'a, f64>),
 }
 
+/// The condition at an input slot of a call.
 macro_rules! condition {
-    ($run:expr) => {
-        match $run.dtype(Select::CONDITION) {
-            DType::Bool => Condition::Bool($run.input(Select::CONDITION)?),
-            DType::I64 => Condition::I64($run.input(Select::CONDITION)?),
-            DType::I32 => Condition::I32($run.input(Select::CONDITION)?),
-            DType::F32 => Condition::F32($run.input(Select::CONDITION)?),
-            _ => Condition::F64($run.input(Select::CONDITION)?),
+    ($run:expr, $slot:expr) => {{
+        use $crate::ops::elementwise::select::Condition;
+        match $run.dtype($slot) {
+            $crate::tensor::DType::Bool => Condition::Bool($run.input($slot)?),
+            $crate::tensor::DType::I64 => Condition::I64($run.input($slot)?),
+            $crate::tensor::DType::I32 => Condition::I32($run.input($slot)?),
+            $crate::tensor::DType::F32 => Condition::F32($run.input($slot)?),
+            _ => Condition::F64($run.input($slot)?),
         }
-    };
+    }};
 }
 
 impl Condition<'_> {
+    /// Whether it holds in the first column of a row.
+    pub(in crate::ops) fn holds(self, row: usize) -> bool {
+        match self {
+            Condition::Bool(view) => view.row(row)[0],
+            Condition::I64(view) => view.row(row)[0] != 0,
+            Condition::I32(view) => view.row(row)[0] != 0,
+            Condition::F32(view) => view.row(row)[0] != 0.0,
+            Condition::F64(view) => view.row(row)[0] != 0.0,
+        }
+    }
+
     /// Whether it holds in each column of a row, or in all of them.
     fn row(self, row: usize, holds: &mut Vec<bool>) {
         holds.clear();
@@ -106,7 +120,7 @@ impl Op for Select {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             let (x, y, mut out) = (run.input::<T>(Self::X)?, run.input::<T>(Self::Y)?, run.output::<T>(Self::OUT)?);
-            let condition = condition!(run);
+            let condition = condition!(run, Self::CONDITION);
             let holds = &mut run.scratch().get::<Holds>().0;
             for (row, out) in out.iter_mut().enumerate() {
                 condition.row(row, holds);
@@ -154,7 +168,7 @@ impl Op for Select {
 
 fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(Select::OUT)? else { return Ok(()) };
-    let condition = condition!(run);
+    let condition = condition!(run, Select::CONDITION);
     let (dx, dy) = (run.gradient::<T>(Select::X)?, run.gradient::<T>(Select::Y)?);
     let holds = &mut run.scratch().get::<Holds>().0;
     for (side, taken) in [(dx, true), (dy, false)] {

@@ -6,6 +6,8 @@ pub(super) mod accuracy;
 pub(super) mod binary;
 pub(super) mod class_table;
 #[macro_use]
+pub(super) mod clusters;
+#[macro_use]
 pub(super) mod cross_entropy;
 #[macro_use]
 pub(super) mod hierarchical;

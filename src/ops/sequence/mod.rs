@@ -16,6 +16,8 @@ pub(super) mod expand;
 #[macro_use]
 pub(super) mod expand_as;
 #[macro_use]
+pub(super) mod filter;
+#[macro_use]
 pub(super) mod lod_of;
 #[macro_use]
 pub(super) mod lod_reset;

@@ -4,8 +4,8 @@ use ndarray::array;
 use unpadded::executor::{Executor, Run, Scope, interpret, settle};
 use unpadded::kernels::Transpose;
 use unpadded::layers::{
-    Attention, Conv, Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, RecurrentWeights, Rnn, Sru, Stacked,
-    init, load_torch,
+    AdaptiveSoftmax, Attention, Conv, Embedding, EmbeddingBag, Gru, Linear, Lstm, Mgu, Qrnn,
+    RecurrentWeights, Rnn, Sru, Stacked, init, load_torch,
 };
 use unpadded::ops::{self, Context, CrossEntropy, DotAttention, LookupBag, Pool, Update};
 use unpadded::optimizer::{Optimizer, Sgd};
@@ -124,6 +124,10 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::sequence_pool", || net.sequence_pool(foreign, Pool::Sum));
     calls.at("Builder::sequence_pool_with", || net.sequence_pool_with(foreign, Pool::Sum, 0.0));
     calls.at("Builder::sequence_reverse", || net.sequence_reverse(foreign));
+    calls.at("Builder::sequence_filter", || net.sequence_filter(x, x));
+    calls.at("Builder::sequence_filter_all", || net.sequence_filter_all(x, [x])[0]);
+    calls.at("Builder::sequence_place", || net.sequence_place(x, x));
+    calls.at("Builder::class_clusters", || net.class_clusters(x, &[]).0);
     calls.at("Builder::sequence_slice", || net.sequence_slice(x, x, x));
     calls.at("Builder::sequence_softmax", || net.sequence_softmax(x));
     calls.at("Builder::sequence_concat", || net.sequence_concat(&[x, foreign]));
@@ -154,6 +158,10 @@ fn layers(calls: &mut Calls) {
     calls.at("Builder::linear", || net.linear(ids, 2));
     calls.at("Builder::linear", || net.linear(x, 0));
     calls.at("Builder::attention", || net.attention(x, 7));
+    calls.at("Builder::qrnn", || net.qrnn(x, 0));
+    calls.at("Builder::qrnn", || net.qrnn(x, Qrnn::new(4).window(0)));
+    calls.at("Builder::qrnn", || net.qrnn(x, Qrnn::new(4).initial(foreign)));
+    calls.at("Instance::loss", || net.layer(AdaptiveSoftmax::new(4, &[5])).loss(x, x));
     calls.at("Builder::sru", || net.sru(x, 0));
     calls.at("Builder::sru", || net.sru(x, Sru::new(4).initial(foreign)));
     calls.at("Builder::transformer_block", || net.transformer_block(x, 7));

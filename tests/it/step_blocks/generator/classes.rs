@@ -7,8 +7,15 @@ use unpadded::{Builder, DType, Result};
 use super::{Item, Maker, TABLE};
 
 /// Which they are.
-pub(super) const CLASSES: [&str; 6] =
-    ["gather_rows", "hierarchical_sigmoid", "nce", "one_hot", "sampled_softmax", "scatter_rows"];
+pub(super) const CLASSES: [&str; 7] = [
+    "class_clusters",
+    "gather_rows",
+    "hierarchical_sigmoid",
+    "nce",
+    "one_hot",
+    "sampled_softmax",
+    "scatter_rows",
+];
 
 impl Maker {
     /// One of them, over an item of ids.
@@ -25,6 +32,11 @@ impl Maker {
                 let var = net.one_hot(ids.var, TABLE);
                 let var = if self.kind.dtype == DType::F32 { var } else { net.cast(var, self.kind.dtype) };
                 Ok(vec![self.item(net, var, 1.0)?])
+            }
+            "class_clusters" => {
+                let (head, cluster, within) = net.class_clusters(ids.var, &[1, 3, TABLE]);
+                let all = [(head, 2.0), (cluster, 2.0), (within, TABLE as f64)];
+                all.into_iter().map(|(var, size)| self.item(net, var, size)).collect()
             }
             "gather_rows" => {
                 let table = self.constant(net, &[TABLE, self.width], 1)?;

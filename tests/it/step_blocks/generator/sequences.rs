@@ -10,7 +10,7 @@ use super::{Item, LARGE, Maker, TABLE};
 const PLACES: usize = 3;
 
 /// What has lines here.
-pub(super) const SEQUENCES: [&str; 11] = [
+pub(super) const SEQUENCES: [&str; 13] = [
     "sequence_conv",
     "row_conv",
     "sequence_concat",
@@ -20,6 +20,8 @@ pub(super) const SEQUENCES: [&str; 11] = [
     "sequence_scatter",
     "sequence_enumerate",
     "sequence_mask",
+    "sequence_filter",
+    "sequence_place",
     "lod_append",
     "lod_reset",
 ];
@@ -77,6 +79,7 @@ impl Maker {
                 net.sequence_reshape(x.var, to)
             }
             "sequence_scatter" => return self.scattered(net, items),
+            "sequence_filter" | "sequence_place" => return self.filtered(net, kind, items),
             "sequence_mask" => {
                 let var = net.sequence_mask(net.lod_of(x.var), PLACES, self.kind.dtype);
                 return Ok(vec![self.item(net, var, 1.0)?]);
@@ -128,6 +131,27 @@ impl Maker {
         let size = (length * width) as f64 * filter.size * x.size.max(outside) + offset;
         let var = net.sequence_conv_with(x.var, filter.var, bias, padding, context);
         Ok(vec![self.item(net, var, size)?])
+    }
+
+    /// Rows whose ids are small, alone or with others beside them, and back in their places.
+    fn filtered(&mut self, net: &Builder, kind: &str, items: &[Item]) -> Result<Vec<Item>> {
+        let sequences = ids_of_sequences(items, TABLE);
+        if sequences.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = self.any(&sequences);
+        let rows: Vec<Item> = items.iter().filter(|i| i.float() && i.meets(&ids)).cloned().collect();
+        let x = if rows.is_empty() { self.lookup(net, &ids)? } else { self.any(&rows) };
+        let keep = net.less(ids.var, self.dice.below(TABLE + 1) as f64);
+        let [kept, its_ids] = net.sequence_filter_all(keep, [x.var, ids.var]);
+        let kept = self.item(net, kept, x.size)?;
+        let mut made = vec![self.item(net, its_ids, ids.size)?];
+        if kind == "sequence_place" || self.dice.chance(50) {
+            let placed = net.sequence_place(net.tanh(kept.var), keep);
+            made.push(self.item(net, placed, 1.0)?);
+        }
+        made.push(kept);
+        Ok(made)
     }
 
     /// Numbers at columns that ids name, added to a row for each sequence of them.

@@ -1,0 +1,285 @@
+//! How tags of words say where chunks begin and end, by the rules of the CoNLL shared tasks.
+
+use std::ops::Range;
+
+use super::Vocabulary;
+use crate::error::{Error, ErrorKind, Result};
+
+/// How the tags of a sentence say its chunks. A tag is `O`, of no chunk, or a letter and the kind of a chunk, as `B-NP`.
+///
+/// ```
+/// use unpadded::data::{Chunk, TagScheme};
+/// let tags = ["B-NP", "I-NP", "O", "B-NP", "B-VP"];
+/// let chunks = TagScheme::Iob2.chunks(&tags)?;
+/// assert_eq!(chunks[0], Chunk { words: 0..2, kind: "NP" });
+/// assert_eq!(chunks.len(), 3);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TagScheme {
+    /// `I` in a chunk, `B` where one begins right behind another of its kind.
+    Iob1,
+    /// `B` where a chunk begins, `I` in the rest of it.
+    Iob2,
+    /// `I` in a chunk, `E` where one ends right before another of its kind.
+    Ioe1,
+    /// `E` where a chunk ends, `I` before that.
+    Ioe2,
+    /// `B`, `I` and `E` where a chunk of several words begins, goes on and ends, `S` for one of a single word.
+    Iobes,
+    /// The tag is the kind, and equal tags side by side are a chunk.
+    Plain,
+}
+
+/// A chunk of a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Chunk<'a> {
+    /// Its words, by number.
+    pub words: Range<usize>,
+    /// What it is, such as `NP`.
+    pub kind: &'a str,
+}
+
+/// A tag, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Tag<'a> {
+    letter: u8,
+    kind: &'a str,
+}
+
+const OUTSIDE: Tag<'static> = Tag { letter: b'O', kind: "" };
+
+impl TagScheme {
+    /// Each with its name.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Iob1, "IOB1"),
+        (Self::Iob2, "IOB2"),
+        (Self::Ioe1, "IOE1"),
+        (Self::Ioe2, "IOE2"),
+        (Self::Iobes, "IOBES"),
+        (Self::Plain, "plain"),
+    ];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(scheme, _)| *scheme == self).map_or("", |(_, name)| name)
+    }
+
+    /// Its letters beside `O`.
+    fn letters(self) -> &'static [u8] {
+        match self {
+            Self::Iob1 | Self::Iob2 => b"BI",
+            Self::Ioe1 | Self::Ioe2 => b"IE",
+            Self::Iobes => b"BIES",
+            Self::Plain => b"",
+        }
+    }
+
+    /// A tag of the scheme.
+    fn tag(self, text: &str) -> Result<Tag<'_>> {
+        if text == "O" {
+            return Ok(OUTSIDE);
+        }
+        if self == Self::Plain {
+            return Ok(Tag { letter: b'I', kind: text });
+        }
+        // A kind may hold hyphens of its own.
+        match text.split_once('-') {
+            Some((letter, kind))
+                if matches!(letter.as_bytes(), [one] if self.letters().contains(one)) && !kind.is_empty() =>
+            {
+                Ok(Tag { letter: letter.as_bytes()[0], kind })
+            }
+            _ => {
+                let letters = self.letters().iter().map(|&letter| format!("`{}-kind`", char::from(letter)));
+                let known = letters.collect::<Vec<_>>().join(", ");
+                Err(Error::of(
+                    ErrorKind::Format,
+                    format!("tag of {}", self.name()),
+                    format!("`O`, {known}"),
+                    format!("`{text}`"),
+                ))
+            }
+        }
+    }
+
+    /// The kind of chunk that a tag is of; `None` for `O`.
+    ///
+    /// # Errors
+    /// If it is no tag of the scheme.
+    pub fn kind(self, tag: &str) -> Result<Option<&str>> {
+        Ok(Some(self.tag(tag)?.kind).filter(|_| tag != "O"))
+    }
+
+    /// The chunks that the tags of a sentence say, in order. Tags that do not follow each other by the scheme say chunks all the
+    /// same, as the evaluation of the CoNLL shared tasks has it: one begins with any tag behind `O` or behind another kind.
+    ///
+    /// # Errors
+    /// If a tag is none of the scheme.
+    pub fn chunks<'a>(self, tags: &[&'a str]) -> Result<Vec<Chunk<'a>>> {
+        let mut found: Vec<Chunk<'a>> = Vec::new();
+        let mut before = OUTSIDE;
+        for (at, text) in tags.iter().enumerate() {
+            let tag = self.tag(text)?;
+            if tag != OUTSIDE {
+                match found.last_mut() {
+                    Some(chunk) if !begins(before, tag) => chunk.words.end = at + 1,
+                    _ => found.push(Chunk { words: at..at + 1, kind: tag.kind }),
+                }
+            }
+            before = tag;
+        }
+        Ok(found)
+    }
+
+    /// Which tag may follow which, where tags obey the scheme: a number for each pair, 0 for what may be and minus infinity for what
+    /// may not, `[tags + 2, tags]` by the numbers of `tags`. The rows are the tags; behind them the start of a sentence, and its end:
+    /// the layout of a conditional random field's transitions.
+    ///
+    /// # Errors
+    /// If a tag is none of the scheme.
+    pub fn transitions(self, tags: &Vocabulary) -> Result<ndarray::Array2<f32>> {
+        let known: Vec<Tag<'_>> = (0..tags.len() as i64)
+            .filter_map(|id| tags.token(id))
+            .map(|tag| self.tag(tag))
+            .collect::<Result<_>>()?;
+        let n = known.len();
+        Ok(ndarray::Array2::from_shape_fn((n + 2, n), |(from, to)| {
+            let may = match from.checked_sub(n) {
+                None => self.follows(known[from], known[to]),
+                Some(0) => self.follows(OUTSIDE, known[to]),
+                // Row n + 1: what may be last is what `O` may follow.
+                Some(_) => self.follows(known[to], OUTSIDE),
+            };
+            if may { 0.0 } else { f32::NEG_INFINITY }
+        }))
+    }
+
+    /// Whether a tag may follow another.
+    fn follows(self, before: Tag<'_>, tag: Tag<'_>) -> bool {
+        let goes_on = before != OUTSIDE && before.kind == tag.kind;
+        match (self, before.letter, tag.letter) {
+            (Self::Plain, ..) => true,
+            // `B` only says what `I` could not: a chunk right behind one of its kind.
+            (Self::Iob1, _, b'B') => goes_on,
+            (Self::Iob1, ..) => true,
+            (Self::Iob2, _, b'I') => goes_on,
+            (Self::Iob2, ..) => true,
+            // `E` only where another chunk of its kind follows.
+            (Self::Ioe1, b'E', _) => goes_on,
+            (Self::Ioe1, ..) => true,
+            // `I` is not the last of its chunk.
+            (Self::Ioe2, b'I', _) => goes_on,
+            (Self::Ioe2, ..) => true,
+            (Self::Iobes, b'B' | b'I', letter) => goes_on && matches!(letter, b'I' | b'E'),
+            (Self::Iobes, _, letter) => !matches!(letter, b'I' | b'E'),
+        }
+    }
+}
+
+/// Whether a chunk begins with a tag: the rule of the CoNLL evaluation, for all schemes at once. `tag` is not `O`.
+fn begins(before: Tag<'_>, tag: Tag<'_>) -> bool {
+    before == OUTSIDE
+        || before.kind != tag.kind
+        || matches!(tag.letter, b'B' | b'S')
+        || matches!(before.letter, b'E' | b'S')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(scheme: TagScheme, tags: &str) -> String {
+        let tags: Vec<&str> = tags.split(' ').collect();
+        let chunks = scheme.chunks(&tags).unwrap();
+        let chunks = chunks.iter().map(|c| format!("{}{}..{}", c.kind, c.words.start, c.words.end));
+        chunks.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn chunks_are_those_of_the_conll_evaluation() {
+        use TagScheme::*;
+        for (scheme, tags, expected) in [
+            (Iob2, "B-A I-A O B-A B-A", "A0..2 A3..4 A4..5"),
+            (Iob2, "O I-A I-A I-B O", "A1..3 B3..4"),
+            (Iob2, "B-A I-B I-A", "A0..1 B1..2 A2..3"),
+            (Iob1, "I-A I-A B-A I-A I-B", "A0..2 A2..4 B4..5"),
+            (Ioe1, "I-A E-A I-A O I-B", "A0..2 A2..3 B4..5"),
+            (Ioe2, "I-A E-A E-A O E-B", "A0..2 A2..3 B4..5"),
+            (Iobes, "B-A I-A E-A S-A S-B O", "A0..3 A3..4 B4..5"),
+            (Iobes, "I-A E-A E-A B-A O", "A0..2 A2..3 A3..4"),
+            (Iobes, "B-A E-A I-A S-A I-A", "A0..2 A2..3 A3..4 A4..5"),
+            (Plain, "A A B O A", "A0..2 B2..3 A4..5"),
+            (Iob2, "B-date-time I-date-time", "date-time0..2"),
+        ] {
+            assert_eq!(said(scheme, tags), expected, "{scheme:?}: {tags}");
+        }
+        assert!(Iob2.chunks(&[]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_tag_of_another_scheme_is_refused() {
+        let message = |scheme: TagScheme, tag: &str| scheme.chunks(&[tag]).unwrap_err().to_string();
+        let said = message(TagScheme::Iob2, "E-NP");
+        assert!(said.starts_with("tag of IOB2: expected `O`, `B-kind`, `I-kind`, got `E-NP`"), "{said}");
+        for tag in ["", "B", "B-", "-NP", "BI-NP", "o"] {
+            assert!(message(TagScheme::Iobes, tag).contains(&format!("got `{tag}`")), "{tag}");
+        }
+    }
+
+    /// What the transitions allow is just what chunks can be written as in the scheme.
+    #[test]
+    fn transitions_allow_what_chunks_are_written_as() {
+        for (scheme, _) in TagScheme::ALL {
+            let letters = if scheme == TagScheme::Plain { &b"I"[..] } else { scheme.letters() };
+            let tags = letters.iter().flat_map(|&letter| {
+                ["X", "Y"].map(|kind| match scheme {
+                    TagScheme::Plain => kind.to_owned(),
+                    _ => format!("{}-{kind}", char::from(letter)),
+                })
+            });
+            let tags = Vocabulary::labels(tags.chain(["O".to_owned()])).unwrap();
+            let (n, length) = (tags.len(), 4);
+            let may = scheme.transitions(&tags).unwrap();
+            // Every sentence of four tags is allowed if and only if writing its chunks down gives it back.
+            for number in 0..n.pow(length) {
+                let ids: Vec<usize> = (0..length).map(|k| number / n.pow(k) % n).collect();
+                let pairs = ids.windows(2).map(|pair| may[[pair[0], pair[1]]]);
+                let ends = [may[[n, ids[0]]], may[[n + 1, ids[ids.len() - 1]]]];
+                let allowed = pairs.chain(ends).all(|number| number == 0.0);
+                let texts: Vec<&str> = ids.iter().filter_map(|&id| tags.token(id as i64)).collect();
+                let chunks = scheme.chunks(&texts).unwrap();
+                assert_eq!(allowed, written(scheme, &chunks, ids.len()) == texts, "{scheme:?}: {texts:?}");
+            }
+        }
+    }
+
+    fn written(scheme: TagScheme, chunks: &[Chunk<'_>], words: usize) -> Vec<String> {
+        let mut tags = vec!["O".to_owned(); words];
+        for (k, chunk) in chunks.iter().enumerate() {
+            let touches = |other: Option<&Chunk<'_>>, at: usize| {
+                other.is_some_and(|o| o.kind == chunk.kind && (o.words.end == at || o.words.start == at))
+            };
+            let behind = k.checked_sub(1).and_then(|k| chunks.get(k));
+            for at in chunk.words.clone() {
+                let (first, last) = (at == chunk.words.start, at + 1 == chunk.words.end);
+                let letter = match scheme {
+                    TagScheme::Iob1 if first && touches(behind, at) => 'B',
+                    TagScheme::Iob2 if first => 'B',
+                    TagScheme::Ioe1 if last && touches(chunks.get(k + 1), at + 1) => 'E',
+                    TagScheme::Ioe2 if last => 'E',
+                    TagScheme::Iobes if first && last => 'S',
+                    TagScheme::Iobes if first => 'B',
+                    TagScheme::Iobes if last => 'E',
+                    _ => 'I',
+                };
+                tags[at] = if scheme == TagScheme::Plain {
+                    chunk.kind.to_owned()
+                } else {
+                    format!("{letter}-{}", chunk.kind)
+                };
+            }
+        }
+        tags
+    }
+}

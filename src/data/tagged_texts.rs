@@ -1,0 +1,337 @@
+//! Texts whose words have a tag each, and what a tagger is trained on of them.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::records::shown;
+use super::{ColumnSpec, Field, Fingerprint, Limits, Samples, TextFile, Vocabulary};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+/// A text of words with a tag each.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TaggedText {
+    /// The words.
+    pub words: Vec<String>,
+    /// The tag of each word.
+    pub tags: Vec<String>,
+    /// What the whole of it is, if that is said: an intent, say.
+    pub label: Option<String>,
+}
+
+/// Texts whose words have a tag each, in memory, and what messages call where they are from.
+///
+/// ```
+/// use unpadded::data::{Data, Limits, TaggedTexts, TextFile};
+/// let file = TextFile::embedded("chunks.txt", "He PRP B-NP\nruns VBZ B-VP\n\nStop VB B-VP\n");
+/// let texts = TaggedTexts::of_columns(&file)?;
+/// assert_eq!((texts.texts().len(), texts.texts()[1].tags[0].as_str()), (2, "B-VP"));
+/// let words = texts.words(str::to_lowercase, &Limits::default())?;
+/// let characters = texts.characters(&Limits::default())?;
+/// let tags = TaggedTexts::tags([&texts])?;
+/// let samples = texts.samples(str::to_lowercase, &words, &characters, &tags, None)?;
+/// let train = unpadded::data::Loader::new(samples, &["words", "characters", "tags"])?.shuffle(1);
+/// assert_eq!(train.batch_count(), Some(1));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaggedTexts {
+    name: String,
+    texts: Vec<TaggedText>,
+}
+
+/// The files of a folder of parallel files.
+const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
+
+impl TaggedTexts {
+    /// A file of columns ([`Self::of_columns`]), or a folder of parallel files ([`Self::of_parallel`]): `seq.in` with the words of a
+    /// text a line, `seq.out` with their tags, and perhaps `label` with what each text is.
+    ///
+    /// # Errors
+    /// If it is neither, or as there.
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        if !path.is_dir() {
+            return Self::of_columns(&TextFile::open(path)?);
+        }
+        let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
+        let labels = if labels.exists() { Some(TextFile::open(labels)?) } else { None };
+        let found = Self::of_parallel(&TextFile::open(words)?, &TextFile::open(tags)?, labels.as_ref())?;
+        Ok(Self { name: path.display().to_string(), ..found })
+    }
+
+    /// A word a line, in columns between white space as in the CoNLL shared tasks: the word in the first one, its tag in the last
+    /// one. Blank lines end a text. There are as many columns as in the first line.
+    ///
+    /// # Errors
+    /// If the file cannot be read, has no text, has fewer than two columns, or a line with more or fewer columns than the first.
+    #[track_caller]
+    pub fn of_columns(file: &TextFile) -> Result<Self> {
+        let mut first = file.lines()?.find(|line| !line.as_ref().is_ok_and(|line| line.trim().is_empty()));
+        let columns = match first.take().transpose().at_caller()? {
+            Some(line) => line.split_whitespace().count(),
+            None => 2,
+        };
+        if columns < 2 {
+            let what = format!("columns of file `{}`", file.name());
+            return Err(Error::of(
+                ErrorKind::Format,
+                what,
+                "at least two, a word and its tag",
+                "one in its first line",
+            ));
+        }
+        let sentences =
+            file.columns(ColumnSpec { columns, ..ColumnSpec::default() })?.read_all().at_caller()?;
+        let text = |mut columns: Vec<Vec<String>>| {
+            let tags = columns.pop().unwrap_or_default();
+            TaggedText { words: columns.into_iter().next().unwrap_or_default(), tags, label: None }
+        };
+        Ok(Self { name: file.name(), texts: sentences.into_iter().map(text).collect() })
+    }
+
+    /// Parallel files: the words of a text a line, between white space; the tags of these words in the same line of the second file;
+    /// and in the third, if there is one, what the text is.
+    ///
+    /// # Errors
+    /// If a file cannot be read or has no line; if one ends before the others, or in a line there are more or fewer tags than words, or
+    /// no label: the message has the file and the line.
+    #[track_caller]
+    pub fn of_parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
+        let read = |file: &TextFile| file.lines()?.read_all().at_caller();
+        let lines = read(words)?;
+        let of = |file: &TextFile| -> Result<Vec<String>> {
+            let found = read(file)?;
+            if found.len() == lines.len() {
+                return Ok(found);
+            }
+            let what = format!("lines of file `{}`", file.name());
+            let expected = format!("{}, as many as `{}` has", lines.len(), words.name());
+            Err(Error::of(ErrorKind::Format, what, expected, found.len().to_string()))
+        };
+        let (tag_lines, label_lines) = (of(tags)?, labels.map(of).transpose()?);
+        let mut texts = Vec::with_capacity(lines.len());
+        for (at, (line, tag_line)) in lines.iter().zip(&tag_lines).enumerate() {
+            let cut = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            let text = TaggedText { words: cut(line), tags: cut(tag_line), label: None };
+            let wrong = |file: &TextFile, expected: String, got: String| {
+                Error::of(ErrorKind::Format, format!("{}:{}", file.name(), at + 1), expected, got)
+            };
+            if text.words.len() != text.tags.len() {
+                let expected = format!("{} tags, one for each word of {}", text.words.len(), shown(line));
+                return Err(wrong(tags, expected, text.tags.len().to_string()));
+            }
+            let label = match (&label_lines, labels) {
+                (Some(found), Some(file)) => match found[at].trim() {
+                    "" => return Err(wrong(file, "a label".into(), "a blank line".into())),
+                    label => Some(label.to_owned()),
+                },
+                _ => None,
+            };
+            // A blank line in all files is no text.
+            if !text.words.is_empty() {
+                texts.push(TaggedText { label, ..text });
+            }
+        }
+        Ok(Self { name: words.name(), texts })
+    }
+
+    /// What messages call them.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Each of them.
+    pub fn texts(&self) -> &[TaggedText] {
+        &self.texts
+    }
+
+    /// Whether each text has a label.
+    pub fn labelled(&self) -> bool {
+        self.texts.iter().all(|text| text.label.is_some())
+    }
+
+    /// Holds out about one in so many, by the words and the seed alone: equal texts are on one side. The rest comes first.
+    #[must_use]
+    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
+        let held_out = |text: &TaggedText| {
+            let f = text.words.iter().fold(Fingerprint::default().number(seed), |f, word| f.text(word));
+            f.finish().checked_rem(one_in) == Some(0)
+        };
+        let (held, rest) = self.texts.into_iter().partition(held_out);
+        let name = format!("{}, held out", self.name);
+        (Self { name: self.name, texts: rest }, Self { name, texts: held })
+    }
+
+    /// The words, in the form that `form` gives them.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::of`].
+    #[track_caller]
+    pub fn words(&self, form: impl Fn(&str) -> String, limits: &Limits) -> Result<Vocabulary> {
+        let words = self.texts.iter().flat_map(|text| text.words.iter().map(|word| form(word)));
+        Vocabulary::of(words, limits).map_err(|e| e.noted(format!("in `{}`", self.name))).at_caller()
+    }
+
+    /// The characters of the words.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::of`].
+    #[track_caller]
+    pub fn characters(&self, limits: &Limits) -> Result<Vocabulary> {
+        let words = self.texts.iter().flat_map(|text| &text.words);
+        let characters = words.flat_map(|word| word.chars().map(String::from));
+        Vocabulary::of(characters, limits).map_err(|e| e.noted(format!("in `{}`", self.name))).at_caller()
+    }
+
+    /// The tags of all these texts, sorted.
+    ///
+    /// # Errors
+    /// If there is none.
+    #[track_caller]
+    pub fn tags<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
+        let tags: BTreeSet<&str> = all
+            .into_iter()
+            .flat_map(|of| &of.texts)
+            .flat_map(|text| &text.tags)
+            .map(String::as_str)
+            .collect();
+        Vocabulary::labels(tags)
+    }
+
+    /// The labels of all these texts, sorted.
+    ///
+    /// # Errors
+    /// If there is none.
+    #[track_caller]
+    pub fn labels<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
+        let labels: BTreeSet<&str> =
+            all.into_iter().flat_map(|of| &of.texts).filter_map(|text| text.label.as_deref()).collect();
+        Vocabulary::labels(labels)
+    }
+
+    /// Samples of the numbers of the words, of the characters of each word, of the tags, and of the label if there is a vocabulary for
+    /// it.
+    ///
+    /// # Errors
+    /// If there is no text, or a word, a character, a tag or a label that its vocabulary does not have.
+    #[track_caller]
+    pub fn samples(
+        &self,
+        form: impl Fn(&str) -> String,
+        words: &Vocabulary,
+        characters: &Vocabulary,
+        tags: &Vocabulary,
+        labels: Option<&Vocabulary>,
+    ) -> Result<Samples> {
+        if self.texts.is_empty() {
+            let what = format!("texts of `{}`", self.name);
+            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+        }
+        let sample = |text: &TaggedText| {
+            let of = |e: Error, what: &str| {
+                e.noted(format!("{what} of {} in `{}`", shown(&text.words.join(" ")), self.name))
+            };
+            let mut fields = fields(&text.words, &form, words, characters).map_err(|e| of(e, "a word"))?;
+            fields.push(tags.ids(&text.tags).map_err(|e| of(e, "a tag"))?.into());
+            if let Some(labels) = labels {
+                let label = text.label.as_deref().unwrap_or_default();
+                fields.push(labels.lookup(label).map_err(|e| of(e, "the label"))?.into());
+            }
+            Ok(fields)
+        };
+        self.texts.iter().map(sample).collect::<Result<_>>().at_caller()
+    }
+}
+
+/// What a tagger reads of words: their numbers in the form that `form` gives them, and the numbers of their characters.
+fn fields(
+    text: &[String],
+    form: impl Fn(&str) -> String,
+    words: &Vocabulary,
+    characters: &Vocabulary,
+) -> Result<Vec<Field>> {
+    let ids = words.ids(text.iter().map(|word| form(word)))?;
+    let spelt = |word: &String| characters.ids(word.chars().map(String::from));
+    Ok(vec![Field::Ints(ids), Field::Nested(text.iter().map(spelt).collect::<Result<_>>()?)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, text: &'static str) -> TextFile {
+        TextFile::embedded(name, text)
+    }
+
+    #[track_caller]
+    fn refused(outcome: Result<TaggedTexts>, expected: &str) {
+        let error = format!("{:#}", outcome.unwrap_err());
+        assert!(error.starts_with(expected), "{error}");
+    }
+
+    #[test]
+    fn parallel_files_are_read_line_by_line() {
+        let (words, tags) =
+            (file("seq.in", "play some jazz \n\nstop\n"), file("seq.out", "O O B-genre\n\nO\n"));
+        let texts = TaggedTexts::of_parallel(&words, &tags, Some(&file("label", "Play\n-\nStop\n"))).unwrap();
+        assert_eq!(texts.texts().len(), 2);
+        assert_eq!(
+            (texts.texts()[0].tags[2].as_str(), texts.texts()[1].label.as_deref()),
+            ("B-genre", Some("Stop"))
+        );
+        assert!(texts.labelled());
+        let of = |tags: &'static str, labels: &'static str| {
+            TaggedTexts::of_parallel(&words, &file("seq.out", tags), Some(&file("label", labels)))
+        };
+        refused(
+            of("O O\n\nO\n", "a\nb\nc\n"),
+            "seq.out:1: expected 3 tags, one for each word of \"play some jazz \", got 2",
+        );
+        refused(
+            of("O O O\n\nO\n", "a\nb\n"),
+            "lines of file `label`: expected 3, as many as `seq.in` has, got 2",
+        );
+        refused(
+            of("O O O\n\n", "a\nb\nc\n"),
+            "lines of file `seq.out`: expected 3, as many as `seq.in` has, got 2",
+        );
+        refused(of("O O O\n\nO\n", "a\nb\n \n"), "label:3: expected a label, got a blank line");
+    }
+
+    #[test]
+    fn columns_are_those_of_the_first_line() {
+        let read = |text: &'static str| TaggedTexts::of_columns(&file("c.txt", text));
+        let texts = read("\n\na x O\nb y B-A\n\nc z O\n").unwrap();
+        assert_eq!(texts.texts()[0].tags, ["O", "B-A"]);
+        assert!(!texts.labelled());
+        refused(read("a O\nb\n"), "c.txt:2: expected 2 columns, got 1 in \"b\"");
+        refused(
+            read("a\nb\n"),
+            "columns of file `c.txt`: expected at least two, a word and its tag, got one in its first line",
+        );
+        refused(read("\n"), "records of file `c.txt`: expected at least one, got none");
+    }
+
+    #[test]
+    fn a_text_is_held_out_by_its_words_and_the_seed() {
+        let texts = TaggedTexts::of_columns(&file("c.txt", "a O\n\nb O\n\nc O\n\nd O\n\na O\n")).unwrap();
+        let (rest, held) = texts.clone().hold_out(2, 1);
+        assert_eq!(rest.texts().len() + held.texts().len(), 5);
+        assert!(!rest.texts().iter().any(|text| held.texts().contains(text)));
+        assert!((0..20).any(|seed| texts.clone().hold_out(2, seed).1 != held));
+        assert_eq!(texts.clone().hold_out(0, 1).0, texts);
+    }
+
+    #[test]
+    fn what_a_vocabulary_lacks_is_named_with_its_text() {
+        let texts = TaggedTexts::of_columns(&file("c.txt", "ab O\n")).unwrap();
+        let words = texts.words(str::to_uppercase, &Limits::default()).unwrap();
+        assert_eq!(words.token(1), Some("AB"));
+        let (characters, tags) =
+            (texts.characters(&Limits::default()).unwrap(), TaggedTexts::tags([&texts]).unwrap());
+        let other = TaggedTexts::of_columns(&file("d.txt", "ax B-A\n")).unwrap();
+        let error = other.samples(str::to_uppercase, &words, &characters, &tags, None).unwrap_err();
+        assert_eq!(format!("{error:#}"), "token: expected one of `O`, got `B-A`; a tag of \"ax\" in `d.txt`");
+    }
+}

@@ -1,0 +1,140 @@
+//! The adaptive softmax: of many classes, the rare ones in clusters that only their own rows compute.
+
+use super::layer::wide;
+use crate::error::Error;
+use crate::layers::{Instance, Layer, Linear};
+use crate::program::build::vars::unknown_of;
+use crate::program::{Builder, Var};
+
+/// A softmax over many classes, ordered from the most frequent to the rarest, that costs what the frequent ones cost (Grave et al.,
+/// "Efficient softmax approximation for GPUs", 2017). The first cluster of classes stands in the head, beside one more class for each
+/// further cluster; a cluster's classes are computed only for the rows whose label is among them, from fewer numbers the rarer they are:
+/// p(class) = softmax(x · W_head)_cluster · softmax((x · P_cluster) · W_cluster)_class.
+///
+/// ```
+/// use unpadded::layers::{AdaptiveSoftmax, Embedding};
+/// use unpadded::{Builder, DType};
+/// let net = Builder::new();
+/// let words = net.feed("words", DType::I64, &[], 1);
+/// let next = net.feed_like("next", DType::I64, &[], words);
+/// let state = words.embedding(Embedding::new(10_000, 64)).lstm(64);
+/// let softmax = net.layer(AdaptiveSoftmax::new(10_000, &[1_000, 4_000]));
+/// let losses = softmax.loss(state, next); // −ln p(label), of each row
+/// let log_p = softmax.of(state); // of all classes, to predict with
+/// assert_eq!(net.spec(losses).unwrap().dims(), [-1]);
+/// assert_eq!(net.spec(log_p).unwrap().dims(), [-1, 10_000]);
+/// # net.finish()?;
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+///
+/// Parameters: `head.weight` `[in, first + clusters]` and `head.bias`; for each cluster k from 1 on `project_k.weight` `[in, in / divide^k]`
+/// and `cluster_k.weight` `[in / divide^k, its classes]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdaptiveSoftmax {
+    ends: Vec<usize>,
+    divide: usize,
+    head_bias: bool,
+    name: Option<String>,
+}
+
+impl AdaptiveSoftmax {
+    /// Over `classes` that are cut at `cutoffs`, ascending: the head has the classes below the first one, each cluster those up to the next,
+    /// the last one the rest. The width of the clusters' vectors falls by 4 from one to the next.
+    pub fn new(classes: usize, cutoffs: &[usize]) -> Self {
+        let ends = cutoffs.iter().copied().chain([classes]).collect();
+        Self { ends, divide: 4, head_bias: true, name: None }
+    }
+
+    /// The k-th cluster's vectors have the width of the input divided by `divide`^k, at least 1.
+    #[must_use]
+    pub fn divide(self, divide: usize) -> Self {
+        Self { divide, ..self }
+    }
+
+    /// No bias in the head.
+    #[must_use]
+    pub fn without_bias(self) -> Self {
+        Self { head_bias: false, ..self }
+    }
+
+    /// The first part of the parameters' names, instead of `adaptive_softmax_0` and so on.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+}
+
+/// The layers of an [`AdaptiveSoftmax`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdaptiveWeights {
+    /// From the input to the first cluster's classes and the further clusters.
+    pub head: Instance<Linear>,
+    /// Of each further cluster: what makes the input narrower, and what makes its classes of that.
+    pub clusters: Vec<[Instance<Linear>; 2]>,
+}
+
+impl Layer for AdaptiveSoftmax {
+    type Weights = AdaptiveWeights;
+
+    fn kind(&self) -> &str {
+        "adaptive_softmax"
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn weights(&self, net: &Builder, x: Var) -> Option<AdaptiveWeights> {
+        let width = net.spec(x)?.width();
+        if self.ends[0] == 0 || !self.ends.is_sorted_by(|a, b| a < b) {
+            let expected = "cutoffs that ascend, from at least 1 to below the number of classes";
+            net.refuse(Error::new(
+                "classes of layer `adaptive_softmax`",
+                expected,
+                format!("{:?}", self.ends),
+            ));
+            return None;
+        }
+        wide(net, "adaptive_softmax", self.divide)?;
+        let head = Linear::new(self.ends[0] + self.ends.len() - 1).named("head");
+        let head = net.layer(if self.head_bias { head } else { head.without_bias() });
+        let cluster = |(k, pair): (usize, &[usize])| {
+            let narrow = (1..=k + 1).fold(width, |width, _| width / self.divide).max(1);
+            let part =
+                |to: usize, name: &str| Linear::new(to).without_bias().named(&format!("{name}_{}", k + 1));
+            [net.layer(part(narrow, "project")), net.layer(part(pair[1] - pair[0], "cluster"))]
+        };
+        Some(AdaptiveWeights { head, clusters: self.ends.windows(2).enumerate().map(cluster).collect() })
+    }
+
+    /// The logarithms of the probabilities of all classes, `[rows, classes]`.
+    fn run(&self, net: &Builder, x: Var, weights: &AdaptiveWeights) -> Var {
+        let (first, head) = (self.ends[0], weights.head.of(x).log_softmax());
+        let clusters = weights.clusters.iter().enumerate().map(|(k, [project, classes])| {
+            head.slice(first + k..first + k + 1) + classes.of(project.of(x)).log_softmax()
+        });
+        let parts: Vec<Var> = std::iter::once(head.slice(0..first)).chain(clusters).collect();
+        net.concat(&parts)
+    }
+}
+
+impl Instance<AdaptiveSoftmax> {
+    /// −ln p(label) of each row of `x`, `[rows]`: a cluster's classes are computed for the rows alone whose label is among them.
+    ///
+    /// # Errors
+    /// If `x` has no LoD or does not hold rows of floats, `labels` are not whole numbers in its rows, or the cutoffs do not ascend; when
+    /// it runs, if a label is not below the number of classes. In a step block, if a memory reaches the labels.
+    #[track_caller]
+    pub fn loss(&self, x: Var, labels: Var) -> Var {
+        let Some(net) = Builder::of(x) else { return unknown_of(x) };
+        self.append(&net, x, |softmax, weights| {
+            let (head, cluster, within) = net.class_clusters(labels, &softmax.ends);
+            let clusters = weights.clusters.iter().zip(1..).map(|([project, classes], k)| {
+                let among = cluster.equal(f64::from(k));
+                let [x, label] = net.sequence_filter_all(among, [x, within]);
+                classes.of(project.of(x)).cross_entropy(label).sequence_place(among)
+            });
+            clusters.fold(weights.head.of(x).cross_entropy(head), |loss, of_cluster| loss + of_cluster)
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! Whether guesses are right as often as they are said to be.
+
+use super::classes::Classified;
+use super::{Better, Metric, MetricKind};
+use crate::error::{Error, Result};
+use crate::program::Var;
+use crate::tensor::{DType, Variable};
+
+/// Its name in files, and of what it is told.
+pub(super) const CALIBRATION: &str = "calibration_error";
+pub(super) const BINS: &str = "bins";
+
+/// The expected calibration error (Guo et al., "On calibration of modern neural networks", 2017): rows are put into bins of equal width
+/// by the probability of their guess, the largest of softmax(logits); the mean over the rows of |share of right guesses in
+/// the bin − mean probability in the bin|.
+///
+/// ```
+/// use ndarray::array;
+/// use unpadded::metrics::{CalibrationError, Metric};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let logits = net.feed("logits", DType::F32, &[2], 0);
+/// let label = net.feed("label", DType::I64, &[], 0);
+/// let mut error = CalibrationError::new(logits, label);
+/// let sure = array![[9.0f32.ln(), 0.0], [9.0f32.ln(), 0.0]]; // 90 % for class 0
+/// error.update(&[sure.into(), array![0i64, 1].into()], 2)?;
+/// assert!((error.value() - 0.4).abs() < 1e-6); // right in half of the cases
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct CalibrationError {
+    name: String,
+    classified: Classified,
+    /// Of each bin the rows, the sum of their probabilities, and the hits.
+    sums: Vec<f64>,
+}
+
+/// What a bin of a [`CalibrationError`] holds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CalibrationBin {
+    /// How many rows.
+    pub rows: u64,
+    /// The mean probability of their guesses.
+    pub confidence: f64,
+    /// The share of them that are right.
+    pub accuracy: f64,
+}
+
+impl CalibrationError {
+    /// Of `logits` `[rows, classes]` against `labels`, one whole number a row, in 15 bins.
+    pub fn new(logits: Var, labels: Var) -> Self {
+        let classified = Classified { logits, labels, ignore: None };
+        Self { name: "calibration error".to_owned(), classified, sums: Vec::new() }.bins(15)
+    }
+
+    /// So many bins, at least one.
+    #[must_use]
+    pub fn bins(self, bins: usize) -> Self {
+        Self { sums: vec![0.0; 3 * bins.max(1)], ..self }
+    }
+
+    /// Rows with this label do not count.
+    #[must_use]
+    pub fn ignoring(mut self, label: i64) -> Self {
+        self.classified.ignore = Some(label);
+        self
+    }
+
+    /// Under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    /// What each bin holds, from the least sure to the surest: a reliability diagram. Bins without rows are left out.
+    pub fn reliability(&self) -> Vec<CalibrationBin> {
+        let of = |bin: &[f64]| CalibrationBin {
+            rows: bin[0] as u64,
+            confidence: bin[1] / bin[0],
+            accuracy: bin[2] / bin[0],
+        };
+        self.sums.chunks_exact(3).filter(|bin| bin[0] > 0.0).map(of).collect()
+    }
+}
+
+impl Metric for CalibrationError {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        self.classified.variables()
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+        let rows = self.classified.rows(&self.name, values)?;
+        let Some(logits) = values.first() else { return Ok(()) };
+        let classes = logits.shape().get(1).copied().unwrap_or(0);
+        let numbers = logits.storage().as_dense()?.cast(DType::F64);
+        let numbers = numbers.as_slice::<f64>()?;
+        let (mut found, count) = (Vec::with_capacity(rows.len()), self.sums.len() / 3);
+        for row in &rows {
+            let of = &numbers[row.number * classes..(row.number + 1) * classes];
+            let Some(guess) = row.guess else {
+                let what = format!("metric `{}`", self.name);
+                return Err(Error::new(what, "logits that are numbers", format!("{of:?}")).row(row.number));
+            };
+            let most = of[guess as usize];
+            let probability = 1.0 / of.iter().map(|x| (x - most).exp()).sum::<f64>();
+            // Infinite logits are sure, one or several of them.
+            let probability = if probability.is_nan() { 1.0 } else { probability };
+            let bin = ((probability * count as f64) as usize).min(count - 1);
+            found.push((bin, probability, f64::from(u8::from(guess == row.label))));
+        }
+        for (bin, probability, hit) in found {
+            for (sum, more) in self.sums[3 * bin..3 * bin + 3].iter_mut().zip([1.0, probability, hit]) {
+                *sum += more;
+            }
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> f64 {
+        let rows: f64 = self.sums.chunks_exact(3).map(|bin| bin[0]).sum();
+        let off: f64 = self.sums.chunks_exact(3).map(|bin| (bin[2] - bin[1]).abs()).sum();
+        if rows > 0.0 { off / rows } else { 0.0 }
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.sums
+    }
+
+    fn kind(&self) -> Option<MetricKind> {
+        let attributes = self.classified.attributes().with(BINS, self.sums.len() / 3);
+        Some(MetricKind { name: CALIBRATION, attributes })
+    }
+}

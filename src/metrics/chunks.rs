@@ -1,0 +1,248 @@
+//! Chunks that were found, against those that are there: the evaluation of the CoNLL shared tasks.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use super::classes::ratio;
+use super::{Better, Metric, MetricKind, one_a_row};
+use crate::data::{Chunk, TagScheme, Vocabulary};
+use crate::error::{Error, Result};
+use crate::program::{Attributes, Var};
+use crate::tensor::{DType, Variable};
+
+/// F1 of chunks: 2 · right / (found + there), over all kinds together. A chunk that was found is right if its first and
+/// its last word and its kind are those of one that is there (Tjong Kim Sang and Buchholz, 2000). 0 if there is none and none was found.
+///
+/// Shown, it is a table of precision, recall and F1 of each kind.
+///
+/// ```
+/// use unpadded::data::{TagScheme, Vocabulary};
+/// use unpadded::metrics::{ChunkF1, Metric};
+/// use unpadded::{Builder, DType, Variable};
+/// let tags = Vocabulary::labels(["O", "B-A", "I-A", "B-B"])?; // B-A 0, B-B 1, I-A 2, O 3
+/// let net = Builder::new();
+/// let found = net.feed("found", DType::I64, &[], 1);
+/// let there = net.feed_like("there", DType::I64, &[], found);
+/// let mut f1 = ChunkF1::new(found, there, TagScheme::Iob2, &tags)?;
+/// let sequences = |ids: &[i64]| Variable::from_sequences(&[ids.to_vec(), vec![]]);
+/// f1.update(&[sequences(&[0, 2, 3, 1])?, sequences(&[0, 2, 1, 1])?], 2)?; // A right, one B of two
+/// assert_eq!(f1.value(), 2.0 * 2.0 / (2.0 + 3.0));
+/// assert_eq!((f1.precision(), f1.recall()), (1.0, 2.0 / 3.0));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ChunkF1 {
+    name: String,
+    found: Var,
+    there: Var,
+    scheme: TagScheme,
+    tags: Arc<[String]>,
+    kinds: Arc<[String]>,
+    /// Of each kind the chunks that are right, found, and there.
+    sums: Vec<f64>,
+}
+
+/// Its name in files, and of what it is told.
+pub(super) const CHUNKS: &str = "chunk_f1";
+pub(super) const SCHEME: &str = "scheme";
+pub(super) const TAGS: &str = "tags";
+
+impl ChunkF1 {
+    /// Of the tags `found` against those that are `there`, whole numbers in the same sequences, which `tags` numbers.
+    ///
+    /// # Errors
+    /// If a tag is none of the scheme.
+    #[track_caller]
+    pub fn new(found: Var, there: Var, scheme: TagScheme, tags: &Vocabulary) -> Result<Self> {
+        Self::of(found, there, scheme, tags.tokens().map(str::to_owned).collect())
+    }
+
+    #[track_caller]
+    pub(super) fn of(found: Var, there: Var, scheme: TagScheme, tags: Vec<String>) -> Result<Self> {
+        let mut kinds = BTreeSet::new();
+        for tag in &tags {
+            kinds.extend(scheme.kind(tag)?.map(str::to_owned));
+        }
+        let (sums, name) = (vec![0.0; 3 * kinds.len()], "chunk F1".to_owned());
+        Ok(Self { name, found, there, scheme, tags: tags.into(), kinds: kinds.into_iter().collect(), sums })
+    }
+
+    /// Under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    /// The share of the chunks found that are right; 0 if none was found.
+    pub fn precision(&self) -> f64 {
+        let [right, found, _] = self.total();
+        ratio(right, found)
+    }
+
+    /// The share of the chunks there that were found; 0 if there is none.
+    pub fn recall(&self) -> f64 {
+        let [right, _, there] = self.total();
+        ratio(right, there)
+    }
+
+    fn total(&self) -> [f64; 3] {
+        let add = |total: [f64; 3], of: &[f64]| [0, 1, 2].map(|i| total[i] + of[i]);
+        self.sums.chunks_exact(3).fold([0.0; 3], add)
+    }
+
+    /// Adds to a sum of the kind of each chunk.
+    fn count<'a>(&mut self, chunks: impl IntoIterator<Item = &'a Chunk<'a>>, sum: usize) {
+        for chunk in chunks {
+            let place = self.kinds.binary_search_by(|known| known.as_str().cmp(chunk.kind));
+            if let Some(counted) = place.ok().and_then(|kind| self.sums.get_mut(3 * kind + sum)) {
+                *counted += 1.0;
+            }
+        }
+    }
+}
+
+impl Metric for ChunkF1 {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        vec![self.found, self.there]
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+        let wrong =
+            |expected: &str, got: String| Error::new(format!("metric `{}`", self.name), expected, got);
+        let [found, there] = values else {
+            return Err(wrong("tags found and tags there", format!("{} values", values.len())));
+        };
+        let (Some(lod), true) = (there.lod(), found.lod() == there.lod() && found.rows() == there.rows())
+        else {
+            let of = |tags: &Variable| tags.lod().map_or_else(|| "none".to_owned(), |lod| lod.to_string());
+            return Err(wrong("tags in the same sequences", format!("LoD {} and {}", of(found), of(there))));
+        };
+        let (tags, scheme) = (Arc::clone(&self.tags), self.scheme);
+        let named = |ids| named(ids, &tags).map_err(|e| e.noted(format!("in metric `{}`", self.name)));
+        let (found, there) = (named(found)?, named(there)?);
+        for words in lod.offsets().windows(2).map(|pair| pair[0]..pair[1]) {
+            let found = scheme.chunks(&found[words.clone()])?;
+            let there: HashSet<Chunk<'_>> = scheme.chunks(&there[words])?.into_iter().collect();
+            let right = found.iter().filter(|chunk| there.contains(chunk));
+            self.count(right, 0);
+            self.count(&found, 1);
+            self.count(&there, 2);
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> f64 {
+        let [right, found, there] = self.total();
+        ratio(2.0 * right, found + there)
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.sums
+    }
+
+    fn table(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+
+    fn kind(&self) -> Option<MetricKind> {
+        let attributes = Attributes::new().with(SCHEME, self.scheme.name()).with(TAGS, self.tags.to_vec());
+        Some(MetricKind { name: CHUNKS, attributes })
+    }
+}
+
+/// The tags of numbers, one a row.
+fn named<'a>(ids: &Variable, tags: &'a [String]) -> Result<Vec<&'a str>> {
+    one_a_row(ids)?;
+    if ids.dtype().is_float() {
+        return Err(Error::new("tags", "whole numbers", ids.dtype().to_string()));
+    }
+    let ids = ids.storage().as_dense()?.cast(DType::I64);
+    let of = |(row, &id): (usize, &i64)| {
+        let tag = usize::try_from(id).ok().and_then(|id| tags.get(id)).map(String::as_str);
+        tag.ok_or_else(|| Error::new("tag", format!("0 to below {}", tags.len()), id.to_string()).row(row))
+    };
+    ids.as_slice::<i64>()?.iter().enumerate().map(of).collect()
+}
+
+/// Precision, recall and F1 in percent of each kind, and of all together; and how many chunks there are.
+impl fmt::Display for ChunkF1 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.kinds.iter().map(|kind| kind.chars().count()).max().unwrap_or(0).max(3);
+        writeln!(f, "{:width$}  precision  recall      F1  chunks", "")?;
+        let mut line = |name: &str, sums: [f64; 3]| {
+            let [right, found, there] = sums;
+            let shares = [ratio(right, found), ratio(right, there), ratio(2.0 * right, found + there)];
+            let [precision, recall, f1] = shares.map(|share| 100.0 * share);
+            writeln!(f, "{name:width$}  {precision:9.2}  {recall:6.2}  {f1:6.2}  {there:6}")
+        };
+        for (kind, sums) in self.kinds.iter().zip(self.sums.chunks_exact(3)) {
+            line(kind, [sums[0], sums[1], sums[2]])?;
+        }
+        line("all", self.total())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Builder, DType};
+
+    fn scored(scheme: TagScheme, found: &[&str], there: &[&str]) -> ChunkF1 {
+        let tags = Vocabulary::labels(found.iter().chain(there).flat_map(|tags| tags.split(' '))).unwrap();
+        let ids = |texts: &[&str]| {
+            let ids: Vec<Vec<i64>> = texts.iter().map(|text| tags.ids(text.split(' ')).unwrap()).collect();
+            Variable::from_sequences(&ids).unwrap()
+        };
+        let net = Builder::new();
+        let [a, b] = ["found", "there"].map(|name| net.feed(name, DType::I64, &[], 1));
+        let mut f1 = ChunkF1::new(a, b, scheme, &tags).unwrap();
+        f1.update(&[ids(found), ids(there)], found.len()).unwrap();
+        f1
+    }
+
+    /// The numbers of `conlleval` for the same tags, worked out by hand from its rules.
+    #[test]
+    fn values_are_those_of_the_conll_evaluation() {
+        let f1 =
+            scored(TagScheme::Iob2, &["B-NP I-NP O B-VP", "B-NP B-NP"], &["B-NP I-NP O B-NP", "B-NP I-NP"]);
+        assert_eq!((f1.precision(), f1.recall(), f1.value()), (0.25, 1.0 / 3.0, 2.0 / 7.0));
+        let table = f1.to_string();
+        let lines: Vec<&str> = table.lines().map(str::trim_end).collect();
+        assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["NP", "33.33", "33.33", "33.33", "3"]);
+        assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["VP", "0.00", "0.00", "0.00", "0"]);
+        assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), ["all", "25.00", "33.33", "28.57", "3"]);
+        // I behind O begins a chunk, which then is right.
+        assert_eq!(scored(TagScheme::Iob2, &["O I-A I-A"], &["O B-A I-A"]).value(), 1.0);
+        // A chunk that goes on too far, or has another kind, is wrong.
+        assert_eq!(scored(TagScheme::Iob1, &["I-A I-A B-A"], &["I-A I-A I-A"]).value(), 0.0);
+        assert_eq!(scored(TagScheme::Iobes, &["S-A B-B E-B"], &["S-A B-A E-A"]).value(), 0.5);
+        assert_eq!(scored(TagScheme::Plain, &["A A O"], &["A A O"]).value(), 1.0);
+        assert_eq!(scored(TagScheme::Iob2, &["O O"], &["O O"]).value(), 0.0);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_counts_nothing() {
+        let mut f1 = scored(TagScheme::Iob2, &["O B-A"], &["O B-A"]);
+        let before = f1.value();
+        let ids = |ids: &[i64]| Variable::from_sequences(&[ids.to_vec()]).unwrap();
+        for (values, expected) in [
+            (vec![ids(&[0]), ids(&[0, 1])], "tags in the same sequences"),
+            (vec![ids(&[0])], "tags found and tags there"),
+            (vec![ids(&[0, 2]), ids(&[0, 1])], "0 to below 2"),
+            (vec![ids(&[0, 1]), ids(&[0, -1])], "0 to below 2"),
+        ] {
+            let error = format!("{:#}", f1.update(&values, 1).unwrap_err());
+            assert!(error.contains(expected) && error.contains("chunk F1"), "{error}");
+            assert_eq!(f1.value(), before);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Which class is taken for which.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::classes::{CLASSES, Classified, Counts, ratio};
+use super::{Better, Metric, MetricKind};
+use crate::data::Vocabulary;
+use crate::error::Result;
+use crate::program::{Attributes, Var};
+use crate::tensor::Variable;
+
+/// Its name in files, and of what it is told.
+pub(super) const CONFUSION: &str = "confusion";
+pub(super) const NAMES: &str = "names";
+
+/// How often rows of each class were guessed to be of each. Its value is the accuracy; shown, it is a table with precision, recall and F1
+/// of each class.
+///
+/// ```
+/// use ndarray::array;
+/// use unpadded::data::Vocabulary;
+/// use unpadded::metrics::{ConfusionMatrix, Metric};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let logits = net.feed("logits", DType::F32, &[2], 0);
+/// let label = net.feed("label", DType::I64, &[], 0);
+/// let mut matrix = ConfusionMatrix::new(logits, label, &Vocabulary::labels(["ham", "spam"])?);
+/// let guesses = array![[0.0f32, 1.0], [0.0, 1.0], [1.0, 0.0]]; // spam, spam, ham
+/// matrix.update(&[guesses.into(), array![1i64, 0, 0].into()], 3)?;
+/// assert_eq!((matrix.count(0, 1), matrix.count(1, 1), matrix.value()), (1, 1, 2.0 / 3.0));
+/// assert!(matrix.to_string().contains("spam"));
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ConfusionMatrix {
+    name: String,
+    classified: Classified,
+    names: Arc<[String]>,
+    /// By label, then by guess; then those of each label that had no guess.
+    sums: Vec<f64>,
+}
+
+impl ConfusionMatrix {
+    /// Of `logits` `[rows, classes]` against `labels`, one whole number a row, which `classes` numbers.
+    pub fn new(logits: Var, labels: Var, classes: &Vocabulary) -> Self {
+        Self::of(logits, labels, classes.tokens().map(str::to_owned).collect())
+    }
+
+    pub(super) fn of(logits: Var, labels: Var, names: Vec<String>) -> Self {
+        let classified = Classified { logits, labels, ignore: None };
+        let sums = vec![0.0; names.len() * (names.len() + 1)];
+        Self { name: "accuracy by class".to_owned(), classified, names: names.into(), sums }
+    }
+
+    /// Rows with this label do not count.
+    #[must_use]
+    pub fn ignoring(mut self, label: i64) -> Self {
+        self.classified.ignore = Some(label);
+        self
+    }
+
+    /// Under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    /// How many rows with this label were guessed to be of this class; 0 for a class that there is not.
+    pub fn count(&self, label: usize, guess: usize) -> u64 {
+        let classes = self.names.len();
+        if label >= classes || guess >= classes { 0 } else { self.sums[label * classes + guess] as u64 }
+    }
+
+    fn counts(&self, class: usize) -> Counts {
+        let classes = self.names.len();
+        let of_label = &self.sums[class * classes..(class + 1) * classes];
+        let unguessed = self.sums[classes * classes + class];
+        Counts {
+            hits: of_label[class],
+            labels: of_label.iter().sum::<f64>() + unguessed,
+            guesses: (0..classes).map(|label| self.sums[label * classes + class]).sum(),
+        }
+    }
+}
+
+impl Metric for ConfusionMatrix {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        self.classified.variables()
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+        let classes = self.names.len();
+        for row in self.classified.rows_of(&self.name, values, classes)? {
+            let label = row.label as usize;
+            let place = row.guess.map_or(classes * classes + label, |guess| label * classes + guess as usize);
+            self.sums[place] += 1.0;
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> f64 {
+        let hits = (0..self.names.len()).map(|class| self.counts(class).hits).sum();
+        ratio(hits, self.sums.iter().sum())
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.sums
+    }
+
+    fn table(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+
+    fn kind(&self) -> Option<MetricKind> {
+        let attributes: Attributes = self.classified.attributes().with(CLASSES, self.names.len());
+        Some(MetricKind { name: CONFUSION, attributes: attributes.with(NAMES, self.names.to_vec()) })
+    }
+}
+
+/// A line a label: how often each class was guessed, then precision, recall and F1 in percent.
+impl fmt::Display for ConfusionMatrix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let classes = self.names.len();
+        let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
+        let names = width(&mut self.names.iter().map(|name| name.chars().count()));
+        let cells: Vec<usize> = (0..classes)
+            .map(|guess| {
+                let numbers = (0..classes).map(|label| self.count(label, guess).to_string().len());
+                width(&mut numbers.chain([self.names[guess].chars().count()]))
+            })
+            .collect();
+        write!(f, "{:names$}", "")?;
+        for (name, cell) in self.names.iter().zip(&cells) {
+            write!(f, "  {name:>cell$}")?;
+        }
+        writeln!(f, "  precision  recall      F1")?;
+        for (label, name) in self.names.iter().enumerate() {
+            write!(f, "{name:names$}")?;
+            for (guess, cell) in cells.iter().enumerate() {
+                write!(f, "  {:cell$}", self.count(label, guess))?;
+            }
+            let counts = self.counts(label);
+            let [precision, recall, f1] =
+                [counts.precision(), counts.recall(), counts.f1()].map(|x| 100.0 * x);
+            writeln!(f, "  {precision:9.2}  {recall:6.2}  {f1:6.2}")?;
+        }
+        Ok(())
+    }
+}

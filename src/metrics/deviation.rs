@@ -1,0 +1,134 @@
+//! How far numbers are from those that they are to be.
+
+use super::{Better, Metric, MetricKind};
+use crate::error::{Error, Result};
+use crate::program::{Attributes, Var};
+use crate::tensor::{DType, Dense, Variable};
+
+/// What is computed of the differences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Absolute,
+    Square,
+    Root,
+}
+
+impl Of {
+    /// Each with its name, in files too.
+    const ALL: [(Of, &str); 3] = [
+        (Of::Absolute, "mean absolute error"),
+        (Of::Square, "mean squared error"),
+        (Of::Root, "root mean squared error"),
+    ];
+}
+
+/// The mean absolute, squared or root mean squared error of numbers, over all columns of all rows.
+///
+/// ```
+/// use ndarray::array;
+/// use unpadded::metrics::{MeanError, Metric};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let [found, wanted] = ["found", "wanted"].map(|name| net.feed(name, DType::F32, &[1], 0));
+/// let mut error = MeanError::absolute(found, wanted);
+/// error.update(&[array![[1.0f32], [2.0]].into(), array![[1.5f32], [4.0]].into()], 2)?;
+/// assert_eq!(error.value(), 1.25);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct MeanError {
+    name: String,
+    found: Var,
+    wanted: Var,
+    of: Of,
+    /// Of the errors, and how many there are.
+    sums: [f64; 2],
+}
+
+impl MeanError {
+    fn new(of: Of, found: Var, wanted: Var) -> Self {
+        let name = Of::ALL.into_iter().find(|(known, _)| *known == of).map_or("", |(_, name)| name);
+        Self { name: name.to_owned(), found, wanted, of, sums: [0.0; 2] }
+    }
+
+    /// The mean of |found − wanted|, floats of equal shape.
+    pub fn absolute(found: Var, wanted: Var) -> Self {
+        Self::new(Of::Absolute, found, wanted)
+    }
+
+    /// The mean of (found − wanted)².
+    pub fn squared(found: Var, wanted: Var) -> Self {
+        Self::new(Of::Square, found, wanted)
+    }
+
+    /// The root of the mean of (found − wanted)².
+    pub fn root_squared(found: Var, wanted: Var) -> Self {
+        Self::new(Of::Root, found, wanted)
+    }
+
+    /// The one of this name in files.
+    pub(super) fn of_kind(kind: &str, found: Var, wanted: Var) -> Option<Self> {
+        let (of, _) = Of::ALL.into_iter().find(|(_, name)| *name == kind)?;
+        Some(Self::new(of, found, wanted))
+    }
+
+    /// Under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+}
+
+impl Metric for MeanError {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        vec![self.found, self.wanted]
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+        let wrong =
+            |expected: &str, got: String| Error::new(format!("metric `{}`", self.name), expected, got);
+        let [found, wanted] = values else {
+            return Err(wrong("numbers and those that they are to be", format!("{} values", values.len())));
+        };
+        // `[rows]` and `[rows, 1]` are the same numbers.
+        let numbers = |of: &Variable| of.shape().iter().product::<usize>();
+        if (found.rows(), numbers(found)) != (wanted.rows(), numbers(wanted)) {
+            let got = format!("shapes {:?} and {:?}", found.shape(), wanted.shape());
+            return Err(wrong("numbers of one shape", got));
+        }
+        if let Some(other) = values.iter().find(|value| !value.dtype().is_float()) {
+            return Err(wrong("floats", other.dtype().to_string()));
+        }
+        let floats = |of: &Variable| -> Result<Dense> { Ok(of.storage().as_dense()?.cast(DType::F64)) };
+        let (found, wanted) = (floats(found)?, floats(wanted)?);
+        let pairs = found.as_slice::<f64>()?.iter().zip(wanted.as_slice::<f64>()?);
+        let error =
+            |(a, b): (&f64, &f64)| if self.of == Of::Absolute { (a - b).abs() } else { (a - b).powi(2) };
+        self.sums[1] += pairs.len() as f64;
+        self.sums[0] += pairs.map(error).sum::<f64>();
+        Ok(())
+    }
+
+    fn value(&self) -> f64 {
+        let [sum, count] = self.sums;
+        let mean = if count > 0.0 { sum / count } else { 0.0 };
+        if self.of == Of::Root { mean.sqrt() } else { mean }
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.sums
+    }
+
+    fn kind(&self) -> Option<MetricKind> {
+        let (_, name) = Of::ALL.into_iter().find(|(of, _)| *of == self.of)?;
+        Some(MetricKind { name, attributes: Attributes::new() })
+    }
+}

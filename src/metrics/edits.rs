@@ -1,0 +1,255 @@
+//! How far sequences are from others: edit distance, error rates, exact match.
+
+use super::classes::ratio;
+use super::{Better, Metric, MetricKind, one_a_row};
+use crate::error::{Error, Result};
+use crate::program::{Attributes, Var};
+use crate::tensor::{DType, Variable};
+
+/// The fewest insertions, deletions and substitutions of one element that make a sequence another (Levenshtein, 1966).
+///
+/// ```
+/// use unpadded::metrics::edit_distance;
+/// let letters = |word: &str| word.chars().collect::<Vec<_>>();
+/// assert_eq!(edit_distance(&letters("kitten"), &letters("sitting")), 3);
+/// assert_eq!(edit_distance(&[1, 2], &[]), 2);
+/// ```
+pub fn edit_distance<T: PartialEq>(a: &[T], b: &[T]) -> usize {
+    // One row of the table: the distances of what was read of `a` to each beginning of `b`.
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut across = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let best = (across + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
+            across = std::mem::replace(&mut row[j + 1], best);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// Its name in files.
+pub(super) const ERRORS: &str = "error_rate";
+pub(super) const EXACT: &str = "exact_match";
+
+/// The sequences of the last level of two variables of whole numbers, one beside the other.
+pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 2]>> {
+    let wrong = |expected: &str, got: String| Error::new(format!("metric `{metric}`"), expected, got);
+    let [found, reference] = values else {
+        return Err(wrong("sequences and what they are to be", format!("{} values", values.len())));
+    };
+    let parts = |of: &Variable| -> Result<Vec<Vec<i64>>> {
+        one_a_row(of).map_err(|e| e.noted(format!("in metric `{metric}`")))?;
+        let (Some(lod), false) = (of.lod(), of.dtype().is_float()) else {
+            return Err(wrong(
+                "sequences of whole numbers",
+                format!("{} with {} levels", of.dtype(), of.lod().map_or(0, |lod| lod.levels())),
+            ));
+        };
+        let ids = of.storage().as_dense()?.cast(DType::I64);
+        let ids = ids.as_slice::<i64>()?;
+        Ok(lod.offsets().windows(2).map(|pair| ids[pair[0]..pair[1]].to_vec()).collect())
+    };
+    let (found, reference) = (parts(found)?, parts(reference)?);
+    if found.len() != reference.len() {
+        return Err(wrong(
+            &format!("{} sequences, as many as they are to be", reference.len()),
+            found.len().to_string(),
+        ));
+    }
+    Ok(found.into_iter().zip(reference).map(|(found, reference)| [found, reference]).collect())
+}
+
+/// The edit distance of sequences to those that they are to be, over the length of the latter, of all sequences together: the word
+/// error rate of words, the phoneme error rate of phonemes. It may be above 1; without any reference token it is 0.
+///
+/// Both hold whole numbers, one a row, in as many sequences of the last level, each of a length of its own.
+///
+/// ```
+/// use unpadded::metrics::{ErrorRate, Metric};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let [found, wanted] = ["found", "wanted"].map(|name| net.feed(name, DType::I64, &[], 1));
+/// let mut rate = ErrorRate::new(found, wanted).named("phoneme error rate");
+/// let found = Variable::from_sequences(&[vec![1i64, 2], vec![]])?;
+/// let wanted = Variable::from_sequences(&[vec![1i64, 3, 2], vec![4]])?;
+/// rate.update(&[found, wanted], 2)?;
+/// assert_eq!(rate.value(), 2.0 / 4.0);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ErrorRate {
+    name: String,
+    found: Var,
+    reference: Var,
+    /// Edits, and the rows of the references.
+    sums: [f64; 2],
+}
+
+impl ErrorRate {
+    /// Of the sequences `found` against those that they are to be.
+    pub fn new(found: Var, reference: Var) -> Self {
+        Self { name: "error rate".to_owned(), found, reference, sums: [0.0; 2] }
+    }
+
+    /// Under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+}
+
+impl Metric for ErrorRate {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        vec![self.found, self.reference]
+    }
+
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+
+    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+        for [found, reference] in pairs(&self.name, values)? {
+            self.sums[0] += edit_distance(&found, &reference) as f64;
+            self.sums[1] += reference.len() as f64;
+        }
+        Ok(())
+    }
+
+    fn value(&self) -> f64 {
+        ratio(self.sums[0], self.sums[1])
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.sums
+    }
+
+    fn kind(&self) -> Option<MetricKind> {
+        Some(MetricKind { name: ERRORS, attributes: Attributes::new() })
+    }
+}
+
+/// The share of sequences that are what they are to be, from the first row to the last. Of what it looks at, see [`ErrorRate`].
+///
+/// ```
+/// use unpadded::metrics::{ExactMatch, Metric};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let [found, wanted] = ["found", "wanted"].map(|name| net.feed(name, DType::I64, &[], 1));
+/// let mut exact = ExactMatch::new(found, wanted);
+/// let sequences = |all: [Vec<i64>; 3]| Variable::from_sequences(&all);
+/// exact.update(&[sequences([vec![1, 2], vec![], vec![3]])?, sequences([vec![1, 2], vec![], vec![3, 3]])?], 3)?;
+/// assert_eq!(exact.value(), 2.0 / 3.0);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ExactMatch {
+    name: String,
+    found: Var,
+    reference: Var,
+    /// Those that are the same, and all.
+    sums: [f64; 2],
+}
+
+impl ExactMatch {
+    /// Of the sequences `found` against those that they are to be.
+    pub fn new(found: Var, reference: Var) -> Self {
+        Self { name: "exact match".to_owned(), found, reference, sums: [0.0; 2] }
+    }
+
+    /// Under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+}
+
+impl Metric for ExactMatch {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        vec![self.found, self.reference]
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+        let pairs = pairs(&self.name, values)?;
+        self.sums[0] += pairs.iter().filter(|[found, reference]| found == reference).count() as f64;
+        self.sums[1] += pairs.len() as f64;
+        Ok(())
+    }
+
+    fn value(&self) -> f64 {
+        ratio(self.sums[0], self.sums[1])
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.sums
+    }
+
+    fn kind(&self) -> Option<MetricKind> {
+        Some(MetricKind { name: EXACT, attributes: Attributes::new() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Builder;
+
+    /// By the definition: an edit at the first place, then the rest.
+    fn by_definition(a: &[u8], b: &[u8]) -> usize {
+        match (a.split_first(), b.split_first()) {
+            (None, _) => b.len(),
+            (_, None) => a.len(),
+            (Some((x, a_rest)), Some((y, b_rest))) => {
+                let same = by_definition(a_rest, b_rest) + usize::from(x != y);
+                same.min(1 + by_definition(a_rest, b)).min(1 + by_definition(a, b_rest))
+            }
+        }
+    }
+
+    #[test]
+    fn the_distance_is_that_of_its_definition() {
+        let words: Vec<Vec<u8>> = (0..60u32)
+            .map(|i| (0..i % 6).map(|k| (i.wrapping_mul(2_654_435_761) >> (3 * k) & 3) as u8).collect())
+            .collect();
+        for a in &words {
+            for b in &words {
+                assert_eq!(edit_distance(a, b), by_definition(a, b), "{a:?}, {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_counts_nothing() {
+        let net = Builder::new();
+        let [a, b] = ["a", "b"].map(|name| net.feed(name, DType::I64, &[], 1));
+        let mut rate = ErrorRate::new(a, b);
+        let ids = |all: &[Vec<i64>]| Variable::from_sequences(all).unwrap();
+        for (values, expected) in [
+            (
+                vec![ids(&[vec![1]]), ids(&[vec![1], vec![2]])],
+                "2 sequences, as many as they are to be, got 1",
+            ),
+            (vec![ids(&[vec![1]])], "sequences and what they are to be, got 1 values"),
+            (
+                vec![ids(&[vec![1]]), Variable::from_sequences(&[vec![1.0f32]]).unwrap()],
+                "sequences of whole numbers",
+            ),
+            (vec![ids(&[vec![1]]), ndarray::array![1i64].into()], "sequences of whole numbers"),
+        ] {
+            let error = format!("{:#}", rate.update(&values, 1).unwrap_err());
+            assert!(error.contains(expected) && error.contains("error rate"), "{error}");
+            assert_eq!((rate.value(), rate.sums), (0.0, [0.0; 2]));
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What depends on the order of scores: whether the label is among the k largest, and the area under the ROC curve.
+
+use super::classes::{Classified, ratio};
+use super::{Better, Metric, MetricKind};
+use crate::error::{Error, Result};
+use crate::program::{Attributes, Var};
+use crate::tensor::{DType, Variable};
+
+/// Their names in files, and of what they are told.
+pub(super) const TOP_K: &str = "top_k_accuracy";
+pub(super) const ROC_AUC: &str = "roc_auc";
+pub(super) const K: &str = "k";
+pub(super) const POSITIVE: &str = "positive";
+
+/// The share of rows whose label is among the k largest logits; of equal ones the earlier class counts as the larger. Where a logit
+/// is NaN, it is not.
+///
+/// ```
+/// use ndarray::array;
+/// use unpadded::metrics::{Metric, TopK};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let logits = net.feed("logits", DType::F32, &[3], 0);
+/// let label = net.feed("label", DType::I64, &[], 0);
+/// let mut second = TopK::new(logits, label, 2);
+/// second.update(&[array![[0.3f32, 0.2, 0.1], [0.1, 0.2, 0.3]].into(), array![1i64, 0].into()], 2)?;
+/// assert_eq!(second.value(), 0.5);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct TopK {
+    name: String,
+    classified: Classified,
+    k: usize,
+    /// Hits, and rows that count.
+    sums: [f64; 2],
+}
+
+impl TopK {
+    /// Of `logits` `[rows, classes]` against `labels`, one whole number a row.
+    pub fn new(logits: Var, labels: Var, k: usize) -> Self {
+        let classified = Classified { logits, labels, ignore: None };
+        Self { name: format!("top-{k} accuracy"), classified, k, sums: [0.0; 2] }
+    }
+
+    /// Rows with this label do not count.
+    #[must_use]
+    pub fn ignoring(mut self, label: i64) -> Self {
+        self.classified.ignore = Some(label);
+        self
+    }
+
+    /// Under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+}
+
+impl Metric for TopK {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        self.classified.variables()
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+        let rows = self.classified.rows(&self.name, values)?;
+        let Some(logits) = values.first() else { return Ok(()) };
+        let classes = logits.shape().get(1).copied().unwrap_or(0);
+        let numbers = logits.storage().as_dense()?.cast(DType::F64);
+        let numbers = numbers.as_slice::<f64>()?;
+        let hit = |row: &&super::classes::Row| {
+            let of = &numbers[row.number * classes..(row.number + 1) * classes];
+            let Some(label) = usize::try_from(row.label).ok().filter(|&label| label < classes) else {
+                return false;
+            };
+            let own = of[label];
+            let before = |(class, x): (usize, &f64)| *x > own || (*x == own && class < label);
+            !of.iter().any(|x| x.is_nan()) && of.iter().enumerate().filter(|&at| before(at)).count() < self.k
+        };
+        self.sums[0] += rows.iter().filter(hit).count() as f64;
+        self.sums[1] += rows.len() as f64;
+        Ok(())
+    }
+
+    fn value(&self) -> f64 {
+        ratio(self.sums[0], self.sums[1])
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.sums
+    }
+
+    fn kind(&self) -> Option<MetricKind> {
+        Some(MetricKind { name: TOP_K, attributes: self.classified.attributes().with(K, self.k) })
+    }
+}
+
+/// The area under the ROC curve: how likely a row of a class has a higher score for it than a row of another class, half where both
+/// are the same. 0.5 where there are no rows of either side.
+///
+/// The score of a class is ln(p / (1 − p)) for its probability p = softmax(logits). So that the metric streams, and parts of
+/// the data can be merged, scores s are counted by s / (1 + |s|) in 16,384 bins of equal width; two rows in one bin count as equal.
+/// That is off by at most half the share of pairs that meet in a bin: scores around 0 differ there by 0.0001, around 10 by 0.015.
+///
+/// ```
+/// use ndarray::array;
+/// use unpadded::metrics::{Metric, RocAuc};
+/// use unpadded::{Builder, DType, Variable};
+/// let net = Builder::new();
+/// let logits = net.feed("logits", DType::F32, &[2], 0);
+/// let label = net.feed("label", DType::I64, &[], 0);
+/// let mut auc = RocAuc::new(logits, label, 1);
+/// let scores = array![[0.0f32, 1.0], [0.0, -1.0], [0.0, 2.0]];
+/// auc.update(&[scores.into(), array![1i64, 0, 0].into()], 3)?;
+/// assert_eq!(auc.value(), 0.5); // above one of two
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct RocAuc {
+    name: String,
+    classified: Classified,
+    class: usize,
+    /// Rows of the class by bin, then others by bin.
+    sums: Vec<f64>,
+}
+
+impl RocAuc {
+    /// How many bins there are.
+    pub const BINS: usize = 1 << 14;
+
+    /// Of `class` against all others, by `logits` `[rows, classes]` and `labels`, one whole number a row.
+    pub fn new(logits: Var, labels: Var, class: usize) -> Self {
+        let classified = Classified { logits, labels, ignore: None };
+        Self { name: "ROC-AUC".to_owned(), classified, class, sums: vec![0.0; 2 * Self::BINS] }
+    }
+
+    /// Rows with this label do not count.
+    #[must_use]
+    pub fn ignoring(mut self, label: i64) -> Self {
+        self.classified.ignore = Some(label);
+        self
+    }
+
+    /// Under another name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self }
+    }
+
+    /// The bin of a row's score.
+    fn bin(logits: &[f64], class: usize) -> Option<usize> {
+        let others = || logits.iter().enumerate().filter(|(at, _)| *at != class).map(|(_, &x)| x);
+        let most = others().fold(f64::NEG_INFINITY, f64::max);
+        let rest = others().map(|x| (x - most).exp()).sum::<f64>().ln() + most;
+        let score = logits.get(class)? - rest;
+        let at = match score {
+            s if s.is_nan() => return None,
+            s if s.is_infinite() => s.signum(),
+            s => s / (1.0 + s.abs()),
+        };
+        Some((((at + 1.0) / 2.0 * Self::BINS as f64) as usize).min(Self::BINS - 1))
+    }
+}
+
+impl Metric for RocAuc {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        self.classified.variables()
+    }
+
+    fn better(&self) -> Better {
+        Better::Higher
+    }
+
+    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+        let rows = self.classified.rows(&self.name, values)?;
+        let wrong =
+            |expected: &str, got: String| Error::new(format!("metric `{}`", self.name), expected, got);
+        let Some(logits) = values.first() else { return Ok(()) };
+        let classes = logits.shape().get(1).copied().unwrap_or(0);
+        if self.class >= classes || classes < 2 {
+            return Err(wrong("a class of two or more", format!("class {} of {classes}", self.class)));
+        }
+        let numbers = logits.storage().as_dense()?.cast(DType::F64);
+        let numbers = numbers.as_slice::<f64>()?;
+        let mut bins = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let of = &numbers[row.number * classes..(row.number + 1) * classes];
+            let bin = Self::bin(of, self.class);
+            let bin =
+                bin.ok_or_else(|| wrong("scores that are numbers", format!("{of:?}")).row(row.number))?;
+            bins.push(if row.label == self.class as i64 { bin } else { Self::BINS + bin });
+        }
+        bins.into_iter().for_each(|bin| self.sums[bin] += 1.0);
+        Ok(())
+    }
+
+    fn value(&self) -> f64 {
+        let (own, others) = self.sums.split_at(Self::BINS);
+        let (mut below, mut pairs) = (0.0, 0.0);
+        for (own, others) in own.iter().zip(others) {
+            pairs += own * (below + others / 2.0);
+            below += others;
+        }
+        let all = own.iter().sum::<f64>() * below;
+        if all > 0.0 { pairs / all } else { 0.5 }
+    }
+
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.sums
+    }
+
+    fn kind(&self) -> Option<MetricKind> {
+        let attributes: Attributes = self.classified.attributes();
+        Some(MetricKind { name: ROC_AUC, attributes: attributes.with(POSITIVE, self.class) })
+    }
+}

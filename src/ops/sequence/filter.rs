@@ -1,0 +1,304 @@
+//! `sequence_filter` and `sequence_place`: the rows for which a condition holds, and back.
+
+use std::sync::Arc;
+
+use ndarray::Array1;
+
+use super::samples::of_lengths;
+use crate::error::{Error, Result};
+use crate::kernels::{Float, Store};
+use crate::lod::Lod;
+use crate::ops::elementwise::select::{CONDITIONS, Condition};
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op, RowValue, Sample,
+    Spec,
+};
+use crate::tensor::{DType, Variable, with_element};
+use crate::{builder_methods, operator, with_float};
+
+operator! {
+    /// The rows of several variables for which `keep` is not 0, in their order: the sequences of the last level become shorter, all in
+    /// the same way, so that what comes out shares its LoD.
+    ///
+    /// `keep` holds one number or truth value a row, what a comparison gives, say; the variables have its rows and LoD, any dtype and
+    /// shape of rows. The levels above the last stay; a sequence of which nothing is kept is empty. The gradient of a row that was not
+    /// kept is 0. [`sequence_place`](Self::sequence_place) puts rows back where they were, so that a part of a model can be computed for
+    /// some rows only.
+    ///
+    /// What is kept depends on numbers, not on offsets alone, so that the operator computes its level from data (`Op::levels`): in a
+    /// step block no memory may reach `keep`.
+    ///
+    /// ```
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[8], 1);
+    /// let class = net.feed_like("class", DType::I64, &[], x);
+    /// let [rare, its_class] = net.sequence_filter_all(class.greater(99.0), [x, class]);
+    /// assert_eq!(net.spec(rare).map(|spec| spec.lod), net.spec(its_class).map(|spec| spec.lod));
+    /// # net.finish()?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `keep` has no LoD or more than one number a row, or a variable has other rows; in a step block, if a memory reaches `keep`.
+    pub(in crate::ops) struct SequenceFilter = sequence_filter {}
+    inputs { KEEP = keep: one.without_gradient(), X = x: many }
+    outputs { OUT = out: many }
+    impl Builder {
+        fn sequence_filter_all[const N: usize](&self, keep: Var, x: [Var; N]) -> [Var; N] {
+            let x = &x[..];
+        }
+    }
+}
+
+builder_methods! { SequenceFilterPlain, Builder, Var;
+    /// The rows of `x` for which `keep` is not 0, in their order: the sequences of the last level become shorter. Of several variables at
+    /// once, and what is refused: [`sequence_filter_all`](crate::Builder::sequence_filter_all).
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let keep = Variable::from_sequences(&[vec![1i64, 0, 2], vec![], vec![0]])?;
+    /// let x = Variable::from_sequences(&[vec![1.0, 2.0, 3.0], vec![], vec![4.0]])?;
+    /// let op = ops::catalogue().parse("sequence_filter", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("keep", keep), Operand::batch("x", x)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0, 3.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[2, 0, 0]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`sequence_filter_all`](crate::Builder::sequence_filter_all).
+    #[doc(alias("boolean_mask", "masked_select"))]
+    pub fn sequence_filter(&self, x: Var, keep: Var) -> Var {
+        let [out] = self.sequence_filter_all(keep, [x]);
+        out
+    }
+}
+
+operator! {
+    /// The rows of `x` in the places where `keep` is not 0, and rows of zeros in the others: what
+    /// [`sequence_filter`](Self::sequence_filter) took away comes back as 0.
+    ///
+    /// out has the rows and the LoD of `keep`: in each sequence of the last level, its k-th row for which `keep` is not 0 is the k-th row
+    /// of x's sequence. x holds floats, below the same levels. Empty sequences stay empty. The gradient of x's rows are those of the
+    /// places they went to.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let keep = Variable::from_sequences(&[vec![1i64, 0, 2], vec![], vec![0]])?;
+    /// let x = Variable::from_sequences(&[vec![10.0, 30.0], vec![], vec![]])?;
+    /// let op = ops::catalogue().parse("sequence_place", &Attributes::new())?;
+    /// let out = op.call(&[Operand::batch("x", x), Operand::batch("keep", keep)])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [10.0, 0.0, 30.0, 0.0]);
+    /// assert_eq!(out[0].lod().map(|lod| lod.to_string()), Some("[[3, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `x` holds no floats, one of the two has no LoD, or they lie below other levels; when it runs, if a sequence of x has not as many
+    /// rows as `keep` has places.
+    #[doc(alias("masked_scatter", "merge_lod_tensor"))]
+    pub(in crate::ops) struct SequencePlace = sequence_place {}
+    inputs { X = x: one, KEEP = keep: one.without_gradient() }
+    outputs { OUT = out: one }
+    impl Builder, Var { fn sequence_place(&self, x: Var, keep: Var) -> Var; }
+}
+
+/// A condition for samples, which holds in some rows of each sequence.
+fn keeping(lod: &Arc<Lod>, salt: usize) -> Result<Variable> {
+    let keep = Array1::from_shape_fn(lod.rows(), |i| ((i * 5 + i / 3 + salt) % 3) as i64);
+    Variable::sequences(keep, Arc::clone(lod))
+}
+
+/// Checks a condition of one number a row, in sequences.
+fn check(s: &InferShape<'_>, keep: usize) -> Result<()> {
+    s.has_lod(keep)?;
+    s.dtype_in(keep, &CONDITIONS)?;
+    if s.input(keep).width() != 1 {
+        return Err(s.mismatch(keep, "one number a row"));
+    }
+    Ok(())
+}
+
+impl Op for SequenceFilter {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::FromData(&[Self::KEEP]))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        check(s, Self::KEEP)?;
+        let (keep, all) = (s.input(Self::KEEP), s.many(Self::X));
+        for (k, x) in all.iter().enumerate() {
+            if x.lod != keep.lod || x.rows() != keep.rows() {
+                return Err(s.mismatch_at(Self::X, k, &format!("the rows and LoD of `keep`, {keep}")));
+            }
+        }
+        let level = s.level_from_data(keep.upper_levels())?;
+        s.set_many(Self::OUT, all.iter().map(|x| x.with_last_level(level)).collect());
+        Ok(())
+    }
+
+    fn levels(&self, run: &mut NewLevels<'_>) -> Result<()> {
+        let (keep, sequences) = (condition!(run, Self::KEEP), run.sequences(Self::KEEP)?);
+        let offsets = run.offsets(0);
+        let mut end = 0;
+        offsets.push(end);
+        for rows in sequences.iter() {
+            end += rows.filter(|&row| keep.holds(row)).count();
+            offsets.push(end);
+        }
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let keep = condition!(run, Self::KEEP);
+        for k in 0..run.count(Self::X) {
+            with_element!(run.input_spec_at(Self::X, k).dtype, T => {
+                let (x, mut out) = (run.input_at::<T>(Self::X, k)?, run.output_at::<T>(Self::OUT, k)?);
+                let kept = (0..x.rows()).filter(|&row| keep.holds(row));
+                out.iter_mut().zip(kept).for_each(|(out, row)| out.copy_from_slice(x.row(row)));
+            });
+        }
+        Ok(())
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::KEEP)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        let keep = condition!(run, Self::KEEP);
+        for k in 0..run.count(Self::X) {
+            match run.input_spec_at(Self::X, k).dtype {
+                DType::F32 => returned::<f32>(run, k, keep)?,
+                DType::F64 => returned::<f64>(run, k, keep)?,
+                // No gradient reaches numbers of other types.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for salt in 0..2 {
+            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+                let sample = sample.batch("keep", keeping(&lod, salt)?);
+                let x = Variable::sequences(numbers(lod.rows(), 2, salt), lod.clone())?;
+                Ok(sample.batch("x", x).batch("x", Variable::sequences(numbers(lod.rows(), 1, 3), lod)?))
+            })?);
+        }
+        Ok(samples)
+    }
+}
+
+/// The gradient of variable `k`: that of the rows that were kept, 0 in the others.
+fn returned<T: RowValue>(run: &mut Backward<'_>, k: usize, keep: Condition<'_>) -> Result<()> {
+    let dout = run.output_gradient_at::<T>(SequenceFilter::OUT, k)?;
+    let Some((mut dx, store)) = run.gradient_at::<T>(SequenceFilter::X, k)? else { return Ok(()) };
+    let mut kept = dout.iter().flat_map(|dout| dout.iter());
+    for (row, dx) in dx.iter_mut().enumerate() {
+        match keep.holds(row).then(|| kept.next()).flatten() {
+            Some(dout) => store.put_row(dx, dout),
+            None if store == Store::Write => dx.fill(T::ZERO),
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+impl Op for SequencePlace {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(Self::KEEP))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        check(s, Self::KEEP)?;
+        s.is_float(Self::X)?;
+        s.has_lod(Self::X)?;
+        let (x, keep) = (s.input(Self::X), s.input(Self::KEEP));
+        if x.upper_levels() != keep.upper_levels() {
+            return Err(s.mismatch(Self::X, &format!("sequences below the levels of `keep`, {keep}")));
+        }
+        let last = keep.lod.last().copied();
+        s.set(Self::OUT, last.map_or_else(|| x.clone(), |level| x.with_last_level(level)));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
+            let (keep, of_x) = (condition!(run, Self::KEEP), run.sequences(Self::X)?);
+            for (i, rows) in run.sequences(Self::KEEP)?.iter().enumerate() {
+                let (from, places) = (of_x.rows(i), rows.clone().filter(|&row| keep.holds(row)).count());
+                if from.len() != places {
+                    let expected = format!("{places} rows of `x`, as many as `keep` has places in it");
+                    return Err(Error::new(format!("sequence {i}"), expected, from.len().to_string()));
+                }
+                let mut from = from;
+                for row in rows {
+                    match keep.holds(row).then(|| from.next()).flatten() {
+                        Some(taken) => out.row(row).copy_from_slice(x.row(taken)),
+                        None => out.row(row).fill(T::ZERO),
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::KEEP)
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::X), T => {
+            let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
+            let Some((mut dx, store)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
+            let keep = condition!(run, Self::KEEP);
+            let places = (0..dout.rows()).filter(|&row| keep.holds(row));
+            dx.iter_mut().zip(places).for_each(|(dx, row)| store.put_row(dx, dout.row(row)));
+            Ok(())
+        })
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for salt in 0..2 {
+            samples.extend(Sample::of_sequences(&Attributes::new(), |sample, lod| {
+                let keep = keeping(&lod, salt)?;
+                let places = keep.as_slice::<i64>()?;
+                let lengths = lod.offsets().windows(2);
+                let lengths =
+                    lengths.map(|pair| places[pair[0]..pair[1]].iter().filter(|&&k| k != 0).count());
+                let of_x = of_lengths(&lod, lengths)?;
+                let x = Variable::sequences(numbers(of_x.rows(), 2, salt), of_x)?;
+                Ok(sample.batch("x", x).batch("keep", keep))
+            })?);
+        }
+        Ok(samples)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Operand;
+
+    #[test]
+    fn a_sequence_with_too_few_rows_is_named() -> Result<()> {
+        let keep = Variable::from_sequences(&[vec![1i64], vec![1, 1]])?;
+        let x = Variable::from_sequences(&[vec![1.0], vec![2.0]])?;
+        let op = crate::ops::catalogue().parse("sequence_place", &Attributes::new())?;
+        let error = op.call(&[Operand::batch("x", x), Operand::batch("keep", keep)]).err();
+        let said = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(
+            said.contains("sequence 1: expected 2 rows of `x`, as many as `keep` has places in it, got 1"),
+            "{said}"
+        );
+        Ok(())
+    }
+}
