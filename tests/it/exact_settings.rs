@@ -2,10 +2,11 @@
 
 use unpadded::executor::{Executor, Run, Scope, settle};
 use unpadded::layers::init;
-use unpadded::optimizer::{Adam, AdamW, Adamax, NAdam, Optimizer, Sgd};
+use unpadded::optimizer::{Adam, AdamW, Adamax, Group, Lion, NAdam, Optimizer, RmsProp, Sgd};
 use unpadded::program::{VarId, backward};
 use unpadded::{Builder, DType, Program, Registry, Variable};
 
+use crate::exact::farthest;
 use crate::models::Random;
 use crate::store::says;
 
@@ -42,6 +43,42 @@ fn several_optimizers_of_one_program_remember_their_own_updates() {
         for (a, b) in rows.iter().zip(dense) {
             assert!((a - b).abs() < 1e-9, "{a} for {b}");
         }
+    }
+}
+
+#[test]
+fn each_table_of_an_optimizer_owes_at_its_own_rate_and_decay() {
+    let optimizers: [(&str, Box<dyn Optimizer>); 5] = [
+        ("sgd", Box::new(Sgd::new(0.1).weight_decay(0.1).group(Group::of(["a"]).rate(0.2)))),
+        ("momentum", Box::new(Sgd::new(0.1).momentum(0.5).group(Group::of(["a"]).rate(0.2)))),
+        ("adamw", Box::new(AdamW::new(0.02).weight_decay(0.1).group(Group::of(["b"]).rate(2.0)))),
+        ("lion", Box::new(Lion::new(0.01).weight_decay(0.1).group(Group::of(["b"]).weight_decay(0.01)))),
+        (
+            "rmsprop",
+            Box::new(RmsProp::new(0.01).weight_decay(0.2).decoupled().group(Group::of(["b"]).rate(3.0))),
+        ),
+    ];
+    for (name, optimizer) in optimizers {
+        let trained = |rows: bool| {
+            let (mut program, registry, words, gradients) = two_tables(rows);
+            optimizer.update(&mut program, &registry, gradients).unwrap();
+            let mut scope = Scope::of(&program).unwrap();
+            let mut executor = Executor::new(&program, &registry, &[], 1).unwrap();
+            for step in 0..400 {
+                // All rows together, then one alone for longer than momentum lasts.
+                let ids: Vec<i64> = if step % 200 == 0 { (0..9).collect() } else { vec![step as i64 / 200] };
+                let ids = Variable::dense(ndarray::Array1::from(ids));
+                executor.run(&mut scope, &Run::train(&[(words, &ids)], step)).unwrap();
+            }
+            settle(&program, &registry, &mut scope, 1).unwrap();
+            ["a", "b"].map(|table| scope.get(table).unwrap().as_slice::<f64>().unwrap().to_vec())
+        };
+        let off = trained(true)
+            .iter()
+            .zip(&trained(false))
+            .map(|(rows, dense)| farthest(rows, dense))
+            .fold(0.0, f64::max);
+        assert!(off < 1e-9, "{name}: {off:e}");
     }
 }
 

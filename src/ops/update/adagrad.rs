@@ -55,6 +55,7 @@ operator! {
     /// assert_eq!(out[1].as_slice::<f64>()?, [25.0, 25.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
+    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct Adagrad = adagrad {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
@@ -88,7 +89,7 @@ impl Op for Adagrad {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, &Falling(self)))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, &Falling(*self)))
     }
 
     fn samples() -> Result<Vec<Sample>> {

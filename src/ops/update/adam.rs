@@ -105,7 +105,7 @@ operator! {
     /// assert_eq!(out[2].as_slice::<f64>()?, [1.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct Adam = adam {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.

@@ -71,6 +71,7 @@ operator! {
     /// assert_eq!(out[2].as_slice::<f64>()?, [8.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
+    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct Adamax = adamax {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
@@ -127,7 +128,7 @@ impl Op for Adamax {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(self)))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(*self)))
     }
 
     fn samples() -> Result<Vec<Sample>> {

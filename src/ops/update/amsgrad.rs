@@ -63,6 +63,7 @@ operator! {
     /// assert_eq!(out[3].as_slice::<f64>()?, [4.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
+    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct AmsGrad = amsgrad {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
@@ -114,7 +115,7 @@ impl Op for AmsGrad {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 4, _>(run, &Falling(self)))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 4, _>(run, &Falling(*self)))
     }
 
     fn samples() -> Result<Vec<Sample>> {

@@ -20,6 +20,9 @@ const GRAIN: usize = 1 << 15;
 /// So many rows ahead memory is asked for: the rows of a large table lie far apart, and each would be waited for.
 const AHEAD: usize = 12;
 
+/// The ledgers of so many rules are kept from step to step; programs that a thread ran before have theirs among them.
+const RULES: usize = 16;
+
 /// Room for merging duplicate rows, used again at every step.
 #[derive(Default)]
 pub(in crate::ops) struct Merged<T> {
@@ -70,10 +73,7 @@ pub(in crate::ops) fn apply<T: RowValue, const FIELDS: usize>(
 pub(in crate::ops) fn apply_deferred<T: RowValue, const FIELDS: usize, R: Deferred<T, FIELDS>>(
     run: &mut Forward<'_>,
     rule: &R,
-) -> Result<()>
-where
-    R::Moves: 'static,
-{
+) -> Result<()> {
     let now = rule.rule(Moment { rate: scalar(run, RATE)?, step: (run.run().step + 1) as f64 });
     if run.output_count(FIELDS) == 0 {
         return apply(run, now);
@@ -83,7 +83,7 @@ where
     let settled = settled.contiguous().ok_or_else(scattered)?;
     let history = History(run.input::<f64>(HISTORY)?);
     let threads = run.run().threads;
-    let mut debts = std::mem::take(run.scratch().get::<Debts<R::Moves>>());
+    let mut debts = std::mem::take(run.scratch().get::<Debts<R, R::Moves>>());
     let result = with_merged(run, |run, ids, values| {
         let mut tables = tables(run, &mut fields, values.width())?;
         debts.settle(rule, history, &mut tables, settled, ids.iter().copied(), threads);
@@ -92,7 +92,7 @@ where
         ids.iter().for_each(|&id| settled[id as usize] = now);
         Ok(())
     });
-    *run.scratch().get::<Debts<R::Moves>>() = debts;
+    *run.scratch().get::<Debts<R, R::Moves>>() = debts;
     result
 }
 
@@ -138,10 +138,7 @@ pub(in crate::ops) fn settle<T: RowValue, const FIELDS: usize, R: Deferred<T, FI
     rule: &R,
     history: usize,
     ids: Option<impl FnOnce(&Forward<'_>, &mut Vec<i64>) -> Result<()>>,
-) -> Result<()>
-where
-    R::Moves: 'static,
-{
+) -> Result<()> {
     let mut fields = ArrayVec::<_, FIELDS>::new();
     fields.push(run.output::<T>(0)?);
     for k in 0..run.output_count(1).min(FIELDS - 1) {
@@ -154,7 +151,7 @@ where
     let (threads, spec) = (run.run().threads, run.output_spec(0));
     let width = spec.shape.iter().skip(1).filter_map(|e| e.known()).product();
     let mut tables = tables(run, &mut fields, width)?;
-    let mut debts = std::mem::take(run.scratch().get::<Debts<R::Moves>>());
+    let mut debts = std::mem::take(run.scratch().get::<Debts<R, R::Moves>>());
     let height = settled.len();
     match ids {
         None => {
@@ -180,36 +177,39 @@ where
             debts.read = read;
         }
     }
-    *run.scratch().get::<Debts<R::Moves>>() = debts;
+    *run.scratch().get::<Debts<R, R::Moves>>() = debts;
     Ok(())
 }
 
 /// Room for settling, used again at every step.
-struct Debts<M> {
-    ledger: Ledger<M>,
+struct Debts<R, M> {
+    /// By rule: tables of one optimizer differ in rate and decay, and in what they owe.
+    ledgers: Vec<(R, Ledger<M>)>,
     /// Rows that owe, ascending, and how many updates they missed.
     due: Vec<(i64, usize)>,
     read: Vec<i64>,
     plan: RowMerge,
 }
 
-impl<M: Clone> Default for Debts<M> {
+impl<R, M> Default for Debts<R, M> {
     fn default() -> Self {
-        Self { ledger: Ledger::default(), due: vec![], read: vec![], plan: RowMerge::new() }
+        Self { ledgers: vec![], due: vec![], read: vec![], plan: RowMerge::new() }
     }
 }
 
-impl<M: Copy + Send + Sync> Debts<M> {
+impl<R, M: Copy + Send + Sync> Debts<R, M> {
     /// Lets rows, in ascending order, make the moves that they owe.
     fn settle<T: Float, const N: usize>(
         &mut self,
-        rule: &impl Deferred<T, N, Moves = M>,
+        rule: &R,
         history: History<'_>,
         tables: &mut [ViewMut<'_, T>; N],
         settled: &mut [f64],
         rows: impl Iterator<Item = i64>,
         threads: usize,
-    ) {
+    ) where
+        R: Deferred<T, N, Moves = M>,
+    {
         let count = history.count();
         let (mut most, now) = (0, count as f64);
         self.due.clear();
@@ -225,9 +225,18 @@ impl<M: Copy + Send + Sync> Debts<M> {
         if self.due.is_empty() {
             return;
         }
-        self.ledger.prepare(rule, history, most);
-        self.due.iter().for_each(|&(_, gap)| self.ledger.learn(rule, history, gap));
-        let books = Books { rule, ledger: &self.ledger, history };
+        let known = self.ledgers.iter().position(|(of, _)| of == rule);
+        let place = known.unwrap_or_else(|| {
+            if self.ledgers.len() == RULES {
+                self.ledgers.remove(0);
+            }
+            self.ledgers.push((rule.clone(), Ledger::default()));
+            self.ledgers.len() - 1
+        });
+        let ledger = &mut self.ledgers[place].1;
+        ledger.prepare(rule, history, most);
+        self.due.iter().for_each(|&(_, gap)| ledger.learn(rule, history, gap));
+        let books = Books { rule, ledger, history };
         owing(books, tables.each_mut().map(|table| table.reborrow()), 0, &self.due, threads);
     }
 }

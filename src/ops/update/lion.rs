@@ -64,6 +64,7 @@ operator! {
     /// assert_eq!(out[1].as_slice::<f64>()?, [-2.5, -1.0, 0.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
+    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct Lion = lion {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.

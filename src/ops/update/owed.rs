@@ -56,9 +56,12 @@ pub(in crate::ops) fn marked(before: f64, Moment { rate, step }: Moment) -> f64 
 }
 
 /// A rule whose moves can be made later. `FIELDS` are the parameter and the state.
-pub(in crate::ops) trait Deferred<T: Float, const FIELDS: usize>: Send + Sync {
+/// Equal rules make equal moves: they follow from its settings alone.
+pub(in crate::ops) trait Deferred<T: Float, const FIELDS: usize>:
+    Clone + PartialEq + Send + Sync + 'static
+{
     /// What some updates without a gradient do to any row.
-    type Moves: Copy + Send + Sync;
+    type Moves: Copy + Send + Sync + 'static;
     /// The same for one row.
     type Payment: Rule<T, FIELDS>;
 
@@ -261,7 +264,9 @@ macro_rules! decays {
 pub(in crate::ops) use decays;
 
 /// A rule whose states fall by themselves, and move the parameter no more after `horizon` updates.
-pub(in crate::ops) trait Falls<T: Float, const FIELDS: usize>: Decays + Send + Sync {
+pub(in crate::ops) trait Falls<T: Float, const FIELDS: usize>:
+    Decays + Clone + PartialEq + Send + Sync + 'static
+{
     /// What one update does.
     fn rule(&self, moment: Moment) -> impl Rule<T, FIELDS>;
 
@@ -275,7 +280,8 @@ pub(in crate::ops) trait Falls<T: Float, const FIELDS: usize>: Decays + Send + S
 }
 
 /// Of updates by such a rule those within the horizon are made one by one, the others at once.
-pub(in crate::ops) struct Falling<'a, R>(pub(in crate::ops) &'a R);
+#[derive(Clone, PartialEq)]
+pub(in crate::ops) struct Falling<R>(pub(in crate::ops) R);
 
 /// What remains of a parameter and of its state.
 #[derive(Clone, Copy)]
@@ -291,7 +297,7 @@ impl<T: Float, const FIELDS: usize> Rule<T, FIELDS> for Remains<T, FIELDS> {
     }
 }
 
-impl<T: Float, R: Falls<T, FIELDS>, const FIELDS: usize> Deferred<T, FIELDS> for Falling<'_, R> {
+impl<T: Float, R: Falls<T, FIELDS>, const FIELDS: usize> Deferred<T, FIELDS> for Falling<R> {
     /// What is left of the parameter.
     type Moves = f64;
     type Payment = Remains<T, FIELDS>;

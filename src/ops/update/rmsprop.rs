@@ -123,6 +123,7 @@ operator! {
     /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
+    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct RmsProp = rmsprop {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
@@ -168,7 +169,7 @@ impl Op for RmsProp {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, &Falling(self)))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 2, _>(run, &Falling(*self)))
     }
 
     fn samples() -> Result<Vec<Sample>> {
@@ -220,6 +221,7 @@ operator! {
     /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
+    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct RmsPropMomentum = rmsprop_momentum {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
@@ -270,7 +272,7 @@ impl Op for RmsPropMomentum {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(self)))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(*self)))
     }
 
     fn samples() -> Result<Vec<Sample>> {
@@ -322,6 +324,7 @@ operator! {
     /// assert_eq!(out[2].as_slice::<f64>()?, [-1.0, -1.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
+    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct RmsPropCentred = rmsprop_centred {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
@@ -367,7 +370,7 @@ impl Op for RmsPropCentred {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(self)))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 3, _>(run, &Falling(*self)))
     }
 
     fn samples() -> Result<Vec<Sample>> {
@@ -422,6 +425,7 @@ operator! {
     /// assert_eq!(out[2].as_slice::<f64>()?, [-1.0, -1.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
+    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct RmsPropCentredMomentum = rmsprop_centred_momentum {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
@@ -472,7 +476,7 @@ impl Op for RmsPropCentredMomentum {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 4, _>(run, &Falling(self)))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 4, _>(run, &Falling(*self)))
     }
 
     fn samples() -> Result<Vec<Sample>> {

@@ -129,7 +129,7 @@ macro_rules! rules {
                 let (kind, settings) = (self.rule.as_str(), &self.settings.0);
                 $(if kind == $falling::declaration().kind {
                     let rule = $falling::parse(settings)?;
-                    return with_rule::<T, $falling_fields, _>(run, &Falling(&rule));
+                    return with_rule::<T, $falling_fields, _>(run, &Falling(rule));
                 })+
                 $(if kind == $moving::declaration().kind {
                     return with_rule::<T, $moving_fields, _>(run, &$moving::parse(settings)?);
@@ -163,10 +163,7 @@ rules! {
 fn with_rule<T: RowValue, const FIELDS: usize, R: Deferred<T, FIELDS>>(
     run: &mut Forward<'_>,
     rule: &R,
-) -> Result<()>
-where
-    R::Moves: 'static,
-{
+) -> Result<()> {
     let ids = (run.count(Settle::IDS) > 0).then_some(read_ids);
     engine::settle(run, rule, Settle::HISTORY, ids)
 }

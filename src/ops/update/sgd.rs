@@ -68,7 +68,7 @@ operator! {
     /// assert_eq!(out[0].as_slice::<f64>()?, [8.0, 20.0, 29.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct Sgd = sgd {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
@@ -101,7 +101,7 @@ impl Op for Sgd {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 1, _>(run, &Falling(self)))
+        with_float!(run.dtype(rule::GRAD), T => apply_deferred::<T, 1, _>(run, &Falling(*self)))
     }
 
     fn samples() -> Result<Vec<Sample>> {
@@ -221,7 +221,7 @@ operator! {
     /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, -4.0]); // the velocities
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    #[derive(Clone, Copy)]
+    #[derive(Clone, Copy, PartialEq)]
     pub(in crate::ops) struct Momentum = momentum {
         mode: SparseMode,
         /// How `param` and its state are stored: `dense`, as without it, or `selected_rows` for a row-sparse parameter.
