@@ -32,6 +32,8 @@ pub struct Position {
     pub stalled: u64,
     /// How many batches make a step; 0 stands for one.
     pub accumulate: u64,
+    /// The learning rate of the last step, with all that goes into it; `None` before the first, and in files of earlier releases.
+    pub rate: Option<f64>,
     /// Running sums of the loss and of metrics over the epoch so far.
     pub running: BTreeMap<String, Vec<f64>>,
 }
@@ -74,7 +76,9 @@ impl Position {
         }
         let sums =
             self.running.iter().flat_map(|(name, sums)| sums.iter().map(move |&sum| (name.as_str(), sum)));
-        for (what, number) in sums.chain([("best value", best.value)]) {
+        for (what, number) in
+            sums.chain([("best value", best.value), ("rate", self.rate.unwrap_or_default())])
+        {
             if !number.is_finite() {
                 return Err(wrong(&about(POSITION, what), "a finite number", &number.to_string()));
             }

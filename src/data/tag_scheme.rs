@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Vocabulary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// How the tags of a sentence say its chunks. A tag is `O`, of no chunk, or a letter and the kind of a chunk, as `B-NP`.
 ///
@@ -107,8 +107,9 @@ impl TagScheme {
     ///
     /// # Errors
     /// If it is no tag of the scheme.
+    #[track_caller]
     pub fn kind(self, tag: &str) -> Result<Option<&str>> {
-        Ok(Some(self.tag(tag)?.kind).filter(|_| tag != "O"))
+        Ok(Some(self.tag(tag).at_caller()?.kind).filter(|_| tag != "O"))
     }
 
     /// The chunks that the tags of a sentence say, in order. Tags that do not follow each other by the scheme say chunks all the
@@ -116,11 +117,12 @@ impl TagScheme {
     ///
     /// # Errors
     /// If a tag is none of the scheme.
+    #[track_caller]
     pub fn chunks<'a>(self, tags: &[&'a str]) -> Result<Vec<Chunk<'a>>> {
         let mut found: Vec<Chunk<'a>> = Vec::new();
         let mut before = OUTSIDE;
         for (at, text) in tags.iter().enumerate() {
-            let tag = self.tag(text)?;
+            let tag = self.tag(text).at_caller()?;
             if tag != OUTSIDE {
                 match found.last_mut() {
                     Some(chunk) if !begins(before, tag) => chunk.words.end = at + 1,
@@ -138,11 +140,13 @@ impl TagScheme {
     ///
     /// # Errors
     /// If a tag is none of the scheme.
+    #[track_caller]
     pub fn transitions(self, tags: &Vocabulary) -> Result<ndarray::Array2<f32>> {
         let known: Vec<Tag<'_>> = (0..tags.len() as i64)
             .filter_map(|id| tags.token(id))
             .map(|tag| self.tag(tag))
-            .collect::<Result<_>>()?;
+            .collect::<Result<_>>()
+            .at_caller()?;
         let n = known.len();
         Ok(ndarray::Array2::from_shape_fn((n + 2, n), |(from, to)| {
             let may = match from.checked_sub(n) {

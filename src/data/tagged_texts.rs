@@ -98,7 +98,11 @@ impl TaggedTexts {
     /// no label: the message has the file and the line.
     #[track_caller]
     pub fn of_parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
-        let read = |file: &TextFile| file.lines()?.read_all().at_caller();
+        Self::parallel(words, tags, labels).at_caller()
+    }
+
+    fn parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
+        let read = |file: &TextFile| file.lines()?.read_all();
         let lines = read(words)?;
         let of = |file: &TextFile| -> Result<Vec<String>> {
             let found = read(file)?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::classes::{CLASSES, Classified, Counts, ratio};
+use super::classes::{Classified, Counts, ratio};
 use super::{Better, Metric, MetricKind};
 use crate::data::Vocabulary;
 use crate::error::Result;
@@ -42,7 +42,8 @@ pub struct ConfusionMatrix {
 }
 
 impl ConfusionMatrix {
-    /// Of `logits` `[rows, classes]` against `labels`, one whole number a row, which `classes` numbers.
+    /// Of `logits` `[rows, classes]` against `labels`, one whole number a row, which `classes` numbers. It holds a number for each
+    /// pair of classes; a [`Predictor`](crate::predict) makes it again for at most 8,192 classes.
     pub fn new(logits: Var, labels: Var, classes: &Vocabulary) -> Self {
         Self::of(logits, labels, classes.tokens().map(str::to_owned).collect())
     }
@@ -121,7 +122,7 @@ impl Metric for ConfusionMatrix {
     }
 
     fn kind(&self) -> Option<MetricKind> {
-        let attributes: Attributes = self.classified.attributes().with(CLASSES, self.names.len());
+        let attributes: Attributes = self.classified.attributes();
         Some(MetricKind { name: CONFUSION, attributes: attributes.with(NAMES, self.names.to_vec()) })
     }
 }

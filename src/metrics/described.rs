@@ -16,8 +16,10 @@ use crate::data::TagScheme;
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::{Program, Var};
 
-/// A file may ask for so many bins.
+/// A file may ask for so many bins, and for so many classes: of a matrix, and of their counts.
 const MOST_BINS: usize = 1 << 16;
+const MOST_NAMES: usize = 1 << 13;
+const MOST_CLASSES: usize = 1 << 28;
 
 /// What a file says of a metric whose variables are the program's; `None` of one that cannot be made again.
 pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> Option<MetricDesc> {
@@ -81,7 +83,7 @@ fn made(desc: &MetricDesc, program: &Program) -> Result<Box<dyn Metric>> {
         (ACCURACY, &[logits, labels]) => ignoring!(Accuracy::new(logits, labels)),
         (PRECISION | RECALL | FSCORE, &[logits, labels]) => {
             let (classes, width) = (attributes.size(CLASSES)?, program.spec(logits.id())?.width());
-            if classes != width {
+            if classes != width || classes > MOST_CLASSES {
                 return Err(wrong(&format!("as many classes as columns, {width}"), classes.to_string()));
             }
             let average = match attributes.get(CLASS) {
@@ -99,7 +101,10 @@ fn made(desc: &MetricDesc, program: &Program) -> Result<Box<dyn Metric>> {
             }
         }
         (CONFUSION, &[logits, labels]) => {
-            let names = attributes.texts(NAMES)?.into_iter().map(str::to_owned).collect();
+            let names: Vec<String> = attributes.texts(NAMES)?.into_iter().map(str::to_owned).collect();
+            if names.len() > MOST_NAMES {
+                return Err(wrong(&format!("at most {MOST_NAMES} classes"), names.len().to_string()));
+            }
             ignoring!(ConfusionMatrix::of(logits, labels, names))
         }
         (TOP_K, &[logits, labels]) => ignoring!(TopK::new(logits, labels, attributes.size(K)?)),

@@ -119,6 +119,7 @@ pub trait Metric {
     ///
     /// # Errors
     /// If there are more sums or fewer: the other one is of another kind, or was told something else.
+    #[track_caller]
     fn merge(&mut self, sums: &[f64]) -> Result<()> {
         let (name, own) = (self.name().to_owned(), self.sums());
         if own.len() != sums.len() {

@@ -105,6 +105,177 @@ fn classification_is_that_of_all_rows_at_once() {
     assert_eq!(f1.value(), 1.0);
 }
 
+/// Softmax of the logits of a row.
+fn probabilities(logits: ndarray::ArrayView1<'_, f32>) -> Vec<f64> {
+    let exps: Vec<f64> = logits.iter().map(|&x| f64::from(x).exp()).collect();
+    exps.iter().map(|x| x / exps.iter().sum::<f64>()).collect()
+}
+
+#[test]
+fn ranks_and_probabilities_are_those_of_all_rows_at_once() {
+    let ((mut logits, labels), (x, y)) = (rows(), vars());
+    logits[[5, 2]] = 1.25;
+    logits[[7, 1]] = logits[[7, 0]]; // A tie.
+    let part = |from: usize, to: usize| {
+        let cut = logits.slice(ndarray::s![from..to, ..]).to_owned();
+        vec![Variable::dense(cut), Variable::dense(Array1::from(labels[from..to].to_vec()))]
+    };
+    for k in 0..5 {
+        // By sorting; a stable sort leaves the earlier of equals in front.
+        let hit = |row: usize| {
+            let mut order: Vec<usize> = (0..4).collect();
+            order.sort_by(|&a, &b| logits[[row, b]].total_cmp(&logits[[row, a]]));
+            order[..k].contains(&(labels[row] as usize))
+        };
+        let hits = (0..23).filter(|&row| hit(row)).count() as f64;
+        check(TopK::new(x, y, k), &part, hits / 23.0);
+    }
+    let mut calibration = CalibrationError::new(x, y).bins(5);
+    let mut bins = vec![(0.0, 0.0, 0.0); 5];
+    for (row, guess) in guesses(&logits).into_iter().enumerate() {
+        let sure = probabilities(logits.row(row)).into_iter().fold(0.0, f64::max);
+        let bin = &mut bins[((sure * 5.0) as usize).min(4)];
+        *bin = (bin.0 + 1.0, bin.1 + sure, bin.2 + f64::from(u8::from(guess == Some(labels[row]))));
+    }
+    let off = |bin: &(f64, f64, f64)| {
+        if bin.0 > 0.0 { bin.0 / 23.0 * (bin.2 / bin.0 - bin.1 / bin.0).abs() } else { 0.0 }
+    };
+    check(calibration.clone(), &part, bins.iter().map(off).sum());
+    calibration.update(&part(0, 23), 3).unwrap();
+    let found = calibration.reliability();
+    assert_eq!(found.iter().map(|bin| bin.rows).sum::<u64>(), 23);
+    assert!(found.windows(2).all(|two| two[0].confidence < two[1].confidence));
+    assert!(
+        bins.iter()
+            .filter(|bin| bin.0 > 0.0)
+            .zip(&found)
+            .all(|(bin, f)| (bin.2 / bin.0 - f.accuracy).abs() < 1e-12)
+    );
+
+    let mut matrix = ConfusionMatrix::of(x, y, ["a", "b", "c", "d"].map(str::to_owned).to_vec());
+    check(matrix.clone(), &part, TopK::new(x, y, 1).value_over(&part(0, 23)));
+    matrix.update(&part(0, 23), 3).unwrap();
+    let guesses = guesses(&logits);
+    for (label, guess) in (0..4).flat_map(|label| (0..4).map(move |guess| (label, guess))) {
+        let both = |row: &usize| labels[*row] == label as i64 && guesses[*row] == Some(guess as i64);
+        assert_eq!(matrix.count(label, guess), (0..23).filter(both).count() as u64, "{label} as {guess}");
+    }
+    assert_eq!((matrix.count(4, 0), matrix.count(0, 4)), (0, 0));
+    let line = |metric: &mut dyn Metric| format!("{:.2}", 100.0 * metric.value_over(&part(0, 23)));
+    let table = matrix.table().unwrap();
+    let of_b: Vec<&str> = table.lines().nth(2).unwrap().split_whitespace().collect();
+    let [precision, recall, f1] = [
+        line(&mut Precision::new(x, y, 4, Average::Class(1))),
+        line(&mut Recall::new(x, y, 4, Average::Class(1))),
+        line(&mut F1::new(x, y, 4, Average::Class(1))),
+    ];
+    assert_eq!((of_b[0], &of_b[5..]), ("b", &[&*precision, &recall, &f1][..]), "{table}");
+}
+
+trait Over: Metric {
+    /// The value over these values alone.
+    fn value_over(&mut self, values: &[Variable]) -> f64 {
+        self.sums().fill(0.0);
+        self.update(values, 1).unwrap();
+        self.value()
+    }
+}
+
+impl<M: Metric + ?Sized> Over for M {}
+
+#[test]
+fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
+    let (x, y) = vars();
+    // Scores from -6 to 6, many equal, of two classes that overlap.
+    let rows: Vec<(f32, i64)> = (0..400)
+        .map(|i| {
+            ((i * 37 % 97) as f32 / 8.0 - 6.0 + (i % 3) as f32 / 4.0, i64::from(i * 37 % 97 + i % 50 > 70))
+        })
+        .collect();
+    let mut pairs = (0.0, 0.0);
+    for (a, _) in rows.iter().filter(|row| row.1 == 1) {
+        for (b, _) in rows.iter().filter(|row| row.1 == 0) {
+            pairs = (
+                pairs.0
+                    + if a > b {
+                        1.0
+                    } else if a == b {
+                        0.5
+                    } else {
+                        0.0
+                    },
+                pairs.1 + 1.0,
+            );
+        }
+    }
+    let logits = Array2::from_shape_fn((400, 2), |(row, class)| if class == 1 { rows[row].0 } else { 0.0 });
+    let values = |from: usize, to: usize| {
+        let labels: Array1<i64> = rows[from..to].iter().map(|row| row.1).collect();
+        [Variable::dense(logits.slice(ndarray::s![from..to, ..]).to_owned()), Variable::dense(labels)]
+    };
+    let mut auc = RocAuc::new(x, y, 1);
+    assert!(
+        (auc.value_over(&values(0, 400)) - pairs.0 / pairs.1).abs() < 1e-3,
+        "{} of {pairs:?}",
+        auc.value()
+    );
+    assert!((0.6..0.99).contains(&auc.value()));
+    // Of the other class it is the same, from the other side; halves merge.
+    let all = auc.value();
+    assert!((RocAuc::new(x, y, 0).value_over(&values(0, 400)) - all).abs() < 1e-3);
+    let mut other = RocAuc::new(x, y, 1);
+    other.update(&values(150, 400), 1).unwrap();
+    auc.value_over(&values(0, 150));
+    auc.merge(other.sums()).unwrap();
+    assert_eq!(auc.value(), all);
+    assert_eq!(RocAuc::new(x, y, 1).value_over(&values(0, 0)), 0.5);
+    // Scores that are infinite are the last; those that are no numbers are refused, and nothing is counted.
+    let sure = |score: f32, label: i64| {
+        [Variable::dense(ndarray::array![[0.0, score]]), Variable::dense(ndarray::array![label])]
+    };
+    let mut auc = RocAuc::new(x, y, 1);
+    auc.update(&sure(f32::INFINITY, 1), 1).unwrap();
+    auc.update(&sure(f32::NEG_INFINITY, 0), 1).unwrap();
+    assert_eq!(auc.value(), 1.0);
+    let error = auc.update(&sure(f32::NAN, 1), 1).unwrap_err().to_string();
+    assert!(error.contains("scores that are numbers") && auc.sums().iter().sum::<f64>() == 2.0, "{error}");
+    let error = RocAuc::new(x, y, 2).update(&sure(1.0, 1), 1).unwrap_err().to_string();
+    assert!(error.contains("a class of two or more, got class 2 of 2"), "{error}");
+}
+
+#[test]
+fn errors_of_numbers_are_those_of_all_rows_at_once() {
+    let (x, y) = vars();
+    let found: Vec<f32> = (0..46).map(|i| (i * 7 % 11) as f32 / 4.0).collect();
+    let wanted: Vec<f32> = (0..46).map(|i| (i * 5 % 13) as f32 / 4.0).collect();
+    let part = |from: usize, to: usize| {
+        let of =
+            |all: &[f32]| Array2::from_shape_vec((to - from, 2), all[2 * from..2 * to].to_vec()).unwrap();
+        vec![Variable::dense(of(&found)), Variable::dense(of(&wanted))]
+    };
+    let mean =
+        |of: fn(f64) -> f64| found.iter().zip(&wanted).map(|(a, b)| of(f64::from(a - b))).sum::<f64>() / 46.0;
+    check(MeanError::absolute(x, y), &part, mean(f64::abs));
+    check(MeanError::squared(x, y), &part, mean(|d| d * d));
+    check(MeanError::root_squared(x, y), &part, mean(|d| d * d).sqrt());
+    let mut error = MeanError::absolute(x, y);
+    let one = |rows: usize| Variable::dense(Array1::<f32>::zeros(rows));
+    let said = error.update(&[one(2), one(3)], 1).unwrap_err().to_string();
+    assert!(said.contains("numbers of one shape, got shapes [2] and [3]"), "{said}");
+    let said = error.update(&[one(2), Variable::dense(Array1::<i64>::zeros(2))], 1).unwrap_err().to_string();
+    assert!(said.contains("floats, got i64") && error.sums() == [0.0, 0.0], "{said}");
+}
+
+#[test]
+fn metrics_of_another_kind_are_not_merged() {
+    let (x, y) = vars();
+    let mut accuracy = Accuracy::new(x, y);
+    accuracy.sums().copy_from_slice(&[1.0, 2.0]);
+    let error = accuracy.merge(F1::new(x, y, 4, Average::Micro).sums()).unwrap_err().to_string();
+    assert!(error.contains("metric `accuracy`, merged: expected 2 sums, got 12"), "{error}");
+    assert_eq!(accuracy.value(), 0.5);
+}
+
 #[test]
 fn means_of_losses_are_those_of_all_rows_at_once() {
     let (x, y) = vars();

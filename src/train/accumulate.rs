@@ -94,14 +94,14 @@ impl Trainer {
             made.count(&batch);
             next = if made.batches < most { rest.next().transpose()? } else { None };
         }
-        let Self { compiled, scope, rate, used_rate, .. } = self;
+        let Self { compiled, scope, rate, state, .. } = self;
         let Compiled { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
         // The gradients of a batch alone are there as they are.
         if made.batches > 1 {
             sums.hand_over(&mut runner.executor)?;
         }
         runner.executor.update(scope)?;
-        *used_rate = Some(runner.executor.scalar(*rate)?);
+        state.position.rate = Some(runner.executor.scalar(*rate)?);
         Ok(made)
     }
 

@@ -151,7 +151,7 @@ impl Trainer {
                 self.state.position.step += 1;
                 self.state.position.tokens += made.tokens;
                 console.made(&made);
-                console.step(&self.state.position, self.used_rate, || scores(&self.metrics));
+                console.step(&self.state.position, self.state.position.rate, || scores(&self.metrics));
                 if self.every.as_ref().is_some_and(|steps| self.state.position.step.is_multiple_of(**steps)) {
                     console.pause_clock();
                     self.save_checkpoint(file)?;
@@ -170,13 +170,13 @@ impl Trainer {
             };
             let better = self.decide(&found, dev)?;
             let of_train = scores(&self.metrics);
-            console.epoch(&self.state.position, [&of_train, &found], self.used_rate, better);
+            console.epoch(&self.state.position, [&of_train, &found], self.state.position.rate, better);
             self.lower_rate(better)?.iter().for_each(|line| console.say(line));
             self.state.position.epoch += 1;
             self.state.history.push(EpochScores {
                 epoch: self.state.position.epoch,
                 step: self.state.position.step,
-                rate: self.used_rate,
+                rate: self.state.position.rate,
                 train: of_train.0,
                 dev: found.0.clone(),
                 best: better,
@@ -206,7 +206,7 @@ impl Trainer {
         if self.batches_a_step() > 1 {
             return self.accumulated(data, batch, rest);
         }
-        let Self { compiled, scope, state, metrics, registry, rate, used_rate, .. } = self;
+        let Self { compiled, scope, state, metrics, registry, rate, .. } = self;
         let Checkpoint { program, carried, position, .. } = state;
         let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
         compiled.run(
@@ -217,7 +217,7 @@ impl Trainer {
             |_| Ok(()),
             |scope, run, error| diagnosed(program, registry, scope, run, error),
         )?;
-        *used_rate = Some(compiled.runner.executor.scalar(*rate)?);
+        position.rate = Some(compiled.runner.executor.scalar(*rate)?);
         let mut made = BatchesMade::default();
         made.count(&batch);
         Ok(made)

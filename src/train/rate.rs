@@ -83,9 +83,9 @@ impl Trainer {
         self
     }
 
-    /// The learning rate of the last step that this trainer made, with all that goes into it; `None` before the first.
+    /// The learning rate of the last step, with all that goes into it; `None` before the first.
     pub fn rate(&self) -> Option<f64> {
-        self.used_rate
+        self.state.position.rate
     }
 
     /// Lets a state of the program multiply the rate. Where there is no rate to multiply, `fit` says so.

@@ -96,8 +96,6 @@ pub struct Trainer {
     pub(super) change_rate: bool,
     /// What does not fit of what was said of averages.
     pub(super) averaged_wrongly: Option<Error>,
-    /// The learning rate of the last step.
-    pub(super) used_rate: Option<f64>,
     pub(super) progress: Progress,
     /// It has said that the library is not optimised.
     pub(super) warned: bool,
@@ -160,7 +158,6 @@ impl Trainer {
             rate_by: None,
             change_rate: false,
             averaged_wrongly: None,
-            used_rate: None,
             progress: Progress::Auto,
             warned: false,
             stop: Arc::default(),

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use unpadded::checkpoint::{Checkpoint, Position, Purpose};
-use unpadded::data::{Batching, Continuous, Data, Field, Loader, Samples, Vocabulary};
+use unpadded::data::{Batching, Continuous, Data, Field, Loader, Samples, TagScheme, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
-use unpadded::metrics::{Accuracy, Average, Better, F1, Loss, Metric, Scores};
+use unpadded::metrics::{
+    Accuracy, Average, Better, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1,
+    Loss, MeanError, Metric, Precision, Recall, RocAuc, Scores, TopK,
+};
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
 use unpadded::predict::Predictor;
@@ -58,6 +61,10 @@ fn classifier() -> Trainer {
     let logits = h.sequence_pool(Pool::Last).linear(3);
     let losses = logits.cross_entropy(label);
     let probabilities = logits.softmax();
+    let backwards = words.sequence_reverse();
+    let labels = Vocabulary::labels(["a", "b", "c"]).unwrap();
+    let tags = ["O", "B-A", "I-A", "B-B", "I-B", "B-C", "I-C", "B-D", "I-D", "B-E", "I-E"];
+    let tags = Vocabulary::labels(tags).unwrap();
     Trainer::new(net, losses.mean(), &Adam::new(0.02).lazy())
         .unwrap()
         .metric(Accuracy::new(logits, label))
@@ -65,11 +72,24 @@ fn classifier() -> Trainer {
         .metric(F1::new(logits, label, 3, Average::Macro))
         .metric(F1::new(logits, label, 3, Average::Micro).ignoring(0))
         .metric(F1::new(logits, label, 3, Average::Class(1)))
+        .metric(Precision::new(logits, label, 3, Average::Macro))
+        .metric(Recall::new(logits, label, 3, Average::Class(1)).ignoring(0))
+        .metric(ConfusionMatrix::new(logits, label, &labels))
+        .metric(TopK::new(logits, label, 2))
+        .metric(RocAuc::new(logits, label, 2))
+        .metric(CalibrationError::new(logits, label).bins(7))
+        .metric(MeanError::absolute(probabilities, logits))
+        .metric(MeanError::squared(probabilities, logits))
+        .metric(MeanError::root_squared(probabilities, logits).named("root"))
+        .metric(ErrorRate::new(backwards, words))
+        .metric(ExactMatch::new(backwards, words))
+        .metric(Bleu::new(backwards, words))
+        .metric(ChunkF1::new(backwards, words, TagScheme::Iob2, &tags).unwrap())
         .metric(Rows(logits, [0.0]))
         .metric(Loss::perplexity(losses))
         .metric(Loss::bits_per_character(losses).named("bits"))
         .output("probabilities", probabilities)
-        .vocabulary("labels", Vocabulary::labels(["a", "b", "c"]).unwrap())
+        .vocabulary("labels", labels)
         .note("of", "a test")
         .threads(1)
         .progress(Progress::Quiet)
@@ -119,7 +139,7 @@ fn a_file_for_inference_predicts_and_scores_as_the_whole_one() {
     trainer.use_best().unwrap();
     let mut expected = bits(&trainer.evaluate(&dev).unwrap());
     expected.retain(|(name, _)| name != "rows");
-    assert_eq!(expected.len(), 8);
+    assert_eq!(expected.len(), 21);
     for predictor in [a.clone().threads(1), a.clone().threads(2), b] {
         assert_eq!(bits(&predictor.evaluate(&dev).unwrap()), expected);
         // Scoring leaves nothing behind.

@@ -116,6 +116,7 @@ pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
             .collect(),
         carried,
         position: Position {
+            rate: Some(0.125),
             epoch: 3,
             batch: 1,
             step: steps,

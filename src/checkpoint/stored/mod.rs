@@ -28,6 +28,7 @@ record! {
         8 running: BTreeMap<String, Vec<f64>>,
         9 stalled: Option<u64>,
         10 accumulate: Option<u64>,
+        11 rate: Option<f64>,
     }
 }
 
@@ -111,21 +112,22 @@ record! {
 
 impl From<&Position> for StoredPosition {
     fn from(position: &Position) -> Self {
-        let Position { epoch, batch, step, tokens, data, best, since_best, stalled, accumulate, running } =
-            position.clone();
+        let Position { epoch, batch, step, tokens, data, best, since_best, running, .. } = position.clone();
         let best = best.map(|Best { value, epoch, step }| StoredBest { value, epoch, step });
         // What says nothing is left out, as in files of earlier releases.
-        let [stalled, accumulate] = [stalled, accumulate].map(|count| (count > 0).then_some(count));
-        Self { epoch, batch, step, tokens, data, best, since_best, running, stalled, accumulate }
+        let [stalled, accumulate] =
+            [position.stalled, position.accumulate].map(|count| (count > 0).then_some(count));
+        let rate = position.rate;
+        Self { epoch, batch, step, tokens, data, best, since_best, running, stalled, accumulate, rate }
     }
 }
 
 impl From<StoredPosition> for Position {
     fn from(stored: StoredPosition) -> Self {
-        let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running, .. } = stored;
+        let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running, rate, .. } = stored;
         let best = best.map(|StoredBest { value, epoch, step }| Best { value, epoch, step });
         let [stalled, accumulate] = [stored.stalled, stored.accumulate].map(Option::unwrap_or_default);
-        Self { epoch, batch, step, tokens, data, best, since_best, stalled, accumulate, running }
+        Self { epoch, batch, step, tokens, data, best, since_best, stalled, accumulate, rate, running }
     }
 }
 

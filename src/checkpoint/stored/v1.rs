@@ -54,7 +54,8 @@ impl From<StoredPosition> for super::StoredPosition {
     fn from(old: StoredPosition) -> Self {
         let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running } = old;
         let best = best.map(|StoredBest { value, epoch, step }| super::StoredBest { value, epoch, step });
-        Self { epoch, batch, step, tokens, data, best, since_best, running, stalled: None, accumulate: None }
+        let (stalled, accumulate, rate) = (None, None, None);
+        Self { epoch, batch, step, tokens, data, best, since_best, running, stalled, accumulate, rate }
     }
 }
 

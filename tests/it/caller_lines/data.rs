@@ -4,8 +4,8 @@ use std::fs;
 
 use unpadded::data::{
     Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledRow, LabelledRows,
-    LabelledTexts, Limits, Loader, Sample, Samples, Source, Streamed, Target, TextFile, Tokenizer,
-    Vocabulary,
+    LabelledTexts, Limits, Loader, Sample, Samples, Source, Streamed, TagScheme, TaggedTexts, Target,
+    TextFile, Tokenizer, Vocabulary,
 };
 use unpadded::{Error, Result};
 
@@ -51,6 +51,27 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Records::read_all", || TextFile::embedded("empty.txt", "").lines()?.read_all());
     calls.at("TextFile::labelled", || line.labelled()?.collect::<Result<Vec<_>>>());
     calls.at("TextFile::pairs", || line.pairs()?.collect::<Result<Vec<_>>>());
+
+    let tagged = TaggedTexts::of_columns(&TextFile::embedded("tags.txt", "a O\n")).unwrap();
+    let other = TextFile::embedded("other.txt", "a B-A\n");
+    calls.at("TaggedTexts::open", || TaggedTexts::open(&nowhere));
+    calls.at("TaggedTexts::open", || TaggedTexts::open(&folder));
+    calls.at("TaggedTexts::of_columns", || TaggedTexts::of_columns(&TextFile::embedded("a", "a b\na")));
+    calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &line, None));
+    calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &broken, None));
+    let few = Limits { max_size: 0, ..Limits::default() };
+    calls.at("TaggedTexts::words", || tagged.words(str::to_owned, &few));
+    calls.at("TaggedTexts::characters", || tagged.characters(&few));
+    calls.at("TaggedTexts::tags", || TaggedTexts::tags([]));
+    calls.at("TaggedTexts::labels", || TaggedTexts::labels([&tagged]));
+    let words = tagged.words(str::to_owned, &Limits::default()).unwrap();
+    let tags = TaggedTexts::tags([&tagged]).unwrap();
+    let unknown = TaggedTexts::of_columns(&other).unwrap();
+    calls.at("TaggedTexts::samples", || unknown.samples(str::to_owned, &words, &words, &tags, None));
+    let scheme = TagScheme::Iob2;
+    calls.at("TagScheme::kind", || scheme.kind("E-A"));
+    calls.at("TagScheme::chunks", || scheme.chunks(&["O", "X"]));
+    calls.at("TagScheme::transitions", || scheme.transitions(&words));
 
     calls.at("Folder::open", || Folder::open(&folder));
     calls.at("Folder::open", || Folder::open(&nowhere));

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use ndarray::array;
 use unpadded::checkpoint::Checkpoint;
-use unpadded::data::{Field, Loader, Samples};
+use unpadded::data::{Field, Loader, Samples, TagScheme, Vocabulary};
 use unpadded::executor::Scope;
-use unpadded::metrics::Loss;
+use unpadded::metrics::{ChunkF1, Loss, Metric};
 use unpadded::optimizer::Sgd;
 use unpadded::predict::{Predictor, Sampling};
 use unpadded::tensor::Dense;
@@ -42,6 +42,10 @@ pub(super) fn calls(calls: &mut Calls) {
     let one: Samples = (0..3).map(|i| vec![Field::Ints(vec![i])]).collect();
     calls.at("Trainer::fit", || trainer().fit(&Loader::new(one.clone(), &["words"])?, &dev(), until));
     calls.at("Trainer::evaluate", || trainer().evaluate(&Nothing));
+    calls.at("Trainer::tables", || trainer().tables(&Nothing));
+    calls.at("Metric::merge", || Loss::new(loss).merge(&[1.0]));
+    let words = Vocabulary::labels(["no-tag"]).unwrap();
+    calls.at("ChunkF1::new", || ChunkF1::new(loss, loss, TagScheme::Iob2, &words));
     calls.at("Trainer::listing", || trainer().metric(Loss::new(loss).named("later")).listing());
     calls.at("Trainer::start_profile", || trainer().patience(0).start_profile());
     calls.at("Trainer::save", || trainer().save("no such folder/x"));
