@@ -8,10 +8,13 @@ pub mod arena;
 pub mod attention;
 pub mod bag;
 pub mod bandwidth;
+pub mod chain;
 mod chunk;
 pub mod column_norm;
 pub mod conv;
 pub mod cpu;
+pub mod ctc;
+pub mod edits;
 pub mod elementwise;
 pub mod float;
 pub mod flush;
@@ -39,6 +42,7 @@ pub use bag::{
     BagGradient, BagPool, BagShare, BagTarget, Bags, bag_factor_gradient, bag_first_maximum, bag_forward,
 };
 pub use bandwidth::{Bandwidth, bandwidth};
+pub use chain::{BestPaths, ChainRoom, PairSums, Transitions, best_paths, log_sum, marginals};
 pub use chunk::Output;
 pub use column_norm::{ColumnNorm, column_moments, norm_columns, norm_columns_gradient, norm_columns_sums};
 pub use conv::{
@@ -46,6 +50,8 @@ pub use conv::{
     depthwise_forward, depthwise_gradient, depthwise_padding_gradient,
 };
 pub use cpu::{Cpu, cpu};
+pub use ctc::{CtcRoom, ctc, ctc_gradient};
+pub use edits::edit_distance;
 pub use elementwise::{all_finite, map, update, zip};
 pub use float::{Float, Store, exceeds};
 pub use flush::flush;

@@ -21,6 +21,7 @@ mod adaptive_softmax;
 mod attention;
 #[macro_use]
 mod conv;
+mod crf;
 #[macro_use]
 mod embedding;
 #[macro_use]
@@ -55,6 +56,7 @@ pub use activation::Activation;
 pub use adaptive_softmax::{AdaptiveSoftmax, AdaptiveWeights};
 pub use attention::{Attention, AttentionWeights};
 pub use conv::Conv;
+pub use crf::Crf;
 pub use embedding::Embedding;
 pub use embedding_bag::EmbeddingBag;
 pub use gru::{Gru, GruWeights, Reset};

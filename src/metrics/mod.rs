@@ -75,6 +75,7 @@ mod ranked;
 mod scores;
 
 pub use crate::checkpoint::Better;
+pub use crate::kernels::edit_distance;
 pub use bleu::{Bleu, tokens_13a};
 pub use calibration::{CalibrationBin, CalibrationError};
 pub use chunks::ChunkF1;
@@ -82,7 +83,7 @@ pub use classes::{Accuracy, Average, F1, Precision, Recall};
 pub use confusion::ConfusionMatrix;
 pub(crate) use described::{describe, metric_of};
 pub use deviation::MeanError;
-pub use edits::{ErrorRate, ExactMatch, edit_distance};
+pub use edits::{ErrorRate, ExactMatch};
 pub use ranked::{RocAuc, TopK};
 pub use scores::Scores;
 

@@ -25,6 +25,8 @@ mod random;
 mod sequence;
 #[macro_use]
 mod sparse;
+#[macro_use]
+mod structured;
 mod update;
 
 pub use attention::dot::DotAttention;
@@ -65,6 +67,7 @@ use {
         scatter::*, slice::*, softmax::*, topk_pool::*,
     },
     sparse::{convert::*, dot::*, projection::*, reduce::SumRows, retain::*, take::*, transposed::*},
+    structured::{align::*, crf::*, ctc::*, edit_distance::*, marginals::*, viterbi::*},
 };
 
 use crate::kernels::Transpose;
@@ -251,6 +254,15 @@ catalogue! {
         loss::linear_cross_entropy::LinearCrossEntropy,
         loss::linear_cross_entropy::Share,
         loss::accuracy::Accuracy,
+    }
+    /// Predictions that hang together: tags of a sequence, labels of frames, distances of sequences.
+    [LinearChainCrf, CrfMarginals, ViterbiDecode, CtcLoss, CtcAlign, CtcGreedy, EditDistance] {
+        structured::crf::LinearChainCrf,
+        structured::marginals::CrfMarginals,
+        structured::viterbi::ViterbiDecode,
+        structured::ctc::CtcLoss,
+        structured::align::CtcAlign,
+        structured::edit_distance::EditDistance,
     }
     /// Random numbers, which depend on seed, step, operator, sequence, place and column, not on the batch.
     [Dropout, VariationalDropout] {

@@ -38,9 +38,14 @@ impl Case<'_> {
                 let from = |slot: usize| ran.direct.inputs()[slot].first().and_then(|v| v.lod());
                 let expected = match facts.lod {
                     _ if !spec.batched() => None,
-                    LodEffect::Keeps(slot) => (slot..ran.direct.inputs().len())
-                        .find(|&slot| ran.direct.input_specs()[slot].first().is_some_and(|s| s.batched()))
-                        .and_then(from),
+                    LodEffect::Keeps(slot) => {
+                        let specs = |slot: usize| ran.direct.input_specs()[slot].first();
+                        let batched = |slot: &usize| specs(*slot).is_some_and(|spec| spec.batched());
+                        let kept = (slot..ran.direct.inputs().len()).find(batched);
+                        // An output with a row for each sequence has one level less.
+                        let less = kept.and_then(specs).is_some_and(|kept| kept.lod.len() > spec.lod.len());
+                        kept.and_then(from).and_then(|lod| if less { lod.upper() } else { Some(lod) })
+                    }
                     LodEffect::DropsLevel(slot) => from(slot).and_then(|lod| lod.upper()),
                     LodEffect::Drops => None,
                     LodEffect::Replaces | LodEffect::FromData(_) => continue,

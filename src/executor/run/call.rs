@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::Instant;
 
+use arrayvec::ArrayVec;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Access, Instr, OpInstr, Ref};
 use crate::executor::run::state::{CallRows, RunState};
@@ -99,20 +101,25 @@ impl RunState<'_> {
         if here.is_some() || instr.divides_columns {
             return None;
         }
-        let levels = instr.inputs.iter().flatten().map(|s| &s.lod).find(|l| !l.is_empty())?;
-        let offsets = self.levels.lod(levels)?.offsets();
-        let above = match levels.len() {
-            1 => instr.top,
-            n => Extent::Rows(levels[n - 2]),
-        };
-        let below = Extent::Rows(*levels.last()?);
-        let known = |v: &Ref| v.rows == above || v.rows == below || v.rows.known().is_some();
-        let rows = offsets.last().zip(offsets.first()).map_or(0, |(last, first)| last - first);
-        let fits = |(region, view): (&Region, &Ref)| view.rows != below || region.extent.rows == rows;
-        if !writes.iter().zip(&instr.writes).all(fits) {
-            return None;
+        let mut lods = instr.inputs.iter().flatten().map(|spec| &spec.lod).filter(|lod| !lod.is_empty());
+        let (last, upper) = lods.next()?.split_last()?;
+        let above = upper.last().map_or(instr.top, |&level| Extent::Rows(level));
+        // The rows of each input that has the same sequences, perhaps of other lengths.
+        let mut below = ArrayVec::<_, 3>::new();
+        below.push((Extent::Rows(*last), self.levels.get(*last)?.offsets()));
+        for (last, own) in lods.filter_map(|lod| lod.split_last()) {
+            let rows = Extent::Rows(*last);
+            if own == upper && below.iter().all(|(known, _)| *known != rows) {
+                below.try_push((rows, self.levels.get(*last)?.offsets())).ok()?;
+            }
         }
-        views.clone().all(known).then_some(Units::Sequences { offsets, above })
+        let units = Units::Sequences { below, above };
+        let known = |v: &Ref| v.rows == above || units.offsets(v).is_some() || v.rows.known().is_some();
+        let fits = |(region, view): (&Region, &Ref)| {
+            let ends = units.offsets(view).and_then(|offsets| offsets.first().zip(offsets.last()));
+            ends.is_none_or(|(first, last)| region.extent.rows == last - first)
+        };
+        (views.clone().all(known) && writes.iter().zip(&instr.writes).all(fits)).then_some(units)
     }
 
     /// The versions of the constants of a call that the scope keeps, and 0 for others.
@@ -203,14 +210,28 @@ fn divisible(instr: &OpInstr) -> bool {
 /// The parts of a call that can run apart.
 enum Units<'a> {
     Rows(usize),
-    Sequences { offsets: &'a [usize], above: Extent },
+    /// With the offsets of each extent of rows that fall into these sequences; work is divided by the first.
+    Sequences {
+        below: ArrayVec<(Extent, &'a [usize]), 3>,
+        above: Extent,
+    },
 }
 
-impl Units<'_> {
+impl<'a> Units<'a> {
     fn count(&self) -> usize {
         match self {
             Units::Rows(rows) => *rows,
-            Units::Sequences { offsets, .. } => offsets.len() - 1,
+            Units::Sequences { below, .. } => below[0].1.len() - 1,
+        }
+    }
+
+    /// The offsets of the sequences that a view's rows fall into.
+    fn offsets(&self, view: &Ref) -> Option<&'a [usize]> {
+        match self {
+            Units::Rows(_) => None,
+            Units::Sequences { below, .. } => {
+                below.iter().find(|(rows, _)| *rows == view.rows).map(|(_, offsets)| *offsets)
+            }
         }
     }
 
@@ -218,7 +239,8 @@ impl Units<'_> {
     fn middle(&self, range: &Range<usize>, left: usize, parts: usize) -> usize {
         match self {
             Units::Rows(_) => range.start + range.len() * left / parts,
-            Units::Sequences { offsets, .. } => {
+            Units::Sequences { below, .. } => {
+                let offsets = below[0].1;
                 let (first, last) = (offsets[range.start], offsets[range.end]);
                 let goal = first + (last - first) * left / parts;
                 range.start + offsets[range.start..range.end].partition_point(|&o| o < goal)
@@ -234,7 +256,10 @@ impl Units<'_> {
         Some(match self {
             Units::Rows(_) => middle - range.start,
             Units::Sequences { above, .. } if view.rows == *above => middle - range.start,
-            Units::Sequences { offsets, .. } => offsets[middle] - offsets[range.start],
+            Units::Sequences { .. } => {
+                let offsets = self.offsets(view)?;
+                offsets[middle] - offsets[range.start]
+            }
         })
     }
 }
@@ -284,7 +309,7 @@ fn divide(
         Keys::Natural { names, lod, first } => {
             let moved = match units {
                 Units::Rows(_) => middle - range.start,
-                Units::Sequences { offsets, .. } => offsets[middle] - offsets[range.start],
+                Units::Sequences { below, .. } => below[0].1[middle] - below[0].1[range.start],
             };
             Keys::Natural { names, lod, first: first + moved }
         }

@@ -16,7 +16,8 @@ pub enum Reach {
 /// What an operator does to the LoD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LodEffect {
-    /// Every batched output has the LoD of this input slot, the same `Arc`. If a constant is bound there, it is the LoD of
+    /// Every batched output has the LoD of this input slot, the same `Arc`; one with a row for each sequence that without its last
+    /// level. If a constant is bound there, it is the LoD of
     /// the first slot behind it whose variable has rows of the batch.
     Keeps(usize),
     /// Every output has the LoD of this input slot without its last level.

@@ -1,0 +1,434 @@
+//! Sums over all paths: their logarithm, how likely each tag is in each row, and each pair of tags.
+
+use super::transitions::{LANES, Transitions};
+use super::vanished::{SMALL, Vanished};
+use crate::kernels::float::Float;
+use crate::kernels::path::{Arithmetic, Sweep, sweep};
+use crate::kernels::view::View;
+
+/// What a sequence is computed in, used again for the next.
+#[derive(Debug, Default)]
+pub struct ChainRoom {
+    /// e^score over the largest of its row; by logarithms, the scores.
+    rows: Vec<f64>,
+    /// Sums over paths that end in a tag, over all sums of the row; and over paths from it on, over the largest. Their logarithms,
+    /// if numbers vanish.
+    alpha: Vec<f64>,
+    beta: Vec<f64>,
+    /// What the sums of each row were.
+    sums: Vec<f64>,
+    step: Vec<f64>,
+}
+
+/// Sums over sequences of how likely each pair of tags is, `[tags + 2, tags]` with the ends behind the pairs; rows filled up.
+#[derive(Debug, Clone, Default)]
+pub struct PairSums {
+    stride: usize,
+    /// To be multiplied by e^score.
+    scaled: Vec<f64>,
+    /// As they are.
+    whole: Vec<f64>,
+}
+
+impl PairSums {
+    /// Nothing yet.
+    pub fn start(&mut self, transitions: &Transitions) {
+        self.stride = transitions.stride;
+        self.scaled.clear();
+        self.scaled.resize(transitions.tags * self.stride, 0.0);
+        self.whole.clear();
+        self.whole.resize((transitions.tags + 2) * self.stride, 0.0);
+    }
+
+    /// Adds to the numbers of a row of scores.
+    pub fn add(&mut self, row: usize, tag: usize, more: f64) {
+        self.whole[row * self.stride + tag] += more;
+    }
+
+    /// Adds those of other sequences.
+    pub fn join(&mut self, others: &Self) {
+        for (own, others) in [(&mut self.scaled, &others.scaled), (&mut self.whole, &others.whole)] {
+            own.iter_mut().zip(others).for_each(|(own, other)| *own += other);
+        }
+    }
+
+    /// Of a row of scores and a tag.
+    pub fn get(&self, transitions: &Transitions, row: usize, tag: usize) -> f64 {
+        let place = row * self.stride + tag;
+        let scaled = self.scaled.get(place).map_or(0.0, |sum| sum * transitions.forth[place]);
+        scaled + self.whole[place]
+    }
+}
+
+/// ln of the sum of e^score over all paths of tags of a sequence. 0 without rows; minus infinity if every path is forbidden; NaN if a
+/// score is, or is infinite.
+pub fn log_sum<T: Float>(transitions: &Transitions, rows: View<'_, T>, room: &mut ChainRoom) -> f64 {
+    sweep(LogSum { transitions, rows, room }).0
+}
+
+/// How likely each tag is in each row of a sequence, given to `each` row by row; and each pair of tags, added to `pairs` with a weight.
+/// Zeros where there is no path; NaN where the sum is.
+pub fn marginals<T: Float>(
+    transitions: &Transitions,
+    rows: View<'_, T>,
+    room: &mut ChainRoom,
+    pairs: Option<(&mut PairSums, f64)>,
+    mut each: impl FnMut(usize, &[f64]),
+) -> f64 {
+    let (total, vanished) = sweep(LogSum { transitions, rows, room });
+    let (count, stride) = (rows.rows(), transitions.stride);
+    if !total.is_finite() {
+        room.step.clear();
+        room.step.resize(transitions.tags, if total.is_nan() { f64::NAN } else { 0.0 });
+        (0..count).for_each(|row| each(row, &room.step));
+        return total;
+    }
+    let by_numbers = vanished.is_some_and(|vanished| sweep(Back { transitions, room, count, vanished }));
+    if by_numbers {
+        sweep(Multiplied { transitions, room, count, pairs });
+    } else {
+        if vanished.is_some() {
+            log_sums(transitions, rows, room);
+        }
+        by_logarithms(transitions, (room, total), count, pairs);
+    }
+    for (row, numbers) in room.alpha.chunks_exact(stride.max(1)).take(count).enumerate() {
+        each(row, &numbers[..transitions.tags]);
+    }
+    total
+}
+
+/// out = x · table, whose rows are `stride` long.
+#[inline(always)]
+fn product<A: Arithmetic>(x: &[f64], table: &[f64], stride: usize, out: &mut [f64]) {
+    let mut at = 0;
+    // Two chunks at a time, so that the processor need not wait for one sum to have the next term.
+    while at + 2 * LANES <= stride {
+        columns::<A, { 2 * LANES }>(x, table, (stride, at), out);
+        at += 2 * LANES;
+    }
+    if at < stride {
+        columns::<A, LANES>(x, table, (stride, at), out);
+    }
+}
+
+#[inline(always)]
+fn columns<A: Arithmetic, const N: usize>(
+    x: &[f64],
+    table: &[f64],
+    (stride, at): (usize, usize),
+    out: &mut [f64],
+) {
+    let mut sums = [0.0; N];
+    for (row, &x) in table.chunks_exact(stride).zip(x) {
+        let Some(row) = row[at..].first_chunk::<N>() else { continue };
+        for (sum, &y) in sums.iter_mut().zip(row) {
+            *sum = A::mul_add(x, y, *sum);
+        }
+    }
+    out[at..at + N].copy_from_slice(&sums);
+}
+
+/// The smallest number above 0; infinity if there is none.
+#[inline(always)]
+fn least(x: &[f64]) -> f64 {
+    let mut least = [f64::INFINITY; LANES];
+    for chunk in x.as_chunks::<LANES>().0 {
+        for (least, &x) in least.iter_mut().zip(chunk) {
+            *least = if x > 0.0 && x < *least { x } else { *least };
+        }
+    }
+    least.into_iter().fold(f64::INFINITY, f64::min)
+}
+
+/// The sum, in an order that the length alone decides.
+#[inline(always)]
+fn sum(x: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    for chunk in x.as_chunks::<LANES>().0 {
+        sums.iter_mut().zip(chunk).for_each(|(sum, &x)| *sum += x);
+    }
+    sums.into_iter().sum()
+}
+
+struct LogSum<'a, T> {
+    transitions: &'a Transitions,
+    rows: View<'a, T>,
+    room: &'a mut ChainRoom,
+}
+
+impl<T: Float> Sweep for LogSum<'_, T> {
+    /// ln of the sum, and what vanished if the sums of the room are numbers, not logarithms.
+    type Output = (f64, Option<Vanished>);
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) -> Self::Output {
+        let Self { transitions, rows, room } = self;
+        let &Transitions {
+            tags,
+            stride,
+            ref forth,
+            ref first,
+            ref last,
+            most,
+            growth,
+            least: least_pair,
+            ..
+        } = transitions;
+        let mut vanished = Vanished::new();
+        let count = rows.rows();
+        if count == 0 {
+            return (0.0, Some(vanished));
+        }
+        room.rows.resize((count * stride).max(room.rows.len()), 0.0);
+        room.alpha.resize((count * stride).max(room.alpha.len()), 0.0);
+        room.sums.resize(count.max(room.sums.len()), 0.0);
+        let (smallest, small) =
+            if size_of::<T>() == 4 { (f64::from(f32::MIN_POSITIVE), 1.2e-38) } else { (SMALL, SMALL) };
+        let mut total = most[1] + most[2];
+        for (row, scores) in rows.iter().enumerate() {
+            let e = &mut room.rows[row * stride..(row + 1) * stride];
+            let largest = scores.iter().fold(T::NEG_INFINITY, |most, &x| if x > most { x } else { most });
+            let shift = if largest > T::NEG_INFINITY { largest } else { T::ZERO };
+            for (e, &x) in e.iter_mut().zip(scores) {
+                *e = (x - shift).exp_with::<A>().to_f64();
+            }
+            e[tags..].fill(0.0);
+            let mut least_score = f64::INFINITY;
+            let mut tiny = false;
+            for (&e, &x) in e.iter().zip(scores) {
+                least_score = if e > 0.0 && e < least_score { e } else { least_score };
+                tiny |= e < smallest && x > T::NEG_INFINITY;
+            }
+            let (before, alpha) = room.alpha.split_at_mut(row * stride);
+            let alpha = &mut alpha[..stride];
+            let most_grown = match row {
+                0 => {
+                    alpha.copy_from_slice(first);
+                    vanished = Vanished::new();
+                    0.0
+                }
+                _ => {
+                    let before = &before[(row - 1) * stride..];
+                    if least(before) * least_pair * least_score < SMALL {
+                        vanished.some(SMALL * tags as f64);
+                    }
+                    product::<A>(&before[..tags], forth, stride, alpha);
+                    total += most[0];
+                    growth[0]
+                }
+            };
+            for (alpha, &e) in alpha.iter_mut().zip(&*e) {
+                *alpha *= e;
+            }
+            let of_row = sum(alpha);
+            room.sums[row] = of_row;
+            if of_row.is_nan() {
+                return (f64::NAN, Some(vanished));
+            }
+            if tiny {
+                vanished.some(small * tags as f64);
+            }
+            if of_row < SMALL {
+                // It may have vanished, or there is no path.
+                return log_sums(transitions, rows, room);
+            }
+            let scale = 1.0 / of_row;
+            alpha.iter_mut().for_each(|x| *x *= scale);
+            let grown = of_row.ln();
+            vanished.step(most_grown, grown);
+            total += grown + shift.to_f64();
+        }
+        let alpha = &room.alpha[(count - 1) * stride..count * stride];
+        let ends: f64 = alpha.iter().zip(last).map(|(alpha, last)| alpha * last).sum();
+        match vanished.is_unseen(ends) && ends > SMALL {
+            true => (total + ends.ln(), Some(vanished)),
+            false => log_sums(transitions, rows, room),
+        }
+    }
+}
+
+/// ln Σ e^x; minus infinity of none.
+pub(in crate::kernels) fn log_sum_exp(numbers: impl Iterator<Item = f64> + Clone) -> f64 {
+    let most =
+        numbers.clone().fold(f64::NEG_INFINITY, |most, x| if x > most || x.is_nan() { x } else { most });
+    if most == f64::NEG_INFINITY { most } else { most + numbers.map(|x| (x - most).exp()).sum::<f64>().ln() }
+}
+
+/// The same by logarithms.
+#[inline(never)]
+fn log_sums<T: Float>(
+    transitions: &Transitions,
+    rows: View<'_, T>,
+    room: &mut ChainRoom,
+) -> (f64, Option<Vanished>) {
+    let &Transitions { tags, stride, .. } = transitions;
+    for (row, scores) in rows.iter().enumerate() {
+        for (tag, &score) in scores.iter().enumerate() {
+            let score = score.to_f64();
+            room.rows[row * stride + tag] = score;
+            let before = match row {
+                0 => transitions.end(tag)[0],
+                _ => {
+                    let before = &room.alpha[(row - 1) * stride..];
+                    log_sum_exp((0..tags).map(|from| before[from] + transitions.pair(from, tag)))
+                }
+            };
+            room.alpha[row * stride + tag] = before + score;
+        }
+    }
+    let last = &room.alpha[(rows.rows() - 1) * stride..];
+    (log_sum_exp((0..tags).map(|tag| last[tag] + transitions.end(tag)[1])), None)
+}
+
+/// Sums over paths from each tag on; whether nothing vanished that could be seen.
+struct Back<'a> {
+    transitions: &'a Transitions,
+    room: &'a mut ChainRoom,
+    count: usize,
+    vanished: Vanished,
+}
+
+impl Sweep for Back<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(self) -> bool {
+        let Self { transitions, room, count, vanished: forth } = self;
+        let &Transitions { tags, stride, ref back, ref last, growth, least: least_pair, .. } = transitions;
+        let ChainRoom { rows, alpha, beta, step, .. } = room;
+        beta.resize((count * stride).max(beta.len()), 0.0);
+        step.resize(stride.max(step.len()), 0.0);
+        let (mut vanished, mut least_part) = (Vanished::new(), f64::INFINITY);
+        for row in (0..count).rev() {
+            let at = row * stride;
+            if row + 1 == count {
+                beta[at..at + stride].copy_from_slice(last);
+            } else {
+                let (own, behind) = beta.split_at_mut(at + stride);
+                let (own, behind, e) =
+                    (&mut own[at..], &behind[..stride], &rows[at + stride..at + 2 * stride]);
+                for ((step, &b), &e) in step.iter_mut().zip(behind).zip(e) {
+                    *step = b * e;
+                }
+                if least(behind) * least_pair * least(e) < SMALL {
+                    vanished.some(SMALL * tags as f64);
+                }
+                product::<A>(&step[..tags], back, stride, own);
+                let most = own.iter().copied().fold(0.0, f64::max);
+                if most < SMALL {
+                    return false;
+                }
+                let scale = 1.0 / most;
+                own.iter_mut().for_each(|x| *x *= scale);
+                if forth.once() > 0.0 {
+                    vanished.some(forth.once());
+                }
+                if vanished.anything() {
+                    vanished.step(growth[1], most.ln());
+                }
+            }
+            // What is lost counts by what paths through this row are of all that end and begin in it.
+            if forth.anything() || vanished.anything() {
+                let part: f64 =
+                    alpha[at..at + stride].iter().zip(&beta[at..at + stride]).map(|(a, b)| a * b).sum();
+                least_part = least_part.min(part);
+            }
+        }
+        forth.is_unseen(least_part) && vanished.is_unseen(least_part)
+    }
+}
+
+/// Alpha becomes how likely each tag is.
+struct Multiplied<'a, 'b> {
+    transitions: &'a Transitions,
+    room: &'a mut ChainRoom,
+    count: usize,
+    pairs: Option<(&'b mut PairSums, f64)>,
+}
+
+impl Sweep for Multiplied<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<A: Arithmetic>(mut self) {
+        let Self { transitions: &Transitions { tags, stride, .. }, room, count, .. } = self;
+        let ChainRoom { rows, alpha, beta, sums, step } = room;
+        for row in (0..count).rev() {
+            let at = row * stride;
+            let (before, own) = alpha.split_at_mut(at);
+            let (own, beta, e) = (&mut own[..stride], &beta[at..at + stride], &rows[at..at + stride]);
+            let mut part = [0.0; LANES];
+            for (own, beta) in own.as_chunks::<LANES>().0.iter().zip(beta.as_chunks::<LANES>().0) {
+                (0..LANES).for_each(|i| part[i] += own[i] * beta[i]);
+            }
+            let part: f64 = part.into_iter().sum();
+            let scale = 1.0 / part;
+            own.iter_mut().zip(beta).for_each(|(own, beta)| *own *= beta * scale);
+            let Some((pairs, weight)) = &mut self.pairs else { continue };
+            let weight = *weight;
+            if row + 1 == count {
+                (0..tags).for_each(|tag| pairs.add(tags + 1, tag, weight * own[tag]));
+            }
+            if row == 0 {
+                (0..tags).for_each(|tag| pairs.add(tags, tag, weight * own[tag]));
+                continue;
+            }
+            let scale = weight / (sums[row] * part);
+            for ((step, &b), &e) in step.iter_mut().zip(beta).zip(e) {
+                *step = b * e * scale;
+            }
+            let before = &before[at - stride..][..tags];
+            for (sums, &before) in pairs.scaled.chunks_exact_mut(stride).zip(before) {
+                for (sum, &step) in sums.iter_mut().zip(&step[..stride]) {
+                    *sum = A::mul_add(before, step, *sum);
+                }
+            }
+        }
+    }
+}
+
+/// The same, where alpha and the rows are logarithms.
+#[inline(never)]
+fn by_logarithms(
+    transitions: &Transitions,
+    (room, total): (&mut ChainRoom, f64),
+    count: usize,
+    mut pairs: Option<(&mut PairSums, f64)>,
+) {
+    let &Transitions { tags, stride, .. } = transitions;
+    let ChainRoom { rows, alpha, beta, .. } = room;
+    beta.resize((count * stride).max(beta.len()), 0.0);
+    for row in (0..count).rev() {
+        let (own, behind) = beta.split_at_mut((row + 1) * stride);
+        for (from, own) in own[row * stride..][..tags].iter_mut().enumerate() {
+            *own = match row + 1 == count {
+                true => transitions.end(from)[1],
+                false => {
+                    let e = &rows[(row + 1) * stride..];
+                    log_sum_exp((0..tags).map(|to| transitions.pair(from, to) + e[to] + behind[to]))
+                }
+            };
+        }
+    }
+    for row in (0..count).rev() {
+        let at = row * stride;
+        if let (Some((pairs, weight)), true) = (&mut pairs, row > 0) {
+            for (from, to) in (0..tags).flat_map(|from| (0..tags).map(move |to| (from, to))) {
+                let path =
+                    alpha[at - stride + from] + transitions.pair(from, to) + rows[at + to] + beta[at + to];
+                pairs.add(from, to, *weight * (path - total).exp());
+            }
+        }
+        for tag in 0..tags {
+            let likely = (alpha[at + tag] + beta[at + tag] - total).exp();
+            alpha[at + tag] = likely;
+            let Some((pairs, weight)) = &mut pairs else { continue };
+            for (is_end, end) in [(row == 0, tags), (row + 1 == count, tags + 1)] {
+                if is_end {
+                    pairs.add(end, tag, *weight * likely);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Scores of tags that follow each other.
+
+use crate::kernels::float::Float;
+use crate::kernels::view::View;
+
+/// Columns of tables are filled up to a multiple of this, so that a step has no remainder.
+pub(super) const LANES: usize = 16;
+
+/// Scores of tags that follow each other, ready for any number of sequences.
+#[derive(Debug, Default)]
+pub struct Transitions {
+    pub(super) tags: usize,
+    /// Tags, and what fills up rows.
+    pub(super) stride: usize,
+    /// The scores, a row for each tag that goes before; behind them those of the first tag, and of the last. Minus infinity
+    /// forbids, and fills up.
+    pub(super) scores: Vec<f64>,
+    /// e^score over the largest of each kind: by the tag before, by the tag behind, of the first tag, and of the last.
+    pub(super) forth: Vec<f64>,
+    pub(super) back: Vec<f64>,
+    pub(super) first: Vec<f64>,
+    pub(super) last: Vec<f64>,
+    /// The largest scores: of pairs, of the first tag, and of the last one.
+    pub(super) most: [f64; 3],
+    /// ln of what a step can grow by, forth and back: the largest sums of rows.
+    pub(super) growth: [f64; 2],
+    /// The smallest number above 0.
+    pub(super) least: f64,
+}
+
+impl Transitions {
+    /// Of scores `[tags + 2, tags]`: by the tag before and the tag behind, then those of the first tag, and of the last one. Pairs
+    /// for which `forbidden` says so are as if their score were minus infinity.
+    pub fn prepare<T: Float>(&mut self, scores: View<'_, T>, forbidden: &[i64]) {
+        let tags = scores.width();
+        let stride = tags.next_multiple_of(LANES);
+        (self.tags, self.stride) = (tags, stride);
+        self.scores.clear();
+        self.scores.resize((tags + 2) * stride, f64::NEG_INFINITY);
+        for (row, scores) in scores.iter().enumerate() {
+            for (to, &score) in scores.iter().enumerate() {
+                self.scores[row * stride + to] = score.to_f64();
+            }
+        }
+        for place in forbidden.iter().filter_map(|&place| usize::try_from(place).ok()) {
+            if let Some(score) = self.scores.get_mut(place / tags.max(1) * stride + place % tags.max(1)) {
+                *score = f64::NEG_INFINITY;
+            }
+        }
+        let largest = |scores: &[f64]| {
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            if most == f64::NEG_INFINITY { 0.0 } else { most }
+        };
+        let (pairs, ends) = self.scores.split_at(tags * stride);
+        let (first, last) = ends.split_at(stride);
+        self.most = [largest(pairs), largest(first), largest(last)];
+        for (to, scores, most) in [
+            (&mut self.forth, pairs, self.most[0]),
+            (&mut self.first, first, self.most[1]),
+            (&mut self.last, last, self.most[2]),
+        ] {
+            to.clear();
+            to.extend(scores.iter().map(|score| (score - most).exp()));
+        }
+        self.back.clear();
+        self.back.resize(tags * stride, 0.0);
+        for from in 0..tags {
+            for to in 0..tags {
+                self.back[to * stride + from] = self.forth[from * stride + to];
+            }
+        }
+        let growth = |table: &[f64]| {
+            table.chunks(stride.max(1)).map(|row| row.iter().sum::<f64>()).fold(0.0, f64::max).ln()
+        };
+        self.growth = [growth(&self.forth), growth(&self.back)];
+        let all = self.forth.iter().chain(&self.first).chain(&self.last);
+        self.least = all.copied().filter(|&x| x > 0.0).fold(1.0, f64::min);
+    }
+
+    /// The score of a tag behind another.
+    pub fn pair(&self, from: usize, to: usize) -> f64 {
+        self.scores[from * self.stride + to]
+    }
+
+    /// The scores of a tag as the first one, and as the last one.
+    pub fn end(&self, tag: usize) -> [f64; 2] {
+        [self.pair(self.tags, tag), self.pair(self.tags + 1, tag)]
+    }
+
+    /// The score of a path.
+    pub fn score<T: Float>(&self, rows: View<'_, T>, path: impl Iterator<Item = usize>) -> f64 {
+        let (mut score, mut before) = (0.0, None);
+        for (row, tag) in rows.iter().zip(path) {
+            score += before.map_or_else(|| self.end(tag)[0], |before| self.pair(before, tag));
+            score += row[tag].to_f64();
+            before = Some(tag);
+        }
+        score + before.map_or(0.0, |tag| self.end(tag)[1])
+    }
+}

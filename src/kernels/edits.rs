@@ -1,0 +1,22 @@
+//! The distance of two sequences.
+
+/// The fewest insertions, deletions and substitutions of one element that make a sequence another (Levenshtein, 1966).
+///
+/// ```
+/// use unpadded::metrics::edit_distance;
+/// let letters = |word: &str| word.chars().collect::<Vec<_>>();
+/// assert_eq!(edit_distance(&letters("kitten"), &letters("sitting")), 3);
+/// assert_eq!(edit_distance(&[1, 2], &[]), 2);
+/// ```
+pub fn edit_distance<T: PartialEq>(a: &[T], b: &[T]) -> usize {
+    // One row of the table: the distances of what was read of `a` to each beginning of `b`.
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut across = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let best = (across + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
+            across = std::mem::replace(&mut row[j + 1], best);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}

@@ -1,0 +1,133 @@
+//! A linear-chain conditional random field over tags.
+
+use ndarray::Array2;
+
+use super::init;
+use crate::error::Error;
+use crate::layers::{Instance, Layer};
+use crate::program::build::vars::unknown_of;
+use crate::program::{Builder, Var};
+
+/// A linear-chain conditional random field: scores of tags that follow each other, learnt beside the scores of each row's tags, which its
+/// input is (Lafferty, McCallum and Pereira, "Conditional random fields: probabilistic models for segmenting and labeling sequence data",
+/// 2001; on top of an LSTM: Huang, Xu and Yu, "Bidirectional LSTM-CRF models for sequence tagging", 2015). What it gives are
+/// the likeliest tags of each sequence together.
+///
+/// ```
+/// use unpadded::data::{TagScheme, Vocabulary};
+/// use unpadded::layers::{Crf, Embedding};
+/// use unpadded::{Builder, DType};
+/// let tags = Vocabulary::labels(["O", "B-place", "I-place"])?;
+/// let net = Builder::new();
+/// let words = net.feed("words", DType::I64, &[], 1);
+/// let wanted = net.feed_like("tags", DType::I64, &[], words);
+/// let scores = words.embedding(Embedding::new(1000, 32)).lstm(32).linear(tags.len());
+/// // A chunk goes on only where it began: `I-place` is never found behind `O`.
+/// let crf = net.layer(Crf::new().forbidding(&TagScheme::Iob2.transitions(&tags)?));
+/// let loss = crf.loss(scores, wanted).mean(); // of each sentence
+/// let found = crf.of(scores); // i64, a tag for each word
+/// assert_eq!(net.spec(found).unwrap().dims(), [-1, 1]);
+/// # let _ = loss;
+/// # net.finish()?;
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+///
+/// Parameter: `transitions` `[tags + 2, tags]`, from a tag (the row) to the next one (the column); behind them the scores of the first tag of a
+/// sequence, and of the last. They start at zero.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Crf {
+    forbidden: Vec<i64>,
+    shape: Option<[usize; 2]>,
+    name: Option<String>,
+}
+
+impl Crf {
+    /// Any tag may follow any other.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Tags do not follow each other where `mask` `[tags + 2, tags]`, in the layout of the parameter, is minus infinity:
+    /// [`TagScheme::transitions`](crate::data::TagScheme::transitions) of a scheme of tags. They then cost infinitely much, so that the tags to
+    /// learn from have to keep to it.
+    #[must_use]
+    pub fn forbidding(self, mask: &Array2<f32>) -> Self {
+        let places = mask.iter().zip(0..).filter(|(score, _)| **score == f32::NEG_INFINITY);
+        Self { forbidden: places.map(|(_, place)| place).collect(), shape: Some(mask.dim().into()), ..self }
+    }
+
+    /// The first part of the parameter's name, instead of `crf_0` and so on.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
+    }
+}
+
+impl Layer for Crf {
+    type Weights = Var;
+
+    fn kind(&self) -> &str {
+        "crf"
+    }
+
+    fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    fn weights(&self, net: &Builder, x: Var) -> Option<Var> {
+        let spec = net.spec(x)?;
+        let tags = spec.width();
+        if let Some(shape) = self.shape.filter(|shape| *shape != [tags + 2, tags]) {
+            let expected =
+                format!("[{}, {tags}], as its input has a score for each of {tags} tags", tags + 2);
+            net.refuse(Error::new("mask of layer `crf`", expected, format!("{shape:?}")));
+            return None;
+        }
+        Some(net.parameter("transitions", spec.dtype, &[tags + 2, tags], init::zeros()))
+    }
+
+    /// The likeliest tags of each sequence, i64 `[rows, 1]`.
+    fn run(&self, net: &Builder, x: Var, transitions: &Var) -> Var {
+        net.viterbi_decode(x, *transitions, 1, &self.forbidden).0
+    }
+}
+
+impl Instance<Crf> {
+    /// −ln of the probability of the tags of each sequence, `[sequences]`.
+    ///
+    /// # Errors
+    /// As [`Builder::linear_chain_crf`], and if the mask does not fit.
+    #[track_caller]
+    pub fn loss(&self, scores: Var, tags: Var) -> Var {
+        let Some(net) = Builder::of(scores) else { return unknown_of(scores) };
+        self.append(&net, scores, |crf, transitions| {
+            net.linear_chain_crf(scores, *transitions, tags, &crf.forbidden)
+        })
+    }
+
+    /// The n likeliest paths of tags of each sequence, i64 `[rows, n]`, and their scores `[sequences, n]`.
+    ///
+    /// # Errors
+    /// As [`Builder::viterbi_decode`], and if the mask does not fit.
+    #[track_caller]
+    pub fn n_best(&self, scores: Var, n: usize) -> (Var, Var) {
+        let Some(net) = Builder::of(scores) else { return (unknown_of(scores), unknown_of(scores)) };
+        let mut of_paths = net.unknown();
+        let paths = self.append(&net, scores, |crf, transitions| {
+            let (paths, found) = net.viterbi_decode(scores, *transitions, n, &crf.forbidden);
+            of_paths = found;
+            paths
+        });
+        (paths, of_paths)
+    }
+
+    /// How likely each tag is in each row, `[rows, tags]`.
+    ///
+    /// # Errors
+    /// As [`Builder::crf_marginals`], and if the mask does not fit.
+    #[track_caller]
+    pub fn marginals(&self, scores: Var) -> Var {
+        let Some(net) = Builder::of(scores) else { return unknown_of(scores) };
+        self.append(&net, scores, |crf, transitions| net.crf_marginals(scores, *transitions, &crf.forbidden))
+    }
+}

@@ -1,0 +1,62 @@
+//! What the operators of linear chains share: their inputs, and samples of these.
+
+use ndarray::Array1;
+
+use crate::error::{Error, Result};
+use crate::kernels::Transitions;
+use crate::program::contract::sample::numbers;
+use crate::program::{Attributes, Forward, InferShape, RowValue, Sample, Spec};
+use crate::tensor::Variable;
+
+/// The slots of all of them.
+pub(super) const EMISSIONS: usize = 0;
+pub(super) const TRANSITIONS: usize = 1;
+
+/// Checks emissions `[rows, tags]` in sequences, transitions `[tags + 2, tags]`, and what is forbidden; gives the spec of the sequences.
+pub(super) fn check(s: &InferShape<'_>, forbidden: &[i64]) -> Result<Spec> {
+    s.is_float(EMISSIONS)?;
+    s.has_lod(EMISSIONS)?;
+    s.same_dtype(EMISSIONS, TRANSITIONS)?;
+    let emissions = s.input(EMISSIONS);
+    let tags = emissions.width();
+    if emissions.shape.len() != 2 || tags == 0 {
+        return Err(s.mismatch(EMISSIONS, "rows of a score for each tag, at least one, shape [rows, tags]"));
+    }
+    s.constant(TRANSITIONS, &[tags + 2, tags])?;
+    let places = ((tags + 2) * tags) as i64;
+    if let Some(place) = forbidden.iter().find(|place| !(0..places).contains(place)) {
+        let expected = format!("places of transitions [{}, {tags}], from 0 to below {places}", tags + 2);
+        return Err(Error::new("attribute `forbidden`", expected, place.to_string()));
+    }
+    emissions.drop_level(s.top())
+}
+
+/// The transitions of a call.
+pub(super) fn prepare<'a, T: RowValue>(
+    run: &Forward<'_>,
+    forbidden: &[i64],
+    transitions: &'a mut Transitions,
+) -> Result<&'a Transitions> {
+    transitions.prepare(run.input::<T>(TRANSITIONS)?, forbidden);
+    Ok(transitions)
+}
+
+/// Sequences of emissions and transitions of so many tags.
+pub(super) fn samples(
+    attributes: &Attributes,
+    tags: usize,
+    bind: impl Fn(Sample, &Variable) -> Result<Sample>,
+) -> Result<Vec<Sample>> {
+    Sample::of_sequences(attributes, |sample, lod| {
+        let emissions = Variable::sequences(numbers(lod.rows(), tags, 2) * 2.0, lod)?;
+        let transitions = Variable::dense(numbers(tags + 2, tags, 5));
+        bind(sample.batch("emissions", emissions.clone()).constant("transitions", transitions), &emissions)
+    })
+}
+
+/// Tags of the rows of emissions.
+pub(super) fn some_tags(emissions: &Variable, tags: usize) -> Result<Variable> {
+    let tag = |row: usize| (row * row + row / 3) as i64 % tags as i64;
+    let tags = Array1::from_shape_fn(emissions.rows(), tag);
+    Variable::new(crate::tensor::Dense::from(tags), emissions.lod().cloned())
+}

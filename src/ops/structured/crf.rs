@@ -1,0 +1,316 @@
+//! `linear_chain_crf`: what tags that hang together cost.
+
+use std::ops::Range;
+
+use super::chain::{self, EMISSIONS, TRANSITIONS};
+use crate::error::{Error, Result};
+use crate::kernels::{ChainRoom, PairSums, Store, Transitions, View, ViewMut, helpers, log_sum, marginals};
+use crate::operator;
+use crate::ops::lookup::ids::{self, Ids, ids};
+use crate::program::{
+    Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Sequences, Spec,
+};
+use crate::with_float;
+
+operator! {
+    /// The cost of the tags of each sequence under a linear-chain conditional random field: −ln of their probability, which any tag
+    /// of the sequence takes part in.
+    ///
+    /// With the rows x_1 … x_n of a sequence, their tags y and the transitions T `[tags + 2, tags]`, the score of a path of tags is
+    /// s(y) = T[tags, y_1] + Σ_t x_t[y_t] + Σ_t T[y_{t−1}, y_t] + T[tags + 1, y_n]: behind the rows of the tags stand the scores of the
+    /// first tag and those of the last one. cost = ln Σ_y' e^s(y') − s(y), over all paths y' (Lafferty, McCallum and Pereira,
+    /// "Conditional random fields: probabilistic models for segmenting and labeling sequence data", 2001).
+    ///
+    /// `emissions` x is `[rows, tags]` in sequences of its last level, `tags` one whole number a row; the cost `[sequences]` has the levels
+    /// above. A sequence without rows costs 0. `forbidden` are places in T, from · tags + to, whose score is taken for minus
+    /// infinity, and whose gradient is 0. Tags that are forbidden cost infinitely much, and so does every path where all are.
+    ///
+    /// The sums are in f64, scaled at each row so that a step is a product without exponentials; where numbers could vanish that
+    /// count, the sequence is computed by logarithms. Only what the gradient needs is computed again in the backward pass.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let lod = Lod::from_lengths1(&[2, 0])?;
+    /// let op = ops::catalogue().parse("linear_chain_crf", &Attributes::new())?;
+    /// let out = op.call(&[
+    ///     Operand::batch("emissions", Variable::sequences(array![[0.0, 0.0], [0.0, 3f64.ln()]], lod.clone())?),
+    ///     Operand::constant("transitions", array![[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]),
+    ///     Operand::batch("tags", Variable::sequences(array![0i64, 1], lod)?),
+    /// ])?;
+    /// let costs = out[0].as_slice::<f64>()?;
+    /// assert!((costs[0] - (8f64 / 3.0).ln()).abs() < 1e-12); // 1/2 · 3/4
+    /// assert_eq!(costs[1], 0.0);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If rows, widths or dtypes do not fit, or `emissions` has no LoD; when it runs, if a tag is not below their number.
+    #[doc(alias = "crf")]
+    #[derive(Clone)]
+    pub(in crate::ops) struct LinearChainCrf = linear_chain_crf { forbidden: Vec<i64> = Vec::new() }
+    inputs { EMISSIONS = emissions: one, TRANSITIONS = transitions: one, TAGS = tags: one.without_gradient() }
+    outputs { COST = cost: one }
+    impl Builder, Var { fn linear_chain_crf(&self, emissions: Var, transitions: Var, tags: Var, forbidden: &[i64]) -> Var; }
+}
+
+impl Op for LinearChainCrf {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::DropsLevel(EMISSIONS))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        let mut cost = chain::check(s, &self.forbidden)?;
+        ids::check(s, Self::TAGS)?;
+        s.same_rows(EMISSIONS, Self::TAGS)?;
+        cost.shape.truncate(1);
+        s.set(Self::COST, cost);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(EMISSIONS), T => self.costs::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(EMISSIONS), T => self.slopes::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(EMISSIONS).input(TRANSITIONS).input(Self::TAGS)
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for (tags, forbidden) in [(3, vec![]), (1, vec![]), (4, vec![3, 12, 19, 23])] {
+            let op = LinearChainCrf { forbidden }.attributes();
+            samples.extend(chain::samples(&op, tags, |sample, emissions| {
+                let name = format!("{tags} tags, {}", sample.name);
+                Ok(Sample { name, ..sample }.batch("tags", chain::some_tags(emissions, tags)?))
+            })?);
+        }
+        Ok(samples)
+    }
+}
+
+/// What calls work in, used again at every step.
+#[derive(Default)]
+struct Rooms {
+    transitions: Transitions,
+    rooms: Vec<ChainRoom>,
+    blocks: Vec<Block>,
+    path: Vec<usize>,
+}
+
+/// Sequences whose sums of pairs of tags are added up by themselves, on whichever thread, and the sums.
+#[derive(Default)]
+struct Block {
+    sequences: Range<usize>,
+    pairs: PairSums,
+}
+
+/// Sequences are divided into at most so many blocks, of at least so many rows, whose sums take at most so many numbers.
+const MOST_BLOCKS: usize = 16;
+const BLOCK_ROWS: usize = 256;
+const BLOCK_NUMBERS: usize = 1 << 22;
+
+/// Below so many multiply-adds a second thread costs more than it gains.
+const WORTH_A_THREAD: usize = 1 << 18;
+
+impl LinearChainCrf {
+    fn costs<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (emissions, tags) = (run.input::<T>(EMISSIONS)?, ids!(run, Self::TAGS));
+        let mut cost = run.output::<T>(Self::COST)?;
+        let mut rooms = std::mem::take(run.scratch().get::<Rooms>());
+        let transitions = chain::prepare::<T>(run, &self.forbidden, &mut rooms.transitions)?;
+        if rooms.rooms.is_empty() {
+            rooms.rooms.push(ChainRoom::default());
+        }
+        for (sequence, rows) in run.sequences(EMISSIONS)?.iter().enumerate() {
+            path(&tags, rows.clone(), emissions.width(), &mut rooms.path)?;
+            let rows = emissions.rows_range(rows.start, rows.end);
+            let total = log_sum(transitions, rows, &mut rooms.rooms[0]);
+            let own = transitions.score(rows, rooms.path.iter().copied());
+            // What has no path at all costs infinitely much, too.
+            let value = if total == f64::NEG_INFINITY { f64::INFINITY } else { total - own };
+            cost.row(sequence)[0] = T::from_f64(value);
+        }
+        *run.scratch().get::<Rooms>() = rooms;
+        Ok(())
+    }
+
+    fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dcost) = run.output_gradient::<T>(Self::COST)? else {
+            return Err(Error::new("linear_chain_crf", "a gradient of its output", "none"));
+        };
+        let (emissions, tags) = (run.input::<T>(EMISSIONS)?, ids!(run, Self::TAGS));
+        let sequences = run.sequences(EMISSIONS)?;
+        let (demissions, dtransitions) = (run.gradient::<T>(EMISSIONS)?, run.gradient::<T>(TRANSITIONS)?);
+        let threads = run.run().threads;
+        let scores = run.input::<T>(TRANSITIONS)?;
+        let Rooms { mut transitions, mut rooms, mut blocks, path } =
+            std::mem::take(run.scratch().get::<Rooms>());
+        transitions.prepare(scores, &self.forbidden);
+        let width = emissions.width();
+        divide(sequences, width, &mut blocks);
+        let work = emissions.rows() * width * width * 4;
+        let threads = helpers(work, WORTH_A_THREAD, threads);
+        if rooms.len() < threads {
+            rooms.resize_with(threads, ChainRoom::default);
+        }
+        let pairs = dtransitions.is_some();
+        let shared = Shared { transitions: &transitions, emissions, tags: &tags, sequences, dcost, pairs };
+        let result = shared.share(&mut blocks, demissions, &mut rooms[..threads]);
+        if let (Ok(()), Some((mut to, store))) = (&result, dtransitions) {
+            let (first, others) = match blocks.split_first_mut() {
+                Some((first, others)) => (first, others),
+                None => unreachable!("there is always a block"),
+            };
+            others.iter().for_each(|other| first.pairs.join(&other.pairs));
+            for (row, to) in to.iter_mut().enumerate() {
+                for (tag, to) in to.iter_mut().enumerate() {
+                    store.put(to, T::from_f64(first.pairs.get(&transitions, row, tag)));
+                }
+            }
+        }
+        *run.scratch().get::<Rooms>() = Rooms { transitions, rooms, blocks, path };
+        result
+    }
+}
+
+/// The tags of a sequence.
+fn path(tags: &Ids<'_>, rows: Range<usize>, count: usize, to: &mut Vec<usize>) -> Result<()> {
+    to.clear();
+    for row in rows {
+        to.push(tag(tags, row, count)?);
+    }
+    Ok(())
+}
+
+fn tag(tags: &Ids<'_>, row: usize, count: usize) -> Result<usize> {
+    let missing = || Error::new("tag", "one of the tags", "none").row(row);
+    tags.class(row, count, None)?.ok_or_else(missing)
+}
+
+/// Blocks of sequences, by their rows alone, so that sums have the same bits on any number of threads.
+fn divide(sequences: Sequences<'_>, tags: usize, blocks: &mut Vec<Block>) {
+    let rows =
+        sequences.offsets().last().zip(sequences.offsets().first()).map_or(0, |(end, start)| end - start);
+    let size = (tags + 1) * tags.next_multiple_of(16) * 2;
+    let count = MOST_BLOCKS.min(rows / BLOCK_ROWS).min(BLOCK_NUMBERS / size.max(1)).max(1);
+    blocks.resize_with(count, Block::default);
+    let (mut start, last) = (0, count - 1);
+    for (number, block) in blocks.iter_mut().enumerate() {
+        let mut end = start;
+        while end < sequences.len()
+            && (number == last || sequences.rows(end).end * count <= rows * (number + 1))
+        {
+            end += 1;
+        }
+        block.sequences = start..end;
+        start = end;
+    }
+}
+
+/// What all threads read.
+#[derive(Clone, Copy)]
+struct Shared<'a, T> {
+    transitions: &'a Transitions,
+    emissions: View<'a, T>,
+    tags: &'a Ids<'a>,
+    sequences: Sequences<'a>,
+    dcost: View<'a, T>,
+    /// Whether sums over pairs of tags are asked for.
+    pairs: bool,
+}
+
+impl<T: RowValue> Shared<'_, T> {
+    /// Writes the gradients of the emissions of some blocks, which `to` begins with, and their sums over pairs.
+    fn share(
+        self,
+        blocks: &mut [Block],
+        to: Option<(ViewMut<'_, T>, Store)>,
+        rooms: &mut [ChainRoom],
+    ) -> Result<()> {
+        if rooms.len() < 2 || blocks.len() < 2 {
+            return self.on_one(blocks, to, rooms);
+        }
+        let (left, parts) = (rooms.len() / 2, rooms.len());
+        let middle = (blocks.len() * left / parts).clamp(1, blocks.len() - 1);
+        let start = self.first_row(blocks);
+        let (mine, theirs) = rooms.split_at_mut(left);
+        let (before, after) = blocks.split_at_mut(middle);
+        let (a, b) = match to {
+            None => (None, None),
+            Some((to, store)) => {
+                let (a, b) = to.split_rows(self.first_row(after) - start);
+                (Some((a, store)), Some((b, store)))
+            }
+        };
+        let (x, y) = rayon::join(|| self.share(before, a, mine), || self.share(after, b, theirs));
+        x.and(y)
+    }
+
+    fn first_row(self, blocks: &[Block]) -> usize {
+        let first = blocks.first().map_or(0, |block| block.sequences.start);
+        self.sequences.offsets()[first] - self.sequences.offsets()[0]
+    }
+
+    fn on_one(
+        self,
+        blocks: &mut [Block],
+        mut to: Option<(ViewMut<'_, T>, Store)>,
+        rooms: &mut [ChainRoom],
+    ) -> Result<()> {
+        let (start, width) = (self.first_row(blocks), self.emissions.width());
+        let Some(room) = rooms.first_mut() else { return Ok(()) };
+        for Block { sequences, pairs } in blocks {
+            pairs.start(self.transitions);
+            for sequence in sequences.clone() {
+                let rows = self.sequences.rows(sequence);
+                let weight = self.dcost.row(sequence)[0];
+                let mut failed = Ok(());
+                let sums = self.pairs.then_some((&mut *pairs, weight.to_f64()));
+                let of_sequence = self.emissions.rows_range(rows.start, rows.end);
+                let total = marginals(self.transitions, of_sequence, room, sums, |row, likely| {
+                    let Some((to, store)) = &mut to else { return };
+                    let row = rows.start + row;
+                    // Without a path nothing moves.
+                    let known = likely.iter().any(|&x| x != 0.0);
+                    match tag(self.tags, row, width) {
+                        Err(error) => failed = Err(error),
+                        Ok(tag) => {
+                            for (class, (to, &likely)) in
+                                to.row(row - start).iter_mut().zip(likely).enumerate()
+                            {
+                                let there = f64::from(u8::from(known && class == tag));
+                                store.put(to, weight * T::from_f64(likely - there));
+                            }
+                        }
+                    }
+                });
+                failed?;
+                if self.pairs && total.is_finite() {
+                    self.subtract(rows, weight.to_f64(), pairs)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the pairs that are there from the sums.
+    fn subtract(self, rows: Range<usize>, weight: f64, pairs: &mut PairSums) -> Result<()> {
+        let width = self.emissions.width();
+        let mut before = width;
+        for row in rows {
+            let tag = tag(self.tags, row, width)?;
+            pairs.add(before, tag, -weight);
+            before = tag;
+        }
+        if before < width {
+            pairs.add(width + 1, before, -weight);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! `ctc_loss`: what labels cost whose places among the frames nobody knows.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::kernels::{CtcRoom, Store, ctc, ctc_gradient};
+use crate::lod::Lod;
+use crate::operator;
+use crate::ops::lookup::ids::{self, Ids, ids};
+use crate::program::contract::sample::numbers;
+use crate::program::{Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec};
+use crate::tensor::{Dense, Variable};
+use crate::with_float;
+
+operator! {
+    /// The connectionist temporal classification loss of each sequence: −ln of the probability that its frames give its labels, in whatever
+    /// places.
+    ///
+    /// p(labels) = Σ Π_t softmax(x_t)[k_t], over all k that give the labels when repeats are merged and then blanks dropped (Graves et
+    /// al., "Connectionist temporal classification: labelling unsegmented sequence data with recurrent neural networks", 2006). Equal labels
+    /// behind each other need a blank between them.
+    ///
+    /// `logits` x are `[frames, classes]`, class `blank` among them; `labels` one class a row, none of them the blank. Both are sequences of the
+    /// same levels above, of any lengths in the last one; the cost `[sequences]` has the levels above. No labels are allowed, and
+    /// cost what all blanks do; without frames that is 0. Where there are too few frames the cost is infinite, or with
+    /// `zero_infinity` 0, and its gradient is zeros.
+    ///
+    /// The sums are in f64, scaled at each frame, and by logarithms where numbers could vanish that count.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let logits = Variable::sequences(array![[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]], Lod::from_lengths1(&[2, 1])?)?;
+    /// let labels = Variable::from_sequences(&[vec![1i64], vec![1, 1]])?;
+    /// let zeroed = Attributes::new().with("blank", 0usize).with("zero_infinity", true);
+    /// let op = ops::catalogue().parse("ctc_loss", &zeroed)?;
+    /// let out = op.call(&[Operand::batch("logits", logits), Operand::batch("labels", labels)])?;
+    /// let costs = out[0].as_slice::<f64>()?;
+    /// assert!((costs[0] - (4f64 / 3.0).ln()).abs() < 1e-12); // 1 1, 1 blank, blank 1: three ways of four
+    /// assert_eq!(costs[1], 0.0); // two labels do not go into one frame
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the sequences above differ, or the dtypes; if the blank is no class; when it runs, if a label is the blank or not below the number of
+    /// classes.
+    #[derive(Clone)]
+    pub(in crate::ops) struct CtcLoss = ctc_loss { blank: usize = 0, zero_infinity: bool = false }
+    inputs { LOGITS = logits: one, LABELS = labels: one.without_gradient() }
+    outputs { COST = cost: one }
+    impl Builder, Var { fn ctc_loss(&self, logits: Var, labels: Var, blank: usize, zero_infinity: bool) -> Var; }
+}
+
+impl Op for CtcLoss {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::DropsLevel(Self::LOGITS))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::LOGITS)?;
+        let sequences = same_sequences(s, Self::LOGITS, Self::LABELS)?;
+        ids::check(s, Self::LABELS)?;
+        let classes = s.input(Self::LOGITS).width();
+        if s.input(Self::LOGITS).shape.len() != 2 || self.blank >= classes {
+            let expected = format!("frames of a number for each class, the blank {} among them", self.blank);
+            return Err(s.mismatch(Self::LOGITS, &expected));
+        }
+        let mut cost = sequences;
+        cost.shape.truncate(1);
+        s.set(Self::COST, cost);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::LOGITS), T => self.costs::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::LOGITS), T => self.slopes::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        Gradient::reads_nothing().input(Self::LOGITS).input(Self::LABELS)
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let sample = |name: &str,
+                      (blank, zero_infinity): (usize, bool),
+                      frames: &[Vec<usize>],
+                      labels: &[Vec<usize>]|
+         -> Result<Sample> {
+            let (frames, labels) = (Lod::from_lengths(frames)?, Lod::from_lengths(labels)?);
+            let label = |row: usize| (blank as i64 + 1 + (row * row % 5) as i64 % 3) % 4;
+            let ids = ndarray::Array1::from_shape_fn(labels.rows(), label);
+            let sample = Sample::new(name, CtcLoss { blank, zero_infinity }.attributes())
+                .batch("logits", Variable::sequences(numbers(frames.rows(), 4, 3) * 2.0, frames)?)
+                .batch("labels", Variable::new(Dense::from(ids), Some(labels))?);
+            Ok(sample)
+        };
+        Ok(vec![
+            sample("sequences", (0, false), &[vec![6, 0, 1, 4]], &[vec![2, 0, 1, 0]])?,
+            sample("another blank", (3, false), &[vec![5, 3]], &[vec![2, 1]])?,
+            sample("too few frames", (0, true), &[vec![1, 4, 0]], &[vec![3, 2, 1]])?,
+            sample(
+                "two levels",
+                (1, false),
+                &[vec![2, 0, 1], vec![4, 5, 3]],
+                &[vec![2, 0, 1], vec![1, 0, 1]],
+            )?,
+            sample(
+                "three levels",
+                (0, true),
+                &[vec![1, 1], vec![2, 1], vec![4, 0, 5]],
+                &[vec![1, 1], vec![2, 1], vec![1, 0, 2]],
+            )?,
+            sample("all empty", (0, false), &[vec![0, 0]], &[vec![0, 0]])?,
+            sample("no sequence", (0, false), &[vec![]], &[vec![]])?,
+        ])
+    }
+}
+
+/// Checks that two inputs are sequences, of any lengths, of the same levels above; gives the spec of the sequences of the first.
+pub(super) fn same_sequences(s: &InferShape<'_>, a: usize, b: usize) -> Result<Spec> {
+    s.has_lod(a)?;
+    s.has_lod(b)?;
+    let (first, second) = (s.input(a).drop_level(s.top())?, s.input(b).drop_level(s.top())?);
+    if first.lod == second.lod && first.rows() == second.rows() {
+        return Ok(first);
+    }
+    let expected =
+        format!("as many sequences as the first, in the same levels above; that is {}", s.input(a));
+    Err(s.mismatch(b, &expected))
+}
+
+impl CtcLoss {
+    /// The classes of the labels of a sequence.
+    fn labels(
+        &self,
+        labels: &Ids<'_>,
+        rows: Range<usize>,
+        classes: usize,
+        to: &mut Vec<usize>,
+    ) -> Result<()> {
+        to.clear();
+        for row in rows {
+            match labels.class(row, classes, Some(self.blank as i64))? {
+                Some(class) => to.push(class),
+                None => {
+                    let expected = "a class that is not the blank";
+                    return Err(Error::new("label", expected, format!("{}, the blank", self.blank)).row(row));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn costs<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (logits, labels) = (run.input::<T>(Self::LOGITS)?, ids!(run, Self::LABELS));
+        let mut cost = run.output::<T>(Self::COST)?;
+        let frames = run.sequences(Self::LOGITS)?;
+        let rows = run.sequences(Self::LABELS)?;
+        let Rooms { mut room, mut path } = std::mem::take(run.scratch().get::<Rooms>());
+        for (sequence, (frames, rows)) in frames.iter().zip(rows.iter()).enumerate() {
+            self.labels(&labels, rows, logits.width(), &mut path)?;
+            let frames = logits.rows_range(frames.start, frames.end);
+            let value = ctc(frames, path.iter().copied(), self.blank, &mut room);
+            let value = if self.zero_infinity && value == f64::INFINITY { 0.0 } else { value };
+            cost.row(sequence)[0] = T::from_f64(value);
+        }
+        *run.scratch().get::<Rooms>() = Rooms { room, path };
+        Ok(())
+    }
+
+    fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
+        let Some(dcost) = run.output_gradient::<T>(Self::COST)? else {
+            return Err(Error::new("ctc_loss", "a gradient of its output", "none"));
+        };
+        let Some((mut dlogits, store)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
+        let (logits, labels) = (run.input::<T>(Self::LOGITS)?, ids!(run, Self::LABELS));
+        let (frames, rows) = (run.sequences(Self::LOGITS)?, run.sequences(Self::LABELS)?);
+        let Rooms { mut room, mut path } = std::mem::take(run.scratch().get::<Rooms>());
+        for (sequence, (frames, rows)) in frames.iter().zip(rows.iter()).enumerate() {
+            self.labels(&labels, rows, logits.width(), &mut path)?;
+            let weight = dcost.row(sequence)[0];
+            let of_sequence = logits.rows_range(frames.start, frames.end);
+            ctc_gradient(of_sequence, path.iter().copied(), self.blank, &mut room, |frame, slopes| {
+                let to = dlogits.row(frames.start + frame).iter_mut().zip(slopes);
+                match store {
+                    Store::Write => to.for_each(|(to, &slope)| *to = weight * T::from_f64(slope)),
+                    Store::Add => to.for_each(|(to, &slope)| *to += weight * T::from_f64(slope)),
+                }
+            });
+        }
+        *run.scratch().get::<Rooms>() = Rooms { room, path };
+        Ok(())
+    }
+}
+
+/// What calls work in.
+#[derive(Default)]
+struct Rooms {
+    room: CtcRoom,
+    path: Vec<usize>,
+}

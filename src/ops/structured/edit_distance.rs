@@ -1,0 +1,97 @@
+//! `edit_distance`: how many edits make one sequence another.
+
+use ndarray::Array1;
+
+use super::ctc::same_sequences;
+use crate::error::{Error, Result};
+use crate::kernels::edit_distance;
+use crate::lod::Lod;
+use crate::operator;
+use crate::ops::lookup::ids::{check, ids};
+use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Sample};
+use crate::tensor::{DType, Dense, Variable};
+
+operator! {
+    /// The edit distance of each sequence from its reference: the fewest insertions, deletions and substitutions of one row that make the
+    /// one the other (Levenshtein, 1966).
+    ///
+    /// `found` and `reference` hold one whole number a row, in sequences of the same levels above and of any lengths; the distance, an f32
+    /// `[sequences]`, has the levels above. With `normalised` it is divided by the length of the reference. From n rows to none it is n, and the
+    /// other way round. [`ErrorRate`](crate::metrics::ErrorRate) is the metric. No gradient passes ids.
+    ///
+    /// ```
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Variable, ops};
+    /// let found = Variable::from_sequences(&[vec![1i64, 2, 3], vec![], vec![4]])?;
+    /// let reference = Variable::from_sequences(&[vec![1i64, 3], vec![5, 6], vec![4]])?;
+    /// let op = ops::catalogue().parse("edit_distance", &Attributes::new().with("normalised", true))?;
+    /// let out = op.call(&[Operand::batch("found", found), Operand::batch("reference", reference)])?;
+    /// assert_eq!(out[0].as_slice::<f32>()?, [0.5, 1.0, 0.0]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If one of them does not hold one whole number a row, or their sequences differ; when it runs, if it is normalised and a reference
+    /// has no row.
+    pub(in crate::ops) struct EditDistance = edit_distance { normalised: bool = false }
+    inputs { FOUND = found: one.without_gradient(), REFERENCE = reference: one.without_gradient() }
+    outputs { OUT = out: one.without_gradient() }
+    impl Builder, Var { fn edit_distance(&self, found: Var, reference: Var, normalised: bool) -> Var; }
+}
+
+impl Op for EditDistance {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::DropsLevel(Self::FOUND))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        check(s, Self::FOUND)?;
+        check(s, Self::REFERENCE)?;
+        let mut out = same_sequences(s, Self::FOUND, Self::REFERENCE)?.with_dtype(DType::F32);
+        out.shape.truncate(1);
+        s.set(Self::OUT, out);
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let (found, reference) = (ids!(run, Self::FOUND), ids!(run, Self::REFERENCE));
+        let sequences = run.sequences(Self::FOUND)?.iter().zip(run.sequences(Self::REFERENCE)?.iter());
+        let mut out = run.output::<f32>(Self::OUT)?;
+        for (sequence, (of_found, of_reference)) in sequences.enumerate() {
+            let [a, b]: [Vec<i64>; 2] = [
+                of_found.map(|row| found.get(row)).collect(),
+                of_reference.map(|row| reference.get(row)).collect(),
+            ];
+            let distance = edit_distance(&a, &b) as f32;
+            out.row(sequence)[0] = match self.normalised {
+                true if b.is_empty() => {
+                    let (what, expected) = ("reference of a normalised distance", "at least one row");
+                    return Err(Error::new(what, expected, "none").row(sequence));
+                }
+                true => distance / b.len() as f32,
+                false => distance,
+            };
+        }
+        Ok(())
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let ids = |lengths: &[Vec<usize>], salt: usize| -> Result<Variable> {
+            let lod = Lod::from_lengths(lengths)?;
+            let ids = Array1::from_shape_fn(lod.rows(), |i| ((i * i + salt) % 3) as i64);
+            Variable::new(Dense::from(ids), Some(lod))
+        };
+        let sample =
+            |name: &str, normalised, found: &[Vec<usize>], reference: &[Vec<usize>]| -> Result<Sample> {
+                let sample = Sample::new(name, EditDistance { normalised }.attributes());
+                Ok(sample.batch("found", ids(found, 0)?).batch("reference", ids(reference, 1)?))
+            };
+        Ok(vec![
+            sample("sequences", false, &[vec![3, 0, 2, 4]], &[vec![2, 3, 0, 4]])?,
+            sample("normalised", true, &[vec![3, 0, 5]], &[vec![2, 3, 1]])?,
+            sample("two levels", false, &[vec![2, 1], vec![2, 0, 3]], &[vec![2, 1], vec![0, 1, 4]])?,
+            sample("all empty", false, &[vec![0, 0]], &[vec![0, 0]])?,
+            sample("no sequence", true, &[vec![]], &[vec![]])?,
+        ])
+    }
+}

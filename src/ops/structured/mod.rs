@@ -1,0 +1,15 @@
+//! Predictions that hang together: chains of tags, labels of frames, distances of sequences.
+
+#[macro_use]
+pub(super) mod align;
+pub(super) mod chain;
+#[macro_use]
+pub(super) mod crf;
+#[macro_use]
+pub(super) mod ctc;
+#[macro_use]
+pub(super) mod edit_distance;
+#[macro_use]
+pub(super) mod marginals;
+#[macro_use]
+pub(super) mod viterbi;

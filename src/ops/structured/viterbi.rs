@@ -1,0 +1,107 @@
+//! `viterbi_decode`: the tags of the highest scores.
+
+use super::chain::{self, EMISSIONS};
+use crate::error::{Error, ErrorKind, Result};
+use crate::kernels::{BestPaths, Transitions, best_paths};
+use crate::operator;
+use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::tensor::DType;
+use crate::with_float;
+
+/// More paths than anyone looks at.
+const MOST: usize = 4096;
+
+operator! {
+    /// The likeliest paths of tags of each sequence under a [linear-chain conditional random field](Self::linear_chain_crf), best first, and their
+    /// scores (Viterbi, "Error bounds for convolutional codes and an asymptotically optimum decoding algorithm", 1967).
+    ///
+    /// `emissions` `[rows, tags]` in sequences, `transitions` `[tags + 2, tags]` and `forbidden` as there. Of n paths, column k of the i64 `paths`
+    /// `[rows, n]` is the k-th best, in the rows and the LoD of the emissions, and `scores` `[sequences, n]` has the levels above. Where fewer
+    /// paths are allowed, the tags are −1 and the score minus infinity. One path is always there: if all are forbidden, it is
+    /// tag 0 everywhere, with the score minus infinity. A sequence without rows has the path without tags, whose score is 0.
+    /// Of equal paths the one whose last different tag is smaller comes first. No gradient passes it.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let x = Variable::sequences(array![[2.0, 0.0], [1.0, 2.0]], Lod::from_lengths1(&[2, 0])?)?;
+    /// let op = ops::catalogue().parse("viterbi_decode", &Attributes::new().with("n_best", 2usize))?;
+    /// let zeros = ndarray::Array2::<f64>::zeros((4, 2));
+    /// let out = op.call(&[Operand::batch("emissions", x), Operand::constant("transitions", zeros)])?;
+    /// assert_eq!(out[0].as_slice::<i64>()?, [0, 0, 1, 0]); // the best path is 0, 1; the second 0, 0
+    /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, 3.0, 0.0, f64::NEG_INFINITY]);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If widths or dtypes do not fit, `emissions` has no LoD, or n is not from 1 to 4096.
+    pub(in crate::ops) struct ViterbiDecode = viterbi_decode {
+        n_best: usize => some_paths,
+        forbidden: Vec<i64> = Vec::new(),
+    }
+    inputs { EMISSIONS = emissions: one.without_gradient(), TRANSITIONS = transitions: one.without_gradient() }
+    outputs { PATHS = paths: one.without_gradient(), SCORES = scores: one.without_gradient() }
+    impl Builder, Var {
+        fn viterbi_decode(&self, emissions: Var, transitions: Var, n_best: usize, forbidden: &[i64]) -> (Var, Var);
+    }
+}
+
+fn some_paths(attributes: &Attributes, name: &str) -> Result<usize> {
+    let paths = attributes.size(name)?;
+    if (1..=MOST).contains(&paths) {
+        return Ok(paths);
+    }
+    let what = format!("attribute `{name}`");
+    Err(Error::of(ErrorKind::Program, what, format!("1 to {MOST}"), paths.to_string()))
+}
+
+/// What calls work in.
+#[derive(Default)]
+struct Rooms(Transitions, BestPaths);
+
+impl Op for ViterbiDecode {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(EMISSIONS))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        let sequences = chain::check(s, &self.forbidden)?;
+        s.set(Self::PATHS, s.input(EMISSIONS).with_dtype(DType::I64).with_width(self.n_best));
+        s.set(Self::SCORES, sequences.with_width(self.n_best));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(EMISSIONS), T => self.best::<T>(run))
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let mut samples = Vec::new();
+        for (n_best, forbidden) in [(1, vec![]), (1, vec![0, 7, 13]), (3, vec![1])] {
+            let op = ViterbiDecode { n_best, forbidden }.attributes();
+            samples.extend(chain::samples(&op, 3, |sample, _| Ok(sample))?);
+        }
+        Ok(samples)
+    }
+}
+
+impl ViterbiDecode {
+    fn best<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
+        let emissions = run.input::<T>(EMISSIONS)?;
+        let (mut paths, mut scores) = (run.output::<i64>(Self::PATHS)?, run.output::<T>(Self::SCORES)?);
+        paths.iter_mut().for_each(|row| row.fill(-1));
+        scores.fill(T::NEG_INFINITY);
+        let mut rooms = std::mem::take(run.scratch().get::<Rooms>());
+        let transitions = chain::prepare::<T>(run, &self.forbidden, &mut rooms.0)?;
+        for (sequence, rows) in run.sequences(EMISSIONS)?.iter().enumerate() {
+            let of_sequence = emissions.rows_range(rows.start, rows.end);
+            best_paths(transitions, of_sequence, self.n_best, &mut rooms.1, |rank, score, path| {
+                scores.row(sequence)[rank] = T::from_f64(score);
+                rows.clone().zip(path).for_each(|(row, &tag)| paths.row(row)[rank] = tag as i64);
+            });
+        }
+        *run.scratch().get::<Rooms>() = rooms;
+        Ok(())
+    }
+}
