@@ -137,7 +137,7 @@ fn run(cli: &Cli) -> Outcome<()> {
     let sample = write(&flags::load(&flags.save(MODEL), MODEL)?, &opening, sampler, length)?;
     flags::print(format!("\nfrom held-out text on, at temperature {temperature}:\n{sample}\n"))?;
     let (dataset, metric) = (&file.name(), "dev_bits_per_character");
-    flags.conclude(&Found { model: MODEL, dataset, metric, value }, &report)
+    flags.conclude(&Found { model: MODEL, dataset, metric, value, more: &[] }, &report)
 }
 
 fn main() -> ExitCode {

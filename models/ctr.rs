@@ -201,7 +201,7 @@ fn run(cli: &Cli) -> Outcome<()> {
         let best = if own { format!(", knowing how they were drawn {KNOWING}") } else { String::new() };
         flags::print(format!("test accuracy {value:.2} % (always the same class {always:.1} %{best})"))?;
     }
-    flags.conclude(&Found { model: MODEL, dataset: train.name(), metric, value }, &report)
+    flags.conclude(&Found { model: MODEL, dataset: train.name(), metric, value, more: &[] }, &report)
 }
 
 fn main() -> ExitCode {

@@ -216,6 +216,8 @@ pub(crate) struct Found<'a> {
     pub(crate) dataset: &'a str,
     pub(crate) metric: &'a str,
     pub(crate) value: f64,
+    /// More figures, by name.
+    pub(crate) more: &'a [(&'a str, f64)],
 }
 
 impl Flags {
@@ -242,8 +244,10 @@ fn json(found: &Found<'_>, report: &Report) -> String {
     let [model, dataset, metric] = [found.model, found.dataset, found.metric].map(quoted);
     let [value, seconds, speed] = [found.value, report.seconds, report.tokens_per_s].map(number);
     let rss = memory::peak_rss_mb().map_or("null".to_owned(), number);
+    let more: String =
+        found.more.iter().map(|(name, x)| format!(",{}:{}", quoted(name), number(*x))).collect();
     format!(
-        r#"{{"model":{model},"dataset":{dataset},"metric":{metric},"value":{value},"train_seconds":{seconds},"tokens_per_s":{speed},"peak_rss_mb":{rss}}}"#
+        r#"{{"model":{model},"dataset":{dataset},"metric":{metric},"value":{value}{more},"train_seconds":{seconds},"tokens_per_s":{speed},"peak_rss_mb":{rss}}}"#
     )
 }
 

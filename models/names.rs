@@ -101,7 +101,10 @@ fn run(Cli { flags, conv }: &Cli) -> Outcome<()> {
     if let Some(test) = &test {
         flags::print(format!("test: {}, in that epoch", trainer.evaluate(test)?))?;
     }
-    flags.conclude(&Found { model: MODEL, dataset: &dataset, metric: "dev_accuracy", value }, &report)
+    flags.conclude(
+        &Found { model: MODEL, dataset: &dataset, metric: "dev_accuracy", value, more: &[] },
+        &report,
+    )
 }
 
 fn main() -> ExitCode {

@@ -111,7 +111,10 @@ fn run(Cli { flags, attentive }: &Cli) -> Outcome<()> {
     for Labelled { text, label } in held_out.texts().iter().take(4) {
         flags::print(format!("{} ({label} in truth): {text}", predict(&predictor, text)?))?;
     }
-    flags.conclude(&Found { model: MODEL, dataset: texts.name(), metric: "dev_accuracy", value }, &report)
+    flags.conclude(
+        &Found { model: MODEL, dataset: texts.name(), metric: "dev_accuracy", value, more: &[] },
+        &report,
+    )
 }
 
 fn main() -> ExitCode {

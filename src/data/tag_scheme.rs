@@ -103,6 +103,54 @@ impl TagScheme {
         }
     }
 
+    /// The scheme that the tags of all these sentences obey: the first of IOB2, IOBES, IOE2, IOB1, IOE1 and plain tags.
+    ///
+    /// ```
+    /// use unpadded::data::TagScheme;
+    /// let begun = ["O", "B-A", "I-A"].map(str::to_owned);
+    /// let only_where_it_must = ["I-A", "B-A"].map(str::to_owned);
+    /// assert_eq!(TagScheme::of([&begun[..]]).unwrap(), TagScheme::Iob2);
+    /// assert_eq!(TagScheme::of([&begun[..2], &only_where_it_must]).unwrap_err().to_string().lines().count(), 1);
+    /// assert_eq!(TagScheme::of([&only_where_it_must[..]]).unwrap(), TagScheme::Iob1);
+    /// ```
+    ///
+    /// # Errors
+    /// If there are tags of a scheme, and some that obey none.
+    #[track_caller]
+    pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Self> {
+        let all = [Self::Iob2, Self::Iobes, Self::Ioe2, Self::Iob1, Self::Ioe1];
+        let mut left: Vec<Self> = all.to_vec();
+        let (mut plain, mut last) = (true, None);
+        for sentence in sentences {
+            plain &=
+                sentence.iter().all(|tag| all.iter().all(|scheme| tag == "O" || scheme.tag(tag).is_err()));
+            left.retain(|scheme| scheme.obeyed(sentence));
+            if left.is_empty() && last.is_none() {
+                last = Some(sentence);
+            }
+        }
+        match (left.first(), last) {
+            (Some(&scheme), _) => Ok(scheme),
+            (None, _) if plain => Ok(Self::Plain),
+            (None, sentence) => {
+                let sentence = sentence.unwrap_or_default().join(" ");
+                let expected =
+                    "those of one scheme in all texts: IOB1, IOB2, IOE1, IOE2 or IOBES, or no hyphens at all";
+                Err(Error::of(ErrorKind::Format, "tags", expected, format!("`{sentence}` behind others")))
+            }
+        }
+    }
+
+    /// Whether the tags of a sentence are of the scheme, and follow each other as it says.
+    fn obeyed(self, sentence: &[String]) -> bool {
+        let tags = sentence.iter().map(|tag| self.tag(tag));
+        let Ok(tags) = [Ok(OUTSIDE)].into_iter().chain(tags).chain([Ok(OUTSIDE)]).collect::<Result<Vec<_>>>()
+        else {
+            return false;
+        };
+        tags.windows(2).all(|pair| self.follows(pair[0], pair[1]))
+    }
+
     /// The kind of chunk that a tag is of; `None` for `O`.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::records::shown;
-use super::{ColumnSpec, Field, Fingerprint, Limits, Samples, TextFile, Vocabulary};
+use super::{ColumnSpec, Field, Fingerprint, Limits, Samples, TagScheme, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A text of words with a tag each.
@@ -201,6 +201,15 @@ impl TaggedTexts {
             .map(String::as_str)
             .collect();
         Vocabulary::labels(tags)
+    }
+
+    /// The scheme that the tags of all these texts obey.
+    ///
+    /// # Errors
+    /// As [`TagScheme::of`].
+    #[track_caller]
+    pub fn scheme<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<TagScheme> {
+        TagScheme::of(all.into_iter().flat_map(|of| &of.texts).map(|text| &*text.tags)).at_caller()
     }
 
     /// The labels of all these texts, sorted.

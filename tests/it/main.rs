@@ -58,6 +58,7 @@ mod store_exact;
 mod store_saved;
 mod store_training;
 mod store_workers;
+mod structured;
 mod thorough;
 mod tidy;
 mod tied;

@@ -43,6 +43,14 @@ impl Net {
         var
     }
 
+    /// A feed of as many sequences, of lengths of their own.
+    pub(crate) fn others(&mut self, name: &str, values: Dense, lengths: &[usize]) -> Var {
+        let var = self.net.feed(name, values.dtype(), &values.shape()[1..], 1);
+        let lod = Lod::from_lengths1(lengths).unwrap();
+        self.feeds.push((var.id(), Variable::sequences(values, lod).unwrap()));
+        var
+    }
+
     /// A feed of one row a sequence.
     pub(crate) fn states(&mut self, name: &str, values: ArrayD<f32>) -> Var {
         let values = self.floats(flat(values));

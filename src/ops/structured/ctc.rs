@@ -137,18 +137,22 @@ impl CtcLoss {
     /// The classes of the labels of a sequence.
     fn labels(
         &self,
-        labels: &Ids<'_>,
+        (labels, sequence): (&Ids<'_>, usize),
         rows: Range<usize>,
         classes: usize,
         to: &mut Vec<usize>,
     ) -> Result<()> {
         to.clear();
         for row in rows {
-            match labels.class(row, classes, Some(self.blank as i64))? {
+            let label = labels.get(row);
+            match ids::index(label, classes).filter(|&class| class != self.blank) {
                 Some(class) => to.push(class),
                 None => {
-                    let expected = "a class that is not the blank";
-                    return Err(Error::new("label", expected, format!("{}, the blank", self.blank)).row(row));
+                    // Labels have rows of their own, which a row's number does not say.
+                    let what = format!("label {} of sequence {sequence}", to.len());
+                    let expected =
+                        format!("at least 0 and below {classes}, and not {}, the blank", self.blank);
+                    return Err(Error::new(what, expected, label.to_string()));
                 }
             }
         }
@@ -162,7 +166,7 @@ impl CtcLoss {
         let rows = run.sequences(Self::LABELS)?;
         let Rooms { mut room, mut path } = std::mem::take(run.scratch().get::<Rooms>());
         for (sequence, (frames, rows)) in frames.iter().zip(rows.iter()).enumerate() {
-            self.labels(&labels, rows, logits.width(), &mut path)?;
+            self.labels((&labels, sequence), rows, logits.width(), &mut path)?;
             let frames = logits.rows_range(frames.start, frames.end);
             let value = ctc(frames, path.iter().copied(), self.blank, &mut room);
             let value = if self.zero_infinity && value == f64::INFINITY { 0.0 } else { value };
@@ -181,7 +185,7 @@ impl CtcLoss {
         let (frames, rows) = (run.sequences(Self::LOGITS)?, run.sequences(Self::LABELS)?);
         let Rooms { mut room, mut path } = std::mem::take(run.scratch().get::<Rooms>());
         for (sequence, (frames, rows)) in frames.iter().zip(rows.iter()).enumerate() {
-            self.labels(&labels, rows, logits.width(), &mut path)?;
+            self.labels((&labels, sequence), rows, logits.width(), &mut path)?;
             let weight = dcost.row(sequence)[0];
             let of_sequence = logits.rows_range(frames.start, frames.end);
             ctc_gradient(of_sequence, path.iter().copied(), self.blank, &mut room, |frame, slopes| {

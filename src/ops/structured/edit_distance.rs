@@ -65,8 +65,8 @@ impl Op for EditDistance {
             let distance = edit_distance(&a, &b) as f32;
             out.row(sequence)[0] = match self.normalised {
                 true if b.is_empty() => {
-                    let (what, expected) = ("reference of a normalised distance", "at least one row");
-                    return Err(Error::new(what, expected, "none").row(sequence));
+                    let what = format!("sequence {sequence} of `reference`, for a normalised distance");
+                    return Err(Error::new(what, "at least one row", "none"));
                 }
                 true => distance / b.len() as f32,
                 false => distance,

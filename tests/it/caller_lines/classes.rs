@@ -1,6 +1,6 @@
 //! Norms, losses, and the operators of every day: each called wrongly.
 
-use unpadded::layers::{Highway, Norm};
+use unpadded::layers::{Crf, Highway, Norm};
 use unpadded::ops::{BinaryCrossEntropy, ClassTree, FocalLoss, SampledClasses};
 use unpadded::{Builder, DType};
 
@@ -48,6 +48,20 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Builder::hierarchical_sigmoid", || {
         net.hierarchical_sigmoid(x, x, None, ids, ClassTree::Complete(4))
     });
+
+    let crf = net.layer(Crf::new().forbidding(&ndarray::Array2::zeros((2, 2))));
+    calls.at("Builder::linear_chain_crf", || net.linear_chain_crf(x, x, ids, &[]));
+    calls.at("Builder::crf_marginals", || net.crf_marginals(x, x, &[]));
+    calls.at("Builder::viterbi_decode", || net.viterbi_decode(ids, x, 1, &[]).0);
+    calls.at("Instance::loss", || crf.loss(x, ids));
+    let crf = net.layer(Crf::new().forbidding(&ndarray::Array2::zeros((2, 2))));
+    calls.at("Instance::n_best", || crf.n_best(x, 2).0);
+    let crf = net.layer(Crf::new().forbidding(&ndarray::Array2::zeros((2, 2))));
+    calls.at("Instance::marginals", || crf.marginals(x));
+    calls.at("Builder::ctc_loss", || net.ctc_loss(x, ids, 3, false));
+    calls.at("Builder::ctc_align", || net.ctc_align(x, 0));
+    calls.at("Builder::ctc_greedy", || net.ctc_greedy(ids, 0));
+    calls.at("Builder::edit_distance", || net.edit_distance(ids, x, false));
 
     calls.at("Builder::top_k", || net.top_k(x, 4).0);
     calls.at("Builder::argmax", || net.argmax(ids));

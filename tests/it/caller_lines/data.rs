@@ -59,6 +59,7 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("TaggedTexts::of_columns", || TaggedTexts::of_columns(&TextFile::embedded("a", "a b\na")));
     calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &line, None));
     calls.at("TaggedTexts::of_parallel", || TaggedTexts::of_parallel(&other, &broken, None));
+    let tagged_wrongly = TaggedTexts::of_columns(&TextFile::embedded("x", "a X-A\nb B-A\n")).unwrap();
     let few = Limits { max_size: 0, ..Limits::default() };
     calls.at("TaggedTexts::words", || tagged.words(str::to_owned, &few));
     calls.at("TaggedTexts::characters", || tagged.characters(&few));
@@ -69,6 +70,8 @@ pub(super) fn calls(calls: &mut Calls) {
     let unknown = TaggedTexts::of_columns(&other).unwrap();
     calls.at("TaggedTexts::samples", || unknown.samples(str::to_owned, &words, &words, &tags, None));
     let scheme = TagScheme::Iob2;
+    calls.at("TaggedTexts::scheme", || TaggedTexts::scheme([&tagged_wrongly]));
+    calls.at("TagScheme::of", || TagScheme::of([&["X-A".to_owned(), "B-A".to_owned()][..]]));
     calls.at("TagScheme::kind", || scheme.kind("E-A"));
     calls.at("TagScheme::chunks", || scheme.chunks(&["O", "X"]));
     calls.at("TagScheme::transitions", || scheme.transitions(&words));

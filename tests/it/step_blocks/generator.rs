@@ -17,6 +17,7 @@ mod optimizers;
 mod products;
 mod sequences;
 mod sparse;
+mod structured;
 
 use std::collections::BTreeMap;
 

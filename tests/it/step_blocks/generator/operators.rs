@@ -11,6 +11,7 @@ use super::attention::ATTENTION;
 use super::classes::CLASSES;
 use super::sequences::SEQUENCES;
 use super::sparse::SPARSE;
+use super::structured::STRUCTURED;
 use super::{HIGH, Item, LARGE, Maker, TABLE, Tables};
 
 /// Operators that a difference does not approximate the gradient of: they have kinks or jumps, or declare that no
@@ -80,6 +81,7 @@ impl Maker {
             kind if CLASSES.contains(&kind) => self.of_classes(net, kind, items),
             kind if ATTENTION.contains(&kind) => self.of_attention(net, kind, items),
             kind if SEQUENCES.contains(&kind) => self.of_sequences(net, kind, items),
+            kind if STRUCTURED.contains(&kind) => self.structured(net, kind, items),
             "gru_cell" => {
                 let h = self.floats(net, items)?;
                 let x = self.partner(net, &h, items)?;

@@ -1,0 +1,181 @@
+//! Tags the words of texts: LSTMs read words and their characters in both directions, and a conditional random field finds the tags
+//! that go together.
+//!
+//! `cargo run --release --example tagger` learns what requests ask for; see `--help`.
+mod flags;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use flags::{Flags, Found, Outcome};
+use unpadded::data::{Batching, Limits, Loader, TagScheme, TaggedTexts, TextFile, Vocabulary};
+use unpadded::layers::{Crf, Embedding, Lstm, Stacked};
+use unpadded::metrics::{Accuracy, ChunkF1};
+use unpadded::ops::Pool;
+use unpadded::optimizer::{Adam, Schedule};
+use unpadded::predict::Predictor;
+use unpadded::train::Trainer;
+use unpadded::{Builder, DType, Result, Variable};
+
+const MODEL: &str = "tagger";
+const EPOCHS: u64 = 15;
+
+/// Learns to tag words: of files in CoNLL columns (the word first, its tag last), or of folders of parallel files (seq.in, seq.out,
+/// and perhaps label, what each text is); --predict tags the lines of standard input. Without --dev a tenth of the texts is held out.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+    /// Learn the tags alone, also where the texts have labels
+    #[arg(long)]
+    tags_only: bool,
+}
+
+/// What there is to learn, and to learn it from.
+struct Task {
+    words: Vocabulary,
+    characters: Vocabulary,
+    tags: Vocabulary,
+    scheme: TagScheme,
+    labels: Option<Vocabulary>,
+}
+
+/// The form in which words are known: letters of one case, and every digit 0. Their characters are as they are.
+fn form(word: &str) -> String {
+    word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
+}
+
+impl Task {
+    /// By the training texts; the tags are those of all texts.
+    fn new(train: &TaggedTexts, all: &[&TaggedTexts], tags_only: bool) -> Result<Self> {
+        let labelled = !tags_only && all.iter().all(|texts| texts.labelled());
+        Ok(Task {
+            words: train.words(form, &Limits { min_count: 2, ..Limits::default() })?,
+            characters: train.characters(&Limits::default())?,
+            tags: TaggedTexts::tags(all.iter().copied())?,
+            scheme: TaggedTexts::scheme(all.iter().copied())?,
+            labels: labelled.then(|| TaggedTexts::labels(all.iter().copied())).transpose()?,
+        })
+    }
+
+    /// Words and characters -> vectors -> LSTMs -> scores of tags -> the tags that go together. (Lample et al., "Neural architectures for
+    /// named entity recognition", 2016.)
+    fn network(&self, steps: usize, seed: u64) -> Result<Trainer> {
+        let net = Builder::new().seed(seed);
+        let characters = net.feed("characters", DType::I64, &[], 2); // of each word of each text
+        let c = characters.embedding(Embedding::new(self.characters.len(), 32)).dropout(0.2);
+        let forth = c.lstm(48).sequence_pool(Pool::Last); // one row a word
+        let back = c.lstm(Lstm::new(48).backwards()).sequence_pool(Pool::First);
+        let words = net.feed_like("words", DType::I64, &[], forth);
+        let known = words.embedding(Embedding::new(self.words.len(), 128).sparse());
+        let x = net.concat(&[known, forth, back]).dropout(0.5);
+        let h = x.stacked(Stacked::new(Lstm::new(160), 1).bidirectional());
+
+        let tags = net.feed_like("tags", DType::I64, &[], words);
+        let crf = net.layer(Crf::new().forbidding(&self.scheme.transitions(&self.tags)?));
+        let scores = h.dropout(0.5).linear(self.tags.len());
+        let (mut loss, found) = (crf.loss(scores, tags).mean(), crf.of(scores));
+        let label = self.labels.as_ref().map(|labels| {
+            let label = net.feed("label", DType::I64, &[], 0);
+            let logits = h.sequence_pool(Pool::Max).dropout(0.5).linear(labels.len());
+            loss = loss + logits.cross_entropy(label).mean();
+            (Accuracy::new(logits, label).named("label accuracy"), logits.softmax())
+        });
+        let adam = Adam::new(3e-3).lazy().clip_global_norm(5.0).schedule(Schedule::cosine_to(steps, 1e-4));
+        let mut trainer = Trainer::new(net, loss, &adam)?
+            .metric(ChunkF1::new(found, tags, self.scheme, &self.tags)?)
+            .output("tags", found)
+            .vocabulary("words", self.words.clone())
+            .vocabulary("characters", self.characters.clone())
+            .vocabulary("tags", self.tags.clone());
+        if let Some((accuracy, probabilities)) = label {
+            trainer = trainer.metric(accuracy).output("labels", probabilities);
+        }
+        let trainer = match &self.labels {
+            Some(labels) => trainer.vocabulary("labels", labels.clone()),
+            None => trainer,
+        };
+        Ok(trainer.select("chunk F1"))
+    }
+
+    fn loader(&self, texts: &TaggedTexts) -> Result<Loader> {
+        let samples = texts.samples(form, &self.words, &self.characters, &self.tags, self.labels.as_ref())?;
+        let names = ["words", "characters", "tags", "label"];
+        let names = if self.labels.is_some() { &names[..] } else { &names[..3] };
+        Ok(Loader::new(samples, names)?.batching(Batching::Sequences(16)))
+    }
+}
+
+/// The words of a line with their tags under them, and what the line is.
+fn predict(predictor: &Predictor, line: &str) -> Result<String> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ids = predictor.vocabulary("words")?.ids(words.iter().map(|word| form(word)))?;
+    let of = predictor.vocabulary("characters")?;
+    let characters =
+        words.iter().map(|word| of.ids(word.chars().map(String::from))).collect::<Result<Vec<_>>>()?;
+    let (ids, characters) = (Variable::from_sequence(ids)?, Variable::from_nested(&[characters])?);
+    let feeds = [("words", &ids), ("characters", &characters)];
+    let found = predictor.run(&feeds, &["tags"])?;
+    let tags = predictor.vocabulary("tags")?;
+    let (mut above, mut below) = (String::new(), String::new());
+    for (word, &tag) in words.iter().zip(found[0].as_slice::<i64>()?) {
+        let tag = tags.token(tag).unwrap_or_default();
+        let width = word.chars().count().max(tag.chars().count());
+        above += &format!("{word:width$}  ");
+        below += &format!("{tag:width$}  ");
+    }
+    let mut said = format!("{}\n{}", above.trim_end(), below.trim_end());
+    if predictor.outputs().any(|output| output == "labels") {
+        for (label, probability) in predictor.likeliest(&feeds, "labels", "labels")? {
+            said += &format!("\n{label}\t{probability:.3}");
+        }
+    }
+    Ok(said)
+}
+
+fn run(Cli { flags, tags_only }: &Cli) -> Outcome<()> {
+    if let Some(predictor) = flags.predictor(MODEL)? {
+        return flags::answer(|line| predict(&predictor, line));
+    }
+    let (train, dev) = match (&flags.train, &flags.dev) {
+        (None, _) => (requests("train")?, requests("dev")?),
+        (Some(train), Some(dev)) => (TaggedTexts::open(train)?, TaggedTexts::open(dev)?),
+        (Some(train), None) => TaggedTexts::open(train)?.hold_out(10, flags.seed),
+    };
+    let test = flags.test.as_ref().map(TaggedTexts::open).transpose()?;
+    let all: Vec<&TaggedTexts> = [&train, &dev].into_iter().chain(&test).collect();
+    let task = Task::new(&train, &all, *tags_only)?;
+    let (batches, held) = (task.loader(&train)?.shuffle(flags.seed).prefetch(4), task.loader(&dev)?);
+    let steps = flags.epochs.unwrap_or(EPOCHS) as usize * train.texts().len().div_ceil(16);
+    let trainer = task.network(steps, flags.seed)?;
+    let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&batches, &held), EPOCHS)? else {
+        return Ok(());
+    };
+    trainer.use_best()?;
+    let (what, texts) = test.as_ref().map_or(("held-out", &dev), |test| ("test", test));
+    let data = task.loader(texts)?;
+    let scores = trainer.evaluate(&data)?;
+    for (_, table) in trainer.tables(&data)? {
+        flags::print(format!("\n{table}"))?;
+    }
+    let [value, label] = ["chunk F1", "label accuracy"].map(|name| scores.get(name).map(|x| 100.0 * x));
+    let value = value.unwrap_or(f64::NAN);
+    let labels = label.map(|label| format!(", labels {label:.2} %")).unwrap_or_default();
+    flags::print(format!("{what}: chunk F1 {value:.2} %{labels} (in the best epoch, chosen on dev)"))?;
+    let predictor = flags::load(&flags.save(MODEL), MODEL)?;
+    for text in dev.texts().iter().take(3) {
+        flags::print(format!("\n{}", predict(&predictor, &text.words.join(" "))?))?;
+    }
+    let more: Vec<(&str, f64)> = label.map(|label| ("intent", label)).into_iter().collect();
+    let found = Found { model: MODEL, dataset: train.name(), metric: "chunk_f1", value, more: &more };
+    flags.conclude(&found, &report)
+}
+
+fn main() -> ExitCode {
+    flags::exit(run(&Cli::parse()))
+}
+
+/// The requests that come with the program.
+fn requests(_part: &str) -> Result<TaggedTexts> {
+    TaggedTexts::of_columns(&TextFile::embedded("none", "a O\n"))
+}
