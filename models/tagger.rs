@@ -68,6 +68,8 @@ impl Task {
         let back = c.lstm(Lstm::new(48).backwards()).sequence_pool(Pool::First);
         let words = net.feed_like("words", DType::I64, &[], forth);
         let known = words.embedding(Embedding::new(self.words.len(), 128).sparse());
+        // Now and then a word is not known, so that its characters and its neighbours have to do.
+        let known = known * known.slice(0..1).fill_like(1.0).dropout(0.15);
         let x = net.concat(&[known, forth, back]).dropout(0.5);
         let h = x.stacked(Stacked::new(Lstm::new(160), 1).bidirectional());
 
