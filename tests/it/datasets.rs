@@ -1,4 +1,5 @@
-//! Every shared data set, read as it is distributed and counted; those that are not there are named and left out.
+//! Every shared data set, read as it is distributed and counted; those that are not there are named and left out. And the
+//! embedded requests, counted likewise.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use unpadded::Result;
 use unpadded::data::{
     Batching, ColumnSpec, Continuous, Data, Encoding, Field, FirstIndex, Folder, LabelledRows, Limits,
-    Loader, Samples, Target, TextFile, Tokenizer, Vocabulary,
+    Loader, Samples, TagScheme, TaggedTexts, Target, TextFile, Tokenizer, Vocabulary,
 };
 use unpadded::tensor::Storage;
 
@@ -141,6 +142,31 @@ fn snips() -> Result<()> {
         assert_eq!(text.iter().map(|line| words(line)).sum::<usize>(), tokens);
         assert_eq!(Vocabulary::labels(&intents)?.len(), 7);
     }
+    Ok(())
+}
+
+#[test]
+fn requests() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("datasets/requests");
+    let (train, dev) = (TaggedTexts::open(folder.join("train"))?, TaggedTexts::open(folder.join("dev"))?);
+    assert!(train.labelled() && dev.labelled());
+    for (part, requests, tokens, slots) in [(&train, 1960, 16_641, 3778), (&dev, 400, 3323, 747)] {
+        let (mut words, mut chunks) = (0, 0);
+        for text in part.texts() {
+            let tags: Vec<&str> = text.tags.iter().map(String::as_str).collect();
+            let found = TagScheme::Iob2.chunks(&tags)?;
+            let begun = tags.iter().filter(|tag| tag.starts_with("B-")).count();
+            assert_eq!(found.len(), begun, "{}", text.words.join(" "));
+            (words, chunks) = (words + tags.len(), chunks + begun);
+        }
+        assert_eq!((part.texts().len(), words, chunks), (requests, tokens, slots));
+        // Every kind of slot begins and goes on in both parts.
+        assert_eq!((TaggedTexts::labels([part])?.len(), TaggedTexts::tags([part])?.len()), (8, 37));
+    }
+    let lower = |part: &TaggedTexts| -> HashSet<String> {
+        part.texts().iter().map(|text| text.words.join(" ").to_lowercase()).collect()
+    };
+    assert!(lower(&train).is_disjoint(&lower(&dev)), "a held-out request is in training");
     Ok(())
 }
 
