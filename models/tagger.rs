@@ -19,6 +19,17 @@ use unpadded::{Builder, DType, Result, Variable};
 
 const MODEL: &str = "tagger";
 const EPOCHS: u64 = 15;
+const TEXTS: usize = 16; // a batch
+
+macro_rules! parallel {
+    ($part:literal) => {
+        [
+            ("seq.in", include_str!(concat!("../datasets/requests/", $part, "/seq.in"))),
+            ("seq.out", include_str!(concat!("../datasets/requests/", $part, "/seq.out"))),
+            ("label", include_str!(concat!("../datasets/requests/", $part, "/label"))),
+        ]
+    };
+}
 
 /// Learns to tag words: of files in CoNLL columns (the word first, its tag last), or of folders of parallel files (seq.in, seq.out,
 /// and perhaps label, what each text is); --predict tags the lines of standard input. Without --dev a tenth of the texts is held out.
@@ -60,7 +71,8 @@ impl Task {
 
     /// Words and characters -> vectors -> LSTMs -> scores of tags -> the tags that go together. (Lample et al., "Neural architectures for
     /// named entity recognition", 2016.)
-    fn network(&self, steps: usize, seed: u64) -> Result<Trainer> {
+    fn network(&self, train: &TaggedTexts, epochs: u64, seed: u64) -> Result<Trainer> {
+        let steps = epochs as usize * train.texts().len().div_ceil(TEXTS);
         let net = Builder::new().seed(seed);
         let characters = net.feed("characters", DType::I64, &[], 2); // of each word of each text
         let c = characters.embedding(Embedding::new(self.characters.len(), 32)).dropout(0.2);
@@ -104,8 +116,16 @@ impl Task {
         let samples = texts.samples(form, &self.words, &self.characters, &self.tags, self.labels.as_ref())?;
         let names = ["words", "characters", "tags", "label"];
         let names = if self.labels.is_some() { &names[..] } else { &names[..3] };
-        Ok(Loader::new(samples, names)?.batching(Batching::Sequences(16)))
+        Ok(Loader::new(samples, names)?.batching(Batching::Sequences(TEXTS)))
     }
+}
+
+/// The requests that come with the program.
+fn requests(part: &str) -> Result<TaggedTexts> {
+    let files = if part == "train" { parallel!("train") } else { parallel!("dev") };
+    let [words, tags, labels] =
+        files.map(|(name, text)| TextFile::embedded(&format!("datasets/requests/{part}/{name}"), text));
+    TaggedTexts::of_parallel(&words, &tags, Some(&labels))
 }
 
 /// The words of a line with their tags under them, and what the line is.
@@ -148,8 +168,7 @@ fn run(Cli { flags, tags_only }: &Cli) -> Outcome<()> {
     let all: Vec<&TaggedTexts> = [&train, &dev].into_iter().chain(&test).collect();
     let task = Task::new(&train, &all, *tags_only)?;
     let (batches, held) = (task.loader(&train)?.shuffle(flags.seed).prefetch(4), task.loader(&dev)?);
-    let steps = flags.epochs.unwrap_or(EPOCHS) as usize * train.texts().len().div_ceil(16);
-    let trainer = task.network(steps, flags.seed)?;
+    let trainer = task.network(&train, flags.epochs.unwrap_or(EPOCHS), flags.seed)?;
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&batches, &held), EPOCHS)? else {
         return Ok(());
     };
@@ -177,7 +196,26 @@ fn main() -> ExitCode {
     flags::exit(run(&Cli::parse()))
 }
 
-/// The requests that come with the program.
-fn requests(_part: &str) -> Result<TaggedTexts> {
-    TaggedTexts::of_columns(&TextFile::embedded("none", "a O\n"))
+#[test]
+fn it_learns_and_predicts() -> Outcome<()> {
+    let texts = requests("train")?;
+    let some = |texts: TaggedTexts| texts.hold_out(20, 1).1;
+    let (train, dev) = (some(texts), some(requests("dev")?));
+    let path = std::env::temp_dir().join(format!("unpadded-tagger-{}.ckpt", std::process::id()));
+    for tags_only in [false, true] {
+        let task = Task::new(&train, &[&train, &dev], tags_only)?;
+        assert_eq!((task.scheme, task.labels.is_some()), (TagScheme::Iob2, !tags_only));
+        let trainer = task.network(&train, 4, 1)?.progress(unpadded::train::Progress::Quiet);
+        let mut trainer = trainer.checkpoint(&path);
+        let data = task.loader(&train)?;
+        let before = trainer.evaluate(&data)?.loss();
+        trainer.fit(&data, &task.loader(&dev)?, unpadded::train::Until::Epochs(4))?;
+        assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
+        let said = predict(&Predictor::load(&path)?, "set an  alarm for 7")?;
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!((lines.len(), lines[0].split_whitespace().count()), (if tags_only { 2 } else { 3 }, 5));
+        assert_eq!(lines[1].split_whitespace().count(), 5, "{said}");
+        std::fs::remove_file(&path)?;
+    }
+    Ok(())
 }
