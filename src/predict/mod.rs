@@ -3,6 +3,7 @@
 mod batch_runner;
 mod carried;
 mod compiled;
+mod ctc_beam;
 mod evaluate;
 mod model;
 mod predictor;
@@ -11,5 +12,6 @@ mod turn;
 mod windows;
 
 pub(crate) use batch_runner::{BatchRunner, DataBatch};
+pub use ctc_beam::{CtcBeam, CtcLabels};
 pub use predictor::Predictor;
 pub use sampling::{Sampler, Sampling};

@@ -8,10 +8,10 @@ use unpadded::data::{Field, Loader, Samples, TagScheme, Vocabulary};
 use unpadded::executor::Scope;
 use unpadded::metrics::{ChunkF1, Loss, Metric};
 use unpadded::optimizer::Sgd;
-use unpadded::predict::{Predictor, Sampling};
+use unpadded::predict::{CtcBeam, Predictor, Sampling};
 use unpadded::tensor::Dense;
 use unpadded::train::{Trainer, Until};
-use unpadded::{Builder, DType, Registry, Variable, ops};
+use unpadded::{Builder, DType, Lod, Registry, Variable, ops};
 
 use super::Calls;
 use crate::trained;
@@ -103,5 +103,9 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Sampling::sampler", || Sampling { top_p: 0.0, ..Sampling::default() }.sampler(1));
     let mut sampler = Sampling::default().sampler(1).unwrap();
     calls.at("Sampler::draw", || sampler.draw(&[]));
+    calls.at("CtcBeam::decode", || CtcBeam::new(1).decode(&Variable::dense(array![0i64])));
+    calls.at("CtcBeam::decode", || CtcBeam::new(1).decode(&row));
+    let frame = Variable::sequences(array![[f32::NAN]], Lod::from_lengths1(&[1]).unwrap()).unwrap();
+    calls.at("CtcBeam::decode", || CtcBeam::new(1).decode(&frame));
     std::fs::remove_file(file).unwrap();
 }
