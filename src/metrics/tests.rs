@@ -131,7 +131,7 @@ fn ranks_and_probabilities_are_those_of_all_rows_at_once() {
         check(TopK::new(x, y, k), &part, hits / 23.0);
     }
     let mut calibration = CalibrationError::new(x, y).bins(5);
-    let mut bins = vec![(0.0, 0.0, 0.0); 5];
+    let mut bins = [(0.0, 0.0, 0.0); 5];
     for (row, guess) in guesses(&logits).into_iter().enumerate() {
         let sure = probabilities(logits.row(row)).into_iter().fold(0.0, f64::max);
         let bin = &mut bins[((sure * 5.0) as usize).min(4)];

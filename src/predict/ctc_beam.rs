@@ -34,7 +34,7 @@ type LanguageModel = dyn Fn(&[i64], i64) -> f64 + Send + Sync;
 /// use unpadded::predict::CtcBeam;
 /// use unpadded::{Lod, Variable};
 /// // A sequence of two frames and one of three; of the classes 0 is the blank.
-/// let p = array![[0.6f64, 0.4, 0.0], [0.6, 0.4, 0.0], [0.1, 0.6, 0.3], [0.8, 0.1, 0.1], [0.1, 0.5, 0.4]];
+/// let p = array![[0.6f64, 0.4, 0.0], [0.6, 0.4, 0.0], [0.1, 0.6, 0.3], [0.9, 0.05, 0.05], [0.1, 0.5, 0.4]];
 /// let logits = Variable::sequences(p.mapv(f64::ln), Lod::from_lengths1(&[2, 3])?)?;
 ///
 /// let best = CtcBeam::new(16).decode(&logits)?;
@@ -75,8 +75,8 @@ impl CtcBeam {
     /// Keeps so many prefixes from frame to frame. The blank is class 0, the best labelling alone is wanted, and there is no
     /// language model and no bonus.
     ///
-    /// Time grows with frames · prefixes · classes, memory with prefixes · classes and the labels of the prefixes that are kept. There is
-    /// room only for those that there are, so any number will do.
+    /// Time grows with frames · prefixes · classes, memory with prefixes · classes and the labels of the prefixes that are
+    /// kept. There is room only for those that there are, so any number will do.
     pub fn new(beams: usize) -> Self {
         Self { beams, blank: 0, n_best: 1, model: None, bonus: 0.0 }
     }
