@@ -98,9 +98,9 @@ fn several<T: Float>(transitions: &Transitions, rows: View<'_, T>, most: usize, 
             if row == 0 {
                 meet(transitions.end(tag)[0] + score, 0);
             } else {
-                for from in 0..tags {
+                for (from, count) in counts_before.iter().enumerate() {
                     let pair = transitions.pair(from, tag) + score;
-                    let known = from * most..from * most + counts_before[from];
+                    let known = from * most..from * most + count;
                     known.for_each(|path| meet(before[path] + pair, path));
                 }
             }
@@ -112,11 +112,11 @@ fn several<T: Float>(transitions: &Transitions, rows: View<'_, T>, most: usize, 
         }
     }
     ends.clear();
-    for tag in 0..tags {
-        for path in tag * most..tag * most + counts[tag] {
-            let score = now[path] + transitions.end(tag)[1];
+    for (tag, count) in counts.iter().enumerate() {
+        for (rank, score) in now[tag * most..][..*count].iter().enumerate() {
+            let score = score + transitions.end(tag)[1];
             if score > f64::NEG_INFINITY {
-                insert(ends, most, score, path);
+                insert(ends, most, score, tag * most + rank);
             }
         }
     }
