@@ -249,10 +249,16 @@ fn errors_name_the_section_and_what_is_wrong() {
 #[test]
 fn a_position_that_cannot_be_is_refused() {
     for number in [f64::NAN, f64::INFINITY] {
+        let message = refused(&with("position", 11, &number.to_le_bytes()));
+        assert!(message.contains("section `position`, `rate`: expected a finite number"), "{message}");
+        let best = [number.to_le_bytes(), 2u64.to_le_bytes(), 2u64.to_le_bytes()].map(|field| field.to_vec());
+        let message = refused(&with("position", 6, &record(&(1..).zip(best).collect::<Vec<_>>())));
+        assert!(message.contains("section `position`, `best value`: expected a finite number"), "{message}");
+        // A metric may be anything.
         let sums = [item(&1f64.to_le_bytes()), item(&number.to_le_bytes())].concat();
         let running = item(&record(&[(1, b"loss".to_vec()), (2, sums)]));
-        let message = refused(&with("position", 8, &running));
-        assert!(message.contains("section `position`, `loss`: expected a finite number"), "{message}");
+        let read = Checkpoint::from_bytes(&file(&with("position", 8, &running))).unwrap();
+        assert_eq!(read.position.running["loss"][1].to_bits(), number.to_bits());
     }
     let message = refused(&with("position", 3, &u64::MAX.to_le_bytes()));
     assert!(message.contains("`step`: expected a count below 2^53, got 18446744073709551615"), "{message}");
