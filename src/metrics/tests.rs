@@ -239,6 +239,29 @@ fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
     assert_eq!(auc.value(), 1.0);
     let error = auc.update(&sure(f32::NAN, 1), 1).unwrap_err().to_string();
     assert!(error.contains("scores that are numbers") && auc.sums().iter().sum::<f64>() == 2.0, "{error}");
+    // Of several classes: the score is infinite where all the others are impossible, or one of them is certain.
+    let of = |scores: [f32; 3]| {
+        [Variable::dense(ndarray::arr2(&[scores])), Variable::dense(ndarray::array![1i64])]
+    };
+    let (low, high) = (f32::NEG_INFINITY, f32::INFINITY);
+    for (scores, bin) in [
+        ([low, 0.0, low], RocAuc::BINS - 1),
+        ([low, high, low], RocAuc::BINS - 1),
+        ([0.0, high, low], RocAuc::BINS - 1),
+        ([high, 0.0, 1.0], 0),
+        ([high, 0.0, high], 0),
+        ([high, low, low], 0),
+        ([0.0, low, low], 0),
+        ([0.0, 0.0, low], RocAuc::BINS / 2),
+    ] {
+        let mut auc = RocAuc::new(x, y, 1);
+        auc.update(&of(scores), 1).unwrap();
+        assert_eq!(auc.sums().iter().position(|&rows| rows > 0.0), Some(bin), "{scores:?}");
+    }
+    for scores in [[low; 3], [high; 3], [high, high, 0.0], [high, 0.0, f32::NAN], [low, f32::NAN, low]] {
+        let error = RocAuc::new(x, y, 1).update(&of(scores), 1).unwrap_err().to_string();
+        assert!(error.contains("scores that are numbers"), "{error}");
+    }
     let error = RocAuc::new(x, y, 2).update(&sure(1.0, 1), 1).unwrap_err().to_string();
     assert!(error.contains("a class of two or more, got class 2 of 2"), "{error}");
 }
