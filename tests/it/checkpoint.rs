@@ -264,6 +264,44 @@ fn a_position_that_cannot_be_is_refused() {
     assert!(message.contains("`step`: expected a count below 2^53, got 18446744073709551615"), "{message}");
 }
 
+#[test]
+fn a_history_that_cannot_be_is_refused() {
+    let whole = trained::checkpoint(4);
+    let unfit = |change: &dyn Fn(&mut Checkpoint), expected: &str| {
+        let mut other = whole.clone();
+        change(&mut other);
+        let error = other.to_bytes().unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let number = "section `epoch`, `number`: expected";
+    unfit(&|c| c.history.swap(0, 1), &format!("{number} epochs in their order, got 1 behind 2"));
+    unfit(&|c| c.history[1].epoch = 1, &format!("{number} epochs in their order, got 1 behind 1"));
+    unfit(&|c| c.history[0].epoch = 0, &format!("{number} at least 1, got 0"));
+    unfit(&|c| c.history[2].epoch = 4, &format!("{number} at most 3, the epochs that are finished, got 4"));
+    unfit(&|c| c.position.epoch = 2, &format!("{number} at most 2, the epochs that are finished, got 3"));
+    let step = "section `epoch`, `step`: expected";
+    unfit(&|c| c.history[1].step = 0, &format!("{step} steps in their order, got 0 behind 1"));
+    unfit(&|c| c.history[2].step = 5, &format!("{step} at most 4, the steps that were made, got 5"));
+    // From a file too, as are scores without a name and names without a score.
+    let message = refused(&with("epoch", 1, &0u64.to_le_bytes()));
+    assert!(message.contains("expected epochs in their order, got 0 behind 0"), "{message}");
+    let message = refused(&with("epoch", 2, &5u64.to_le_bytes()));
+    assert!(message.contains("at most 4, the steps that were made, got 5"), "{message}");
+    for field in [5, 7] {
+        let three =
+            [item(&1f64.to_le_bytes()), item(&2f64.to_le_bytes()), item(&3f64.to_le_bytes())].concat();
+        let names = if field == 5 { 1 } else { 2 };
+        for (values, got) in [(three, 3), (Vec::new(), 0)] {
+            let message = refused(&with("epoch", field, &values));
+            assert!(message.contains("section `epoch`"), "{message}");
+            assert!(
+                message.contains(&format!("scores of an epoch: expected {names}, one a name, got {got}")),
+                "{message}"
+            );
+        }
+    }
+}
+
 /// Every record of a value, with a field that no release knows before and behind its own, to the innermost ones.
 fn with_more_fields(record_of: &[u8], depth: usize) -> Vec<u8> {
     let more = (250, b"of a later release".to_vec());
