@@ -255,7 +255,10 @@ impl Metric for Loss {
                 (sum(loss)? * weight, weight)
             }
             [losses] => (sum(losses)?, one_a_row(losses)? as f64),
-            [losses, share] if one_a_row(losses)? == one_a_row(share)? => (sum(losses)?, sum(share)?),
+            [losses, share] if one_a_row(losses)? == one_a_row(share)? => {
+                same_sequences(&self.name, losses, share)?;
+                (sum(losses)?, sum(share)?)
+            }
             _ => {
                 let shapes: Vec<&[usize]> = values.iter().map(Variable::shape).collect();
                 return Err(self.wrong("losses and as many shares", format!("{shapes:?}")));
@@ -295,6 +298,17 @@ impl Metric for Loss {
 impl Loss {
     fn wrong(&self, expected: &str, got: String) -> Error {
         Error::new(format!("metric `{}`", self.name), expected, got)
+    }
+}
+
+/// Checks that rows which are compared one by one are not those of other sequences. Rows without a LoD are of any.
+fn same_sequences(metric: &str, a: &Variable, b: &Variable) -> Result<()> {
+    match (a.lod(), b.lod()) {
+        (Some(a), Some(b)) if a != b => {
+            let (what, expected) = (format!("metric `{metric}`"), "values in the same sequences");
+            Err(Error::new(what, expected, format!("LoD {a} and {b}")))
+        }
+        _ => Ok(()),
     }
 }
 
