@@ -310,7 +310,7 @@ impl Checkpoint {
     fn check(&self, wrong: Wrong<'_>) -> Result<()> {
         let bare = self.best.is_empty() && self.carried.is_empty() && self.criterion.is_none();
         let bare = bare && self.history.is_empty();
-        EpochScores::check(&self.history, self.position.epoch, wrong)?;
+        EpochScores::check(&self.history, &self.position, wrong)?;
         if self.purpose == Purpose::Inference && !(bare && self.position == Position::default()) {
             let expected = "no position, best epoch or carried values";
             return Err(wrong("checkpoint for inference", expected, "some"));

@@ -1,5 +1,6 @@
 //! What each epoch of a training came to.
 
+use super::position::Position;
 use super::sections::{EPOCH, Wrong, about};
 use crate::error::Result;
 
@@ -31,21 +32,32 @@ impl EpochScores {
         of(&self.train, name)
     }
 
-    /// Checks that epochs follow each other up to the one that a training is in.
-    pub(super) fn check(all: &[Self], finished: u64, wrong: Wrong<'_>) -> Result<()> {
+    /// Checks that epochs follow each other from the first one up to those that are finished, and so their steps.
+    pub(super) fn check(all: &[Self], at: &Position, wrong: Wrong<'_>) -> Result<()> {
+        let refused = |what: &str, expected: &str, got: &str| Err(wrong(&about(EPOCH, what), expected, got));
         for pair in all.windows(2) {
-            if pair[0].epoch >= pair[1].epoch || pair[0].step > pair[1].step {
-                let got = format!("{} behind {}", pair[1].epoch, pair[0].epoch);
-                return Err(wrong(&about(EPOCH, "number"), "epochs in their order", &got));
+            let [before, after] = [&pair[0], &pair[1]];
+            let behind = |before: u64, after: u64| format!("{after} behind {before}");
+            if before.epoch >= after.epoch {
+                return refused("number", "epochs in their order", &behind(before.epoch, after.epoch));
+            }
+            if before.step > after.step {
+                return refused("step", "steps in their order", &behind(before.step, after.step));
             }
         }
-        match all.last() {
-            Some(last) if last.epoch > finished => {
-                let expected = format!("at most {finished}, the epochs that are finished");
-                Err(wrong(&about(EPOCH, "number"), &expected, &last.epoch.to_string()))
-            }
-            _ => Ok(()),
+        let (Some(first), Some(last)) = (all.first(), all.last()) else { return Ok(()) };
+        if first.epoch == 0 {
+            return refused("number", "at least 1", "0");
         }
+        if last.epoch > at.epoch {
+            let expected = format!("at most {}, the epochs that are finished", at.epoch);
+            return refused("number", &expected, &last.epoch.to_string());
+        }
+        if last.step > at.step {
+            let expected = format!("at most {}, the steps that were made", at.step);
+            return refused("step", &expected, &last.step.to_string());
+        }
+        Ok(())
     }
 }
 

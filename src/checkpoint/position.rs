@@ -34,7 +34,7 @@ pub struct Position {
     pub accumulate: u64,
     /// The learning rate of the last step, with all that goes into it; `None` before the first, and in files of earlier releases.
     pub rate: Option<f64>,
-    /// Running sums of the loss and of metrics over the epoch so far.
+    /// Running sums of the loss and of metrics over the epoch so far; they need not be finite.
     pub running: BTreeMap<String, Vec<f64>>,
 }
 
@@ -74,11 +74,8 @@ impl Position {
                 return Err(wrong(&about(POSITION, what), "a count below 2^53", &count.to_string()));
             }
         }
-        let sums =
-            self.running.iter().flat_map(|(name, sums)| sums.iter().map(move |&sum| (name.as_str(), sum)));
-        for (what, number) in
-            sums.chain([("best value", best.value), ("rate", self.rate.unwrap_or_default())])
-        {
+        // Not so `running`: a metric may be NaN, and its training be sound.
+        for (what, number) in [("best value", best.value), ("rate", self.rate.unwrap_or_default())] {
             if !number.is_finite() {
                 return Err(wrong(&about(POSITION, what), "a finite number", &number.to_string()));
             }

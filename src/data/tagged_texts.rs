@@ -42,6 +42,9 @@ pub struct TaggedTexts {
 /// The files of a folder of parallel files.
 const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
 
+/// What stands in CoNLL-2003 in a line of its own before the sentences of a document.
+const DOCUMENT: &str = "-DOCSTART-";
+
 impl TaggedTexts {
     /// A file of columns ([`Self::of_columns`]), or a folder of parallel files ([`Self::of_parallel`]): `seq.in` with the words of a
     /// text a line, `seq.out` with their tags, and perhaps `label` with what each text is.
@@ -61,7 +64,8 @@ impl TaggedTexts {
     }
 
     /// A word a line, in columns between white space as in the CoNLL shared tasks: the word in the first one, its tag in the last
-    /// one. Blank lines end a text. There are as many columns as in the first line.
+    /// one. Blank lines end a text. There are as many columns as in the first line. A text of the one word `-DOCSTART-`, which says in
+    /// CoNLL-2003 that a document begins, is left out.
     ///
     /// # Errors
     /// If the file cannot be read, has no text, has fewer than two columns, or a line with more or fewer columns than the first.
@@ -87,7 +91,13 @@ impl TaggedTexts {
             let tags = columns.pop().unwrap_or_default();
             TaggedText { words: columns.into_iter().next().unwrap_or_default(), tags, label: None }
         };
-        Ok(Self { name: file.name(), texts: sentences.into_iter().map(text).collect() })
+        let texts: Vec<TaggedText> =
+            sentences.into_iter().map(text).filter(|text| text.words != [DOCUMENT]).collect();
+        if texts.is_empty() {
+            let what = format!("texts of file `{}`", file.name());
+            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+        }
+        Ok(Self { name: file.name(), texts })
     }
 
     /// Parallel files: the words of a text a line, between white space; the tags of these words in the same line of the second file;
@@ -324,6 +334,20 @@ mod tests {
             "columns of file `c.txt`: expected at least two, a word and its tag, got one in its first line",
         );
         refused(read("\n"), "records of file `c.txt`: expected at least one, got none");
+    }
+
+    #[test]
+    fn where_a_document_begins_is_no_text() {
+        let read = |text: &'static str| TaggedTexts::of_columns(&file("c.txt", text));
+        let texts =
+            read("-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\n\n-DOCSTART- -X- O O\n\nPeter NNP B-NP B-PER\n")
+                .unwrap();
+        let words: Vec<&[String]> = texts.texts().iter().map(|text| &*text.words).collect();
+        assert_eq!(words, [["EU"], ["Peter"]]);
+        assert_eq!(texts.words(str::to_owned, &Limits::default()).unwrap().id("-DOCSTART-"), None);
+        // Among other words it is one.
+        assert_eq!(read("a O\n-DOCSTART- O\n").unwrap().texts()[0].words, ["a", "-DOCSTART-"]);
+        refused(read("-DOCSTART- O\n"), "texts of file `c.txt`: expected at least one, got none");
     }
 
     #[test]

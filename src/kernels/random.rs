@@ -83,6 +83,29 @@ pub fn fill_uniform<T: Float>(stream: RowStream, out: &mut [T]) {
     sweep(Fill { key, row, out });
 }
 
+/// Fills a row with numbers in 0..1 of 53 random bits, each made of two words: for what tells more cases apart than 24 bits
+/// have. A shorter row is the start of a longer one.
+///
+/// ```
+/// use unpadded::kernels::random::{RowStream, fill_uniform_53};
+/// let stream = RowStream { seed: 1, sequence: 7, ..RowStream::default() };
+/// let (mut short, mut long) = ([0.0; 3], [0.0; 5]);
+/// fill_uniform_53(stream, &mut short);
+/// fill_uniform_53(stream, &mut long);
+/// assert_eq!(short, long[..3]);
+/// ```
+pub fn fill_uniform_53(stream: RowStream, out: &mut [f64]) {
+    let (key, [a, b, c]) = stream.key();
+    for (block, out) in out.chunks_mut(2).enumerate() {
+        let words = philox([block as u32, a, b, c], key);
+        for (number, pair) in out.iter_mut().zip(words.chunks_exact(2)) {
+            let word = u64::from(pair[0]) << 32 | u64::from(pair[1]);
+            // 53 bits are exact in f64, and never rounded up to 1.
+            *number = (word >> 11) as f64 / (1u64 << 53) as f64;
+        }
+    }
+}
+
 struct Fill<'a, T> {
     key: [u32; 2],
     row: [u32; 3],
@@ -142,6 +165,23 @@ mod tests {
         let (key, [a, b, c]) = STREAM.key();
         for (j, &x) in long.iter().enumerate() {
             assert_eq!(x, from_word::<f32>(philox([j as u32 / 4, a, b, c], key)[j % 4]));
+        }
+    }
+
+    #[test]
+    fn numbers_of_53_bits_lie_in_0_1_and_use_them_all() {
+        let mut row = vec![0.0; 10_001];
+        fill_uniform_53(STREAM, &mut row);
+        assert!(row.iter().all(|x| (0.0..1.0).contains(x)));
+        let words: Vec<u64> = row.iter().map(|x| (x * (1u64 << 53) as f64) as u64).collect();
+        for bit in 0..53 {
+            let set = words.iter().filter(|&word| word >> bit & 1 == 1).count();
+            assert!((4_700..5_300).contains(&set), "bit {bit}: {set}");
+        }
+        for len in [0, 1, 2, 3, 4_000] {
+            let mut short = vec![0.0; len];
+            fill_uniform_53(STREAM, &mut short);
+            assert_eq!(short, row[..len]);
         }
     }
 

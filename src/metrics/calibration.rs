@@ -12,7 +12,7 @@ pub(super) const BINS: &str = "bins";
 
 /// The expected calibration error (Guo et al., "On calibration of modern neural networks", 2017): rows are put into bins of equal width
 /// by the probability of their guess, the largest of softmax(logits); the mean over the rows of |share of right guesses in
-/// the bin − mean probability in the bin|.
+/// the bin − mean probability in the bin|. Rows whose largest logit is NaN or infinite have no softmax, and are refused.
 ///
 /// ```
 /// use ndarray::array;
@@ -105,14 +105,14 @@ impl Metric for CalibrationError {
         let (mut found, count) = (Vec::with_capacity(rows.len()), self.sums.len() / 3);
         for row in &rows {
             let of = &numbers[row.number * classes..(row.number + 1) * classes];
-            let Some(guess) = row.guess else {
+            let guess = row.guess.filter(|&guess| of[guess as usize].is_finite());
+            let Some(guess) = guess else {
                 let what = format!("metric `{}`", self.name);
-                return Err(Error::new(what, "logits that are numbers", format!("{of:?}")).row(row.number));
+                let expected = "logits that are numbers, the largest of them finite";
+                return Err(Error::new(what, expected, format!("{of:?}")).row(row.number));
             };
             let most = of[guess as usize];
             let probability = 1.0 / of.iter().map(|x| (x - most).exp()).sum::<f64>();
-            // Infinite logits are sure, one or several of them.
-            let probability = if probability.is_nan() { 1.0 } else { probability };
             let bin = ((probability * count as f64) as usize).min(count - 1);
             found.push((bin, probability, f64::from(u8::from(guess == row.label))));
         }

@@ -1,6 +1,6 @@
 //! Metrics of classification: which class the largest logit names, against the label.
 
-use super::{Better, Metric, MetricKind, one_a_row};
+use super::{Better, Metric, MetricKind, one_a_row, same_sequences};
 use crate::error::{Error, Result};
 use crate::program::{Attributes, Var};
 use crate::tensor::{DType, Variable};
@@ -384,6 +384,7 @@ impl Classified {
                 return Err(wrong(&expected, format!("{other:?}")));
             }
         };
+        same_sequences(metric, logits, labels)?;
         if labels.dtype().is_float() {
             return Err(wrong("labels of whole numbers", labels.dtype().to_string()));
         }

@@ -1,6 +1,6 @@
 //! How far numbers are from those that they are to be.
 
-use super::{Better, Metric, MetricKind};
+use super::{Better, Metric, MetricKind, same_sequences};
 use crate::error::{Error, Result};
 use crate::program::{Attributes, Var};
 use crate::tensor::{DType, Dense, Variable};
@@ -104,6 +104,7 @@ impl Metric for MeanError {
             let got = format!("shapes {:?} and {:?}", found.shape(), wanted.shape());
             return Err(wrong("numbers of one shape", got));
         }
+        same_sequences(&self.name, found, wanted)?;
         if let Some(other) = values.iter().find(|value| !value.dtype().is_float()) {
             return Err(wrong("floats", other.dtype().to_string()));
         }

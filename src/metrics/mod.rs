@@ -118,8 +118,11 @@ pub trait Metric {
     /// Takes in what another metric of the same kind and settings, which saw other batches, has summed up
     /// ([`Self::sums`]): of several workers, or of parts of the data. It is then as if this one had seen those batches too.
     ///
+    /// That the other one is of the same kind and settings is for the caller to see to: sums are numbers without a name, and all that
+    /// can be checked is how many there are. Those of `Accuracy` and of `Loss`, two each, are added up without a word.
+    ///
     /// # Errors
-    /// If there are more sums or fewer: the other one is of another kind, or was told something else.
+    /// If there are more sums or fewer.
     #[track_caller]
     fn merge(&mut self, sums: &[f64]) -> Result<()> {
         let (name, own) = (self.name().to_owned(), self.sums());
@@ -256,7 +259,10 @@ impl Metric for Loss {
                 (sum(loss)? * weight, weight)
             }
             [losses] => (sum(losses)?, one_a_row(losses)? as f64),
-            [losses, share] if one_a_row(losses)? == one_a_row(share)? => (sum(losses)?, sum(share)?),
+            [losses, share] if one_a_row(losses)? == one_a_row(share)? => {
+                same_sequences(&self.name, losses, share)?;
+                (sum(losses)?, sum(share)?)
+            }
             _ => {
                 let shapes: Vec<&[usize]> = values.iter().map(Variable::shape).collect();
                 return Err(self.wrong("losses and as many shares", format!("{shapes:?}")));
@@ -296,6 +302,17 @@ impl Metric for Loss {
 impl Loss {
     fn wrong(&self, expected: &str, got: String) -> Error {
         Error::new(format!("metric `{}`", self.name), expected, got)
+    }
+}
+
+/// Checks that rows which are compared one by one are not those of other sequences. Rows without a LoD are of any.
+fn same_sequences(metric: &str, a: &Variable, b: &Variable) -> Result<()> {
+    match (a.lod(), b.lod()) {
+        (Some(a), Some(b)) if a != b => {
+            let (what, expected) = (format!("metric `{metric}`"), "values in the same sequences");
+            Err(Error::new(what, expected, format!("LoD {a} and {b}")))
+        }
+        _ => Ok(()),
     }
 }
 

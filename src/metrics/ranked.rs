@@ -106,7 +106,8 @@ impl Metric for TopK {
 /// The area under the ROC curve: how likely a row of a class has a higher score for it than a row of another class, half where both
 /// are the same. 0.5 where there are no rows of either side.
 ///
-/// The score of a class is ln(p / (1 − p)) for its probability p = softmax(logits). So that the metric streams, and parts of
+/// The score of a class is ln(p / (1 − p)) for its probability p = softmax(logits), where infinite logits are limits: a class that is
+/// certain or impossible beside the others has an infinite score. So that the metric streams, and parts of
 /// the data can be merged, scores s are counted by s / (1 + |s|) in 16,384 bins of equal width; two rows in one bin count as equal.
 /// That is off by at most half the share of pairs that meet in a bin: scores around 0 differ there by 0.0001, around 10 by 0.015.
 ///
@@ -159,10 +160,15 @@ impl RocAuc {
     fn bin(logits: &[f64], class: usize) -> Option<usize> {
         let others = || logits.iter().enumerate().filter(|(at, _)| *at != class).map(|(_, &x)| x);
         let most = others().fold(f64::NEG_INFINITY, f64::max);
-        let rest = others().map(|x| (x - most).exp()).sum::<f64>().ln() + most;
+        let rest = match most {
+            // One of the others is certain, or none is possible: the sum below would be of NaN.
+            most if most.is_infinite() => most,
+            most => others().map(|x| (x - most).exp()).sum::<f64>().ln() + most,
+        };
         let score = logits.get(class)? - rest;
         let at = match score {
-            s if s.is_nan() => return None,
+            // `max` passes over a NaN.
+            s if s.is_nan() || others().any(f64::is_nan) => return None,
             s if s.is_infinite() => s.signum(),
             s => s / (1.0 + s.abs()),
         };

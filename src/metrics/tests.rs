@@ -239,6 +239,29 @@ fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
     assert_eq!(auc.value(), 1.0);
     let error = auc.update(&sure(f32::NAN, 1), 1).unwrap_err().to_string();
     assert!(error.contains("scores that are numbers") && auc.sums().iter().sum::<f64>() == 2.0, "{error}");
+    // Of several classes: the score is infinite where all the others are impossible, or one of them is certain.
+    let of = |scores: [f32; 3]| {
+        [Variable::dense(ndarray::arr2(&[scores])), Variable::dense(ndarray::array![1i64])]
+    };
+    let (low, high) = (f32::NEG_INFINITY, f32::INFINITY);
+    for (scores, bin) in [
+        ([low, 0.0, low], RocAuc::BINS - 1),
+        ([low, high, low], RocAuc::BINS - 1),
+        ([0.0, high, low], RocAuc::BINS - 1),
+        ([high, 0.0, 1.0], 0),
+        ([high, 0.0, high], 0),
+        ([high, low, low], 0),
+        ([0.0, low, low], 0),
+        ([0.0, 0.0, low], RocAuc::BINS / 2),
+    ] {
+        let mut auc = RocAuc::new(x, y, 1);
+        auc.update(&of(scores), 1).unwrap();
+        assert_eq!(auc.sums().iter().position(|&rows| rows > 0.0), Some(bin), "{scores:?}");
+    }
+    for scores in [[low; 3], [high; 3], [high, high, 0.0], [high, 0.0, f32::NAN], [low, f32::NAN, low]] {
+        let error = RocAuc::new(x, y, 1).update(&of(scores), 1).unwrap_err().to_string();
+        assert!(error.contains("scores that are numbers"), "{error}");
+    }
     let error = RocAuc::new(x, y, 2).update(&sure(1.0, 1), 1).unwrap_err().to_string();
     assert!(error.contains("a class of two or more, got class 2 of 2"), "{error}");
 }
@@ -333,6 +356,63 @@ fn what_does_not_fit_is_refused_and_leaves_the_sums() {
     let two = Variable::dense(ndarray::array![1.0f32, 2.0]);
     let one = Variable::dense(ndarray::array![1.0f32]);
     refuse(&mut Loss::new(x).weighted(y), &[two, one], "losses and as many shares, got [[2], [1]]");
+}
+
+#[test]
+fn rows_of_other_sequences_are_refused_by_all_that_compare_rows() {
+    let (x, y) = vars();
+    let lod = |lengths: &[usize]| Lod::from_lengths1(lengths).unwrap();
+    let with = |value: Variable, lengths: &[usize]| value.with_lod(Some(lod(lengths))).unwrap();
+    let logits = || Variable::dense(Array2::<f32>::zeros((3, 2)));
+    let labels = || Variable::dense(ndarray::array![0i64, 1, 0]);
+    let floats = || Variable::dense(ndarray::array![0.0f32, 1.0, 0.5]);
+    let names = || ["a", "b"].map(str::to_owned).to_vec();
+    let classified: [Box<dyn Metric>; 8] = [
+        Box::new(Accuracy::new(x, y)),
+        Box::new(TopK::new(x, y, 1)),
+        Box::new(Precision::new(x, y, 2, Average::Macro)),
+        Box::new(Recall::new(x, y, 2, Average::Macro)),
+        Box::new(F1::new(x, y, 2, Average::Macro)),
+        Box::new(ConfusionMatrix::of(x, y, names())),
+        Box::new(RocAuc::new(x, y, 1)),
+        Box::new(CalibrationError::new(x, y)),
+    ];
+    let of_numbers: [Box<dyn Metric>; 2] =
+        [Box::new(MeanError::absolute(x, y)), Box::new(Loss::new(x).weighted(y))];
+    let all = classified.into_iter().map(|metric| (metric, [logits(), labels()]));
+    for (mut metric, [a, b]) in all.chain(of_numbers.map(|metric| (metric, [floats(), floats()]))) {
+        let other = [with(a.clone(), &[1, 2]), with(b.clone(), &[2, 1])];
+        let error = metric.update(&other, 2).unwrap_err().to_string();
+        let expected = format!(
+            "metric `{}`: expected values in the same sequences, got LoD [[1, 2]] and [[2, 1]]",
+            metric.name()
+        );
+        assert!(error.contains(&expected), "{error}");
+        assert!(metric.sums().iter().all(|&sum| sum == 0.0), "{}", metric.name());
+        metric.update(&[with(a.clone(), &[1, 2]), with(b.clone(), &[1, 2])], 2).unwrap();
+        // Rows without sequences are compared with any.
+        metric.update(&[with(a.clone(), &[1, 2]), b.clone()], 2).unwrap();
+        metric.update(&[a, with(b, &[1, 2])], 2).unwrap();
+    }
+}
+
+#[test]
+fn logits_without_a_softmax_have_no_calibration() {
+    let (x, y) = vars();
+    let of = |scores: [f32; 2]| {
+        [Variable::dense(ndarray::arr2(&[[0.0, 0.0], scores])), Variable::dense(ndarray::array![0i64, 1])]
+    };
+    let (low, high) = (f32::NEG_INFINITY, f32::INFINITY);
+    let mut error = CalibrationError::new(x, y);
+    for scores in [[high, 0.0], [high, high], [low, low], [0.0, f32::NAN]] {
+        let refused = error.update(&of(scores), 1).unwrap_err();
+        let said = refused.to_string();
+        assert!(said.contains("logits that are numbers, the largest of them finite"), "{said}");
+        assert!(said.contains("row 1") && error.sums().iter().all(|&sum| sum == 0.0), "{said}");
+    }
+    // A class that cannot be leaves a softmax over the others.
+    error.update(&of([low, 0.0]), 1).unwrap();
+    assert_eq!(error.sums().iter().sum::<f64>(), 2.0 + 1.5 + 2.0);
 }
 
 #[test]

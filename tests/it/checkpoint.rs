@@ -249,13 +249,57 @@ fn errors_name_the_section_and_what_is_wrong() {
 #[test]
 fn a_position_that_cannot_be_is_refused() {
     for number in [f64::NAN, f64::INFINITY] {
+        let message = refused(&with("position", 11, &number.to_le_bytes()));
+        assert!(message.contains("section `position`, `rate`: expected a finite number"), "{message}");
+        let best = [number.to_le_bytes(), 2u64.to_le_bytes(), 2u64.to_le_bytes()].map(|field| field.to_vec());
+        let message = refused(&with("position", 6, &record(&(1..).zip(best).collect::<Vec<_>>())));
+        assert!(message.contains("section `position`, `best value`: expected a finite number"), "{message}");
+        // A metric may be anything.
         let sums = [item(&1f64.to_le_bytes()), item(&number.to_le_bytes())].concat();
         let running = item(&record(&[(1, b"loss".to_vec()), (2, sums)]));
-        let message = refused(&with("position", 8, &running));
-        assert!(message.contains("section `position`, `loss`: expected a finite number"), "{message}");
+        let read = Checkpoint::from_bytes(&file(&with("position", 8, &running))).unwrap();
+        assert_eq!(read.position.running["loss"][1].to_bits(), number.to_bits());
     }
     let message = refused(&with("position", 3, &u64::MAX.to_le_bytes()));
     assert!(message.contains("`step`: expected a count below 2^53, got 18446744073709551615"), "{message}");
+}
+
+#[test]
+fn a_history_that_cannot_be_is_refused() {
+    let whole = trained::checkpoint(4);
+    let unfit = |change: &dyn Fn(&mut Checkpoint), expected: &str| {
+        let mut other = whole.clone();
+        change(&mut other);
+        let error = other.to_bytes().unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let number = "section `epoch`, `number`: expected";
+    unfit(&|c| c.history.swap(0, 1), &format!("{number} epochs in their order, got 1 behind 2"));
+    unfit(&|c| c.history[1].epoch = 1, &format!("{number} epochs in their order, got 1 behind 1"));
+    unfit(&|c| c.history[0].epoch = 0, &format!("{number} at least 1, got 0"));
+    unfit(&|c| c.history[2].epoch = 4, &format!("{number} at most 3, the epochs that are finished, got 4"));
+    unfit(&|c| c.position.epoch = 2, &format!("{number} at most 2, the epochs that are finished, got 3"));
+    let step = "section `epoch`, `step`: expected";
+    unfit(&|c| c.history[1].step = 0, &format!("{step} steps in their order, got 0 behind 1"));
+    unfit(&|c| c.history[2].step = 5, &format!("{step} at most 4, the steps that were made, got 5"));
+    // From a file too, as are scores without a name and names without a score.
+    let message = refused(&with("epoch", 1, &0u64.to_le_bytes()));
+    assert!(message.contains("expected epochs in their order, got 0 behind 0"), "{message}");
+    let message = refused(&with("epoch", 2, &5u64.to_le_bytes()));
+    assert!(message.contains("at most 4, the steps that were made, got 5"), "{message}");
+    for field in [5, 7] {
+        let three =
+            [item(&1f64.to_le_bytes()), item(&2f64.to_le_bytes()), item(&3f64.to_le_bytes())].concat();
+        let names = if field == 5 { 1 } else { 2 };
+        for (values, got) in [(three, 3), (Vec::new(), 0)] {
+            let message = refused(&with("epoch", field, &values));
+            assert!(message.contains("section `epoch`"), "{message}");
+            assert!(
+                message.contains(&format!("scores of an epoch: expected {names}, one a name, got {got}")),
+                "{message}"
+            );
+        }
+    }
 }
 
 /// Every record of a value, with a field that no release knows before and behind its own, to the innermost ones.

@@ -131,6 +131,35 @@ fn samples_of_a_sequence_do_not_depend_on_the_batch() {
     assert_eq!(alone.losses, before.losses[..4]);
 }
 
+/// Classes lie closer together than numbers of 24 bits do: of the upper half of ten million, these reach one in five.
+#[test]
+fn rare_classes_of_very_many_are_drawn_too() {
+    const MANY: usize = 10_000_000;
+    let net = Builder::new().seed(3);
+    let x = net.feed("x", DType::F32, &[1], 1);
+    let labels = net.feed_like("labels", DType::I64, &[], x);
+    let table = net.parameter("table", DType::F32, &[MANY, 1], init::zeros());
+    let (_, samples) = net.nce(x, table, labels, SampledClasses::new(2_000));
+    let (registry, program) = (net.registry(), net.finish().unwrap());
+    let mut executor = Executor::new(&program, &registry, &[samples.id()], 1).unwrap();
+    let lod = Lod::from_lengths1(&[10]).unwrap();
+    let rows = Variable::sequences(Array2::<f32>::zeros((10, 1)), lod.clone()).unwrap();
+    let classes = Variable::sequences(Array1::<i64>::zeros(10), lod).unwrap();
+    let fed = [(x.id(), &rows), (labels.id(), &classes)];
+    executor.run(&mut Scope::of(&program).unwrap(), &Run::train(&fed, 4)).unwrap();
+    let samples = executor.fetch(samples.id()).unwrap().as_slice::<i64>().unwrap().to_vec();
+    let upper: Vec<i64> = samples.into_iter().filter(|&class| class >= MANY as i64 / 2).collect();
+    // ln 2 / ln 10^7 of 20,000 samples.
+    assert!((700..1_030).contains(&upper.len()), "{}", upper.len());
+    let (whole, steps) = ((MANY as f64).ln_1p(), f64::from(1 << 24));
+    let by_24_bits = |class: &&i64| {
+        let first = ((**class as f64).ln_1p() / whole * steps).ceil();
+        ((first / steps * whole).exp_m1() as i64) == **class
+    };
+    let reached = upper.iter().filter(by_24_bits).count();
+    assert!(2 * reached < upper.len(), "{reached} of {}", upper.len());
+}
+
 /// e^−loss of each class for one row.
 fn probabilities(classes: usize, nodes: usize, tree: &ClassTree) -> Vec<f64> {
     let net = Builder::new();

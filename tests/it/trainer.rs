@@ -22,6 +22,7 @@ mod accumulate;
 mod averaging;
 mod best;
 mod not_finite;
+mod on_epoch;
 mod rate;
 mod refusals;
 

@@ -104,7 +104,9 @@ operator! {
     /// nor bias. The outputs have q's rows and LoD; the second is `[rows, h]` . A query that sees no
     /// key, as in a sequence without keys, gets zeros.
     ///
-    /// Each sequence is computed tile by tile of 64 queries and 128 keys, so that memory grows with the rows alone.
+    /// Each sequence is computed tile by tile of 64 queries and 128 keys, so that memory grows with the rows alone. A key that a query
+    /// does not see has the weight 0 in their tile, so the bounds hold for values that are finite: 0 · ∞ is NaN, and an infinite or NaN
+    /// number in a later row of `v` makes NaN of the queries before it that meet it in a tile, under causal attention too.
     ///
     /// ```
     /// use ndarray::array;

@@ -164,8 +164,8 @@ impl LogUniform {
     }
 
     /// The class of a number of [0, 1).
-    fn draw(self, uniform: f32) -> usize {
-        let at = (f64::from(uniform) * (self.classes as f64).ln_1p()).exp_m1();
+    fn draw(self, uniform: f64) -> usize {
+        let at = (uniform * (self.classes as f64).ln_1p()).exp_m1();
         // Rounding may reach the number of classes.
         (at as usize).min(self.classes.saturating_sub(1))
     }
@@ -271,7 +271,7 @@ family!(Sampled);
 /// What a row's loss is computed in.
 #[derive(Default)]
 struct Room<T> {
-    uniform: Vec<f32>,
+    uniform: Vec<f64>,
     met: Vec<Met>,
     scores: Vec<T>,
     times: Vec<T>,
@@ -324,7 +324,8 @@ impl<F: Contrast> Sampled<F> {
             drawn.fill(-1);
             if trains {
                 room.uniform.resize(drawn.len(), 0.0);
-                run.uniform(row, &mut room.uniform);
+                // Of millions of classes, the rare ones lie closer together than numbers of 24 bits.
+                run.uniform_53(row, &mut room.uniform);
                 drawn.iter_mut().zip(&room.uniform).for_each(|(to, &u)| *to = by.draw(u) as i64);
             }
             match class_of(&labels, row, classes) {
@@ -479,13 +480,13 @@ mod tests {
         let mut counts = [0; 7];
         let draws = 70_000;
         for i in 0..draws {
-            counts[by.draw((i as f32 + 0.5) / draws as f32)] += 1;
+            counts[by.draw((f64::from(i) + 0.5) / f64::from(draws))] += 1;
         }
         let expected = |class| by.ln_expected(class, 1).exp() * f64::from(draws);
         for (class, &count) in counts.iter().enumerate() {
             assert!((f64::from(count) - expected(class)).abs() < 5.0, "{class}: {count}");
         }
         assert!(((0..7).map(|class| by.ln_expected(class, 1).exp()).sum::<f64>() - 1.0).abs() < 1e-12);
-        assert_eq!((by.draw(0.0), by.draw(0.999_999_94)), (0, 6));
+        assert_eq!((by.draw(0.0), by.draw(1.0 - 0.5f64.powi(53))), (0, 6));
     }
 }

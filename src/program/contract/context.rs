@@ -11,7 +11,7 @@ use super::literals::{Literals, literal_methods};
 use super::signature::Signature;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::arena::{Operands, Plain};
-use crate::kernels::random::{RowStream, fill_uniform};
+use crate::kernels::random::{RowStream, fill_uniform, fill_uniform_53};
 use crate::kernels::{Store, View, ViewMut};
 use crate::lod::Lod;
 use crate::program::spec::extent::Spec;
@@ -293,6 +293,16 @@ macro_rules! shared_methods {
                 let RowKey { sequence, position } = self.call.keys.get(row);
                 let RunFacts { seed, step, .. } = self.call.run;
                 fill_uniform(RowStream { seed, step, operator: self.call.stream, sequence, position }, out);
+            }
+
+            /// [`Self::uniform`] with 53 random bits in each number, not 24.
+            pub fn uniform_53(&self, row: usize, out: &mut [f64]) {
+                let RowKey { sequence, position } = self.call.keys.get(row);
+                let RunFacts { seed, step, .. } = self.call.run;
+                fill_uniform_53(
+                    RowStream { seed, step, operator: self.call.stream, sequence, position },
+                    out,
+                );
             }
 
             /// [`Self::uniform`] with the same numbers for all rows of a (top-level) sequence, whatever their place.

@@ -47,7 +47,7 @@ pub struct Facts {
     pub reach: Reach,
     /// What it does to the LoD.
     pub lod: LodEffect,
-    /// Draws random numbers, from [`Forward::uniform`](crate::program::Forward::uniform) and nowhere else.
+    /// Draws random numbers, from [`Forward::uniform`](crate::program::Forward::uniform) and its like, and nowhere else.
     pub random: bool,
     /// A row's bits depend on the batch (batch norm and the like): exempt from that test.
     pub batch_dependent: bool,

@@ -93,13 +93,14 @@ pub(super) fn of_the_batch(case: &Case) -> HashSet<VarId> {
     let mut found = HashSet::new();
     for op in &program.root().ops {
         let reads: Vec<VarId> = op.reads().collect();
-        let reach = |kind: &str| {
-            case.registry.parse(kind, &op.attributes).is_ok_and(|o| o.facts().reach == Reach::Batch)
-        };
+        let facts = case.registry.parse(&op.kind, &op.attributes).ok().map(|o| o.facts());
+        let reach = facts.is_some_and(|facts| facts.reach == Reach::Batch);
         // The gradient of a mean has the size of the batch in it.
-        let wide = op.role == Role::Backward && op.kind != "sum" && op.step.is_none() && reach(&op.kind);
+        let wide = op.role == Role::Backward && op.kind != "sum" && op.step.is_none() && reach;
         let wide = wide && !op.kind.starts_with("sequence_");
-        let tainted = wide || reads.iter().any(|v| found.contains(v));
+        // A batch norm gives rows that are made of the averages over all rows.
+        let whole = op.role == Role::Forward && facts.is_some_and(|facts| facts.batch_dependent);
+        let tainted = wide || whole || reads.iter().any(|v| found.contains(v));
         let reduces = op.role == Role::Forward && reads.iter().any(batched);
         for var in op.writes() {
             if tainted || (reduces && !batched(&var)) {

@@ -1,8 +1,9 @@
 //! Numbers that are not finite: found before the update, and named where they first came from.
 
-use unpadded::Var;
 use unpadded::checkpoint::Checkpoint;
+use unpadded::metrics::{Better, Metric};
 use unpadded::tensor::Storage;
+use unpadded::{Var, Variable};
 
 use super::*;
 
@@ -168,5 +169,65 @@ fn what_is_not_finite_is_not_resumed() {
         tried += 1;
     }
     assert!(tried > 10 && values(&mut second) == before && second.position().step == 0);
+    std::fs::remove_file(file).unwrap();
+}
+
+/// A metric whose sums have every bit that a number may have.
+struct Odd(Var, [f64; 3]);
+
+impl Odd {
+    const NAN: u64 = 0xfff8_dead_beef_0001;
+}
+
+impl Metric for Odd {
+    fn name(&self) -> &str {
+        "odd"
+    }
+    fn variables(&self) -> Vec<Var> {
+        vec![self.0]
+    }
+    fn better(&self) -> Better {
+        Better::Lower
+    }
+    fn update(&mut self, _: &[Variable], sequences: usize) -> Result<()> {
+        self.1 = [f64::from_bits(Self::NAN), f64::NEG_INFINITY, self.1[2] + sequences as f64];
+        Ok(())
+    }
+    fn value(&self) -> f64 {
+        self.1[0]
+    }
+    fn sums(&mut self) -> &mut [f64] {
+        &mut self.1
+    }
+}
+
+/// The parameters can be trained further, whatever a metric makes of them: the training is saved, and goes on to the same bits.
+#[test]
+fn a_metric_that_is_not_finite_is_saved_and_resumed_within_an_epoch() {
+    let of = || {
+        let net = Builder::new().seed(3);
+        let words = net.feed("words", DType::I64, &[], 1);
+        let label = net.feed("label", DType::I64, &[], 0);
+        let h = net.sequence_pool(net.embedding(words, Embedding::new(20, 6)), Pool::Sum);
+        let loss = net.mean(net.cross_entropy(net.linear(h, 2), label));
+        let trainer = Trainer::new(net, loss, &Adam::new(0.02)).unwrap();
+        trainer.metric(Odd(label, [0.0; 3])).threads(1).progress(Progress::Quiet)
+    };
+    let mut whole = of();
+    fit(&mut whole, Until::Steps(14));
+    let expected = bytes(&mut whole);
+    let file = path("odd-metric");
+    for k in [4, 13] {
+        let mut first = of();
+        fit(&mut first, Until::Steps(k));
+        first.save(&file).unwrap();
+        let running = Checkpoint::load(&file).unwrap().position.running["odd"].clone();
+        let bits: Vec<u64> = running[..2].iter().map(|x| x.to_bits()).collect();
+        assert_eq!(bits, [Odd::NAN, f64::NEG_INFINITY.to_bits()]);
+        let mut second = of();
+        second.resume(&file).unwrap();
+        fit(&mut second, Until::Steps(14));
+        assert!(bytes(&mut second) == expected, "after {k} steps");
+    }
     std::fs::remove_file(file).unwrap();
 }

@@ -6,7 +6,7 @@ use super::{Call, OperandAt, RunFacts, Sequences, another, held};
 use crate::error::{AtCaller, Error, Result};
 use crate::kernels::View;
 use crate::kernels::arena::{Operands, Plain};
-use crate::kernels::random::{RowStream, fill_uniform};
+use crate::kernels::random::{RowStream, fill_uniform, fill_uniform_53};
 use crate::lod::Lod;
 use crate::program::contract::keys::RowKey;
 use crate::program::contract::levels::LevelTable;
