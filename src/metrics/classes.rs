@@ -1,5 +1,6 @@
 //! Metrics of classification: which class the largest logit names, against the label.
 
+use super::sums::Sums;
 use super::{Better, Metric, MetricKind, one_a_row};
 use crate::error::{Error, Result};
 use crate::program::{Attributes, Var};
@@ -158,18 +159,20 @@ struct PerClass {
     name: String,
     classified: Classified,
     average: Average,
+    classes: usize,
     /// Hits, labels and guesses of each class.
-    sums: Vec<f64>,
+    sums: Sums,
 }
 
 impl PerClass {
     fn new(share: &str, (logits, labels): (Var, Var), classes: usize, average: Average) -> Self {
         let classified = Classified { logits, labels, ignore: None };
-        Self { name: average.called(share), classified, average, sums: vec![0.0; 3 * classes] }
+        let sums = Sums::new(classes.checked_mul(3));
+        Self { name: average.called(share), classified, average, classes, sums }
     }
 
     fn update(&mut self, values: &[Variable]) -> Result<()> {
-        let known = self.sums.len() / 3;
+        let known = self.classes;
         let wrong =
             |expected: String, got: String| Err(Error::new(format!("metric `{}`", self.name), expected, got));
         if let Average::Class(class) = self.average
@@ -177,11 +180,13 @@ impl PerClass {
         {
             return wrong(format!("a class below {known}"), class.to_string());
         }
-        for row in self.classified.rows_of(&self.name, values, known)? {
+        let rows = self.classified.rows_of(&self.name, values, known)?;
+        let sums = self.sums.room(&self.name, format_args!("3 for each of {known} classes"))?;
+        for row in rows {
             for (sum, class) in
                 [(0, row.guess.filter(|&guess| guess == row.label)), (1, Some(row.label)), (2, row.guess)]
             {
-                if let Some(counted) = class.and_then(|class| self.sums.get_mut(3 * class as usize + sum)) {
+                if let Some(counted) = class.and_then(|class| sums.get_mut(3 * class as usize + sum)) {
                     *counted += 1.0;
                 }
             }
@@ -191,11 +196,11 @@ impl PerClass {
 
     fn value(&self, share: fn(Counts) -> f64) -> f64 {
         let counts = |sums: &[f64]| Counts { hits: sums[0], labels: sums[1], guesses: sums[2] };
-        self.average.of(self.sums.chunks_exact(3).map(counts), share)
+        self.average.of(self.sums.known().chunks_exact(3).map(counts), share)
     }
 
     fn attributes(&self) -> Attributes {
-        let attributes = self.classified.attributes().with(CLASSES, self.sums.len() / 3);
+        let attributes = self.classified.attributes().with(CLASSES, self.classes);
         match self.average {
             Average::Macro => attributes.with(AVERAGE, MACRO),
             Average::Micro => attributes.with(AVERAGE, MICRO),
@@ -254,7 +259,7 @@ macro_rules! of_classes {
             }
 
             fn sums(&mut self) -> &mut [f64] {
-                &mut self.0.sums
+                self.0.sums.all()
             }
 
             fn kind(&self) -> Option<MetricKind> {

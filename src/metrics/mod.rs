@@ -73,6 +73,7 @@ mod deviation;
 mod edits;
 mod ranked;
 mod scores;
+mod sums;
 
 pub use crate::checkpoint::Better;
 pub use bleu::{Bleu, tokens_13a};
@@ -111,7 +112,8 @@ pub trait Metric {
     fn value(&self) -> f64;
 
     /// ALL that it knows of the batches so far. Setting them to zero starts anew; setting them to what they were (they
-    /// are stored in checkpoints) goes on from there. The number of sums must not change.
+    /// are stored in checkpoints) goes on from there. The number of sums must not change. Many cost little in a file if most are
+    /// zero.
     fn sums(&mut self) -> &mut [f64];
 
     /// Takes in what another metric of the same kind and settings, which saw other batches, has summed up

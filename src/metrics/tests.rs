@@ -341,3 +341,32 @@ fn only_finite_values_are_better() {
     assert!(!Better::Lower.than(1.0, 1.0) && !Better::Higher.than(1.0, 1.0));
     assert!(!Better::Lower.than(f64::NAN, 2.0) && !Better::Higher.than(f64::INFINITY, 1.0));
 }
+#[test]
+fn metrics_of_more_sums_than_there_can_be_are_refused_with_the_first_batch() {
+    let (x, y) = vars();
+    let values = [Variable::dense(Array2::<f32>::zeros((1, 4))), Variable::dense(ndarray::array![0i64])];
+    let refuse = |metric: &mut dyn Metric, values: &[Variable], expected: &str| {
+        assert_eq!((metric.value(), metric.sums().len()), (0.0, 0));
+        let error = metric.update(values, 1).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(metric.value(), 0.0);
+    };
+    let most = "expected at most 268435456 sums, got";
+    for bins in [1usize << 40, usize::MAX] {
+        let expected = format!("metric `calibration error`: {most} 3 for each of {bins} bins");
+        refuse(&mut CalibrationError::new(x, y).bins(bins), &values, &expected);
+    }
+    let mut precision = Precision::new(x, y, usize::MAX, Average::Macro);
+    refuse(
+        &mut precision,
+        &values,
+        "metric `macro precision`: expected logits of 18446744073709551615 classes, got 4",
+    );
+    let classes = 20_000;
+    let wide = [Variable::dense(Array2::<f32>::zeros((1, classes))), Variable::dense(ndarray::array![0i64])];
+    let names = (0..classes).map(|class| class.to_string()).collect();
+    let mut matrix = ConfusionMatrix::of(x, y, names);
+    refuse(&mut matrix, &wide, &format!("{most} one for each pair of 20000 classes"));
+    assert_eq!(matrix.count(1, 1), 0);
+}
+

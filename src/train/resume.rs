@@ -39,11 +39,13 @@ impl Trainer {
         for (name, value) in &self.state.best {
             value.check_finite("value of the best epoch, to save").map_err(|e| refused(e, name))?;
         }
-        let sums = self.metrics.iter_mut().map(|m| (m.name().to_owned(), m.sums().to_vec()));
-        self.state.position.running = sums.collect();
+        for metric in &mut self.metrics {
+            let name = metric.name().to_owned();
+            self.state.position.keep_sums(&name, metric.sums());
+        }
         self.state.metrics = self.described();
         let saved = self.state.save_to(&mut self.scope, target);
-        self.state.position.running.clear();
+        self.state.position.clear_sums();
         saved
     }
 
@@ -148,6 +150,7 @@ impl Trainer {
         let Checkpoint { best, criterion, history, carried, position, .. } = from;
         self.state =
             Checkpoint { best, criterion, history, carried, position, ..std::mem::take(&mut self.state) };
+        self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         self.resumed = true;
         Ok(())
     }
@@ -155,18 +158,15 @@ impl Trainer {
     /// The sums of the metrics over the part of the epoch that was done before.
     pub(super) fn restore_sums(&mut self) -> Result<()> {
         for metric in &mut self.metrics {
-            let Some(sums) = self.state.position.running.get(metric.name()) else { continue };
-            if metric.sums().len() != sums.len() {
-                let expected = format!("{} sums", metric.sums().len());
-                return Err(Error::new(
-                    format!("metric `{}`", metric.name()),
-                    expected,
-                    sums.len().to_string(),
-                ));
+            let Some(sums) = self.state.position.sums_of(metric.name()) else { continue };
+            if metric.sums().len() as u64 != sums.count {
+                let (what, expected) =
+                    (format!("metric `{}`", metric.name()), format!("{} sums", metric.sums().len()));
+                return Err(Error::new(what, expected, sums.count.to_string()));
             }
-            metric.sums().copy_from_slice(sums);
+            sums.fill(metric.sums());
         }
-        self.state.position.running.clear();
+        self.state.position.clear_sums();
         Ok(())
     }
 
