@@ -47,7 +47,7 @@ functions! {
         value |_, x| x.sigmoid_with::<A>();
         slope |_, y: Output| y * (T::ONE - y);
 
-    /// out = max(x, 0), every element.
+    /// out = max(x, 0), every element. NaN stays NaN.
     ///
     /// ```
     /// use ndarray::array;
@@ -61,8 +61,9 @@ functions! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     Relu = fn relu()
-        value |_, x| if x > T::ZERO { x } else { T::ZERO };
-        slope |_, y: Output| if y > T::ZERO { T::ONE } else { T::ZERO };
+        // Compared such that NaN passes.
+        value |_, x| if x <= T::ZERO { T::ZERO } else { x };
+        slope |_, y: Output| if y <= T::ZERO { T::ZERO } else { T::ONE };
 
     /// out = x where it is positive, else alpha · x.
     ///
