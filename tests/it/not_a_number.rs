@@ -95,3 +95,20 @@ fn a_training_whose_relu_meets_nan_says_so() {
     let error = executor.run(&mut scope, &Run::train(&[(x.id(), &rows)], 0)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFinite, "{error}");
 }
+
+#[test]
+fn bounds_that_cannot_be_are_refused_when_built() {
+    for (low, high) in [(1.0, -1.0), (f64::NAN, 1.0), (0.0, f64::NAN)] {
+        let net = Builder::new();
+        let x = net.feed("x", DType::F32, &[3], 0);
+        let _ = x.clamp(low, high);
+        let error = net.finish().unwrap_err().to_string();
+        let expected =
+            "attributes `low` and `high`: expected two numbers, the first not above the second, got ";
+        assert!(error.contains(&format!("{expected}{low} and {high}")), "{error}");
+    }
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[3], 0);
+    let _ = x.clamp(0.5, 0.5).clamp(f64::NEG_INFINITY, 1.0);
+    net.finish().unwrap();
+}
