@@ -358,25 +358,20 @@ impl Classified {
         vec![self.logits, self.labels]
     }
 
-    /// The rows that count, whose labels are all of so many classes, as the logits are.
+    /// The rows that count, of logits of so many classes.
     pub(super) fn rows_of(&self, metric: &str, values: &[Variable], classes: usize) -> Result<Vec<Row>> {
         let rows = self.rows(metric, values)?;
-        let wrong = |expected: String, got: String| Error::new(format!("metric `{metric}`"), expected, got);
-        if let Some([_, columns]) = values.first().map(Variable::shape)
-            && *columns != classes
-        {
-            return Err(wrong(format!("logits of {classes} classes"), columns.to_string()));
-        }
-        let outside = |row: &&Row| !usize::try_from(row.label).is_ok_and(|class| class < classes);
-        match rows.iter().find(outside) {
-            Some(row) => {
-                Err(wrong(format!("labels of 0 to below {classes}"), row.label.to_string()).row(row.number))
+        match values.first().map(Variable::shape) {
+            Some([_, columns]) if *columns != classes => {
+                let (what, expected) = (format!("metric `{metric}`"), format!("logits of {classes} classes"));
+                Err(Error::new(what, expected, columns.to_string()))
             }
-            None => Ok(rows),
+            _ => Ok(rows),
         }
     }
 
-    /// The rows that count.
+    /// The rows that count. Each has a label that is one of the logits' classes: another one is a mistake in the data, or one to
+    /// ignore, which has to be said.
     pub(super) fn rows(&self, metric: &str, values: &[Variable]) -> Result<Vec<Row>> {
         let wrong = |expected: &str, got: String| Error::new(format!("metric `{metric}`"), expected, got);
         let [logits, labels] = values else {
@@ -399,7 +394,16 @@ impl Classified {
             let guesses = guesses.chain(std::iter::repeat(None));
             let rows = labels.as_slice::<i64>()?.iter().zip(guesses).enumerate();
             let rows = rows.map(|(number, (&label, guess))| Row { number, label, guess });
-            Ok(rows.filter(|row| Some(row.label) != self.ignore).collect())
+            let rows: Vec<Row> = rows.filter(|row| Some(row.label) != self.ignore).collect();
+            let outside = |row: &&Row| !usize::try_from(row.label).is_ok_and(|class| class < classes);
+            match rows.iter().find(outside) {
+                None => Ok(rows),
+                Some(row) => {
+                    let expected = format!("labels of 0 to below {classes}");
+                    let error = wrong(&expected, row.label.to_string()).row(row.number);
+                    Err(error.noted("`ignoring` leaves the rows of a label out"))
+                }
+            }
         })
     }
 }

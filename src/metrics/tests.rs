@@ -330,17 +330,29 @@ fn what_does_not_fit_is_refused_and_leaves_the_sums() {
         "labels of 0 to below 4, got -1",
     );
     refuse(&mut Loss::new(x), &[logits()], "one a row, got shape [2, 4]");
+    // Each that looks at labels, and a label on either side of the classes.
+    let kinds: [fn(Var, Var) -> Box<dyn Metric>; 5] = [
+        |x, y| Box::new(Accuracy::new(x, y)),
+        |x, y| Box::new(TopK::new(x, y, 2)),
+        |x, y| Box::new(CalibrationError::new(x, y)),
+        |x, y| Box::new(RocAuc::new(x, y, 1)),
+        |x, y| Box::new(Recall::new(x, y, 4, Average::Macro)),
+    ];
+    for (label, of) in kinds.iter().flat_map(|of| [(-1, of), (4, of), (i64::MIN, of)]) {
+        let expected = format!("of row 1: expected labels of 0 to below 4, got {label}");
+        let mut metric = of(x, y);
+        let error = metric.update(&[logits(), labels(0, label)], 1).unwrap_err().to_string();
+        assert!(error.contains(&expected) && error.contains(metric.name()), "{error}");
+        assert!(metric.sums().iter().all(|&sum| sum == 0.0), "{}", metric.name());
+    }
+    let mut left_out = Accuracy::new(x, y).ignoring(-1);
+    left_out.update(&[logits(), labels(0, -1)], 1).unwrap();
+    assert_eq!(left_out.sums(), [1.0, 1.0]);
     let two = Variable::dense(ndarray::array![1.0f32, 2.0]);
     let one = Variable::dense(ndarray::array![1.0f32]);
     refuse(&mut Loss::new(x).weighted(y), &[two, one], "losses and as many shares, got [[2], [1]]");
 }
 
-#[test]
-fn only_finite_values_are_better() {
-    assert!(Better::Lower.than(1.0, 2.0) && Better::Higher.than(2.0, 1.0));
-    assert!(!Better::Lower.than(1.0, 1.0) && !Better::Higher.than(1.0, 1.0));
-    assert!(!Better::Lower.than(f64::NAN, 2.0) && !Better::Higher.than(f64::INFINITY, 1.0));
-}
 #[test]
 fn metrics_of_more_sums_than_there_can_be_are_refused_with_the_first_batch() {
     let (x, y) = vars();
@@ -370,3 +382,9 @@ fn metrics_of_more_sums_than_there_can_be_are_refused_with_the_first_batch() {
     assert_eq!(matrix.count(1, 1), 0);
 }
 
+#[test]
+fn only_finite_values_are_better() {
+    assert!(Better::Lower.than(1.0, 2.0) && Better::Higher.than(2.0, 1.0));
+    assert!(!Better::Lower.than(1.0, 1.0) && !Better::Higher.than(1.0, 1.0));
+    assert!(!Better::Lower.than(f64::NAN, 2.0) && !Better::Higher.than(f64::INFINITY, 1.0));
+}
