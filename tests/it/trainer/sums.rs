@@ -2,7 +2,7 @@
 
 use unpadded::Var;
 use unpadded::checkpoint::Checkpoint;
-use unpadded::metrics::ConfusionMatrix;
+use unpadded::metrics::{CalibrationError, ConfusionMatrix};
 
 use super::*;
 
@@ -48,5 +48,42 @@ fn a_training_with_a_metric_of_many_sums_is_saved_and_goes_on() {
     ended.save(&file).unwrap();
     let position = Checkpoint::load(&file).unwrap().position;
     assert!(position.running.is_empty() && position.sparse.is_empty(), "{position:?}");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn sums_of_a_metric_that_was_told_something_else_are_not_gone_on_with() {
+    let with = |ignored: Option<i64>| {
+        classifier(|trainer, logits, label| {
+            let error = CalibrationError::new(logits, label);
+            trainer.metric(match ignored {
+                Some(ignored) => error.ignoring(ignored),
+                None => error,
+            })
+        })
+    };
+    let file = path("told");
+    let mut first = with(None);
+    fit(&mut first, Until::Steps(7));
+    first.save(&file).unwrap();
+    let mut second = with(Some(0));
+    second.resume(&file).unwrap();
+    let error = second.fit(&train(), &dev(), Until::Steps(14)).unwrap_err().to_string();
+    let expected = "metric `calibration error`, whose sums of the epoch so far are in the checkpoint: expected no `ignore`, \
+                    got `ignore` 0";
+    assert!(error.contains(expected), "{error}");
+    let mut named = classifier(|trainer, logits, label| {
+        trainer.metric(Accuracy::new(logits, label).named("calibration error"))
+    });
+    named.resume(&file).unwrap();
+    let error = named.fit(&train(), &dev(), Until::Steps(14)).unwrap_err().to_string();
+    assert!(error.contains("expected kind `calibration_error`, got kind `accuracy`"), "{error}");
+    // Between epochs there is nothing to mix.
+    let mut first = with(None);
+    fit(&mut first, Until::Epochs(1));
+    first.save(&file).unwrap();
+    let mut second = with(Some(0));
+    second.resume(&file).unwrap();
+    fit(&mut second, Until::Steps(14));
     std::fs::remove_file(file).unwrap();
 }
