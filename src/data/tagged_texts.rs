@@ -206,11 +206,17 @@ impl TaggedTexts {
     /// The labels of all these texts, sorted.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no text has one.
     #[track_caller]
     pub fn labels<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
-        let labels: BTreeSet<&str> =
-            all.into_iter().flat_map(|of| &of.texts).filter_map(|text| text.label.as_deref()).collect();
+        let all: Vec<&TaggedTexts> = all.into_iter().collect();
+        let texts = all.iter().flat_map(|of| &of.texts);
+        let labels: BTreeSet<&str> = texts.filter_map(|text| text.label.as_deref()).collect();
+        if labels.is_empty() && !all.is_empty() {
+            let names: Vec<String> = all.iter().map(|of| format!("`{}`", of.name)).collect();
+            let what = format!("labels of the texts of {}", names.join(" and "));
+            return Err(Error::of(ErrorKind::Format, what, "one for each text", "none at all"));
+        }
         Vocabulary::labels(labels)
     }
 
@@ -301,6 +307,14 @@ mod tests {
             "lines of file `seq.out`: expected 3, as many as `seq.in` has, got 2",
         );
         refused(of("O O O\n\nO\n", "a\nb\n \n"), "label:3: expected a label, got a blank line");
+    }
+
+    #[test]
+    fn texts_without_labels_are_named() {
+        let texts = TaggedTexts::of_columns(&file("c.txt", "a O\n")).unwrap();
+        let error = TaggedTexts::labels([&texts]).unwrap_err().to_string();
+        let expected = "labels of the texts of `c.txt`: expected one for each text, got none at all";
+        assert!(error.contains(expected), "{error}");
     }
 
     #[test]

@@ -378,7 +378,7 @@ impl Classified {
             return Err(wrong("logits and labels", format!("{} values", values.len())));
         };
         let classes = match logits.shape() {
-            [rows, classes] if *rows == one_a_row(labels)? => *classes,
+            [rows, classes] if *rows == one_a_row(metric, labels)? => *classes,
             other => {
                 let expected = format!("logits [{}, classes], as many rows as labels", labels.rows());
                 return Err(wrong(&expected, format!("{other:?}")));
@@ -386,6 +386,9 @@ impl Classified {
         };
         if labels.dtype().is_float() {
             return Err(wrong("labels of whole numbers", labels.dtype().to_string()));
+        }
+        if !logits.dtype().is_float() {
+            return Err(wrong("logits that are floats", logits.dtype().to_string()));
         }
         let labels = labels.storage().as_dense()?.cast(DType::I64);
         with_float!(logits.dtype(), T => {

@@ -254,10 +254,12 @@ impl Metric for Loss {
         let (sum, weight) = match values {
             [loss] if loss.shape().is_empty() => {
                 let weight = sequences as f64;
-                (sum(loss)? * weight, weight)
+                (self.sum(loss)? * weight, weight)
             }
-            [losses] => (sum(losses)?, one_a_row(losses)? as f64),
-            [losses, share] if one_a_row(losses)? == one_a_row(share)? => (sum(losses)?, sum(share)?),
+            [losses] => (self.sum(losses)?, one_a_row(&self.name, losses)? as f64),
+            [losses, share] if one_a_row(&self.name, losses)? == one_a_row(&self.name, share)? => {
+                (self.sum(losses)?, self.sum(share)?)
+            }
             _ => {
                 let shapes: Vec<&[usize]> = values.iter().map(Variable::shape).collect();
                 return Err(self.wrong("losses and as many shares", format!("{shapes:?}")));
@@ -298,22 +300,31 @@ impl Loss {
     fn wrong(&self, expected: &str, got: String) -> Error {
         Error::new(format!("metric `{}`", self.name), expected, got)
     }
+
+    /// The sum of all numbers, in f64.
+    fn sum(&self, values: &Variable) -> Result<f64> {
+        if !values.dtype().is_float() {
+            return Err(self.wrong("floats", values.dtype().to_string()));
+        }
+        Ok(values
+            .storage()
+            .as_dense()?
+            .cast(DType::F64)
+            .as_slice::<f64>()?
+            .iter()
+            .fold(0.0, |sum, x| sum + x))
+    }
 }
 
 /// The number of rows of a variable with one number in each.
-fn one_a_row(values: &Variable) -> Result<usize> {
+fn one_a_row(metric: &str, values: &Variable) -> Result<usize> {
     match values.shape() {
         [rows] | [rows, 1] => Ok(*rows),
-        other => Err(Error::new("values of a metric", "one a row", format!("shape {other:?}"))),
+        other => {
+            let (what, got) = (format!("metric `{metric}`"), format!("shape {other:?}"));
+            Err(Error::new(what, "values, one a row", got))
+        }
     }
-}
-
-/// The sum of all numbers, in f64.
-fn sum(values: &Variable) -> Result<f64> {
-    if !values.dtype().is_float() {
-        return Err(Error::new("values of a metric", "floats", values.dtype().to_string()));
-    }
-    Ok(values.storage().as_dense()?.cast(DType::F64).as_slice::<f64>()?.iter().fold(0.0, |sum, x| sum + x))
 }
 
 #[cfg(test)]

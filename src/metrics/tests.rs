@@ -330,6 +330,19 @@ fn what_does_not_fit_is_refused_and_leaves_the_sums() {
         "labels of 0 to below 4, got -1",
     );
     refuse(&mut Loss::new(x), &[logits()], "one a row, got shape [2, 4]");
+    let whole = Variable::dense(Array2::<i64>::zeros((2, 4)));
+    refuse(
+        &mut accuracy,
+        &[whole.clone(), labels(0, 1)],
+        "metric `accuracy`: expected logits that are floats, got i64",
+    );
+    let scalar = Variable::dense(ndarray::arr0(1i64));
+    refuse(&mut Loss::new(x), &[scalar], "metric `loss`: expected floats, got i64");
+    refuse(
+        &mut ExactMatch::new(x, y),
+        &[whole.clone(), whole],
+        "metric `exact match`: expected values, one a row",
+    );
     // Each that looks at labels, and a label on either side of the classes.
     let kinds: [fn(Var, Var) -> Box<dyn Metric>; 5] = [
         |x, y| Box::new(Accuracy::new(x, y)),
