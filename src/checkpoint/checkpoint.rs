@@ -10,12 +10,14 @@ use super::metric::MetricDesc;
 use super::position::{Criterion, Position};
 use super::purpose::Purpose;
 use super::sections::{
-    BEST, BEST_ROWS, CARRIED, CRITERION, EPOCH, METRIC, NOTES, OUTPUTS, POSITION, PURPOSE, ROWS, TENSOR,
-    VOCABULARY, Wrong, about, longest, malformed, unfit,
+    BEST, BEST_ROWS, CARRIED, CRITERION, EPOCH, METRIC, NOTES, OUTPUTS, POSITION, PURPOSE, ROWS, SUMS,
+    TENSOR, VOCABULARY, Wrong, about, longest, malformed, unfit,
 };
 use super::stored::{
-    NamedVocabulary, StoredCriterion, StoredEpoch, StoredMetric, StoredPosition, StoredPurpose, StoredTexts,
+    NamedVocabulary, StoredCriterion, StoredEpoch, StoredMetric, StoredPosition, StoredPurpose, StoredSums,
+    StoredTexts,
 };
+use super::sums::SparseSums;
 use super::tensor::{self, Layout, complete, declared, fits, persistent};
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, Result};
@@ -189,6 +191,11 @@ impl Checkpoint {
         };
         put(PROGRAM, self.program.to_section()?)?;
         put(POSITION, to_bytes(&StoredPosition::from(&self.position)))?;
+        for (name, sums) in &self.position.sparse {
+            for piece in sums.pieces() {
+                put(SUMS, to_bytes(&StoredSums::of(name, sums.count, piece)))?;
+            }
+        }
         put(NOTES, to_bytes(&StoredTexts::from(&self.notes)))?;
         put(OUTPUTS, to_bytes(&StoredTexts::from(&self.outputs)))?;
         for named in &self.vocabularies {
@@ -223,7 +230,7 @@ impl Checkpoint {
 
     fn read(mut reader: Reader<impl Read>) -> Result<Self> {
         let (mut program, mut position, mut notes, mut outputs) = (None, None, None, None);
-        let (mut criterion, mut purpose) = (None, None);
+        let (mut criterion, mut purpose, mut sparse) = (None, None, BTreeMap::new());
         let mut read = Self::default();
         while let Some(section) = reader.next_section()?.map(str::to_owned) {
             let what = section.as_str();
@@ -236,6 +243,11 @@ impl Checkpoint {
                 POSITION => {
                     let value: StoredPosition = reader.read_stored(most)?;
                     once(&reader, what, &mut position, value.into())?;
+                }
+                SUMS => {
+                    let piece: StoredSums = reader.read_record(most)?;
+                    let (of, sums) = piece.into_parts();
+                    SparseSums::join(&mut sparse, of, sums).map_err(|e| malformed(&reader, what, &e))?;
                 }
                 NOTES | OUTPUTS => {
                     let value: StoredTexts = reader.read_stored(most)?;
@@ -280,7 +292,7 @@ impl Checkpoint {
             }
         }
         read.program = present(&reader, PROGRAM, program)?;
-        read.position = present(&reader, POSITION, position)?;
+        read.position = Position { sparse, ..present(&reader, POSITION, position)? };
         read.notes = present(&reader, NOTES, notes)?;
         read.outputs = present(&reader, OUTPUTS, outputs)?;
         read.criterion = criterion;

@@ -5,6 +5,7 @@
 //! ```text
 //! program      the program that trains, as in a program's own file
 //! position     how far the training is
+//! sums         in pieces, the sums of each metric that has many: places and numbers of those that are not zero
 //! notes        name -> text
 //! outputs      name -> variable
 //! vocabulary   one for each: its name, the vocabulary
@@ -38,6 +39,7 @@ mod position;
 mod purpose;
 mod sections;
 mod stored;
+mod sums;
 mod tensor;
 
 pub use checkpoint::Checkpoint;
@@ -45,3 +47,4 @@ pub use history::EpochScores;
 pub use metric::MetricDesc;
 pub use position::{Best, Better, Criterion, Position};
 pub use purpose::Purpose;
+pub use sums::SparseSums;

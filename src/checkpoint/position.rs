@@ -1,9 +1,11 @@
 //! How far a training is, and by what its best epoch was chosen.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::sections::{POSITION, Wrong, about};
+use super::sections::{POSITION, SUMS, Wrong, about};
+use super::sums::SparseSums;
 use crate::error::Result;
 use crate::tensor::named::named;
 
@@ -34,8 +36,11 @@ pub struct Position {
     pub accumulate: u64,
     /// The learning rate of the last step, with all that goes into it; `None` before the first, and in files of earlier releases.
     pub rate: Option<f64>,
-    /// Running sums of the loss and of metrics over the epoch so far; they need not be finite.
+    /// Running sums of the loss and of metrics over the epoch so far; they need not be finite. Those that are all zero are left out, as
+    /// at an epoch's end.
     pub running: BTreeMap<String, Vec<f64>>,
+    /// Those of metrics with many of them, as a number for each pair of classes.
+    pub sparse: BTreeMap<String, SparseSums>,
 }
 
 /// The best epoch so far.
@@ -56,7 +61,33 @@ impl fmt::Display for Position {
     }
 }
 
+/// Metrics with more sums than this have them in sections of their own.
+const MANY: usize = 1 << 10;
+
 impl Position {
+    /// Keeps the running sums of a metric, if they are not all zero.
+    pub(crate) fn keep_sums(&mut self, metric: &str, sums: &[f64]) {
+        if sums.iter().all(|&sum| sum == 0.0) {
+            return;
+        }
+        if sums.len() > MANY {
+            self.sparse.insert(metric.to_owned(), SparseSums::of(sums));
+        } else {
+            self.running.insert(metric.to_owned(), sums.to_vec());
+        }
+    }
+
+    /// The running sums of a metric.
+    pub(crate) fn sums_of(&self, metric: &str) -> Option<Cow<'_, SparseSums>> {
+        let few = || self.running.get(metric).map(|sums| Cow::Owned(SparseSums::of(sums)));
+        self.sparse.get(metric).map(Cow::Borrowed).or_else(few)
+    }
+
+    /// Forgets all running sums.
+    pub(crate) fn clear_sums(&mut self) {
+        (self.running, self.sparse) = (BTreeMap::new(), BTreeMap::new());
+    }
+
     pub(super) fn check(&self, wrong: Wrong<'_>) -> Result<()> {
         let best = self.best.unwrap_or(Best { value: 0.0, epoch: 0, step: 0 });
         for (what, count) in [
@@ -80,7 +111,7 @@ impl Position {
                 return Err(wrong(&about(POSITION, what), "a finite number", &number.to_string()));
             }
         }
-        Ok(())
+        self.sparse.iter().try_for_each(|(name, sums)| sums.check(&about(SUMS, name), wrong))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::wire::{self, Reader};
 
 pub(super) const POSITION: &str = "position";
+pub(super) const SUMS: &str = "sums";
 pub(super) const NOTES: &str = "notes";
 pub(super) const OUTPUTS: &str = "outputs";
 pub(super) const VOCABULARY: &str = "vocabulary";

@@ -58,6 +58,7 @@ impl ColumnSpec {
         if self.comment.as_ref().is_some_and(|comment| line.starts_with(comment.as_str())) {
             return Ok(());
         }
+        unbroken(line)?;
         let cells = |take: &mut dyn FnMut(&str)| match self.separator {
             None => line.split_whitespace().for_each(take),
             Some(separator) => line.split(separator).for_each(take),
@@ -74,6 +75,15 @@ impl ColumnSpec {
         cells(&mut |cell| columns.next().into_iter().for_each(|column| column.push(cell.to_owned())));
         Ok(())
     }
+}
+
+/// Checks that a line has no carriage return inside: a file whose lines end with it alone would be one line.
+pub(super) fn unbroken(line: &str) -> Result<(), Reason> {
+    if !line.trim().contains('\r') {
+        return Ok(());
+    }
+    let expected = "lines that end with a line feed".to_owned();
+    Err(Reason { expected, got: format!("a carriage return inside {}", shown(line)) })
 }
 
 /// A line for a message: quoted, and not too long.

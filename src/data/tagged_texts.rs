@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::records::shown;
+use super::lines::Reason;
+use super::records::{shown, unbroken};
 use super::{ColumnSpec, Field, Fingerprint, Limits, Samples, TagScheme, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -101,18 +102,28 @@ impl TaggedTexts {
     }
 
     /// Parallel files: the words of a text a line, between white space; the tags of these words in the same line of the second file;
-    /// and in the third, if there is one, what the text is.
+    /// and in the third, if there is one, what the text is. A line that is blank in all of them is no text.
     ///
     /// # Errors
-    /// If a file cannot be read or has no line; if one ends before the others, or in a line there are more or fewer tags than words, or
-    /// no label: the message has the file and the line.
+    /// If a file cannot be read or has no line; if one ends before the others, or in a line there are more or fewer tags than words, no
+    /// label, or a label alone: the message has the file and the line.
     #[track_caller]
     pub fn of_parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
         Self::parallel(words, tags, labels).at_caller()
     }
 
     fn parallel(words: &TextFile, tags: &TextFile, labels: Option<&TextFile>) -> Result<Self> {
-        let read = |file: &TextFile| file.lines()?.read_all();
+        let read = |file: &TextFile| -> Result<Vec<String>> {
+            let lines = file.lines()?.read_all()?;
+            let broken =
+                lines.iter().zip(1..).find_map(|(line, number)| Some((unbroken(line).err()?, number)));
+            match broken {
+                None => Ok(lines),
+                Some((Reason { expected, got }, number)) => {
+                    Err(Error::of(ErrorKind::Format, format!("{}:{number}", file.name()), expected, got))
+                }
+            }
+        };
         let lines = read(words)?;
         let of = |file: &TextFile| -> Result<Vec<String>> {
             let found = read(file)?;
@@ -131,20 +142,21 @@ impl TaggedTexts {
             let wrong = |file: &TextFile, expected: String, got: String| {
                 Error::of(ErrorKind::Format, format!("{}:{}", file.name(), at + 1), expected, got)
             };
+            let label = label_lines.as_ref().map(|found| found[at].trim());
+            if text.words.is_empty() && text.tags.is_empty() && label.unwrap_or_default().is_empty() {
+                continue;
+            }
             if text.words.len() != text.tags.len() {
                 let expected = format!("{} tags, one for each word of {}", text.words.len(), shown(line));
                 return Err(wrong(tags, expected, text.tags.len().to_string()));
             }
-            let label = match (&label_lines, labels) {
-                (Some(found), Some(file)) => match found[at].trim() {
-                    "" => return Err(wrong(file, "a label".into(), "a blank line".into())),
-                    label => Some(label.to_owned()),
-                },
-                _ => None,
-            };
-            // A blank line in all files is no text.
-            if !text.words.is_empty() {
-                texts.push(TaggedText { label, ..text });
+            match (label, labels) {
+                (Some(""), Some(file)) => return Err(wrong(file, "a label".into(), "a blank line".into())),
+                (Some(label), _) if text.words.is_empty() => {
+                    let expected = format!("words, of which the label is {}", shown(label));
+                    return Err(wrong(words, expected, "a blank line".into()));
+                }
+                _ => texts.push(TaggedText { label: label.map(str::to_owned), ..text }),
             }
         }
         Ok(Self { name: words.name(), texts })
@@ -225,11 +237,17 @@ impl TaggedTexts {
     /// The labels of all these texts, sorted.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no text has one.
     #[track_caller]
     pub fn labels<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
-        let labels: BTreeSet<&str> =
-            all.into_iter().flat_map(|of| &of.texts).filter_map(|text| text.label.as_deref()).collect();
+        let all: Vec<&TaggedTexts> = all.into_iter().collect();
+        let texts = all.iter().flat_map(|of| &of.texts);
+        let labels: BTreeSet<&str> = texts.filter_map(|text| text.label.as_deref()).collect();
+        if labels.is_empty() && !all.is_empty() {
+            let names: Vec<String> = all.iter().map(|of| format!("`{}`", of.name)).collect();
+            let what = format!("labels of the texts of {}", names.join(" and "));
+            return Err(Error::of(ErrorKind::Format, what, "one for each text", "none at all"));
+        }
         Vocabulary::labels(labels)
     }
 
@@ -297,7 +315,7 @@ mod tests {
     fn parallel_files_are_read_line_by_line() {
         let (words, tags) =
             (file("seq.in", "play some jazz \n\nstop\n"), file("seq.out", "O O B-genre\n\nO\n"));
-        let texts = TaggedTexts::of_parallel(&words, &tags, Some(&file("label", "Play\n-\nStop\n"))).unwrap();
+        let texts = TaggedTexts::of_parallel(&words, &tags, Some(&file("label", "Play\n \nStop\n"))).unwrap();
         assert_eq!(texts.texts().len(), 2);
         assert_eq!(
             (texts.texts()[0].tags[2].as_str(), texts.texts()[1].label.as_deref()),
@@ -308,7 +326,7 @@ mod tests {
             TaggedTexts::of_parallel(&words, &file("seq.out", tags), Some(&file("label", labels)))
         };
         refused(
-            of("O O\n\nO\n", "a\nb\nc\n"),
+            of("O O\n\nO\n", "a\n\nc\n"),
             "seq.out:1: expected 3 tags, one for each word of \"play some jazz \", got 2",
         );
         refused(
@@ -319,7 +337,36 @@ mod tests {
             of("O O O\n\n", "a\nb\nc\n"),
             "lines of file `seq.out`: expected 3, as many as `seq.in` has, got 2",
         );
-        refused(of("O O O\n\nO\n", "a\nb\n \n"), "label:3: expected a label, got a blank line");
+        refused(of("O O O\n\nO\n", "a\n\n \n"), "label:3: expected a label, got a blank line");
+        refused(
+            of("O O O\n\nO\n", "a\nb\nc\n"),
+            "seq.in:2: expected words, of which the label is \"b\", got a blank line",
+        );
+        refused(
+            of("O O O\nO\nO\n", "a\n\nc\n"),
+            "seq.out:2: expected 0 tags, one for each word of \"\", got 1",
+        );
+    }
+
+    #[test]
+    fn carriage_returns_alone_end_no_line() {
+        let expected = "expected lines that end with a line feed, got a carriage return inside \"a O\\rb O\"";
+        refused(TaggedTexts::of_columns(&file("c.txt", "a O\rb O\r")), &format!("c.txt:1: {expected}"));
+        let mixed = TaggedTexts::of_columns(&file("c.txt", "x O\r\n\r\na O\r\r\nb O\n")).unwrap();
+        assert_eq!(mixed.texts()[1].words, ["a", "b"]);
+        let (words, tags) = (file("seq.in", "a\nb c\n"), file("seq.out", "O\nO\rO\n"));
+        refused(
+            TaggedTexts::of_parallel(&words, &tags, None),
+            "seq.out:2: expected lines that end with a line feed, got a carriage return inside \"O\\rO\"",
+        );
+    }
+
+    #[test]
+    fn texts_without_labels_are_named() {
+        let texts = TaggedTexts::of_columns(&file("c.txt", "a O\n")).unwrap();
+        let error = TaggedTexts::labels([&texts]).unwrap_err().to_string();
+        let expected = "labels of the texts of `c.txt`: expected one for each text, got none at all";
+        assert!(error.contains(expected), "{error}");
     }
 
     #[test]

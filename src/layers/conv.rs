@@ -98,10 +98,16 @@ impl Layer for Conv {
         let spec = net.spec(x)?;
         wide(net, "conv", self.channels)?;
         let (width, groups) = (spec.width(), self.context.divides().1);
-        let height = width.checked_div(groups).and_then(|each| each.checked_mul(self.context.length()));
-        let Some(height) = height.filter(|_| width.is_multiple_of(groups)) else {
+        let each = width.checked_div(groups).filter(|_| width.is_multiple_of(groups));
+        let Some(each) = each else {
             let expected = format!("a divisor of {width}, the width of its input");
             net.refuse(Error::new("groups of layer `conv`", expected, groups.to_string()));
+            return None;
+        };
+        let length = self.context.length();
+        let Some(height) = each.checked_mul(length) else {
+            let expected = format!("at most {}, of rows of {each} columns", usize::MAX / each);
+            net.refuse(Error::new("length of layer `conv`", expected, length.to_string()));
             return None;
         };
         let start = |given: &Option<Initializer>| given.clone().unwrap_or_else(init::xavier);

@@ -1,6 +1,7 @@
 //! A highway layer: how much of a row passes as it is, a gate decides for each number.
 
 use crate::builder_methods;
+use crate::error::Error;
 use crate::layers::{Activation, Instance, Layer, Linear, init};
 use crate::program::{Builder, Var};
 
@@ -31,7 +32,7 @@ impl Highway {
         Self { activation, ..self }
     }
 
-    /// What the bias of the gates starts at.
+    /// What the bias of the gates starts at, a finite number.
     #[must_use]
     pub fn gate_bias(self, gate_bias: f64) -> Self {
         Self { gate_bias, ..self }
@@ -58,6 +59,11 @@ impl Layer for Highway {
 
     fn weights(&self, net: &Builder, x: Var) -> Option<Self::Weights> {
         let width = net.spec(x)?.width();
+        if !self.gate_bias.is_finite() {
+            let got = self.gate_bias.to_string();
+            net.refuse(Error::new("gate bias of layer `highway`", "a finite number", got));
+            return None;
+        }
         let gate = Linear::new(width).named("gate").bias_init(init::constant(self.gate_bias));
         Some([net.layer(gate), net.layer(Linear::new(width).named("change"))])
     }
@@ -85,7 +91,7 @@ builder_methods! { Highway, Builder, Var;
     /// ```
     ///
     /// # Errors
-    /// If `x` does not hold rows of floats.
+    /// If `x` does not hold rows of floats, or the bias of the gates is not to start at a finite number.
     pub fn highway(&self, x: Var, options: Highway) -> Var {
         self.layer(options).run(self, x)
     }

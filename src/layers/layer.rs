@@ -259,9 +259,15 @@ impl<L: Stateful> Instance<L> {
 /// Checks the width of what a layer gives.
 #[track_caller]
 pub(super) fn wide(net: &Builder, layer: &str, width: usize) -> Option<()> {
-    if width > 0 {
+    at_least_one(net, "width", layer, width)
+}
+
+/// Checks a number that a layer was told.
+#[track_caller]
+pub(super) fn at_least_one(net: &Builder, what: &str, layer: &str, number: usize) -> Option<()> {
+    if number > 0 {
         return Some(());
     }
-    net.refuse(Error::new(format!("width of layer `{layer}`"), "at least 1", "0"));
+    net.refuse(Error::new(format!("{what} of layer `{layer}`"), "at least 1", "0"));
     None
 }

@@ -9,18 +9,23 @@ use crate::program::{Attributes, Builder, Initializer, Var};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Norm {
     kind: Kind,
+    /// What was said, if anything was.
+    momentum: Option<f64>,
     epsilon: f64,
     gain: Option<Initializer>,
     bias: Option<Initializer>,
     name: Option<String>,
 }
 
+/// How far each step moves what a batch norm keeps, if nothing is said.
+const MOMENTUM: f64 = 0.1;
+
 /// Over what numbers are normalised.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Layer,
     Rms,
-    Batch { momentum: f64 },
+    Batch,
 }
 
 /// The variables of a [`Norm`]: each `[width]`.
@@ -36,7 +41,7 @@ pub struct NormWeights {
 
 impl Norm {
     fn of(kind: Kind, bias: Option<Initializer>) -> Self {
-        Self { kind, epsilon: 1e-5, gain: Some(init::constant(1.0)), bias, name: None }
+        Self { kind, momentum: None, epsilon: 1e-5, gain: Some(init::constant(1.0)), bias, name: None }
     }
 
     /// Each row by its own mean and variance: [`Builder::layer_norm`], with a gain that starts at 1 and a bias that starts at 0.
@@ -81,7 +86,7 @@ impl Norm {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub fn batch() -> Self {
-        Self::of(Kind::Batch { momentum: 0.1 }, Some(init::zeros()))
+        Self::of(Kind::Batch, Some(init::zeros()))
     }
 
     /// What is added to the variance, 10⁻⁵ if nothing is said; above 0.
@@ -93,12 +98,7 @@ impl Norm {
     /// Of batch norm, how far each step moves the kept mean and variance, of 0 to 1. The others keep none, and are refused with it.
     #[must_use]
     pub fn momentum(self, momentum: f64) -> Self {
-        let kind = match self.kind {
-            Kind::Batch { .. } => Kind::Batch { momentum },
-            // Not a number: refused when it is built.
-            _ => Kind::Batch { momentum: f64::NAN },
-        };
-        Self { kind, ..self }
+        Self { momentum: Some(momentum), ..self }
     }
 
     /// No gain and no bias.
@@ -149,11 +149,14 @@ impl Layer for Norm {
             net.refuse(Error::new("bias of a root mean square norm", "none", "one"));
             return None;
         }
-        if let Kind::Batch { momentum } = self.kind
-            && !(0.0..=1.0).contains(&momentum)
+        if let Some(momentum) = self.momentum
+            && !(self.kind == Kind::Batch && (0.0..=1.0).contains(&momentum))
         {
-            let (expected, got) = ("a number from 0 to 1, of a batch norm", momentum.to_string());
-            net.refuse(Error::new("momentum of layer `norm`", expected, got));
+            let expected = match self.kind {
+                Kind::Batch => "a number from 0 to 1",
+                _ => "none: batch norm alone keeps a mean and a variance that move",
+            };
+            net.refuse(Error::new("momentum of layer `norm`", expected, momentum.to_string()));
             return None;
         }
         let dims = [spec.width()];
@@ -162,8 +165,7 @@ impl Layer for Norm {
         };
         let (gain, bias) = (learned("gain", &self.gain), learned("bias", &self.bias));
         let kept = |name, start| net.kept(name, spec.dtype, &dims, init::constant(start));
-        let running =
-            matches!(self.kind, Kind::Batch { .. }).then(|| (kept("mean", 0.0), kept("variance", 1.0)));
+        let running = (self.kind == Kind::Batch).then(|| (kept("mean", 0.0), kept("variance", 1.0)));
         Some(NormWeights { gain, bias, running })
     }
 
@@ -171,7 +173,7 @@ impl Layer for Norm {
         match (self.kind, running) {
             (Kind::Layer, _) => net.layer_norm(x, gain, bias, self.epsilon),
             (Kind::Rms, _) => net.rms_norm(x, gain, self.epsilon),
-            (Kind::Batch { momentum }, Some((mean, variance))) => {
+            (Kind::Batch, Some((mean, variance))) => {
                 let attributes = Attributes::new().with("epsilon", self.epsilon);
                 let inputs: [(&str, &[Var]); 5] = [
                     ("x", &[x]),
@@ -182,13 +184,13 @@ impl Layer for Norm {
                 ];
                 let (out, batch_mean, batch_variance): (Var, Var, Var) =
                     net.append("batch_norm", &inputs, attributes);
-                let momentum = Attributes::new().with("momentum", momentum);
+                let momentum = Attributes::new().with("momentum", self.momentum.unwrap_or(MOMENTUM));
                 for (batch, kept) in [(batch_mean, mean), (batch_variance, variance)] {
                     net.append_update("running_average", ("x", batch), ("average", kept), momentum.clone());
                 }
                 out
             }
-            (Kind::Batch { .. }, None) => {
+            (Kind::Batch, None) => {
                 let expected = "a mean and a variance, as a batch norm keeps them";
                 net.refuse(Error::new("weights of layer `norm`", expected, "none"))
             }

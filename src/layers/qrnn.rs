@@ -1,6 +1,6 @@
 //! The quasi-recurrent network: gates made by a convolution, and a loop without products.
 
-use super::layer::wide;
+use super::layer::{at_least_one, wide};
 use super::recurrent::{sequence_input, state_width};
 use crate::builder_methods;
 use crate::layers::{Layer, RecurrentLayer, Stateful, init};
@@ -141,7 +141,7 @@ impl Layer for Qrnn {
     fn weights(&self, net: &Builder, x: Var) -> Option<QrnnWeights> {
         let (spec, columns) = (sequence_input(net, "qrnn", x)?, self.pool.parts() * self.hidden);
         wide(net, "qrnn", self.hidden)?;
-        wide(net, "qrnn", self.window)?;
+        at_least_one(net, "window", "qrnn", self.window)?;
         let make = |name: &str, dims: &[usize], start| net.parameter(name, spec.dtype, dims, start);
         let weight =
             make("weight", &[self.window * spec.width(), columns], init::xavier_gates(self.pool.parts()));

@@ -1,6 +1,7 @@
 //! Whether guesses are right as often as they are said to be.
 
 use super::classes::Classified;
+use super::sums::Sums;
 use super::{Better, Metric, MetricKind};
 use crate::error::{Error, Result};
 use crate::program::Var;
@@ -31,8 +32,9 @@ pub(super) const BINS: &str = "bins";
 pub struct CalibrationError {
     name: String,
     classified: Classified,
+    bins: usize,
     /// Of each bin the rows, the sum of their probabilities, and the hits.
-    sums: Vec<f64>,
+    sums: Sums,
 }
 
 /// What a bin of a [`CalibrationError`] holds.
@@ -50,13 +52,14 @@ impl CalibrationError {
     /// Of `logits` `[rows, classes]` against `labels`, one whole number a row, in 15 bins.
     pub fn new(logits: Var, labels: Var) -> Self {
         let classified = Classified { logits, labels, ignore: None };
-        Self { name: "calibration error".to_owned(), classified, sums: Vec::new() }.bins(15)
+        Self { name: "calibration error".to_owned(), classified, bins: 0, sums: Sums::new(None) }.bins(15)
     }
 
-    /// So many bins, at least one.
+    /// So many bins, at least one. More than there can be are refused with the first batch.
     #[must_use]
     pub fn bins(self, bins: usize) -> Self {
-        Self { sums: vec![0.0; 3 * bins.max(1)], ..self }
+        let bins = bins.max(1);
+        Self { bins, sums: Sums::new(bins.checked_mul(3)), ..self }
     }
 
     /// Rows with this label do not count.
@@ -79,7 +82,7 @@ impl CalibrationError {
             confidence: bin[1] / bin[0],
             accuracy: bin[2] / bin[0],
         };
-        self.sums.chunks_exact(3).filter(|bin| bin[0] > 0.0).map(of).collect()
+        self.sums.known().chunks_exact(3).filter(|bin| bin[0] > 0.0).map(of).collect()
     }
 }
 
@@ -102,7 +105,7 @@ impl Metric for CalibrationError {
         let classes = logits.shape().get(1).copied().unwrap_or(0);
         let numbers = logits.storage().as_dense()?.cast(DType::F64);
         let numbers = numbers.as_slice::<f64>()?;
-        let (mut found, count) = (Vec::with_capacity(rows.len()), self.sums.len() / 3);
+        let (mut found, count) = (Vec::with_capacity(rows.len()), self.bins);
         for row in &rows {
             let of = &numbers[row.number * classes..(row.number + 1) * classes];
             let guess = row.guess.filter(|&guess| of[guess as usize].is_finite());
@@ -116,8 +119,9 @@ impl Metric for CalibrationError {
             let bin = ((probability * count as f64) as usize).min(count - 1);
             found.push((bin, probability, f64::from(u8::from(guess == row.label))));
         }
+        let sums = self.sums.room(&self.name, format_args!("3 for each of {count} bins"))?;
         for (bin, probability, hit) in found {
-            for (sum, more) in self.sums[3 * bin..3 * bin + 3].iter_mut().zip([1.0, probability, hit]) {
+            for (sum, more) in sums[3 * bin..3 * bin + 3].iter_mut().zip([1.0, probability, hit]) {
                 *sum += more;
             }
         }
@@ -125,17 +129,17 @@ impl Metric for CalibrationError {
     }
 
     fn value(&self) -> f64 {
-        let rows: f64 = self.sums.chunks_exact(3).map(|bin| bin[0]).sum();
-        let off: f64 = self.sums.chunks_exact(3).map(|bin| (bin[2] - bin[1]).abs()).sum();
+        let rows: f64 = self.sums.known().chunks_exact(3).map(|bin| bin[0]).sum();
+        let off: f64 = self.sums.known().chunks_exact(3).map(|bin| (bin[2] - bin[1]).abs()).sum();
         if rows > 0.0 { off / rows } else { 0.0 }
     }
 
     fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
+        self.sums.all()
     }
 
     fn kind(&self) -> Option<MetricKind> {
-        let attributes = self.classified.attributes().with(BINS, self.sums.len() / 3);
+        let attributes = self.classified.attributes().with(BINS, self.bins);
         Some(MetricKind { name: CALIBRATION, attributes })
     }
 }

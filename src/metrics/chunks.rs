@@ -127,7 +127,8 @@ impl Metric for ChunkF1 {
             return Err(wrong("tags in the same sequences", format!("LoD {} and {}", of(found), of(there))));
         };
         let (tags, scheme) = (Arc::clone(&self.tags), self.scheme);
-        let named = |ids| named(ids, &tags).map_err(|e| e.noted(format!("in metric `{}`", self.name)));
+        let named =
+            |ids| named(&self.name, ids, &tags).map_err(|e| e.noted(format!("in metric `{}`", self.name)));
         let (found, there) = (named(found)?, named(there)?);
         for words in lod.offsets().windows(2).map(|pair| pair[0]..pair[1]) {
             let found = scheme.chunks(&found[words.clone()])?;
@@ -160,8 +161,8 @@ impl Metric for ChunkF1 {
 }
 
 /// The tags of numbers, one a row.
-fn named<'a>(ids: &Variable, tags: &'a [String]) -> Result<Vec<&'a str>> {
-    one_a_row(ids)?;
+fn named<'a>(metric: &str, ids: &Variable, tags: &'a [String]) -> Result<Vec<&'a str>> {
+    one_a_row(metric, ids)?;
     if ids.dtype().is_float() {
         return Err(Error::new("tags", "whole numbers", ids.dtype().to_string()));
     }

@@ -1,5 +1,6 @@
 //! Metrics of classification: which class the largest logit names, against the label.
 
+use super::sums::Sums;
 use super::{Better, Metric, MetricKind, one_a_row, same_sequences};
 use crate::error::{Error, Result};
 use crate::program::{Attributes, Var};
@@ -158,18 +159,20 @@ struct PerClass {
     name: String,
     classified: Classified,
     average: Average,
+    classes: usize,
     /// Hits, labels and guesses of each class.
-    sums: Vec<f64>,
+    sums: Sums,
 }
 
 impl PerClass {
     fn new(share: &str, (logits, labels): (Var, Var), classes: usize, average: Average) -> Self {
         let classified = Classified { logits, labels, ignore: None };
-        Self { name: average.called(share), classified, average, sums: vec![0.0; 3 * classes] }
+        let sums = Sums::new(classes.checked_mul(3));
+        Self { name: average.called(share), classified, average, classes, sums }
     }
 
     fn update(&mut self, values: &[Variable]) -> Result<()> {
-        let known = self.sums.len() / 3;
+        let known = self.classes;
         let wrong =
             |expected: String, got: String| Err(Error::new(format!("metric `{}`", self.name), expected, got));
         if let Average::Class(class) = self.average
@@ -177,11 +180,13 @@ impl PerClass {
         {
             return wrong(format!("a class below {known}"), class.to_string());
         }
-        for row in self.classified.rows_of(&self.name, values, known)? {
+        let rows = self.classified.rows_of(&self.name, values, known)?;
+        let sums = self.sums.room(&self.name, format_args!("3 for each of {known} classes"))?;
+        for row in rows {
             for (sum, class) in
                 [(0, row.guess.filter(|&guess| guess == row.label)), (1, Some(row.label)), (2, row.guess)]
             {
-                if let Some(counted) = class.and_then(|class| self.sums.get_mut(3 * class as usize + sum)) {
+                if let Some(counted) = class.and_then(|class| sums.get_mut(3 * class as usize + sum)) {
                     *counted += 1.0;
                 }
             }
@@ -191,11 +196,11 @@ impl PerClass {
 
     fn value(&self, share: fn(Counts) -> f64) -> f64 {
         let counts = |sums: &[f64]| Counts { hits: sums[0], labels: sums[1], guesses: sums[2] };
-        self.average.of(self.sums.chunks_exact(3).map(counts), share)
+        self.average.of(self.sums.known().chunks_exact(3).map(counts), share)
     }
 
     fn attributes(&self) -> Attributes {
-        let attributes = self.classified.attributes().with(CLASSES, self.sums.len() / 3);
+        let attributes = self.classified.attributes().with(CLASSES, self.classes);
         match self.average {
             Average::Macro => attributes.with(AVERAGE, MACRO),
             Average::Micro => attributes.with(AVERAGE, MICRO),
@@ -254,7 +259,7 @@ macro_rules! of_classes {
             }
 
             fn sums(&mut self) -> &mut [f64] {
-                &mut self.0.sums
+                self.0.sums.all()
             }
 
             fn kind(&self) -> Option<MetricKind> {
@@ -353,32 +358,27 @@ impl Classified {
         vec![self.logits, self.labels]
     }
 
-    /// The rows that count, whose labels are all of so many classes, as the logits are.
+    /// The rows that count, of logits of so many classes.
     pub(super) fn rows_of(&self, metric: &str, values: &[Variable], classes: usize) -> Result<Vec<Row>> {
         let rows = self.rows(metric, values)?;
-        let wrong = |expected: String, got: String| Error::new(format!("metric `{metric}`"), expected, got);
-        if let Some([_, columns]) = values.first().map(Variable::shape)
-            && *columns != classes
-        {
-            return Err(wrong(format!("logits of {classes} classes"), columns.to_string()));
-        }
-        let outside = |row: &&Row| !usize::try_from(row.label).is_ok_and(|class| class < classes);
-        match rows.iter().find(outside) {
-            Some(row) => {
-                Err(wrong(format!("labels of 0 to below {classes}"), row.label.to_string()).row(row.number))
+        match values.first().map(Variable::shape) {
+            Some([_, columns]) if *columns != classes => {
+                let (what, expected) = (format!("metric `{metric}`"), format!("logits of {classes} classes"));
+                Err(Error::new(what, expected, columns.to_string()))
             }
-            None => Ok(rows),
+            _ => Ok(rows),
         }
     }
 
-    /// The rows that count.
+    /// The rows that count. Each has a label that is one of the logits' classes: another one is a mistake in the data, or one to
+    /// ignore, which has to be said.
     pub(super) fn rows(&self, metric: &str, values: &[Variable]) -> Result<Vec<Row>> {
         let wrong = |expected: &str, got: String| Error::new(format!("metric `{metric}`"), expected, got);
         let [logits, labels] = values else {
             return Err(wrong("logits and labels", format!("{} values", values.len())));
         };
         let classes = match logits.shape() {
-            [rows, classes] if *rows == one_a_row(labels)? => *classes,
+            [rows, classes] if *rows == one_a_row(metric, labels)? => *classes,
             other => {
                 let expected = format!("logits [{}, classes], as many rows as labels", labels.rows());
                 return Err(wrong(&expected, format!("{other:?}")));
@@ -388,6 +388,9 @@ impl Classified {
         if labels.dtype().is_float() {
             return Err(wrong("labels of whole numbers", labels.dtype().to_string()));
         }
+        if !logits.dtype().is_float() {
+            return Err(wrong("logits that are floats", logits.dtype().to_string()));
+        }
         let labels = labels.storage().as_dense()?.cast(DType::I64);
         with_float!(logits.dtype(), T => {
             let guesses = logits.as_slice::<T>()?.chunks(classes.max(1)).map(largest);
@@ -395,7 +398,16 @@ impl Classified {
             let guesses = guesses.chain(std::iter::repeat(None));
             let rows = labels.as_slice::<i64>()?.iter().zip(guesses).enumerate();
             let rows = rows.map(|(number, (&label, guess))| Row { number, label, guess });
-            Ok(rows.filter(|row| Some(row.label) != self.ignore).collect())
+            let rows: Vec<Row> = rows.filter(|row| Some(row.label) != self.ignore).collect();
+            let outside = |row: &&Row| !usize::try_from(row.label).is_ok_and(|class| class < classes);
+            match rows.iter().find(outside) {
+                None => Ok(rows),
+                Some(row) => {
+                    let expected = format!("labels of 0 to below {classes}");
+                    let error = wrong(&expected, row.label.to_string()).row(row.number);
+                    Err(error.noted("`ignoring` leaves the rows of a label out"))
+                }
+            }
         })
     }
 }

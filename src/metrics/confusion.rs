@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::classes::{Classified, Counts, ratio};
+use super::sums::Sums;
 use super::{Better, Metric, MetricKind};
 use crate::data::Vocabulary;
 use crate::error::Result;
@@ -38,19 +39,20 @@ pub struct ConfusionMatrix {
     classified: Classified,
     names: Arc<[String]>,
     /// By label, then by guess; then those of each label that had no guess.
-    sums: Vec<f64>,
+    sums: Sums,
 }
 
 impl ConfusionMatrix {
     /// Of `logits` `[rows, classes]` against `labels`, one whole number a row, which `classes` numbers. It holds a number for each
-    /// pair of classes; a [`Predictor`](crate::predict) makes it again for at most 8,192 classes.
+    /// pair of classes, and refuses the first batch if there are more than 16,383 classes; a [`Predictor`](crate::predict) makes it
+    /// again for at most 8,192.
     pub fn new(logits: Var, labels: Var, classes: &Vocabulary) -> Self {
         Self::of(logits, labels, classes.tokens().map(str::to_owned).collect())
     }
 
     pub(super) fn of(logits: Var, labels: Var, names: Vec<String>) -> Self {
         let classified = Classified { logits, labels, ignore: None };
-        let sums = vec![0.0; names.len() * (names.len() + 1)];
+        let sums = Sums::new(names.len().checked_mul(names.len() + 1));
         Self { name: "accuracy by class".to_owned(), classified, names: names.into(), sums }
     }
 
@@ -70,17 +72,17 @@ impl ConfusionMatrix {
     /// How many rows with this label were guessed to be of this class; 0 for a class that there is not.
     pub fn count(&self, label: usize, guess: usize) -> u64 {
         let classes = self.names.len();
-        if label >= classes || guess >= classes { 0 } else { self.sums[label * classes + guess] as u64 }
+        if label >= classes || guess >= classes { 0 } else { self.sums.get(label * classes + guess) as u64 }
     }
 
     fn counts(&self, class: usize) -> Counts {
         let classes = self.names.len();
-        let of_label = &self.sums[class * classes..(class + 1) * classes];
-        let unguessed = self.sums[classes * classes + class];
+        let of = |label: usize, guess: usize| self.sums.get(label * classes + guess);
+        let unguessed = self.sums.get(classes * classes + class);
         Counts {
-            hits: of_label[class],
-            labels: of_label.iter().sum::<f64>() + unguessed,
-            guesses: (0..classes).map(|label| self.sums[label * classes + class]).sum(),
+            hits: of(class, class),
+            labels: (0..classes).map(|guess| of(class, guess)).sum::<f64>() + unguessed,
+            guesses: (0..classes).map(|label| of(label, class)).sum(),
         }
     }
 }
@@ -100,21 +102,24 @@ impl Metric for ConfusionMatrix {
 
     fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
         let classes = self.names.len();
-        for row in self.classified.rows_of(&self.name, values, classes)? {
+        let rows = self.classified.rows_of(&self.name, values, classes)?;
+        let sums = self.sums.room(&self.name, format_args!("one for each pair of {classes} classes"))?;
+        for row in rows {
             let label = row.label as usize;
             let place = row.guess.map_or(classes * classes + label, |guess| label * classes + guess as usize);
-            self.sums[place] += 1.0;
+            sums[place] += 1.0;
         }
         Ok(())
     }
 
     fn value(&self) -> f64 {
-        let hits = (0..self.names.len()).map(|class| self.counts(class).hits).sum();
-        ratio(hits, self.sums.iter().sum())
+        let classes = self.names.len();
+        let hits = (0..classes).map(|class| self.sums.get(class * classes + class)).sum();
+        ratio(hits, self.sums.known().iter().sum())
     }
 
     fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
+        self.sums.all()
     }
 
     fn table(&self) -> Option<String> {

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::program::{Program, Var};
 
 /// A file may ask for so many bins, and for so many classes: of a matrix, and of their counts.
-const MOST_BINS: usize = 1 << 16;
+const MOST_BINS: usize = 1 << 24;
 const MOST_NAMES: usize = 1 << 13;
 const MOST_CLASSES: usize = 1 << 28;
 

@@ -18,7 +18,7 @@ pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 
         return Err(wrong("sequences and what they are to be", format!("{} values", values.len())));
     };
     let parts = |of: &Variable| -> Result<Vec<Vec<i64>>> {
-        one_a_row(of).map_err(|e| e.noted(format!("in metric `{metric}`")))?;
+        one_a_row(metric, of)?;
         let (Some(lod), false) = (of.lod(), of.dtype().is_float()) else {
             return Err(wrong(
                 "sequences of whole numbers",

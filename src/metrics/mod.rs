@@ -73,6 +73,7 @@ mod deviation;
 mod edits;
 mod ranked;
 mod scores;
+mod sums;
 
 pub use crate::checkpoint::Better;
 pub use crate::kernels::edit_distance;
@@ -112,7 +113,8 @@ pub trait Metric {
     fn value(&self) -> f64;
 
     /// ALL that it knows of the batches so far. Setting them to zero starts anew; setting them to what they were (they
-    /// are stored in checkpoints) goes on from there. The number of sums must not change.
+    /// are stored in checkpoints) goes on from there. The number of sums must not change. Many cost little in a file if most are
+    /// zero.
     fn sums(&mut self) -> &mut [f64];
 
     /// Takes in what another metric of the same kind and settings, which saw other batches, has summed up
@@ -256,12 +258,12 @@ impl Metric for Loss {
         let (sum, weight) = match values {
             [loss] if loss.shape().is_empty() => {
                 let weight = sequences as f64;
-                (sum(loss)? * weight, weight)
+                (self.sum(loss)? * weight, weight)
             }
-            [losses] => (sum(losses)?, one_a_row(losses)? as f64),
-            [losses, share] if one_a_row(losses)? == one_a_row(share)? => {
+            [losses] => (self.sum(losses)?, one_a_row(&self.name, losses)? as f64),
+            [losses, share] if one_a_row(&self.name, losses)? == one_a_row(&self.name, share)? => {
                 same_sequences(&self.name, losses, share)?;
-                (sum(losses)?, sum(share)?)
+                (self.sum(losses)?, self.sum(share)?)
             }
             _ => {
                 let shapes: Vec<&[usize]> = values.iter().map(Variable::shape).collect();
@@ -303,6 +305,20 @@ impl Loss {
     fn wrong(&self, expected: &str, got: String) -> Error {
         Error::new(format!("metric `{}`", self.name), expected, got)
     }
+
+    /// The sum of all numbers, in f64.
+    fn sum(&self, values: &Variable) -> Result<f64> {
+        if !values.dtype().is_float() {
+            return Err(self.wrong("floats", values.dtype().to_string()));
+        }
+        Ok(values
+            .storage()
+            .as_dense()?
+            .cast(DType::F64)
+            .as_slice::<f64>()?
+            .iter()
+            .fold(0.0, |sum, x| sum + x))
+    }
 }
 
 /// Checks that rows which are compared one by one are not those of other sequences. Rows without a LoD are of any.
@@ -317,19 +333,14 @@ fn same_sequences(metric: &str, a: &Variable, b: &Variable) -> Result<()> {
 }
 
 /// The number of rows of a variable with one number in each.
-fn one_a_row(values: &Variable) -> Result<usize> {
+fn one_a_row(metric: &str, values: &Variable) -> Result<usize> {
     match values.shape() {
         [rows] | [rows, 1] => Ok(*rows),
-        other => Err(Error::new("values of a metric", "one a row", format!("shape {other:?}"))),
+        other => {
+            let (what, got) = (format!("metric `{metric}`"), format!("shape {other:?}"));
+            Err(Error::new(what, "values, one a row", got))
+        }
     }
-}
-
-/// The sum of all numbers, in f64.
-fn sum(values: &Variable) -> Result<f64> {
-    if !values.dtype().is_float() {
-        return Err(Error::new("values of a metric", "floats", values.dtype().to_string()));
-    }
-    Ok(values.storage().as_dense()?.cast(DType::F64).as_slice::<f64>()?.iter().fold(0.0, |sum, x| sum + x))
 }
 
 #[cfg(test)]

@@ -78,9 +78,7 @@ impl Metric for TopK {
         let numbers = numbers.as_slice::<f64>()?;
         let hit = |row: &&super::classes::Row| {
             let of = &numbers[row.number * classes..(row.number + 1) * classes];
-            let Some(label) = usize::try_from(row.label).ok().filter(|&label| label < classes) else {
-                return false;
-            };
+            let label = row.label as usize;
             let own = of[label];
             let before = |(class, x): (usize, &f64)| *x > own || (*x == own && class < label);
             !of.iter().any(|x| x.is_nan()) && of.iter().enumerate().filter(|&at| before(at)).count() < self.k

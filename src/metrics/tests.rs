@@ -353,6 +353,37 @@ fn what_does_not_fit_is_refused_and_leaves_the_sums() {
         "labels of 0 to below 4, got -1",
     );
     refuse(&mut Loss::new(x), &[logits()], "one a row, got shape [2, 4]");
+    let whole = Variable::dense(Array2::<i64>::zeros((2, 4)));
+    refuse(
+        &mut accuracy,
+        &[whole.clone(), labels(0, 1)],
+        "metric `accuracy`: expected logits that are floats, got i64",
+    );
+    let scalar = Variable::dense(ndarray::arr0(1i64));
+    refuse(&mut Loss::new(x), &[scalar], "metric `loss`: expected floats, got i64");
+    refuse(
+        &mut ExactMatch::new(x, y),
+        &[whole.clone(), whole],
+        "metric `exact match`: expected values, one a row",
+    );
+    // Each that looks at labels, and a label on either side of the classes.
+    let kinds: [fn(Var, Var) -> Box<dyn Metric>; 5] = [
+        |x, y| Box::new(Accuracy::new(x, y)),
+        |x, y| Box::new(TopK::new(x, y, 2)),
+        |x, y| Box::new(CalibrationError::new(x, y)),
+        |x, y| Box::new(RocAuc::new(x, y, 1)),
+        |x, y| Box::new(Recall::new(x, y, 4, Average::Macro)),
+    ];
+    for (label, of) in kinds.iter().flat_map(|of| [(-1, of), (4, of), (i64::MIN, of)]) {
+        let expected = format!("of row 1: expected labels of 0 to below 4, got {label}");
+        let mut metric = of(x, y);
+        let error = metric.update(&[logits(), labels(0, label)], 1).unwrap_err().to_string();
+        assert!(error.contains(&expected) && error.contains(metric.name()), "{error}");
+        assert!(metric.sums().iter().all(|&sum| sum == 0.0), "{}", metric.name());
+    }
+    let mut left_out = Accuracy::new(x, y).ignoring(-1);
+    left_out.update(&[logits(), labels(0, -1)], 1).unwrap();
+    assert_eq!(left_out.sums(), [1.0, 1.0]);
     let two = Variable::dense(ndarray::array![1.0f32, 2.0]);
     let one = Variable::dense(ndarray::array![1.0f32]);
     refuse(&mut Loss::new(x).weighted(y), &[two, one], "losses and as many shares, got [[2], [1]]");
@@ -413,6 +444,35 @@ fn logits_without_a_softmax_have_no_calibration() {
     // A class that cannot be leaves a softmax over the others.
     error.update(&of([low, 0.0]), 1).unwrap();
     assert_eq!(error.sums().iter().sum::<f64>(), 2.0 + 1.5 + 2.0);
+}
+
+#[test]
+fn metrics_of_more_sums_than_there_can_be_are_refused_with_the_first_batch() {
+    let (x, y) = vars();
+    let values = [Variable::dense(Array2::<f32>::zeros((1, 4))), Variable::dense(ndarray::array![0i64])];
+    let refuse = |metric: &mut dyn Metric, values: &[Variable], expected: &str| {
+        assert_eq!((metric.value(), metric.sums().len()), (0.0, 0));
+        let error = metric.update(values, 1).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert_eq!(metric.value(), 0.0);
+    };
+    let most = "expected at most 268435456 sums, got";
+    for bins in [1usize << 40, usize::MAX] {
+        let expected = format!("metric `calibration error`: {most} 3 for each of {bins} bins");
+        refuse(&mut CalibrationError::new(x, y).bins(bins), &values, &expected);
+    }
+    let mut precision = Precision::new(x, y, usize::MAX, Average::Macro);
+    refuse(
+        &mut precision,
+        &values,
+        "metric `macro precision`: expected logits of 18446744073709551615 classes, got 4",
+    );
+    let classes = 20_000;
+    let wide = [Variable::dense(Array2::<f32>::zeros((1, classes))), Variable::dense(ndarray::array![0i64])];
+    let names = (0..classes).map(|class| class.to_string()).collect();
+    let mut matrix = ConfusionMatrix::of(x, y, names);
+    refuse(&mut matrix, &wide, &format!("{most} one for each pair of 20000 classes"));
+    assert_eq!(matrix.count(1, 1), 0);
 }
 
 #[test]

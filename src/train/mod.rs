@@ -310,9 +310,9 @@ impl Trainer {
     fn prepare(&mut self, train: Option<&dyn Data>) -> Result<()> {
         if self.compiled.is_none() {
             self.compiled = Some(self.compile()?);
-            self.restore_sums()?;
         }
         let Some(train) = train else { return Ok(()) };
+        self.restore_sums()?;
         let (data, known) = (train.fingerprint(), self.state.position.data);
         let bound = self.state.position.step > 0 && (self.resumed || self.state.position.batch > 0);
         if bound && data != known {

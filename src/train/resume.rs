@@ -39,11 +39,13 @@ impl Trainer {
         for (name, value) in &self.state.best {
             value.check_finite("value of the best epoch, to save").map_err(|e| refused(e, name))?;
         }
-        let sums = self.metrics.iter_mut().map(|m| (m.name().to_owned(), m.sums().to_vec()));
-        self.state.position.running = sums.collect();
+        for metric in &mut self.metrics {
+            let name = metric.name().to_owned();
+            self.state.position.keep_sums(&name, metric.sums());
+        }
         self.state.metrics = self.described();
         let saved = self.state.save_to(&mut self.scope, target);
-        self.state.position.running.clear();
+        self.state.position.clear_sums();
         saved
     }
 
@@ -145,28 +147,39 @@ impl Trainer {
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
         }
         from.restore(&mut self.scope)?;
-        let Checkpoint { best, criterion, history, carried, position, .. } = from;
-        self.state =
-            Checkpoint { best, criterion, history, carried, position, ..std::mem::take(&mut self.state) };
+        let Checkpoint { best, criterion, history, carried, position, metrics, .. } = from;
+        let ours = std::mem::take(&mut self.state);
+        // What it says of its metrics is looked at where their sums are, and written anew with the next file.
+        self.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
+        self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         self.resumed = true;
         Ok(())
     }
 
-    /// The sums of the metrics over the part of the epoch that was done before.
+    /// The sums of the metrics over the part of the epoch that was done before. Those of a metric that is another one by now, as far
+    /// as the file says, are not gone on with: its value would be of neither.
     pub(super) fn restore_sums(&mut self) -> Result<()> {
         for metric in &mut self.metrics {
-            let Some(sums) = self.state.position.running.get(metric.name()) else { continue };
-            if metric.sums().len() != sums.len() {
-                let expected = format!("{} sums", metric.sums().len());
-                return Err(Error::new(
-                    format!("metric `{}`", metric.name()),
-                    expected,
-                    sums.len().to_string(),
-                ));
+            let Some(sums) = self.state.position.sums_of(metric.name()) else { continue };
+            let (ours, theirs) = (describe(&*metric.what, &self.state.program), &self.state.metrics);
+            let theirs = theirs.iter().find(|known| known.name == metric.name());
+            if let Some((expected, got)) =
+                ours.zip(theirs).and_then(|(ours, theirs)| other_metric(theirs, &ours))
+            {
+                let what = format!(
+                    "metric `{}`, whose sums of the epoch so far are in the checkpoint",
+                    metric.name()
+                );
+                return Err(Error::new(what, expected, got).called(metric.line));
             }
-            metric.sums().copy_from_slice(sums);
+            if metric.sums().len() as u64 != sums.count {
+                let (what, expected) =
+                    (format!("metric `{}`", metric.name()), format!("{} sums", metric.sums().len()));
+                return Err(Error::new(what, expected, sums.count.to_string()));
+            }
+            sums.fill(metric.sums());
         }
-        self.state.position.running.clear();
+        self.state.position.clear_sums();
         Ok(())
     }
 
@@ -211,6 +224,23 @@ impl Trainer {
             (None, _) => format!("the training stands at {}; it has no checkpoint", self.state.position),
         }
     }
+}
+
+/// In what a checkpoint's metric differs from the model's of the same name: how it is there, and here.
+fn other_metric(theirs: &MetricDesc, ours: &MetricDesc) -> Option<(String, String)> {
+    let kind = |of: &MetricDesc| format!("kind `{}`", of.kind);
+    let variables = |of: &MetricDesc| format!("variables `{}`", of.variables.join("`, `"));
+    let shown: [&dyn Fn(&MetricDesc) -> String; 2] = [&kind, &variables];
+    let told = [theirs, ours].into_iter().flat_map(|of| of.attributes.iter().map(|(name, _)| name));
+    let attribute = |name: &str| {
+        let of = |of: &MetricDesc| match of.attributes.get(name) {
+            Some(value) => format!("`{name}` {value}"),
+            None => format!("no `{name}`"),
+        };
+        (of(theirs), of(ours))
+    };
+    let pairs = shown.map(|shown| (shown(theirs), shown(ours))).into_iter().chain(told.map(attribute));
+    pairs.into_iter().find(|(theirs, ours)| theirs != ours)
 }
 
 /// What a checkpoint's vocabulary is, and how the model's is another one.

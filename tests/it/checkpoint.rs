@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use unpadded::checkpoint::Checkpoint;
+use unpadded::checkpoint::{Checkpoint, SparseSums};
 use unpadded::executor::Scope;
 use unpadded::predict::Predictor;
 use unpadded::program::{Attributes, BlockId, Spec, VarDesc, VarKind, VarRole};
@@ -259,6 +259,17 @@ fn a_position_that_cannot_be_is_refused() {
         let running = item(&record(&[(1, b"loss".to_vec()), (2, sums)]));
         let read = Checkpoint::from_bytes(&file(&with("position", 8, &running))).unwrap();
         assert_eq!(read.position.running["loss"][1].to_bits(), number.to_bits());
+    }
+    for (count, sums, expected) in [
+        (9, vec![(1, 0.5), (3, f64::NAN)], "expected a finite number, got NaN"),
+        (9, vec![(3, 0.5), (3, 1.0)], "expected places that ascend, below 9, got 3"),
+        (3, vec![(1, 0.5), (3, 1.0)], "expected places that ascend, below 3, got 3"),
+        (u64::MAX, vec![(u64::MAX, 1.0)], "below 18446744073709551615, got 18446744073709551615"),
+    ] {
+        let mut whole = trained::checkpoint(4);
+        whole.position.sparse = [("many".to_owned(), SparseSums { count, sums })].into();
+        let message = whole.to_bytes().unwrap_err().to_string();
+        assert!(message.contains("section `sums`, `many`") && message.contains(expected), "{message}");
     }
     let message = refused(&with("position", 3, &u64::MAX.to_le_bytes()));
     assert!(message.contains("`step`: expected a count below 2^53, got 18446744073709551615"), "{message}");

@@ -35,6 +35,7 @@ mod lod_laws;
 mod merge;
 mod mistakes;
 mod models;
+mod not_a_number;
 mod operator_page;
 mod parity;
 mod parity_cells;

@@ -5,7 +5,7 @@ use ndarray::{Array1, Array2};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::init;
 use unpadded::ops::{ClassTree, SampledClasses, Side};
-use unpadded::optimizer::{Optimizer, Sgd};
+use unpadded::optimizer::{Optimizer, Schedule, Sgd};
 use unpadded::tensor::StorageKind;
 use unpadded::{Builder, DType, Lod, Mode, Var, Variable};
 
@@ -102,7 +102,7 @@ fn nce_is_its_formula_with_the_samples_that_were_drawn() {
 }
 
 #[test]
-fn sampled_softmax_is_its_formula_and_leaves_out_the_label_among_the_samples() {
+fn sampled_softmax_is_its_formula_and_counts_the_label_among_the_samples() {
     let operator = |net: &Builder, x, table, labels, options| net.sampled_softmax(x, table, labels, options);
     let lengths = [9, 0, 12];
     let shifted = |row, class| (score(row, class, 21) - expected(class).ln()).exp();
@@ -111,8 +111,7 @@ fn sampled_softmax_is_its_formula_and_leaves_out_the_label_among_the_samples() {
     assert!((0..21).any(hit), "no sample was a label");
     close(&losses, |row| {
         let others = samples[row * SAMPLES..(row + 1) * SAMPLES].iter().map(|&class| class as usize);
-        let others =
-            others.filter(|&class| class != label(row)).map(|class| shifted(row, class)).sum::<f64>();
+        let others = others.map(|class| shifted(row, class)).sum::<f64>();
         let own = shifted(row, label(row));
         -(own / (own + others)).ln()
     });
@@ -121,6 +120,39 @@ fn sampled_softmax_is_its_formula_and_leaves_out_the_label_among_the_samples() {
         let all = (0..CLASSES).map(|class| score(row, class, 21).exp()).sum::<f64>();
         all.ln() - score(row, label(row), 21)
     });
+}
+
+/// The cross-entropy that a softmax over all classes comes to when it has learnt 20 classes by a sampled one, beside their entropy.
+#[test]
+fn a_sampled_softmax_learns_how_frequent_the_classes_are() {
+    let classes = 20;
+    let count = |class: usize| (140.0 / (class + 1) as f64).round() as usize; // Zipf's law
+    let labels: Vec<i64> = (0..classes).flat_map(|class| vec![class as i64; count(class)]).collect();
+    let share = |class| count(class) as f64 / labels.len() as f64;
+    let entropy: f64 = -(0..classes).map(|class| share(class) * share(class).ln()).sum::<f64>();
+    for samples in [5, 20] {
+        let net = Builder::new().seed(4);
+        let x = net.feed("x", DType::F64, &[1], 1);
+        let wanted = net.feed_like("labels", DType::I64, &[], x);
+        let table = net.parameter("table", DType::F64, &[classes, 1], init::zeros());
+        let loss = x.sampled_softmax_loss(table, wanted, samples).mean();
+        let (registry, mut program) = (net.registry(), net.finish().unwrap());
+        // Steps that become shorter: noise of the samples is averaged out.
+        let rate = Schedule::piecewise([(20, 0.2), (40, 0.04)]);
+        Sgd::new(5.0).schedule(rate).minimize(&mut program, &registry, loss.id()).unwrap();
+        let mut executor = Executor::new(&program, &registry, &[loss.id()], 2).unwrap();
+        let mut scope = Scope::of(&program).unwrap();
+        let lod = Lod::from_lengths1(&[labels.len()]).unwrap();
+        let ones = Variable::sequences(Array2::from_elem((labels.len(), 1), 1.0), lod.clone()).unwrap();
+        let labels = Variable::sequences(Array1::from(labels.clone()), lod).unwrap();
+        let fed = [(x.id(), &ones), (wanted.id(), &labels)];
+        for step in 0..60 {
+            executor.run(&mut scope, &Run::train(&fed, step)).unwrap();
+        }
+        executor.run(&mut scope, &Run::infer(&fed)).unwrap(); // over all classes
+        let reached = executor.scalar(loss).unwrap();
+        assert!((reached - entropy).abs() < 0.003, "{samples} samples: {reached} instead of {entropy}");
+    }
 }
 
 #[test]

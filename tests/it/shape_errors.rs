@@ -5,7 +5,7 @@ use crate::refused::{Outcome, last};
 use ndarray::Array2;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::kernels::Transpose;
-use unpadded::layers::{Embedding, Gru, Lstm};
+use unpadded::layers::{Conv, Embedding, Gru, Highway, Lstm, Norm, Qrnn};
 use unpadded::optimizer::{Optimizer, Sgd};
 use unpadded::program::{Attributes, Initializer};
 use unpadded::tensor::StorageKind;
@@ -37,6 +37,30 @@ fn a_constant_may_come_first() {
         net.sub(scale, narrow),
         "`y`: expected rows of 3 numbers, as `x` has, or of one, got f32[rows0, 2] lod(0)",
     );
+}
+
+#[test]
+fn what_a_layer_was_told_is_named_as_it_was_told() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[2], 1);
+    says(
+        net.conv(x, Conv::new(usize::MAX, 3)),
+        "length of layer `conv`: expected at most 9223372036854775807, of rows of 2 columns, got 18446744073709551615",
+    );
+    says(net.conv(x, Conv::new(3, 3).groups(0)), "groups of layer `conv`: expected a divisor of 2");
+    says(net.qrnn(x, Qrnn::new(3).window(0)), "window of layer `qrnn`: expected at least 1, got 0");
+    let none = net.feed("none", DType::F32, &[0], 1);
+    says(net.argmax(none), "`x`: expected at least one number in a row");
+    for norm in [Norm::layer(), Norm::rms(), Norm::batch()] {
+        let expected = "attribute `epsilon`: expected a number above 0 in f32, the dtype of `x`, got 1e-300";
+        says(net.norm(x, norm.clone().epsilon(1e-300)), expected);
+        let wide = net.cast(x, DType::F64);
+        net.spec(net.norm(wide, norm.epsilon(1e-300))).unwrap();
+    }
+    for bias in [f64::INFINITY, f64::NAN] {
+        let expected = format!("gate bias of layer `highway`: expected a finite number, got {bias}");
+        says(net.highway(x, Highway::new().gate_bias(bias)), &expected);
+    }
 }
 
 #[test]

@@ -127,6 +127,7 @@ pub(crate) fn checkpoint(steps: u64) -> Checkpoint {
             stalled: 1,
             accumulate: 2,
             running: [("loss".to_owned(), losses), ("accuracy".to_owned(), vec![2.0, 3.0])].into(),
+            sparse: [].into(),
         },
         program,
     }

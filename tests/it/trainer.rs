@@ -25,6 +25,7 @@ mod not_finite;
 mod on_epoch;
 mod rate;
 mod refusals;
+mod sums;
 
 /// Opinions of a few words, some without any: the label says whether a word of the upper half came last.
 pub(crate) fn samples(part: std::ops::Range<u64>) -> Samples {

@@ -33,6 +33,16 @@ record! {
 }
 
 record! {
+    /// A piece of the sums of a metric that has many: those behind another piece have higher places.
+    pub(super) struct StoredSums {
+        1 name: String,
+        2 count: u64,
+        3 places: Vec<u64>,
+        4 sums: Vec<f64>,
+    }
+}
+
+record! {
     struct StoredBest {
         1 value: f64,
         2 epoch: u64,
@@ -127,7 +137,33 @@ impl From<StoredPosition> for Position {
         let StoredPosition { epoch, batch, step, tokens, data, best, since_best, running, rate, .. } = stored;
         let best = best.map(|StoredBest { value, epoch, step }| Best { value, epoch, step });
         let [stalled, accumulate] = [stored.stalled, stored.accumulate].map(Option::unwrap_or_default);
-        Self { epoch, batch, step, tokens, data, best, since_best, stalled, accumulate, rate, running }
+        let sparse = BTreeMap::new();
+        Self {
+            epoch,
+            batch,
+            step,
+            tokens,
+            data,
+            best,
+            since_best,
+            stalled,
+            accumulate,
+            rate,
+            running,
+            sparse,
+        }
+    }
+}
+
+impl StoredSums {
+    pub(super) fn of(name: &str, count: u64, piece: &[(u64, f64)]) -> Self {
+        let (places, sums) = piece.iter().copied().unzip();
+        Self { name: name.to_owned(), count, places, sums }
+    }
+
+    /// The metric's name and how many sums it has; the places and the sums of the piece.
+    pub(super) fn into_parts(self) -> ((String, u64), (Vec<u64>, Vec<f64>)) {
+        ((self.name, self.count), (self.places, self.sums))
     }
 }
 

@@ -6,6 +6,7 @@
 //! `leaky_relu` is that of their left side, and that of `abs` is 0; `clamp` passes the gradient between its bounds and at
 //! them. Outside its domain a function gives what IEEE 754 says: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
 
+use crate::error::{Error, Result};
 use crate::kernels::{Arithmetic, Float};
 use crate::program::Attributes;
 
@@ -47,7 +48,7 @@ functions! {
         value |_, x| x.sigmoid_with::<A>();
         slope |_, y: Output| y * (T::ONE - y);
 
-    /// out = max(x, 0), every element.
+    /// out = max(x, 0), every element. NaN stays NaN.
     ///
     /// ```
     /// use ndarray::array;
@@ -61,8 +62,9 @@ functions! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     Relu = fn relu()
-        value |_, x| if x > T::ZERO { x } else { T::ZERO };
-        slope |_, y: Output| if y > T::ZERO { T::ONE } else { T::ZERO };
+        // Compared such that NaN passes.
+        value |_, x| if x <= T::ZERO { T::ZERO } else { x };
+        slope |_, y: Output| if y <= T::ZERO { T::ZERO } else { T::ONE };
 
     /// out = x where it is positive, else alpha · x.
     ///
@@ -287,7 +289,8 @@ functions! {
         value |f, x| x * T::from_f64(f.factor) + T::from_f64(f.offset);
         slope |f, _g: Nothing| T::from_f64(f.factor);
 
-    /// out = min(max(x, low), high): x where it lies between the two, else the nearer of them. NaN stays NaN.
+    /// out = min(max(x, low), high): x where it lies between the two, else the nearer of them. NaN stays NaN. A `low` above `high` and
+    /// bounds that are NaN are refused.
     ///
     /// ```
     /// use ndarray::array;
@@ -299,7 +302,7 @@ functions! {
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     #[doc(alias = "clip")]
-    Clamp = fn clamp(low = -0.6, high = 0.9)
+    Clamp = fn clamp(low = -0.6, high = 0.9 => at_least_low)
         value |f, x| {
             let (low, high) = (T::from_f64(f.low), T::from_f64(f.high));
             if x < low { low } else if x > high { high } else { x }
@@ -308,6 +311,16 @@ functions! {
             let (low, high) = (T::from_f64(f.low), T::from_f64(f.high));
             if x < low || x > high { T::ZERO } else { T::ONE }
         };
+}
+
+/// An upper bound that is not below the lower one.
+fn at_least_low(attributes: &Attributes, name: &str) -> Result<f64> {
+    let (low, high) = (attributes.float("low")?, attributes.float(name)?);
+    if low <= high {
+        return Ok(high);
+    }
+    let expected = "two numbers, the first not above the second";
+    Err(Error::new("attributes `low` and `high`", expected, format!("{low} and {high}")))
 }
 
 const ROOT_2_OVER_PI: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;

@@ -141,12 +141,12 @@ impl<F: Function, T: Float> Sweep for Slopes<'_, F, T> {
 }
 
 /// Declares functions of one number as operators: for each the documentation, the type, the method and what its samples
-/// set, then its value and its derivative.
+/// set, with the function that reads a parameter if not every number will do, then its value and its derivative.
 macro_rules! functions {
     ($(
         $(#[doc = $text:literal])*
         $(#[doc(alias = $alias:literal)])?
-        $type:ident = fn $kind:ident($($parameter:ident = $sample:literal),*) $(where $positive:ident)?
+        $type:ident = fn $kind:ident($($parameter:ident = $sample:literal $(=> $read:path)?),*) $(where $positive:ident)?
             value |$f:pat_param, $x:pat_param| $value:expr;
             slope |$g:pat_param, $from:ident: $source:ident| $slope:expr;
     )*) => {$(
@@ -157,7 +157,7 @@ macro_rules! functions {
             /// If `x` holds no floats.
             $(#[doc(alias = $alias)])?
             #[derive(Clone, Copy)]
-            pub(in crate::ops) struct $type = $kind { $($parameter: f64),* }
+            pub(in crate::ops) struct $type = $kind { $($parameter: f64 $(=> $read)?),* }
             inputs { X = x: one }
             outputs { OUT = out: one }
             impl Builder, Var { fn $kind(&self, x: Var $(, $parameter: f64)*) -> Var; }

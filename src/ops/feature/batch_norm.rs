@@ -3,7 +3,7 @@
 
 use ndarray::array;
 
-use super::norm::above_zero;
+use super::norm::{above_zero, above_zero_in};
 use crate::error::{Error, Result};
 use crate::kernels::{
     ColumnNorm, Float, column_moments, norm_columns, norm_columns_gradient, norm_columns_sums,
@@ -42,7 +42,7 @@ operator! {
     ///
     /// # Errors
     /// If `x` holds no floats; if gain, bias, mean or variance have another dtype or are not one number a column; if epsilon is not
-    /// above 0; in a step block.
+    /// above 0 in its dtype; in a step block.
     pub(in crate::ops) struct BatchNorm = batch_norm { epsilon: f64 => above_zero }
     inputs {
         X = x: one,
@@ -81,6 +81,7 @@ impl Op for BatchNorm {
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::X)?;
+        above_zero_in(s, Self::X, self.epsilon)?;
         let x = s.input(Self::X);
         for slot in Self::CONSTANTS {
             if s.optional(slot).is_some() {

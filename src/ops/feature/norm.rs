@@ -8,6 +8,7 @@ use crate::operator;
 use crate::program::{
     Attributes, Backward, Declared, Forward, Gradient, InferShape, Op, RowValue, Sample, Spec,
 };
+use crate::tensor::DType;
 use crate::with_float;
 
 /// The slots of both; one without a bias has two.
@@ -23,7 +24,8 @@ operator! {
     /// out_i = (x_i − m_i) / √(v_i + epsilon) ∘ gain + bias, with the mean m_i and the variance v_i = Σ_j (x_ij − m_i)² / n of
     /// the n numbers of row i; `gain` and `bias` are `[n]`, 1 and 0 if they are missing. Row-wise: x may have any LoD, which
     /// the output keeps, and an empty sequence stays empty. A row is read once, and stays in the cache while it is summed. The
-    /// gradients of gain and bias are sums over rows in blocks of 256, the same bits on any number of threads.
+    /// gradients of gain and bias are sums over rows in blocks of 256, the same bits on any number of threads. In f32, numbers
+    /// beyond about 10¹⁹ have squares that are infinite: such a row has the variance infinity, and becomes the bias.
     ///
     /// ```
     /// use ndarray::array;
@@ -41,7 +43,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, gain or bias have another dtype or are not one number a column, or epsilon is not above 0.
+    /// If `x` holds no floats, gain or bias have another dtype or are not one number a column, or epsilon is not above 0 in its dtype.
     pub(in crate::ops) struct LayerNorm = layer_norm { epsilon: f64 => above_zero }
     inputs { X = x: one, GAIN = gain: optional, BIAS = bias: optional }
     outputs { OUT = out: one }
@@ -54,7 +56,8 @@ operator! {
     ///
     /// out_i = x_i / √(Σ_j x_ij² / n + epsilon) ∘ gain, over the n numbers of row i; `gain` is `[n]`, 1 if it is missing.
     /// Row-wise: x may have any LoD, which the output keeps, and an empty sequence stays empty. The gradient of the gain is a
-    /// sum over rows in blocks of 256, the same bits on any number of threads.
+    /// sum over rows in blocks of 256, the same bits on any number of threads. In f32, numbers beyond about 10¹⁹ have squares that are
+    /// infinite: such a row becomes 0.
     ///
     /// ```
     /// use ndarray::array;
@@ -69,7 +72,7 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If `x` holds no floats, the gain has another dtype or is not one number a column, or epsilon is not above 0.
+    /// If `x` holds no floats, the gain has another dtype or is not one number a column, or epsilon is not above 0 in its dtype.
     pub(in crate::ops) struct RmsNorm = rms_norm { epsilon: f64 => above_zero }
     inputs { X = x: one, GAIN = gain: optional }
     outputs { OUT = out: one }
@@ -83,6 +86,19 @@ pub(in crate::ops) fn above_zero(attributes: &Attributes, name: &str) -> Result<
         return Ok(number);
     }
     Err(Error::new(format!("attribute `{name}`"), "a number above 0", number.to_string()))
+}
+
+/// Checks that what is added under a root is a number above 0 in the dtype of `x` too.
+pub(in crate::ops) fn above_zero_in(s: &InferShape<'_>, x: usize, epsilon: f64) -> Result<()> {
+    let added = epsilon as f32;
+    if s.input(x).dtype != DType::F32 || (added > 0.0 && added.is_finite()) {
+        return Ok(());
+    }
+    Err(Error::new(
+        "attribute `epsilon`",
+        "a number above 0 in f32, the dtype of `x`",
+        format!("{epsilon:e}"),
+    ))
 }
 
 /// Which of the two.
@@ -130,6 +146,7 @@ family!(Normalise);
 impl<F: Form> Op for Normalise<F> {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(X)?;
+        above_zero_in(s, X, self.0.epsilon())?;
         let width = s.input(X).width();
         for slot in [GAIN, BIAS].into_iter().take(if F::BIASED { 2 } else { 1 }) {
             if s.optional(slot).is_some() {

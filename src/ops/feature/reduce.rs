@@ -1,7 +1,7 @@
 //! Reductions: `sum` and `mean` of everything, and `sum_features`, `mean_features`, `max_features` of each row.
 
 use crate::error::Result;
-use crate::kernels::{Float, Store};
+use crate::kernels::{Float, Store, exceeds};
 use crate::program::{
     Attributes, Backward, Declared, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Sample, Spec,
 };
@@ -134,8 +134,8 @@ reductions! {
         result |rows, n| T::from_f64(total(rows) / n.max(1) as f64);
         slope |_, n, _| T::from_f64(1.0 / n.max(1) as f64);
 
-    /// The maximum of each row, out_i = max_j x_ij, one number a row; the LoD is kept. The gradient goes to the first
-    /// maximum.
+    /// The maximum of each row, out_i = max_j x_ij, one number a row; the LoD is kept. NaN is larger than any number, so that it
+    /// does not get lost. The gradient goes to the first maximum.
     ///
     /// ```
     /// use ndarray::array;
@@ -161,11 +161,12 @@ fn total<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>) -> f64 {
 }
 
 fn maximum<'a, T: Float>(rows: impl Iterator<Item = &'a [T]>) -> T {
-    rows.map(|row| row[first_maximum(row)]).fold(T::NEG_INFINITY, |all, x| if x > all { x } else { all })
+    rows.map(|row| row[first_maximum(row)])
+        .fold(T::NEG_INFINITY, |all, x| if exceeds(x, all) { x } else { all })
 }
 
 fn first_maximum<T: Float>(row: &[T]) -> usize {
-    row.iter().enumerate().fold(0, |best, (j, x)| if *x > row[best] { j } else { best })
+    row.iter().enumerate().fold(0, |best, (j, &x)| if exceeds(x, row[best]) { j } else { best })
 }
 
 /// A [`Reduction`] of everything, as an operator.

@@ -14,7 +14,8 @@ operator! {
     /// The softmax of each row's features: `out_j = e^(x_j − m) / Σ_k e^(x_k − m)`, where m is the row's maximum.
     ///
     /// The rows may belong to sequences of any LoD, which the output keeps. A row that is -inf throughout (all is masked)
-    /// has the softmax 0.
+    /// has the softmax 0, and passes no gradient. [`sequence_softmax`](Self::sequence_softmax) and
+    /// [`cross_entropy`](Self::cross_entropy) give NaN where all is -inf.
     ///
     /// ```
     /// use ndarray::array;

@@ -59,6 +59,9 @@ impl Op for TopK {
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
         s.is_float(Self::X)?;
         let x = s.input(Self::X);
+        if x.width() == 0 {
+            return Err(s.mismatch(Self::X, "at least one number in a row"));
+        }
         if self.k == 0 || self.k > x.width() {
             let expected = format!("from 1 to {}, the width of `x`", x.width());
             return Err(Error::new("attribute `k`", expected, self.k.to_string()));

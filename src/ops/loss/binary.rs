@@ -280,7 +280,7 @@ impl Pointwise for Hinge {
     }
     #[inline(always)]
     fn dx<T: Float, A: Arithmetic>(self, x: T, y: T, _: Weights<T>) -> T {
-        if y * x < T::ONE { -y } else { T::ZERO }
+        if y * x >= T::ONE { T::ZERO } else { -y }
     }
     fn sample() -> Attributes {
         Hinge {}.attributes()

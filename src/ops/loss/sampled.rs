@@ -86,14 +86,17 @@ operator! {
 }
 
 operator! {
-    /// The cross-entropy of a softmax over a row's own class and a few that are drawn, in place of all (Jean et al., 2015). The loss of
-    /// each row, and the classes that were drawn for it.
+    /// The cross-entropy of a softmax over a row's own class and a few that are drawn, in place of all (Jean et al., 2015; as Ma and
+    /// Collins, 2018, show to be consistent: their ranking objective). The loss of each row, and the classes that were drawn for it.
     ///
     /// With the scores s_k = x_i · W_k + b_k, the label y, S samples c_1 … c_S and Δ_k = s_k − ln(S · P(k)), which takes out how often a
-    /// class is expected among them: loss_i = −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_c_j)), where a sample that is the label itself is left out.
+    /// class is expected among them: loss_i = −ln(e^Δ_y / (e^Δ_y + Σ_j e^Δ_c_j)).
+    ///
     /// Samples are drawn as [`nce`](Self::nce) draws them: classes are to be numbered by how frequent they are, the most frequent
-    /// one first. While not training nothing is drawn, and the loss is the cross-entropy of the softmax over all classes; the samples
-    /// are then −1.
+    /// one first. A sample that is the label itself counts like any other: e^Δ_k / Σ e^Δ is then how likely the label is the one at that
+    /// place, so that the loss is least where the softmax over all classes is the distribution of the labels, for any S. Were it
+    /// left out, frequent classes would come out too likely. While not training nothing is drawn, and the loss is the cross-entropy of
+    /// the softmax over all classes; the samples are then −1.
     ///
     /// Row-wise, with x `[rows, width]`, `weight` W `[classes, width]`, `bias` b `[classes]`; the rows may have any LoD, which the loss
     /// `[rows]` and the samples `[rows, S]` keep. The gradient of W is selected rows, those that were met; of b it is dense.
@@ -190,8 +193,8 @@ pub(in crate::ops) trait Contrast: Declared + Copy {
     /// The classes that count beside the label while not training; times and shift of a class by how often it is expected, as a
     /// logarithm.
     fn of_all(ln_expected: f64) -> (f64, f64);
-    /// Whether a sample that is the label counts.
-    const KEEPS_LABEL: bool;
+    /// Whether the label is one of the classes that count beside it while not training.
+    const LABEL_AMONG_ALL: bool;
     /// The loss for the shifted scores, the label's first, and how often each counts; each score becomes the slope by it.
     fn loss<T: Float>(scores: &mut [T], times: &[T]) -> T;
 }
@@ -209,7 +212,7 @@ fn sigmoid<T: Float>(x: T) -> T {
 }
 
 impl Contrast for Nce {
-    const KEEPS_LABEL: bool = true;
+    const LABEL_AMONG_ALL: bool = true;
 
     fn samples(&self) -> usize {
         self.samples
@@ -239,7 +242,7 @@ impl Contrast for Nce {
 }
 
 impl Contrast for SampledSoftmax {
-    const KEEPS_LABEL: bool = false;
+    const LABEL_AMONG_ALL: bool = false;
 
     fn samples(&self) -> usize {
         self.samples
@@ -288,7 +291,7 @@ impl<F: Contrast> Sampled<F> {
                 let drawn = |class| Met { class, times: 1.0, shift: by.ln_expected(class, count) };
                 met.push(drawn(label));
                 let drawn_classes = samples.iter().filter_map(|&class| usize::try_from(class).ok());
-                met.extend(drawn_classes.filter(|&class| F::KEEPS_LABEL || class != label).map(drawn));
+                met.extend(drawn_classes.map(drawn));
             }
             None => {
                 let whole = |class| {
@@ -296,7 +299,7 @@ impl<F: Contrast> Sampled<F> {
                     Met { class, times, shift }
                 };
                 met.push(Met { times: 1.0, ..whole(label) });
-                met.extend((0..classes).filter(|&class| F::KEEPS_LABEL || class != label).map(whole));
+                met.extend((0..classes).filter(|&class| F::LABEL_AMONG_ALL || class != label).map(whole));
             }
         }
     }

@@ -1,0 +1,109 @@
+//! The running sums of metrics that have many of them, most of which are zero.
+
+use std::collections::BTreeMap;
+
+use super::sections::Wrong;
+use crate::error::{Error, Result};
+
+/// Sums in one section at most: 12 MiB with their places, as items of records.
+const PIECE: usize = 1 << 19;
+
+/// Sums of which those that are zero are left out.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SparseSums {
+    /// How many there are, with those that are zero.
+    pub count: u64,
+    /// The others, by their places, which ascend.
+    pub sums: Vec<(u64, f64)>,
+}
+
+impl SparseSums {
+    /// What is not zero of all of them.
+    pub fn of(all: &[f64]) -> Self {
+        let sums = all.iter().enumerate().filter(|(_, sum)| **sum != 0.0);
+        Self { count: all.len() as u64, sums: sums.map(|(place, &sum)| (place as u64, sum)).collect() }
+    }
+
+    /// Writes all of them, of which there are to be as many.
+    pub(crate) fn fill(&self, all: &mut [f64]) {
+        all.fill(0.0);
+        for &(place, sum) in &self.sums {
+            if let Some(to) = usize::try_from(place).ok().and_then(|place| all.get_mut(place)) {
+                *to = sum;
+            }
+        }
+    }
+
+    /// What stands in a section each.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &[(u64, f64)]> {
+        self.sums.chunks(PIECE)
+    }
+
+    /// Takes in a piece of the sums of a metric, of which there are so many, behind those that came before.
+    ///
+    /// # Errors
+    /// If it has more sums than places or fewer, or another number of sums than those before it.
+    pub(super) fn join(
+        all: &mut BTreeMap<String, Self>,
+        (name, count): (String, u64),
+        (places, sums): (Vec<u64>, Vec<f64>),
+    ) -> Result<()> {
+        let wrong = |what: &str, expected: u64, got: u64| {
+            Err(Error::new(format!("{what} of `{name}`"), expected.to_string(), got.to_string()))
+        };
+        if places.len() != sums.len() {
+            return wrong("sums", places.len() as u64, sums.len() as u64);
+        }
+        let known = all.get(&name).map_or(count, |known| known.count);
+        if known != count {
+            return wrong("number of all sums", known, count);
+        }
+        let known = all.entry(name).or_insert(Self { count, sums: Vec::new() });
+        known.sums.extend(places.into_iter().zip(sums));
+        Ok(())
+    }
+
+    /// Checks that each sum is a number at a place of its own.
+    pub(super) fn check(&self, what: &str, wrong: Wrong<'_>) -> Result<()> {
+        let mut next = 0;
+        for &(place, sum) in &self.sums {
+            if place < next || place >= self.count {
+                let expected = format!("places that ascend, below {}", self.count);
+                return Err(wrong(what, &expected, &place.to_string()));
+            }
+            next = place + 1;
+            if !sum.is_finite() {
+                return Err(wrong(what, "a finite number", &sum.to_string()));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_several_pieces_are_joined() {
+        let mut all = vec![0.5; PIECE + 3];
+        all[7] = 0.0;
+        let sparse = SparseSums::of(&all);
+        assert_eq!((sparse.count, sparse.sums.len()), (all.len() as u64, all.len() - 1));
+        let mut joined = BTreeMap::new();
+        let mut join =
+            |name: &str, count, piece| SparseSums::join(&mut joined, (name.to_owned(), count), piece);
+        assert_eq!(sparse.pieces().count(), 2);
+        for piece in sparse.pieces() {
+            join("many", sparse.count, piece.iter().copied().unzip()).unwrap();
+        }
+        let error = join("many", 3, (vec![1], vec![1.0])).unwrap_err().to_string();
+        assert!(error.contains("number of all sums of `many`: expected 524291, got 3"), "{error}");
+        let error = join("few", 3, (vec![1, 2], vec![1.0])).unwrap_err().to_string();
+        assert!(error.contains("sums of `few`: expected 2, got 1"), "{error}");
+        assert_eq!(joined["many"], sparse);
+        let mut filled = vec![1.0; all.len()];
+        joined["many"].fill(&mut filled);
+        assert_eq!(filled, all);
+    }
+}
