@@ -259,9 +259,26 @@ impl<L: Stateful> Instance<L> {
 /// Checks the width of what a layer gives.
 #[track_caller]
 pub(super) fn wide(net: &Builder, layer: &str, width: usize) -> Option<()> {
-    if width > 0 {
+    at_least_one(net, "width", layer, width)
+}
+
+/// Checks an option of a layer that is a number.
+#[track_caller]
+pub(super) fn at_least_one(net: &Builder, option: &str, layer: &str, number: usize) -> Option<()> {
+    if number > 0 {
         return Some(());
     }
-    net.refuse(Error::new(format!("width of layer `{layer}`"), "at least 1", "0"));
+    net.refuse(Error::new(format!("{option} of layer `{layer}`"), "at least 1", "0"));
     None
+}
+
+/// `number` times an option of a layer, if the machine can count it.
+#[track_caller]
+pub(super) fn times(net: &Builder, number: usize, option: &str, layer: &str, value: usize) -> Option<usize> {
+    let product = number.checked_mul(value);
+    if product.is_none() {
+        let what = format!("{option} of layer `{layer}`");
+        net.refuse(Error::new(what, format!("at most {}", usize::MAX / number), value.to_string()));
+    }
+    product
 }

@@ -325,3 +325,49 @@ fn a_tied_layer_has_no_weight_of_its_own() {
         "{start}"
     );
 }
+
+/// What the options ask for is more than the machine can count: refused, not computed.
+#[test]
+fn numbers_that_overflow_are_refused() {
+    const MOST: usize = usize::MAX;
+    let (net, x) = net();
+    let square = net.feed("square", DType::F32, &[2], 1);
+    let (weight, bias) = (
+        net.parameter("w", DType::F32, &[3, 8], init::zeros()),
+        net.parameter("b", DType::F32, &[8], init::zeros()),
+    );
+    let qrnn = QrnnWeights { weight, bias };
+    let sru = SruWeights { weight, of_state: bias, bias };
+    // At once: it is the error of the last call.
+    let said = |var: Var| var.refused().to_string();
+    for (error, expected) in [
+        (
+            said(x.qrnn(MOST)),
+            format!("numbers of state of layer `qrnn`: expected at most {}, got {MOST}", MOST / 3),
+        ),
+        (
+            said(x.qrnn(Qrnn::new(MOST / 3).pool(QrnnPool::Ifo))),
+            format!("numbers of state of layer `qrnn`: expected at most {}, got {}", MOST / 4, MOST / 3),
+        ),
+        (
+            said(x.qrnn(Qrnn::new(2).window(MOST))),
+            format!("window of layer `qrnn`: expected at most {}, got {MOST}", MOST / 3),
+        ),
+        (
+            said(x.qrnn(Qrnn::new(2).window(0))),
+            "window of layer `qrnn`: expected at least 1, got 0".to_owned(),
+        ),
+        (said(net.layer_with(Qrnn::new(MOST), qrnn).of(x)), "numbers of state of layer `qrnn`".to_owned()),
+        (
+            said(x.sru(MOST)),
+            format!("numbers of state of layer `sru`: expected at most {}, got {MOST}", MOST / 4),
+        ),
+        (said(net.layer_with(Sru::new(MOST), sru).of(x)), "numbers of state of layer `sru`".to_owned()),
+        (
+            said(square.attention(Attention::new(2).relative(MOST))),
+            format!("`relative` of layer `attention`: expected at most {}, got {MOST}", (MOST - 1) / 2),
+        ),
+    ] {
+        assert!(error.contains(&expected) && error.contains(file!()), "{error}\n{expected}");
+    }
+}
