@@ -82,8 +82,9 @@ pub trait Stateful: Layer {
 }
 
 /// A layer that runs over sequences with states passing from step to step, the first of which is its output:
-/// [`Lstm`](crate::layers::Lstm), [`Gru`](crate::layers::Gru), [`Rnn`](crate::layers::Rnn), [`Mgu`](crate::layers::Mgu), and
-/// any of your own that is to be stacked or run in both directions ([`Stacked`](crate::layers::Stacked)).
+/// [`Lstm`](crate::layers::Lstm), [`Gru`](crate::layers::Gru), [`Rnn`](crate::layers::Rnn), [`Mgu`](crate::layers::Mgu),
+/// [`Sru`](crate::layers::Sru), [`Qrnn`](crate::layers::Qrnn), and any of your own that is to be stacked or run in both directions
+/// ([`Stacked`](crate::layers::Stacked)).
 pub trait RecurrentLayer: Stateful<States: Vars + Copy> + Clone {
     /// The same layer in the other direction.
     #[must_use]
