@@ -1,6 +1,6 @@
 //! The adaptive softmax: of many classes, the rare ones in clusters that only their own rows compute.
 
-use super::layer::wide;
+use super::layer::at_least_one;
 use crate::error::Error;
 use crate::layers::{Instance, Layer, Linear};
 use crate::program::build::vars::unknown_of;
@@ -86,17 +86,9 @@ impl Layer for AdaptiveSoftmax {
 
     fn weights(&self, net: &Builder, x: Var) -> Option<AdaptiveWeights> {
         let width = net.spec(x)?.width();
-        if self.ends[0] == 0 || !self.ends.is_sorted_by(|a, b| a < b) {
-            let expected = "cutoffs that ascend, from at least 1 to below the number of classes";
-            net.refuse(Error::new(
-                "classes of layer `adaptive_softmax`",
-                expected,
-                format!("{:?}", self.ends),
-            ));
-            return None;
-        }
-        wide(net, "adaptive_softmax", self.divide)?;
-        let head = Linear::new(self.ends[0] + self.ends.len() - 1).named("head");
+        self.ordered(net)?;
+        at_least_one(net, "`divide`", "adaptive_softmax", self.divide)?;
+        let head = Linear::new(self.of_head()).named("head");
         let head = net.layer(if self.head_bias { head } else { head.without_bias() });
         let cluster = |(k, pair): (usize, &[usize])| {
             let narrow = (1..=k + 1).fold(width, |width, _| width / self.divide).max(1);
@@ -109,12 +101,66 @@ impl Layer for AdaptiveSoftmax {
 
     /// The logarithms of the probabilities of all classes, `[rows, classes]`.
     fn run(&self, net: &Builder, x: Var, weights: &AdaptiveWeights) -> Var {
-        let (first, head) = (self.ends[0], weights.head.of(x).log_softmax());
-        let clusters = weights.clusters.iter().enumerate().map(|(k, [project, classes])| {
-            head.slice(first + k..first + k + 1) + classes.of(project.of(x)).log_softmax()
-        });
+        if self.fits(net, weights).is_none() {
+            return net.unknown();
+        }
+        let (first, head) = (self.ends[0], self.head(net, x, weights).log_softmax());
+        let clusters = (0..weights.clusters.len())
+            .map(|k| head.slice(first + k..first + k + 1) + self.cluster(net, x, weights, k).log_softmax());
         let parts: Vec<Var> = std::iter::once(head.slice(0..first)).chain(clusters).collect();
         net.concat(&parts)
+    }
+}
+
+impl AdaptiveSoftmax {
+    /// The columns of the head. It does not overflow where the cutoffs ascend.
+    fn of_head(&self) -> usize {
+        self.ends[0] + (self.ends.len() - 1)
+    }
+
+    fn ordered(&self, net: &Builder) -> Option<()> {
+        if self.ends[0] > 0 && self.ends.is_sorted_by(|a, b| a < b) {
+            return Some(());
+        }
+        let expected = "cutoffs that ascend, from at least 1 to below the number of classes";
+        let got = format!("{:?}", self.ends);
+        net.refuse(Error::new("classes of layer `adaptive_softmax`", expected, got));
+        None
+    }
+
+    /// Checks what was said, and that weights which were given have a cluster for each cutoff: those of other cutoffs would be a
+    /// softmax over other classes.
+    fn fits(&self, net: &Builder, weights: &AdaptiveWeights) -> Option<()> {
+        self.ordered(net)?;
+        let (cutoffs, clusters) = (self.ends.len() - 1, weights.clusters.len());
+        if clusters == cutoffs {
+            return Some(());
+        }
+        let what = "clusters of the weights of layer `adaptive_softmax`";
+        net.refuse(Error::new(what, format!("{cutoffs}, one a cutoff"), clusters.to_string()));
+        None
+    }
+
+    fn head(&self, net: &Builder, x: Var, weights: &AdaptiveWeights) -> Var {
+        classes(net, weights.head.of(x), "head", self.of_head())
+    }
+
+    /// The logits of a further cluster's classes.
+    fn cluster(&self, net: &Builder, x: Var, weights: &AdaptiveWeights, k: usize) -> Var {
+        let [project, of_classes] = &weights.clusters[k];
+        let logits = of_classes.of(project.of(x));
+        classes(net, logits, &format!("cluster {}", k + 1), self.ends[k + 1] - self.ends[k])
+    }
+}
+
+/// Logits, if they are of so many classes.
+fn classes(net: &Builder, logits: Var, of: &str, expected: usize) -> Var {
+    match net.spec_of_tensor(logits) {
+        Some(spec) if spec.width() != expected => {
+            let what = format!("{of} of layer `adaptive_softmax`");
+            net.refuse(Error::new(what, format!("{expected} classes"), spec.width().to_string()))
+        }
+        _ => logits,
     }
 }
 
@@ -122,19 +168,24 @@ impl Instance<AdaptiveSoftmax> {
     /// −ln p(label) of each row of `x`, `[rows]`: a cluster's classes are computed for the rows alone whose label is among them.
     ///
     /// # Errors
-    /// If `x` has no LoD or does not hold rows of floats, `labels` are not whole numbers in its rows, or the cutoffs do not ascend; when
-    /// it runs, if a label is not below the number of classes. In a step block, if a memory reaches the labels.
+    /// If `x` has no LoD or does not hold rows of floats, `labels` are not whole numbers in its rows, the cutoffs do not ascend, or
+    /// weights that were given ([`Builder::layer_with`]) are of other cutoffs; when it runs, if a label is not below the number of
+    /// classes. In a step block, if a memory reaches the labels.
     #[track_caller]
     pub fn loss(&self, x: Var, labels: Var) -> Var {
         let Some(net) = Builder::of(x) else { return unknown_of(x) };
         self.append(&net, x, |softmax, weights| {
+            if softmax.fits(&net, weights).is_none() {
+                return net.unknown();
+            }
             let (head, cluster, within) = net.class_clusters(labels, &softmax.ends);
-            let clusters = weights.clusters.iter().zip(1..).map(|([project, classes], k)| {
-                let among = cluster.equal(f64::from(k));
+            let clusters = (0..weights.clusters.len()).map(|k| {
+                let among = cluster.equal((k + 1) as f64);
                 let [x, label] = net.sequence_filter_all(among, [x, within]);
-                classes.of(project.of(x)).cross_entropy(label).sequence_place(among)
+                softmax.cluster(&net, x, weights, k).cross_entropy(label).sequence_place(among)
             });
-            clusters.fold(weights.head.of(x).cross_entropy(head), |loss, of_cluster| loss + of_cluster)
+            let of_head = softmax.head(&net, x, weights).cross_entropy(head);
+            clusters.fold(of_head, |loss, of_cluster| loss + of_cluster)
         })
     }
 }

@@ -133,9 +133,21 @@ impl Layer for Attention {
             let linear = Linear::new(width).named(name);
             net.layer(if self.bias { linear } else { linear.without_bias() })
         };
-        let relative = self.relative.map(|radius| {
-            net.parameter("relative", spec.dtype, &[self.heads, 2 * radius + 1], init::zeros())
-        });
+        let distances = |radius: usize| {
+            let count = radius.checked_mul(2).and_then(|both| both.checked_add(1));
+            if count.is_none() {
+                let expected = format!("at most {}", (usize::MAX - 1) / 2);
+                net.refuse(Error::new("`relative` of layer `attention`", expected, radius.to_string()));
+            }
+            count
+        };
+        let relative = match self.relative {
+            Some(radius) => {
+                let dims = [self.heads, distances(radius)?];
+                Some(net.parameter("relative", spec.dtype, &dims, init::zeros()))
+            }
+            None => None,
+        };
         Some(AttentionWeights {
             query: linear("query"),
             key: linear("key"),

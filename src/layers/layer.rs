@@ -82,8 +82,9 @@ pub trait Stateful: Layer {
 }
 
 /// A layer that runs over sequences with states passing from step to step, the first of which is its output:
-/// [`Lstm`](crate::layers::Lstm), [`Gru`](crate::layers::Gru), [`Rnn`](crate::layers::Rnn), [`Mgu`](crate::layers::Mgu), and
-/// any of your own that is to be stacked or run in both directions ([`Stacked`](crate::layers::Stacked)).
+/// [`Lstm`](crate::layers::Lstm), [`Gru`](crate::layers::Gru), [`Rnn`](crate::layers::Rnn), [`Mgu`](crate::layers::Mgu),
+/// [`Sru`](crate::layers::Sru), [`Qrnn`](crate::layers::Qrnn), and any of your own that is to be stacked or run in both directions
+/// ([`Stacked`](crate::layers::Stacked)).
 pub trait RecurrentLayer: Stateful<States: Vars + Copy> + Clone {
     /// The same layer in the other direction.
     #[must_use]
@@ -262,12 +263,23 @@ pub(super) fn wide(net: &Builder, layer: &str, width: usize) -> Option<()> {
     at_least_one(net, "width", layer, width)
 }
 
-/// Checks a number that a layer was told.
+/// Checks an option of a layer that is a number.
 #[track_caller]
-pub(super) fn at_least_one(net: &Builder, what: &str, layer: &str, number: usize) -> Option<()> {
+pub(super) fn at_least_one(net: &Builder, option: &str, layer: &str, number: usize) -> Option<()> {
     if number > 0 {
         return Some(());
     }
-    net.refuse(Error::new(format!("{what} of layer `{layer}`"), "at least 1", "0"));
+    net.refuse(Error::new(format!("{option} of layer `{layer}`"), "at least 1", "0"));
     None
+}
+
+/// `number` times an option of a layer, if the machine can count it.
+#[track_caller]
+pub(super) fn times(net: &Builder, number: usize, option: &str, layer: &str, value: usize) -> Option<usize> {
+    let product = number.checked_mul(value);
+    if product.is_none() {
+        let what = format!("{option} of layer `{layer}`");
+        net.refuse(Error::new(what, format!("at most {}", usize::MAX / number), value.to_string()));
+    }
+    product
 }

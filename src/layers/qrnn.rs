@@ -1,7 +1,7 @@
 //! The quasi-recurrent network: gates made by a convolution, and a loop without products.
 
-use super::layer::{at_least_one, wide};
-use super::recurrent::{sequence_input, state_width};
+use super::layer::{at_least_one, times, wide};
+use super::recurrent::{STATE, sequence_input, state_width};
 use crate::builder_methods;
 use crate::layers::{Layer, RecurrentLayer, Stateful, init};
 use crate::ops::Context;
@@ -86,6 +86,12 @@ impl Qrnn {
         Self { name: Some(name.to_owned()), ..self }
     }
 
+    /// How many columns the candidate and the gates have together, if the machine can count them.
+    fn columns(&self, net: &Builder) -> Option<usize> {
+        wide(net, "qrnn", self.hidden)?;
+        times(net, self.pool.parts(), STATE, "qrnn", self.hidden)
+    }
+
     fn steps<O: Vars>(
         &self,
         net: &Builder,
@@ -94,6 +100,7 @@ impl Qrnn {
         wanted: impl FnOnce(&Step, Var, Var) -> O,
     ) -> Option<O> {
         let (spec, h) = (sequence_input(net, "qrnn", x)?, self.hidden);
+        self.columns(net)?;
         if let Some([state]) = self.initial {
             state_width(net, "c", state, &spec, h)?;
         }
@@ -139,12 +146,11 @@ impl Layer for Qrnn {
     }
 
     fn weights(&self, net: &Builder, x: Var) -> Option<QrnnWeights> {
-        let (spec, columns) = (sequence_input(net, "qrnn", x)?, self.pool.parts() * self.hidden);
-        wide(net, "qrnn", self.hidden)?;
+        let (spec, columns) = (sequence_input(net, "qrnn", x)?, self.columns(net)?);
         at_least_one(net, "window", "qrnn", self.window)?;
+        let height = times(net, spec.width(), "window", "qrnn", self.window)?;
         let make = |name: &str, dims: &[usize], start| net.parameter(name, spec.dtype, dims, start);
-        let weight =
-            make("weight", &[self.window * spec.width(), columns], init::xavier_gates(self.pool.parts()));
+        let weight = make("weight", &[height, columns], init::xavier_gates(self.pool.parts()));
         Some(QrnnWeights { weight, bias: make("bias", &[columns], init::zeros()) })
     }
 

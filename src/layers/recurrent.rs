@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::layer::wide;
+use super::layer::{times, wide};
 use crate::builder_methods;
 use crate::error::Error;
 use crate::layers::init;
@@ -21,6 +21,9 @@ pub struct RecurrentWeights {
     /// `[G·H]`, added to the state's product: in a GRU that resets after it the part of n is inside the reset.
     pub b_hh: Option<Var>,
 }
+
+/// What errors call the width of a state.
+pub(super) const STATE: &str = "numbers of state";
 
 /// The options that every recurrent layer has.
 #[derive(Debug, Clone, PartialEq)]
@@ -380,12 +383,7 @@ pub(super) fn checked<const STATES: usize, C: Cell<STATES>>(
 fn gate_columns<const STATES: usize, C: Cell<STATES>>(net: &Builder, cell: &C) -> Option<usize> {
     let hidden = cell.options().hidden;
     cell.widths().into_iter().try_for_each(|width| wide(net, C::KIND, width))?;
-    let columns = C::GATES.checked_mul(hidden);
-    if columns.is_none() {
-        let what = format!("numbers of state of layer `{}`", C::KIND);
-        net.refuse(Error::new(what, format!("at most {}", usize::MAX / C::GATES), hidden.to_string()));
-    }
-    columns
+    times(net, C::GATES, STATE, C::KIND, hidden)
 }
 
 /// The spec of a recurrent layer's input.

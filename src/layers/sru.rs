@@ -1,10 +1,10 @@
 //! The simple recurrent unit: its products depend on the input alone, so that the loop has none.
 
-use super::layer::wide;
-use super::recurrent::{sequence_input, state_width};
+use super::layer::{times, wide};
+use super::recurrent::{STATE, sequence_input, state_width};
 use crate::builder_methods;
 use crate::layers::{Layer, RecurrentLayer, Stateful, init};
-use crate::program::{Builder, Recurrence, Step, Var, Vars};
+use crate::program::{Builder, Recurrence, Spec, Step, Var, Vars};
 
 /// Options of [`Builder::sru`].
 #[derive(Debug, Clone, PartialEq)]
@@ -51,6 +51,13 @@ impl Sru {
         Self { name: Some(name.to_owned()), ..self }
     }
 
+    /// The parts of the weight, and how many columns they have together, if the machine can count them.
+    fn columns(&self, net: &Builder, input: &Spec) -> Option<(usize, usize)> {
+        wide(net, "sru", self.hidden)?;
+        let parts = if input.width() == self.hidden { 3 } else { 4 };
+        Some((parts, times(net, parts, STATE, "sru", self.hidden)?))
+    }
+
     fn steps<O: Vars>(
         &self,
         net: &Builder,
@@ -59,6 +66,7 @@ impl Sru {
         wanted: impl FnOnce(&Step, Var, Var) -> O,
     ) -> Option<O> {
         let (spec, h) = (sequence_input(net, "sru", x)?, self.hidden);
+        self.columns(net, &spec)?;
         if let Some([state]) = self.initial {
             state_width(net, "c", state, &spec, h)?;
         }
@@ -106,11 +114,10 @@ impl Layer for Sru {
 
     fn weights(&self, net: &Builder, x: Var) -> Option<SruWeights> {
         let (spec, h) = (sequence_input(net, "sru", x)?, self.hidden);
-        wide(net, "sru", h)?;
-        let parts = if spec.width() == h { 3 } else { 4 };
+        let (parts, columns) = self.columns(net, &spec)?;
         let make = |name: &str, dims: &[usize], start| net.parameter(name, spec.dtype, dims, start);
         Some(SruWeights {
-            weight: make("weight", &[spec.width(), parts * h], init::xavier_gates(parts)),
+            weight: make("weight", &[spec.width(), columns], init::xavier_gates(parts)),
             of_state: make("weight_state", &[2 * h], init::zeros()),
             bias: make("bias", &[2 * h], init::zeros()),
         })

@@ -325,3 +325,86 @@ fn a_tied_layer_has_no_weight_of_its_own() {
         "{start}"
     );
 }
+
+/// What the options ask for is more than the machine can count: refused, not computed.
+#[test]
+fn numbers_that_overflow_are_refused() {
+    const MOST: usize = usize::MAX;
+    let (net, x) = net();
+    let square = net.feed("square", DType::F32, &[2], 1);
+    let (weight, bias) = (
+        net.parameter("w", DType::F32, &[3, 8], init::zeros()),
+        net.parameter("b", DType::F32, &[8], init::zeros()),
+    );
+    let qrnn = QrnnWeights { weight, bias };
+    let sru = SruWeights { weight, of_state: bias, bias };
+    // At once: it is the error of the last call.
+    let said = |var: Var| var.refused().to_string();
+    for (error, expected) in [
+        (
+            said(x.qrnn(MOST)),
+            format!("numbers of state of layer `qrnn`: expected at most {}, got {MOST}", MOST / 3),
+        ),
+        (
+            said(x.qrnn(Qrnn::new(MOST / 3).pool(QrnnPool::Ifo))),
+            format!("numbers of state of layer `qrnn`: expected at most {}, got {}", MOST / 4, MOST / 3),
+        ),
+        (
+            said(x.qrnn(Qrnn::new(2).window(MOST))),
+            format!("window of layer `qrnn`: expected at most {}, got {MOST}", MOST / 3),
+        ),
+        (
+            said(x.qrnn(Qrnn::new(2).window(0))),
+            "window of layer `qrnn`: expected at least 1, got 0".to_owned(),
+        ),
+        (said(net.layer_with(Qrnn::new(MOST), qrnn).of(x)), "numbers of state of layer `qrnn`".to_owned()),
+        (
+            said(x.sru(MOST)),
+            format!("numbers of state of layer `sru`: expected at most {}, got {MOST}", MOST / 4),
+        ),
+        (said(net.layer_with(Sru::new(MOST), sru).of(x)), "numbers of state of layer `sru`".to_owned()),
+        (
+            said(square.attention(Attention::new(2).relative(MOST))),
+            format!("`relative` of layer `attention`: expected at most {}, got {MOST}", (MOST - 1) / 2),
+        ),
+        (said(net.layer(AdaptiveSoftmax::new(MOST, &[])).of(x)), "that memory can hold".to_owned()),
+        (said(net.layer(AdaptiveSoftmax::new(MOST, &[2])).of(x)), "that memory can hold".to_owned()),
+        (said(net.layer(AdaptiveSoftmax::new(MOST, &[MOST - 1])).of(x)), "that memory can hold".to_owned()),
+    ] {
+        assert!(error.contains(&expected) && error.contains(file!()), "{error}\n{expected}");
+    }
+}
+
+#[test]
+fn an_adaptive_softmax_takes_the_weights_of_its_cutoffs_alone() {
+    let (net, x) = net();
+    let labels = net.feed_like("labels", DType::I64, &[], x);
+    let of = |classes: usize, cutoffs: &[usize]| {
+        let softmax = net.layer(AdaptiveSoftmax::new(classes, cutoffs));
+        softmax.of(x);
+        softmax.weights().unwrap()
+    };
+    let refused = |weights: AdaptiveWeights, expected: &str| {
+        let softmax = net.layer_with(AdaptiveSoftmax::new(12, &[3, 7]), weights);
+        for error in [softmax.of(x).refused(), softmax.loss(x, labels).refused()] {
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    };
+    let clusters = "clusters of the weights of layer `adaptive_softmax`: expected 2, one a cutoff, got";
+    refused(AdaptiveWeights { clusters: Vec::new(), ..of(12, &[3, 7]) }, &format!("{clusters} 0"));
+    refused(of(12, &[3]), &format!("{clusters} 1"));
+    refused(of(12, &[3, 5, 7]), &format!("{clusters} 3"));
+    let columns =
+        |of: &str, count: usize| format!("{of} of layer `adaptive_softmax`: expected {count} classes");
+    refused(AdaptiveWeights { head: of(12, &[4, 7]).head, ..of(12, &[3, 7]) }, &columns("head", 5));
+    refused(of(13, &[3, 8]), &columns("cluster 1", 4));
+    refused(of(13, &[3, 7]), &columns("cluster 2", 5));
+    // Cutoffs are checked where no weights are made, too.
+    let unordered = net.layer_with(AdaptiveSoftmax::new(12, &[7, 3]), of(12, &[3, 7]));
+    let error = unordered.of(x).refused().to_string();
+    assert!(error.contains("classes of layer `adaptive_softmax`: expected cutoffs that ascend"), "{error}");
+    let error = net.layer(AdaptiveSoftmax::new(12, &[3]).divide(0)).of(x).refused().to_string();
+    assert!(error.contains("`divide` of layer `adaptive_softmax`: expected at least 1, got 0"), "{error}");
+    let fits = net.layer_with(AdaptiveSoftmax::new(12, &[3, 7]), of(12, &[3, 7]));
+    assert!(net.spec(fits.of(x)).is_some() && net.spec(fits.loss(x, labels)).is_some());
+}
