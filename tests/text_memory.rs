@@ -1,5 +1,5 @@
 //! A long text on its way to training takes its own bytes and four for each of its characters, and nothing for lists of
-//! them.
+//! them; a file of word vectors takes those of the vocabulary's words.
 //!
 //! A binary of its own, because its allocator counts.
 
@@ -8,10 +8,16 @@
 #[path = "it/peak_memory.rs"]
 mod peak_memory;
 
-use unpadded::data::{Continuous, Data, Limits, TextFile, Tokenizer, Vocabulary};
+use std::sync::Mutex;
+
+use unpadded::data::{Continuous, Data, Limits, TextFile, Tokenizer, Vocabulary, WordVectors};
+
+/// Who counts, as the allocator counts for all threads.
+static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn a_text_is_held_once_and_its_characters_as_numbers() {
+    let _alone = ALONE.lock().unwrap();
     // Just below a power of two, so that what grows by doubling is full.
     let size = (1 << 20) - 16;
     let path = std::env::temp_dir().join(format!("unpadded-text-memory-{}", std::process::id()));
@@ -25,5 +31,20 @@ fn a_text_is_held_once_and_its_characters_as_numbers() {
     assert_eq!(data.batch_count(), Some((size as u64 - 1).div_ceil(64 * 64)));
     // While the ids are moved to a place of twice the size, both are there: 6 bytes, and the text with room to grow.
     assert!(peak <= 8 * size, "{peak} bytes for a text of {size}");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn of_a_file_of_word_vectors_the_words_of_the_vocabulary_are_held() {
+    let _alone = ALONE.lock().unwrap();
+    let path = std::env::temp_dir().join(format!("unpadded-vector-memory-{}", std::process::id()));
+    let numbers = " 0.125".repeat(100);
+    let text: String = (0..10_000).map(|i| format!("word{i}{numbers}\n")).collect();
+    std::fs::write(&path, &text).unwrap();
+    let vocabulary = Vocabulary::of(["word7", "word9999", "none"], &Limits::default()).unwrap();
+    let (peak, vectors) = peak_memory::of(|| WordVectors::open(&path, &vocabulary).unwrap());
+    assert_eq!((vectors.found(), vectors.width()), (2, 100));
+    // What the form is recognised by, and a buffer of a file's lines; not one of the six million bytes of the file.
+    assert!(text.len() > 6_000_000 && peak <= 400_000, "{peak} bytes");
     std::fs::remove_file(path).unwrap();
 }

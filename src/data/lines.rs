@@ -54,6 +54,23 @@ pub(super) struct Reason {
     pub(super) got: String,
 }
 
+/// What a failed read of `what` means.
+pub(super) fn broken(what: String, error: &std::io::Error) -> Error {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    // Only what unpacks looks at the bytes; and a plain file may end anywhere.
+    match error.kind() {
+        UnexpectedEof => {
+            let got = "its end: it was cut short, as by a download that broke off";
+            Error::of(ErrorKind::Format, what, "more of the compressed file", got)
+        }
+        InvalidData | InvalidInput => {
+            let got = format!("a damaged one ({error})");
+            Error::of(ErrorKind::Format, what, "a compressed file that can be unpacked", got)
+        }
+        _ => Error::io(what, "read", error),
+    }
+}
+
 /// The lines of a file.
 pub(super) struct Lines {
     pub(super) name: Arc<str>,
@@ -79,20 +96,7 @@ impl Lines {
     }
 
     fn broken(&self, error: &std::io::Error) -> Error {
-        use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
-        let what = format!("{}:{}", self.name, self.number);
-        // Only what unpacks looks at the bytes; and a plain file may end anywhere.
-        match error.kind() {
-            UnexpectedEof => {
-                let got = "its end: it was cut short, as by a download that broke off";
-                Error::of(ErrorKind::Format, what, "more of the compressed file", got)
-            }
-            InvalidData | InvalidInput => {
-                let got = format!("a damaged one ({error})");
-                Error::of(ErrorKind::Format, what, "a compressed file that can be unpacked", got)
-            }
-            _ => Error::io(what, "read", error),
-        }
+        broken(format!("{}:{}", self.name, self.number), error)
     }
 
     /// The next line without its end, or `None` behind the last. The inner error is of this line alone; the outer one

@@ -7,6 +7,7 @@
 //! | tokens, labels | numbers | [`Vocabulary`] |
 //! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] |
 //! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`], [`TagScheme`] |
+//! | files of pre-trained word vectors | the rows of an embedding's table | [`WordVectors`] |
 //! | LIBSVM files | columns, classes, a part held out, a loader of sparse batches | [`LabelledRows`] |
 //! | samples in memory, or read anew in each epoch | batches | [`Loader`] of [`Samples`] or [`Streamed`] |
 //! | one long text | batches of its pieces, for language models | [`Continuous`] |
@@ -69,6 +70,7 @@ mod tagged_texts;
 mod text_file;
 mod tokenizer;
 mod vocabulary;
+mod word_vectors;
 
 pub use batch::{Batch, Field, Sample};
 pub use continuous::Continuous;
@@ -87,6 +89,7 @@ pub use text_file::TextFile;
 pub use tokenizer::Tokenizer;
 pub(crate) use vocabulary::stored::{StoredVocabulary, VocabularyVersion1};
 pub use vocabulary::{Limits, Vocabulary};
+pub use word_vectors::WordVectors;
 
 use std::panic::Location;
 

@@ -201,6 +201,14 @@ pub struct Skipped {
 impl Skipped {
     /// How many reasons are kept.
     pub const SHOWN: usize = 10;
+
+    /// One more.
+    pub(super) fn add(&mut self, reason: impl FnOnce() -> Error) {
+        self.count += 1;
+        if self.first.len() < Self::SHOWN {
+            self.first.push(reason());
+        }
+    }
 }
 
 impl fmt::Display for Skipped {
@@ -278,10 +286,7 @@ impl<R> Records<R> {
                 return Err(lines.malformed(reason));
             }
             if self.parser.spoil() {
-                self.skipped.count += 1;
-                if self.skipped.first.len() < Skipped::SHOWN {
-                    self.skipped.first.push(lines.malformed(reason));
-                }
+                self.skipped.add(|| lines.malformed(reason));
             }
         }
     }

@@ -145,7 +145,8 @@ impl TextFile {
         Ok(f.number(self.encoding as u64).number(self.malformed as u64).number(self.max_line as u64).finish())
     }
 
-    fn lines_of(&self) -> Result<Lines> {
+    /// The bytes, out of what is around them, and what messages call them.
+    pub(super) fn bytes(&self) -> Result<(Arc<str>, Bytes)> {
         let mut file = self.clone();
         if file.member.is_none() && file.origin.wrapping()? == Wrapping::Zip {
             let members = file.origin.members()?;
@@ -163,7 +164,22 @@ impl TextFile {
             Some(member) => file.origin.member(member)?,
             None => file.origin.bytes()?,
         };
-        Ok(Lines::new(file.name().into(), bytes, self.encoding, self.max_line))
+        Ok((file.name().into(), bytes))
+    }
+
+    /// The lines of its bytes.
+    pub(super) fn lines_in(&self, name: Arc<str>, bytes: Bytes) -> Lines {
+        Lines::new(name, bytes, self.encoding, self.max_line)
+    }
+
+    /// What is done about malformed lines.
+    pub(super) fn policy(&self) -> Malformed {
+        self.malformed
+    }
+
+    fn lines_of(&self) -> Result<Lines> {
+        let (name, bytes) = self.bytes()?;
+        Ok(self.lines_in(name, bytes))
     }
 
     #[track_caller]

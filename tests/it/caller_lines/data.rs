@@ -5,7 +5,7 @@ use std::fs;
 use unpadded::data::{
     Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledRow, LabelledRows,
     LabelledTexts, Limits, Loader, Sample, Samples, Source, Streamed, TagScheme, TaggedTexts, Target,
-    TextFile, Tokenizer, Vocabulary,
+    TextFile, Tokenizer, Vocabulary, WordVectors,
 };
 use unpadded::{Error, Result};
 
@@ -118,6 +118,16 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Vocabulary::ids", || labels.ids(["good", "fair"]));
     calls.at("Vocabulary::save", || labels.save(nowhere.join("x")));
     calls.at("Vocabulary::load", || Vocabulary::load(&nowhere));
+
+    let two = TextFile::embedded("vectors.txt", "good 1 2\nbad 3 4\n");
+    fs::write(&nowhere, "good 1 2\nbad 3\n").unwrap();
+    calls.at("WordVectors::open", || WordVectors::open(&nowhere, &labels));
+    fs::remove_file(&nowhere).unwrap();
+    calls.at("WordVectors::open", || WordVectors::open(&nowhere, &labels));
+    calls.at("WordVectors::of", || WordVectors::of(&gzip, &labels));
+    calls.at("WordVectors::of", || WordVectors::of(&line, &labels));
+    let vectors = WordVectors::of(&two, &labels).unwrap();
+    calls.at("WordVectors::fill", || vectors.fill(&mut ndarray::Array2::zeros((2, 3))));
 
     let names = ["words".to_owned(), "label".to_owned()];
     let one = || Sample::new(3, [Field::from(vec![1i64])]);

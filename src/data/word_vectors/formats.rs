@@ -1,0 +1,292 @@
+//! The forms of files of word vectors: which one it is, and its vectors one by one.
+
+use std::io::{BufRead, BufReader, Cursor, Read};
+use std::sync::Arc;
+
+use super::{Wanted, WordVectors};
+use crate::data::archive::Bytes;
+use crate::data::lines::{Lines, Reason, broken};
+use crate::data::records::shown;
+use crate::data::{Malformed, TextFile};
+use crate::error::{Error, ErrorKind, Result};
+
+/// How many bytes the form is recognised by.
+const SAMPLE: u64 = 1 << 16;
+/// The longest word of a binary file, in bytes. What has no space for so long is no such file.
+const MAX_WORD: u64 = 1 << 16;
+/// What stands between columns. Other white space, as the no-break space, is part of words.
+const BLANK: [char; 2] = [' ', '\t'];
+
+/// The first line of word2vec's files.
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    count: u64,
+    width: u64,
+    /// How long it is, with its end.
+    bytes: usize,
+}
+
+impl Header {
+    /// That of a file that begins so, if it has one.
+    fn of(sample: &[u8]) -> Option<Self> {
+        let end = sample.iter().position(|&byte| byte == b'\n');
+        let line = std::str::from_utf8(sample.get(..end.unwrap_or(sample.len()))?).ok()?;
+        let mut numbers = line.trim_start_matches('\u{feff}').split_ascii_whitespace();
+        let mut number = || {
+            let digits = numbers.next().filter(|cell| cell.bytes().all(|byte| byte.is_ascii_digit()))?;
+            // More than can be counted is more than there is.
+            Some(digits.parse().unwrap_or(u64::MAX))
+        };
+        let (count, width) = (number()?, number()?);
+        let bytes = end.map_or(sample.len(), |end| end + 1);
+        numbers.next().is_none().then_some(Self { count, width, bytes })
+    }
+
+    /// Whether `f32` stand behind the first word, and not their digits.
+    fn is_binary(self, width: usize, sample: &[u8]) -> bool {
+        let behind = sample.get(self.bytes..).unwrap_or_default();
+        let Some(space) = behind.iter().position(|&byte| byte == b' ') else { return false };
+        let numbers = behind.get(space + 1..).unwrap_or_default();
+        let line = numbers.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r');
+        let columns = line.split(u8::is_ascii_whitespace).filter(|cell| !cell.is_empty()).count();
+        if line.iter().all(plain) && columns >= width {
+            return false;
+        }
+        // Not a whole line of numbers: what has bytes that no text has is binary, other text is malformed.
+        let first = numbers.get(..width.saturating_mul(4)).unwrap_or(numbers);
+        let control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n');
+        first.iter().any(control) || std::str::from_utf8(first).is_err_and(|e| e.error_len().is_some())
+    }
+}
+
+impl Wanted<'_> {
+    pub(super) fn read(mut self, file: &TextFile) -> Result<WordVectors> {
+        let (name, mut bytes) = file.bytes()?;
+        let mut sample = Vec::new();
+        let read = bytes.by_ref().take(SAMPLE).read_to_end(&mut sample);
+        read.map_err(|e| broken(format!("file `{name}`"), &e))?;
+        let header = Header::of(&sample);
+        let mut binary = false;
+        if let Some(header) = header {
+            let wrong = |expected: String, got: u64| {
+                Err(Error::of(ErrorKind::Format, format!("{name}:1"), expected, got.to_string()))
+            };
+            if header.count == 0 {
+                return wrong("at least one vector".into(), 0);
+            }
+            self.width = usize::try_from(header.width).unwrap_or(usize::MAX);
+            if !(1..=WordVectors::MAX_WIDTH).contains(&self.width) {
+                return wrong(format!("vectors of 1 to {} numbers", WordVectors::MAX_WIDTH), header.width);
+            }
+            binary = header.is_binary(self.width, &sample);
+        }
+        let whole: Bytes = Box::new(Cursor::new(sample).chain(bytes));
+        match header {
+            Some(header) if binary => self.binary(&name, BufReader::new(whole), header, file.policy())?,
+            _ => self.text(file.lines_in(Arc::clone(&name), whole), header, file.policy())?,
+        }
+        Ok(self.done(&name))
+    }
+
+    fn text(&mut self, mut lines: Lines, header: Option<Header>, policy: Malformed) -> Result<()> {
+        if header.is_some() {
+            lines.next()?;
+        }
+        let (mut count, mut vector) = (0u64, Vec::new());
+        while let Some(line) = lines.next()? {
+            let reason = match line {
+                Ok(line) => match self.line(&line, &mut vector) {
+                    Ok(None) => continue,
+                    Ok(Some(word)) => {
+                        count += 1;
+                        if !vector.is_empty() {
+                            self.keep(word, &vector)?;
+                        }
+                        continue;
+                    }
+                    Err(reason) => reason,
+                },
+                Err(reason) => reason,
+            };
+            if policy == Malformed::Error {
+                return Err(lines.malformed(reason));
+            }
+            count += 1;
+            self.skipped.add(|| lines.malformed(reason));
+        }
+        match header {
+            Some(header) if header.count != count => Err(counted(&lines.name, header, count.to_string())),
+            _ if self.width == 0 => {
+                let what = format!("vectors of file `{}`", lines.name);
+                Err(Error::of(ErrorKind::Format, what, "at least one", "none"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The word of a line, or `None` of a blank one; and its vector if that is of use, else none.
+    fn line<'l>(&mut self, line: &'l str, vector: &mut Vec<f32>) -> Result<Option<&'l str>, Reason> {
+        vector.clear();
+        let line = line.trim_end_matches(BLANK);
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let first = self.width == 0;
+        let width = if first { columns(line) - 1 } else { self.width };
+        if width == 0 || width > WordVectors::MAX_WIDTH {
+            let expected = format!("a word and 1 to {} numbers", WordVectors::MAX_WIDTH);
+            let got = format!("{} columns in {}", columns(line), shown(line));
+            return Err(Reason { expected, got });
+        }
+        let wrong = || Reason {
+            expected: format!("a word and {width} numbers, as the first line has it"),
+            got: format!("{} columns in {}", columns(line), shown(line)),
+        };
+        let (word, numbers) = cut(line, width).ok_or_else(wrong)?;
+        let mut cells = numbers.split(BLANK).filter(|cell| !cell.is_empty()).zip(1..);
+        // A word of several columns that ends with a number is a vector of more columns than the first.
+        let last = word.rsplit_once(BLANK).map(|(_, last)| last);
+        if word.is_empty() || last.is_some_and(|last| last.parse().is_ok_and(f32::is_finite)) {
+            return Err(wrong());
+        }
+        if first || self.wants(word) {
+            for (cell, at) in cells {
+                vector.push(number(cell, at, word)?);
+            }
+            self.width = width;
+        } else if let Some((cell, at)) = cells.next() {
+            // By the first one alone it shows whether these are the columns of numbers.
+            number(cell, at, word)?;
+        }
+        if !self.wants(word) {
+            vector.clear();
+        }
+        Ok(Some(word))
+    }
+
+    fn binary(
+        &mut self,
+        name: &str,
+        mut input: BufReader<Bytes>,
+        header: Header,
+        policy: Malformed,
+    ) -> Result<()> {
+        let (mut word, mut raw, mut vector) = (Vec::new(), Vec::new(), Vec::new());
+        input
+            .by_ref()
+            .take(header.bytes as u64)
+            .read_to_end(&mut raw)
+            .map_err(|e| broken(name.into(), &e))?;
+        let size = 4 * self.width;
+        let mut at = header.bytes as u64;
+        for n in 1..=header.count {
+            let place = || format!("{name}: vector {n}, at byte {at}");
+            let failed = |e: std::io::Error| broken(place(), &e);
+            word.clear();
+            raw.clear();
+            // A newline may stand before the word, and a space behind it.
+            input.by_ref().take(MAX_WORD + 2).read_until(b' ', &mut word).map_err(failed)?;
+            input.by_ref().take(size as u64).read_to_end(&mut raw).map_err(failed)?;
+            let (before, spaced) = (word.len(), word.ends_with(b" "));
+            if !spaced && before as u64 == MAX_WORD + 2 {
+                let expected = format!("a word of at most {MAX_WORD} bytes and a space");
+                return Err(Error::of(ErrorKind::Format, place(), expected, "no space in as many"));
+            }
+            if before == 0 || (!spaced && word.iter().all(|byte| matches!(byte, b'\n' | b'\r'))) {
+                return Err(counted(name, header, (n - 1).to_string()));
+            }
+            if !spaced || raw.len() < size {
+                let expected = format!("a word and {size} bytes, {} numbers", self.width);
+                let got =
+                    format!("the end of the file behind {} bytes: it was cut short", before + raw.len());
+                return Err(Error::of(ErrorKind::Format, place(), expected, got));
+            }
+            let start = word.iter().take_while(|&&byte| byte == b'\n').count();
+            let text = word.get(start..before - 1).unwrap_or_default();
+            match self.vector(text, &raw, &mut vector) {
+                Ok(Some(word)) => self.keep(word, &vector)?,
+                Ok(None) => {}
+                Err(reason) => {
+                    let error = || Error::of(ErrorKind::Format, place(), reason.expected, reason.got);
+                    if policy == Malformed::Error {
+                        return Err(error());
+                    }
+                    self.skipped.add(error);
+                }
+            }
+            at += (before + raw.len()) as u64;
+        }
+        loop {
+            let rest = input.fill_buf().map_err(|e| broken(format!("{name}: at byte {at}"), &e))?;
+            if rest.is_empty() {
+                return Ok(());
+            }
+            if !rest.iter().all(|byte| matches!(byte, b'\n' | b'\r')) {
+                return Err(counted(name, header, "more bytes behind them".into()));
+            }
+            let read = rest.len();
+            at += read as u64;
+            input.consume(read);
+        }
+    }
+
+    /// The word of a vector in a binary file if that is of use, and the vector.
+    fn vector<'w>(
+        &self,
+        word: &'w [u8],
+        raw: &[u8],
+        vector: &mut Vec<f32>,
+    ) -> Result<Option<&'w str>, Reason> {
+        let word = std::str::from_utf8(word).map_err(|_| Reason {
+            expected: "a word in UTF-8".into(),
+            got: shown(&String::from_utf8_lossy(word)),
+        })?;
+        if word.is_empty() {
+            return Err(Reason { expected: "a word".into(), got: "an empty one".into() });
+        }
+        if !self.wants(word) {
+            return Ok(None);
+        }
+        vector.clear();
+        vector.extend(raw.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)));
+        match vector.iter().position(|number| !number.is_finite()) {
+            None => Ok(Some(word)),
+            Some(at) => Err(unfinite(&vector.get(at).map_or_else(String::new, f32::to_string), at + 1, word)),
+        }
+    }
+}
+
+/// The error of a file whose first line says another number of vectors.
+fn counted(name: &str, header: Header, got: String) -> Error {
+    let expected = format!("{}, as its first line says", header.count);
+    Error::of(ErrorKind::Format, format!("vectors of file `{name}`"), expected, got)
+}
+
+/// How many columns a line has.
+fn columns(line: &str) -> usize {
+    line.split(BLANK).filter(|cell| !cell.is_empty()).count()
+}
+
+/// The word of a line, and its last columns, so many; `None` if there are not as many.
+fn cut(line: &str, width: usize) -> Option<(&str, &str)> {
+    let mut word = line;
+    for _ in 0..width {
+        let blank = word.bytes().rposition(|byte| matches!(byte, b' ' | b'\t'))?;
+        word = word.get(..blank)?.trim_end_matches(BLANK);
+    }
+    Some((word, line.get(word.len()..)?))
+}
+
+/// A number of a word's vector.
+fn number(cell: &str, at: usize, word: &str) -> Result<f32, Reason> {
+    match cell.parse::<f32>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        _ => Err(unfinite(cell, at, word)),
+    }
+}
+
+fn unfinite(cell: &str, at: usize, word: &str) -> Reason {
+    let got = format!("{} as number {at} of the word {}", shown(cell), shown(word));
+    Reason { expected: "a number that is finite in `f32`".into(), got }
+}
