@@ -4,11 +4,11 @@
 //! `cargo run --release --example tagger` learns what requests ask for; see `--help`.
 mod flags;
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
-use unpadded::data::{Batching, Limits, Loader, TagScheme, TaggedTexts, TextFile, Vocabulary};
+use unpadded::data::{Batching, Limits, Loader, TagScheme, TaggedTexts, TextFile, Vocabulary, WordVectors};
 use unpadded::layers::{Crf, Embedding, Lstm, Stacked};
 use unpadded::metrics::{Accuracy, ChunkF1};
 use unpadded::ops::Pool;
@@ -20,6 +20,7 @@ use unpadded::{Builder, DType, Result, Variable};
 const MODEL: &str = "tagger";
 const EPOCHS: u64 = 15;
 const TEXTS: usize = 16; // a batch
+const TABLE: &str = "words.weight";
 
 macro_rules! parallel {
     ($part:literal) => {
@@ -40,6 +41,9 @@ struct Cli {
     /// Learn the tags alone, also where the texts have labels
     #[arg(long)]
     tags_only: bool,
+    /// Start the words' vectors from a file of GloVe or word2vec, text or binary
+    #[arg(long, value_name = "FILE", conflicts_with = "predict")]
+    vectors: Option<PathBuf>,
 }
 
 /// What there is to learn, and to learn it from.
@@ -49,6 +53,7 @@ struct Task {
     tags: Vocabulary,
     scheme: TagScheme,
     labels: Option<Vocabulary>,
+    vectors: Option<WordVectors>,
 }
 
 /// The form in which words are known: letters of one case, and every digit 0. Their characters are as they are.
@@ -65,6 +70,7 @@ impl Task {
             characters: train.characters(&Limits::default())?,
             tags: TaggedTexts::tags(all.iter().copied())?,
             scheme: TaggedTexts::scheme(all.iter().copied())?,
+            vectors: None,
             labels: labelled.then(|| TaggedTexts::labels(all.iter().copied())).transpose()?,
         })
     }
@@ -79,7 +85,8 @@ impl Task {
         let forth = c.lstm(48).sequence_pool(Pool::Last); // one row a word
         let back = c.lstm(Lstm::new(48).backwards()).sequence_pool(Pool::First);
         let words = net.feed_like("words", DType::I64, &[], forth);
-        let known = words.embedding(Embedding::new(self.words.len(), 128).sparse());
+        let width = self.vectors.as_ref().map_or(128, WordVectors::width);
+        let known = words.embedding(Embedding::new(self.words.len(), width).sparse().named("words"));
         // Now and then a word is not known, so that its characters and its neighbours have to do.
         let known = known * known.slice(0..1).fill_like(1.0).dropout(0.15);
         let x = net.concat(&[known, forth, back]).dropout(0.5);
@@ -109,7 +116,14 @@ impl Task {
             Some(labels) => trainer.vocabulary("labels", labels.clone()),
             None => trainer,
         };
-        Ok(trainer.select("chunk F1"))
+        let mut trainer = trainer.select("chunk F1");
+        if let Some(vectors) = &self.vectors {
+            // Words that the file does not have start as they would without it.
+            let mut table = trainer.scope().value(TABLE)?.cast(DType::F32).into_array2()?;
+            vectors.fill(&mut table)?;
+            trainer.set_parameter(TABLE, table)?;
+        }
+        Ok(trainer)
     }
 
     fn loader(&self, texts: &TaggedTexts) -> Result<Loader> {
@@ -155,7 +169,7 @@ fn predict(predictor: &Predictor, line: &str) -> Result<String> {
     Ok(said)
 }
 
-fn run(Cli { flags, tags_only }: &Cli) -> Outcome<()> {
+fn run(Cli { flags, tags_only, vectors }: &Cli) -> Outcome<()> {
     if let Some(predictor) = flags.predictor(MODEL)? {
         return flags::answer(|line| predict(&predictor, line));
     }
@@ -166,7 +180,13 @@ fn run(Cli { flags, tags_only }: &Cli) -> Outcome<()> {
     };
     let test = flags.test.as_ref().map(TaggedTexts::open).transpose()?;
     let all: Vec<&TaggedTexts> = [&train, &dev].into_iter().chain(&test).collect();
-    let task = Task::new(&train, &all, *tags_only)?;
+    let mut task = Task::new(&train, &all, *tags_only)?;
+    if let Some(path) = vectors {
+        let found = WordVectors::open(path, &task.words)?;
+        let of_texts = train.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
+        flags::print(format!("{found}: {:.1} % of the running words", 100.0 * found.coverage(of_texts)))?;
+        task.vectors = Some(found);
+    }
     let (batches, held) = (task.loader(&train)?.shuffle(flags.seed).prefetch(4), task.loader(&dev)?);
     let trainer = task.network(&train, flags.epochs.unwrap_or(EPOCHS), flags.seed)?;
     let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&batches, &held), EPOCHS)? else {
