@@ -8,6 +8,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::Parser;
 use flags::{Flags, Found, Outcome};
+use ndarray::Array2;
 use unpadded::data::{Batching, Limits, Loader, TagScheme, TaggedTexts, TextFile, Vocabulary, WordVectors};
 use unpadded::layers::{Crf, Embedding, Lstm, Stacked};
 use unpadded::metrics::{Accuracy, ChunkF1};
@@ -119,7 +120,9 @@ impl Task {
         let mut trainer = trainer.select("chunk F1");
         if let Some(vectors) = &self.vectors {
             // Words that the file does not have start as they would without it.
-            let mut table = trainer.scope().value(TABLE)?.cast(DType::F32).into_array2()?;
+            let mut table = Array2::zeros((self.words.len(), vectors.width()));
+            let drawn = trainer.scope().value(TABLE)?;
+            table.iter_mut().zip(drawn.as_dense()?.as_slice::<f32>()?).for_each(|(to, x)| *to = *x);
             vectors.fill(&mut table)?;
             trainer.set_parameter(TABLE, table)?;
         }
