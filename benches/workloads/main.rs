@@ -1,6 +1,6 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W2 W2wide attention conv custom cells long scaling build small norm] [--threads 2] [--steps N] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W2 W2wide attention conv crf ctc custom cells long scaling build small norm] [--threads 2] [--steps N] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W4: an LSTM over sentences of LSTMs over words; W2: a word language model
 //! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. `conv`: a convolution of width 5 and 256 channels, forward and
@@ -11,9 +11,9 @@
 //! `target/scaling-*.svg`; `scaling-batch`, `scaling-hidden`, `scaling-hidden-alone` and `scaling-length` are its parts.
 //! `build`: the seconds that programs of many operators take before they run. `small`: a prediction service's runs, few
 //! short sequences, forward only. `norm`: layer norm and root mean square norm over 100 MB, beside a copy. `attention`: that operator
-//! alone. The data: the peers' files from the folder
+//! alone. `crf`, `ctc`: those losses alone, with the gradients of what they are of. The data: the peers' files from the folder
 //! `UNPADDED_BENCH_DATA`, or numbers of the same distributions. After 3 steps to warm up each takes one epoch (or
-//! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` all but `attention`, `conv`, `custom`, `long`, `scaling`, `build`,
+//! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`,
 //! `small` and `norm` then take their steps again under the profiler: a table of where the time goes and what bounds it, and the trace
 //! `target/profile-W1.json`.
 
@@ -28,6 +28,7 @@ mod norm;
 mod plot;
 mod scaling;
 mod small;
+mod structured;
 mod wide;
 
 use std::process::ExitCode;
@@ -40,7 +41,7 @@ use unpadded::optimizer::{Adam, Optimizer, Sgd};
 use unpadded::{Builder, Mode};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-const WORKLOADS: [&str; 15] = [
+const WORKLOADS: [&str; 17] = [
     "W1",
     "W7",
     "W3",
@@ -49,6 +50,8 @@ const WORKLOADS: [&str; 15] = [
     "W2wide",
     "attention",
     "conv",
+    "crf",
+    "ctc",
     "custom",
     "cells",
     "long",
@@ -286,6 +289,14 @@ fn run() -> Outcome<()> {
             }
             "attention" => {
                 attention::run(threads, steps.unwrap_or(20))?;
+                continue;
+            }
+            "crf" => {
+                structured::crf(threads, steps.unwrap_or(50))?;
+                continue;
+            }
+            "ctc" => {
+                structured::ctc(threads, steps.unwrap_or(50))?;
                 continue;
             }
             "small" => {
