@@ -76,11 +76,14 @@ fn numbers(rows: usize, width: usize, salt: u32, scale: f32) -> Array2<f32> {
     })
 }
 
+/// Parameters by name, with what they start from.
+type Start<'a> = &'a [(&'a str, Array2<f32>)];
+
 /// Prints the line of one workload: its loss, with the gradients of these variables, of values fed and parameters set.
 fn measure(
     workload: &str,
     (net, loss, wanted): (Builder, Var, &[Var]),
-    (fed, start): (&[(Var, Variable)], &[(&str, Array2<f32>)]),
+    (fed, start): (&[(Var, Variable)], Start<'_>),
     (rows, threads, steps): (usize, usize, usize),
 ) -> Outcome<()> {
     let (registry, mut program) = (net.registry(), net.finish()?);

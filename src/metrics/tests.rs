@@ -367,7 +367,8 @@ fn what_does_not_fit_is_refused_and_leaves_the_sums() {
         "metric `exact match`: expected values, one a row",
     );
     // Each that looks at labels, and a label on either side of the classes.
-    let kinds: [fn(Var, Var) -> Box<dyn Metric>; 5] = [
+    type Of = fn(Var, Var) -> Box<dyn Metric>;
+    let kinds: [Of; 5] = [
         |x, y| Box::new(Accuracy::new(x, y)),
         |x, y| Box::new(TopK::new(x, y, 2)),
         |x, y| Box::new(CalibrationError::new(x, y)),

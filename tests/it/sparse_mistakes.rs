@@ -173,3 +173,21 @@ fn a_feed_of_unknown_dimensions_is_refused_with_its_shape() {
     net.feed_stored("x", DType::F32, &[Some(2), None], StorageKind::Dense);
     says(&net, &["shape of a feed: expected known dimensions after the first, got [Some(2), None]"]);
 }
+
+/// A memory holds dense rows: one that began as csr, and stayed it, was an error of the run.
+#[test]
+fn a_memory_does_not_start_as_sparse_rows() {
+    let net = Builder::new();
+    let x = net.feed("x", DType::F32, &[3], 1);
+    let start = net.feed_csr("start", DType::F32, 3, 0);
+    let _ = net.recurrent(x, |step, x| {
+        let memory = step.memory_from(start);
+        step.update(memory, start);
+        x
+    });
+    let error = net.finish().unwrap_err().to_string();
+    assert!(
+        error.contains("initial memory of variable `start`: expected dense rows: `to_dense` makes them so"),
+        "{error}"
+    );
+}

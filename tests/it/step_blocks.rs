@@ -235,7 +235,7 @@ fn every_operator_stands_in_programs_at_the_root_and_in_blocks() {
         let depths = if op.facts().reach == Reach::Batch || sparse { 0..1 } else { 0..3 };
         missing.extend(depths.map(|depth| (depth, kind.to_owned())));
     }
-    for seed in 0..2000 {
+    for seed in 0..6000 {
         if missing.is_empty() {
             break;
         }

@@ -50,7 +50,8 @@ struct Order(Vec<usize>);
 
 impl Op for ReorderByRank {
     fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Replaces)
+        // Where a row goes depends on the other sequences.
+        Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Replaces) }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -8,7 +8,7 @@ use super::var::Var;
 use crate::error::{Error, ErrorKind, Result};
 use crate::program::description::var_desc::{StopGradient, VarRole};
 use crate::program::spec::extent::{Extent, Levels, Spec, VarId, rows_of_step};
-use crate::tensor::DType;
+use crate::tensor::{DType, StorageKind};
 
 fn empty_memory(got: String) -> Error {
     Error::new("row of a memory", "at least one number", got)
@@ -176,6 +176,10 @@ impl State {
         if spec.lod != above || spec.rows() != sequences {
             let error = Error::new("initial memory", rows_of_step(sequences), spec.to_string());
             return Err(error.variable(name()));
+        }
+        if spec.storage != StorageKind::Dense {
+            let expected = "dense rows: `to_dense` makes them so";
+            return Err(Error::new("initial memory", expected, spec.to_string()).variable(name()));
         }
         if spec.width() == 0 {
             return Err(empty_memory(spec.to_string()).variable(name()));
