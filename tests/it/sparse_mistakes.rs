@@ -187,7 +187,8 @@ fn a_memory_does_not_start_as_sparse_rows() {
     });
     let error = net.finish().unwrap_err().to_string();
     assert!(
-        error.contains("initial memory of variable `start`: expected dense rows: `to_dense` makes them so"),
+        error.contains("initial memory: expected dense rows: `to_dense` makes them so")
+            && error.contains("`start`"),
         "{error}"
     );
 }
