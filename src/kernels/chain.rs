@@ -2,7 +2,7 @@
 //! maxima over all paths of tags are.
 //!
 //! Sums run over the numbers themselves and not over their logarithms: each row is divided by its largest number or by its sum, so
-//! that a step costs a product and no exponential. What vanishes by that is bounded ([`Vanished`]); where it could be seen in the
+//! that a step costs a product and no exponential. What vanishes by that is bounded (`vanished.rs`); where it could be seen in the
 //! result, a sequence is computed again by logarithms. All is in f64, whatever the inputs are.
 
 mod best;

@@ -17,7 +17,7 @@ operator! {
     /// of the sequence takes part in.
     ///
     /// With the rows x_1 … x_n of a sequence, their tags y and the transitions T `[tags + 2, tags]`, the score of a path of tags is
-    /// s(y) = T[tags, y_1] + Σ_t x_t[y_t] + Σ_t T[y_{t−1}, y_t] + T[tags + 1, y_n]: behind the rows of the tags stand the scores of the
+    /// s(y) = T(tags, y_1) + Σ_t x_t(y_t) + Σ_t T(y_{t−1}, y_t) + T(tags + 1, y_n): behind the rows of the tags stand the scores of the
     /// first tag and those of the last one. cost = ln Σ_y' e^s(y') − s(y), over all paths y' (Lafferty, McCallum and Pereira,
     /// "Conditional random fields: probabilistic models for segmenting and labeling sequence data", 2001).
     ///

@@ -16,7 +16,7 @@ operator! {
     /// The connectionist temporal classification loss of each sequence: −ln of the probability that its frames give its labels, in whatever
     /// places.
     ///
-    /// p(labels) = Σ Π_t softmax(x_t)[k_t], over all k that give the labels when repeats are merged and then blanks dropped (Graves et
+    /// p(labels) = Σ Π_t softmax(x_t)(k_t), over all k that give the labels when repeats are merged and then blanks dropped (Graves et
     /// al., "Connectionist temporal classification: labelling unsegmented sequence data with recurrent neural networks", 2006). Equal labels
     /// behind each other need a blank between them.
     ///
