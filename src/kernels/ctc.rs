@@ -226,6 +226,9 @@ fn log_forth<T: Float>(logits: View<'_, T>, room: &mut CtcRoom) -> (f64, Option<
     let count = width - BEFORE;
     for (frame, scores) in logits.iter().enumerate() {
         room.totals[frame] = log_sum_exp(scores.iter().map(|x| x.to_f64()));
+        if room.totals[frame] == f64::NEG_INFINITY {
+            return (f64::NEG_INFINITY, None);
+        }
         for state in 0..count {
             let at = frame * width + BEFORE + state;
             let lead = match frame {
@@ -306,10 +309,11 @@ impl Sweep for Back<'_> {
                     vanished.step((3.0 * most_own).min(1.0).ln(), most.ln());
                 }
             }
-            if forth.anything() || vanished.anything() {
-                let pairs = alpha[at + BEFORE..at + width].iter().zip(&beta[at..]);
-                least_part = least_part.min(pairs.map(|(a, b)| a * b).sum());
+            let part: f64 = alpha[at + BEFORE..at + width].iter().zip(&beta[at..]).map(|(a, b)| a * b).sum();
+            if part < SMALL {
+                return false;
             }
+            least_part = least_part.min(part);
         }
         if !(forth.is_unseen(least_part) && vanished.is_unseen(least_part)) {
             return false;

@@ -205,7 +205,9 @@ impl<T: Float> Sweep for LogSum<'_, T> {
             let most_grown = match row {
                 0 => {
                     alpha.copy_from_slice(first);
-                    vanished = Vanished::new();
+                    if least(first) * least_score < SMALL {
+                        vanished.some(SMALL * tags as f64);
+                    }
                     0.0
                 }
                 _ => {
@@ -296,7 +298,7 @@ impl Sweep for Back<'_> {
     fn run<A: Arithmetic>(self) -> bool {
         let Self { transitions, room, count, vanished: forth } = self;
         let &Transitions { tags, stride, ref back, ref last, growth, least: least_pair, .. } = transitions;
-        let ChainRoom { rows, alpha, beta, step, .. } = room;
+        let ChainRoom { rows, alpha, beta, step, sums } = room;
         beta.resize((count * stride).max(beta.len()), 0.0);
         step.resize(stride.max(step.len()), 0.0);
         let (mut vanished, mut least_part) = (Vanished::new(), f64::INFINITY);
@@ -329,11 +331,12 @@ impl Sweep for Back<'_> {
                 }
             }
             // What is lost counts by what paths through this row are of all that end and begin in it.
-            if forth.anything() || vanished.anything() {
-                let part: f64 =
-                    alpha[at..at + stride].iter().zip(&beta[at..at + stride]).map(|(a, b)| a * b).sum();
-                least_part = least_part.min(part);
+            let part: f64 =
+                alpha[at..at + stride].iter().zip(&beta[at..at + stride]).map(|(a, b)| a * b).sum();
+            if part.min(part * sums[row]) < SMALL {
+                return false;
             }
+            least_part = least_part.min(part);
         }
         forth.is_unseen(least_part) && vanished.is_unseen(least_part)
     }

@@ -163,3 +163,22 @@ fn the_best_paths_are_the_best_of_all() {
         }
     }
 }
+
+/// Scores between which powers are lost: of a pair that is not forbidden, and of rows whose ends hardly meet.
+#[test]
+fn scores_far_below_others_still_count() {
+    let no = f64::NEG_INFINITY;
+    let far = of(&[0.0, -800.0, 0.0, 0.0, 0.0, no, 0.0, 0.0], 2, &[]);
+    let scores: Vec<f32> = (0..40).map(|i| if i % 2 == 0 && i > 0 { -80.0 } else { 0.0 }).collect();
+    let mut room = ChainRoom::default();
+    let total = log_sum(&far, View::new(&scores, 20, 2), &mut room);
+    assert!((total + 800.0).abs() < 1e-6, "{total}");
+
+    // Each tag keeps to itself; of the one that begins best and the one that ends best neither has a whole path.
+    let own = of(&[0.0, no, no, no, 0.0, no, no, no, 0.0, 0.0, 0.0, no, 0.0, 0.0, 0.0], 3, &[]);
+    let rows = [0.0, -276.0, 0.0, 0.0, -276.0, 0.0, no, -92.0, 0.0, no, -276.0, 0.0];
+    let total = marginals(&own, View::new(&rows, 4, 3), &mut room, None, |row, likely| {
+        assert!(likely[0] == 0.0 && (likely[1] - 1.0).abs() < 1e-9 && likely[2] == 0.0, "{row}: {likely:?}");
+    });
+    assert!((total + 920.0).abs() < 1e-9, "{total}");
+}

@@ -1,5 +1,6 @@
 //! Scores of tags that follow each other.
 
+use super::vanished::SMALL;
 use crate::kernels::float::Float;
 use crate::kernels::view::View;
 
@@ -75,6 +76,12 @@ impl Transitions {
         self.growth = [growth(&self.forth), growth(&self.back)];
         let all = self.forth.iter().chain(&self.first).chain(&self.last);
         self.least = all.copied().filter(|&x| x > 0.0).fold(1.0, f64::min);
+        // A score so far below the largest that its power is lost is no forbidden one.
+        for (scores, most) in [(pairs, self.most[0]), (first, self.most[1]), (last, self.most[2])] {
+            if scores.iter().any(|&score| score > f64::NEG_INFINITY && (score - most).exp() < SMALL) {
+                self.least = f64::MIN_POSITIVE;
+            }
+        }
     }
 
     /// The score of a tag behind another.

@@ -299,17 +299,24 @@ impl<T: RowValue> Shared<'_, T> {
         Ok(())
     }
 
+    /// Takes a pair from the sums, unless it is forbidden.
+    fn take(self, pairs: &mut PairSums, (row, tag): (usize, usize), weight: f64) {
+        if self.transitions.pair(row, tag) > f64::NEG_INFINITY {
+            pairs.add(row, tag, -weight);
+        }
+    }
+
     /// Takes the pairs that are there from the sums.
     fn subtract(self, rows: Range<usize>, weight: f64, pairs: &mut PairSums) -> Result<()> {
         let width = self.emissions.width();
         let mut before = width;
         for row in rows {
             let tag = tag(self.tags, row, width)?;
-            pairs.add(before, tag, -weight);
+            self.take(pairs, (before, tag), weight);
             before = tag;
         }
         if before < width {
-            pairs.add(width + 1, before, -weight);
+            self.take(pairs, (width + 1, before), weight);
         }
         Ok(())
     }
