@@ -32,6 +32,7 @@
 
 #[allow(clippy::module_inception)]
 mod checkpoint;
+mod feeds;
 mod history;
 mod inference;
 mod metric;
@@ -43,6 +44,7 @@ mod sums;
 mod tensor;
 
 pub use checkpoint::Checkpoint;
+pub(crate) use feeds::{feeds_from_bytes, feeds_to_bytes};
 pub use history::EpochScores;
 pub use metric::MetricDesc;
 pub use position::{Best, Better, Criterion, Position};

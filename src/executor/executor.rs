@@ -13,9 +13,10 @@ use crate::executor::run::request::{Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::executor::run::stages::{Stages, Updates};
 use crate::executor::run::threads::Threads;
+use crate::kernels::arena::Plain;
 use crate::program::contract::call::Repeated;
 use crate::program::{Program, Registry, Role, VarId};
-use crate::tensor::{DType, Storage, StorageKind, Variable};
+use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
 
 /// A compiled program with its buffers.
 ///
@@ -112,7 +113,19 @@ impl Executor {
         fetch: &[VarId],
         threads: Threads,
     ) -> Result<Self> {
-        let plan = compile(program, registry, fetch).at_caller()?;
+        Self::stepping(program, registry, fetch, &[], threads)
+    }
+
+    /// The same of a program that is one step: what `nexts` hold after a run comes into the next one, as what a memory holds does.
+    #[track_caller]
+    pub(crate) fn stepping(
+        program: &Program,
+        registry: &Registry,
+        fetch: &[VarId],
+        nexts: &[VarId],
+        threads: Threads,
+    ) -> Result<Self> {
+        let plan = compile(program, registry, fetch, nexts).at_caller()?;
         let machine = Machine::new(program, &plan, threads);
         let updates = Updates::of(&plan);
         Ok(Self {
@@ -168,6 +181,16 @@ impl Executor {
     /// what runs before, in and after the loop and why, and which variables share a buffer.
     pub fn listing(&self) -> Listing<'_> {
         Listing::of(&self.plan)
+    }
+
+    /// Puts the value of a feed, which was asked for as what is fetched is, where the next runs with
+    /// [placed](Run::placed) feeds find it. Returns how many sequences it has, if its rows are those of the batch.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    #[track_caller]
+    pub(crate) fn place(&mut self, feed: VarId, value: &Variable) -> Result<Option<usize>> {
+        self.machine.place(&self.program, &self.plan, feed, value)
     }
 
     /// Runs the program once. Persistent variables are read from and updated in `scope`; an error before the updates
@@ -341,6 +364,22 @@ impl Executor {
         let slot = self.fetched(id).map_err(|e| e.called(caller))?;
         let (slot, spec) = (&self.plan.slots[slot], self.program.spec(id)?);
         Variable::new(self.machine.value(slot, spec)?, self.machine.lod(spec))
+    }
+
+    /// Shows the numbers of a fetched dense variable after a run, without the allocation of [`Self::fetch`].
+    ///
+    /// # Errors
+    /// As [`Self::fetch`], or if it has another dtype or is sparse.
+    #[track_caller]
+    pub(crate) fn numbers<T: Element + Plain, R>(
+        &mut self,
+        var: VarId,
+        show: impl FnOnce(&[T]) -> R,
+    ) -> Result<R> {
+        let slot = self.fetched(var)?;
+        let (slot, spec) = (&self.plan.slots[slot], self.program.spec(var)?);
+        let found = self.machine.numbers(slot, spec, show);
+        found.ok_or_else(|| Error::new("numbers", format!("dense {}", T::DTYPE), spec.to_string()))
     }
 
     /// The first number of a fetched float variable after a run: a loss or a metric, without an allocation.

@@ -26,6 +26,7 @@ pub use observe::profile::{Entry, Part, Profile};
 pub use observe::{bound, listing, profile};
 pub use reference::{diagnose, interpret};
 pub use run::rank_table::RankTable;
+pub(crate) use run::request::Placed;
 pub use run::request::{Run, Stage};
 pub use run::scope::Scope;
 pub(crate) use run::threads::Threads;

@@ -1,7 +1,10 @@
 //! States that pass from batch to batch: what the next one is fed.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Place, Result};
-use crate::program::{CarriedState, Program};
+use crate::lod::Lod;
+use crate::program::{CarriedState, Program, VarId};
 use crate::tensor::{Dense, Variable};
 
 /// What so many sequences are fed of a state of the program: zeros at first, then the rows of those that go on.
@@ -15,12 +18,7 @@ pub(super) fn fed(
     sequences: usize,
 ) -> Result<Variable> {
     match before {
-        None => {
-            let spec = program.spec(state.before)?;
-            let dims = spec.shape.iter().skip(1).map(|e| e.known().unwrap_or(0));
-            let shape: Vec<usize> = std::iter::once(sequences).chain(dims).collect();
-            Ok(Variable::dense(Dense::zeros(spec.dtype, &shape)?))
-        }
+        None => zeros(program, state.before, sequences, None),
         Some(value) if sequences <= value.rows() => value.slice_sequences(0..sequences),
         Some(value) => {
             let expected = format!("at most {}, as the batch before, whose state is carried", value.rows());
@@ -32,4 +30,14 @@ pub(super) fn fed(
             Err(Error::new("sequences of a batch", expected, sequences.to_string()).at(place))
         }
     }
+}
+
+/// Zeros for a batched variable with so many rows.
+pub(super) fn zeros(program: &Program, id: VarId, rows: usize, lod: Option<Arc<Lod>>) -> Result<Variable> {
+    let spec = program.spec(id)?;
+    let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(rows)).collect();
+    if let Some(first) = shape.first_mut() {
+        *first = rows;
+    }
+    Variable::new(Dense::zeros(spec.dtype, &shape)?, lod)
 }

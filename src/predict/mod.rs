@@ -8,6 +8,8 @@ mod evaluate;
 mod model;
 mod predictor;
 mod sampling;
+mod session;
+mod stepping;
 mod turn;
 mod windows;
 
@@ -15,3 +17,4 @@ pub(crate) use batch_runner::{BatchRunner, DataBatch};
 pub use ctc_beam::{CtcBeam, CtcLabels};
 pub use predictor::Predictor;
 pub use sampling::{Sampler, Sampling};
+pub use session::Session;

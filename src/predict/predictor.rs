@@ -1,5 +1,6 @@
 //! Predicting with a trained model: a checkpoint's parameters and the part of its program that the outputs need.
 
+use std::collections::BTreeMap;
 use std::panic::Location;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -7,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::carried::fed;
 use super::compiled::{Compiled, Idle};
 use super::model::Model;
+use super::stepping::Stepping;
 use super::turn::Turns;
 use crate::checkpoint::Checkpoint;
 use crate::data::Vocabulary;
@@ -57,6 +59,8 @@ pub struct Predictor {
     threads: usize,
     started: Arc<OnceLock<Threads>>,
     idle: Arc<Idle>,
+    /// Cut into steps, by outputs.
+    stepping: Arc<Mutex<BTreeMap<Vec<String>, Arc<Stepping>>>>,
     /// Batches of more rows run in windows of at most so many, if the program can.
     most_rows: usize,
     /// What the last batch left of each state that is carried; none before the first.
@@ -111,6 +115,7 @@ impl Predictor {
             threads: 0,
             started: Arc::default(),
             idle: Arc::default(),
+            stepping: Arc::default(),
             most_rows: MOST_ROWS,
             left: Mutex::default(),
             turns: Turns::default(),
@@ -121,7 +126,7 @@ impl Predictor {
     /// share these threads; where several threads predict at once, `threads(1)` lets each run its own batch alone.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
-        Self { threads, started: Arc::default(), idle: Arc::default(), ..self }
+        Self { threads, started: Arc::default(), idle: Arc::default(), stepping: Arc::default(), ..self }
     }
 
     /// The same with at most so many rows of sequences in memory at once, 16,384 without it. What is longer runs in windows
@@ -198,6 +203,17 @@ impl Predictor {
         Ok(found)
     }
 
+    /// The model cut into steps for some outputs.
+    pub(super) fn stepping(&self, outputs: &[&str]) -> Result<Arc<Stepping>> {
+        let names: Vec<String> = outputs.iter().map(|&name| name.to_owned()).collect();
+        let known = || self.stepping.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stepping) = known().get(&names) {
+            return Ok(stepping.clone());
+        }
+        let made = Arc::new(Stepping::new(&self.model, outputs, self.started()?.clone())?);
+        Ok(known().entry(names).or_insert(made).clone())
+    }
+
     fn left(&self) -> MutexGuard<'_, Vec<Variable>> {
         // They are replaced as a whole, or stay, so a thread that panicked has left them whole.
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
@@ -258,7 +274,8 @@ impl Predictor {
         self.idle.put_back(set, compiled);
         let mut found = found?;
         let left = found.split_off(outputs.len());
-        Ok((numbers(found, outputs)?, left))
+        numbers(&found, outputs)?;
+        Ok((found, left))
     }
 
     /// What the carried states that are not fed are before a batch of these feeds.
@@ -366,12 +383,13 @@ impl Predictor {
 /// It shares weights and threads with the first one, and goes on from where that one's states are.
 impl Clone for Predictor {
     fn clone(&self) -> Self {
-        let Self { model, threads, started, idle, most_rows, .. } = self;
+        let Self { model, threads, started, idle, stepping, most_rows, .. } = self;
         Self {
             model: model.clone(),
             threads: *threads,
             started: started.clone(),
             idle: idle.clone(),
+            stepping: stepping.clone(),
             most_rows: *most_rows,
             left: Mutex::new(self.left().clone()),
             turns: Turns::default(),
@@ -379,9 +397,9 @@ impl Clone for Predictor {
     }
 }
 
-/// The values of some outputs, if none is NaN, which would pass for a prediction.
+/// Checks that no value of some outputs is NaN, which would pass for a prediction.
 #[track_caller]
-fn numbers(values: Vec<Variable>, outputs: &[&str]) -> Result<Vec<Variable>> {
+pub(super) fn numbers(values: &[Variable], outputs: &[impl AsRef<str>]) -> Result<()> {
     for (value, name) in values.iter().zip(outputs) {
         let (stored, place) = match value.storage() {
             Storage::Dense(dense) => (dense, "row"),
@@ -390,20 +408,20 @@ fn numbers(values: Vec<Variable>, outputs: &[&str]) -> Result<Vec<Variable>> {
             Storage::Coo(coo) => (coo.values(), "entry"),
         };
         if let Some((at, number)) = stored.find_float(f64::is_nan) {
-            let (what, row) = (format!("output `{name}`"), at / stored.width().max(1));
+            let (what, row) = (format!("output `{}`", name.as_ref()), at / stored.width().max(1));
             let got = format!("{number} in {place} {row}");
             return Err(Error::of(ErrorKind::NotFinite, what, "numbers", got));
         }
     }
-    Ok(values)
+    Ok(())
 }
 
-fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
+pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
     let expected = format!("one of those there are ({})", listed(known));
     Error::of(ErrorKind::Program, what, expected, format!("`{name}`"))
 }
 
-fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

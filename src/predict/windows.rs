@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::carried::zeros;
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Run, Scope, Threads};
 use crate::lod::Lod;
 use crate::program::{Carried, LevelId, Program, Registry, Streamed, VarId, Windowed};
-use crate::tensor::{Dense, Variable, with_element};
+use crate::tensor::{Variable, with_element};
 
 /// A program that infers in [windows](Program::streamed).
 pub(super) struct Windows {
@@ -152,16 +153,6 @@ impl Pass {
 /// Each of them once.
 fn unique(ids: impl Iterator<Item = VarId>) -> Vec<VarId> {
     ids.collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-/// A value of a batched variable with so many rows.
-fn zeros(program: &Program, id: VarId, rows: usize, lod: Option<Arc<Lod>>) -> Result<Variable> {
-    let spec = program.spec(id)?;
-    let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(rows)).collect();
-    if let Some(first) = shape.first_mut() {
-        *first = rows;
-    }
-    Variable::new(Dense::zeros(spec.dtype, &shape)?, lod)
 }
 
 /// Puts the rows of a window where they are in the whole.

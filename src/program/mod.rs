@@ -59,4 +59,5 @@ pub use spec::extent::{BlockId, Extent, LevelId, Levels, Shape, Spec, VarId};
 pub use spec::size::Size;
 pub use transform::backward;
 pub(crate) use transform::decided::decided_late;
+pub use transform::stepped::Stepped;
 pub use transform::streamed::{Carried, Streamed, Windowed};

@@ -216,7 +216,7 @@ impl Found<'_> {
             return Ok(flushed);
         }
         let slots = parsed.signature.outputs.iter().zip(&call.outputs).filter(|(slot, _)| !slot.updated);
-        for (_, vars) in slots.filter(|_| call.id.block != BlockId(0)) {
+        for (_, vars) in slots {
             for &var in vars.iter().filter(|&&var| self.source.is_next(var)) {
                 flushed.push(self.reference(var)?);
             }

@@ -32,15 +32,21 @@ use crate::executor::rewrite::needs::{live, started};
 use crate::executor::rewrite::rewrite;
 use crate::program::{Program, Registry, VarId};
 
-/// Compiles a program for the wanted variables.
-pub(crate) fn compile(program: &Program, registry: &Registry, wanted: &[VarId]) -> Result<Plan> {
+/// Compiles a program for the wanted variables; `nexts` are those of the root block that pass from run to run as a memory does
+/// from step to step.
+pub(crate) fn compile(
+    program: &Program,
+    registry: &Registry,
+    wanted: &[VarId],
+    nexts: &[VarId],
+) -> Result<Plan> {
     program.validate()?;
     program.check_steps()?;
     let needed = live(program, wanted)?;
     program.check_shapes(registry, &needed)?;
     program.check_order(&needed)?;
     let rewritten = rewrite(program, registry, wanted)?;
-    let source = source::Source::new(&rewritten, registry, wanted)?;
+    let source = source::Source::new(&rewritten, registry, wanted, nexts)?;
     // The losses, whose gradients start as ones, are looked at before the updates.
     let losses: Vec<VarId> = source.live.iter().flat_map(|&number| started(source.program, number)).collect();
     let fetched: Vec<VarId> = wanted.iter().chain(&losses).copied().collect();

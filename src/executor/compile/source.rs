@@ -47,11 +47,17 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Parses what runs of a rewritten program.
+    /// Parses what runs of a rewritten program. `nexts` are variables of the root block that the next run reads as what a memory
+    /// holds.
     ///
     /// # Errors
     /// If the registry does not know an operator that runs, or a variable is no tensor of the program.
-    pub(crate) fn new(rewritten: &'a Rewritten, registry: &Registry, wanted: &[VarId]) -> Result<Self> {
+    pub(crate) fn new(
+        rewritten: &'a Rewritten,
+        registry: &Registry,
+        wanted: &[VarId],
+        nexts: &[VarId],
+    ) -> Result<Self> {
         let program = &rewritten.program;
         let mut source = Source {
             program,
@@ -61,7 +67,7 @@ impl<'a> Source<'a> {
             parsed: HashMap::new(),
             forward_of: HashMap::new(),
             looped: HashSet::new(),
-            nexts: HashSet::new(),
+            nexts: nexts.iter().copied().collect(),
         };
         debug_assert_eq!(program.check_shapes(registry, &source.live), Ok(()), "a rewritten program");
         let mut due: Vec<OpId> =

@@ -26,7 +26,7 @@ struct Analysed {
 fn analysed(program: &Program, wanted: &[VarId]) -> Analysed {
     let registry = catalogue();
     let rewritten = rewrite(program, &registry, wanted).unwrap();
-    let source = source::Source::new(&rewritten, &registry, wanted).unwrap();
+    let source = source::Source::new(&rewritten, &registry, wanted, &[]).unwrap();
     let saved = saved::saved(&source).unwrap();
     let blocks = blocks::blocks(&source, &saved).unwrap();
     let schedule = schedule::schedule(&source, &blocks).unwrap();

@@ -15,7 +15,7 @@ use crate::tensor::Variable;
 impl Machine {
     /// Checks and binds the feeds of a run and copies their values.
     pub(crate) fn bind_feeds(&mut self, program: &Program, plan: &Plan, run: &Run<'_>) -> Result<()> {
-        let batch = self.check_feeds(program, plan, run.feeds, run.numbers)?;
+        let batch = self.check_feeds(program, plan, run)?;
         self.kept.batch = batch;
         for (what, of_each) in [("numbers", run.numbers), ("places", run.places)] {
             if !of_each.is_empty() && of_each.len() != batch {
@@ -31,6 +31,22 @@ impl Machine {
         Ok(())
     }
 
+    /// Checks a feed and copies its value; returns how many sequences it has, if its rows are those of the batch.
+    pub(crate) fn place(
+        &mut self,
+        program: &Program,
+        plan: &Plan,
+        id: VarId,
+        value: &Variable,
+    ) -> Result<Option<usize>> {
+        let named = |e: Error| e.variable(&program.var(id).name);
+        let sequences = check_feed(program.spec(id)?, value).map_err(named)?;
+        if let Some(slot) = plan.of_var[id.0 as usize] {
+            self.set_value(&plan.slots[slot], value.storage(), Repeated::Added)?;
+        }
+        Ok(sequences)
+    }
+
     /// Bytes that the buffers will take for a batch: see [`Executor::bytes_for`](crate::executor::Executor::bytes_for).
     pub(crate) fn bytes_for(
         &mut self,
@@ -38,7 +54,7 @@ impl Machine {
         plan: &Plan,
         feeds: &[(VarId, &Variable)],
     ) -> Result<usize> {
-        let batch = self.check_feeds(program, plan, feeds, &[])?;
+        let batch = self.check_feeds(program, plan, &Run::infer(feeds))?;
         let count = Counts { program, levels: &self.kept.levels, batch };
         let mut most = vec![0; plan.buffers.len()];
         for slot in plan.slots.iter().filter(|s| s.pool.is_none()) {
@@ -53,19 +69,13 @@ impl Machine {
         Ok(most.iter().sum())
     }
 
-    /// Checks the feeds against their descriptions and binds their levels; returns the number of sequences. `numbers` are
-    /// those of the sequences in the data, for messages.
-    fn check_feeds(
-        &mut self,
-        program: &Program,
-        plan: &Plan,
-        feeds: &[(VarId, &Variable)],
-        numbers: &[u64],
-    ) -> Result<usize> {
+    /// Checks the feeds against their descriptions and binds their levels; returns the number of sequences.
+    fn check_feeds(&mut self, program: &Program, plan: &Plan, run: &Run<'_>) -> Result<usize> {
+        let &Run { feeds, numbers, placed, .. } = run;
         self.fed.fill(false);
         self.kept.set_aside(plan);
         self.kept.levels.clear();
-        let mut batch = None;
+        let mut batch: Option<(usize, VarId)> = None;
         for (place, &(id, value)) in feeds.iter().enumerate() {
             let known = (id.0 as usize) < self.fed.len() && program.var(id).role == VarRole::Feed;
             if !known {
@@ -94,6 +104,12 @@ impl Machine {
             };
             bind_levels(&mut self.kept.levels, spec, value.lod(), numbers, before).map_err(wrong)?;
         }
+        for (id, lod) in placed.iter().flat_map(|placed| placed.feeds) {
+            self.fed[id.0 as usize] = true;
+            let bound =
+                bind_levels(&mut self.kept.levels, program.spec(*id)?, lod.as_ref(), numbers, |_| "another");
+            bound.map_err(|e| e.variable(&program.var(*id).name))?;
+        }
         let mut slots = plan.slots.iter().map(|s| s.var);
         let missing = slots.find(|&v| plan.program.var(v).role == VarRole::Feed && !self.fed[v.0 as usize]);
         if let Some(var) = missing {
@@ -101,7 +117,7 @@ impl Machine {
             return Err(Error::of(ErrorKind::Program, "feeds", "a value for each", "none for this one")
                 .variable(name));
         }
-        Ok(batch.map_or(0, |(n, _)| n))
+        Ok(placed.map_or_else(|| batch.map_or(0, |(n, _)| n), |placed| placed.batch))
     }
 }
 

@@ -15,12 +15,12 @@ use crate::executor::run::threads::Threads;
 use crate::executor::run::worker::{Lists, Tools, Worker};
 use crate::executor::run::worth::Worth;
 use crate::kernels::Extent2;
-use crate::kernels::arena::{Arena, Region};
+use crate::kernels::arena::{Arena, Plain, Region};
 use crate::lod::Lod;
 use crate::program::contract::call::{Intake, Repeated, stored};
 use crate::program::contract::entries::Pooled;
 use crate::program::{Extent, OpDesc, Program, Size, Spec, VarId};
-use crate::tensor::{DType, Dense, Storage, with_element};
+use crate::tensor::{DType, Dense, Element, Storage, with_element};
 
 /// What a plan runs on.
 pub(crate) struct Machine {
@@ -193,6 +193,23 @@ impl Machine {
             let numbers = operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[]);
             Ok(Dense::from_vec(&shape, numbers.to_vec())?.into())
         })
+    }
+
+    /// Shows the numbers of a dense variable of the root block, in the order of the batch; none of another dtype.
+    pub(crate) fn numbers<T: Element + Plain, R>(
+        &mut self,
+        slot: &Slot,
+        spec: &Spec,
+        show: impl FnOnce(&[T]) -> R,
+    ) -> Option<R> {
+        if slot.pool.is_some() || slot.dtype != T::DTYPE {
+            return None;
+        }
+        let rows = if spec.batched() { self.rows(spec) } else { 1 };
+        let region = first_numbers(slot, rows * spec.width());
+        let mut lane = self.arena.lane();
+        let operands = lane.operands(&mut self.workers[0].room, &[region], &[]);
+        Some(show(operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[])))
     }
 
     /// Bytes that the value of a variable of the root block takes.

@@ -1,7 +1,8 @@
-//! Programs made from programs: with gradients, for inference only, and for inference window by window.
+//! Programs made from programs: with gradients, for inference only, and for inference window by window or row by row.
 
 pub mod backward;
 pub(crate) mod decided;
 mod inference;
 mod settling;
+pub mod stepped;
 pub mod streamed;

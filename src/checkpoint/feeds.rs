@@ -1,0 +1,63 @@
+//! Values that a program is fed, as bytes: where a text stands in a model that reads it step by step.
+
+use std::collections::BTreeMap;
+
+use super::sections::CARRIED;
+use super::tensor;
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::program::Program;
+use crate::tensor::Variable;
+use crate::wire::{Reader, Writer};
+
+/// The section that counts the steps.
+const STEPS: &str = "steps";
+
+/// Dense values of feeds, by name, after so many steps: a file of its own.
+pub(crate) fn feeds_to_bytes<'a>(
+    steps: u64,
+    values: impl Iterator<Item = (&'a str, &'a Variable)>,
+) -> Result<Vec<u8>> {
+    let mut writer = Writer::new(Vec::new())?;
+    writer.write_section(STEPS, &steps.to_le_bytes())?;
+    for (name, value) in values {
+        tensor::write(
+            &mut writer,
+            CARRIED,
+            name,
+            value.storage().as_dense()?,
+            value.lod().map(|lod| &**lod),
+        )?;
+    }
+    writer.finish()
+}
+
+/// What [`feeds_to_bytes`] wrote, held against the program that is fed: how many steps, and the values.
+///
+/// # Errors
+/// Bytes that are damaged, of a future version, or of other feeds than the program has.
+pub(crate) fn feeds_from_bytes(program: &Program, bytes: &[u8]) -> Result<(u64, BTreeMap<String, Variable>)> {
+    let mut reader = Reader::new("saved state", bytes, bytes.len() as u64)?;
+    let (mut steps, mut values) = (None, BTreeMap::new());
+    while let Some(name) = reader.next_section()? {
+        match name {
+            STEPS => {
+                let mut count = [0; 8];
+                reader.read(&mut count)?;
+                reader.end_section()?;
+                steps = Some(u64::from_le_bytes(count));
+            }
+            CARRIED => {
+                let (name, value) = tensor::read(&mut reader, CARRIED, program)?;
+                if values.contains_key(&name) {
+                    let got = format!("`{name}` twice");
+                    return Err(Error::of(ErrorKind::Format, "saved state", "each feed once", got))
+                        .at_caller();
+                }
+                values.insert(name, value);
+            }
+            _ => {}
+        }
+    }
+    let none = || Error::of(ErrorKind::Format, "saved state", format!("a section `{STEPS}`"), "none");
+    Ok((steps.ok_or_else(none)?, values))
+}

@@ -1,0 +1,256 @@
+//! A text that is read, or written, step by step.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::predictor::{Predictor, numbers, unknown};
+use super::stepping::{Begun, Engine, Stepping};
+use crate::checkpoint::{feeds_from_bytes, feeds_to_bytes};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::program::VarId;
+use crate::tensor::Variable;
+
+/// Inference one step at a time: the rows of one or several sequences come one after another, and what a row leaves in the
+/// memories is there for the next. Every output has the bits that the whole sequence would have at that row.
+///
+/// A session holds its memories and nothing else; the weights are the predictor's, in memory once, and so is what is compiled: as
+/// many steps at once as threads that are in one. After the first step another one allocates nothing.
+///
+/// ```
+/// # use unpadded::checkpoint::Checkpoint;
+/// # use unpadded::predict::Predictor;
+/// # use unpadded::{Builder, DType, Variable, executor::Scope, layers::Embedding, ops};
+/// # let net = Builder::new();
+/// # let h = net.feed("x", DType::I64, &[], 1).embedding(Embedding::new(5, 4)).gru(4);
+/// # let (outputs, program) = ([("h".to_owned(), net.name_of(h))].into(), net.finish()?);
+/// # let mut checkpoint = Checkpoint { outputs, program, ..Checkpoint::default() };
+/// # let mut scope = Scope::of(&checkpoint.program)?;
+/// # for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
+/// #     checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name)?);
+/// # }
+/// # let predictor = Predictor::new(checkpoint, &ops::catalogue())?;
+/// let whole = predictor.run(&[("x", &Variable::from_sequence(vec![1i64, 2, 3])?)], &["h"])?;
+/// let mut session = predictor.session(&["h"])?;
+/// for (row, word) in whole[0].as_slice::<f32>()?.chunks(4).zip([1i64, 2, 3]) {
+///     session.step(&[("x", &Variable::dense(ndarray::array![word]))])?;
+///     assert_eq!(session.output("h")?.as_slice::<f32>()?, row);
+/// }
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+pub struct Session {
+    stepping: Arc<Stepping>,
+    /// What names its values where they are compiled; another one each time they change.
+    id: u64,
+    sequences: usize,
+    begun: Option<Begun>,
+    outputs: Vec<Variable>,
+    steps: u64,
+    most_steps: u64,
+}
+
+/// The next session's number; 0 is nobody's.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+fn fresh() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Predictor {
+    /// A session over one sequence, which computes these outputs at every step. They have the rows of the sequence; everything
+    /// between its feed and them must go from the first row on. What else they need, as the text that is to be translated, is
+    /// given to [`Session::begin`].
+    ///
+    /// # Errors
+    /// An output that is not known; or the operator that cannot be run row by row, by name: a loop from the end, one that looks
+    /// ahead, one that needs the whole sequence.
+    #[track_caller]
+    pub fn session(&self, outputs: &[&str]) -> Result<Session> {
+        self.sessions(1, outputs)
+    }
+
+    /// The same over several sequences, a row of each at every step.
+    ///
+    /// # Errors
+    /// As [`Self::session`].
+    #[track_caller]
+    pub fn sessions(&self, sequences: usize, outputs: &[&str]) -> Result<Session> {
+        let stepping = self.stepping(outputs).at_caller()?;
+        let outputs = vec![Variable::from(ndarray::Array1::<f32>::zeros(0)); outputs.len()];
+        Ok(Session { stepping, id: fresh(), sequences, begun: None, outputs, steps: 0, most_steps: u64::MAX })
+    }
+}
+
+impl Session {
+    /// The same with a limit of steps, from [`begin`](Self::begin) on: a further one is an error that says so.
+    #[must_use]
+    pub fn most_steps(self, steps: u64) -> Self {
+        Self { most_steps: steps, ..self }
+    }
+
+    /// Starts anew, with what does not come row by row: whole sequences that the steps look at, and values to start from. Carried
+    /// states start from zeros, unless they are fed. A session that needs no feeds begins by itself.
+    ///
+    /// # Errors
+    /// A feed that is missing, not known, or does not fit; another number of sequences than the session's.
+    #[track_caller]
+    pub fn begin(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
+        let begun = self.stepping.begin(feeds, self.sequences).at_caller()?;
+        self.begun = Some(begun);
+        (self.id, self.steps) = (fresh(), 0);
+        Ok(())
+    }
+
+    /// Reads a row of each sequence: each feed has one row a sequence, without LoD.
+    ///
+    /// # Errors
+    /// A feed that is missing, not known or does not fit; data that an operator refuses; an output that is not a number (NaN); a
+    /// step behind the limit; a session that needs [`begin`](Self::begin). Its memories are then as before the step.
+    #[track_caller]
+    pub fn step(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
+        if self.steps >= self.most_steps {
+            let expected = format!("at most {}, the limit of this session", self.most_steps);
+            return Err(Error::new("steps of a session", expected, "one more"));
+        }
+        if self.begun.is_none() {
+            self.begin(&[]).at_caller()?;
+        }
+        let mut engine = self.stepping.take(self.id).at_caller()?;
+        let ran = self.run(&mut engine, feeds);
+        self.stepping.put_back(engine);
+        self.steps += u64::from(ran.is_ok());
+        ran.at_caller()
+    }
+
+    fn run(&mut self, engine: &mut Engine, feeds: &[(&str, &Variable)]) -> Result<()> {
+        let Self { stepping, id, sequences, begun, outputs, .. } = self;
+        let (program, stepped) = (&stepping.stepped.step, &stepping.stepped);
+        let Some(begun) = begun else { return Ok(()) };
+        let find = |name: &str| stepping.rows.iter().copied().find(|&id| program.var(id).name == name);
+        for (name, _) in feeds {
+            if find(name).is_none() {
+                return Err(unknown("feed of a step", name, stepping.names(&stepping.rows).into_iter()));
+            }
+        }
+        for &row in &stepping.rows {
+            let name = &program.var(row).name;
+            let given = feeds.iter().find(|(given, _)| given == name);
+            let Some((_, value)) = given else {
+                let expected = format!("`{name}` among them");
+                return Err(Error::of(ErrorKind::Program, "feeds of a step", expected, "none of this name"));
+            };
+            let rows = engine.place(row, value)?;
+            if rows != Some(*sequences) {
+                let what = "rows of a feed of a step";
+                let expected = format!("{sequences}, one a sequence");
+                return Err(Error::new(what, expected, value.rows().to_string()).variable(name));
+            }
+        }
+        if engine.of != *id {
+            engine.of = 0;
+            for (&kept, value) in stepped.kept.iter().zip(&begun.kept) {
+                engine.place(kept, value)?;
+            }
+            engine.of = *id;
+        }
+        for (memory, value) in stepped.memories.iter().zip(&begun.states) {
+            engine.place(memory.fed, value)?;
+        }
+        engine.run(*sequences)?;
+        for (&output, to) in stepped.outputs.iter().zip(&mut *outputs) {
+            engine.copy(output, to)?;
+        }
+        numbers(outputs, &stepping.outputs)?;
+        for (memory, to) in stepped.memories.iter().zip(&mut begun.states) {
+            engine.copy(memory.left, to)?;
+        }
+        Ok(())
+    }
+
+    /// An output of the last step: one row a sequence.
+    ///
+    /// # Errors
+    /// If it was not asked for, or there was no step.
+    #[track_caller]
+    pub fn output(&self, name: &str) -> Result<&Variable> {
+        let at = self.stepping.outputs.iter().position(|known| known == name);
+        let known = self.stepping.outputs.iter().map(String::as_str);
+        let at = at.ok_or_else(|| unknown("output of the session", name, known)).at_caller()?;
+        match self.steps {
+            0 => Err(Error::new("output of a session", "a step before it", "none")),
+            _ => Ok(&self.outputs[at]),
+        }
+    }
+
+    /// How many steps there were since it began.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// How many sequences it reads.
+    pub fn sequences(&self) -> usize {
+        self.sequences
+    }
+
+    /// Its memories, and what it began with, as bytes; [`Self::restore`] goes on from there, in this process or another.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin), if it has not begun.
+    #[track_caller]
+    pub fn save(&mut self) -> Result<Vec<u8>> {
+        if self.begun.is_none() {
+            self.begin(&[]).at_caller()?;
+        }
+        let begun = self.begun.iter();
+        let names = |id: VarId| self.stepping.stepped.step.var(id).name.as_str();
+        let values = begun.flat_map(|begun| begun.kept.iter().chain(&begun.states));
+        feeds_to_bytes(self.steps, self.stepping.fed().map(names).zip(values)).at_caller()
+    }
+
+    /// Goes on where a session of the same model was [saved](Self::save).
+    ///
+    /// # Errors
+    /// Bytes that are damaged, or a state of another model or of another number of sequences. The session is then as it was.
+    #[track_caller]
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let program = &self.stepping.stepped.step;
+        let (steps, mut values) = feeds_from_bytes(program, bytes).at_caller()?;
+        let mut all = Vec::with_capacity(values.len());
+        for id in self.stepping.fed() {
+            let name = &program.var(id).name;
+            let missing = || {
+                Error::of(ErrorKind::Format, "saved state", "one of this model", "another's").variable(name)
+            };
+            let value = values.remove(name).ok_or_else(missing)?;
+            let of = value.lod().map_or(value.rows(), |lod| lod.sequences());
+            if program.spec(id)?.batched() && of != self.sequences {
+                let expected = format!("{}, as the session has", self.sequences);
+                return Err(Error::new("sequences of a saved state", expected, of.to_string()).variable(name));
+            }
+            all.push(value);
+        }
+        if let Some(name) = values.keys().next() {
+            return Err(
+                Error::of(ErrorKind::Format, "saved state", "one of this model", "another's").variable(name)
+            );
+        }
+        let states = all.split_off(self.stepping.stepped.kept.len());
+        self.begun = Some(Begun { kept: all, states });
+        (self.id, self.steps) = (fresh(), steps);
+        let empty = Variable::from(ndarray::Array1::<f32>::zeros(0));
+        self.outputs.fill(empty);
+        Ok(())
+    }
+}
+
+/// Another one that goes on from the same place.
+impl Clone for Session {
+    fn clone(&self) -> Self {
+        Self {
+            stepping: self.stepping.clone(),
+            id: fresh(),
+            begun: self.begun.clone(),
+            outputs: self.outputs.clone(),
+            ..*self
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! A program that computes its sequences row by row: what a step block does at one step, as a block of its own.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::error::{AtCaller, Error, Place, Result};
+use crate::program::contract::facts::Reach;
+use crate::program::contract::registry::Registry;
+use crate::program::description::language::RECURRENT;
+use crate::program::description::op_desc::{Bound, OpDesc, Pair, StepDesc};
+use crate::program::description::program::{Program, malformed};
+use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
+use crate::program::spec::extent::{BlockId, Extent, LevelId, Spec, VarId};
+use crate::program::transform::streamed::Carried;
+
+/// A program that is run row by row: see [`Program::stepped`]. Its two programs have the variables of the one that they
+/// were made of, with their numbers.
+#[derive(Debug, Clone)]
+pub struct Stepped {
+    /// What is computed once for all steps: all that no row of the sequences reaches.
+    pub before: Program,
+    /// One step of every sequence. What had the rows of the sequences has one row a sequence here.
+    pub step: Program,
+    /// Feeds of the step that are the same at every step: what `before` computes, or is fed.
+    pub kept: Vec<VarId>,
+    /// The memories: what a step is fed of each, what it leaves, and where the first step finds it, if it is not zeros.
+    pub memories: Vec<Carried>,
+    /// The outputs that were asked for, as the variables of the step that hold them.
+    pub outputs: Vec<VarId>,
+}
+
+impl Program {
+    /// The part of the program that computes `outputs` such that the sequences whose rows they have can be run row by row, for
+    /// the same bits: each step block becomes the operators of one step, its memories feeds and fetches. What no row
+    /// of the sequences reaches is computed once, in and out of step blocks: an encoder's states, say, and the keys of an
+    /// attention to them.
+    ///
+    /// ```
+    /// use unpadded::layers::Gru;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let x = net.feed("x", DType::F32, &[3], 1);
+    /// let (forth, back) = (x.gru(4), x.gru(Gru::new(4).backwards()));
+    /// let (registry, y) = (net.registry(), forth.linear(2));
+    /// let program = net.finish()?;
+    /// let stepped = program.stepped(&registry, &[y.id()])?;
+    /// assert_eq!(stepped.memories.len(), 1);
+    /// assert_eq!(stepped.step.spec(x.id())?.to_string(), "f32[batch, 3]");
+    /// let error = program.stepped(&registry, &[back.id()]).unwrap_err().to_string();
+    /// assert!(error.contains("from the first row on, got one that runs from the end"), "{error}");
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the outputs have not the rows of the same sequences, with one level, or no feed has them; the first operator that needs more of a sequence than its rows so far
+    /// (a loop from the end, a look-ahead, a pool), by name; an output that has no row at each step; or as
+    /// [`Program::inference`].
+    #[track_caller]
+    pub fn stepped(&self, registry: &Registry, outputs: &[VarId]) -> Result<Stepped> {
+        self.row_by_row(registry, outputs).at_caller()
+    }
+
+    fn row_by_row(&self, registry: &Registry, outputs: &[VarId]) -> Result<Stepped> {
+        let mut program = self.inference(outputs)?;
+        let level = self.stepped_level(outputs)?;
+        let ops = std::mem::take(&mut program.blocks[0].ops);
+        let mut cut = Cut {
+            program,
+            registry,
+            level,
+            late: HashSet::new(),
+            same: HashMap::new(),
+            levels: HashMap::new(),
+            opened: HashSet::new(),
+            memories: Vec::new(),
+            before: Vec::new(),
+            step: Vec::new(),
+        };
+        for (number, op) in ops.into_iter().enumerate() {
+            cut.root(number, op)?;
+        }
+        cut.finish(outputs)
+    }
+
+    /// The level whose rows the outputs have, which must be a feed's.
+    fn stepped_level(&self, outputs: &[VarId]) -> Result<LevelId> {
+        let mut found = None;
+        for desc in outputs.iter().map(|&id| self.var(id)) {
+            let Some(spec) = desc.spec() else { continue };
+            let wrong = |expected: &str| {
+                let error = malformed("output of a program that runs row by row", expected, spec.to_string());
+                Err(error.variable(&desc.name))
+            };
+            let &[level, ..] = &spec.lod[..] else { return wrong("one with the rows of sequences") };
+            if *found.get_or_insert(level) != level {
+                return wrong("one with the rows of the same sequences as the first");
+            }
+        }
+        let of = |desc: &VarDesc| {
+            let spec = desc.spec().filter(|_| desc.role == VarRole::Feed)?;
+            (spec.lod.len() == 1).then_some(spec.lod[0])
+        };
+        let fed = |level: &LevelId| self.vars().any(|(_, desc)| of(desc) == Some(*level));
+        found.filter(fed).ok_or_else(|| {
+            let what = "output of a program that runs row by row";
+            malformed(what, "one with the rows of a feed, which has one level", "others")
+        })
+    }
+}
+
+/// Why a program cannot be run row by row.
+fn cannot(expected: impl Into<String>, got: impl Into<String>) -> Error {
+    malformed("operator of a program that runs row by row", expected, got)
+}
+
+/// A program on its way: its operators are taken apart into those of the two programs.
+struct Cut<'a> {
+    program: Program,
+    registry: &'a Registry,
+    level: LevelId,
+    /// What operators of the step compute.
+    late: HashSet<VarId>,
+    /// Of a view, or of what a loop makes of a view's steps, the variable that it is in the new programs.
+    same: HashMap<VarId, VarId>,
+    /// Of a level inside a step block, the one outside.
+    levels: HashMap<LevelId, LevelId>,
+    /// The step blocks whose operators are now in the root block.
+    opened: HashSet<BlockId>,
+    memories: Vec<Carried>,
+    before: Vec<OpDesc>,
+    step: Vec<OpDesc>,
+}
+
+impl Cut<'_> {
+    fn levels_of(&self, var: VarId) -> &[LevelId] {
+        self.program.var(var).spec().map_or(&[], |spec| &spec.lod)
+    }
+
+    /// Whether a variable is known only at a step: it has the rows of the sequences, or was computed from such.
+    fn is_late(&self, var: VarId) -> bool {
+        self.late.contains(&var) || self.levels_of(var).first() == Some(&self.level)
+    }
+
+    fn settled(&self, var: VarId) -> VarId {
+        self.same.get(&var).copied().unwrap_or(var)
+    }
+
+    /// An operator of the root block.
+    fn root(&mut self, number: usize, op: OpDesc) -> Result<()> {
+        let place = Place {
+            operator: Some(format!("{} #{number}", op.kind)),
+            caller: Some(op.caller.clone()),
+            ..Place::default()
+        };
+        let late = op.reads().any(|var| self.is_late(var));
+        let made = match &op.step {
+            _ if !late => {
+                self.before.push(op);
+                return Ok(());
+            }
+            Some(step) if step.level == self.level => {
+                let step = (**step).clone();
+                self.open(&step)
+            }
+            Some(_) => self.whole_loop(op),
+            None => self.of_rows(op),
+        };
+        made.map_err(|e| e.at(place))
+    }
+
+    /// A loop over the deeper level of rows that are sequences: it is the same at a step.
+    fn whole_loop(&mut self, op: OpDesc) -> Result<()> {
+        let aligned = |var: VarId| !self.is_late(var) || self.levels_of(var).first() == Some(&self.level);
+        if !op.reads().all(aligned) {
+            return Err(cannot("values of the rows so far", "one that is known after the last row"));
+        }
+        self.late.extend(op.writes());
+        self.step.push(op);
+        Ok(())
+    }
+
+    /// An operator outside of step blocks that reads rows of the sequences.
+    fn of_rows(&mut self, op: OpDesc) -> Result<()> {
+        let facts = self.registry.parse(&op.kind, &op.attributes)?.facts();
+        let has_rows = |var: VarId| self.levels_of(var) == [self.level];
+        let constant = |var: VarId| !self.program.var(var).spec().is_some_and(Spec::batched);
+        if facts.batch_dependent || facts.reach == Reach::Batch {
+            return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
+        }
+        if facts.reach != Reach::Row
+            || !op.reads().all(|var| has_rows(var) || constant(var))
+            || !op.writes().all(has_rows)
+        {
+            return Err(cannot("one that computes each row from that row", "one that needs other rows too"));
+        }
+        self.late.extend(op.writes());
+        self.step.push(self.renamed(op));
+        Ok(())
+    }
+
+    /// A step block over the sequences: its operators become those of the new programs.
+    fn open(&mut self, step: &StepDesc) -> Result<()> {
+        if step.reverse {
+            return Err(cannot("a loop from the first row on", "one that runs from the end"));
+        }
+        let views = |pairs: &[Pair]| pairs.iter().map(|p| (p.inner, p.outer)).collect::<Vec<_>>();
+        for (inner, outer) in views(&step.inputs).into_iter().chain(views(&step.statics)) {
+            let outer = self.settled(outer);
+            let (of_inner, of_outer) = (self.levels_of(inner).to_vec(), self.levels_of(outer).to_vec());
+            let outside = &of_outer[of_outer.len().saturating_sub(of_inner.len())..];
+            self.levels.extend(of_inner.iter().copied().zip(outside.iter().copied()));
+            self.same.insert(inner, outer);
+        }
+        if let Some(pair) = step.statics.iter().find(|pair| self.is_late(self.settled(pair.outer))) {
+            let error = cannot("a loop over the rows", "one that sees whole sequences at every step");
+            return Err(error.variable(&self.program.var(pair.outer).name));
+        }
+        for memory in &step.memories {
+            let start = memory.initial.map(|initial| self.settled(initial));
+            if let Some(initial) = start.filter(|&initial| self.is_late(initial)) {
+                let error = cannot("a memory that starts with what is known before", "one of these rows");
+                return Err(error.variable(&self.program.var(initial).name));
+            }
+            self.late.insert(memory.previous);
+            self.memories.push(Carried { fed: memory.previous, left: memory.next, start });
+            // What it is after the last row is known to none of these steps.
+            self.late.extend(memory.last);
+        }
+        self.opened.insert(step.block);
+        for (number, op) in
+            std::mem::take(&mut self.program.blocks[step.block.0 as usize].ops).into_iter().enumerate()
+        {
+            let place = Place {
+                operator: Some(format!("{} #{number}", op.kind)),
+                block: Some(step.block.0 as usize),
+                caller: Some(op.caller.clone()),
+                ..Place::default()
+            };
+            self.inside(op).map_err(|e| e.at(place))?;
+        }
+        for pair in &step.outputs {
+            let inner = self.settled(pair.inner);
+            self.same.insert(pair.outer, inner);
+            self.late.insert(pair.outer);
+        }
+        Ok(())
+    }
+
+    /// An operator of a step block.
+    fn inside(&mut self, op: OpDesc) -> Result<()> {
+        if op.kind != RECURRENT {
+            let facts = self.registry.parse(&op.kind, &op.attributes)?.facts();
+            if facts.batch_dependent || facts.reach == Reach::Batch {
+                return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
+            }
+        }
+        let op = self.renamed(op);
+        if op.reads().any(|var| self.is_late(var)) {
+            self.late.extend(op.writes());
+            self.step.push(op);
+        } else {
+            self.before.push(op);
+        }
+        Ok(())
+    }
+
+    /// The operator with the variables that stand for those of step blocks.
+    fn renamed(&self, mut op: OpDesc) -> OpDesc {
+        let settle = |var: &mut VarId| *var = self.settled(*var);
+        let bound = |bound: &mut Bound| bound.vars.iter_mut().for_each(settle);
+        op.inputs.iter_mut().for_each(bound);
+        op.outputs.iter_mut().for_each(bound);
+        if let Some(step) = op.step.as_deref_mut() {
+            let pairs = [&mut step.inputs, &mut step.statics, &mut step.outputs];
+            pairs.into_iter().flatten().for_each(|pair| settle(&mut pair.outer));
+            let ends = step.memories.iter_mut().flat_map(|m| [&mut m.initial, &mut m.last]);
+            ends.flatten().for_each(settle);
+        }
+        op
+    }
+
+    /// The level outside of step blocks that were opened.
+    fn outside(&self, mut level: LevelId) -> LevelId {
+        while let Some(&outer) = self.levels.get(&level).filter(|&&outer| outer != level) {
+            level = outer;
+        }
+        level
+    }
+
+    /// What a variable is in the new programs.
+    fn spec(&self, spec: &Spec) -> Spec {
+        let mut new = spec.clone();
+        new.lod = spec.lod.iter().map(|&l| self.outside(l)).filter(|&l| l != self.level).collect();
+        if let Some(rows) = new.shape.first_mut() {
+            *rows = match *rows {
+                Extent::Rows(level) => match self.outside(level) {
+                    level if level == self.level => Extent::Batch,
+                    level => Extent::Rows(level),
+                },
+                Extent::Alive(block) if self.opened.contains(&block) => Extent::Batch,
+                other => other,
+            };
+        }
+        new
+    }
+
+    fn finish(mut self, outputs: &[VarId]) -> Result<Stepped> {
+        let outputs: Vec<VarId> = outputs.iter().map(|&var| self.settled(var)).collect();
+        let computed: HashSet<VarId> = self.step.iter().flat_map(OpDesc::writes).collect();
+        for &var in &outputs {
+            if !computed.contains(&var) {
+                let got = match self.is_late(var) {
+                    true => "one that is known after the last row",
+                    false => "one that no row of the sequences reaches",
+                };
+                let error =
+                    malformed("output of a program that runs row by row", "one with a row at each step", got);
+                return Err(error.variable(&self.program.var(var).name));
+            }
+        }
+        let mut before = std::mem::take(&mut self.before);
+        let mut steps = std::mem::take(&mut self.step);
+        for step in before.iter_mut().chain(&mut steps).filter_map(|op| op.step.as_deref_mut()) {
+            self.program.blocks[step.block.0 as usize].parent = Some(BlockId(0));
+            step.level = self.outside(step.level);
+            step.levels.iter_mut().for_each(|(outer, _)| *outer = self.outside(*outer));
+        }
+        let of_rows = |desc: &VarDesc| {
+            desc.role == VarRole::Feed
+                && desc.spec().is_some_and(|spec| spec.lod.first() == Some(&self.level))
+        };
+        let rows: HashSet<VarId> =
+            self.program.vars().filter(|(_, desc)| of_rows(desc)).map(|(id, _)| id).collect();
+        let specs: Vec<Option<Spec>> =
+            self.program.vars.iter().map(|var| var.spec().map(|spec| self.spec(spec))).collect();
+        for (var, spec) in self.program.vars.iter_mut().zip(specs) {
+            if let Some(spec) = spec {
+                var.kind = VarKind::Tensor(spec);
+            }
+            if self.opened.contains(&var.block) {
+                var.block = BlockId(0);
+            }
+        }
+        let mut all = self.program.clone();
+        all.blocks[0].ops = steps;
+        // Memories that no output needs are not carried.
+        let mut memories: Vec<Carried> = Vec::new();
+        let mut step = loop {
+            let left = memories.iter().map(|memory| memory.left);
+            let part = all.inference(&outputs.iter().copied().chain(left).collect::<Vec<_>>())?;
+            let read = part.reads();
+            let needed: Vec<Carried> =
+                self.memories.iter().filter(|m| read.contains(&m.fed)).copied().collect();
+            if needed.len() == memories.len() {
+                break part;
+            }
+            memories = needed;
+        };
+        let written: HashSet<VarId> =
+            step.blocks().flat_map(|(_, block)| &block.ops).flat_map(OpDesc::writes).collect();
+        let fed: HashSet<VarId> = memories.iter().map(|memory| memory.fed).collect();
+        let given = |var: &VarId| {
+            let desc = step.var(*var);
+            desc.block == BlockId(0) && desc.spec().is_some() && !desc.persistable
+        };
+        let same = |var: &VarId| !written.contains(var) && !fed.contains(var) && !rows.contains(var);
+        let kept: Vec<VarId> = step.reads().into_iter().filter(|var| given(var) && same(var)).collect();
+        for &var in kept.iter().chain(&fed) {
+            step.vars[var.0 as usize].role = VarRole::Feed;
+        }
+        let mut once = self.program;
+        once.blocks[0].ops = before;
+        let starts = memories.iter().filter_map(|memory| memory.start);
+        let needed: Vec<VarId> = kept.iter().copied().chain(starts).collect();
+        let before = once.inference(&needed)?;
+        Ok(Stepped { before, step, kept, memories, outputs })
+    }
+}
