@@ -9,7 +9,7 @@ use crate::executor::observe::listing::Listing;
 use crate::executor::observe::profile::{Profile, Profiling};
 use crate::executor::plan::{Plan, Slot};
 use crate::executor::run::machine::Machine;
-use crate::executor::run::request::{Run, Stage};
+use crate::executor::run::request::{Placed, Run, Stage};
 use crate::executor::run::scope::Scope;
 use crate::executor::run::stages::{Stages, Updates};
 use crate::executor::run::threads::Threads;
@@ -183,8 +183,8 @@ impl Executor {
         Listing::of(&self.plan)
     }
 
-    /// Puts the value of a feed, which was asked for as what is fetched is, where the next runs with
-    /// [placed](Run::placed) feeds find it. Returns how many sequences it has, if its rows are those of the batch.
+    /// Puts the value of a feed, which was asked for as what is fetched is, where [`Self::run_placed`] finds it, until another
+    /// one is put there. Returns how many sequences it has, if its rows are those of the batch.
     ///
     /// # Errors
     /// If it does not fit.
@@ -207,10 +207,30 @@ impl Executor {
     /// The same for feeds of data that another line made: what does not fit names that.
     #[track_caller]
     pub(crate) fn run_data(&mut self, scope: &mut Scope, run: &Run<'_>, data: &Location<'_>) -> Result<()> {
+        self.run_with(scope, run, None, data)
+    }
+
+    /// A forward pass that infers, with all feeds [in place](Self::place).
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    #[track_caller]
+    pub(crate) fn run_placed(&mut self, scope: &mut Scope, placed: Placed<'_>) -> Result<()> {
+        self.run_with(scope, &Run::infer(&[]), Some(placed), Location::caller())
+    }
+
+    #[track_caller]
+    fn run_with(
+        &mut self,
+        scope: &mut Scope,
+        run: &Run<'_>,
+        placed: Option<Placed<'_>>,
+        data: &Location<'_>,
+    ) -> Result<()> {
         let caller = Location::caller();
         let clock = self.profiling.is_some().then(Instant::now);
         self.done = None;
-        self.machine.bind_feeds(&self.program, &self.plan, run).map_err(|e| e.called(data))?;
+        self.machine.bind_feeds(&self.program, &self.plan, run, placed).map_err(|e| e.called(data))?;
         self.machine.check_scope(&self.program, scope).map_err(|e| e.called(caller))?;
         self.machine.begin(&self.program, run);
         self.run_stages(scope, Stages::Until(run.stage), clock).map_err(|e| e.called(caller))?;

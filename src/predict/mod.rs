@@ -2,11 +2,13 @@
 
 mod batch_runner;
 mod carried;
+mod checks;
 mod compiled;
 mod ctc_beam;
 mod evaluate;
 mod model;
 mod predictor;
+mod queue;
 mod sampling;
 mod session;
 mod stepping;
@@ -16,5 +18,6 @@ mod windows;
 pub(crate) use batch_runner::{BatchRunner, DataBatch};
 pub use ctc_beam::{CtcBeam, CtcLabels};
 pub use predictor::Predictor;
+pub use queue::Queue;
 pub use sampling::{Sampler, Sampling};
 pub use session::Session;

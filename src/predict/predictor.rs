@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::carried::fed;
+use super::checks::{listed, numbers, unknown};
 use super::compiled::{Compiled, Idle};
 use super::model::Model;
 use super::stepping::Stepping;
@@ -395,33 +396,4 @@ impl Clone for Predictor {
             turns: Turns::default(),
         }
     }
-}
-
-/// Checks that no value of some outputs is NaN, which would pass for a prediction.
-#[track_caller]
-pub(super) fn numbers(values: &[Variable], outputs: &[impl AsRef<str>]) -> Result<()> {
-    for (value, name) in values.iter().zip(outputs) {
-        let (stored, place) = match value.storage() {
-            Storage::Dense(dense) => (dense, "row"),
-            Storage::SelectedRows(rows) => (rows.value(), "stored row"),
-            Storage::Csr(csr) => (csr.values(), "entry"),
-            Storage::Coo(coo) => (coo.values(), "entry"),
-        };
-        if let Some((at, number)) = stored.find_float(f64::is_nan) {
-            let (what, row) = (format!("output `{}`", name.as_ref()), at / stored.width().max(1));
-            let got = format!("{number} in {place} {row}");
-            return Err(Error::of(ErrorKind::NotFinite, what, "numbers", got));
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
-    let expected = format!("one of those there are ({})", listed(known));
-    Error::of(ErrorKind::Program, what, expected, format!("`{name}`"))
-}
-
-pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::predictor::{Predictor, numbers, unknown};
+use super::checks::{numbers, unknown};
+use super::predictor::Predictor;
 use super::stepping::{Begun, Engine, Stepping};
 use crate::checkpoint::{feeds_from_bytes, feeds_to_bytes};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -179,6 +180,16 @@ impl Session {
             0 => Err(Error::new("output of a session", "a step before it", "none")),
             _ => Ok(&self.outputs[at]),
         }
+    }
+
+    /// The names of the feeds that [`begin`](Self::begin) needs.
+    pub fn begin_feeds(&self) -> Vec<&str> {
+        self.stepping.names(&self.stepping.once)
+    }
+
+    /// The names of the feeds that each [`step`](Self::step) needs.
+    pub fn step_feeds(&self) -> Vec<&str> {
+        self.stepping.names(&self.stepping.rows)
     }
 
     /// How many steps there were since it began.

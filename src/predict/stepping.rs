@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::carried::zeros;
+use super::checks::{listed, unknown};
 use super::model::Model;
-use super::predictor::{listed, unknown};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Placed, Run, Scope, Threads};
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::program::{Program, Stepped, VarId, VarRole};
-use crate::tensor::{Element, Variable, with_element};
+use crate::tensor::{Element, StorageKind, Variable, with_element};
 
 /// A model cut into what is computed once and a step: see [`Program::stepped`]. What holds a text's place in it, a session or
 /// a search, shares it with others.
@@ -208,7 +208,7 @@ impl Engine {
     /// Computes a step of so many sequences from what is in place.
     pub(super) fn run(&mut self, batch: usize) -> Result<()> {
         let Self { executor, weights, placed, .. } = self;
-        executor.run(weights, &Run::placed(Placed { batch, feeds: placed }))
+        executor.run_placed(weights, Placed { batch, feeds: placed })
     }
 
     /// Shows the numbers of what the step has left: rows after rows.
@@ -222,7 +222,8 @@ impl Engine {
 
     /// Copies what the step has left, without an allocation where `to` has the shape.
     pub(super) fn copy(&mut self, id: VarId, to: &mut Variable) -> Result<()> {
-        if to.lod().is_some() {
+        let spec = self.executor.program().spec(id)?;
+        if !spec.lod.is_empty() || spec.storage != StorageKind::Dense || spec.dtype != to.dtype() {
             *to = self.executor.fetch(id)?;
             return Ok(());
         }

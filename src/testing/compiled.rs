@@ -322,7 +322,7 @@ pub(super) fn run<'a>(
     numbers: &'a [u64],
     stage: Stage,
 ) -> Run<'a> {
-    Run { feeds, mode: case.mode, step: STEP, numbers, places: &[], placed: None, stage }
+    Run { feeds, mode: case.mode, step: STEP, numbers, places: &[], stage }
 }
 
 /// The feeds by reference.

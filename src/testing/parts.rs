@@ -8,7 +8,7 @@ use super::values::{Outcome, bits_eq, ensure, same_bits, within};
 use crate::error::Result;
 use crate::lod::Lod;
 use crate::program::contract::call::Direct;
-use crate::program::{Extent, LevelId, Operand, Reach, RowKey, RunFacts, Spec};
+use crate::program::{Extent, LevelId, Mode, Operand, Reach, RowKey, RunFacts, Spec};
 use crate::tensor::{DType, StorageKind, Variable};
 
 impl Case<'_> {
@@ -174,6 +174,10 @@ impl Case<'_> {
     /// Whether other random numbers make other outputs in this sample; they must not if it is not declared random.
     pub(super) fn random(&self) -> Outcome {
         let changed = self.draws()?;
+        let quiet = self.mode == Mode::Infer && self.op.hints().draws_in_training;
+        ensure(!quiet || !changed, || {
+            "the hint `draws_in_training`, but it draws when it infers, too".to_owned()
+        })?;
         ensure(self.op.facts().random || !changed, || {
             "not declared random, and its outputs depend on the seed, the operator's number or the sequences'"
                 .to_owned()

@@ -1,32 +1,18 @@
 //! Inference in windows: the bits of whole sequences, whatever the model, the windows and the threads.
 
-use unpadded::checkpoint::Checkpoint;
-use unpadded::executor::Scope;
 use unpadded::layers::{Embedding, Gru, Lstm, Mgu, Rnn, Stacked, init};
 use unpadded::ops::Pool;
-use unpadded::predict::Predictor;
 use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample, VarId};
 use unpadded::tensor::{Dense, StorageKind};
 use unpadded::{Builder, DType, Lod, Program, Registry, Result, Var, Variable, operator, ops};
 
 use crate::models::{self, Random};
+use crate::sessions::predictor;
 use crate::step_blocks::{self, generator};
 use crate::thorough::times;
 
 const WINDOWS: [usize; 5] = [1, 2, 5, 13, 40];
 const WIDTH: usize = 6;
-
-/// A predictor of a program's first parameters, for variables by their place.
-fn predictor(program: &Program, registry: &Registry, outputs: &[VarId]) -> Predictor {
-    let mut scope = Scope::of(program).unwrap();
-    let mut checkpoint = Checkpoint { program: program.clone(), ..Checkpoint::default() };
-    for (_, desc) in program.vars().filter(|(_, desc)| desc.persistable) {
-        checkpoint.tensors.insert(desc.name.clone(), scope.value(&desc.name).unwrap());
-    }
-    let named = |(k, &id): (usize, &VarId)| (k.to_string(), program.var(id).name.clone());
-    checkpoint.outputs = outputs.iter().enumerate().map(named).collect();
-    Predictor::new(checkpoint, registry).unwrap()
-}
 
 #[track_caller]
 fn same(got: &Variable, whole: &Variable, what: &str) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{Home, Plan};
 use crate::executor::run::machine::Machine;
-use crate::executor::run::request::Run;
+use crate::executor::run::request::{Placed, Run};
 use crate::lod::Lod;
 use crate::program::contract::call::Repeated;
 use crate::program::contract::levels::LevelTable;
@@ -13,9 +13,15 @@ use crate::program::{BlockId, Extent, LevelId, Program, Spec, StepDesc, VarId, V
 use crate::tensor::Variable;
 
 impl Machine {
-    /// Checks and binds the feeds of a run and copies their values.
-    pub(crate) fn bind_feeds(&mut self, program: &Program, plan: &Plan, run: &Run<'_>) -> Result<()> {
-        let batch = self.check_feeds(program, plan, run)?;
+    /// Checks and binds the feeds of a run and copies their values, but for those that are in place.
+    pub(crate) fn bind_feeds(
+        &mut self,
+        program: &Program,
+        plan: &Plan,
+        run: &Run<'_>,
+        placed: Option<Placed<'_>>,
+    ) -> Result<()> {
+        let batch = self.check_feeds(program, plan, run, placed)?;
         self.kept.batch = batch;
         for (what, of_each) in [("numbers", run.numbers), ("places", run.places)] {
             if !of_each.is_empty() && of_each.len() != batch {
@@ -54,7 +60,7 @@ impl Machine {
         plan: &Plan,
         feeds: &[(VarId, &Variable)],
     ) -> Result<usize> {
-        let batch = self.check_feeds(program, plan, &Run::infer(feeds))?;
+        let batch = self.check_feeds(program, plan, &Run::infer(feeds), None)?;
         let count = Counts { program, levels: &self.kept.levels, batch };
         let mut most = vec![0; plan.buffers.len()];
         for slot in plan.slots.iter().filter(|s| s.pool.is_none()) {
@@ -70,8 +76,14 @@ impl Machine {
     }
 
     /// Checks the feeds against their descriptions and binds their levels; returns the number of sequences.
-    fn check_feeds(&mut self, program: &Program, plan: &Plan, run: &Run<'_>) -> Result<usize> {
-        let &Run { feeds, numbers, placed, .. } = run;
+    fn check_feeds(
+        &mut self,
+        program: &Program,
+        plan: &Plan,
+        run: &Run<'_>,
+        placed: Option<Placed<'_>>,
+    ) -> Result<usize> {
+        let &Run { feeds, numbers, .. } = run;
         self.fed.fill(false);
         self.kept.set_aside(plan);
         self.kept.levels.clear();

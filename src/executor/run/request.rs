@@ -52,8 +52,6 @@ pub struct Run<'a> {
     pub numbers: &'a [u64],
     /// The place of each sequence's first row in the sequence, where a window of it is fed; 0 without it.
     pub places: &'a [u64],
-    /// Feeds that were put into place before, instead of some in `feeds`.
-    pub(crate) placed: Option<Placed<'a>>,
     /// How far to go.
     pub stage: Stage,
 }
@@ -61,20 +59,12 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     /// A training step: forward, backward, updates.
     pub fn train(feeds: &'a [(VarId, &'a Variable)], step: u64) -> Self {
-        Run { feeds, mode: Mode::Train, step, numbers: &[], places: &[], placed: None, stage: Stage::Updates }
+        Run { feeds, mode: Mode::Train, step, numbers: &[], places: &[], stage: Stage::Updates }
     }
 
     /// A forward pass that infers.
     pub fn infer(feeds: &'a [(VarId, &'a Variable)]) -> Self {
-        Run {
-            feeds,
-            mode: Mode::Infer,
-            step: 0,
-            numbers: &[],
-            places: &[],
-            placed: None,
-            stage: Stage::Forward,
-        }
+        Run { feeds, mode: Mode::Infer, step: 0, numbers: &[], places: &[], stage: Stage::Forward }
     }
 
     /// The same with the numbers of the sequences in the data.
@@ -87,11 +77,6 @@ impl<'a> Run<'a> {
     #[must_use]
     pub fn places(self, places: &'a [u64]) -> Self {
         Run { places, ..self }
-    }
-
-    /// A forward pass that infers, with all feeds in place.
-    pub(crate) fn placed(placed: Placed<'a>) -> Self {
-        Run { placed: Some(placed), ..Run::infer(&[]) }
     }
 
     /// The same up to a stage.

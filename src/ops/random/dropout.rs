@@ -2,7 +2,9 @@
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{Float, Store, View, ViewMut};
-use crate::program::{Attributes, Backward, Facts, Forward, Gradient, InferShape, Mode, Op, Sample, Spec};
+use crate::program::{
+    Attributes, Backward, Facts, Forward, Gradient, Hints, InferShape, Mode, Op, Sample, Spec,
+};
 use crate::with_float;
 use crate::{builder_methods, operator};
 
@@ -93,6 +95,10 @@ macro_rules! draw {
 impl Op for Dropout {
     fn facts(&self) -> Facts {
         Facts { random: true, ..Facts::row_wise() }
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { draws_in_training: true, ..Hints::default() }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -28,6 +28,8 @@ pub struct Hints {
     /// about speed alone: that the bits are the same on any number of threads is held for every operator, by the rules
     /// `compiled` and `in a step`.
     pub divides_columns: bool,
+    /// A random operator that draws only when it trains: when it infers, the same input gives the same output.
+    pub draws_in_training: bool,
     /// The gradients share no work, as those of a product: each may be computed in a call of its own, at another time.
     pub separate_gradients: bool,
     /// `backward` can compute the outputs in the same call, where

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::error::{AtCaller, Error, Place, Result};
-use crate::program::contract::facts::Reach;
+use crate::program::contract::facts::{Facts, Reach};
 use crate::program::contract::registry::Registry;
 use crate::program::description::language::RECURRENT;
 use crate::program::description::op_desc::{Bound, OpDesc, Pair, StepDesc};
@@ -97,7 +97,7 @@ impl Program {
         }
         let of = |desc: &VarDesc| {
             let spec = desc.spec().filter(|_| desc.role == VarRole::Feed)?;
-            (spec.lod.len() == 1).then_some(spec.lod[0])
+            spec.lod.first().copied().filter(|_| spec.lod.len() == 1)
         };
         let fed = |level: &LevelId| self.vars().any(|(_, desc)| of(desc) == Some(*level));
         found.filter(fed).ok_or_else(|| {
@@ -167,6 +167,20 @@ impl Cut<'_> {
         made.map_err(|e| e.at(place))
     }
 
+    /// What an operator is, if it can be one of a step.
+    fn facts(&self, op: &OpDesc) -> Result<Facts> {
+        let parsed = self.registry.parse(&op.kind, &op.attributes)?;
+        let facts = parsed.facts();
+        if facts.batch_dependent || facts.reach == Reach::Batch {
+            return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
+        }
+        // What it draws depends on the place of the row, which a step does not know.
+        if facts.random && !parsed.hints().draws_in_training {
+            return Err(cannot("one that draws nothing when it infers", "one that draws random numbers"));
+        }
+        Ok(facts)
+    }
+
     /// A loop over the deeper level of rows that are sequences: it is the same at a step.
     fn whole_loop(&mut self, op: OpDesc) -> Result<()> {
         let aligned = |var: VarId| !self.is_late(var) || self.levels_of(var).first() == Some(&self.level);
@@ -180,12 +194,9 @@ impl Cut<'_> {
 
     /// An operator outside of step blocks that reads rows of the sequences.
     fn of_rows(&mut self, op: OpDesc) -> Result<()> {
-        let facts = self.registry.parse(&op.kind, &op.attributes)?.facts();
+        let facts = self.facts(&op)?;
         let has_rows = |var: VarId| self.levels_of(var) == [self.level];
         let constant = |var: VarId| !self.program.var(var).spec().is_some_and(Spec::batched);
-        if facts.batch_dependent || facts.reach == Reach::Batch {
-            return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
-        }
         if facts.reach != Reach::Row
             || !op.reads().all(|var| has_rows(var) || constant(var))
             || !op.writes().all(has_rows)
@@ -248,13 +259,12 @@ impl Cut<'_> {
     /// An operator of a step block.
     fn inside(&mut self, op: OpDesc) -> Result<()> {
         if op.kind != RECURRENT {
-            let facts = self.registry.parse(&op.kind, &op.attributes)?.facts();
-            if facts.batch_dependent || facts.reach == Reach::Batch {
-                return Err(cannot("one that depends on one sequence", "one that reaches over the batch"));
-            }
+            self.facts(&op)?;
         }
         let op = self.renamed(op);
-        if op.reads().any(|var| self.is_late(var)) {
+        // What a memory holds next is handed on by the step, whatever it is computed of.
+        let next = op.writes().any(|var| self.memories.iter().any(|memory| memory.left == var));
+        if next || op.reads().any(|var| self.is_late(var)) {
             self.late.extend(op.writes());
             self.step.push(op);
         } else {

@@ -1,0 +1,101 @@
+//! A queue answers every request with the bits that it has alone, whatever comes beside it.
+
+use unpadded::layers::{Embedding, Lstm};
+use unpadded::ops::Pool;
+use unpadded::program::{Attributes, Facts, Forward, InferShape, Op, Sample};
+use unpadded::{Builder, DType, Registry, Result, Variable, operator, ops};
+
+use crate::sessions::predictor;
+
+operator! {
+    /// out = x; panics where x is 7.
+    struct Fragile = "test.fragile" {}
+    inputs { X = x: one }
+    outputs { OUT = out: one }
+}
+
+impl Op for Fragile {
+    fn facts(&self) -> Facts {
+        Facts::row_wise()
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.set(0, s.input(0).clone());
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        let x = run.input::<f32>(Self::X)?.contiguous().unwrap_or(&[]).to_vec();
+        assert!(!x.contains(&7.0), "seven");
+        run.output::<f32>(Self::OUT)?.contiguous().unwrap_or(&mut []).copy_from_slice(&x);
+        Ok(())
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn everyone_gets_the_bits_of_his_own() {
+    let net = Builder::new().seed(2);
+    let x = net.feed("x", DType::I64, &[], 1);
+    let h = x.embedding(Embedding::new(50, 12)).lstm(Lstm::new(24));
+    let (last, all) = (h.sequence_pool(Pool::Last).linear(3), h.mean());
+    let (registry, program) = (net.registry(), net.finish().unwrap());
+    let alone = predictor(&program, &registry, &[h.id(), last.id(), all.id()]).threads(1);
+    let queue = alone.clone().threads(2).queue();
+    std::thread::scope(|scope| {
+        for k in 0..12i64 {
+            let (alone, queue) = (&alone, &queue);
+            scope.spawn(move || {
+                for round in 0..15i64 {
+                    let bad = k == 3 && round % 4 == 1;
+                    let sequences: Vec<Vec<i64>> = (0..1 + (k + round) % 3)
+                        .map(|i| {
+                            (0..(k * 5 + round * 3 + i) % 17)
+                                .map(|t| (t + k) % 50 + if bad { 60 } else { 0 })
+                                .collect()
+                        })
+                        .collect();
+                    let x = Variable::from_sequences(&sequences).unwrap();
+                    // Some ask for another output, or for one over the whole batch, which nobody else may be in.
+                    let outputs: &[&str] =
+                        [&["0", "1"][..], &["1"], &["2"]][(k as usize + round as usize) % 3];
+                    let (got, want) = (queue.run(&[("x", &x)], outputs), alone.run(&[("x", &x)], outputs));
+                    match (got, want) {
+                        (Ok(got), Ok(want)) => assert_eq!(got, want),
+                        (got, want) => {
+                            assert_eq!(got.unwrap_err().to_string(), want.unwrap_err().to_string())
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// An operator that panics takes its own request with it, and no other one waits for ever.
+#[test]
+fn a_panic_leaves_the_queue_alive() {
+    let mut registry: Registry = ops::catalogue();
+    registry.add::<Fragile>().unwrap();
+    let net = Builder::with_registry(registry.clone());
+    let x = net.feed("x", DType::F32, &[1], 0);
+    let y: unpadded::Var = net.append("test.fragile", &[("x", &[x])], Attributes::new());
+    let program = net.finish().unwrap();
+    let queue = predictor(&program, &registry, &[y.id()]).threads(1).queue();
+    let of = |number: f32| Variable::dense(ndarray::array![[number]]);
+    std::thread::scope(|scope| {
+        let ask = |number: f32| {
+            let (queue, x) = (&queue, of(number));
+            scope.spawn(move || (0..50).filter(|_| queue.run(&[("x", &x)], &["0"]).is_ok()).count())
+        };
+        let calm: Vec<_> = (0..4).map(|k| ask(k as f32)).collect();
+        let wild = ask(7.0);
+        assert!(wild.join().is_err());
+        // A calm request that was run beside the wild one is told of it; the others have their answers.
+        assert!(calm.into_iter().all(|thread| thread.join().map_or(true, |answered| answered > 0)));
+    });
+    assert!(queue.run(&[("x", &of(1.0))], &["0"]).is_ok());
+}
