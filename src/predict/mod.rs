@@ -5,6 +5,12 @@ mod carried;
 mod compiled;
 mod ctc_beam;
 mod evaluate;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "what runs a model step by step comes next")
+)]
+mod generate;
+mod logits;
 mod model;
 mod predictor;
 mod sampling;
@@ -13,5 +19,6 @@ mod windows;
 
 pub(crate) use batch_runner::{BatchRunner, DataBatch};
 pub use ctc_beam::{CtcBeam, CtcLabels};
+pub use generate::{Beam, Generated, Generation, Hypothesis};
 pub use predictor::Predictor;
 pub use sampling::{Sampler, Sampling};
