@@ -98,7 +98,7 @@ fn write(predictor: &Predictor, prompt: &str, mut sampler: Sampler, length: usiz
 
 fn run(cli: &Cli) -> Outcome<()> {
     let Cli { ref flags, temperature, top_k, top_p, length } = *cli;
-    let sampler = Sampling { temperature, top_k, top_p }.sampler(flags.seed)?;
+    let sampler = Sampling { temperature, top_k, top_p, ..Sampling::default() }.sampler(flags.seed)?;
     if let Some(predictor) = flags.predictor(MODEL)? {
         if predictor.feeds() != ["x"] {
             let got = "one of an earlier version, which was fed its states: train anew";

@@ -1,9 +1,13 @@
 //! Drawing what comes next from what a model says of it.
 
+use super::logits::{block_sums, first_largest, largest, weigh};
 use crate::error::{Error, Result};
 use crate::kernels::philox;
 
 /// How to draw one of many from their logits, one for each.
+///
+/// Logits are divided by the temperature; `top_k`, `top_p` and `typical` then each take some away, in this order, each by the
+/// probabilities of those that are left.
 ///
 /// ```
 /// use unpadded::predict::Sampling;
@@ -23,12 +27,16 @@ pub struct Sampling {
     pub top_k: Option<usize>,
     /// Only the likeliest that together have this probability can be drawn; 1 for all.
     pub top_p: f64,
+    /// Only the most typical that together have this probability can be drawn; 1 for all. How typical one is says
+    /// `|-ln p - H|`, the smaller the more, with the entropy `H` of all: the likeliest may be too likely. (C. Meister,
+    /// T. Pimentel, G. Wiher, R. Cotterell, Locally typical sampling, 2022.)
+    pub typical: f64,
 }
 
 impl Default for Sampling {
     /// From the model's own distribution.
     fn default() -> Self {
-        Self { temperature: 1.0, top_k: None, top_p: 1.0 }
+        Self { temperature: 1.0, top_k: None, top_p: 1.0, typical: 1.0 }
     }
 }
 
@@ -36,29 +44,40 @@ impl Sampling {
     /// Starts to draw; what is drawn depends on the seed and the logits alone.
     ///
     /// # Errors
-    /// If the temperature is below zero or not finite, `top_k` is zero, or `top_p` not above 0 and at most 1.
+    /// If the temperature is below zero or not finite, `top_k` is zero, or `top_p` or `typical` not above 0 and at most 1.
     #[track_caller]
     pub fn sampler(self, seed: u64) -> Result<Sampler> {
-        let Self { temperature, top_k, top_p } = self;
+        let Self { temperature, top_k, top_p, typical } = self;
         if !(temperature >= 0.0 && temperature.is_finite()) {
             return Err(Error::new("temperature", "a finite number from 0 on", temperature.to_string()));
         }
         if top_k == Some(0) {
             return Err(Error::new("top_k", "at least 1", "0"));
         }
-        if !(top_p > 0.0 && top_p <= 1.0) {
-            return Err(Error::new("top_p", "a number above 0 and at most 1", top_p.to_string()));
+        for (what, share) in [("top_p", top_p), ("typical", typical)] {
+            if !(share > 0.0 && share <= 1.0) {
+                return Err(Error::new(what, "a number above 0 and at most 1", share.to_string()));
+            }
         }
-        Ok(Sampler { sampling: self, seed, drawn: 0 })
+        Ok(Sampler { sampling: self, seed, drawn: 0, room: Room::default() })
     }
 }
 
 /// Draws as a [`Sampling`] says, one after another.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Sampler {
     sampling: Sampling,
     seed: u64,
     drawn: u64,
+    room: Room,
+}
+
+/// Two are equal if they draw the same from now on.
+impl PartialEq for Sampler {
+    fn eq(&self, other: &Self) -> bool {
+        let state = |one: &Self| (one.sampling, one.seed, one.drawn);
+        state(self) == state(other)
+    }
 }
 
 impl Sampler {
@@ -68,34 +87,179 @@ impl Sampler {
     /// If there is no logit above negative infinity, or one is NaN or positive infinity.
     #[track_caller]
     pub fn draw(&mut self, logits: &[f32]) -> Result<i64> {
-        let Sampling { temperature, top_k, top_p } = self.sampling;
-        if let Some(wrong) = logits.iter().find(|x| x.is_nan() || **x == f32::INFINITY) {
-            return Err(Error::new("logits to draw from", "finite ones", wrong.to_string()));
-        }
-        let possible = (0i64..).zip(logits).filter(|(_, logit)| **logit > f32::NEG_INFINITY);
-        let mut likeliest: Vec<(i64, f64)> = possible.map(|(i, &x)| (i, f64::from(x))).collect();
-        likeliest.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let Some(&(first, highest)) = likeliest.first() else {
+        let drawn = self.draw_at(0, self.drawn, logits)?;
+        // What is always the likeliest takes no number.
+        self.drawn += u64::from(self.sampling.temperature != 0.0);
+        Ok(drawn)
+    }
+
+    /// The same as draw number `step` of a sequence, whatever was drawn before: it depends on the seed, these two numbers and
+    /// the logits alone, so that sequences may be drawn together, in any order and on any thread. [`Self::draw`] draws
+    /// sequence 0, step by step.
+    ///
+    /// ```
+    /// use unpadded::predict::Sampling;
+    /// let logits = [0.0f32; 1000];
+    /// let mut sampler = Sampling::default().sampler(1)?;
+    /// let (first, second) = (sampler.draw(&logits)?, sampler.draw(&logits)?);
+    /// assert_eq!((sampler.draw_at(0, 1, &logits)?, sampler.draw_at(0, 0, &logits)?), (second, first));
+    /// assert_ne!(sampler.draw_at(1, 0, &logits)?, first);
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::draw`].
+    #[track_caller]
+    pub fn draw_at(&mut self, sequence: u64, step: u64, logits: &[f32]) -> Result<i64> {
+        let most = match largest(logits) {
+            Ok(most) => most,
+            Err(wrong) => return Err(Error::new("logits to draw from", "finite ones", wrong.to_string())),
+        };
+        let Some(first) = first_largest(logits, most) else {
             return Err(Error::new("logits to draw from", "at least one above negative infinity", "none"));
         };
-        if temperature == 0.0 {
-            return Ok(first);
+        if self.sampling.temperature == 0.0 {
+            return Ok(first as i64);
         }
-        likeliest.truncate(top_k.unwrap_or(usize::MAX));
-        let mut upto = 0.0; // the weight of one and of all likelier ones
-        for (_, number) in &mut likeliest {
-            upto += ((*number - highest) / temperature).exp();
-            *number = upto;
-        }
-        let enough = likeliest.iter().position(|&(_, weight)| weight >= top_p * upto);
-        likeliest.truncate(enough.map_or(likeliest.len(), |i| i + 1));
+        let low = |number: u64| number as u32;
+        let high = |number: u64| (number >> 32) as u32;
+        let counter = [low(step), high(step), low(sequence), high(sequence)];
+        let [a, b, ..] = philox(counter, [low(self.seed), high(self.seed)]);
+        let share = (u64::from(a) << 32 | u64::from(b)) as f64 / 2f64.powi(64);
+        Ok(self.room.pick(self.sampling, logits, most, share).unwrap_or(first) as i64)
+    }
+}
 
-        let counter = [self.drawn as u32, (self.drawn >> 32) as u32, 0, 0];
-        let [high, low, ..] = philox(counter, [self.seed as u32, (self.seed >> 32) as u32]);
-        self.drawn += 1;
-        let share = (u64::from(high) << 32 | u64::from(low)) as f64 / 2f64.powi(64);
-        let (last, weight) = likeliest.last().copied().unwrap_or((first, 1.0));
-        Ok(likeliest.iter().find(|(_, upto)| *upto > share * weight).map_or(last, |&(i, _)| i))
+/// From so many on, candidates are halved and not sorted.
+const FEW: usize = 32;
+
+/// What a draw needs, kept from one to the next.
+#[derive(Debug, Clone, Default)]
+struct Room {
+    /// Of each one; 0 for those that are not drawn.
+    weights: Vec<f32>,
+    /// See [`key`].
+    keys: Vec<u64>,
+}
+
+/// A key that is the larger the better, of equal ones the smaller the place of what it is of.
+fn key(rank: u32, place: usize) -> u64 {
+    u64::from(rank) << 32 | u64::from(!(place as u32))
+}
+
+fn place(key: u64) -> usize {
+    !(key as u32) as usize
+}
+
+/// An integer that is the larger the larger the number.
+fn rank(x: f32) -> u32 {
+    let bits = (x + 0.0).to_bits(); // no negative zero
+    bits ^ ((bits as i32 >> 31) as u32 | 1 << 31)
+}
+
+impl Room {
+    /// The one at this share of all weights; the largest logit is known and finite.
+    fn pick(&mut self, sampling: Sampling, logits: &[f32], most: f32, share: f64) -> Option<usize> {
+        let Sampling { temperature, top_k, top_p, typical } = sampling;
+        let scale = (1.0 / temperature).min(f64::MAX);
+        weigh(logits, most, scale, &mut self.weights);
+        if let Some(k) = top_k.filter(|&k| k < logits.len()) {
+            self.keys.clear();
+            self.keys.extend(logits.iter().enumerate().map(|(i, &x)| key(rank(x), i)));
+            let at = self.keys.len() - k;
+            let least = *self.keys.select_nth_unstable(at).1;
+            self.keep(least, |i| rank(logits[i]));
+        }
+        if top_p < 1.0 {
+            let total = self.total();
+            // Those that are far below the average: all of them together have not the share that may be left out, so that none
+            // of them is needed.
+            let few = ((1.0 - top_p) * total / logits.len() as f64) as f32 * 0.999;
+            self.rank_all(|i, weight| if weight > few { rank(logits[i]) } else { 0 });
+            let least = self.least(top_p * total);
+            self.keep(least, |i| rank(logits[i]));
+        }
+        if typical < 1.0 {
+            let total = self.total();
+            let power = |i: usize| (f64::from(logits[i]) - f64::from(most)) * scale;
+            let each = self.weights.iter().enumerate().filter(|(_, w)| **w > 0.0);
+            let mean = each.map(|(i, &w)| f64::from(w) * power(i)).sum::<f64>() / total;
+            // -ln p = ln(total) - power, and H is its mean.
+            let typical_rank = |i| !(((mean - power(i)).abs()) as f32).to_bits();
+            self.rank_all(|i, _| typical_rank(i));
+            let least = self.least(typical * total);
+            self.keep(least, typical_rank);
+        }
+        self.at(share)
+    }
+
+    fn total(&self) -> f64 {
+        block_sums(&self.weights).map(|(_, sum)| sum).sum()
+    }
+
+    /// Makes a key of each that may be drawn, unless its rank is 0.
+    fn rank_all(&mut self, rank: impl Fn(usize, f32) -> u32) {
+        let Self { weights, keys } = self;
+        keys.clear();
+        let possible = weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0);
+        let keyed = possible.map(|(i, &weight)| (i, rank(i, weight))).filter(|(_, rank)| *rank > 0);
+        keys.extend(keyed.map(|(i, rank)| key(rank, i)));
+    }
+
+    /// The least key so that those from it on have enough weight. Each time half of the candidates are decided, so this takes
+    /// no longer than a few passes over them.
+    fn least(&mut self, enough: f64) -> u64 {
+        let Self { weights, keys } = self;
+        let weight = |key: &u64| f64::from(weights[place(*key)]);
+        let (mut open, mut have) = (&mut keys[..], 0.0);
+        while open.len() > FEW {
+            let middle = open.len() / 2;
+            open.select_nth_unstable(middle);
+            let (worse, better) = open.split_at_mut(middle);
+            let sum = have + better.iter().map(weight).sum::<f64>();
+            if sum >= enough {
+                open = better;
+            } else {
+                (open, have) = (worse, sum);
+            }
+        }
+        open.sort_unstable_by(|a, b| b.cmp(a));
+        let reaches = |key: &&u64| {
+            have += weight(key);
+            have >= enough
+        };
+        let (found, last) = (open.iter().find(reaches).copied(), open.last().copied());
+        found.or(last).unwrap_or(0)
+    }
+
+    /// Takes away those of lesser keys.
+    fn keep(&mut self, least: u64, rank: impl Fn(usize) -> u32) {
+        for (i, weight) in self.weights.iter_mut().enumerate().filter(|(_, weight)| **weight > 0.0) {
+            if key(rank(i), i) < least {
+                *weight = 0.0;
+            }
+        }
+    }
+
+    /// The first with which more than this share is reached.
+    fn at(&self, share: f64) -> Option<usize> {
+        let (sought, mut upto, mut start) = (share * self.total(), 0.0, 0);
+        for (block, sum) in block_sums(&self.weights) {
+            if upto + sum > sought {
+                let mut inside = upto;
+                let reaches = |&weight: &f32| {
+                    inside += f64::from(weight);
+                    weight > 0.0 && inside > sought
+                };
+                if let Some(found) = block.iter().position(reaches) {
+                    return Some(start + found);
+                }
+            }
+            upto += sum;
+            start += block.len();
+        }
+        // A share that rounding made all of it.
+        self.weights.iter().rposition(|&weight| weight > 0.0)
     }
 }
 
@@ -129,6 +293,14 @@ mod tests {
         assert_eq!(most[0], 0);
         assert_eq!(counts(Sampling { top_p: 1e-9, ..all }, &logits), [0, 0, 0, 4000]);
         assert_eq!(counts(Sampling { temperature: 1e-300, ..all }, &logits), [0, 0, 0, 4000]);
+        // The entropy is 1.28, ln 1/0.3 = 1.2, ln 1/0.2 = 1.61, ln 1/0.4 = 0.92.
+        let typical = counts(Sampling { typical: 0.45, ..all }, &logits);
+        close(typical, [0.0, 2.0 / 5.0, 3.0 / 5.0, 0.0]);
+        assert_eq!((typical[0], typical[3]), (0, 0));
+        close(counts(Sampling { typical: 0.25, ..all }, &logits), [0.0, 0.0, 1.0, 0.0]);
+        // Of the two likeliest, 3/7 and 4/7, the first is 0.166 from the entropy of 0.683, the second 0.123.
+        let both = Sampling { top_k: Some(2), typical: 0.5, ..all };
+        close(counts(both, &logits), [0.0, 0.0, 0.0, 1.0]);
         assert_eq!(counts(all, &[f32::NEG_INFINITY, f32::MAX, f32::NEG_INFINITY, f32::MIN]), [0, 4000, 0, 0]);
     }
 
@@ -143,6 +315,91 @@ mod tests {
         assert_ne!(draws(1), draws(1 << 32 | 1));
     }
 
+    /// What may be drawn, slowly.
+    fn possible(sampling: Sampling, logits: &[f32]) -> Vec<usize> {
+        let mut left: Vec<usize> = (0..logits.len()).filter(|&i| logits[i] > f32::NEG_INFINITY).collect();
+        let share = |left: &[usize]| {
+            let w: Vec<f64> =
+                left.iter().map(|&i| (f64::from(logits[i]) / sampling.temperature).exp()).collect();
+            let total: f64 = w.iter().sum();
+            w.into_iter().map(|w| w / total).collect::<Vec<f64>>()
+        };
+        left.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+        left.truncate(sampling.top_k.unwrap_or(usize::MAX));
+        let cut = |left: &mut Vec<usize>, p: &[f64], enough: f64| {
+            let mut sum = 0.0;
+            let at = p.iter().position(|p| {
+                sum += p;
+                sum >= enough
+            });
+            left.truncate(at.map_or(left.len(), |at| at + 1));
+        };
+        if sampling.top_p < 1.0 {
+            let p = share(&left);
+            cut(&mut left, &p, sampling.top_p);
+        }
+        if sampling.typical < 1.0 {
+            let p = share(&left);
+            let entropy: f64 = -p.iter().map(|p| p * p.ln()).sum::<f64>();
+            let mut by: Vec<(f64, usize, f64)> =
+                p.iter().zip(&left).map(|(&p, &i)| ((-p.ln() - entropy).abs(), i, p)).collect();
+            by.sort_by(|a, b| a.0.total_cmp(&b.0));
+            left = by.iter().map(|one| one.1).collect();
+            let p: Vec<f64> = by.iter().map(|one| one.2).collect();
+            cut(&mut left, &p, sampling.typical);
+        }
+        left.sort_unstable();
+        left
+    }
+
+    #[test]
+    fn what_may_be_drawn_is_found_without_sorting() {
+        let mut room = Room::default();
+        for case in 0..60u64 {
+            let len = [3, 33, 500][case as usize % 3];
+            let number = |i: u64| f64::from(philox([i as u32, case as u32, 0, 0], [5, 6])[0]) / 2f64.powi(32);
+            let mut logits: Vec<f32> = (0..len).map(|i| (number(i) * 12.0 - 3.0) as f32).collect();
+            if case % 2 == 0 {
+                logits[1] = f32::NEG_INFINITY;
+            }
+            let all = Sampling { temperature: 0.5 + number(1000), ..Sampling::default() };
+            let options = [
+                all,
+                Sampling { top_k: Some(1 + case as usize), ..all },
+                Sampling { top_p: number(1001), ..all },
+                Sampling { typical: number(1002), ..all },
+                Sampling { top_k: Some(40), top_p: 0.9, typical: 0.8, ..all },
+            ];
+            for sampling in options {
+                let most = largest(&logits).unwrap();
+                room.pick(sampling, &logits, most, 0.5);
+                let left: Vec<usize> = (0..logits.len()).filter(|&i| room.weights[i] > 0.0).collect();
+                assert_eq!(left, possible(sampling, &logits), "case {case}, {sampling:?}");
+                let (first, last) =
+                    (room.pick(sampling, &logits, most, 0.0), room.pick(sampling, &logits, most, 1.0));
+                assert_eq!((first, last), (left.first().copied(), left.last().copied()));
+            }
+        }
+    }
+
+    #[test]
+    fn equal_ones_are_left_by_their_places() {
+        let (mut room, logits) = (Room::default(), [1.0f32; 100]);
+        let all = Sampling::default();
+        let options = [
+            (Sampling { top_k: Some(7), ..all }, 7),
+            (Sampling { top_p: 0.1, ..all }, 10),
+            (Sampling { typical: 0.5, ..all }, 50),
+        ];
+        for (sampling, count) in options {
+            room.pick(sampling, &logits, 1.0, 0.5);
+            assert!(room.weights.iter().enumerate().all(|(i, w)| (i < count) == (*w > 0.0)), "{sampling:?}");
+        }
+        assert!(
+            rank(-0.0) == rank(0.0) && rank(-1.0) < rank(0.0) && rank(f32::NEG_INFINITY) < rank(f32::MIN)
+        );
+    }
+
     #[test]
     fn what_does_not_make_sense() {
         let wrong = |sampling: Sampling| sampling.sampler(1).unwrap_err().to_string();
@@ -154,6 +411,7 @@ mod tests {
         assert!(wrong(Sampling { temperature: f64::NAN, ..all }).contains("got NaN"));
         assert!(wrong(Sampling { top_k: Some(0), ..all }).contains("top_k: expected at least 1"));
         assert!(wrong(Sampling { top_p: 0.0, ..all }).contains("above 0"));
+        assert!(wrong(Sampling { typical: 1.5, ..all }).contains("typical: expected a number above 0"));
         let mut sampler = all.sampler(1).unwrap();
         assert!(sampler.draw(&[]).is_err() && sampler.draw(&[f32::NEG_INFINITY]).is_err());
         assert!(sampler.draw(&[1.0, f32::NAN]).unwrap_err().to_string().contains("got NaN"));

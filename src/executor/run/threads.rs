@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// More threads than any machine that this runs on has cores; a larger number is a mistake.
@@ -47,5 +49,48 @@ impl Threads {
         // until its stack is full. One that only waits does not.
         let done = std::thread::scope(|scope| scope.spawn(|| pool.install(work)).join());
         done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Calls `each` with every item, its number, and room that no other call has meanwhile. Items are divided into as many
+    /// ranges as there are rooms, of which there must be one, and each is taken by a thread; one room makes it all the caller's.
+    pub(crate) fn divide<T: Send, R: Send>(
+        &self,
+        items: &mut [T],
+        rooms: &mut [R],
+        each: impl Fn(usize, &mut T, &mut R) + Sync,
+    ) {
+        let range = items.len().div_ceil(rooms.len().max(1)).max(1);
+        let do_range = |(i, (items, room)): (usize, (&mut [T], &mut R))| {
+            items.iter_mut().enumerate().for_each(|(j, item)| each(i * range + j, item, room));
+        };
+        if rooms.len() <= 1 || items.len() <= 1 || self.pool.is_none() {
+            items.chunks_mut(range).zip(rooms).enumerate().for_each(do_range);
+            return;
+        }
+        self.run(&mut || items.par_chunks_mut(range).zip(&mut *rooms).enumerate().for_each(do_range));
+    }
+
+    /// For how many threads work is divided.
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_reached_once_with_a_room_of_its_own() {
+        let threads = Threads::new(2).unwrap();
+        for (items, rooms) in [(0, 1), (0, 3), (1, 3), (7, 1), (7, 2), (7, 3), (7, 20)] {
+            let (mut items, mut rooms) = (vec![0; items], vec![0; rooms]);
+            threads.divide(&mut items, &mut rooms, |i, item, room| {
+                *item += i + 1;
+                *room += 1;
+            });
+            assert!(items.iter().enumerate().all(|(i, &item)| item == i + 1), "{items:?}");
+            assert_eq!(rooms.iter().sum::<usize>(), items.len());
+        }
     }
 }

@@ -1,0 +1,83 @@
+//! Beam search over many sources at once.
+
+use super::generated::Generated;
+use super::options::{Beam, Generation};
+use super::rules::Rules;
+use super::search::{Room, Running, Said, Search};
+use super::steps::{Steps, logits_of, rooms};
+use crate::error::{Error, Result};
+use crate::executor::Threads;
+
+/// The best hypotheses of each source. What is found for a source depends neither on the others nor on the threads.
+///
+/// # Errors
+/// If an option does not make sense or names a token that the model does not score; if the model fails, scores by numbers that
+/// are NaN or positive infinity, or does not say what it attends to although coverage counts.
+pub(crate) fn beam(
+    steps: &mut dyn Steps,
+    sources: usize,
+    options: &Generation,
+    beam: &Beam,
+    threads: &Threads,
+) -> Result<Generated> {
+    check(beam)?;
+    let classes = steps.classes();
+    let rules = Rules::new(options, classes, sources)?;
+    let mut active: Vec<Search<'_>> = (0..sources).map(|i| Search::new(&rules, *beam, i)).collect();
+    let mut found: Vec<_> = (0..sources).map(|_| Vec::new()).collect();
+    let mut parents: Vec<usize> = (0..sources).collect();
+    let mut tokens = vec![rules.start; sources];
+    let mut room: Vec<Room> = Vec::new();
+    for step in 0..rules.max_steps {
+        if active.is_empty() {
+            break;
+        }
+        steps.advance(&parents, &tokens)?;
+        let logits = logits_of(steps, parents.len())?;
+        let attention = if beam.coverage > 0.0 { Some(attention_of(steps)?) } else { None };
+        let said = Said { step, classes, logits, attention };
+        room.resize_with(rooms(threads, logits.len()), Room::default);
+        threads.divide(&mut active, &mut room, |_, search, room| {
+            search.failed = search.step(said, room).err();
+        });
+        // Of several errors the first source's, whichever thread was the first.
+        if let Some(error) = active.iter_mut().find_map(|search| search.failed.take()) {
+            return Err(error);
+        }
+        (parents.clear(), tokens.clear());
+        for search in &mut active {
+            let before = std::mem::replace(&mut search.first, parents.len());
+            parents.extend(search.running.iter().map(|Running { parent, .. }| before + parent));
+            tokens.extend(search.running.iter().map(|Running { token, .. }| *token as i64));
+        }
+        for done in active.extract_if(.., |search| search.running.is_empty()) {
+            let source = done.source;
+            found[source] = done.found();
+        }
+    }
+    Generated::new(found)
+}
+
+fn attention_of(steps: &dyn Steps) -> Result<(&[f32], &[usize])> {
+    steps.attention()?.ok_or_else(|| {
+        let expected = "a model that says what it attends to";
+        Error::new("coverage penalty", expected, "one that says nothing of it")
+    })
+}
+
+/// Whether a beam makes sense.
+fn check(beam: &Beam) -> Result<()> {
+    let Beam { width, n_best, length, coverage, .. } = *beam;
+    if let Some((what, _)) = [("width of a beam", width), ("n_best", n_best)].iter().find(|one| one.1 == 0) {
+        return Err(Error::new(*what, "at least 1", "0"));
+    }
+    if n_best > width {
+        let expected = format!("at most the width of the beam, {width}");
+        return Err(Error::new("n_best", expected, n_best.to_string()));
+    }
+    let penalties = [("length penalty", length), ("coverage penalty", coverage)];
+    if let Some((what, got)) = penalties.iter().find(|one| !(one.1 >= 0.0 && one.1.is_finite())) {
+        return Err(Error::new(*what, "a finite number from 0 on", got.to_string()));
+    }
+    Ok(())
+}

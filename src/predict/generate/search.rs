@@ -1,0 +1,285 @@
+//! The beam of one source.
+
+use super::generated::Finished;
+use super::hypotheses::{Best, Candidate, Tokens};
+use super::options::Beam;
+use super::rules::{Choice, Rules};
+use super::steps::wrong_logit;
+use crate::error::{Error, Result};
+use crate::predict::logits::{from_threshold, largest, log_sum_exp};
+
+/// Sums of attention below it count as this.
+const LEAST_COVERED: f64 = 1e-6;
+
+/// The search for one source.
+pub(super) struct Search<'a> {
+    pub(super) source: usize,
+    /// The number of its first running hypothesis among those of all sources.
+    pub(super) first: usize,
+    /// As they are ranked.
+    pub(super) running: Vec<Running>,
+    /// What went wrong in a step.
+    pub(super) failed: Option<Error>,
+    rules: &'a Rules,
+    beam: Beam,
+    tokens: Tokens,
+    /// The best continuations with so many of the required tokens.
+    groups: Vec<Best>,
+    /// Continuations by the stop token.
+    stops: Vec<Candidate>,
+    /// For each running hypothesis what it attended to so far, if that is asked for.
+    covered: Vec<f64>,
+    /// The `n_best` finished ones, best first.
+    finished: Vec<Done>,
+    /// How many were finished.
+    finishes: usize,
+}
+
+/// A hypothesis that goes on.
+pub(super) struct Running {
+    /// Which hypothesis of this source it went on from.
+    pub(super) parent: usize,
+    /// With which token.
+    pub(super) token: usize,
+    last: Option<usize>,
+    sum: f64,
+    /// Which required tokens it has.
+    met: u64,
+}
+
+/// A hypothesis that is finished.
+struct Done {
+    last: Option<usize>,
+    score: f64,
+    stopped: bool,
+}
+
+/// What the sources of a thread use one after another.
+#[derive(Default)]
+pub(super) struct Room {
+    logits: Vec<f32>,
+    excluded: Vec<usize>,
+}
+
+/// What the model says of one step of all hypotheses.
+#[derive(Clone, Copy)]
+pub(super) struct Said<'a> {
+    pub(super) step: usize,
+    pub(super) classes: usize,
+    pub(super) logits: &'a [f32],
+    /// What each attended to, and its offsets, if that is asked for.
+    pub(super) attention: Option<(&'a [f32], &'a [usize])>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(rules: &'a Rules, beam: Beam, source: usize) -> Self {
+        Self {
+            source,
+            first: source,
+            running: vec![Running { parent: source, token: 0, last: None, sum: 0.0, met: 0 }],
+            failed: None,
+            rules,
+            beam,
+            tokens: Tokens::default(),
+            groups: (0..=rules.required()).map(|_| Best::new(beam.width)).collect(),
+            stops: Vec::new(),
+            covered: Vec::new(),
+            finished: Vec::new(),
+            finishes: 0,
+        }
+    }
+
+    /// Goes on with what the model says of the running hypotheses.
+    pub(super) fn step(&mut self, said: Said<'_>, room: &mut Room) -> Result<()> {
+        let Said { step, classes, logits, attention } = said;
+        if let Some((values, offsets)) = attention {
+            self.attend(step, values, offsets)?;
+        }
+        let rows = logits[self.first * classes..].chunks_exact(classes);
+        for (parent, row) in rows.enumerate().take(self.running.len()) {
+            self.continuations(step, parent, row, room)?;
+        }
+        self.select(step);
+        Ok(())
+    }
+
+    /// Adds what the running hypotheses attend to.
+    fn attend(&mut self, step: usize, values: &[f32], offsets: &[usize]) -> Result<()> {
+        let running = self.running.len();
+        let ends = offsets.get(self.first..=self.first + running);
+        let of = |ends: &[usize]| values.get(ends[0]..ends[1]);
+        let rows = ends.and_then(|ends| ends.windows(2).map(of).collect::<Option<Vec<&[f32]>>>());
+        let positions = rows.as_ref().and_then(|rows| rows.first()).map_or(0, |row| row.len());
+        if step == 0 {
+            self.covered.resize(running * positions, 0.0);
+        }
+        let Some(rows) = rows.filter(|rows| {
+            self.covered.len() == running * positions && rows.iter().all(|row| row.len() == positions)
+        }) else {
+            let what = format!("attention of source {} at step {step}", self.source);
+            return Err(Error::new(
+                what,
+                "as much for each of its hypotheses at each step",
+                "something else",
+            ));
+        };
+        for (sum, &value) in self.covered.iter_mut().zip(rows.into_iter().flatten()) {
+            *sum += f64::from(value);
+        }
+        Ok(())
+    }
+
+    /// Finds what a running hypothesis may go on with.
+    fn continuations(&mut self, step: usize, parent: usize, row: &[f32], room: &mut Room) -> Result<()> {
+        let Self { rules, tokens, groups, stops, .. } = self;
+        let Running { last, sum, met, .. } = self.running[parent];
+        let Room { logits, excluded } = room;
+        let most = largest(row).map_err(|wrong| wrong_logit(wrong, self.source, step))?;
+        let (row, most) = rules.penalised(row, most, tokens.back(last), logits);
+        if most == f32::NEG_INFINITY {
+            return Ok(()); // a dead end
+        }
+        let log_sum = log_sum_exp(row, most);
+        let with = |token: usize, logit: f32| {
+            let sum = sum + (f64::from(logit) - log_sum);
+            Candidate { sum, parent, logit, token }
+        };
+        let one = |groups: &mut [Best], token: usize| {
+            if row[token] > f32::NEG_INFINITY {
+                groups[rules.meet(met, token).count_ones() as usize].push(with(token, row[token]));
+            }
+        };
+        let stop = match rules.choice(self.source, step, met) {
+            Choice::Only(token) => {
+                one(groups, token);
+                return Ok(());
+            }
+            Choice::Missing => {
+                rules.missing(met).for_each(|token| one(groups, token));
+                return Ok(());
+            }
+            Choice::Any { stop } => stop,
+        };
+        rules.missing(met).for_each(|token| one(groups, token));
+        excluded.clear();
+        excluded.extend(rules.banned().iter().copied().chain(rules.missing(met)).chain(rules.stop()));
+        excluded.sort_unstable();
+        stops.extend(rules.stop().filter(|_| stop).map(|token| with(token, row[token])));
+        stops.pop_if(|stop| stop.logit == f32::NEG_INFINITY);
+        // The others leave the number of required tokens as it is.
+        let best = &mut groups[met.count_ones() as usize];
+        let mut from = 0;
+        for end in excluded.iter().copied().chain([row.len()]) {
+            if from < end {
+                let least = best.least_logit(sum, log_sum);
+                from_threshold(&row[..end], from, least, |token, logit| {
+                    best.push(with(token, logit));
+                    best.least_logit(sum, log_sum)
+                });
+            }
+            from = end + 1;
+        }
+        Ok(())
+    }
+
+    /// Takes the best continuations: some finish hypotheses, the others go on.
+    fn select(&mut self, step: usize) {
+        let width = self.beam.width;
+        let mut groups: Vec<Vec<Candidate>> = self.groups.iter_mut().map(Best::take).collect();
+        let mut sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+        let shares = deal(width, &sizes);
+        // Those that stop have all required tokens, and so are in the last group.
+        let mut ends = std::mem::take(&mut self.stops);
+        ends.sort_unstable_by(|a, b| b.cmp(a));
+        if let (Some(size), Some(complete)) = (sizes.last_mut(), groups.last()) {
+            *size += ends.len();
+            let share = deal(width, &sizes).last().copied().unwrap_or(0);
+            let place = |(i, end): (usize, &Candidate)| i + complete.partition_point(|other| other > end);
+            let among = ends.iter().enumerate().take_while(|&one| place(one) < share).count();
+            ends.truncate(among);
+        }
+        groups.iter_mut().zip(shares).for_each(|(group, share)| group.truncate(share));
+        let mut next = groups.concat();
+        let stopping = ends.len();
+        if step + 1 == self.rules.max_steps {
+            ends.append(&mut next);
+        }
+        let mut ends: Vec<(Candidate, bool)> =
+            ends.into_iter().enumerate().map(|(i, end)| (end, i < stopping)).collect();
+        ends.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        for (end, stopped) in ends {
+            self.finish(step, end, stopped);
+        }
+        next.sort_unstable_by(|a, b| b.cmp(a));
+        self.go_on(&next);
+    }
+
+    /// Finishes a hypothesis by the stop token or, at the limit, by another one.
+    fn finish(&mut self, step: usize, end: Candidate, stopped: bool) {
+        let Beam { n_best, coverage, .. } = self.beam;
+        let positions = self.covered.len() / self.running.len();
+        let covered = &self.covered[end.parent * positions..][..positions];
+        let uncovered: f64 = covered.iter().map(|sum| sum.clamp(LEAST_COVERED, 1.0).ln()).sum();
+        let score = end.sum / self.length_penalty(step + 1) + coverage * uncovered;
+        self.finishes += 1;
+        let place = self.finished.partition_point(|one| one.score >= score);
+        if place < n_best {
+            let before = self.running[end.parent].last;
+            let last = if stopped { before } else { Some(self.tokens.push(before, end.token)) };
+            self.finished.insert(place, Done { last, score, stopped });
+            self.finished.truncate(n_best);
+        }
+    }
+
+    fn length_penalty(&self, length: usize) -> f64 {
+        ((5.0 + length as f64) / 6.0).powf(self.beam.length)
+    }
+
+    /// These run on, unless the source is done.
+    fn go_on(&mut self, next: &[Candidate]) {
+        let Beam { width, n_best, early, .. } = self.beam;
+        // The best that could become of the first one, and so of any: all further tokens certain, and all rows covered.
+        let bound = next.first().map(|first| first.sum / self.length_penalty(self.rules.max_steps));
+        let worst = self.finished.get(n_best - 1).map(|one| one.score);
+        let hopeless = bound.zip(worst).is_some_and(|(bound, worst)| worst >= bound);
+        let before = std::mem::take(&mut self.running);
+        if hopeless || (early && self.finishes >= width) {
+            return;
+        }
+        let positions = self.covered.len() / before.len();
+        if positions > 0 {
+            let rows = next.iter().map(|one| &self.covered[one.parent * positions..][..positions]);
+            self.covered = rows.collect::<Vec<_>>().concat();
+        }
+        let (rules, tokens) = (self.rules, &mut self.tokens);
+        let running = |one: &Candidate| {
+            let parent = &before[one.parent];
+            let last = Some(tokens.push(parent.last, one.token));
+            let met = rules.meet(parent.met, one.token);
+            Running { parent: one.parent, token: one.token, last, sum: one.sum, met }
+        };
+        self.running = next.iter().map(running).collect();
+    }
+
+    /// What was found, best first.
+    pub(super) fn found(self) -> Vec<Finished> {
+        let Self { tokens, finished, .. } = self;
+        let found = |Done { last, score, stopped }| Finished { tokens: tokens.of(last), score, stopped };
+        finished.into_iter().map(found).collect()
+    }
+}
+
+/// Deals out places to groups of these sizes, one by one in turns, to the last group first.
+pub(super) fn deal(places: usize, sizes: &[usize]) -> Vec<usize> {
+    let mut shares = vec![0; sizes.len()];
+    let mut left = places.min(sizes.iter().sum());
+    while left > 0 {
+        for (share, size) in shares.iter_mut().zip(sizes).rev() {
+            if left > 0 && *share < *size {
+                *share += 1;
+                left -= 1;
+            }
+        }
+    }
+    shares
+}

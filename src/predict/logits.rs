@@ -1,0 +1,195 @@
+//! Rows of logits at the speed of vectors: the largest, the logarithm of the sum of powers, those from a threshold on.
+
+use crate::kernels::{Arithmetic, Float, Sweep, sweep};
+
+/// So many numbers are compared at a time; sums run in half as many lanes. The lanes are the same on every CPU, and added
+/// up in the same order.
+const BLOCK: usize = 32;
+const SUMS: usize = BLOCK / 2;
+
+/// The largest; negative infinity if there is none.
+///
+/// # Errors
+/// The first that is NaN or positive infinity.
+pub(super) fn largest(row: &[f32]) -> Result<f32, f32> {
+    struct Largest<'a>(&'a [f32]);
+    impl Sweep for Largest<'_> {
+        type Output = (f32, bool);
+
+        #[inline(always)]
+        fn run<A: Arithmetic>(self) -> (f32, bool) {
+            let (blocks, rest) = self.0.as_chunks::<BLOCK>();
+            let (mut most, mut wrong) = ([f32::NEG_INFINITY; BLOCK], [0u32; BLOCK]);
+            for block in blocks {
+                for ((most, wrong), &x) in most.iter_mut().zip(&mut wrong).zip(block) {
+                    *most = if x > *most { x } else { *most };
+                    *wrong |= u32::from(is_wrong(x));
+                }
+            }
+            let most = most.iter().chain(rest).fold(f32::NEG_INFINITY, |a, &b| if b > a { b } else { a });
+            let wrong = wrong.iter().any(|&wrong| wrong != 0) || rest.iter().any(|&x| is_wrong(x));
+            (most, wrong)
+        }
+    }
+    match sweep(Largest(row)) {
+        (most, false) => Ok(most),
+        (most, true) => Err(row.iter().copied().find(|&x| is_wrong(x)).unwrap_or(most)),
+    }
+}
+
+#[inline(always)]
+fn is_wrong(x: f32) -> bool {
+    x.is_nan() || x == f32::INFINITY
+}
+
+/// The place of the largest, of equal ones the first; none if all are negative infinity.
+pub(super) fn first_largest(row: &[f32], largest: f32) -> Option<usize> {
+    let possible = largest > f32::NEG_INFINITY;
+    possible.then(|| row.iter().position(|&x| x == largest)).flatten()
+}
+
+/// `ln Σ e^x` of a row whose largest is known and finite, at least as large as that: what is taken from a logit for the
+/// logarithm of its probability, which is then never above 0.
+pub(super) fn log_sum_exp(row: &[f32], largest: f32) -> f64 {
+    struct Sum<'a>(&'a [f32], f32);
+    impl Sweep for Sum<'_> {
+        type Output = f64;
+
+        #[inline(always)]
+        fn run<A: Arithmetic>(self) -> f64 {
+            let Self(row, largest) = self;
+            let (blocks, rest) = row.as_chunks::<SUMS>();
+            let mut sums = [0.0f64; SUMS];
+            for block in blocks {
+                for (sum, &x) in sums.iter_mut().zip(block) {
+                    *sum += f64::from((x - largest).exp_with::<A>());
+                }
+            }
+            for (sum, &x) in sums.iter_mut().zip(rest) {
+                *sum += f64::from((x - largest).exp_with::<A>());
+            }
+            sums.iter().sum()
+        }
+    }
+    f64::from(largest) + sweep(Sum(row, largest)).ln()
+}
+
+/// Calls `found` with each place from `from` on whose number is at least the threshold, in order. It says from which
+/// threshold on the next are wanted.
+pub(super) fn from_threshold(row: &[f32], from: usize, threshold: f32, found: impl FnMut(usize, f32) -> f32) {
+    struct Scan<'a, F>(&'a [f32], usize, f32, F);
+    impl<F: FnMut(usize, f32) -> f32> Sweep for Scan<'_, F> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<A: Arithmetic>(self) {
+            let Self(row, from, mut threshold, mut found) = self;
+            for (i, block) in row.chunks(BLOCK).enumerate() {
+                let any = block.iter().fold(0u32, |any, &x| any | u32::from(x >= threshold));
+                if any == 0 {
+                    continue;
+                }
+                for (j, &x) in block.iter().enumerate() {
+                    if x >= threshold {
+                        threshold = found(from + i * BLOCK + j, x);
+                    }
+                }
+            }
+        }
+    }
+    sweep(Scan(&row[from..], from, threshold, found));
+}
+
+/// Writes `e^(scale · (x - largest))` of each; `scale` is above 0 and finite, `largest` is known and finite.
+pub(super) fn weigh(row: &[f32], largest: f32, scale: f64, weights: &mut Vec<f32>) {
+    struct Weigh<'a>(&'a [f32], f32, f64, &'a mut [f32]);
+    impl Sweep for Weigh<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn run<A: Arithmetic>(self) {
+            let Self(row, largest, scale, weights) = self;
+            for (weight, &x) in weights.iter_mut().zip(row) {
+                // In f64, so that neither a difference of large numbers nor a tiny temperature overflows before it is known.
+                let power = (f64::from(x) - f64::from(largest)) * scale;
+                *weight = (power as f32).exp_with::<A>();
+            }
+        }
+    }
+    weights.resize(row.len(), 0.0);
+    sweep(Weigh(row, largest, scale, weights));
+}
+
+/// The sum of each block of weights, of which the last may be short, in order.
+pub(super) fn block_sums(weights: &[f32]) -> impl Iterator<Item = (&[f32], f64)> {
+    weights.chunks(BLOCK).map(|block| (block, block.iter().map(|&w| f64::from(w)).sum()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(len: usize) -> Vec<f32> {
+        (0..len).map(|i| ((i * 7919 + 13) % 101) as f32 * 0.17 - 9.0).collect()
+    }
+
+    #[test]
+    fn as_if_one_by_one_at_every_length() {
+        for len in (1..100).chain([1000, 1023]) {
+            let row = row(len);
+            let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            assert_eq!(largest(&row), Ok(most));
+            assert_eq!(first_largest(&row, most), row.iter().position(|&x| x == most));
+            let sum: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
+            assert!((log_sum_exp(&row, most) - sum.ln()).abs() < 1e-6, "{len}");
+            for from in [0, len / 3, len] {
+                let mut found = vec![];
+                // The threshold grows with what is found: the records.
+                from_threshold(&row, from, -5.0, |i, x| {
+                    found.push(i);
+                    x + 0.001
+                });
+                let (mut least, mut expected) = (-5.0, vec![]);
+                for (i, &x) in row.iter().enumerate().skip(from) {
+                    if x >= least {
+                        expected.push(i);
+                        least = x + 0.001;
+                    }
+                }
+                assert_eq!(found, expected, "{len} from {from}");
+            }
+            let mut weights = vec![9.0; 3];
+            weigh(&row, most, 0.5, &mut weights);
+            assert_eq!(weights.len(), len);
+            let close = |(&w, &x): (&f32, &f32)| (w - ((x - most) * 0.5).exp()).abs() < 1e-6;
+            assert!(weights.iter().zip(&row).all(close));
+            let total: f64 = block_sums(&weights).map(|(_, sum)| sum).sum();
+            assert!((total - weights.iter().map(|&w| f64::from(w)).sum::<f64>()).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_found_wherever_it_stands() {
+        for len in [1, 31, 32, 33, 70] {
+            for at in 0..len {
+                for wrong in [f32::NAN, f32::INFINITY] {
+                    let mut row = row(len);
+                    row[at] = wrong;
+                    assert_eq!(largest(&row).unwrap_err().to_bits(), wrong.to_bits());
+                }
+            }
+        }
+        assert_eq!(largest(&[]), Ok(f32::NEG_INFINITY));
+        let nothing = [f32::NEG_INFINITY; 40];
+        assert_eq!(largest(&nothing), Ok(f32::NEG_INFINITY));
+        assert_eq!(first_largest(&nothing, f32::NEG_INFINITY), None);
+    }
+
+    #[test]
+    fn no_probability_is_above_one() {
+        assert_eq!(log_sum_exp(&[3.5], 3.5), 3.5);
+        assert_eq!(log_sum_exp(&[-7e30, f32::NEG_INFINITY], -7e30), f64::from(-7e30f32));
+        let row = [2.0, 2.0, f32::NEG_INFINITY];
+        assert!((log_sum_exp(&row, 2.0) - (2.0 + 2f64.ln())).abs() < 1e-7);
+    }
+}
