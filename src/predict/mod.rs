@@ -6,11 +6,8 @@ mod checks;
 mod compiled;
 mod ctc_beam;
 mod evaluate;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, unused_imports, reason = "what runs a model step by step comes next")
-)]
 mod generate;
+mod generator;
 mod logits;
 mod model;
 mod predictor;
@@ -24,6 +21,7 @@ mod windows;
 pub(crate) use batch_runner::{BatchRunner, DataBatch};
 pub use ctc_beam::{CtcBeam, CtcLabels};
 pub use generate::{Beam, Generated, Generation, Hypothesis};
+pub use generator::Generator;
 pub use predictor::Predictor;
 pub use queue::Queue;
 pub use sampling::{Sampler, Sampling};

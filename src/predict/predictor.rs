@@ -17,7 +17,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::Threads;
 use crate::ops;
 use crate::program::{CarriedState, Registry, Spec, VarId, VarRole};
-use crate::tensor::{Storage, Variable};
+use crate::tensor::Variable;
 
 /// A model to predict with.
 ///

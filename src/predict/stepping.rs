@@ -220,6 +220,11 @@ impl Engine {
         self.executor.numbers(id, show)
     }
 
+    /// What the step has left.
+    pub(super) fn fetch(&mut self, id: VarId) -> Result<Variable> {
+        self.executor.fetch(id)
+    }
+
     /// Copies what the step has left, without an allocation where `to` has the shape.
     pub(super) fn copy(&mut self, id: VarId, to: &mut Variable) -> Result<()> {
         let spec = self.executor.program().spec(id)?;

@@ -22,6 +22,7 @@ mod expressions;
 mod fine_tuning;
 mod fixture;
 mod fuse;
+mod generator;
 mod golden;
 mod halves;
 mod hostile_program;

@@ -28,6 +28,7 @@ pub struct Generation {
     pub(super) banned: Vec<i64>,
     pub(super) required: Vec<i64>,
     pub(super) repetition: f64,
+    pub(in crate::predict) first: u64,
 }
 
 /// What hypotheses begin with.
@@ -50,6 +51,7 @@ impl Generation {
             banned: Vec::new(),
             required: Vec::new(),
             repetition: 1.0,
+            first: 0,
         }
     }
 
@@ -95,6 +97,21 @@ impl Generation {
     #[must_use]
     pub fn required(self, required: impl Into<Vec<i64>>) -> Self {
         Self { required: required.into(), ..self }
+    }
+
+    /// The number of the first source in the data, of which draws depend: sources that come in several batches get what they would
+    /// get in one, if each batch says where it begins.
+    #[must_use]
+    pub fn first(self, number: u64) -> Self {
+        Self { first: number, ..self }
+    }
+
+    /// For how many sources there are prefixes, if each has its own.
+    pub(in crate::predict) fn sources(&self) -> Option<usize> {
+        match &self.prefixes {
+            Prefixes::All(_) => None,
+            Prefixes::Each(each) => Some(each.len()),
+        }
     }
 
     /// The logit of each token that a hypothesis has already is divided by this if it is above 0, and multiplied by it if it

@@ -37,7 +37,7 @@ pub(super) enum Choice {
 
 impl Rules {
     pub(super) fn new(options: &Generation, classes: usize, sources: usize) -> Result<Self> {
-        let Generation { start, stop, max_steps, min_steps, prefixes, banned, required, repetition } =
+        let Generation { start, stop, max_steps, min_steps, prefixes, banned, required, repetition, .. } =
             options;
         if classes == 0 {
             return Err(Error::new("classes that a model scores", "at least 1", "0"));
