@@ -336,7 +336,8 @@ impl Checkpoint {
         let seen = self.metrics.iter().flat_map(|m| m.variables.iter().map(|of| (METRIC, &m.name, of)));
         for (section, name, of) in named.chain(seen) {
             let found = self.program.find(of).map(|id| self.program.var(id));
-            if found.is_none_or(|desc| desc.block.0 != 0 || desc.spec().is_none()) {
+            let inside = |desc: &VarDesc| desc.block.0 != 0 && section == METRIC;
+            if found.is_none_or(|desc| inside(desc) || desc.spec().is_none()) {
                 let got = format!("`{of}`");
                 return Err(wrong(&about(section, name), "a tensor outside step blocks", &got));
             }

@@ -8,7 +8,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{self, Scope};
 use crate::ops;
 use crate::optimizer::averages;
-use crate::program::VarId;
+use crate::program::{BlockId, VarId};
 
 impl Checkpoint {
     /// The same for inference alone: what the outputs and the metrics need of the program, and the parameters of that, those of
@@ -100,6 +100,8 @@ impl Checkpoint {
             program.find(name).ok_or_else(missing)
         };
         let mut wanted: Vec<VarId> = named.map(find).collect::<Result<_>>()?;
+        // What is computed in a step block is there with the block.
+        wanted.retain(|&id| program.var(id).block == BlockId(0));
         wanted.extend(program.carried_states().map(|state| state.after));
         let program = program.inference(&wanted)?.shortened(&wanted);
         let mut kept = BTreeMap::new();

@@ -6,7 +6,7 @@ use crate::checkpoint::{Checkpoint, MetricDesc};
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Scope};
-use crate::program::{CarriedState, Program, RECURRENT, Registry, VarId, VarRole};
+use crate::program::{BlockId, CarriedState, Program, RECURRENT, Registry, VarId, VarRole};
 
 /// A model that was loaded. Nothing changes it.
 pub(super) struct Model {
@@ -21,6 +21,8 @@ pub(super) struct Model {
     pub(super) vocabularies: BTreeMap<String, Vocabulary>,
     pub(super) notes: BTreeMap<String, String>,
     pub(super) outputs: BTreeMap<String, VarId>,
+    /// Outputs that step blocks compute, which are known step by step.
+    pub(super) of_steps: BTreeMap<String, VarId>,
     /// The states that pass from batch to batch.
     pub(super) carried: Vec<CarriedState>,
 }
@@ -29,12 +31,14 @@ impl Model {
     pub(super) fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } =
             checkpoint.predicting()?;
-        let mut named = BTreeMap::new();
+        let (mut named, mut of_steps) = (BTreeMap::new(), BTreeMap::new());
         for (name, of) in outputs {
             let id = program.find(&of).filter(|&id| !program.var(id).persistable);
             let what = format!("output `{name}` of the checkpoint");
             let wrong = || Error::of(ErrorKind::Program, what, "a value that the program computes", &of);
-            named.insert(name, id.ok_or_else(wrong)?);
+            let id = id.ok_or_else(wrong)?;
+            let of = if program.var(id).block == BlockId(0) { &mut named } else { &mut of_steps };
+            of.insert(name, id);
         }
         if named.is_empty() {
             let got = "none: a trainer has them named with `.output(name, variable)`";
@@ -70,7 +74,18 @@ impl Model {
         // What does not compile should be known now.
         Executor::new(&program, registry, &all, 1)?;
         let registry = registry.clone();
-        Ok(Self { program, scored, metrics, registry, weights, vocabularies, notes, outputs: named, carried })
+        Ok(Self {
+            program,
+            scored,
+            metrics,
+            registry,
+            weights,
+            vocabularies,
+            notes,
+            outputs: named,
+            of_steps,
+            carried,
+        })
     }
 
     /// The names of the feeds that a part of the program reads, or gives back as outputs, without the states that are carried.

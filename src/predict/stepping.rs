@@ -50,8 +50,9 @@ pub(super) struct Begun {
 impl Stepping {
     pub(super) fn new(model: &Arc<Model>, outputs: &[&str], threads: Threads) -> Result<Self> {
         let find = |&name: &&str| {
-            let known = model.outputs.keys().map(String::as_str);
-            model.outputs.get(name).copied().ok_or_else(|| unknown("output", name, known))
+            let known = model.outputs.keys().chain(model.of_steps.keys()).map(String::as_str);
+            let id = model.outputs.get(name).or_else(|| model.of_steps.get(name));
+            id.copied().ok_or_else(|| unknown("output", name, known))
         };
         let wanted: Vec<VarId> = outputs.iter().map(find).collect::<Result<_>>()?;
         let stepped = model.program.stepped(&model.registry, &wanted)?;

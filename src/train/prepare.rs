@@ -37,7 +37,7 @@ impl Trainer {
         }
         for told in &self.outputs {
             let (name, var) = &**told;
-            self.own(*var).map_err(|e| e.variable(format!("output {name}")).called(told.line))?;
+            self.made(*var).map_err(|e| e.variable(format!("output {name}")).called(told.line))?;
         }
         for (what, number) in [
             ("patience, in epochs", &self.patience),
@@ -81,18 +81,23 @@ impl Trainer {
 
 impl Trainer {
     /// The spec of a variable of the model that is trained.
-    fn own(&self, var: Var) -> Result<&Spec> {
+    fn made(&self, var: Var) -> Result<&Spec> {
         self.net.owned(var)?;
         if var.id().0 as usize >= self.forward {
             let got = format!("`{}`, which was made later", self.net.name_of(var));
             return Err(Error::of(ErrorKind::Program, "variable", "one made before the trainer", got));
         }
-        let desc = self.state.program.var(var.id());
+        self.state.program.spec(var.id())
+    }
+
+    /// The same of the root block.
+    fn own(&self, var: Var) -> Result<&Spec> {
+        let (spec, desc) = (self.made(var)?, self.state.program.var(var.id()));
         if desc.block != BlockId(0) {
             let got = format!("`{}`, one of a step block", desc.name);
             return Err(Error::of(ErrorKind::Program, "variable", "one of the root block", got));
         }
-        self.state.program.spec(var.id())
+        Ok(spec)
     }
 }
 

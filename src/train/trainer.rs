@@ -200,7 +200,8 @@ impl Trainer {
         self
     }
 
-    /// A variable that a predictor gives under this name.
+    /// A variable that a predictor gives under this name. One of a step block, as the weights of an attention, is known step by
+    /// step: a [`Session`](crate::predict::Session) gives it, and a [`Generator`](crate::predict::Generator) can use it.
     #[must_use]
     #[track_caller]
     pub fn output(mut self, name: &str, var: Var) -> Self {

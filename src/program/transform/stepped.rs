@@ -32,7 +32,7 @@ impl Program {
     /// The part of the program that computes `outputs` such that the sequences whose rows they have can be run row by row, for
     /// the same bits: each step block becomes the operators of one step, its memories feeds and fetches. What no row
     /// of the sequences reaches is computed once, in and out of step blocks: an encoder's states, say, and the keys of an
-    /// attention to them.
+    /// attention to them. An output may also be a variable of a step block that the others need.
     ///
     /// ```
     /// use unpadded::layers::Gru;
@@ -60,8 +60,10 @@ impl Program {
     }
 
     fn row_by_row(&self, registry: &Registry, outputs: &[VarId]) -> Result<Stepped> {
-        let mut program = self.inference(outputs)?;
-        let level = self.stepped_level(outputs)?;
+        let outside = |var: &VarId| self.vars.get(var.0 as usize).is_none_or(|desc| desc.block == BlockId(0));
+        let of_rows: Vec<VarId> = outputs.iter().copied().filter(outside).collect();
+        let mut program = self.inference(&of_rows)?;
+        let level = self.stepped_level(&of_rows)?;
         let ops = std::mem::take(&mut program.blocks[0].ops);
         let mut cut = Cut {
             program,
