@@ -200,7 +200,7 @@ fn what_does_not_fit_is_said() {
     );
     assert!(of("words", "2").contains("(`0`, `1`), got `2`"), "{}", of("words", "2"));
     assert!(
-        of("words", "1").contains("logits of a generator: expected a row of f32"),
+        of("words", "1").contains("expected one with the rows of a feed"),
         "{}",
         of("words", "1")
     );
