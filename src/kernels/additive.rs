@@ -4,12 +4,10 @@
 
 use std::ops::Range;
 
+use super::chunk::{CHUNK, part, put, total};
 use super::float::{Float, Store};
 use super::path::{Arithmetic, Sweep, sweep};
 use super::view::{View, ViewMut};
-
-/// Columns computed at once: see [`CHUNK`](super::chunk).
-const CHUNK: usize = 32;
 
 /// What is read: of n sequences, whose keys have m rows together.
 #[derive(Clone, Copy)]
@@ -95,33 +93,6 @@ pub fn additive_attention_backward<T: Float>(
     inputs.check();
     assert_eq!(result.weights.rows(), inputs.keys.rows(), "the rows of the weights");
     sweep(Descend { inputs, result, gradients, room });
-}
-
-/// Some columns of a row, filled up with zeros.
-#[inline(always)]
-fn part<T: Float>(row: &[T], from: usize) -> [T; CHUNK] {
-    let (row, mut out) = (&row[from..], [T::ZERO; CHUNK]);
-    match row.first_chunk::<CHUNK>() {
-        Some(whole) => out = *whole,
-        None => out[..row.len()].copy_from_slice(row),
-    }
-    out
-}
-
-/// The same columns of a row to write, without what was filled up.
-#[inline(always)]
-fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], store: Store) {
-    let row = &mut row[from..];
-    match (row.first_chunk_mut::<CHUNK>(), store) {
-        (Some(whole), Store::Write) => *whole = *numbers,
-        (Some(whole), Store::Add) => whole.iter_mut().zip(numbers).for_each(|(to, &x)| *to += x),
-        (None, _) => store.put_row(row, &numbers[..row.len()]),
-    }
-}
-
-#[inline(always)]
-fn total<T: Float>(lanes: &[T; CHUNK]) -> T {
-    lanes.iter().fold(T::ZERO, |sum, &x| sum + x)
 }
 
 struct Attend<'a, T> {

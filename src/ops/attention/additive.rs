@@ -142,12 +142,9 @@ impl Op for AdditiveAttention {
         with_float!(run.dtype(Self::QUERY), T => backward::<T>(run))
     }
 
-    fn gradient(&self, slot: usize, _: &[Vec<Spec>]) -> Gradient {
-        let weights = Gradient::reads_nothing().output(Self::WEIGHTS).input(Self::KEYS);
-        match slot {
-            Self::VALUES => weights,
-            _ => weights.input(Self::QUERY).input(Self::VALUES).input(Self::V),
-        }
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        let inputs = Gradient::reads_nothing().input(Self::QUERY).input(Self::KEYS);
+        inputs.input(Self::VALUES).input(Self::V).output(Self::WEIGHTS)
     }
 
     fn samples() -> Result<Vec<Sample>> {
