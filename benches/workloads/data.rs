@@ -16,11 +16,14 @@ impl Draws {
         kernels::uniform01::<f64>(self.1, [self.0, 0, 0, 0])
     }
 
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.uniform()).cos()
+    }
+
     /// A length: lognormal, rounded, between bounds.
     fn length(&mut self, median: f64, sigma: f64, bounds: (f64, f64)) -> usize {
-        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
-        let normal = radius * (std::f64::consts::TAU * self.uniform()).cos();
-        (median * (sigma * normal).exp()).round().clamp(bounds.0, bounds.1) as usize
+        (median * (sigma * self.normal()).exp()).round().clamp(bounds.0, bounds.1) as usize
     }
 }
 
@@ -186,4 +189,39 @@ pub(crate) fn documents() -> Outcome<Vec<Batch>> {
         Ok((vec![x, labels(part.iter().map(|d| d.1))], tokens))
     };
     documents.chunks(32).map(make).collect()
+}
+
+/// W5: 1,024 pairs of a source of 3 to 60 tokens (mean 20) and a target about as long, which begins with 1 and ends with 2; each token
+/// of the target is to be told from those before it. Batches of 32; the tokens are the target's.
+pub(crate) fn pairs() -> Outcome<Vec<Batch>> {
+    let pairs: Vec<(Vec<i64>, Vec<i64>)> = match std::env::var("UNPADDED_BENCH_DATA") {
+        Ok(folder) => {
+            let (sources, targets) = (file(&folder, "w5.src")?, file(&folder, "w5.tgt")?);
+            let pair = |(source, target)| Ok((numbers(source)?, numbers(target)?));
+            sources.lines().zip(targets.lines()).map(pair).collect::<Outcome<_>>()?
+        }
+        Err(_) => {
+            let (mut draws, zipf) = (Draws(0, 105), zipf(7_997));
+            let mut pair = || {
+                let length = draws.length(17.65, 0.5, (3.0, 60.0));
+                let of_target = (length as f64 * (1.0 + 0.15 * draws.normal())).round().clamp(3.0, 60.0);
+                let mut text = |length| ids(&mut draws, &zipf, length).into_iter().map(|id| id + 3);
+                let source = text(length).collect();
+                let target = std::iter::once(1).chain(text(of_target as usize - 1)).chain([2]).collect();
+                (source, target)
+            };
+            (0..1024).map(|_| pair()).collect()
+        }
+    };
+    let make = |part: &[(Vec<i64>, Vec<i64>)]| {
+        let sources: Vec<Vec<i64>> = part.iter().map(|pair| pair.0.clone()).collect();
+        let before: Vec<Vec<i64>> =
+            part.iter().map(|(_, target)| target[..target.len().saturating_sub(1)].to_vec()).collect();
+        let after: Vec<i64> = part.iter().flat_map(|(_, target)| target.iter().skip(1).copied()).collect();
+        let x = Variable::from_sequences(&before)?;
+        let y = Variable::dense(Array1::from_vec(after)).with_lod(x.lod().cloned())?;
+        let tokens = x.rows();
+        Ok((vec![Variable::from_sequences(&sources)?, x, y], tokens))
+    };
+    pairs.chunks(32).map(make).collect()
 }

@@ -1,9 +1,10 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W2 W2wide attention conv crf ctc custom cells long scaling build small norm] [--threads 2] [--steps N] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W5 W5hand W2 W2wide attention conv crf ctc custom cells long scaling build small norm] [--threads 2] [--steps N] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W4: an LSTM over sentences of LSTMs over words; W2: a word language model
-//! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. `conv`: a convolution of width 5 and 256 channels, forward and
+//! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. W5: a decoder that attends to its source at every step;
+//! W5hand: its attention spelt out operator by operator. `conv`: a convolution of width 5 and 256 channels, forward and
 //! backward. W3: an embedding bag over 10⁵, 10⁶ and 10⁷ rows under several
 //! rules, each in a process of its own. `custom`: W1 with the LSTM written by hand, beside the
 //! built-in one. `cells`: W1 with each cell of `models/cells`. `long`: one sequence of 4,000 steps with sixty-three of 20,
@@ -35,17 +36,19 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use data::Batch;
-use models::{Cell, Model};
+use models::{Attends, Cell, Model};
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::optimizer::{Adam, Optimizer, Sgd};
 use unpadded::{Builder, Mode};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-const WORKLOADS: [&str; 17] = [
+const WORKLOADS: [&str; 19] = [
     "W1",
     "W7",
     "W3",
     "W4",
+    "W5",
+    "W5hand",
     "W2",
     "W2wide",
     "attention",
@@ -257,6 +260,10 @@ fn run() -> Outcome<()> {
                 data::classify()?,
             ),
             "W4" => (Bench::new(models::nested, &adam(), threads)?, data::documents()?),
+            "W5" | "W5hand" => {
+                let attends = if workload == "W5" { Attends::AsOne } else { Attends::ByHand };
+                (Bench::new(|net| models::translate(net, attends), &adam(), threads)?, data::pairs()?)
+            }
             "W2" | "W2wide" => {
                 let (hidden, batch) = if workload == "W2" { (512, 32) } else { (1024, 16) };
                 let sgd = Sgd::new(1.0).clip_global_norm(5.0);

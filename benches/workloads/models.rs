@@ -9,8 +9,8 @@ mod rg_lru;
 #[path = "../../models/cells/slstm.rs"]
 mod slstm;
 
-use unpadded::layers::{Embedding, Gru, Lstm};
-use unpadded::ops::Pool;
+use unpadded::layers::{Embedding, Gru, Linear, Lstm, init};
+use unpadded::ops::{Pool, Update};
 use unpadded::{Builder, DType, Var};
 
 /// What a model takes and what it makes smaller.
@@ -93,4 +93,44 @@ pub(crate) fn nested(net: &Builder) -> Model {
     let documents = net.sequence_pool(net.lstm(sentences, Lstm::new(128)), Pool::Last);
     let logits = net.linear(documents, 5);
     Model { feeds: vec![words, label], loss: net.mean(net.cross_entropy(logits, label)) }
+}
+
+/// How the decoder of W5 attends.
+#[derive(Clone, Copy)]
+pub(crate) enum Attends {
+    /// By the operator.
+    AsOne,
+    /// The same, spelt out operator by operator.
+    ByHand,
+}
+
+/// W5: a GRU(256) over the source; a decoder, step by step a GRU cell(256) of the target's embedding and of additive attention to the
+/// source's states → linear 8000 → cross-entropy of the next token.
+pub(crate) fn translate(net: &Builder, attends: Attends) -> Model {
+    const HIDDEN: usize = 256;
+    let source = net.feed("source", DType::I64, &[], 1);
+    let words = net.feed("words", DType::I64, &[], 1);
+    let next = net.feed_like("next", DType::I64, &[], words);
+    let embedded = |ids| net.embedding(ids, Embedding::new(8_000, 128).sparse());
+    let (encoded, last) = net.gru_states(embedded(source), Gru::new(HIDDEN));
+    let v = net.parameter("v", DType::F32, &[HIDDEN], init::uniform(-0.0625, 0.0625));
+    let states = net.recurrent(embedded(words), |step, x| {
+        let h = step.memory_from(last);
+        let (query, keys) = (h.linear(HIDDEN), encoded.linear(Linear::new(HIDDEN).without_bias()));
+        let context = match attends {
+            Attends::AsOne => query.additive_attention(keys, encoded, v),
+            Attends::ByHand => {
+                let met = (query.sequence_expand_as(keys) + keys).tanh();
+                let weights = (met * v).sum_features().sequence_softmax();
+                (encoded * weights).sequence_pool(Pool::Sum)
+            }
+        };
+        // A product of both side by side; that of the words leaves the loop.
+        let from_input = x.linear(3 * HIDDEN) + context.linear(Linear::new(3 * HIDDEN).without_bias());
+        let new = step.gru_cell(from_input, h.linear(3 * HIDDEN), h, Update::Keeps);
+        step.update(h, new);
+        new
+    });
+    let logits = net.linear(states, 8_000);
+    Model { feeds: vec![source, words, next], loss: net.mean(net.cross_entropy(logits, next)) }
 }

@@ -7,12 +7,15 @@
 //! the lane and that nothing written overlaps anything else. No caller outside this folder needs `unsafe`.
 
 mod room;
+mod share;
 
 use std::any::TypeId;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use share::{Part, Share, Steps};
 
 use super::view::{Extent2, View, ViewMut};
 
@@ -151,38 +154,6 @@ impl Region {
     }
 }
 
-/// What the lanes of a split loop may do with a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
-    /// All lanes read it, none writes it.
-    Frozen,
-    /// Row `base + starts[t] + i` belongs to sequence `i` at step `t`; rows are `stride` wide.
-    Stepped {
-        /// The first row of step 0.
-        base: usize,
-        /// Width of the buffer's rows.
-        stride: usize,
-    },
-    /// Row `i` belongs to sequence `i`; rows are `stride` wide.
-    Sequence {
-        /// Width of the buffer's rows.
-        stride: usize,
-    },
-}
-
-/// A lane's part of a split loop: sequences `from..to` of the rank order.
-#[derive(Clone, Copy)]
-pub struct Part<'a> {
-    /// First sequence.
-    pub from: usize,
-    /// One past the last sequence.
-    pub to: usize,
-    /// First row of each step, and one more for the end.
-    pub starts: &'a [usize],
-    /// How each buffer is shared.
-    pub shares: &'a [Share],
-}
-
 /// The right to use the buffers of an arena: all of them, or a [`Part`].
 pub struct Lane<'a> {
     buffers: *const Buffer,
@@ -292,12 +263,12 @@ impl<'a> Lane<'a> {
     /// to `run` on a thread of the current rayon pool.
     ///
     /// # Panics
-    /// If this lane is a part itself, the cuts or the starts decrease, or the shares do not cover every buffer.
+    /// If this lane is a part itself, the cuts, the starts or the bounds of runs decrease, or the shares do not cover every
+    /// buffer.
     pub fn split<S: Send, E: Send>(
         &mut self,
         cuts: &[usize],
-        starts: &[usize],
-        shares: &[Share],
+        steps: Steps<'_>,
         states: &mut [S],
         run: &(impl Fn(Lane<'_>, &mut S) -> Result<(), E> + Sync),
     ) -> Result<(), E> {
@@ -308,11 +279,12 @@ impl<'a> Lane<'a> {
             cuts.len(),
             states.len()
         );
-        // Else the rows of one lane at one step could be those of another lane at another step.
-        assert!(starts.is_sorted(), "the first rows of the steps decrease");
-        assert!(shares.len() == self.count, "{} shares for {} buffers", shares.len(), self.count);
+        let sequences = cuts.last().copied().unwrap_or(0);
+        assert!(steps.are_apart(sequences), "the first rows of the steps or of runs decrease");
+        let shares = steps.shares.len();
+        assert!(shares == self.count, "{shares} shares for {} buffers", self.count);
         let buffers = Address(self.buffers);
-        fork(buffers, self.count, cuts, starts, shares, states, run)
+        fork(buffers, self.count, cuts, steps, states, run)
     }
 
     /// [`Arena::reserve`] while a lane is out.
@@ -398,27 +370,6 @@ impl<'a> Lane<'a> {
     }
 }
 
-impl Part<'_> {
-    /// Whether a region that has rows lies in this part.
-    #[inline]
-    fn has(&self, region: &Region, write: bool) -> bool {
-        let (row, end) = (region.row, region.row.saturating_add(region.extent.rows));
-        match self.shares[region.buffer] {
-            Share::Frozen => !write,
-            Share::Stepped { base, stride } => {
-                let first = base.saturating_add(self.starts[region.step]);
-                stride == region.extent.stride
-                    && row >= first.saturating_add(self.from)
-                    && end <= first.saturating_add(self.to)
-                    && end <= base.saturating_add(self.starts[region.step + 1])
-            }
-            Share::Sequence { stride } => {
-                stride == region.extent.stride && row >= self.from && end <= self.to
-            }
-        }
-    }
-}
-
 /// The address of the buffers, sent to the lanes' threads.
 #[derive(Clone, Copy)]
 struct Address(*const Buffer);
@@ -432,23 +383,22 @@ fn fork<S: Send, E: Send>(
     buffers: Address,
     count: usize,
     cuts: &[usize],
-    starts: &[usize],
-    shares: &[Share],
+    steps: Steps<'_>,
     states: &mut [S],
     run: &(impl Fn(Lane<'_>, &mut S) -> Result<(), E> + Sync),
 ) -> Result<(), E> {
     match states {
         [] => Ok(()),
         [state] => {
-            let part = Part { from: cuts[0], to: cuts[1], starts, shares };
+            let part = Part { from: cuts[0], to: cuts[1], steps };
             run(Lane { buffers: buffers.0, count, part: Some(part), life: PhantomData }, state)
         }
         _ => {
             let middle = states.len() / 2;
             let (left, right) = states.split_at_mut(middle);
             let (a, b) = rayon::join(
-                || fork(buffers, count, &cuts[..=middle], starts, shares, left, run),
-                || fork(buffers, count, &cuts[middle..], starts, shares, right, run),
+                || fork(buffers, count, &cuts[..=middle], steps, left, run),
+                || fork(buffers, count, &cuts[middle..], steps, right, run),
             );
             a.and(b)
         }

@@ -4,7 +4,11 @@
 //! The forward pass follows Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018); the backward pass makes
 //! the weights again from the logarithm of each row's sum, as Dao et al., "FlashAttention" (2022), do.
 
+mod single;
+
 use std::ops::Range;
+
+use single::Single;
 
 use super::float::{Float, Store};
 use super::path::{Arithmetic, Sweep, sweep};
@@ -66,6 +70,8 @@ pub struct AttentionRoom<T> {
     back: Vec<T>,
     most: Vec<T>,
     sums: Vec<T>,
+    /// The scores of a single query.
+    scores: Vec<T>,
 }
 
 impl<T: Float> Default for AttentionRoom<T> {
@@ -83,6 +89,7 @@ impl<T: Float> Default for AttentionRoom<T> {
             back: vec![],
             most: vec![],
             sums: vec![],
+            scores: vec![],
         }
     }
 }
@@ -112,6 +119,10 @@ pub fn attention<T: Float>(
 ) {
     let (n, m) = (q.rows(), k.rows());
     assert_eq!((out.rows(), out.width(), log_sums.rows()), (n, v.width(), n), "the shape of attention");
+    if let Some(single) = Single::of(Attended { q, k, v }, scores) {
+        log_sums.row(0)[0] = single.attend(out.row(0), &mut room.scores);
+        return;
+    }
     out.fill(T::ZERO);
     room.most.clear();
     room.most.resize(n, T::NEG_INFINITY);
@@ -183,6 +194,10 @@ pub fn attention_backward<T: Float>(
     room: &mut AttentionRoom<T>,
 ) {
     let (n, m, d, e) = (q.rows(), k.rows(), q.width(), v.width());
+    if let Some(single) = Single::of(Attended { q, k, v }, scores) {
+        single.descend(result, gradients, &mut room.scores);
+        return;
+    }
     let AttentionResult { out, log_sums, dout, dlog_sums } = result;
     if let Some((dq, store)) = &mut gradients.q {
         store.put_nothing(dq.reborrow());

@@ -139,3 +139,31 @@ pub(super) fn tangents<A: Arithmetic, T: Float>(x: &mut [T; CHUNK]) -> [T; CHUNK
     }
     denominators
 }
+
+/// Some columns of a row, filled up with zeros.
+#[inline(always)]
+pub(super) fn part<T: Float>(row: &[T], from: usize) -> [T; CHUNK] {
+    let (row, mut out) = (&row[from..], [T::ZERO; CHUNK]);
+    match row.first_chunk::<CHUNK>() {
+        Some(whole) => out = *whole,
+        None => out[..row.len()].copy_from_slice(row),
+    }
+    out
+}
+
+/// The same columns of a row to write, without what was filled up.
+#[inline(always)]
+pub(super) fn put<T: Float>(row: &mut [T], from: usize, numbers: &[T; CHUNK], store: Store) {
+    let row = &mut row[from..];
+    match (row.first_chunk_mut::<CHUNK>(), store) {
+        (Some(whole), Store::Write) => *whole = *numbers,
+        (Some(whole), Store::Add) => whole.iter_mut().zip(numbers).for_each(|(to, &x)| *to += x),
+        (None, _) => store.put_row(row, &numbers[..row.len()]),
+    }
+}
+
+/// The sum of partial sums, in their order.
+#[inline(always)]
+pub(super) fn total<T: Float>(lanes: &[T; CHUNK]) -> T {
+    lanes.iter().fold(T::ZERO, |sum, &x| sum + x)
+}

@@ -4,6 +4,7 @@
 //! kernel has a naive twin in its tests.
 #![allow(unsafe_code)]
 
+pub mod additive;
 pub mod arena;
 pub mod attention;
 pub mod bag;
@@ -35,6 +36,9 @@ pub mod sparse;
 mod tile;
 pub mod view;
 
+pub use additive::{
+    Additive, AdditiveGradients, AdditiveResult, additive_attention, additive_attention_backward,
+};
 pub use attention::{
     Attended, AttentionGradients, AttentionResult, AttentionRoom, Scores, attention, attention_backward,
 };

@@ -49,7 +49,7 @@ pub use crate::kernels::BagPool;
 use crate::program::{Builder, Registry, Var};
 // What the methods of the families name.
 use {
-    attention::{dot::*, rotary::*},
+    attention::{additive::*, dot::*, rotary::*},
     cell::{gru::*, lstm::*},
     conversion::{assign::*, fill_like::*},
     elementwise::{activation::*, arithmetic::*, comparison::*, select::*},
@@ -228,7 +228,8 @@ catalogue! {
         sequence::lod_of::LodOf,
     }
     /// Attention of sequences to sequences.
-    [DotAttentionPlain, DotAttentionOp, Rotary] {
+    [AdditiveAttentionPlain, AdditiveAttention, DotAttentionPlain, DotAttentionOp, Rotary] {
+        attention::additive::AdditiveAttention,
         attention::dot::DotAttentionOp,
         attention::rotary::Rotary,
     }

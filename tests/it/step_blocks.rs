@@ -1,5 +1,6 @@
 //! The step executor against the reference interpreter: programs at random, and the cases that are hard by name.
 
+mod attention;
 mod cases;
 mod checks;
 pub(crate) mod generator;

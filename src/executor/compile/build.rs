@@ -12,12 +12,14 @@ use super::source::{Parsed, Source};
 use super::stores::{Handed, Stores};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::plan::{
-    Access, Chains, Effort, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, OpId, OpInstr, Ref,
+    Access, Chains, Effort, InnerLevel, Instr, Loop, MemoryGradientPlan, MemoryPlan, Move, OpId, OpInstr, Ref,
 };
 use crate::executor::rewrite::classes::Class;
 use crate::kernels::Store;
 use crate::program::contract::context::{OperandAt, Wiring};
-use crate::program::{BlockId, Extent, Pair, Pass, Program, Role, StepDesc, StepGradient, VarId};
+use crate::program::{
+    BlockId, Extent, LevelId, Pair, Pass, Program, Reach, Role, StepDesc, StepGradient, VarId,
+};
 
 /// What was found of a program.
 pub(crate) struct Found<'a> {
@@ -253,7 +255,7 @@ impl Found<'_> {
             scatter_statics: Vec::new(),
             flush: Vec::new(),
             slots: Vec::new(),
-            in_lanes: body.iter().all(|instr| lanes_can_run(instr, step)),
+            in_lanes: body.iter().all(|instr| lanes_can_run(instr, step, &levels.inner)),
             weights: body.iter().map(|instr| self.weights(instr)).fold(0, usize::saturating_add),
             levels: levels.made.clone(),
             inner: levels.inner.clone(),
@@ -439,14 +441,33 @@ impl Views<'_> {
 
 /// Whether lanes can run an instruction of a loop, each for its own sequences: every row belongs to one of them, and no
 /// gradient is added across them.
-fn lanes_can_run(instr: &Instr, step: &StepDesc) -> bool {
+fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool {
     let Instr::Op(op) = instr else { return false };
-    let row = |r: &Ref| r.rows == Extent::Alive(step.block);
+    let statics = |id: LevelId| levels.iter().any(|level| level.statics && level.inner == id);
+    let row = |r: &Ref| match r.rows {
+        Extent::Rows(level) => statics(level),
+        rows => rows == Extent::Alive(step.block),
+    };
     let pools = |p: &OperandAt| matches!(p, OperandAt::Pooled(_));
     op.reads.iter().all(|r| row(r) || r.rows.known().is_some())
         && op.writes.iter().all(row)
+        && lanes_can_cut(op)
         && !op.wiring.input_gradients.iter().flatten().any(|(p, _)| pools(p))
         && !op.wiring.inputs.iter().chain(&op.wiring.outputs).flatten().any(pools)
+}
+
+/// Whether a call that has rows of static sub-sequences can be told which sequences it works on: their number is the same for
+/// each of its operands.
+fn lanes_can_cut(op: &OpInstr) -> bool {
+    let views = || op.reads.iter().chain(&op.writes).filter(|r| r.rows.known().is_none());
+    if op.reach == Reach::Row || !views().any(|r| matches!(r.rows, Extent::Rows(_))) {
+        return true;
+    }
+    let Some((_, upper)) = op.sequences() else { return false };
+    let above = upper.last().map_or(op.top, |&level| Extent::Rows(level));
+    let lods = || op.inputs.iter().flatten().filter_map(|spec| spec.lod.split_last());
+    let below = |rows: Extent| lods().any(|(&last, own)| own == upper && rows == Extent::Rows(last));
+    op.reach == Reach::Sequence && views().all(|r| r.rows == above || below(r.rows))
 }
 
 fn is_random(instr: &Instr) -> bool {

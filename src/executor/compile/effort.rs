@@ -1,7 +1,7 @@
 //! About how much a call computes: the numbers that it writes, and the multiply-adds of products.
 
 use crate::executor::plan::{Effort, OpInstr, Ref};
-use crate::program::Extent;
+use crate::program::{Extent, Reach};
 
 /// So many multiply-adds of a product take about as long as writing one number elsewhere.
 const MULTIPLY_ADDS: usize = 16;
@@ -27,6 +27,8 @@ pub(crate) fn effort(op: &OpInstr) -> Effort {
     let of_row = match width(&op.writes) {
         // What is pooled or summed: each row adds to all columns of another.
         0 => batched().map(|r| r.width).fold(width(&op.reads), usize::max),
+        // One number a row, say, that all of a row decides.
+        written if op.reach == Reach::Sequence => written.max(width(&op.reads)),
         written => written,
     };
     Effort { rows, row: of_row.saturating_add(products) }

@@ -95,6 +95,13 @@ impl OpInstr {
         error.renamed(name).at(self.place.clone())
     }
 
+    /// Of a sequence-wise call the levels of what delimits its sequences, its deepest input: the last one, and those above it.
+    pub(crate) fn sequences(&self) -> Option<(LevelId, &[LevelId])> {
+        let lods = self.inputs.iter().flatten().map(|spec| &spec.lod);
+        let (last, above) = lods.rev().max_by_key(|lod| lod.len())?.split_last()?;
+        Some((*last, above))
+    }
+
     /// Whether it reads or writes anything that is not dense.
     pub(crate) fn selects(&self) -> bool {
         let wiring = &self.wiring;

@@ -31,9 +31,16 @@ impl RunState<'_> {
             run: RunFacts { threads: here.map_or(self.facts.threads, |here| here.threads), ..self.facts },
             stream: instr.stream,
             keys: self.keys(instr, here),
-            sequences: None,
+            sequences: self.lane_sequences(instr, here),
             prepared: instr.prepared.map(|i| &self.prepared[i].made),
         }
+    }
+
+    /// Of a sequence-wise call in a lane, whose levels are bound for all sequences of the block, those that it works on.
+    fn lane_sequences(&self, instr: &OpInstr, here: Option<CallRows>) -> Option<Range<usize>> {
+        let here = here.filter(|_| instr.reach == Reach::Sequence)?;
+        let (_, above) = instr.sequences()?;
+        self.frames[here.block.0 as usize].sequences_at(here.at, above.last().copied())
     }
 
     /// Calls an operator on the rows where the run is now.
@@ -98,22 +105,27 @@ impl RunState<'_> {
             // As many as it writes: what a level counts may be of another step while a block has no sequence.
             return alike.then(|| Units::Rows(writes.first().map_or(0, |region| region.extent.rows)));
         }
-        if here.is_some() || instr.divides_columns {
+        // Of a chain only rows are cut.
+        if here.is_some_and(|here| here.only.is_some()) || instr.divides_columns {
             return None;
         }
-        let mut lods = instr.inputs.iter().flatten().map(|spec| &spec.lod).filter(|lod| !lod.is_empty());
-        let (last, upper) = lods.next()?.split_last()?;
+        let lods = instr.inputs.iter().flatten().map(|spec| &spec.lod);
+        let (last, upper) = instr.sequences()?;
         let above = upper.last().map_or(instr.top, |&level| Extent::Rows(level));
         // The rows of each input that has the same sequences, perhaps of other lengths.
         let mut below = ArrayVec::<_, 3>::new();
-        below.push((Extent::Rows(*last), self.levels.get(*last)?.offsets()));
+        let all = self.levels.get(last)?.offsets();
+        // In a lane those of its sequences.
+        let own_sequences = self.lane_sequences(instr, here).unwrap_or(0..all.len() - 1);
+        let offsets = |level| self.levels.get(level)?.offsets().get(own_sequences.start..=own_sequences.end);
+        below.push((Extent::Rows(last), offsets(last)?));
         for (last, own) in lods.filter_map(|lod| lod.split_last()) {
             let rows = Extent::Rows(*last);
             if own == upper && below.iter().all(|(known, _)| *known != rows) {
-                below.try_push((rows, self.levels.get(*last)?.offsets())).ok()?;
+                below.try_push((rows, offsets(*last)?)).ok()?;
             }
         }
-        let units = Units::Sequences { below, above };
+        let units = Units::Sequences { first: own_sequences.start, below, above };
         let known = |v: &Ref| v.rows == above || units.offsets(v).is_some() || v.rows.known().is_some();
         let fits = |(region, view): (&Region, &Ref)| {
             let ends = units.offsets(view).and_then(|offsets| offsets.first().zip(offsets.last()));
@@ -212,6 +224,8 @@ enum Units<'a> {
     Rows(usize),
     /// With the offsets of each extent of rows that fall into these sequences; work is divided by the first.
     Sequences {
+        /// The number of the first one.
+        first: usize,
         below: ArrayVec<(Extent, &'a [usize]), 3>,
         above: Extent,
     },
@@ -302,7 +316,7 @@ fn divide(
     let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (left_room, right_room));
     let part = |range: &Range<usize>| match units {
         Units::Rows(_) => None,
-        Units::Sequences { .. } => Some(range.clone()),
+        Units::Sequences { first, .. } => Some(first + range.start..first + range.end),
     };
     let keys = match call.keys {
         Keys::Listed(keys) => Keys::Listed(keys.get(middle - range.start..).unwrap_or(&[])),

@@ -10,9 +10,9 @@ use crate::executor::plan::{Chain, Instr};
 use crate::executor::run::frame::At;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::{Tools, Worker};
-use crate::kernels::arena::{Lane, Share};
+use crate::kernels::arena::{Lane, Share, Steps};
 use crate::kernels::helpers;
-use crate::program::BlockId;
+use crate::program::{BlockId, Extent};
 
 impl<'p> RunState<'p> {
     /// Runs a chain outside a loop, on all rows of the block.
@@ -59,7 +59,8 @@ impl<'p> RunState<'p> {
             worker.close_chain(indices, opened);
             Ok(())
         };
-        let done = lane.split(&lists.cuts, &[0, rows], &lists.shares, &mut tools.workers[..threads], &run);
+        let steps = Steps { starts: &[0, rows], shares: &lists.shares, bounds: &[] };
+        let done = lane.split(&lists.cuts, steps, &mut tools.workers[..threads], &run);
         if done.is_err() {
             // Whole calls name the row, and the call that comes first.
             for op in ops() {
@@ -80,7 +81,13 @@ impl<'p> RunState<'p> {
     ) -> Result<()> {
         let At::Step { t, from, to } = here.at else { return Ok(()) };
         let alive = self.frames[here.block.0 as usize].rank.alive(t).min(to);
-        let chunk = chain.rows.min(self.worth.chunk);
+        let mut chunk = chain.rows.min(self.worth.chunk);
+        // Sequences are counted here, which may have several rows each.
+        let first = calls.iter().find_map(|i| if let Instr::Op(op) = i { op.writes.first() } else { None });
+        if let Some(view) = first.filter(|view| matches!(view.rows, Extent::Rows(_))) {
+            let rows = self.region(view, Some(here)).extent.rows;
+            chunk = (chunk * alive.saturating_sub(from) / rows.max(1)).max(1);
+        }
         for from in (from..alive).step_by(chunk) {
             let some = CallRows { at: At::Step { t, from, to: alive.min(from + chunk) }, ..here };
             for instr in calls {

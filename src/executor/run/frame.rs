@@ -45,6 +45,8 @@ pub(crate) struct FrameLevel {
     pub(crate) starts: Vec<usize>,
     /// The offsets of all steps (of a static level: of all sequences, in rank order).
     pub(super) whole: Option<Arc<Lod>>,
+    /// Of a static level: the first row of each sequence, in rank order, and one more for the end.
+    pub(crate) bounds: Vec<usize>,
     /// The offsets of the step that is being computed.
     pub(crate) step: Option<Arc<Lod>>,
     /// For each row in this order, its row outside.
@@ -149,12 +151,18 @@ impl Frame {
         this.starts.clear();
         this.starts.push(0);
         let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
+        this.bounds.clear();
+        if inner.statics {
+            match above {
+                Some(above) => this.bounds.extend(above.bounds.iter().map(|&row| whole[row])),
+                None => this.bounds.extend_from_slice(whole),
+            }
+        }
         for t in 0..self.rank.steps() {
             // A row of the level above, where there is one, or an entry.
             let end = |t: usize| above.map_or(self.rank.starts()[t], |a| a.starts[t]);
             let rows = if inner.statics {
-                let alive = above.map_or(self.rank.alive(t), |a| a.starts[t + 1] - a.starts[t]);
-                whole[alive]
+                this.bounds[self.rank.alive(t)]
             } else {
                 whole[end(t + 1)] - whole[end(t)]
             };
@@ -207,9 +215,50 @@ impl Frame {
         }
     }
 
+    /// Of a static level: the first row of step 0, and where the bounds of its sequences and of the steps begin in a list of
+    /// those of all static levels, one after the other.
+    pub(super) fn runs(&self, level: LevelId) -> Option<(usize, usize, usize)> {
+        let mut first = 0;
+        for this in self.levels.iter().filter(|this| this.statics) {
+            if this.level == Some(level) {
+                return Some((this.base, first, first + this.bounds.len()));
+            }
+            first += this.bounds.len() + this.starts.len();
+        }
+        None
+    }
+
+    /// Of a static level's rows, those of the sequences that a step is computed for.
+    fn run(&self, at: At, rows: Extent) -> Option<Range<usize>> {
+        let (At::Step { t, from, to }, Extent::Rows(level)) = (at, rows) else { return None };
+        let level = self.level(level).filter(|level| level.statics)?;
+        let end = to.min(self.rank.alive(t));
+        Some(level.bounds[from.min(end)]..level.bounds[end])
+    }
+
+    /// How many rows of a static level a step is computed for; `None` of any other level.
+    pub(super) fn static_rows(&self, at: At, level: LevelId) -> Option<usize> {
+        self.run(at, Extent::Rows(level)).map(|run| run.len())
+    }
+
+    /// Of the sequences that are below a static level, or are the block's own, those that a step is computed for.
+    pub(super) fn sequences_at(&self, at: At, above: Option<LevelId>) -> Option<Range<usize>> {
+        match (at, above) {
+            (_, Some(level)) => self.run(at, Extent::Rows(level)),
+            (At::Step { t, from, to }, None) => {
+                let end = to.min(self.rank.alive(t));
+                Some(from.min(end)..end)
+            }
+            _ => None,
+        }
+    }
+
     /// The first row and the number of rows that are at `at`, in a buffer with the rows of all steps.
     pub(crate) fn stepped(&self, at: At, rows: Extent) -> (usize, usize) {
         let (base, starts) = self.rows(rows);
+        if let (At::Step { t, .. }, Some(run)) = (at, self.run(at, rows)) {
+            return (base + starts[t] + run.start, run.len());
+        }
         match (at, rows) {
             (At::Step { t, from, to }, Extent::Alive(_)) => {
                 (base + starts[t] + from, (starts[t + 1] - starts[t]).min(to).saturating_sub(from))
@@ -221,6 +270,9 @@ impl Frame {
 
     /// The same in a buffer with the rows of all sequences, or with those of one step at a time.
     pub(crate) fn sequence(&self, at: At, rows: Extent) -> (usize, usize) {
+        if let Some(run) = self.run(at, rows) {
+            return (run.start, run.len());
+        }
         match (at, rows) {
             (At::Step { from, .. }, Extent::Alive(_)) => (from, self.stepped(at, rows).1),
             (At::Step { .. }, _) => (0, self.stepped(at, rows).1),

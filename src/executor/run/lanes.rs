@@ -7,9 +7,10 @@ use crate::error::Result;
 use crate::executor::plan::{Home, Instr, Loop, parts};
 use crate::executor::run::frame::{At, Frame};
 use crate::executor::run::state::{CallRows, RunState};
-use crate::executor::run::worker::{Tools, Worker};
-use crate::kernels::arena::{Lane, Part, Share};
+use crate::executor::run::worker::{Lists, Tools, Worker};
+use crate::kernels::arena::{Lane, Part, Share, Steps};
 use crate::kernels::{cpu, helpers};
+use crate::program::Extent;
 
 /// Some steps of a loop, and how many lanes run them, each for its own sequences.
 struct LaneSteps<'p> {
@@ -38,12 +39,13 @@ impl<'p> RunState<'p> {
             rows <= threads / 2 || threads > 1 && cpu.streams(instr.weights, rows.div_ceil(threads))
         };
         let few = (0..steps).find(|&t| few(starts[t + 1] - starts[t])).unwrap_or(steps);
-        self.share(instr, frame, &mut tools.lists.shares);
+        self.share(instr, frame, tools.lists);
         let mut phases = [(0..few, threads), (few..steps, 1)];
         if instr.backward {
             phases.reverse();
         }
-        let (cuts, shares) = (&mut tools.lists.cuts, &tools.lists.shares);
+        let Lists { cuts, shares, bounds, .. } = &mut *tools.lists;
+        let all = Steps { starts, shares, bounds };
         for (range, lanes) in phases {
             if range.is_empty() {
                 continue;
@@ -53,33 +55,48 @@ impl<'p> RunState<'p> {
             if lanes == 1 {
                 let mut workers = [&mut tools.workers[..threads]];
                 let run = |lane: Lane<'_>, workers: &mut &mut [Worker]| self.lane(&part, lane, workers);
-                lane.split(cuts, starts, shares, &mut workers, &run)?;
+                lane.split(cuts, all, &mut workers, &run)?;
                 continue;
             }
             let run =
                 |lane: Lane<'_>, worker: &mut Worker| self.lane(&part, lane, std::slice::from_mut(worker));
-            lane.split(cuts, starts, shares, &mut tools.workers[..lanes], &run)?;
+            lane.split(cuts, all, &mut tools.workers[..lanes], &run)?;
         }
         Ok(())
     }
 
     /// What of each buffer a lane has: of those in the loop's orders the rows of its sequences, of all others the right
     /// to read.
-    fn share(&self, instr: &Loop, frame: &Frame, shares: &mut Vec<Share>) {
+    fn share(&self, instr: &Loop, frame: &Frame, lists: &mut Lists) {
+        let Lists { shares, bounds, .. } = lists;
         shares.clear();
         shares.resize(self.plan.buffers.len(), Share::Frozen);
+        bounds.clear();
+        // The bounds of each static level: of its sequences, then of the steps.
+        for level in frame.levels.iter().filter(|level| level.statics) {
+            bounds.extend(level.bounds.iter().chain(&level.starts));
+        }
         for &s in &instr.slots {
             let slot = &self.plan.slots[s];
-            shares[slot.buffer] = match slot.home {
-                Home::Stepped(_) => Share::Stepped { base: frame.base, stride: slot.width },
-                _ => Share::Sequence { stride: slot.width },
+            let stride = slot.width;
+            shares[slot.buffer] = match (slot.rows, slot.home) {
+                (Extent::Rows(level), home) => match (frame.runs(level), home) {
+                    (Some((base, first, starts)), Home::Stepped(_)) => {
+                        Share::SteppedRuns { base, starts, first, stride }
+                    }
+                    (Some((_, first, _)), _) => Share::Runs { first, stride },
+                    // Of what is no static level no call in a lane has rows.
+                    (None, _) => Share::Frozen,
+                },
+                (_, Home::Stepped(_)) => Share::Stepped { base: frame.base, stride },
+                _ => Share::Sequence { stride },
             };
         }
     }
 
     /// The steps of a lane, which has all of the workers.
     fn lane(&self, part: &LaneSteps<'_>, mut lane: Lane<'_>, workers: &mut [Worker]) -> Result<()> {
-        let Some(Part { from, to, starts, .. }) = lane.part() else { return Ok(()) };
+        let Some(Part { from, to, steps: Steps { starts, .. } }) = lane.part() else { return Ok(()) };
         let &LaneSteps { instr, ref steps, lanes, depth } = part;
         let block = instr.desc.block;
         let opened = workers[0].open(lanes, depth);

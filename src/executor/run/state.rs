@@ -152,7 +152,11 @@ impl RunState<'_> {
         match extent {
             Extent::Known(n) => n,
             Extent::Batch => self.batch,
-            Extent::Rows(level) => self.levels.get(level).map_or(0, |lod| lod.rows()),
+            Extent::Rows(level) => {
+                let in_lane = |here: CallRows| self.frames[here.block.0 as usize].static_rows(here.at, level);
+                let bound = || self.levels.get(level).map_or(0, |lod| lod.rows());
+                here.and_then(in_lane).unwrap_or_else(bound)
+            }
             Extent::Alive(block) => {
                 let (frame, at) = (&self.frames[block.0 as usize], self.at(block, here));
                 if at == At::Sequences { frame.rank.sequences() } else { frame.stepped(at, extent).1 }

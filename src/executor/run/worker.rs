@@ -36,6 +36,8 @@ pub(crate) struct Lists {
     pub(crate) offsets: Vec<Vec<usize>>,
     /// Where rows or sequences are cut into parts for threads.
     pub(crate) cuts: Vec<usize>,
+    /// Where runs of rows of sequences begin and end.
+    pub(crate) bounds: Vec<usize>,
     /// What of each buffer the parts have.
     pub(crate) shares: Vec<Share>,
 }

@@ -61,7 +61,8 @@ fn lanes_write_their_own_rows() {
         }
         Ok::<(), ()>(())
     };
-    arena.lane().split(&[0, 1, 3], &starts, &shares, &mut [1.0, 2.0], &run).unwrap();
+    let steps = Steps { starts: &starts, shares: &shares, bounds: &[] };
+    arena.lane().split(&[0, 1, 3], steps, &mut [1.0, 2.0], &run).unwrap();
     let mut room = OperandRoom::default();
     let mut lane = arena.lane();
     let operands = lane.operands(&mut room, &[region(0, 0, 7, 0, 2, 2)], &[]);
@@ -80,7 +81,48 @@ fn a_lane_does_not_reach_another_lanes_rows() {
         Ok::<(), ()>(())
     };
     let shares = [Share::Sequence { stride: 2 }];
-    arena.lane().split(&[0, 1, 3], &[0, 3], &shares, &mut [(), ()], &run).unwrap();
+    let steps = Steps { starts: &[0, 3], shares: &shares, bounds: &[] };
+    arena.lane().split(&[0, 1, 3], steps, &mut [(), ()], &run).unwrap();
+}
+
+/// Runs of two and one row of two sequences, in one buffer, and again for each step in another.
+fn of_runs(from_first: bool) -> Result<Vec<f32>, Box<dyn std::any::Any + Send>> {
+    std::panic::catch_unwind(|| {
+        let mut arena = arena();
+        let shares = [Share::SteppedRuns { base: 1, starts: 3, first: 0, stride: 2 }];
+        // The second sequence has no second step.
+        let steps = Steps { starts: &[0, 2, 3], shares: &shares, bounds: &[0, 2, 3, 0, 3, 5] };
+        let run = |mut lane: Lane<'_>, mark: &mut f32| {
+            let mut room = OperandRoom::default();
+            let first = lane.part().unwrap().from == 0 || from_first;
+            let runs = if first { &[(0, 1, 2), (1, 4, 2)][..] } else { &[(0, 3, 1)] };
+            for &(step, row, rows) in runs {
+                let region = Region { step, ..region(0, row, rows, 0, 2, 2) };
+                lane.operands(&mut room, &[], &[region]).write::<f32>(0).unwrap().fill(*mark);
+            }
+            Ok::<(), ()>(())
+        };
+        arena.lane().split(&[0, 1, 2], steps, &mut [1.0, 2.0], &run).unwrap();
+        let mut room = OperandRoom::default();
+        let mut lane = arena.lane();
+        let operands = lane.operands(&mut room, &[region(0, 0, 7, 0, 2, 2)], &[]);
+        operands.read::<f32>(0).unwrap().iter().map(|r| r[0]).collect()
+    })
+}
+
+#[test]
+fn lanes_write_their_own_runs_of_rows() {
+    assert_eq!(of_runs(false).unwrap(), [0.0, 1.0, 1.0, 2.0, 1.0, 1.0, 0.0]);
+    assert!(of_runs(true).is_err(), "the second lane wrote the rows of the first");
+}
+
+#[test]
+#[should_panic(expected = "of runs decrease")]
+fn runs_that_meet_are_refused() {
+    let shares = [Share::Runs { first: 0, stride: 2 }];
+    let run = |_: Lane<'_>, (): &mut ()| Ok::<(), ()>(());
+    let steps = Steps { starts: &[0, 2], shares: &shares, bounds: &[0, 3, 2] };
+    arena().lane().split(&[0, 1, 2], steps, &mut [(), ()], &run).unwrap();
 }
 
 #[test]
@@ -93,11 +135,12 @@ fn sizes_beyond_counting_are_refused() {
 }
 
 #[test]
-#[should_panic(expected = "the first rows of the steps decrease")]
+#[should_panic(expected = "the first rows of the steps or of runs decrease")]
 fn steps_that_share_rows_are_refused() {
     let shares = [Share::Stepped { base: 0, stride: 2 }];
     let run = |_: Lane<'_>, (): &mut ()| Ok::<(), ()>(());
-    arena().lane().split(&[0, 2, 4], &[0, 10, 2, 20], &shares, &mut [(), ()], &run).unwrap();
+    let steps = Steps { starts: &[0, 10, 2, 20], shares: &shares, bounds: &[] };
+    arena().lane().split(&[0, 2, 4], steps, &mut [(), ()], &run).unwrap();
 }
 
 /// Clones read common buffers in the same memory, on any thread; whoever writes has a copy of its own from then on.

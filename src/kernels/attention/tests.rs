@@ -21,6 +21,9 @@ fn cases() -> Vec<Case> {
     let all = Case { n: 1, m: 1, d: 3, e: 2, before: FAR, after: FAR, radius: None };
     vec![
         all,
+        Case { n: 1, m: 70, d: 33, e: 40, ..all },
+        Case { n: 1, m: 9, after: 2, ..all },
+        Case { n: 1, m: 0, ..all },
         Case { n: 0, m: 3, ..all },
         Case { n: 3, m: 0, ..all },
         Case { n: 70, m: 300, d: 17, e: 33, ..all },

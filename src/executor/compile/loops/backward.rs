@@ -79,7 +79,8 @@ fn loop_unit(block: &GradientBlock<'_>, names: &Names<'_>, id: OpId, op: &OpDesc
     Unit::new(id.number, reads, writes, pinned)
 }
 
-/// The units of a backward operator: one for each gradient, so that those of weights can wait until after the loop.
+/// The units of a backward operator: one for each gradient, so that those of weights can wait until after the loop, unless
+/// several share work at the same time.
 fn units_of(
     block: &GradientBlock<'_>,
     names: &Names<'_>,
@@ -109,7 +110,18 @@ fn units_of(
             (passes(block, &writes), Pin::Passes),
             (foreign, Pin::Foreign),
         ]);
-        units.push(Unit { wrt: slots, ..Unit::new(id.number, reads, writes, pinned) });
+        let unit = Unit { wrt: slots, ..Unit::new(id.number, reads, writes, pinned) };
+        // What meets static sub-sequences at every step computes all its gradients there, and may share the work.
+        let shares = parsed.facts.reach == Reach::Sequence && !parsed.hints.separate_gradients;
+        let at_every_step = |unit: &Unit| unit.pinned == Some(Pin::Mixed);
+        match units.last_mut().filter(|last| last.op == id.number && shares && at_every_step(last)) {
+            Some(last) if at_every_step(&unit) => {
+                last.wrt.extend(unit.wrt);
+                last.reads.extend(unit.reads);
+                last.writes.extend(unit.writes);
+            }
+            _ => units.push(unit),
+        }
     }
     Ok(())
 }

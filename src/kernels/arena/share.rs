@@ -1,0 +1,115 @@
+//! Which rows of each buffer the lanes of a split loop have.
+
+use super::Region;
+
+/// What the lanes of a split loop may do with a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// All lanes read it, none writes it.
+    Frozen,
+    /// Row `base + starts[t] + i` belongs to sequence `i` at step `t`; rows are `stride` wide.
+    Stepped {
+        /// The first row of step 0.
+        base: usize,
+        /// Width of the buffer's rows.
+        stride: usize,
+    },
+    /// Row `i` belongs to sequence `i`; rows are `stride` wide.
+    Sequence {
+        /// Width of the buffer's rows.
+        stride: usize,
+    },
+    /// Each sequence has a run of rows: those of sequence `i` begin at `bounds[first + i]`, in the [bounds](Steps::bounds).
+    Runs {
+        /// The place of the first sequence's bound.
+        first: usize,
+        /// Width of the buffer's rows.
+        stride: usize,
+    },
+    /// The same again for each step, with the runs of the sequences that still run: those of step `t` begin at row
+    /// `base + bounds[starts + t]`, and the run of sequence `i` so many rows behind that as `bounds[first + i]` says.
+    SteppedRuns {
+        /// The first row of step 0.
+        base: usize,
+        /// The place of the first step's bound.
+        starts: usize,
+        /// The place of the first sequence's bound.
+        first: usize,
+        /// Width of the buffer's rows.
+        stride: usize,
+    },
+}
+
+/// How the rows of buffers belong to the sequences and steps of a loop that is split.
+#[derive(Clone, Copy)]
+pub struct Steps<'a> {
+    /// First row of each step, and one more for the end.
+    pub starts: &'a [usize],
+    /// How each buffer is shared.
+    pub shares: &'a [Share],
+    /// Where runs of rows begin and end, of all buffers that have some.
+    pub bounds: &'a [usize],
+}
+
+impl Steps<'_> {
+    /// Whether no two lanes of so many sequences can meet: else the rows of one at one step could be those of another at
+    /// another step, or of a neighbour.
+    pub(super) fn are_apart(&self, sequences: usize) -> bool {
+        let sorted = |first: usize, len: usize| {
+            let end = first.saturating_add(len).saturating_add(1);
+            self.bounds.get(first..end).is_some_and(|bounds| bounds.is_sorted())
+        };
+        let steps = self.starts.len().saturating_sub(1);
+        self.starts.is_sorted()
+            && self.shares.iter().all(|share| match *share {
+                Share::Runs { first, .. } => sorted(first, sequences),
+                Share::SteppedRuns { starts, first, .. } => sorted(first, sequences) && sorted(starts, steps),
+                _ => true,
+            })
+    }
+}
+
+/// A lane's part of a split loop: sequences `from..to` of the rank order.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// First sequence.
+    pub from: usize,
+    /// One past the last sequence.
+    pub to: usize,
+    /// Which rows these sequences have.
+    pub steps: Steps<'a>,
+}
+
+impl Part<'_> {
+    /// Whether a region that has rows lies in this part.
+    #[inline]
+    pub(super) fn has(&self, region: &Region, write: bool) -> bool {
+        let (row, end) = (region.row, region.row.saturating_add(region.extent.rows));
+        let Steps { starts, shares, bounds } = self.steps;
+        match shares[region.buffer] {
+            Share::Frozen => !write,
+            Share::Stepped { base, stride } => {
+                let first = base.saturating_add(starts[region.step]);
+                stride == region.extent.stride
+                    && row >= first.saturating_add(self.from)
+                    && end <= first.saturating_add(self.to)
+                    && end <= base.saturating_add(starts[region.step + 1])
+            }
+            Share::Runs { first, stride } => {
+                stride == region.extent.stride
+                    && row >= bounds[first + self.from]
+                    && end <= bounds[first + self.to]
+            }
+            Share::SteppedRuns { base, starts, first, stride } => {
+                let begin = base.saturating_add(bounds[starts + region.step]);
+                stride == region.extent.stride
+                    && row >= begin.saturating_add(bounds[first + self.from])
+                    && end <= begin.saturating_add(bounds[first + self.to])
+                    && end <= base.saturating_add(bounds[starts + region.step + 1])
+            }
+            Share::Sequence { stride } => {
+                stride == region.extent.stride && row >= self.from && end <= self.to
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! `additive_attention`: one query a sequence, with scores by a small perceptron.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::kernels::{
+    Additive, AdditiveGradients, AdditiveResult, additive_attention, additive_attention_backward,
+};
+use crate::lod::Lod;
+use crate::program::contract::sample::numbers;
+use crate::program::{
+    Attributes, Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+};
+use crate::tensor::{Dense, Variable};
+use crate::{builder_methods, operator, with_float};
+
+builder_methods! { AdditiveAttentionPlain, Builder, Var;
+    /// Additive attention of one row a sequence to the rows of that sequence: Σ_j softmax_j(v · tanh(query + key_j)) · value_j.
+    ///
+    /// [`additive_attention_with`](Self::additive_attention_with) says what the shapes are, and gives the weights too.
+    ///
+    /// ```
+    /// use unpadded::layers::Linear;
+    /// use unpadded::{Builder, DType};
+    /// let net = Builder::new();
+    /// let source = net.feed("source", DType::F32, &[6], 1); // an encoder's states
+    /// let target = net.feed("target", DType::F32, &[3], 1);
+    /// let v = net.parameter("v", DType::F32, &[4], unpadded::layers::init::uniform(-0.1, 0.1));
+    /// let states = net.recurrent(target, |step, x| {
+    ///     let h = step.memory(5);
+    ///     // The keys are computed once, before the loop, and their gradient behind it.
+    ///     let context = h.linear(4).additive_attention(source.linear(4), source, v);
+    ///     step.update(h, (step.concat(&[x, context]).linear(5) + h.linear(5)).tanh());
+    ///     h
+    /// });
+    /// assert_eq!(net.spec(states).map(|spec| spec.width()), Some(5));
+    /// # net.finish()?;
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`additive_attention_with`](Self::additive_attention_with).
+    #[doc(alias = "bahdanau")]
+    pub fn additive_attention(&self, query: Var, keys: Var, values: Var, v: Var) -> Var {
+        self.additive_attention_with(query, keys, values, v).0
+    }
+
+    /// The same, and the weight of each key: one number a row, with the LoD of the keys.
+    ///
+    /// `query` is `[rows, a]` with one row for each sequence of `keys`, as the state of a decoder has in a step block; `keys` are
+    /// `[rows, a]`; `values` have the keys' rows; `v` is a constant `[a]`, or `[rows, a]` with the query's rows. Of sequence i:
+    ///
+    /// s_j = Σ_c v_c · tanh(query_ic + key_jc); weight_j = exp(s_j) / Σ_k exp(s_k); out_i = Σ_j weight_j · value_j.
+    ///
+    /// Bahdanau, Cho and Bengio, "Neural machine translation by jointly learning to align and translate" (2015): there keys and query are
+    /// linear in the encoder's states and the decoder's. A sequence without keys gets zeros.
+    ///
+    /// A constant `v` becomes a row for each query (by [`fill_like`](Self::fill_like) and a sum), so that its gradient is a row for each
+    /// of them, too, and sequences of a step stay independent of one another.
+    ///
+    /// # Errors
+    /// If `keys` has no LoD; if the rows or widths do not fit; if the dtypes differ or are not floats.
+    pub fn additive_attention_with(&self, query: Var, keys: Var, values: Var, v: Var) -> (Var, Var) {
+        let rows = self.spec(v).is_some_and(|spec| spec.batched());
+        let v = if rows { v } else { self.add(self.fill_like(query, 0.0), v) };
+        self.additive_attention_of_rows(query, keys, values, v)
+    }
+}
+
+operator! {
+    /// Additive attention whose weights of columns are rows: see [`additive_attention_with`](crate::Builder::additive_attention_with).
+    ///
+    /// With one row of `query` and of `v` for each sequence of `keys`:
+    /// s_j = Σ_c v_ic · tanh(query_ic + key_jc); weight_j = exp(s_j) / Σ_k exp(s_k); out_i = Σ_j weight_j · value_j.
+    ///
+    /// ```
+    /// use ndarray::array;
+    /// use unpadded::program::{Attributes, Operand};
+    /// use unpadded::{Lod, Variable, ops};
+    /// let of = |rows| Variable::sequences(rows, Lod::from_lengths1(&[2, 0, 1])?);
+    /// let op = ops::catalogue().parse("additive_attention", &Attributes::new())?;
+    /// let out = op.call(&[
+    ///     Operand::batch("query", array![[1.0], [0.0], [0.5]]),
+    ///     Operand::batch("keys", of(array![[0.5], [0.5], [-3.0]])?),
+    ///     Operand::batch("values", of(array![[1.0], [3.0], [7.0]])?),
+    ///     Operand::batch("v", array![[2.0], [2.0], [2.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [2.0, 0.0, 7.0]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [0.5, 0.5, 1.0]);
+    /// assert_eq!(out[1].lod().map(|lod| lod.to_string()), Some("[[2, 0, 1]]".into()));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `keys` has no LoD; if `query` and `v` have not one row for each of its sequences; if the widths or dtypes do not fit.
+    pub(in crate::ops) struct AdditiveAttention = additive_attention {}
+    inputs { QUERY = query: one, KEYS = keys: one, VALUES = values: one, V = v: one }
+    outputs { OUT = out: one, WEIGHTS = weights: one }
+    impl Builder, Var {
+        fn additive_attention_of_rows(&self, query: Var, keys: Var, values: Var, v: Var) -> (Var, Var);
+    }
+}
+
+impl Op for AdditiveAttention {
+    fn facts(&self) -> Facts {
+        Facts::sequence_wise(LodEffect::Keeps(Self::KEYS))
+    }
+
+    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+        s.is_float(Self::QUERY)?;
+        for slot in [Self::KEYS, Self::VALUES, Self::V] {
+            s.same_dtype(Self::QUERY, slot)?;
+        }
+        s.has_lod(Self::KEYS)?;
+        s.same_rows(Self::KEYS, Self::VALUES)?;
+        for slot in [Self::QUERY, Self::KEYS, Self::VALUES, Self::V] {
+            if s.input(slot).shape.len() != 2 {
+                return Err(s.mismatch(slot, "rows of numbers"));
+            }
+        }
+        let (query, keys, values) = (s.input(Self::QUERY), s.input(Self::KEYS), s.input(Self::VALUES));
+        let sequences = keys.drop_level(s.top())?;
+        for slot in [Self::QUERY, Self::V] {
+            let rows = s.input(slot);
+            if rows.lod != sequences.lod || rows.rows() != sequences.rows() {
+                return Err(s.mismatch(slot, &format!("a row for each sequence of `keys`, which is {keys}")));
+            }
+            if rows.width() != keys.width() {
+                return Err(s.mismatch(slot, &format!("the width of `keys`, {}", keys.width())));
+            }
+        }
+        s.set(Self::OUT, query.with_width(values.width()));
+        s.set(Self::WEIGHTS, keys.with_width(1));
+        Ok(())
+    }
+
+    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::QUERY), T => forward::<T>(run))
+    }
+
+    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+        with_float!(run.dtype(Self::QUERY), T => backward::<T>(run))
+    }
+
+    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+        let inputs = Gradient::reads_nothing().input(Self::QUERY).input(Self::KEYS);
+        inputs.input(Self::VALUES).input(Self::V).output(Self::WEIGHTS)
+    }
+
+    fn samples() -> Result<Vec<Sample>> {
+        let sample = |sample: Sample, lod: Arc<Lod>, widths: [usize; 2]| -> Result<Sample> {
+            let rows = |salt| {
+                let rows = Dense::from(numbers(lod.last_len(), widths[0], salt));
+                Variable::new(rows, lod.upper().cloned())
+            };
+            let keys = |width, salt| Variable::sequences(numbers(lod.rows(), width, salt), lod.clone());
+            Ok(sample
+                .batch("query", rows(0)?)
+                .batch("keys", keys(widths[0], 3)?)
+                .batch("values", keys(widths[1], 5)?)
+                .batch("v", rows(7)?))
+        };
+        let mut samples = Sample::of_sequences(&Attributes::new(), |empty, lod| sample(empty, lod, [3, 2]))?;
+        // Wider than what the kernel computes at once.
+        let wide = Sample::new("wide", Attributes::new());
+        samples.push(sample(wide, Lod::from_lengths1(&[2, 0, 1])?, [33, 34])?);
+        Ok(samples)
+    }
+}
+
+fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
+    type Slots = AdditiveAttention;
+    let inputs = Additive {
+        query: run.input::<T>(Slots::QUERY)?,
+        columns: run.input::<T>(Slots::V)?,
+        keys: run.input::<T>(Slots::KEYS)?,
+        values: run.input::<T>(Slots::VALUES)?,
+        offsets: run.sequences(Slots::KEYS)?.offsets(),
+    };
+    let (weights, out) = (run.output::<T>(Slots::WEIGHTS)?, run.output::<T>(Slots::OUT)?);
+    additive_attention(inputs, weights, out);
+    Ok(())
+}
+
+/// A number a key of the longest sequence.
+struct Room<T>(Vec<T>);
+
+impl<T> Default for Room<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
+    type Slots = AdditiveAttention;
+    let gradients = AdditiveGradients {
+        query: run.gradient::<T>(Slots::QUERY)?,
+        columns: run.gradient::<T>(Slots::V)?,
+        keys: run.gradient::<T>(Slots::KEYS)?,
+        values: run.gradient::<T>(Slots::VALUES)?,
+    };
+    let result = AdditiveResult {
+        weights: run.output::<T>(Slots::WEIGHTS)?,
+        dout: run.output_gradient::<T>(Slots::OUT)?,
+        dweights: run.output_gradient::<T>(Slots::WEIGHTS)?,
+    };
+    let inputs = Additive {
+        query: run.input::<T>(Slots::QUERY)?,
+        columns: run.input::<T>(Slots::V)?,
+        keys: run.input::<T>(Slots::KEYS)?,
+        values: run.input::<T>(Slots::VALUES)?,
+        offsets: run.sequences(Slots::KEYS)?.offsets(),
+    };
+    let mut room = std::mem::take(run.scratch().get::<Room<T>>());
+    additive_attention_backward(inputs, result, gradients, &mut room.0);
+    *run.scratch().get::<Room<T>>() = room;
+    Ok(())
+}
