@@ -1,6 +1,6 @@
 //! How fast does training run, end to end?
 //!
-//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W5 W5hand W2 W2wide attention conv crf ctc custom cells long scaling build small norm] [--threads 2] [--steps N] [--profile]`
+//! `cargo bench --bench workloads -- [W1 W7 W3 W4 W5 W5hand W2 W2wide attention conv crf ctc custom cells long scaling build small norm W6 session beam queue] [--threads 2] [--steps N] [--profile]`
 //!
 //! W1: an LSTM(256) classifies; W7: a GRU(256); W4: an LSTM over sentences of LSTMs over words; W2: a word language model
 //! of two LSTM(512); W2wide: of two LSTM(1024), in smaller batches. W5: a decoder that attends to its source at every step;
@@ -12,16 +12,19 @@
 //! `target/scaling-*.svg`; `scaling-batch`, `scaling-hidden`, `scaling-hidden-alone` and `scaling-length` are its parts.
 //! `build`: the seconds that programs of many operators take before they run. `small`: a prediction service's runs, few
 //! short sequences, forward only. `norm`: layer norm and root mean square norm over 100 MB, beside a copy. `attention`: that operator
-//! alone. `crf`, `ctc`: those losses alone, with the gradients of what they are of. The data: the peers' files from the folder
+//! alone. `W6`: a language model of two LSTM(512) writes, one token after another; `session`: a step of an LSTM(256) beside its products;
+//! `beam`: W5's model searches with a beam of 8 for 64 sources, beside the likeliest token alone; `queue`: 64 callers of an LSTM(256).
+//! `crf`, `ctc`: those losses alone, with the gradients of what they are of. The data: the peers' files from the folder
 //! `UNPADDED_BENCH_DATA`, or numbers of the same distributions. After 3 steps to warm up each takes one epoch (or
 //! `--steps`), at least 20 steps, and prints one line of JSON. With `--profile` all but `attention`, `conv`, `crf`, `ctc`, `custom`, `long`, `scaling`, `build`,
-//! `small` and `norm` then take their steps again under the profiler: a table of where the time goes and what bounds it, and the trace
+//! `small`, `norm` and those that write then take their steps again under the profiler: a table of where the time goes and what bounds it, and the trace
 //! `target/profile-W1.json`.
 
 mod attention;
 mod build;
 mod conv;
 mod data;
+mod generate;
 #[path = "../../models/memory.rs"]
 mod memory;
 mod models;
@@ -42,7 +45,7 @@ use unpadded::optimizer::{Adam, Optimizer, Sgd};
 use unpadded::{Builder, Mode};
 
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-const WORKLOADS: [&str; 19] = [
+const WORKLOADS: [&str; 23] = [
     "W1",
     "W7",
     "W3",
@@ -62,6 +65,10 @@ const WORKLOADS: [&str; 19] = [
     "build",
     "small",
     "norm",
+    "W6",
+    "session",
+    "beam",
+    "queue",
 ];
 
 /// A compiled model and its parameters.
@@ -304,6 +311,22 @@ fn run() -> Outcome<()> {
             }
             "ctc" => {
                 structured::ctc(threads, steps.unwrap_or(50))?;
+                continue;
+            }
+            "W6" => {
+                generate::w6(threads)?;
+                continue;
+            }
+            "session" => {
+                generate::session()?;
+                continue;
+            }
+            "beam" => {
+                generate::beam(threads, steps.unwrap_or(9))?;
+                continue;
+            }
+            "queue" => {
+                generate::queue(threads, steps.unwrap_or(15))?;
                 continue;
             }
             "small" => {

@@ -107,10 +107,16 @@ pub(crate) enum Attends {
 /// W5: a GRU(256) over the source; a decoder, step by step a GRU cell(256) of the target's embedding and of additive attention to the
 /// source's states → linear 8000 → cross-entropy of the next token.
 pub(crate) fn translate(net: &Builder, attends: Attends) -> Model {
+    let ([source, words], logits) = decoder(net, attends);
+    let next = net.feed_like("next", DType::I64, &[], words);
+    Model { feeds: vec![source, words, next], loss: net.mean(net.cross_entropy(logits, next)) }
+}
+
+/// The feeds `source` and `words` of W5, and the scores of what comes after each of the words.
+pub(crate) fn decoder(net: &Builder, attends: Attends) -> ([Var; 2], Var) {
     const HIDDEN: usize = 256;
     let source = net.feed("source", DType::I64, &[], 1);
     let words = net.feed("words", DType::I64, &[], 1);
-    let next = net.feed_like("next", DType::I64, &[], words);
     let embedded = |ids| net.embedding(ids, Embedding::new(8_000, 128).sparse());
     let (encoded, last) = net.gru_states(embedded(source), Gru::new(HIDDEN));
     let v = net.parameter("v", DType::F32, &[HIDDEN], init::uniform(-0.0625, 0.0625));
@@ -131,6 +137,5 @@ pub(crate) fn translate(net: &Builder, attends: Attends) -> Model {
         step.update(h, new);
         new
     });
-    let logits = net.linear(states, 8_000);
-    Model { feeds: vec![source, words, next], loss: net.mean(net.cross_entropy(logits, next)) }
+    ([source, words], net.linear(states, 8_000))
 }

@@ -44,7 +44,8 @@ pub(crate) fn beam(
         if let Some(error) = active.iter_mut().find_map(|search| search.failed.take()) {
             return Err(error);
         }
-        (parents.clear(), tokens.clear());
+        parents.clear();
+        tokens.clear();
         for search in &mut active {
             let before = std::mem::replace(&mut search.first, parents.len());
             parents.extend(search.running.iter().map(|Running { parent, .. }| before + parent));

@@ -48,7 +48,8 @@ pub(crate) fn sample(
         threads.divide(&mut active, &mut room, |i, line, room| {
             line.next = line.step(&rules, step, &logits[i * classes..(i + 1) * classes], room);
         });
-        (parents.clear(), tokens.clear());
+        parents.clear();
+        tokens.clear();
         for (i, mut line) in std::mem::take(&mut active).into_iter().enumerate() {
             // Of several errors the first source's, whichever thread was the first.
             let Some(token) = std::mem::replace(&mut line.next, Ok(None))? else { continue };

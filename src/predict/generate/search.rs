@@ -1,5 +1,7 @@
 //! The beam of one source.
 
+use std::cmp::Reverse;
+
 use super::generated::Finished;
 use super::hypotheses::{Best, Candidate, Tokens};
 use super::options::Beam;
@@ -190,7 +192,7 @@ impl<'a> Search<'a> {
         let shares = deal(width, &sizes);
         // Those that stop have all required tokens, and so are in the last group.
         let mut ends = std::mem::take(&mut self.stops);
-        ends.sort_unstable_by(|a, b| b.cmp(a));
+        ends.sort_unstable_by_key(|&end| Reverse(end));
         if let (Some(size), Some(complete)) = (sizes.last_mut(), groups.last()) {
             *size += ends.len();
             let share = deal(width, &sizes).last().copied().unwrap_or(0);
@@ -206,11 +208,11 @@ impl<'a> Search<'a> {
         }
         let mut ends: Vec<(Candidate, bool)> =
             ends.into_iter().enumerate().map(|(i, end)| (end, i < stopping)).collect();
-        ends.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        ends.sort_unstable_by_key(|end| Reverse(end.0));
         for (end, stopped) in ends {
             self.finish(step, end, stopped);
         }
-        next.sort_unstable_by(|a, b| b.cmp(a));
+        next.sort_unstable_by_key(|&one| Reverse(one));
         self.go_on(&next);
     }
 

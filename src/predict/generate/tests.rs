@@ -1,111 +1,18 @@
 //! Generation against exhaustive search, and against a slow search that sorts everything.
 
-use std::cmp::Ordering;
-use std::collections::BTreeSet;
+mod reference;
+
+use reference::{Made, Plain, exhaustive, numbers, slow};
 
 use super::search::deal;
 use super::*;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::executor::Threads;
-use crate::kernels::philox;
 use crate::predict::Sampling;
-use crate::predict::logits::{largest, log_sum_exp};
-
-/// What a made-up model says of a source and the tokens so far, the start token the first of them.
-type Rule = dyn Fn(usize, &[i64]) -> Vec<f32>;
-
-/// A model that is a function of the source and the tokens so far.
-struct Made {
-    classes: usize,
-    logits: Box<Rule>,
-    attention: Option<Box<Rule>>,
-    /// Of each hypothesis, after a step.
-    histories: Vec<(usize, Vec<i64>)>,
-    said: Vec<f32>,
-    attended: (Vec<f32>, Vec<usize>),
-    steps: usize,
-    /// What each source is, if they are not what they are called.
-    sources: Option<Vec<usize>>,
-}
-
-impl Made {
-    fn new(classes: usize, logits: impl Fn(usize, &[i64]) -> Vec<f32> + 'static) -> Self {
-        let (histories, said, attended) = (vec![], vec![], (vec![], vec![0]));
-        Self {
-            classes,
-            logits: Box::new(logits),
-            attention: None,
-            histories,
-            said,
-            attended,
-            steps: 0,
-            sources: None,
-        }
-    }
-
-    fn attending(self, attention: impl Fn(usize, &[i64]) -> Vec<f32> + 'static) -> Self {
-        Self { attention: Some(Box::new(attention)), ..self }
-    }
-
-    /// Numbers without a pattern, of which many are equal if `kinds` is small.
-    fn random(classes: usize, seed: u64, kinds: u32) -> Self {
-        Self::new(classes, move |source, history| numbers(classes, seed, source, history, kinds))
-    }
-}
-
-fn numbers(count: usize, seed: u64, source: usize, history: &[i64], kinds: u32) -> Vec<f32> {
-    let mut key = [seed as u32, source as u32 + 1];
-    for &token in history {
-        let words = philox([token as u32, history.len() as u32, 0, 0], key);
-        key = [words[0], words[1]];
-    }
-    let number = |i: usize| (philox([i as u32, 7, 7, 7], key)[0] >> 8) % kinds;
-    (0..count).map(|i| number(i) as f32 / kinds as f32 * 4.0 - 2.0).collect()
-}
-
-impl Steps for Made {
-    fn classes(&self) -> usize {
-        self.classes
-    }
-
-    fn advance(&mut self, parents: &[usize], tokens: &[i64]) -> Result<()> {
-        assert!(!parents.is_empty() && parents.len() == tokens.len());
-        let source = |i: usize| self.sources.as_ref().map_or(i, |sources| sources[i]);
-        let grown = |(&parent, &token): (&usize, &i64)| {
-            let (source, mut history) =
-                if self.steps == 0 { (source(parent), vec![]) } else { self.histories[parent].clone() };
-            history.push(token);
-            (source, history)
-        };
-        self.histories = parents.iter().zip(tokens).map(grown).collect();
-        self.said =
-            self.histories.iter().flat_map(|(source, history)| (self.logits)(*source, history)).collect();
-        self.attended = (vec![], vec![0]);
-        if let Some(attention) = &self.attention {
-            for (source, history) in &self.histories {
-                self.attended.0.extend(attention(*source, history));
-                self.attended.1.push(self.attended.0.len());
-            }
-        }
-        self.steps += 1;
-        Ok(())
-    }
-
-    fn logits(&self) -> Result<&[f32]> {
-        Ok(&self.said)
-    }
-
-    fn attention(&self) -> Result<Option<(&[f32], &[usize])>> {
-        Ok(self.attention.is_some().then_some((&self.attended.0[..], &self.attended.1[..])))
-    }
-}
 
 fn one_thread() -> Threads {
     Threads::new(1).unwrap()
 }
-
-/// Tokens, score and whether it stopped, of each hypothesis of each source.
-type Plain = Vec<Vec<(Vec<i64>, f64, bool)>>;
 
 fn plain(generated: &Generated) -> Plain {
     let of = |source| generated.hypotheses(source).unwrap();
@@ -116,175 +23,6 @@ fn plain(generated: &Generated) -> Plain {
 fn searched(model: &mut Made, sources: usize, options: &Generation, one: &Beam) -> Plain {
     model.steps = 0;
     plain(&beam(model, sources, options, one, &one_thread()).unwrap())
-}
-
-/// A sequence as exhaustive search and the slow search see it.
-#[derive(Clone)]
-struct Path {
-    /// With the stop token.
-    tokens: Vec<usize>,
-    /// After each token.
-    sums: Vec<f64>,
-    logits: Vec<f32>,
-    covered: Vec<f64>,
-    stopped: bool,
-}
-
-impl Path {
-    /// Of two of one length, which is ranked higher.
-    fn rank(&self, other: &Self, length: usize) -> Ordering {
-        let Some(last) = length.checked_sub(1) else { return Ordering::Equal };
-        let by_sum = other.sums[last].total_cmp(&self.sums[last]);
-        let by_logit = || other.logits[last].total_cmp(&self.logits[last]);
-        let by_token = || self.tokens[last].cmp(&other.tokens[last]);
-        by_sum.then_with(|| self.rank(other, last)).then_with(by_logit).then_with(by_token)
-    }
-
-    fn score(&self, beam: &Beam) -> f64 {
-        let sum = self.sums.last().unwrap() / ((5.0 + self.tokens.len() as f64) / 6.0).powf(beam.length);
-        let covered: f64 = self.covered.iter().map(|sum| sum.clamp(1e-6, 1.0).ln()).sum();
-        sum + beam.coverage * covered
-    }
-
-    fn has(&self, options: &Generation) -> usize {
-        required(options).iter().filter(|token| self.tokens.contains(token)).count()
-    }
-}
-
-/// Each once.
-fn required(options: &Generation) -> BTreeSet<usize> {
-    options.required.iter().map(|&token| token as usize).collect()
-}
-
-/// The continuations of a sequence that are possible; with `hopeless` also those that cannot get all required tokens.
-fn continuations(
-    model: &Made,
-    source: usize,
-    path: &Path,
-    options: &Generation,
-    hopeless: bool,
-) -> Vec<Path> {
-    let mut history = vec![options.start];
-    history.extend(path.tokens.iter().map(|&token| token as i64));
-    let mut row = (model.logits)(source, &history);
-    for token in 0..row.len() {
-        if path.tokens.contains(&token) && options.repetition != 1.0 {
-            let x = f64::from(row[token]);
-            row[token] = if x > 0.0 { x / options.repetition } else { x * options.repetition } as f32;
-        }
-    }
-    let most = largest(&row).unwrap();
-    if most == f32::NEG_INFINITY {
-        return vec![];
-    }
-    let log_sum = log_sum_exp(&row, most);
-    let mut covered = path.covered.clone();
-    if let Some(attention) = &model.attention {
-        let attended = attention(source, &history);
-        covered.resize(attended.len(), 0.0);
-        covered.iter_mut().zip(attended).for_each(|(sum, x)| *sum += f64::from(x));
-    }
-    let step = path.tokens.len();
-    let prefix = match &options.prefixes {
-        options::Prefixes::All(prefix) => prefix,
-        options::Prefixes::Each(prefixes) => &prefixes[source],
-    };
-    let mut found = vec![];
-    for (token, &logit) in row.iter().enumerate().filter(|(_, logit)| **logit > f32::NEG_INFINITY) {
-        let stopped = options.stop == Some(token as i64);
-        let refused = prefix.get(step).is_some_and(|&forced| forced != token as i64)
-            || options.banned.contains(&(token as i64))
-            || stopped && (step < options.min_steps || path.has(options) < required(options).len());
-        if refused {
-            continue;
-        }
-        let mut next = Path { covered: covered.clone(), stopped, ..path.clone() };
-        next.tokens.push(token);
-        next.sums.push(path.sums.last().unwrap_or(&0.0) + (f64::from(logit) - log_sum));
-        next.logits.push(logit);
-        let lacks = required(options).len() - next.has(options);
-        if hopeless || lacks <= options.max_steps - next.tokens.len() {
-            found.push(next);
-        }
-    }
-    found
-}
-
-fn nothing() -> Path {
-    Path { tokens: vec![], sums: vec![], logits: vec![], covered: vec![], stopped: false }
-}
-
-fn best_of(mut finished: Vec<Path>, beam: &Beam) -> Vec<(Vec<i64>, f64, bool)> {
-    finished.sort_by(|a, b| {
-        let by_length = || a.tokens.len().cmp(&b.tokens.len());
-        b.score(beam).total_cmp(&a.score(beam)).then_with(by_length).then_with(|| a.rank(b, a.tokens.len()))
-    });
-    finished.truncate(beam.n_best);
-    let plain = |path: Path| {
-        let mut tokens: Vec<i64> = path.tokens.iter().map(|&token| token as i64).collect();
-        if path.stopped {
-            tokens.pop();
-        }
-        (tokens, path.score(beam), path.stopped)
-    };
-    finished.into_iter().map(plain).collect()
-}
-
-/// Every sequence that there is.
-fn exhaustive(model: &Made, sources: usize, options: &Generation, beam: &Beam) -> Plain {
-    let of = |source| {
-        let (mut open, mut finished) = (vec![nothing()], vec![]);
-        while let Some(path) = open.pop() {
-            for next in continuations(model, source, &path, options, true) {
-                if next.stopped || next.tokens.len() == options.max_steps {
-                    finished.push(next);
-                } else {
-                    open.push(next);
-                }
-            }
-        }
-        finished.retain(|path: &Path| path.has(options) == required(options).len());
-        best_of(finished, beam)
-    };
-    (0..sources).map(of).collect()
-}
-
-/// Beam search as the documentation says it, by sorting everything.
-fn slow(model: &Made, sources: usize, options: &Generation, beam: &Beam) -> Plain {
-    let of = |source| {
-        let (mut running, mut finished) = (vec![nothing()], Vec::<Path>::new());
-        for step in 1..=options.max_steps {
-            let mut all: Vec<Path> =
-                running.iter().flat_map(|path| continuations(model, source, path, options, false)).collect();
-            all.sort_by(|a, b| a.rank(b, step));
-            let take = |from: &[Path]| {
-                let group = |n| from.iter().filter(move |path| path.has(options) == n);
-                let sizes: Vec<usize> = (0..=required(options).len()).map(|n| group(n).count()).collect();
-                let shares = deal(beam.width, &sizes);
-                let mut taken: Vec<Path> =
-                    shares.iter().enumerate().flat_map(|(n, &share)| group(n).take(share).cloned()).collect();
-                taken.sort_by(|a, b| a.rank(b, step));
-                taken
-            };
-            finished.extend(take(&all).into_iter().filter(|path| path.stopped));
-            all.retain(|path| !path.stopped);
-            running = take(&all);
-            if step == options.max_steps {
-                finished.append(&mut running);
-            }
-            let most = ((5.0 + options.max_steps as f64) / 6.0).powf(beam.length);
-            let best = best_of(finished.clone(), beam);
-            let bound = running.first().map(|path| path.sums[step - 1] / most);
-            let worst = best.get(beam.n_best - 1).map(|one| one.1);
-            if bound.zip(worst).is_some_and(|(bound, worst)| worst >= bound)
-                || beam.early && finished.len() >= beam.width
-            {
-                break;
-            }
-        }
-        best_of(finished, beam)
-    };
-    (0..sources).map(of).collect()
 }
 
 /// Options that all matter, over 4 tokens.
@@ -441,7 +179,7 @@ fn sources_do_not_depend_on_each_other() {
     let options = Generation::new(9).stop(0).max_steps(6).repetition(1.3);
     let beam_of = Beam::new(4).n_best(3).length(0.8).coverage(0.3);
     let run = |sources: &[usize], numbers: &[u64]| {
-        let made = || Made { sources: Some(sources.to_vec()), ..attentive(21, 1000) };
+        let made = || attentive(21, 1000).of(sources);
         let found = plain(&beam(&mut made(), sources.len(), &options, &beam_of, &one_thread()).unwrap());
         let hot = Sampling { temperature: 1.5, top_p: 0.9, ..Sampling::default() };
         let drawn = sample(&mut made(), sources.len(), numbers, &options, hot, 8, &one_thread()).unwrap();
