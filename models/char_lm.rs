@@ -12,7 +12,7 @@ use unpadded::data::{Continuous, Limits, TextFile, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::metrics::Loss;
 use unpadded::optimizer::Adam;
-use unpadded::predict::{Predictor, Sampler, Sampling};
+use unpadded::predict::{Predictor, Sampler, Sampling, Session};
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Result, Variable};
 
@@ -83,15 +83,20 @@ fn split(text: &str, characters: usize) -> (&str, &str) {
 fn write(predictor: &Predictor, prompt: &str, mut sampler: Sampler, length: usize) -> Result<String> {
     let prompt = if prompt.is_empty() { "\n" } else { prompt };
     let characters = predictor.vocabulary("characters")?.clone();
-    let ids = characters.ids(CHARACTERS.tokens(prompt))?;
-    let (before, last) = ids.split_at(ids.len().saturating_sub(1));
-    predictor.run(&[("x", &Variable::from_sequence(before.to_vec())?)], &[])?; // only its state is wanted
-    let (mut ids, mut text) = (last.to_vec(), String::new());
+    let mut session = predictor.session(&["logits"])?;
+    let mut next = Variable::dense(ndarray::array![0i64]);
+    let mut read = |id: i64, session: &mut Session| -> Result<()> {
+        next.as_mut_slice()?[0] = id;
+        session.step(&[("x", &next)])
+    };
+    for id in characters.ids(CHARACTERS.tokens(prompt))? {
+        read(id, &mut session)?;
+    }
+    let mut text = String::new();
     for _ in 0..length {
-        let out = predictor.run_on(&[("x", &Variable::from_sequence(ids)?)], &["logits"])?;
-        let next = sampler.draw(out[0].as_slice()?)?;
-        text.push_str(characters.token(next).unwrap_or_default());
-        ids = vec![next];
+        let id = sampler.draw(session.output("logits")?.as_slice()?)?;
+        text.push_str(characters.token(id).unwrap_or_default());
+        read(id, &mut session)?;
     }
     Ok(text)
 }
