@@ -153,7 +153,7 @@ impl Flags {
             );
         }
         if position.step > 0 && position.data != train.fingerprint() {
-            let with = "give --train, and --dev or not, as then";
+            let with = "give --train, and --dev and --test or not, as then";
             return Err(
                 format!("--train: expected the data of checkpoint `{name}`, got other data; {with}").into()
             );
@@ -362,7 +362,7 @@ fn what_differs_from_a_checkpoint_is_told_by_its_flag() -> Outcome<()> {
     };
     assert_eq!(refused("7", "this", 3)?, "");
     assert_eq!(refused("1", "this", 3)?, "--seed: expected 7, as checkpoint `FILE` has, got 1");
-    let other = "--train: expected the data of checkpoint `FILE`, got other data; give --train, and --dev or not, as then";
+    let other = "--train: expected the data of checkpoint `FILE`, got other data; give --train, and --dev and --test or not, as then";
     assert_eq!(refused("7", "this", 4)?, other);
     assert_eq!(refused("7", "that", 3)?, "checkpoint `FILE`: expected one of `that`, got one of `this`");
     Ok(std::fs::remove_file(path)?)

@@ -16,7 +16,7 @@ use unpadded::ops::Pool;
 use unpadded::optimizer::{Adam, Schedule};
 use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
-use unpadded::{Builder, DType, Result, Variable};
+use unpadded::{Builder, DType, Error, Result, Variable};
 
 const MODEL: &str = "tagger";
 const EPOCHS: u64 = 15;
@@ -40,7 +40,7 @@ struct Cli {
     #[command(flatten)]
     flags: Flags,
     /// Learn the tags alone, also where the texts have labels
-    #[arg(long)]
+    #[arg(long, conflicts_with = "predict")]
     tags_only: bool,
     /// Start the words' vectors from a file of GloVe or word2vec, text or binary
     #[arg(long, value_name = "FILE", conflicts_with = "predict")]
@@ -65,7 +65,21 @@ fn form(word: &str) -> String {
 impl Task {
     /// By the training texts; the tags are those of all texts.
     fn new(train: &TaggedTexts, all: &[&TaggedTexts], tags_only: bool) -> Result<Self> {
-        let labelled = !tags_only && all.iter().all(|texts| texts.labelled());
+        let wrong = |texts: &TaggedTexts, expected: &str| {
+            Err(Error::new(format!("texts of `{}`", texts.name()), expected, "none"))
+        };
+        if train.texts().is_empty() {
+            return wrong(
+                train,
+                "some that are not equal to all others, to be learnt from when a tenth is held out",
+            );
+        }
+        let labelled = !tags_only && train.labelled();
+        if let Some(without) =
+            all.iter().find(|texts| labelled && !texts.texts().is_empty() && !texts.labelled())
+        {
+            return wrong(without, "a label each, as the training texts have, or --tags-only");
+        }
         Ok(Task {
             words: train.words(form, &Limits { min_count: 2, ..Limits::default() })?,
             characters: train.characters(&Limits::default())?,
@@ -113,6 +127,8 @@ impl Task {
         if let Some((accuracy, probabilities)) = label {
             trainer = trainer.metric(accuracy).output("labels", probabilities);
         }
+        // The rate falls over all epochs, so that --resume with more of them has another one.
+        trainer = trainer.change_rate();
         let trainer = match &self.labels {
             Some(labels) => trainer.vocabulary("labels", labels.clone()),
             None => trainer,
@@ -159,9 +175,12 @@ fn predict(predictor: &Predictor, line: &str) -> Result<String> {
     let (mut above, mut below) = (String::new(), String::new());
     for (word, &tag) in words.iter().zip(found[0].as_slice::<i64>()?) {
         let tag = tags.token(tag).unwrap_or_default();
-        let width = word.chars().count().max(tag.chars().count());
-        above += &format!("{word:width$}  ");
-        below += &format!("{tag:width$}  ");
+        let width = word.chars().count().max(tag.chars().count()) + 2;
+        for (line, cell) in [(&mut above, *word), (&mut below, tag)] {
+            // Not `format!`, which pads to no more than 65,535 characters.
+            *line += cell;
+            line.extend(std::iter::repeat_n(' ', width - cell.chars().count()));
+        }
     }
     let mut said = format!("{}\n{}", above.trim_end(), below.trim_end());
     if predictor.outputs().any(|output| output == "labels") {
@@ -235,10 +254,31 @@ fn it_learns_and_predicts() -> Outcome<()> {
         trainer.fit(&data, &task.loader(&dev)?, unpadded::train::Until::Epochs(4))?;
         assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
         let said = predict(&Predictor::load(&path)?, "set an  alarm for 7")?;
+        let long = "w".repeat(70_000);
+        assert!(predict(&Predictor::load(&path)?, &long)?.starts_with(&format!("{long}\n")));
+        let mut longer = task.network(&train, 5, 1)?.progress(unpadded::train::Progress::Quiet);
+        longer.resume(&path)?; // for more epochs
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!((lines.len(), lines[0].split_whitespace().count()), (if tags_only { 2 } else { 3 }, 5));
         assert_eq!(lines[1].split_whitespace().count(), 5, "{said}");
         std::fs::remove_file(&path)?;
     }
+    Ok(())
+}
+
+#[test]
+fn texts_without_labels_and_without_others_are_refused() -> Outcome<()> {
+    let file = |name: &str, text: &'static str| TextFile::embedded(name, text);
+    let columns = TaggedTexts::of_columns(&file("columns", "a O\n\na O\n"))?;
+    let labelled =
+        TaggedTexts::of_parallel(&file("in", "a a\n"), &file("out", "O O\n"), Some(&file("label", "x\n")))?;
+    let said = |train, all: &[&TaggedTexts], only| Task::new(train, all, only).err().map(|e| e.to_string());
+    let error = said(&labelled, &[&labelled, &columns], false).unwrap_or_default();
+    assert!(error.contains("texts of `columns`: expected a label each"), "{error}");
+    assert_eq!(said(&labelled, &[&labelled, &columns], true), None);
+    assert_eq!(said(&columns, &[&columns, &labelled], false), None);
+    let (rest, held) = columns.clone().hold_out(1, 1);
+    let error = said(&rest, &[&rest, &held], false).unwrap_or_default();
+    assert!(error.contains("texts of `columns`: expected some that are not equal"), "{error}");
     Ok(())
 }

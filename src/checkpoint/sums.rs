@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// Sums in one section at most: 12 MiB with their places, as items of records.
 const PIECE: usize = 1 << 19;
 
-/// Sums of which those that are zero are left out.
+/// Sums of which those that are +0 are left out. One may be NaN or infinite, as those in [`Position::running`](super::Position::running) may.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SparseSums {
     /// How many there are, with those that are zero.
@@ -18,9 +18,9 @@ pub struct SparseSums {
 }
 
 impl SparseSums {
-    /// What is not zero of all of them.
+    /// What is not zero of all of them; −0 stays, so that what is read has the bits of what was saved.
     pub fn of(all: &[f64]) -> Self {
-        let sums = all.iter().enumerate().filter(|(_, sum)| **sum != 0.0);
+        let sums = all.iter().enumerate().filter(|(_, sum)| sum.to_bits() != 0);
         Self { count: all.len() as u64, sums: sums.map(|(place, &sum)| (place as u64, sum)).collect() }
     }
 
@@ -63,18 +63,15 @@ impl SparseSums {
         Ok(())
     }
 
-    /// Checks that each sum is a number at a place of its own.
+    /// Checks that each sum is at a place of its own. It may be no finite number: a metric may be NaN, and its training be sound.
     pub(super) fn check(&self, what: &str, wrong: Wrong<'_>) -> Result<()> {
         let mut next = 0;
-        for &(place, sum) in &self.sums {
+        for &(place, _) in &self.sums {
             if place < next || place >= self.count {
                 let expected = format!("places that ascend, below {}", self.count);
                 return Err(wrong(what, &expected, &place.to_string()));
             }
             next = place + 1;
-            if !sum.is_finite() {
-                return Err(wrong(what, "a finite number", &sum.to_string()));
-            }
         }
         Ok(())
     }
@@ -83,6 +80,18 @@ impl SparseSums {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sums_that_are_no_numbers_are_kept_with_their_bits() {
+        let mut all = vec![0.0; 2000];
+        (all[3], all[4], all[1999]) = (f64::NAN, -0.0, f64::NEG_INFINITY);
+        let sparse = SparseSums::of(&all);
+        assert_eq!(sparse.sums.iter().map(|sum| sum.0).collect::<Vec<_>>(), [3, 4, 1999]);
+        sparse.check("sums", &|what, expected, got| Error::new(what, expected, got)).unwrap();
+        let mut filled = vec![1.0; all.len()];
+        sparse.fill(&mut filled);
+        assert!(filled.iter().zip(&all).all(|(a, b)| a.to_bits() == b.to_bits()));
+    }
 
     #[test]
     fn sums_of_several_pieces_are_joined() {

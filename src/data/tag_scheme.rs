@@ -120,25 +120,21 @@ impl TagScheme {
     pub fn of<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Self> {
         let all = [Self::Iob2, Self::Iobes, Self::Ioe2, Self::Iob1, Self::Ioe1];
         let mut left: Vec<Self> = all.to_vec();
-        let (mut plain, mut last) = (true, None);
-        for sentence in sentences {
+        let mut plain = true;
+        for (number, sentence) in sentences.into_iter().enumerate() {
             plain &=
                 sentence.iter().all(|tag| all.iter().all(|scheme| tag == "O" || scheme.tag(tag).is_err()));
             left.retain(|scheme| scheme.obeyed(sentence));
-            if left.is_empty() && last.is_none() {
-                last = Some(sentence);
+            // The first sentence behind which nothing is left, not that in which the schemes ended: those before it may be plain.
+            if left.is_empty() && !plain {
+                let expected = "those of one scheme in all texts: IOB1, IOB2, IOE1, IOE2 or IOBES, or plain ones, \
+                                none of which begins with `B-`, `I-`, `E-` or `S-`";
+                let behind = if number > 0 { " behind others" } else { "" };
+                let got = format!("`{}`{behind}", sentence.join(" "));
+                return Err(Error::of(ErrorKind::Format, "tags", expected, got));
             }
         }
-        match (left.first(), last) {
-            (Some(&scheme), _) => Ok(scheme),
-            (None, _) if plain => Ok(Self::Plain),
-            (None, sentence) => {
-                let sentence = sentence.unwrap_or_default().join(" ");
-                let expected =
-                    "those of one scheme in all texts: IOB1, IOB2, IOE1, IOE2 or IOBES, or no hyphens at all";
-                Err(Error::of(ErrorKind::Format, "tags", expected, format!("`{sentence}` behind others")))
-            }
-        }
+        Ok(left.first().copied().unwrap_or(Self::Plain))
     }
 
     /// Whether the tags of a sentence are of the scheme, and follow each other as it says.
@@ -277,6 +273,27 @@ mod tests {
         for tag in ["", "B", "B-", "-NP", "BI-NP", "o"] {
             assert!(message(TagScheme::Iobes, tag).contains(&format!("got `{tag}`")), "{tag}");
         }
+    }
+
+    #[test]
+    fn the_sentence_that_no_scheme_has_is_told() {
+        let of = |sentences: &[&str]| {
+            let cut = |text: &&str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+            let all: Vec<Vec<String>> = sentences.iter().map(cut).collect();
+            TagScheme::of(all.iter().map(Vec::as_slice))
+        };
+        let said = |sentences: &[&str]| of(sentences).unwrap_err().to_string();
+        // Plain ones first: what is wrong is the other one.
+        let error = said(&["N V", "N V-2", "B-A O", "V V"]);
+        assert!(error.contains("got `B-A O` behind others"), "{error}");
+        let error = said(&["B-A I-A", "O", "N V", "B-A"]);
+        assert!(
+            error.contains("none of which begins with `B-`") && error.contains("got `N V` behind"),
+            "{error}"
+        );
+        let error = said(&["B-A N", "O"]);
+        assert!(error.contains("got `B-A N`") && !error.contains("behind"), "{error}");
+        assert_eq!(of(&["N-1 -RRB- :", "B- V-X"]).unwrap(), TagScheme::Plain);
     }
 
     /// What the transitions allow is just what chunks can be written as in the scheme.

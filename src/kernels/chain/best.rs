@@ -1,7 +1,12 @@
 //! The paths of the highest scores (Viterbi, "Error bounds for convolutional codes and an asymptotically optimum decoding
 //! algorithm", 1967).
 
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
 use super::transitions::{LANES, Transitions};
+use crate::error::{Error, Result};
 use crate::kernels::float::Float;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
 use crate::kernels::view::View;
@@ -20,37 +25,88 @@ pub struct BestPaths {
     /// The ends of the best paths, and the scores of these.
     ends: Vec<(f64, usize)>,
     path: Vec<usize>,
+    /// The next of the paths behind each tag.
+    next: BinaryHeap<Next>,
 }
+
+impl BestPaths {
+    /// Room to find the way back, of so many rows with so many paths each: of many tags and many paths it is what memory ends with.
+    fn reserve(&mut self, rows: usize, per_row: usize) -> Result<()> {
+        let too_much = || {
+            let expected = "a sequence whose rows · tags · paths, 4 bytes each, fit into memory";
+            Error::new(
+                "likeliest paths",
+                expected,
+                format!("{rows} rows of {per_row} paths, by tag and rank"),
+            )
+        };
+        let size = rows.checked_mul(per_row).ok_or_else(too_much)?;
+        self.back.try_reserve(size.saturating_sub(self.back.len())).map_err(|_| too_much())?;
+        self.back.resize(size.max(self.back.len()), 0);
+        Ok(())
+    }
+}
+
+/// One of a list of paths, best first, that go on by the same pair of tags. The greatest is the one to be taken next.
+#[derive(Debug)]
+struct Next {
+    score: f64,
+    at: usize,
+    end: usize,
+    pair: f64,
+}
+
+impl Ord for Next {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // None is NaN. Of equal scores the smaller number is first.
+        self.score.partial_cmp(&other.score).unwrap_or(Ordering::Equal).then(other.at.cmp(&self.at))
+    }
+}
+
+impl PartialOrd for Next {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Next {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Next {}
 
 /// The `most` paths of the highest scores, best first: of each its rank, its score and its tags to `each`. Of equal ones the one with
 /// the smaller tag at the last place where they differ comes first. There are fewer if the others are forbidden; if all are, the best
-/// one has tag 0 everywhere, and the score minus infinity.
+/// one has tag 0 everywhere, and the score minus infinity. What is NaN is as if it were forbidden.
+///
+/// # Errors
+/// If there is no memory to find the way back: 4 bytes for each row, tag and path.
 pub fn best_paths<T: Float>(
     transitions: &Transitions,
     rows: View<'_, T>,
     most: usize,
     room: &mut BestPaths,
     mut each: impl FnMut(usize, f64, &[usize]),
-) {
+) -> Result<()> {
     let (tags, count) = (transitions.tags, rows.rows());
     room.ends.clear();
     room.path.clear();
     room.path.resize(count, 0);
     if count == 0 {
-        return each(0, 0.0, &room.path);
+        each(0, 0.0, &room.path);
+        return Ok(());
     }
-    let per_row = match most {
-        1 => {
-            sweep(Best { transitions, rows, room });
-            transitions.stride
-        }
-        _ => {
-            several(transitions, rows, most, room);
-            tags * most
-        }
-    };
+    let per_row = if most == 1 { transitions.stride } else { tags.saturating_mul(most) };
+    room.reserve(count, per_row)?;
+    match most {
+        1 => sweep(Best { transitions, rows, room }),
+        _ => several(transitions, rows, most, room),
+    }
     if room.ends.is_empty() {
-        return each(0, f64::NEG_INFINITY, &room.path);
+        each(0, f64::NEG_INFINITY, &room.path);
+        return Ok(());
     }
     let BestPaths { back, ends, path, .. } = room;
     for (rank, &(score, end)) in ends.iter().enumerate() {
@@ -61,20 +117,41 @@ pub fn best_paths<T: Float>(
         }
         each(rank, score, path);
     }
+    Ok(())
 }
 
-/// Keeps a list of at most `most` in order, best first; what is equal stays in front.
-fn insert<X: Copy>(list: &mut Vec<(f64, X)>, most: usize, score: f64, what: X) {
-    let place = list.partition_point(|&(known, _)| known >= score);
-    if place < most {
-        list.truncate(most - 1);
-        list.insert(place, (score, what));
+/// The `most` best, best first, of lists of paths that are each in that order: where the list of each tag begins, `most` behind each
+/// other, how many it has, and what its paths go on by.
+fn merge(
+    next: &mut BinaryHeap<Next>,
+    (scores, counts, most): (&[f64], &[usize], usize),
+    pair: impl Fn(usize) -> f64,
+    best: &mut Vec<(f64, usize)>,
+) {
+    next.clear();
+    best.clear();
+    for (tag, &count) in counts.iter().enumerate() {
+        let (at, pair) = (tag * most, pair(tag));
+        let score = scores[at] + pair;
+        if count > 0 && score > f64::NEG_INFINITY {
+            next.push(Next { score, at, end: at + count, pair });
+        }
+    }
+    while best.len() < most
+        && let Some(mut first) = next.peek_mut()
+    {
+        best.push((first.score, first.at));
+        first.at += 1;
+        match scores.get(first.at).filter(|_| first.at < first.end).map(|score| score + first.pair) {
+            Some(score) if score > f64::NEG_INFINITY => first.score = score,
+            _ => drop(PeekMut::pop(first)),
+        }
     }
 }
 
 fn several<T: Float>(transitions: &Transitions, rows: View<'_, T>, most: usize, room: &mut BestPaths) {
     let tags = transitions.tags;
-    let BestPaths { now, before, counts, counts_before, back, ends, .. } = room;
+    let BestPaths { now, before, counts, counts_before, back, ends, next, .. } = room;
     let size = tags * most;
     for list in [&mut *now, &mut *before] {
         list.resize(size.max(list.len()), 0.0);
@@ -83,26 +160,19 @@ fn several<T: Float>(transitions: &Transitions, rows: View<'_, T>, most: usize, 
         list.clear();
         list.resize(tags, 0);
     }
-    back.resize((rows.rows() * size).max(back.len()), 0);
     for (row, scores) in rows.iter().enumerate() {
         std::mem::swap(now, before);
         std::mem::swap(counts, counts_before);
         for (tag, score) in scores.iter().enumerate() {
             let score = score.to_f64();
-            ends.clear();
-            let mut meet = |path: f64, from: usize| {
-                if path > f64::NEG_INFINITY {
-                    insert(ends, most, path, from);
-                }
-            };
             if row == 0 {
-                meet(transitions.end(tag)[0] + score, 0);
-            } else {
-                for (from, count) in counts_before.iter().enumerate() {
-                    let pair = transitions.pair(from, tag) + score;
-                    let known = from * most..from * most + count;
-                    known.for_each(|path| meet(before[path] + pair, path));
+                ends.clear();
+                let path = transitions.end(tag)[0] + score;
+                if path > f64::NEG_INFINITY {
+                    ends.push((path, 0));
                 }
+            } else {
+                merge(next, (before, counts_before, most), |from| transitions.pair(from, tag) + score, ends);
             }
             counts[tag] = ends.len();
             for (rank, &(path, from)) in ends.iter().enumerate() {
@@ -111,15 +181,7 @@ fn several<T: Float>(transitions: &Transitions, rows: View<'_, T>, most: usize, 
             }
         }
     }
-    ends.clear();
-    for (tag, count) in counts.iter().enumerate() {
-        for (rank, score) in now[tag * most..][..*count].iter().enumerate() {
-            let score = score + transitions.end(tag)[1];
-            if score > f64::NEG_INFINITY {
-                insert(ends, most, score, tag * most + rank);
-            }
-        }
-    }
+    merge(next, (now, counts, most), |tag| transitions.end(tag)[1], ends);
 }
 
 /// The best path alone.
@@ -140,7 +202,6 @@ impl<T: Float> Sweep for Best<'_, T> {
         for list in [&mut *now, &mut *before] {
             list.resize(stride.max(list.len()), 0.0);
         }
-        back.resize((rows.rows() * stride).max(back.len()), 0);
         for (row, scores) in rows.iter().enumerate() {
             if row == 0 {
                 now[..stride].copy_from_slice(&table[tags * stride..(tags + 1) * stride]);

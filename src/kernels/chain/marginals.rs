@@ -45,6 +45,15 @@ impl PairSums {
         self.whole[row * self.stride + tag] += more;
     }
 
+    /// Makes none of them a number, but those of pairs that are forbidden.
+    fn spoil(&mut self, transitions: &Transitions) {
+        for (sum, &score) in self.whole.iter_mut().zip(&transitions.scores) {
+            if score != f64::NEG_INFINITY {
+                *sum = f64::NAN;
+            }
+        }
+    }
+
     /// Adds those of other sequences.
     pub fn join(&mut self, others: &Self) {
         for (own, others) in [(&mut self.scaled, &others.scaled), (&mut self.whole, &others.whole)] {
@@ -67,7 +76,8 @@ pub fn log_sum<T: Float>(transitions: &Transitions, rows: View<'_, T>, room: &mu
 }
 
 /// How likely each tag is in each row of a sequence, given to `each` row by row; and each pair of tags, added to `pairs` with a weight.
-/// Zeros where there is no path; NaN where the sum is.
+/// Zeros where there is no path; NaN where the sum is, and then in all of `pairs` that are not forbidden: what one sequence spoils is not
+/// to be lost in the sums of others.
 pub fn marginals<T: Float>(
     transitions: &Transitions,
     rows: View<'_, T>,
@@ -81,6 +91,9 @@ pub fn marginals<T: Float>(
         room.step.clear();
         room.step.resize(transitions.tags, if total.is_nan() { f64::NAN } else { 0.0 });
         (0..count).for_each(|row| each(row, &room.step));
+        if let (Some((pairs, _)), true) = (pairs, total.is_nan()) {
+            pairs.spoil(transitions);
+        }
         return total;
     }
     let by_numbers = vanished.is_some_and(|vanished| sweep(Back { transitions, room, count, vanished }));

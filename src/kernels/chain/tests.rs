@@ -114,6 +114,16 @@ fn numbers_that_are_none_stay_so() {
         marginals(&transitions, View::new(&scores, 3, 2), &mut room, None, |_, likely| {
             assert!(likely.iter().all(|x| x.is_nan()));
         });
+        // Also the sums of pairs, over sequences before and behind; what is forbidden has none.
+        let (one_less, mut sums) = (of(&[0.0; 8], 2, &[1]), PairSums::default());
+        sums.start(&one_less);
+        for scores in [[0.0; 6], scores, [0.0; 6]] {
+            marginals(&one_less, View::new(&scores, 3, 2), &mut room, Some((&mut sums, 0.5)), |_, _| {});
+        }
+        for (row, tag) in (0..4).flat_map(|row| [(row, 0), (row, 1)]) {
+            let sum = sums.get(&one_less, row, tag);
+            assert!(if (row, tag) == (0, 1) { sum == 0.0 } else { sum.is_nan() }, "{row}, {tag}: {sum}");
+        }
     }
     // A row of which nothing may be, and a tag that may not.
     let none = [f64::NEG_INFINITY; 4];
@@ -140,7 +150,8 @@ fn the_best_paths_are_the_best_of_all() {
             best_paths(&transitions, rows, most, &mut room, |rank, score, path| {
                 assert_eq!(rank, found.len());
                 found.push((path.to_vec(), score));
-            });
+            })
+            .unwrap();
             let case = format!("{most} of {count} rows of {tags} tags at {scale} without {forbidden:?}");
             let expected = &all[..most.min(all.len())];
             assert_eq!(found.len(), expected.len().max(1), "{case}");
@@ -162,6 +173,20 @@ fn the_best_paths_are_the_best_of_all() {
             }
         }
     }
+}
+
+#[test]
+fn thousands_of_paths_are_found_in_time_and_too_many_are_refused() {
+    // Quadratic in the number of paths, this would take minutes.
+    let (tags, count, most) = (60, 12, 4096);
+    let (scores, pairs) = (numbers::<f64>(count * tags, 3), numbers::<f64>((tags + 2) * tags, 9));
+    let (transitions, mut room) = (of(&pairs, tags, &[]), BestPaths::default());
+    let (mut found, rows) = (Vec::new(), View::new(&scores, count, tags));
+    best_paths(&transitions, rows, most, &mut room, |_, score, _| found.push(score)).unwrap();
+    assert!(found.len() == most && found.is_sorted_by(|a, b| a >= b), "{}", found.len());
+    let error =
+        best_paths(&transitions, rows, 1 << 56, &mut room, |_, _, _| unreachable!()).unwrap_err().to_string();
+    assert!(error.contains("rows · tags · paths") && error.contains("12 rows of"), "{error}");
 }
 
 /// Scores between which powers are lost: of a pair that is not forbidden, and of rows whose ends hardly meet.

@@ -18,7 +18,7 @@ operator! {
     /// `emissions` `[rows, tags]` in sequences, `transitions` `[tags + 2, tags]` and `forbidden` as there. Of n paths, column k of the i64 `paths`
     /// `[rows, n]` is the k-th best, in the rows and the LoD of the emissions, and `scores` `[sequences, n]` has the levels above. Where fewer
     /// paths are allowed, the tags are −1 and the score minus infinity. One path is always there: if all are forbidden, it is
-    /// tag 0 everywhere, with the score minus infinity. A sequence without rows has the path without tags, whose score is 0.
+    /// tag 0 everywhere, with the score minus infinity. A score of NaN forbids, too. A sequence without rows has the path without tags, whose score is 0.
     /// Of equal paths the one whose last different tag is smaller comes first. No gradient passes it.
     ///
     /// ```
@@ -35,7 +35,8 @@ operator! {
     /// ```
     ///
     /// # Errors
-    /// If widths or dtypes do not fit, `emissions` has no LoD, or n is not from 1 to 4096.
+    /// If widths or dtypes do not fit, `emissions` has no LoD, or n is not from 1 to 4096; when it runs, if there is no memory for the rows of a
+    /// sequence · tags · n, of which each takes 4 bytes.
     pub(in crate::ops) struct ViterbiDecode = viterbi_decode {
         n_best: usize => some_paths,
         forbidden: Vec<i64> = Vec::new(),
@@ -99,7 +100,8 @@ impl ViterbiDecode {
             best_paths(transitions, of_sequence, self.n_best, &mut rooms.1, |rank, score, path| {
                 scores.row(sequence)[rank] = T::from_f64(score);
                 rows.clone().zip(path).for_each(|(row, &tag)| paths.row(row)[rank] = tag as i64);
-            });
+            })
+            .map_err(|e| e.noted(format!("in sequence {sequence}")))?;
         }
         *run.scratch().get::<Rooms>() = rooms;
         Ok(())
