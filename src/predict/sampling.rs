@@ -130,7 +130,9 @@ impl Sampler {
     }
 }
 
-/// From so many on, candidates are halved and not sorted.
+/// So many groups of like rank are told apart before candidates are looked at one by one.
+const GROUPS: usize = 2048;
+/// From so many on, candidates of a group are halved and not sorted.
 const FEW: usize = 32;
 
 /// What a draw needs, kept from one to the next.
@@ -138,11 +140,15 @@ const FEW: usize = 32;
 struct Room {
     /// Of each one; 0 for those that are not drawn.
     weights: Vec<f32>,
-    /// See [`key`].
+    /// Of each one, the larger the better; 0 for those that are not looked at.
+    ranks: Vec<u32>,
+    /// Of each group of ranks.
+    sums: Vec<f64>,
+    /// Of one group; see [`key`].
     keys: Vec<u64>,
 }
 
-/// A key that is the larger the better, of equal ones the smaller the place of what it is of.
+/// A key that is the larger the better, of equal ranks the smaller the place of what it is of.
 fn key(rank: u32, place: usize) -> u64 {
     u64::from(rank) << 32 | u64::from(!(place as u32))
 }
@@ -164,31 +170,25 @@ impl Room {
         let scale = (1.0 / temperature).min(f64::MAX);
         weigh(logits, most, scale, &mut self.weights);
         if let Some(k) = top_k.filter(|&k| k < logits.len()) {
-            self.keys.clear();
-            self.keys.extend(logits.iter().enumerate().map(|(i, &x)| key(rank(x), i)));
-            let at = self.keys.len() - k;
-            let least = *self.keys.select_nth_unstable(at).1;
-            self.keep(least, |i| rank(logits[i]));
+            self.rank_all(logits, 0.0, rank);
+            self.keep_best(k as f64, |_| 1.0);
         }
         if top_p < 1.0 {
             let total = self.total();
             // Those that are far below the average: all of them together have not the share that may be left out, so that none
             // of them is needed.
             let few = ((1.0 - top_p) * total / logits.len() as f64) as f32 * 0.999;
-            self.rank_all(|i, weight| if weight > few { rank(logits[i]) } else { 0 });
-            let least = self.least(top_p * total);
-            self.keep(least, |i| rank(logits[i]));
+            self.rank_all(logits, few, rank);
+            self.keep_best(top_p * total, f64::from);
         }
         if typical < 1.0 {
             let total = self.total();
-            let power = |i: usize| (f64::from(logits[i]) - f64::from(most)) * scale;
-            let each = self.weights.iter().enumerate().filter(|(_, w)| **w > 0.0);
-            let mean = each.map(|(i, &w)| f64::from(w) * power(i)).sum::<f64>() / total;
+            let power = |x: f32| (f64::from(x) - f64::from(most)) * scale;
+            let each = self.weights.iter().zip(logits).filter(|(weight, _)| **weight > 0.0);
+            let mean = each.map(|(&weight, &x)| f64::from(weight) * power(x)).sum::<f64>() / total;
             // -ln p = ln(total) - power, and H is its mean.
-            let typical_rank = |i| !(((mean - power(i)).abs()) as f32).to_bits();
-            self.rank_all(|i, _| typical_rank(i));
-            let least = self.least(typical * total);
-            self.keep(least, typical_rank);
+            self.rank_all(logits, 0.0, |x| !(((mean - power(x)).abs()) as f32).to_bits());
+            self.keep_best(typical * total, f64::from);
         }
         self.at(share)
     }
@@ -197,47 +197,44 @@ impl Room {
         block_sums(&self.weights).map(|(_, sum)| sum).sum()
     }
 
-    /// Makes a key of each that may be drawn, unless its rank is 0.
-    fn rank_all(&mut self, rank: impl Fn(usize, f32) -> u32) {
-        let Self { weights, keys } = self;
-        keys.clear();
-        let possible = weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0);
-        let keyed = possible.map(|(i, &weight)| (i, rank(i, weight))).filter(|(_, rank)| *rank > 0);
-        keys.extend(keyed.map(|(i, rank)| key(rank, i)));
+    /// Ranks each whose weight is above this one, by its logit.
+    fn rank_all(&mut self, logits: &[f32], above: f32, rank: impl Fn(f32) -> u32) {
+        let each = self.weights.iter().zip(logits);
+        self.ranks.clear();
+        self.ranks.extend(each.map(|(&weight, &x)| if weight > above { rank(x) } else { 0 }));
     }
 
-    /// The least key so that those from it on have enough weight. Each time half of the candidates are decided, so this takes
-    /// no longer than a few passes over them.
-    fn least(&mut self, enough: f64) -> u64 {
-        let Self { weights, keys } = self;
-        let weight = |key: &u64| f64::from(weights[place(*key)]);
-        let (mut open, mut have) = (&mut keys[..], 0.0);
-        while open.len() > FEW {
-            let middle = open.len() / 2;
-            open.select_nth_unstable(middle);
-            let (worse, better) = open.split_at_mut(middle);
-            let sum = have + better.iter().map(weight).sum::<f64>();
-            if sum >= enough {
-                open = better;
-            } else {
-                (open, have) = (worse, sum);
-            }
+    /// Leaves the best by their ranks, as few as have enough together, by what each adds to that for its weight.
+    fn keep_best(&mut self, enough: f64, adds: impl Fn(f32) -> f64) {
+        let Self { weights, ranks, sums, keys } = self;
+        let looked_at = |rank: &&u32| **rank > 0;
+        let lowest = ranks.iter().filter(looked_at).fold(u32::MAX, |a, &b| a.min(b));
+        let highest = ranks.iter().fold(0, |a, &b| a.max(b));
+        let bits = u32::BITS - highest.saturating_sub(lowest).leading_zeros();
+        let shift = bits.saturating_sub(GROUPS.ilog2());
+        let group = |rank: u32| ((rank - lowest) >> shift) as usize;
+        sums.clear();
+        sums.resize(GROUPS, 0.0);
+        for (&rank, &weight) in ranks.iter().zip(&*weights).filter(|(rank, _)| **rank > 0) {
+            sums[group(rank)] += adds(weight);
         }
-        open.sort_unstable_by(|a, b| b.cmp(a));
-        let reaches = |key: &&u64| {
-            have += weight(key);
-            have >= enough
-        };
-        let (found, last) = (open.iter().find(reaches).copied(), open.last().copied());
-        found.or(last).unwrap_or(0)
-    }
-
-    /// Takes away those of lesser keys.
-    fn keep(&mut self, least: u64, rank: impl Fn(usize) -> u32) {
-        for (i, weight) in self.weights.iter_mut().enumerate().filter(|(_, weight)| **weight > 0.0) {
-            if key(rank(i), i) < least {
-                *weight = 0.0;
+        // The groups from the best on, up to the one with which it is enough; of that one only some are left.
+        let (mut have, mut last) = (0.0, 0);
+        for (i, &sum) in sums.iter().enumerate().rev().filter(|(_, sum)| **sum > 0.0) {
+            last = i;
+            if have + sum >= enough {
+                break;
             }
+            have += sum;
+        }
+        let ranked = ranks.iter().enumerate().filter(|(_, rank)| **rank > 0 && group(**rank) == last);
+        keys.clear();
+        keys.extend(ranked.map(|(i, &rank)| key(rank, i)));
+        let least = least(keys, |key| adds(weights[place(key)]), enough - have);
+        let (least_rank, last_place) = ((least >> 32) as u32, place(least));
+        for (i, (weight, &rank)) in weights.iter_mut().zip(&*ranks).enumerate() {
+            let kept = rank > least_rank || (rank == least_rank && i <= last_place);
+            *weight = if kept { *weight } else { 0.0 };
         }
     }
 
@@ -261,6 +258,29 @@ impl Room {
         // A share that rounding made all of it.
         self.weights.iter().rposition(|&weight| weight > 0.0)
     }
+}
+
+/// The least key so that those from it on have enough together; the least of all if they never have. Each time half of those that
+/// are open are decided.
+fn least(keys: &mut [u64], adds: impl Fn(u64) -> f64, enough: f64) -> u64 {
+    let (mut open, mut have) = (keys, 0.0);
+    while open.len() > FEW {
+        let middle = open.len() / 2;
+        open.select_nth_unstable(middle);
+        let (worse, better) = open.split_at_mut(middle);
+        let sum = have + better.iter().map(|&key| adds(key)).sum::<f64>();
+        if sum >= enough {
+            open = better;
+        } else {
+            (open, have) = (worse, sum);
+        }
+    }
+    open.sort_unstable_by(|a, b| b.cmp(a));
+    let found = open.iter().find(|key| {
+        have += adds(**key);
+        have >= enough
+    });
+    found.or(open.last()).copied().unwrap_or(0)
 }
 
 #[cfg(test)]
