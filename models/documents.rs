@@ -1,0 +1,296 @@
+//! Labels documents as they are built: words make sentences, and sentences make the document. At both levels a GRU reads in both
+//! directions, and attention picks what counts; what it has picked is shown.
+//!
+//! `cargo run --release --example documents` learns from film reviews; see `--help`.
+mod flags;
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use flags::{Flags, Found, Outcome};
+use unpadded::data::{
+    Batching, Field, Folder, LabelledTexts, Limits, Loader, Samples, TextFile, Tokenizer, Vocabulary,
+};
+use unpadded::layers::{Embedding, Gru, Stacked};
+use unpadded::metrics::Accuracy;
+use unpadded::ops::Pool;
+use unpadded::optimizer::{Adam, Schedule};
+use unpadded::predict::Predictor;
+use unpadded::train::Trainer;
+use unpadded::{Builder, DType, Error, Result, Var, Variable};
+
+const MODEL: &str = "documents";
+const TRAIN: (&str, &str) = ("datasets/reviews/train.tsv", include_str!("../datasets/reviews/train.tsv"));
+const DEV: (&str, &str) = ("datasets/reviews/dev.tsv", include_str!("../datasets/reviews/dev.tsv"));
+const WORDS: Tokenizer = Tokenizer::words().lowercase();
+const TEXTS: usize = 16; // a batch
+const EPOCHS: u64 = 8;
+
+/// Learns to label documents: a folder or zip with a folder a class and a file a document, a sentence a line; or a file of lines
+/// `text<TAB>label`. Without --dev a tenth is held out, and without --test another. --predict labels the lines of standard input,
+/// and shows what attention saw in them.
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    flags: Flags,
+    /// Read each document as one sequence of words, to compare
+    #[arg(long)]
+    flat: bool,
+}
+
+/// A document: its sentences, in words, and its label.
+#[derive(Clone)]
+struct Document {
+    sentences: Vec<String>,
+    label: String,
+}
+
+/// The sentences of a text: what ends with a full stop, an exclamation mark or a question mark before a space.
+fn sentences(text: &str) -> Vec<String> {
+    let ends = |text: &str| {
+        let marks = text.char_indices().zip(text.chars().skip(1));
+        let found = marks.filter(|((_, c), next)| ".!?".contains(*c) && next.is_whitespace());
+        found.map(|((at, c), _)| at + c.len_utf8()).collect::<Vec<_>>()
+    };
+    let mut from = 0;
+    let mut found = Vec::new();
+    for end in ends(text).into_iter().chain([text.len()]) {
+        let sentence = text[from..end].trim();
+        if !sentence.is_empty() {
+            found.push(sentence.to_owned());
+        }
+        from = end;
+    }
+    found
+}
+
+/// Documents of a folder, a zip, or a file of lines.
+fn read(path: &Path) -> Result<Vec<Document>> {
+    let folder = path.is_dir() || path.extension().is_some_and(|extension| extension == "zip");
+    if !folder {
+        return Ok(of_lines(&LabelledTexts::of_lines(&TextFile::open(path)?)?));
+    }
+    let document = |(label, file): (String, TextFile)| {
+        let text = file.text()?;
+        let sentences =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        Ok(Document { sentences, label })
+    };
+    Folder::open(path)?.extension("txt")?.folder_per_class()?.into_iter().map(document).collect()
+}
+
+fn of_lines(texts: &LabelledTexts) -> Vec<Document> {
+    let document = |text: &unpadded::data::Labelled| Document {
+        sentences: sentences(&text.text),
+        label: text.label.clone(),
+    };
+    texts.texts().iter().map(document).collect()
+}
+
+/// One of so many by the seed: the rest, and what is held out.
+fn hold_out(documents: Vec<Document>, one_in: usize, seed: u64) -> (Vec<Document>, Vec<Document>) {
+    let mut order: Vec<usize> = (0..documents.len()).collect();
+    // A permutation that the seed alone decides: by numbers mixed from seed and place.
+    order.sort_by_key(|&i| {
+        let mixed = (i as u64 ^ seed.rotate_left(32)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    });
+    let held = &order[..documents.len() / one_in];
+    let (mut rest, mut out) = (Vec::new(), Vec::new());
+    for (i, document) in documents.into_iter().enumerate() {
+        if held.contains(&i) { out.push(document) } else { rest.push(document) }
+    }
+    (rest, out)
+}
+
+struct Task {
+    words: Vocabulary,
+    labels: Vocabulary,
+    flat: bool,
+}
+
+impl Task {
+    fn new(train: &[Document], flat: bool) -> Result<Self> {
+        let tokens = || train.iter().flat_map(|d| &d.sentences).flat_map(|sentence| WORDS.tokens(sentence));
+        let words = Vocabulary::of(tokens(), &Limits { min_count: 2, ..Limits::default() })?;
+        Ok(Task { words, labels: Vocabulary::labels(train.iter().map(|d| &d.label))?, flat })
+    }
+
+    /// Words → sentences → documents. (Yang et al., "Hierarchical attention networks for document classification", 2016.)
+    fn network(&self, documents: usize, epochs: u64, seed: u64) -> Result<Trainer> {
+        let net = Builder::new().seed(seed);
+        let steps = epochs as usize * documents.div_ceil(TEXTS);
+        let words = net.feed("words", DType::I64, &[], if self.flat { 1 } else { 2 });
+        let x = words.embedding(Embedding::new(self.words.len(), 100).sparse()).dropout(0.3);
+        let (mut level, of_words) = attended(x);
+        let mut seen = vec![("weights of words", of_words)];
+        if !self.flat {
+            let (document, of_sentences) = attended(level.dropout(0.3));
+            seen.push(("weights of sentences", of_sentences));
+            level = document;
+        }
+        let label = net.feed("label", DType::I64, &[], 0);
+        let logits = level.dropout(0.3).linear(self.labels.len());
+        let (loss, probabilities) = (logits.cross_entropy(label).mean(), logits.softmax());
+        let adam =
+            Adam::new(2e-3).lazy().clip_global_norm(1.0).schedule(Schedule::cosine_to(steps.max(1), 1e-5));
+        let trainer = Trainer::new(net, loss, &adam)?.change_rate();
+        let trainer = trainer.metric(Accuracy::new(logits, label)).output("probabilities", probabilities);
+        let trainer =
+            seen.into_iter().fold(trainer, |trainer, (name, weights)| trainer.output(name, weights));
+        Ok(trainer.vocabulary("words", self.words.clone()).vocabulary("labels", self.labels.clone()))
+    }
+
+    fn loader(&self, documents: &[Document]) -> Result<Loader> {
+        let sample = |document: &Document| {
+            let label = self.labels.lookup(&document.label)?;
+            Ok(vec![field(&self.words, &document.sentences, self.flat)?, Field::Int(label)])
+        };
+        let samples = documents.iter().map(sample).collect::<Result<Samples>>()?;
+        Ok(Loader::new(samples, &["words", "label"])?.batching(Batching::Sequences(TEXTS)))
+    }
+}
+
+/// Rows of sequences → one row a sequence: a GRU from both ends, and the mean of its states by weights that a vector of its own
+/// asks for; and these weights.
+fn attended(x: Var) -> (Var, Var) {
+    let states = x.stacked(Stacked::new(Gru::new(50), 1).bidirectional());
+    let weights = states.linear(100).tanh().linear(1).sequence_softmax();
+    ((states * weights).sequence_pool(Pool::Sum), weights)
+}
+
+/// What is read of a document: the numbers of its words, in sentences or all together.
+fn field(words: &Vocabulary, sentences: &[String], flat: bool) -> Result<Field> {
+    let numbers = sentences.iter().map(|sentence| words.ids(WORDS.tokens(sentence)));
+    let numbers = numbers.collect::<Result<Vec<_>>>()?;
+    Ok(if flat { Field::Ints(numbers.concat()) } else { Field::Nested(numbers) })
+}
+
+/// The label of a document, and its words in shades: the darker, the more attention saw in them.
+fn predict(predictor: &Predictor, sentences: &[String]) -> Result<String> {
+    let flat = !predictor.outputs().any(|output| output == "weights of sentences");
+    let value = match field(predictor.vocabulary("words")?, sentences, flat)? {
+        Field::Nested(numbers) => Variable::from_nested(&[numbers])?,
+        Field::Ints(numbers) => Variable::from_sequence(numbers)?,
+        _ => return Err(Error::new("words of a document", "sequences", "others")),
+    };
+    let feeds = [("words", &value)];
+    let found = predictor.likeliest(&feeds, "probabilities", "labels")?;
+    let weights = predictor.run(&feeds, &["weights of words"])?;
+    let of_words = weights[0].as_slice::<f32>()?;
+    let of_sentences = match flat {
+        true => vec![1.0; sentences.len()],
+        false => predictor.run(&feeds, &["weights of sentences"])?[0].as_slice::<f32>()?.to_vec(),
+    };
+    let mut said: String =
+        found.iter().map(|(label, probability)| format!("{label}\t{probability:.3}")).collect();
+    let most = of_sentences.iter().copied().fold(0.0f32, f32::max);
+    let mut words = of_words.iter();
+    for (sentence, weight) in sentences.iter().zip(&of_sentences) {
+        let tokens: Vec<String> = WORDS.tokens(sentence).map(|token| token.to_string()).collect();
+        let own: Vec<f32> = words.by_ref().take(tokens.len()).copied().collect();
+        let darkest = own.iter().copied().fold(0.0f32, f32::max);
+        let shaded: Vec<String> =
+            tokens.iter().zip(&own).map(|(token, weight)| shade(token, weight / darkest)).collect();
+        said += &format!("\n{} {}", shade("  ", weight / most), shaded.join(" "));
+    }
+    Ok(said)
+}
+
+/// A text on a ground whose darkness is a share from 0 to 1; without a terminal, behind a block of that darkness.
+fn shade(text: &str, share: f32) -> String {
+    let step = if share.is_finite() { (share * 4.0).round().clamp(0.0, 4.0) as usize } else { 0 };
+    if std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
+        let (ground, ink) =
+            [("", ""), ("48;5;230", "30"), ("48;5;222", "30"), ("48;5;214", "30"), ("48;5;202", "30")][step];
+        return if step == 0 { text.to_owned() } else { format!("\x1b[{ground};{ink}m{text}\x1b[0m") };
+    }
+    let block = ["", "░", "▒", "▓", "█"][step];
+    format!("{block}{text}")
+}
+
+fn run(Cli { flags, flat }: &Cli) -> Outcome<()> {
+    if let Some(predictor) = flags.predictor(MODEL)? {
+        return flags::answer(|line| predict(&predictor, &sentences(line)));
+    }
+    let own = |(name, text): (&str, &'static str)| -> Result<Vec<Document>> {
+        Ok(of_lines(&LabelledTexts::of_lines(&TextFile::embedded(name, text))?))
+    };
+    let (train, dev, test) = match &flags.train {
+        None => (own(TRAIN)?, own(DEV)?, None),
+        Some(train) => {
+            let given = |path: &Option<std::path::PathBuf>| path.as_deref().map(read).transpose();
+            let (rest, dev) = match given(&flags.dev)? {
+                Some(dev) => (read(train)?, dev),
+                None => hold_out(read(train)?, 10, flags.seed),
+            };
+            match given(&flags.test)? {
+                Some(test) => (rest, dev, Some(test)),
+                None => {
+                    let (rest, test) = hold_out(rest, 9, flags.seed);
+                    (rest, dev, Some(test))
+                }
+            }
+        }
+    };
+    let task = Task::new(&train, *flat)?;
+    let epochs = flags.epochs.unwrap_or(EPOCHS);
+    let (batches, held) = (task.loader(&train)?.shuffle(flags.seed).prefetch(4), task.loader(&dev)?);
+    let trainer = task.network(train.len(), epochs, flags.seed)?;
+    let Some((mut trainer, report)) = flags.fit(MODEL, trainer, (&batches, &held), EPOCHS)? else {
+        return Ok(());
+    };
+    trainer.use_best()?;
+    let (what, documents) = test.as_ref().map_or(("held-out", &dev), |test| ("test", test));
+    let value = 100.0 * trainer.evaluate(&task.loader(documents)?)?.get("accuracy").unwrap_or(f64::NAN);
+    let form = if *flat { "flat" } else { "nested" };
+    let counts: BTreeMap<&str, usize> = [("training", train.len()), (what, documents.len())].into();
+    let counted: Vec<String> = counts.iter().map(|(of, n)| format!("{n} {of} documents")).collect();
+    flags::print(format!(
+        "\n{what} accuracy {value:.2} % ({form}; {}; in the best epoch, chosen on others)",
+        counted.join(", ")
+    ))?;
+    let predictor = flags::load(&flags.save(MODEL), MODEL)?;
+    for document in documents.iter().take(3) {
+        let shown: Vec<String> = document.sentences.iter().take(12).cloned().collect();
+        flags::print(format!("\n{} in truth; found {}", document.label, predict(&predictor, &shown)?))?;
+    }
+    let name =
+        flags.train.as_ref().map_or_else(|| "datasets/reviews".to_owned(), |path| path.display().to_string());
+    let found = Found { model: MODEL, dataset: &name, metric: "accuracy", value, more: &[] };
+    flags.conclude(&found, &report)
+}
+
+fn main() -> ExitCode {
+    flags::exit(run(&Cli::parse()))
+}
+
+#[test]
+fn it_learns_and_shows_what_it_saw() -> Outcome<()> {
+    assert_eq!(sentences("It is 3.5 m. Good! Is it"), ["It is 3.5 m.", "Good!", "Is it"]);
+    let (train, held) =
+        hold_out(of_lines(&LabelledTexts::of_lines(&TextFile::embedded(DEV.0, DEV.1))?), 4, 1);
+    assert_eq!((train.len(), held.len()), (195, 65));
+    let path = std::env::temp_dir().join(format!("unpadded-documents-{}.ckpt", std::process::id()));
+    for flat in [false, true] {
+        let task = Task::new(&train, flat)?;
+        let trainer = task.network(train.len(), 6, 1)?.progress(unpadded::train::Progress::Quiet);
+        let mut trainer = trainer.checkpoint(&path);
+        let data = task.loader(&train)?;
+        let before = trainer.evaluate(&data)?.loss();
+        trainer.fit(&data, &task.loader(&held)?, unpadded::train::Until::Epochs(6))?;
+        assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
+        let said = predict(
+            &Predictor::load(&path)?,
+            &sentences("The plot was dull. It is set in a town. I regretted it."),
+        )?;
+        assert_eq!(said.lines().count(), 4, "{said}");
+        assert!(said.contains('█'), "{said}");
+        assert_eq!(predict(&Predictor::load(&path)?, &[])?.lines().count(), 1);
+        std::fs::remove_file(&path)?;
+    }
+    Ok(())
+}
