@@ -8,7 +8,7 @@ mod single;
 
 use std::ops::Range;
 
-use single::Single;
+use single::{Single, SingleResult};
 
 use super::float::{Float, Store};
 use super::path::{Arithmetic, Sweep, sweep};
@@ -119,7 +119,7 @@ pub fn attention<T: Float>(
 ) {
     let (n, m) = (q.rows(), k.rows());
     assert_eq!((out.rows(), out.width(), log_sums.rows()), (n, v.width(), n), "the shape of attention");
-    if let Some(single) = Single::of(Attended { q, k, v }, scores) {
+    if let Some(single) = single(Attended { q, k, v }, scores) {
         log_sums.row(0)[0] = single.attend(out.row(0), &mut room.scores);
         return;
     }
@@ -194,8 +194,15 @@ pub fn attention_backward<T: Float>(
     room: &mut AttentionRoom<T>,
 ) {
     let (n, m, d, e) = (q.rows(), k.rows(), q.width(), v.width());
-    if let Some(single) = Single::of(Attended { q, k, v }, scores) {
-        single.descend(result, gradients, &mut room.scores);
+    if let Some(single) = single(Attended { q, k, v }, scores) {
+        let AttentionGradients { q, k, v, .. } = gradients;
+        let result = SingleResult {
+            out: result.out.row(0),
+            log_sum: result.log_sums.row(0)[0],
+            dout: result.dout.map(|dout| dout.row(0)),
+            dlog_sum: result.dlog_sums.map(|dlog_sums| dlog_sums.row(0)[0]),
+        };
+        single.descend(result, [q, k, v], &mut room.scores);
         return;
     }
     let AttentionResult { out, log_sums, dout, dlog_sums } = result;
@@ -287,6 +294,14 @@ pub fn attention_backward<T: Float>(
             }
         }
     }
+}
+
+/// A single query without a bias; `None` if there are others, or a bias.
+fn single<'a, T: Float>(attended: Attended<'a, T>, scores: Scores<'_, T>) -> Option<Single<'a, T>> {
+    let Attended { q, k, v } = attended;
+    let seen = scores.seen(&(0..1), &(0..k.rows()));
+    let alone = q.rows() == 1 && scores.bias.is_empty();
+    alone.then(|| Single { query: q.row(0), keys: k, values: v, scale: scores.scale, seen })
 }
 
 /// Parts of so many, the last one shorter.

@@ -1,6 +1,47 @@
 //! Which rows of each buffer the lanes of a split loop have.
 
-use super::Region;
+use crate::kernels::view::Extent2;
+
+/// Rows of a buffer: `rows` rows from `row` on, columns `column..column + width` of rows that are `stride` wide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Region {
+    /// The buffer's number.
+    pub buffer: usize,
+    /// The first row.
+    pub row: usize,
+    /// The first column.
+    pub column: usize,
+    /// Rows, columns, and the width of the buffer's rows.
+    pub extent: Extent2,
+    /// The step whose rows these are, in a step loop that is split over lanes.
+    pub step: usize,
+}
+
+impl Region {
+    // Saturating, so that no number wraps into a buffer: `Lane::resolve` refuses what is beyond it.
+    pub(super) fn first(&self) -> usize {
+        self.row.saturating_mul(self.extent.stride).saturating_add(self.column)
+    }
+
+    pub(super) fn end(&self) -> usize {
+        self.first().saturating_add(self.extent.span())
+    }
+
+    pub(super) fn overlaps(&self, other: &Region) -> bool {
+        if self.buffer != other.buffer || self.extent.span() == 0 || other.extent.span() == 0 {
+            return false;
+        }
+        if self.extent.stride == other.extent.stride {
+            let below = |from: usize, start: usize, len: usize| from < start.saturating_add(len);
+            let rows =
+                below(self.row, other.row, other.extent.rows) && below(other.row, self.row, self.extent.rows);
+            let columns = below(self.column, other.column, other.extent.width)
+                && below(other.column, self.column, self.extent.width);
+            return rows && columns;
+        }
+        self.first() < other.end() && other.first() < self.end()
+    }
+}
 
 /// What the lanes of a split loop may do with a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,52 +3,49 @@
 
 use std::ops::Range;
 
-use super::{Attended, AttentionGradients, AttentionResult, Scores};
 use crate::kernels::chunk::{CHUNK, part, put, total};
 use crate::kernels::float::{Float, Store};
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
+use crate::kernels::view::{View, ViewMut};
 
-/// One query and the keys that it sees.
+/// One query, the keys and values of its sequence, and which of them it sees.
 pub(super) struct Single<'a, T> {
-    attended: Attended<'a, T>,
-    scale: T,
-    seen: Range<usize>,
+    pub(super) query: &'a [T],
+    pub(super) keys: View<'a, T>,
+    pub(super) values: View<'a, T>,
+    pub(super) scale: T,
+    pub(super) seen: Range<usize>,
 }
 
-impl<'a, T: Float> Single<'a, T> {
-    /// A single query without a bias; `None` if there are others, or a bias.
-    pub(super) fn of(attended: Attended<'a, T>, scores: Scores<'_, T>) -> Option<Self> {
-        let seen = scores.seen(&(0..1), &(0..attended.k.rows()));
-        (attended.q.rows() == 1 && scores.bias.is_empty()).then_some(Self {
-            attended,
-            scale: scores.scale,
-            seen,
-        })
-    }
+/// What [`Single::attend`] made, and the gradients of it that there are.
+pub(super) struct SingleResult<'a, T> {
+    pub(super) out: &'a [T],
+    pub(super) log_sum: T,
+    pub(super) dout: Option<&'a [T]>,
+    pub(super) dlog_sum: Option<T>,
+}
 
+/// A gradient that is asked for, and how it goes to its place.
+type To<'a, T> = Option<(ViewMut<'a, T>, Store)>;
+
+impl<T: Float> Single<'_, T> {
     /// Writes the attended values, and returns the logarithm of the sum of the exponentials of the scores.
     pub(super) fn attend(self, out: &mut [T], room: &mut Vec<T>) -> T {
         sweep(Attend { single: self, out, room })
     }
 
-    /// The gradients that are asked for; keys that the query does not see have none.
-    pub(super) fn descend(
-        self,
-        result: AttentionResult<'_, T>,
-        gradients: AttentionGradients<'_, T>,
-        room: &mut Vec<T>,
-    ) {
+    /// The gradients of query, keys and values that are asked for; keys that the query does not see have none.
+    pub(super) fn descend(self, result: SingleResult<'_, T>, gradients: [To<'_, T>; 3], room: &mut Vec<T>) {
         sweep(Descend { single: self, result, gradients, room });
     }
 
     /// The scores of the keys that are seen.
     #[inline(always)]
     fn scores<A: Arithmetic>(&self, room: &mut Vec<T>) {
-        let query = self.attended.q.row(0);
         room.clear();
         room.resize(self.seen.len(), T::ZERO);
         for (score, row) in room.iter_mut().zip(self.seen.clone()) {
-            *score = dot::<T, A>(query, self.attended.k.row(row)) * self.scale;
+            *score = dot::<T, A>(self.query, self.keys.row(row)) * self.scale;
         }
     }
 }
@@ -95,7 +92,7 @@ impl<T: Float> Sweep for Attend<'_, '_, T> {
         for from in (0..out.len()).step_by(CHUNK) {
             let mut sums = [T::ZERO; CHUNK];
             for (&weight, row) in room.iter().zip(single.seen.clone()) {
-                let value = part(single.attended.v.row(row), from);
+                let value = part(single.values.row(row), from);
                 for j in 0..CHUNK {
                     sums[j] = A::mul_add(weight, value[j], sums[j]);
                 }
@@ -109,8 +106,8 @@ impl<T: Float> Sweep for Attend<'_, '_, T> {
 
 struct Descend<'a, 'r, 'g, T> {
     single: Single<'a, T>,
-    result: AttentionResult<'r, T>,
-    gradients: AttentionGradients<'g, T>,
+    result: SingleResult<'r, T>,
+    gradients: [To<'g, T>; 3],
     room: &'r mut Vec<T>,
 }
 
@@ -120,15 +117,11 @@ impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
     #[inline(always)]
     fn run<A: Arithmetic>(self) {
         let Self { single, result, gradients, room } = self;
-        let AttentionGradients { q: dq, k: mut dk, v: mut dv, .. } = gradients;
-        let (Attended { q, k, v }, seen) = (single.attended, single.seen.clone());
-        let (query, log_sum) = (q.row(0), result.log_sums.row(0)[0]);
-        let dout = result.dout.map(|dout| dout.row(0));
+        let [dq, mut dk, mut dv] = gradients;
+        let (k, v, seen) = (single.keys, single.values, single.seen.clone());
+        let SingleResult { out, log_sum, dout, dlog_sum } = result;
         // What reaches all scores alike: of the attended values, less what comes by the logarithm of the sum.
-        let mut reaches = dout.map_or(T::ZERO, |dout| dot::<T, A>(dout, result.out.row(0)));
-        if let Some(dlog_sums) = result.dlog_sums {
-            reaches -= dlog_sums.row(0)[0];
-        }
+        let reaches = dout.map_or(T::ZERO, |dout| dot::<T, A>(dout, out)) - dlog_sum.unwrap_or(T::ZERO);
         single.scores::<A>(room);
         for gradient in [&mut dk, &mut dv] {
             if let Some((to, Store::Write)) = gradient {
@@ -151,7 +144,7 @@ impl<T: Float> Sweep for Descend<'_, '_, '_, T> {
             if let Some((dk, store)) = &mut dk {
                 let dk = dk.row(row);
                 for from in (0..dk.len()).step_by(CHUNK) {
-                    let mut d = part(query, from);
+                    let mut d = part(single.query, from);
                     d.iter_mut().for_each(|d| *d *= *score);
                     put(dk, from, &d, *store);
                 }

@@ -281,9 +281,3 @@ fn attention_over_three_levels() {
         vec![out]
     });
 }
-
-#[test]
-fn temporary() {
-    unpadded::testing::check_kinds(&unpadded::ops::catalogue(), &["additive_attention", "dot_attention"])
-        .unwrap();
-}
