@@ -200,7 +200,7 @@ impl Found<'_> {
             stands_for: self.source.note(call.id),
             ..self.call_of(call, parsed)
         };
-        instr.effort = effort(&instr);
+        instr.effort = effort(&instr, parsed.hints.heavy);
         Ok(instr)
     }
 

@@ -6,8 +6,8 @@ use crate::program::{Extent, Reach};
 /// So many multiply-adds of a product take about as long as writing one number elsewhere.
 const MULTIPLY_ADDS: usize = 16;
 
-/// The effort of a call whose views are known.
-pub(crate) fn effort(op: &OpInstr) -> Effort {
+/// The effort of a call whose views are known, each of whose numbers is as much as so many of other operators.
+pub(crate) fn effort(op: &OpInstr, heavy: usize) -> Effort {
     let numbers = |r: &Ref| r.rows.known().map(|rows| rows.saturating_mul(r.width));
     let sum = |numbers: &mut dyn Iterator<Item = usize>| numbers.fold(0, usize::saturating_add);
     let batched = || op.writes.iter().chain(&op.reads).filter(|r| r.rows.known().is_none());
@@ -31,5 +31,5 @@ pub(crate) fn effort(op: &OpInstr) -> Effort {
         written if op.reach == Reach::Sequence => written.max(width(&op.reads)),
         written => written,
     };
-    Effort { rows, row: of_row.saturating_add(products) }
+    Effort { rows, row: of_row.saturating_mul(heavy.max(1)).saturating_add(products) }
 }

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use super::HEAVY;
 use super::chain::{self, EMISSIONS, TRANSITIONS};
 use crate::error::{Error, Result};
 use crate::kernels::{ChainRoom, PairSums, Store, Transitions, View, ViewMut, helpers, log_sum, marginals};
 use crate::operator;
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::program::{
-    Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Sequences, Spec,
+    Backward, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, RowValue, Sample, Sequences, Spec,
 };
 use crate::with_float;
 
@@ -58,6 +59,10 @@ operator! {
 impl Op for LinearChainCrf {
     fn facts(&self) -> Facts {
         Facts::sequence_wise(LodEffect::DropsLevel(EMISSIONS))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { heavy: HEAVY, ..Hints::default() }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

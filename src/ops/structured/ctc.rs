@@ -1,5 +1,6 @@
 //! `ctc_loss`: what labels cost whose places among the frames nobody knows.
 
+use super::HEAVY;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
@@ -8,7 +9,9 @@ use crate::lod::Lod;
 use crate::operator;
 use crate::ops::lookup::ids::{self, Ids, ids};
 use crate::program::contract::sample::numbers;
-use crate::program::{Backward, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Sample, Spec};
+use crate::program::{
+    Backward, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, RowValue, Sample, Spec,
+};
 use crate::tensor::{Dense, Variable};
 use crate::with_float;
 
@@ -55,6 +58,10 @@ operator! {
 impl Op for CtcLoss {
     fn facts(&self) -> Facts {
         Facts::sequence_wise(LodEffect::DropsLevel(Self::LOGITS))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { heavy: HEAVY, ..Hints::default() }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

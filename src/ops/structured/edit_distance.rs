@@ -2,13 +2,14 @@
 
 use ndarray::Array1;
 
+use super::HEAVY;
 use super::ctc::same_sequences;
 use crate::error::{Error, Result};
 use crate::kernels::edit_distance;
 use crate::lod::Lod;
 use crate::operator;
 use crate::ops::lookup::ids::{check, ids};
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, Sample};
+use crate::program::{Facts, Forward, Hints, InferShape, LodEffect, Op, Sample};
 use crate::tensor::{DType, Dense, Variable};
 
 operator! {
@@ -42,6 +43,10 @@ operator! {
 impl Op for EditDistance {
     fn facts(&self) -> Facts {
         Facts::sequence_wise(LodEffect::DropsLevel(Self::FOUND))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { heavy: HEAVY, ..Hints::default() }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -1,10 +1,11 @@
 //! `crf_marginals`: how likely each tag is in each row.
 
+use super::HEAVY;
 use super::chain::{self, EMISSIONS};
 use crate::error::Result;
 use crate::kernels::{ChainRoom, Transitions, marginals};
 use crate::operator;
-use crate::program::{Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::program::{Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample};
 use crate::with_float;
 
 operator! {
@@ -44,6 +45,10 @@ struct Rooms(Transitions, ChainRoom);
 impl Op for CrfMarginals {
     fn facts(&self) -> Facts {
         Facts::sequence_wise(LodEffect::Keeps(EMISSIONS))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { heavy: HEAVY, ..Hints::default() }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -13,3 +13,6 @@ pub(super) mod edit_distance;
 pub(super) mod marginals;
 #[macro_use]
 pub(super) mod viterbi;
+
+/// A number of a chain or of frames takes about as long as so many that an ordinary operator writes: some ten nanoseconds.
+const HEAVY: usize = 20;

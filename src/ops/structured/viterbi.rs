@@ -1,10 +1,11 @@
 //! `viterbi_decode`: the tags of the highest scores.
 
+use super::HEAVY;
 use super::chain::{self, EMISSIONS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{BestPaths, Transitions, best_paths};
 use crate::operator;
-use crate::program::{Attributes, Facts, Forward, InferShape, LodEffect, Op, RowValue, Sample};
+use crate::program::{Attributes, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue, Sample};
 use crate::tensor::DType;
 use crate::with_float;
 
@@ -64,6 +65,10 @@ struct Rooms(Transitions, BestPaths);
 impl Op for ViterbiDecode {
     fn facts(&self) -> Facts {
         Facts::sequence_wise(LodEffect::Keeps(EMISSIONS))
+    }
+
+    fn hints(&self) -> Hints {
+        Hints { heavy: HEAVY, ..Hints::default() }
     }
 
     fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {

@@ -28,6 +28,9 @@ pub struct Hints {
     /// about speed alone: that the bits are the same on any number of threads is held for every operator, by the rules
     /// `compiled` and `in a step`.
     pub divides_columns: bool,
+    /// About how many numbers an ordinary operator writes while this one is done with one of its own; 0 counts as one. Threads share
+    /// its work from so much fewer rows on.
+    pub heavy: usize,
     /// A random operator that draws only when it trains: when it infers, the same input gives the same output.
     pub draws_in_training: bool,
     /// The gradients share no work, as those of a product: each may be computed in a call of its own, at another time.
