@@ -177,8 +177,8 @@ impl Task {
             step.update(before, h);
             (h, context)
         };
-        let logits = |h: Var, context: Var, y: Var| {
-            say.of(read.of(net.concat(&[h, context, y])).tanh().dropout(dropout))
+        let logits = |at: &Builder, h: Var, context: Var, y: Var| {
+            say.of(read.of(at.concat(&[h, context, y])).tanh().dropout(dropout))
         };
         let y = table.of(given);
         let logits = if own > 0.0 {
@@ -189,7 +189,7 @@ impl Task {
                 let (before, own) = (step.memory_from(start), step.memory_of(DType::I64, &[1]));
                 let y = right.select(y, table.of(own));
                 let (h, context) = advance(step, before, y);
-                let logits = logits(h, context, y);
+                let logits = logits(step, h, context, y);
                 step.update(own, logits.argmax());
                 logits
             })
@@ -197,15 +197,15 @@ impl Task {
             // What is said leaves the loop: one product for all steps.
             let y = y.dropout(dropout);
             let (h, context) = net.recurrent(y, |step, y| advance(step, step.memory_from(start), y));
-            logits(h, context, y)
+            logits(&net, h, context, y)
         };
         let smoothed = CrossEntropy { label_smoothing: smoothing, ..CrossEntropy::default() };
-        let loss = logits.cross_entropy_with(next, smoothed).0.mean();
+        let (losses, plain) = (logits.cross_entropy_with(next, smoothed).0, logits.cross_entropy(next));
         let adam = Adam::new(rate).lazy().clip_global_norm(1.0);
         let adam = adam.schedule(Schedule::cosine_to(steps, rate / 20.0));
         let [from, to] = self.settings.cut.map(|cut| cut.name());
-        let trainer = Trainer::new(net, loss, &adam)?
-            .metric(Loss::perplexity(logits.cross_entropy(next)))
+        let trainer = Trainer::new(net, losses.mean(), &adam)?
+            .metric(Loss::perplexity(plain))
             .select("perplexity")
             .output("logits", logits)
             .note("sources are cut in", from)
