@@ -85,7 +85,7 @@ const DATES: Settings = Settings {
     own: 0.1,
     smoothing: 0.05,
     rate: 4e-3,
-    epochs: 8,
+    epochs: 6,
     batch: 64,
     limits: (1, usize::MAX),
 };
@@ -154,7 +154,8 @@ impl Task {
         let x = source.embedding(Embedding::new(self.sources.len(), width).sparse()).dropout(dropout);
         let encoder = Stacked::new(Gru::new(hidden), layers).bidirectional().dropout(dropout);
         let states = x.stacked(encoder).dropout(dropout);
-        let keys = states.linear(hidden);
+        // Computed once: what is looked for, and what is found.
+        let (keys, values) = (states.linear(hidden), states.linear(hidden));
         let start = states.sequence_pool(Pool::Mean).linear(hidden).tanh();
 
         // Tokens are read and said by the same vectors (Press and Wolf, "Using the output embedding to improve language models", 2017).
@@ -171,7 +172,7 @@ impl Task {
         let advance = |step: &Step, before: Var, y: Var| {
             let wanted = step.sequence_expand_as(query.of(before), keys);
             let weights = score.of((keys + wanted).tanh()).sequence_softmax();
-            let context = (states * weights).sequence_pool(Pool::Sum);
+            let context = (values * weights).sequence_pool(Pool::Sum);
             let from_input = of_token.of(y) + of_context.of(context);
             let h = step.gru_cell(from_input, of_state.of(before), before, Update::Keeps);
             step.update(before, h);
@@ -200,13 +201,12 @@ impl Task {
             logits(&net, h, context, y)
         };
         let smoothed = CrossEntropy { label_smoothing: smoothing, ..CrossEntropy::default() };
-        let (losses, plain) = (logits.cross_entropy_with(next, smoothed).0, logits.cross_entropy(next));
+        let losses = logits.cross_entropy_with(next, smoothed).0;
         let adam = Adam::new(rate).lazy().clip_global_norm(1.0);
         let adam = adam.schedule(Schedule::cosine_to(steps, rate / 20.0));
         let [from, to] = self.settings.cut.map(|cut| cut.name());
         let trainer = Trainer::new(net, losses.mean(), &adam)?
-            .metric(Loss::perplexity(plain))
-            .select("perplexity")
+            .metric(Loss::new(losses))
             .output("logits", logits)
             .note("sources are cut in", from)
             .note("targets are cut in", to);
@@ -320,6 +320,16 @@ fn run(cli: &Cli) -> Outcome<()> {
     let (batches, held) = (task.loader(&train)?.shuffle(flags.seed).prefetch(4), task.loader(&dev)?);
     let steps = flags.epochs.unwrap_or(settings.epochs) as usize * count.div_ceil(settings.batch);
     let trainer = task.network(steps, flags.seed)?;
+    if std::env::var("PROFILE").is_ok() {
+        let mut trainer = trainer.threads(std::env::var("PROFILE")?.parse()?);
+        trainer.fit(&batches, &held, unpadded::train::Until::Steps(20)).ok();
+        trainer.start_profile()?;
+        trainer.fit(&batches, &held, unpadded::train::Until::Steps(60)).ok();
+        if let Some(p) = trainer.take_profile() {
+            println!("{p}");
+        }
+        return Ok(());
+    }
     let Some((_, report)) = flags.fit(MODEL, trainer, (&batches, &held), settings.epochs)? else {
         return Ok(());
     };
