@@ -1,7 +1,10 @@
 //! Speech of a language that nobody speaks, for `speech`: from a seed, the energies of frames and the phonemes behind them.
+#[path = "draws.rs"]
+mod draws;
+
 use std::ops::Range;
 
-use unpadded::kernels::uniform01;
+use draws::Draws;
 
 /// The energies of its frames one after another, and its phonemes, numbered from 1.
 pub(crate) type Utterance = (Vec<f32>, Vec<i64>);
@@ -38,27 +41,14 @@ const VOWELS: usize = 6;
 /// The phonemes that may end a syllable: from m to s.
 const ENDS: Range<usize> = VOWELS..VOWELS + 5;
 
-/// Random numbers, the same for the same seed.
-struct Draws(u64, u32);
-
-impl Draws {
-    fn between(&mut self, least: f64, most: f64) -> f64 {
-        self.1 += 1;
-        least + (most - least) * uniform01::<f64>(self.0, [self.1, 0, 0, 0])
-    }
-
-    fn one_of(&mut self, range: Range<usize>) -> usize {
-        self.between(range.start as f64, range.end as f64) as usize
-    }
-
-    fn normal(&mut self) -> f64 {
-        (-2.0 * (1.0 - self.between(0.0, 1.0)).ln()).sqrt() * self.between(0.0, std::f64::consts::TAU).cos()
-    }
+/// A number of the normal distribution.
+fn normal(draws: &mut Draws) -> f64 {
+    (-2.0 * (1.0 - draws.between(0.0, 1.0)).ln()).sqrt() * draws.between(0.0, std::f64::consts::TAU).cos()
 }
 
 /// The words of the language, of one or two syllables: consonant, vowel, and at times another consonant.
 fn lexicon() -> Vec<Vec<usize>> {
-    let mut draws = Draws(1906, 0);
+    let mut draws = Draws::new(1906);
     let mut word = || {
         let mut word = Vec::new();
         for _ in 0..draws.one_of(1..3) {
@@ -74,7 +64,7 @@ fn lexicon() -> Vec<Vec<usize>> {
 
 /// What so many speakers say, each so many utterances of 20 to about 150 frames.
 pub(crate) fn speech(seed: u64, speakers: usize, each: usize) -> Vec<Utterance> {
-    let (words, mut draws) = (lexicon(), Draws(seed, 0));
+    let (words, mut draws) = (lexicon(), Draws::new(seed));
     let mut utterances = Vec::new();
     for _ in 0..speakers {
         // A short throat has high formants. Some are in a hurry.
@@ -92,7 +82,8 @@ pub(crate) fn speech(seed: u64, speakers: usize, each: usize) -> Vec<Utterance> 
                         // The mouth is still on its way from the phoneme before.
                         let mouth = mouth.get_or_insert(target);
                         mouth.iter_mut().zip(target).for_each(|(now, target)| *now += 0.5 * (target - *now));
-                        frames.extend(energies(*mouth, throat).map(|x| (x + 0.5 * draws.normal()) as f32));
+                        frames
+                            .extend(energies(*mouth, throat).map(|x| (x + 0.5 * normal(&mut draws)) as f32));
                     }
                 }
             }

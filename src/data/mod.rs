@@ -6,6 +6,7 @@
 //! | text | tokens | [`Tokenizer`] |
 //! | tokens, labels | numbers | [`Vocabulary`] |
 //! | labelled texts | vocabularies, a part held out, a loader | [`LabelledTexts`] |
+//! | texts and their translations | vocabularies, a part held out, what each may become, a loader | [`Pairs`] |
 //! | words with tags, in columns or parallel files | chunks, vocabularies, a part held out, samples | [`TaggedTexts`], [`TagScheme`] |
 //! | files of pre-trained word vectors | the rows of an embedding's table | [`WordVectors`] |
 //! | LIBSVM files | columns, classes, a part held out, a loader of sparse batches | [`LabelledRows`] |
@@ -62,6 +63,7 @@ mod libsvm;
 mod lines;
 mod loader;
 mod order;
+mod pairs;
 mod prefetch;
 mod records;
 mod source;
@@ -81,6 +83,7 @@ pub use labelled_texts::LabelledTexts;
 pub use libsvm::{FirstIndex, LabelledRow};
 pub use lines::Encoding;
 pub use loader::{Batching, Loader};
+pub use pairs::Pairs;
 pub use records::{ColumnSpec, Labelled, Malformed, Pair, Records, Skipped};
 pub use source::{Sampled, Samples, Source, Streamed};
 pub use tag_scheme::{Chunk, TagScheme};

@@ -123,6 +123,22 @@ pub(super) fn pair(line: &str) -> Result<Option<Pair>, Reason> {
     Ok(Some(Pair { source: source.to_owned(), target: target.to_owned() }))
 }
 
+/// A pair with or without a third column.
+pub(super) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
+    if line.trim().is_empty() {
+        return Ok(None);
+    }
+    let third = line.match_indices('\t').nth(1).map_or(line.len(), |(at, _)| at);
+    let (two, rest) = line.split_at(third);
+    let expected = "text, one tab and text, and perhaps another tab and something else";
+    if rest.matches('\t').count() > 1 {
+        let got = format!("{} tabs in {}", line.matches('\t').count(), shown(line));
+        return Err(Reason { expected: expected.to_owned(), got });
+    }
+    let (source, target) = two_cells(two, expected)?;
+    Ok(Some(Pair { source: source.to_owned(), target: target.to_owned() }))
+}
+
 /// Makes records of lines.
 pub(super) trait Parser<R>: Send {
     /// Takes a line; it may complete a record.

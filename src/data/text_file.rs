@@ -8,7 +8,7 @@ use super::archive::{Bytes, Member, Origin, Wrapping};
 use super::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
 use super::lines::{Encoding, Lines};
 use super::records::{
-    Block, ColumnSpec, Labelled, Malformed, OneLine, Pair, Parser, Records, labelled, pair,
+    Block, ColumnSpec, Labelled, Malformed, OneLine, Pair, Parser, Records, labelled, pair, translation,
 };
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -96,6 +96,19 @@ impl TextFile {
             _ => format!("one of {}{more}", shown.join(", ")),
         };
         Error::of(ErrorKind::Format, format!("member of zip `{}`", self.origin.name()), expected, got)
+    }
+
+    /// Of a zip with several files the only one that is no note about the others, which has a name that begins with `_`.
+    pub(super) fn without_notes(mut self) -> Result<Self> {
+        if self.member.is_none() && self.origin.wrapping()? == Wrapping::Zip {
+            let mut members = self.origin.members()?;
+            members
+                .retain(|member| !member.name.rsplit('/').next().is_some_and(|name| name.starts_with('_')));
+            if members.len() == 1 {
+                self.member = members.pop();
+            }
+        }
+        Ok(self)
     }
 
     /// How its bytes stand for characters.
@@ -203,6 +216,16 @@ impl TextFile {
     #[track_caller]
     pub fn pairs(&self) -> Result<Records<Pair>> {
         self.records(OneLine(pair))
+    }
+
+    /// Lines of `source<TAB>target`, or of these and one more column, which is passed over: Tatoeba's say there who wrote them. Blank
+    /// lines are passed over.
+    ///
+    /// # Errors
+    /// If the file cannot be opened; malformed lines come as items.
+    #[track_caller]
+    pub fn translations(&self) -> Result<Records<Pair>> {
+        self.records(OneLine(translation))
     }
 
     /// Sentences of a token a line with its tags in columns, as in the CoNLL shared tasks; blank lines end a sentence.

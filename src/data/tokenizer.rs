@@ -28,19 +28,24 @@ enum Cut {
     Whitespace,
     Words,
     Characters,
+    Pieces,
 }
 
 impl Cut {
-    const ALL: [Self; 3] = [Self::Whitespace, Self::Words, Self::Characters];
+    const ALL: [Self; 4] = [Self::Whitespace, Self::Words, Self::Characters, Self::Pieces];
 
     fn name(self) -> &'static str {
         match self {
             Self::Whitespace => "whitespace",
             Self::Words => "words",
             Self::Characters => "characters",
+            Self::Pieces => "pieces",
         }
     }
 }
+
+/// What a piece begins with that stood right behind the one before, U+FFED; where a text has it, the piece has U+25A0.
+const JOINED: char = '\u{ffed}';
 
 /// What the name of a tokenizer that lowercases ends with.
 const LOWERCASE: &str = ", lowercase";
@@ -59,6 +64,20 @@ impl Tokenizer {
     /// What a reader takes for one character (a grapheme cluster), white space too.
     pub const fn characters() -> Self {
         Self { cut: Cut::Characters, lowercase: false }
+    }
+
+    /// Words and marks of which a text can be put together again: letters and digits that stand together, with the apostrophe
+    /// behind them, and each mark alone. A piece that stood right behind the one before begins with U+FFED.
+    ///
+    /// ```
+    /// use unpadded::data::Tokenizer;
+    /// let pieces = Tokenizer::pieces();
+    /// let cut: Vec<_> = pieces.tokens("L'air, dis-tu ?").collect();
+    /// assert_eq!(cut, ["L'", "\u{ffed}air", "\u{ffed},", "dis", "\u{ffed}-", "\u{ffed}tu", "?"]);
+    /// assert_eq!(pieces.join(&cut), "L'air, dis-tu ?");
+    /// ```
+    pub const fn pieces() -> Self {
+        Self { cut: Cut::Pieces, lowercase: false }
     }
 
     /// Makes each token lower case.
@@ -100,8 +119,49 @@ impl Tokenizer {
                 Box::new(text.split_whitespace().flat_map(UnicodeSegmentation::split_word_bounds).map(case))
             }
             Cut::Characters => Box::new(text.graphemes(true).map(case)),
+            Cut::Pieces => Box::new(text.split_whitespace().flat_map(pieces).map(move |(joined, piece)| {
+                let piece = case(piece);
+                let piece =
+                    if piece.contains(JOINED) { piece.replace(JOINED, "\u{25a0}").into() } else { piece };
+                if joined { format!("{JOINED}{piece}").into() } else { piece }
+            })),
         }
     }
+
+    /// A text of these tokens: characters one behind the other; others with a space between, but for [pieces](Self::pieces) that
+    /// stood together. Of the tokens of a text it is the text, where words that were not cut are between single spaces.
+    pub fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
+        let mut text = String::new();
+        for token in tokens {
+            let token = token.as_ref();
+            let (joined, token) = match token.strip_prefix(JOINED) {
+                Some(rest) if self.cut == Cut::Pieces => (true, rest),
+                _ => (self.cut == Cut::Characters, token),
+            };
+            if !joined && !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(token);
+        }
+        text
+    }
+}
+
+/// The pieces of a word, and whether each stands right behind another.
+fn pieces(word: &str) -> impl Iterator<Item = (bool, &str)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = word.get(at..)?;
+        let letter = |c: &&str| c.starts_with(char::is_alphanumeric);
+        let letters: usize = rest.graphemes(true).take_while(letter).map(str::len).sum();
+        // Of letters the apostrophe behind them is a part, any other mark is alone.
+        let mark = rest.get(letters..)?.graphemes(true).next();
+        let mark = mark.filter(|mark| letters == 0 || matches!(*mark, "'" | "\u{2019}"));
+        let piece = rest.get(..letters + mark.map_or(0, str::len)).filter(|piece| !piece.is_empty())?;
+        let joined = at > 0;
+        at += piece.len();
+        Some((joined, piece))
+    })
 }
 
 fn lowercase(token: &str) -> Cow<'_, str> {
@@ -119,17 +179,35 @@ mod tests {
     use super::*;
 
     const ALL: [Tokenizer; 3] = [Tokenizer::whitespace(), Tokenizer::words(), Tokenizer::characters()];
+    const NAMED: [Tokenizer; 4] = [ALL[0], ALL[1], ALL[2], Tokenizer::pieces()];
 
     #[test]
     fn names_lead_back() {
-        for tokenizer in ALL {
+        for tokenizer in NAMED {
             assert_eq!(Tokenizer::from_name(&tokenizer.name()), Ok(tokenizer));
             assert_eq!(Tokenizer::from_name(&tokenizer.lowercase().name()), Ok(tokenizer.lowercase()));
         }
         let message = Tokenizer::from_name("bpe").unwrap_err().to_string();
-        let expected = "tokenizer: expected one of `whitespace`, `words`, `characters`, with `, lowercase` behind it \
-                        or not, got `bpe`";
+        let expected = "tokenizer: expected one of `whitespace`, `words`, `characters`, `pieces`, with `, lowercase` \
+                        behind it or not, got `bpe`";
         assert_eq!(message, expected);
+    }
+
+    #[test]
+    fn pieces_are_put_together_again() {
+        let cut = |text| Tokenizer::pieces().tokens(text).collect::<Vec<_>>().join(" ").replace(JOINED, "_");
+        assert_eq!(
+            cut("Don't  stop: 3.14 l\u{2019}e\u{301}te\u{301}!?"),
+            "Don' _t stop _: 3 _. _14 l\u{2019} _e\u{301}te\u{301} _! _?"
+        );
+        assert_eq!(cut("'tis '' a"), "' _tis ' _' a");
+        assert_eq!(cut("\u{ffed} a\u{ffed}"), "\u{25a0} a _\u{25a0}");
+        assert_eq!(
+            Tokenizer::pieces().lowercase().join(Tokenizer::pieces().lowercase().tokens("Ab-Cd E")),
+            "ab-cd e"
+        );
+        assert_eq!(Tokenizer::characters().join(Tokenizer::characters().tokens(" a  b")), " a  b");
+        assert_eq!(Tokenizer::whitespace().join(Tokenizer::whitespace().tokens(" a.  b")), "a. b");
     }
 
     #[test]
@@ -150,6 +228,9 @@ mod tests {
                 prop_assert_eq!(kept(&joined), kept(&text));
                 prop_assert!(tokenizer.tokens(&text).all(|token| !token.is_empty()));
             }
+            let pieces = Tokenizer::pieces();
+            let spaced = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(JOINED, "\u{25a0}");
+            prop_assert_eq!(pieces.join(pieces.tokens(&text)), spaced);
         }
     }
 }

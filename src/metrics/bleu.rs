@@ -55,14 +55,40 @@ impl Bleu {
 
     /// Takes in a text and what it is to be, cut by [`tokens_13a`].
     pub fn texts(&mut self, found: &str, reference: &str) {
-        self.tokens(&tokens_13a(found), &tokens_13a(reference));
+        self.texts_of_several(found, &[reference]);
+    }
+
+    /// Takes in a text and several that it may be, cut by [`tokens_13a`], as [`Self::tokens_of_several`].
+    pub fn texts_of_several(&mut self, found: &str, references: &[&str]) {
+        let references: Vec<Vec<String>> = references.iter().map(|reference| tokens_13a(reference)).collect();
+        self.tokens_of_several(&tokens_13a(found), &references.iter().map(Vec::as_slice).collect::<Vec<_>>());
     }
 
     /// Takes in a sequence and what it is to be.
     pub fn tokens<T: Eq + Hash>(&mut self, found: &[T], reference: &[T]) {
+        self.tokens_of_several(found, &[reference]);
+    }
+
+    /// Takes in a sequence and several that it may be: an n-gram counts as often as it is in the one that has it most often, and
+    /// what was found is to be as long as the one whose length is nearest, of two the shorter.
+    ///
+    /// ```
+    /// use unpadded::metrics::{Bleu, Metric};
+    /// let mut bleu = Bleu::of_texts();
+    /// bleu.tokens_of_several(&[1, 2, 3, 4, 5], &[&[1, 2, 3, 4], &[2, 3, 4, 5, 6, 7]]);
+    /// assert_eq!(bleu.value(), 1.0); // every n-gram is in one of them, and 4 is nearest
+    /// ```
+    pub fn tokens_of_several<T: Eq + Hash>(&mut self, found: &[T], references: &[&[T]]) {
         for n in 1..=LONGEST {
             let mut left: HashMap<&[T], usize> = HashMap::new();
-            reference.windows(n).for_each(|gram| *left.entry(gram).or_default() += 1);
+            for reference in references {
+                let mut of_this: HashMap<&[T], usize> = HashMap::new();
+                reference.windows(n).for_each(|gram| *of_this.entry(gram).or_default() += 1);
+                for (gram, times) in of_this {
+                    let most = left.entry(gram).or_default();
+                    *most = times.max(*most);
+                }
+            }
             let hits = found.windows(n).filter(|gram| match left.get_mut(gram) {
                 Some(times) if *times > 0 => {
                     *times -= 1;
@@ -73,8 +99,10 @@ impl Bleu {
             self.sums[n - 1] += hits.count() as f64;
             self.sums[LONGEST + n - 1] += found.windows(n).len() as f64;
         }
+        let lengths = references.iter().map(|reference| reference.len());
+        let nearest = lengths.min_by_key(|&length| (length.abs_diff(found.len()), length)).unwrap_or(0);
         self.sums[2 * LONGEST] += found.len() as f64;
-        self.sums[2 * LONGEST + 1] += reference.len() as f64;
+        self.sums[2 * LONGEST + 1] += nearest as f64;
     }
 }
 
@@ -205,6 +233,37 @@ mod tests {
         }
         assert!((100.0 * all.value() - 35.71254619460934).abs() < 1e-9, "{}", all.value());
         assert_eq!(Bleu::of_texts().value(), 0.0);
+    }
+
+    /// Texts, what they may be, and what sacreBLEU 2.6 says of each alone.
+    #[test]
+    fn several_references_count_as_in_sacrebleu() {
+        let texts: [(&str, &[&str], f64); 4] = [
+            (
+                "the the the the the the the",
+                &["the cat is on the mat", "there is a cat on the mat"],
+                7.809849842300637,
+            ),
+            (
+                "Il est parti hier soir.",
+                &["Il est parti hier.", "Il s'en est allé hier soir.", "Hier soir, il est parti."],
+                70.71067811865478,
+            ),
+            ("Va !", &["Pars !", "Va-t'en d'ici !"], 0.0),
+            (
+                "J'ai faim aujourd'hui.",
+                &["J'ai faim.", "J'ai très faim aujourd'hui, moi."],
+                45.18010018049227,
+            ),
+        ];
+        let mut all = Bleu::of_texts();
+        for (found, references, expected) in texts {
+            let mut one = Bleu::of_texts();
+            one.texts_of_several(found, references);
+            all.texts_of_several(found, references);
+            assert!((100.0 * one.value() - expected).abs() < 1e-9, "{found}: {}", one.value());
+        }
+        assert!((100.0 * all.value() - 32.300465312920515).abs() < 1e-9, "{}", all.value());
     }
 
     #[test]

@@ -218,6 +218,18 @@ fn zips_are_read_member_by_member() {
 }
 
 #[test]
+fn notes_in_a_zip_are_passed_over_where_one_other_file_is_left() {
+    let text =
+        |members: &[(&str, &[u8])]| file(&zipped(members)).without_notes().and_then(|file| file.text());
+    assert_eq!(text(&[("d/_about.txt", b"about"), ("d/fra.txt", b"fra")]).unwrap(), "fra");
+    assert_eq!(text(&[("_about.txt", b"about")]).unwrap(), "about");
+    assert!(
+        message(text(&[("_a", b"a"), ("b", b"b"), ("c", b"c")])).contains("one of `_a`, `b`, `c`, got 3")
+    );
+    assert_eq!(file(b"plain").without_notes().unwrap().text().unwrap(), "plain");
+}
+
+#[test]
 fn what_macos_adds_to_a_zip_is_no_member() {
     let added: &[(&str, &[u8])] =
         &[("a.txt", b"a"), ("__MACOSX/._a.txt", b"\0\x05\x16\x07"), (".DS_Store", b"\0"), ("._a.txt", b"\0")];

@@ -4,7 +4,7 @@ use std::fs;
 
 use unpadded::data::{
     Batch, Batching, ColumnSpec, Continuous, Data, Field, FirstIndex, Folder, LabelledRow, LabelledRows,
-    LabelledTexts, Limits, Loader, Sample, Samples, Source, Streamed, TagScheme, TaggedTexts, Target,
+    LabelledTexts, Limits, Loader, Pairs, Sample, Samples, Source, Streamed, TagScheme, TaggedTexts, Target,
     TextFile, Tokenizer, Vocabulary, WordVectors,
 };
 use unpadded::{Error, Result};
@@ -51,6 +51,16 @@ pub(super) fn calls(calls: &mut Calls) {
     calls.at("Records::read_all", || TextFile::embedded("empty.txt", "").lines()?.read_all());
     calls.at("TextFile::labelled", || line.labelled()?.collect::<Result<Vec<_>>>());
     calls.at("TextFile::pairs", || line.pairs()?.collect::<Result<Vec<_>>>());
+
+    calls.at("TextFile::translations", || broken.translations().map(drop));
+    let pairs = Pairs::of_lines(&TextFile::embedded("pairs.txt", "a\tb\n")).unwrap();
+    let (cut, none) = (Tokenizer::characters(), Limits { max_size: 0, ..Limits::default() });
+    calls.at("Pairs::open", || Pairs::open(&nowhere));
+    calls.at("Pairs::of_lines", || Pairs::of_lines(&line));
+    calls.at("Pairs::sources", || pairs.sources(&cut, &none));
+    calls.at("Pairs::targets", || pairs.targets(&cut, &none));
+    let a = Vocabulary::labels(["a"]).unwrap();
+    calls.at("Pairs::loader", || pairs.loader(["x", "y", "z"], [&cut, &cut], [&a, &a], ["a", "a"]).map(drop));
 
     let tagged = TaggedTexts::of_columns(&TextFile::embedded("tags.txt", "a O\n")).unwrap();
     let other = TextFile::embedded("other.txt", "a B-A\n");

@@ -1,0 +1,251 @@
+//! Pairs of texts, and what a model that translates is trained on of them.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use super::records::shown;
+use super::{Fingerprint, Limits, Loader, Pair, Samples, TextFile, Tokenizer, Vocabulary};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+/// Texts with what each is to become, as sentences with their translations, in memory, and what messages call where they are from. A
+/// source may come several times, with other targets.
+///
+/// ```
+/// use unpadded::data::{Data, Limits, Pairs, TextFile, Tokenizer};
+/// let file = TextFile::embedded("some.tsv", "Go.\tVa !\nGo.\tAllez !\nRun!\tCours !\tCC-BY 2.0\n");
+/// let pairs = Pairs::of_lines(&file)?;
+/// assert_eq!(pairs.by_source(), [("Go.", vec!["Va !", "Allez !"]), ("Run!", vec!["Cours !"])]);
+///
+/// let cut = Tokenizer::pieces();
+/// let ends = ["<s>", "</s>"].map(String::from);
+/// let limits = Limits { specials: [&ends[..], &[Vocabulary::UNKNOWN.to_owned()]].concat(), ..Limits::default() };
+/// let (from, to) = (pairs.sources(&cut, &Limits::default())?, pairs.targets(&cut, &limits)?);
+/// let train = pairs.loader(["source", "given", "next"], [&cut, &cut], [&from, &to], ["<s>", "</s>"])?;
+/// let batch = train.batches(None, 0)?.next().unwrap()?;
+/// let read = |feed: usize| batch.values[feed].1.as_slice::<i64>().unwrap().iter().map(|&id| to.token(id).unwrap());
+/// assert_eq!(read(1).collect::<Vec<_>>(), ["<s>", "Va", "!", "<s>", "Allez", "!", "<s>", "Cours", "!"]);
+/// assert_eq!(read(2).collect::<Vec<_>>(), ["Va", "!", "</s>", "Allez", "!", "</s>", "Cours", "!", "</s>"]);
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pairs {
+    name: String,
+    pairs: Vec<Pair>,
+}
+
+impl Pairs {
+    /// These pairs; `name` is what messages call them.
+    pub fn new(name: &str, pairs: impl Into<Vec<Pair>>) -> Self {
+        Self { name: name.to_owned(), pairs: pairs.into() }
+    }
+
+    /// A file of lines as [`Self::of_lines`]. Of a zip with several files it is the one whose name does not begin with `_`, as that
+    /// of notes about the others does.
+    ///
+    /// # Errors
+    /// If it is not there, or as [`Self::of_lines`].
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::of_lines(&TextFile::open(path)?.without_notes().at_caller()?)
+    }
+
+    /// Lines of `source<TAB>target`, perhaps with a third column, as [`TextFile::translations`].
+    ///
+    /// # Errors
+    /// If the file cannot be read, has no such line, or a malformed one.
+    #[track_caller]
+    pub fn of_lines(file: &TextFile) -> Result<Self> {
+        Ok(Self { name: file.name(), pairs: file.translations()?.read_all().at_caller()? })
+    }
+
+    /// What messages call them.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Each of them.
+    pub fn pairs(&self) -> &[Pair] {
+        &self.pairs
+    }
+
+    /// Holds out so many pairs, with all pairs of the same source, so that no source is on both sides: those of sources in an order
+    /// that depends on their text and the seed, without the ones that have more pairs than are still missing. The rest comes first.
+    ///
+    /// ```
+    /// use unpadded::data::{Pairs, TextFile};
+    /// let lines = "Go.\tVa !\nGo.\tAllez !\nRun!\tCours !\nStop!\tArrêtez !\nStop!\tArrête !\nStop!\tHalte !\n";
+    /// let (rest, held) = Pairs::of_lines(&TextFile::embedded("some.tsv", lines))?.hold_out(3, 7);
+    /// assert_eq!((rest.pairs().len(), held.pairs().len(), held.name()), (3, 3, "some.tsv, held out"));
+    /// assert!(rest.pairs().iter().all(|a| held.pairs().iter().all(|b| a.source != b.source)));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn hold_out(self, pairs: usize, seed: u64) -> (Self, Self) {
+        let mut found: HashMap<&str, usize> = HashMap::new();
+        self.pairs.iter().for_each(|pair| *found.entry(&pair.source).or_default() += 1);
+        let mut order: Vec<(u64, &str, usize)> = found
+            .into_iter()
+            .map(|(source, count)| (Fingerprint::default().number(seed).text(source).finish(), source, count))
+            .collect();
+        order.sort_unstable();
+        let (mut missing, mut held) = (pairs, HashSet::new());
+        for (_, source, count) in order {
+            if count <= missing {
+                missing -= count;
+                held.insert(source.to_owned());
+            }
+        }
+        let (held, rest) = self.pairs.into_iter().partition(|pair| held.contains(&pair.source));
+        let name = format!("{}, held out", self.name);
+        (Self { name: self.name, pairs: rest }, Self { name, pairs: held })
+    }
+
+    /// Each source once, in the order in which they come first, with all its targets: what it is measured by.
+    pub fn by_source(&self) -> Vec<(&str, Vec<&str>)> {
+        let (mut places, mut found) = (HashMap::new(), Vec::<(&str, Vec<&str>)>::new());
+        for Pair { source, target } in &self.pairs {
+            let place = *places.entry(source.as_str()).or_insert(found.len());
+            match found.get_mut(place) {
+                Some((_, targets)) => targets.push(target),
+                None => found.push((source, vec![target])),
+            }
+        }
+        found
+    }
+
+    /// The tokens of the sources.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::of`].
+    #[track_caller]
+    pub fn sources(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
+        self.vocabulary(tokenizer, limits, |pair| &pair.source).at_caller()
+    }
+
+    /// The tokens of the targets.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::of`].
+    #[track_caller]
+    pub fn targets(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
+        self.vocabulary(tokenizer, limits, |pair| &pair.target).at_caller()
+    }
+
+    fn vocabulary(
+        &self,
+        tokenizer: &Tokenizer,
+        limits: &Limits,
+        side: impl Fn(&Pair) -> &String,
+    ) -> Result<Vocabulary> {
+        let tokens = self.pairs.iter().flat_map(|pair| tokenizer.tokens(side(pair)));
+        Vocabulary::of(tokens, limits).map_err(|e| e.noted(format!("in `{}`", self.name)))
+    }
+
+    /// Batches for three feeds: the numbers of the source's tokens; those of the target's with the first of the `ends` before them,
+    /// which a decoder is given; and those of the target's with the other one behind them, which it is to say. Tokenizers and
+    /// vocabularies are those of the sources and of the targets.
+    ///
+    /// # Errors
+    /// As [`Loader::new`]; if there is no pair, or a token, or an end, that its vocabulary does not have.
+    #[track_caller]
+    pub fn loader(
+        &self,
+        feeds: [&str; 3],
+        [cut_source, cut_target]: [&Tokenizer; 2],
+        [from, to]: [&Vocabulary; 2],
+        ends: [&str; 2],
+    ) -> Result<Loader> {
+        if self.pairs.is_empty() {
+            let what = format!("pairs of `{}`", self.name);
+            return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
+        }
+        let [start, stop] = ends;
+        let (start, stop) = (to.lookup(start)?, to.lookup(stop)?);
+        let sample = |Pair { source, target }: &Pair| {
+            let of = |e: Error, text: &str| e.noted(format!("a token of {} in `{}`", shown(text), self.name));
+            let source = from.ids(cut_source.tokens(source)).map_err(|e| of(e, source))?;
+            let mut next = to.ids(cut_target.tokens(target)).map_err(|e| of(e, target))?;
+            let given = [&[start], &next[..]].concat();
+            next.push(stop);
+            Ok(vec![source.into(), given.into(), next.into()])
+        };
+        let samples: Samples = self.pairs.iter().map(sample).collect::<Result<_>>().at_caller()?;
+        Loader::new(samples, &feeds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(lines: &'static str) -> Pairs {
+        Pairs::of_lines(&TextFile::embedded("some.tsv", lines)).unwrap()
+    }
+
+    #[track_caller]
+    fn refused<T>(outcome: Result<T>, expected: &str) {
+        let error = format!("{:#}", outcome.err().unwrap());
+        assert!(error.starts_with(expected), "{error}");
+    }
+
+    #[test]
+    fn lines_have_two_or_three_columns() {
+        let found = pairs("Hi.\tSalut.\tCC-BY 2.0 (France) #1\n \n\nRun!\tCours\u{202f}!\r\nGo.\tVa.\t\n");
+        let targets: Vec<&str> = found.pairs().iter().map(|pair| pair.target.as_str()).collect();
+        assert_eq!((targets, found.name()), (vec!["Salut.", "Cours\u{202f}!", "Va."], "some.tsv"));
+        let of = |lines: &'static str| Pairs::of_lines(&TextFile::embedded("some.tsv", lines));
+        let expected = "expected text, one tab and text, and perhaps another tab and something else, got";
+        for (lines, got) in [
+            ("a\tb\nno tab\n", "some.tsv:2: {} no tab in \"no tab\""),
+            ("a\tb\n\n\tb\n", "some.tsv:3: {} nothing before the tab in \"\\tb\""),
+            ("a\t \tc\n", "some.tsv:1: {} nothing behind the tab in \"a\\t \""),
+            ("a\tb\tc\td\n", "some.tsv:1: {} 3 tabs in \"a\\tb\\tc\\td\""),
+        ] {
+            refused(of(lines), &got.replace("{}", expected));
+        }
+        refused(of("\n"), "records of file `some.tsv`: expected at least one, got none");
+    }
+
+    #[test]
+    fn sources_are_held_out_whole() {
+        let lines: Vec<Pair> = (0..300)
+            .map(|i| Pair { source: format!("s{}", i % 100 * (i % 3)), target: format!("t{i}") })
+            .collect();
+        let all = Pairs::new("some", lines);
+        let ((rest, held), (_, other)) = (all.clone().hold_out(50, 1), all.clone().hold_out(50, 2));
+        // One source has 100 pairs, which is more than are wanted.
+        assert_eq!((rest.pairs().len(), held.pairs().len(), other.pairs().len()), (250, 50, 50));
+        assert!(held != other && held == all.clone().hold_out(50, 1).1);
+        let sources: HashSet<&str> = held.pairs().iter().map(|pair| pair.source.as_str()).collect();
+        assert!(rest.pairs().iter().all(|pair| !sources.contains(pair.source.as_str())));
+        assert_eq!(rest.by_source().len() + held.by_source().len(), all.by_source().len());
+        assert_eq!(all.clone().hold_out(0, 1), (all.clone(), Pairs::new("some, held out", [])));
+        assert_eq!(all.clone().hold_out(1000, 1).1.pairs(), all.pairs());
+    }
+
+    #[test]
+    fn errors_name_the_file() {
+        let cut = Tokenizer::whitespace();
+        let (some, other) = (pairs("a b\tc\n"), pairs("a z\tc\n"));
+        let own = |tokens: &[&str]| Vocabulary::labels(tokens).unwrap();
+        let (from, to) = (own(&["a", "b"]), own(&["c", "(", ")"]));
+        let load = |pairs: &Pairs, to: &Vocabulary| {
+            pairs.loader(["source", "given", "next"], [&cut, &cut], [&from, to], ["(", ")"]).map(drop)
+        };
+        assert!(load(&some, &to).is_ok());
+        refused(
+            load(&other, &to),
+            "token: expected one of `a`, `b`, got `z`; a token of \"a z\" in `some.tsv`",
+        );
+        refused(load(&some, &own(&["c", "("])), "token: expected one of `(`, `c`, got `)`");
+        refused(
+            load(&some.clone().hold_out(0, 1).1, &to),
+            "pairs of `some.tsv, held out`: expected at least one, got none",
+        );
+        let often = Limits { min_count: 2, ..Limits::default() };
+        refused(
+            some.targets(&cut, &often),
+            "tokens of a vocabulary: expected at least one that occurs 2 times",
+        );
+    }
+}
