@@ -9,6 +9,7 @@ mod sparse;
 mod store;
 mod training;
 mod values;
+mod writing;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +21,10 @@ use unpadded::Result;
 use crate::refused::Outcome;
 
 /// Public functions that can fail and are not called here, each with the reason.
-const LEFT_OUT: [(&str, &str); 40] = [
+const LEFT_OUT: [(&str, &str); 43] = [
+    ("Next::best_paths", "fails only where memory ends"),
+    ("Session::save", "fails only where memory ends, once a session has begun"),
+    ("Generated::best", "as `Generated::hypotheses`, of sources that there are"),
     (
         "SelectedRows::merge",
         "fails only where memory ends: what it is given fits, and its result is no larger",
@@ -122,6 +126,7 @@ fn every_public_call_that_fails_names_its_line() {
     classes::calls(&mut calls);
     training::calls(&mut calls);
     store::calls(&mut calls);
+    writing::calls(&mut calls);
     let mut wrong = calls.complaints();
 
     let called: BTreeSet<&str> = calls.0.iter().map(|(name, ..)| *name).collect();

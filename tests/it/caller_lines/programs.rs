@@ -113,6 +113,9 @@ fn operators(calls: &mut Calls) {
     calls.at("Builder::dot_attention_with", || {
         net.dot_attention_with(x, foreign, x, DotAttention::heads(3)).0
     });
+    calls.at("Builder::additive_attention", || net.additive_attention(x, foreign, x, x));
+    calls.at("Builder::additive_attention_with", || net.additive_attention_with(x, x, foreign, x).0);
+    calls.at("Builder::additive_attention_of_rows", || net.additive_attention_of_rows(x, x, x, foreign).0);
     calls.at("Builder::rotary", || net.rotary(x, 0));
     calls.at("Builder::matmul", || net.matmul(x, x));
     calls.at("Builder::matmul_with", || net.matmul_with(x, Transpose::Yes, x, Transpose::No));
