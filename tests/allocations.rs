@@ -17,10 +17,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use models::{Model, Random};
+use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope};
+use unpadded::layers::{Embedding, init};
 use unpadded::optimizer::{Adam, AdamW, Optimizer, Sgd};
+use unpadded::predict::Predictor;
 use unpadded::program::VarId;
-use unpadded::{Builder, Variable, ops};
+use unpadded::{Builder, DType, Variable, ops};
 
 struct Counting;
 
@@ -321,4 +324,39 @@ fn rows_of_a_large_table() {
         let table = ROWS * WIDTH * size_of::<f32>();
         assert!(largest.iter().all(|&bytes| bytes < table / 10), "{largest:?} bytes, of a table of {table}");
     }
+}
+
+/// A session that has made a step makes the next one without any: a stacked LSTM, and a decoder that attends to what it began with.
+#[test]
+fn a_step_of_a_session() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let net = Builder::new();
+    let source = net.feed("source", DType::I64, &[], 1).embedding(Embedding::new(9, 8)).gru(8);
+    let words = net.feed("words", DType::I64, &[], 1).embedding(Embedding::new(9, 8)).lstm(8).lstm(8);
+    let v = net.parameter("v", DType::F32, &[6], init::uniform(-0.5, 0.5));
+    let logits = net.recurrent(words, |step, x| {
+        let before = step.memory(8);
+        let seen = before.linear(6).additive_attention(source.linear(6), source, v);
+        let h = (step.concat(&[x, seen]).linear(8) + before.linear(8)).tanh();
+        step.update(before, h);
+        h
+    });
+    let logits = logits.linear(9);
+    let mut checkpoint = Checkpoint {
+        outputs: [("logits".to_owned(), net.name_of(logits))].into(),
+        program: net.finish().unwrap(),
+        ..Checkpoint::default()
+    };
+    let mut scope = Scope::of(&checkpoint.program).unwrap();
+    for (_, parameter) in checkpoint.program.vars().filter(|(_, var)| var.persistable) {
+        checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name).unwrap());
+    }
+    let predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap().threads(1);
+    let mut session = predictor.session(&["logits"]).unwrap();
+    session.begin(&[("source", &Variable::from_sequence(vec![1i64, 2, 3, 4, 5]).unwrap())]).unwrap();
+    let word = Variable::dense(ndarray::array![3i64]);
+    let mut step = || session.step(&[("words", &word)]).unwrap();
+    (0..2).for_each(|_| step());
+    let counted = allocations(|| (0..20).for_each(|_| step()));
+    assert_eq!(counted, (0, 0), "{}", TRACES.lock().unwrap_or_else(PoisonError::into_inner));
 }
