@@ -122,7 +122,7 @@ impl Task {
     /// Words → sentences → documents. (Yang et al., "Hierarchical attention networks for document classification", 2016.)
     fn network(&self, documents: usize, epochs: u64, seed: u64) -> Result<Trainer> {
         let net = Builder::new().seed(seed);
-        let steps = epochs as usize * documents.div_ceil(TEXTS);
+        let steps = (epochs as usize).saturating_mul(documents.div_ceil(TEXTS));
         let words = net.feed("words", DType::I64, &[], if self.flat { 1 } else { 2 });
         let x = words.embedding(Embedding::new(self.words.len(), 100).sparse()).dropout(0.3);
         let (mut level, of_words) = attended(x);
@@ -220,7 +220,10 @@ fn run(Cli { flags, flat }: &Cli) -> Outcome<()> {
         Ok(of_lines(&LabelledTexts::of_lines(&TextFile::embedded(name, text))?))
     };
     let (train, dev, test) = match &flags.train {
-        None => (own(TRAIN)?, own(DEV)?, None),
+        None => {
+            let (dev, test) = hold_out(own(DEV)?, 2, flags.seed);
+            (own(TRAIN)?, dev, Some(test))
+        }
         Some(train) => {
             let given = |path: &Option<std::path::PathBuf>| path.as_deref().map(read).transpose();
             let (rest, dev) = match given(&flags.dev)? {

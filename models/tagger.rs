@@ -93,7 +93,7 @@ impl Task {
     /// Words and characters -> vectors -> LSTMs -> scores of tags -> the tags that go together. (Lample et al., "Neural architectures for
     /// named entity recognition", 2016.)
     fn network(&self, train: &TaggedTexts, epochs: u64, seed: u64) -> Result<Trainer> {
-        let steps = epochs as usize * train.texts().len().div_ceil(TEXTS);
+        let steps = (epochs as usize).saturating_mul(train.texts().len().div_ceil(TEXTS));
         let net = Builder::new().seed(seed);
         let characters = net.feed("characters", DType::I64, &[], 2); // of each word of each text
         let c = characters.embedding(Embedding::new(self.characters.len(), 32)).dropout(0.2);

@@ -310,6 +310,9 @@ fn run(cli: &Cli) -> Outcome<()> {
     if !(0.0..1.0).contains(&settings.own) {
         return Err(format!("--scheduled-sampling: expected 0 to below 1, got {}", settings.own).into());
     }
+    if test.pairs().is_empty() {
+        return Err(format!("{}: expected at least one pair to test on, got none", test.name()).into());
+    }
     let task = Task::new(settings, &train)?;
     let (count, sources, targets) = (train.pairs().len(), task.sources.len(), task.targets.len());
     flags::print(format!(
@@ -317,7 +320,8 @@ fn run(cli: &Cli) -> Outcome<()> {
         train.name()
     ))?;
     let (batches, held) = (task.loader(&train)?.shuffle(flags.seed).prefetch(4), task.loader(&dev)?);
-    let steps = flags.epochs.unwrap_or(settings.epochs) as usize * count.div_ceil(settings.batch);
+    let steps =
+        (flags.epochs.unwrap_or(settings.epochs) as usize).saturating_mul(count.div_ceil(settings.batch));
     let trainer = task.network(steps, flags.seed)?;
     let Some((_, report)) = flags.fit(MODEL, trainer, (&batches, &held), settings.epochs)? else {
         return Ok(());

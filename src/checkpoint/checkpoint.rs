@@ -339,7 +339,8 @@ impl Checkpoint {
             let inside = |desc: &VarDesc| desc.block.0 != 0 && section == METRIC;
             if found.is_none_or(|desc| inside(desc) || desc.spec().is_none()) {
                 let got = format!("`{of}`");
-                return Err(wrong(&about(section, name), "a tensor outside step blocks", &got));
+                let expected = if section == METRIC { "a tensor outside step blocks" } else { "a tensor" };
+                return Err(wrong(&about(section, name), expected, &got));
             }
         }
         for (name, value) in &self.carried {

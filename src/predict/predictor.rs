@@ -151,7 +151,16 @@ impl Predictor {
     /// The states that [`Self::run_on`] goes on from are then as they were.
     #[track_caller]
     pub fn run(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
-        let caller = Location::caller();
+        self.run_for(Location::caller(), feeds, outputs)
+    }
+
+    /// The same for another line.
+    pub(super) fn run_for(
+        &self,
+        caller: &Location<'_>,
+        feeds: &[(&str, &Variable)],
+        outputs: &[&str],
+    ) -> Result<Vec<Variable>> {
         let (found, left) = self.predict(feeds, outputs, Before::Nothing).map_err(|e| e.called(caller))?;
         if !left.is_empty() {
             *self.left() = left;

@@ -1,10 +1,12 @@
 //! Requests of several threads, joined into one ragged batch.
 
+use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::predictor::Predictor;
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Result};
 use crate::program::{Extent, OpDesc, Reach, Spec, VarId};
 use crate::tensor::{StorageKind, Variable};
 
@@ -13,7 +15,7 @@ use crate::tensor::{StorageKind, Variable};
 ///
 /// Requests are joined if they ask for the same outputs and give the same feeds, all of them with a row or a sequence of its own
 /// for each sample, and no operator between reaches over the batch or draws random numbers. Others run by themselves, in turn. If a
-/// joined batch fails, each of its requests runs alone, so that an error is its own request's. States that are carried start from
+/// joined batch fails, each of its requests runs alone, so that an error, or a panic in an operator, is its own request's. States that are carried start from
 /// zeros in each request.
 ///
 /// ```
@@ -62,11 +64,24 @@ struct State {
 struct Request {
     feeds: Vec<(String, Variable)>,
     outputs: Vec<String>,
-    answer: Mutex<Option<Result<Vec<Variable>>>>,
+    /// How many samples it has, if it may be one of several in a batch.
+    samples: Option<usize>,
+    /// The line that asks.
+    caller: &'static Location<'static>,
+    answer: Mutex<Option<Answer>>,
+}
+
+enum Answer {
+    Done(Result<Vec<Variable>>),
+    /// What an operator panicked with, to go on in the thread whose request it is.
+    Panicked(Box<dyn Any + Send>),
 }
 
 /// Rows of a joined batch: about as many as make it fast.
 const ROWS: usize = 8192;
+
+/// So many lists of outputs are remembered.
+const KNOWN: usize = 256;
 
 impl Predictor {
     /// A queue for many threads. To use all cores, give the predictor [threads](Self::threads): one batch runs at a time.
@@ -88,16 +103,10 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The right to run requests, which passes on when it ends, also by a panic.
 struct Lead<'a> {
     queue: &'a Queue,
-    /// What is being run.
-    requests: Vec<Arc<Request>>,
 }
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        for request in &self.requests {
-            let lost = || Error::of(ErrorKind::Program, "request", "an answer", "a panic in an operator");
-            lock(&request.answer).get_or_insert_with(|| Err(lost()));
-        }
         lock(&self.queue.state).led = false;
         self.queue.changed.notify_all();
     }
@@ -110,72 +119,75 @@ impl Queue {
     /// As [`Predictor::run`].
     #[track_caller]
     pub fn run(&self, feeds: &[(&str, &Variable)], outputs: &[&str]) -> Result<Vec<Variable>> {
-        let mut state = lock(&self.state);
-        if !state.led && state.waiting.is_empty() {
-            state.led = true;
-            drop(state);
-            let _lead = Lead { queue: self, requests: Vec::new() };
+        let free = {
+            let mut state = lock(&self.state);
+            let free = !state.led && state.waiting.is_empty();
+            state.led |= free;
+            free
+        };
+        if free {
+            let _lead = Lead { queue: self };
             return self.predictor.run(feeds, outputs).at_caller();
         }
-        let request = Arc::new(Request {
-            feeds: feeds.iter().map(|&(name, value)| (name.to_owned(), value.clone())).collect(),
-            outputs: outputs.iter().map(|&name| name.to_owned()).collect(),
-            answer: Mutex::default(),
-        });
+        let request = Arc::new(self.request(feeds, outputs, Location::caller()));
+        let mut state = lock(&self.state);
         state.waiting.push_back(request.clone());
         loop {
-            if let Some(answer) = lock(&request.answer).take() {
-                return answer.at_caller();
+            match lock(&request.answer).take() {
+                Some(Answer::Done(answer)) => return answer,
+                Some(Answer::Panicked(panic)) => {
+                    drop(state);
+                    resume_unwind(panic);
+                }
+                None => {}
             }
             if state.led {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
             state.led = true;
-            let requests = self.next(&mut state.waiting);
+            let requests = next(&mut state.waiting);
             drop(state);
-            let lead = Lead { queue: self, requests };
-            self.answer(&lead.requests);
+            let lead = Lead { queue: self };
+            self.answer(&requests);
             drop(lead);
             state = lock(&self.state);
         }
     }
 
-    /// The requests that run next: the first one, and of those behind it all that can be joined with it.
-    fn next(&self, waiting: &mut VecDeque<Arc<Request>>) -> Vec<Arc<Request>> {
-        let Some(first) = waiting.pop_front() else { return Vec::new() };
-        let mut requests = vec![first.clone()];
-        if !self.can_be_joined(&first) {
-            return requests;
-        }
-        let mut rows: usize = rows_of(&first);
-        waiting.retain(|other| {
-            let join = rows < ROWS && alike(&first, other);
-            if join {
-                rows += rows_of(other);
-                requests.push(other.clone());
-            }
-            !join
-        });
-        requests
-    }
-
-    /// Whether a request may be one of several in a batch.
-    fn can_be_joined(&self, request: &Request) -> bool {
+    /// A request with copies of its feeds.
+    fn request(
+        &self,
+        feeds: &[(&str, &Variable)],
+        outputs: &[&str],
+        caller: &'static Location<'static>,
+    ) -> Request {
+        let feeds: Vec<(String, Variable)> =
+            feeds.iter().map(|&(name, value)| (name.to_owned(), value.clone())).collect();
+        let outputs: Vec<String> = outputs.iter().map(|&name| name.to_owned()).collect();
         let program = &self.predictor.model().program;
-        let of_samples = |(name, _): &(String, Variable)| {
+        let by_sample = |(name, _): &(String, Variable)| {
             program.find(name).is_some_and(|id| program.spec(id).is_ok_and(of_samples))
         };
+        // Feeds of different numbers of samples do not fit: by itself the request is told so.
+        let samples = feeds.first().map(|(_, value)| value.batch_size());
+        let alike = feeds.iter().all(|(_, value)| Some(value.batch_size()) == samples);
+        let joined = alike && feeds.iter().all(by_sample) && self.by_sample(&outputs);
+        Request { samples: samples.filter(|_| joined), feeds, outputs, caller, answer: Mutex::default() }
+    }
+
+    /// Whether outputs are computed for each sample by itself.
+    fn by_sample(&self, outputs: &[String]) -> bool {
+        if let Some(&known) = lock(&self.by_sample).get(outputs) {
+            return known;
+        }
+        let Some(found) = self.computed_by_sample(outputs) else { return false };
         let mut known = lock(&self.by_sample);
-        let by_sample = match known.get(&request.outputs) {
-            Some(&by_sample) => by_sample,
-            None => {
-                let by_sample = self.computed_by_sample(&request.outputs).unwrap_or(false);
-                known.insert(request.outputs.clone(), by_sample);
-                by_sample
-            }
-        };
-        by_sample && request.feeds.iter().all(of_samples)
+        // Every order of the same names is another list.
+        if known.len() < KNOWN {
+            known.insert(outputs.to_vec(), found);
+        }
+        found
     }
 
     /// Whether outputs are computed for each sample by itself; none if one is not known.
@@ -197,9 +209,10 @@ impl Queue {
 
     /// Runs requests and writes down their answers.
     fn answer(&self, requests: &[Arc<Request>]) {
-        if let Some(answers) = self.joined(requests) {
+        let joined = catch_unwind(AssertUnwindSafe(|| self.joined(requests)));
+        if let Ok(Some(answers)) = joined {
             for (request, answer) in requests.iter().zip(answers) {
-                *lock(&request.answer) = Some(Ok(answer));
+                *lock(&request.answer) = Some(Answer::Done(Ok(answer)));
             }
             return;
         }
@@ -207,8 +220,9 @@ impl Queue {
             let feeds: Vec<(&str, &Variable)> =
                 request.feeds.iter().map(|(name, value)| (&**name, value)).collect();
             let outputs: Vec<&str> = request.outputs.iter().map(String::as_str).collect();
-            let answer = self.predictor.run(&feeds, &outputs);
-            *lock(&request.answer) = Some(answer);
+            let ran =
+                catch_unwind(AssertUnwindSafe(|| self.predictor.run_for(request.caller, &feeds, &outputs)));
+            *lock(&request.answer) = Some(ran.map_or_else(Answer::Panicked, Answer::Done));
         }
     }
 
@@ -223,18 +237,37 @@ impl Queue {
         let feeds: Vec<(&str, &Variable)> = feeds.iter().map(|(name, value)| (*name, value)).collect();
         let outputs: Vec<&str> = first.outputs.iter().map(String::as_str).collect();
         let found = self.predictor.run(&feeds, &outputs).ok()?;
+        let all: usize = requests.iter().filter_map(|request| request.samples).sum();
+        if found.iter().any(|value| value.batch_size() != all) {
+            return None;
+        }
         let mut from = 0;
         let part = |request: &Arc<Request>| {
-            let count = request.feeds.first().map_or(0, |(_, value)| value.batch_size());
-            let sequences = from..from + count;
-            from += count;
-            found.iter().map(|value| value.slice_sequences(sequences.clone()).ok()).collect()
+            let samples = from..from + request.samples.unwrap_or(0);
+            from = samples.end;
+            found.iter().map(|value| value.slice_sequences(samples.clone()).ok()).collect()
         };
         requests.iter().map(part).collect()
     }
 }
 
-/// Whether two requests are of one kind.
+/// The requests that run next: the first one, and of those behind it all that can be joined with it.
+fn next(waiting: &mut VecDeque<Arc<Request>>) -> Vec<Arc<Request>> {
+    let Some(first) = waiting.pop_front() else { return Vec::new() };
+    let mut requests = vec![first.clone()];
+    let mut rows: usize = rows_of(&first);
+    waiting.retain(|other| {
+        let join = rows < ROWS && alike(&first, other);
+        if join {
+            rows += rows_of(other);
+            requests.push(other.clone());
+        }
+        !join
+    });
+    requests
+}
+
+/// Whether two requests may be joined.
 fn alike(a: &Request, b: &Request) -> bool {
     let kind = |request: &Request| {
         let kinds = request.feeds.iter().map(|(name, value)| {
@@ -247,7 +280,7 @@ fn alike(a: &Request, b: &Request) -> bool {
         });
         kinds.collect::<Vec<_>>()
     };
-    a.outputs == b.outputs && kind(a) == kind(b)
+    a.samples.is_some() && b.samples.is_some() && a.outputs == b.outputs && kind(a) == kind(b)
 }
 
 /// Whether each sample has a row or a sequence of its own.

@@ -8,14 +8,16 @@ use super::predictor::Predictor;
 use super::stepping::{Begun, Engine, Stepping};
 use crate::checkpoint::{feeds_from_bytes, feeds_to_bytes};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::program::VarId;
+use crate::lod::Lod;
+use crate::program::{LevelId, VarId};
 use crate::tensor::Variable;
 
 /// Inference one step at a time: the rows of one or several sequences come one after another, and what a row leaves in the
 /// memories is there for the next. Every output has the bits that the whole sequence would have at that row.
 ///
 /// A session holds its memories and nothing else; the weights are the predictor's, in memory once, and so is what is compiled: as
-/// many steps at once as threads that are in one. After the first step another one allocates nothing.
+/// many steps at once as threads that are in one, whose memory stays for later ones. After the first step another one allocates
+/// nothing.
 ///
 /// ```
 /// # use unpadded::checkpoint::Checkpoint;
@@ -45,6 +47,8 @@ pub struct Session {
     sequences: usize,
     begun: Option<Begun>,
     outputs: Vec<Variable>,
+    /// Whether they are of the last step.
+    computed: bool,
     steps: u64,
     most_steps: u64,
 }
@@ -77,7 +81,16 @@ impl Predictor {
     pub fn sessions(&self, sequences: usize, outputs: &[&str]) -> Result<Session> {
         let stepping = self.stepping(outputs).at_caller()?;
         let outputs = vec![Variable::from(ndarray::Array1::<f32>::zeros(0)); outputs.len()];
-        Ok(Session { stepping, id: fresh(), sequences, begun: None, outputs, steps: 0, most_steps: u64::MAX })
+        Ok(Session {
+            stepping,
+            id: fresh(),
+            sequences,
+            begun: None,
+            outputs,
+            computed: false,
+            steps: 0,
+            most_steps: u64::MAX,
+        })
     }
 }
 
@@ -97,7 +110,7 @@ impl Session {
     pub fn begin(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
         let begun = self.stepping.begin(feeds, self.sequences).at_caller()?;
         self.begun = Some(begun);
-        (self.id, self.steps) = (fresh(), 0);
+        (self.id, self.steps, self.computed) = (fresh(), 0, false);
         Ok(())
     }
 
@@ -110,7 +123,8 @@ impl Session {
     pub fn step(&mut self, feeds: &[(&str, &Variable)]) -> Result<()> {
         if self.steps >= self.most_steps {
             let expected = format!("at most {}, the limit of this session", self.most_steps);
-            return Err(Error::new("steps of a session", expected, "one more"));
+            let got = format!("one more than the {} that were made", self.steps);
+            return Err(Error::new("steps of a session", expected, got));
         }
         if self.begun.is_none() {
             self.begin(&[]).at_caller()?;
@@ -118,16 +132,20 @@ impl Session {
         let mut engine = self.stepping.take(self.id).at_caller()?;
         let ran = self.run(&mut engine, feeds);
         self.stepping.put_back(engine);
-        self.steps += u64::from(ran.is_ok());
+        self.steps = self.steps.saturating_add(u64::from(ran.is_ok()));
         ran.at_caller()
     }
 
     fn run(&mut self, engine: &mut Engine, feeds: &[(&str, &Variable)]) -> Result<()> {
-        let Self { stepping, id, sequences, begun, outputs, .. } = self;
+        let Self { stepping, id, sequences, begun, outputs, computed, .. } = self;
         let (program, stepped) = (&stepping.stepped.step, &stepping.stepped);
         let Some(begun) = begun else { return Ok(()) };
         let find = |name: &str| stepping.rows.iter().copied().find(|&id| program.var(id).name == name);
-        for (name, _) in feeds {
+        for (place, (name, _)) in feeds.iter().enumerate() {
+            if feeds[..place].iter().any(|(before, _)| before == name) {
+                let got = format!("`{name}` twice");
+                return Err(Error::of(ErrorKind::Program, "feeds of a step", "each once", got));
+            }
             if find(name).is_none() {
                 return Err(unknown("feed of a step", name, stepping.names(&stepping.rows).into_iter()));
             }
@@ -157,6 +175,7 @@ impl Session {
             engine.place(memory.fed, value)?;
         }
         engine.run(*sequences)?;
+        *computed = false;
         for (&output, to) in stepped.outputs.iter().zip(&mut *outputs) {
             engine.copy(output, to)?;
         }
@@ -164,21 +183,22 @@ impl Session {
         for (memory, to) in stepped.memories.iter().zip(&mut begun.states) {
             engine.copy(memory.left, to)?;
         }
+        *computed = true;
         Ok(())
     }
 
     /// An output of the last step: one row a sequence.
     ///
     /// # Errors
-    /// If it was not asked for, or there was no step.
+    /// If it was not asked for, if there was no step since it began or was restored, or if the last one computed NaN.
     #[track_caller]
     pub fn output(&self, name: &str) -> Result<&Variable> {
         let at = self.stepping.outputs.iter().position(|known| known == name);
         let known = self.stepping.outputs.iter().map(String::as_str);
         let at = at.ok_or_else(|| unknown("output of the session", name, known)).at_caller()?;
-        match self.steps {
-            0 => Err(Error::new("output of a session", "a step before it", "none")),
-            _ => Ok(&self.outputs[at]),
+        match self.computed {
+            true => Ok(&self.outputs[at]),
+            false => Err(Error::new("output of a session", "a step before it", "none")),
         }
     }
 
@@ -217,7 +237,8 @@ impl Session {
         feeds_to_bytes(self.steps, self.stepping.fed().map(names).zip(values)).at_caller()
     }
 
-    /// Goes on where a session of the same model was [saved](Self::save).
+    /// Goes on where a session of the same model was [saved](Self::save). What is known of the model are the names and the shapes of
+    /// what it hands on, not its parameters.
     ///
     /// # Errors
     /// Bytes that are damaged, or a state of another model or of another number of sequences. The session is then as it was.
@@ -226,6 +247,7 @@ impl Session {
         let program = &self.stepping.stepped.step;
         let (steps, mut values) = feeds_from_bytes(program, bytes).at_caller()?;
         let mut all = Vec::with_capacity(values.len());
+        let mut levels: Vec<(LevelId, Arc<Lod>)> = Vec::new();
         for id in self.stepping.fed() {
             let name = &program.var(id).name;
             let missing = || {
@@ -237,6 +259,25 @@ impl Session {
                 let expected = format!("{}, as the session has", self.sequences);
                 return Err(Error::new("sequences of a saved state", expected, of.to_string()).variable(name));
             }
+            let mut part = value.lod();
+            for &level in program.spec(id)?.lod.iter().rev() {
+                let Some(lod) = part else { break };
+                match levels.iter().find(|(known, _)| *known == level) {
+                    Some((_, known)) if !Lod::same(Some(known), Some(lod)) => {
+                        let expected = format!("{known:.8}, as another one has");
+                        let error = Error::of(
+                            ErrorKind::Format,
+                            "LoD of a saved state",
+                            expected,
+                            format!("{lod:.8}"),
+                        );
+                        return Err(error.variable(name));
+                    }
+                    Some(_) => {}
+                    None => levels.push((level, lod.clone())),
+                }
+                part = lod.upper();
+            }
             all.push(value);
         }
         if let Some(name) = values.keys().next() {
@@ -246,9 +287,7 @@ impl Session {
         }
         let states = all.split_off(self.stepping.stepped.kept.len());
         self.begun = Some(Begun { kept: all, states });
-        (self.id, self.steps) = (fresh(), steps);
-        let empty = Variable::from(ndarray::Array1::<f32>::zeros(0));
-        self.outputs.fill(empty);
+        (self.id, self.steps, self.computed) = (fresh(), steps, false);
         Ok(())
     }
 }

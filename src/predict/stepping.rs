@@ -236,7 +236,8 @@ impl Engine {
         with_element!(to.dtype(), T => {
             let to = to.as_mut_slice::<T>()?;
             let copied = self.executor.numbers::<T, bool>(id, |numbers| {
-                let fits = numbers.len() == to.len();
+                // A value of no rows has a shape, too.
+                let fits = numbers.len() == to.len() && !to.is_empty();
                 if fits {
                     to.copy_from_slice(numbers);
                 }

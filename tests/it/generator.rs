@@ -199,7 +199,11 @@ fn what_does_not_fit_is_said() {
         of("source", "0")
     );
     assert!(of("words", "2").contains("(`0`, `1`), got `2`"), "{}", of("words", "2"));
-    assert!(of("words", "1").contains("expected one with the rows of a feed"), "{}", of("words", "1"));
+    assert!(
+        of("words", "1").contains("expected one of the root block with the rows of a feed"),
+        "{}",
+        of("words", "1")
+    );
     let generator = model.generator("words", "0").unwrap();
     let fed = Variable::from_sequences(&sources()).unwrap();
     let feeds = [("source", &fed)];

@@ -226,6 +226,8 @@ fn wrong_steps_change_nothing() {
     let (first, state) = (session.output("0").unwrap().clone(), session.save().unwrap());
     assert!(said(session.step(&[("target", &token(99))])).contains("below 9"));
     assert!(said(session.step(&[])).contains("expected `target` among them"));
+    let twice = [("target", &token(1)), ("target", &token(2))];
+    assert!(said(session.step(&twice)).contains("each once, got `target` twice"));
     assert!(said(session.step(&[("source", &token(1))])).contains("(`target`), got `source`"));
     let two = Variable::dense(ndarray::array![1i64, 2]);
     assert!(said(session.step(&[("target", &two)])).contains("expected 1, one a sequence, got 2"));
@@ -246,6 +248,7 @@ fn wrong_steps_change_nothing() {
     }
     assert_eq!(other.steps(), 0);
     other.restore(&state).unwrap();
+    assert!(other.output("0").unwrap_err().to_string().contains("a step before it"));
     let mut clone = other.clone();
     for session in [&mut other, &mut clone] {
         session.step(&[("target", &token(2))]).unwrap();

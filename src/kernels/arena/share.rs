@@ -142,8 +142,11 @@ impl Part<'_> {
                     && end <= bounds[first + self.to]
             }
             Share::SteppedRuns { base, starts, first, stride } => {
+                // A step behind the last would read the numbers of another list.
+                let steps = self.steps.starts.len().saturating_sub(1);
                 let begin = base.saturating_add(bounds[starts + region.step]);
-                stride == region.extent.stride
+                region.step < steps
+                    && stride == region.extent.stride
                     && row >= begin.saturating_add(bounds[first + self.from])
                     && end <= begin.saturating_add(bounds[first + self.to])
                     && end <= base.saturating_add(bounds[starts + region.step + 1])

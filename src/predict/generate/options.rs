@@ -164,7 +164,8 @@ pub struct Beam {
 impl Beam {
     /// So many hypotheses of each source go on from step to step. The best one alone is wanted, and there are no penalties.
     ///
-    /// There is room only for hypotheses that there are, so that a beam may be wider than the vocabulary.
+    /// A beam may be wider than the vocabulary: there is room only for the hypotheses that there are, whose number then grows with each
+    /// step up to the width, for each source.
     pub fn new(width: usize) -> Self {
         Self { width, n_best: 1, length: 0.0, coverage: 0.0, early: false }
     }

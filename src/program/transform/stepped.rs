@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use crate::error::{AtCaller, Error, Place, Result};
 use crate::program::contract::facts::{Facts, Reach};
 use crate::program::contract::registry::Registry;
-use crate::program::description::language::RECURRENT;
 use crate::program::description::op_desc::{Bound, OpDesc, Pair, StepDesc};
 use crate::program::description::program::{Program, malformed};
 use crate::program::description::var_desc::{VarDesc, VarKind, VarRole};
@@ -104,7 +103,7 @@ impl Program {
         let fed = |level: &LevelId| self.vars().any(|(_, desc)| of(desc) == Some(*level));
         found.filter(fed).ok_or_else(|| {
             let what = "output of a program that runs row by row";
-            malformed(what, "one with the rows of a feed, which has one level", "others")
+            malformed(what, "one of the root block with the rows of a feed, which has one level", "none")
         })
     }
 }
@@ -189,9 +188,19 @@ impl Cut<'_> {
         if !op.reads().all(aligned) {
             return Err(cannot("values of the rows so far", "one that is known after the last row"));
         }
+        self.nested(&op)?;
         self.late.extend(op.writes());
-        self.step.push(op);
+        self.step.push(self.renamed(op));
         Ok(())
+    }
+
+    /// Checks the operators of a loop, and of those inside it.
+    fn nested(&self, op: &OpDesc) -> Result<()> {
+        let ops = op.step.iter().flat_map(|step| &self.program.block(step.block).ops);
+        ops.into_iter().try_for_each(|op| match &op.step {
+            Some(_) => self.nested(op),
+            None => self.facts(op).map(drop),
+        })
     }
 
     /// An operator outside of step blocks that reads rows of the sequences.
@@ -260,8 +269,9 @@ impl Cut<'_> {
 
     /// An operator of a step block.
     fn inside(&mut self, op: OpDesc) -> Result<()> {
-        if op.kind != RECURRENT {
-            self.facts(&op)?;
+        match &op.step {
+            Some(_) => self.nested(&op)?,
+            None => drop(self.facts(&op)?),
         }
         let op = self.renamed(op);
         // What a memory holds next is handed on by the step, whatever it is computed of.
@@ -292,7 +302,9 @@ impl Cut<'_> {
 
     /// The level outside of step blocks that were opened.
     fn outside(&self, mut level: LevelId) -> LevelId {
-        while let Some(&outer) = self.levels.get(&level).filter(|&&outer| outer != level) {
+        // A level inside stands for one outside; of a forged program they may go in a circle.
+        for _ in 0..self.levels.len() {
+            let Some(&outer) = self.levels.get(&level) else { break };
             level = outer;
         }
         level
@@ -322,7 +334,7 @@ impl Cut<'_> {
             if !computed.contains(&var) {
                 let got = match self.is_late(var) {
                     true => "one that is known after the last row",
-                    false => "one that no row of the sequences reaches",
+                    false => "one that no row of the sequences reaches, or that the others do not need",
                 };
                 let error =
                     malformed("output of a program that runs row by row", "one with a row at each step", got);
