@@ -126,6 +126,9 @@ fn a_wide_beam_finds_the_best_of_all() {
     }
 }
 
+/// The tokens, the bits of the score, and whether it stopped, of each hypothesis.
+type Found = Vec<(Vec<i64>, u64, bool)>;
+
 /// Neither the other sources, nor their order, nor threads change what a source gets, to the bit.
 #[test]
 fn a_source_gets_what_it_gets_alone() {
@@ -159,9 +162,7 @@ fn a_source_gets_what_it_gets_alone() {
         assert_eq!(run(std::slice::from_ref(source), i as u64, 1 + i % 2)[0], together[i], "source {i}");
     }
     let back: Vec<Vec<i64>> = all.iter().rev().cloned().collect();
-    let beams = |found: Vec<[Vec<(Vec<i64>, u64, bool)>; 2]>| {
-        found.into_iter().map(|[beams, _]| beams).collect::<Vec<_>>()
-    };
+    let beams = |found: Vec<[Found; 2]>| found.into_iter().map(|[beams, _]| beams).collect::<Vec<_>>();
     let mut reversed = beams(run(&back, 0, 2));
     reversed.reverse();
     assert_eq!(reversed, beams(together));
