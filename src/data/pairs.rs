@@ -11,7 +11,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 /// source may come several times, with other targets.
 ///
 /// ```
-/// use unpadded::data::{Data, Limits, Pairs, TextFile, Tokenizer};
+/// use unpadded::data::{Data, Limits, Pairs, TextFile, Tokenizer, Vocabulary};
 /// let file = TextFile::embedded("some.tsv", "Go.\tVa !\nGo.\tAllez !\nRun!\tCours !\tCC-BY 2.0\n");
 /// let pairs = Pairs::of_lines(&file)?;
 /// assert_eq!(pairs.by_source(), [("Go.", vec!["Va !", "Allez !"]), ("Run!", vec!["Cours !"])]);
