@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Placed, Run, Scope, Threads};
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
-use crate::program::{Program, Stepped, VarId, VarRole};
+use crate::program::{Program, Spec, Stepped, VarId, VarRole};
 use crate::tensor::{Element, StorageKind, Variable, with_element};
 
 /// A model cut into what is computed once and a step: see [`Program::stepped`]. What holds a text's place in it, a session or
@@ -23,6 +23,8 @@ pub(super) struct Stepping {
     pub(super) rows: Vec<VarId>,
     /// The feeds that what is computed once needs, but for states that are carried.
     pub(super) once: Vec<VarId>,
+    /// What is computed once that a step reads, or starts from.
+    computed: Vec<VarId>,
     threads: Threads,
     before: Mutex<Vec<Executor>>,
     idle: Mutex<Vec<Engine>>,
@@ -62,8 +64,11 @@ impl Stepping {
         let rows = stepped.step.reads().into_iter();
         let rows = rows.filter(|id| feed(&stepped.step, id) && given(id)).collect();
         let starts = stepped.memories.iter().filter_map(|memory| memory.start);
+        let mut computed: Vec<VarId> = stepped.kept.iter().copied().chain(starts).collect();
+        computed.sort();
+        computed.dedup();
         let mut once = stepped.before.reads();
-        once.extend(stepped.kept.iter().copied().chain(starts));
+        once.extend(&computed);
         let carried = |id: &VarId| model.carried.iter().any(|state| state.before == *id);
         let once = once.into_iter().filter(|id| feed(&stepped.before, id) && !carried(id)).collect();
         let outputs = outputs.iter().map(|&name| name.to_owned()).collect();
@@ -73,12 +78,17 @@ impl Stepping {
             outputs,
             rows,
             once,
+            computed,
             threads,
             before: Mutex::default(),
             idle: Mutex::default(),
         };
         // What does not compile should be known now.
         stepping.put_back(stepping.engine()?);
+        if !stepping.computed.is_empty() {
+            let before = stepping.preparation()?;
+            lock(&stepping.before).push(before);
+        }
         Ok(stepping)
     }
 
@@ -111,38 +121,26 @@ impl Stepping {
                 listed(feeds.iter().map(|(name, _)| *name)),
             ));
         }
-        let of = |value: &Variable| value.lod().map_or(value.rows(), |lod| lod.sequences());
-        for (id, value) in values.iter().filter(|(id, _)| before.spec(*id).is_ok_and(|spec| spec.batched())) {
-            if of(value) != sequences {
-                let error = Error::new("sequences of a feed", sequences.to_string(), of(value).to_string());
+        for (id, value) in values.iter().filter(|(id, _)| before.spec(*id).is_ok_and(Spec::batched)) {
+            let of = value.batch_size();
+            if of != sequences {
+                let error = Error::new("sequences of a feed", sequences.to_string(), of.to_string());
                 return Err(error.variable(&before.var(*id).name));
             }
         }
-        let batch = sequences;
-        let absent = self
-            .model
-            .carried
-            .iter()
-            .map(|state| state.before)
-            .filter(|id| !values.iter().any(|(given, _)| given == id));
+        let carried = self.model.carried.iter().map(|state| state.before);
+        let absent = carried.filter(|id| !values.iter().any(|(given, _)| given == id));
         let states: Vec<(VarId, Variable)> =
-            absent.map(|id| Ok((id, zeros(before, id, batch, None)?))).collect::<Result<_>>()?;
+            absent.map(|id| Ok((id, zeros(before, id, sequences, None)?))).collect::<Result<_>>()?;
         values.extend(states.iter().map(|(id, value)| (*id, value)));
-        let mut wanted: Vec<VarId> =
-            kept.iter().copied().chain(memories.iter().filter_map(|memory| memory.start)).collect();
-        wanted.sort();
-        wanted.dedup();
         let mut found = Vec::new();
-        if !wanted.is_empty() {
+        if !self.computed.is_empty() {
             let idle = lock(&self.before).pop();
-            let mut executor = match idle {
-                Some(executor) => executor,
-                None => Executor::on(before, &self.model.registry, &wanted, self.threads.clone())?,
-            };
+            let mut executor = idle.map_or_else(|| self.preparation(), Ok)?;
             let mut weights = self.model.weights.clone();
             let ran = executor.run(&mut weights, &Run::infer(&values));
             let values = ran.and_then(|()| {
-                wanted.iter().map(|&id| Ok((id, executor.fetch(id)?))).collect::<Result<Vec<_>>>()
+                self.computed.iter().map(|&id| Ok((id, executor.fetch(id)?))).collect::<Result<Vec<_>>>()
             });
             lock(&self.before).push(executor);
             found = values?;
@@ -156,7 +154,7 @@ impl Stepping {
                 .iter()
                 .map(|memory| match memory.start {
                     Some(start) => value(start).ok_or_else(|| missing(start)),
-                    None => zeros(step, memory.fed, batch, None),
+                    None => zeros(step, memory.fed, sequences, None),
                 })
                 .collect::<Result<_>>()?,
         })
@@ -166,6 +164,10 @@ impl Stepping {
     pub(super) fn fed(&self) -> impl Iterator<Item = VarId> + '_ {
         let Stepped { kept, memories, .. } = &self.stepped;
         kept.iter().copied().chain(memories.iter().map(|memory| memory.fed))
+    }
+
+    fn preparation(&self) -> Result<Executor> {
+        Executor::on(&self.stepped.before, &self.model.registry, &self.computed, self.threads.clone())
     }
 
     fn engine(&self) -> Result<Engine> {
