@@ -28,6 +28,7 @@
 //! | [`predict`] | the predictor, and drawing from what it says |
 //! | [`store`] | the key-value store: several trainers of one model |
 //! | [`train`] | the training loop |
+//! | [`recipes`] | whole tasks from a config: classify, tag, language model, translate |
 //!
 //! To read along the path of a training step: [`Builder::feed`], [`Builder::lstm`], [`program::build::step`],
 //! [`program::backward`], [`optimizer`], [`executor`], then any file of [`ops`]. `ARCHITECTURE.md` in the repository
@@ -45,6 +46,7 @@ pub mod ops;
 pub mod optimizer;
 pub mod predict;
 pub mod program;
+pub mod recipes;
 pub mod store;
 pub mod tensor;
 pub mod testing;

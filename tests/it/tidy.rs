@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 18] = [
+const LAYERS: [&str; 20] = [
     "error",
     "lod",
     "kernels",
@@ -27,6 +27,8 @@ const LAYERS: [&str; 18] = [
     "predict",
     "store",
     "train",
+    "recipes",
+    "command",
     "main",
 ];
 const MAX_LINES: usize = 600;

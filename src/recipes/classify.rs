@@ -1,0 +1,84 @@
+//! A label for each text: words, their vectors, recurrent layers, and what of their states says the label.
+
+use super::net::{self, TABLE};
+use super::{CUT, Case, Config, Prepared, Truth, batches, embedded, one_in, tokenizer};
+use crate::data::{LabelledTexts, Loader, TextFile, Tokenizer, Vocabulary};
+use crate::error::Result;
+use crate::layers::Embedding;
+use crate::metrics::Accuracy;
+use crate::train::Trainer;
+use crate::{Builder, DType};
+
+pub(super) const FEEDS: [&str; 2] = ["words", "label"];
+
+pub(super) fn prepare(config: &Config) -> Result<Prepared> {
+    let read = |path: &String| LabelledTexts::of_lines(&TextFile::open(path)?);
+    let data = &config.data;
+    let train = data.train.as_ref().map_or_else(|| embedded::reviews(true), read)?;
+    let (train, dev) = match (&data.dev, &data.train) {
+        (Some(dev), _) => (train, read(dev)?),
+        (None, None) => (train, embedded::reviews(false)?),
+        (None, Some(_)) => train.hold_out(one_in(config)),
+    };
+    let test = data.test.as_ref().map(read).transpose()?;
+    let cut = tokenizer(config);
+    let words = train.vocabulary(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
+    let labels = train.labels()?;
+    let loader = |texts: &LabelledTexts| -> Result<Loader> {
+        Ok(batches(texts.loader(FEEDS, &cut, (&words, &labels))?, config))
+    };
+    let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
+    let test = test.as_ref().map(loader).transpose()?;
+    let mut trainer = network(config, &words, &labels, train.texts().len())?.note(CUT, cut.name());
+    let lengths: Vec<usize> = train.texts().iter().map(|text| cut.tokens(&text.text).count()).collect();
+    let mut said = vec![format!(
+        "{}: {} texts of {} labels, {} words known; {} held out",
+        train.name(),
+        train.texts().len(),
+        labels.len(),
+        words.len(),
+        dev.texts().len()
+    )];
+    let running = train.texts().iter().flat_map(|text| cut.tokens(&text.text));
+    said.extend(net::vectors(config, &mut trainer, &words, running)?);
+    let case =
+        |of: &crate::data::Labelled| Case { text: of.text.clone(), truth: Truth::Label(of.label.clone()) };
+    Ok(Prepared {
+        trainer,
+        train: Box::new(of_train),
+        dev: Box::new(of_dev),
+        test: test.map(|test| Box::new(test) as _),
+        name: train.name().to_owned(),
+        metric: "accuracy",
+        lengths,
+        held_out: dev.texts().iter().map(case).collect(),
+        said,
+    })
+}
+
+fn network(config: &Config, words: &Vocabulary, labels: &Vocabulary, texts: usize) -> Result<Trainer> {
+    let model = &config.model;
+    let net = Builder::new().seed(config.run.seed);
+    let ids = net.feed(FEEDS[0], DType::I64, &[], 1);
+    let label = net.feed(FEEDS[1], DType::I64, &[], 0);
+    let table =
+        Embedding::new(words.len(), model.embedding).sparse().named(TABLE.trim_end_matches(".weight"));
+    let states = net::states(ids.embedding(table).dropout(model.dropout), model);
+    let (text, weights) = net::pooled(&net, states, model);
+    let logits = text.dropout(model.dropout).linear(labels.len());
+    let loss = logits.cross_entropy(label).mean();
+    let trainer = Trainer::new(net, loss, &net::adam(config, net::steps(config, texts)))?
+        .metric(Accuracy::new(logits, label))
+        .output("probabilities", logits.softmax())
+        .vocabulary("words", words.clone())
+        .vocabulary("labels", labels.clone());
+    Ok(match weights {
+        Some(weights) => trainer.output("attention", weights),
+        None => trainer,
+    })
+}
+
+/// The numbers of a text's tokens.
+pub(super) fn ids(words: &Vocabulary, cut: &Tokenizer, text: &str) -> Result<Vec<i64>> {
+    words.ids(cut.tokens(text))
+}

@@ -1,0 +1,401 @@
+//! What a recipe is told: the task, the data, how text is cut, the model and the training.
+
+use std::fmt;
+
+use super::settings::{Key, Value, choice, section};
+use crate::error::{Error, Result};
+
+choice! {
+    /// What is learnt.
+    Task {
+        /// A label for each text.
+        Classify = "classify",
+        /// A tag for each word of a text, and perhaps a label for the text.
+        Tag = "tag",
+        /// What comes next: a language model, which writes.
+        Lm = "lm",
+        /// Another text for each text.
+        Translate = "translate",
+    }
+}
+
+choice! {
+    /// How text is cut into tokens.
+    Tokens {
+        /// What stands between white space.
+        Whitespace = "whitespace",
+        /// Words by the rules of Unicode; marks of punctuation are tokens of their own.
+        Words = "words",
+        /// Characters as they are read.
+        Characters = "characters",
+        /// Words and marks that can be put together again as they were.
+        Pieces = "pieces",
+    }
+}
+
+choice! {
+    /// The recurrent cell.
+    Cell {
+        /// Long short-term memory.
+        Lstm = "lstm",
+        /// Gated recurrent unit.
+        Gru = "gru",
+        /// The plain recurrent layer.
+        Rnn = "rnn",
+    }
+}
+
+choice! {
+    /// What of a text's states says its label.
+    Pooling {
+        /// The state after the last word.
+        Last = "last",
+        /// The largest number of each column.
+        Max = "max",
+        /// The mean of the states.
+        Mean = "mean",
+        /// The mean that attention weighs (Lin et al., 2017).
+        Attention = "attention",
+    }
+}
+
+section! {
+    /// Where the texts are.
+    DataConfig = "data" {
+        /// What to train on: a file, a folder, or several by a pattern such as `data/*.tsv`; without it, the texts that come with the program.
+        train: Option<String> = None;
+        /// What to measure on after each epoch, and to choose the best epoch by; without it, a part of the training texts is held out.
+        dev: Option<String> = None;
+        /// What to measure the chosen epoch on, once, at the end.
+        test: Option<String> = None;
+        /// Which share of the training texts is held out where there is no `dev`.
+        hold_out: f64 = 0.1;
+        /// The column of the text in CSV, or its field in JSON Lines.
+        text: String = "text".into();
+        /// The column or field of the label, of the tags, or of the translation.
+        label: String = "label".into();
+    }
+}
+
+section! {
+    /// How text becomes tokens, and which tokens are known.
+    TextConfig = "text" {
+        /// How text is cut: `words`, `characters`, `pieces` or `whitespace`.
+        tokens: Tokens = Tokens::Words;
+        /// Whether capital letters count as small ones.
+        lowercase: bool = true;
+        /// A token that occurs less often in the training texts is not known.
+        min_count: usize = 2;
+        /// How many tokens are known at most, the most frequent ones.
+        max_size: Option<usize> = None;
+        /// A file of pre-trained word vectors, of GloVe, word2vec or fastText, which `model.embedding` has the width of.
+        vectors: Option<String> = None;
+    }
+}
+
+section! {
+    /// The model.
+    ModelConfig = "model" {
+        /// The width of a token's vector.
+        embedding: usize = 128;
+        /// The recurrent cell: `lstm`, `gru` or `rnn`.
+        cell: Cell = Cell::Lstm;
+        /// The width of a state.
+        hidden: usize = 128;
+        /// How many recurrent layers there are, one over the other.
+        layers: usize = 1;
+        /// Whether each layer reads in both directions.
+        bidirectional: bool = false;
+        /// What of the states says the label: `last`, `max`, `mean` or `attention`.
+        pool: Pooling = Pooling::Last;
+        /// Which share of the numbers between layers is left out while training.
+        dropout: f64 = 0.6;
+    }
+}
+
+section! {
+    /// The training.
+    TrainingConfig = "training" {
+        /// How often to go through the texts.
+        epochs: u64 = 30;
+        /// How many texts make a step; of a language model, how many pieces of the text are read side by side.
+        batch: usize = 16;
+        /// The learning rate of Adam at the start.
+        rate: f64 = 2e-3;
+        /// Whether the rate falls to a hundredth by half a cosine.
+        cosine: bool = false;
+        /// The largest norm of all gradients together.
+        clip: f64 = 1.0;
+        /// Stop after so many epochs that were not the best; without it, no epoch is left out.
+        patience: Option<u64> = None;
+    }
+}
+
+section! {
+    /// What stands above all tables.
+    RunConfig = "" {
+        /// What is learnt: `classify`, `tag`, `lm` or `translate`.
+        task: Task = Task::Classify;
+        /// Where random numbers start: equal seeds give equal results.
+        seed: u64 = 1;
+        /// Threads to run on, 0 for one a core; the results are the same on any number.
+        threads: usize = 0;
+    }
+}
+
+/// What a recipe is told.
+///
+/// ```
+/// use unpadded::recipes::{Config, Task, Value};
+/// let mut config = Config::new(Task::Classify);
+/// config.set("model.hidden", &Value::Int(64))?;
+/// assert_eq!(config.model.hidden, 64);
+/// let error = config.set("model.hiden", &Value::Int(64)).unwrap_err().to_string();
+/// assert!(error.contains("`model.hidden`"), "{error}");
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    /// The task, the seed and the threads.
+    pub run: RunConfig,
+    /// Where the texts are.
+    pub data: DataConfig,
+    /// How text becomes tokens.
+    pub text: TextConfig,
+    /// The model.
+    pub model: ModelConfig,
+    /// The training.
+    pub training: TrainingConfig,
+}
+
+impl Config {
+    /// The settings that do well for a task on a few thousand texts.
+    pub fn new(task: Task) -> Self {
+        let mut config = Self { run: RunConfig { task, ..RunConfig::default() }, ..Self::default() };
+        let Self { text, model, training, .. } = &mut config;
+        match task {
+            Task::Classify => {}
+            Task::Tag => {
+                (model.hidden, model.bidirectional, model.dropout) = (160, true, 0.5);
+                *training =
+                    TrainingConfig { epochs: 15, rate: 3e-3, cosine: true, clip: 5.0, ..training.clone() };
+            }
+            Task::Lm => {
+                *text =
+                    TextConfig { tokens: Tokens::Characters, lowercase: false, min_count: 1, ..text.clone() };
+                (model.embedding, model.hidden, model.dropout) = (64, 256, 0.2);
+                *training = TrainingConfig { epochs: 15, batch: 64, rate: 3e-3, ..training.clone() };
+            }
+            Task::Translate => {
+                *text = TextConfig { tokens: Tokens::Pieces, lowercase: false, ..text.clone() };
+                text.max_size = Some(12_000);
+                (model.cell, model.embedding, model.hidden, model.dropout) = (Cell::Gru, 256, 256, 0.3);
+                model.bidirectional = true;
+                *training =
+                    TrainingConfig { epochs: 8, batch: 64, rate: 1e-3, cosine: true, ..training.clone() };
+            }
+        }
+        config
+    }
+
+    /// All settings that a task has, in the order of a file.
+    pub fn keys(task: Task) -> impl Iterator<Item = Key> {
+        let all =
+            [RunConfig::KEYS, DataConfig::KEYS, TextConfig::KEYS, ModelConfig::KEYS, TrainingConfig::KEYS];
+        all.into_iter().flatten().copied().filter(move |key| {
+            let name = key.to_string();
+            match task {
+                Task::Classify => true,
+                Task::Tag => {
+                    !matches!(&*name, "text.tokens" | "text.lowercase" | "model.pool" | "model.bidirectional")
+                }
+                Task::Lm => !matches!(
+                    &*name,
+                    "model.pool" | "model.bidirectional" | "text.vectors" | "data.text" | "data.label"
+                ),
+                Task::Translate => {
+                    !matches!(&*name, "model.pool" | "model.bidirectional" | "text.vectors" | "model.cell")
+                }
+            }
+        })
+    }
+
+    /// Sets what the dotted name stands for.
+    ///
+    /// # Errors
+    /// If the task has no such setting (the nearest one is named), or the value is of another type.
+    #[track_caller]
+    pub fn set(&mut self, name: &str, value: &Value) -> Result<()> {
+        let task = self.run.task;
+        if !Self::keys(task).any(|key| key.to_string() == name) {
+            let known: Vec<String> = Self::keys(task).map(|key| key.to_string()).collect();
+            let expected = match nearest(name, known.iter().map(String::as_str)) {
+                Some(near) => format!("`{near}`, perhaps"),
+                None => format!("one of `{}`", known.join("`, `")),
+            };
+            return Err(Error::new(format!("settings of `{}`", task.name()), expected, format!("`{name}`")));
+        }
+        let (section, key) = name.split_once('.').unwrap_or(("", name));
+        match section {
+            "data" => self.data.set(key, value),
+            "text" => self.text.set(key, value),
+            "model" => self.model.set(key, value),
+            "training" => self.training.set(key, value),
+            _ => self.run.set(key, value),
+        }
+    }
+
+    /// What the dotted name stands for; none if it is not set.
+    pub fn get(&self, name: &str) -> Option<Value> {
+        let (section, key) = name.split_once('.').unwrap_or(("", name));
+        match section {
+            "data" => self.data.get(key),
+            "text" => self.text.get(key),
+            "model" => self.model.get(key),
+            "training" => self.training.get(key),
+            _ => self.run.get(key),
+        }
+    }
+
+    /// Checks what no type says.
+    ///
+    /// # Errors
+    /// The first setting that makes no sense.
+    pub fn check(&self) -> Result<()> {
+        let share = |name: &str, got: f64| match (0.0..1.0).contains(&got) {
+            true => Ok(()),
+            false => Err(Error::new(name, "a share from 0 to below 1", got.to_string())),
+        };
+        share("model.dropout", self.model.dropout)?;
+        share("data.hold_out", self.data.hold_out)?;
+        if self.data.dev.is_none() && self.data.train.is_some() && self.data.hold_out == 0.0 {
+            return Err(Error::new("data.hold_out", "a share above 0, or `data.dev`", "0 and no `data.dev`"));
+        }
+        for (name, got) in [("training.rate", self.training.rate), ("training.clip", self.training.clip)] {
+            if !(got > 0.0 && got.is_finite()) {
+                return Err(Error::new(name, "a number above 0", got.to_string()));
+            }
+        }
+        let counts = [
+            ("text.min_count", self.text.min_count),
+            ("text.max_size", self.text.max_size.unwrap_or(1)),
+            ("model.embedding", self.model.embedding),
+            ("model.hidden", self.model.hidden),
+            ("model.layers", self.model.layers),
+            ("training.batch", self.training.batch),
+        ];
+        match counts.iter().find(|(_, count)| *count == 0) {
+            Some((name, _)) => Err(Error::new(*name, "at least 1", "0")),
+            None => Ok(()),
+        }
+    }
+
+    /// The file with a comment above each setting; those that are not set stand there as comments.
+    pub fn commented(&self) -> String {
+        self.to_toml(true)
+    }
+
+    fn to_toml(&self, comments: bool) -> String {
+        let (mut text, mut section) = (String::new(), "");
+        for key in Self::keys(self.run.task) {
+            if key.section != section {
+                section = key.section;
+                text += &format!("\n[{section}]\n");
+            }
+            let value = self.get(&key.to_string());
+            if comments {
+                text += &format!("#{}\n", key.doc);
+            }
+            match value {
+                Some(value) => text += &format!("{} = {value}\n", key.name),
+                None if comments => text += &format!("# {} =\n", key.name),
+                None => {}
+            }
+        }
+        text
+    }
+}
+
+/// As TOML, with what is not set left out.
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_toml(false))
+    }
+}
+
+/// What was probably meant: the nearest name, if few letters differ.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let distance = |of: &&str| {
+        let whole = edits(name, of);
+        // One that stands in another table is meant, too.
+        if last(name) == last(of) { whole.min(1) } else { whole }
+    };
+    known.min_by_key(distance).filter(|near| distance(near) <= 1 + name.chars().count() / 4)
+}
+
+/// Levenshtein's distance.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = corner + usize::from(x != *y);
+            corner = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() -> Result<()> {
+        for &task in Task::ALL {
+            let config = Config::new(task);
+            config.check()?;
+            let mut other = Config { run: RunConfig { task, ..RunConfig::default() }, ..Config::default() };
+            for key in Config::keys(task) {
+                let name = key.to_string();
+                if let Some(value) = config.get(&name) {
+                    other.set(&name, &value)?;
+                }
+            }
+            assert_eq!(other.to_string(), config.to_string());
+            let commented = config.commented();
+            assert!(
+                Config::keys(task).all(|key| commented.contains(&format!("{} =", key.name))),
+                "{commented}"
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn mistakes_say_what_was_meant() {
+        let mut config = Config::new(Task::Classify);
+        let mut said = |name: &str, value: Value| config.set(name, &value).unwrap_err().to_string();
+        assert!(
+            said("model.hiden", Value::Int(1))
+                .contains("expected `model.hidden`, perhaps, got `model.hiden`")
+        );
+        assert!(said("hidden", Value::Int(1)).contains("expected `model.hidden`, perhaps"));
+        assert!(said("zzz", Value::Int(1)).contains("expected one of `task`, `seed`"));
+        assert!(
+            said("model.hidden", Value::Text("x".into()))
+                .contains("expected a whole number from 0 on, got \"x\"")
+        );
+        assert!(said("model.hidden", Value::Int(-1)).contains("expected a whole number from 0 on, got -1"));
+        assert!(
+            said("model.cell", Value::Text("lsmt".into())).contains("expected one of `lstm`, `gru`, `rnn`")
+        );
+        assert!(said("model.dropout", Value::Float(f64::NAN)).contains("expected a number, got NaN"));
+        config.model.dropout = 1.0;
+        assert!(config.check().unwrap_err().to_string().contains("model.dropout: expected a share"));
+    }
+}

@@ -1,0 +1,50 @@
+//! The texts that come with the library, so that a first training needs no file.
+
+use crate::data::{LabelledTexts, TaggedTexts, TextFile};
+use crate::error::Result;
+
+/// The reviews to train on, or those held out.
+pub(super) fn reviews(train: bool) -> Result<LabelledTexts> {
+    let (name, text) = match train {
+        true => ("datasets/reviews/train.tsv", include_str!("../../datasets/reviews/train.tsv")),
+        false => ("datasets/reviews/dev.tsv", include_str!("../../datasets/reviews/dev.tsv")),
+    };
+    LabelledTexts::of_lines(&TextFile::embedded(name, text))
+}
+
+macro_rules! parallel {
+    ($part:literal) => {
+        [
+            (
+                concat!("datasets/requests/", $part, "/seq.in"),
+                include_str!(concat!("../../datasets/requests/", $part, "/seq.in")),
+            ),
+            (
+                concat!("datasets/requests/", $part, "/seq.out"),
+                include_str!(concat!("../../datasets/requests/", $part, "/seq.out")),
+            ),
+            (
+                concat!("datasets/requests/", $part, "/label"),
+                include_str!(concat!("../../datasets/requests/", $part, "/label")),
+            ),
+        ]
+    };
+}
+
+/// The requests to train on, or those held out.
+pub(super) fn requests(train: bool) -> Result<TaggedTexts> {
+    let files = if train { parallel!("train") } else { parallel!("dev") };
+    let [words, tags, labels] = files.map(|(name, text)| TextFile::embedded(name, text));
+    TaggedTexts::of_parallel(&words, &tags, Some(&labels))
+}
+
+/// This project's own prose.
+pub(super) fn prose() -> TextFile {
+    const PROSE: &str = concat!(
+        include_str!("../../README.md"),
+        include_str!("../../ARCHITECTURE.md"),
+        include_str!("../../CHANGELOG.md"),
+        include_str!("../../datasets/README.md")
+    );
+    TextFile::embedded("this project's prose", PROSE)
+}

@@ -1,0 +1,129 @@
+//! A language model: recurrent layers read a text token by token and say which comes next. Their states are carried from window to
+//! window of the text; gradients stay within one (truncated back-propagation through time).
+
+use super::net;
+use super::{CUT, Case, Cell, Config, ModelConfig, Prepared, Tokens, Truth, embedded, tokenizer};
+use crate::data::{Continuous, TextFile, Tokenizer, Vocabulary};
+use crate::error::{Error, Result};
+use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
+use crate::metrics::Loss;
+use crate::train::Trainer;
+use crate::{Builder, DType, Var};
+
+const FEEDS: [&str; 2] = ["x", "y"];
+/// Tokens of a window.
+const STEPS: usize = 64;
+
+pub(super) fn prepare(config: &Config) -> Result<Prepared> {
+    let data = &config.data;
+    let file = data.train.as_ref().map_or_else(|| Ok(embedded::prose()), TextFile::open)?;
+    let read = |path: &Option<String>| path.as_ref().map(|path| TextFile::open(path)?.text()).transpose();
+    let (whole, dev, test) = (file.text()?, read(&data.dev)?, read(&data.test)?);
+    let cut = tokenizer(config);
+    let count = |text: &str| cut.tokens(text).count();
+    // Of one text the end is held out, not some of its lines: what stands beside them would say too much.
+    let (train, rest) = match dev {
+        Some(_) => (&*whole, ""),
+        None => split(&whole, 1.0 - data.hold_out),
+    };
+    let dev = dev.as_deref().unwrap_or(rest);
+    for (of, text) in [("data.train", train), ("data.dev", dev)] {
+        let got = count(text);
+        if got < 2 {
+            return Err(Error::new(of, "a text of two tokens or more", got.to_string()));
+        }
+    }
+    // Texts that were never seen hold tokens that were not.
+    let tokens = Vocabulary::of(cut.tokens(train), &net::limits(config, &[Vocabulary::UNKNOWN]))?;
+    let stream = |text: &str| {
+        let ids = cut.tokens(text).map(|token| tokens.lookup(&token));
+        let streams = (count(text) / (16 * STEPS)).clamp(1, config.training.batch);
+        Continuous::try_new(ids, streams, STEPS, FEEDS)
+    };
+    let (of_train, of_dev) = (stream(train)?, stream(dev)?);
+    let test = test.as_deref().map(stream).transpose()?;
+    let length = count(train);
+    let steps =
+        (config.training.epochs as usize).saturating_mul(length.div_ceil(config.training.batch * STEPS));
+    let (trainer, metric) = network(config, tokens.len(), steps)?;
+    let said = format!(
+        "{}: {length} tokens to train on, {} different ones; {} held out",
+        file.name(),
+        tokens.len(),
+        count(dev)
+    );
+    let openings = dev.lines().filter(|line| count(line) > 3).take(5);
+    Ok(Prepared {
+        trainer: trainer.vocabulary("tokens", tokens).note(CUT, cut.name()),
+        train: Box::new(of_train),
+        dev: Box::new(of_dev),
+        test: test.map(|test| Box::new(test) as _),
+        name: file.name(),
+        metric,
+        lengths: Vec::new(),
+        held_out: openings.map(|line| Case { text: opening(&cut, line), truth: Truth::Open }).collect(),
+        said: vec![said],
+    })
+}
+
+/// How a line begins.
+fn opening(cut: &Tokenizer, line: &str) -> String {
+    let half = cut.tokens(line).count() / 2;
+    cut.join(cut.tokens(line).take(half.clamp(1, 40)))
+}
+
+/// The first lines of a text, about such a share of it, and the rest.
+fn split(text: &str, share: f64) -> (&str, &str) {
+    let mut at = (text.len() as f64 * share) as usize;
+    while !text.is_char_boundary(at) {
+        at += 1;
+    }
+    let end = text[at..].find('\n').map_or(at, |end| at + end + 1);
+    // A text of one line is cut in its midst.
+    text.split_at(if end < text.len() { end } else { at })
+}
+
+fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'static str)> {
+    let model = &config.model;
+    let net = Builder::new().seed(config.run.seed);
+    let x = net.feed(FEEDS[0], DType::I64, &[], 1);
+    let y = net.feed_like(FEEDS[1], DType::I64, &[], x);
+    let vectors = x.embedding(Embedding::new(tokens, model.embedding)).dropout(model.dropout);
+    let h = carried(&net, vectors, model).dropout(model.dropout);
+    let logits = h.linear(tokens);
+    let losses = logits.cross_entropy(y);
+    let metric = match config.text.tokens {
+        Tokens::Characters => Loss::bits_per_character(losses),
+        _ => Loss::perplexity(losses),
+    };
+    let name = if config.text.tokens == Tokens::Characters { "bits per character" } else { "perplexity" };
+    let trainer =
+        Trainer::new(net, losses.mean(), &net::adam(config, steps))?.metric(metric).output("logits", logits);
+    Ok((trainer, name))
+}
+
+/// The states after each token, from where the window before ended.
+fn carried(net: &Builder, mut x: Var, model: &ModelConfig) -> Var {
+    fn layer<L: RecurrentLayer<States = [Var; N]>, const N: usize>(
+        net: &Builder,
+        x: Var,
+        layer: L,
+        width: usize,
+    ) -> Var {
+        let before: [Var; N] = std::array::from_fn(|_| net.carried_state(width));
+        let (h, after) = net.layer(layer.starting_from(before)).states(x);
+        before.into_iter().zip(after).for_each(|(before, after)| net.carry(before, after));
+        h
+    }
+    for at in 0..model.layers {
+        if at > 0 {
+            x = x.dropout(model.dropout);
+        }
+        x = match model.cell {
+            Cell::Lstm => layer(net, x, Lstm::new(model.hidden), model.hidden),
+            Cell::Gru => layer(net, x, Gru::new(model.hidden), model.hidden),
+            Cell::Rnn => layer(net, x, Rnn::new(model.hidden), model.hidden),
+        };
+    }
+    x
+}

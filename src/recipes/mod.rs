@@ -1,0 +1,134 @@
+//! Whole tasks from a config: texts to labels, words to tags, a text to a language model, texts to other texts. Everything here uses
+//! what any crate can use; whoever wants another model writes one, as `models/` does.
+//!
+//! [`Config`] says what is to be done, [`prepare`] reads the texts and builds the model with its [`Trainer`], and
+//! [`Model`] answers out of the file that was saved, which needs nothing else:
+//!
+//! ```no_run
+//! use unpadded::recipes::{Config, Model, Task, prepare};
+//! use unpadded::train::Until;
+//! let mut config = Config::new(Task::Classify);
+//! config.data.train = Some("reviews.tsv".into()); // text<TAB>label
+//! let mut prepared = prepare(&config)?;
+//! prepared.trainer = prepared.trainer.checkpoint("reviews.ckpt");
+//! prepared.trainer.fit(&*prepared.train, &*prepared.dev, Until::Epochs(config.training.epochs))?;
+//!
+//! let model = Model::load("reviews.ckpt")?;
+//! for answer in model.predict(&["What a film!", "Dull."])? {
+//!     println!("{answer}");
+//! }
+//! # Ok::<(), unpadded::Error>(())
+//! ```
+
+mod classify;
+mod config;
+mod embedded;
+mod lm;
+mod model;
+mod net;
+mod settings;
+mod tag;
+mod translate;
+
+pub use config::{
+    Cell, Config, DataConfig, ModelConfig, Pooling, RunConfig, Task, TextConfig, Tokens, TrainingConfig,
+    nearest,
+};
+pub use model::{Answer, Model};
+pub use settings::{Key, Setting, Value};
+
+use crate::data::{Data, Loader, Tokenizer};
+use crate::error::{AtCaller, Result};
+use crate::train::Trainer;
+
+/// A training that may begin.
+pub struct Prepared {
+    /// The model, told by what it is measured and what its file will hold.
+    pub trainer: Trainer,
+    /// What it is trained on.
+    pub train: Box<dyn Data>,
+    /// What it is measured on after each epoch.
+    pub dev: Box<dyn Data>,
+    /// What it is measured on at the end, if that is asked for.
+    pub test: Option<Box<dyn Data>>,
+    /// What the texts are called.
+    pub name: String,
+    /// The metric that decides which epoch is the best.
+    pub metric: &'static str,
+    /// The lengths of the training texts, in tokens.
+    pub lengths: Vec<usize>,
+    /// The texts of `dev`, each with what would be right.
+    pub held_out: Vec<Case>,
+    /// Lines that say what was read, for people.
+    pub said: Vec<String>,
+}
+
+/// A text with what would be right.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// The text; of tagged ones the words between spaces.
+    pub text: String,
+    /// What would be right.
+    pub truth: Truth,
+}
+
+/// What would be right.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Truth {
+    /// The label.
+    Label(String),
+    /// The tag of each word, and the label of the text if it has one.
+    Tags(Vec<String>, Option<String>),
+    /// What it may become.
+    Texts(Vec<String>),
+    /// A text goes on in many ways.
+    Open,
+}
+
+/// Reads the texts and builds the model that a config describes.
+///
+/// # Errors
+/// If the config makes no sense, or the texts cannot be read or are not of its task.
+#[track_caller]
+pub fn prepare(config: &Config) -> Result<Prepared> {
+    config.check().at_caller()?;
+    let prepared = match config.run.task {
+        Task::Classify => classify::prepare(config),
+        Task::Tag => tag::prepare(config),
+        Task::Lm => lm::prepare(config),
+        Task::Translate => translate::prepare(config),
+    };
+    let mut prepared = prepared.at_caller()?;
+    let trainer = prepared.trainer.threads(config.run.threads).select(prepared.metric).change_rate();
+    let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_string());
+    prepared.trainer = match config.training.patience {
+        Some(epochs) => trainer.patience(epochs),
+        None => trainer,
+    };
+    Ok(prepared)
+}
+
+/// The notes of a recipe's file.
+const TASK: &str = "task";
+const CONFIG: &str = "config";
+const CUT: &str = "tokens";
+
+/// One text in so many is held out.
+fn one_in(config: &Config) -> u64 {
+    (1.0 / config.data.hold_out).round() as u64
+}
+
+fn tokenizer(config: &Config) -> Tokenizer {
+    let cut = match config.text.tokens {
+        Tokens::Whitespace => Tokenizer::whitespace(),
+        Tokens::Words => Tokenizer::words(),
+        Tokens::Characters => Tokenizer::characters(),
+        Tokens::Pieces => Tokenizer::pieces(),
+    };
+    if config.text.lowercase { cut.lowercase() } else { cut }
+}
+
+/// How a loader of texts makes batches of a training.
+fn batches(loader: Loader, config: &Config) -> Loader {
+    loader.batching(crate::data::Batching::Sequences(config.training.batch))
+}

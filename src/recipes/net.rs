@@ -1,0 +1,93 @@
+//! The parts that the networks of the recipes share.
+
+use ndarray::Array2;
+
+use super::{Cell, Config, ModelConfig, Pooling};
+use crate::data::{Limits, Vocabulary, WordVectors};
+use crate::error::{Error, Result};
+use crate::layers::{Gru, Lstm, RecurrentLayer, Rnn, Stacked};
+use crate::ops::Pool;
+use crate::optimizer::{Adam, Optimizer, Schedule};
+use crate::train::Trainer;
+use crate::{Builder, Var};
+
+/// The states of the recurrent layers after each token.
+pub(super) fn states(x: Var, model: &ModelConfig) -> Var {
+    fn stacked<L: RecurrentLayer>(x: Var, layer: L, model: &ModelConfig) -> Var {
+        let layers = Stacked::new(layer, model.layers).dropout(model.dropout);
+        x.stacked(if model.bidirectional { layers.bidirectional() } else { layers })
+    }
+    match model.cell {
+        Cell::Lstm => stacked(x, Lstm::new(model.hidden), model),
+        Cell::Gru => stacked(x, Gru::new(model.hidden), model),
+        Cell::Rnn => stacked(x, Rnn::new(model.hidden), model),
+    }
+}
+
+/// One row a text, and the weights of its tokens if attention picks them.
+pub(super) fn pooled(net: &Builder, states: Var, model: &ModelConfig) -> (Var, Option<Var>) {
+    match model.pool {
+        Pooling::Last if model.bidirectional => {
+            // The backward layers have read all of a text at its first token.
+            let (forth, back) = (states.slice(0..model.hidden), states.slice(model.hidden..2 * model.hidden));
+            (net.concat(&[forth.sequence_pool(Pool::Last), back.sequence_pool(Pool::First)]), None)
+        }
+        Pooling::Last => (states.sequence_pool(Pool::Last), None),
+        Pooling::Max => (states.sequence_pool(Pool::Max), None),
+        Pooling::Mean => (states.sequence_pool(Pool::Mean), None),
+        Pooling::Attention => {
+            // Lin et al., "A structured self-attentive sentence embedding", 2017.
+            let weights = states.linear(64).tanh().linear(1).sequence_softmax();
+            ((states * weights).sequence_pool(Pool::Sum), Some(weights))
+        }
+    }
+}
+
+/// The update rule of all recipes, over so many steps.
+pub(super) fn adam(config: &Config, steps: usize) -> impl Optimizer {
+    let training = &config.training;
+    let adam = Adam::new(training.rate).lazy().clip_global_norm(training.clip);
+    if training.cosine {
+        adam.schedule(Schedule::cosine_to(steps.max(1), training.rate / 100.0))
+    } else {
+        adam
+    }
+}
+
+/// How many steps all epochs have.
+pub(super) fn steps(config: &Config, texts: usize) -> usize {
+    (config.training.epochs as usize).saturating_mul(texts.div_ceil(config.training.batch))
+}
+
+pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {
+    Limits {
+        min_count: config.text.min_count as u64,
+        max_size: config.text.max_size.unwrap_or(Limits::default().max_size),
+        specials: specials.iter().map(|&special| special.to_owned()).collect(),
+    }
+}
+
+/// The parameter with the words' vectors.
+pub(super) const TABLE: &str = "words.weight";
+
+/// Starts the words' vectors from a file, if the config names one; says how much of the running words it has.
+pub(super) fn vectors<T: AsRef<str>>(
+    config: &Config,
+    trainer: &mut Trainer,
+    words: &Vocabulary,
+    running: impl IntoIterator<Item = T>,
+) -> Result<Option<String>> {
+    let Some(path) = &config.text.vectors else { return Ok(None) };
+    let found = WordVectors::open(path, words)?;
+    if found.width() != config.model.embedding {
+        let expected = format!("{}, as `{path}` has", found.width());
+        return Err(Error::new("model.embedding", expected, config.model.embedding.to_string()));
+    }
+    // Words that the file does not have start as they would without it.
+    let mut table = Array2::zeros((words.len(), found.width()));
+    let drawn = trainer.scope().value(TABLE)?;
+    table.iter_mut().zip(drawn.as_dense()?.as_slice::<f32>()?).for_each(|(to, x)| *to = *x);
+    found.fill(&mut table)?;
+    trainer.set_parameter(TABLE, table)?;
+    Ok(Some(format!("{found}: {:.1} % of the running words", 100.0 * found.coverage(running))))
+}

@@ -1,0 +1,239 @@
+//! What a setting may hold, and how settings are declared: once, with their documentation, for files, flags and lists of them.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+
+/// A value of a setting, as a file or a flag gives it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// `true` or `false`.
+    Flag(bool),
+    /// A whole number.
+    Int(i64),
+    /// Any number.
+    Float(f64),
+    /// A text.
+    Text(String),
+}
+
+/// As in TOML.
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Flag(value) => write!(f, "{value}"),
+            Value::Int(value) => write!(f, "{value}"),
+            Value::Float(value) => write!(f, "{value:?}"),
+            Value::Text(text) => {
+                f.write_str("\"")?;
+                for c in text.chars() {
+                    match c {
+                        '"' | '\\' => write!(f, "\\{c}")?,
+                        '\n' => f.write_str("\\n")?,
+                        '\t' => f.write_str("\\t")?,
+                        c if c.is_control() => write!(f, "\\u{:04X}", u32::from(c))?,
+                        c => write!(f, "{c}")?,
+                    }
+                }
+                f.write_str("\"")
+            }
+        }
+    }
+}
+
+/// A type of settings.
+pub trait Setting: Sized {
+    /// What is expected of a value, for messages.
+    fn expected() -> String;
+    /// The setting that a value stands for, if it does.
+    fn of(value: &Value) -> Option<Self>;
+    /// The value that stands for it; none if it is not set.
+    fn value(&self) -> Option<Value>;
+}
+
+impl Setting for bool {
+    fn expected() -> String {
+        "true or false".into()
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        if let Value::Flag(value) = value { Some(*value) } else { None }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Flag(*self))
+    }
+}
+
+macro_rules! whole {
+    ($($type:ty)*) => {$(
+        impl Setting for $type {
+            fn expected() -> String {
+                "a whole number from 0 on".into()
+            }
+
+            fn of(value: &Value) -> Option<Self> {
+                if let Value::Int(value) = value { (*value).try_into().ok() } else { None }
+            }
+
+            fn value(&self) -> Option<Value> {
+                // Files have no larger numbers, so that none got in.
+                Some(Value::Int(i64::try_from(*self).unwrap_or(i64::MAX)))
+            }
+        }
+    )*};
+}
+whole!(u64 usize);
+
+impl Setting for f64 {
+    fn expected() -> String {
+        "a number".into()
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        match value {
+            Value::Int(value) => Some(*value as f64),
+            Value::Float(value) if value.is_finite() => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Float(*self))
+    }
+}
+
+impl Setting for String {
+    fn expected() -> String {
+        "a text in quotes".into()
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        if let Value::Text(text) = value { Some(text.clone()) } else { None }
+    }
+
+    fn value(&self) -> Option<Value> {
+        Some(Value::Text(self.clone()))
+    }
+}
+
+impl<T: Setting> Setting for Option<T> {
+    fn expected() -> String {
+        T::expected()
+    }
+
+    fn of(value: &Value) -> Option<Self> {
+        T::of(value).map(Some)
+    }
+
+    fn value(&self) -> Option<Value> {
+        self.as_ref().and_then(T::value)
+    }
+}
+
+/// Declares a choice between names.
+macro_rules! choice {
+    ($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $of:literal])* $variant:ident = $text:literal),* $(,)? }) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $name { $($(#[doc = $of])* $variant),* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Its name in files.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),* }
+            }
+
+            /// The one of this name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.name() == name)
+            }
+        }
+
+        impl $crate::recipes::settings::Setting for $name {
+            fn expected() -> String {
+                let names: Vec<String> = Self::ALL.iter().map(|one| format!("`{}`", one.name())).collect();
+                format!("one of {}", names.join(", "))
+            }
+
+            fn of(value: &$crate::recipes::settings::Value) -> Option<Self> {
+                let $crate::recipes::settings::Value::Text(text) = value else { return None };
+                Self::from_name(text)
+            }
+
+            fn value(&self) -> Option<$crate::recipes::settings::Value> {
+                Some($crate::recipes::settings::Value::Text(self.name().to_owned()))
+            }
+        }
+    };
+}
+pub(super) use choice;
+
+/// A setting as the list of them has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// The table of the file that it stands in; empty for those above all tables.
+    pub section: &'static str,
+    /// Its name there.
+    pub name: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.section.is_empty() {
+            f.write_str(self.name)
+        } else {
+            write!(f, "{}.{}", self.section, self.name)
+        }
+    }
+}
+
+/// Declares a table of settings: a struct with their defaults, the list of its keys, and access by name.
+macro_rules! section {
+    ($(#[doc = $doc:literal])* $name:ident = $section:literal { $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr;)* }) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $name { $($(#[doc = $of])+ pub $field: $type,)* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default),* }
+            }
+        }
+
+        impl $name {
+            pub(super) const KEYS: &[$crate::recipes::settings::Key] = &[$($crate::recipes::settings::Key {
+                section: $section,
+                name: stringify!($field),
+                doc: concat!($($of),+),
+            }),*];
+
+            pub(super) fn set(&mut self, name: &str, value: &$crate::recipes::settings::Value) -> $crate::error::Result<()> {
+                match name {
+                    $(stringify!($field) => self.$field = $crate::recipes::settings::read($section, name, value)?,)*
+                    _ => {}
+                }
+                Ok(())
+            }
+
+            pub(super) fn get(&self, name: &str) -> Option<$crate::recipes::settings::Value> {
+                use $crate::recipes::settings::Setting;
+                match name {
+                    $(stringify!($field) => self.$field.value(),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+pub(super) use section;
+
+pub(super) fn read<T: Setting>(section: &str, name: &str, value: &Value) -> Result<T> {
+    let what = if section.is_empty() { name.to_owned() } else { format!("{section}.{name}") };
+    T::of(value).ok_or_else(|| Error::new(what, T::expected(), value.to_string()))
+}

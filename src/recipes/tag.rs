@@ -1,0 +1,130 @@
+//! A tag for each word: recurrent layers over words and their characters, and a conditional random field over the tags. (Lample et al.,
+//! "Neural architectures for named entity recognition", 2016.)
+
+use super::net::{self, TABLE};
+use super::{Case, Config, Prepared, Truth, batches, embedded, one_in};
+use crate::data::{Limits, Loader, TagScheme, TaggedText, TaggedTexts, Vocabulary};
+use crate::error::{Error, Result};
+use crate::layers::{Crf, Embedding, Lstm};
+use crate::metrics::{Accuracy, ChunkF1};
+use crate::ops::Pool;
+use crate::train::Trainer;
+use crate::{Builder, DType};
+
+const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
+
+/// The form in which words are known: letters of one case, and every digit 0. Their characters are as they are.
+pub(super) fn form(word: &str) -> String {
+    word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
+}
+
+/// What there is to learn.
+struct Found {
+    words: Vocabulary,
+    characters: Vocabulary,
+    tags: Vocabulary,
+    scheme: TagScheme,
+    labels: Option<Vocabulary>,
+}
+
+impl Found {
+    fn loader(&self, texts: &TaggedTexts, config: &Config) -> Result<Loader> {
+        let labels = self.labels.as_ref();
+        let samples = texts.samples(form, &self.words, &self.characters, &self.tags, labels)?;
+        let names = if labels.is_some() { &FEEDS[..] } else { &FEEDS[..3] };
+        Ok(batches(Loader::new(samples, names)?, config))
+    }
+}
+
+pub(super) fn prepare(config: &Config) -> Result<Prepared> {
+    let data = &config.data;
+    let train = data.train.as_ref().map_or_else(|| embedded::requests(true), TaggedTexts::open)?;
+    let (train, dev) = match (&data.dev, &data.train) {
+        (Some(dev), _) => (train, TaggedTexts::open(dev)?),
+        (None, None) => (train, embedded::requests(false)?),
+        (None, Some(_)) => train.hold_out(one_in(config), config.run.seed),
+    };
+    let test = data.test.as_ref().map(TaggedTexts::open).transpose()?;
+    let all: Vec<&TaggedTexts> = [&train, &dev].into_iter().chain(&test).collect();
+    let some = |texts: &&&TaggedTexts| !texts.texts().is_empty();
+    let labelled = all.iter().filter(some).all(|texts| texts.labelled());
+    if let Some(of) = all.iter().find(|texts| texts.texts().is_empty()) {
+        let expected = "texts to learn from and others to measure on: more of them, or `data.dev`";
+        return Err(Error::new(format!("texts of `{}`", of.name()), expected, "none"));
+    }
+    let found = Found {
+        words: train.words(form, &net::limits(config, &[Vocabulary::UNKNOWN]))?,
+        characters: train.characters(&Limits::default())?,
+        tags: TaggedTexts::tags(all.iter().copied())?,
+        scheme: TaggedTexts::scheme(all.iter().copied())?,
+        labels: labelled.then(|| TaggedTexts::labels(all.iter().copied())).transpose()?,
+    };
+    let (of_train, of_dev) =
+        (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
+    let of_test = test.as_ref().map(|test| found.loader(test, config)).transpose()?;
+    let mut trainer = network(config, &found, train.texts().len())?;
+    let mut said = vec![format!(
+        "{}: {} texts of {} tags ({:?}), {} words known; {} held out",
+        train.name(),
+        train.texts().len(),
+        found.tags.len(),
+        found.scheme,
+        found.words.len(),
+        dev.texts().len()
+    )];
+    let running = train.texts().iter().flat_map(|text| &text.words).map(|word| form(word));
+    said.extend(net::vectors(config, &mut trainer, &found.words, running)?);
+    let case = |text: &TaggedText| Case {
+        text: text.words.join(" "),
+        truth: Truth::Tags(text.tags.clone(), text.label.clone()),
+    };
+    Ok(Prepared {
+        trainer,
+        train: Box::new(of_train),
+        dev: Box::new(of_dev),
+        test: of_test.map(|test| Box::new(test) as _),
+        name: train.name().to_owned(),
+        metric: "chunk F1",
+        lengths: train.texts().iter().map(|text| text.words.len()).collect(),
+        held_out: dev.texts().iter().map(case).collect(),
+        said,
+    })
+}
+
+fn network(config: &Config, found: &Found, texts: usize) -> Result<Trainer> {
+    let model = &config.model;
+    let net = Builder::new().seed(config.run.seed);
+    let characters = net.feed(FEEDS[1], DType::I64, &[], 2); // of each word of each text
+    let c = characters.embedding(Embedding::new(found.characters.len(), 32)).dropout(0.2);
+    let forth = c.lstm(48).sequence_pool(Pool::Last); // one row a word
+    let back = c.lstm(Lstm::new(48).backwards()).sequence_pool(Pool::First);
+    let words = net.feed_like(FEEDS[0], DType::I64, &[], forth);
+    let table = Embedding::new(found.words.len(), model.embedding).sparse();
+    let known = words.embedding(table.named(TABLE.trim_end_matches(".weight")));
+    // Now and then a word is not known, so that its characters and its neighbours have to do.
+    let known = known * known.slice(0..1).fill_like(1.0).dropout(0.15);
+    let h = net::states(net.concat(&[known, forth, back]).dropout(model.dropout), model);
+
+    let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
+    let crf = net.layer(Crf::new().forbidding(&found.scheme.transitions(&found.tags)?));
+    let scores = h.dropout(model.dropout).linear(found.tags.len());
+    let (mut loss, best) = (crf.loss(scores, tags).mean(), crf.of(scores));
+    let label = found.labels.as_ref().map(|labels| {
+        let label = net.feed(FEEDS[3], DType::I64, &[], 0);
+        let logits = h.sequence_pool(Pool::Max).dropout(model.dropout).linear(labels.len());
+        loss = loss + logits.cross_entropy(label).mean();
+        (Accuracy::new(logits, label).named("label accuracy"), logits.softmax(), labels.clone())
+    });
+    let trainer = Trainer::new(net, loss, &net::adam(config, net::steps(config, texts)))?
+        .metric(ChunkF1::new(best, tags, found.scheme, &found.tags)?)
+        .output("tags", best)
+        .vocabulary("words", found.words.clone())
+        .vocabulary("characters", found.characters.clone())
+        .vocabulary("tags", found.tags.clone());
+    Ok(match label {
+        None => trainer,
+        Some((accuracy, probabilities, labels)) => {
+            trainer.metric(accuracy).output("labels", probabilities).vocabulary("labels", labels)
+        }
+    })
+}

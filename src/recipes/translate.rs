@@ -1,0 +1,154 @@
+//! Another text for each text: GRUs read the source in both directions, and another one writes, looking at each step at the states of
+//! the source that it needs. (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and translate", 2015.)
+
+use super::net;
+use super::{CUT, Case, Config, Prepared, Truth, batches, tokenizer};
+use crate::data::{Loader, Pairs, Tokenizer, Vocabulary};
+use crate::error::{Error, Result};
+use crate::layers::{Embedding, Gru, Linear, Stacked, init};
+use crate::metrics::Loss;
+use crate::ops::{CrossEntropy, Pool, Update};
+use crate::predict::{Beam, Generation, Generator, Predictor};
+use crate::train::Trainer;
+use crate::{Builder, DType, Variable};
+
+const FEEDS: [&str; 3] = ["source", "given", "next"];
+const ENDS: [&str; 2] = ["<s>", "</s>"];
+/// What comes before the first token.
+const START: i64 = 0;
+const STOP: i64 = 1;
+const UNKNOWN: i64 = 2;
+/// Sources that are translated together.
+const SOURCES: usize = 64;
+
+pub(super) fn prepare(config: &Config) -> Result<Prepared> {
+    let data = &config.data;
+    let Some(path) = &data.train else {
+        let expected = "a file with lines of source<TAB>target";
+        return Err(Error::new("data.train", expected, "none: no translations come with the program"));
+    };
+    let train = Pairs::open(path)?;
+    let (train, dev) = match &data.dev {
+        Some(dev) => (train, Pairs::open(dev)?),
+        None => {
+            let held = (train.pairs().len() as f64 * data.hold_out).ceil() as usize;
+            train.hold_out(held.min(2_000), config.run.seed)
+        }
+    };
+    let test = data.test.as_ref().map(Pairs::open).transpose()?;
+    let cut = tokenizer(config);
+    let sources = train.sources(&cut, &net::limits(config, &[Vocabulary::UNKNOWN]))?;
+    let targets = train.targets(&cut, &net::limits(config, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN]))?;
+    let loader = |pairs: &Pairs| -> Result<Loader> {
+        Ok(batches(pairs.loader(FEEDS, [&cut; 2], [&sources, &targets], ENDS)?, config))
+    };
+    let (of_train, of_dev) = (loader(&train)?.shuffle(config.run.seed).prefetch(4), loader(&dev)?);
+    let of_test = test.as_ref().map(loader).transpose()?;
+    let trainer = network(config, [&sources, &targets], train.pairs().len())?.note(CUT, cut.name());
+    let said = format!(
+        "{}: {} pairs, {} source tokens and {} target tokens known; {} held out, no source of which is among them",
+        train.name(),
+        train.pairs().len(),
+        sources.len(),
+        targets.len(),
+        dev.pairs().len()
+    );
+    let case = |(source, targets): (&str, Vec<&str>)| Case {
+        text: source.to_owned(),
+        truth: Truth::Texts(targets.into_iter().map(str::to_owned).collect()),
+    };
+    Ok(Prepared {
+        trainer: trainer.vocabulary("sources", sources).vocabulary("targets", targets),
+        train: Box::new(of_train),
+        dev: Box::new(of_dev),
+        test: of_test.map(|test| Box::new(test) as _),
+        name: train.name().to_owned(),
+        metric: "perplexity",
+        lengths: train.pairs().iter().map(|pair| cut.tokens(&pair.source).count()).collect(),
+        held_out: dev.by_source().into_iter().map(case).collect(),
+        said: vec![said],
+    })
+}
+
+fn network(config: &Config, [sources, targets]: [&Vocabulary; 2], texts: usize) -> Result<Trainer> {
+    let model = &config.model;
+    let (hidden, dropout) = (model.hidden, model.dropout);
+    let net = Builder::new().seed(config.run.seed);
+    let source = net.feed(FEEDS[0], DType::I64, &[], 1);
+    let given = net.feed(FEEDS[1], DType::I64, &[], 1); // as many as there are sources, of other lengths
+    let next = net.feed_like(FEEDS[2], DType::I64, &[], given);
+
+    let x = source.embedding(Embedding::new(sources.len(), model.embedding).sparse()).dropout(dropout);
+    let states = x.stacked(Stacked::new(Gru::new(hidden), model.layers).bidirectional().dropout(dropout));
+    let states = states.dropout(dropout);
+    // Computed once: what is looked for, and what is found.
+    let (keys, values) = (states.linear(hidden), states.linear(hidden));
+    let start = states.sequence_pool(Pool::Mean).linear(hidden).tanh();
+
+    // Tokens are read and said by the same vectors (Press and Wolf, "Using the output embedding to improve language models", 2017).
+    let table = net.layer(Embedding::new(targets.len(), model.embedding));
+    let say = net.layer(Linear::tied(&table));
+    let query = net.layer(Linear::new(hidden).without_bias());
+    let bound = 1.0 / (hidden as f64).sqrt();
+    let score = net.parameter("score", DType::F32, &[hidden], init::uniform(-bound, bound));
+    let [of_token, of_context, of_state] = [true, false, true].map(|bias| {
+        let gates = Linear::new(3 * hidden);
+        net.layer(if bias { gates } else { gates.without_bias() })
+    });
+    let y = table.of(given).dropout(dropout);
+    let (h, context) = net.recurrent(y, |step, y| {
+        let before = step.memory_from(start);
+        let context = query.of(before).additive_attention(keys, values, score);
+        let from_input = of_token.of(y) + of_context.of(context);
+        let h = step.gru_cell(from_input, of_state.of(before), before, Update::Keeps);
+        step.update(before, h);
+        (h, context)
+    });
+    let logits = say.of(net.concat(&[h, context, y]).linear(model.embedding).tanh().dropout(dropout));
+    let smoothed = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
+    let losses = logits.cross_entropy_with(next, smoothed).0;
+    let trainer = Trainer::new(net, losses.mean(), &net::adam(config, net::steps(config, texts)))?;
+    Ok(trainer.metric(Loss::perplexity(logits.cross_entropy(next))).output("logits", logits))
+}
+
+/// A trained model that translates.
+pub(super) struct Translator {
+    generator: Generator,
+    cut: Tokenizer,
+}
+
+impl Translator {
+    pub(super) fn new(predictor: &Predictor, cut: Tokenizer) -> Result<Self> {
+        Ok(Self { generator: predictor.generator(FEEDS[1], "logits")?, cut })
+    }
+
+    /// What each text becomes, by a beam of such a width.
+    pub(super) fn translate(
+        &self,
+        predictor: &Predictor,
+        texts: &[&str],
+        beam: usize,
+    ) -> Result<Vec<String>> {
+        let (sources, targets) = (predictor.vocabulary("sources")?, predictor.vocabulary("targets")?);
+        let ids: Vec<Vec<i64>> =
+            texts.iter().map(|text| sources.ids(self.cut.tokens(text))).collect::<Result<_>>()?;
+        // Those of similar lengths together, as they end together; none gets longer than its own length allows.
+        let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32);
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        order.sort_by_key(|&i| ids[i].len());
+        let mut found = vec![String::new(); texts.len()];
+        for alike in order.chunk_by(|a, b| most(a) == most(b)).flat_map(|alike| alike.chunks(SOURCES)) {
+            let fed = alike.iter().map(|&i| ids[i].clone()).collect::<Vec<_>>();
+            let fed = Variable::from_sequences(&fed)?;
+            let most = alike.first().map_or(0, most);
+            let options = Generation::new(START).stop(STOP).max_steps(most).banned([START, UNKNOWN]);
+            let generated =
+                self.generator.beam(&[(FEEDS[0], &fed)], &options, &Beam::new(beam).length(0.6))?;
+            for (&i, best) in alike.iter().zip(generated.best()?) {
+                let ids = best.map_or(&[][..], |best| best.tokens);
+                found[i] = self.cut.join(ids.iter().map(|&id| targets.token(id).unwrap_or_default()));
+            }
+        }
+        Ok(found)
+    }
+}
