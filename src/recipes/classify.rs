@@ -2,17 +2,31 @@
 
 use super::net::{self, TABLE};
 use super::{CUT, Case, Config, Prepared, Truth, batches, embedded, one_in, tokenizer};
-use crate::data::{LabelledTexts, Loader, TextFile, Tokenizer, Vocabulary};
+use crate::data::{Data, LabelledTexts, Loader, TextFile, Tokenizer, Vocabulary};
 use crate::error::Result;
 use crate::layers::Embedding;
 use crate::metrics::Accuracy;
+use crate::predict::Predictor;
 use crate::train::Trainer;
 use crate::{Builder, DType};
 
 pub(super) const FEEDS: [&str; 2] = ["words", "label"];
 
+fn read(path: &String) -> Result<LabelledTexts> {
+    LabelledTexts::of_lines(&TextFile::open(path)?)
+}
+
+pub(super) fn data(
+    config: &Config,
+    predictor: &Predictor,
+    cut: &Tokenizer,
+    path: &str,
+) -> Result<Box<dyn Data>> {
+    let known = (predictor.vocabulary("words")?, predictor.vocabulary("labels")?);
+    Ok(Box::new(batches(read(&path.to_owned())?.loader(FEEDS, cut, known)?, config)))
+}
+
 pub(super) fn prepare(config: &Config) -> Result<Prepared> {
-    let read = |path: &String| LabelledTexts::of_lines(&TextFile::open(path)?);
     let data = &config.data;
     let train = data.train.as_ref().map_or_else(|| embedded::reviews(true), read)?;
     let (train, dev) = match (&data.dev, &data.train) {
@@ -66,10 +80,10 @@ fn network(config: &Config, words: &Vocabulary, labels: &Vocabulary, texts: usiz
     let states = net::states(ids.embedding(table).dropout(model.dropout), model);
     let (text, weights) = net::pooled(&net, states, model);
     let logits = text.dropout(model.dropout).linear(labels.len());
-    let loss = logits.cross_entropy(label).mean();
+    let (loss, probabilities) = (logits.cross_entropy(label).mean(), logits.softmax());
     let trainer = Trainer::new(net, loss, &net::adam(config, net::steps(config, texts)))?
         .metric(Accuracy::new(logits, label))
-        .output("probabilities", logits.softmax())
+        .output("probabilities", probabilities)
         .vocabulary("words", words.clone())
         .vocabulary("labels", labels.clone());
     Ok(match weights {

@@ -3,10 +3,11 @@
 
 use super::net;
 use super::{CUT, Case, Cell, Config, ModelConfig, Prepared, Tokens, Truth, embedded, tokenizer};
-use crate::data::{Continuous, TextFile, Tokenizer, Vocabulary};
+use crate::data::{Continuous, Data, TextFile, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Lstm, RecurrentLayer, Rnn};
 use crate::metrics::Loss;
+use crate::predict::Predictor;
 use crate::train::Trainer;
 use crate::{Builder, DType, Var};
 
@@ -35,11 +36,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     }
     // Texts that were never seen hold tokens that were not.
     let tokens = Vocabulary::of(cut.tokens(train), &net::limits(config, &[Vocabulary::UNKNOWN]))?;
-    let stream = |text: &str| {
-        let ids = cut.tokens(text).map(|token| tokens.lookup(&token));
-        let streams = (count(text) / (16 * STEPS)).clamp(1, config.training.batch);
-        Continuous::try_new(ids, streams, STEPS, FEEDS)
-    };
+    let stream = |text: &str| stream(config, &cut, &tokens, text);
     let (of_train, of_dev) = (stream(train)?, stream(dev)?);
     let test = test.as_deref().map(stream).transpose()?;
     let length = count(train);
@@ -64,6 +61,23 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         held_out: openings.map(|line| Case { text: opening(&cut, line), truth: Truth::Open }).collect(),
         said: vec![said],
     })
+}
+
+/// A text in parallel streams, more of them for a longer one.
+fn stream(config: &Config, cut: &Tokenizer, tokens: &Vocabulary, text: &str) -> Result<Continuous> {
+    let ids = cut.tokens(text).map(|token| tokens.lookup(&token));
+    let streams = (cut.tokens(text).count() / (16 * STEPS)).clamp(1, config.training.batch);
+    Continuous::try_new(ids, streams, STEPS, FEEDS)
+}
+
+pub(super) fn data(
+    config: &Config,
+    predictor: &Predictor,
+    cut: &Tokenizer,
+    path: &str,
+) -> Result<Box<dyn Data>> {
+    let text = TextFile::open(path)?.text()?;
+    Ok(Box::new(stream(config, cut, predictor.vocabulary("tokens")?, &text)?))
 }
 
 /// How a line begins.

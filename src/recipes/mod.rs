@@ -29,6 +29,7 @@ mod net;
 mod settings;
 mod tag;
 mod translate;
+mod weigh;
 
 pub use config::{
     Cell, Config, DataConfig, ModelConfig, Pooling, RunConfig, Task, TextConfig, Tokens, TrainingConfig,
@@ -36,6 +37,7 @@ pub use config::{
 };
 pub use model::{Answer, Model};
 pub use settings::{Key, Setting, Value};
+pub use weigh::Weigher;
 
 use crate::data::{Data, Loader, Tokenizer};
 use crate::error::{AtCaller, Result};
@@ -106,6 +108,24 @@ pub fn prepare(config: &Config) -> Result<Prepared> {
         None => trainer,
     };
     Ok(prepared)
+}
+
+/// The texts of `data.test`, read as those that a model was trained on and numbered by its vocabularies: what
+/// [`Predictor::evaluate`](crate::predict::Predictor::evaluate) takes.
+///
+/// # Errors
+/// If the texts cannot be read, are not of its task, or have a label or tag that the model does not know.
+#[track_caller]
+pub fn test_data(config: &Config, model: &Model) -> Result<Box<dyn Data>> {
+    let path = config.data.test.as_deref().unwrap_or_default();
+    let (predictor, cut) = (model.predictor(), tokenizer(config));
+    match model.task() {
+        Task::Classify => classify::data(config, predictor, &cut, path),
+        Task::Tag => tag::data(config, predictor, path),
+        Task::Lm => lm::data(config, predictor, &cut, path),
+        Task::Translate => translate::data(config, predictor, &cut, path),
+    }
+    .at_caller()
 }
 
 /// The notes of a recipe's file.

@@ -3,11 +3,12 @@
 
 use super::net::{self, TABLE};
 use super::{Case, Config, Prepared, Truth, batches, embedded, one_in};
-use crate::data::{Limits, Loader, TagScheme, TaggedText, TaggedTexts, Vocabulary};
+use crate::data::{Data, Limits, Loader, TagScheme, TaggedText, TaggedTexts, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Crf, Embedding, Lstm};
 use crate::metrics::{Accuracy, ChunkF1};
 use crate::ops::Pool;
+use crate::predict::Predictor;
 use crate::train::Trainer;
 use crate::{Builder, DType};
 
@@ -18,12 +19,20 @@ pub(super) fn form(word: &str) -> String {
     word.chars().flat_map(char::to_lowercase).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect()
 }
 
+pub(super) fn data(config: &Config, predictor: &Predictor, path: &str) -> Result<Box<dyn Data>> {
+    let known = |name| predictor.vocabulary(name).cloned();
+    let labelled = predictor.outputs().any(|output| output == "labels");
+    let (words, characters, tags) = (known("words")?, known("characters")?, known("tags")?);
+    let labels = labelled.then(|| known("labels")).transpose()?;
+    let found = Found { words, characters, tags, labels };
+    Ok(Box::new(found.loader(&TaggedTexts::open(path)?, config)?))
+}
+
 /// What there is to learn.
 struct Found {
     words: Vocabulary,
     characters: Vocabulary,
     tags: Vocabulary,
-    scheme: TagScheme,
     labels: Option<Vocabulary>,
 }
 
@@ -52,23 +61,23 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
         let expected = "texts to learn from and others to measure on: more of them, or `data.dev`";
         return Err(Error::new(format!("texts of `{}`", of.name()), expected, "none"));
     }
+    let scheme = TaggedTexts::scheme(all.iter().copied())?;
     let found = Found {
         words: train.words(form, &net::limits(config, &[Vocabulary::UNKNOWN]))?,
         characters: train.characters(&Limits::default())?,
         tags: TaggedTexts::tags(all.iter().copied())?,
-        scheme: TaggedTexts::scheme(all.iter().copied())?,
         labels: labelled.then(|| TaggedTexts::labels(all.iter().copied())).transpose()?,
     };
     let (of_train, of_dev) =
         (found.loader(&train, config)?.shuffle(config.run.seed).prefetch(4), found.loader(&dev, config)?);
     let of_test = test.as_ref().map(|test| found.loader(test, config)).transpose()?;
-    let mut trainer = network(config, &found, train.texts().len())?;
+    let mut trainer = network(config, &found, scheme, train.texts().len())?;
     let mut said = vec![format!(
         "{}: {} texts of {} tags ({:?}), {} words known; {} held out",
         train.name(),
         train.texts().len(),
         found.tags.len(),
-        found.scheme,
+        scheme,
         found.words.len(),
         dev.texts().len()
     )];
@@ -91,7 +100,7 @@ pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     })
 }
 
-fn network(config: &Config, found: &Found, texts: usize) -> Result<Trainer> {
+fn network(config: &Config, found: &Found, scheme: TagScheme, texts: usize) -> Result<Trainer> {
     let model = &config.model;
     let net = Builder::new().seed(config.run.seed);
     let characters = net.feed(FEEDS[1], DType::I64, &[], 2); // of each word of each text
@@ -106,7 +115,7 @@ fn network(config: &Config, found: &Found, texts: usize) -> Result<Trainer> {
     let h = net::states(net.concat(&[known, forth, back]).dropout(model.dropout), model);
 
     let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
-    let crf = net.layer(Crf::new().forbidding(&found.scheme.transitions(&found.tags)?));
+    let crf = net.layer(Crf::new().forbidding(&scheme.transitions(&found.tags)?));
     let scores = h.dropout(model.dropout).linear(found.tags.len());
     let (mut loss, best) = (crf.loss(scores, tags).mean(), crf.of(scores));
     let label = found.labels.as_ref().map(|labels| {
@@ -116,7 +125,7 @@ fn network(config: &Config, found: &Found, texts: usize) -> Result<Trainer> {
         (Accuracy::new(logits, label).named("label accuracy"), logits.softmax(), labels.clone())
     });
     let trainer = Trainer::new(net, loss, &net::adam(config, net::steps(config, texts)))?
-        .metric(ChunkF1::new(best, tags, found.scheme, &found.tags)?)
+        .metric(ChunkF1::new(best, tags, scheme, &found.tags)?)
         .output("tags", best)
         .vocabulary("words", found.words.clone())
         .vocabulary("characters", found.characters.clone())

@@ -3,7 +3,7 @@
 
 use super::net;
 use super::{CUT, Case, Config, Prepared, Truth, batches, tokenizer};
-use crate::data::{Loader, Pairs, Tokenizer, Vocabulary};
+use crate::data::{Data, Loader, Pairs, Tokenizer, Vocabulary};
 use crate::error::{Error, Result};
 use crate::layers::{Embedding, Gru, Linear, Stacked, init};
 use crate::metrics::Loss;
@@ -20,6 +20,16 @@ const STOP: i64 = 1;
 const UNKNOWN: i64 = 2;
 /// Sources that are translated together.
 const SOURCES: usize = 64;
+
+pub(super) fn data(
+    config: &Config,
+    predictor: &Predictor,
+    cut: &Tokenizer,
+    path: &str,
+) -> Result<Box<dyn Data>> {
+    let known = [predictor.vocabulary("sources")?, predictor.vocabulary("targets")?];
+    Ok(Box::new(batches(Pairs::open(path)?.loader(FEEDS, [cut; 2], known, ENDS)?, config)))
+}
 
 pub(super) fn prepare(config: &Config) -> Result<Prepared> {
     let data = &config.data;
@@ -106,9 +116,9 @@ fn network(config: &Config, [sources, targets]: [&Vocabulary; 2], texts: usize) 
     });
     let logits = say.of(net.concat(&[h, context, y]).linear(model.embedding).tanh().dropout(dropout));
     let smoothed = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
-    let losses = logits.cross_entropy_with(next, smoothed).0;
+    let (losses, plain) = (logits.cross_entropy_with(next, smoothed).0, logits.cross_entropy(next));
     let trainer = Trainer::new(net, losses.mean(), &net::adam(config, net::steps(config, texts)))?;
-    Ok(trainer.metric(Loss::perplexity(logits.cross_entropy(next))).output("logits", logits))
+    Ok(trainer.metric(Loss::perplexity(plain)).output("logits", logits))
 }
 
 /// A trained model that translates.

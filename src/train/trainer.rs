@@ -218,6 +218,11 @@ impl Trainer {
         self
     }
 
+    /// The vocabularies that go into the checkpoint, by name.
+    pub fn vocabularies(&self) -> impl Iterator<Item = (&str, &Vocabulary)> {
+        self.state.vocabularies.iter().map(|(name, vocabulary)| (name.as_str(), vocabulary))
+    }
+
     /// A string of your own that goes into the checkpoint under this name.
     #[must_use]
     pub fn note(mut self, name: &str, text: impl Into<String>) -> Self {

@@ -45,6 +45,7 @@ mod parity_optim;
 mod predictor;
 mod profile;
 mod queue;
+mod recipes;
 mod refused;
 mod row_sparse;
 mod sampled_losses;

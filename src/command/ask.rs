@@ -1,0 +1,166 @@
+//! `unpadded eval`, `predict` and `generate`: a trained model is asked.
+
+use clap::Args;
+use serde_json::Value;
+
+use super::{Asked, Ended, Outcome, Which, bad, json, run, terminal, train};
+use unpadded::predict::Sampling;
+use unpadded::recipes::{Answer, Config, Model, Task};
+
+/// How many lines are answered together, where they come quickly.
+const TOGETHER: usize = 256;
+
+impl Which {
+    /// The model in a run folder or a checkpoint.
+    pub(crate) fn load(&self) -> Outcome<Model> {
+        Model::load(run::checkpoint(&self.path)?).asked()
+    }
+
+    /// The checkpoint.
+    pub(crate) fn checkpoint(&self) -> Outcome<unpadded::checkpoint::Checkpoint> {
+        unpadded::checkpoint::Checkpoint::load(run::checkpoint(&self.path)?).asked()
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  echo 'What a film!' | unpadded predict runs/classify-1
+  unpadded predict runs/classify-1 --json < texts.txt | jq .label")]
+pub(crate) struct Predict {
+    #[command(flatten)]
+    which: Which,
+    /// A line of JSON for each text
+    #[arg(long)]
+    json: bool,
+}
+
+impl Predict {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        let model = self.which.load()?;
+        terminal::lines(TOGETHER, |texts| {
+            for (text, answer) in texts.iter().zip(model.predict(texts)?) {
+                if self.json { terminal::print(of(text, &answer))? } else { terminal::print(answer)? }
+            }
+            Ok(())
+        })?;
+        Ok(Ended::Done)
+    }
+}
+
+/// An answer as JSON.
+fn of(text: &str, answer: &Answer) -> Value {
+    let x = |x: f32| json::number(f64::from(x));
+    match answer {
+        Answer::Label { label, probability, all, .. } => json::object([
+            ("text", text.into()),
+            ("label", label.as_str().into()),
+            ("probability", x(*probability)),
+            (
+                "probabilities",
+                json::numbers(&all.iter().map(|(l, p)| (l.clone(), f64::from(*p))).collect::<Vec<_>>()),
+            ),
+        ]),
+        Answer::Tags { words, tags, label } => json::object([
+            ("text", text.into()),
+            ("words", words.clone().into()),
+            ("tags", tags.clone().into()),
+            ("label", label.as_ref().map_or(Value::Null, |(label, _)| label.as_str().into())),
+            ("probability", label.as_ref().map_or(Value::Null, |(_, probability)| x(*probability))),
+        ]),
+        Answer::Text(found) => json::object([("text", text.into()), ("found", found.as_str().into())]),
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  echo 'The models' | unpadded generate runs/lm-1 --length 200
+  echo | unpadded generate runs/lm-1 --temperature 0.5 --seed 7")]
+pub(crate) struct Generate {
+    #[command(flatten)]
+    which: Which,
+    /// How many tokens to write
+    #[arg(long, value_name = "NUMBER", default_value_t = 200)]
+    length: usize,
+    /// Below 1 likely tokens become likelier, at 0 it is always the likeliest
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.8)]
+    temperature: f64,
+    /// Draw only from so many tokens, the likeliest
+    #[arg(long, value_name = "NUMBER")]
+    top_k: Option<usize>,
+    /// Draw only from the likeliest tokens that together have this probability
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    top_p: f64,
+    /// Where the draws start: equal seeds write equal texts
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// A line of JSON for each text
+    #[arg(long)]
+    json: bool,
+}
+
+impl Generate {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        let Self { length, temperature, top_k, top_p, seed, .. } = self;
+        let sampling = Sampling { temperature, top_k, top_p, ..Sampling::default() };
+        sampling.sampler(seed).asked()?;
+        let model = self.which.load()?;
+        if model.task() != Task::Lm {
+            let got = model.task().name();
+            return bad(format!(
+                "model: expected a language model (`lm`), got one of `{got}`: `unpadded predict` asks it"
+            ));
+        }
+        terminal::lines(1, |texts| {
+            for text in texts {
+                let written = model.write(text, sampling, seed, length)?;
+                match self.json {
+                    true => terminal::print(of(text, &Answer::Text(written)))?,
+                    false => terminal::print(format!("{text}{written}"))?,
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Ended::Done)
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  unpadded eval runs/classify-1 test.tsv")]
+pub(crate) struct Eval {
+    #[command(flatten)]
+    which: Which,
+    /// The texts, with what is right, as for a training
+    #[arg(value_name = "PATH")]
+    data: String,
+    /// End in a line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Eval {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        let model = self.which.load()?;
+        let mut config: Config = super::file::parse("config of the checkpoint", model.config())?;
+        config.data.test = Some(self.data.clone());
+        let data = unpadded::recipes::test_data(&config, &model).asked()?;
+        let scores = model.predictor().evaluate(&*data).asked()?;
+        for (name, value) in &scores.0 {
+            let shown =
+                if train::shares(name) { format!("{:.2} %", 100.0 * value) } else { format!("{value:.4}") };
+            terminal::print(format!("{name}: {shown}"))?;
+        }
+        if self.json {
+            let first = scores.0.iter().find(|(name, _)| name != "loss");
+            let value = first.map(|(name, x)| if train::shares(name) { 100.0 * x } else { *x });
+            terminal::print(json::object([
+                ("dataset", self.data.as_str().into()),
+                ("metric", first.map_or(Value::Null, |(name, _)| name.as_str().into())),
+                ("value", value.map_or(Value::Null, json::number)),
+                ("scores", json::numbers(&scores.0)),
+            ]))?;
+        }
+        Ok(Ended::Done)
+    }
+}

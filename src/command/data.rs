@@ -1,0 +1,144 @@
+//! `unpadded data`: what there is to train on, before anything is trained.
+
+use clap::{Args, Subcommand};
+
+use super::{Asked, Ended, Outcome, init, json, terminal};
+use unpadded::recipes::{Config, Prepared, Task, Truth, prepare};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  unpadded data stats reviews.tsv
+  unpadded data vocab --task tag train.conll --top 50
+  unpadded data check data.csv --set data.text=review")]
+pub(crate) struct Data {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Lengths, labels, and what padding would cost
+    Stats(Texts),
+    /// The known tokens and how often they occur
+    Vocab {
+        #[command(flatten)]
+        texts: Texts,
+        /// How many of them, the most frequent ones
+        #[arg(long, value_name = "NUMBER", default_value_t = 30)]
+        top: usize,
+    },
+    /// Read everything and say whether a training could begin; a bad line is named
+    Check(Texts),
+}
+
+#[derive(Args)]
+struct Texts {
+    /// The texts: a file or a folder
+    #[arg(value_name = "PATH")]
+    path: String,
+    /// What is to be learnt of them: classify, tag, lm or translate
+    #[arg(long, value_parser = init::task, default_value = "classify")]
+    task: Task,
+    /// Any other setting, as text.tokens=characters; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// One line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Texts {
+    fn read(&self) -> Outcome<Prepared> {
+        let mut config = Config::new(self.task);
+        config.data.train = Some(self.path.clone());
+        self.set.iter().try_for_each(|flag| super::file::set(&mut config, flag))?;
+        prepare(&config).asked()
+    }
+}
+
+impl Data {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        match self.what {
+            What::Stats(texts) => stats(&texts)?,
+            What::Vocab { texts, top } => vocabulary(&texts, top)?,
+            What::Check(texts) => check(&texts)?,
+        }
+        Ok(Ended::Done)
+    }
+}
+
+fn check(texts: &Texts) -> Outcome<()> {
+    let prepared = texts.read()?;
+    if texts.json {
+        let line = json::object([
+            ("dataset", prepared.name.as_str().into()),
+            ("held_out", prepared.held_out.len().into()),
+        ]);
+        return terminal::print(line);
+    }
+    prepared.said.iter().try_for_each(terminal::print)?;
+    terminal::print("nothing is wrong with it")
+}
+
+fn stats(texts: &Texts) -> Outcome<()> {
+    let Prepared { said, mut lengths, held_out, name, train, .. } = texts.read()?;
+    let (mut tokens, mut padded) = (0, 0);
+    for batch in train.batches(Some(0), 0)? {
+        let batch = batch?;
+        (tokens, padded) = (tokens + batch.tokens, padded + batch.padded);
+    }
+    lengths.sort_unstable();
+    let at = |share: f64| {
+        lengths.get(((lengths.len().max(1) - 1) as f64 * share).round() as usize).copied().unwrap_or(0)
+    };
+    let mut labels = std::collections::BTreeMap::<&str, usize>::new();
+    for case in &held_out {
+        match &case.truth {
+            Truth::Label(label) | Truth::Tags(_, Some(label)) => *labels.entry(label).or_default() += 1,
+            _ => {}
+        }
+    }
+    let more = 100.0 * (padded as f64 / (tokens as f64).max(1.0) - 1.0);
+    if texts.json {
+        return terminal::print(json::object([
+            ("dataset", name.as_str().into()),
+            ("texts", lengths.len().into()),
+            ("tokens", tokens.into()),
+            ("padded", padded.into()),
+            ("shortest", at(0.0).into()),
+            ("median", at(0.5).into()),
+            ("p95", at(0.95).into()),
+            ("longest", at(1.0).into()),
+        ]));
+    }
+    said.iter().try_for_each(terminal::print)?;
+    if !lengths.is_empty() {
+        terminal::print(format!(
+            "lengths in tokens: {} to {}, median {}, 19 in 20 have at most {}",
+            at(0.0),
+            at(1.0),
+            at(0.5),
+            at(0.95)
+        ))?;
+    }
+    terminal::print(format!(
+        "{tokens} tokens an epoch; padded batches of these would have {padded}, {more:.0} % more"
+    ))?;
+    for (label, count) in labels {
+        terminal::print(format!("held out, label {label}: {count}"))?;
+    }
+    Ok(())
+}
+
+fn vocabulary(texts: &Texts, top: usize) -> Outcome<()> {
+    let prepared = texts.read()?;
+    for (name, vocabulary) in prepared.trainer.vocabularies() {
+        terminal::print(format!("{name}: {} known", vocabulary.len()))?;
+        for (id, token) in vocabulary.tokens().enumerate().take(top) {
+            let count = vocabulary.count(id as i64);
+            terminal::print(format!("{count:>10} {}", token.escape_debug()))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Config files: TOML, held against the settings of their task, with the line of what does not fit.
+
+use std::path::Path;
+
+use super::{Outcome, bad, terminal};
+use toml::de::{DeInteger, DeTable, DeValue};
+use unpadded::recipes::{Config, Task, Value, nearest};
+
+/// Reads a config file.
+pub(crate) fn read(path: &Path) -> Outcome<Config> {
+    let name = path.display();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&name.to_string(), &text),
+        Err(e) => bad(format!("config `{name}`: expected a file that can be read, got: {e}")),
+    }
+}
+
+/// All that is wrong is said at once.
+pub(crate) fn parse(name: &str, text: &str) -> Outcome<Config> {
+    let line = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count();
+    let table = match DeTable::parse(text) {
+        Ok(table) => table.into_inner(),
+        Err(e) => {
+            let at = e.span().map_or(1, |span| line(span.start));
+            return bad(format!("{name}:{at}: expected TOML, got: {}", e.message()));
+        }
+    };
+    let mut wrong: Vec<String> = Vec::new();
+    let mut task = Task::Classify;
+    if let Some((key, value)) = table.get_key_value("task") {
+        let found = value.get_ref().as_str();
+        match found.and_then(Task::from_name) {
+            Some(found) => task = found,
+            None => {
+                let names: Vec<&str> = Task::ALL.iter().map(|task| task.name()).collect();
+                let got = found.map_or_else(|| "no text".to_owned(), |found| format!("`{found}`"));
+                let expected = format!("one of `{}`", names.join("`, `"));
+                let at = line(key.span().start);
+                return bad(format!("{name}:{at}: task: expected {expected}, got {got}"));
+            }
+        }
+    }
+    let mut config = Config::new(task);
+    let sections: Vec<&str> = Config::keys(task).map(|key| key.section).filter(|s| !s.is_empty()).collect();
+    let mut set = |path: String, at: usize, value: &DeValue<'_>| {
+        let outcome = match plain(value) {
+            Some(value) => config.set(&path, &value).map_err(|e| terminal::plain(&e)),
+            None => {
+                Err(format!("{path}: expected a number, a text, true or false, got another kind of value"))
+            }
+        };
+        wrong.extend(outcome.err().map(|e| format!("{name}:{}: {e}", line(at))));
+    };
+    let mut unknown = Vec::new();
+    for (key, value) in &table {
+        match value.get_ref() {
+            DeValue::Table(inner) if sections.contains(&key.get_ref().as_ref()) => {
+                for (inside, value) in inner {
+                    set(
+                        format!("{}.{}", key.get_ref(), inside.get_ref()),
+                        inside.span().start,
+                        value.get_ref(),
+                    );
+                }
+            }
+            DeValue::Table(_) => {
+                let near = nearest(key.get_ref(), sections.iter().copied());
+                let expected =
+                    near.map_or_else(|| "one that there is".into(), |near| format!("`[{near}]`, perhaps"));
+                let at = line(key.span().start);
+                unknown.push(format!("{name}:{at}: table: expected {expected}, got `[{}]`", key.get_ref()));
+            }
+            other => set(key.get_ref().to_string(), key.span().start, other),
+        }
+    }
+    wrong.extend(unknown);
+    if wrong.is_empty() {
+        wrong.extend(config.check().err().map(|e| format!("{name}: {}", terminal::plain(&e))));
+    }
+    if wrong.is_empty() { Ok(config) } else { bad(wrong.join("\n       ")) }
+}
+
+fn plain(value: &DeValue<'_>) -> Option<Value> {
+    match value {
+        DeValue::String(text) => Some(Value::Text(text.to_string())),
+        DeValue::Boolean(flag) => Some(Value::Flag(*flag)),
+        DeValue::Integer(number) => integer(number),
+        DeValue::Float(number) => number.as_str().replace('_', "").parse().ok().map(Value::Float),
+        _ => None,
+    }
+}
+
+fn integer(number: &DeInteger<'_>) -> Option<Value> {
+    let digits = number.as_str().replace('_', "");
+    i64::from_str_radix(&digits, number.radix()).ok().map(Value::Int)
+}
+
+/// Sets what a flag `--set name=value` says; a value that is neither a number nor true or false is a text.
+pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
+    let Some((name, text)) = flag.split_once('=') else {
+        return bad(format!("--set {flag}: expected name=value, as model.hidden=256, got no `=`"));
+    };
+    let text = text.trim();
+    let value = match (text.parse::<i64>(), text.parse::<f64>(), text.parse::<bool>()) {
+        (Ok(number), ..) => Value::Int(number),
+        (_, Ok(number), _) => Value::Float(number),
+        (.., Ok(flag)) => Value::Flag(flag),
+        _ => Value::Text(text.trim_matches('"').to_owned()),
+    };
+    match config.set(name.trim(), &value) {
+        Ok(()) => Ok(()),
+        Err(e) => bad(format!("--set {flag}: {}", terminal::plain(&e))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        parse("run.toml", text).map_err(|e| e.to_string()).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn what_init_writes_is_read() -> Outcome<()> {
+        for &task in Task::ALL {
+            let config = parse("run.toml", &Config::new(task).commented())?;
+            assert_eq!(config, Config::new(task));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn mistakes_have_their_line() {
+        let said = wrong("task = \"classify\"\n[model]\nhiden = 3\nlayers = \"two\"\n[modle]\nx = 1\n");
+        assert!(
+            said.contains("run.toml:3: settings of `classify`: expected `model.hidden`, perhaps"),
+            "{said}"
+        );
+        assert!(
+            said.contains("run.toml:4: model.layers: expected a whole number from 0 on, got \"two\""),
+            "{said}"
+        );
+        assert!(said.contains("run.toml:5: table: expected `[model]`, perhaps, got `[modle]`"), "{said}");
+        let said = wrong("[model\n");
+        assert!(said.starts_with("run.toml:1: expected TOML, got: "), "{said}");
+        assert!(wrong("task = \"clasify\"").contains("run.toml:1: task: expected one of `classify`"));
+        assert!(wrong("[model]\ndropout = 1.5").contains("model.dropout: expected a share"));
+        assert!(wrong("seed = [1]").contains("run.toml:1: seed: expected a number, a text"));
+    }
+
+    #[test]
+    fn flags_set_what_files_set() -> Outcome<()> {
+        let mut config = Config::new(Task::Classify);
+        for flag in ["model.hidden=256", "training.rate=1e-3", "text.lowercase=false", "data.train=a b.tsv"] {
+            set(&mut config, flag)?;
+        }
+        assert_eq!((config.model.hidden, config.training.rate, config.text.lowercase), (256, 1e-3, false));
+        assert_eq!(config.data.train.as_deref(), Some("a b.tsv"));
+        let error = set(&mut config, "model.cell=lsmt").map_err(|e| e.to_string()).err().unwrap_or_default();
+        assert!(error.contains("--set model.cell=lsmt: model.cell: expected one of `lstm`"), "{error}");
+        assert!(set(&mut config, "x").is_err());
+        Ok(())
+    }
+}

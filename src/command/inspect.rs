@@ -1,0 +1,140 @@
+//! `unpadded inspect` and `graph`: what a checkpoint holds.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::{Ended, Outcome, Which, bad, json, terminal};
+use unpadded::checkpoint::{Checkpoint, Purpose};
+
+#[derive(Args)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    which: Which,
+    /// Show the program, too
+    #[arg(long)]
+    program: bool,
+    /// One line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Numbers as a line of blocks, the lowest to the highest.
+fn sparkline(numbers: &[f64]) -> String {
+    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let finite = || numbers.iter().copied().filter(|x| x.is_finite());
+    let (low, high) = (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
+    let block = |x: &f64| match x.is_finite() {
+        true => BLOCKS[(((x - low) / (high - low).max(f64::MIN_POSITIVE)) * 7.0).round() as usize % 8],
+        false => '·',
+    };
+    numbers.iter().map(block).collect()
+}
+
+impl Inspect {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        let checkpoint = self.which.checkpoint()?;
+        // A run's file for prediction has no history, the other one beside it has.
+        let beside = self.which.path.is_dir().then(|| super::run::last(&self.which.path));
+        let training = match beside {
+            Some(path) if path.is_file() => Some(Checkpoint::load(path)?),
+            _ => None,
+        };
+        let of = training.as_ref().unwrap_or(&checkpoint);
+        let sizes: Vec<(&str, Vec<usize>, usize)> = checkpoint
+            .program
+            .parameters()
+            .map(|id| checkpoint.program.var(id))
+            .filter_map(|var| Some((var.name.as_str(), checkpoint.tensors.get(&var.name)?)))
+            .map(|(name, value)| (name, value.shape().to_vec(), value.shape().iter().product()))
+            .collect();
+        let parameters: usize = sizes.iter().map(|(.., size)| size).sum();
+        if self.json {
+            let tensors = sizes.iter().map(|(name, shape, _)| ((*name).to_owned(), shape.clone().into()));
+            let vocabularies =
+                checkpoint.vocabularies.iter().map(|(name, of)| (name.clone(), of.len().into()));
+            terminal::print(json::object([
+                ("task", checkpoint.notes.get("task").map_or(Value::Null, |task| task.as_str().into())),
+                ("parameters", parameters.into()),
+                ("tensors", Value::Object(tensors.collect())),
+                ("vocabularies", Value::Object(vocabularies.collect())),
+                ("epochs", of.position.epoch.into()),
+                ("steps", of.position.step.into()),
+                ("outputs", checkpoint.outputs.keys().cloned().collect::<Vec<_>>().into()),
+            ]))?;
+            return Ok(Ended::Done);
+        }
+        let task = checkpoint
+            .notes
+            .get("task")
+            .or(checkpoint.notes.get("model"))
+            .map_or("a program of its own", |t| t);
+        let purpose =
+            if checkpoint.purpose == Purpose::Inference { "to predict with" } else { "a whole training" };
+        terminal::print(format!("{task}, {purpose}"))?;
+        let operators: usize = checkpoint.program.blocks().map(|(_, block)| block.ops.len()).sum();
+        terminal::print(format!("program: {operators} operators; seed {}", checkpoint.program.seed))?;
+        terminal::print(format!("parameters: {parameters}"))?;
+        for (name, shape, size) in &sizes {
+            let shape: Vec<String> = shape.iter().map(usize::to_string).collect();
+            terminal::print(format!("  {name:<40} {:>14} {size:>10}", shape.join(" × ")))?;
+        }
+        for (name, vocabulary) in &checkpoint.vocabularies {
+            let few: Vec<&str> = vocabulary.tokens().take(8).collect();
+            let more = if vocabulary.len() > few.len() { ", …" } else { "" };
+            terminal::print(format!(
+                "vocabulary {name}: {} ({}{more})",
+                vocabulary.len(),
+                few.join(", ").escape_debug()
+            ))?;
+        }
+        let outputs: Vec<&str> = checkpoint.outputs.keys().map(String::as_str).collect();
+        terminal::print(format!("outputs: {}", outputs.join(", ")))?;
+        if of.position.step > 0 {
+            terminal::print(format!("trained: {} epochs, {} steps", of.position.epoch, of.position.step))?;
+        }
+        let names = of
+            .history
+            .first()
+            .map(|epoch| epoch.dev.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
+        for name in names.unwrap_or_default() {
+            let curve: Vec<f64> = of.history.iter().filter_map(|epoch| epoch.dev(&name)).collect();
+            let [first, last] = [curve.first(), curve.last()].map(|x| x.copied().unwrap_or(f64::NAN));
+            terminal::print(format!("held-out {name}: {} {first:.4} to {last:.4}", sparkline(&curve)))?;
+        }
+        if let Some(config) = checkpoint.notes.get("config") {
+            terminal::print(format!("\n{}", config.trim_end()))?;
+        }
+        if self.program {
+            terminal::print(format!("\n{}", checkpoint.program))?;
+        }
+        Ok(Ended::Done)
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  unpadded graph runs/classify-1 | dot -Tsvg > program.svg")]
+pub(crate) struct Graph {
+    #[command(flatten)]
+    which: Which,
+    /// Where it goes [default: standard output]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Graph {
+    pub(crate) fn run(self) -> Outcome<Ended> {
+        let checkpoint = self.which.checkpoint()?;
+        let drawn = checkpoint.program.dot();
+        match &self.output {
+            None => terminal::print(drawn)?,
+            Some(path) => {
+                if let Err(e) = std::fs::write(path, drawn) {
+                    return bad(format!("--output {}: {e}", path.display()));
+                }
+            }
+        }
+        Ok(Ended::Done)
+    }
+}

@@ -1,0 +1,146 @@
+//! The command: what each of its parts takes, and how it ends. A part is a file of its own here.
+
+mod ask;
+mod data;
+mod events;
+mod file;
+mod findings;
+mod init;
+mod inspect;
+mod json;
+mod report;
+mod run;
+mod terminal;
+mod train;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use terminal::say;
+
+/// What goes wrong: an error of the library, or a sentence.
+pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Trains, measures and asks models of text, without padding and without a line of Rust.
+///
+/// `unpadded train` alone trains on film reviews that come with it.
+#[derive(Parser)]
+#[command(
+    name = "unpadded",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  unpadded train                                     on the reviews that come with it
+  unpadded train --train reviews.tsv                 lines of text<TAB>label
+  unpadded train --task tag --train train.conll      a word and its tag a line
+  unpadded init classify > reviews.toml              a config to edit
+  unpadded train reviews.toml --set model.hidden=256
+  echo 'What a film!' | unpadded predict runs/classify-1
+Exit codes: 0 done, 1 it failed on the way, 2 what was asked for makes no sense, 130 interrupted and saved."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write a config with a comment above each setting, to standard output
+    Init(init::Init),
+    /// Train a model, into a run folder with its checkpoints, metrics and report
+    Train(Box<train::Train>),
+    /// Measure a model on texts
+    Eval(ask::Eval),
+    /// Answer each line of standard input: a label, tags, a translation
+    Predict(ask::Predict),
+    /// Go on from each line of standard input with a language model
+    Generate(ask::Generate),
+    /// Say what a checkpoint holds
+    Inspect(inspect::Inspect),
+    /// Draw the program of a checkpoint
+    Graph(inspect::Graph),
+    /// Look at texts before training on them
+    Data(data::Data),
+    /// Write the completions of a shell, to standard output
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Which model is asked.
+#[derive(Args)]
+pub(crate) struct Which {
+    /// A run folder, of which the best epoch is taken, or a checkpoint
+    #[arg(value_name = "RUN")]
+    path: PathBuf,
+}
+
+/// How it ended, where nothing went wrong.
+pub(crate) enum Ended {
+    Done,
+    Interrupted,
+}
+
+/// What was asked for makes no sense: nothing was begun.
+#[derive(Debug)]
+pub(crate) struct BadInput(pub(crate) String);
+
+impl std::fmt::Display for BadInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
+
+/// An error of what was asked for.
+pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
+    Err(Box::new(BadInput(message.into())))
+}
+
+/// Says that an error of the library is one of what was asked for.
+pub(crate) trait Asked<T> {
+    fn asked(self) -> Outcome<T>;
+}
+
+impl<T> Asked<T> for unpadded::Result<T> {
+    fn asked(self) -> Outcome<T> {
+        // The line of this program that it was called from tells its user nothing.
+        self.map_err(|error| BadInput(terminal::plain(&error)).into())
+    }
+}
+
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Init(init) => init.run(),
+        Command::Train(train) => train.run(),
+        Command::Eval(eval) => eval.run(),
+        Command::Predict(predict) => predict.run(),
+        Command::Generate(generate) => generate.run(),
+        Command::Inspect(inspect) => inspect.run(),
+        Command::Graph(graph) => graph.run(),
+        Command::Data(data) => data.run(),
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "unpadded", &mut text);
+            terminal::print_bytes(&text).map(|()| Ended::Done)
+        }
+    };
+    match outcome {
+        Ok(Ended::Done) => ExitCode::SUCCESS,
+        Ok(Ended::Interrupted) => ExitCode::from(130),
+        Err(error) => {
+            let asked = error.downcast_ref::<BadInput>().is_some();
+            match error.downcast::<unpadded::Error>() {
+                Ok(error) => say(format!("error: {}", terminal::plain(&error))),
+                Err(error) => say(format!("error: {error}")),
+            }
+            ExitCode::from(if asked { 2 } else { 1 })
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A run folder: the config as it was resolved, the metrics of each epoch, the checkpoints, what TensorBoard reads, and the report.
+
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::events::Events;
+use super::{Outcome, bad, json};
+use unpadded::checkpoint::EpochScores;
+use unpadded::recipes::Config;
+
+/// Where runs go that are not told a folder.
+const RUNS: &str = "runs";
+
+/// A run folder that is this process's alone until it is dropped.
+pub(crate) struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// What is in a run folder.
+pub(crate) fn last(folder: &Path) -> PathBuf {
+    folder.join("last.ckpt")
+}
+
+pub(crate) fn best(folder: &Path) -> PathBuf {
+    folder.join("best.ckpt")
+}
+
+pub(crate) fn config(folder: &Path) -> PathBuf {
+    folder.join("config.toml")
+}
+
+/// The checkpoint that a path means: of a run folder its best one.
+pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
+    let found = if path.is_dir() { best(path) } else { path.to_owned() };
+    if found.is_file() {
+        return Ok(found);
+    }
+    let name = path.display();
+    bad(match path.is_dir() {
+        true if last(path).is_file() => {
+            format!("run folder `{name}`: expected a best.ckpt in it, got none: no epoch of it has ended yet")
+        }
+        true => format!("run folder `{name}`: expected a best.ckpt in it, got none"),
+        false => format!("`{name}`: expected a run folder or a checkpoint, got nothing there"),
+    })
+}
+
+/// The first folder `runs/<task>-<number>` that is not there.
+pub(crate) fn free(config: &Config) -> PathBuf {
+    let task = config.run.task.name();
+    let name = |number: u64| Path::new(RUNS).join(format!("{task}-{number}"));
+    (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
+}
+
+impl Folder {
+    /// Makes the folder, if it is not there, and takes it.
+    pub(crate) fn take(path: PathBuf) -> Outcome<Self> {
+        let name = path.display().to_string();
+        let io = |e: std::io::Error| super::BadInput(format!("run folder `{name}`: {e}"));
+        if path.exists() && !path.is_dir() {
+            return bad(format!("run folder `{name}`: expected a folder, or nothing yet, got a file"));
+        }
+        fs::create_dir_all(&path).map_err(io)?;
+        let lock = File::create(path.join(".lock")).map_err(io)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path, _lock: lock }),
+            Err(TryLockError::WouldBlock) => bad(format!(
+                "run folder `{name}`: expected one that is not in use, got one that another training writes to; --run names another"
+            )),
+            // Where nothing can be locked, it goes on without; the checkpoint has a lock of its own.
+            Err(TryLockError::Error(_)) => Ok(Self { path, _lock: lock }),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a file whole or not at all.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Outcome<()> {
+        let (path, new) = (self.path.join(name), self.path.join(format!(".{name}.new")));
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
+        written.map_err(|e| format!("{}: {e}", path.display()).into())
+    }
+}
+
+/// The metrics of a run, epoch by epoch: metrics.jsonl, and what TensorBoard reads.
+pub(crate) struct Log {
+    lines: File,
+    events: Events,
+}
+
+impl Log {
+    /// Begins anew with the epochs that there were.
+    pub(crate) fn begin(folder: &Folder, history: &[EpochScores], config: &str) -> Outcome<Self> {
+        let path = folder.path.join("metrics.jsonl");
+        let wrong = |e: std::io::Error| format!("{}: {e}", path.display());
+        // The events of an earlier part of this run hold the same epochs.
+        for entry in fs::read_dir(&folder.path).map_err(wrong)?.flatten() {
+            if entry.file_name().to_string_lossy().starts_with("events.out.tfevents.") {
+                fs::remove_file(entry.path()).map_err(wrong)?;
+            }
+        }
+        let mut log = Self {
+            lines: File::create(&path).map_err(wrong)?,
+            events: Events::create(&folder.path).map_err(wrong)?,
+        };
+        log.events.text(0, "config", &format!("```toml\n{config}\n```")).map_err(wrong)?;
+        history.iter().try_for_each(|epoch| log.epoch(epoch)).map_err(wrong)?;
+        log.events.flush().map_err(wrong)?;
+        Ok(log)
+    }
+
+    /// Writes down an epoch.
+    pub(crate) fn epoch(&mut self, scores: &EpochScores) -> std::io::Result<()> {
+        let EpochScores { epoch, step, rate, train, dev, best, .. } = scores;
+        let line = json::object([
+            ("epoch", (*epoch).into()),
+            ("step", (*step).into()),
+            ("rate", rate.map_or(Value::Null, json::number)),
+            ("train", json::numbers(train)),
+            ("dev", json::numbers(dev)),
+            ("best", (*best).into()),
+        ]);
+        writeln!(self.lines, "{line}")?;
+        for (part, scores) in [("train", train), ("dev", dev)] {
+            for (name, value) in scores {
+                self.events.scalar(*step, &format!("{name}/{part}"), *value)?;
+            }
+        }
+        rate.map_or(Ok(()), |rate| self.events.scalar(*step, "rate", rate))?;
+        self.events.flush()
+    }
+}

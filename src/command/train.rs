@@ -1,0 +1,267 @@
+//! `unpadded train`.
+
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use clap::Args;
+
+use super::findings::Findings;
+use super::run::{self, Folder, Log};
+use super::{Asked, Ended, Outcome, bad, file, init, json, report, terminal};
+use unpadded::checkpoint::Checkpoint;
+use unpadded::recipes::{Case, Config, Model, Prepared, Task, Truth, prepare};
+use unpadded::train::{Ended as FitEnded, Progress, Report, Until};
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  unpadded train                                    on the reviews that come with it
+  unpadded train reviews.toml                       as a config says (`unpadded init` writes one)
+  unpadded train --train reviews.tsv --epochs 5     lines of text<TAB>label; a tenth is held out
+  unpadded train --task tag --train train.conll --dev dev.conll
+  unpadded train --resume runs/classify-1           goes on where it was interrupted")]
+pub(crate) struct Train {
+    /// A config file; without one, the settings that do well for the task
+    #[arg(value_name = "CONFIG", conflicts_with = "task")]
+    config: Option<PathBuf>,
+    /// What is to be learnt: classify, tag, lm or translate [default: classify]
+    #[arg(long, value_parser = init::task)]
+    task: Option<Task>,
+    /// What to train on: a file or a folder
+    #[arg(long, value_name = "PATH")]
+    train: Option<String>,
+    /// What to measure on after each epoch; without it, a part of the training texts is held out
+    #[arg(long, value_name = "PATH")]
+    dev: Option<String>,
+    /// What to measure the best epoch on once, at the end
+    #[arg(long, value_name = "PATH")]
+    test: Option<String>,
+    /// Any other setting, as model.hidden=256; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// How often to go through the texts
+    #[arg(long, value_name = "NUMBER")]
+    epochs: Option<u64>,
+    /// Where random numbers start
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+    /// Threads to run on, 0 for one a core
+    #[arg(long, value_name = "NUMBER")]
+    threads: Option<usize>,
+    /// The run folder [default: the first runs/TASK-NUMBER that is not there]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
+    run: Option<PathBuf>,
+    /// Go on with the training of a run folder, exactly where it stands
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["config", "task", "train", "dev", "test"])]
+    resume: Option<PathBuf>,
+    /// Replace the run that is in the folder
+    #[arg(long, requires = "run")]
+    overwrite: bool,
+    /// No progress, only what came out
+    #[arg(long, short)]
+    quiet: bool,
+    /// End in a line of JSON: `value`, in percent where it is a share, and `run`, the run folder
+    #[arg(long)]
+    json: bool,
+}
+
+impl Train {
+    /// The config: a file or the task's own, then flags.
+    fn config(&self) -> Outcome<Config> {
+        let mut config = match (&self.resume, &self.config) {
+            (Some(folder), _) if !run::last(folder).is_file() => {
+                let name = folder.display();
+                return bad(format!("--resume {name}: expected a run folder with a last.ckpt, got none"));
+            }
+            (Some(folder), _) => file::read(&run::config(folder))?,
+            (None, Some(path)) => file::read(path)?,
+            (None, None) => Config::new(self.task.unwrap_or(Task::Classify)),
+        };
+        for (to, flag) in [
+            (&mut config.data.train, &self.train),
+            (&mut config.data.dev, &self.dev),
+            (&mut config.data.test, &self.test),
+        ] {
+            if flag.is_some() {
+                to.clone_from(flag);
+            }
+        }
+        config.training.epochs = self.epochs.unwrap_or(config.training.epochs);
+        config.run.seed = self.seed.unwrap_or(config.run.seed);
+        config.run.threads = self.threads.unwrap_or(config.run.threads);
+        self.set.iter().try_for_each(|flag| file::set(&mut config, flag))?;
+        config.check().asked()?;
+        Ok(config)
+    }
+
+    pub(crate) fn run(&self) -> Outcome<Ended> {
+        let config = self.config()?;
+        // All that may be wrong with what was asked for is found before anything is written.
+        let prepared = prepare(&config).asked()?;
+        let path = self.resume.clone().or_else(|| self.run.clone()).unwrap_or_else(|| run::free(&config));
+        if self.resume.is_none() && !self.overwrite && run::last(&path).exists() {
+            let name = path.display();
+            return bad(format!(
+                "--run {name}: expected a new folder, got one that holds a run; --resume {name} goes on with it, \
+                 --overwrite replaces it"
+            ));
+        }
+        let folder = Folder::take(path)?;
+        if !self.quiet {
+            prepared.said.iter().for_each(terminal::say);
+            terminal::say(format!("run folder: {}", folder.path().display()));
+        }
+        self.fit(&config, prepared, &folder)
+    }
+
+    fn fit(&self, config: &Config, prepared: Prepared, folder: &Folder) -> Outcome<Ended> {
+        let Prepared { mut trainer, train, dev, test, name, metric, lengths, held_out, .. } = prepared;
+        let last = run::last(folder.path());
+        trainer = trainer.checkpoint(&last);
+        if self.quiet {
+            trainer = trainer.progress(Progress::Quiet);
+        }
+        let mut history = Vec::new();
+        if self.resume.is_some() {
+            trainer.resume(&last).asked()?;
+            history = Checkpoint::load(&last).asked()?.history;
+        }
+        folder.write("config.toml", &config.commented())?;
+        let log = Rc::new(RefCell::new((Log::begin(folder, &history, &config.to_string())?, None)));
+        let to = log.clone();
+        trainer = trainer.on_epoch(move |epoch| {
+            let mut to = to.borrow_mut();
+            match to.0.epoch(epoch) {
+                Ok(()) => ControlFlow::Continue(()),
+                // A full disk ends the training, which has been saved.
+                Err(e) => {
+                    to.1 = Some(e);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        trainer.start_profile()?;
+        let report = trainer.fit(&*train, &*dev, Until::Epochs(config.training.epochs))?;
+        if let Some(e) = log.borrow_mut().1.take() {
+            return Err(format!("metrics of `{}`: {e}", folder.path().display()).into());
+        }
+        let profile = trainer.take_profile();
+        let best = run::best(folder.path());
+        if !report.history.is_empty() {
+            Checkpoint::load(&last)?.for_inference()?.save(&best)?;
+        }
+        if report.ended == FitEnded::Interrupted {
+            terminal::say(format!("--resume {} goes on", folder.path().display()));
+            return Ok(Ended::Interrupted);
+        }
+        let value = report.best.map_or(f64::NAN, |best| best.value);
+        let tested = match &test {
+            Some(test) => {
+                trainer.use_best()?;
+                Some(trainer.evaluate(&**test)?)
+            }
+            None => None,
+        };
+        let tested = tested.and_then(|scores| scores.get(metric));
+        let percent = if shares(metric) { 100.0 } else { 1.0 };
+        let model = Model::load(&best)?;
+        let findings = Findings {
+            config,
+            model: &model,
+            checkpoint: Checkpoint::load(&best)?,
+            name: &name,
+            metric,
+            percent: shares(metric),
+            report: &report,
+            test: tested,
+            lengths,
+            held_out: &held_out,
+            profile: profile.as_ref(),
+        };
+        let page = findings.page()?;
+        folder.write("report.html", &report::html(&page))?;
+        self.conclude(
+            &Conclusion { folder: folder.path(), name: &name, metric, percent, value, tested },
+            &report,
+            &model,
+            &held_out,
+        )?;
+        Ok(Ended::Done)
+    }
+
+    /// What came out, and where it is.
+    fn conclude(
+        &self,
+        found: &Conclusion<'_>,
+        report: &Report,
+        model: &Model,
+        held_out: &[Case],
+    ) -> Outcome<()> {
+        let Conclusion { folder, name, metric, percent, value, tested } = *found;
+        let unit = if percent > 1.0 { " %" } else { "" };
+        let epoch = report.best.map_or(0, |best| best.epoch);
+        terminal::print(format!(
+            "\nheld-out {metric}: {:.2}{unit}, in epoch {epoch} of {}, which was chosen by it",
+            percent * value,
+            report.epochs
+        ))?;
+        if let Some(tested) = tested {
+            terminal::print(format!("test {metric}: {:.2}{unit}", percent * tested))?;
+        }
+        let shown: Vec<&Case> = held_out.iter().take(3).collect();
+        let texts: Vec<&str> = shown.iter().map(|case| case.text.as_str()).collect();
+        for (case, answer) in shown.iter().zip(model.predict(&texts)?) {
+            let truth = match &case.truth {
+                Truth::Label(label) => format!(" ({label} in truth)"),
+                Truth::Texts(texts) => format!(" ({} in truth)", texts.join(" | ")),
+                Truth::Tags(..) | Truth::Open => String::new(),
+            };
+            terminal::print(format!("  {}\n    {answer}{truth}", case.text))?;
+        }
+        let Report { tokens, padded, seconds, tokens_per_s, .. } = report;
+        if *tokens > 0 {
+            let more = 100.0 * (*padded as f64 / *tokens as f64 - 1.0);
+            terminal::print(format!(
+                "\n{tokens} tokens in {seconds:.1} s, {tokens_per_s:.0} tokens/s; padded batches would have had {more:.0} % more"
+            ))?;
+        }
+        let at = folder.display();
+        terminal::print(format!(
+            "report:  {}\nask it:  unpadded predict {at}",
+            folder.join("report.html").display()
+        ))?;
+        if self.json {
+            let line = json::object([
+                ("task", model.task().name().into()),
+                ("dataset", name.into()),
+                ("metric", metric.into()),
+                ("value", json::number(percent * value)),
+                ("test", tested.map_or(serde_json::Value::Null, |x| json::number(percent * x))),
+                ("run", folder.to_string_lossy().into()),
+                ("epochs", report.epochs.into()),
+                ("train_seconds", json::number(*seconds)),
+                ("tokens_per_s", json::number(*tokens_per_s)),
+            ]);
+            terminal::print(line)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is said at the end.
+#[derive(Clone, Copy)]
+struct Conclusion<'a> {
+    folder: &'a Path,
+    name: &'a str,
+    metric: &'a str,
+    percent: f64,
+    value: f64,
+    tested: Option<f64>,
+}
+
+/// Whether a metric is a share, to be shown in percent.
+pub(crate) fn shares(metric: &str) -> bool {
+    !matches!(metric, "loss" | "perplexity" | "bits per character")
+}

@@ -1,0 +1,120 @@
+//! Which words weigh in what a classifier says: gradient × input.
+
+use super::classify::FEEDS;
+use super::{CUT, TASK, Task};
+use crate::Variable;
+use crate::checkpoint::Checkpoint;
+use crate::data::{Tokenizer, Vocabulary};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::executor::{Executor, Run, Scope, Stage};
+use crate::ops;
+use crate::program::backward::differentiate;
+use crate::program::{Append, BlockId, Mode, Program, Role, VarId};
+
+/// How much each word of a text speaks for a label, to first order: with x the word's vector and p the label's probability, x · ∂ log p / ∂x
+/// (Shrikumar et al., "Not just a black box: learning important features through propagating activation differences", 2016, call it
+/// gradient × input). Above 0 it speaks for the label, below 0 against it.
+pub struct Weigher {
+    executor: Executor,
+    scope: Scope,
+    words: Vocabulary,
+    labels: Vocabulary,
+    cut: Tokenizer,
+    feeds: [VarId; 2],
+    vectors: VarId,
+    gradient: VarId,
+}
+
+impl Weigher {
+    /// Of a checkpoint that the recipe `classify` has saved.
+    ///
+    /// # Errors
+    /// If it is another one.
+    #[track_caller]
+    pub fn new(checkpoint: Checkpoint, threads: usize) -> Result<Self> {
+        Self::of(checkpoint, threads).at_caller()
+    }
+
+    fn of(checkpoint: Checkpoint, threads: usize) -> Result<Self> {
+        let wrong = |got: &str| {
+            Error::of(ErrorKind::Program, "checkpoint to weigh words by", "one of `classify`", got.to_owned())
+        };
+        let Checkpoint { program, mut tensors, mut best, vocabularies, notes, metrics, .. } = checkpoint;
+        if notes.get(TASK).map(String::as_str) != Some(Task::Classify.name()) {
+            return Err(wrong("another"));
+        }
+        let registry = ops::catalogue();
+        let losses = metrics.iter().find(|metric| metric.name == "loss");
+        let losses = losses.and_then(|loss| program.find(loss.variables.first()?));
+        let losses = losses.ok_or_else(|| wrong("one without losses"))?;
+        let mut program: Program = program.inference(&[losses])?;
+
+        let request = Append {
+            kind: "mean",
+            inputs: vec![("x", vec![losses])],
+            updated: Vec::new(),
+            attributes: Default::default(),
+            role: Role::Forward,
+            name: None,
+            caller: String::new(),
+        };
+        let mean = program.append(&registry, BlockId(0), request)?[0][0];
+        let gradients = differentiate(&mut program, &registry, mean)?;
+        let feed = |name: &str| program.find(name).ok_or_else(|| wrong("one with other feeds"));
+        let feeds = [feed(FEEDS[0])?, feed(FEEDS[1])?];
+        let looked_up = program.blocks().flat_map(|(_, block)| &block.ops).find(|op| {
+            op.kind == "embedding" && op.role == Role::Forward && op.reads().any(|var| var == feeds[0])
+        });
+        let vectors =
+            looked_up.and_then(|op| op.writes().next()).ok_or_else(|| wrong("one without vectors"))?;
+        let gradient = *gradients.get(&vectors).ok_or_else(|| wrong("one whose vectors say nothing"))?;
+        let mut scope = Scope::new();
+        let persistent: Vec<String> =
+            program.vars().filter(|(_, var)| var.persistable).map(|(_, var)| var.name.clone()).collect();
+        for name in persistent {
+            if let Some(value) = best.remove(&name).or_else(|| tensors.remove(&name)) {
+                scope.set_of(&program, &name, value)?;
+            }
+        }
+        let find =
+            |name: &str| vocabularies.get(name).cloned().ok_or_else(|| wrong("one without vocabularies"));
+        Ok(Self {
+            executor: Executor::new(&program, &registry, &[vectors, gradient], threads)?,
+            scope,
+            words: find("words")?,
+            labels: find("labels")?,
+            cut: Tokenizer::from_name(notes.get(CUT).map_or("", String::as_str))?,
+            feeds,
+            vectors,
+            gradient,
+        })
+    }
+
+    /// The words of a text, each with how much it speaks for the label.
+    ///
+    /// # Errors
+    /// If the label is not known, or the model computes what is not a number.
+    #[track_caller]
+    pub fn weigh(&mut self, text: &str, label: &str) -> Result<Vec<(String, f32)>> {
+        self.weights(text, label).at_caller()
+    }
+
+    fn weights(&mut self, text: &str, label: &str) -> Result<Vec<(String, f32)>> {
+        let words: Vec<String> = self.cut.tokens(text).map(|word| word.into_owned()).collect();
+        if words.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = Variable::from_sequence(self.words.ids(&words)?)?;
+        let label = Variable::dense(ndarray::array![self.labels.lookup(label)?]);
+        let feeds = [(self.feeds[0], &ids), (self.feeds[1], &label)];
+        let run = Run { mode: Mode::Infer, ..Run::infer(&feeds) }.until(Stage::Gradients);
+        self.executor.run(&mut self.scope, &run)?;
+        let (x, g) = (self.executor.fetch(self.vectors)?, self.executor.fetch(self.gradient)?);
+        let (x, g) = (x.as_slice::<f32>()?, g.as_slice::<f32>()?);
+        let width = x.len() / words.len();
+        let rows = x.chunks_exact(width).zip(g.chunks_exact(width));
+        // The loss is -log p.
+        let weights = rows.map(|(x, g)| -x.iter().zip(g).map(|(x, g)| x * g).sum::<f32>());
+        Ok(words.into_iter().zip(weights).collect())
+    }
+}

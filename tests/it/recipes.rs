@@ -1,0 +1,157 @@
+//! Recipes: each task trains from a config, and its file answers by itself.
+
+use std::path::PathBuf;
+
+use unpadded::Result;
+use unpadded::checkpoint::Checkpoint;
+use unpadded::recipes::{Answer, Config, Model, Pooling, Task, Tokens, Value, Weigher, prepare, test_data};
+use unpadded::train::{Progress, Until};
+
+/// Trains, and returns the file for prediction and what it reached, first and last.
+fn trained(name: &str, config: &Config) -> Result<(PathBuf, [f64; 2])> {
+    let path = std::env::temp_dir().join(format!("unpadded-recipe-{name}-{}.ckpt", std::process::id()));
+    let prepared = prepare(config)?;
+    let mut trainer = prepared.trainer.progress(Progress::Quiet);
+    let before = trainer.evaluate(&*prepared.dev)?.get(prepared.metric).unwrap_or(f64::NAN);
+    let report = trainer.fit(&*prepared.train, &*prepared.dev, Until::Epochs(config.training.epochs))?;
+    trainer.for_inference()?.save(&path)?;
+    Ok((path, [before, report.best.map_or(f64::NAN, |best| best.value)]))
+}
+
+fn written(name: &str, text: &str) -> std::io::Result<String> {
+    let path = std::env::temp_dir().join(format!("unpadded-recipe-{name}-{}", std::process::id()));
+    std::fs::write(&path, text)?;
+    Ok(path.to_string_lossy().into_owned())
+}
+
+#[test]
+fn a_classifier_answers_out_of_its_file() -> Result<()> {
+    for pool in [Pooling::Last, Pooling::Attention, Pooling::Max, Pooling::Mean] {
+        let mut config = Config::new(Task::Classify);
+        (config.model.pool, config.model.hidden, config.training.epochs) = (pool, 32, 2);
+        config.model.bidirectional = pool != Pooling::Attention;
+        let (path, [_, after]) = trained(&format!("classify-{}", pool.name()), &config)?;
+        let model = Model::load(&path)?;
+        assert_eq!((model.task(), model.config()), (Task::Classify, config.to_string().as_str()));
+        let texts = ["Nobody would call it dull.", "", "zzz"];
+        let answers = model.predict(&texts)?;
+        for (text, answer) in texts.iter().zip(&answers) {
+            let Answer::Label { label, probability, all, words } = answer else { panic!("{answer:?}") };
+            assert!(["negative", "positive"].contains(&label.as_str()) && *probability >= 0.5);
+            assert!((all.iter().map(|(_, p)| p).sum::<f32>() - 1.0).abs() < 1e-5);
+            assert_eq!(model.predict(&[text])?[0], *answer); // alone as among others
+            let attended: f32 = words.iter().map(|(_, weight)| weight).sum();
+            assert!(
+                pool != Pooling::Attention || words.is_empty() || (attended - 1.0).abs() < 1e-5,
+                "{words:?}"
+            );
+        }
+        // The same score from the file as in the training.
+        let mut eval = config.clone();
+        eval.data.test = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/datasets/reviews/dev.tsv").into());
+        let scores = model.predictor().evaluate(&*test_data(&eval, &model)?)?;
+        assert_eq!(scores.get("accuracy"), Some(after));
+        std::fs::remove_file(path).ok();
+    }
+    Ok(())
+}
+
+#[test]
+fn words_weigh_as_small_changes_of_their_vectors_do() -> Result<()> {
+    let mut config = Config::new(Task::Classify);
+    (config.model.hidden, config.model.embedding, config.training.epochs) = (16, 8, 1);
+    let (path, _) = trained("weigh", &config)?;
+    let checkpoint = Checkpoint::load(&path)?;
+    let text = "a film that is not dull";
+    let weights = Weigher::new(checkpoint.clone(), 1)?.weigh(text, "positive")?;
+    assert_eq!(weights.len(), 6);
+    // The sum over words is the derivative of log p by a factor on all vectors: central differences say the same.
+    let log_p = |factor: f32| -> Result<f64> {
+        let mut scaled = checkpoint.clone();
+        for tensors in [&mut scaled.tensors, &mut scaled.best] {
+            if let Some(table) = tensors.get_mut("words.weight") {
+                let mut dense = table.as_dense()?.clone();
+                dense.as_mut_slice::<f32>()?.iter_mut().for_each(|x| *x *= factor);
+                *table = dense.into();
+            }
+        }
+        let answer = Model::new(scaled)?.predict(&[text])?.remove(0);
+        let Answer::Label { all, .. } = answer else { panic!("{answer:?}") };
+        Ok(f64::from(all.iter().find(|(label, _)| label == "positive").map_or(0.0, |(_, p)| *p)).ln())
+    };
+    let expected = (log_p(1.01)? - log_p(0.99)?) / 0.02;
+    let found: f32 = weights.iter().map(|(_, weight)| weight).sum();
+    assert!((f64::from(found) - expected).abs() < 1e-3 + 0.02 * expected.abs(), "{found} {expected}");
+    std::fs::remove_file(path).ok();
+    Ok(())
+}
+
+#[test]
+fn a_tagger_answers_out_of_its_file() -> Result<()> {
+    let mut config = Config::new(Task::Tag);
+    (config.model.hidden, config.model.embedding, config.training.epochs) = (24, 24, 2);
+    let (path, [before, after]) = trained("tag", &config)?;
+    assert!(after > before, "{before} {after}");
+    let texts = ["set an alarm for 7", "", "play   jazz"];
+    let answers = Model::load(&path)?.predict(&texts)?;
+    for (text, answer) in texts.iter().zip(&answers) {
+        let Answer::Tags { words, tags, label } = answer else { panic!("{answer:?}") };
+        assert_eq!((words.len(), tags.len()), (text.split_whitespace().count(), words.len()));
+        assert!(label.is_some());
+    }
+    std::fs::remove_file(path).ok();
+    Ok(())
+}
+
+#[test]
+fn a_language_model_writes_out_of_its_file() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let mut config = Config::new(Task::Lm);
+    config.data.train = Some(written("lm.txt", &"abcde\n".repeat(200))?);
+    (config.model.hidden, config.model.layers, config.training.epochs) = (24, 2, 12);
+    (config.model.dropout, config.training.rate) = (0.0, 2e-2);
+    let (path, [before, after]) = trained("lm", &config)?;
+    assert!(after < before / 2.0, "{before} {after}");
+    let model = Model::load(&path)?;
+    let answer = model.predict(&["cde\nab"])?.remove(0).to_string();
+    assert!(answer.starts_with("cde\nabcde\n"), "{answer:?}");
+    let error = Weigher::new(Checkpoint::load(&path)?, 1).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(error.contains("expected one of `classify`"), "{error}");
+    std::fs::remove_file(path).ok();
+    Ok(())
+}
+
+#[test]
+fn a_translator_answers_out_of_its_file() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let mut config = Config::new(Task::Translate);
+    let lines: String = (0..60).map(|i| format!("{} {}\t{}-{}\n", i % 10, i / 10, i / 10, i % 10)).collect();
+    config.data.train = Some(written("pairs.tsv", &lines)?);
+    (config.text.tokens, config.text.min_count) = (Tokens::Characters, 1);
+    (config.model.hidden, config.model.embedding, config.model.dropout) = (24, 16, 0.0);
+    (config.training.epochs, config.training.rate, config.training.batch) = (30, 1e-2, 8);
+    let (path, [before, after]) = trained("translate", &config)?;
+    assert!(after < before / 2.0, "{before} {after}");
+    let model = Model::load(&path)?;
+    let answer = model.predict(&["3 4", ""])?;
+    assert_eq!((answer.len(), answer[0].to_string().chars().count()), (2, 3), "{answer:?}");
+    assert!(model.write("x", unpadded::predict::Sampling::default(), 1, 3).is_err());
+    std::fs::remove_file(path).ok();
+    Ok(())
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let said = |change: &dyn Fn(&mut Config)| {
+        let mut config = Config::new(Task::Classify);
+        change(&mut config);
+        prepare(&config).err().map(|e| e.to_string()).unwrap_or_default()
+    };
+    assert!(said(&|config| config.model.layers = 0).contains("model.layers: expected at least 1, got 0"));
+    assert!(said(&|config| config.data.train = Some("no.tsv".into())).contains("`no.tsv`"));
+    assert!(said(&|config| config.run.task = Task::Translate).contains("data.train: expected a file"));
+    assert!(said(&|config| config.training.rate = -1.0).contains("training.rate: expected a number above 0"));
+    let other = Checkpoint::default();
+    let error = Model::new(other).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(error.contains("expected one that a recipe has saved"), "{error}");
+    let mut config = Config::new(Task::Lm);
+    assert!(config.set("model.pool", &Value::Text("max".into())).is_err());
+}
