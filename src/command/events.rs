@@ -1,0 +1,262 @@
+//! Event files, as TensorBoard reads them: the numbers and texts of a training, by step.
+//!
+//! An event file is a list of records. Each is `length: u64, masked CRC-32C of the length: u32, bytes, masked CRC-32C of the
+//! bytes: u32`, little endian (TensorFlow's `record_writer.cc`); the bytes are a message `Event` of Protocol Buffers
+//! (`tensorflow/core/util/event.proto`, `framework/summary.proto`, `framework/tensor.proto`). The first says the version.
+//! Scalars are written as `simple_value`, which every reader knows; TensorBoard itself makes tensors of them.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// An event file that is being written. What is written stays in memory until [`Events::flush`], or until much has come
+/// together.
+#[derive(Debug)]
+pub(crate) struct Events {
+    out: BufWriter<File>,
+    path: PathBuf,
+}
+
+impl Events {
+    /// A new event file in `folder`, which is made if it is missing. Files that are there stay: TensorBoard reads all of
+    /// a folder as one training.
+    ///
+    /// # Errors
+    /// If the folder or the file cannot be made or written.
+    pub(crate) fn create(folder: &Path) -> io::Result<Events> {
+        fs::create_dir_all(folder)?;
+        let (now, host, process) = (since_1970(), host(), std::process::id());
+        let mut count = 0;
+        let (file, path) = loop {
+            // TensorBoard reads the files of a folder in the order of their names.
+            let name = format!("events.out.tfevents.{:010}.{host}.{process}.{count}", now.as_secs());
+            let path = folder.join(name);
+            match File::options().write(true).create_new(true).open(&path) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => count += 1,
+                made => break (made?, path),
+            }
+        };
+        let mut events = Events { out: BufWriter::new(file), path };
+        events.event(|event| event.bytes(3, b"brain.Event:2"))?;
+        events.flush()?;
+        Ok(events)
+    }
+
+    /// Where the file stands.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A number at a step, shown under Scalars. A tag with `/` (`loss/train`) is shown in a group of its first part. The
+    /// file holds numbers as f32.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn scalar(&mut self, step: u64, tag: &str, value: f64) -> io::Result<()> {
+        self.value(step, tag, |entry| entry.f32(2, value as f32))
+    }
+
+    /// A text in Markdown at a step, shown under Text.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn text(&mut self, step: u64, tag: &str, markdown: &str) -> io::Result<()> {
+        const STRING: u64 = 7; // DT_STRING
+        const TENSOR: u64 = 2; // DATA_CLASS_TENSOR
+        self.value(step, tag, |entry| {
+            entry.message(8, |tensor| {
+                tensor.number(1, STRING);
+                tensor.bytes(2, &[]); // a shape without dimensions
+                tensor.bytes(8, markdown.as_bytes());
+            });
+            entry.message(9, |metadata| {
+                metadata.message(1, |plugin| plugin.bytes(1, b"text"));
+                metadata.number(4, TENSOR);
+            });
+        })
+    }
+
+    /// Writes to the file what is still in memory; TensorBoard then sees it within seconds.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// An event with one value of a summary.
+    fn value(&mut self, step: u64, tag: &str, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
+        self.event(|event| {
+            event.number(2, step);
+            event.message(5, |summary| {
+                summary.message(1, |entry| {
+                    entry.bytes(1, tag.as_bytes());
+                    fill(entry);
+                });
+            });
+        })
+    }
+
+    fn event(&mut self, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
+        let mut event = Message::default();
+        event.f64(1, since_1970().as_secs_f64());
+        fill(&mut event);
+        let length = (event.0.len() as u64).to_le_bytes();
+        self.out.write_all(&length)?;
+        self.out.write_all(&masked(&length).to_le_bytes())?;
+        self.out.write_all(&event.0)?;
+        self.out.write_all(&masked(&event.0).to_le_bytes())
+    }
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The machine's name, as far as it can stand in the name of a file.
+fn host() -> String {
+    let told = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let told =
+        told.or_else(|| ["HOSTNAME", "COMPUTERNAME"].into_iter().find_map(|name| std::env::var(name).ok()));
+    let allowed = |c: &char| c.is_ascii_alphanumeric() || *c == '-' || *c == '_';
+    let name: String = told.unwrap_or_default().chars().filter(allowed).take(64).collect();
+    if name.is_empty() { "localhost".into() } else { name }
+}
+
+/// A message of Protocol Buffers as its bytes: fields, each with its number and how it is stored.
+#[derive(Default)]
+struct Message(Vec<u8>);
+
+impl Message {
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+
+    fn number(&mut self, field: u64, value: u64) {
+        self.varint(field << 3);
+        self.varint(value);
+    }
+
+    fn f64(&mut self, field: u64, value: f64) {
+        self.varint(field << 3 | 1);
+        self.0.extend(value.to_le_bytes());
+    }
+
+    fn f32(&mut self, field: u64, value: f32) {
+        self.varint(field << 3 | 5);
+        self.0.extend(value.to_le_bytes());
+    }
+
+    fn bytes(&mut self, field: u64, bytes: &[u8]) {
+        self.varint(field << 3 | 2);
+        self.varint(bytes.len() as u64);
+        self.0.extend(bytes);
+    }
+
+    fn message(&mut self, field: u64, fill: impl FnOnce(&mut Message)) {
+        let mut inner = Message::default();
+        fill(&mut inner);
+        self.bytes(field, &inner.0);
+    }
+}
+
+/// CRC-32C (Castagnoli), bit order reversed. The crate `crc32fast`, which checkpoints use, has another polynomial.
+fn crc32c(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut i = 0;
+        while i < 256 {
+            let (mut crc, mut bit) = (i as u32, 0);
+            while bit < 8 {
+                crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+                bit += 1;
+            }
+            table[i] = crc;
+            i += 1;
+        }
+        table
+    };
+    !bytes.iter().fold(!0, |crc, &byte| TABLE[(crc as u8 ^ byte) as usize] ^ crc >> 8)
+}
+
+/// The form in which records hold their checksums, so that a checksum over checksums stays a good one.
+fn masked(bytes: &[u8]) -> u32 {
+    crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_those_of_the_standard() {
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa, "RFC 3720, B.4");
+        assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43, "RFC 3720, B.4");
+        assert_eq!(crc32c(b""), 0);
+    }
+
+    fn record<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
+        let (length, tail) = rest.split_at(8);
+        let (sum, tail) = tail.split_at(4);
+        assert_eq!(sum, masked(length).to_le_bytes());
+        let (bytes, tail) = tail.split_at(u64::from_le_bytes(length.try_into().unwrap()) as usize);
+        let (sum, tail) = tail.split_at(4);
+        assert_eq!(sum, masked(bytes).to_le_bytes());
+        *rest = tail;
+        bytes
+    }
+
+    #[test]
+    fn records_hold_what_was_written() {
+        let folder = std::env::temp_dir().join(format!("unpadded-events-{}", std::process::id()));
+        let mut events = Events::create(&folder).unwrap();
+        let second = Events::create(&folder).unwrap();
+        assert_ne!(events.path(), second.path(), "two in one second");
+        let name = events.path().file_name().unwrap().to_str().unwrap().to_owned();
+        assert!(
+            name.starts_with("events.out.tfevents.1") || name.starts_with("events.out.tfevents.2"),
+            "{name}"
+        );
+        events.scalar(300, "loss/train", 0.5).unwrap();
+        events.text(0, "config", "# a\nß").unwrap();
+        events.flush().unwrap();
+        let bytes = fs::read(events.path()).unwrap();
+        let mut rest = bytes.as_slice();
+        // Of each event, what follows its time (field 1, 8 bytes).
+        assert_eq!(&record(&mut rest)[9..], b"\x1a\x0dbrain.Event:2");
+        assert_eq!(&record(&mut rest)[9..], b"\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0aloss/train\x15\0\0\0\x3f");
+        let text = record(&mut rest);
+        assert_eq!(&text[9..], b"\x10\0\x2a\x24\x0a\x22\x0a\x06config\x42\x0c\x08\x07\x12\0\x42\x06# a\n\xc3\x9f\x4a\x0a\x0a\x06\x0a\x04text\x20\x02");
+        assert!(rest.is_empty());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_a_file_is_an_error() {
+        let path = std::env::temp_dir().join(format!("unpadded-events-file-{}", std::process::id()));
+        fs::write(&path, "").unwrap();
+        assert!(Events::create(&path).is_err());
+        fs::remove_file(path).unwrap();
+    }
+
+    /// With `UNPADDED_EVENTS_TO=<folder>`: a file to open in the real TensorBoard.
+    #[test]
+    fn a_file_for_the_real_tensorboard() {
+        let Ok(folder) = std::env::var("UNPADDED_EVENTS_TO") else { return };
+        let mut events = Events::create(Path::new(&folder)).unwrap();
+        let config = "# A title\n\n    task = \"classify\"\n\n| a | b |\n|---|---|\n| 1 | <script>alert(1)</script> 😀 |\n";
+        events.text(0, "config", config).unwrap();
+        for step in 0..50_u64 {
+            let loss = if step == 30 { f64::NAN } else { 2.1 * (-0.09 * step as f64).exp() };
+            events.scalar(step * 10, "loss/dev", loss).unwrap();
+        }
+        events.scalar(u64::from(u32::MAX) * 4, "rate", f64::INFINITY).unwrap();
+        events.flush().unwrap();
+    }
+}
