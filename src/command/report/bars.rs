@@ -56,9 +56,9 @@ pub(super) fn lengths(told: &Lengths) -> String {
         let (at, tall) = (left + each * i as f64, room * times as f64 / most as f64);
         let (from, last) = (i * wide, i + 1 == bars.len());
         let range = match () {
-            () if last && longest >= from + wide => format!("{} and longer", count(from as u64)),
+            () if last && longest - from >= wide => format!("{} and longer", count(from as u64)),
             () if wide == 1 => count(from as u64),
-            () => format!("{} to {}", count(from as u64), count((from + wide - 1) as u64)),
+            () => format!("{} to {}", count(from as u64), count(from.saturating_add(wide - 1) as u64)),
         };
         put(
             &mut out,
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn the_padding_that_was_avoided_is_told() {
         let told = lengths(&Lengths { lengths: vec![2, 3, 40], tokens: 45, padded: 120 });
-        assert!(told.contains("120 rows of 45: <b>62\u{a0}%</b>"), "{told}");
+        assert!(told.contains("120 rows of 45: <b>62.5\u{a0}%</b>"), "{told}");
         assert!(!lengths(&Lengths { lengths: vec![0], tokens: 0, padded: 0 }).contains("Padding"));
         assert_eq!(lengths(&Lengths::default()), "");
     }

@@ -1,6 +1,6 @@
 //! Line charts as SVG: axes, lines with gaps where a value is not finite, and what a pointer over them reads.
 
-use super::text::{brief, escape, number, put};
+use super::text::{self, brief, escape, number, put};
 
 /// The width of a picture in its own units. A card is about as wide in CSS pixels, on a phone and on a desk, so that
 /// its letters have the size of the page's.
@@ -141,7 +141,7 @@ fn axes(
             out,
             format_args!("<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"),
         );
-        let text = number(if tick.abs() < 1e-12 * scale.high.abs() { 0.0 } else { tick });
+        let text = text::tick(if tick.abs() < 1e-12 * scale.high.abs() { 0.0 } else { tick });
         put(
             out,
             format_args!(

@@ -44,7 +44,7 @@ fn matrix(out: &mut String, confusion: &Confusion) {
         format_args!(
             "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">\n<table class=\"confusion{upright}\">\n\
          <caption>A row for each true class, a column for each predicted one. Blue is right, red wrong; the darker, the larger \
-         its share of the row.</caption>\n<thead><tr><th scope=\"col\">true ＼ predicted</th>"
+         its share of the row.</caption>\n<thead><tr><th scope=\"col\">true / predicted</th>"
         ),
     );
     for name in &confusion.labels {
@@ -244,13 +244,13 @@ mod tests {
     fn a_matrix_has_counts_recall_and_precision() {
         let labels = vec!["a".into(), "<b>".into()];
         let told = confusion(&Confusion { labels, counts: vec![vec![3, 1], vec![0, 4]] });
-        assert!(told.contains("7 of 8 right (88\u{a0}%), 2 classes."));
+        assert!(told.contains("7 of 8 right (87.5\u{a0}%), 2 classes."));
         assert!(
-            told.contains("--v:0.250\" title=\"true a, predicted &lt;b&gt;: 1 of 4 (25\u{a0}%)\">1</td>")
+            told.contains("--v:0.250\" title=\"true a, predicted &lt;b&gt;: 1 of 4 (25.0\u{a0}%)\">1</td>")
         );
         assert!(
-            told.contains("<td class=\"sum\">75\u{a0}%</td>")
-                && told.contains("<td class=\"sum\">80\u{a0}%</td>")
+            told.contains("<td class=\"sum\">75.0\u{a0}%</td>")
+                && told.contains("<td class=\"sum\">80.0\u{a0}%</td>")
         );
     }
 

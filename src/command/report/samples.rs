@@ -44,7 +44,13 @@ fn shaded(out: &mut String, words: &[(String, f32)], signed: bool) {
     out.push_str("<p class=\"words\" dir=\"auto\">");
     for (word, weight) in shown {
         let share = (finite(*weight) / most).clamp(-1.0, 1.0);
-        let kind = if share < 0.0 { "against" } else { "for" };
+        let kind = if !signed {
+            "heat"
+        } else if share < 0.0 {
+            "against"
+        } else {
+            "for"
+        };
         let (word, told) = (cut(word, WORD), super::text::number(f64::from(*weight)));
         if share.abs() < 0.04 {
             put(out, format_args!("<span class=\"w\" title=\"{told}\">{word}</span> "));

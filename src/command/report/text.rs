@@ -80,6 +80,16 @@ pub(super) fn number(value: f64) -> String {
     if value < 0.0 { format!("−{told}") } else { told }
 }
 
+/// The number of a tick, which is round: with as many digits as it has, so that neighbours look alike.
+pub(super) fn tick(value: f64) -> String {
+    if (1e-4..1.0).contains(&value.abs()) {
+        let told = trimmed(&format!("{:.6}", value.abs()));
+        if value < 0.0 { format!("−{told}") } else { told }
+    } else {
+        number(value)
+    }
+}
+
 fn trimmed(digits: &str) -> String {
     if digits.contains('.') {
         digits.trim_end_matches('0').trim_end_matches('.').into()
@@ -111,7 +121,7 @@ pub(super) fn percent(share: f64) -> String {
     match 100.0 * share {
         p if !p.is_finite() => number(p),
         p if p > 0.0 && p < 0.05 => "&lt; 0.1\u{a0}%".into(),
-        p if (9.95..99.95).contains(&p) || p == 0.0 || p >= 100.0 => format!("{p:.0}\u{a0}%"),
+        p if p == 0.0 || p >= 100.0 => format!("{p:.0}\u{a0}%"),
         p => format!("{p:.1}\u{a0}%"),
     }
 }
@@ -172,7 +182,11 @@ mod tests {
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(
             [0.0, 0.0001, 0.034, 0.375, 0.9996, 1.0].map(percent).join("|").replace('\u{a0}', " "),
-            "0 %|&lt; 0.1 %|3.4 %|38 %|100.0 %|100 %"
+            "0 %|&lt; 0.1 %|3.4 %|37.5 %|100.0 %|100 %"
+        );
+        assert_eq!(
+            [0.0005, 0.001, -0.25, 0.0, 300.0, 1e-6].map(tick),
+            ["0.0005", "0.001", "−0.25", "0", "300", "1e−6"]
         );
         let told = [2e-5, 0.0123, 4.21, 59.99, 200.0, 7_500.0].map(seconds).join("|").replace('\u{a0}', " ");
         assert_eq!(told, "20 µs|12.3 ms|4.2 s|1 min 0 s|3 min 20 s|2 h 5 min");
