@@ -1,0 +1,201 @@
+//! How long texts are, and where the time went.
+
+use super::chart::{WIDTH, nice};
+use super::page::{Lengths, OperatorTime};
+use super::text::{count, counted, label, number, percent, put, seconds};
+
+/// So many operators have a bar of their own.
+const OPERATORS: usize = 12;
+
+/// The histogram of lengths, with the padding that was not computed.
+pub(super) fn lengths(told: &Lengths) -> String {
+    let mut sorted = told.lengths.clone();
+    sorted.sort_unstable();
+    let (Some(&longest), Some(&median)) = (sorted.last(), sorted.get(sorted.len() / 2)) else {
+        return String::new();
+    };
+    let mean = sorted.iter().map(|&l| l as f64).sum::<f64>() / sorted.len() as f64;
+    let (bars, wide) = histogram(&sorted);
+    let mut out =
+        String::from("<figure class=\"card\">\n<figcaption>Lengths of the training texts</figcaption>\n");
+    let (left, right, top, bottom, height) = (46.0, 10.0, 10.0, 24.0, 204.0);
+    let most = bars.iter().copied().max().unwrap_or(1).max(1);
+    put(
+        &mut out,
+        format_args!(
+            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Histogram of {}: median {}, longest {} tokens.\">\n",
+            counted(sorted.len() as u64, "length", "lengths"),
+            count(median as u64),
+            count(longest as u64)
+        ),
+    );
+    let room = height - top - bottom;
+    let step = nice(most as f64 / 4.0).max(1.0) as u64;
+    for tick in (0..=most).step_by(step as usize) {
+        let at = top + room * (1.0 - tick as f64 / most as f64);
+        put(
+            &mut out,
+            format_args!(
+                "<line class=\"grid\" x1=\"{left}\" x2=\"{}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>",
+                WIDTH - right
+            ),
+        );
+        put(
+            &mut out,
+            format_args!(
+                "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{}</text>\n",
+                left - 6.0,
+                at + 4.0,
+                number(tick as f64)
+            ),
+        );
+    }
+    let each = (WIDTH - left - right) / bars.len() as f64;
+    let labels = bars.len().div_ceil(5).max(1);
+    for (i, &times) in bars.iter().enumerate() {
+        let (at, tall) = (left + each * i as f64, room * times as f64 / most as f64);
+        let (from, last) = (i * wide, i + 1 == bars.len());
+        let range = match () {
+            () if last && longest - from >= wide => format!("{} and longer", count(from as u64)),
+            () if wide == 1 => count(from as u64),
+            () => format!("{} to {}", count(from as u64), count(from.saturating_add(wide - 1) as u64)),
+        };
+        put(
+            &mut out,
+            format_args!(
+                "<g class=\"point\"><title>{range} tokens: {}</title><rect class=\"hit\" x=\"{at:.1}\" y=\"{top}\" width=\"{each:.1}\" height=\"{room}\"/>\
+             <rect class=\"fill\" x=\"{:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{tall:.1}\"/></g>\n",
+                counted(times, "text", "texts"),
+                at + 0.5,
+                top + room - tall,
+                (each - 1.0).max(0.5)
+            ),
+        );
+        if i % labels == 0 {
+            put(
+                &mut out,
+                format_args!(
+                    "<text class=\"tick\" x=\"{at:.1}\" y=\"{}\">{}</text>\n",
+                    height - 7.0,
+                    number(from as f64)
+                ),
+            );
+        }
+    }
+    put(
+        &mut out,
+        format_args!(
+            "</svg>\n<p class=\"note\">{}; mean {}, median {}, longest {} tokens.",
+            counted(sorted.len() as u64, "text", "texts"),
+            number(mean),
+            count(median as u64),
+            count(longest as u64)
+        ),
+    );
+    if told.padded > told.tokens {
+        put(
+            &mut out,
+            format_args!(
+                " Padding each batch to its longest text would have made {} rows of {}: <b>{}</b> of them were never computed.",
+                count(told.padded),
+                count(told.tokens),
+                percent((told.padded - told.tokens) as f64 / told.padded as f64)
+            ),
+        );
+    }
+    out + "</p>\n</figure>\n"
+}
+
+/// How many lengths lie in each of at most 30 ranges, and how wide a range is. The last holds the longest hundredth
+/// too, if they lie far out.
+fn histogram(sorted: &[usize]) -> (Vec<u64>, usize) {
+    let longest = sorted.last().copied().unwrap_or(0);
+    let most = sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(longest);
+    let end = if longest > most.saturating_mul(2) { most } else { longest };
+    let wide = (nice((end as f64 + 1.0) / 30.0).max(1.0)) as usize;
+    let mut bars = vec![0; end / wide + 1];
+    let last = bars.len() - 1;
+    for &length in sorted {
+        if let Some(bar) = bars.get_mut((length / wide).min(last)) {
+            *bar += 1;
+        }
+    }
+    (bars, wide)
+}
+
+/// The operators that took the most time, as a table with bars.
+pub(super) fn operators(told: &[OperatorTime]) -> String {
+    let mut sorted: Vec<&OperatorTime> =
+        told.iter().filter(|o| o.seconds.is_finite() && o.seconds >= 0.0).collect();
+    sorted.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.name.cmp(&b.name)));
+    let total: f64 = sorted.iter().map(|o| o.seconds).sum();
+    let Some(most) = sorted.first().map(|o| o.seconds) else { return String::new() };
+    let mut out = String::from(
+        "<figure class=\"card\">\n<figcaption>Time by operator</figcaption>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" \
+         aria-label=\"Time by operator\">\n<table class=\"bars\">\n<thead><tr><th scope=\"col\">operator</th><th scope=\"col\">calls</th>\
+         <th scope=\"col\">time</th><th scope=\"col\">share</th></tr></thead>\n<tbody>\n",
+    );
+    let mut row = |name: String, calls: u64, time: f64, bar: bool| {
+        let wide = if bar && most > 0.0 { 100.0 * time / most } else { 0.0 };
+        let share = if total > 0.0 { percent(time / total) } else { "–".into() };
+        put(
+            &mut out,
+            format_args!(
+                "<tr><th scope=\"row\">{name}</th><td>{}</td><td>{}</td><td class=\"bar\" style=\"--w:{wide:.1}%\">{share}</td></tr>\n",
+                count(calls),
+                seconds(time)
+            ),
+        );
+    };
+    let shown = if sorted.len() == OPERATORS + 1 { OPERATORS + 1 } else { OPERATORS };
+    for operator in sorted.iter().take(shown) {
+        row(label(&operator.name), operator.calls, operator.seconds, true);
+    }
+    let rest = sorted.get(shown..).unwrap_or_default();
+    if !rest.is_empty() {
+        let name = format!("{} others", rest.len());
+        row(name, rest.iter().map(|o| o.calls).sum(), rest.iter().map(|o| o.seconds).sum(), false);
+    }
+    put(
+        &mut out,
+        format_args!(
+            "</tbody>\n</table>\n</div>\n<p class=\"note\">{} in operators altogether.</p>\n</figure>\n",
+            seconds(total)
+        ),
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_fall_into_round_ranges() {
+        assert_eq!(histogram(&[0, 1, 1, 3]), (vec![1, 2, 0, 1], 1));
+        let mut far: Vec<usize> = (0..1_000).collect();
+        far.push(1_000_000);
+        let (bars, wide) = histogram(&far);
+        assert_eq!((wide, bars.len(), bars.iter().sum::<u64>()), (50, 20, 1_001));
+        let (bars, _) = histogram(&vec![usize::MAX; 3]);
+        assert!(bars.len() < 40 && bars.iter().sum::<u64>() == 3);
+    }
+
+    #[test]
+    fn the_padding_that_was_avoided_is_told() {
+        let told = lengths(&Lengths { lengths: vec![2, 3, 40], tokens: 45, padded: 120 });
+        assert!(told.contains("120 rows of 45: <b>62.5\u{a0}%</b>"), "{told}");
+        assert!(!lengths(&Lengths { lengths: vec![0], tokens: 0, padded: 0 }).contains("Padding"));
+        assert_eq!(lengths(&Lengths::default()), "");
+    }
+
+    #[test]
+    fn operators_beyond_the_first_are_summed() {
+        let operator = |i: u64| OperatorTime { name: format!("op{i}"), calls: i, seconds: i as f64 };
+        let told = operators(&(0..40).map(operator).collect::<Vec<_>>());
+        assert!(told.contains("28 others") && told.contains("--w:100.0%\">5.0\u{a0}%"), "{told}");
+        assert!(told.find("op39") < told.find("op38"));
+        assert_eq!(operators(&[OperatorTime { seconds: f64::NAN, ..OperatorTime::default() }]), "");
+        assert!(operators(&[OperatorTime::default()]).contains('–'));
+    }
+}

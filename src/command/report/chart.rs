@@ -1,0 +1,337 @@
+//! Line charts as SVG: axes, lines with gaps where a value is not finite, and what a pointer over them reads.
+
+use super::text::{self, brief, escape, number, put};
+
+/// The width of a picture in its own units. A card is about as wide in CSS pixels, on a phone and on a desk, so that
+/// its letters have the size of the page's.
+pub(super) const WIDTH: f64 = 360.0;
+const HEIGHT: f64 = 224.0;
+const LEFT: f64 = 46.0;
+const RIGHT: f64 = 10.0;
+const TOP: f64 = 30.0;
+const BOTTOM: f64 = 24.0;
+/// At most so many points of a line are drawn and read.
+const POINTS: usize = 400;
+
+/// The values of an axis: from, to, and whether by their logarithm.
+pub(super) struct Scale {
+    low: f64,
+    high: f64,
+    log: bool,
+    ticks: Vec<f64>,
+}
+
+impl Scale {
+    /// A scale that holds all finite ones of `values`.
+    pub(super) fn of(values: impl Iterator<Item = f64> + Clone) -> Scale {
+        let finite = values.filter(|v| v.is_finite() && v.abs() < 1e100);
+        let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
+        if low > high {
+            return Scale { low: 0.0, high: 1.0, log: false, ticks: vec![0.0, 0.5, 1.0] };
+        }
+        if low > 0.0 && high / low > 300.0 {
+            let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+            let each = ((last - first) as usize).div_ceil(5).max(1);
+            let ticks = (first..=last).step_by(each).map(|power| 10_f64.powi(power)).collect();
+            return Scale { low: low.min(10_f64.powi(first)), high: 10_f64.powi(last), log: true, ticks };
+        }
+        let room = if high > low { high - low } else { (low.abs() * 0.2).max(1e-9) };
+        let (low, high) = if high > low { (low, high) } else { (low - room / 2.0, high + room / 2.0) };
+        let step = nice(room / 4.0);
+        let (first, last) = ((low / step).floor(), (high / step).ceil());
+        let count = (last - first).clamp(1.0, 12.0) as usize;
+        let ticks: Vec<f64> = (0..=count).map(|i| (first + i as f64) * step).collect();
+        Scale { low: first * step, high: last * step, log: false, ticks }
+    }
+
+    /// Where a value lies, 0 to 1.
+    fn at(&self, value: f64) -> f64 {
+        let (value, low, high) = if self.log {
+            (value.log10(), self.low.log10(), self.high.log10())
+        } else {
+            (value, self.low, self.high)
+        };
+        ((value - low) / (high - low)).clamp(0.0, 1.0)
+    }
+}
+
+/// The next of 1, 2, 5, 10 … that is at least `step`.
+pub(super) fn nice(step: f64) -> f64 {
+    let power = 10_f64.powf(step.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|&s| s >= step * 0.999).unwrap_or(step)
+}
+
+/// A line: its name, its class in the style sheet (which also draws it dashed or whole) and a value at each position.
+pub(super) struct Line {
+    pub(super) name: &'static str,
+    pub(super) class: &'static str,
+    pub(super) values: Vec<Option<f64>>,
+}
+
+/// A chart of `lines` over epochs; `best` is the position of the one that was kept.
+pub(super) fn lines(title: &str, epochs: &[u64], lines: &[Line], best: Option<usize>) -> String {
+    let values = lines.iter().flat_map(|line| line.values.iter().flatten().copied());
+    let scale = Scale::of(values);
+    let (first, last) = (epochs.first().copied().unwrap_or(0), epochs.last().copied().unwrap_or(0));
+    let x = |epoch: u64| {
+        let share =
+            if last > first { epoch.saturating_sub(first) as f64 / (last - first) as f64 } else { 0.5 };
+        LEFT + 6.0 + share * (WIDTH - LEFT - RIGHT - 12.0)
+    };
+    let y = |value: f64| TOP + (1.0 - scale.at(value)) * (HEIGHT - TOP - BOTTOM);
+    let mut out = format!(
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+        spoken(title, epochs, lines, best)
+    );
+    axes(&mut out, &scale, &y, first, last, &x);
+    if let Some(epoch) = best.and_then(|b| epochs.get(b)) {
+        let (at, bottom) = (x(*epoch), HEIGHT - BOTTOM);
+        put(
+            &mut out,
+            format_args!(
+                "<line class=\"best\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\n"
+            ),
+        );
+    }
+    let keep = kept(epochs.len(), best);
+    for line in lines {
+        draw(&mut out, line, &keep, epochs, &x, &y);
+        let value = best.and_then(|b| line.values.get(b).copied().flatten()).filter(|v| v.is_finite());
+        if let (Some(value), Some(epoch), true) =
+            (value, best.and_then(|b| epochs.get(b)), line.class == "dev")
+        {
+            put(
+                &mut out,
+                format_args!(
+                    "<circle class=\"ring\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\"/>\n",
+                    x(*epoch),
+                    y(value)
+                ),
+            );
+        }
+    }
+    legend(&mut out, lines, scale.log);
+    for (n, &i) in keep.iter().enumerate() {
+        let Some(&epoch) = epochs.get(i) else { continue };
+        let near = |m: usize| keep.get(m).and_then(|&j| epochs.get(j)).map(|&e| (x(e) + x(epoch)) / 2.0);
+        let from = n.checked_sub(1).and_then(near).unwrap_or(LEFT);
+        let to = near(n + 1).unwrap_or(WIDTH - RIGHT);
+        reading(&mut out, epoch, best == Some(i), lines, i, (from, x(epoch), to), &y);
+    }
+    out + "</svg>\n"
+}
+
+/// Which positions are drawn: all, or evenly chosen ones with the last and the best.
+fn kept(count: usize, best: Option<usize>) -> Vec<usize> {
+    let each = count.div_ceil(POINTS).max(1);
+    (0..count).filter(|&i| i % each == 0 || i + 1 == count || best == Some(i)).collect()
+}
+
+fn axes(
+    out: &mut String,
+    scale: &Scale,
+    y: &impl Fn(f64) -> f64,
+    first: u64,
+    last: u64,
+    x: &impl Fn(u64) -> f64,
+) {
+    for &tick in &scale.ticks {
+        let (at, right) = (y(tick), WIDTH - RIGHT);
+        put(
+            out,
+            format_args!("<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>"),
+        );
+        let text = text::tick(if tick.abs() < 1e-12 * scale.high.abs() { 0.0 } else { tick });
+        put(
+            out,
+            format_args!(
+                "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{text}</text>\n",
+                LEFT - 6.0,
+                at + 4.0
+            ),
+        );
+    }
+    let each = if last > first { nice((last - first) as f64 / 6.0).max(1.0) as u64 } else { 1 };
+    let mut epoch = first.div_ceil(each).saturating_mul(each);
+    while epoch <= last {
+        put(
+            out,
+            format_args!(
+                "<text class=\"tick mid\" x=\"{:.1}\" y=\"{}\">{epoch}</text>\n",
+                x(epoch),
+                HEIGHT - 7.0
+            ),
+        );
+        epoch = match epoch.checked_add(each) {
+            Some(next) => next,
+            None => break,
+        };
+    }
+}
+
+fn draw(
+    out: &mut String,
+    line: &Line,
+    keep: &[usize],
+    epochs: &[u64],
+    x: &impl Fn(u64) -> f64,
+    y: &impl Fn(f64) -> f64,
+) {
+    let (mut path, mut pen, mut run) = (String::new(), false, 0);
+    let mut lonely = Vec::new();
+    let (mut last, mut missing) = ((0.0, 0.0), Vec::new());
+    for &i in keep {
+        let Some(&epoch) = epochs.get(i) else { continue };
+        match line.values.get(i).copied().flatten() {
+            Some(value) if value.is_finite() => {
+                last = (x(epoch), y(value));
+                put(&mut path, format_args!("{}{:.1} {:.1}", if pen { "L" } else { "M" }, last.0, last.1));
+                (pen, run) = (true, run + 1);
+                continue;
+            }
+            Some(_) => missing.push(x(epoch)),
+            // A score that was not taken at this epoch: the line goes on.
+            None => continue,
+        }
+        if run == 1 {
+            lonely.push(last);
+        }
+        (pen, run) = (false, 0);
+    }
+    if run == 1 {
+        lonely.push(last);
+    }
+    put(out, format_args!("<path class=\"line {}\" d=\"{path}\"/>\n", line.class));
+    for (cx, cy) in lonely {
+        put(
+            out,
+            format_args!("<circle class=\"dot {}\" cx=\"{cx:.1}\" cy=\"{cy:.1}\" r=\"3\"/>\n", line.class),
+        );
+    }
+    for at in missing {
+        put(
+            out,
+            format_args!("<text class=\"lost mid\" x=\"{at:.1}\" y=\"{}\">×</text>\n", HEIGHT - BOTTOM - 3.0),
+        );
+    }
+}
+
+fn legend(out: &mut String, lines: &[Line], log: bool) {
+    out.push_str("<g class=\"legend\">");
+    let mut at = LEFT + 6.0;
+    for line in lines {
+        put(out, format_args!("<path class=\"line {}\" d=\"M{at} 12H{}\"/>", line.class, at + 20.0));
+        put(out, format_args!("<text x=\"{}\" y=\"16\">{}</text>", at + 26.0, line.name));
+        at += 26.0 + 8.0 * line.name.len() as f64 + 18.0;
+    }
+    if log {
+        put(out, format_args!("<text class=\"end\" x=\"{}\" y=\"16\">logarithmic</text>", WIDTH - RIGHT));
+    }
+    out.push_str("</g>\n");
+}
+
+/// What a pointer near an epoch shows: the epoch's values in the place of the legend, a line, and the points.
+fn reading(
+    out: &mut String,
+    epoch: u64,
+    best: bool,
+    lines: &[Line],
+    i: usize,
+    x: (f64, f64, f64),
+    y: &impl Fn(f64) -> f64,
+) {
+    let (from, at, to) = x;
+    let (height, bottom) = (HEIGHT - TOP, HEIGHT - BOTTOM);
+    put(
+        out,
+        format_args!(
+            "<g class=\"at\"><rect class=\"hit\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{height}\"/>",
+            to - from
+        ),
+    );
+    put(
+        out,
+        format_args!(
+            "<g class=\"tip\"><rect class=\"cover\" x=\"{LEFT}\" y=\"0\" width=\"{}\" height=\"24\"/>",
+            WIDTH - LEFT
+        ),
+    );
+    put(
+        out,
+        format_args!("<line class=\"cross\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>"),
+    );
+    let mut text = format!("epoch {epoch}{}", if best { ", the best" } else { "" });
+    for line in lines {
+        let Some(value) = line.values.get(i).copied().flatten() else { continue };
+        put(&mut text, format_args!(" · {} {}", line.name, number(value)));
+        if value.is_finite() {
+            put(
+                out,
+                format_args!(
+                    "<circle class=\"dot {}\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.5\"/>",
+                    line.class,
+                    y(value)
+                ),
+            );
+        }
+    }
+    put(out, format_args!("<text class=\"read\" x=\"{}\" y=\"16\">{text}</text></g></g>\n", LEFT + 6.0));
+}
+
+/// The chart in a sentence, for who cannot see it.
+fn spoken(title: &str, epochs: &[u64], lines: &[Line], best: Option<usize>) -> String {
+    let mut out = format!("{} by epoch.", brief(title, 80));
+    for line in lines {
+        let mut values = line.values.iter().flatten();
+        let (Some(first), last) = (values.next(), values.next_back()) else { continue };
+        put(&mut out, format_args!(" {}: {}", escape(line.name), number(*first)));
+        if let Some(last) = last {
+            put(&mut out, format_args!(" to {}", number(*last)));
+        }
+        out.push('.');
+    }
+    if let Some(epoch) = best.and_then(|b| epochs.get(b)) {
+        put(&mut out, format_args!(" The best epoch is {epoch}."));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_holds_its_values_at_round_ticks() {
+        let scale = Scale::of([0.12, 0.69, f64::NAN, f64::INFINITY].into_iter());
+        assert_eq!((scale.low, scale.log), (0.0, false));
+        assert!((scale.high - 0.8).abs() < 1e-9 && scale.ticks.len() == 5, "{:?}", scale.ticks);
+        let log = Scale::of([1e-6, 1e-2].into_iter());
+        assert!(log.log && log.at(1e-6) == 0.0 && log.at(1e-2) == 1.0 && (log.at(1e-4) - 0.5).abs() < 1e-9);
+        for odd in [&[][..], &[f64::NAN], &[3.0], &[0.0], &[-5.0, -5.0], &[1e300, -1e300], &[1e-300, 1e-299]]
+        {
+            let scale = Scale::of(odd.iter().copied());
+            assert!(scale.low < scale.high && !scale.ticks.is_empty() && scale.ticks.len() < 15, "{odd:?}");
+            assert!(odd.iter().filter(|v| !v.is_nan()).all(|&v| scale.at(v).is_finite()), "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_not_finite_are_gaps_with_a_mark() {
+        let values = vec![Some(1.0), Some(0.5), Some(f64::NAN), Some(0.25)];
+        let drawn = lines("loss", &[1, 2, 3, 4], &[Line { name: "dev", class: "dev", values }], Some(3));
+        assert_eq!(drawn.matches("×").count(), 1);
+        assert_eq!(drawn.matches('M').count() - 1, 2, "two strokes beside the legend's: {drawn}");
+        assert!(drawn.contains("epoch 3 · dev NaN") && drawn.contains("epoch 4, the best · dev 0.25"));
+        assert!(drawn.contains("dev: 1 to 0.25. The best epoch is 4."));
+        assert!(!drawn.contains("=\"NaN") && !drawn.contains("inf"));
+    }
+
+    #[test]
+    fn many_epochs_are_thinned() {
+        let epochs: Vec<u64> = (0..100_000).collect();
+        let values = epochs.iter().map(|&e| Some(e as f64)).collect();
+        let drawn = lines("x", &epochs, &[Line { name: "train", class: "train", values }], Some(77_777));
+        assert!(drawn.len() < 300_000, "{}", drawn.len());
+        assert!(drawn.contains("epoch 77777, the best") && drawn.contains("epoch 99999"));
+    }
+}

@@ -1,0 +1,276 @@
+//! Which classes are taken for which, and how far probabilities can be believed.
+
+use super::page::{Bin, Confusion};
+use super::text::{brief, count, counted, label, number, percent, put};
+
+/// With more classes than this, a list of the most confused stands in the place of the matrix.
+const CLASSES: usize = 30;
+/// So many rows that list has.
+const PAIRS: usize = 25;
+
+/// The confusion matrix as a table whose cells are shaded by their share of the row.
+pub(super) fn confusion(confusion: &Confusion) -> String {
+    let classes = confusion.labels.len();
+    let total: u64 = (0..classes).map(|t| confusion.row_sum(t)).sum();
+    if total == 0 {
+        return String::new();
+    }
+    let mut out =
+        String::from("<section aria-labelledby=\"confusion\">\n<h2 id=\"confusion\">Confusion</h2>\n");
+    let right: u64 = (0..classes).map(|c| confusion.count(c, c)).sum();
+    put(
+        &mut out,
+        format_args!(
+            "<p>{} of {} right ({}), {}.</p>\n",
+            count(right),
+            count(total),
+            percent(right as f64 / total as f64),
+            counted(classes as u64, "class", "classes")
+        ),
+    );
+    if classes > CLASSES {
+        pairs(&mut out, confusion)
+    } else {
+        matrix(&mut out, confusion)
+    }
+    out + "</section>\n"
+}
+
+fn matrix(out: &mut String, confusion: &Confusion) {
+    let classes = confusion.labels.len();
+    let upright = if classes > 6 { " upright" } else { "" };
+    put(
+        out,
+        format_args!(
+            "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">\n<table class=\"confusion{upright}\">\n\
+         <caption>A row for each true class, a column for each predicted one. Blue is right, red wrong; the darker, the larger \
+         its share of the row.</caption>\n<thead><tr><th scope=\"col\">true / predicted</th>"
+        ),
+    );
+    for name in &confusion.labels {
+        put(out, format_args!("<th scope=\"col\"><span><bdi>{}</bdi></span></th>", short(name)));
+    }
+    out.push_str("<th scope=\"col\" class=\"sum\"><span>recall</span></th></tr></thead>\n<tbody>\n");
+    for (truth, name) in confusion.labels.iter().enumerate() {
+        let sum = confusion.row_sum(truth);
+        put(out, format_args!("<tr><th scope=\"row\"><bdi>{}</bdi></th>", short(name)));
+        for predicted in 0..classes {
+            let times = confusion.count(truth, predicted);
+            if times == 0 {
+                out.push_str("<td class=\"none\">0</td>");
+                continue;
+            }
+            let kind = if truth == predicted { "right" } else { "wrong" };
+            let share = times as f64 / sum as f64;
+            let other = confusion.labels.get(predicted).map_or("", String::as_str);
+            put(
+                out,
+                format_args!(
+                    "<td class=\"{kind}\" style=\"--v:{share:.3}\" title=\"true {}, predicted {}: {} of {} ({})\">{}</td>",
+                    brief(name, 40),
+                    brief(other, 40),
+                    count(times),
+                    count(sum),
+                    percent(share),
+                    count(times)
+                ),
+            );
+        }
+        put(out, format_args!("<td class=\"sum\">{}</td></tr>\n", ratio(confusion.count(truth, truth), sum)));
+    }
+    out.push_str("</tbody>\n<tfoot><tr><th scope=\"row\">precision</th>");
+    for predicted in 0..classes {
+        let sum = (0..classes).map(|truth| confusion.count(truth, predicted)).sum();
+        put(
+            out,
+            format_args!("<td class=\"sum\">{}</td>", ratio(confusion.count(predicted, predicted), sum)),
+        );
+    }
+    out.push_str("<td class=\"sum\"></td></tr></tfoot>\n</table>\n</div>\n");
+}
+
+fn short(name: &str) -> String {
+    if name.is_empty() { "<i>(empty)</i>".into() } else { brief(name, 28) }
+}
+
+fn ratio(of: u64, all: u64) -> String {
+    if all == 0 { "–".into() } else { percent(of as f64 / all as f64) }
+}
+
+/// The pairs of classes that are confused most often.
+fn pairs(out: &mut String, confusion: &Confusion) {
+    let classes = confusion.labels.len();
+    let mut wrong: Vec<(u64, usize, usize)> = (0..classes)
+        .flat_map(|truth| {
+            (0..classes).map(move |predicted| (confusion.count(truth, predicted), truth, predicted))
+        })
+        .filter(|&(times, truth, predicted)| times > 0 && truth != predicted)
+        .collect();
+    wrong.sort_by_key(|&(times, truth, predicted)| (std::cmp::Reverse(times), truth, predicted));
+    if wrong.is_empty() {
+        return out.push_str("<p class=\"note\">No class was taken for another.</p>\n");
+    }
+    let most = wrong.first().map_or(1, |w| w.0);
+    put(
+        out,
+        format_args!(
+            "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Most confused classes\">\n<table class=\"bars\">\n\
+         <caption>The {} confused most often, of {}.</caption>\n<thead><tr><th scope=\"col\">true</th>\
+         <th scope=\"col\">predicted</th><th scope=\"col\">times</th><th scope=\"col\">of the true class</th></tr></thead>\n<tbody>\n",
+            counted(wrong.len().min(PAIRS) as u64, "pair", "pairs"),
+            count(wrong.len() as u64)
+        ),
+    );
+    for &(times, truth, predicted) in wrong.iter().take(PAIRS) {
+        let name = |class: usize| confusion.labels.get(class).map_or_else(String::new, |l| label(l));
+        put(
+            out,
+            format_args!(
+                "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td><td>{}</td><td class=\"bar wrong\" style=\"--w:{:.1}%\">{}</td></tr>\n",
+                name(truth),
+                name(predicted),
+                count(times),
+                100.0 * times as f64 / most as f64,
+                ratio(times, confusion.row_sum(truth))
+            ),
+        );
+    }
+    out.push_str("</tbody>\n</table>\n</div>\n");
+}
+
+/// The mean distance of stated probability and share of right answers, weighted by how many there are.
+fn calibration_error(bins: &[Bin]) -> Option<f64> {
+    let total: u64 = bins.iter().map(|b| b.count).sum();
+    let sum: f64 =
+        bins.iter().filter(|b| b.count > 0).map(|b| b.count as f64 * (b.accuracy - b.confidence).abs()).sum();
+    (total > 0).then(|| sum / total as f64)
+}
+
+/// Stated probability against the share that was right, with how many predictions stated it.
+pub(super) fn calibration(bins: &[Bin]) -> String {
+    let Some(error) = calibration_error(bins) else { return String::new() };
+    let (left, top, side, foot) = (46.0, 10.0, 240.0, 44.0);
+    let (width, height) = (left + side + 12.0, top + side + foot + 34.0);
+    let finite = |b: &&Bin| b.count > 0 && b.confidence.is_finite() && b.accuracy.is_finite();
+    let x = |share: f64| left + side * share.clamp(0.0, 1.0);
+    let y = |share: f64| top + side * (1.0 - share.clamp(0.0, 1.0));
+    let most = bins.iter().map(|b| b.count).max().unwrap_or(1);
+    let mut out = format!(
+        "<figure class=\"card calibration\">\n<figcaption>Calibration</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
+         aria-label=\"Share of right answers by stated probability. Expected calibration error {}.\">\n",
+        number(error)
+    );
+    for tick in [0.0, 0.25, 0.5, 0.75, 1.0] {
+        let (at, right, low) = (y(tick), left + side, top + side + foot + 14.0);
+        put(
+            &mut out,
+            format_args!("<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at}\" y2=\"{at}\"/>"),
+        );
+        put(
+            &mut out,
+            format_args!(
+                "<text class=\"tick end\" x=\"{}\" y=\"{}\">{}</text>",
+                left - 6.0,
+                at + 4.0,
+                number(tick)
+            ),
+        );
+        put(
+            &mut out,
+            format_args!("<text class=\"tick mid\" x=\"{}\" y=\"{low}\">{}</text>\n", x(tick), number(tick)),
+        );
+    }
+    put(
+        &mut out,
+        format_args!(
+            "<line class=\"even\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n",
+            x(0.0),
+            y(0.0),
+            x(1.0),
+            y(1.0)
+        ),
+    );
+    let mut path = String::new();
+    for bin in bins.iter().filter(finite) {
+        let pen = if path.is_empty() { "M" } else { "L" };
+        put(&mut path, format_args!("{pen}{:.1} {:.1}", x(bin.confidence), y(bin.accuracy)));
+    }
+    put(&mut out, format_args!("<path class=\"line dev\" d=\"{path}\"/>\n"));
+    for bin in bins.iter().filter(finite) {
+        let (at, tall) = (x(bin.confidence), foot * bin.count as f64 / most.max(1) as f64 * 0.85);
+        put(
+            &mut out,
+            format_args!(
+                "<g class=\"point\"><title>stated {}, right {}, {}</title><line class=\"gap\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>\
+             <circle class=\"dot dev\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"4\"/>\
+             <rect class=\"fill\" x=\"{:.1}\" y=\"{:.1}\" width=\"10\" height=\"{:.1}\"/></g>\n",
+                percent(bin.confidence),
+                percent(bin.accuracy),
+                counted(bin.count, "prediction", "predictions"),
+                y(bin.confidence),
+                y(bin.accuracy),
+                y(bin.accuracy),
+                at - 5.0,
+                top + side + foot - tall,
+                tall.max(0.8)
+            ),
+        );
+    }
+    put(
+        &mut out,
+        format_args!(
+            "<text class=\"tick mid\" x=\"{}\" y=\"{}\">stated probability; below, how often</text>\n",
+            x(0.5),
+            height - 4.0
+        ),
+    );
+    put(
+        &mut out,
+        format_args!(
+            "</svg>\n<p class=\"note\">Expected calibration error <b>{}</b>: so far, on average, lie stated probability and share of right \
+         answers from each other, over {}. On the dotted line they are equal; below it the model is too sure.</p>\n</figure>\n",
+            number(error),
+            counted(bins.iter().map(|b| b.count).sum(), "prediction", "predictions")
+        ),
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matrix_has_counts_recall_and_precision() {
+        let labels = vec!["a".into(), "<b>".into()];
+        let told = confusion(&Confusion { labels, counts: vec![vec![3, 1], vec![0, 4]] });
+        assert!(told.contains("7 of 8 right (87.5\u{a0}%), 2 classes."));
+        assert!(
+            told.contains("--v:0.250\" title=\"true a, predicted &lt;b&gt;: 1 of 4 (25.0\u{a0}%)\">1</td>")
+        );
+        assert!(
+            told.contains("<td class=\"sum\">75.0\u{a0}%</td>")
+                && told.contains("<td class=\"sum\">80.0\u{a0}%</td>")
+        );
+    }
+
+    #[test]
+    fn no_class_and_too_many() {
+        assert_eq!(confusion(&Confusion::default()), "");
+        assert_eq!(confusion(&Confusion { labels: vec!["a".into()], counts: vec![] }), "");
+        let labels: Vec<String> = (0..1_000).map(|i| format!("class {i}")).collect();
+        let counts = (0..1_000)
+            .map(|t| (0..1_000).map(|p| if t == p { 9 } else { u64::from((t + 1) % 1_000 == p) }).collect());
+        let told = confusion(&Confusion { labels, counts: counts.collect() });
+        assert!(told.contains("The 25 pairs confused most often, of 1,000.") && told.len() < 20_000);
+    }
+
+    #[test]
+    fn the_calibration_error_is_weighted() {
+        let bin = |confidence, accuracy, count| Bin { confidence, accuracy, count };
+        let bins = [bin(0.5, 0.4, 10), bin(0.9, 0.9, 30), bin(f64::NAN, f64::NAN, 0)];
+        assert!((calibration_error(&bins).unwrap() - 0.025).abs() < 1e-12);
+        assert!(calibration(&bins).contains("<b>0.025</b>") && !calibration(&bins).contains("NaN"));
+        assert_eq!(calibration(&[]), "");
+    }
+}

@@ -1,0 +1,120 @@
+//! The curves of a training, and their numbers as a table.
+
+use super::chart::{self, Line};
+use super::page::Epoch;
+use super::text::{LABEL, brief, cut, number, put};
+
+/// So many rows of a table of epochs, at most: the first ones, the last ones and the best.
+const ROWS: usize = 200;
+
+/// The section, or a sentence if there is no epoch.
+pub(super) fn section(epochs: &[Epoch]) -> String {
+    let mut out = String::from("<section aria-labelledby=\"curves\">\n<h2 id=\"curves\">Training</h2>\n");
+    if epochs.is_empty() {
+        return out + "<p class=\"note\">No epoch was trained.</p>\n</section>\n";
+    }
+    let names = names(epochs);
+    let numbers: Vec<u64> = epochs.iter().map(|e| e.epoch).collect();
+    let best = epochs.iter().rposition(|e| e.best);
+    out.push_str("<div class=\"cards\">\n");
+    for name in &names {
+        let of =
+            |pick: fn(&Epoch) -> &Vec<(String, f64)>| epochs.iter().map(|e| value(pick(e), name)).collect();
+        let lines = [
+            Line { name: "train", class: "train", values: of(|e| &e.train) },
+            Line { name: "dev", class: "dev", values: of(|e| &e.dev) },
+        ];
+        let lines: Vec<Line> = lines.into_iter().filter(|l| l.values.iter().any(Option::is_some)).collect();
+        card(&mut out, name, &numbers, &lines, best);
+    }
+    let rates: Vec<Option<f64>> = epochs.iter().map(|e| e.rate).collect();
+    if rates.iter().any(Option::is_some) {
+        let lines = [Line { name: "learning rate", class: "rate", values: rates }];
+        card(&mut out, "learning rate", &numbers, &lines, best);
+    }
+    out.push_str("</div>\n");
+    if best.is_some() {
+        out.push_str("<p class=\"note\">The green line marks the epoch whose model was kept.</p>\n");
+    }
+    table(&mut out, epochs, &names, best);
+    out + "</section>\n"
+}
+
+/// The metrics in the order in which they come up, the loss first.
+fn names(epochs: &[Epoch]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (name, _) in epochs.iter().flat_map(|e| e.train.iter().chain(&e.dev)) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names.sort_by_key(|name| name != "loss");
+    names
+}
+
+fn value(scores: &[(String, f64)], name: &str) -> Option<f64> {
+    scores.iter().find(|(n, _)| n == name).map(|&(_, v)| v)
+}
+
+fn card(out: &mut String, name: &str, epochs: &[u64], lines: &[Line], best: Option<usize>) {
+    let chart = chart::lines(name, epochs, lines, best);
+    put(
+        out,
+        format_args!(
+            "<figure class=\"card\">\n<figcaption>{}</figcaption>\n{chart}</figure>\n",
+            brief(name, LABEL)
+        ),
+    );
+}
+
+fn table(out: &mut String, epochs: &[Epoch], names: &[String], best: Option<usize>) {
+    out.push_str("<details>\n<summary>The numbers of each epoch</summary>\n");
+    out.push_str("<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Numbers of each epoch\">\n<table class=\"numbers\">\n");
+    out.push_str("<thead><tr><th scope=\"col\">epoch</th><th scope=\"col\">step</th>");
+    let has = |pick: fn(&Epoch) -> &Vec<(String, f64)>, name: &str| {
+        epochs.iter().any(|e| value(pick(e), name).is_some())
+    };
+    let mut columns: Vec<(&str, bool)> = Vec::new();
+    for name in names {
+        for (dev, there) in [(false, has(|e| &e.train, name)), (true, has(|e| &e.dev, name))] {
+            if there {
+                columns.push((name, dev));
+                let set = if dev { "dev" } else { "train" };
+                put(out, format_args!("<th scope=\"col\">{}<br><small>{set}</small></th>", cut(name, LABEL)));
+            }
+        }
+    }
+    let rates = epochs.iter().any(|e| e.rate.is_some());
+    out.push_str(if rates {
+        "<th scope=\"col\">learning rate</th></tr></thead>\n<tbody>\n"
+    } else {
+        "</tr></thead>\n<tbody>\n"
+    });
+    let mut before = None;
+    for (i, epoch) in epochs.iter().enumerate() {
+        if i >= ROWS / 2 && i + ROWS / 2 < epochs.len() && best != Some(i) {
+            continue;
+        }
+        if before.is_some_and(|b: usize| b + 1 < i) {
+            let left = before.map_or(0, |b| i - b - 1);
+            let span = columns.len() + 2 + usize::from(rates);
+            put(out, format_args!("<tr><td class=\"cut\" colspan=\"{span}\">… {left} more</td></tr>\n"));
+        }
+        before = Some(i);
+        let (class, mark) =
+            if best == Some(i) { (" class=\"kept\"", " <small>best</small>") } else { ("", "") };
+        put(
+            out,
+            format_args!("<tr{class}><th scope=\"row\">{}{mark}</th><td>{}</td>", epoch.epoch, epoch.step),
+        );
+        for &(name, dev) in &columns {
+            let told = value(if dev { &epoch.dev } else { &epoch.train }, name).map_or("–".into(), number);
+            put(out, format_args!("<td>{told}</td>"));
+        }
+        if rates {
+            put(out, format_args!("<td>{}</td>", epoch.rate.map_or("–".into(), number)));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table>\n</div>\n</details>\n");
+}

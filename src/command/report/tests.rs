@@ -1,0 +1,191 @@
+//! Whole pages: nothing from outside is read as HTML, every tag is closed, and odd pages are pages.
+
+use super::*;
+
+const EVIL: &str = "<script>alert('x')</script>\"><img src=x onerror=\"y\">&\u{202e}\0\n😀 שלום";
+/// Elements of HTML that have no end.
+const VOID: [&str; 4] = ["meta", "link", "br", "img"];
+
+/// Reads a page as strictly as XML is read: tags are nested and closed, attributes quoted, `<` and `&` stand for nothing
+/// else. Gives the names of the elements.
+fn elements(page: &str) -> Vec<String> {
+    let (mut open, mut names) = (Vec::<String>::new(), Vec::new());
+    let mut rest = page.strip_prefix("<!DOCTYPE html>").unwrap();
+    while let Some(at) = rest.find('<') {
+        references(&rest[..at], open.last().is_some_and(|o| o == "style"));
+        let mut quoted = false;
+        let end = rest[at..].find(|c| {
+            quoted ^= c == '"';
+            c == '>' && !quoted
+        });
+        let tag = &rest[at + 1..at + end.unwrap_or_else(|| panic!("not closed: {}", &rest[at..]))];
+        rest = &rest[at + tag.len() + 2..];
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(
+                open.pop().as_deref(),
+                Some(name),
+                "before {}",
+                rest.chars().take(200).collect::<String>()
+            );
+            continue;
+        }
+        let (tag, closed) = tag.strip_suffix('/').map_or((tag, false), |tag| (tag, true));
+        let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
+        assert!(name.chars().all(|c| c.is_ascii_alphanumeric()), "<{tag}>");
+        let parts: Vec<&str> = attributes.split('"').collect();
+        assert!(parts.len() % 2 == 1 && parts.last() == Some(&""), "<{tag}>");
+        for pair in parts.chunks_exact(2) {
+            let attribute = pair[0].trim_start().strip_suffix('=').unwrap_or_else(|| panic!("<{tag}>"));
+            assert!(
+                attribute.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+                    && !attribute.starts_with("on"),
+                "<{tag}>"
+            );
+            assert!(!pair[1].contains('<'), "<{tag}>");
+            references(pair[1], false);
+        }
+        names.push(name.to_owned());
+        if !closed && !VOID.contains(&name) {
+            open.push(name.to_owned());
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    names
+}
+
+fn references(text: &str, style: bool) {
+    let known = ["&amp;", "&lt;", "&gt;", "&quot;", "&#39;"];
+    for (at, _) in text.match_indices('&') {
+        assert!(style || known.iter().any(|k| text[at..].starts_with(k)), "{}", &text[at..]);
+    }
+}
+
+fn evil_page() -> Page {
+    let evil = || EVIL.to_owned();
+    let scores = |v| vec![("loss".to_owned(), v), (EVIL.to_owned(), f64::INFINITY)];
+    let epoch = |epoch, v, best| Epoch {
+        epoch,
+        step: 9,
+        rate: Some(v),
+        train: scores(v),
+        dev: scores(v / 2.0),
+        best,
+    };
+    let words =
+        || vec![(evil(), 0.5), (evil(), -1.0), (evil(), f32::NAN), ("w".repeat(100_000), f32::INFINITY)];
+    Page {
+        title: evil(),
+        task: evil(),
+        facts: vec![(evil(), evil())],
+        headline: Some((evil(), f64::NAN, evil())),
+        epochs: vec![epoch(1, f64::NAN, false), epoch(2, 1.0, true), epoch(3, f64::NEG_INFINITY, false)],
+        confusion: Some(Confusion {
+            labels: vec![evil(), String::new()],
+            counts: vec![vec![1, 2, 7], vec![3]],
+        }),
+        calibration: Some(vec![Bin { confidence: f64::NAN, accuracy: 2.0, count: 3 }]),
+        lengths: Some(Lengths { lengths: vec![0, 3, usize::MAX], tokens: u64::MAX, padded: 0 }),
+        operators: vec![
+            OperatorTime { name: evil(), calls: u64::MAX, seconds: f64::INFINITY },
+            OperatorTime { name: evil(), calls: 1, seconds: 1e-9 },
+        ],
+        mistakes: vec![
+            Mistake { words: words(), truth: evil(), predicted: evil(), probability: f64::NAN },
+            Mistake::default(),
+        ],
+        examples: vec![
+            Example::Tagged {
+                words: vec![evil(), evil()],
+                truth: vec![evil()],
+                found: vec!["O".into(), evil(), evil()],
+            },
+            Example::Attention { words: words(), answer: evil() },
+            Example::Pair { source: evil(), target: evil(), truth: String::new() },
+            Example::Written { beginning: evil(), text: evil().repeat(10_000) },
+        ],
+        config: evil(),
+    }
+}
+
+#[test]
+fn text_from_outside_is_never_read_as_html() {
+    let page = html(&evil_page());
+    let names = elements(&page);
+    assert!(!names.iter().any(|n| n == "script" || n == "img"), "{names:?}");
+    assert!(page.contains("&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;&gt;&lt;img src=x"));
+    assert!(!page.contains('\0') && page.contains("😀 שלום"));
+    assert!(page.contains("99,940 more characters"));
+    assert!(page.len() < 120_000, "{}", page.len());
+}
+
+#[test]
+fn a_page_loads_nothing() {
+    let page = html(&evil_page());
+    for outside in ["http:", "https:", "url(", "@import", " src=\"", "<script", "javascript:"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("default-src 'none'"));
+    let links = page.matches("href=\"").count();
+    assert_eq!((links, page.matches("href=\"data:,\"").count()), (1, 1));
+}
+
+#[test]
+fn an_empty_page_is_a_page() {
+    let page = html(&Page::default());
+    let names = elements(&page);
+    assert!(page.contains("No epoch was trained.") && !names.iter().any(|n| n == "svg" || n == "table"));
+    assert_eq!(page.matches("<section").count(), 1);
+}
+
+#[test]
+fn one_epoch_is_a_point() {
+    let epoch =
+        Epoch { epoch: 1, step: 5, dev: vec![("accuracy".into(), 0.5)], best: true, ..Epoch::default() };
+    let page = html(&Page { epochs: vec![epoch], ..Page::default() });
+    elements(&page);
+    assert!(page.contains("<circle class=\"dot dev\"") && page.contains("epoch 1, the best · dev 0.5"));
+    assert!(page.contains("accuracy by epoch. dev: 0.5. The best epoch is 1."));
+    assert!(!page.contains("NaN"));
+}
+
+#[test]
+fn long_trainings_and_long_texts_make_no_long_page() {
+    let scores = |e: u64| vec![("loss".to_owned(), 1.0 / (e + 1) as f64), ("accuracy".to_owned(), 0.5)];
+    let epoch = |e| Epoch {
+        epoch: e,
+        step: 100 * e,
+        rate: Some(0.1),
+        train: scores(e),
+        dev: scores(e),
+        best: e == 5_000,
+    };
+    let mistake = |_| Mistake {
+        words: (0..5_000).map(|i| (format!("word{i}"), i as f32)).collect(),
+        ..Mistake::default()
+    };
+    let page = html(&Page {
+        epochs: (1..=10_000).map(epoch).collect(),
+        mistakes: (0..200).map(mistake).collect(),
+        ..Page::default()
+    });
+    elements(&page);
+    assert!(page.len() < 2_500_000, "{}", page.len());
+    assert!(page.contains("4,750 more words") && page.contains("150 more are not shown"));
+    assert!(
+        page.contains(">5000 <small>best</small>"),
+        "the best epoch stands in the table of a long training"
+    );
+}
+
+#[test]
+fn every_cell_has_a_heading_and_every_picture_a_name() {
+    let page = html(&evil_page());
+    assert_eq!(page.matches("<svg ").count(), page.matches("role=\"img\" aria-label=\"").count());
+    assert!(
+        page.matches("<th").count() - page.matches("<thead").count() == page.matches("<th scope=\"").count()
+    );
+    for section in page.split("aria-labelledby=\"").skip(1) {
+        let name = section.split('"').next().unwrap();
+        assert!(page.contains(&format!("id=\"{name}\"")), "{name}");
+    }
+}

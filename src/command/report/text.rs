@@ -1,0 +1,194 @@
+//! Text and numbers as a page shows them. Whatever comes from outside passes through [`escape`] or [`cut`].
+
+use std::fmt::Write as _;
+
+/// The longest word that is shown whole, in characters.
+pub(super) const WORD: usize = 60;
+/// The same for labels, names and values.
+pub(super) const LABEL: usize = 120;
+/// The same for texts.
+pub(super) const TEXT: usize = 2_000;
+/// So many words of a text are shown.
+pub(super) const WORDS: usize = 250;
+
+/// As text and attribute values of HTML hold it. Control characters, which no page may hold, become `�`.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 8);
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\r' => {}
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// At most `most` characters, escaped, and how many are left out.
+pub(super) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => escape(text),
+        Some((end, _)) => {
+            // A joined emoji or an accent stays with what it belongs to or is left out with it, if it is short.
+            let joins = |c: char| matches!(c, '\u{200d}' | '\u{fe0f}' | '\u{300}'..='\u{36f}' | '\u{1f3fb}'..='\u{1f3ff}');
+            let kept = text.get(..end).unwrap_or_default().trim_end_matches(joins);
+            let left = text.chars().count() - kept.chars().count();
+            format!("{}<span class=\"cut\">… {} more characters</span>", escape(kept), count(left as u64))
+        }
+    }
+}
+
+/// The same as text alone, for labels in pictures: cut to `most` characters with `…`.
+pub(super) fn brief(text: &str, most: usize) -> String {
+    let flat: String = text.chars().take(most + 1).map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
+    if flat.chars().count() <= most {
+        return escape(&flat);
+    }
+    escape(&flat.chars().take(most.saturating_sub(1)).collect::<String>()) + "…"
+}
+
+/// A label within other text: its direction is its own.
+pub(super) fn label(text: &str) -> String {
+    if text.is_empty() { "<i>(empty)</i>".into() } else { format!("<bdi>{}</bdi>", cut(text, LABEL)) }
+}
+
+/// Four digits that count: `0.4217`, `13.25`, `1,234`, `3.2e-5`.
+pub(super) fn number(value: f64) -> String {
+    let size = value.abs();
+    let told = match value {
+        v if v.is_nan() => return "NaN".into(),
+        v if v.is_infinite() => return if v > 0.0 { "∞".into() } else { "−∞".into() },
+        0.0 => return "0".into(),
+        _ if size >= 1e15 => format!("{size:.3e}"),
+        _ if size >= 999.95 => count(size.round() as u64),
+        _ if size >= 99.995 => trimmed(&format!("{size:.1}")),
+        _ if size >= 9.9995 => trimmed(&format!("{size:.2}")),
+        _ if size >= 0.99995 => trimmed(&format!("{size:.3}")),
+        _ if size >= 1e-3 => trimmed(&format!("{size:.4}")),
+        _ => {
+            let written = format!("{size:.2e}");
+            let (digits, power) = written.split_once('e').unwrap_or((&written, "0"));
+            format!("{}e{power}", trimmed(digits)).replace('-', "−")
+        }
+    };
+    if value < 0.0 { format!("−{told}") } else { told }
+}
+
+/// The number of a tick, which is round: with as many digits as it has, so that neighbours look alike.
+pub(super) fn tick(value: f64) -> String {
+    if (1e-4..1.0).contains(&value.abs()) {
+        let told = trimmed(&format!("{:.6}", value.abs()));
+        if value < 0.0 { format!("−{told}") } else { told }
+    } else {
+        number(value)
+    }
+}
+
+fn trimmed(digits: &str) -> String {
+    if digits.contains('.') {
+        digits.trim_end_matches('0').trim_end_matches('.').into()
+    } else {
+        digits.into()
+    }
+}
+
+/// `1,234,567`.
+pub(super) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// `1 text`, `2 texts`.
+pub(super) fn counted(value: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(value), if value == 1 { one } else { many })
+}
+
+/// A share of 0 to 1 as `37.5 %`, with a space that does not break.
+pub(super) fn percent(share: f64) -> String {
+    match 100.0 * share {
+        p if !p.is_finite() => number(p),
+        p if p > 0.0 && p < 0.05 => "&lt; 0.1\u{a0}%".into(),
+        p if p == 0.0 || p >= 100.0 => format!("{p:.0}\u{a0}%"),
+        p => format!("{p:.1}\u{a0}%"),
+    }
+}
+
+/// `12.3 ms`, `4.21 s`, `3 min 20 s`, `2 h 5 min`.
+pub(super) fn seconds(value: f64) -> String {
+    match value {
+        v if !v.is_finite() || v < 0.0 => number(v),
+        0.0 => "0\u{a0}s".into(),
+        v if v < 1e-3 => format!("{}\u{a0}µs", trimmed(&format!("{:.1}", v * 1e6))),
+        v if v < 0.9995 => format!("{}\u{a0}ms", trimmed(&format!("{:.1}", v * 1e3))),
+        v if v < 59.95 => format!("{}\u{a0}s", trimmed(&format!("{v:.1}"))),
+        v if v < 3599.5 => format!("{}\u{a0}min {}\u{a0}s", v.round() as u64 / 60, v.round() as u64 % 60),
+        v => {
+            let minutes = (v / 60.0).round() as u64;
+            format!("{}\u{a0}h {}\u{a0}min", minutes / 60, minutes % 60)
+        }
+    }
+}
+
+/// Appends like `write!`, which cannot fail on a `String`.
+pub(super) fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_html_would_read_is_escaped() {
+        assert_eq!(escape("<script>a && \"b\" 'c'"), "&lt;script&gt;a &amp;&amp; &quot;b&quot; &#39;c&#39;");
+        assert_eq!(escape("a\0\u{1b}[31m\r\n"), "a\u{fffd}\u{fffd}[31m\n");
+        assert_eq!(escape("שלום 😀"), "שלום 😀");
+    }
+
+    #[test]
+    fn long_text_is_cut_and_says_by_how_much() {
+        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(
+            cut(&"ä".repeat(1_300), 60),
+            "ä".repeat(60) + "<span class=\"cut\">… 1,240 more characters</span>"
+        );
+        assert!(cut(&"👩‍👩‍👧".repeat(9), 2).starts_with("👩<span"), "no joiner without what it joins");
+        assert_eq!(brief("a\nbcd", 4), "a b…");
+        assert_eq!(brief("a<b", 4), "a&lt;b");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let told =
+            [0.0, 0.42171, -0.5, 13.2549, 1234.56, 3.2e-5, -1e-9, f64::NAN, f64::INFINITY, 99.999, 1e300]
+                .map(number);
+        assert_eq!(
+            told,
+            ["0", "0.4217", "−0.5", "13.25", "1,235", "3.2e−5", "−1e−9", "NaN", "∞", "100", "1.000e300"]
+        );
+        assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(
+            [0.0, 0.0001, 0.034, 0.375, 0.9996, 1.0].map(percent).join("|").replace('\u{a0}', " "),
+            "0 %|&lt; 0.1 %|3.4 %|37.5 %|100.0 %|100 %"
+        );
+        assert_eq!(
+            [0.0005, 0.001, -0.25, 0.0, 300.0, 1e-6].map(tick),
+            ["0.0005", "0.001", "−0.25", "0", "300", "1e−6"]
+        );
+        let told = [2e-5, 0.0123, 4.21, 59.99, 200.0, 7_500.0].map(seconds).join("|").replace('\u{a0}', " ");
+        assert_eq!(told, "20 µs|12.3 ms|4.2 s|1 min 0 s|3 min 20 s|2 h 5 min");
+    }
+}
