@@ -79,7 +79,7 @@ fn run(Cli { flags, conv }: &Cli) -> Outcome<()> {
     let (dataset, classes) = (names.name().to_owned(), names.labels()?);
     let (names, dev) = match &flags.dev {
         Some(folder) => (names, read(Some(folder))?),
-        None => names.hold_out(10), // by the name alone, so that none is on both sides
+        None => names.hold_out(10, flags.seed), // by the name alone, so that none is on both sides
     };
     let characters = names.vocabulary(&CHARACTERS, &Limits::default())?;
     let loader = |names: &LabelledTexts| -> Result<Loader> {

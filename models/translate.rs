@@ -292,7 +292,7 @@ fn read(Cli { flags, cmudict, characters, .. }: &Cli) -> Outcome<(Settings, [Pai
     let most = (train.pairs().len() / 10).min(2_000);
     let part = |path: &Option<PathBuf>, train: Pairs, seed| match path {
         Some(path) => Ok::<_, unpadded::Error>((train, Pairs::open(path)?)),
-        None => Ok(train.hold_out(most, seed)),
+        None => Ok(train.hold_out_pairs(most, seed)),
     };
     let (train, test) = part(&flags.test, train, flags.seed)?;
     let (train, dev) = part(&flags.dev, train, flags.seed.wrapping_add(1))?;

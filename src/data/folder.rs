@@ -70,6 +70,12 @@ impl Folder {
         self.filled(&format!("some that end with `.{extension}`"))
     }
 
+    /// Only the files whose path below the folder is wanted.
+    pub(super) fn retain(mut self, wanted: impl Fn(&str) -> bool) -> Result<Self> {
+        self.files.retain(|(below, _)| wanted(below));
+        self.filled("at least one")
+    }
+
     #[track_caller]
     fn filled(self, expected: &str) -> Result<Self> {
         if self.files.is_empty() {

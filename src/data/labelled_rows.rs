@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::hold_out::{held_name, hold_out};
 use super::{Field, Fingerprint, FirstIndex, LabelledRow, Loader, Samples, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
@@ -142,19 +143,16 @@ impl LabelledRows {
     /// ```
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
-        let held_out = |row: &LabelledRow| {
-            let f = Fingerprint::default().number(seed);
-            let f =
-                match row.query {
-                    Some(query) => f.text("query").number(query),
-                    None => row.indices.iter().zip(&row.values).fold(f, |f, (&index, value)| {
-                        f.number(index as u64).number(u64::from(value.to_bits()))
-                    }),
-                };
-            f.finish().checked_rem(one_in) == Some(0)
+        let key = |f: Fingerprint, row: &LabelledRow| match row.query {
+            Some(query) => f.text("query").number(query),
+            None => row
+                .indices
+                .iter()
+                .zip(&row.values)
+                .fold(f, |f, (&index, value)| f.number(index as u64).number(u64::from(value.to_bits()))),
         };
-        let (held, rest) = self.rows.into_iter().partition(held_out);
-        let name = format!("{}, held out", self.name);
+        let (rest, held) = hold_out(self.rows, one_in, seed, key);
+        let name = held_name(&self.name);
         (Self { name: self.name, rows: rest }, Self { name, rows: held })
     }
 

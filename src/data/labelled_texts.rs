@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::hold_out::{held_name, hold_out};
 use super::records::shown;
-use super::{Fingerprint, Labelled, Limits, Loader, Samples, TextFile, Tokenizer, Vocabulary};
+use super::{Labelled, Limits, Loader, ReadOptions, Samples, TextFile, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Texts with a label each, in memory, and what messages call where they are from.
@@ -22,16 +23,27 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub struct LabelledTexts {
     name: String,
     texts: Vec<Labelled>,
+    read_as: ReadOptions,
 }
 
 impl LabelledTexts {
+    /// These texts; `name` is what messages call them.
+    pub fn new(name: &str, texts: impl Into<Vec<Labelled>>) -> Self {
+        Self { name: name.to_owned(), texts: texts.into(), read_as: ReadOptions::default() }
+    }
+
+    /// As these options say they were read.
+    pub(super) fn read_by(self, read_as: ReadOptions) -> Self {
+        Self { read_as, ..self }
+    }
+
     /// Lines of `text<TAB>label`, as [`TextFile::labelled`].
     ///
     /// # Errors
     /// If the file cannot be read, has no such line, or a malformed one.
     #[track_caller]
     pub fn of_lines(file: &TextFile) -> Result<Self> {
-        Ok(Self { name: file.name(), texts: file.labelled()?.read_all().at_caller()? })
+        Ok(Self::new(&file.name(), file.labelled()?.read_all().at_caller()?))
     }
 
     /// A file a class with a text a line, as [`Folder::file_per_class`](super::Folder::file_per_class) gives them. White
@@ -48,8 +60,8 @@ impl LabelledTexts {
             let texts = lines.iter().map(|line| line.trim()).filter(|text| !text.is_empty());
             found.extend(texts.map(|text| (text.to_owned(), class.clone())));
         }
-        let texts = found.into_iter().map(|(text, label)| Labelled { text, label }).collect();
-        Ok(Self { name: name.to_owned(), texts })
+        let texts: Vec<_> = found.into_iter().map(|(text, label)| Labelled { text, label }).collect();
+        Ok(Self::new(name, texts))
     }
 
     /// What messages call them.
@@ -60,6 +72,19 @@ impl LabelledTexts {
     /// Each of them.
     pub fn texts(&self) -> &[Labelled] {
         &self.texts
+    }
+
+    /// The format and the columns that [`Self::open`] found, and all that it was told: other parts of the same data set are read so.
+    pub fn read_as(&self) -> &ReadOptions {
+        &self.read_as
+    }
+
+    /// Each text with its label once, sorted.
+    #[must_use]
+    pub fn distinct(mut self) -> Self {
+        self.texts.sort_by(|a, b| (&a.text, &a.label).cmp(&(&b.text, &b.label)));
+        self.texts.dedup();
+        self
     }
 
     /// The tokens of the texts.
@@ -87,8 +112,8 @@ impl LabelledTexts {
         Vocabulary::labels(self.texts.iter().map(|text| &text.label))
     }
 
-    /// Holds out about one in so many, by the text alone: equal texts are on one side, and what is held out stays so when
-    /// others are added. The rest comes first; of 0, nothing is held out.
+    /// Holds out about one in so many, by the seed and the text alone: equal texts are on one side, and what is held out
+    /// stays so when others are added. The rest comes first; of 0, nothing is held out.
     ///
     /// ```
     /// use unpadded::data::{LabelledTexts, TextFile};
@@ -96,19 +121,18 @@ impl LabelledTexts {
     ///     ("A".to_owned(), TextFile::embedded("a.txt", "Anna\nOtto\nInga\n")),
     ///     ("B".to_owned(), TextFile::embedded("b.txt", "Bea\nOtto\n")),
     /// ])?;
-    /// let (rest, held) = names.hold_out(2);
+    /// let (rest, held) = names.hold_out(2, 7);
     /// assert_eq!(rest.texts().len() + held.texts().len(), 5);
     /// assert!(!rest.texts().iter().any(|a| held.texts().iter().any(|b| a.text == b.text)));
     /// assert_eq!(held.name(), "names, held out");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     #[must_use]
-    pub fn hold_out(self, one_in: u64) -> (Self, Self) {
-        let held_out =
-            |text: &Labelled| Fingerprint::default().text(&text.text).finish().checked_rem(one_in) == Some(0);
-        let (held, rest) = self.texts.into_iter().partition(held_out);
-        let name = format!("{}, held out", self.name);
-        (Self { name: self.name, texts: rest }, Self { name, texts: held })
+    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
+        let Self { name, texts, read_as } = self;
+        let (rest, held) = hold_out(texts, one_in, seed, |f, text| f.text(&text.text));
+        let held = Self { name: held_name(&name), texts: held, read_as: read_as.clone() };
+        (Self { name, texts: rest, read_as }, held)
     }
 
     /// The texts of each label apart, in the order of the labels: for a score of each class.
@@ -118,7 +142,7 @@ impl LabelledTexts {
         for text in &self.texts {
             found.entry(&text.label).or_default().push(text.clone());
         }
-        found.into_values().map(|texts| Self { name: self.name.clone(), texts }).collect()
+        found.into_values().map(|texts| Self { texts, ..Self::new(&self.name, []) }).collect()
     }
 
     /// Batches of the texts as the numbers of their tokens, and of the labels as theirs, for the feeds of these names.
@@ -167,7 +191,7 @@ mod tests {
         let of_each: Vec<(usize, &str)> =
             by_label.iter().map(|of| (of.texts.len(), of.texts[0].label.as_str())).collect();
         assert_eq!(of_each, [(2, "A"), (2, "B")]);
-        assert_eq!((found.clone().hold_out(0).0, found.clone().hold_out(1).1.texts.len()), (found, 4));
+        assert_eq!((found.clone().hold_out(0, 1).0, found.clone().hold_out(1, 1).1.texts.len()), (found, 4));
     }
 
     #[test]
@@ -185,7 +209,7 @@ mod tests {
             "token: expected one of `no`, `yes`, got `maybe`; the label of \"good\" in `some.tsv`",
         );
         message(
-            some.clone().hold_out(0).1.loader(feeds, &cut, (&words, &labels)).map(drop),
+            some.clone().hold_out(0, 1).1.loader(feeds, &cut, (&words, &labels)).map(drop),
             "texts of `some.tsv, held out`: expected at least one, got none",
         );
         message(other.labels().map(drop), "labels in `some.tsv`: expected at least two, got `maybe` alone");

@@ -1,10 +1,12 @@
 //! Pairs of texts, and what a model that translates is trained on of them.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 
+use sha2::{Digest, Sha256};
+
+use super::hold_out::{held_name, hold_out};
 use super::records::shown;
-use super::{Fingerprint, Limits, Loader, Pair, Samples, TextFile, Tokenizer, Vocabulary};
+use super::{Fingerprint, Limits, Loader, Pair, ReadOptions, Samples, TextFile, Tokenizer, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// Texts with what each is to become, as sentences with their translations, in memory, and what messages call where they are from. A
@@ -31,22 +33,18 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 pub struct Pairs {
     name: String,
     pairs: Vec<Pair>,
+    read_as: ReadOptions,
 }
 
 impl Pairs {
     /// These pairs; `name` is what messages call them.
     pub fn new(name: &str, pairs: impl Into<Vec<Pair>>) -> Self {
-        Self { name: name.to_owned(), pairs: pairs.into() }
+        Self { name: name.to_owned(), pairs: pairs.into(), read_as: ReadOptions::default() }
     }
 
-    /// A file of lines as [`Self::of_lines`]. Of a zip with several files it is the one whose name does not begin with `_`, as that
-    /// of notes about the others does.
-    ///
-    /// # Errors
-    /// If it is not there, or as [`Self::of_lines`].
-    #[track_caller]
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::of_lines(&TextFile::open(path)?.without_notes().at_caller()?)
+    /// As these options say they were read.
+    pub(super) fn read_by(self, read_as: ReadOptions) -> Self {
+        Self { read_as, ..self }
     }
 
     /// Lines of `source<TAB>target`, perhaps with a third column, as [`TextFile::translations`].
@@ -55,7 +53,7 @@ impl Pairs {
     /// If the file cannot be read, has no such line, or a malformed one.
     #[track_caller]
     pub fn of_lines(file: &TextFile) -> Result<Self> {
-        Ok(Self { name: file.name(), pairs: file.translations()?.read_all().at_caller()? })
+        Ok(Self::new(&file.name(), file.translations()?.read_all().at_caller()?))
     }
 
     /// What messages call them.
@@ -68,19 +66,61 @@ impl Pairs {
         &self.pairs
     }
 
+    /// The format and the columns that [`Self::open`] found, and all that it was told: other parts of the same data set are read so.
+    pub fn read_as(&self) -> &ReadOptions {
+        &self.read_as
+    }
+
+    /// Holds out the pairs of about one source in so many, by the seed and the source alone: what is held out stays so when others are
+    /// added. The rest comes first; of 0, nothing is held out.
+    #[must_use]
+    pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
+        let Self { name, pairs, read_as } = self;
+        let (rest, held) = hold_out(pairs, one_in, seed, |f, pair| f.text(&pair.source));
+        let held = Self { name: held_name(&name), pairs: held, read_as: read_as.clone() };
+        (Self { name, pairs: rest, read_as }, held)
+    }
+
+    /// Divides by the SHA-256 of each source, taken as one number with the first byte in front: a rest of 0 in the division by `of` is
+    /// the test, 1 is held out, and the others, which come first, are to train on. Other programs find the same parts.
+    ///
+    /// ```
+    /// use unpadded::data::{Pairs, TextFile};
+    /// let words = TextFile::embedded("some.tsv", "aachen\tAA K AH N\nabeyta\tAA B EY T AH\nabadie\tAH B AE D IY\n");
+    /// let [train, dev, test] = Pairs::of_lines(&words)?.divide_by_sha256(20);
+    /// assert_eq!((&*train.pairs()[0].source, &*dev.pairs()[0].source, &*test.pairs()[0].source), ("aachen", "abeyta", "abadie"));
+    /// # Ok::<(), unpadded::Error>(())
+    /// ```
+    #[must_use]
+    pub fn divide_by_sha256(self, of: u32) -> [Self; 3] {
+        let mut parts = [Vec::new(), Vec::new(), Vec::new()];
+        for pair in self.pairs {
+            let [train, dev, test] = &mut parts;
+            match rest_of_sha256(&pair.source, of) {
+                Some(0) => test.push(pair),
+                Some(1) => dev.push(pair),
+                _ => train.push(pair),
+            }
+        }
+        let [train, dev, test] = parts;
+        let of = |name, pairs| Self { name, pairs, read_as: self.read_as.clone() };
+        let (held, tested) = (held_name(&self.name), format!("{}, test", self.name));
+        [of(self.name, train), of(held, dev), of(tested, test)]
+    }
+
     /// Holds out so many pairs, with all pairs of the same source, so that no source is on both sides: those of sources in an order
     /// that depends on their text and the seed, without the ones that have more pairs than are still missing. The rest comes first.
     ///
     /// ```
     /// use unpadded::data::{Pairs, TextFile};
     /// let lines = "Go.\tVa !\nGo.\tAllez !\nRun!\tCours !\nStop!\tArrêtez !\nStop!\tArrête !\nStop!\tHalte !\n";
-    /// let (rest, held) = Pairs::of_lines(&TextFile::embedded("some.tsv", lines))?.hold_out(3, 7);
+    /// let (rest, held) = Pairs::of_lines(&TextFile::embedded("some.tsv", lines))?.hold_out_pairs(3, 7);
     /// assert_eq!((rest.pairs().len(), held.pairs().len(), held.name()), (3, 3, "some.tsv, held out"));
     /// assert!(rest.pairs().iter().all(|a| held.pairs().iter().all(|b| a.source != b.source)));
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     #[must_use]
-    pub fn hold_out(self, pairs: usize, seed: u64) -> (Self, Self) {
+    pub fn hold_out_pairs(self, pairs: usize, seed: u64) -> (Self, Self) {
         let mut found: HashMap<&str, usize> = HashMap::new();
         self.pairs.iter().for_each(|pair| *found.entry(&pair.source).or_default() += 1);
         let mut order: Vec<(u64, &str, usize)> = found
@@ -96,8 +136,8 @@ impl Pairs {
             }
         }
         let (held, rest) = self.pairs.into_iter().partition(|pair| held.contains(&pair.source));
-        let name = format!("{}, held out", self.name);
-        (Self { name: self.name, pairs: rest }, Self { name, pairs: held })
+        let held = Self { name: held_name(&self.name), pairs: held, read_as: self.read_as.clone() };
+        (Self { pairs: rest, ..self }, held)
     }
 
     /// Each source once, in the order in which they come first, with all its targets: what it is measured by.
@@ -174,6 +214,12 @@ impl Pairs {
     }
 }
 
+/// What is left of the SHA-256 of a text, as one number, when it is divided; nothing by 0.
+fn rest_of_sha256(text: &str, by: u32) -> Option<u64> {
+    let by = u64::from(by);
+    Sha256::digest(text).iter().try_fold(0, |rest: u64, &byte| (rest * 256 + u64::from(byte)).checked_rem(by))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,15 +258,30 @@ mod tests {
             .map(|i| Pair { source: format!("s{}", i % 100 * (i % 3)), target: format!("t{i}") })
             .collect();
         let all = Pairs::new("some", lines);
-        let ((rest, held), (_, other)) = (all.clone().hold_out(50, 1), all.clone().hold_out(50, 2));
+        let ((rest, held), (_, other)) =
+            (all.clone().hold_out_pairs(50, 1), all.clone().hold_out_pairs(50, 2));
         // One source has 100 pairs, which is more than are wanted.
         assert_eq!((rest.pairs().len(), held.pairs().len(), other.pairs().len()), (250, 50, 50));
-        assert!(held != other && held == all.clone().hold_out(50, 1).1);
+        assert!(held != other && held == all.clone().hold_out_pairs(50, 1).1);
         let sources: HashSet<&str> = held.pairs().iter().map(|pair| pair.source.as_str()).collect();
         assert!(rest.pairs().iter().all(|pair| !sources.contains(pair.source.as_str())));
         assert_eq!(rest.by_source().len() + held.by_source().len(), all.by_source().len());
-        assert_eq!(all.clone().hold_out(0, 1), (all.clone(), Pairs::new("some, held out", [])));
-        assert_eq!(all.clone().hold_out(1000, 1).1.pairs(), all.pairs());
+        assert_eq!(all.clone().hold_out_pairs(0, 1), (all.clone(), Pairs::new("some, held out", [])));
+        assert_eq!(all.clone().hold_out_pairs(1000, 1).1.pairs(), all.pairs());
+    }
+
+    /// By sums that were computed elsewhere.
+    #[test]
+    fn parts_are_by_the_sum_as_one_number() {
+        for (rest, words) in [
+            (None, ["aaberg", "aachen", "aachener"]),
+            (Some(1), ["aancor", "abbreviates", "abeyta"]),
+            (Some(0), ["abadie", "abdicated", "abhorred"]),
+        ] {
+            let of = |word: &str| rest_of_sha256(word, 20).filter(|&rest| rest < 2);
+            assert!(words.iter().all(|word| of(word) == rest), "{words:?}");
+        }
+        assert_eq!(rest_of_sha256("a", 0), None);
     }
 
     #[test]
@@ -239,7 +300,7 @@ mod tests {
         );
         refused(load(&some, &own(&["c", "("])), "token: expected one of `(`, `c`, got `)`");
         refused(
-            load(&some.clone().hold_out(0, 1).1, &to),
+            load(&some.clone().hold_out_pairs(0, 1).1, &to),
             "pairs of `some.tsv, held out`: expected at least one, got none",
         );
         let often = Limits { min_count: 2, ..Limits::default() };

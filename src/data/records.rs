@@ -148,7 +148,7 @@ pub(super) trait Parser<R>: Send {
     fn spoil(&mut self) -> bool;
 
     /// What the end of the file completes.
-    fn end(&mut self) -> Option<R>;
+    fn end(&mut self) -> Result<Option<R>, Reason>;
 }
 
 /// Each line is a record, or none.
@@ -163,8 +163,8 @@ impl<R, F: FnMut(&str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLin
         true
     }
 
-    fn end(&mut self) -> Option<R> {
-        None
+    fn end(&mut self) -> Result<Option<R>, Reason> {
+        Ok(None)
     }
 }
 
@@ -189,7 +189,7 @@ where
 {
     fn line(&mut self, line: &str) -> Result<Option<Vec<T>>, Reason> {
         if line.trim().is_empty() {
-            return Ok(self.end());
+            return self.end();
         }
         if self.spoiled { Ok(None) } else { (self.add)(&mut self.lines, line).map(|()| None) }
     }
@@ -199,9 +199,9 @@ where
         !std::mem::replace(&mut self.spoiled, true)
     }
 
-    fn end(&mut self) -> Option<Vec<T>> {
+    fn end(&mut self) -> Result<Option<Vec<T>>, Reason> {
         self.spoiled = false;
-        Some(std::mem::take(&mut self.lines)).filter(|lines| !lines.is_empty())
+        Ok(Some(std::mem::take(&mut self.lines)).filter(|lines| !lines.is_empty()))
     }
 }
 
@@ -292,10 +292,13 @@ impl<R> Records<R> {
     fn read(&mut self) -> Result<Option<R>> {
         let Some(lines) = &mut self.lines else { return Ok(None) };
         loop {
-            let Some(line) = lines.next()? else { return Ok(self.parser.end()) };
-            let reason = match line.and_then(|line| self.parser.line(&line)) {
-                Ok(Some(record)) => return Ok(Some(record)),
-                Ok(None) => continue,
+            let (outcome, ended) = match lines.next()? {
+                Some(line) => (line.and_then(|line| self.parser.line(&line)), false),
+                None => (self.parser.end(), true),
+            };
+            let reason = match outcome {
+                Ok(None) if !ended => continue,
+                Ok(record) => return Ok(record),
                 Err(reason) => reason,
             };
             if self.policy == Malformed::Error {

@@ -1,11 +1,11 @@
 //! Texts whose words have a tag each, and what a tagger is trained on of them.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
+use super::hold_out::{held_name, hold_out};
 use super::lines::Reason;
 use super::records::{shown, unbroken};
-use super::{ColumnSpec, Field, Fingerprint, Limits, Samples, TagScheme, TextFile, Vocabulary};
+use super::{ColumnSpec, Field, Limits, ReadOptions, Samples, TagScheme, TextFile, Vocabulary};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 /// A text of words with a tag each.
@@ -38,30 +38,21 @@ pub struct TaggedText {
 pub struct TaggedTexts {
     name: String,
     texts: Vec<TaggedText>,
+    read_as: ReadOptions,
 }
-
-/// The files of a folder of parallel files.
-const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
 
 /// What stands in CoNLL-2003 in a line of its own before the sentences of a document.
 const DOCUMENT: &str = "-DOCSTART-";
 
 impl TaggedTexts {
-    /// A file of columns ([`Self::of_columns`]), or a folder of parallel files ([`Self::of_parallel`]): `seq.in` with the words of a
-    /// text a line, `seq.out` with their tags, and perhaps `label` with what each text is.
-    ///
-    /// # Errors
-    /// If it is neither, or as there.
-    #[track_caller]
-    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        if !path.is_dir() {
-            return Self::of_columns(&TextFile::open(path)?);
-        }
-        let [words, tags, labels] = PARALLEL.map(|name| path.join(name));
-        let labels = if labels.exists() { Some(TextFile::open(labels)?) } else { None };
-        let found = Self::of_parallel(&TextFile::open(words)?, &TextFile::open(tags)?, labels.as_ref())?;
-        Ok(Self { name: path.display().to_string(), ..found })
+    /// These texts; `name` is what messages call them.
+    pub fn new(name: &str, texts: impl Into<Vec<TaggedText>>) -> Self {
+        Self { name: name.to_owned(), texts: texts.into(), read_as: ReadOptions::default() }
+    }
+
+    /// As these options say they were read.
+    pub(super) fn read_by(self, read_as: ReadOptions) -> Self {
+        Self { read_as, ..self }
     }
 
     /// A word a line, in columns between white space as in the CoNLL shared tasks: the word in the first one, its tag in the last
@@ -98,7 +89,7 @@ impl TaggedTexts {
             let what = format!("texts of file `{}`", file.name());
             return Err(Error::of(ErrorKind::Format, what, "at least one", "none"));
         }
-        Ok(Self { name: file.name(), texts })
+        Ok(Self::new(&file.name(), texts))
     }
 
     /// Parallel files: the words of a text a line, between white space; the tags of these words in the same line of the second file;
@@ -159,7 +150,7 @@ impl TaggedTexts {
                 _ => texts.push(TaggedText { label: label.map(str::to_owned), ..text }),
             }
         }
-        Ok(Self { name: words.name(), texts })
+        Ok(Self::new(&words.name(), texts))
     }
 
     /// What messages call them.
@@ -172,6 +163,11 @@ impl TaggedTexts {
         &self.texts
     }
 
+    /// The format and the columns that [`Self::open`] found, and all that it was told: other parts of the same data set are read so.
+    pub fn read_as(&self) -> &ReadOptions {
+        &self.read_as
+    }
+
     /// Whether each text has a label.
     pub fn labelled(&self) -> bool {
         self.texts.iter().all(|text| text.label.is_some())
@@ -180,13 +176,11 @@ impl TaggedTexts {
     /// Holds out about one in so many, by the words and the seed alone: equal texts are on one side. The rest comes first.
     #[must_use]
     pub fn hold_out(self, one_in: u64, seed: u64) -> (Self, Self) {
-        let held_out = |text: &TaggedText| {
-            let f = text.words.iter().fold(Fingerprint::default().number(seed), |f, word| f.text(word));
-            f.finish().checked_rem(one_in) == Some(0)
-        };
-        let (held, rest) = self.texts.into_iter().partition(held_out);
-        let name = format!("{}, held out", self.name);
-        (Self { name: self.name, texts: rest }, Self { name, texts: held })
+        let Self { name, texts, read_as } = self;
+        let (rest, held) =
+            hold_out(texts, one_in, seed, |f, text| text.words.iter().fold(f, |f, word| f.text(word)));
+        let held = Self { name: held_name(&name), texts: held, read_as: read_as.clone() };
+        (Self { name, texts: rest, read_as }, held)
     }
 
     /// The words, in the form that `form` gives them.

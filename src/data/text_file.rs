@@ -111,6 +111,13 @@ impl TextFile {
         Ok(self)
     }
 
+    /// Whether it is a zip with several files, of which none is chosen.
+    pub(super) fn is_several(&self) -> Result<bool> {
+        Ok(self.member.is_none()
+            && self.origin.wrapping()? == Wrapping::Zip
+            && self.origin.members()?.len() > 1)
+    }
+
     /// How its bytes stand for characters.
     #[must_use]
     pub fn encoding(mut self, encoding: Encoding) -> Self {
@@ -196,7 +203,7 @@ impl TextFile {
     }
 
     #[track_caller]
-    fn records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
+    pub(super) fn records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
         Ok(Records::new(self.lines_of().at_caller()?, Box::new(parser), self.malformed))
     }
 

@@ -1,0 +1,132 @@
+//! Of what format a file is: by its name, else by its first lines.
+
+use super::options::{FileFormat, ReadOptions};
+use super::paths::extension;
+use super::trees;
+use crate::data::TextFile;
+use crate::error::{Error, ErrorKind, Result};
+
+/// What is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    Labelled,
+    Pairs,
+    Tagged,
+    Plain,
+}
+
+impl Task {
+    /// The formats that it can be read from, with what a line of each looks like.
+    fn formats(self) -> &'static [FileFormat] {
+        use FileFormat::{Columns, Csv, Dictionary, JsonLines, Parquet, Plain, Trees, Tsv};
+        match self {
+            Self::Labelled => &[Tsv, Csv, JsonLines, Trees, Parquet],
+            Self::Pairs => &[Tsv, Csv, JsonLines, Dictionary, Parquet],
+            Self::Tagged => &[Columns, JsonLines],
+            Self::Plain => &[Plain, Tsv, Csv, JsonLines, Parquet],
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Labelled => "labelled texts",
+            Self::Pairs => "pairs of texts",
+            Self::Tagged => "tagged texts",
+            Self::Plain => "plain text",
+        }
+    }
+}
+
+/// A format, and how it is known, for messages.
+#[derive(Debug, Clone)]
+pub(super) struct Guess {
+    pub(super) format: FileFormat,
+    why: Option<String>,
+}
+
+impl Guess {
+    /// Says in an error that the format was guessed, and why.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        match &self.why {
+            Some(why) => {
+                error.noted(format!("read as `{}`, since {why}; `format` says otherwise", self.format))
+            }
+            None => error,
+        }
+    }
+}
+
+/// What is told, or guessed, of a file.
+pub(super) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> {
+    if let Some(format) = options.format {
+        if task.formats().contains(&format) {
+            return Ok(Guess { format, why: None });
+        }
+        let known: Vec<String> = task.formats().iter().map(|format| format!("`{format}`")).collect();
+        let what = format!("format of file `{}`, to be read as {}", file.name(), task.name());
+        return Err(Error::of(
+            ErrorKind::Format,
+            what,
+            format!("one of {}", known.join(", ")),
+            format!("`{format}`"),
+        ));
+    }
+    let name = file.bytes()?.0.to_lowercase();
+    let by_name = extension(&name).and_then(|extension| match extension {
+        "csv" => Some(FileFormat::Csv),
+        "tsv" | "tab" => Some(FileFormat::Tsv),
+        "jsonl" | "ndjson" | "json" => Some(FileFormat::JsonLines),
+        "conll" | "bio" | "iob" => Some(FileFormat::Columns),
+        "dict" => Some(FileFormat::Dictionary),
+        "parquet" => Some(FileFormat::Parquet),
+        _ => None,
+    });
+    if let Some(format) = by_name.filter(|format| task.formats().contains(format)) {
+        let why = Some(format!("its name ends with `.{}`", extension(&name).unwrap_or_default()));
+        return Ok(Guess { format, why });
+    }
+    let (format, why) = by_lines(file, task)?;
+    Ok(Guess { format, why: Some(why.to_owned()) })
+}
+
+fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
+    const LOOKED_AT: usize = 20;
+    if task == Task::Plain {
+        return Ok((FileFormat::Plain, "its name says nothing else"));
+    }
+    let lines = file.lines()?.map_while(Result::ok).filter(|line| !line.trim().is_empty());
+    let lines: Vec<String> = lines.take(LOOKED_AT).collect();
+    let all = |is: &dyn Fn(&str) -> bool| !lines.is_empty() && lines.iter().all(|line| is(line));
+    if all(&|line| line.trim_start().starts_with('{')) {
+        return Ok((FileFormat::JsonLines, "its lines begin with `{`"));
+    }
+    // An empty file, and one in which nothing is found, is met by whoever reads it.
+    match task {
+        Task::Tagged => Ok((FileFormat::Columns, "it is a file and not JSON")),
+        Task::Labelled if all(&|line| trees::tree(line, false).is_ok()) => {
+            Ok((FileFormat::Trees, "each line is in brackets"))
+        }
+        Task::Pairs if all(&|line| line.starts_with(";;;") || (!line.contains('\t') && spoken(line))) => {
+            Ok((FileFormat::Dictionary, "each line is a word with phonemes in capital letters"))
+        }
+        _ if lines.iter().any(|line| line.contains('\t')) => {
+            Ok((FileFormat::Tsv, "there are tabs in its first lines"))
+        }
+        _ if all(&|line| line.contains(',')) => {
+            Ok((FileFormat::Csv, "there is no tab, but a comma in each of its first lines"))
+        }
+        _ => Ok((FileFormat::Tsv, "its first lines look like none of the others")),
+    }
+}
+
+/// Whether a line may be one of a pronouncing dictionary.
+fn spoken(line: &str) -> bool {
+    let said = line.split('#').next().unwrap_or_default();
+    let mut phonemes = said.split_whitespace().skip(1).peekable();
+    let is = |p: &str| {
+        p.len() <= 4
+            && p.starts_with(|c: char| c.is_ascii_uppercase())
+            && p.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
+    };
+    phonemes.peek().is_some() && phonemes.all(is)
+}

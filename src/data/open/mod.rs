@@ -1,0 +1,19 @@
+//! From a path to a data set: what the files are is found out, unless it is said.
+
+mod columns;
+mod dictionary;
+mod guess;
+mod json;
+mod labelled;
+mod options;
+mod pairs;
+mod parts;
+mod paths;
+mod plain;
+mod table;
+mod tagged;
+mod trees;
+
+pub use options::{FileFormat, ReadOptions};
+pub use parts::Parts;
+pub use plain::PlainText;

@@ -1,0 +1,200 @@
+//! What is said about files that cannot be told from them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::data::{Encoding, Malformed};
+use crate::error::{Error, Result};
+
+/// The form of a file, or of a folder, of a data set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileFormat {
+    /// Columns between tabs, with a header line or without; quotation marks are text.
+    Tsv,
+    /// Columns between commas as in RFC 4180, with a header line or without: a cell in quotation marks may have commas and line
+    /// ends in it.
+    Csv,
+    /// A JSON object a line.
+    JsonLines,
+    /// A word a line with its tags in columns, blank lines between sentences, as in the CoNLL shared tasks.
+    Columns,
+    /// A folder of parallel files: `seq.in`, `seq.out`, perhaps `label`.
+    Parallel,
+    /// A file a class, a text a line.
+    FilePerClass,
+    /// A folder a class, a text a file.
+    FolderPerClass,
+    /// A tree in brackets a line, `(label left right)` or `(label word)`: the leaves are the text, the root has the label.
+    Trees,
+    /// A pronouncing dictionary as CMUdict: a word and its phonemes.
+    Dictionary,
+    /// Text as it is.
+    Plain,
+    /// Apache Parquet; needs the feature `parquet`.
+    Parquet,
+}
+
+impl FileFormat {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Tsv,
+        Self::Csv,
+        Self::JsonLines,
+        Self::Columns,
+        Self::Parallel,
+        Self::FilePerClass,
+        Self::FolderPerClass,
+        Self::Trees,
+        Self::Dictionary,
+        Self::Plain,
+        Self::Parquet,
+    ];
+
+    /// Its name, such as `csv` or `folder-per-class`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tsv => "tsv",
+            Self::Csv => "csv",
+            Self::JsonLines => "jsonl",
+            Self::Columns => "columns",
+            Self::Parallel => "parallel",
+            Self::FilePerClass => "file-per-class",
+            Self::FolderPerClass => "folder-per-class",
+            Self::Trees => "trees",
+            Self::Dictionary => "dictionary",
+            Self::Plain => "plain",
+            Self::Parquet => "parquet",
+        }
+    }
+}
+
+impl fmt::Display for FileFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for FileFormat {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name).ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join("`, `");
+            Error::new("format of a data set", format!("one of `{known}`"), format!("`{name}`"))
+        })
+    }
+}
+
+/// How the files of a data set are read. What is not said is found out: the format from the name and the first lines, the columns
+/// from a header line, the encoding from the bytes.
+///
+/// Columns are given by name, or by number from 1 on. Of JSON a dot leads into an object in an object: `review.text`.
+///
+/// ```
+/// use unpadded::data::{FileFormat, ReadOptions};
+/// let options = ReadOptions::new().format(FileFormat::Csv).text("review").label("3");
+/// assert_ne!(options, ReadOptions::default());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReadOptions {
+    pub(super) format: Option<FileFormat>,
+    pub(super) encoding: Option<Encoding>,
+    pub(super) malformed: Malformed,
+    pub(super) header: Option<bool>,
+    pub(super) separator: Option<char>,
+    pub(super) text: Option<String>,
+    pub(super) label: Option<String>,
+    pub(super) source: Option<String>,
+    pub(super) target: Option<String>,
+    pub(super) tokens: Option<String>,
+    pub(super) tags: Option<String>,
+    pub(super) binary: bool,
+    pub(super) stress: bool,
+}
+
+impl ReadOptions {
+    /// Nothing said.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The format.
+    #[must_use]
+    pub fn format(self, format: FileFormat) -> Self {
+        Self { format: Some(format), ..self }
+    }
+
+    /// How bytes stand for characters. Unless it is said, what is no UTF-8 is read as Windows-1252 if hardly a character of the
+    /// file beyond ASCII is UTF-8, and else refused.
+    #[must_use]
+    pub fn encoding(self, encoding: Encoding) -> Self {
+        Self { encoding: Some(encoding), ..self }
+    }
+
+    /// What is done about malformed records.
+    #[must_use]
+    pub fn malformed(self, policy: Malformed) -> Self {
+        Self { malformed: policy, ..self }
+    }
+
+    /// Whether the first record of a table has the names of its columns.
+    #[must_use]
+    pub fn header(self, header: bool) -> Self {
+        Self { header: Some(header), ..self }
+    }
+
+    /// What stands between the columns of a table instead of a comma or a tab, such as `;`.
+    #[must_use]
+    pub fn separator(self, separator: char) -> Self {
+        Self { separator: Some(separator), ..self }
+    }
+
+    /// The column of the text, where each has a label or none.
+    #[must_use]
+    pub fn text(self, column: impl Into<String>) -> Self {
+        Self { text: Some(column.into()), ..self }
+    }
+
+    /// The column of the label.
+    #[must_use]
+    pub fn label(self, column: impl Into<String>) -> Self {
+        Self { label: Some(column.into()), ..self }
+    }
+
+    /// The column of what is translated.
+    #[must_use]
+    pub fn source(self, column: impl Into<String>) -> Self {
+        Self { source: Some(column.into()), ..self }
+    }
+
+    /// The column of what it becomes.
+    #[must_use]
+    pub fn target(self, column: impl Into<String>) -> Self {
+        Self { target: Some(column.into()), ..self }
+    }
+
+    /// The column of the words: the field with the list of them in JSON, the number of the column in columns.
+    #[must_use]
+    pub fn tokens(self, column: impl Into<String>) -> Self {
+        Self { tokens: Some(column.into()), ..self }
+    }
+
+    /// The column of their tags.
+    #[must_use]
+    pub fn tags(self, column: impl Into<String>) -> Self {
+        Self { tags: Some(column.into()), ..self }
+    }
+
+    /// Of trees with labels 0 to 4, as those of the Stanford Sentiment Treebank: 0 and 1 are `0`, 3 and 4 are `1`, and trees of the
+    /// neutral 2 are left out.
+    #[must_use]
+    pub fn binary(self) -> Self {
+        Self { binary: true, ..self }
+    }
+
+    /// Of a pronouncing dictionary: keeps the digits of stress.
+    #[must_use]
+    pub fn stress(self) -> Self {
+        Self { stress: true, ..self }
+    }
+}

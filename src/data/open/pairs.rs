@@ -1,0 +1,103 @@
+//! Pairs of texts of a path.
+
+use std::path::Path;
+
+use super::columns::{SOURCE, TARGET, Wanted};
+use super::guess::{Guess, Task, guess};
+use super::labelled::{all, without_parquet};
+use super::options::{FileFormat, ReadOptions};
+use super::paths::{Found, find};
+use super::{dictionary, json, table};
+use crate::data::records::OneLine;
+use crate::data::{Pair, Pairs, Records, TextFile};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+fn wanted(options: &ReadOptions) -> [Wanted<'_>; 2] {
+    [
+        Wanted { what: "source", given: options.source.as_deref(), known: SOURCE },
+        Wanted { what: "target", given: options.target.as_deref(), known: TARGET },
+    ]
+}
+
+fn records(file: &TextFile, guess: &Guess, options: &mut ReadOptions) -> Result<Records<Pair>> {
+    options.format = Some(guess.format);
+    let names = |options: &mut ReadOptions, names: &[String]| {
+        if let [source, target] = names {
+            (options.source, options.target) = (Some(source.clone()), Some(target.clone()));
+        }
+    };
+    match guess.format {
+        FileFormat::Dictionary => file.records(OneLine(dictionary::reader(options.stress))),
+        FileFormat::JsonLines => {
+            let found = json::picked(file, &wanted(options))?;
+            names(options, &found);
+            let [source, target] =
+                <[String; 2]>::try_from(found).map_err(|_| Error::new("fields", "two", "others"))?;
+            json::records(file, move |object| {
+                Ok(Pair { source: json::text(object, &source)?, target: json::text(object, &target)? })
+            })
+        }
+        FileFormat::Parquet => Err(without_parquet(file)),
+        format => {
+            let given = options.source.is_some() || options.target.is_some() || options.separator.is_some();
+            let picked = table::picked(file, format, options, &wanted(options));
+            // Without a header a third column may be in some lines and not in others.
+            if format == FileFormat::Tsv && !given && !picked.as_ref().is_ok_and(|picked| picked.header) {
+                options.header = Some(false);
+                return file.translations();
+            }
+            let picked = picked?;
+            options.header = Some(picked.header);
+            names(options, &picked.names);
+            table::records(file, format, options, &picked, |cell| {
+                Ok(Pair { source: cell(0)?, target: cell(1)? })
+            })
+        }
+    }
+}
+
+impl Pairs {
+    /// Pairs of a path: a file of columns between tabs or commas, of JSON Lines, or a pronouncing dictionary as CMUdict, of which the
+    /// stress is left out; several files by a pattern such as `data/*.tsv`; a file in a zip as `some.zip!file`. Of columns between tabs
+    /// without a header, source and target are the first two, as in [`Self::of_lines`]. Of a zip with several files it is the one whose
+    /// name does not begin with `_`, as that of notes about the others does.
+    ///
+    /// # Errors
+    /// If there is nothing, nothing in it, or something that is not as its format says: with the file and the line, and how the format
+    /// was guessed.
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with([path], &ReadOptions::default())
+    }
+
+    /// Pairs of these paths together, read as the options say.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; if there is no path, or no column of the name that is given.
+    #[track_caller]
+    pub fn open_with<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let read = || {
+            let (name, found) = find(paths, options)?;
+            let (mut pairs, mut options) = (Vec::new(), options.clone());
+            for one in found {
+                let file = match one {
+                    Found::File(file) => file,
+                    Found::Folder(path) => {
+                        let what = format!("pairs of `{}`", path.display());
+                        let expected = "a file, or a zip with one (`some.zip!file` names one of several)";
+                        return Err(Error::of(ErrorKind::Format, what, expected, "several files"));
+                    }
+                };
+                let guess = guess(&file, &options, Task::Pairs)?;
+                let found =
+                    records(&file, &guess, &mut options).and_then(Iterator::collect::<Result<Vec<_>>>);
+                pairs.extend(found.map_err(|e| guess.explain(e))?);
+            }
+            Ok(Self::new(&name, all(&name, pairs.into_iter().map(Ok))?).read_by(options))
+        };
+        read().at_caller()
+    }
+}

@@ -1,0 +1,120 @@
+//! From what a user calls a data set to its files.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::options::ReadOptions;
+use crate::data::{Encoding, TextFile};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What a path leads to.
+pub(super) enum Found {
+    File(TextFile),
+    /// A folder, or a zip with several files.
+    Folder(PathBuf),
+}
+
+/// What all these paths and patterns lead to, and what messages call it.
+pub(super) fn find<P: AsRef<Path>>(
+    paths: impl IntoIterator<Item = P>,
+    options: &ReadOptions,
+) -> Result<(String, Vec<Found>)> {
+    let (mut found, mut names) = (Vec::new(), Vec::new());
+    for path in paths {
+        names.push(path.as_ref().display().to_string());
+        for path in matching(path.as_ref())? {
+            found.push(of(&path, options)?);
+        }
+    }
+    if found.is_empty() {
+        return Err(Error::of(ErrorKind::Io, "files of a data set", "at least one path", "none"));
+    }
+    Ok((names.join(", "), found))
+}
+
+/// The files of a pattern, sorted; any other path as it is.
+fn matching(path: &Path) -> Result<Vec<PathBuf>> {
+    let pattern = match path.to_str() {
+        Some(text) if text.contains(['*', '?', '[']) && !path.exists() => text,
+        _ => return Ok(vec![path.to_owned()]),
+    };
+    let what = || format!("files of the pattern `{pattern}`");
+    let paths = glob::glob(pattern)
+        .map_err(|e| Error::of(ErrorKind::Io, what(), "a pattern as `data/*.tsv`", e.to_string()))?;
+    let found = paths.collect::<Result<Vec<PathBuf>, _>>();
+    let found = found.map_err(|e| Error::io(format!("`{}`", e.path().display()), "read", e.error()))?;
+    if found.is_empty() {
+        return Err(Error::of(ErrorKind::Io, what(), "at least one", "none"));
+    }
+    Ok(found)
+}
+
+fn of(path: &Path, options: &ReadOptions) -> Result<Found> {
+    if path.is_dir() {
+        return Ok(Found::Folder(path.to_owned()));
+    }
+    // A file in a zip, as messages call it.
+    if !path.exists()
+        && let Some((zip, member)) = path.to_str().and_then(|path| path.split_once('!'))
+    {
+        return Ok(Found::File(prepared(TextFile::open(zip)?.member(member)?, options)?));
+    }
+    let file = TextFile::open(path)?.without_notes()?;
+    if file.is_several()? {
+        return Ok(Found::Folder(path.to_owned()));
+    }
+    Ok(Found::File(prepared(file, options)?))
+}
+
+/// A file that is read as the options say, and in the encoding that it has.
+pub(super) fn prepared(file: TextFile, options: &ReadOptions) -> Result<TextFile> {
+    let encoding = match options.encoding {
+        Some(encoding) => encoding,
+        None => encoding(&file)?,
+    };
+    Ok(file.encoding(encoding).malformed(options.malformed))
+}
+
+/// UTF-8, unless most of what is not ASCII is no UTF-8: then each such byte is a character. Of a large file the first bytes say it.
+fn encoding(file: &TextFile) -> Result<Encoding> {
+    const LOOKED_AT: u64 = 1 << 26;
+    const PIECE: u64 = 1 << 16;
+    let (name, bytes) = file.bytes()?;
+    let mut bytes = bytes.take(LOOKED_AT);
+    let (mut good, mut bad, mut piece) = (0, 0, Vec::new());
+    loop {
+        piece.clear();
+        let read = bytes.by_ref().take(PIECE).read_to_end(&mut piece);
+        let read = read.map_err(|e| crate::data::lines::broken(format!("file `{name}`"), &e))?;
+        if read == 0 {
+            break;
+        }
+        if piece.contains(&0) {
+            return Ok(Encoding::Utf8);
+        }
+        for chunk in piece.utf8_chunks() {
+            good += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
+            bad += usize::from(!chunk.invalid().is_empty());
+        }
+        // What a piece cuts in two is counted as bad twice at most.
+        if !piece.is_ascii() && bad > 0 && std::str::from_utf8(&piece).is_err_and(|e| e.error_len().is_none())
+        {
+            bad -= 1;
+        }
+    }
+    Ok(if bad > good { Encoding::Windows1252 } else { Encoding::Utf8 })
+}
+
+/// Whether a file of this name, below a folder, says something about the data and is none.
+pub(super) fn is_note(below: &str) -> bool {
+    let name = below.rsplit('/').next().unwrap_or(below);
+    let start = ["README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG", "SHA256SUMS", "NOTICE", "_"];
+    start.iter().any(|start| name.to_uppercase().starts_with(start)) || extension(name) == Some("md")
+}
+
+/// The extension of a name, without that of gzip.
+pub(super) fn extension(name: &str) -> Option<&str> {
+    let name = name.strip_suffix(".gz").unwrap_or(name);
+    let name = name.rsplit(['/', '!']).next().unwrap_or(name);
+    name.rsplit_once('.').map(|(_, extension)| extension)
+}

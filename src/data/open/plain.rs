@@ -1,0 +1,135 @@
+//! Plain text of a path, for language models.
+
+use std::path::Path;
+
+use super::columns::{TEXT, Wanted};
+use super::guess::{Task, guess};
+use super::labelled::without_parquet;
+use super::options::{FileFormat, ReadOptions};
+use super::paths::{Found, find, is_note, prepared};
+use super::{json, table};
+use crate::data::{Folder, TextFile};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
+
+/// Text for a language model, and what messages call where it is from.
+///
+/// ```
+/// use unpadded::data::PlainText;
+/// let (rest, last) = PlainText::new("some.txt", "one\ntwo\nthree\nfour\n").cut_off(4);
+/// assert_eq!((rest.text(), last.text()), ("one\ntwo\nthree\n", "four\n"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlainText {
+    name: String,
+    text: String,
+}
+
+fn of_file(file: &TextFile, options: &ReadOptions) -> Result<String> {
+    let guess = guess(file, options, Task::Plain)?;
+    let wanted = [Wanted { what: "text", given: options.text.as_deref(), known: TEXT }];
+    let read = || match guess.format {
+        FileFormat::Plain => file.text(),
+        FileFormat::Parquet => Err(without_parquet(file)),
+        FileFormat::JsonLines => {
+            let name = json::picked(file, &wanted)?.concat();
+            json::records(file, move |object| json::text(object, &name).map(|text| text + "\n"))?.collect()
+        }
+        format => {
+            let picked = table::picked(file, format, options, &wanted)?;
+            table::records(file, format, options, &picked, |cell| Ok(cell(0)? + "\n"))?.collect()
+        }
+    };
+    read().map_err(|e| guess.explain(e))
+}
+
+impl PlainText {
+    /// This text; `name` is what messages call it.
+    pub fn new(name: &str, text: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), text: text.into() }
+    }
+
+    /// The text of a file; of all files of a folder, a zip or a pattern such as `data/*.txt`, one behind the other; or that of a column
+    /// between tabs or commas or of JSON Lines, a record behind the other.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be read.
+    #[track_caller]
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with([path], &ReadOptions::default())
+    }
+
+    /// The text of these paths, one behind the other, read as the options say.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; if there is no path, or no column of the name that is given.
+    #[track_caller]
+    pub fn open_with<P: AsRef<Path>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &ReadOptions,
+    ) -> Result<Self> {
+        let read = || {
+            let (name, found) = find(paths, options)?;
+            let mut files = Vec::new();
+            for one in found {
+                match one {
+                    Found::File(file) => files.push(file),
+                    Found::Folder(path) => {
+                        for (_, file) in Folder::open(path)?.retain(|below| !is_note(below))?.files() {
+                            files.push(prepared(file.clone(), options)?);
+                        }
+                    }
+                }
+            }
+            let mut text = String::new();
+            for file in files {
+                // A text of one file is not copied.
+                match text.is_empty() {
+                    true => text = of_file(&file, options)?,
+                    false => {
+                        if !text.ends_with('\n') {
+                            text.push('\n');
+                        }
+                        text += &of_file(&file, options)?;
+                    }
+                }
+            }
+            if text.is_empty() {
+                return Err(Error::of(ErrorKind::Format, format!("text of `{name}`"), "some", "none"));
+            }
+            Ok(Self { name, text })
+        };
+        read().at_caller()
+    }
+
+    /// What messages call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The text, taken out.
+    pub fn into_text(self) -> String {
+        self.text
+    }
+
+    /// Cuts off about the last one of so many parts, at the end of a line if there is one: to choose by. The rest comes first; of 0,
+    /// nothing is cut off.
+    #[must_use]
+    pub fn cut_off(self, one_in: u64) -> (Self, Self) {
+        let size = self.text.len() as u64;
+        let mut place = (size - size.checked_div(one_in).unwrap_or(0)) as usize;
+        while !self.text.is_char_boundary(place) {
+            place -= 1;
+        }
+        if let (Some(line), true) = (self.text[..place].rfind('\n'), one_in > 0) {
+            place = line + 1;
+        }
+        let (rest, last) = self.text.split_at(place);
+        let name = crate::data::hold_out::held_name(&self.name);
+        (Self { name: self.name, text: rest.to_owned() }, Self { name, text: last.to_owned() })
+    }
+}

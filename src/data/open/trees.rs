@@ -1,0 +1,122 @@
+//! Trees in brackets, as of the Penn Treebank and the Stanford Sentiment Treebank: their leaves as a text, and the label of the root.
+
+use crate::data::Labelled;
+use crate::data::lines::Reason;
+use crate::data::records::shown;
+
+/// What is deeper is no tree of a sentence.
+const DEEPEST: usize = 1000;
+
+/// The tree of a line: its leaves with a space between, and the label of its root. Blank lines are none; nor are, if there are to be two
+/// labels alone, the neutral ones.
+pub(super) fn tree(line: &str, binary: bool) -> Result<Option<Labelled>, Reason> {
+    let line = line.trim();
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |got: &str| Reason {
+        expected: "a tree in brackets, `(label word)` or `(label tree …)`".to_owned(),
+        got: format!("{got} in {}", shown(line)),
+    };
+    let (mut depth, mut root, mut leaves) = (0usize, None, Vec::new());
+    // Behind an opening bracket stands a label, and behind that a word or other trees.
+    let (mut after_open, mut has_child) = (false, Vec::new());
+    let mut rest = line;
+    while let Some(c) = rest.chars().next() {
+        if root.is_some() && depth == 0 {
+            return Err(wrong("more behind the last bracket"));
+        }
+        if c.is_whitespace() {
+            rest = rest.trim_start();
+            continue;
+        }
+        if c == '(' {
+            if after_open {
+                return Err(wrong("a bracket without a label"));
+            }
+            if let Some(has) = has_child.last_mut() {
+                *has = true;
+            }
+            has_child.push(false);
+            (depth, after_open, rest) = (depth + 1, true, &rest[1..]);
+            if depth > DEEPEST {
+                return Err(wrong("a tree that is too deep"));
+            }
+            continue;
+        }
+        if c == ')' {
+            match has_child.pop() {
+                None => return Err(wrong("a closing bracket too many")),
+                Some(false) => return Err(wrong("a bracket with no word in it")),
+                Some(true) => (depth, rest) = (depth - 1, &rest[1..]),
+            }
+            continue;
+        }
+        let end = rest.find(|c: char| c.is_whitespace() || c == '(' || c == ')').unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        rest = behind;
+        if after_open {
+            after_open = false;
+            root.get_or_insert(word);
+            continue;
+        }
+        match has_child.last_mut() {
+            None => return Err(wrong("a word outside of the brackets")),
+            Some(has) => *has = true,
+        }
+        leaves.push(unescaped(word));
+    }
+    let Some(root) = root.filter(|_| depth == 0) else {
+        return Err(wrong(if depth > 0 { "a bracket that is not closed" } else { "no label" }));
+    };
+    let label = match (binary, root) {
+        (false, label) => label,
+        (true, "0" | "1") => "0",
+        (true, "2") => return Ok(None),
+        (true, "3" | "4") => "1",
+        (true, other) => {
+            let expected = "a label from 0 to 4, of which `binary` makes two".to_owned();
+            return Err(Reason { expected, got: format!("{other:?}") });
+        }
+    };
+    Ok(Some(Labelled { text: leaves.join(" "), label: label.to_owned() }))
+}
+
+/// A word as it was before it stood in a tree.
+fn unescaped(word: &str) -> String {
+    match word {
+        "-LRB-" => "(".to_owned(),
+        "-RRB-" => ")".to_owned(),
+        "-LSB-" => "[".to_owned(),
+        "-RSB-" => "]".to_owned(),
+        "-LCB-" => "{".to_owned(),
+        "-RCB-" => "}".to_owned(),
+        _ => word.replace("\\/", "/").replace("\\*", "*"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_are_the_text_and_the_root_is_the_label() {
+        let of = |line: &str, binary| tree(line, binary).unwrap().map(|found| (found.text, found.label));
+        let line = "(3 (2 It) (4 (2 (2 's) (3 good)) (2 (2 -LRB-) (2 1\\/2 -RRB-))))";
+        assert_eq!(of(line, false), Some(("It 's good ( 1/2 )".into(), "3".into())));
+        assert_eq!(of(line, true).unwrap().1, "1");
+        assert_eq!((of("(2 so)", true), of(" ", false)), (None, None));
+        for (line, got) in [
+            ("3 (2 It)", "a word outside of the brackets"),
+            ("(3 (2 It)", "a bracket that is not closed"),
+            ("(3 (2 It)))", "more behind the last bracket"),
+            ("(3 ((2 It)))", "a bracket without a label"),
+            ("(3 (2 It) (2))", "a bracket with no word in it"),
+            (")", "a closing bracket too many"),
+        ] {
+            let reason = tree(line, false).unwrap_err();
+            assert!(reason.got.starts_with(got), "{line}: {}", reason.got);
+        }
+        assert!(tree("(NP a)", true).is_err());
+    }
+}
