@@ -70,4 +70,6 @@ mod trained;
 mod trainer;
 mod update_rules;
 mod user_operator;
+#[cfg(feature = "safetensors")]
+mod weights;
 mod windows;
